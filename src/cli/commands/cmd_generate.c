@@ -12,19 +12,18 @@ enum { SAMPLES_MOST = 1000000 };
 /** A generated sample. */
 typedef struct made_sample {
     zr_generated did;
-    int64_t end; /* end of the sample's text, a byte offset in `sink.text` */
+    int64_t end; /* byte offset in `sink.text` at which the sample's text ends */
 } made_sample;
 
-/** Destination of the generated texts: stdout, where the prompt comes first, or memory for --json. */
+/** Destination of the generated texts: stdout, after the prompt, or memory with --json. */
 typedef struct sink {
     const zr_generate_args *args;
     bool collect;
     bool shown; /* whether stdout is a terminal */
-    bool begun; /* whether the current sample's prompt is printed; printing starts only after the weights have been read
-                 */
+    bool begun; /* whether the sample's prompt has been printed, which happens after the weights are read */
     int64_t sample;
-    zr__text text;     /* with --json: the text of all samples; on a terminal: the bytes of an incomplete character */
-    made_sample *made; /* with --json: the generated samples */
+    zr__text text;     /* with --json, the text of all samples; on a terminal, the bytes of an incomplete character */
+    made_sample *made; /* generated samples; only with --json */
 } sink;
 
 static zr_status collect_text(sink *s, const char *text, int64_t bytes)
@@ -40,8 +39,8 @@ static int64_t character_bytes(unsigned char lead)
     return lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 1;
 }
 
-/** Print text on a terminal. Characters that a terminal would interpret, except newlines and tabs, are written as \xNN.
- * An incomplete last character is printed only if `ends`. Return the number of bytes printed. */
+/** Print text on a terminal, with each character that the terminal would interpret written as \xNN, except newlines
+ * and tabs. Print an incomplete last character only if `ends`. Return the number of bytes printed. */
 static int64_t print_shown(const char *text, int64_t bytes, bool ends)
 {
     int64_t at = 0;
@@ -65,7 +64,7 @@ static zr_status print_piece(sink *s, const char *text, int64_t bytes, bool ends
     return ZR_OK;
 }
 
-/* Print a piece of a sample; before the sample's first piece, print the prompt. */
+/* Print a part of a sample's text. Print the prompt before the first part. */
 static zr_status print_out(sink *s, const char *text, int64_t bytes, bool ends)
 {
     if (!s->begun) {

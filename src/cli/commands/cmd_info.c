@@ -17,11 +17,11 @@
 
 typedef struct machine_info {
     char processor[160];
-    double memory_bytes; /* available memory in bytes, or below 0 if unknown */
+    double memory_bytes; /* bytes of available memory, or a negative number if unknown */
     char mpi[160];
     zr_device_facts facts;
     zr_rates rates;
-    bool measured; /* whether `rates` were recalled from an earlier measurement */
+    bool measured; /* whether `rates` were measured earlier and remembered */
 } machine_info;
 
 static zr_status collect_info(machine_info *i)
@@ -40,11 +40,11 @@ static zr_status collect_info(machine_info *i)
     return ZR_OK;
 }
 
-/** Reported state of the CUDA backend, to be changed when a GPU has run it. */
+/** State of the CUDA backend as `zr info` reports it. Change this text once a GPU has run the backend. */
 #define CUDA_STATE "compiled, not yet run on a GPU"
 
-/** Write the name of the GPUs' matmul library into `text`, or "" if there is no GPU, as the library is not loaded then.
- * Return `text`. */
+/** Write the name of the matmul library for GPUs into `text`. Without a GPU the library is not loaded, and the name is
+ * "". Return `text`. */
 static const char *gpu_matmul(char text[64])
 {
     text[0] = '\0';
@@ -52,8 +52,8 @@ static const char *gpu_matmul(char text[64])
     return text;
 }
 
-/** Add the remembered rates of all threads together, or null if no rates are remembered. The link's rate is per thread.
- * */
+/** Add the remembered rates to the JSON output, or null if none are remembered. The rates are of all threads together,
+ * except the link's rate, which is per thread. */
 static void add_rates(zr__json_out *json, const machine_info *i)
 {
     if (!i->measured) {
@@ -67,7 +67,7 @@ static void add_rates(zr__json_out *json, const machine_info *i)
     zr__json_close(json, '}');
 }
 
-/** Add the GPUs of this machine, and whether this build of zr can use them. */
+/** Add to the JSON output the GPUs of this machine, and whether this build of zr can use them. */
 static void add_gpus(zr__json_out *json)
 {
     const char *built = zr__device_cuda_built();
@@ -148,7 +148,7 @@ static void print_info(const machine_info *i)
            __VERSION__);
 }
 
-/** Bytes that libraries may allocate during a benchmark besides its operands. */
+/** Bytes that libraries may allocate during a benchmark, in addition to its operands. */
 #define BENCH_BYTES ((int64_t)64 << 20)
 
 static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_bench *b)
@@ -170,7 +170,7 @@ static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_
     return st;
 }
 
-/** Measure training steps with all ranks of a launcher together. The rates of a single machine are not measured,
+/** Measure training steps with all ranks of a launcher together. Do not measure the rates of the single machine,
  * because waiting ranks would occupy the measured cores. */
 static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 {
@@ -194,7 +194,7 @@ static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 typedef struct info_options {
     cli_bench bench;
     const char *device;
-    zr_config_device kind; /* device kind that `device` names */
+    zr_config_device kind; /* kind of the device named by `device` */
     bool wanted;           /* whether --bench was given */
 } info_options;
 
@@ -246,7 +246,7 @@ static zr_status run_info(const cli_command *command, zr_comm *comm, int argc, c
         {0}};
     cli_args args = {.command = command->name, .options = options};
     zr_status st = parse_info(&args, &o, comm && comm->size > 1, argc, argv);
-    /* A launcher may give ranks different arguments. */
+    /* Agree on the status, because a launcher may give different arguments to different ranks. */
     if (comm) st = zr_comm_agree(comm, st);
     if (comm && st == ZR_OK) st = zr__comm_same(comm, "--bench", o.wanted + 2 * args.help);
     ZR_TRY(st);

@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/** A tensor to be shown. */
+/** A tensor to list. */
 typedef struct row {
     const cli_file *file;
     const zr_safetensors_tensor *tensor;
@@ -64,7 +64,7 @@ static zr_status list_saved(inspection *in)
     return st == ZR_ERR_MEMORY ? st : ZR_OK;
 }
 
-/** List the tensors of all files. If norms are wanted, read each tensor to compute its norm. */
+/** List the tensors of all files. If the user wants norms, read each tensor and compute its norm. */
 static zr_status list_tensors(inspection *in, bool show)
 {
     int64_t n = 0, done = 0;
@@ -150,7 +150,7 @@ static void print_tensor_row(const row *r, bool norms, int width)
     putchar('\n');
 }
 
-/** Return the norm over all tensors of `file`. */
+/** Return the L2 norm of all tensors of `file` together. */
 static double norm_of(const inspection *in, const cli_file *file)
 {
     double squares = 0;
@@ -229,7 +229,7 @@ static zr_status print_inspection_json(const inspection *in)
     zr__json_add(&json, "path", in->stored.path, "kind", cli_stored_name(in->stored.kind));
     if (manifest) {
         zr__json_add(&json, "step", manifest->step, "build", manifest->build);
-        zr__json_add_json(&json, "run", ""); /* the next line appends the value */
+        zr__json_add_json(&json, "run", ""); /* add only the key; the next line appends the value */
         cli_json_append_shown(&json.text, manifest->run);
     }
     if (in->saved) add_saved(&json, in);

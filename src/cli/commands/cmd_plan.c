@@ -22,7 +22,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_LAYERS 4096 /* planning 4096 layers takes seconds */
+#define MOST_LAYERS 4096 /* maximum number of layers, for which planning takes seconds */
 
 typedef struct plan_options {
     cli_brief brief;
@@ -38,7 +38,7 @@ typedef struct planning {
     const plan_options *o;
     zr_config *config;
     cli_target target;
-    bool chosen; /* whether keys that the configuration leaves open were chosen to fit the memory */
+    bool chosen; /* whether zr chose the keys that the configuration leaves open, to fit the memory */
     cli_max max;
 } planning;
 
@@ -71,7 +71,8 @@ static void print_plan_head(const planning *p, const zr_report *report)
            c->memory.layout == ZR_LAYOUT_LEAN ? "lean" : "paper", p->target.profile.facts.name);
 }
 
-/** Compute the cost of an asynchronous save. The seconds are NAN if the cluster's disk rate or copy rate is unknown. */
+/** Compute the cost of an asynchronous save. The seconds are NAN if the rate of the cluster's disks or of its copies
+ * is unknown. */
 static zr_status price_plan_save(const planning *p, const zr_plan *plan, zr_save_price *price)
 {
     zr_simulation simulation;
@@ -83,7 +84,7 @@ static zr_status price_plan_save(const planning *p, const zr_plan *plan, zr_save
     return ZR_OK;
 }
 
-/** Print the bytes and the cost of an asynchronous checkpoint. */
+/** Print the size of an asynchronous checkpoint in bytes, and the cost of saving it. */
 static zr_status print_saving(const planning *p, const zr_plan *plan)
 {
     const bool copy = plan->save == ZR_SAVE_COPY;
@@ -107,8 +108,8 @@ static zr_status compare_choices(const planning *p, cli_choices *choices)
     return cli_choices_plan(choices, p->config, p->o->every);
 }
 
-/** Print the plan as text. `plan` may be NULL unless the configuration has tensor-parallel ranks or asynchronous saves.
- * */
+/** Print the plan as text. `plan` may be NULL if the configuration has neither tensor-parallel ranks nor asynchronous
+ * saves. */
 static zr_status print_plan_text(const planning *p, const zr_plan *plan)
 {
     const bool color = cli_colored_out(p->args->color);
@@ -128,8 +129,8 @@ static zr_status print_plan_text(const planning *p, const zr_plan *plan)
     return cli_advice_print(stdout, &choices, p->config);
 }
 
-/** Add the members that a run's report has too, then those for tensor parallelism, --max, asynchronous saves and
- * --advice. */
+/** Add to the JSON output the members of a run's report, then the members for tensor parallelism, --max, asynchronous
+ * saves and --advice. */
 static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__json_out *out)
 {
     const zr_report report = zr__report_planned(plan);
@@ -154,7 +155,7 @@ static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__js
     return ZR_OK;
 }
 
-/** Print one JSON document, or nothing if a part of it fails. */
+/** Print the plan as one JSON document. Print nothing if a part of the document fails. */
 static zr_status print_plan_json(const planning *p, const zr_plan *plan)
 {
     zr__json_out out = {.spaced = true};
@@ -169,14 +170,13 @@ static zr_status print_plan_json(const planning *p, const zr_plan *plan)
     return st;
 }
 
-/** Show the requested outputs. For text, make a plan only if a part of the text needs it, because planning may be slow.
- * */
+/** Show the requested outputs. Planning may be slow, so make a plan for text output only if the text needs it. */
 static zr_status show_plan(const planning *p)
 {
     const zr_config *c = p->config;
     const bool text = !p->args->json && !p->o->schedule;
     zr_plan *plan = NULL;
-    cli_trial trial; /* result is not used; pricing the plan refuses a cluster with too few devices for the ranks */
+    cli_trial trial; /* not used; cli_try is called because it refuses a cluster with too few devices for the ranks */
     zr_status st = ZR_OK;
     if (!text || p->o->svg || c->parallel.tensor > 1 || zr__train_saves_async(c))
         ZR_TRY(cli_try(&p->target, c, NULL, &trial, &plan));
@@ -198,8 +198,8 @@ done:
 
 /* ---- from options to a plan ------------------------------------------------------------------ */
 
-/** Make the profile of a rank's share of this machine from the rates that `zr info --bench` remembered. If no rates are
- * remembered but times are to be shown, measure the rate of matrix products now. Policy auto uses only remembered
+/** Make the profile of a rank's share of this machine from the rates that `zr info --bench` remembered. If no rates
+ * are remembered but times must be shown, measure the rate of matrix products now. Policy auto uses only remembered
  * rates, as in `zr train`. */
 static zr_status profile_here(planning *p)
 {
@@ -271,7 +271,7 @@ static zr_status make_plan(cli_args *args, planning *p)
     char room[CLI_BRIEF_KEYS][256];
     zr_status st = ZR_OK;
     cli_brief brief = p->o->brief;
-    brief.chooses = !p->o->max; /* --max uses the memory as a limit and leaves no key open */
+    brief.chooses = !p->o->max; /* with --max the memory is only a limit: no key is chosen to fit it */
     ZR_TRY(cli_brief_overrides(&brief, args, room));
     ZR_TRY(cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL));
     ZR_TRY_GOTO(st, check_layers(p), done);
@@ -299,7 +299,7 @@ static zr_status check_plan_options(const cli_args *args, const plan_options *o,
     return ZR_OK;
 }
 
-/** Print the list that an option asks for, which needs no configuration, or else the plan. */
+/** Print a list that needs no configuration if an option asks for a list. Otherwise print the plan. */
 static zr_status list_or_plan(cli_args *args, const plan_options *o, const zr_comm *comm)
 {
     ZR_CHECK(o->shapes + o->table1 + o->table2 + o->configs <= 1, ZR_ERR_ARG,

@@ -12,7 +12,7 @@
 
 #define DEFAULT_OUT "loss.svg"
 
-/** Read a run's metrics. `run` is the run's directory or the metrics file itself. */
+/** Read the metrics of a run. `run` is the path of the run's directory or of its metrics file. */
 static zr_status read_metrics_of(const char *run, cli_curve *curve)
 {
     char path[PATH_MAX];

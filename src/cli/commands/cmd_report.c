@@ -11,7 +11,7 @@
 
 static const zr__output_kind html_kind = {"report", REPORT_HEAD, true};
 
-/** Write the HTML page, and print its numbers as JSON or text. */
+/** Write the HTML page, and print the page's numbers as JSON or text. */
 static zr_status write_report(const cli_args *args, const cli_report *report, const char *out)
 {
     char *html = NULL;
@@ -33,8 +33,8 @@ static zr_status report_on(const cli_args *args, const char *out)
     cli_report report = {0};
     zr_status st = ZR_OK;
     ZR_CHECK(room, ZR_ERR_MEMORY, "no memory for %d runs", n);
-    if (!out) { /* the default is a file in the run's directory for one run, in the working directory for several runs
-                 */
+    /* By default, write the page into the run's directory or, for several runs, into the working directory. */
+    if (!out) {
         const int length = n == 1 ? snprintf(room[n], PATH_MAX, "%s/" DEFAULT_OUT, args->operand[0])
                                   : snprintf(room[n], PATH_MAX, DEFAULT_OUT);
         out = room[n];

@@ -26,13 +26,15 @@ typedef struct simulating {
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
-/** Print how many bytes of a memory are used, and the memory's size `there` in bytes unless it is 0 (unknown). */
+/** Print how many bytes of a memory are used. Unless `there` is 0 (unknown), also print the memory's size, which is
+ * `there` bytes. */
 static void print_taken(const char *whose, int64_t bytes, int64_t there)
 {
     printf("%s of a %s %s", ZR_SIZE((double)bytes), whose, there > 0 ? ZR_SIZE((double)there) : "memory");
 }
 
-/** Print the use of a device's memory; add the host's memory if it holds activation checkpoints or is too small. */
+/** Print the use of a device's memory. If the host's memory holds activation checkpoints or is too small, print its
+ * use too. */
 static void print_memory_line(const simulating *c, const cli_trial *made)
 {
     const zr_memory *m = &made->report.memory;
@@ -102,7 +104,7 @@ static void print_simulation(const simulating *c, const cli_trial *made)
 
 /* ---- JSON -------------------------------------------------------------------------------------- */
 
-/** Add the members "memory" and "traffic" of a run's report. */
+/** Add the members "memory" and "traffic", which the report of a run has too. */
 static zr_status add_report(json_t *root, const zr_report *report)
 {
     static const char *const keys[] = {"memory", "traffic"};
@@ -229,7 +231,7 @@ static zr_status check_simulate_options(const cli_args *args, const cli_simulate
     return ZR_OK;
 }
 
-/** Return whether an option was given. A number below the option's least value means that the option was not given. */
+/** Return whether an option was given. A number that was not given is below the least value that the option allows. */
 static bool option_is_given(const cli_option *option)
 {
     switch (option->kind) {
@@ -247,8 +249,8 @@ static bool option_is_given(const cli_option *option)
     return false;
 }
 
-/** Refuse options that do not apply to the papers' runs, which have their own configurations. Only --cluster, --svg and
- * --plot apply. */
+/** Refuse options that do not apply to the papers' runs. These runs have their own configurations, so only --cluster,
+ * --svg and --plot apply. */
 static zr_status check_paper(const cli_args *args, const cli_simulate_options *o)
 {
     static const char *const taken[] = {"paper", "cluster", "svg", "plot"};

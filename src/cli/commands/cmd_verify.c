@@ -15,7 +15,7 @@
 
 enum { REPORT_BYTES = 32768 };
 
-/** A directory or file to verify, with its findings. */
+/** A directory or file to verify, and the damage found in it. */
 typedef struct verified {
     zr__stored stored;
     zr_status status; /* ZR_OK if undamaged */
@@ -83,8 +83,8 @@ static zr_status verify_numbers(verified *p, const cli_files *files, bool show)
     return st;
 }
 
-/** Verify a directory or file without checksums: check the structure of its files, that all numbers are finite and, in
- * a Hugging Face directory, that the tensors match the model. */
+/** Verify a directory or file that has no checksums. Check that its files have a valid structure and that all numbers
+ * are finite. In a Hugging Face directory, also check that the tensors match the model. */
 static zr_status verify_plain(verified *p, bool show)
 {
     char note[512] = "";
@@ -134,7 +134,7 @@ static zr_status find_parts(verification *v, const char *path)
     zr_status st = zr__stored_find(path, false, &stored);
     if (stored.from_run && st != ZR_ERR_MEMORY) {
         ZR_TRY(add_run_parts(v, stored.run));
-        if (v->n > 0) return ZR_OK; /* verify_path finds the damage of each part */
+        if (v->n > 0) return ZR_OK; /* verify_path reports the damage of each part later */
     }
     ZR_TRY(st);
     return add_part(v, &stored);
@@ -197,7 +197,7 @@ static zr_status verify_path(verification *v, const char *path, bool json)
         ZR_TRY(print_parts_json(v, !bad));
     else
         print_parts(v);
-    /* A missing manifest or a missing part of a file counts as damage, like a changed byte. */
+    /* Treat a missing manifest or a missing part of a file as damage, like a changed byte. */
     if (bad && v->n > 0 && bad->status == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", bad->first);
     if (bad) return ZR_FAIL(bad->status, "%s", bad->first);
     return ZR_OK;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <math.h>
 
-/* Colours that colour-blind readers can tell apart: the palette of Okabe and Ito without yellow. */
+/* Colours that colour-blind readers can tell apart: the palette of Okabe and Ito, without its yellow. */
 static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
 enum { COLORS = sizeof(colors) / sizeof(colors[0]) };
 static const char *const dashes[] = {NULL, "7 4", "2 3"};
@@ -43,7 +43,7 @@ void cli_axes_range(cli_axes *p, double low, double high, bool may_log)
     p->y1 = high + room;
 }
 
-/** Return the fraction of an axis that lies before `value`: 0 at `from`, 1 at `to`. */
+/** Return the position of `value` on an axis as a fraction of the axis's length: 0 at `from`, 1 at `to`. */
 static double axis_part(double value, double from, double to, bool is_log)
 {
     return is_log ? log(value / from) / log(to / from) : (value - from) / (to - from);

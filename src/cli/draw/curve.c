@@ -34,7 +34,7 @@ void cli_curve_merge(curve_bucket *into, const curve_bucket *b)
     into->bad += b->bad;
 }
 
-/** Halve the resolution: merge neighbouring buckets in pairs, so that a bucket covers twice the steps. */
+/** Halve the resolution: merge the buckets in pairs, so that each bucket covers twice the number of steps. */
 static void series_halve(curve_series *s)
 {
     const int n = (s->n + 1) / 2;
@@ -48,7 +48,8 @@ static void series_halve(curve_series *s)
     s->per *= 2;
 }
 
-/** Drop the values from `step` on. A run that continues from an earlier step writes new lines that replace them. */
+/** Remove the values of `step` and of all later steps. When a run continues from an earlier step, new lines replace
+ * these values. */
 static void series_forget(curve_series *s, int64_t step)
 {
     const int left = (int)((step - 1) / s->per);
@@ -91,7 +92,7 @@ static void series_add(curve_series *s, int64_t step, double value, bool bad)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Indices of a line's numbers: the quantities first, then the step, the skipped steps and the sample. */
+/* Indices into the numbers of a line: first the quantities, then the step, the skipped steps and the sample. */
 enum { STEP = CLI_QUANTITIES, SKIPPED, SAMPLE, NUMBERS };
 
 static const char *metric_key(int number)
@@ -100,7 +101,7 @@ static const char *metric_key(int number)
     return number < CLI_QUANTITIES ? cli_quantities[number].key : others[number - CLI_QUANTITIES];
 }
 
-/** Numbers of a line of metrics.jsonl. A key gets NaN if its value is not a number: a run writes null for a value that
+/** Numbers of a line of metrics.jsonl. A value that is not a number is stored as NaN; runs write null for a value that
  * is not finite. */
 typedef struct line_numbers {
     double x[NUMBERS];
@@ -122,7 +123,7 @@ static void take_metric(line_numbers *out, const char *text, zr__json_token key,
     }
 }
 
-/** Parse a line as a flat JSON object, the format of a run's metrics. Return false if the line is anything else. */
+/** Parse a line of metrics.jsonl, which must be a flat JSON object. Return false if it is anything else. */
 static bool read_metric_line(const char *text, size_t bytes, line_numbers *out)
 {
     zr__json_token t = zr__json_next(text, bytes, 0);
@@ -147,9 +148,9 @@ static bool take_metric_line(cli_curve *c, const char *text, size_t bytes)
     int64_t step = (int64_t)step_number;
     if (line.there[SAMPLE]) return true; /* a line with a sample text has no values */
     if (!line.there[CLI_LOSS] && !line.there[CLI_VAL]) return false;
-    bool nothing = false; /* whether the step updated nothing */
+    bool nothing = false; /* whether the optimizer skipped the step */
     if (line.there[CLI_LOSS]) {
-        /* The count of skipped steps may restart from 0 when a run is continued. */
+        /* A continued run may count its skipped steps from 0 again, so the count may fall. */
         const int64_t skipped = line.x[SKIPPED] >= 0 && line.x[SKIPPED] < 0x1p53 ? (int64_t)line.x[SKIPPED] : 0;
         nothing = skipped > c->skipped;
         c->skipped = skipped;
@@ -170,7 +171,7 @@ static void count_line(cli_curve *c, const char *text, size_t bytes)
     if (c->bad_lines++ == 0) c->first_bad = c->lines;
 }
 
-/** Read the complete lines of a block. Return the number of bytes that were read. */
+/** Read the complete lines of a block. Return the number of bytes read. */
 static size_t take_block(cli_curve *c, const char *text, size_t bytes)
 {
     size_t done = 0;
@@ -199,8 +200,8 @@ static zr_status read_more(cli_curve *c, const zr__file *file, char *block, bool
             c->offset += n;
             return ZR_OK;
         }
-        /* No run writes a line longer than a block. Skip this part of the line; it is counted as a bad line at its end.
-         * */
+        /* A line longer than a block was not written by a run. Skip this part of the line. The end of the line will
+         * count as a bad line. */
         c->offset += done ? (int64_t)done : n;
     }
     return ZR_OK;

@@ -10,20 +10,20 @@
 #define LEFT 88.0
 #define PLOT_WIDTH 690.0
 #define PLOT_HEIGHT 380.0
-#define LOG_FROM 8.0 /* least ratio of the largest to the smallest x for which the x axis is logarithmic */
+#define LOG_FROM 8.0 /* the x axis becomes logarithmic if the largest x is at least this many times the smallest x */
 
 typedef struct lines_page {
     FILE *out;
     const cli_lines *lines;
     double *x;   /* (n_x) */
-    int *sorted; /* (n_x) indices of the x values from left to right */
+    int *sorted; /* (n_x) indices of the x values, in the order from left to right */
     cli_axes axes;
 } lines_page;
 
 /* ---- places ------------------------------------------------------------------------------------- */
 
-/** Compute and sort the x values: the numbers that the words stand for, or the words' indices if a word is not a
- * number. Return whether all words are numbers. */
+/** Compute the x values and sort them. The x values are the words as numbers or, if a word is not a number, the
+ * indices of the words. Return whether all words are numbers. */
 static bool find_places(lines_page *g)
 {
     bool numbers = true;
@@ -63,7 +63,7 @@ static void set_y(lines_page *g)
     double low = NAN, high = NAN;
     for (int i = 0; i < g->lines->n * g->lines->n_x; i++)
         if (isfinite(g->lines->y[i])) cli_axes_widen(g->lines->y[i], &low, &high);
-    /* If the y axis begins at 0, heights can be compared as lengths. */
+    /* A y axis that begins at 0 lets readers compare heights as lengths. */
     const bool from_zero = g->lines->from_zero || high / low <= 12;
     cli_axes_range(&g->axes, low > 0 && from_zero ? 0 : low, high, !g->lines->from_zero);
 }
@@ -97,7 +97,7 @@ static bool is_covered(const lines_page *g, int line, int by)
     return any;
 }
 
-/** Return the extra width of a line. The extra width lets the line's edges show beside later lines that cover it. */
+/** Return the extra width of a line. Later lines may cover the line; the extra width keeps the line's edges visible. */
 static double extra_width(const lines_page *g, int line)
 {
     int n = 0;
@@ -105,7 +105,7 @@ static double extra_width(const lines_page *g, int line)
     return 3.0 * (n < 5 ? n : 5);
 }
 
-/** Draw a line, with a gap where a value is missing. */
+/** Draw a line, with a gap at each missing value. */
 static void draw_line(const lines_page *g, int line)
 {
     const double *y = &g->lines->y[line * g->lines->n_x];

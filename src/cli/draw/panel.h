@@ -1,11 +1,11 @@
-/** A panel of curves: one quantity of runs over their steps, with its own axes. */
+/** A panel of curves: one quantity of one or several runs over the steps, with its own axes. */
 #ifndef ZR_CLI_PANEL_H
 #define ZR_CLI_PANEL_H
 
 #include "cli/draw/axes.h"
 #include "cli/draw/curve.h"
 
-/** Most runs for which bands of the single steps are drawn behind the means. */
+/** Maximum number of runs for which the range of the steps' values is drawn as a band behind the mean. */
 #define PANEL_BANDS 3
 
 /** A panel. The caller sets every field except `axes` and `any_bad`. */
@@ -15,27 +15,28 @@ typedef struct cli_panel {
     cli_curve *const *curve; /* (n) */
     const char *const *name; /* (n) */
     int n;
-    int color; /* number of the line's colour if there is only one run */
+    int color; /* colour number of the line if there is only one run */
     cli_axes axes;
-    bool any_bad; /* whether a cross was drawn */
+    bool any_bad; /* whether any cross was drawn */
 } cli_panel;
 
-/** Set the panel's box, and fit its axes to the steps and values of all runs. */
+/** Set the panel's box, and fit the axes to the steps and values of all runs. */
 void cli_panel_place(cli_panel *panel, svg_box box);
-/** Draw grid, numbers and axes. `name` is the name of the y axis, or NULL. `steps` tells whether to write step numbers
- * below the panel. */
+/** Draw the grid, numbers and axes. `name` is the name of the y axis, or NULL. If `steps`, write step numbers below
+ * the panel. */
 void cli_panel_frame(const cli_panel *panel, const char *name, bool steps);
-/** Draw the curve of a run. In a panel of the training loss, draw the run's validation loss too. */
+/** Draw the curve of a run. If the panel shows the training loss, draw the run's validation loss too. */
 void cli_panel_run(cli_panel *panel, int run);
-/** Explain the crosses if any were drawn. */
+/** Explain the crosses, if the panel has any. */
 void cli_panel_explain(const cli_panel *panel, double x, double y);
-/** Return the number of steps that are averaged into a point of the mean, the largest of all runs, or 1 if no mean is
+/** Return the number of steps that a point of the moving mean averages: the maximum over all runs, or 1 if no mean is
  * drawn. */
 int64_t cli_panel_mean_steps(const cli_panel *panel);
 
-/** Widen the range from *low to *high to include the values of a series. An empty range is NAN to NAN. */
+/** Widen the range from *low to *high to include the values of a series. If the range is empty, *low and *high are
+ * NAN. */
 void cli_series_widen(const curve_series *series, double *low, double *high);
-/** Write a step's number in short form, such as 20k or 1.5M, into `text`. Return `text`. */
+/** Write a step number in short form, such as 20k or 1.5M, into `text`. Return `text`. */
 const char *cli_step_text(double step, char text[32]);
 
 #endif

@@ -8,7 +8,7 @@
 
 #define PAGE_WIDTH 1400.0
 #define PAGE_HEIGHT 1006.0
-#define RIGHT 1184.0 /* left edge of the texts beside the memory map */
+#define RIGHT 1184.0 /* x of the texts to the right of the memory map */
 
 typedef enum phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } phase;
 
@@ -105,14 +105,14 @@ static const char *states_sentence(const cli_picture *p)
     return sentence[p->plan->layout.stage];
 }
 
-/** Return a sentence on how stages 1 and 2 get the parameters that other ranks have updated, or NULL if the layout has
- * another stage or a single rank. */
+/** Return a sentence that explains how a rank gets the parameters that other ranks have updated. Return NULL if the
+ * stage is neither 1 nor 2 or if there is only one rank. */
 static const char *parameters_sentence(const cli_picture *p)
 {
     const zr_layout *layout = &p->plan->layout;
     if (layout->ranks == 1 || (layout->stage != 1 && layout->stage != 2)) return NULL;
     for (int32_t i = 0; i < p->schedule->n_steps; i++)
-        if (p->schedule->step[i].when == ZR_WHEN_STALE) /* parameters are gathered within this step, not before it */
+        if (p->schedule->step[i].when == ZR_WHEN_STALE) /* stale parameters are gathered within this step */
             return "Parameters stay whole. What the step before has updated is gathered unit by unit, ahead of "
                    "its first use (blue cells of comm).";
     return "Parameters stay whole; what the others have updated is gathered before the next step.";
@@ -145,7 +145,7 @@ static const char *activations_sentence(const cli_picture *p, char room[160])
     return room;
 }
 
-/** Explain the picture: write a line on each kind of model data and a last line on the time axis. */
+/** Write sentences that explain the picture: a line on each kind of model data, and a last line on the time axis. */
 static void draw_sentences(const cli_picture *p)
 {
     const zr_plan *plan = p->plan;
@@ -184,7 +184,7 @@ static phase step_phase(const cli_picture *p, int32_t step)
     return p->loss_step >= 0 && step > p->loss_step ? PHASE_BACKWARD : PHASE_FORWARD;
 }
 
-/** Return the time at which computation enters a phase, or `span` if it never does. */
+/** Return the time at which the compute stream enters a phase, or `span` if it never enters the phase. */
 static double phase_begin(const cli_picture *p, phase which)
 {
     if (which == PHASE_FORWARD) return 0;
@@ -193,7 +193,8 @@ static double phase_begin(const cli_picture *p, phase which)
     return p->span;
 }
 
-/** Draw the phases forward, backward and update. With several micro-batches, mark the steps that are repeated. */
+/** Draw the phases forward, backward and update. If there are several micro-batches, mark the steps that are
+ * repeated. */
 static void draw_phases(const cli_picture *p, double y)
 {
     const double height = 20;
@@ -206,7 +207,7 @@ static void draw_phases(const cli_picture *p, double y)
                                : phases[i].name;
         svg_rect(p->out, (svg_box){x, y, w, height}, phases[i].color, NULL, name);
         if (i > 0) svg_line(p->out, x, y, x, p->map.y + p->map.h, PICTURE_PALE, 0.8);
-        /* Write the name of a short phase to the right of the phase. */
+        /* If the name is wider than its phase, write it to the right of the phase. */
         bool fits = svg_text_width(name, 12) < w;
         svg_text(p->out, fits ? x + w / 2 : x + w + 4, y + 14,
                  (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = fits ? SVG_MIDDLE : SVG_START, .bold = true},
@@ -221,7 +222,7 @@ static void draw_phases(const cli_picture *p, double y)
              (long long)p->plan->layout.accum);
 }
 
-/** Draw which unit computes at each time, with the unit's name if the name fits. */
+/** Draw which unit computes at each time. Write the unit's name if it fits. */
 static void draw_units(const cli_picture *p, double y)
 {
     const zr_step *step = p->schedule->step;
@@ -230,7 +231,7 @@ static void draw_units(const cli_picture *p, double y)
     for (int32_t i = 0, end = 0; i < p->schedule->n_steps; i = end) {
         end = i + 1;
         if (step[i].kind != ZR_STEP_RUN || step[i].unit < 0) continue;
-        /* Steps of other streams between a unit's ops do not end the unit's turn. */
+        /* Steps of other streams may lie between the ops of a unit. They do not end the unit's turn. */
         for (int32_t j = end; j < p->schedule->n_steps; j++) {
             if (step[j].stream == ZR_STREAM_COMPUTE && step[j].unit != step[i].unit) break;
             if (step[j].kind == ZR_STEP_RUN) end = j + 1;
@@ -240,7 +241,8 @@ static void draw_units(const cli_picture *p, double y)
         svg_rect(p->out, (svg_box){x, y, w < PICTURE_LEAST ? PICTURE_LEAST : w, 5}, odd ? "#5f6c7b" : "#9aa7b4", NULL,
                  name);
         odd = !odd;
-        /* A name that extends over the next unit's turn would be read as the next unit's name. */
+        /* Leave out a name that would extend over the next unit's turn, because it would be read as that unit's
+         * name. */
         double wide = svg_text_width(name, 10);
         if (x < free_x || wide > w + 6 || x + wide > p->map.x + p->map.w) continue;
         svg_text(p->out, x, y - 3, (svg_font){.size = 10, .color = PICTURE_GREY}, "%s", name);
@@ -255,15 +257,14 @@ typedef struct axis_unit {
     double size;
 } axis_unit;
 
-/** Return the largest unit in which the axis reaches numbers above 1. `unit` is a list sorted from the largest unit to
- * the smallest. */
+/** Return the largest unit in which the axis reaches numbers above 1. `unit` is a list of units, the largest first. */
 static const axis_unit *axis_unit_of(const axis_unit *unit, double most)
 {
     while (unit[1].name && most < 1.5 * unit->size) unit++;
     return unit;
 }
 
-/** Draw the axis of addresses, left of the map. */
+/** Draw the axis of addresses to the left of the map. */
 static void draw_addresses(const cli_picture *p)
 {
     static const axis_unit units[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"bytes", 1}, {0}};
@@ -360,7 +361,7 @@ static void find_marks(cli_picture *p)
     p->loss_step = p->repeat_step = p->end_step = p->norm_step = -1;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         zr_step_kind kind = p->schedule->step[i].kind;
-        /* If the head computes the losses in its backward op, this op begins the backward pass. */
+        /* If the head computes the losses in its backward op, the backward pass begins with this op. */
         bool back = kind == ZR_STEP_RUN && zr_graph_get_op(p->graph, p->schedule->step[i].op)->backward;
         if ((kind == ZR_STEP_LOSS || back) && p->loss_step < 0) p->loss_step = back ? i - 1 : i;
         if (kind == ZR_STEP_REPEAT && p->repeat_step < 0) p->repeat_step = i;
@@ -377,7 +378,7 @@ static zr_status draw_picture_page(FILE *out, void *arg)
     double total = (double)(p->plan->space_bytes[ZR_SPACE_DEVICE] + p->plan->space_bytes[ZR_SPACE_STAGING]);
     p->map = (svg_box){92, 242, 1070, 530};
     if (p->plan->space_bytes[ZR_SPACE_STAGING] > 0) {
-        /* Draw staging memory that is too small for the scale with 5 pixels. */
+        /* Draw the staging memory to scale, but at least 5 pixels high. */
         double height = p->map.h * (double)p->plan->space_bytes[ZR_SPACE_STAGING] / total;
         p->stage_top = p->map.y;
         p->stage_height = height < 5 ? 5 : height;
@@ -404,8 +405,8 @@ static zr_status draw_picture_page(FILE *out, void *arg)
     return ZR_OK;
 }
 
-/** Set each buffer's lifetime from the begin of its first use to the end of its last use in time. The order of the list
- * is not enough, because streams overlap. */
+/** Set the lifetime of each buffer, from the begin of the first use to the end of the last use. Compare times, because
+ * streams overlap: a step that is later in the schedule may run earlier. */
 static void set_lives(cli_picture *p)
 {
     for (int32_t b = 0; b < p->schedule->n_buffers; b++) p->alive[b] = (zr_step_time){p->span, 0};

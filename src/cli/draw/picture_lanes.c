@@ -3,13 +3,13 @@
 #include <stdio.h>
 
 #define LANE_HEIGHT 26.0
-#define LANE_GAP 30.0      /* vertical gap between lanes; waits are drawn in it */
-#define MOST_WAITS 120     /* most waits drawn; more lines would hide the picture */
-#define MOST_OWN_STEPS 600 /* most steps of a schedule whose cells each have a tooltip */
+#define LANE_GAP 30.0      /* vertical gap between lanes, in which the waits are drawn */
+#define MOST_WAITS 120     /* maximum number of waits to draw; more lines would hide the picture */
+#define MOST_OWN_STEPS 600 /* a schedule with more steps than this gets no tooltips for its single cells */
 
 /* Kinds of work, each with its colour. */
 typedef enum work {
-    WORK_OTHER, /* not drawn */
+    WORK_OTHER, /* work that is not drawn */
     WORK_FORWARD,
     WORK_BACKWARD,
     WORK_RECOMPUTE,
@@ -34,13 +34,15 @@ static const struct {
     [WORK_COPY] = {"#f0e442", "copy to or from the host"},
 };
 
-/** Work of the step kinds that move nothing between ranks. ZR_STEP_RUN is not listed, as its work depends on its op. */
+/** The kind of work of each step kind that moves no data between ranks. ZR_STEP_RUN is missing, because its work
+ * depends on its op. */
 static const work work_of_kind[ZR_STEP_KINDS] = {
     [ZR_STEP_CAST] = WORK_CAST,     [ZR_STEP_COPY] = WORK_COPY,     [ZR_STEP_SQUARE_MICRO] = WORK_UPDATE,
     [ZR_STEP_SQUARE] = WORK_UPDATE, [ZR_STEP_UPDATE] = WORK_UPDATE,
 };
 
-/** Return whether a step is drawn. Steps of saving are not drawn: the picture shows a training step without a save. */
+/** Return whether a step is drawn. The picture shows a training step without a save, so the steps of a save are not
+ * drawn. */
 static bool is_drawn(const cli_picture *p, int32_t index)
 {
     return p->schedule->step[index].when != ZR_WHEN_SAVE;
@@ -67,8 +69,8 @@ static work step_work(const cli_picture *p, int32_t index)
     return step->replay ? WORK_RECOMPUTE : WORK_FORWARD;
 }
 
-/** Return the end of the cell that begins at step `first`. A cell joins steps of the same stream, unit and kind of work
- * that follow each other without a pause. */
+/** Return the index after the last step of the cell that begins at step `first`. A cell joins consecutive steps of the
+ * same stream, unit and kind of work, without pauses between them. */
 static int32_t cell_end(const cli_picture *p, int32_t first)
 {
     const zr_step *step = p->schedule->step;
@@ -89,7 +91,7 @@ static double lane_top(const cli_picture *p, double top, zr_stream stream)
 static svg_box cell_box(const cli_picture *p, double top, int32_t first, int32_t end)
 {
     double x = cli_picture_x(p, p->time[first].begin_sec), w = cli_picture_x(p, p->time[end - 1].end_sec) - x;
-    /* Leave a thin gap between neighbours. */
+    /* Leave a thin gap before the next cell. */
     if (w > 3) w -= 0.7;
     return (svg_box){x, lane_top(p, top, p->schedule->step[first].stream), w < PICTURE_LEAST ? PICTURE_LEAST : w,
                      LANE_HEIGHT};
@@ -127,7 +129,8 @@ static void draw_cells(const cli_picture *p, double top, work kind)
     if (begun) svg_shape_fill(p->out, works[kind].color);
 }
 
-/** Draw a line from the end of a step to the begin of each step in another lane that waits for it. */
+/** Draw the waits: for each step that waits for a step in another lane, a line from the end of that step to the begin
+ * of the waiting step. */
 static void draw_waits(const cli_picture *p, double top)
 {
     const zr_schedule *s = p->schedule;
@@ -169,7 +172,7 @@ static void draw_work_legend(const cli_picture *p, double y)
 void cli_picture_lanes(cli_picture *p, double top)
 {
     const svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
-    /* compute and comm always have a lane; another stream has a lane if one of its steps is drawn */
+    /* compute and comm always have a lane; any other stream has a lane only if one of its steps is drawn */
     bool has_lane[ZR_STREAMS] = {[ZR_STREAM_COMPUTE] = true, [ZR_STREAM_COMM] = true};
     double bottom = top;
     for (int32_t i = 0; i < p->schedule->n_steps; i++)

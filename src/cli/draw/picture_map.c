@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OWN_AREA 48.0 /* square pixels; a smaller buffer gets neither a text nor an element of its own */
+#define OWN_AREA 48.0 /* area in square pixels below which a buffer gets no label and no SVG element of its own */
 #define LABEL_SIZE 9.5
 
 const char *cli_category_color(zr_category category)
@@ -39,8 +39,8 @@ static svg_box at_least_visible(svg_box box)
     return box;
 }
 
-/** Return the x of a label: the middle of its box. If the mark of the fullest moment would cross the text there, return
- * an x beside the mark. */
+/** Return the x of a label: the middle of its box or, if the mark of the fullest moment would cross the text there, an
+ * x beside the mark. */
 static double label_x(const cli_picture *p, svg_box box, double width)
 {
     double x = box.x + box.w / 2, away = width / 2 + 5;
@@ -50,13 +50,13 @@ static double label_x(const cli_picture *p, svg_box box, double width)
     return x;
 }
 
-/** Write the label of a buffer's box: its unit and contents, or only its unit if both do not fit. A buffer without a
- * unit is labelled with its contents. */
+/** Write the label of a buffer's box: its unit and its contents, or only its unit if both do not fit. A buffer that
+ * belongs to no unit is labelled with its contents. */
 static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
 {
     char both[128];
     const char *unit = b->unit >= 0 ? cli_picture_unit(p, b->unit) : "", *what = b->what ? b->what : "";
-    /* A part of a gradient is named only after the op that computes it. */
+    /* A part of a gradient is named after the op that computes the part, without the word "gradient". */
     bool part = b->category == ZR_CATEGORY_GRAD && !strstr(what, "gradient");
     snprintf(both, sizeof(both), part ? "gradient, made by %s: %s" : "%s %s", unit, cli_picture_words(what));
     const bool dark =
@@ -86,8 +86,9 @@ static void draw_buffer(const cli_picture *p, const zr_buffer *b)
     draw_label(p, b, box);
 }
 
-/** Pixels of the memory map, while one category is drawn. The reach of a pixel is the right end of the flat buffers
- * drawn so far that begin in the pixel. A buffer that ends before the reach is covered already, and is not drawn. */
+/** The pixels of the memory map, used while one category is drawn. `reach` of a pixel is the right end of the flat
+ * buffers that begin in the pixel and have been drawn. A buffer that ends before `reach` is already covered, and is
+ * not drawn. */
 typedef struct pixels {
     int w, h;
     int *reach;

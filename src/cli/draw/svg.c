@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEAN_LETTER 0.56 /* mean width of a letter of sans-serif fonts, relative to the font size */
+#define MEAN_LETTER 0.56 /* mean width of a letter in sans-serif fonts, as a multiple of the font size */
 
 zr_status svg_page(svg_draw *draw, void *arg, char **page, size_t *bytes)
 {
@@ -65,7 +65,8 @@ void svg_escaped_lines(FILE *out, const char *text)
     svg_escape(out, text, true);
 }
 
-/** Write a number with at most two decimals and no trailing zeros, to save bytes: a page has thousands of numbers. */
+/** Write a number with at most two decimals and no trailing zeros. This keeps pages small, because a page has
+ * thousands of numbers. */
 static void svg_number(FILE *out, double x)
 {
     char text[40];
@@ -83,7 +84,7 @@ static void svg_attribute(FILE *out, const char *name, double x)
     fputc('"', out);
 }
 
-/** End an element. Unless `tip` is NULL, add it to the element as its tooltip. */
+/** End an element. Unless `tip` is NULL, add it as the element's tooltip. */
 static void svg_element_end(FILE *out, const char *element, const char *tip)
 {
     if (!tip) {
@@ -241,7 +242,7 @@ const char *svg_text_fit(const char *text, double size, double width, char fitte
         snprintf(fitted, SVG_TEXT_BYTES, "%s", text);
         return fitted;
     }
-    /* Keep more of the end, because names of runs differ mostly in their ends. */
+    /* Keep more of the text's end than of its begin, because names of runs differ mostly at their ends. */
     size_t keep = most > 3 ? most - 3 : 0, head = keep / 3, tail = bytes - (keep - head);
     while (head > 0 && !begins(text[head])) head--;
     while (tail < bytes && !begins(text[tail])) tail++;

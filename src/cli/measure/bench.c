@@ -21,7 +21,7 @@ static zr_status measure_device(cli_bench *b, zr_device *device)
     if (!b->how.quiet) cli_say("measuring arithmetic, memory, and copies between ranks ...");
     ZR_TRY(device->ops->bench(device, &b->rates));
     bool native = device->profile.facts.bf16_products;
-    /* The rates determine how many rows of a large product are enough to time it. */
+    /* Set the profile first: its rates determine how many rows of a large product are timed. */
     zr__rates_profile(&b->rates, native ? ZR_BF16 : ZR_F32, 1, 1, &device->profile);
     if (!b->how.quiet) cli_say("measuring the products of %s in fp32 ...", b->preset);
     ZR_TRY(zr__products_measure(&model, b->batch, b->seq, ZR_F32, device, &b->f32));
@@ -71,7 +71,8 @@ static void add_levels(zr__json_out *json, const zr_rates *rates)
     zr__json_close(json, ']');
 }
 
-/** Add the peak rate to which shares refer, and whether a library or register code reached it. */
+/** Add the peak rate, and whether a library or zr's loop in registers reached the peak. Shares are relative to this
+ * rate. */
 static void add_peak(zr__json_out *json, const zr_rates *rates, zr_dtype dtype)
 {
     bool library = false;
@@ -157,7 +158,7 @@ static void print_levels(const zr_rates *rates)
     printf("    %-10s%18s%10s%11s\n", "products", GIGA(rates->matmul_f32), "", GIGA(rates->matmul_bf16));
 }
 
-/** Print that shares refer to a library's rate, if a library's product ran faster than the register loop. */
+/** If a library's product ran faster than zr's loop in registers, print that shares refer to the library's rate. */
 static void print_library_peak(const zr_rates *rates, zr_dtype dtype, const char *type)
 {
     bool library = false;
@@ -168,8 +169,8 @@ static void print_library_peak(const zr_rates *rates, zr_dtype dtype, const char
            type, GIGA(peak.all));
 }
 
-/** Print a product's rate and its share of the peak. "~" marks a product for which only a part of the rows was timed.
- * */
+/** Print the rate of a product and its share of the peak. Print "~" before the rate if only a part of the rows was
+ * timed. */
 static void print_product_rate(const zr__product_timing *p, double peak)
 {
     char text[40];
@@ -190,7 +191,8 @@ static void print_products(const cli_bench *b)
                (long long)p->count);
         print_product_rate(p, f32_peak);
         const zr__product_timing *q = b->narrow.n ? &b->narrow.product[i] : NULL;
-        if (q) print_product_rate(q, bf16_peak > 0.0 ? bf16_peak : f32_peak); /* widened products run in fp32 */
+        /* Widened bf16 products run in fp32, so compare their rate with the fp32 peak. */
+        if (q) print_product_rate(q, bf16_peak > 0.0 ? bf16_peak : f32_peak);
         putchar('\n');
         estimates |= p->part < 1.0 || (q && q->part < 1.0);
     }
@@ -228,7 +230,8 @@ const char *cli_rates_line(const zr_rates *rates, char text[192])
 
 /* ---- run ------------------------------------------------------------------------------------- */
 
-/** Remember the rates, then measure and remember training steps. Print a note if measuring or remembering fails. */
+/** Remember the measured rates, then measure and remember training steps. If measuring or remembering fails, print a
+ * note. */
 static void remember_rates(cli_bench *b, const zr_device *device)
 {
     const zr_device_facts *facts = &device->profile.facts;

@@ -1,5 +1,6 @@
 /** cli/measure: the measurements of `zr info --bench`. bench.c measures and prints rates and matrix products.
- * launches.c measures and prints training steps by means of src/train/measure. This header: the benchmark. */
+ * launches.c measures and prints training steps, with functions of src/train/measure. This header declares the
+ * benchmark of bench.c. */
 #ifndef ZR_CLI_BENCH_H
 #define ZR_CLI_BENCH_H
 
@@ -9,9 +10,9 @@
 
 typedef struct cli_bench {
     const char *preset;
-    int64_t batch, seq;   /* `seq` 0 stands for 1,024, or the model's positions if they are fewer */
-    cli_launches_how how; /* options for training steps; `quiet` applies to the whole benchmark */
-    bool bf16;            /* whether to measure bf16 even if its products are widened to fp32 */
+    int64_t batch, seq;   /* 0 stands for `seq` 1,024 or, if the model has fewer positions, for their number */
+    cli_launches_how how; /* options for measuring training steps; `quiet` applies to the whole benchmark */
+    bool bf16;            /* whether to measure bf16 products even if they are widened to fp32 */
     bool json;
     const char *processor;
     zr_rates rates;
@@ -19,10 +20,10 @@ typedef struct cli_bench {
     cli_launches launches;
 } cli_bench;
 
-/** Measure, print and remember the rates. Print a note if remembering fails. */
+/** Measure, print and remember the rates. If remembering fails, print a note. */
 ZR_NODISCARD zr_status cli_bench_run(cli_bench *bench, zr_device *device);
 
-/** Write a machine's FLOP/s and bytes/s as one line into `text`. Return `text`. */
+/** Write the rates of a machine in FLOP/s and bytes/s as one line into `text`. Return `text`. */
 const char *cli_rates_line(const zr_rates *rates, char text[192]);
 
 #endif

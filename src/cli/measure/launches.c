@@ -13,10 +13,10 @@
 
 typedef struct launch_job {
     const cli_launches_how *how;
-    zr_launch *launch; /* result, written by rank 0 */
+    zr_launch *launch; /* the result, which rank 0 writes */
 } launch_job;
 
-/** Return the number of threads of a rank on a host with `local_size` ranks. */
+/** Return the number of threads of each rank on a host with `local_size` ranks. */
 static int threads_of(const launch_job *m, int local_size)
 {
     const int share = m->how->threads > 0 ? (int)m->how->threads : zr__host_cores() / local_size;
@@ -86,7 +86,8 @@ void cli_launches_remember(const cli_launches *launches, const zr_device_facts *
 
 /* ---- print ----------------------------------------------------------------------------------- */
 
-/** Return the bytes/s into a rank of the largest measured gather within a host, or NAN if no gather was measured. */
+/** Return the rate, in bytes/s into a rank, of the largest gather measured within a host. Return NAN if no gather was
+ * measured. */
 static double gather_bytes_sec(const zr_launch *launch)
 {
     double bytes = 0, rate = NAN;
@@ -100,7 +101,8 @@ static double gather_bytes_sec(const zr_launch *launch)
     return rate;
 }
 
-/** Return the sustained bytes/s into a rank over the links between hosts, or NAN with a single host. */
+/** Return the sustained rate, in bytes/s into a rank, of the links between hosts. Return NAN if there is only one
+ * host. */
 static double across_bytes_sec(const zr_launch *launch)
 {
     return launch->hosts > 1 ? launch->across_bytes_sec : NAN;
@@ -148,7 +150,7 @@ void cli_launches_json(zr__json_out *json, const char *key, const cli_launches *
 
 /* ---- recall ---------------------------------------------------------------------------------- */
 
-/** Return a text that names the command that measures a transport. */
+/** Return the command line that measures a transport. */
 static const char *command_of(const char *transport)
 {
     if (strcmp(transport, "threads") != 0) return "`zr info --bench` under the launcher that starts them";

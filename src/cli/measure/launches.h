@@ -7,7 +7,8 @@
 #include "zr/device.h"
 #include "zr/simulate.h"
 
-/** Most thread ranks, and most launches measured: one for each power of two up to twice the cores, at most 16. */
+/** Maximum number of ranks that are threads, and maximum number of measured launches. A launch is measured for each
+ * power of two up to twice the number of cores, but at most 16 ranks. */
 enum { CLI_LAUNCH_RANKS = 16, CLI_LAUNCHES = 5 };
 
 typedef struct cli_launches {
@@ -15,10 +16,11 @@ typedef struct cli_launches {
     int n;
 } cli_launches;
 
-/** Options of a measurement. */
+/** Options for measuring training steps. */
 typedef struct cli_launches_how {
-    int64_t threads; /* threads of each rank, or 0 for the rank's share of the cores */
-    bool quick;      /* passed to zr__launch_measure; also limits the ranks to the number of cores, but at least to 2 */
+    int64_t threads; /* threads of each rank, or 0 for an equal share of the cores */
+    bool quick;      /* passed on to zr__launch_measure; also limits the ranks to the number of cores or, if more, to 2
+                      */
     bool quiet;      /* whether to omit the line that each measurement prints */
 } cli_launches_how;
 
@@ -28,19 +30,19 @@ ZR_NODISCARD zr_status cli_launches_threads(const cli_launches_how *how, cli_lau
 ZR_NODISCARD zr_status cli_launches_world(const cli_launches_how *how, zr_comm *comm, cli_launches *launches);
 void cli_launches_clear(cli_launches *launches);
 
-/** Remember the launches. Print a note on failure. */
+/** Remember the launches for later commands. Print a note on failure. */
 void cli_launches_remember(const cli_launches *launches, const zr_device_facts *facts);
 void cli_launches_print(const cli_launches *launches);
-/** Add the launches as an array of objects. */
+/** Add the launches to the JSON output as an array of objects. */
 void cli_launches_json(zr__json_out *json, const char *key, const cli_launches *launches);
 
-/** Recall the launch that was measured with `ranks` ranks on `hosts` hosts. If ranks are threads and this number was
- * not measured, recall the largest measured power of two below it. Free the launch with zr__launch_clear. On
- * ZR_ERR_NOT_FOUND and ZR_ERR_DATA the message names the command that measures the launch. */
+/** Recall the launch that was measured with `ranks` ranks on `hosts` hosts. If ranks are threads and `ranks` was not
+ * measured, recall the launch with the largest measured power of two below `ranks`. Free the launch with
+ * zr__launch_clear. On ZR_ERR_NOT_FOUND and ZR_ERR_DATA the message names the command that measures the launch. */
 ZR_NODISCARD zr_status cli_launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
                                          zr_launch *launch);
-/** Recall the rates of this machine's processor. On ZR_ERR_NOT_FOUND the message names the command that measures the
- * rates. May also return another error of zr__rates_recall. */
+/** Recall the measured rates of this machine's processor. On ZR_ERR_NOT_FOUND the message names the command that
+ * measures the rates. Also return the other errors of zr__rates_recall. */
 ZR_NODISCARD zr_status cli_rates_recall(const zr_device_facts *facts, zr_rates *rates);
 
 #endif

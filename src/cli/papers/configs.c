@@ -1,7 +1,7 @@
-/* The SC20 paper's runs (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models)
- * beside zr's plans: all 48 runs of its artifact's appendix, and ZeRO-R's configurations C1 to C5 at the largest models
- * that the paper gives for them. The paper and zr both use tensor parallelism of degree M. The paper's formulas divide
- * all states by M; zr plans a graph in which some tensors are whole on each of the M ranks. */
+/* The runs of the SC20 paper (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter
+ * Models) beside zr's plans: all 48 runs in the appendix of its artifact, and ZeRO-R's configurations C1 to C5 at the
+ * largest models that the paper gives for them. The paper and zr both use tensor parallelism of degree M. The paper's
+ * formulas divide all states by M, but in zr's plans some tensors are whole on each of the M ranks. */
 #include "base/json/json_write.h"
 #include "cli/papers/papers.h"
 #include "cli/plan/profile.h"
@@ -12,16 +12,16 @@
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
 
-/* Return the bytes of a rank's model states by the paper's formula: mixed precision, Adam (K = 12), M tensor-parallel
- * ranks. */
+/* Return the bytes of a rank's model states by the paper's formula, for mixed precision, Adam (K = 12) and M
+ * tensor-parallel ranks. */
 static double formula_bytes(double params, int stage, int tensor, int ranks)
 {
     const double n = ranks, each[] = {16, 4 + 12 / n, 2 + 14 / n, 16 / n};
     return params * each[stage] / tensor;
 }
 
-/* Return the bytes of a rank's states that are extra copies: norms, biases of rows and positions are whole on all M
- * ranks, not once per tensor-parallel group. Every element is assumed to need the same number of bytes. */
+/* Return how many bytes of a rank's states are extra copies. Norms, biases of rows and positions are whole on all M
+ * ranks, but are needed once per tensor-parallel group. Assume that every element needs the same number of bytes. */
 static double copies_bytes(const zr_plan *plan)
 {
     const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
@@ -38,10 +38,10 @@ static double copies_bytes(const zr_plan *plan)
 /* ---- the appendix ------------------------------------------------------------------------------ */
 
 typedef struct planned_run {
-    int ranks; /* data-parallel ranks */
+    int ranks; /* number of data-parallel ranks */
     int64_t params;
-    double states, formula, copies; /* bytes of a rank */
-    double deviation, copies_part;  /* percent of `formula`; `deviation` counts each tensor once */
+    double states, formula, copies; /* bytes on a rank: planned, by the paper's formula, and in extra copies */
+    double deviation, copies_part;  /* percent of `formula`; `deviation` leaves out the extra copies */
 } planned_run;
 
 static zr_status plan_run(const cli_papers_run *r, const zr_profile *profile, planned_run *planned)
@@ -119,19 +119,19 @@ enum { GPUS = 400, BATCH = 16 };
 
 typedef struct planned_preset {
     zr_config_sizes sizes;
-    bool in_pieces, on_host; /* whether checkpoints are partitioned (P_a), and whether they are on the host (P_a+cpu) */
+    bool in_pieces, on_host; /* whether checkpoints are partitioned (P_a); whether they are on the host (P_a+cpu) */
     int64_t params, checkpoint, host, total;
-    double states, copies, paper_states, paper_checkpoint; /* bytes of a rank */
-    double deviation;                                      /* deviation of the states from the paper's, percent */
-    char states_reason[128];                               /* reason why the states are above the paper's */
-    const char *checkpoint_reason; /* reason why the checkpoints are above the paper's, or "" if they are not */
+    double states, copies, paper_states, paper_checkpoint; /* bytes on a rank */
+    double deviation;              /* deviation of zr's states from the paper's states, percent */
+    char states_reason[128];       /* reason why zr's states are larger than the paper's */
+    const char *checkpoint_reason; /* reason why zr's checkpoints are larger than the paper's, or "" if they are not */
 } planned_preset;
 
 static void compare_preset(const cli_papers_preset *c, const zr_plan *plan, planned_preset *p)
 {
     const double paper_params = 1e9 * c->largest_billion;
-    /* The paper stores the input of each block in 16 bits. P_a divides the inputs by M; P_a+cpu puts them on the host.
-     * */
+    /* The paper stores the input of each block in 16 bits. P_a divides these inputs by M. P_a+cpu puts them on the
+     * host. */
     const double inputs = 2.0 * BATCH * CLI_PAPERS_TOKENS * (double)p->sizes.n_embd * (double)p->sizes.n_layer;
     const double checkpoints = p->in_pieces ? inputs / CLI_PAPERS_TENSOR : inputs;
     const zr_memory *m = &plan->memory;
@@ -231,7 +231,7 @@ zr_status cli_papers_configs(FILE *out, bool as_json)
 {
     planned_run planned[CLI_PAPERS_APPENDIX];
     planned_preset made[CLI_PAPERS_PRESETS];
-    zr_profile profile; /* profile of the paper's device, which determines the planned scratch memory */
+    zr_profile profile; /* profile of the paper's device, which determines the scratch memory in the plan */
     ZR_TRY(cli_profile("v100-dgx2", &profile));
     for (int i = 0; i < CLI_PAPERS_APPENDIX; i++) ZR_TRY(plan_run(&cli_papers_appendix[i], &profile, &planned[i]));
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) ZR_TRY(plan_preset(&cli_papers_presets[i], &profile, &made[i]));

@@ -1,18 +1,18 @@
-/* Tables 1 and 2 of the ZeRO paper (Rajbhandari et al., arXiv 1910.02054 v1) beside zr's plans. The paper's numbers are
- * stored as printed; some are rounded and some are truncated. zr's numbers come from planning a chain of matrices with
+/* Tables 1 and 2 of the ZeRO paper (Rajbhandari et al., arXiv 1910.02054 v1) beside zr's plans. The paper's numbers
+ * are stored as printed, some rounded and some truncated. zr's numbers come from planning a chain of matrices that has
  * the same number of parameters. */
 #include "base/json/json_write.h"
 #include "cli/papers/papers.h"
 
 #include <stdio.h>
 
-/* Find the bytes of a rank's model states with mixed precision and Adam. Buckets as large as a unit keep the schedule
- * short. */
+/* Find the bytes of a rank's model states with mixed precision and Adam. Buckets are as large as a unit, which keeps
+ * the schedule short. */
 static zr_status states_bytes(const zr_chain_config *chain, int stage, int tensor, int ranks, int64_t *bytes)
 {
     zr_model model = zr_chain(chain);
     zr_layout layout = ZR_LAYOUT_INIT;
-    zr_profile profile = {.facts = {.name = "none", .threads = 1}}; /* states need no scratch */
+    zr_profile profile = {.facts = {.name = "none", .threads = 1}}; /* model states need no scratch memory */
     zr_plan *plan = NULL;
     layout.ranks = ranks;
     layout.tensor = tensor;
@@ -120,17 +120,18 @@ zr_status cli_papers_table1(FILE *out, bool json)
 enum { ROWS = 5, LIMIT_GB = 32 };
 
 static const struct {
-    int tensor, ranks; /* M tensor-parallel parts, and N data-parallel ranks of each part */
+    int tensor, ranks; /* number of tensor-parallel parts (M), and of data-parallel ranks of each part (N) */
     double printed_billion[4];
 } table2[ROWS] = {
     {1, 64, {2, 7.6, 14.4, 128}},     {2, 64, {4, 15.2, 28.8, 256}},      {4, 64, {8, 30.4, 57.6, 500}},
     {8, 64, {16, 60.8, 115.2, 1000}}, {16, 64, {32, 121.6, 230.4, 2000}},
 };
 
-/* Find the largest chain whose states fit. The chain grows in steps of 16,000 parameters for each of the M parts. */
+/* Find the largest chain of matrices whose states fit. The chain grows in steps of 16,000 parameters for each of the M
+ * parts. */
 static zr_status largest_billion(int stage, int tensor, int ranks, double *billion)
 {
-    zr_chain_config chain = {.units = 20, .rows = 800}; /* zr_chain requires that M divides `rows` */
+    zr_chain_config chain = {.units = 20, .rows = 800}; /* zr_chain requires `rows` to be a multiple of M */
     int64_t fits = 0, beyond = 0, bytes;
     while (beyond == 0 || beyond - fits > 1) {
         const int64_t part = beyond == 0 ? 2 * fits + 1 : fits + (beyond - fits) / 2;
@@ -145,8 +146,8 @@ static zr_status largest_billion(int stage, int tensor, int ranks, double *billi
     return ZR_OK;
 }
 
-/* Print stages as rows and tensor-parallel degrees as columns, two degrees side by side, in lines of at most 80
- * columns. */
+/* Print the stages as rows and the tensor-parallel degrees as columns. Print two degrees side by side, in lines of at
+ * most 80 columns. */
 static void print_table2(FILE *out, double billion[ROWS][4])
 {
     enum { ABREAST = 2 };

@@ -1,6 +1,7 @@
-/** cli/papers: the ZeRO papers' runs and printed numbers beside zr's. papers_runs.c has the papers' data, papers_plan.c
- * plans the papers' systems with zr. papers.c prints `zr plan --table1` and `--table2`, configs.c `zr plan --configs`.
- * `zr simulate --paper` is in simulate_papers.c, which fills the rows, papers_print.c and papers_draw.c. */
+/** cli/papers: the ZeRO papers' runs and printed numbers, beside zr's numbers. papers_runs.c has the papers' data, and
+ * papers_plan.c plans the papers' systems with zr. papers.c prints `zr plan --table1` and `--table2`, configs.c prints
+ * `zr plan --configs`. For `zr simulate --paper`, simulate_papers.c fills the rows, papers_print.c prints them and
+ * papers_draw.c draws them. */
 #ifndef ZR_CLI_PAPERS_H
 #define ZR_CLI_PAPERS_H
 
@@ -10,59 +11,60 @@
 
 #include <stdio.h>
 
-/** System that trained a run. Only stage 2 overlapped communication: its fetches. */
+/** System that trained a run. Only the fetches of stage 2 overlapped with computation. */
 typedef enum cli_papers_system {
-    CLI_PAPERS_MEGATRON, /* stage 0: data parallelism (DDP); with M above 1 also tensor parallelism */
-    CLI_PAPERS_ZERO_OS,  /* stage 1 of the first version: all-reduce, one fused buffer */
-    CLI_PAPERS_ZERO_1,   /* stage 1 of SC20, with C_B and M_D */
+    CLI_PAPERS_MEGATRON, /* stage 0: data parallelism (DDP); with M above 1, also tensor parallelism */
+    CLI_PAPERS_ZERO_OS,  /* stage 1 as first built: with all-reduce and one fused buffer */
+    CLI_PAPERS_ZERO_1,   /* stage 1 of the SC20 paper, with C_B and M_D */
     CLI_PAPERS_ZERO_2,
     CLI_PAPERS_ZERO_3
 } cli_papers_system;
 
-/** Place of activation checkpoints: whole on each rank, partitioned (P_a), or partitioned on the host (P_a+cpu). */
+/** Place of activation checkpoints: whole on each rank, partitioned among ranks (P_a), or partitioned on the host
+ * (P_a+cpu). */
 typedef enum cli_papers_kept { CLI_PAPERS_WHOLE, CLI_PAPERS_PIECES, CLI_PAPERS_HOST } cli_papers_kept;
 
-/** Meaning of a printed number. The median is over numbers marked COUNTS. zr's constants were fitted on numbers marked
- * FITTED. */
+/** Use of a printed number. The median deviation is computed from the numbers marked COUNTS, and zr's constants were
+ * fitted to the numbers marked FITTED. The other marks tell why a number does not count. */
 typedef enum cli_papers_mark {
     CLI_PAPERS_COUNTS,
     CLI_PAPERS_FITTED,
-    CLI_PAPERS_SAME_RUN,  /* the number describes the run of a row that counts, in another unit */
-    CLI_PAPERS_NO_SHAPE,  /* the paper does not print the whole configuration: the shape is chosen, or taken from the
-                             appendix */
-    CLI_PAPERS_NO_NUMBER, /* the throughput is not printed */
+    CLI_PAPERS_SAME_RUN, /* the number repeats, in another unit, the result of a run that counts */
+    CLI_PAPERS_NO_SHAPE, /* the paper does not print the whole configuration, so the shape was chosen, or taken from the
+                            appendix */
+    CLI_PAPERS_NO_NUMBER, /* the paper does not print the throughput */
     CLI_PAPERS_AT_LEAST,  /* the paper prints a lower bound instead of a number */
     CLI_PAPERS_TOO_LARGE, /* the run was out of memory */
-    CLI_PAPERS_NO_SPEED   /* the number is about devices or memory, not speed */
+    CLI_PAPERS_NO_SPEED   /* the number is about devices or memory, not about speed */
 } cli_papers_mark;
 
 typedef enum cli_papers_unit { CLI_PAPERS_SAMPLES, CLI_PAPERS_TFLOPS } cli_papers_unit;
 
 typedef struct cli_papers_run {
-    const char *table, *label; /* `table` is a table's number, or a figure's name in the appendix */
+    const char *table, *label; /* `table` is the number of a table or, in the appendix, the name of a figure */
     cli_papers_system system;
     cli_papers_kept kept;
     int gpus, tensor, layers, hidden, heads, batch;
     cli_papers_unit unit;
-    double printed; /* 0 if not printed */
+    double printed; /* the paper's number, or 0 if not printed */
     cli_papers_mark mark;
 } cli_papers_run;
 
-/** Runs of arXiv 1910.02054 v1: tables 4 to 8, and its trillion parameters on 1,024 GPUs. */
+/** Runs of arXiv 1910.02054 v1: tables 4 to 8, and the model of a trillion parameters on 1,024 GPUs. */
 extern const cli_papers_run cli_papers_v1[];
 extern const int cli_papers_v1_n;
-/** Runs in the appendix of the SC20 paper's artifact, in the appendix's order. */
+/** Runs of the appendix of the SC20 paper's artifact, in the same order. */
 #define CLI_PAPERS_APPENDIX 48
 extern const cli_papers_run cli_papers_appendix[CLI_PAPERS_APPENDIX];
 
 int cli_papers_stage(const cli_papers_run *run);
-/** Plan a run as its system trained it, with the scratch memory and rates of `device`. `padded` pads the vocabulary as
- * Megatron-LM did: to a multiple of 128 on each tensor-parallel rank. Free the plan with zr_plan_destroy. */
+/** Plan a run as its system trained it, with the scratch memory and rates of `device`. If `padded`, pad the vocabulary
+ * as Megatron-LM did, to a multiple of 128 on each tensor-parallel rank. Free the plan with zr_plan_destroy. */
 ZR_NODISCARD zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machine *device,
                                        zr_plan **plan);
 
-/** Ratio of two runs of a table, ZeRO-OS to Megatron: the ratio of samples per second or, with `gpus`, how many times
- * fewer GPUs ZeRO-OS needs for the same throughput. */
+/** Ratio of two runs of a table, ZeRO-OS to Megatron: the ratio of their samples per second or, with `gpus`, how many
+ * times fewer GPUs ZeRO-OS needs for the same throughput. */
 typedef struct cli_papers_ratio {
     const char *table, *label;
     bool gpus;
@@ -71,29 +73,29 @@ typedef struct cli_papers_ratio {
 #define CLI_PAPERS_RATIOS 6
 extern const cli_papers_ratio cli_papers_ratios[CLI_PAPERS_RATIOS];
 
-/** A configuration of ZeRO-R, C1 to C5. They differ in stage and place of checkpoints. zr's own constant buffers stand
- * for C_B, its memory map for M_D. */
+/** A configuration of ZeRO-R, C1 to C5. The configurations differ in the stage and in the place of checkpoints. zr's
+ * own constant buffers stand for C_B, and zr's memory map stands for M_D. */
 typedef struct cli_papers_preset {
     const char *name;
     int stage;
     cli_papers_kept kept;
-    double largest_billion; /* billions of parameters, as rounded in figure 6 */
-    int batch;              /* samples of a micro-batch of the 60B model on 128 GPUs, from figure 8 */
+    double largest_billion; /* billions of parameters of the largest model, as rounded in figure 6 */
+    int batch;              /* samples of a micro-batch for the 60B model on 128 GPUs, from figure 8 */
 } cli_papers_preset;
 #define CLI_PAPERS_PRESETS 5
 extern const cli_papers_preset cli_papers_presets[CLI_PAPERS_PRESETS];
 enum { CLI_PAPERS_TENSOR = 16, CLI_PAPERS_TOKENS = 1024, CLI_PAPERS_VOCABULARY = 50257 };
 
-/** Create the resolved configuration of a preset, as the command line would. `model` is the name of a model that zr
- * knows, or NULL for the largest model that the paper gives for the preset. */
+/** Create the resolved configuration of a preset, as the command line would create it. `model` is the name of a model
+ * that zr knows, or NULL for the largest model that the paper gives for the preset. */
 ZR_NODISCARD zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *model, int gpus, int batch,
                                                 zr_config **config);
 
-/** Return by how many percent zr's number deviates from the paper's. */
+/** Return by how many percent zr's number differs from the paper's number. */
 double cli_papers_percent(double ours, double printed);
-/** Return a percentage that prints without a sign if it rounds to zero with two decimals. */
+/** Return `percent`, or 0 if it rounds to zero at two decimals, so that "-0.00" is never printed. */
 double cli_papers_rounded(double percent);
-/** Names of the stages, "baseline" to "Pos+g+p", and of the places of checkpoints: "", " Pa" and " Pa+cpu". */
+/** Names of the stages, from "baseline" to "Pos+g+p", and of the places of checkpoints: "", " Pa" and " Pa+cpu". */
 extern const char *const cli_papers_stage_name[4], *const cli_papers_kept_name[3];
 
 /* ---- `zr simulate --paper` ----------------------------------------------------------------------- */
@@ -103,10 +105,10 @@ typedef struct cli_papers_row {
     const char *source, *table, *unit;
     char label[40], system[24];
     int gpus, tensor, batch; /* 0 if not applicable */
-    double paper, zr;        /* `paper` is 0 if not printed */
+    double paper, zr;        /* `paper` is 0 if the paper does not print the number */
     cli_papers_mark mark;
-    int64_t memory_bytes, limit_bytes; /* bytes of a device that are needed, available; 0 if not planned */
-    const cli_papers_run *run;         /* the run whose simulation is `made`, or NULL if no run was simulated */
+    int64_t memory_bytes, limit_bytes; /* bytes of a device: needed and available; 0 if not planned */
+    const cli_papers_run *run; /* run that was simulated, with the result in `made`; NULL if no run was simulated */
     zr_simulation made;
 } cli_papers_row;
 #define CLI_PAPERS_ROWS 128
@@ -114,24 +116,24 @@ typedef struct cli_papers_row {
 typedef struct cli_papers_rows {
     cli_papers_row row[CLI_PAPERS_ROWS];
     int n;
-    bool elsewhere; /* whether the cluster is not the papers' cluster, so that deviations mean nothing */
+    bool elsewhere; /* whether the cluster is another than the papers', so that deviations mean nothing */
 } cli_papers_rows;
 
-/** Return the row of a simulated run, or NULL if no row matches. `gpus` 0 matches any number of GPUs. */
+/** Return the row of a simulated run, or NULL if no row matches. If `gpus` is 0, any number of GPUs matches. */
 const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *table, const char *label,
                                       cli_papers_system system, int gpus);
 void cli_papers_print(FILE *out, const cli_papers_rows *rows);
 ZR_NODISCARD zr_status cli_papers_print_json(FILE *out, const cli_papers_rows *rows);
-/** Draw one of the papers' pictures into a file. For an unknown `name`, return ZR_ERR_ARG with the names of the
+/** Draw one of the papers' pictures into a file. If `name` is unknown, return ZR_ERR_ARG with a message that lists the
  * pictures. */
 ZR_NODISCARD zr_status cli_papers_draw(const char *path, const char *name, const cli_papers_rows *rows);
 
-/** Print table 1 or table 2 of the ZeRO paper beside zr's plans, with the deviations, as aligned text or as one JSON
+/** Print table 1 or table 2 of the ZeRO paper, zr's numbers and the deviations, as aligned text or as one JSON
  * document. */
 ZR_NODISCARD zr_status cli_papers_table1(FILE *out, bool json);
 ZR_NODISCARD zr_status cli_papers_table2(FILE *out, bool json);
 
-/** Print the runs of the SC20 paper's appendix, and C1 to C5, beside zr's plans, as aligned text or as one JSON
+/** Print the runs of the SC20 paper's appendix and of C1 to C5 beside zr's plans, as aligned text or as one JSON
  * document. */
 ZR_NODISCARD zr_status cli_papers_configs(FILE *out, bool json);
 

@@ -1,4 +1,5 @@
-/* Pictures of the ZeRO papers, drawn from simulated numbers: 60B on 64 to 400 GPUs, and throughput over model size. */
+/* Pictures of the ZeRO papers, drawn from simulated numbers: the scaling of a 60B model from 64 to 400 GPUs, and
+ * throughput by model size. */
 #include "cli/draw/lines.h"
 #include "cli/papers/papers.h"
 
@@ -21,7 +22,8 @@ static void set_value(papers_picture *p, int line, int at, const cli_papers_row 
     p->hollow[line * p->lines.n_x + at] = row && row->memory_bytes > row->limit_bytes;
 }
 
-/* Draw 60B on 64 to 400 GPUs: FLOP/s of all GPUs together or of each GPU, beside linear scaling from 64 GPUs. */
+/* Draw the scaling of the 60B model from 64 to 400 GPUs, beside linear scaling from 64 GPUs. If `all`, draw the FLOP/s
+ * of all GPUs together, else the FLOP/s of each GPU. */
 static void draw_scaling(papers_picture *p, const cli_papers_rows *rows, bool all)
 {
     static const char *const gpus[] = {"64", "128", "256", "400"};
@@ -44,7 +46,7 @@ static void draw_scaling(papers_picture *p, const cli_papers_rows *rows, bool al
     }
 }
 
-/* Draw throughput over model size. */
+/* Draw the throughput by model size. */
 static void draw_models(papers_picture *p, const cli_papers_rows *rows)
 {
     static const char *const names[] = {"zr, ZeRO (Pos+g)", "zr, Megatron-LM", "SC20, ZeRO: 38 for 8B to 100B",

@@ -1,10 +1,10 @@
-/* The ZeRO papers' systems as layouts and configurations of zr. */
+/* Layouts and configurations of zr that model the ZeRO papers' systems. */
 #include "cli/papers/papers.h"
 #include "zr/run.h"
 
 #include <stdio.h>
 
-/* DeepSpeed's default of reduce_bucket_size and allgather_bucket_size. */
+/* DeepSpeed's default number of elements for reduce_bucket_size and allgather_bucket_size. */
 #define BUCKET_ELEMS 500000000
 
 static zr_layout papers_layout(const cli_papers_run *r)

@@ -1,6 +1,6 @@
-/* The ZeRO papers' numbers beside zr's numbers: clusters, runs, ratios, and the largest model and batch of C1 to C5.
- * One set of constants prices all runs (src/simulate/clusters.c). Four rows, which are marked, were used to fit the
- * constants; no constant is tuned for a single row. */
+/* Simulate the runs of the ZeRO papers, and put zr's numbers beside the papers': clusters, runs, ratios, and the
+ * largest model and batch of C1 to C5. One set of constants prices all runs (src/simulate/clusters.c). The constants
+ * were fitted to four rows, which are marked. No constant is tuned for a single row. */
 #include "cli/plan/profile.h"
 #include "cli/papers/papers.h"
 #include "cli/plan/max.h"
@@ -12,14 +12,15 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* Bytes per attention score (fp16) that Megatron-LM of 2019, without fused kernels, reads and writes in the forward
- * pass (mpu/transformer.py of its v0.1): the first product writes 2; division by sqrt(d), product with the mask, sum
- * with the mask and softmax each read 2 and write 2; dropout reads 2 and writes 2, and 1 for its mask; the second
- * product reads 2. */
+/* Bytes that attention reads and writes per score (fp16) in the forward pass of Megatron-LM of 2019, which has no
+ * fused kernels (mpu/transformer.py of its v0.1). The first product writes 2. The division by sqrt(d), the product
+ * with the mask, the sum with the mask and the softmax each read 2 and write 2. Dropout reads 2, writes 2, and writes
+ * 1 for its mask. The second product reads 2. */
 #define SCORES_BYTES 25
 
-/* Before version 11, cuBLAS ran fp16 products on a V100's tensor cores only if all sizes were multiples of 8 (NVIDIA,
- * mixed precision training guide). Other products, which PyTorch sums in fp32, run at the rate of fp32. */
+/* Before version 11, cuBLAS used a V100's tensor cores for fp16 products only if all sizes were multiples of 8
+ * (NVIDIA, mixed precision training guide). Other fp16 products, which PyTorch sums in fp32, run at the rate of
+ * fp32. */
 #define PRODUCT_MULTIPLE 8
 
 /* The two clusters of the papers. */
@@ -120,8 +121,8 @@ const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *t
 
 /* ---- ratios and means ---------------------------------------------------------------------------- */
 
-/* Add the mean over the models of 8B to 100B. SC20 prints a single number for them: 15 PFLOP/s, or 38 TFLOP/s per GPU.
- * */
+/* Add the mean over the models from 8B to 100B, for which the SC20 paper prints only the mean: 15 PFLOP/s, or 38
+ * TFLOP/s per GPU. */
 static void add_mean(cli_papers_rows *rows)
 {
     static const char *const labels[] = {"8B", "20B", "40B", "60B", "80B", "100B"};
@@ -137,8 +138,8 @@ static void add_mean(cli_papers_rows *rows)
     papers_add(rows, &row, "mean of 8B to 100B");
 }
 
-/* Add the ratios of ZeRO-OS's samples per second to Megatron's. A ratio with `gpus` is multiplied by Megatron's GPUs
- * over ZeRO's: how many times fewer GPUs ZeRO would need for Megatron's throughput. */
+/* Add the ratios of ZeRO-OS's samples per second to Megatron's. If a ratio is about `gpus`, multiply it by Megatron's
+ * number of GPUs over ZeRO's. It then tells how many times fewer GPUs ZeRO would need for Megatron's throughput. */
 static void add_ratios(cli_papers_rows *rows)
 {
     for (int i = 0; i < CLI_PAPERS_RATIOS; i++) {
@@ -158,7 +159,7 @@ static void add_ratios(cli_papers_rows *rows)
 
 /* ---- C1 to C5: the largest model, the largest batch ------------------------------------------------ */
 
-/* Find the bytes that a GPU needs at the size that the paper prints, and the largest size that fits. */
+/* Find the bytes that a GPU needs at the size that the paper prints, and find the largest size that fits. */
 static zr_status find_largest(zr_config *config, const zr_profile *profile, cli_papers_row *row, cli_max_what what)
 {
     const cli_target target = {.ranks = row->gpus, .profile = *profile, .limit_bytes = profile->machine.memory_bytes};

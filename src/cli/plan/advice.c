@@ -1,4 +1,4 @@
-/** Advice on the choices of `zr plan`, as text for people and as JSON. */
+/** Advice on the choices of `zr plan`: printed as text for people, and as JSON. */
 #include "cli/plan/choices.h"
 
 #include "base/text/text.h"
@@ -23,14 +23,14 @@ static void print_wrapped(FILE *out, const char *text)
     }
 }
 
-/** Return the model FLOPs of a rank per byte that the rank moves, or 0 if it moves nothing. */
+/** Return a rank's model FLOPs per byte of its traffic, or 0 if the rank has no traffic. */
 static double intensity(const cli_choice *c)
 {
     double traffic = cli_traffic_bytes(&c->made.report);
     return traffic > 0 ? c->made.report.flops_model / c->made.report.ranks / traffic : 0;
 }
 
-/** Add the name of a choice and the keys that the choice sets besides stage and policy. */
+/** Add the name of a choice, and the keys that the choice sets besides the stage and the policy. */
 static void add_choice_name(zr__text *p, const cli_choices *choices, const cli_choice *c)
 {
     char name[CLI_CHOICE_BYTES], kept[CLI_KEPT_BYTES], light[128];
@@ -65,7 +65,7 @@ static void add_advised(zr__text *p, const cli_choices *choices)
                                                                 : ".");
 }
 
-/** Add whether a smaller batch or shorter sequences would fit. */
+/** Add whether a smaller batch or a shorter sequence length would make the configuration fit. */
 static zr_status add_batch_help(zr__text *p, const cli_choices *choices, const zr_config *config)
 {
     zr_config less = *config;
@@ -90,7 +90,7 @@ static zr_status add_batch_help(zr__text *p, const cli_choices *choices, const z
     return ZR_OK;
 }
 
-/** Add the choice that needs the least memory, and how to make the configuration fit. Called if no choice fits. */
+/** Add the choice that needs the least memory, and ways to make the configuration fit. Called if no choice fits. */
 static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_config *config)
 {
     const cli_target *target = choices->target;
@@ -101,7 +101,7 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
     zr__text_add(p, "Advice: nothing fits %s. The least is ", ZR_SIZE((double)target->limit_bytes));
     add_choice_name(p, choices, least);
     zr__text_add(p, ": %s a rank.", ZR_SIZE((double)least->made.needs_bytes));
-    if (least->made.needs_bytes <= target->limit_bytes) { /* the device's memory suffices, the host's does not */
+    if (least->made.needs_bytes <= target->limit_bytes) { /* fits the device, so the host is too small */
         zr__text_add(p,
                      " Its hosts lack memory: %s of %s are taken there. Keep fewer checkpoints on the host, or a "
                      "smaller batch.",
@@ -121,7 +121,7 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
     return add_batch_help(p, choices, config);
 }
 
-/** Return a sentence on the source of the times, or on the rates that are missing. */
+/** Return a sentence that names the source of the times or, without times, the rates that are missing. */
 static const char *source_of_times(const cli_choices *choices, char room[192])
 {
 #define MEASURE_OR_TAKE " Run `zr info --bench` once, or take those of others with --profile or --cluster."
@@ -133,8 +133,8 @@ static const char *source_of_times(const cli_choices *choices, char room[192])
     }
     if (!choices->compute_known)
         return "Times are not known: nobody has measured the rates of this machine." MEASURE_OR_TAKE;
-    /* If memory bandwidth was measured, the link within this host was measured too: only the link between hosts is
-     * missing. */
+    /* Memory bandwidth and the link within this host are measured together. If the bandwidth is known, only the link
+     * between hosts is missing. */
     if (!choices->link_known && machine->memory_bytes_sec > 0)
         return "Times are without communication: the rate of the link between hosts is not known. --cluster NAME "
                "has one.";
@@ -191,7 +191,7 @@ static void add_known(zr__json_out *out, const char *key, bool known, double x)
     zr__json_add(out, key, known ? x : NAN);
 }
 
-/** Add bytes, or null without a memory limit, where they mean nothing. */
+/** Add bytes that are relative to the memory limit, or null if there is no limit. */
 static void add_limited(zr__json_out *out, const cli_choices *choices, const char *key, int64_t bytes)
 {
     if (choices->target->limit_bytes)
@@ -227,8 +227,8 @@ static void add_needs(zr__json_out *out, const cli_choices *choices, const cli_c
         zr__json_add_json(out, "fits", NULL);
 }
 
-/** Add the keys that make a choice lighter than the configuration. With tensor parallelism, first add the place of its
- * checkpoints. */
+/** Add the keys that make a choice lighter than the configuration. With tensor parallelism, first add the key that
+ * places the checkpoints. */
 static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
 {
     if (choices->shares_layers) {

@@ -1,4 +1,4 @@
-/** Options that set keys of the configuration, for commands that work without a CONFIG.json. */
+/** Options that set keys of the configuration, so that a command works without a CONFIG.json. */
 #ifndef ZR_CLI_BRIEF_H
 #define ZR_CLI_BRIEF_H
 
@@ -15,7 +15,7 @@ typedef struct cli_brief {
         .stage = -1                                                                                                    \
     }
 
-/** Rows for a command's table of options. */
+/** Rows of the options of a cli_brief, for a command's table of options. */
 #define CLI_BRIEF_PRESET(brief)                                                                                        \
     {                                                                                                                  \
         "preset", CLI_TEXT, &(brief).preset, 0, "NAME",                                                                \
@@ -34,12 +34,12 @@ typedef struct cli_brief {
     {"memory", CLI_TEXT, &(brief).memory, 0, "SIZE", memory_help}
 /* clang-format on */
 
-/** Return whether an override of the command line begins with the text `begin`. */
+/** Return whether any override on the command line begins with the text `begin`. */
 bool cli_overrides(const cli_args *args, const char *begin);
 /** Check the options. On ZR_ERR_ARG the message names the wrong or missing option. */
 ZR_NODISCARD zr_status cli_brief_check(const cli_brief *brief, const cli_args *args);
-/** Insert overrides for the options' keys before the command line's own overrides, which win. The inserted texts are
- * stored in `room`. */
+/** Turn the options into overrides of configuration keys. Insert the new overrides before the command line's own
+ * overrides, which win because they come later. The texts of the new overrides are stored in `room`. */
 #define CLI_BRIEF_KEYS 8
 ZR_NODISCARD zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[CLI_BRIEF_KEYS][256]);
 

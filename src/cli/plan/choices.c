@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Recompute policies and places of checkpoints that are planned at each stage. Partitioned checkpoints are planned
- * only with tensor parallelism. The configured policy is added to these. */
+/** Recompute policies and places of checkpoints that are planned at each stage, in addition to the configured policy.
+ * Partitioned checkpoints are planned only with tensor parallelism. */
 static const struct {
     zr_recompute recompute;
     cli_kept kept;
@@ -42,8 +42,8 @@ static zr_status try_choice(const cli_choices *choices, const zr_config *config,
     return st;
 }
 
-/** Plan a choice and add it. A choice whose plan is refused, such as all-reduce at a stage that has none, is left out.
- * */
+/** Plan a choice and add it. Leave the choice out if the planner refuses it, for example because the stage has no
+ * all-reduce. */
 static void add_choice(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
                        bool configured)
 {
@@ -61,16 +61,16 @@ static void add_choice(cli_choices *choices, const zr_config *config, const zr_l
     choices->n++;
 }
 
-/** Return whether two layouts have the same recompute policy. Without recomputation there are no checkpoints, so their
- * place is ignored. */
+/** Return whether two layouts have the same recompute policy and place of checkpoints. Ignore the place if there is no
+ * recomputation, because there are no checkpoints then. */
 static bool same_policy(const zr_layout *a, const zr_layout *b)
 {
     return a->recompute == b->recompute && a->recompute_every == b->recompute_every &&
            (a->recompute == ZR_RECOMPUTE_NONE || kept_alike(kept_of(a), kept_of(b)));
 }
 
-/** Return whether policy auto may find a mixture: keeping all activations does not fit, but another policy of the stage
- * fits. */
+/** Return whether policy auto may find a mixture of policies. This is so if keeping all activations does not fit, but
+ * another policy at the same stage fits. */
 static bool may_mix(const cli_choices *choices, int first)
 {
     bool any = false;
@@ -137,8 +137,8 @@ const char *cli_light_words(const cli_choices *choices, cli_light light, char ro
     return room;
 }
 
-/** Return the number of elements of a light bucket. A small bucket keeps staging memory small, but each bucket is a
- * step of the schedule, so the size limits the number of buckets to some thousand. */
+/** Return the number of elements of a light bucket. Small buckets keep staging memory small. But each bucket is a step
+ * of the schedule, so the buckets are large enough to limit their number to some thousands. */
 static int64_t light_elems(const zr_config *config)
 {
     const zr_config_sizes *m = &config->model.sizes;
@@ -157,7 +157,8 @@ static void lighten(zr_layout *layout, cli_light light, int64_t elems)
     if (layout->gather_bucket_elems > elems) layout->gather_bucket_elems = elems;
 }
 
-/** Add a lighter choice if it fits or if `anyhow` is set. Return whether it fits. */
+/** Plan a choice with a reduction of memory. Keep the choice if it fits or if `anyhow` is set. Return whether it
+ * fits. */
 static bool try_light(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
                       bool anyhow)
 {
@@ -170,8 +171,9 @@ static bool try_light(cli_choices *choices, const zr_config *config, const zr_la
     return fits;
 }
 
-/** Add, for each policy from `first` on that does not fit, the smallest reduction with which it fits. If recompute unit
- * does not fit even with all reductions, no policy that keeps more activations can fit. */
+/** For each policy from index `first` on that does not fit, add the smallest reduction with which the policy fits. If
+ * recompute unit does not fit even with all reductions, do not try other policies, because they keep more
+ * activations. */
 static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout layout, int first)
 {
     if (choices->target->limit_bytes == 0) return;
@@ -185,7 +187,7 @@ static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout
     int end = choices->n;
     if (!unit_fits) {
         hope = try_light(choices, config, &layout, CLI_LIGHT_BUCKETS, at_last);
-        if (hope) choices->n = end; /* drop this choice again, because a smaller reduction may be enough */
+        if (hope) choices->n = end; /* remove this choice again, because a smaller reduction may be enough */
     }
     for (int i = first; i < end && hope; i++) {
         const cli_choice c = choices->choice[i];
@@ -198,7 +200,7 @@ static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout
     }
 }
 
-/** Add the choices of a stage. Without tensor parallelism, only the configured place of checkpoints is planned. */
+/** Add the choices of a stage. Without tensor parallelism, plan only the configured place of checkpoints. */
 static void add_stage(cli_choices *choices, const zr_config *config, const zr_layout *base, int stage)
 {
     const int first = choices->n;
@@ -221,7 +223,8 @@ static void add_stage(cli_choices *choices, const zr_config *config, const zr_la
     if (!common_base) add_choice(choices, config, &layout, CLI_LIGHT_NONE, is_base);
 }
 
-/** Add recompute unit at the configured stage with only the inputs of every 2nd, 3rd ... unit kept. */
+/** Add choices at the configured stage with recompute unit that keep only the inputs of every 2nd unit, every 3rd
+ * unit, and so on. */
 static void add_spacings(cli_choices *choices, const zr_config *config, const zr_layout *base)
 {
     zr_layout layout = *base;
@@ -233,9 +236,9 @@ static void add_spacings(cli_choices *choices, const zr_config *config, const zr
     }
 }
 
-/** Return the index of the fastest choice that fits, or -1 if none fits. Among choices within 1 % of its time, prefer
- * the configured choice if it was chosen to fit the memory, then the choice with the least memory, then the lowest
- * stage. Without rates, compare FLOPs and traffic instead of times. */
+/** Return the index of the fastest choice that fits, or -1 if none fits. Several choices may be within 1 % of the
+ * fastest. Among these, prefer the configured choice if it was chosen to fit the memory, then the choice with the
+ * least memory, then the lowest stage. If rates are unknown, compare FLOPs and traffic instead of times. */
 static int advise(const cli_choices *choices)
 {
     enum { COMPUTE, COMM, MEMORY, MEASURES };
@@ -298,8 +301,8 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
     int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
     more->ranks = low;
     ZR_TRY(cli_choices_least(choices, config, low, &more->needs_bytes));
-    /* Double the ranks until the plan fits, until doubling shrinks it by less than 2 %, or until padding makes it grow.
-     * */
+    /* Double the ranks until the plan fits. Stop if doubling shrinks the plan by less than 2 %, or if padding makes it
+     * grow. */
     while (more->needs_bytes > limit && (double)more->needs_bytes < 0.98 * (double)before &&
            more->ranks + step <= choices->most_ranks) {
         low = more->ranks;
@@ -309,7 +312,8 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
     }
     more->fits = more->needs_bytes <= limit;
     more->all = more->ranks + step > choices->most_ranks;
-    while (more->fits && more->ranks - low > step && !config->train.rank_free_sums) { /* sums need a power of two */
+    /* Rank-free sums allow only powers of two, so look for no ranks between them. */
+    while (more->fits && more->ranks - low > step && !config->train.rank_free_sums) {
         int middle = low + (more->ranks - low) / 2 / step * step;
         ZR_TRY(cli_choices_least(choices, config, middle, &needs));
         if (needs <= limit) {
@@ -343,7 +347,7 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     if (choices->many_layers) add_choice(choices, config, &base, CLI_LIGHT_NONE, true);
     for (int stage = 0; stage < 4 && !choices->many_layers; stage++) add_stage(choices, config, &base, stage);
     if (spacings && !choices->many_layers) add_spacings(choices, config, &base);
-    ZR_TRY(choices->failed); /* the failure's message is still set */
+    ZR_TRY(choices->failed); /* the message of this failure is still set */
     choices->advised = advise(choices);
     choices->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;
     const bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && t->ranks <= CLI_MOST_RANKS;

@@ -1,4 +1,4 @@
-/** The cluster of a target: a cluster known by name, a file, or this machine as measured. */
+/** The cluster of a target: a cluster with a known name, a cluster read from a file, or this machine as measured. */
 #include "cli/plan/target.h"
 
 #include "cli/measure/launches.h"
@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Create the profile of a cluster's devices: the scratch memory of their kernels, and the rates for policy auto. */
+/** Create the profile of a cluster's devices: the scratch memory that their kernels need, and their rates for policy
+ * auto. */
 static void profile_of(const zr_cluster *cluster, zr_profile *profile)
 {
     *profile = (zr_profile){
@@ -33,7 +34,7 @@ static void add_link(zr_cluster *cluster, const char *name, int32_t devices, dou
     snprintf(link->name, sizeof(link->name), "%s", name);
 }
 
-/** Create a cluster of hosts that are all like this one. Kinds of steps that were not measured are priced with the
+/** Create a cluster of hosts that are all like this host. Steps of kinds that were not measured are priced with the
  * rates of `zr info`. */
 static void cluster_of(const zr_profile *profile, const zr_launch *launch, int ranks, int local, zr_cluster *cluster)
 {
@@ -46,7 +47,7 @@ static void cluster_of(const zr_profile *profile, const zr_launch *launch, int r
                             .link_share = 1,
                             .devices = hosts * local,
                             .host_devices = local,
-                            .host_bytes_sec = machine->memory_bytes_sec / 2, /* each byte is read and written */
+                            .host_bytes_sec = machine->memory_bytes_sec / 2, /* a copy reads and writes each byte */
                             .algorithm = ZR_ALGORITHM_EXCHANGE,
                             .measured = launch};
     cluster->device.memory_bytes = zr__train_limit(profile, local, local);

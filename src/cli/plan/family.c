@@ -3,8 +3,9 @@
 
 #include <math.h>
 
-/** Layers, width and heads of GPT families, and of small models with similar proportions for processors. 12 x 768 to 48
- * x 1600: GPT-2 (Radford et al. 2019); 24 x 2304 to 128 x 25600: Megatron-LM (Narayanan et al. 2021, table 1). */
+/** Layers, width and heads of models of GPT families, and of small models with similar proportions for CPUs. GPT-2
+ * (Radford et al. 2019): 12 x 768 to 48 x 1600. Megatron-LM (Narayanan et al. 2021, table 1): 24 x 2304 to 128 x
+ * 25600. */
 static const cli_shape shapes[] = {
     {2, 128, 2},    {4, 256, 4},     {6, 384, 6},     {8, 512, 8},      {12, 768, 12},     {24, 1024, 16},
     {36, 1280, 20}, {48, 1600, 25},  {24, 2304, 24},  {30, 3072, 32},   {36, 4096, 32},    {40, 6144, 48},
@@ -12,15 +13,15 @@ static const cli_shape shapes[] = {
 };
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), SPREAD = 2 };
 
-/** Set the width and heads of a shape. The number of layers varies. */
+/** Set the configuration to the width and heads of a shape. The number of layers is varied separately. */
 static void set_shape(zr_config *config, const cli_shape *shape)
 {
     config->model.sizes.n_embd = shape->n_embd;
     config->model.sizes.n_head = shape->n_head;
 }
 
-/** Find the most layers that fit at a shape's width, between half and twice the shape's layers. fits->n is 0 if not
- * even half fits. */
+/** Find the largest number of layers that fits at a shape's width, between half and twice the layers of the shape. If
+ * half the layers do not fit, set fits->n to 0. */
 static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits, cli_point *fails)
 {
     fits->n = (shape->n_layer + SPREAD - 1) / SPREAD;
@@ -39,8 +40,9 @@ static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits
     return cli_max_between(max, 0, fits, fails);
 }
 
-/** Choose the width nearest to the family's proportions. Candidates are the widths at which half to twice the family's
- * layers meet the limit. If one width is too narrow and the next too wide, take the narrow one with more layers. */
+/** Choose the width at which the largest model that fits has proportions nearest to the family's. A width is a
+ * candidate if between half and twice the family's layers fit. If one width is too narrow and the next width is too
+ * wide, take the narrow width with twice the family's layers. */
 zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails)
 {
     double nearest = INFINITY;

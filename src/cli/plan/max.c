@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Limits of the search: planning more layers takes too long, and more rows are of no use. */
+/** Upper limits of the search. Planning more layers takes too long, and more rows are useless. */
 #define TRIED_LAYERS 2048
 #define TRIED_ROWS (1 << 24)
 #define MB 1e6
@@ -52,8 +52,8 @@ zr_status cli_max_between(cli_max *max, int64_t guess, cli_point *fits, cli_poin
     return cli_largest(cli_max_needs, max, max->target->limit_bytes, guess, fits, fails);
 }
 
-/** Guess the largest number for policy auto: search with policy unit, for which nearly the same number fits. Policy
- * auto itself makes many plans for each try. */
+/** Guess the largest number for policy auto, which makes many plans for each tried number. To find the guess, search
+ * with policy unit, for which nearly the same number fits. */
 static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, int64_t *guess)
 {
     zr_config unit = *max->config;
@@ -66,9 +66,9 @@ static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, i
     return ZR_OK;
 }
 
-/** Find the fewest layers with which every pattern of model.frozen matches a parameter. A model with more layers has
- * all parameters of a model with fewer. The configured number is tried first, so that a wrong pattern is refused at
- * once. */
+/** Find the smallest number of layers with which every pattern of model.frozen matches a parameter. A model with more
+ * layers has all parameters of a model with fewer. Try the configured number first, so that a wrong pattern is refused
+ * at once. */
 static zr_status find_fewest(cli_max *max)
 {
     const int64_t configured = max->config->model.sizes.n_layer;
@@ -80,11 +80,12 @@ static zr_status find_fewest(cli_max *max)
     return ZR_OK;
 }
 
-/** Search for the largest number of layers or rows that fits, upwards from the fewest layers or from one row. */
+/** Search for the largest number of layers or rows that fits, upwards from the minimum number of layers or from one
+ * row. */
 static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
 {
     int64_t guess = 0, most = TRIED_LAYERS;
-    if (max->what == CLI_MAX_BATCH) { /* most rows whose product with micro-batches and ranks does not overflow */
+    if (max->what == CLI_MAX_BATCH) { /* do not let rows times micro-batches times ranks overflow */
         most = INT64_MAX / (max->config->accumulation_steps * (max->target->ranks / max->config->parallel.tensor));
         if (most > TRIED_ROWS) most = TRIED_ROWS;
     }
@@ -102,7 +103,8 @@ static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
 }
 
 /** Choose the lowest stage at which the found model fits and the next larger model does not, because lower stages move
- * less data. No stage fits a larger model, because stage 3 needs the least memory. */
+ * less data. The next larger model fits at no stage, because it does not fit at stage 3, which needs the least
+ * memory. */
 static zr_status lowest_stage(cli_max *max, cli_point *fits, cli_point *fails)
 {
     for (int64_t stage = 0; stage < 3; stage++) {
@@ -151,7 +153,7 @@ zr_status cli_max_find(cli_max *max)
     return ZR_OK;
 }
 
-/** Print sizes in MB, so that the sizes of neighbours differ visibly. */
+/** Print sizes in MB, so that the sizes for n and n + 1 differ visibly. */
 void cli_max_print(FILE *out, const cli_max *max)
 {
     const int64_t limit = max->target->limit_bytes;

@@ -1,5 +1,5 @@
-/** --profile: the rates of a known machine or of a file. A file holds the user's own rates, or the output of `zr info
- * --bench --json`. */
+/** --profile: read the rates of a known machine or of a file. A file holds either the user's own rates or the output
+ * of `zr info --bench --json`. */
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "cli/plan/profile.h"
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/** A key of the file, and the offset of its member in zr_machine. */
+/** A key of the file, and the offset of the corresponding member in zr_machine. */
 typedef struct rate_key {
     const char *key;
     size_t at;
@@ -58,8 +58,8 @@ static zr_status check_keys(json_t *root, const char *file)
     return ZR_OK;
 }
 
-/** Read a file of the user's own rates. Its single link rate is used for all levels, because the file does not tell
- * where ranks are. */
+/** Read a file of the user's own rates. The file has a single link rate, which is used for links of all levels,
+ * because the file does not tell where ranks are. */
 static zr_status take_own_rates(json_t *root, const char *file, zr_profile *profile)
 {
     zr_machine *machine = &profile->machine;
@@ -80,7 +80,7 @@ static zr_status take_own_rates(json_t *root, const char *file, zr_profile *prof
     return ZR_OK;
 }
 
-/** Return the rate `key` of the level in use, which the document names. */
+/** Return the rate `key` of the instruction set level that the document names as the level in use. */
 static double level_peak(const json_t *root, const char *key)
 {
     const json_t *level = json_object_get(root, "level");
@@ -95,8 +95,8 @@ static double level_peak(const json_t *root, const char *key)
     return 0;
 }
 
-/** Read the rates of the products of a type. Average products of equal sizes, as for the remembered rates of this
- * machine. */
+/** Read the measured rates of products of one data type. Average the rates of products of equal sizes, as is done for
+ * the remembered rates of this machine. */
 static zr_status take_products(const json_t *root, zr_dtype dtype, zr_rates *rates)
 {
     static const char *const name[] = {"m", "n", "k", "count"};
@@ -128,8 +128,8 @@ static zr_rate alone_and_all(double rate)
     return (zr_rate){rate, rate};
 }
 
-/** Read the rates of a whole machine from a benchmark, by the rules for remembered rates. If bf16 is widened to fp32,
- * it has no rates of its own. */
+/** Read the rates of a whole machine from the output of a benchmark, as remembered rates are read. If the machine
+ * widens bf16 to fp32, there are no rates for bf16. */
 static zr_status take_bench_rates(const json_t *root, const char *file, zr_profile *profile)
 {
     ZR_TRY(take_rates(root, file, bench_keys, BENCH, &profile->machine));
@@ -141,7 +141,7 @@ static zr_status take_bench_rates(const json_t *root, const char *file, zr_profi
                       .triad = alone_and_all(profile->machine.memory_bytes_sec),
                       .link = alone_and_all(profile->machine.link[ZR_LINK_PROCESS].bytes_sec)};
     ZR_CHECK(rates.peak.fma_f32.all > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
-    /* The rates of a GPU have their own level. */
+    /* A GPU's rates have a level of their own. */
     const char *level = json_string_value(json_object_get(root, "level"));
     profile->facts.apart = level && strcmp(level, ZR_CUDA_LEVEL) == 0;
     profile->facts.narrow_attention = profile->facts.apart;

@@ -6,15 +6,16 @@
 
 #include <stdio.h>
 
-/** Find the profile that --profile names: a machine that zr knows, or a file. A name with a slash or ending in .json is
- * a file, which has the user's own rates or the document of `zr info --bench --json`. Return ZR_ERR_ARG for an unknown
- * machine; for a file ZR_ERR_NOT_FOUND, ZR_ERR_CONFIG or ZR_ERR_DATA. */
+/** Find the profile that --profile names: a machine that zr knows, or a file with the user's own rates or with the
+ * output of `zr info --bench --json`. A name is a file's if it has a slash or ends in .json. Return ZR_ERR_ARG for an
+ * unknown machine. For a file, return ZR_ERR_NOT_FOUND, ZR_ERR_CONFIG or ZR_ERR_DATA on failure. */
 ZR_NODISCARD zr_status cli_profile(const char *name, zr_profile *profile);
 
-/** Check the name of a shape. Return ZR_ERR_ARG for an unknown name, which is a mistake on the command line. */
+/** Check the name of a model shape. Return ZR_ERR_ARG if it is unknown, as the name is an argument of the command
+ * line. */
 ZR_NODISCARD zr_status cli_preset(const char *name);
 
-/** Print the shapes that have a name, with sizes and parameters. */
+/** Print the model shapes that have a name, with their sizes and numbers of parameters. */
 ZR_NODISCARD zr_status cli_shapes_print(FILE *out, bool json);
 
 #endif

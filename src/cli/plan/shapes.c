@@ -1,11 +1,11 @@
-/** The list of known shapes: `zr plan --shapes`. */
+/** The list of known model shapes: `zr plan --shapes`. */
 #include "base/json/json_write.h"
 #include "cli/plan/profile.h"
 #include "train/family/family.h"
 
 #include <stdio.h>
 
-/** Count the parameters that the model declares when it is built. */
+/** Count the parameters of a shape by building its model, which declares them. */
 static zr_status params_of(const zr__family_model *shape, int64_t *params)
 {
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};

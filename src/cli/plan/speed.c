@@ -1,4 +1,4 @@
-/** Figures of a priced step: tokens a second, MFU (model FLOPs as a share of the peak), and days. */
+/** Figures of the speed of a step: tokens per second, MFU (model FLOPs as a share of the peak), and days. */
 #include "cli/plan/choices.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static double tokens_per_sec(const cli_choices *choices, const cli_choice *c)
     return (double)choices->step_tokens / c->made.simulation.price.step_sec;
 }
 
-/** Return the MFU as the papers define it, without recomputation, or NAN if the peak is not known. */
+/** Return the MFU as the papers define it, which leaves out recomputation. Return NAN if the peak is unknown. */
 static double mfu_of(const cli_choices *choices, const cli_choice *c)
 {
     if (choices->peak_flops <= 0) return NAN;

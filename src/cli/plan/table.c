@@ -1,5 +1,5 @@
-/** The table that `zr plan` and a run's banner print: memory, traffic and FLOPs of stages 0 to 3. Also the list of a
- * schedule's steps. */
+/** The table of stages 0 to 3 that `zr plan` and the banner of a run print: memory, traffic and FLOPs. This file also
+ * prints the list of a schedule's steps. */
 #include "base/text/text.h"
 #include "cli/plan/table.h"
 #include "cli/shell/message.h"
@@ -80,7 +80,7 @@ static void print_fits(FILE *out, const cli_table *table)
     fputc('\n', out);
 }
 
-/** Print a row of the table. `bytes` is an expression of the report `r` of each stage. */
+/** Print a row of the table. The expression `bytes` is evaluated for the report `r` of each stage. */
 #define ROW(name, bytes)                                                                                               \
     do {                                                                                                               \
         double of[4];                                                                                                  \
@@ -166,7 +166,7 @@ static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *s
     }
 }
 
-/** Print the group, the owner, the rounds and the condition of a step. */
+/** Print a step's group, owner, number of rounds and condition, as far as the step has them. */
 static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step)
 {
     static const char *const when[] = {[ZR_WHEN_STALE] = "  where stale",

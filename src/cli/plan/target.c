@@ -26,7 +26,7 @@ zr_status cli_target_profile(const char *name, cli_target *target)
     return ZR_OK;
 }
 
-/** Multiply the FLOP/s by `part`, because no product reaches the peak of a data sheet. */
+/** Multiply the profile's FLOP/s by `part`, because no product reaches the peak of a data sheet. */
 void cli_target_efficiency(cli_target *target, double part)
 {
     zr_machine *const machines[] = {&target->profile.machine, &target->chooser.machine};
@@ -52,9 +52,9 @@ static zr_status add_note(zr_config *config, const char *format, ...)
     return zr__config_add_note(config, text);
 }
 
-/** Set the limit: the smaller of memory.limit and the memory of a cluster's device. Without both, use the profile's
- * memory. Policy auto needs a limit; on this machine it gets the limit of `zr train`: the host's free memory, or the
- * rank's share of the GPU. */
+/** Set the memory limit to the smaller of memory.limit and the memory of the cluster's device. If neither is known,
+ * use the profile's memory. Policy auto needs a limit; on this machine it gets the limit that `zr train` uses: the
+ * host's free memory, or the rank's share of the GPU. */
 static zr_status settle_target_limit(zr_config *config, cli_target *t)
 {
     const bool must = zr__train_lacks_limit(config);
@@ -69,7 +69,7 @@ static zr_status settle_target_limit(zr_config *config, cli_target *t)
         ZR_TRY(add_note(config, "memory.limit %s is more than a device of %s has; its %s are the limit",
                         ZR_SIZE((double)t->limit_bytes), t->cluster.name, ZR_SIZE((double)device)));
     if (t->limit_bytes == 0 || lower) t->limit_bytes = device;
-    if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* zr__train_choose and auto read it there */
+    if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* read by zr__train_choose and policy auto */
     return ZR_OK;
 }
 
@@ -86,7 +86,7 @@ zr_status cli_settle_place(zr_config *config, cli_target *target)
     return settle_target_limit(config, target);
 }
 
-/** Price a plan on the cluster. Callback of zr__train_choose. */
+/** Price a plan on the cluster, as a callback of zr__train_choose. */
 static zr_status price_on_cluster(void *arg, const zr_plan *plan, zr_price *made)
 {
     const cli_target *t = arg;

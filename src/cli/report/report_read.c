@@ -48,7 +48,7 @@ static void add_fact(cli_report_run *run, const char *key, const char *label, do
     va_end(list);
 }
 
-/** Add as a fact the number or text at a path of run.json or config.json. */
+/** Add a fact: the number or text at a path in run.json or config.json. */
 static void fact_at(cli_report_run *run, const char *key, const char *label, const json_t *file, const char *path,
                     const char *(*words)(double, char[32]))
 {
@@ -136,7 +136,7 @@ static void find_facts(cli_report_run *run)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/** Write words for the number of run.json at `path`. */
+/** Write words for the number that run.json has at `path`. */
 static void row_words(const char *path, char words[96])
 {
     static const char *const names[][2] = {{"reduce_scatter", "gradients, reduced"},
@@ -157,8 +157,8 @@ static void row_words(const char *path, char words[96])
         snprintf(words, 96, "%s", word);
 }
 
-/** Add a row for each number in an object and in the objects within it. Skip the object "device", because it repeats
- * the numbers of the top level. Return the new number of rows. */
+/** Add a row for each number in an object and in the objects nested in it. Skip the object "device", because its
+ * numbers repeat the numbers of the top level. Return the new number of rows. */
 static int add_byte_rows(const json_t *planned, const json_t *measured, const char *path, cli_bytes_row *row, int n)
 {
     const char *key;
@@ -199,8 +199,8 @@ static bool find_file(const cli_report_run *run, const char *file, char path[PAT
     return n > 0 && n < PATH_MAX && stat(path, &info) == 0;
 }
 
-/** Read a JSON object from a file of the run. Return NULL if the file is missing or damaged; add a note if it is
- * damaged. */
+/** Read a JSON object from a file of the run. If the file is missing, return NULL. If the file is damaged, add a note
+ * and return NULL. */
 static json_t *read_run_json(cli_report_run *run, const char *file)
 {
     char path[PATH_MAX], *text = NULL;
@@ -240,8 +240,8 @@ static json_int_t sample_step(const json_t *line)
     return json_integer_value(json_object_get(line, "step"));
 }
 
-/** Append a sample text. First drop the texts of its step and of later steps, because the run was continued from an
- * earlier step. */
+/** Append a sample text. First remove the texts of this step and of later steps, which are left from before the run
+ * was continued at an earlier step. */
 static void keep_sample(json_t *samples, json_t *line)
 {
     size_t n = json_array_size(samples);
@@ -258,7 +258,7 @@ static void read_samples(cli_report_run *run)
     size_t room = 0;
     run->samples = json_array();
     FILE *file = find_file(run, "metrics.jsonl", path) ? fopen(path, "re") : NULL;
-    if (!file) return; /* read_metrics has noted the missing file */
+    if (!file) return; /* read_metrics has already noted that the file is missing */
     for (ssize_t n; (n = getline(&line, &room, file)) > 0;) {
         json_t *root = NULL;
         if (!strstr(line, "\"sample\"") || zr__json_parse(line, (size_t)n, path, &root) != ZR_OK) continue;
@@ -269,7 +269,7 @@ static void read_samples(cli_report_run *run)
     fclose(file);
 }
 
-/** Add notes on facts that a reader should know before the figures. */
+/** Add notes on unusual facts that a reader should know before the figures. */
 static void note_oddities(cli_report_run *run)
 {
     const cli_curve *c = run->curve;
@@ -310,8 +310,8 @@ static zr_status read_report_run(cli_report_run *run)
 
 /* ---- differences ----------------------------------------------------------------------------- */
 
-/** Add every value of a configuration to `all`. At the value's whole path, `all` has an array with one value for each
- * run. */
+/** Add every value of a run's configuration to `all`. For the path of each value, `all` has an array with a value for
+ * each run. */
 static int spread_config(json_t *all, const json_t *object, const char *path, int run, int n)
 {
     const char *key;
@@ -322,7 +322,8 @@ static int spread_config(json_t *all, const json_t *object, const char *path, in
         char inner[256];
         if (snprintf(inner, sizeof(inner), "%s%s%s", path, *path ? "." : "", key) >= (int)sizeof(inner)) continue;
         if (json_is_object(value)) {
-            failed |= spread_config(all, value, inner, run, n); /* the JSON reader limits the depth of the recursion */
+            /* the recursion is not too deep, because the JSON reader limits the depth */
+            failed |= spread_config(all, value, inner, run, n);
             continue;
         }
         json_t *values = json_object_get(all, inner);
@@ -336,7 +337,7 @@ static int spread_config(json_t *all, const json_t *object, const char *path, in
     return failed;
 }
 
-/** Return whether all runs that have a configuration have equal values. */
+/** Return whether the values are equal in all runs that have a configuration. */
 static bool all_equal(const cli_report *report, const json_t *values)
 {
     const json_t *first = NULL;

@@ -20,7 +20,7 @@ static int terminal_column(const terminal_curve *c, double step)
     return x < 0 ? 0 : x >= COLUMNS ? COLUMNS - 1 : x;
 }
 
-/** Draw a series: in each column the mean of its points. */
+/** Draw a series. Each column shows the mean of its points. */
 static void terminal_series(terminal_curve *c, const curve_series *s, char letter)
 {
     double sum[COLUMNS] = {0}, n[COLUMNS] = {0};
@@ -62,7 +62,7 @@ static void print_terminal_curve(FILE *out, const cli_curve *curve)
             val->n ? ", o validation loss" : "", c.axes.log ? "; log scale" : "");
 }
 
-/** Print the newest sample text on lines of its own. */
+/** Print the newest sample text, beginning on a new line. */
 static void print_newest_sample(FILE *out, const json_t *samples)
 {
     char line[512], shown[1024];

@@ -7,7 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* Seconds that the launcher has to end the job. It asks MPI, which may hang too. */
+/* Maximum seconds for the launcher to end the job. zr_comm_abort asks MPI to end the job, and MPI may hang too. */
 enum { ABORT_SEC = 10 };
 
 static int ends_with;
@@ -18,7 +18,7 @@ static void on_alarm(int number)
     _exit(ends_with);
 }
 
-/* End the job from a separate thread, because the hanging threads cannot be joined. */
+/* End the job. Do not join the threads of this process first, because they may hang. */
 static void end_job(zr_comm *comm, int code)
 {
     ends_with = code;

@@ -1,4 +1,5 @@
-/* loss.svg, the picture of a run's losses in the run's directory. It is redrawn from time to time during the run. */
+/* loss.svg, a picture of the losses of a run, in the run's directory. It is drawn again from time to time during the
+ * run. */
 #include "cli/shell/message.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/draw/curve.h"
@@ -7,9 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define STEP_SEC 60.0  /* least seconds between drawings after steps */
-#define EVAL_SEC 10.0  /* least seconds before a drawing after an evaluation */
-#define LEAST_PART 100 /* least pause after a drawing, in multiples of the drawing's time */
+#define STEP_SEC 60.0  /* minimum seconds between drawings after steps */
+#define EVAL_SEC 10.0  /* minimum seconds before a drawing after an evaluation */
+#define LEAST_PART 100 /* minimum pause after a drawing, as a multiple of the time that the drawing took */
 
 static zr_status draw_loss(cli_loss *loss)
 {
@@ -24,7 +25,7 @@ static zr_status draw_loss(cli_loss *loss)
     return st;
 }
 
-/* Draw if `sec` seconds have passed since the end of the last pause. Report only the first failure, as a note. */
+/* Draw if at least `sec` seconds have passed since the end of the pause. Report only the first failure, as a note. */
 static void draw_loss_after(cli_loss *loss, double sec)
 {
     const double begin = zr_clock_sec();

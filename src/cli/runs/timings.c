@@ -1,4 +1,4 @@
-/* The table of where a step's time goes, printed for people. */
+/* Print the table of where the time of a step goes. */
 #include "cli/runs/runs.h"
 #include "cli/shell/message.h"
 #include "train/measure/timings.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Whether to print columns that only some runs need. */
+/* Whether to print the columns that only some runs need. */
 typedef struct optional_columns {
     bool again, slowest;
 } optional_columns;
@@ -64,7 +64,8 @@ static bool is_attention(const zr_timing *kind)
     return strncmp(kind->name, "attention", 9) == 0;
 }
 
-/* Add a row for each kind that takes at least a thousandth of the step, and one line for all other kinds. */
+/* Add a row for each kind of op that takes at least a thousandth of the step, and one row for all other kinds
+ * together. */
 static void add_kind_rows(zr__text *out, const zr_timings *t, optional_columns c)
 {
     int small = 0;
@@ -83,7 +84,8 @@ static void add_kind_rows(zr__text *out, const zr_timings *t, optional_columns c
         zr__text_add(out, "  attention is counted without its mask, as the papers count: half of it is skipped\n");
 }
 
-/* Add one line for all matrix products, except attention's, with their rate as a share of the peak. */
+/* Add one line for all matrix products together, except the products of attention, with their rate as a share of the
+ * peak. */
 static void add_products_line(zr__text *out, const zr_timings *t)
 {
     zr_timing all = {0};

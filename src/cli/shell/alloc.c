@@ -1,7 +1,7 @@
-/* Memory for the libraries that the command calls. No library may end the process, or continue with less memory than it
- * requested: functions called from C must not throw, and oneDNN (2.6) assumes that its allocations succeed. Therefore a
- * reserve is freed when an allocation fails for the first time. The library then returns, and its caller learns of the
- * shortage from base/shortage.h. */
+/* Memory for the libraries that the command calls. No library may end the process, or continue with less memory than
+ * it requested: functions called from C must not throw, and oneDNN (2.6) assumes that its allocations succeed.
+ * Therefore a reserve of memory is freed when an allocation fails for the first time. The library can then return, and
+ * its caller learns of the shortage from base/shortage.h. */
 #include "base/core/shortage.h"
 #include "base/json/json.h"
 #include "cli/shell/process.h"
@@ -12,18 +12,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bytes that oneDNN needs to create a product. The reserve is never written, so it occupies no pages. */
+/* Bytes of the reserve: what oneDNN needs to create a product. The reserve is never written, so it occupies no
+ * pages. */
 enum { RESERVE_BYTES = 2 << 20 };
 
 static void *_Atomic reserve;
-static atomic_bool lacked; /* whether an allocation of any library in any thread has failed */
+static atomic_bool lacked; /* whether any allocation for a library has failed, in any thread */
 
 static bool fails_on_request(void)
 {
     return cli_faults.allocation && cli_faults.allocation();
 }
 
-/** Allocate for jansson, which stops reading if there is no memory. */
+/** Allocate memory for jansson. If there is no memory, jansson stops reading. */
 static void *allocate_json(size_t bytes)
 {
     void *memory = fails_on_request() ? NULL : malloc(bytes);
@@ -46,13 +47,14 @@ void cli_alloc_begin(void)
     json_set_alloc_funcs(allocate_json, free);
 }
 
-/** Allocate for C++ and oneDNN. If even the reserve is not enough, end the process, because the caller cannot handle a
- * failure. */
+/** Allocate memory for C++ and oneDNN. If even the reserve is not enough, end the process, because the caller cannot
+ * handle a failure. */
 static void *allocate_for_library(size_t align, size_t wanted)
 {
     static const char last[] = "zr: a library that zr uses ran out of memory, and zr cannot shut down cleanly\n";
     const size_t bytes =
-        wanted <= SIZE_MAX - align ? (wanted + align - 1) / align * align : wanted; /* rounded up, as C11 requires */
+        /* rounded up to a multiple of `align`, as C11 requires */
+        wanted <= SIZE_MAX - align ? (wanted + align - 1) / align * align : wanted;
     void *memory = fails_on_request() ? NULL : aligned_alloc(align, bytes);
     if (memory) return memory;
     atomic_store(&lacked, true);
@@ -64,8 +66,8 @@ static void *allocate_for_library(size_t align, size_t wanted)
     _exit(cli_exit_code(ZR_ERR_MEMORY));
 }
 
-/* C++'s new and delete, and oneDNN's allocator. The libraries call these definitions because the program defines them.
- * */
+/* new and delete of C++, and oneDNN's allocator. As the program defines these symbols, the libraries call them in
+ * place of their own. */
 ZR_API void *_Znwm(size_t bytes);
 ZR_API void *_Znwm(size_t bytes)
 {

@@ -1,4 +1,4 @@
-/* Parser of a command line: options, operands and keys of the configuration. */
+/* Parser of a command line: its options, operands and configuration keys. */
 #include "base/text/text.h"
 #include "zr/config.h"
 #include "cli/shell/args.h"
@@ -53,7 +53,8 @@ static zr_status read_value(const cli_args *args, const cli_option *option, cons
     return ZR_OK;
 }
 
-/** Return the configuration key whose path, or whose path's last part, is `name`. Return NULL if no key matches. */
+/** Return the configuration key whose path is `name`, or the last part of whose path is `name`. Return NULL if no key
+ * matches. */
 static const zr_key *key_called(const char *name)
 {
     int n = 0;
@@ -81,7 +82,8 @@ static zr_status fail_unknown(const cli_args *args, const char *name, const char
                    args->keys ? " (configuration keys are written --key.path=value)" : "");
 }
 
-/** Read an option written as --name, --name value or --name=value. *used is the number of words that it takes. */
+/** Read an option written as --name, --name value or --name=value. Set *used to the number of words that the option
+ * takes. */
 static zr_status read_long(cli_args *args, const char *word, const char *next, int *used)
 {
     char name[64];
@@ -176,7 +178,7 @@ zr_status cli_override(cli_args *args, char room[256], const char *format, ...)
     return ZR_OK;
 }
 
-/* Read numbers with units. Each unit may occur once, and larger units come first. */
+/* Read numbers with units. Each unit may occur once, and a larger unit must come before a smaller one. */
 zr_status cli_duration(const char *option, const char *text, double *sec)
 {
     static const struct {

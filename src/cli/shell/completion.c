@@ -76,7 +76,7 @@ static zr_status print_bash(const cli_command *const *commands, int n)
 
 /* ---- zsh ------------------------------------------------------------------------------------- */
 
-/** Print text, escaped for single quotes and for the brackets of zsh's _arguments. */
+/** Print text for zsh's _arguments, with single quotes and brackets escaped. */
 static void print_zsh(const char *text)
 {
     for (; *text; text++) {

@@ -1,10 +1,10 @@
-/* Pages for man, in roff. */
+/* Print pages for man, in roff. */
 #include "cli/shell/reference.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/** Print text, escaped for roff: minus signs stay minus signs, and no line begins a request. */
+/** Print text, escaped for roff, so that minus signs stay minus signs and no line is read as a request. */
 static void print_roff(const char *text)
 {
     bool begins = true;

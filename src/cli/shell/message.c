@@ -1,4 +1,4 @@
-/* Messages on stderr, flushing stdout, colours, and numbers in words. */
+/* Messages on stderr, flushing of stdout, colours, and numbers as words. */
 #include "zr/comm.h"
 #include "cli/shell/args.h"
 #include "cli/shell/message.h"
@@ -14,13 +14,13 @@
 #define MAX_LINES 12
 #define MESSAGE_BYTES 8192
 
-/** Replace each character that a terminal would interpret by \xNN. Backslashes stay, because the library has already
- * escaped text from files. */
+/** Write each character that a terminal would interpret as \xNN. Leave backslashes as they are, because the library
+ * has already escaped text that comes from files. */
 static void escape_line(const char *text, size_t bytes, char *out, size_t size)
 {
     size_t n = 0;
-    int64_t hidden = 0, left = 0; /* `hidden` is above 0 for a character to escape; `left` counts the remaining bytes of
-                                     the character */
+    /* `hidden` is above 0 if a character must be escaped; `left` counts the remaining bytes of the character */
+    int64_t hidden = 0, left = 0;
     for (size_t i = 0; i < bytes && n + 5 < size; i++) {
         if (left == 0) {
             hidden = zr__text_hidden(text + i, (int64_t)(bytes - i));
@@ -32,7 +32,7 @@ static void escape_line(const char *text, size_t bytes, char *out, size_t size)
     out[n] = '\0';
 }
 
-/** Write a message with one call, so that the lines of several ranks do not mix. */
+/** Write a message with a single call, so that the lines of several ranks do not mix. */
 static void write_message(const char *message)
 {
     char out[2 * MESSAGE_BYTES], shown[MESSAGE_BYTES];
@@ -44,7 +44,7 @@ static void write_message(const char *message)
         if (length >= sizeof(out)) length = sizeof(out) - 1;
         message += bytes + (message[bytes] == '\n');
     }
-    if (write(STDERR_FILENO, out, length) < 0) return; /* a failure to write the message cannot be reported */
+    if (write(STDERR_FILENO, out, length) < 0) return; /* ignore a failure, because it cannot be reported */
 }
 
 void cli_say(const char *format, ...)
@@ -65,7 +65,7 @@ void cli_say_error(void)
 
 static bool reader_left;
 
-/** Return whether stdout is a pipe that nobody reads. */
+/** Return whether stdout is a pipe whose reader is gone. */
 static bool stdout_hung_up(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
@@ -76,7 +76,8 @@ zr_status cli_flush(void)
 {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return ZR_OK;
-    /* The pipe may have been closed before, when a full buffer was written: poll it again. */
+    /* The pipe may have failed earlier, when a full buffer was written, and errno is lost. Therefore poll the pipe
+     * again. */
     reader_left = errno == EPIPE || stdout_hung_up();
     return ZR_FAIL(ZR_ERR_IO, "cannot write to standard output: %s", strerror(errno ? errno : EIO));
 }
@@ -145,7 +146,7 @@ void cli_json_append_shown(zr__text *out, const char *json)
         int64_t escaped = 0;
         n = zr__text_utf8(json, (int64_t)strnlen(json, 4));
         const bool obeyed = n > 1 && zr__text_json(json, n, escape, &escaped) == 0;
-        n = n > 1 ? n : 1; /* an ASCII byte, such as JSON's quotes and brackets, is copied */
+        n = n > 1 ? n : 1; /* copy an ASCII byte, such as JSON's quotes and brackets, as it is */
         zr__text_append(out, obeyed ? escape : json, obeyed ? strlen(escape) : (size_t)n);
     }
 }

@@ -1,4 +1,4 @@
-/** Text for people on stderr and stdout, and JSON on stdout. */
+/** Messages for people on stderr and stdout, and JSON on stdout. */
 #ifndef ZR_CLI_SHELL_MESSAGE_H
 #define ZR_CLI_SHELL_MESSAGE_H
 
@@ -10,53 +10,54 @@
 #include <limits.h>
 #include <stdio.h>
 
-/** Escape a path for a message with zr__text_escape, without cutting it. The text is in a temporary buffer of the
- * enclosing block. */
+/** Escape a path for a message with zr__text_escape. The text is not cut. It is in a temporary buffer that lives until
+ * the end of the enclosing block. */
 #define CLI_SHOWN(path) zr__text_escape((path), (char[PATH_MAX]){0}, PATH_MAX)
 
-/** Print "zr: " and a message on stderr, with control bytes escaped and at most 12 lines. */
+/** Print "zr: " and a message on stderr. Control bytes are escaped, and at most 12 lines are printed. */
 void cli_say(const char *format, ...) ZR_PRINTF(1, 2);
 
-/** Print the message of this thread's last failure. */
+/** Print the error message of this thread's last failure. */
 void cli_say_error(void);
 
-/** Flush stdout. Return ZR_ERR_IO if anything could not be written. */
+/** Flush stdout. Return ZR_ERR_IO if any output could not be written. */
 ZR_NODISCARD zr_status cli_flush(void);
 
-/** Return whether cli_flush failed because the reader of stdout is gone, such as `head`. The command then ends without
- * a message, with exit code 0. */
+/** Return whether cli_flush failed because the reader of stdout, such as `head`, is gone. If so, the command ends
+ * without a message, with exit code 0. */
 bool cli_reader_left(void);
 
-/** Check, before anything is written, that stdout is not a file that the command reads (`inputs`, see zr__output_open).
- * Return ZR_ERR_CREATE if it is. */
+/** Check that stdout is not a file that the command reads (`inputs`, see zr__output_open). Call this function before
+ * anything is written. Return ZR_ERR_CREATE if stdout is a file that is read. */
 ZR_NODISCARD zr_status cli_check_stdout(const char *const *inputs);
 
-/** Kind of output file for the pictures that commands draw. */
+/** Kind of output file of the pictures that commands draw. */
 extern const zr__output_kind cli_svg_kind;
 
-/** Return whether a launcher (MPI, Slurm) runs this process. stderr then does not count as a terminal, even if isatty
- * does. */
+/** Return whether a launcher (MPI, Slurm) runs this process. If so, stderr is not treated as a terminal, whatever
+ * isatty returns. */
 bool cli_launched(void);
 #define CLI_BOLD "\033[1m"
 #define CLI_PLAIN "\033[0m"
 
-/** Return whether stderr gets colours. */
+/** Return whether text on stderr is coloured. */
 bool cli_colored(cli_color color);
 
-/** Return whether stdout gets colours. */
+/** Return whether text on stdout is coloured. */
 bool cli_colored_out(cli_color color);
 
-/** Write the number of parameters into `text`. If some parameters are not trained, add the number that is trained: "1.2
- * M (300 k train)". Return `text`. */
+/** Write the number of parameters into `text`. If only some parameters are trained, add their number, as in "1.2 M
+ * (300 k train)". Return `text`. */
 const char *cli_params(int64_t params, int64_t trained, char text[80]);
 
-/** Write seconds in a suitable unit, such as "12.3 ms" or "2.5 h", into `text`. Return `text`. */
+/** Write a number of seconds with a suitable unit, such as "12.3 ms" or "2.5 h", into `text`. Return `text`. */
 const char *cli_seconds(double sec, char text[32]);
 
-/** Write seconds for one message, in a temporary buffer of the enclosing block (see cli_seconds). */
+/** Write a number of seconds as cli_seconds does, into a temporary buffer that lives until the end of the enclosing
+ * block. */
 #define CLI_SECONDS(sec) cli_seconds((sec), (char[32]){0})
 
-/** Append JSON text that jansson wrote. Escape the characters that a terminal would interpret. */
+/** Append JSON text written by jansson, with the characters escaped that a terminal would interpret. */
 void cli_json_append_shown(zr__text *out, const char *json);
 
 #endif

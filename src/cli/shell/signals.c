@@ -10,14 +10,15 @@
 #include <time.h>
 #include <unistd.h>
 
-static atomic_llong first_sec; /* second of the first SIGINT or SIGTERM (monotonic clock) plus 1, or 0 before it */
+static atomic_llong first_sec; /* time of the first SIGINT or SIGTERM, in whole seconds of the monotonic clock, plus 1;
+                                  0 if none has come */
 static atomic_bool stop_wanted, save_wanted;
 static bool speaks, live;
 static _Atomic enum { STARTING, TRAINING, ENDED } phase;
 static zr_comm *_Atomic peers;
 static int gone_code;
 
-/* Write one line, which replaces a line that is redrawn. */
+/* Write an answer to a signal as one line. If a line of progress is being redrawn, the answer replaces that line. */
 static void write_answer(const char *what, const char *more)
 {
     char line[160];
@@ -25,31 +26,33 @@ static void write_answer(const char *what, const char *more)
     const char *const parts[] = {live ? "\r\033[K" : "", "zr: ", what, more, "\n"};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         for (const char *c = parts[i]; *c && n < sizeof(line); c++) line[n++] = *c;
-    if (write(STDERR_FILENO, line, n) < 0) return; /* stderr has no reader */
+    if (write(STDERR_FILENO, line, n) < 0) return; /* ignore a failure: stderr has no reader */
 }
 
-/* End this process if a peer is gone. One of the remaining processes prints the reason, unless a process has already
- * reported why the job ends. */
+/* End this process if a process of another rank is gone. One of the remaining processes prints the reason, unless a
+ * process has already reported why the job ends. */
 static void end_without_peer(void)
 {
     static const char what[] = "zr: the process of another rank is gone, and the launcher ends the run; nothing more "
                                "is saved\n";
     zr_comm *comm = atomic_load(&peers);
     if (!comm || (zr__comm_gone(comm) < 0 && !zr__comm_told(comm))) return;
-    if (zr__comm_claim_telling(comm) && write(STDERR_FILENO, what, sizeof(what) - 1) < 0) errno = 0; /* nobody reads */
+    /* ignore that stderr has no reader */
+    if (zr__comm_claim_telling(comm) && write(STDERR_FILENO, what, sizeof(what) - 1) < 0) errno = 0;
     _exit(gone_code);
 }
 
-/* Return whether a signal is a second request. A SIGTERM soon after the first signal is not: launchers send SIGTERM to
- * a process and to its group, at the same time. SIGUSR1 and SIGHUP, by which schedulers warn, do not count as a first
- * request; the SIGTERM that follows when the time is nearly over is then the first. */
+/* Return whether a signal repeats an earlier request, which ends the process at once. A SIGTERM soon after the first
+ * signal does not count as repeated, because launchers send SIGTERM to a process and to its group at the same time.
+ * SIGUSR1 and SIGHUP, by which schedulers warn, do not count as a first request. So the SIGTERM that schedulers send
+ * when the time is nearly over counts as the first request. */
 static bool is_repeated(int number, long long sec)
 {
     return number == SIGINT || (number == SIGTERM && sec >= 2);
 }
 
-/* Print what a first signal does. With peers, a SIGTERM before training is not answered: a launcher sends it to the
- * other ranks of a failed run, and a failure is reported only once. */
+/* Print how the process responds to the first signal. Under a launcher, do not answer a SIGTERM before training: a
+ * launcher sends it to the other ranks of a failed run, and only one rank should report the failure. */
 static void answer_first(int number, bool urges)
 {
     const int now = atomic_load(&phase);
@@ -60,13 +63,13 @@ static void answer_first(int number, bool urges)
         write_answer("stopping after this step, then saving", urges ? "; once more: stop now, unsaved" : "");
 }
 
-/* Handle a request to stop. Two threads may run this function at once, so a single atomic number tells whether a first
- * SIGINT or SIGTERM has come, and when. */
+/* Handle a request to stop. Two threads may run this function at once. Therefore a single atomic number tells whether
+ * and when the first SIGINT or SIGTERM came. */
 static void on_signal(int number)
 {
     struct timespec now;
     long long first = 0;
-    int error = errno; /* errno of the interrupted code */
+    int error = errno; /* errno of the interrupted code, restored at the end */
     if (number == SIGTERM) end_without_peer();
     clock_gettime(CLOCK_MONOTONIC, &now);
     bool urges = number == SIGINT || number == SIGTERM, news = !atomic_exchange(&stop_wanted, true);
@@ -102,7 +105,7 @@ void cli_signals_catch(bool speak, bool on_live_line)
     sigaction(SIGUSR1, &action, NULL);
     sigemptyset(&save.sa_mask);
     sigaction(SIGUSR2, &save, NULL);
-    /* nohup makes the process ignore SIGHUP; leave it ignored. */
+    /* If SIGHUP is ignored, as under nohup, leave it ignored. */
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
 }
 

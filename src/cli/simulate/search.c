@@ -1,16 +1,14 @@
 /**
  * `zr simulate --search`: finds the fastest training configuration that fits. A candidate (cli_way) is a stage, a
  * tensor degree, a recompute policy, a place of checkpoints, a grouping of states and a size of buckets. Each candidate
- * is rated at its best micro-batch.
- *
- * Within one schedule, more samples never make a step slower per sample: products get larger, more samples share ZeRO's
- * traffic, and the longest path through the schedule does not grow per sample. So the largest micro-batch that fits is
- * the best. It is found with a few plans, because memory grows with the micro-batch. If steps follow measured rates, or
- * a policy changes with the batch, or the samples of a step are given, every micro-batch that fits is tried instead.
- *
- * Buckets, overlap, levels of collectives and reducing gradients once a step change most candidates little or not at
- * all. These keys are varied last, for the fastest candidate of each kind of states and for the candidates that came
- * nearest to fitting.
+ * is rated at its best micro-batch. Within one schedule, more samples never make a step slower per sample: matrix
+ * products get larger, more samples share ZeRO's traffic, and the longest path through the schedule does not grow per
+ * sample. So the best micro-batch is the largest that fits. A few plans are enough to find it, because memory grows
+ * with the micro-batch. There are three exceptions, in which every micro-batch that fits is tried: steps follow
+ * measured rates, a policy changes with the batch, or the number of samples in a step is given. Buckets, overlap,
+ * levels of collectives and reducing gradients once a step change the speed of most candidates little or not at all.
+ * Therefore these keys are varied last, only for the fastest candidate of each kind of states and for the candidates
+ * that came nearest to fitting.
  */
 #include "cli/plan/choices.h"
 #include "cli/shell/config.h"
@@ -29,16 +27,16 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_BATCH (1 << 20) /* most samples of a micro-batch */
+#define MOST_BATCH (1 << 20) /* maximum number of samples in a micro-batch */
 #define MOST_ACCUMS 4
-#define REFINED 8                       /* most candidates whose buckets, overlap and levels are varied */
-#define LEAST_GAIN 0.005                /* least gain in speed for which a variant's keys are set */
-#define STEP_TOKENS (1 << 24)           /* most tokens of a step, unless --step-tokens gives another limit */
-#define SMALL_BUCKET (1 << 22)          /* elements; little staging memory with a few hundred buckets of a unit */
-#define LARGE_BUCKET (INT64_C(1) << 30) /* elements; whole units */
+#define REFINED 8              /* maximum number of candidates whose buckets, overlap and levels are varied */
+#define LEAST_GAIN 0.005       /* minimum relative gain in speed for which the keys of a variant are set */
+#define STEP_TOKENS (1 << 24)  /* maximum number of tokens in a step, unless --step-tokens gives another limit */
+#define SMALL_BUCKET (1 << 22) /* elements; small staging memory, with a few hundred buckets per unit */
+#define LARGE_BUCKET (INT64_C(1) << 30) /* elements; a bucket holds whole units */
 
-/** Keys that the command line gives. The search keeps their values. `kept` stands for the place of checkpoints,
- * `global` for the samples of a step. */
+/** Keys that the command line gives, and that the search does not change. `kept` stands for the place of checkpoints,
+ * `global` for the number of samples in a step. */
 typedef struct space {
     bool stage, tensor, policy, every, kept, groups, batch, accum, global;
     bool buckets, prefetch, overlap, levels, once;
@@ -51,13 +49,14 @@ typedef struct search {
     space given;
     zr_config *config;
     int64_t room;         /* capacity of base.way */
-    int64_t most_samples; /* most samples of a step, of all ranks together */
-    int64_t refined_from; /* index of the first variant with other buckets, overlap, levels or reduction */
+    int64_t most_samples; /* maximum number of samples in a step, over all ranks */
+    int64_t refined_from; /* index of the first candidate that is a variant with other buckets, overlap, levels or
+                             reduction */
 } search;
 
 /* ---- one plan ----------------------------------------------------------------------------------- */
 
-/** Set a configuration to a candidate, a micro-batch and a number of micro-batches a step. */
+/** Set a configuration to a candidate with a micro-batch and a number of micro-batches per step. */
 static void configure_way(zr_config *config, const cli_way *w, int64_t batch, int64_t accum, int ranks)
 {
     if (w->in.bucket_elems > 0) {
@@ -80,7 +79,8 @@ static void configure_way(zr_config *config, const cli_way *w, int64_t batch, in
     zr__train_set_batch(config, ranks, batch, accum);
 }
 
-/** Plan and simulate a candidate with a batch. *planned is false if the plan was refused. */
+/** Plan and simulate a candidate with a micro-batch and a number of micro-batches per step. Set *planned to false if
+ * the plan is refused. */
 static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t accum, cli_trial *made, bool *planned)
 {
     zr_config config = *s->config;
@@ -94,8 +94,8 @@ static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t acc
     return ZR_OK;
 }
 
-/** Return whether trial `a` is faster than trial `b` by more than rounding. Sums in a different order differ in their
- * last bits. */
+/** Return whether trial `a` is faster than trial `b` by more than rounding errors, which occur because sums are
+ * computed in different orders. */
 static bool faster(const cli_trial *a, const cli_trial *b)
 {
     return a->simulation.samples_sec > (1 + 1e-9) * b->simulation.samples_sec;
@@ -104,7 +104,8 @@ static bool faster(const cli_trial *a, const cli_trial *b)
 static void keep_better(cli_way *w, int64_t batch, int64_t accum, const cli_trial *made)
 {
     if (w->fits && !(made->fits && faster(made, &w->made))) return;
-    if (w->planned && !made->fits) return; /* keep the first trial that does not fit, which is the smallest */
+    /* keep the first trial that does not fit, because its micro-batch is the smallest */
+    if (w->planned && !made->fits) return;
     w->planned = true;
     w->fits = made->fits;
     w->batch = batch;
@@ -119,8 +120,9 @@ static int64_t way_data_ranks(const search *s, const cli_way *w)
     return s->base.target.ranks / w->tensor;
 }
 
-/** Return the micro-batch to try after `n`, or 0 if there are no more. `n` is 0 for the first. Micro-batches are powers
- * of two and numbers between them; if a step's samples are given, they are divisors of a rank's samples. */
+/** Return the micro-batch to try after micro-batch `n`, or the first if `n` is 0. Return 0 if there are no more.
+ * Micro-batches are powers of two and numbers halfway between them. If the number of samples in a step is given,
+ * micro-batches are the divisors of a rank's number of samples. */
 static int64_t next_batch(const search *s, const cli_way *w, int64_t n)
 {
     const int64_t rows = s->config->train_batch_size / way_data_ranks(s, w);
@@ -134,14 +136,16 @@ static int64_t next_batch(const search *s, const cli_way *w, int64_t n)
     return 0;
 }
 
-/** Return whether a step has no more samples than the limit. One sample on each rank is always allowed. */
+/** Return whether the number of samples in a step is within the limit. One sample on each rank is always allowed, and
+ * so is a micro-batch that the user gives. */
 static bool is_usual(const search *s, int64_t batch, int64_t samples)
 {
     return s->given.batch || batch == 1 || samples <= s->most_samples;
 }
 
-/** List the numbers of micro-batches a step that are possible with a micro-batch and need the same memory: 1, or with
- * `several` numbers above 1. Return their count, which is 0 if no number gives a step of the required samples. */
+/** List the possible numbers of micro-batches per step with a micro-batch: 1 or, with `several`, numbers above 1. All
+ * listed numbers need the same memory. Return the length of the list, which is 0 if no number gives a step of the
+ * required number of samples. */
 static int accums_of(const search *s, const cli_way *w, int64_t batch, bool several, int64_t accum[MOST_ACCUMS])
 {
     static const int64_t some[] = {2, 4, 8};
@@ -162,8 +166,8 @@ static int accums_of(const search *s, const cli_way *w, int64_t batch, bool seve
     return n;
 }
 
-/** Try a micro-batch and a number of micro-batches a step. Keep the trial if it is the candidate's best, and record the
- * smallest micro-batch that does not fit. A refused plan does not fit either. */
+/** Try a candidate with a micro-batch and a number of micro-batches per step. Keep the trial if it is the candidate's
+ * best, and record the smallest micro-batch that does not fit. A refused plan counts as one that does not fit. */
 static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t accum, bool several, cli_trial *made)
 {
     bool planned = false;
@@ -176,8 +180,8 @@ static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t a
     return ZR_OK;
 }
 
-/** Try a micro-batch with the numbers of micro-batches a step in turn, from index `first` on, until a number does not
- * fit. *fits is false if the first number does not fit. */
+/** Try a micro-batch with each possible number of micro-batches per step, from index `first` of the list on, and stop
+ * at a number that does not fit. Set *fits to false if the number at index `first` does not fit. */
 static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, bool *fits)
 {
     int64_t accum[MOST_ACCUMS];
@@ -192,7 +196,7 @@ static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool sev
     return ZR_OK;
 }
 
-/** Try one micro-batch after the other until a micro-batch does not fit. */
+/** Try the micro-batches in turn until a micro-batch does not fit. */
 static zr_status try_every(const search *s, cli_way *w, bool several)
 {
     bool fits = true;
@@ -201,15 +205,15 @@ static zr_status try_every(const search *s, cli_way *w, bool several)
     return ZR_OK;
 }
 
-/** A candidate whose largest micro-batch is searched. */
+/** State of the search for the largest micro-batch of a candidate. */
 typedef struct growing {
     const search *s;
     cli_way *way;
     bool several; /* whether a step has several micro-batches */
 } growing;
 
-/** Find the bytes that a micro-batch needs with the fewest micro-batches a step. For a refused plan, or a plan that
- * needs too much of a host's memory, the result is one byte more than the limit. */
+/** Find the bytes that a micro-batch needs with the fewest micro-batches per step. If the plan is refused, or needs
+ * too much of a host's memory, set *bytes to one byte more than the limit. */
 static zr_status needs_of_batch(void *arg, int64_t batch, int64_t *bytes)
 {
     const growing *g = arg;
@@ -221,8 +225,8 @@ static zr_status needs_of_batch(void *arg, int64_t batch, int64_t *bytes)
     return ZR_OK;
 }
 
-/** Find the largest micro-batch that fits, and try it with all numbers of micro-batches a step. *guess is a first
- * guess, and becomes the found micro-batch. */
+/** Find the largest micro-batch that fits, and try it with all possible numbers of micro-batches per step. *guess is a
+ * guess of this micro-batch on entry, and the found micro-batch on return. */
 static zr_status try_largest(const search *s, cli_way *w, bool several, int64_t *guess)
 {
     const int64_t limit = s->base.target.limit_bytes;
@@ -273,8 +277,8 @@ static cli_way as_configured(const zr_config *config)
                             .once = config->reduce_once}};
 }
 
-/** Add a candidate for each place of checkpoints: whole, partitioned if there is tensor parallelism, and on the host if
- * the cluster gives the rate of copies to it. */
+/** Add a candidate for each place of checkpoints: whole on each rank; partitioned, with tensor parallelism; and on the
+ * host, if the cluster gives the rate of copies to the host. */
 static zr_status add_kept_ways(search *s, cli_way way)
 {
     const bool host = s->base.target.cluster.host_bytes_sec > 0;
@@ -291,13 +295,14 @@ static zr_status add_kept_ways(search *s, cli_way way)
     return host ? add_way(s, &way) : ZR_OK;
 }
 
-/** Add candidates for a policy with all its variants. For policy unit, the distance between kept inputs is at most
- * twice the square root of the layers: beyond it, recomputation needs more memory than it saves. */
+/** Add the candidates of a policy. For policy unit, there is a candidate for each distance between kept inputs, up to
+ * twice the square root of the number of layers. With larger distances, recomputation needs more memory than it
+ * saves. */
 static zr_status add_policy_ways(search *s, cli_way way)
 {
     const int64_t layers = s->config->model.sizes.n_layer;
     const bool free = way.policy == ZR_POLICY_SELECTIVE || way.policy == ZR_POLICY_UNIT;
-    if (!free) return add_way(s, &way); /* without checkpoints, or if the policy chooses their place */
+    if (!free) return add_way(s, &way); /* the policy has no checkpoints, or chooses their place */
     way.pieces = way.host = false;
     if (way.policy != ZR_POLICY_UNIT || s->given.every) return add_kept_ways(s, way);
     for (way.every = 1; way.every == 1 || (way.every < layers && way.every * way.every <= 4 * layers); way.every *= 2)
@@ -318,15 +323,15 @@ static zr_status add_policies_ways(search *s, cli_way way)
     return ZR_OK;
 }
 
-/** Return the number of data-parallel ranks on a host if it divides the number of all data-parallel ranks and is
- * smaller, or else 0. */
+/** Return the number of data-parallel ranks on a host. Return 0 if this number does not divide the number of all
+ * data-parallel ranks, or is not smaller. */
 static int64_t host_group(const search *s, const cli_way *w)
 {
     const int64_t host = cli_host_ranks(&s->base.target), group = host / w->tensor, all = way_data_ranks(s, w);
     return host % w->tensor == 0 && group > 1 && group < all && all % group == 0 ? group : 0;
 }
 
-/** Add candidates without groups, and candidates with groups of the ranks of a host. */
+/** Add candidates without groups of ranks, and candidates whose groups are the ranks of a host. */
 static zr_status add_group_ways(search *s, cli_way way)
 {
     const int64_t host = host_group(s, &way);
@@ -374,9 +379,9 @@ static bool same_states(const cli_way *a, const cli_way *b)
     return a->stage == b->stage && a->tensor == b->tensor && a->mics == b->mics && a->hpz == b->hpz;
 }
 
-/** Plan the first candidate of each kind of states with one sample and one micro-batch a step, because its states then
- * need the least memory. Other candidates of the kind need no plan, because recomputation does not change the states.
- * */
+/** Check whether the states of the first candidate of each kind of states fit. Plan this candidate with one sample and
+ * one micro-batch per step, because this needs the least memory. Other candidates of the kind need no plan, because
+ * recomputation does not change the states. */
 static zr_status try_states(void *arg, int64_t index)
 {
     const search *s = arg;
@@ -388,12 +393,13 @@ static zr_status try_states(void *arg, int64_t index)
     if (index > 0 && same_states(w, w - 1)) return ZR_OK;
     ZR_TRY(try_one(s, w, batch, 1, &made, &planned));
     if (!planned || made.report.memory.states_bytes <= s->base.target.limit_bytes) return ZR_OK;
-    keep_better(w, batch, 1, &made); /* record the memory that it needs */
+    keep_better(w, batch, 1, &made); /* record how much memory the candidate needs */
     w->states_fit = false;
     return ZR_OK;
 }
 
-/** Drop candidates whose states do not fit, except the first of each kind, whose plan has shown it. */
+/** Remove candidates whose states do not fit. Keep the first candidate of each kind of states, whose plan shows that
+ * the states do not fit. */
 static void drop_states(search *s)
 {
     cli_searched *b = &s->base;
@@ -418,7 +424,7 @@ static int by_need(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/** Sort by speed. At equal speed, the candidate that needs less memory comes first. */
+/** Compare two candidates by speed, for sorting. At equal speed, the candidate that needs less memory comes first. */
 static int by_speed(const void *a, const void *b)
 {
     const cli_way *x = *(const cli_way *const *)a, *y = *(const cli_way *const *)b;
@@ -427,8 +433,8 @@ static int by_speed(const void *a, const void *b)
     return by_need(a, b);
 }
 
-/** Return whether two candidates have the same plan. If there are no checkpoints, candidates that differ only in their
- * place have the same plan. */
+/** Return whether two candidates have the same plan. If there are no checkpoints, candidates that differ only in the
+ * place of checkpoints have the same plan. */
 static bool same_plan(const cli_way *a, const cli_way *b)
 {
     const cli_trial *x = &a->made, *y = &b->made;
@@ -438,7 +444,7 @@ static bool same_plan(const cli_way *a, const cli_way *b)
            x->simulation.price.step_sec == y->simulation.price.step_sec;
 }
 
-/** Return whether any of `n` candidates has the same states as `w`. */
+/** Return whether any of `n` candidates has states of the same kind as `w`. */
 static bool has_states(const cli_way *const *ways, int64_t n, const cli_way *w)
 {
     for (int64_t i = 0; i < n; i++)
@@ -446,7 +452,7 @@ static bool has_states(const cli_way *const *ways, int64_t n, const cli_way *w)
     return false;
 }
 
-/** Sort the candidates that fit into `best`. Put into `missed`, for each kind of states with which no candidate fits,
+/** Sort the candidates that fit into `best`. For each kind of states with which no candidate fits, put into `missed`
  * the candidate that needs the least memory. */
 static zr_status rank_ways(search *s)
 {
@@ -515,8 +521,8 @@ static zr_status check_found(const cli_searched *b)
 
 /* ---- buckets, overlap, levels, reduction once a step ---------------------------------------------- */
 
-/** Return whether a variant of a candidate can be planned, and differs only in keys that the command line does not
- * give. */
+/** Return whether a variant of a candidate can be planned, and keeps the values of all keys that the command line
+ * gives. */
 static bool is_open_variant(const search *s, const cli_way *way, const cli_variant *to)
 {
     const space *given = &s->given;
@@ -526,7 +532,7 @@ static bool is_open_variant(const search *s, const cli_way *way, const cli_varia
     if (given->prefetch && to->prefetch_elems != from->prefetch_elems) return false;
     if (given->levels && to->levels != from->levels) return false;
     return to->once == from->once ||
-           !(given->once || way_data_ranks(s, way) == 1); /* one data-parallel rank reduces nothing */
+           !(given->once || way_data_ranks(s, way) == 1); /* with one data-parallel rank there is nothing to reduce */
 }
 
 static zr_status add_variants(search *s, const cli_way *from)
@@ -543,7 +549,7 @@ static zr_status add_variants(search *s, const cli_way *from)
         {0, 0, overlap, levels, !had},    {large, 0, overlap, levels, !had}, {0, 0, overlap, other, !had},
         {large, large, on, levels, !had}};
     for (size_t i = 0; i < sizeof(to) / sizeof(*to); i++) {
-        cli_way w = *from; /* results are reset below */
+        cli_way w = *from; /* the results are reset in the lines below */
         w.in = to[i];
         w.planned = w.fits = false;
         w.tried = w.more[0].batch = w.more[1].batch = 0;
@@ -559,7 +565,7 @@ static zr_status try_variant(void *arg, int64_t index)
     return try_batches_of(arg, ((const search *)arg)->refined_from + index);
 }
 
-/** Replace a candidate by its fastest variant if the gain is worth setting more keys. */
+/** Replace a candidate by its fastest variant, if the gain in speed justifies setting more keys. */
 static void take_fastest(cli_way *way, const cli_way *variant, int64_t n)
 {
     const cli_way *best = NULL;
@@ -573,7 +579,8 @@ static void take_fastest(cli_way *way, const cli_way *variant, int64_t n)
     way->tried = tried;
 }
 
-/** Try the variants of the fastest candidate of each kind of states, and then of the candidates nearest to fitting. */
+/** Try variants of the fastest candidate of each kind of states, then of the candidates that came nearest to
+ * fitting. */
 static zr_status refine_ways(search *s, const char *shown)
 {
     cli_searched *b = &s->base;
@@ -584,7 +591,7 @@ static zr_status refine_ways(search *s, const char *shown)
         way[n] = i < b->n_best ? b->best[i] : b->missed[i - b->n_best];
         if (!has_states(way, n, way[n])) n++;
     }
-    for (int i = 0; i < n; i++) index[i] = way[i] - b->way; /* add_variants may move b->way */
+    for (int i = 0; i < n; i++) index[i] = way[i] - b->way; /* indices, because add_variants may move b->way */
     s->refined_from = b->n;
     for (int i = 0; i < n; i++) {
         const cli_way from = b->way[index[i]];
@@ -610,7 +617,7 @@ static zr_status find_ways(search *s)
     return check_found(&s->base);
 }
 
-/** Return whether the command line gives `key` or, unless it is NULL, `other`. */
+/** Return whether the command line gives `key` or, unless `other` is NULL, `other`. */
 static bool is_typed(const search *s, const char *key, const char *other)
 {
     const cli_brief *brief = &s->base.o->brief;

@@ -1,4 +1,4 @@
-/** The results of `zr simulate --search`, and why other candidates are slower. */
+/** Print the results of `zr simulate --search`, and why other candidates are slower. */
 #include "cli/simulate/search.h"
 
 #include "base/json/json.h"
@@ -10,16 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEXT 10  /* candidates shown after the fastest */
-#define MISSED 3 /* candidates shown that do not fit */
+#define NEXT 10  /* maximum number of candidates shown after the fastest */
+#define MISSED 3 /* maximum number of candidates shown that do not fit */
 #define LEAST_PART 0.005
 
 /* ---- why a way is slower ------------------------------------------------------------------------ */
 
 enum { RECOMPUTE, PRODUCTS, MEMORY, LAUNCHES, WAITS, PARTS = WAITS + ZR_CAUSES };
 
-/** Split the time of a step into parts. Recomputation is assumed to have the same share of the products' time as of the
- * FLOPs. */
+/** Divide the time of a step into parts. Recomputation has a share of the FLOPs; assume that it has the same share of
+ * the time of matrix products. */
 static void step_parts(const cli_trial *made, double sec[PARTS])
 {
     const zr_simulation *s = &made->simulation;
@@ -44,20 +44,21 @@ static const char *part_words(int part, char text[48])
     return text;
 }
 
-/** Compare a candidate with the fastest candidate, for equally many samples. part[i] is the candidate's extra time in
- * part i, as a share of the time of the fastest candidate's step. */
+/** Compare the time of a candidate with the time of the fastest candidate, for equal numbers of samples. part[i] is
+ * the candidate's extra time in part i, as a share of the step time of the fastest candidate. */
 static void losses_of(const cli_way *best, const cli_way *way, double part[PARTS])
 {
     double its[PARTS];
     const zr_simulation *b = &best->made.simulation, *w = &way->made.simulation;
     const double step = b->price.step_sec;
-    const double scale = b->samples_sec * step / (w->samples_sec * w->price.step_sec); /* ratio of samples a step */
+    /* ratio of the two numbers of samples in a step */
+    const double scale = b->samples_sec * step / (w->samples_sec * w->price.step_sec);
     step_parts(&best->made, part);
     step_parts(&way->made, its);
     for (int i = 0; i < PARTS; i++) part[i] = (its[i] * scale - part[i]) / step;
 }
 
-/** Write the names of the largest and the second largest loss into `text`. Return `text`. */
+/** Write the names of the two parts in which a candidate loses the most time into `text`. Return `text`. */
 static const char *why_slower(const cli_way *best, const cli_way *way, char text[128])
 {
     double part[PARTS];
@@ -105,8 +106,8 @@ static const char *group_name(const cli_way *w, char text[48])
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
-/** Return an object of the keys, by their paths, that turn the configuration into this candidate. A key that has its
- * configured value is included only if candidates may differ in it. */
+/** Return an object of the keys that turn the configuration into a candidate. The names of the members are the paths
+ * of the keys. A key whose value is the configured one is included only if candidates can differ in this key. */
 static json_t *keys_of(const cli_searched *s, const cli_way *w)
 {
     const zr_config *c = s->config;
@@ -144,7 +145,7 @@ static json_t *keys_of(const cli_searched *s, const cli_way *w)
     return keys;
 }
 
-/** Return the keys grouped into the sections of a CONFIG.json. */
+/** Return the keys grouped into sections, as in a CONFIG.json. */
 static json_t *sections_of(json_t *keys)
 {
     json_t *root = json_object(), *value;

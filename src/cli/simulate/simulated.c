@@ -1,4 +1,4 @@
-/** The numbers of a simulation by their names. */
+/** Names and values of the numbers of a simulation. */
 #include "cli/simulate/simulate.h"
 
 #include "base/json/json.h"
@@ -59,7 +59,7 @@ void cli_simulated_json(json_t *object, const cli_trial *made, double tokens)
     if (tokens > 0) cli_json_set(object, "days", json_real(cli_simulated_days(made, tokens)));
 }
 
-/** Return "all" for a number of all ranks together, "host" for a number of a host, or else "rank". */
+/** Return "all" if a number is for all ranks together, "host" if it is for a host, or else "rank". */
 static const char *whose(const char *name)
 {
     static const char *const all[] = {"step_sec", "samples_per_sec", "tokens_per_sec", "pflops_all", "days"};

@@ -1,5 +1,5 @@
-/** `zr simulate --sweep`: simulates every combination of the values of some keys, one row for each combination. The row
- * of a combination that cannot be planned has the reason. */
+/** `zr simulate --sweep`: simulates every combination of the values of some keys, and prints a row for each
+ * combination. If a combination cannot be planned, its row has the reason. */
 #include "cli/shell/config.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
@@ -15,21 +15,21 @@
 #include <time.h>
 
 #define MOST_ROWS 10000
-#define MOST_LINES 40 /* most lines in a picture */
+#define MOST_LINES 40 /* maximum number of lines in a picture */
 #define RANKS "ranks"
 
 /** A swept key and its values. */
 typedef struct axis {
     char name[96];         /* name on the command line, such as "batch" */
-    const char *key;       /* key of the configuration, or RANKS */
-    const char **value;    /* (n) values, which point into `override` */
-    char (*override)[256]; /* (n) texts "key=value" */
+    const char *key;       /* the swept key of the configuration, or RANKS */
+    const char **value;    /* (n) the values, which point into `override` */
+    char (*override)[256]; /* (n) texts of the form "key=value" */
     int n;
 } axis;
 
 typedef struct row {
     cli_trial made;
-    char *error; /* reason why the row could not be planned, or NULL */
+    char *error; /* reason why the combination could not be planned, or NULL */
 } row;
 
 typedef struct sweep {
@@ -37,12 +37,12 @@ typedef struct sweep {
     const cli_simulate_options *o;
     axis axis[CLI_LIST_MOST];
     int n_axes;
-    int ranks_axis; /* index of the axis of ranks, or -1 if --ranks applies to all rows */
+    int ranks_axis; /* index of the axis of the ranks, or -1 if --ranks applies to all rows */
     cli_target target;
     row *row;
     int64_t n_rows;
     int64_t unix_sec;
-    int plotted; /* index of the number that is drawn */
+    int plotted; /* index of the number that the picture shows */
 } sweep;
 
 /* ---- keys and values ------------------------------------------------------------------------------ */
@@ -78,7 +78,7 @@ static zr_status find_swept_key(const char *name, const char **found)
                    name, near ? "; did you mean " : "", near ? near : "", "zero_optimization.stage");
 }
 
-/** Return the end of a value: a comma outside brackets, or the end of the text. */
+/** Return the end of a value in a list of values: the next comma that is not in brackets, or the end of the text. */
 static const char *swept_value_end(const char *text)
 {
     int depth = 0;
@@ -147,7 +147,8 @@ static zr_status read_ranks(const char *value, int *ranks)
     return ZR_OK;
 }
 
-/** Check names and ranks before planning. A wrong name or number of ranks is an error, not a row. */
+/** Check the names of keys and the numbers of ranks before planning. A wrong name or number is an error of the
+ * command, not of a row. */
 static zr_status check_axes(sweep *s)
 {
     ZR_TRY(cli_simulate_target(s->o, NULL, (int)s->o->ranks, &s->target));
@@ -162,15 +163,16 @@ static zr_status check_axes(sweep *s)
 
 /* ---- one combination ---------------------------------------------------------------------------- */
 
-/** Return the index of a row's value on an axis. The last axis varies fastest. */
+/** Return the index of the value that row `number` has on axis `index`. From row to row, the value of the last axis
+ * varies fastest. */
 static int value_index(const sweep *s, int64_t number, int index)
 {
     for (int i = s->n_axes - 1; i > index; i--) number /= s->axis[i].n;
     return (int)(number % s->axis[index].n);
 }
 
-/** Create this row's target for --cluster this, which depends on the ranks. If this number of ranks was not measured,
- * refuse the row as unsupported. */
+/** For --cluster this, create the target of this row, which depends on the row's number of ranks. If this number of
+ * ranks was not measured, refuse the row as unsupported. */
 static zr_status this_target(const sweep *s, const zr_config *config, cli_target *target)
 {
     if (strcmp(s->o->cluster, CLI_CLUSTER_THIS) != 0) return ZR_OK;
@@ -209,7 +211,7 @@ static zr_status make_row(void *arg, int64_t index)
     row *r = &s->row[index];
     const zr_status st = simulate_row(s, index, &r->made);
     if (!cli_refused(st)) return st;
-    char shown[1024]; /* longer than most messages */
+    char shown[1024]; /* long enough for most messages */
     zr__text_escape(zr_error_message(), shown, sizeof(shown));
     r->error = zr_alloc(strlen(shown) + 1);
     ZR_CHECK(r->error, ZR_ERR_MEMORY, "no memory for a row");
@@ -219,7 +221,7 @@ static zr_status make_row(void *arg, int64_t index)
 
 /* ---- CSV and JSON ------------------------------------------------------------------------------- */
 
-/** Print a field of CSV, with quotes if needed or if `quotes`. */
+/** Print a field of CSV, in quotes if `quotes` or if the text needs them. */
 static void print_field(const char *text, bool quotes)
 {
     if (!quotes && !strpbrk(text, ",\"\n\r ")) {
@@ -236,7 +238,7 @@ static void print_field(const char *text, bool quotes)
 
 static void print_cell(const row *r, double x)
 {
-    const bool whole = x == floor(x); /* bytes are printed with all digits */
+    const bool whole = x == floor(x); /* a whole number, such as bytes, is printed with all its digits */
     printf("%s,", r->error ? "" : whole ? ZR_SHORTEST(x) : ZR_G9(x));
 }
 
@@ -267,7 +269,7 @@ static zr_status print_rows_json(const sweep *s)
         json_t *object = json_object();
         for (int i = 0; i < s->n_axes; i++) {
             const char *value = s->axis[i].value[value_index(s, k, i)];
-            json_t *json = zr__json_loads(value, JSON_DECODE_ANY); /* may be a number, true, an object ... */
+            json_t *json = zr__json_loads(value, JSON_DECODE_ANY); /* the value may be a number, true, an object ... */
             cli_json_set(object, s->axis[i].name, json ? json : json_string(value));
         }
         if (!r->error) cli_simulated_json(object, &r->made, s->o->tokens);
@@ -302,8 +304,8 @@ static zr_status find_plotted(sweep *s)
     return ZR_OK;
 }
 
-/** Write the name of a line, made of the values of all keys but the first, such as "stage 2, tensor 4", into `name`.
- * Return `name`. */
+/** Write the name of a line into `name`. It consists of the values of all keys except the first, as in "stage 2,
+ * tensor 4". Return `name`. */
 static const char *name_line(const sweep *s, int64_t line, char name[256])
 {
     size_t length = 0;
@@ -332,7 +334,7 @@ static zr_status draw_sweep(const sweep *s)
     for (int i = 0; i < n; i++) name[i] = name_line(s, i, room[i]);
     for (int64_t k = 0; st == ZR_OK && k < s->n_rows; k++) {
         const row *r = &s->row[k];
-        const int64_t at = k % n * n_x + k / n; /* the first axis varies slowest */
+        const int64_t at = k % n * n_x + k / n; /* rows are sorted by the value of the first axis */
         y[at] = r->error ? NAN : cli_value_of(s->plotted, &r->made);
         hollow[at] = !r->error && !r->made.fits;
     }
