@@ -34,7 +34,7 @@ check "files that zr does not read" sh -c 'cp -r exported odd && echo "{}" >odd/
 check "... are copied" sh -c 'cmp odd/tokenizer.json also-odd/tokenizer.json && cmp odd/added_tokens.json also-odd/added_tokens.json'
 check "settings alone are no tokenizer" sh -c 'cp -r exported alone && rm alone/tokenizer.json && "$0" convert alone also-alone --to hf --json | grep -q "\"tokenizer\":false" && test -s also-alone/tokenizer_config.json' "$ZR"
 mv run/model away && mv tokenizer nowhere
-check "a tokenizer that is gone" sh -c '"$0" convert run without 2>message && grep -q "no tokenizer goes along: data.tokenizer: .*is not there" message' "$ZR"
+check "a tokenizer that is gone" sh -c '"$0" convert run without 2>message && grep -q "no tokenizer goes along: data.tokenizer: .*does not exist" message' "$ZR"
 check "... keeps nothing from being made" test "$(files without)" = "config.json model.safetensors "
 mv away run/model
 check "... but in the run's model/ it is found" sh -c '"$0" convert run with --quiet && cmp with/tokenizer.json nowhere/tokenizer.json' "$ZR"

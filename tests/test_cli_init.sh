@@ -26,7 +26,7 @@ check "behind comments a place stays what it is" fails 78 "bad.json:$line:9" "$Z
 printf '{"data": {"train": "a//b.txt"}, // "bf16": 3\r\n "train": {"steps": 2}// end\n}// end' >c.json
 check "what stands in a string is none" fails 66 'a//b.txt' "$ZR" train c.json
 printf '{"train": {"steps": 2} /* no */}' >c.json
-check "no other comments" fails 78 'c.json:1:24: train: a comment' "$ZR" plan c.json
+check "no other comments" fails 78 'c.json:1:24: train: remove the comment' "$ZR" plan c.json
 
 check "a preset without a configuration" fails 71 'memory.limit' "$ZR" train --preset gpt2-124m --data text.txt --memory 60MB --ranks 2
 check "... trains by a recipe, the help says" prints 'training settings for its size' "$ZR" train -h

@@ -67,7 +67,7 @@ check "... when it is chosen" sh -c "! grep -q 'train_batch_size: auto, taken' e
 check "a limit by its key is a limit" train limit --memory.limit=56MB
 check "... nothing is chosen" test "$(key limit stage) $(key limit policy) $(key limit train_micro_batch_size_per_gpu)" = "0 none 1"
 for command in plan train; do
-    check "zr $command: two limits" fails 2 '--memory 56MB and --memory.limit were both given' "$ZR" $command c.json --memory 56MB --memory.limit=1GB
+    check "zr $command: two limits" fails 2 '--memory 56MB and --memory.limit are the same setting' "$ZR" $command c.json --memory 56MB --memory.limit=1GB
 done
 check "a step's samples stay" train samples --memory 56MB --train_batch_size=24
 check "... as they are" test "$(key samples train_batch_size)" = 24

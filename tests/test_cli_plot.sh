@@ -96,6 +96,6 @@ check "no run" fails 2 'needs the directory' "$ZR" plot
 check "an output that cannot be" fails 73 'no/x.svg' "$ZR" plot runs/a -o no/x.svg
 check "an output that is an input" fails 73 'would overwrite an input' "$ZR" plot m.jsonl -o m.jsonl
 check "... in a run's directory" fails 73 'would overwrite an input' "$ZR" plot runs/a -o runs/a/metrics.jsonl
-check "... or no picture" fails 73 'no SVG picture' "$ZR" plot runs/a -o text.txt
+check "... or no picture" fails 73 'not the expected kind of file (SVG picture)' "$ZR" plot runs/a -o text.txt
 check "... is as it was" test "$(grep -c loss m.jsonl)" = 1010
 echo "1..$n"

@@ -135,7 +135,7 @@ check "a name that is not UTF-8, as JSON" prints '"run":"odd' "$ZR" report --qui
 check "all of them together" "$ZR" report --quiet runs/a stopped none nan -o many.html
 
 echo '<!doctype html><p>mine' >mine.html
-check "a page of someone else's is kept" fails 73 'no report' "$ZR" report runs/a -o mine.html
+check "a page of someone else's is kept" fails 73 'not the expected kind of file (report)' "$ZR" report runs/a -o mine.html
 check "what the run reads is kept" fails 73 'would overwrite' "$ZR" report runs/a -o runs/a/run.json
 mkdir nothing
 check "a directory of something else" fails 66 'not the directory of a run' "$ZR" report nothing

@@ -72,7 +72,7 @@ check "... and leaves no weights" test ! -e nan/model -a ! -e nan/model.tmp -a !
 # $1 blocks of 512 or 1024 bytes a file
 full() { (ulimit -f $1; shift; "$ZR" train c.json --model.n_embd=8 --model.n_layer=1 --train.steps=400 --train.eval_interval=0 "$@"); }
 check "a disk without room for the weights" code 74 full 8 --train.output_dir=none
-check "... is found before the first step" sh -c '! grep -q ^step err && grep -q "no room for .* bytes" err && test -z "$(ls -A none)"'
+check "... is found before the first step" sh -c '! grep -q ^step err && grep -q "no space on the disk for .* bytes" err && test -z "$(ls -A none)"'
 check "a disk that fills while training" code 74 full 40 --train.output_dir=full --trace full.json
 cp err full.err
 check "... says what is lost" grep -q 'the weights after step 400 are in full/model; metrics.jsonl lacks [0-9]* lines' err
@@ -109,7 +109,7 @@ check "... with the new one" grep -q '"training_step":2' old.json
 check "steps of a trace, and no trace" code 2 "$ZR" train c.json --trace-steps 1:2 --train.output_dir=traced
 check "... the wrong way round" code 2 "$ZR" train c.json --trace t.json --trace-steps 3:2 --train.output_dir=traced
 check "... of none of the run's steps" code 2 "$ZR" train c.json --train.steps=6 --trace t.json --trace-steps 7:9 --train.output_dir=traced
-check "... says so, and leaves nothing" sh -c 'grep -q "the run has 6 steps" err && test ! -e t.json -a ! -e traced/lock -a ! -e traced/metrics.jsonl'
+check "... says so, and leaves nothing" sh -c 'grep -q "the run has only 6 steps" err && test ! -e t.json -a ! -e traced/lock -a ! -e traced/metrics.jsonl'
 check "... of the last one" "$ZR" train c.json --train.steps=1 --trace t.json --trace-steps 1:9 --train.output_dir=last
 check "... one step is no steps" sh -c 'grep -q "^zr: 1 step in " err && grep -q "\"training_step\":1," t.json'
 check "timings" "$ZR" train c.json --ranks 2 --zero_optimization.stage=3 --train.output_dir=traced --timings --trace traced/t.json

@@ -153,7 +153,7 @@ static void the_token_file_is_named(void **state)
     assert_int_equal(open_pair(&x, 2, 256, &data), ZR_OK);
     zr_data_close(&data);
     assert_int_equal(zr_data_open(in_tempdir("x.*"), NULL, 256, SEQ, ZR_SEQUENTIAL, 0, &data), ZR_ERR_DATA);
-    assert_non_null(strstr(zr_error_message(), "x.idx: the index of a token file; name the .bin file"));
+    assert_non_null(strstr(zr_error_message(), "x.idx: this is the index of a token file; give the .bin file"));
 }
 
 int main(void)

@@ -491,7 +491,7 @@ static void failures(void **state)
             assert_int_equal(zr_stand_in_taken(), before);
         }
     config.gpu = 2;
-    assert_fails(ZR_ERR_UNSUPPORTED, "no GPU 2: there are 2", zr_device_create_cuda(&config, &device));
+    assert_fails(ZR_ERR_UNSUPPORTED, "there is no GPU 2; there are 2", zr_device_create_cuda(&config, &device));
     assert_fails(ZR_ERR_MEMORY, "are free", gpu->ops->alloc(gpu, (int64_t)1 << 40, &memory));
     assert_fails(ZR_ERR_ARG, "-1 bytes", gpu->ops->alloc(gpu, -1, &memory));
     zr_stand_in_fail("cudaHostAlloc", 0, cudaErrorMemoryAllocation);

@@ -376,7 +376,7 @@ static void refused(void **state)
         const char *text, *wanted;
     } cases[] = {
         {"[]", "bad.json:1:1: an object"},
-        {"{\"devices\": 1,}", "bad.json:1:14: devices: a comma before"},
+        {"{\"devices\": 1,}", "bad.json:1:14: devices: remove the comma before"},
         {"{\"devices\": NaN}", "bad.json:1:13: "},
         {"{\"devices\": 1, \"devices\": 1}", "bad.json:1:"},
         {"{" DEVICE ", \"link_share\": 1e999}", "bad.json:1:"},

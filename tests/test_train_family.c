@@ -109,7 +109,7 @@ static void test_other_directories_are_refused(void **state)
     zr__family_model model = {0};
     put_file("config.json", other, strlen(other));
     assert_int_equal(zr__family_of_dir(tempdir, &found), ZR_ERR_DATA);
-    assert_non_null(strstr(zr_error_message(), "model_type is \"bloom\", wanted \"gpt2\""));
+    assert_non_null(strstr(zr_error_message(), "model_type is \"bloom\"; expected \"gpt2\""));
     assert_int_equal(zr__family_of_dir(in_tempdir("nowhere"), &found), ZR_ERR_NOT_FOUND);
     const char *const deep = "{\"model_type\": \"gpt2\", \"n_layer\": 1000000}";
     put_file("config.json", deep, strlen(deep));
