@@ -116,11 +116,12 @@ struct zr_comm {
 #define ZR_COMM_STAGING_HOST(ranks) (((int64_t)1 << 20) + (int64_t)(ranks)*ZR_COMM_STAGING_LEAST)
 ZR_API ZR_NODISCARD zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging);
 
-/** Give every rank its piece of every rank's buffer: fn receives bytes [send + rank*stride, + piece) of every rank r,
- * range by range, while the next ranges are being transferred. A grain is the unit that fn reads: an element, or a
- * record of several elements. Pieces and ranges are whole numbers of grains. No peer reads a rank's own piece of
- * `send`, so fn may write its result there; the pieces for the peers must not change until the call returns. Needs
- * staging. Traffic: (size-1) * piece_bytes, counted as reduce_scatter. */
+/** Give every rank its piece of every rank's buffer: this rank's piece of rank r's buffer is the piece_bytes bytes of
+ * r's `send` at offset rank * stride_bytes. fn receives these pieces of all ranks, one range at a time, while the next
+ * ranges are being transferred. A grain is the unit that fn reads: an element, or a record of several elements. Pieces
+ * and ranges are whole numbers of grains. No peer reads a rank's own piece of `send`, so fn may write its result there;
+ * the pieces for the peers must not change until the call returns. Needs staging. Traffic: (size-1) * piece_bytes,
+ * counted as reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes,
                                                int64_t piece_bytes, int64_t grain_bytes, zr_comm_arrived_fn fn,
                                                void *arg);

@@ -149,9 +149,9 @@ typedef struct zr_device_ops {
      * and later tasks do not run. */
     zr_status (*issue)(zr_queue *queue, const zr_task *task);
     zr_mark (*mark)(zr_queue *queue);
-    /** Make all tasks issued to `queue` from now on run after the mark. A queue that runs tasks immediately waits here
-     * for the other queue's thread and returns its failure; if neither queue has a thread, only the stream of `queue`
-     * waits. */
+    /** Make all tasks issued to `queue` from now on run after the mark. If `queue` has no thread but the mark's queue
+     * has one, this call waits for that thread and returns its failure; if neither has a thread, only the stream of
+     * `queue` waits. */
     zr_status (*await)(zr_queue *queue, zr_mark mark);
     /** Wait for everything issued. Return the first failure since the last sync; its message becomes this thread's. */
     zr_status (*sync)(zr_queue *queue);

@@ -201,8 +201,8 @@ typedef struct zr_train_result {
  * Disk space for the weights is reserved before the first step. However the run ends, the last good weights are saved
  * if the ranks can still agree, and the message says where. For example, they are saved when data cannot be read or
  * training diverges. When the run is asked to stop, a checkpoint is saved from which zr_train_resume continues, or
- * plain weights if the checkpoint cannot be written. Weights are not saved if they are not finite, if their loss was
- * not finite twice, or if a step updated only some of them.
+ * plain weights if the checkpoint cannot be written. Weights are not saved if they are not finite, if neither the last
+ * loss nor the loss on another batch is finite, or if a step updated only some of them.
  *
  * Every train.save_interval steps, and after the last step (train.save_end), a checkpoint OUTPUT_DIR/step-N is written.
  * If a checkpoint cannot be written, a note reports this and the run continues; at its end the run fails with

@@ -51,7 +51,7 @@ typedef struct zr_step_sample {
 /** How long the ranks of a model waited for each other when exchanges and computation alternated. */
 typedef struct zr_wait_sample {
     double computed_sec; /* mean computation time between two exchanges */
-    double share;        /* mean share of that time for which a rank waited for the last rank */
+    double share;        /* mean time that a rank waited for the slowest rank, as a share of computed_sec */
 } zr_wait_sample;
 
 #define ZR_LAUNCH_WAITS 32

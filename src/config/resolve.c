@@ -178,7 +178,7 @@ static zr_status keep_batch(zr_config *config, int ranks)
                            batch, ranks, ranks == 1 ? "" : "s", *micro, *accum);
 }
 
-/* Compute the missing values of the batch triple from the given values. Between none and two values may be given. */
+/* Compute the missing values of the batch triple from the given values. If all three are given, they must agree. */
 static zr_status resolve_batch(zr_config *config, int ranks)
 {
     ZR_TRY(keep_batch(config, ranks));

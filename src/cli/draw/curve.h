@@ -33,7 +33,7 @@ enum { CLI_LOSS, CLI_NORM, CLI_LR, CLI_RATE, CLI_STEP_MS, CLI_NOISE, CLI_VAL, CL
 typedef struct cli_quantity {
     const char *key, *title, *unit; /* `key` is the key in metrics.jsonl */
     bool may_log, from_zero;        /* whether the y axis may be logarithmic; whether the y axis begins at 0 */
-    bool noisy;                     /* whether a curve with many steps is drawn as a moving mean */
+    bool noisy; /* whether the values vary so much from step to step that a long curve is drawn as a moving mean */
 } cli_quantity;
 extern const cli_quantity cli_quantities[CLI_QUANTITIES];
 

@@ -35,9 +35,9 @@ typedef struct cli_max {
 /** Parse "model", "layers" or "batch". Return ZR_ERR_ARG for any other text. */
 ZR_NODISCARD zr_status cli_max_parse(const char *text, cli_max_what *what);
 /** Find the largest model, number of layers or micro-batch that fits, as `what` selects. Further inputs are `config`,
- * `target` and `keep_stage`; the other fields and the configuration are set to the result. The result `n` fits and n +
- * 1 does not, by the rule by which `zr train` starts or refuses. Return ZR_ERR_MEMORY if even the smallest number does
- * not fit. */
+ * `target` and `keep_stage`; the other fields and the configuration are set to the result. The result `n` fits, and n +
+ * 1 does not, or was not tried because the search reached its upper limit. A number fits if `zr train` would start with
+ * it. Return ZR_ERR_MEMORY if even the smallest number does not fit. */
 ZR_NODISCARD zr_status cli_max_find(cli_max *max);
 /** Print the result. */
 void cli_max_print(FILE *out, const cli_max *max);

@@ -220,9 +220,9 @@ static zr_status check_once(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Prove pairs of consecutive rounds: the first two rounds of a training step, with and without a flush before them; and
- * two later rounds, if later rounds run other steps than the first. In a schedule that saves, prove each pair of first
- * rounds both with and without saving. */
+/* Check every kind of pair of consecutive rounds: the first two rounds of a training step, with and without a flush
+ * before them; and two later rounds, if later rounds run other steps than the first. If the schedule has steps that
+ * save, check the first two rounds both with and without these steps. */
 static zr_status check_rounds(zr__proof *p)
 {
     /* Whether there are later rounds. With only two rounds, the second still must be proved as a later round, since the

@@ -15,7 +15,7 @@
 #include <limits.h>
 
 typedef struct zr__loaded {
-    zr__stored stored; /* kind and paths of the directory */
+    zr__stored stored; /* where the weights are stored: their kind, their path and the directory of their run */
     zr_config *config; /* configuration of the run; NULL if the weights belong to no run */
     zr__family_model model;
     zr_weights *weights;

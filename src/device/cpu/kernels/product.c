@@ -176,8 +176,8 @@ static void make_tile(const job *j, const part *p, int64_t row, int64_t col, con
         copy_rows(c, ld, made, COLS, rows, cols);
 }
 
-/* Multiply the own panels [o0, o1), which are packed at `own`, by the shared panels [s0, s1). The packed shared panels
- * begin with panel number `first`. */
+/* Multiply the part [o0, o1) of this thread's own operand, packed at `own`, by the part [s0, s1) of the shared operand,
+ * whose packed panels begin at index `first`. */
 static void multiply_block(const job *j, const part *p, const float *own, int64_t o0, int64_t o1, int64_t first,
                            int64_t s0, int64_t s1)
 {

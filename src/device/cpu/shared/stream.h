@@ -1,11 +1,11 @@
 /*
- * Loops whose speed memory limits.
+ * Support for memory-bound loops.
  *
  * ZR_STREAM_LOOP before a loop limits its loads to 32 bytes. On Zen 4 a core reads a quarter faster with two loads of
  * 32 bytes for each cache line than with one load of 64 bytes, since the prefetcher follows loads.
  *
- * Stores past the caches (base/number/stream.h) are for results that do not replace an operand: an operand's lines are
- * in the cache already.
+ * Stores that bypass the caches (base/number/stream.h) are for results that do not overwrite an operand: an operand's
+ * lines are in the cache already.
  */
 #ifndef ZR_DEVICE_CPU_STREAM_H
 #define ZR_DEVICE_CPU_STREAM_H
