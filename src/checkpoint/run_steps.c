@@ -187,7 +187,8 @@ static zr_status begin_step(int run, const char *run_dir, int64_t step)
 zr_status zr_checkpoint_begin(const char *run_dir, int64_t step)
 {
     int run;
-    ZR_CHECK(step >= 0 && step <= ZR_MANIFEST_STEP_MAX, ZR_ERR_ARG, "cannot write a checkpoint of step %" PRId64, step);
+    ZR_CHECK(step >= 0 && step <= ZR_MANIFEST_STEP_MAX, ZR_ERR_ARG,
+             "cannot write a checkpoint of step %" PRId64 "; the step must be from 0 to 2^53", step);
     ZR_TRY(open_dir(run_dir, &run));
     zr_status st = begin_step(run, run_dir, step);
     close(run);

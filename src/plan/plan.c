@@ -40,11 +40,12 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
 static zr_status check_choices(const zr_layout *l)
 {
     bool lean = l->states == ZR_STATES_LEAN;
-    ZR_CHECK(!l->two_pass || (lean && l->accum == 1 && !l->rank_free_sums), ZR_ERR_CONFIG,
-             "two passes for the norm, in the layout %s with %lld micro-batches a step%s: they are of lean with one, "
-             "and not with sums that are the same for any number of ranks; elsewhere the gradient is kept and one pass "
-             "gives the norm",
-             lean ? "lean" : "paper", (long long)l->accum, l->rank_free_sums ? ", train.reproducible world" : "");
+    ZR_CHECK(
+        !l->two_pass || (lean && l->accum == 1 && !l->rank_free_sums), ZR_ERR_CONFIG,
+        "two passes for the norm need the layout lean, one micro-batch a step and no train.reproducible world; given "
+        "are the layout %s and %lld micro-batches a step%s. Elsewhere the gradient is kept, and one pass gives the "
+        "norm",
+        lean ? "lean" : "paper", (long long)l->accum, l->rank_free_sums ? ", train.reproducible world" : "");
     ZR_CHECK(!l->rank_free_sums || (l->ranks & (l->ranks - 1)) == 0, ZR_ERR_CONFIG,
              "%d ranks: sums that are the same for any number of ranks need a power of two", l->ranks);
     ZR_CHECK(!l->reduce_once || !l->rank_free_sums, ZR_ERR_UNSUPPORTED,

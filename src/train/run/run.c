@@ -34,7 +34,7 @@ static void log_line(zr__run *r, zr__metrics_file *m, const char *line, int byte
         break;
     case ZR_METRICS_AGAIN:
         if (m->outage.n_lost > 0) snprintf(lost, sizeof(lost), "; %lld are lost", (long long)m->outage.n_lost);
-        zr__run_warn(r, "%s is written again, with the %lld %s%s that had been kept%s", m->name,
+        zr__run_warn(r, "%s can be written again: %lld %s%s, kept in memory meanwhile, are now in it%s", m->name,
                      (long long)m->outage.n_late, m->line, m->outage.n_late == 1 ? "" : "s", lost);
         break;
     default:
