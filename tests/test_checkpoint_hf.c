@@ -153,6 +153,9 @@ static void untied_or_infinite_configs_are_not_written(void **state)
     c.initializer_range = 1.0 / (double)(c.n_layer - 2);
     assert_int_equal(zr__hf_gpt2_write(tempdir, &c), ZR_ERR_ARG);
     assert_int_equal(zr_hf_gpt2_read(in_tempdir("nowhere"), &c), ZR_ERR_NOT_FOUND);
+    static char long_path[2 * PATH_MAX]; /* no output is involved, so it is not ZR_ERR_CREATE */
+    memset(long_path, 'a', sizeof(long_path) - 1);
+    assert_int_equal(zr_hf_gpt2_read(long_path, &c), ZR_ERR_NOT_FOUND);
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */

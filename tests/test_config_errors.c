@@ -181,7 +181,8 @@ static void off_values_are_fine(void **state)
         " \"zero_optimization\": {\"offload_param\": null, \"offload_optimizer\": {\"device\": \"none\"},"
         " \"stage3_param_persistence_threshold\": 0, \"stage3_max_live_parameters\": \"auto\"},"
         " \"activation_checkpointing\": {\"policy\": \"none\", \"partition_activations\": false, "
-        "\"number_checkpoints\": null}, \"wandb\": {\"enabled\": false, \"project\": \"x\"}}";
+        "\"number_checkpoints\": null}, \"wandb\": {\"enabled\": false, \"project\": \"x\"},"
+        " \"pipeline\": {\"stages\": 1}, \"tensor_parallel\": {\"autotp_size\": 1}}"; /* numbers that are available */
     assert_int_equal(load(text, NULL, 1), ZR_OK);
 }
 

@@ -1,5 +1,5 @@
 //TEST timeout=20
-/* Sequences of loss scales, written by hand from the rule in zr/train.h. */
+/* Sequences of loss scales, written by hand from the rule in src/train/control/control.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

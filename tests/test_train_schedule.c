@@ -1,5 +1,5 @@
 //TEST timeout=20
-/* Learning rates, against values computed by hand from the formulas in zr/train.h. */
+/* Learning rates, against values computed by hand from the formulas in src/train/control/control.h. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
