@@ -70,7 +70,7 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_attach(const char *path, zr_safeten
 ZR_API ZR_NODISCARD zr_status zr_safetensors_write(const zr_safetensors *st, const zr_safetensors_tensor *tensor,
                                                    int64_t first, int64_t n, const float *in);
 
-/** Make all writes durable (fsync). Every writer calls this; then one of them commits the file's name. */
+/** Make all writes durable (fsync). Every writer calls this; then a single writer commits the file's name. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */

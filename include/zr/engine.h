@@ -87,7 +87,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_read(zr_engine *engine, int state, zr_re
  * parameter. The numbers are equal on all tensor-parallel ranks. May be called on any thread. */
 ZR_API void zr_engine_part(const zr_engine *engine, const zr_param_info *param, int64_t *first, int64_t *n);
 
-/** One executed step of a schedule. Times are those of zr_clock_sec. */
+/** One executed step of a schedule. Times are read from zr_clock_sec. */
 typedef struct zr_event {
     zr_schedule_kind schedule;
     int32_t step;     /* index of the step in its schedule */

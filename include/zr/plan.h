@@ -52,8 +52,8 @@ typedef enum zr_sequence {
     ZR_SEQUENCE_REGATHER /* its own tokens; the inputs of products are gathered again in the backward pass */
 } zr_sequence;
 
-/** Collectives for gradients and for parameters. The first collective of each list is the one that ZeRO uses. All
- * collectives give the same sums, except NCCL's. */
+/** Collectives for gradients and for parameters. ZeRO uses the first collective of each list. All collectives give the
+ * same sums, except NCCL's. */
 typedef enum zr_reduce {
     ZR_REDUCE_TO_SHARDS,  /* each rank receives its shard of the sums */
     ZR_REDUCE_ALL_REDUCE, /* stage 1 in its first form: all ranks receive all sums, which takes 1.5 times the volume */
