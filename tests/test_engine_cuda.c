@@ -2,8 +2,11 @@
 //STAND_IN
 /* Training on GPUs, on the stand-in of tests/cuda: the same bits in all layouts and with any number of ranks, the
  * losses of the processor, and exactly the planned memory. */
+#include "device/device.h"
+#include "engine/engine.h"
 #include "layout_variants.h"
 #include "long.h"
+#include "train/control/control.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -20,9 +23,6 @@ static size_t taken(void)
 }
 #else
 #include "cuda/cuda_runtime.h"
-#include "device/device.h"
-#include "engine/engine.h"
-#include "train/control/control.h"
 #define taken zr_stand_in_taken
 #endif
 
