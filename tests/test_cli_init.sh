@@ -33,12 +33,12 @@ check "... trains by a recipe, the help says" prints 'training settings for its 
 small_limit="train --preset gpt2-124m --data text.txt --memory.limit=60MB --ranks 2" # with clipping, two_pass would save room
 check "... which clips" fails 71 'memory.norm two_pass' "$ZR" $small_limit
 check "... where no optimizer is given" sh -c "$ZR $small_limit --optimizer.params.lr=1e-4 2>&1 | grep 'memory.limit' | grep -qv two_pass"
+check "... also in a plan" sh -c "$ZR plan --preset gpt2-124m --ranks 2 2>&1 | grep -q 'neither optimizer'"
 if [ -n "${ZR_LONG-}" ]; then
     check "... a step, with a note" "$ZR" train --preset gpt2-124m --data text.txt --seq 8 --train.steps=1 --train.output_dir=preset
     check "... which says so" grep -q 'note: model.preset gpt2-124m: neither optimizer .* lr 6e-4 ' err
     check "... and the run keeps it" sh -c "tr -d ' \n' <preset/config.json | grep -q '\"lr\":0.0006,' &&
         grep -q 'WarmupCosineLR' preset/config.json"
-    check "a plan does not" sh -c "! $ZR plan --preset gpt2-124m --ranks 2 2>&1 | grep -q 'neither optimizer'"
 fi
 check "... without data" fails 78 'data.train' "$ZR" train --preset gpt2-124m
 check "... which is none" fails 2 'gpt2-124m' "$ZR" train --preset gpt9 --data text.txt

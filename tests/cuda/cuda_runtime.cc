@@ -442,11 +442,13 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
     return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
+    std::vector<char> staged;
+    if (kind == cudaMemcpyHostToDevice) staged.assign((const char *)from, (const char *)from + bytes);
     issue(stream, [=] { /* works between devices without access to each other, too */
                         running now(everybody);
-                        memmove(to, from, bytes);
+                        memmove(to, staged.empty() ? from : staged.data(), bytes);
     });
     return fail("cudaMemcpyAsync");
 }

@@ -39,7 +39,8 @@ typedef enum cudaError {
 
 typedef struct zr_stand_in_stream *cudaStream_t;
 typedef struct zr_stand_in_event *cudaEvent_t;
-typedef enum cudaMemcpyKind { cudaMemcpyDefault = 4 } cudaMemcpyKind;
+/* HostToDevice is only used with pageable host memory, which is read before the call returns. */
+typedef enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDefault = 4 } cudaMemcpyKind;
 
 enum {
     cudaStreamNonBlocking = 1,

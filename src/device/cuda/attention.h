@@ -7,7 +7,6 @@
 #include "device/cuda/dropout.h"
 #include "device/cuda/launch.h"
 
-constexpr float ZR__LOG2_E = 1.44269504088896340736f;
 constexpr float ZR__LN_2 = 0.69314718055994530942f;
 
 /* Maximum bytes of shared memory that a block of threads can have on every GPU of compute capability 8.0 or higher. */
@@ -131,18 +130,6 @@ __device__ __forceinline__ uint64_t zr__first_element(const zr__attention &a, co
 __device__ __forceinline__ float zr__factor(const zr__dropout &dropout, uint32_t word)
 {
     return (word >> 8) >= dropout.threshold ? dropout.scale : 0.0f;
-}
-
-/* Return 2^x with a relative error of about 2^-22, or 0 if the result is below 2^-126. */
-__device__ __forceinline__ float zr__exp2(float x)
-{
-#ifdef __CUDACC__
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-#else
-    return x < -126.0f ? 0.0f : exp2f(x);
-#endif
 }
 
 /* ---- launching --------------------------------------------------------------------------------- */

@@ -16,23 +16,26 @@
 
 constexpr int ZR__ATTENTION_THREADS = 128, ZR__ATTENTION_WARPS = ZR__ATTENTION_THREADS / ZR__WARP;
 
-/* Call f with the smallest width W for which kernels exist and which fits heads of width D:
- * `f(std::integral_constant<int, W>())`. */
-constexpr int ZR__ATTENTION_WIDEST = 256;
-template <typename F> zr_status zr__with_width(int D, F f)
-{
-    if (D <= 32) return f(std::integral_constant<int, 32>());
-    if (D <= 64) return f(std::integral_constant<int, 64>());
-    if (D <= 96) return f(std::integral_constant<int, 96>());
-    if (D <= 128) return f(std::integral_constant<int, 128>());
-    return f(std::integral_constant<int, ZR__ATTENTION_WIDEST>());
-}
-
 /* Return whether the kernels on tensor cores support this attention. Its heads must not be too wide. Its scale must be
  * positive, since these kernels compute maxima of scores before they scale them. */
 static inline bool zr__suits_tiles(const zr__attention *a)
 {
-    return a->D <= ZR__ATTENTION_WIDEST && a->scale > 0.0f;
+    return a->D <= (a->drops ? 128 : 256) && a->scale > 0.0f;
+}
+
+/* Call f(W, DROPS), two constants of the compiler: the smallest width for which kernels exist and which fits the heads,
+ * and whether weights are dropped. With dropout there are fewer widths, since the kernels take long to compile. */
+template <typename F> zr_status zr__with_tiles(const zr__attention *a, F f)
+{
+    const auto with = [&]<int W>(std::integral_constant<int, W> width) {
+        if constexpr (W == 64 || W == 128)
+            if (a->drops) return f(width, std::true_type());
+        return f(width, std::false_type());
+    };
+    if (a->D <= 64) return with(std::integral_constant<int, 64>());
+    if (a->D <= 96 && !a->drops) return with(std::integral_constant<int, 96>());
+    if (a->D <= 128) return with(std::integral_constant<int, 128>());
+    return with(std::integral_constant<int, 256>());
 }
 
 /* Number of elements from one token of a tile to the next. The distance is an odd multiple of 16 bytes, so that 16-byte

@@ -24,6 +24,9 @@ extern "C" {
 /** Number of values that the exponent of an F32 can have. */
 #define ZR__CUDA_EXACT_BINS 256
 
+/** Maximum number of pieces that zr__cuda_sum adds. */
+#define ZR__CUDA_PIECES 2048
+
 /** Memory on the GPU through which kernels of the device's own steps pass results to each other. The device of each
  * queue has its own memory for this. */
 typedef struct zr__cuda_room {
@@ -31,6 +34,7 @@ typedef struct zr__cuda_room {
     int64_t bad[ZR__CUDA_PARTS]; /* index of each block's first element that is not finite, or -1 if all are finite */
     unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* for each exponent, over the runs: sum of the low 32 bits of a
                                                        run's sum, and sum of its high bits */
+    const void *piece[ZR__CUDA_PIECES];             /* addresses of the pieces of a sum */
 } zr__cuda_room;
 
 /** The first index in an operand that is outside its table. A kernel records the index, and `finish` fails with it. */

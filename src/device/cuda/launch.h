@@ -12,11 +12,9 @@
 #ifndef ZR_DEVICE_CUDA_LAUNCH_H
 #define ZR_DEVICE_CUDA_LAUNCH_H
 
-#include "device/cuda/cuda.h"
+#include <type_traits>
 
-#ifndef __CUDACC__
-#include <algorithm>
-#endif
+#include "device/cuda/cuda.h"
 
 #ifdef __CUDACC__
 #define ZR_LAUNCH(stream, kernel, blocks, threads, shared_bytes, ...)                                                  \
@@ -25,22 +23,12 @@
     extern __shared__ __align__(16) unsigned char zr__shared[];                                                        \
     type *name = (type *)zr__shared
 #else
-/* Return the limit on the bytes of a kernel's parameters: 4,096, or the higher limit that one of the parameters' types
- * sets. */
-template <typename T> constexpr size_t zr__parameter_room()
-{
-    if constexpr (requires { T::parameter_room; })
-        return T::parameter_room;
-    else
-        return 4096;
-}
-
 /* Launch a kernel on the stand-in. The arguments are copied when the kernel is launched, as CUDA does. */
 template <typename... Params, typename... Args>
 void zr__launch(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, void (*kernel)(Params...),
                 Args... args)
 {
-    static_assert((sizeof(Params) + ... + 0) <= std::max({zr__parameter_room<Params>()...}), "too many parameters");
+    static_assert((sizeof(Params) + ... + 0) <= 4096, "a kernel's parameters have at most 4 KB");
     zr_stand_in_launch(stream, blocks, threads, shared_bytes, (const void *)kernel, [=] { kernel(args...); });
 }
 #define ZR_LAUNCH(stream, kernel, blocks, threads, shared_bytes, ...)                                                  \
@@ -68,8 +56,9 @@ constexpr zr_kernel zr__kernel(const char *op, zr_status (*run)(const zr_kernel_
 
 /* ---- elements ---------------------------------------------------------------------------------- */
 
-/* bf16 and fp16 are formats for storage only: values are widened to fp32 when they are read, and rounded when they are
- * written, with the same bits as zr_bf16_from_f32 and zr_f16_from_f32. */
+/* bf16 and fp16 are formats for storage only: values are widened to fp32 when they are read, and rounded to nearest
+ * even when they are written. The result has the bits of zr_bf16_from_f32 and zr_f16_from_f32, except that the GPU's
+ * instructions give every NaN the same bits. */
 struct zr__bf16 {
     uint16_t bits;
 };
@@ -89,7 +78,29 @@ __device__ __forceinline__ float zr__get(const zr__bf16 *x, int64_t i)
 
 __device__ __forceinline__ float zr__get(const zr__f16 *x, int64_t i)
 {
+#ifdef __CUDACC__
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x[i].bits));
+    return value;
+#else
     return zr_f32_from_f16(x[i].bits);
+#endif
+}
+
+/* Round two values to T, and return them as neighbours in a word, the first in the low half. */
+template <typename T> __device__ __forceinline__ uint32_t zr__neighbours(float first, float second)
+{
+#ifdef __CUDACC__
+    uint32_t word;
+    if constexpr (std::is_same_v<T, zr__bf16>)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    return word;
+#else
+    uint16_t (*round)(float) = std::is_same_v<T, zr__bf16> ? zr_bf16_from_f32 : zr_f16_from_f32;
+    return round(first) | (uint32_t)round(second) << 16;
+#endif
 }
 
 __device__ __forceinline__ void zr__put(float *x, int64_t i, float value)
@@ -97,14 +108,9 @@ __device__ __forceinline__ void zr__put(float *x, int64_t i, float value)
     x[i] = value;
 }
 
-__device__ __forceinline__ void zr__put(zr__bf16 *x, int64_t i, float value)
+template <typename T> __device__ __forceinline__ void zr__put(T *x, int64_t i, float value)
 {
-    x[i].bits = zr_bf16_from_f32(value);
-}
-
-__device__ __forceinline__ void zr__put(zr__f16 *x, int64_t i, float value)
-{
-    x[i].bits = zr_f16_from_f32(value);
+    x[i].bits = (uint16_t)zr__neighbours<T>(value, 0.0f);
 }
 
 /* Call f with a null pointer whose type is the element type of `dtype`: `zr__typed(dtype, [&]<typename T>(T *) { ...
@@ -128,6 +134,34 @@ template <typename F> zr_status zr__typed(zr_dtype dtype, F f)
 template <typename F> zr_status zr__typed2(zr_dtype a, zr_dtype b, F f)
 {
     return zr__typed(a, [&](auto *x) { return zr__typed(b, [&](auto *y) { return f(x, y); }); });
+}
+
+/* ---- approximations ---------------------------------------------------------------------------- */
+
+constexpr float ZR__LOG2_E = 1.44269504088896340736f;
+
+/* Return 2^x with a relative error of about 2^-22, or 0 if the result is below 2^-126. */
+__device__ __forceinline__ float zr__exp2(float x)
+{
+#ifdef __CUDACC__
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return x < -126.0f ? 0.0f : exp2f(x);
+#endif
+}
+
+/* Return 1 / (1 + y) for y >= 0 with a relative error of about 2^-23, or 0 if the result is below 2^-126. */
+__device__ __forceinline__ float zr__logistic(float y)
+{
+#ifdef __CUDACC__
+    float s;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(s) : "f"(1.0f + y));
+    return s;
+#else
+    return y > 0x1p126f ? 0.0f : 1.0f / (1.0f + y);
+#endif
 }
 
 /* ---- sums -------------------------------------------------------------------------------------- */
@@ -174,6 +208,7 @@ template <typename T, typename Op> __device__ __forceinline__ T zr__block_all(T 
 struct alignas(16) [[gnu::may_alias]] zr__chunk {
     uint32_t word[4];
 };
+template <typename T> constexpr int zr__chunk_elems = (int)(sizeof(zr__chunk) / sizeof(T));
 
 /* Load V elements from x[i] on. If V > 1, their bytes must be a multiple of 16, and they must be aligned to 16 bytes.
  */
@@ -194,12 +229,17 @@ template <int V, typename T> __device__ __forceinline__ void zr__put_all(T *x, i
 {
     if constexpr (V == 1)
         zr__put(x, i, in[0]);
-    else {
-        constexpr int chunks = V * (int)sizeof(T) / (int)sizeof(zr__chunk);
-        alignas(16) T raw[V] = {};
-        for (int v = 0; v < V; v++) zr__put(raw, v, in[v]);
-        for (int c = 0; c < chunks; c++) ((zr__chunk *)(x + i))[c] = ((zr__chunk *)raw)[c];
-    }
+    else
+        for (int v = 0; v < V; v += zr__chunk_elems<T>) {
+            zr__chunk raw;
+            for (int w = 0; w < 4; w++) {
+                if constexpr (sizeof(T) == sizeof(float))
+                    raw.word[w] = __float_as_uint(in[v + w]);
+                else
+                    raw.word[w] = zr__neighbours<T>(in[v + 2 * w], in[v + 2 * w + 1]);
+            }
+            *(zr__chunk *)(x + i + v) = raw;
+        }
 }
 
 /* An array whose type is known only when the kernel runs. Branches on the type are cheap if all threads take the same

@@ -14,8 +14,6 @@
 #ifndef ZR_DEVICE_CUDA_MMA_H
 #define ZR_DEVICE_CUDA_MMA_H
 
-#include <type_traits>
-
 #include "device/cuda/copies.h"
 
 #ifdef __CUDACC__
@@ -49,17 +47,6 @@ template <bool TRANSPOSED> __device__ __forceinline__ void zr__matrices(uint32_t
                      : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
                      : "r"(zr__shared_address(row))
                      : "memory");
-}
-
-/* Round two values to T, and return them as neighbours in a word. */
-template <typename T> __device__ __forceinline__ uint32_t zr__neighbours(float first, float second)
-{
-    uint32_t word;
-    if constexpr (std::is_same_v<T, zr__bf16>)
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-    else
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
-    return word;
 }
 
 #else /* the stand-in for tests without a GPU */
@@ -107,14 +94,6 @@ template <bool TRANSPOSED> void zr__matrices(uint32_t (&out)[4], const void *row
     };
     for (int i = 0; i < 4; i++)
         out[i] = TRANSPOSED ? element(i, 2 * t, g) | element(i, 2 * t + 1, g) << 16 : zr_stand_in_given(8 * i + g)[t];
-}
-
-template <typename T> uint32_t zr__neighbours(float first, float second)
-{
-    T x[2];
-    zr__put(x, 0, first);
-    zr__put(x, 1, second);
-    return (uint32_t)x[0].bits | (uint32_t)x[1].bits << 16;
 }
 #endif
 

@@ -6,12 +6,8 @@
 #define ZR_DEVICE_CUDA_ROWS_H
 
 #include <initializer_list>
-#include <type_traits>
 
 #include "device/cuda/launch.h"
-
-/* Number of elements in a chunk, which a thread reads at once. */
-template <typename T> constexpr int zr__chunk_elems = (int)(sizeof(zr__chunk) / sizeof(T));
 
 /* ---- rows that are kept ------------------------------------------------------------------------ */
 

@@ -13,7 +13,7 @@ namespace
 
 /* Sizes of the tiles, chosen so that a lane's part of a tile fits into the lane's 255 registers. */
 template <int W, bool DROPS> struct tiles {
-    static constexpr int M = W <= 128 ? 2 : 1, keys = W <= (DROPS ? 96 : 128) ? 64 : 32, N = keys / 8;
+    static constexpr int M = W <= 128 ? 2 : 1, keys = W <= (DROPS ? 64 : 128) ? 64 : 32, N = keys / 8;
     static constexpr int queries = 16 * M * ZR__ATTENTION_WARPS;
     static constexpr bool kept = W <= 64; /* whether registers hold the queries */
     static constexpr int shared = (queries + 2 * keys) * zr__tile_stride<W> * 2;
@@ -266,10 +266,7 @@ template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__a
     else if (!zr__suits_tiles(&a))
         return launch_plain<zr__narrow, 128>(args, a);
     else
-        return zr__with_width(a.D, [&](auto W) {
-            constexpr int width = decltype(W)::value;
-            return a.drops ? launch_tiles<T, width, true>(args, a) : launch_tiles<T, width, false>(args, a);
-        });
+        return zr__with_tiles(&a, [&](auto W, auto drops) { return launch_tiles<T, W, drops>(args, a); });
 }
 
 zr_status run_attention(const zr_kernel_args *args)

@@ -156,10 +156,10 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dq(zr__attentio
 /* ---- dk and dv on tensor cores ------------------------------------------------------------------- */
 
 template <int W, bool DROPS> struct dk_tiles {
-    static constexpr int M = W <= (DROPS ? 32 : 64) ? 2 : 1, queries = W <= 128 ? 32 : 16, N = queries / 8;
+    static constexpr int M = W <= 64 && !DROPS ? 2 : 1, queries = W <= 128 ? 32 : 16, N = queries / 8;
     /* pair: number of elements of a tile of q and a tile of dy together */
     static constexpr int keys = 16 * M * ZR__ATTENTION_WARPS, pair = 2 * queries * zr__tile_stride<W>;
-    static constexpr bool kept = W <= (M == 1 ? 96 : 32); /* whether registers hold k and v */
+    static constexpr bool kept = M == 1 && W <= 96; /* whether registers hold k and v */
     /* Number of elements of each token's dk and dv that a block computes. */
     static constexpr int part = W <= 128 ? W : 128;
     static constexpr int turns = W <= 128 ? 2 : 1; /* number of buffers for tiles of columns */
@@ -427,10 +427,7 @@ template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__a
         return launch_plain<N>(args, a,
                                {(const N *)o.dy, (const N *)o.qkv, (const N *)o.y, (N *)o.dqkv, o.lse, o.delta});
     } else
-        return zr__with_width(a.D, [&](auto W) {
-            constexpr int width = decltype(W)::value;
-            return a.drops ? launch_tiles<T, width, true>(args, a, o) : launch_tiles<T, width, false>(args, a, o);
-        });
+        return zr__with_tiles(&a, [&](auto W, auto drops) { return launch_tiles<T, W, drops>(args, a, o); });
 }
 
 zr_status run_attention_dx(const zr_kernel_args *args)

@@ -13,7 +13,8 @@ constexpr float gelu_b = 0.044715f;
  * relative precision where tanh nears -1. */
 __device__ __forceinline__ float gelu_exp(float x)
 {
-    return expf(-2.0f * gelu_a * x * fmaf(gelu_b * x, x, 1.0f));
+    constexpr float slope = -2.0f * gelu_a * ZR__LOG2_E;
+    return zr__exp2(x * fmaf(slope * gelu_b * x, x, slope));
 }
 
 /* Limit x to [-END, END]. At the limits the slope is 0 or 1, with an error below 1e-36; within them, the exponential is
@@ -27,7 +28,7 @@ struct gelu {
     __device__ float operator()(float x) const
     {
         const float v = x < -10.0f ? -10.0f : x;
-        return v / (1.0f + gelu_exp(v > 10.0f ? 10.0f : v));
+        return v * zr__logistic(gelu_exp(v));
     }
 };
 
@@ -36,7 +37,7 @@ struct gelu {
 struct gelu_dx {
     __device__ float operator()(float dy, float x) const
     {
-        const float v = within<10>(x), e = gelu_exp(v), s = 1.0f / (1.0f + e);
+        const float v = within<10>(x), e = gelu_exp(v), s = zr__logistic(e);
         const float slope = fmaf(6.0f * gelu_a * gelu_b * v, v, 2.0f * gelu_a); /* derivative of 2u */
         return dy * fmaf(v * slope, e * s * s, s);
     }
@@ -60,14 +61,14 @@ struct silu {
     __device__ float operator()(float x) const
     {
         const float v = x < -88.0f ? -88.0f : x;
-        return v / (1.0f + expf(-v));
+        return v * zr__logistic(zr__exp2(-ZR__LOG2_E * v));
     }
 };
 
 struct silu_dx {
     __device__ float operator()(float dy, float x) const
     {
-        const float v = within<88>(x), e = expf(-v), s = 1.0f / (1.0f + e);
+        const float v = within<88>(x), e = zr__exp2(-ZR__LOG2_E * v), s = zr__logistic(e);
         return dy * fmaf(v, e * s * s, s);
     }
 };

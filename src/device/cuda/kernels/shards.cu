@@ -1,4 +1,6 @@
 /* Computations of ZeRO's steps: sum of pieces, square norm, exact sums, cast, initial values. */
+#include <algorithm>
+
 #include "base/number/exact.h"
 #include "base/number/normal.h"
 #include "device/cuda/launch.h"
@@ -8,22 +10,15 @@ namespace
 
 /* ---- the sum of pieces ------------------------------------------------------------------------- */
 
-constexpr int most_pieces = 2048, tree_levels = 12;
-
-template <int MOST> struct piece_list {
-    const void *piece[MOST];
-};
+constexpr int few_pieces = 16, tree_levels = 12;
 
 /* Functor that computes the tree sum of the pieces, plus `out` if `accumulate`. Complete subtrees are stored by level,
  * as a binary counter stores its bits: two subtrees of equal size are added at once, which gives a subtree of the next
  * level. At the end the remaining subtrees are added, smallest first. */
-template <typename Out, typename In, int MOST> struct sum_each {
-    /* Limit on the bytes of kernel parameters, for a list of 2,048 pieces, which takes 16 KiB. CUDA 12.1 and driver 530
-     * or later, which docs/gpu.md requires, allow 32,764 bytes; earlier versions allowed 4,096. */
-    enum { parameter_room = MOST > 16 ? 32764 : 4096 };
-
+template <typename Out, typename In> struct sum_each {
     Out *out;
-    piece_list<MOST> list;
+    const void *few[few_pieces];
+    const void *const *all; /* list of the pieces in GPU memory, or NULL if `few` has them all */
     int pieces;
     bool accumulate;
 
@@ -31,7 +26,7 @@ template <typename Out, typename In, int MOST> struct sum_each {
     {
         float level[tree_levels][V] = {}, x[V] = {};
         for (int r = 0; r < pieces; r++) {
-            zr__get_all<V>(x, (const In *)list.piece[r], i);
+            zr__get_all<V>(x, (const In *)(all ? all[r] : few[r]), i);
             bool placed = false;
 #pragma unroll
             for (int l = 0; l < tree_levels; l++) {
@@ -61,17 +56,21 @@ template <typename Out, typename In, int MOST> struct sum_each {
     }
 };
 
-template <int MOST, typename Out, typename In>
-zr_status sum_pieces(cudaStream_t stream, Out *out, bool accumulate, const void *const *pieces, int n_pieces, In *,
-                     int64_t n)
+template <typename Out, typename In>
+zr_status sum_pieces(const zr__cuda_device *cuda, Out *out, bool accumulate, const void *const *pieces, int n_pieces,
+                     In *, int64_t n)
 {
-    sum_each<Out, In, MOST> each = {out, {}, n_pieces, accumulate};
+    sum_each<Out, In> each = {out, {}, NULL, n_pieces, accumulate};
     bool packed = zr__is_aligned(out);
-    for (int r = 0; r < n_pieces; r++) {
-        each.list.piece[r] = pieces[r];
-        packed = packed && zr__is_aligned(pieces[r]);
+    for (int r = 0; r < n_pieces; r++) packed = packed && zr__is_aligned(pieces[r]);
+    if (n_pieces <= few_pieces)
+        std::copy_n(pieces, n_pieces, each.few);
+    else { /* CUDA has read the list when the call returns, since the list is not in pinned memory */
+        each.all = cuda->room->piece;
+        ZR_CUDA(cudaMemcpyAsync(cuda->room->piece, pieces, (size_t)n_pieces * sizeof *pieces, cudaMemcpyHostToDevice,
+                                cuda->stream));
     }
-    return zr__each(stream, n, packed, each);
+    return zr__each(cuda->stream, n, packed, each);
 }
 
 /* ---- casts ------------------------------------------------------------------------------------- */
@@ -254,15 +253,12 @@ extern "C" {
 zr_status zr__cuda_sum(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                        int n_pieces, zr_dtype dtype, int64_t n)
 {
-    cudaStream_t stream = zr__cuda(device)->stream;
-    ZR_CHECK(n_pieces >= 1 && n_pieces <= most_pieces, ZR_ERR_ARG, "%d pieces to sum, wanted 1 to %d", n_pieces,
-             most_pieces);
+    ZR_CHECK(n_pieces >= 1 && n_pieces <= ZR__CUDA_PIECES, ZR_ERR_ARG, "%d pieces to sum, wanted 1 to %d", n_pieces,
+             ZR__CUDA_PIECES);
     ZR_CHECK(!accumulate || out_dtype == ZR_F32, ZR_ERR_DTYPE, "sums are accumulated in F32, not in %s",
              zr_dtype_name(out_dtype));
     return zr__typed2(out_dtype, dtype, [&](auto *o, auto *in) {
-        o = (decltype(o))out;
-        return n_pieces <= 16 ? sum_pieces<16>(stream, o, accumulate, pieces, n_pieces, in, n)
-                              : sum_pieces<most_pieces>(stream, o, accumulate, pieces, n_pieces, in, n);
+        return sum_pieces(zr__cuda(device), (decltype(o))out, accumulate, pieces, n_pieces, in, n);
     });
 }
 
