@@ -270,6 +270,12 @@ GPU_TESTS := $(if $(NVCC),$(STAND_IN_TESTS:$(B)/tests/%=$(B)/tests/gpu_%))
 $(B)/tests/gpu_%: tests/%.c $(B)/libzr.a
 	@mkdir -p $(@D) $(B)/obj/tests
 	$(Q)$(CC) $(CFLAGS_ALL) $(CUDA_CFLAGS) $(MPI_CFLAGS) -DZR_GPU -Itests $(DEPENDS) $< -o $@ $$(sed -n 's,^//LINK ,,p' $<) $(B)/libzr.a $(LDFLAGS_ALL) $(CMOCKA_LIBS) $(MPI_LIBS) $(CUDA_LIBS) $(LIBS)
+# Without CUDA their sources are only checked, against the stand-in's headers.
+GPU_CHECKED := $(if $(NVCC),,$(STAND_IN_TESTS:$(B)/tests/%=$(B)/tests/gpu_%.checked))
+$(B)/tests/gpu_%.checked: tests/%.c $(STAMP)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) -DZR_GPU -Itests -Itests/cuda -Werror -fsyntax-only $(DEPENDS) $< && touch $@
+tests: $(GPU_CHECKED)
 tests: $(GPU_TESTS) $(if $(wildcard tests/cuda),$(B)/tests/zr_stand_in $(B)/tests/bench_gpu_stand_in)
 gpu-tests: $(GPU_TESTS)
 # Fuzz targets: of the test run with a main that reads files, of `make fuzz` with libFuzzer, and for that the layers that
