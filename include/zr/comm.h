@@ -90,8 +90,9 @@ struct zr_comm {
     zr_traffic traffic;    /* received bytes; the owner may reset them at any time */
     zr_comm_copier copier; /* copy functions for shared memory; `copy` is NULL if memcpy is used */
     zr_status copied;      /* status of the first failed copy in the current call */
-    const double *table; /* (size, n) numbers of all ranks from the last call of zr_comm_scalars, _agree or _split. The
-                            next of these calls overwrites them. All ranks of a process share one table */
+    const double
+        *table; /* (size, n) numbers of all ranks from the last call of zr_comm_scalars, _agree or _split, or from an
+                   internal check. The next of these calls overwrites them. All ranks of a process share one table */
     double alone[ZR_COMM_SCALARS]; /* memory of `table` in a communicator of one rank */
     const void **pieces;           /* (size) scratch memory for the argument `pieces` of zr_comm_arrived_fn */
     zr_comm_board *board;          /* board of this rank, shared by the world's communicator and all groups */
@@ -181,8 +182,8 @@ ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, z
  * return. With threads, the other ranks fail with ZR_ERR_PEER. */
 ZR_API void zr_comm_abort(zr_comm *comm, int code);
 
-/** Destroy a communicator. Collective. Do not destroy communicators that zr_comm_threads_run lends, nor communicators
- * split off them. zr_comm_threads_run frees these when it returns. */
+/** Destroy a communicator. Collective, unless the communicator is lent by zr_comm_threads_run or split off a lent one.
+ * The call then frees nothing, because zr_comm_threads_run frees such communicators when it returns. */
 ZR_API void zr_comm_destroy(zr_comm **comm);
 
 /** Create a communicator of one rank, without a transport. */
