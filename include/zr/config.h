@@ -61,14 +61,11 @@ typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } 
 typedef struct zr_config {
     zr_config_device device;
     struct {
-        const char *type;   /* family of the model, such as "gpt2" */
-        const char *preset; /* name of a known model from which the sizes are taken, such as "gpt2-124m" */
-        const char *
-            init; /* directory with config.json and model.safetensors, from which sizes and initial weights are taken */
-        const char
-            *frozen; /* name patterns of parameters that are not trained, one per line; NULL to train all parameters */
-        zr_config_sizes
-            sizes;      /* sizes of the model; 0 after loading if a size is not given or comes from preset or init */
+        const char *type;      /* family of the model, such as "gpt2" */
+        const char *preset;    /* name of a known model from which the sizes are taken, such as "gpt2-124m" */
+        const char *init;      /* directory with config.json and model.safetensors: initial weights and sizes */
+        const char *frozen;    /* name patterns of untrained parameters, one per line; or NULL */
+        zr_config_sizes sizes; /* sizes of the model; 0 after loading if not given or taken from preset or init */
         double dropout; /* value of the key `dropout`, which sets the three probabilities below; 0 if not given */
         double embd_pdrop, resid_pdrop, attn_pdrop;
         double layer_norm_epsilon;
