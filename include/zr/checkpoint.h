@@ -151,10 +151,9 @@ ZR_API ZR_NODISCARD zr_status zr_chunks_of_file(const char *path, int64_t first,
 typedef struct zr_manifest_file {
     const char *name;
     int64_t bytes;
-    const zr_chunk *chunk; /* chunks of the file, in ascending order if the manifest was read from disk */
+    const zr_chunk *chunk; /* chunks of the file; ascending if the manifest was read from disk */
     int64_t n_chunks;
-    const zr_slices
-        *slices; /* slices of the file; ascending and without duplicates if the manifest was read from disk */
+    const zr_slices *slices; /* slices of the file; ascending and unique if the manifest was read from disk */
     int64_t n_slices;
 } zr_manifest_file;
 

@@ -90,9 +90,9 @@ struct zr_comm {
     zr_traffic traffic;    /* received bytes; the owner may reset them at any time */
     zr_comm_copier copier; /* copy functions for shared memory; `copy` is NULL if memcpy is used */
     zr_status copied;      /* status of the first failed copy in the current call */
-    const double
-        *table; /* (size, n) numbers of all ranks from the last call of zr_comm_scalars, _agree or _split, or from an
-                   internal check. The next of these calls overwrites them. All ranks of a process share one table */
+    const double *table;   /* (size, n) numbers of all ranks from the last call of zr_comm_scalars, _agree or
+                              _split, or from an internal check. The next of these calls overwrites them. All ranks
+                              of a process share one table */
     double alone[ZR_COMM_SCALARS]; /* memory of `table` in a communicator of one rank */
     const void **pieces;           /* (size) scratch memory for the argument `pieces` of zr_comm_arrived_fn */
     zr_comm_board *board;          /* board of this rank, shared by the world's communicator and all groups */

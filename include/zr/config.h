@@ -131,8 +131,8 @@ typedef struct zr_config {
         double warmup_min_lr, warmup_max_lr;
         int64_t warmup_num_steps;
         zr_config_warmup warmup_type;
-        int64_t
-            total_num_steps; /* step at which the learning rate is lowest; 0 until resolved, by default train.steps */
+        int64_t total_num_steps; /* step at which the learning rate is lowest; 0 until resolved, by default
+                                    train.steps */
         double warmup_min_ratio, cos_min_ratio;
     } scheduler;
     double gradient_clipping; /* maximum gradient norm; 0 for no clipping */
@@ -146,18 +146,18 @@ typedef struct zr_config {
         double min_loss_scale;
     } scale;                             /* values of the section "fp16" */
     zr_config_dtype communication_dtype; /* type of gradients in communication; AUTO until resolved */
-    zr_config_dtype
-        grad_accum_dtype; /* type of gradients accumulated over micro-batches; AUTO until resolved, then FP32 */
+    zr_config_dtype grad_accum_dtype;    /* type of gradients accumulated over micro-batches; AUTO until resolved,
+                                            then FP32 */
     struct {
         int64_t stage;
         int64_t reduce_bucket_elems, allgather_bucket_elems;
-        zr_config_switch
-            overlap_comm; /* whether communication overlaps computation; AUTO until resolved, by default ON */
+        zr_config_switch overlap_comm; /* whether communication overlaps computation; AUTO until resolved, by
+                                          default ON */
         int64_t prefetch_bucket_elems; /* elements to prefetch at stage 3; 0 for no prefetch */
-        int64_t persistence_elems,
-            model_persistence_elems; /* thresholds in elements at stage 3: a unit stays whole if all its parameters are
-                                        smaller than persistence_elems. model_persistence_elems limits the total of
-                                        these units; 0 for no limit */
+        int64_t persistence_elems, model_persistence_elems; /* thresholds in elements at stage 3: a unit stays
+                                                               whole if all its parameters are smaller than
+                                                               persistence_elems. model_persistence_elems limits
+                                                               the total of these units; 0 for no limit */
         int64_t max_live_elems; /* maximum number of gathered elements at stage 3; 0 for the elements of two units */
         int64_t max_reuse_elems;
         int64_t mics_shard_ranks;    /* number of ranks over which model states are sharded (MiCS); -1 for all ranks */
@@ -183,8 +183,8 @@ typedef struct zr_config {
                           multiple; 0 if all may be removed */
     } checkpoint;
     int64_t steps_per_print;
-    int64_t train_batch_size, micro_batch_size,
-        accumulation_steps; /* batch sizes in samples, and micro-batches per step; 0 until resolved */
+    int64_t train_batch_size, micro_batch_size, accumulation_steps; /* batch sizes in samples, and micro-batches
+                                                                       per step; 0 until resolved */
 
     struct zr_config_state *state; /* internal state: strings, notes and the set of given keys */
 } zr_config;
@@ -248,14 +248,14 @@ typedef enum zr_key_state {
 } zr_key_state;
 
 typedef struct zr_key {
-    const char
-        *path; /* path of the key, such as "train.steps"; a final "*" stands for all other keys of the same object */
+    const char *path; /* path of the key, such as "train.steps"; a final "*" stands for all other keys of the same
+                         object */
     zr_key_type type;
     zr_key_state state;
-    double min, max; /* allowed range of a number, for the types INT, NUMBER and BYTES */
-    const char
-        *choices;      /* allowed words as "a|b|c", in the order of the enum, for the types CHOICE, EITHER and STRING */
-    const char *built; /* supported values of a LIMITED key, such as "0" or "a|b" */
+    double min, max;      /* allowed range of a number, for the types INT, NUMBER and BYTES */
+    const char *choices;  /* allowed words as "a|b|c", in the order of the enum, for the types CHOICE, EITHER and
+                             STRING */
+    const char *built;    /* supported values of a LIMITED key, such as "0" or "a|b" */
     const char *standard; /* default value as JSON */
     const char *help;     /* one line of help */
     const char *instead;  /* one line of advice for users of an unsupported value, for a LIMITED key, or NULL */

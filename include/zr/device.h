@@ -19,8 +19,8 @@ typedef struct zr_device zr_device;
 /** Queue of tasks, which run in the order in which they are issued. zr_queue_runs determines the thread that runs
  * them. Only one thread may issue tasks to the queues of a device. */
 typedef struct zr_queue {
-    zr_device
-        *device; /* device that the queue passes to its tasks; operations on it are executed in the queue's order */
+    zr_device *device; /* device that the queue passes to its tasks; operations on it are executed in the queue's
+                          order */
 } zr_queue;
 
 /** Task of a queue. `run` is called once. Its argument `device` is the queue's own device, on which it calls
@@ -126,11 +126,11 @@ typedef struct zr_rates {
     zr_peak peak;            /* peak rates of the processor level in use */
     zr_peak level[ZR_PEAKS]; /* peak rates of all levels that the processor supports, lowest level first */
     int n_levels;
-    double matmul_f32,
-        matmul_bf16; /* FLOP/s of small square matrix products: rate of one thread times number of threads */
+    double matmul_f32, matmul_bf16; /* FLOP/s of small square matrix products: rate of one thread times number of
+                                       threads */
     zr_rate triad; /* memory bandwidth in bytes/s, by the loop a = b + s * c with 12 bytes per element (STREAM triad) */
-    zr_rate
-        link; /* bytes/s that threads of one process read from each other's memory; `all` is the sum over all threads */
+    zr_rate link;  /* bytes/s that threads of one process read from each other's memory; `all` is the sum over all
+                      threads */
     /* Rates of matrix products with all threads, and the rate of the fastest product in each type.
      * zr_device_ops.bench does not measure these. */
     zr_product_rate product[ZR_PRODUCT_RATES];

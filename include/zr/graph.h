@@ -73,9 +73,9 @@ typedef struct zr_value_info {
     int32_t param; /* index of the parameter; -1 if the value is neither a parameter nor its gradient nor a part of its
                       gradient */
     int32_t producer; /* index of the op that writes the value; -1 for parameters, inputs and caches */
-    int32_t
-        cut; /* number of parts of the columns, each of which is cut into M pieces; 0 if every rank has all columns */
-    bool tokens; /* whether a rank has only the rows of its own tokens, in shape (B T / M, ...) */
+    int32_t cut;      /* number of parts of the columns, each of which is cut into M pieces; 0 if every rank has all
+                         columns */
+    bool tokens;      /* whether a rank has only the rows of its own tokens, in shape (B T / M, ...) */
 } zr_value_info;
 
 typedef enum zr_init_kind { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL } zr_init_kind;
@@ -88,8 +88,8 @@ typedef struct zr_init {
  * queries, keys and values, but usually 1. Each part is divided into M equal pieces. Rank i has piece i of each part.
  */
 typedef struct zr_cut {
-    int32_t dim,
-        parts; /* dimension that is cut, and its number of parts; parts is 0 if every rank has the whole parameter */
+    int32_t dim, parts; /* dimension that is cut, and its number of parts; parts is 0 if every rank has the whole
+                           parameter */
 } zr_cut;
 
 typedef struct zr_param_info {

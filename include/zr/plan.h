@@ -24,7 +24,8 @@ typedef enum zr_states {
     ZR_STATES_PAPER, /* 16-bit parameters and gradients, and fp32 optimizer states: 2 + 2 + K bytes per parameter */
     ZR_STATES_LEAN   /* 12 bytes per parameter, divided among all ranks. Stage 3 has no 16-bit copy of the parameters:
                         they are cast from the fp32 master when they are gathered. A unit's update frees the unit's
-                        gradient, unless a step has several micro-batches or the whole gradient's norm is needed first */
+                        gradient. Exceptions are steps with several micro-batches, and steps that need the norm of the
+                        whole gradient first */
 } zr_states;
 
 /** Recompute policy. It determines which activations are recomputed in the backward pass rather than stored (Chen et
@@ -534,9 +535,9 @@ typedef struct zr_plan {
     int32_t n_axes;
     zr_group group[ZR_GROUPS_MAX];
     int32_t n_groups;
-    int32_t optim_group, grad_group,
-        param_group; /* groups that define the ZeRO stage. The optimizer states, the gradients and the parameters are
-                        each sharded over the ranks of one group. SELF means that a state is not sharded */
+    int32_t optim_group, grad_group, param_group;    /* groups that define the ZeRO stage. The optimizer states, the
+                                                        gradients and the parameters are each sharded over the ranks
+                                                        of one group. SELF means that a state is not sharded */
     int64_t recompute_every;                         /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
     bool partition_checkpoints, offload_checkpoints; /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
     zr_save save;                                    /* from the layout, or chosen by ZR_SAVE_AUTO */
@@ -561,13 +562,13 @@ typedef struct zr_plan {
     zr_buffer *persistent; /* buffers of states, caches and results; the first buffers of every schedule */
     int32_t n_persistent;
     int64_t persistent_room;
-    bool moves;                     /* whether units are communicated between ranks */
-    int32_t staging[ZR_GROUPS_MAX]; /* staging buffer of each group, or ZR_NONE if a group has none */
-    int32_t loss, verdict, numbers,
-        output; /* buffers of results, or ZR_NONE if absent. They are this rank's loss (zr_exact), a zr_verdict, the
-                   values that ranks exchange, and the output of decoding */
-    bool has_stream[ZR_STREAMS];         /* whether a stream has steps; always true for COMPUTE and COMM */
-    int32_t passing;                     /* buffer in host memory through which states are filled and read */
+    bool moves;                             /* whether units are communicated between ranks */
+    int32_t staging[ZR_GROUPS_MAX];         /* staging buffer of each group, or ZR_NONE if a group has none */
+    int32_t loss, verdict, numbers, output; /* buffers of results, or ZR_NONE if absent. They are this rank's loss
+                                               (zr_exact), a zr_verdict, the values that ranks exchange, and the
+                                               output of decoding */
+    bool has_stream[ZR_STREAMS];            /* whether a stream has steps; always true for COMPUTE and COMM */
+    int32_t passing;                        /* buffer in host memory through which states are filled and read */
     int32_t saving;                      /* buffer in host memory through which states are saved in place, or ZR_NONE */
     int64_t persistent_bytes[ZR_SPACES]; /* bytes of persistent buffers; transient buffers have higher offsets */
     int64_t space_bytes[ZR_SPACES]; /* bytes of each space: for DEVICE the arena, for STAGING at least ZR_STAGING_LEAST
