@@ -123,8 +123,8 @@ ZR_API const char *zr_version(void);
     X(GRAD, "grad")             /* gradients: shards, accumulators, and whole units before reduction */                \
     X(OPTIM, "optim")           /* optimizer states: fp32 master, momentum, variance */                                \
     X(ACT, "act")               /* activations, inputs, per-row statistics */                                          \
-    X(CHECKPOINT, "checkpoint") /* activation checkpoints (recompute) */                                               \
-    X(BUFFER, "buffer")         /* staging memory, whose size is constant */                                           \
+    X(CHECKPOINT, "checkpoint") /* activation checkpoints, from which other activations are recomputed */              \
+    X(BUFFER, "buffer")         /* staging memory for communication, of constant size */                               \
     X(WORK, "work")             /* scratch memory of kernels, and small results */
 
 typedef enum zr_category {

@@ -27,7 +27,8 @@ extern "C" {
 typedef struct zr_comm zr_comm;
 struct zr__group;
 
-/** Callback of an exchange. It receives this rank's pieces from all ranks, one range of bytes at a time, in order:
+/** Callback of an exchange. Each call receives one range of bytes of this rank's pieces from all ranks. The calls are
+ * in the order of the ranges:
  *      pieces[r] -> bytes [first_byte, first_byte + bytes) of the piece that rank r sends to this rank
  * This rank's own piece is read directly from `send`. The callback runs on the calling thread. first_byte and bytes
  * are multiples of the call's grain. first_byte is also a multiple of 64, unless the staging memory is too small for
@@ -66,9 +67,9 @@ typedef struct zr_comm_ops {
 /** State of a rank that other ranks of the same host can read at any time. */
 #define ZR_COMM_SHOWN 4
 typedef struct zr_comm_board {
-    uint64_t waits;  /* counter that increases when the rank begins to wait for other ranks and when it ends waiting, so
-                        an odd value means that it waits. Ranks with the same groups wait in the same order, so the rank
-                        with the lowest value is behind */
+    uint64_t waits;  /* number of waits for other ranks that have begun plus those that have ended, so the number is odd
+                        during a wait. Ranks with the same groups wait in the same order, so the rank with the lowest
+                        number is behind the others */
     int64_t process; /* process ID on this host */
     uint64_t told;   /* nonzero after a rank has claimed the right to report why the job ends */
     uint64_t awaited; /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if this is not
@@ -81,26 +82,26 @@ struct zr_comm {
     const char *transport; /* "self", "threads" or "mpi" */
     int rank, size;
     int local_rank, local_size; /* number of this rank, and number of ranks, within the host */
-    const int *world_ranks;     /* (size) world number of each rank; all ranks of a process share one table */
-    unsigned char *staging;     /* (staging_bytes) staging memory of this rank */
+    const int *world_ranks;     /* array of `size` world numbers of the ranks, shared by all ranks of a process */
+    unsigned char *staging;     /* staging memory of this rank, of staging_bytes bytes */
     int64_t staging_bytes;
     int64_t staging_taken_bytes; /* bytes that are actually allocated for `staging` */
-    bool concurrent;       /* whether calls wait for a link rather than use the processor, so that a second thread for
-                              communication saves time */
-    zr_traffic traffic;    /* received bytes; the owner may reset them at any time */
+    bool concurrent;    /* whether calls spend time waiting for a link, so that a second thread for communication saves
+                           time */
+    zr_traffic traffic; /* received bytes; the owner may reset them at any time */
     zr_comm_copier copier; /* copy functions for shared memory; `copy` is NULL if memcpy is used */
     zr_status copied;      /* status of the first failed copy in the current call */
-    const double *table;   /* (size, n) numbers of all ranks from the last call of zr_comm_scalars, _agree or
-                              _split, or from an internal check. The next of these calls overwrites them. All ranks
-                              of a process share one table */
+    const double *
+        table; /* array of size * n numbers, n of each rank, from the last call of zr_comm_scalars, _agree or _split, or
+                  from an internal check. The next such call overwrites them. All ranks of a process share one array */
     double alone[ZR_COMM_SCALARS]; /* memory of `table` in a communicator of one rank */
-    const void **pieces;           /* (size) scratch memory for the argument `pieces` of zr_comm_arrived_fn */
-    zr_comm_board *board;          /* board of this rank, shared by the world's communicator and all groups */
-    zr_comm_board **boards; /* boards of the n_boards ranks of the world; NULL for a rank whose board is not visible,
-                               for example on another host */
+    const void **pieces;    /* scratch array of `size` pointers, for the argument `pieces` of zr_comm_arrived_fn */
+    zr_comm_board *board;   /* board of this rank, shared by the world's communicator and all groups */
+    zr_comm_board **boards; /* array of n_boards boards of the world's ranks; an entry is NULL if the rank's board is
+                               not visible, for example on another host */
     int n_boards;
-    bool processes_seen; /* whether the process IDs of all ranks of the host are visible, which is not so if ranks are
-                            in separate containers */
+    bool processes_seen; /* whether ranks of the host see each other's process IDs, which is false if they run in
+                            separate containers */
 };
 
 /** Allocate `bytes` of zeroed, 64-byte aligned staging memory for this rank. It is freed with the communicator or by
@@ -109,10 +110,12 @@ struct zr_comm {
  * Pieces pass through staging memory in chunks, in two alternating halves. A piece may therefore be larger than the
  * staging memory. More staging memory means fewer and longer chunks. The minimum is ZR_COMM_STAGING_LEAST * size
  * bytes, or 0 if size is 1. A grain of more than 64 bytes needs at least 2 * size * grain_bytes, with grain_bytes
- * rounded up to a multiple of 64. With 2 * size * piece_bytes, where piece_bytes is rounded up likewise, each piece
- * moves in one chunk. A good size is
+ * rounded up to a multiple of 64. With 2 * size * piece_bytes, where piece_bytes is rounded up to a multiple of 64,
+ * each piece moves in one chunk.
+ *
+ * This is a good size:
  *     min(2 * size * the largest piece_bytes, max(4 MiB, size * 128 KiB))
- * More is useful on a host with more ranks than cores, because each chunk then costs a context switch. */
+ * More memory is useful on a host with more ranks than cores, because each chunk then costs a context switch. */
 #define ZR_COMM_STAGING_LEAST 128
 /** Maximum bytes of host memory used as staging memory when `ranks` processes exchange pieces in GPU memory. The rest
  * of the staging memory is GPU memory. */
@@ -163,13 +166,13 @@ ZR_API ZR_NODISCARD zr_status zr_comm_barrier(zr_comm *comm);
 
 /** Agree on a status: every rank passes its own. Return ZR_OK if all ranks passed ZR_OK, otherwise the status of the
  * lowest failed rank. A failed rank keeps its own message. Other ranks get the message of the lowest failed rank, as
- * "rank R: TEXT". No traffic is counted, because the call is rare: at the start, at a save and at the end of a step. */
+ * "rank R: TEXT". No traffic is counted. The call is meant only for the start, a save and the end of a step. */
 ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
 
 /** Split a communicator into groups. Ranks with the same color (>= 0) form a new communicator, in which they are
  * numbered by key. Ranks with equal keys keep their order in `comm`. A rank with a negative color is in no group and
- * gets *sub = NULL. A group has its own traffic counters and tables, and no staging memory at first. It may be split
- * again. Ranks of a group share memory if they share memory in `comm`. A group of one rank works like the
+ * gets *sub = NULL. A group has its own traffic counters and tables. It has no staging memory at first, and may be
+ * split again. Ranks of a group share memory if they share memory in `comm`. A group of one rank works like the
  * communicator of zr_comm_create_self.
  *
  * Collective over `comm`. No traffic is counted. All ranks return the same status. If one rank has no memory
@@ -178,8 +181,8 @@ ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
  * wakes all ranks that wait for it in any communicator. Under MPI the abort of a rank ends the job. */
 ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub);
 
-/** Abort: this rank will make no further call. Not collective. Under MPI, end the job with exit code `code` and do not
- * return. With threads, the other ranks fail with ZR_ERR_PEER. */
+/** Leave all communication after a failure: this rank will make no further call. Not collective. Under MPI, end the
+ * job with exit code `code` and do not return. With threads, the other ranks fail with ZR_ERR_PEER. */
 ZR_API void zr_comm_abort(zr_comm *comm, int code);
 
 /** Destroy a communicator. Collective, unless the communicator is lent by zr_comm_threads_run or split off a lent one.
@@ -190,8 +193,8 @@ ZR_API void zr_comm_destroy(zr_comm **comm);
 ZR_API ZR_NODISCARD zr_status zr_comm_create_self(zr_comm **comm);
 
 /** Run fn on `size` threads of this process, each as one rank. `comm` is lent to fn. If fn fails on a rank, the other
- * ranks are woken and fail with ZR_ERR_PEER. After all ranks have returned, return the status and the message of the
- * first rank that failed. */
+ * ranks are woken, and they fail with ZR_ERR_PEER. After all ranks have returned, return the status and the message
+ * of the rank that failed first. */
 typedef zr_status (*zr_rank_fn)(zr_comm *comm, void *arg);
 ZR_API ZR_NODISCARD zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void *arg);
 

@@ -65,16 +65,17 @@ typedef struct zr_config {
         const char *preset;    /* name of a known model from which the sizes are taken, such as "gpt2-124m" */
         const char *init;      /* directory with config.json and model.safetensors: initial weights and sizes */
         const char *frozen;    /* name patterns of untrained parameters, one per line; or NULL */
-        zr_config_sizes sizes; /* sizes of the model; 0 after loading if not given or taken from preset or init */
+        zr_config_sizes sizes; /* sizes of the model; 0 after loading for a size that is not given, or that comes from
+                                  preset or init */
         double dropout; /* value of the key `dropout`, which sets the three probabilities below; 0 if not given */
         double embd_pdrop, resid_pdrop, attn_pdrop;
         double layer_norm_epsilon;
         double initializer_range;
     } model;
     struct {
-        const char *train;     /* path of the training data, as in zr_data_args.path; if NULL, a plan can be made but no
-                                  training can run */
-        const char *val;       /* path of the evaluation data, whose sources have no weights */
+        const char *train; /* path of the training data (zr_data_args.path), or NULL; training needs data, but planning
+                              does not */
+        const char *val;   /* path of the evaluation data; unlike training data, its sources have no weights */
         const char *tokenizer; /* name of the tokenizer for zr_tokenizer_open; NULL means "bytes" for texts, and no
                                   tokenizer for token files */
         int64_t seq_length;    /* sequence length T in tokens; 0 until resolved, by default n_positions */
@@ -90,7 +91,7 @@ typedef struct zr_config {
     } parallel;
     struct {
         zr_config_layout layout;
-        zr_config_norm norm; /* method to compute the gradient's norm in layout lean with one micro-batch per step */
+        zr_config_norm norm; /* method for the gradient norm, in layout lean with one micro-batch per step */
         int64_t limit_bytes; /* limit in bytes (key memory.limit) of the memory of a rank's process, or of its GPU
                                 memory; 0 for no limit */
     } memory;
@@ -102,8 +103,8 @@ typedef struct zr_config {
         int64_t sample_tokens;     /* number of tokens of the sample text that the model generates; 0 for no sample */
         const char *sample_prompt; /* prompt of the sample text, or NULL */
         const char *output_dir;    /* directory of the run; NULL for runs/<model>-<time> */
-        const char *started_in;    /* directory on which relative paths in a run's saved config.json are based; NULL for
-                                      the current directory */
+        const char *started_in;    /* directory that relative paths in a run's saved config.json refer to; NULL for the
+                                      current directory */
         int64_t threads;           /* compute threads per rank; 0 for automatic choice */
         int64_t hang_timeout;  /* seconds without progress after which a rank is reported as hanging; 0 for automatic
                                   choice */
@@ -154,10 +155,10 @@ typedef struct zr_config {
         zr_config_switch overlap_comm; /* whether communication overlaps computation; AUTO until resolved, by
                                           default ON */
         int64_t prefetch_bucket_elems; /* elements to prefetch at stage 3; 0 for no prefetch */
-        int64_t persistence_elems, model_persistence_elems; /* thresholds in elements at stage 3: a unit stays
-                                                               whole if all its parameters are smaller than
-                                                               persistence_elems. model_persistence_elems limits
-                                                               the total of these units; 0 for no limit */
+        int64_t persistence_elems, model_persistence_elems; /* thresholds at stage 3. A unit stays whole if each
+                                                               of its parameters has fewer than persistence_elems
+                                                               elements. All such units together have at most
+                                                               model_persistence_elems elements; 0 for no limit */
         int64_t max_live_elems; /* maximum number of gathered elements at stage 3; 0 for the elements of two units */
         int64_t max_reuse_elems;
         int64_t mics_shard_ranks;    /* number of ranks over which model states are sharded (MiCS); -1 for all ranks */
@@ -179,8 +180,8 @@ typedef struct zr_config {
     } collectives;
     struct {
         zr_config_switch async; /* whether to write checkpoints asynchronously, during the next training steps */
-        int64_t every; /* step interval of checkpoints that are never removed: a checkpoint is kept if its step is a
-                          multiple; 0 if all may be removed */
+        int64_t every; /* interval in steps: checkpoints whose step is a multiple of this number are never removed; 0 if
+                          all may be removed */
     } checkpoint;
     int64_t steps_per_print;
     int64_t train_batch_size, micro_batch_size, accumulation_steps; /* batch sizes in samples, and micro-batches
@@ -209,10 +210,11 @@ ZR_API void zr_config_destroy(zr_config **config);
 ZR_API ZR_NODISCARD zr_status zr_config_set(zr_config *config, const char *key, const char *value);
 
 /** Set all open values for a run with `ranks` ranks. With tensor parallelism, parallel.tensor ranks share each layer.
- * The batch sizes must satisfy train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x
- * data-parallel ranks. An open vocab_size becomes 256 with the tokenizer "bytes", otherwise 50257. Other open model
- * sizes become those of the smallest GPT-2. Sequence length, types and schedule are set too. If preset or init is
- * given, set the model sizes before this call. The function may be called again with the same ranks. Errors: CONFIG. */
+ * The batch sizes must satisfy
+ *     train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks.
+ * An open vocab_size becomes 256 with the tokenizer "bytes", otherwise 50257. Other open model sizes become the sizes
+ * of the smallest GPT-2. Sequence length, types and schedule are set too. If preset or init is given, set the model
+ * sizes before this call. The function may be called again with the same ranks. Errors: CONFIG. */
 ZR_API ZR_NODISCARD zr_status zr_config_resolve(zr_config *config, int ranks);
 
 /** Write the configuration as JSON, including all defaults. Loading this JSON gives the same configuration. Free *json

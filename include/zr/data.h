@@ -47,12 +47,12 @@ ZR_API uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer);
 
 /** Encode text[0, bytes) into `tokens`, which has space for `room` tokens. *n receives the number of tokens. Fail with
  * ZR_ERR_ARG if `room` is too small; `bytes` is always enough. The time is O(bytes log bytes), apart from regular
- * expressions in the tokenizer's file. Fail with ZR_ERR_DATA if such an expression exceeds its limits. */
+ * expressions in the tokenizer's file. Fail with ZR_ERR_DATA if a regular expression exceeds its limits. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes,
                                                   int32_t *tokens, int64_t room, int64_t *n);
 
-/** Return the token whose text is exactly `text`, or -1 if there is no such token. For example, `text` is
- * ZR_END_OF_TEXT. It may have up to 64 bytes. */
+/** Return the token whose text is exactly `text`, such as ZR_END_OF_TEXT, or -1 if no token has this text. `text` may
+ * have up to 64 bytes. */
 ZR_API int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text);
 
 /** Store the text of a token in *text, which is borrowed and not null-terminated, and its length in *bytes. Fail with
@@ -91,8 +91,9 @@ typedef struct zr_data_info {
     int64_t bytes; /* total bytes of the files, or of their cached tokens if texts are tokenized */
     int64_t tokens;
     int64_t windows;        /* number of windows W, summed over all sources */
-    int64_t epoch_samples;  /* number of samples in an epoch: with one source, W in sequential and W' in shuffled order;
-                               with several sources, the samples until each source has been read completely */
+    int64_t epoch_samples;  /* number of samples in an epoch. With one source it is W in sequential order and W' in
+                               shuffled order. With several sources it is the number of samples until each source has
+                               been read completely */
     int64_t skipped_lines;  /* number of bad lines in .jsonl files that were skipped */
     double bytes_per_token; /* mean number of text bytes per token; 0 if unknown (token file without a tokenizer) */
 } zr_data_info;
@@ -115,8 +116,8 @@ typedef struct zr_data_args {
     const char *cache_dir;   /* cache directory for tokenized texts; NULL for zr/tokens in the user's cache */
     bool cache_is_whole;     /* whether to skip checking cached tokens for damage, because this host has just opened and
                                 checked the same data */
-    zr_progress_fn progress; /* callback for progress in bytes of text: first while a text is hashed, then while it is
-                                tokenized (by this or another process) or while its tokens are read; may be NULL */
+    zr_progress_fn progress; /* progress callback in bytes of text, or NULL. Called while a text is hashed, and then
+                                while it is tokenized by any process or its tokens are read */
     void *arg;
 } zr_data_args;
 

@@ -23,8 +23,8 @@ typedef struct zr_queue {
                           order */
 } zr_queue;
 
-/** Task of a queue. `run` is called once. Its argument `device` is the queue's own device, on which it calls
- * operations. */
+/** Task of a queue. The queue calls `run` once. `run` calls operations on its argument `device`, which is the queue's
+ * own device. */
 typedef struct zr_task {
     zr_status (*run)(void *arg, zr_device *device, int64_t index);
     /** Callback after the task, with three times in seconds of zr_clock_sec. The queue became free for the task at
@@ -56,8 +56,7 @@ typedef struct zr_queue_config {
     int32_t most; /* maximum number of issued tasks and waits that have not ended, for ZR_QUEUE_THREAD */
 } zr_queue_config;
 
-/** Values that change from one training step to the next. Apart from its operands, a kernel may depend only on these.
- */
+/** Values that change during training. A kernel may depend only on these values and on its operands. */
 typedef struct zr_runtime {
     uint64_t seed;
     int64_t step;      /* index of the training step, from 0, used for dropout's random numbers */
@@ -156,18 +155,17 @@ typedef struct zr_device_ops {
      * the next `sync`, and later tasks do not run. */
     zr_status (*issue)(zr_queue *queue, const zr_task *task);
     zr_mark (*mark)(zr_queue *queue);
-    /** Make `queue` wait for a mark before it runs any later task. If neither queue has a thread, only the stream of
-     * `queue` waits. If only the mark's queue has a thread, this call itself waits for that thread and returns its
-     * failure. */
+    /** Make `queue` wait for a mark before it runs any later task. If both queues run tasks immediately, only the
+     * stream of `queue` waits. If only the mark's queue has a thread, this call itself waits for that thread, and
+     * returns its failure. */
     zr_status (*await)(zr_queue *queue, zr_mark mark);
     /** Wait for all issued tasks. Return the first failure since the last sync, and store its message for this thread.
      */
     zr_status (*sync)(zr_queue *queue);
     /** Cancel all tasks that have not begun. */
     void (*cancel)(zr_queue *queue);
-    /** Wait until the operations of the current queue have completed, and also everything for which the queue waits.
-     * Call this function in a task. Afterwards the host and other ranks may read the results and overwrite the
-     * inputs. */
+    /** Wait until all operations of the current queue have completed, and all work for which the queue waits. Call
+     * this function in a task. Afterwards the host and other ranks may read the results and overwrite the inputs. */
     zr_status (*finish)(zr_device *device);
     /** Allocate zeroed, 64-byte aligned device memory. The host may access it only through operations in a queue. Fail
      * with ZR_ERR_MEMORY and the number of bytes in the message. This failure is fatal. */
@@ -185,8 +183,8 @@ typedef struct zr_device_ops {
      * elements. */
     zr_status (*sum)(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                      int n_pieces, zr_dtype dtype, int64_t n);
-    /** Add the squares of x (n), of type F32, BF16 or F16, to square->sum. With `exact`, add them to square->exact
-     * instead. square->sum is a double that is computed in blocks of fixed size, so its bits do not depend on the
+    /** Add the squares of the n elements of x to square->sum, or to square->exact if `exact` is true. x is F32, BF16
+     * or F16. square->sum is a double that is computed in blocks of fixed size, so its bits do not depend on the
      * number of threads. x[0] is element `first` of its unit. If an element is not finite and square->bad is -1, set
      * square->bad to the index in the unit of the first such element. */
     zr_status (*square)(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
@@ -224,9 +222,9 @@ struct zr_device {
     void *stream;       /* cudaStream_t of the device's work, or NULL if the device has no stream */
 };
 
-/** Create a device for the processor. Its kernels are compiled for a processor level: x86-64-v2, v3, v4, v4 with bf16,
- * v4 with bf16 tiles (AMX), or NEON. Tiles need the operating system's permission, which is requested. By default the
- * level is the highest that the processor has and that ONEDNN_MAX_CPU_ISA allows. However, v4 is used instead of
+/** Create a device for the processor. Its kernels are compiled for one processor level: x86-64-v2, v3, v4, v4 with
+ * bf16, v4 with bf16 tiles (AMX), or NEON. For tiles, permission is requested from the operating system. By default
+ * the level is the highest that the processor has and that ONEDNN_MAX_CPU_ISA allows. However, v4 is used instead of
  * v4bf16 if bf16 products run at half the rate of fp32. ZR_KERNELS selects another level: "v2", "v3", "v4", "v4bf16"
  * or "v4amx". Fail with ZR_ERR_CONFIG if the processor lacks this level. */
 ZR_API ZR_NODISCARD zr_status zr_device_create_cpu(const zr_device_config *config, zr_device **device);

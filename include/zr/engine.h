@@ -39,9 +39,9 @@ typedef struct zr_step_args {
     int64_t step; /* index of the training step, from 0 */
     double lr;
     double clip;       /* maximum norm of the whole gradient, which requires zr_layout.norm_first; 0 for no clipping */
-    double loss_scale; /* loss scale, a factor that gradients have until the update divides them by it; 0 means 1. A
-                          scale that may overflow requires zr_layout.norm_first, because otherwise a step that overflows
-                          cannot be skipped */
+    double loss_scale; /* loss scale: gradients are multiplied by this factor, and the update divides them by it again;
+                          0 means 1. A scale that may overflow requires zr_layout.norm_first, because otherwise a step
+                          that overflows cannot be skipped */
     zr_batch_fn batch;
     void *arg;
 } zr_step_args;
@@ -145,7 +145,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_step(zr_engine *engine, const zr_step_ar
 ZR_API bool zr_engine_serial(const zr_engine *engine);
 
 /** Gather the parameters that the last training step updated, so that this rank has all current parameters. Stages 1
- * and 2 postpone this gather to the next training step. Evaluation and decoding call this function themselves.
+ * and 2 postpone this gather to the next training step. Evaluation and decoding make this call themselves.
  * Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_flush(zr_engine *engine);
 

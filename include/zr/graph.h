@@ -124,8 +124,8 @@ typedef struct zr_op_attr {
     double f[4];
 } zr_op_attr;
 
-/** Communication between tensor-parallel ranks that an op stands for. The planner replaces such an op by collectives.
- */
+/** Communication of an op between tensor-parallel ranks. The planner then emits collectives instead of running a
+ * kernel. */
 typedef enum zr_join {
     ZR_JOIN_NONE,
     ZR_JOIN_SUM,     /* the output is the sum of all ranks' operands, added in a fixed binary tree over the ranks and
@@ -146,7 +146,7 @@ struct zr_op {
 
 typedef struct zr_cost {
     double flops;             /* number of FLOPs; a multiplication and an addition count as two */
-    double again;             /* number of these FLOPs that repeat the work of another op of the model */
+    double again;             /* part of `flops` that repeats work of another op of the model */
     double bytes;             /* bytes of memory that are read and written */
     zr_product_sizes product; /* sizes of the matrix products that perform the FLOPs; zeros if there are no products, or
                                  no measured rates for them */
@@ -187,7 +187,8 @@ struct zr_op_def {
      * rank's columns of the output depend only on its own columns of the operands. Other ops refuse operands that are
      * cut. */
     bool keeps_cut;
-    /** Whether the op accepts a weight of which a rank has only a piece, in the cases that the op's builder allows. */
+    /** Whether the op accepts a cut weight, so that each rank has only one piece of the weight. The op's builder may
+     * allow only some cases. */
     bool takes_pieces;
     /** Whether the op works row by row, so that its operands may be only a rank's own tokens. The output then has the
      * same tokens. Each rank computes a part of every parameter's gradient, and the parts are summed over the ranks.
@@ -267,8 +268,8 @@ ZR_API void zr_grad_losses(zr_graph *graph, zr_value losses, zr_value again);
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* These functions return NULL if an index is out of range. Pointers are valid until ops or values are added to the
- * graph. */
+/* Functions that read a graph. They return NULL if an index is out of range. Pointers are valid until ops or values
+ * are added to the graph. */
 
 ZR_API const zr_graph_spec *zr_graph_get_spec(const zr_graph *graph);
 ZR_API int32_t zr_graph_ops(const zr_graph *graph);

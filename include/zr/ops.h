@@ -24,8 +24,8 @@ extern "C" {
 ZR_API zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table);
 
 /** Add a position table: y[b,t,:] = x[b,t,:] + table[position + t,:], where position is 0 except in DECODE.
- *  i[0] = 0, or T if this rank has only R rows of the flat micro-batch. In that case x is (R,C), its first row is row
- *         place * R of the micro-batch (zr_runtime.place), and row r of the micro-batch has position r % T
+ *  i[0] = 0 if x has all rows of the micro-batch. i[0] = T if x (R,C) has only this rank's rows, from row place * R of
+ *         the flat micro-batch on (zr_runtime.place). Row r of the flat micro-batch then has position r % T
  *  position:    x (B,T,C) g, table (P,C) g -> y (B,T,C) g; may be in place of x
  *  position_dw: dy (B,T,C) g, [earlier (P,C) F32] -> dtable (P,C) w; rows from T on are copied from earlier, or 0 */
 ZR_API zr_value zr_position(zr_graph *graph, zr_value x, zr_value table);
@@ -114,8 +114,8 @@ ZR_API zr_value zr_split_heads(zr_graph *graph, zr_value x, int64_t n_head);
 ZR_API zr_value zr_merge_heads(zr_graph *graph, zr_value x);
 
 /** Add element by element: y = a + b, with equal shapes. Each operand may be F32, BF16 or F16.
- *  i[0] = -1 for the dtype of a; internally also the dtype of y, for sums of gradients
- *  add: a, [b] -> y; may be in place of a. Without b, which is internal, y is a copy of a, perhaps of another dtype */
+ *  i[0] = dtype of y, or -1 for the dtype of a. Only sums of gradients, which are internal, use a value other than -1
+ *  add: a, [b] -> y; may be in place of a. Without b (internal), y is a copy of a, perhaps of another dtype */
 ZR_API zr_value zr_add(zr_graph *graph, zr_value a, zr_value b);
 
 /** Compute causal self-attention of n_head heads. The last dimension of qkv has q, k and v, one after the other.

@@ -37,10 +37,10 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_SELECTIVE, /* recompute attention, and activations that are wider than the unit's input (Korthikanti et
                                al. 2022) */
     ZR_RECOMPUTE_AUTO, /* choose the policy of each unit: the combination with the least work that fits limit_bytes, or
-                          the smallest combination if none fits. With tensor parallelism but no sequence parallelism,
-                          also choose whether activation checkpoints are stored in pieces, and whether they are stored
-                          on the host, unless the layout requests this. Take the fastest choice that fits, and prefer
-                          whole checkpoints if two are equally fast */
+                          the smallest if none fits. With tensor parallelism but no sequence parallelism, also choose
+                          where activation checkpoints are stored: whole or in pieces, on the device or on the host. A
+                          place that the layout requests is kept. Take the fastest choice that fits, and prefer whole
+                          checkpoints if two are equally fast */
     ZR_RECOMPUTE_PAPER /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose
                           result is not needed. The papers count FLOPs like this (ZeRO section 7, Megatron-LM) */
 } zr_recompute;
@@ -70,7 +70,7 @@ typedef enum zr_gather {
     ZR_GATHER_BROADCAST /* one broadcast from each owner of a shard, one after another */
 } zr_gather;
 
-/** Kinds of asynchronous saves. Such a save writes the states during the following training steps (zr_engine_save). */
+/** Kinds of asynchronous saves, which write the states during the following training steps (zr_engine_save). */
 typedef enum zr_save {
     ZR_SAVE_NONE, /* no asynchronous save; states are read between training steps (zr_engine_read) */
     ZR_SAVE_COPY, /* the next training step first copies the states to host memory. Then the copies are written during
@@ -144,8 +144,8 @@ typedef struct zr_layout {
                          data-parallel rank */
     zr_recompute recompute;
     int64_t recompute_every;
-    int64_t limit_bytes; /* limit in bytes of a rank's arena (on a GPU, of its device memory), used by
-                            ZR_RECOMPUTE_AUTO; ZR_SAVE_AUTO adds the copy of the states. 0 for no limit */
+    int64_t limit_bytes; /* limit in bytes of a rank's arena, or of its device memory on a GPU, for ZR_RECOMPUTE_AUTO
+                            and ZR_SAVE_AUTO. ZR_SAVE_AUTO also counts the copy of the states. 0 for no limit */
     /* Storage of activation checkpoints (ZeRO section 6.1). With partition_checkpoints each tensor-parallel rank
      * stores one piece of every checkpoint (P_a). With offload_checkpoints they are stored in host memory (P_a+cpu). */
     bool partition_checkpoints, offload_checkpoints;
@@ -170,9 +170,9 @@ typedef struct zr_layout {
     zr_optimizer optimizer;
 } zr_layout;
 
-/** Counts of the values that each rank passes to the steps NORM and AGREE. NORM gets the gradient's sum of squares,
- * the loss, and the first parameter with a bad gradient. With rank_free_sums, the sum of squares and the loss are
- * exact sums. AGREE gets the first parameter with a bad gradient, and whether the loss is bad. */
+/** Counts of the values that each rank passes to the steps NORM and AGREE. NORM gets three: the gradient's sum of
+ * squares, the loss, and the first parameter with a bad gradient. With rank_free_sums, the first two are exact sums.
+ * AGREE gets two: the first parameter with a bad gradient, and whether the loss is bad. */
 #define ZR_NORM_SCALARS 3
 #define ZR_NORM_SCALARS_RANK_FREE (2 * ZR_EXACT_LIMBS + 1)
 #define ZR_AGREE_SCALARS 2
@@ -220,9 +220,9 @@ typedef struct zr_group {
     int32_t size;              /* number of ranks in the group */
 } zr_group;
 
-/** Groups of ranks. Every plan has SELF and DATA. If the data axis is split, a plan also has LOCAL and ACROSS. LOCAL
- * consists of consecutive data-parallel ranks, of a host or of a shard group. ACROSS consists of ranks with the same
- * place in their LOCAL groups. With tensor parallelism a plan also has TENSOR and ALL. */
+/** Groups of ranks. Every plan has SELF and DATA. With tensor parallelism it also has TENSOR and ALL. If the data axis
+ * is split, it also has LOCAL and ACROSS. LOCAL consists of consecutive data-parallel ranks, for example of one host.
+ * ACROSS consists of ranks with the same place in their LOCAL groups. */
 enum {
     ZR_GROUP_SELF,
     ZR_GROUP_DATA,
@@ -276,41 +276,41 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     return queues->of[stream] != queues->of[ZR_STREAM_COMPUTE];
 }
 
-/** Kinds of steps of a schedule, each with its action and the list of its uses in order. "mine" is a use of this
- * rank's range. "each" is a use of the ranges of all ranks of the step's group. */
+/** Kinds of steps of a schedule, each with its action. "Uses" lists the buffers that a step uses (zr_step.uses), in
+ * order. "mine" is this rank's range of a buffer. "each" is the ranges of all ranks of the step's group. Brackets
+ * mark optional uses. */
 #define ZR_STEP_LIST(X)                                                                                                \
-    X(BATCH, "batch") /* let the caller fill a micro-batch; uses: for each graph input, its value and the host memory  \
-                         that is passed to the caller; then the loss. The step's range is the rows of the global batch \
-                         in the first round. In each later round it moves on by the rows of all ranks of the group */  \
-    X(RUN, "run")     /* run an op of the graph; uses: inputs, outputs, scratch */                                     \
+    X(BATCH, "batch") /* let the caller fill a micro-batch. Uses: for each graph input, the input and the host memory  \
+                         that the caller fills; then the loss. The step's range is the rows of the global batch in the \
+                         first round. In each later round the range moves on by the rows of all ranks of the group */  \
+    X(RUN, "run")     /* run an op of the graph. Uses: inputs, outputs, scratch */                                     \
     X(ZERO, "zero")   /* write zeros to a range that no op writes, for example a part of a unit's gradient or the      \
                          padding after a value */                                                                      \
-    X(CAST, "cast") /* cast this rank's range of the fp32 master into its range of the unit; uses: master (mine), unit \
-                       (mine) */                                                                                       \
-    X(COPY, "copy") /* copy bytes between buffers, usually of different spaces */                                      \
-    X(GATHER, "gather")                 /* all-gather parameters; uses: mine, each, staging */                         \
-    X(BROADCAST, "broadcast")           /* broadcast parameters from one owner; uses: mine, each, staging */           \
-    X(GATHER_GRAD, "gather_grad")       /* all-gather sums of gradients; uses: mine, each, staging */                  \
-    X(REDUCE_SCATTER, "reduce_scatter") /* reduce-scatter: sum all ranks' pieces of this rank's range in a binary      \
-                                           tree; uses: each, [staging], sums (mine), [further accumulators:            \
-                                           zr_plan_unit.open_sums]. With one rank the only piece is the sum. With      \
+    X(CAST, "cast")   /* cast this rank's range of the fp32 master. Uses: master (mine), unit (mine) */                \
+    X(COPY, "copy")   /* copy bytes between buffers, usually of different spaces */                                    \
+    X(GATHER, "gather")                 /* all-gather parameters. Uses: mine, each, staging */                         \
+    X(BROADCAST, "broadcast")           /* broadcast parameters from one owner. Uses: mine, each, staging */           \
+    X(GATHER_GRAD, "gather_grad")       /* all-gather sums of gradients. Uses: mine, each, staging */                  \
+    X(REDUCE_SCATTER, "reduce_scatter") /* sum the pieces of all ranks for this rank's range, in a binary tree.        \
+                                           Uses: each, [staging], sums (mine), [further accumulators:                  \
+                                           zr_plan_unit.open_sums]. With one rank its piece is the sum. With           \
                                            `nccl`, NCCL first sums the pieces into this rank's piece of "each" */      \
     X(REDUCE, "reduce")                 /* sum as in REDUCE_SCATTER, but only on one owner */                          \
     X(LOSS, "loss")                     /* add the losses of this micro-batch to the loss of this rank */              \
-    X(REPEAT, "repeat")                 /* run the steps up to END in a loop of `rounds` iterations (rounds) */        \
+    X(REPEAT, "repeat")                 /* run the following steps, up to END, `rounds` times */                       \
     X(END, "end")                                                                                                      \
-    X(SQUARE_MICRO, "square_micro") /* add the squares of a micro-gradient, the gradient of one rank's micro-batch, to \
-                                       a sum that begins in the first round; uses: the whole gradient of this rank's   \
-                                       micro-batch before its reduction, the sum */                                    \
-    X(SQUARE, "square") /* write the sum of squares of a gradient; uses: sums (mine), the sum of squares */            \
-    X(AGREE, "agree")   /* check that a unit's gradient is finite on all ranks, otherwise end the run; uses: the loss, \
-                           the values of all ranks, the unit's verdict, the unit's sum of squares */                   \
-    X(NORM, "norm")     /* agree on the gradient norm, on whether it is finite, on the loss and on the factor for      \
-                           gradients; uses: the loss, the values of all ranks, the verdict, the sum of squares of each \
-                           unit, [the sum of squares of each unit's micro-gradients] */                                \
-    X(SAVE, "save") /* save a state of a unit; uses: the state (mine), [host memory through which the state passes, if \
+    X(SQUARE_MICRO, "square_micro") /* add the squares of a micro-batch's gradient to a sum, which begins in           \
+                                       the first round. Uses: the whole gradient of this rank's micro-batch            \
+                                       before its reduction, the sum */                                                \
+    X(SQUARE, "square") /* write the sum of squares of a gradient. Uses: sums (mine), the sum of squares */            \
+    X(AGREE, "agree")   /* check that a unit's gradient is finite on all ranks, otherwise end the run. Uses: the loss, \
+                           numbers of all ranks, the unit's verdict, the unit's sum of squares */                      \
+    X(NORM, "norm") /* agree on the gradient norm, on whether the gradient is finite, on the loss and on the factor    \
+                       for gradients. Uses: the loss, numbers of all ranks, the verdict, each unit's sum of squares,   \
+                       [each unit's sum of squares of micro-gradients] */                                              \
+    X(SAVE, "save") /* save a state of a unit. Uses: the state (mine), [host memory through which the state passes, if \
                        it is not stored in host memory] */                                                             \
-    X(UPDATE, "update") /* update a range of a unit, except parameters without gradient; uses: sums (mine), master     \
+    X(UPDATE, "update") /* update a range of a unit, except parameters without gradient. Uses: sums (mine), master     \
                            (mine) or none, each optimizer state (mine), parameters (mine) or none, the verdict */
 
 typedef enum zr_step_kind {
@@ -368,24 +368,23 @@ typedef struct zr_use {
 /** Rounds in which a step runs. A round is one iteration of REPEAT, that is, one micro-batch. */
 typedef enum zr_when {
     ZR_WHEN_ALWAYS,
-    ZR_WHEN_STALE, /* in the first round if parameters are not up to date on all ranks. This is for stages 1 and 2: it
-                      gathers the parameters that the previous training step updated, unless a flush has done so. The
-                      bytes count for the previous step */
+    ZR_WHEN_STALE, /* in the first round, if the parameters that the previous training step updated are not yet gathered
+                      (stages 1, 2). The gathered bytes count as traffic of the previous step */
     ZR_WHEN_FIRST,
     ZR_WHEN_LATER, /* in all rounds except the first */
     ZR_WHEN_SAVE   /* in the first round of a training step that saves states */
 } zr_when;
 
-/** Return whether a step of the schedule runs in a round, counted from 0. `stale` tells whether updated parameters of
- * the previous training step have not been gathered yet. `saves` tells whether this training step saves states. */
+/** Return whether a step of the schedule runs in a round, counted from 0. `stale` is true if parameters that the
+ * previous training step updated are not gathered yet. `saves` is true if this training step saves states. */
 static inline bool zr_when_runs(zr_when when, int64_t round, bool stale, bool saves)
 {
     if (when == ZR_WHEN_ALWAYS) return true;
     if (when == ZR_WHEN_LATER) return round > 0;
     return round == 0 && (when == ZR_WHEN_FIRST || (when == ZR_WHEN_STALE ? stale : saves));
 }
-/** Return whether a step of the schedule runs only in training steps for which the caller requests it. Other steps
- * must not depend on the order of this step when it does not run. */
+/** Return whether a step of the schedule runs only in training steps for which the caller requests it. In other
+ * training steps, nothing may depend on the order of this step. */
 static inline bool zr_when_asked(zr_when when)
 {
     return when == ZR_WHEN_SAVE;
@@ -414,8 +413,8 @@ typedef struct zr_step {
                       computed a gathered checkpoint; otherwise -1 */
     int32_t owner; /* place of the owner in the group, for REDUCE and BROADCAST; otherwise -1 */
     int32_t slot;  /* index of the optimizer state, or -1 for the parameters, for SAVE */
-    int64_t rounds; /* number of rounds for REPEAT; number of micro-batches that are summed for a reduction; number of
-                       micro-gradients of all ranks whose squares a NORM receives, or 0 */
+    int64_t rounds; /* number of rounds of a REPEAT, or of micro-batches that a reduction sums. For a NORM: number of
+                       micro-gradients, over all ranks, whose squares are passed, or 0 */
     zr_range range; /* range of the unit for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, UPDATE, SAVE and copies of a
                        state; range of rows for BATCH */
     int64_t bucket_elems; /* bucket size: elements of the range that one exchange moves, for moves of a unit; 0 to move
@@ -447,8 +446,8 @@ typedef struct zr_schedule {
     int32_t n_waits;
     zr_buffer *buffer; /* persistent buffers of the plan, followed by transient buffers of this schedule */
     int32_t n_buffers; /* number of buffers, persistent and transient */
-    zr_use *value; /* last write of each graph value, as a use. The buffer is ZR_NONE for a parameter, since the steps'
-                      own uses have its buffer */
+    zr_use *value;     /* use that last writes each graph value. For a parameter, buffer is ZR_NONE; see the uses of the
+                          steps that read it */
 } zr_schedule;
 
 /** Contiguous elements of a unit that a rank stores in a persistent buffer. */
@@ -464,7 +463,7 @@ typedef struct zr_plan_unit {
     int64_t padded_elems; /* elems rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t shard_elems;  /* padded_elems / N */
     zr_range own;         /* range of the unit whose gradients this rank sums */
-    zr_range update; /* range of the unit that this rank updates: its shard, or at stage 0 the whole unit; for a frozen
+    zr_range update; /* range of the unit that this rank updates: its shard, or the whole unit at stage 0. For a frozen
                         unit, the range that the rank stores */
     bool trains;     /* whether the unit is trained; a frozen unit has only parameters as its state */
     bool gathered;   /* whether the unit is sharded and gathered only while it is used, as at stage 3 */
@@ -478,7 +477,7 @@ typedef struct zr_plan_unit {
     zr_state slot[4];  /* fp32 states of the optimizer */
     int32_t open_sums; /* first of n_open_sums buffers with more accumulators of this rank's shard (rank_free_sums) */
     int32_t n_open_sums;
-    int32_t saved;        /* first buffer of the copies of this rank's parameters and states, for ZR_SAVE_COPY */
+    int32_t saved;        /* first of the buffers with copies of this rank's parameters and states (ZR_SAVE_COPY) */
     int32_t square;       /* buffer of the gradient's zr_square, or ZR_NONE without training */
     int32_t micro_square; /* buffer of the zr_square of micro-gradients, or ZR_NONE without zr_layout.micro_squares */
     int32_t verdict;      /* buffer of the zr_verdict on which the unit's update depends */
@@ -503,14 +502,14 @@ typedef enum zr_schedule_kind {
 
 /** Memory of one rank in one space, in bytes. */
 typedef struct zr_space_memory {
-    int64_t category_bytes[ZR_CATEGORIES]; /* maximum of each category, reached at different times */
+    int64_t category_bytes[ZR_CATEGORIES]; /* maximum bytes of each category, not necessarily at the same time */
     int64_t total_bytes;
 } zr_space_memory;
 
 /** Memory of one rank, in bytes. */
 typedef struct zr_memory {
     zr_space_memory space[ZR_SPACES];
-    int64_t category_bytes[ZR_CATEGORIES]; /* maximum of each category, for device and staging memory together */
+    int64_t category_bytes[ZR_CATEGORIES]; /* maximum bytes of each category in device and staging memory together */
     int64_t states_bytes; /* bytes of persistent parameters, gradients and optimizer states, including padding */
     int64_t total_bytes;  /* total of device and staging memory */
 } zr_memory;
@@ -521,8 +520,8 @@ ZR_API int64_t zr_memory_taken(const zr_memory *memory);
 
 /** Borders between ranks that received bytes may have crossed. */
 typedef enum zr_border {
-    ZR_BORDER_GROUP, /* border between groups of mics_shard_size or zero_hpz_partition_size data-parallel ranks; all
-                        ranks that share a layer are in one group */
+    ZR_BORDER_GROUP, /* border between groups of data-parallel ranks (mics_shard_size, zero_hpz_partition_size); ranks
+                        that share a layer are always in one group */
     ZR_BORDER_HOST,
     ZR_BORDER_TENSOR, /* border between tensor-parallel ranks; only traffic of tensor parallelism is counted */
     ZR_BORDERS
@@ -622,8 +621,8 @@ typedef struct zr_step_cost {
 
 /** Estimated time of one training step, by the rates of a profile. A step of the schedule takes as long as its FLOPs
  * or its bytes, whichever takes longer. Streams run in parallel and observe waits. Matrix products run at the
- * machine's rate for their sizes and operand type. Bytes between ranks move at the rate of the slowest link. A rate
- * of 0 is unknown, and its work takes no time. */
+ * machine's rate for their sizes and operand type. Bytes between ranks move at the rate of the slowest link. Work
+ * with an unknown rate (0) takes no time. */
 typedef struct zr_price {
     double step_sec;
     double compute_sec; /* busy time of the compute stream */

@@ -18,9 +18,9 @@ extern "C" {
 
 /* ---- what a plan promises and a run measures ------------------------------------------------- */
 
-/** Planned or measured numbers of a run. `zr plan --json` prints them, and run.json has them as `planned` and
- * `measured`. Memory and traffic are those of one rank. Traffic and FLOPs are per optimizer step, and FLOPs are over
- * all ranks. */
+/** Planned or measured numbers of a run. `zr plan --json` prints the planned numbers. run.json has both, as `planned`
+ * and `measured`. Memory and traffic are per rank, FLOPs are totals over all ranks. Traffic and FLOPs are per
+ * optimizer step. */
 typedef struct zr_report {
     int64_t params, trained; /* number of parameters, and number of trained parameters */
     int ranks, stage;
@@ -102,7 +102,7 @@ typedef struct zr_timing {
     zr_stream stream;
     bool in_f32; /* whether the kind is attention that computes in fp32 whatever the graph's dtype, as on processors */
     double calls;
-    double replays;                         /* number of these calls that recompute activations */
+    double replays;                         /* part of `calls` that recomputes activations */
     double sec, slowest_sec;                /* mean time over the ranks, and time of the slowest rank */
     double flops, memory_bytes, wire_bytes; /* FLOPs and bytes according to the plan */
 } zr_timing;
@@ -114,10 +114,9 @@ typedef struct zr_timings {
     int64_t steps; /* number of measured steps */
     bool left_out; /* whether the first step was left out, because its time is not typical */
     double step_sec;
-    double compute_sec, comm_sec;      /* busy time of computation and of communication; comm_sec includes waiting for
-                                          other ranks */
-    double exposed_sec;                /* exposed communication time, in which nothing is computed */
-    double idle_sec;                   /* time without computation and communication */
+    double compute_sec, comm_sec; /* busy time of computation, and of communication including waits for other ranks */
+    double exposed_sec;           /* exposed communication time, in which nothing is computed */
+    double idle_sec;              /* time without computation and communication */
     double peak_flops, peak_f32_flops; /* peak FLOP/s of one rank, in the type of its matrix products and in fp32;
                                           0 if not measured */
     double peak_memory_bytes_sec, peak_link_bytes_sec;
@@ -280,8 +279,8 @@ typedef struct zr_eval_args {
     /** Stride S in tokens between the beginnings of successive windows. S is at least 1 and at most T, the length of a
      * window (the run's data.seq_length, or n_positions). All T losses of the first window are counted, but only the
      * last S losses of later windows. Each token is thus counted once, and after the first window it has at least T-S
-     * tokens before it. The last window is shorter if the text ends in it. Evaluation takes T/S times as long as with
-     * S = T. 0 means S = T; tokens at the end that do not fill a window are then left out. */
+     * tokens before it. The last window is shorter if the text ends in it. A smaller S takes more time: T/S times as
+     * long as S = T. A stride of 0 means S = T, but leaves out tokens at the end that do not fill a window. */
     int64_t stride;
 } zr_eval_args;
 
@@ -309,9 +308,9 @@ typedef struct zr_generate_args {
     double temperature; /* sampling temperature; 0 to always choose the most likely token */
     int64_t top_k;      /* number k of most likely tokens from which the next token is drawn; 0 for all */
     uint64_t seed;
-    int threads;  /* compute threads; 0 for all processors */
-    double top_p; /* probability for nucleus sampling: of the tokens that top_k leaves, draw from the smallest set that
-                     has at least this share of their probability; 0 or 1 for all */
+    int threads;     /* compute threads; 0 for all processors */
+    double top_p;    /* share for nucleus sampling: draw from the smallest set of most likely tokens with at least this
+                        share of the probability that top_k leaves; 0 or 1 for all */
     int64_t samples; /* number of texts to generate; text i uses the seed `seed` + i, as if it were generated alone; 0
                         means one */
     const char *const *stop; /* (n_stop) stop texts: a generated text ends before the first stop text in it. Text that

@@ -23,10 +23,10 @@ typedef struct zr_cluster_link {
     int32_t devices;  /* number of consecutive devices that the level connects: at least 2, and a multiple of the next
                          lower level's number */
     double bytes_sec; /* rate into one device, and also out of it */
-    double shared_bytes_sec; /* total rate into all devices of one unit of the next lower level (such as a node), and
-                                also out of them; 0 for no such limit */
+    double shared_bytes_sec; /* total rate into the devices of one unit of the next lower level, such as a node, and
+                                also out of them; 0 if only the devices' own rates count */
     double latency_sec;      /* latency of one message */
-    double share;            /* share of these rates that exchanges reach; 0 for the cluster's link_share */
+    double share;            /* share of this level's rates that exchanges reach; 0 for the cluster's link_share */
 } zr_cluster_link;
 
 /** Algorithms of collectives. */
@@ -39,7 +39,7 @@ typedef enum zr_algorithm {
 
 /* ---- measured steps --------------------------------------------------------------------------- */
 
-/** Measured step of a schedule: kind, cost and time. For a collective, the time is that of one exchange. */
+/** Measured step of a schedule: kind, cost and time. The time of a collective covers only one exchange. */
 typedef struct zr_step_sample {
     char kind[32]; /* name of the op or of the kind of step */
     bool narrow; /* whether the step was measured in bf16. On processors fp16 counts as fp32, to which it is widened */
@@ -49,10 +49,11 @@ typedef struct zr_step_sample {
     double sec;
 } zr_step_sample;
 
-/** Measured wait of ranks for each other when exchanges and computation alternate, as in the training of a model. */
+/** Measured time that ranks waited for each other when exchanges and computation alternated, as in the training of a
+ * model. */
 typedef struct zr_wait_sample {
     double computed_sec; /* mean computation time between two exchanges */
-    double share;        /* mean time that a rank waits for the slowest rank, as a share of computed_sec */
+    double share;        /* mean time that a rank waited for the slowest rank, as a share of computed_sec */
 } zr_wait_sample;
 
 #define ZR_LAUNCH_WAITS 32
@@ -77,12 +78,13 @@ typedef struct zr_launch {
 typedef struct zr_cluster {
     char name[48];
     /** One device: peak rates, memory size and memory rate. A matrix product runs at the rate that device.product has
-     * for nearby sizes. Without such a rate, it runs at the share product_share * s / (s + product_half) of the peak,
-     * where s is the smallest of its three sizes. Of the link fields only link_copies is used. */
+     * for nearby sizes. If device.product has no rates, it runs at a share of the peak: product_share * s / (s +
+     * product_half). Here s is the smallest of the product's three sizes. Of the link fields only link_copies is
+     * used. */
     zr_machine device;
     double product_share, product_half;
-    double attention_share; /* share of the peak that attention kernels reach, if all query-key pairs are counted, even
-                               masked pairs; 0 to treat attention as matrix products of the width of a head */
+    double attention_share; /* share of the peak FLOP/s that attention kernels reach, if masked query-key pairs count
+                               too; 0 to estimate attention like matrix products as wide as a head */
     double memory_share;    /* share of memory_bytes_sec that kernels reach */
     double launch_sec;      /* launch time of a kernel */
     double link_share;      /* share of a link's rate that exchanges reach */
@@ -91,24 +93,24 @@ typedef struct zr_cluster {
                                                connects all devices */
     int32_t n_links;                        /* number of levels; 0 if there is only one device */
     int32_t devices;                        /* number of devices in the cluster */
-    bool any_hosts;                         /* whether the cluster grows with the number of ranks, by further hosts */
+    bool any_hosts;                         /* whether hosts are added to the cluster if there are more ranks */
     int32_t host_devices;                   /* number of consecutive devices in one host */
     int64_t host_memory_bytes;
     double host_bytes_sec; /* rate between a device and its host's memory, in each direction; 0 if not known */
     double disk_bytes_sec; /* rate of a host's disk; 0 if not known */
     zr_algorithm algorithm;
-    /** Measurements on this cluster, or NULL if there are none; borrowed. The times of a plan's steps are then
-     * estimated from measured steps of the same kind. The numbers above are used for kinds of steps that were not
-     * measured. They also limit the speed of exchanges between hosts. */
+    /** Measurements on this cluster, borrowed, or NULL. The times of a plan's steps are then estimated from measured
+     * steps of the same kind. The numbers above are used for kinds of steps that were not measured. They also limit
+     * the speed of exchanges between hosts. */
     const zr_launch *measured;
 } zr_cluster;
 
-/** Read the description of a cluster. `name` is the name of a built-in cluster, such as "dgx2x25", or a file if it has
- * a '/' or ends in .json. docs/simulate.md describes the file's keys, units and `include`. Fail with ZR_ERR_NOT_FOUND
- * and the list of names, with ZR_ERR_DATA as "file:line:column: key: reason", or with ZR_ERR_IO. */
+/** Read the description of a cluster. `name` is a built-in cluster such as "dgx2x25". A name that has a '/' or ends in
+ * .json is the path of a file. docs/simulate.md describes the file's keys, units and `include`. Fail with
+ * ZR_ERR_NOT_FOUND and the list of names, with ZR_ERR_DATA as "file:line:column: key: reason", or with ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_cluster_read(const char *name, zr_cluster *cluster);
-/** Find the first built-in cluster with a given kind of device, such as "h100". The names of devices are those of
- * zr_profile_named. Fail with ZR_ERR_NOT_FOUND if there is no such cluster. */
+/** Find the first built-in cluster with devices of a given name, such as "h100" (see zr_profile_named). Fail with
+ * ZR_ERR_NOT_FOUND if no cluster has them. */
 ZR_API ZR_NODISCARD zr_status zr_cluster_of_device(const char *device, zr_cluster *cluster);
 /** Return the names of the built-in clusters, ending with NULL. */
 ZR_API const char *const *zr_cluster_names(void);
@@ -151,17 +153,16 @@ typedef struct zr_simulation {
 typedef struct zr_simulate_options {
     int32_t ranks_per_host; /* ranks per host; 0 for one rank per device of the host */
     double straggler;       /* factor by which rank 0 computes more slowly, at least 1; 0 for no difference */
-    double jitter; /* random differences of speed: rank r takes 1 + jitter * |n| times as long to compute, where n is
-                      element r of the standard normal sequence of ZR_RNG_JITTER with `seed` */
+    double jitter; /* random slow-down: rank r computes 1 + jitter * |n| times as long, where n is its standard normal
+                      number (ZR_RNG_JITTER, `seed`, element r) */
     uint64_t seed;
     bool copies_hold;    /* whether computation stops while activation checkpoints are copied to the host and back */
     bool comm_beside;    /* whether exchanges overlap with computation even without zr_layout.overlap */
-    double scores_bytes; /* bytes of memory per query-key pair that attention reads and writes in the forward pass, if
-                            its kernels write the scores to memory; twice as many are assumed for the backward pass. 0
-                            if scores stay on the chip */
-    int32_t product_multiple; /* size granularity of fast 16-bit products: a product runs at the rate of fp32 if one of
-                                 its sizes (for attention, the width of a head) is not a multiple of this number; 0 for
-                                 no such rule */
+    double scores_bytes; /* memory bytes per query-key pair that attention kernels read and write in the forward pass to
+                            store scores. The backward pass needs twice as many. 0 if scores stay on the chip */
+    int32_t product_multiple; /* multiple that 16-bit products need for full speed: if a size is not a multiple of this
+                                 number (for attention, the width of a head), the product runs at the rate of fp32; 0
+                                 for no such rule */
 } zr_simulate_options;
 
 /** Simulate a training step. `options` may be NULL, which means zeros. `time` may be NULL; otherwise it receives the
