@@ -189,12 +189,11 @@ typedef struct zr_manifest {
 ZR_API ZR_NODISCARD zr_status zr_manifest_write(const char *dir, const zr_manifest *manifest);
 /** Read and check dir/manifest.json. Also check that the checkpoint's files exist, are regular files and have the
  * recorded sizes. The contents of these files are not read. Neither the files nor `dir` may be symbolic links. The
- * call needs about three times the manifest's size in memory. Free the result with zr_manifest_free.
- *
- * Errors: ZR_ERR_NOT_FOUND if the directory is missing or has no manifest (an unfinished checkpoint).
- * ZR_ERR_DATA if the manifest is damaged or has a newer format, or if its step differs from the directory's.
- * ZR_ERR_DATA also if a file is missing, has another size or is not regular. The message names file and fault.
- * ZR_ERR_IO, also if a file exists but cannot be opened. */
+ * call needs about three times the manifest's size in memory. Free the result with zr_manifest_free. Errors:
+ * - ZR_ERR_NOT_FOUND if the directory is missing or has no manifest (an unfinished checkpoint)
+ * - ZR_ERR_DATA if the manifest is damaged or has a newer format, or if its step differs from the directory's
+ * - ZR_ERR_DATA if a file is missing, has another size or is not regular; the message names file and fault
+ * - ZR_ERR_IO if a file exists but cannot be opened, or if reading fails */
 ZR_API ZR_NODISCARD zr_status zr_manifest_read(const char *dir, zr_manifest **manifest);
 ZR_API void zr_manifest_free(zr_manifest **manifest);
 

@@ -27,15 +27,15 @@ extern "C" {
 typedef struct zr_comm zr_comm;
 struct zr__group;
 
-/** Callback of an exchange. Each call receives one range of bytes of this rank's pieces from all ranks. The calls are
- * in the order of the ranges:
- *      pieces[r] -> bytes [first_byte, first_byte + bytes) of the piece that rank r sends to this rank
- * This rank's own piece is read directly from `send`. The callback runs on the calling thread. first_byte and bytes
- * are multiples of the call's grain. first_byte is also a multiple of 64, unless the staging memory is too small for
- * this. The callback is not called for a piece of 0 bytes. The pointers are valid only during the callback, which
- * must not call comm. The callback may overwrite this rank's own piece up to the end of the range, because no peer
- * reads it. If the callback fails, it is not called again. The exchange then still runs to its end, so that the ranks
- * stay in step, and returns the failure. */
+/** Callback of an exchange, in which every rank sends this rank a piece. A call receives one range of bytes of all
+ * these pieces. The ranges are in ascending order: pieces[r] points to bytes [first_byte, first_byte + bytes) of the
+ * piece from rank r. This rank's own piece is read directly from `send`. The callback runs on the calling thread.
+ * first_byte and bytes are multiples of the exchange's grain_bytes. first_byte is also a multiple of 64, unless the
+ * staging memory is too small for this. The callback is not called for a piece of 0 bytes.
+ *
+ * The pointers are valid only during the callback, which must not call comm. The callback may overwrite this rank's
+ * own piece up to the end of the range, because no peer reads it. If the callback fails, it is not called again. The
+ * exchange then still runs to its end, so that the ranks stay in step, and returns the failure. */
 typedef zr_status (*zr_comm_arrived_fn)(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces);
 
 /** Copy functions that replace memcpy if ranks share memory that the processor cannot access (GPU memory). A copy may

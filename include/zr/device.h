@@ -155,9 +155,9 @@ typedef struct zr_device_ops {
      * the next `sync`, and later tasks do not run. */
     zr_status (*issue)(zr_queue *queue, const zr_task *task);
     zr_mark (*mark)(zr_queue *queue);
-    /** Make `queue` wait for a mark before it runs any later task. If both queues run tasks immediately, only the
-     * stream of `queue` waits. If only the mark's queue has a thread, this call itself waits for that thread, and
-     * returns its failure. */
+    /** Make all later tasks of `queue` run after a mark. If both queues run tasks immediately, only the stream of
+     * `queue` waits, not the calling thread. If only the mark's queue has a thread, the call waits for that thread
+     * and returns its failure. */
     zr_status (*await)(zr_queue *queue, zr_mark mark);
     /** Wait for all issued tasks. Return the first failure since the last sync, and store its message for this thread.
      */

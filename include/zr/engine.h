@@ -26,13 +26,13 @@ typedef struct zr_batch {
 } zr_batch;
 
 /** Callback that fills a micro-batch. input[i] is memory for the graph's i-th input, in that input's shape. The
- * callback must reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, because
- * another thread of the rank may be using them. If zr_engine_serial returns true, it may do so.
+ * callback must reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, unless
+ * zr_engine_serial returns true. Otherwise another thread of the rank may be using them.
  *
  * If the callback fails, the schedule still runs to its end, with zeros as input, so that the ranks stay in step. A
- * training step then updates nothing on any rank, as if a loss were not finite. The call of the engine returns the
- * failure on this rank, and the ranks then agree on it. ZR_ERR_STOPPED is different: the step ends at once, as if it
- * had not begun. Every rank must return ZR_ERR_STOPPED for the same micro-batch. */
+ * training step then updates nothing on any rank, as if a loss were not finite. The engine's function returns the
+ * failure on this rank. Afterwards the caller must make the ranks agree on it. ZR_ERR_STOPPED is different: the step
+ * ends at once, as if it had not begun. Every rank must return ZR_ERR_STOPPED for the same micro-batch. */
 typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *input);
 
 typedef struct zr_step_args {

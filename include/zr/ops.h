@@ -94,7 +94,7 @@ ZR_API zr_value zr_mean(zr_graph *graph, zr_value x, zr_dtype dtype);
  *  i[0] = first, i[1] = n
  *  slice:    x (rows,C) g -> y (rows,n) g, or w for a parameter
  *  slice_dx: dy (rows,n) g, [earlier (rows,C) g or F32] -> dx (rows,C) g, or w for a parameter;
- *            dx = earlier, or 0, plus dy in the selected columns; may be in place of earlier */
+ *            dx is earlier, or 0 without earlier, with dy added to the selected columns; may be in place of earlier */
 ZR_API zr_value zr_slice(zr_graph *graph, zr_value x, int64_t first, int64_t n);
 
 /** Concatenate a and b along the last dimension: (B,T,M), (B,T,N) -> (B,T,M+N). The adjoint is slice.
@@ -154,7 +154,7 @@ ZR_API zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targ
  *                           dx may be in place of x */
 ZR_API zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets);
 
-/* Kernel "fill" (internal): -> y. It sets every element of y to zr_runtime.loss_seed. */
+/* Internal kernel "fill", with output y and no operands. It sets every element of y to zr_runtime.loss_seed. */
 
 #ifdef __cplusplus
 }

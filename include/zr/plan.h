@@ -47,10 +47,9 @@ typedef enum zr_recompute {
 
 /** Sequence parallelism: the tokens that a tensor-parallel rank stores between layers (Korthikanti et al. 2022). */
 typedef enum zr_sequence {
-    ZR_SEQUENCE_OFF,  /* every rank has all tokens */
-    ZR_SEQUENCE_KEEP, /* each rank has its own tokens, so that norms, dropout and residuals are computed only once over
-                         all ranks. Without recompute, the gathered input of a product is stored for the backward pass.
-                       */
+    ZR_SEQUENCE_OFF,     /* every rank has all tokens */
+    ZR_SEQUENCE_KEEP,    /* each rank has its own tokens, so that norms, dropout and residuals are not computed on every
+                            rank. Without recompute, the gathered input of a product is stored for the backward pass */
     ZR_SEQUENCE_REGATHER /* each rank has its own tokens, and the inputs of products are gathered again in the backward
                             pass */
 } zr_sequence;
@@ -73,10 +72,10 @@ typedef enum zr_gather {
 /** Kinds of asynchronous saves, which write the states during the following training steps (zr_engine_save). */
 typedef enum zr_save {
     ZR_SAVE_NONE, /* no asynchronous save; states are read between training steps (zr_engine_read) */
-    ZR_SAVE_COPY, /* the next training step first copies the states to host memory. Then the copies are written during
-                     this step and later ones */
-    ZR_SAVE_IN_PLACE, /* states are written without a copy; in the next training step, the update of a unit waits until
-                         the unit's states are written */
+    ZR_SAVE_COPY, /* asynchronous save from copies in host memory. The next training step first makes the copies; this
+                     step and later ones write them to files */
+    ZR_SAVE_IN_PLACE, /* asynchronous save without copies. In the next training step, the update of a unit waits until
+                         the unit's states are written to files */
     ZR_SAVE_AUTO      /* COPY if this fits limit_bytes without more recompute, otherwise IN_PLACE */
 } zr_save;
 
@@ -305,9 +304,9 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(SQUARE, "square") /* write the sum of squares of a gradient. Uses: sums (mine), the sum of squares */            \
     X(AGREE, "agree")   /* check that a unit's gradient is finite on all ranks, otherwise end the run. Uses: the loss, \
                            numbers of all ranks, the unit's verdict, the unit's sum of squares */                      \
-    X(NORM, "norm") /* agree on the gradient norm, on whether the gradient is finite, on the loss and on the factor    \
-                       for gradients. Uses: the loss, numbers of all ranks, the verdict, each unit's sum of squares,   \
-                       [each unit's sum of squares of micro-gradients] */                                              \
+    X(NORM, "norm")     /* agree on the gradient norm, the loss and the factor for gradients. Also agree whether the   \
+                           gradient is finite. Uses: the loss, numbers of all ranks, the verdict, each unit's sum of   \
+                           squares, [each unit's sum of squares of micro-gradients] */                                 \
     X(SAVE, "save") /* save a state of a unit. Uses: the state (mine), [host memory through which the state passes, if \
                        it is not stored in host memory] */                                                             \
     X(UPDATE, "update") /* update a range of a unit, except parameters without gradient. Uses: sums (mine), master     \
@@ -337,7 +336,7 @@ typedef enum zr_move {
 typedef struct zr_step_traits {
     zr_move move;
     int pieces;              /* index of the use with the communicated range and type, for moves other than SCALARS */
-    zr_traffic_kind traffic; /* kind of traffic as which the moved bytes are counted */
+    zr_traffic_kind traffic; /* kind of traffic that counts the moved bytes */
 } zr_step_traits;
 
 ZR_API zr_step_traits zr_step_traits_of(zr_step_kind kind);
@@ -606,9 +605,9 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * steps and the buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
 
-/** Cost of one step of a schedule on one rank. A RUN has the cost of its op. A move has the bytes that come from other
- * ranks; if it has one owner, they are counted where they arrive. Any other step has the bytes of memory that it
- * reads and writes. REPEAT and END cost nothing. */
+/** Cost of one step of a schedule on one rank. A RUN has the cost of its op. A move has the bytes that a receiving
+ * rank gets from other ranks. Any other step has the bytes of memory that it reads and writes, and so do NORM and
+ * AGREE. REPEAT and END cost nothing. */
 typedef struct zr_step_cost {
     double flops;
     zr_product_sizes product; /* sizes of the matrix product that performs the FLOPs; zeros if there is no product */

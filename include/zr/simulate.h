@@ -68,7 +68,7 @@ typedef struct zr_launch {
     int32_t n_samples;
     bool beside; /* whether training overlaps exchanges with computation; all samples were measured without overlap */
     double lost, late;       /* slow-down by overlap, as shares below 1: `lost` for computation, `late` for exchanges */
-    double spread;           /* standard deviation of an exchange's time with overlap, as a share of this time */
+    double spread;           /* relative standard deviation of exchange times, with overlap */
     double across_bytes_sec; /* rate from other hosts into one rank while all ranks run exchanges; 0 if there is only
                                 one host */
     zr_wait_sample wait[ZR_LAUNCH_WAITS]; /* waits without overlap, which the samples of exchanges do not include */
@@ -160,9 +160,9 @@ typedef struct zr_simulate_options {
     bool comm_beside;    /* whether exchanges overlap with computation even without zr_layout.overlap */
     double scores_bytes; /* memory bytes per query-key pair that attention kernels read and write in the forward pass to
                             store scores. The backward pass needs twice as many. 0 if scores stay on the chip */
-    int32_t product_multiple; /* multiple that 16-bit products need for full speed: if a size is not a multiple of this
-                                 number (for attention, the width of a head), the product runs at the rate of fp32; 0
-                                 for no such rule */
+    int32_t product_multiple; /* alignment of sizes for fast 16-bit products: if a size is not a multiple of this
+                                 number, the product runs at the rate of fp32. For attention the size is the width of a
+                                 head. 0 for no alignment */
 } zr_simulate_options;
 
 /** Simulate a training step. `options` may be NULL, which means zeros. `time` may be NULL; otherwise it receives the
