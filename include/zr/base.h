@@ -26,7 +26,7 @@ extern "C" {
 #define ZR_PRINTF(fmt, args)
 #endif
 
-/* Marks an inline function that GPU kernels can call too. */
+/* Mark an inline function that GPU kernels can call too. */
 #ifdef __CUDACC__
 #define ZR_INLINE static inline __host__ __device__
 #else
@@ -193,7 +193,7 @@ typedef struct zr_exact {
  * ranks, threads or the order of calls. */
 typedef enum zr_rng_purpose {
     ZR_RNG_INIT,    /* initial parameter values; the element is an index over all parameters of the model */
-    ZR_RNG_DROPOUT, /* dropout; the stream is the number of the dropout op in the graph */
+    ZR_RNG_DROPOUT, /* dropout; the stream is the number of the dropout within the graph */
     ZR_RNG_SHUFFLE, /* random order of the data */
     ZR_RNG_SAMPLE,  /* sampling of tokens when text is generated */
     ZR_RNG_JITTER,  /* random speeds of simulated ranks; the element is the rank */

@@ -110,7 +110,7 @@ typedef struct zr_data_args {
     int64_t vocab_size;    /* vocabulary size; every token id must be below this number */
     int64_t seq_length;    /* sequence length T, at least 1; each source must have at least T+1 tokens */
     zr_data_order order;
-    uint64_t seed; /* seed of the order of samples; other sources than the first use seeds derived from this seed */
+    uint64_t seed;           /* seed of the order of samples, from which the seeds of further sources are derived */
     const char *text_key;    /* key that holds the text in each line of a .jsonl file; NULL for "text" */
     bool skip_bad_lines;     /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
     const char *cache_dir;   /* cache directory for tokenized texts; NULL for zr/tokens in the user's cache */
@@ -168,9 +168,9 @@ ZR_API int64_t zr_data_tokens(const zr_data *data);
 /** Return the number W of windows, summed over all sources. Evaluation uses these windows. */
 ZR_API int64_t zr_data_windows(const zr_data *data);
 
-/** Read a sample into tokens (T) and targets (T). Each target is the token after the token at the same place. Errors:
- * ZR_ERR_DATA with file and position if a token is outside the vocabulary; ZR_ERR_IO if the file cannot be read or
- * has changed since it was opened. */
+/** Read a sample into tokens (T) and targets (T). targets[i] is the token that follows tokens[i]. Errors: ZR_ERR_DATA
+ * with file and position if a token is outside the vocabulary; ZR_ERR_IO if the file cannot be read or has changed
+ * since it was opened. */
 ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets);
 
 /** Prefetch samples first to first+n-1 on a thread of the data object. The caller must read these samples next.

@@ -38,7 +38,7 @@ typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *
 typedef struct zr_step_args {
     int64_t step; /* index of the training step, from 0 */
     double lr;
-    double clip;       /* maximum norm of the whole gradient, which requires zr_layout.norm_first; 0 for no clipping */
+    double clip; /* maximum norm of the whole gradient; 0 for no clipping. Clipping requires zr_layout.norm_first */
     double loss_scale; /* loss scale: gradients are multiplied by this factor, and the update divides them by it again;
                           0 means 1. A scale that may overflow requires zr_layout.norm_first, because otherwise a step
                           that overflows cannot be skipped */

@@ -69,7 +69,8 @@ typedef struct zr_type {
 typedef struct zr_value_info {
     zr_value_kind kind;
     zr_type type;
-    int32_t unit;  /* unit of the op that writes the value, or of the declaration of a parameter; -1 for inputs */
+    int32_t unit;  /* unit of the op that writes the value; for a parameter, unit in which it was declared; -1 for
+                      inputs */
     int32_t param; /* index of the parameter; -1 if the value is neither a parameter nor its gradient nor a part of its
                       gradient */
     int32_t producer; /* index of the op that writes the value; -1 for parameters, inputs and caches */
@@ -124,8 +125,8 @@ typedef struct zr_op_attr {
     double f[4];
 } zr_op_attr;
 
-/** Communication of an op between tensor-parallel ranks. The planner then emits collectives instead of running a
- * kernel. */
+/** Communication between tensor-parallel ranks that replaces the kernel of an op. The planner emits collectives for
+ * such ops. */
 typedef enum zr_join {
     ZR_JOIN_NONE,
     ZR_JOIN_SUM,     /* the output is the sum of all ranks' operands, added in a fixed binary tree over the ranks and
@@ -182,7 +183,7 @@ struct zr_op_def {
      * allow the reuse. If output i is a parameter's gradient and the input is an earlier partial sum of it, the
      * partial sum is computed in the gradient's memory. */
     int8_t in_place[ZR_OP_OUTS];
-    zr_join join; /* communication that replaces the kernel of the op */
+    zr_join join; /* communication that replaces the op's kernel */
     /** Whether the output may be cut like the operands, as in elementwise functions and attention heads. In these a
      * rank's columns of the output depend only on its own columns of the operands. Other ops refuse operands that are
      * cut. */
@@ -286,9 +287,9 @@ ZR_API zr_value zr_graph_input(const zr_graph *graph, int32_t input);
  * the forward op (zr_grad_losses). */
 ZR_API zr_value zr_graph_get_losses(const zr_graph *graph);
 ZR_API zr_value zr_graph_get_output(const zr_graph *graph);
-/** Return the offset in the whole parameter of element `first` of a rank's part, or -1 if the element is padding. The
- * rank has number `place` among the M tensor-parallel ranks. *run receives the number of elements, at most n, that
- * follow each other in the whole parameter too, counted from `first`. n must be at least 1. */
+/** Convert an index in one rank's part of a parameter to an offset in the whole parameter. Return the offset of
+ * element `first` of the part that rank `place` of M has, or -1 if the element is padding. *run receives how many
+ * elements from `first` on, at most n, are contiguous in the whole parameter too. n must be at least 1. */
 ZR_API int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int64_t first, int64_t n,
                               int64_t *run);
 /** Return the number of parameters of the whole model (Psi), without padding. */

@@ -119,7 +119,7 @@ typedef struct zr_layout {
     int64_t gather_bucket_elems; /* bucket size of parameter gathers in elements, rounded up to a multiple of N *
                                     ZR_SHARD_ALIGN */
     int shard_ranks; /* MiCS: number of consecutive data-parallel ranks over which states are sharded. Each group of
-                        this size has all states; 0 for one group of all ranks */
+                        this size has a full copy; 0 for one group of all ranks */
     int hpz_ranks; /* hpZ of ZeRO++ at stage 3: number of data-parallel ranks over which a second copy of the parameters
                       is sharded; 0 for no copy */
     int host_ranks; /* number of ranks per host, which are consecutive among the N * M ranks; 0 if all ranks are on one
@@ -331,8 +331,8 @@ typedef enum zr_move {
     ZR_MOVE_SCALARS    /* all-gather of a few numbers from each rank */
 } zr_move;
 
-/** Properties of a kind of step. All code that needs to know which kinds move bytes uses them. Only the proof of a
- * plan has its own list. */
+/** Properties of a kind of step. They tell all code which kinds move bytes, except the proof of a plan, which has its
+ * own list. */
 typedef struct zr_step_traits {
     zr_move move;
     int pieces;              /* index of the use with the communicated range and type, for moves other than SCALARS */
@@ -432,7 +432,7 @@ static inline int64_t zr_step_buckets(const zr_step *step)
 typedef struct zr_wait {
     int32_t step;
     bool before; /* whether to wait for the previous round's run of the step; the first round then has no wait */
-    bool pace;   /* whether no use needs the wait, which only prevents memory from being used too early */
+    bool pace;   /* whether the wait only delays a step to save memory; no use of a buffer needs it */
 } zr_wait;
 
 /** List of steps with their uses and waits. Steps of one stream run in order. */

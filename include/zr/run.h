@@ -313,8 +313,8 @@ typedef struct zr_generate_args {
                         share of the probability that top_k leaves; 0 or 1 for all */
     int64_t samples; /* number of texts to generate; text i uses the seed `seed` + i, as if it were generated alone; 0
                         means one */
-    const char *const *stop; /* (n_stop) stop texts: a generated text ends before the first stop text in it. Text that
-                                may be the beginning of a stop text is not emitted until this is decided */
+    const char *const *stop; /* array of n_stop stop texts. A generated text ends before the first stop text in it. Text
+                                that may be the beginning of a stop text is held back until this is decided */
     int64_t n_stop;
     zr_status (*done)(void *arg, const zr_generated *text); /* callback after the end of each text; may be NULL */
 } zr_generate_args;

@@ -23,8 +23,8 @@ typedef struct zr_cluster_link {
     int32_t devices;  /* number of consecutive devices that the level connects: at least 2, and a multiple of the next
                          lower level's number */
     double bytes_sec; /* rate into one device, and also out of it */
-    double shared_bytes_sec; /* total rate into the devices of one unit of the next lower level, such as a node, and
-                                also out of them; 0 if only the devices' own rates count */
+    double shared_bytes_sec; /* limit for one unit of the next lower level, such as a node: total rate into its devices,
+                                and also out of them; 0 for no limit */
     double latency_sec;      /* latency of one message */
     double share;            /* share of this level's rates that exchanges reach; 0 for the cluster's link_share */
 } zr_cluster_link;
@@ -32,7 +32,7 @@ typedef struct zr_cluster_link {
 /** Algorithms of collectives. */
 typedef enum zr_algorithm {
     ZR_ALGORITHM_AUTO,    /* the faster of ring and tree for the size of a message, as NCCL chooses */
-    ZR_ALGORITHM_RING,    /* each rank passes the pieces that it has to its neighbour */
+    ZR_ALGORITHM_RING,    /* each rank repeatedly passes pieces to its neighbour */
     ZR_ALGORITHM_TREE,    /* recursive halving and doubling */
     ZR_ALGORITHM_EXCHANGE /* zr's own algorithm: each rank reads its pieces directly from every other rank (src/comm) */
 } zr_algorithm;
@@ -134,8 +134,7 @@ typedef enum zr_cause {
 typedef struct zr_simulation {
     zr_price price; /* times of one training step */
     double exposed_sec[ZR_CAUSES];
-    /** Busy time of the compute stream in matrix products, in other kernels that memory limits, and in kernel
-     * launches. */
+    /** Busy time of the compute stream, by cause: matrix products, memory traffic, kernel launches. */
     double product_sec, memory_sec, launch_sec;
     const char *bound_by; /* largest of the three times above and of exposed_sec: "products", "memory", "launches", or
                              the name of a cause */
