@@ -591,13 +591,12 @@ ZR_API ZR_NODISCARD zr_status zr_plan_create(const zr_model *model, const zr_lay
 ZR_API void zr_plan_destroy(zr_plan **plan);
 
 /** Prove that a plan is correct, independently of the planner:
- * - Two buffers share bytes only if stream order and waits put every use of one buffer before the first write of the
- *   other.
- * - Every byte that a rank reads has been written before, with and without a preceding flush. Every value is still in
- *   memory when it is read.
+ * - If two buffers share bytes, stream order and waits put every use of one before the first write of the other.
+ * - Every byte that a rank reads has been written before, with and without a preceding flush.
+ * - Every value is still in memory when it is read.
  * - Every buffer lies inside its space, and all bytes between ranks pass through staging memory.
- * - Every unit is updated, but only after all ranks have agreed on its gradient. After the update no step of the
- *   schedule uses the unit's parameters in the space where they are stored.
+ * - Every unit is updated, but only after all ranks have agreed on its gradient.
+ * - After an update no step uses the unit's parameters in the space where they are stored.
  * - Squares of micro-gradients are computed from whole gradients that no reduction has changed.
  * - A save writes all elements of each state before the state is updated.
  *
