@@ -108,10 +108,10 @@ struct zr_comm {
  * the next call.
  *
  * Pieces pass through staging memory in chunks, in two alternating halves. A piece may therefore be larger than the
- * staging memory. More staging memory means fewer and longer chunks. The minimum is ZR_COMM_STAGING_LEAST * size
- * bytes, or 0 if size is 1. A grain of more than 64 bytes needs at least 2 * size * grain_bytes, with grain_bytes
- * rounded up to a multiple of 64. With 2 * size * piece_bytes, where piece_bytes is rounded up to a multiple of 64,
- * each piece moves in one chunk.
+ * staging memory. More staging memory means fewer and longer chunks. With `size` ranks the minimum is
+ * ZR_COMM_STAGING_LEAST * size bytes, or 0 if size is 1. A grain of more than 64 bytes needs at least 2 * size *
+ * grain_bytes, with grain_bytes rounded up to a multiple of 64. With 2 * size * piece_bytes, where piece_bytes is
+ * rounded up to a multiple of 64, each piece moves in one chunk.
  *
  * This is a good size:
  *     min(2 * size * the largest piece_bytes, max(4 MiB, size * 128 KiB))
