@@ -116,8 +116,8 @@ typedef struct zr_data_args {
     const char *cache_dir;   /* cache directory for tokenized texts; NULL for zr/tokens in the user's cache */
     bool cache_is_whole;     /* whether to skip checking cached tokens for damage, because this host has just opened and
                                 checked the same data */
-    zr_progress_fn progress; /* progress callback in bytes of text, or NULL. Called while a text is hashed, and then
-                                while it is tokenized by any process or its tokens are read */
+    zr_progress_fn progress; /* callback for the progress in bytes of text, or NULL. Called while a text is hashed, and
+                                then while any process tokenizes it or its cached tokens are read */
     void *arg;
 } zr_data_args;
 

@@ -91,10 +91,10 @@ typedef struct zr_kernel {
 } zr_kernel;
 
 typedef struct zr_device_config {
-    int threads; /* compute threads; 0 for one thread */
-    const zr_kernel
-        *kernels; /* user-defined kernels, which replace the device's own, or NULL. The last entry has op NULL */
-    int gpu;      /* index of the GPU, from 0, for zr_device_create_cuda */
+    int threads;              /* compute threads; 0 for one thread */
+    const zr_kernel *kernels; /* user-defined kernels, which replace the device's own, or NULL. The last entry has
+                                 op NULL */
+    int gpu;                  /* index of the GPU, from 0, for zr_device_create_cuda */
 } zr_device_config;
 
 #define ZR_DEVICE_CONFIG_INIT                                                                                          \

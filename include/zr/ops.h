@@ -1,7 +1,7 @@
 /**
- * ops: the building blocks of models. Each function adds one op to the graph and returns the op's first output. After
- * a function's description, its comment lists the attributes i[] and f[] of the op, and the kernels that a device
- * must have, as name: operands -> outputs.
+ * ops: the building blocks of models. Each function adds one op to the graph and returns the op's first output. A
+ * function's comment also lists the attributes i[] and f[] of the op. Then it lists the kernels that a device must
+ * have, in the form "name: operands -> outputs".
  *
  * [x] is an optional operand. Type "g" is the graph's dtype. Type "w" is the dtype of the output value: the graph's
  * grad_dtype, or F32 for a partial sum. "rows" stands for all dimensions but the last. All sums are computed in F32

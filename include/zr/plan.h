@@ -138,9 +138,9 @@ typedef struct zr_layout {
                             stored for it (layout lean) */
     bool rank_free_sums; /* whether sums have the same bits for any number of ranks that is a power of two
                             (ARCHITECTURE.md, section 3) */
-    bool reduce_once; /* whether each rank first sums whole gradients over its micro-batches in fp32, and gradients are
-                         reduced over ranks only once per step, at every stage. No effect with one micro-batch or one
-                         data-parallel rank */
+    bool reduce_once;    /* whether gradients are reduced over ranks only once per step, at every stage. Each rank first
+                            sums whole gradients over its micro-batches in fp32. No effect with one micro-batch or one
+                            data-parallel rank */
     zr_recompute recompute;
     int64_t recompute_every;
     int64_t limit_bytes; /* limit in bytes of a rank's arena, or of its device memory on a GPU, for ZR_RECOMPUTE_AUTO
@@ -152,12 +152,12 @@ typedef struct zr_layout {
     /* Limits for stage 3, in elements. They have the meaning of DeepSpeed's thresholds, but apply to whole units. */
     int64_t prefetch_elems; /* prefetch size: units are prefetched until this many elements are in flight; 0 for no
                                prefetch */
-    int64_t live_elems;     /* maximum number of gathered elements: a unit that would exceed it is not prefetched; 0 to
-                               prefetch one segment of the program */
-    int64_t reuse_elems;    /* reuse distance: a gathered unit stays in memory if it is used again within this many
-                               elements of other units */
-    int64_t persist_elems;  /* persistence threshold: a unit is not sharded if each of its parameters has fewer elements
-                               than this */
+    int64_t live_elems;    /* maximum number of gathered elements, beyond which no unit is prefetched; 0 to prefetch one
+                              segment of the program */
+    int64_t reuse_elems;   /* reuse distance: a gathered unit stays in memory if it is used again within this many
+                              elements of other units */
+    int64_t persist_elems; /* persistence threshold: a unit is not sharded if each of its parameters has fewer elements
+                              than this */
     int64_t persist_model_elems; /* maximum number of elements of all units that are not sharded; 0 for no limit */
     bool micro_squares; /* whether to compute the square norm of each micro-batch's own gradient before its reduction
                            (zr_step_result.micro_square); requires at least two micro-batches per step */
@@ -287,9 +287,10 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                          padding after a value */                                                                      \
     X(CAST, "cast")   /* cast this rank's range of the fp32 master. Uses: master (mine), unit (mine) */                \
     X(COPY, "copy")   /* copy bytes between buffers, usually of different spaces */                                    \
-    X(GATHER, "gather")                 /* all-gather parameters. Uses: mine, each, staging */                         \
-    X(BROADCAST, "broadcast")           /* broadcast parameters from one owner. Uses: mine, each, staging */           \
-    X(GATHER_GRAD, "gather_grad")       /* all-gather sums of gradients. Uses: mine, each, staging */                  \
+    X(GATHER,                                                                                                          \
+      "gather") /* all-gather parameters. Uses: this rank's range (mine), all ranks' ranges (each), staging memory */  \
+    X(BROADCAST, "broadcast")           /* broadcast parameters from one owner. Uses: as in GATHER */                  \
+    X(GATHER_GRAD, "gather_grad")       /* all-gather sums of gradients. Uses: as in GATHER */                         \
     X(REDUCE_SCATTER, "reduce_scatter") /* sum the pieces of all ranks for this rank's range, in a binary tree.        \
                                            Uses: each, [staging], sums (mine), [further accumulators:                  \
                                            zr_plan_unit.open_sums]. With one rank its piece is the sum. With           \
@@ -474,7 +475,8 @@ typedef struct zr_plan_unit {
     zr_state sums;     /* gradient of a training step, which the update reads: fp32 accumulators, or the same as grad */
     zr_state master;   /* fp32 master parameters for 16-bit training; absent for a frozen unit */
     zr_state slot[4];  /* fp32 states of the optimizer */
-    int32_t open_sums; /* first of n_open_sums buffers with more accumulators of this rank's shard (rank_free_sums) */
+    int32_t open_sums; /* first of n_open_sums buffers, each with a further accumulator of this rank's shard
+                          (rank_free_sums) */
     int32_t n_open_sums;
     int32_t saved;        /* first of the buffers with copies of this rank's parameters and states (ZR_SAVE_COPY) */
     int32_t square;       /* buffer of the gradient's zr_square, or ZR_NONE without training */
@@ -517,7 +519,7 @@ typedef struct zr_memory {
  * result is total_bytes plus activation checkpoints and copies of states in host memory. */
 ZR_API int64_t zr_memory_taken(const zr_memory *memory);
 
-/** Borders between ranks that received bytes may have crossed. */
+/** Borders that received bytes may have crossed, for example between hosts. */
 typedef enum zr_border {
     ZR_BORDER_GROUP, /* border between groups of data-parallel ranks (mics_shard_size, zero_hpz_partition_size); ranks
                         that share a layer are always in one group */

@@ -99,9 +99,9 @@ typedef struct zr_cluster {
     double host_bytes_sec; /* rate between a device and its host's memory, in each direction; 0 if not known */
     double disk_bytes_sec; /* rate of a host's disk; 0 if not known */
     zr_algorithm algorithm;
-    /** Measurements on this cluster, borrowed, or NULL. The times of a plan's steps are then estimated from measured
-     * steps of the same kind. The numbers above are used for kinds of steps that were not measured. They also limit
-     * the speed of exchanges between hosts. */
+    /** Measurements on this cluster, borrowed, or NULL. With measurements, the time of a step is estimated from
+     * measured steps of the same kind. Kinds that were not measured use the rates of this struct. No exchange between
+     * hosts is estimated to be faster than these rates allow. */
     const zr_launch *measured;
 } zr_cluster;
 
@@ -136,8 +136,8 @@ typedef struct zr_simulation {
     double exposed_sec[ZR_CAUSES];
     /** Busy time of the compute stream, by cause: matrix products, memory traffic, kernel launches. */
     double product_sec, memory_sec, launch_sec;
-    const char *bound_by; /* largest of the three times above and of exposed_sec: "products", "memory", "launches", or
-                             the name of a cause */
+    const char *bound_by; /* name of the largest part: "products", "memory" or "launches" for the three times above, or
+                             a cause of exposed_sec */
     double samples_sec, tokens_sec;
     double flops_sec; /* FLOP/s of a device, including recomputation */
     double mfu;       /* model FLOPs utilization: share of the device's peak rate, without recomputation */
