@@ -86,14 +86,14 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
  * one writer begins or ends.
  *
  * With tensor parallelism, the columns of a matrix are divided among the ranks. Each rank then writes a slice of
- * every row, between the slices of other ranks (zr_slices). The manifest would grow with the number of rows if each
- * slice were a chunk. A chunk of such a matrix therefore consists of all slices of one rank between two multiples of
+ * every row, between the slices of other ranks (zr_slices). If each slice were a chunk, the manifest would grow with
+ * the number of rows. A chunk of such a matrix therefore consists of all slices of one rank between two multiples of
  * ZR_CHUNK_BYTES. Chunks whose bytes interleave are read together.
  *
- * A checkpoint is saved in five steps. First call zr_checkpoint_begin, and create each file with
- * zr_safetensors_create. Then each writer writes its ranges (zr_chunk_writer). Next zr_chunks_of_file hashes the
- * headers and small files. Finally zr_manifest_write and zr_checkpoint_commit complete the checkpoint. One process
- * takes all steps except the writing of ranges. No function in this section is collective. */
+ * A save has five steps. First call zr_checkpoint_begin, and create each file with zr_safetensors_create. Second,
+ * each writer writes its ranges (zr_chunk_writer). Third, zr_chunks_of_file hashes the headers and small files.
+ * Fourth, zr_manifest_write writes the manifest. Last, zr_checkpoint_commit gives the directory its final name. One
+ * process takes all steps except the second. No function in this section is collective. */
 
 #define ZR_CHUNK_BYTES ((int64_t)4 << 20)
 

@@ -287,10 +287,9 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                          padding after a value */                                                                      \
     X(CAST, "cast")   /* cast this rank's range of the fp32 master. Uses: master (mine), unit (mine) */                \
     X(COPY, "copy")   /* copy bytes between buffers, usually of different spaces */                                    \
-    X(GATHER,                                                                                                          \
-      "gather") /* all-gather parameters. Uses: this rank's range (mine), all ranks' ranges (each), staging memory */  \
-    X(BROADCAST, "broadcast")           /* broadcast parameters from one owner. Uses: as in GATHER */                  \
-    X(GATHER_GRAD, "gather_grad")       /* all-gather sums of gradients. Uses: as in GATHER */                         \
+    X(GATHER, "gather")           /* all-gather parameters. Uses: own range (mine), all ranges (each), staging */      \
+    X(BROADCAST, "broadcast")     /* broadcast parameters from one owner. Uses: as in GATHER */                        \
+    X(GATHER_GRAD, "gather_grad") /* all-gather sums of gradients. Uses: as in GATHER */                               \
     X(REDUCE_SCATTER, "reduce_scatter") /* sum the pieces of all ranks for this rank's range, in a binary tree.        \
                                            Uses: each, [staging], sums (mine), [further accumulators:                  \
                                            zr_plan_unit.open_sums]. With one rank its piece is the sum. With           \

@@ -144,8 +144,8 @@ typedef struct zr_simulation {
     double slowest; /* factor by which kernels take longer on the slowest rank than the cluster's numbers give; at least
                        1 */
     /** Cost of a save during a training step, through the disk that the ranks of a host share. Zeros if the plan has
-     * no save steps. Times are NAN if the cluster lacks a rate that the save needs, of its disks or of copies to its
-     * hosts. */
+     * no save steps. Times are NAN if the save needs a rate that the cluster does not give: disk_bytes_sec or
+     * host_bytes_sec. */
     zr_save_price save;
 } zr_simulation;
 
