@@ -1,10 +1,11 @@
 /**
- * data: texts, token files and tokenizers. The tokens of a source (one file or several) are divided into windows of T
- * tokens and the following token. Window and source of a global sample depend only on (order, seed, weights, sample
- * index), so runs with any number of ranks or micro-batches, and resumed runs, see the same samples.
+ * data: reads texts and token files, and tokenizes texts. A source is one file or several. Its tokens are divided
+ * into windows: a window is T tokens, and the token after them is the last target. The window of a sample depends
+ * only on the order, the seed, the weights of the sources and the sample's global index. Runs with any number of
+ * ranks or micro-batches therefore see the same samples, and so do resumed runs.
  *
- * Files are read with pread into a buffer allocated at open, never mapped. After open nothing is allocated, except once
- * by zr_data_read_ahead. An object serves one thread at a time.
+ * Files are read with pread, not mapped, into a buffer that is allocated at open. Later only the first
+ * zr_data_read_ahead allocates memory. An object must not be used by two threads at once.
  */
 #ifndef ZR_DATA_H
 #define ZR_DATA_H
@@ -22,38 +23,40 @@ typedef struct zr_tokenizer zr_tokenizer;
 /** Token that GPT-2 puts between documents. */
 #define ZR_END_OF_TEXT "<|endoftext|>"
 
-/** Open the tokenizer `name`. The name is "bytes" (a token is a byte value; vocabulary 256), or the path of a
- * tokenizer.json or of a directory with the files of a byte-level BPE tokenizer like GPT-2's (tokenizer.json, else
- * vocab.json and merges.txt). An open tokenizer is constant: any number of threads may use it at once.
+/** Open a tokenizer. `name` is one of these:
+ * - "bytes", the tokenizer with 256 tokens, in which a token is a byte;
+ * - the path of a tokenizer.json with a byte-level BPE like GPT-2's;
+ * - the path of a directory with tokenizer.json, or with vocab.json and merges.txt.
+ * An open tokenizer never changes, so any number of threads may use it at once.
  *
- *  Text need not be UTF-8: a byte that belongs to no character is split from its neighbours. The bytes of a text's
- * tokens are always exactly the text. Added tokens (<|endoftext|>) are recognised in the text and never inserted: a
- *  post_processor, truncation and padding are ignored.
+ * Text need not be UTF-8: an invalid byte is split from its neighbours. The bytes of a text's tokens are always
+ * exactly the text. Added tokens such as <|endoftext|> are recognised in a text but never inserted. A post_processor,
+ * truncation and padding in tokenizer.json are ignored.
  *
- *  Errors: ZR_ERR_NOT_FOUND if a file is missing; ZR_ERR_DATA if a file is damaged (the message names file and fault)
- * or the tokenizer is of an unsupported kind, which the message names: another model, a normalizer, or pre-tokenizers
- * other than any number of Split followed by ByteLevel. */
+ * Errors: ZR_ERR_NOT_FOUND if a file is missing. ZR_ERR_DATA if a file is damaged, with the file and the fault in the
+ * message. ZR_ERR_DATA also if the tokenizer's kind is unsupported, with the kind in the message. Unsupported kinds
+ * are models other than BPE, normalizers, and pre-tokenizers other than any number of Split followed by ByteLevel. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer);
 ZR_API void zr_tokenizer_close(zr_tokenizer **tokenizer);
 
 ZR_API const char *zr_tokenizer_name(const zr_tokenizer *tokenizer);
 ZR_API int64_t zr_tokenizer_vocab(const zr_tokenizer *tokenizer);
-/** Return an XXH3-64 hash of everything that determines a text's token ids. Two tokenizers with the same hash give any
- * text the same tokens. */
+/** Return an XXH3-64 hash of everything that affects token ids. Tokenizers with the same hash give the same tokens for
+ * every text. */
 ZR_API uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer);
 
-/** Encode text[0, bytes) into `tokens`, which has space for `room` tokens; *n receives their number. Fail with
- * ZR_ERR_ARG if `room` is too small (`bytes` is always enough). Takes at most O(bytes log bytes) time, not counting
- * regular expressions of the tokenizer's own; fail with ZR_ERR_DATA if these exceed their limits. */
+/** Encode text[0, bytes) into `tokens`, which has space for `room` tokens. *n receives the number of tokens. Fail with
+ * ZR_ERR_ARG if `room` is too small; `bytes` is always enough. The time is O(bytes log bytes), apart from regular
+ * expressions in the tokenizer's file. Fail with ZR_ERR_DATA if a regular expression exceeds its limits. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes,
                                                   int32_t *tokens, int64_t room, int64_t *n);
 
-/** Return the single token whose text is all of `text` (such as ZR_END_OF_TEXT, up to 64 bytes), or -1 if `text` is
- * several tokens or unknown. */
+/** Return the token whose text is exactly `text`, such as ZR_END_OF_TEXT, or -1 if no token has this text. `text` may
+ * have up to 64 bytes. */
 ZR_API int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text);
 
-/** Store the text of one token in *text (borrowed, not terminated) and its length in *bytes. Fail with ZR_ERR_ARG if
- * the token is outside the vocabulary. */
+/** Store the text of a token in *text, which is borrowed and not null-terminated, and its length in *bytes. Fail with
+ * ZR_ERR_ARG if the token is outside the vocabulary. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text,
                                                   int64_t *bytes);
 
@@ -61,88 +64,99 @@ ZR_API ZR_NODISCARD zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer,
 
 typedef struct zr_data zr_data;
 
-/** Orders of samples. A source has W = floor((tokens-1)/T) whole windows; window i is tokens [iT, iT+T].
+/** Orders of samples. A source has W = floor((tokens-1)/T) windows. Window i consists of tokens [iT, iT+T].
  *
- *  SEQUENTIAL: sample g is window g mod W.
- *  SHUFFLED:   an epoch has W' = max(1, floor((tokens-T)/T)) windows [o+iT, o+iT+T], with
- *              o = f(seed, epoch) mod min(T, tokens-T), so that every o fits; sample g belongs to epoch
- *              floor(g/W'), and a bijection keyed by (seed, epoch) maps g to its window.
+ * SEQUENTIAL: sample g is window g mod W.
+ * SHUFFLED:   each epoch is a new permutation of the windows, at a new offset. An epoch has
+ *             W' = max(1, floor((tokens-T)/T)) windows [o+iT, o+iT+T], where
+ *             o = f(seed, epoch) mod min(T, tokens-T). Sample g belongs to epoch floor(g/W').
+ *             A bijection with the key (seed, epoch) maps g to its window.
  *
- *  Several sources: samples come in blocks of ZR_DATA_MIX. In each block, c_s samples are from source s, in proportion
- * to its weight; the rest after rounding down goes to the largest remainders. A bijection keyed by (seed, block) maps
- * sample i of block b to position p. Positions [c_0 + ... + c_(s-1), c_0 + ... + c_s) belong to source s; the j-th of
- * them is the source's own sample b c_s + j, which its order (above) maps to a window. So every sample costs the same,
- * and no sample depends on earlier ones. */
+ * With several sources, samples are drawn in blocks of ZR_DATA_MIX samples. Each block has c_s samples of source s,
+ * in proportion to the source's weight. The products are rounded down, and the rest goes to the largest remainders. A
+ * bijection with the key (seed, block) maps sample i of block b to a position. Positions [c_0 + ... + c_(s-1), c_0 +
+ * ... + c_s) belong to source s. The j-th of these positions is sample b c_s + j of this source, which is mapped to a
+ * window as above. Every sample therefore has the same cost, and no sample depends on earlier samples. */
 typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
 #define ZR_DATA_MIX 4096
 
 /** Description of open data. */
 typedef struct zr_data_info {
-    const char *path;       /* path as given; owned by the data object */
-    const char *format;     /* format of the first file: "text", "jsonl", "uint16" (headerless), "llm.c uint16",
-                               "llm.c uint32", "Megatron uint16" or "Megatron int32" */
-    const char *note;       /* one line for the user if a file may not be text or bad lines were skipped, else "" */
-    const char *made_again; /* one line for the user if cached tokens were damaged, else "" */
+    const char *path;   /* path as given to zr_data_open; owned by the data object */
+    const char *format; /* format of the first file: "text", "jsonl", "uint16" (without header), "llm.c uint16", "llm.c
+                           uint32", "Megatron uint16" or "Megatron int32" */
+    const char *note;   /* one-line warning, or ""; given if a file may not be text or bad lines were skipped */
+    const char *made_again; /* one-line message, or ""; given if cached tokens were damaged and made again */
     int64_t files, sources;
-    int64_t bytes; /* total bytes of the files, or of their cache files if texts are tokenized */
+    int64_t bytes; /* total bytes of the files, or of their cached tokens if texts are tokenized */
     int64_t tokens;
-    int64_t windows;        /* W, summed over all sources */
-    int64_t epoch_samples;  /* with one source: number of samples before the order repeats, which is W, or W' if
-                               shuffled; with several: number of samples until each source has been seen completely */
-    int64_t skipped_lines;  /* number of bad lines of .jsonl files that were skipped */
-    double bytes_per_token; /* mean text bytes of a token; 0 if unknown (a token file without a tokenizer) */
+    int64_t windows;        /* number of windows W, summed over all sources */
+    int64_t epoch_samples;  /* number of samples in an epoch. With one source it is W in sequential order and W' in
+                               shuffled order. With several sources it is the number of samples until each source has
+                               been read completely */
+    int64_t skipped_lines;  /* number of bad lines in .jsonl files that were skipped */
+    double bytes_per_token; /* mean number of text bytes per token; 0 if unknown (token file without a tokenizer) */
 } zr_data_info;
 
-/** Options of zr_data_open_with. Zero means the default, except for path and sizes. */
+/** Options of zr_data_open_with. A zero means the default, except for `path` and the sizes. */
 typedef struct zr_data_args {
-    /** Data files. Either the path of a file (symbolic links are followed), or a pattern such as "train_*.bin" for the
-     * matching files sorted by name, or a JSON list of paths and patterns, ["a.txt", "b_*.txt"], read as one text; or
-     * several sources with weights, [{"path": PATH or list, "weight": 0.7}, ...]. All files of a source must be of one
-     * kind. */
+    /** Data files, in one of these forms. All files of a source must be of one kind.
+     * - the path of a file; symbolic links are followed
+     * - a pattern such as "train_*.bin", for the matching files sorted by name
+     * - a JSON list of paths and patterns, read as one text: ["a.txt", "b_*.txt"]
+     * - several sources with weights: [{"path": PATH or list, "weight": 0.7}, ...] */
     const char *path;
-    const char *tokenizer; /* tokenizer of texts; NULL for "bytes" */
-    int64_t vocab_size;    /* size of the vocabulary; token ids must be below it */
-    int64_t seq_length;    /* T, the tokens of a window, at least 1; each source must have at least T+1 tokens */
+    const char *tokenizer; /* tokenizer for texts (zr_tokenizer_open); NULL for "bytes" */
+    int64_t vocab_size;    /* vocabulary size; every token id must be below this number */
+    int64_t seq_length;    /* sequence length T, at least 1; each source must have at least T+1 tokens */
     zr_data_order order;
-    uint64_t seed;           /* seed of the order; source s > 0 uses a seed derived from it and s */
-    const char *text_key;    /* key of the text in a line of .jsonl; NULL for "text" */
-    bool skip_bad_lines;     /* whether bad lines of .jsonl are skipped; otherwise they are errors */
-    const char *cache_dir;   /* directory for the tokens of texts; NULL for zr/tokens in the user's cache */
-    bool cache_is_whole;     /* whether to skip checking cached tokens for damage, because the same data have just been
-                                opened on this host */
-    zr_progress_fn progress; /* called with the progress in bytes of text, first while a text is hashed, then while
-                                it is tokenized (by this process or another) or its tokens are read; may be NULL */
+    uint64_t seed;           /* seed of the order of samples, from which the seeds of further sources are derived */
+    const char *text_key;    /* key that holds the text in each line of a .jsonl file; NULL for "text" */
+    bool skip_bad_lines;     /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
+    const char *cache_dir;   /* cache directory for tokenized texts; NULL for zr/tokens in the user's cache */
+    bool cache_is_whole;     /* whether to skip checking cached tokens for damage, because this host has just opened and
+                                checked the same data */
+    zr_progress_fn progress; /* callback for the progress in bytes of text, or NULL. Called while a text is hashed, and
+                                then while any process tokenizes it or its cached tokens are read */
     void *arg;
 } zr_data_args;
 
 /**
- * Open data for training or evaluation. Every file is checked, and only a few files stay open.
+ * Open data for training or evaluation. Every file is checked. Only a few files stay open.
  *
- * Formats: llm.c's (256 int32: magic 20240520 version 1, uint16; or magic 20240801 version 7, uint32), recognised by
- * the magic number; Megatron-LM's uint16 or int32, X.bin with X.idx beside it; nanoGPT's headerless uint16, recognised
- * by a name ending in ".bin"; ".jsonl", whose lines are objects with a text; any other file is text.
+ * Formats. These token files are supported:
+ * - llm.c: a header of 256 int32, recognised by its magic number 20240520 (version 1, uint16 tokens) or 20240801
+ *   (version 7, uint32 tokens);
+ * - Megatron-LM: X.bin with uint16 or int32 tokens, and X.idx beside it;
+ * - nanoGPT: uint16 tokens without a header, recognised by a name that ends in ".bin".
+ * Each line of a ".jsonl" file is a JSON object with a text. Any other file is text.
  *
- * Text is read directly with the tokenizer "bytes". Otherwise text and .jsonl are tokenized once into a cache file
- * named after contents, tokenizer and keys; other processes of this host that need the same file wait for it. Cached
- * tokens are read completely once, and created again if their hash is not the recorded one.
+ * Tokenizing. With the tokenizer "bytes", a text file is read directly. Otherwise text and .jsonl files are tokenized
+ * once, into a cache file. Its name is made from the contents, the tokenizer and the keys. Other processes of this
+ * host that need the same cache file wait for it. Cached tokens are read once completely. If their hash differs from
+ * the recorded hash, they are made again.
  *
- * Memory: a text of any length passes through up to eight threads, each with some MiB. A line of .jsonl (up to 16 MiB)
- * takes about 30 times its length in memory if its text is one word that cannot be cut, and up to 75 times if the line
- * consists of members other than the text; only one such line is processed at a time.
+ * Memory. A text of any length passes through up to eight threads, each with a few MiB. A line of .jsonl may have up
+ * to 16 MiB. It takes about 30 times its length in memory if its text is one word that cannot be cut. It takes up to
+ * 75 times its length if it mostly consists of members other than the text. Only one such line is processed at a
+ * time.
  *
- * Each text of a .jsonl file is followed by the tokenizer's ZR_END_OF_TEXT if that is one token, else by a newline. A
- * text has the tokens that it would have if it were encoded as a whole, with one exception: 1 MiB of text without a
- * position at which it can be cut is cut between two characters. If the tokenizer allows cuts in no text, a plain text
- * of up to 4 MiB is tokenized whole, and a longer one is refused.
+ * Tokens. Each text of a .jsonl file is followed by ZR_END_OF_TEXT if this is one token of the tokenizer, otherwise
+ * by a newline. A text has the same tokens as if it were encoded as a whole, with one exception: if 1 MiB of text has
+ * no position where it can be cut, it is cut between two characters. With a tokenizer that never allows cuts, a plain
+ * text of up to 4 MiB is tokenized whole, and a longer text is refused.
  *
- * Errors: ZR_ERR_NOT_FOUND if a file is missing, unreadable or not regular, or a pattern matches nothing; ZR_ERR_DATA
- * if the size, header, index or a line of .jsonl is wrong (the message has file, offset or line, value found, value
- * wanted); ZR_ERR_CONFIG if a text's tokenizer has more tokens than vocab_size, or a list or weights are invalid;
- * ZR_ERR_UNSUPPORTED if the tokenizer is unknown, or the text too long for it; ZR_ERR_CREATE or ZR_ERR_IO if the cache
- * cannot be written; ZR_ERR_ARG for sizes.
+ * Errors:
+ * ZR_ERR_NOT_FOUND if a file is missing, unreadable or not a regular file, or if a pattern matches no file;
+ * ZR_ERR_DATA if a size, header, index or .jsonl line is wrong. The message has the file, the offset or line, the
+ *   actual value and the expected value;
+ * ZR_ERR_CONFIG if the tokenizer has more than vocab_size tokens, or if a list or a weight is invalid;
+ * ZR_ERR_UNSUPPORTED if the tokenizer is unknown, or if the text is too long for the tokenizer;
+ * ZR_ERR_CREATE or ZR_ERR_IO if the cache file cannot be written;
+ * ZR_ERR_ARG for an invalid size.
  */
 ZR_API ZR_NODISCARD zr_status zr_data_open_with(const zr_data_args *args, zr_data **data);
-/** Open data with defaults for all other options. */
+/** Open data with the default values of all other options. */
 ZR_API ZR_NODISCARD zr_status zr_data_open(const char *path, const char *tokenizer, int64_t vocab_size,
                                            int64_t seq_length, zr_data_order order, uint64_t seed, zr_data **data);
 ZR_API void zr_data_close(zr_data **data);
@@ -151,30 +165,31 @@ ZR_API zr_data_info zr_data_get_info(const zr_data *data);
 
 /** Return the number of tokens in all sources. */
 ZR_API int64_t zr_data_tokens(const zr_data *data);
-/** Return W, the number of non-overlapping windows from the start of each source, used for evaluation. */
+/** Return the number W of windows, summed over all sources. Evaluation uses these windows. */
 ZR_API int64_t zr_data_windows(const zr_data *data);
 
-/** Read sample g into tokens (T) and targets (T), where each target is the token that follows. Errors: ZR_ERR_DATA for
- * a token outside the vocabulary (with file and position); ZR_ERR_IO if the file has changed since it was opened or
- * cannot be read. */
+/** Read a sample into tokens (T) and targets (T). targets[i] is the token that follows tokens[i]. Errors: ZR_ERR_DATA
+ * with file and position if a token is outside the vocabulary; ZR_ERR_IO if the file cannot be read or has changed
+ * since it was opened. */
 ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets);
 
-/** Prefetch samples first to first+n-1, which the caller will read next, on a thread of the data object; zr_data_sample
- * waits for this thread if necessary. n must be the same in each call. At most the windows that fit into
- * ZR_DATA_AHEAD_BYTES are prefetched. zr_data_sample reports errors. The first call allocates the memory and starts the
- * thread (ZR_ERR_MEMORY); after that call zr_data_window must not be called. */
+/** Prefetch samples first to first+n-1 on a thread of the data object. The caller must read these samples next.
+ * zr_data_sample waits for the thread if necessary, and reports its errors. At most ZR_DATA_AHEAD_BYTES are
+ * prefetched. n must be the same in every call. The first call allocates memory and starts the thread, or fails with
+ * ZR_ERR_MEMORY. After it zr_data_window and zr_data_read must not be called. */
 #define ZR_DATA_AHEAD_BYTES ((int64_t)4 << 20)
 ZR_API ZR_NODISCARD zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n);
 
-/** Return the memory in bytes needed to prefetch n samples of seq_length tokens, or 0 if not even one sample fits. */
+/** Return the bytes of memory needed to prefetch n samples of seq_length tokens, or 0 if not even one sample can be
+ * prefetched. */
 ZR_API int64_t zr_data_ahead_bytes(int64_t seq_length, int64_t n);
 
-/** Read tokens first to first+n-1, where the tokens of all sources are numbered one source after the other; n is at
- * most T+1. Errors: the errors of zr_data_sample, and ZR_ERR_ARG if the range exceeds the tokens. Must not be called
- * after zr_data_read_ahead. */
+/** Read tokens first to first+n-1. The tokens are numbered through all sources, one source after the other. n is at
+ * most T+1. Errors: as for zr_data_sample, and ZR_ERR_ARG if the range exceeds the tokens. Must not be called after
+ * zr_data_read_ahead. */
 ZR_API ZR_NODISCARD zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens);
 
-/** Read window w, 0 <= w < zr_data_windows, whatever the order of the samples. */
+/** Read a window into tokens (T) and targets (T), whatever the order of samples. `window` is below zr_data_windows. */
 ZR_API ZR_NODISCARD zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);
 
 #ifdef __cplusplus

@@ -1,6 +1,7 @@
 /**
- * device: executes a plan's steps. A device has kernels for ops, found by the op's name, and the three computing steps
- * of ZeRO: the sum of pieces, the square norm and the update. It does not know its rank.
+ * device: the interface of a processor or GPU that executes a plan's steps. A device finds the kernel of an op by the
+ * op's name. It also has three operations of ZeRO: the sum of gradient pieces, the square norm and the optimizer
+ * update. A device does not know its rank.
  */
 #ifndef ZR_DEVICE_H
 #define ZR_DEVICE_H
@@ -15,49 +16,52 @@ typedef struct zr_device zr_device;
 
 /* ---- queues ----------------------------------------------------------------------------------- */
 
-/** Queue of work. Tasks run in the order in which they were issued; zr_queue_runs says on which thread. Only one thread
- * may issue tasks to a device's queues. */
+/** Queue of tasks, which run in the order in which they are issued. zr_queue_runs determines the thread that runs
+ * them. Only one thread may issue tasks to the queues of a device. */
 typedef struct zr_queue {
-    zr_device *device; /* device passed to the queue's tasks; operations called through it run in this queue's order */
+    zr_device *device; /* device that the queue passes to its tasks; operations on it are executed in the queue's
+                          order */
 } zr_queue;
 
-/** Task of a queue. `run` is called once with the queue's own device, and calls that device's operations. */
+/** Task of a queue. The queue calls `run` once. `run` calls operations on its argument `device`, which is the queue's
+ * own device. */
 typedef struct zr_task {
     zr_status (*run)(void *arg, zr_device *device, int64_t index);
-    /** Called after the task with times of zr_clock_sec: when the queue became free for the task, when the task began
-     * (between these times the queue waited for other queues) and when the task ended. NULL if no times are wanted. */
+    /** Callback after the task, with three times in seconds of zr_clock_sec. The queue became free for the task at
+     * free_sec. It then waited for other queues until the task began at begin_sec. The task ended at end_sec. NULL if
+     * the times are not needed. */
     void (*ended)(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec);
     void *arg;
     int64_t index;
 } zr_task;
 
-/** A point in a queue: everything issued to the queue before zr_device_ops.mark was called. */
+/** Point in a queue, set by zr_device_ops.mark. It covers all tasks issued to the queue before. */
 typedef struct zr_mark {
-    zr_queue *queue; /* NULL if there is nothing to wait for */
+    zr_queue *queue; /* queue of the mark; NULL if there is nothing to wait for */
     int64_t ticket;
 } zr_mark;
 
-/** How a queue runs its tasks. An asynchronous device (a GPU) has a stream for each queue, and work of different queues
- * may overlap. */
+/** Ways in which a queue runs its tasks. On an asynchronous device (a GPU) each queue may have its own stream. Work of
+ * different streams may overlap. */
 typedef enum zr_queue_runs {
-    ZR_QUEUE_AT_ONCE, /* immediately, on the issuing thread, in the device's own stream */
-    ZR_QUEUE_STREAM,  /* immediately, on the issuing thread, in the queue's own stream; for tasks that only launch
-                         asynchronous work */
-    ZR_QUEUE_THREAD   /* on the queue's own thread and in the queue's own stream; tasks compute with one processor
+    ZR_QUEUE_AT_ONCE, /* immediately, on the thread that issues them, in the device's stream */
+    ZR_QUEUE_STREAM,  /* immediately, on the thread that issues them, in the queue's own stream; for tasks that only
+                         launch asynchronous work */
+    ZR_QUEUE_THREAD   /* on a thread of the queue and in the queue's own stream; operations of a task use one processor
                          thread */
 } zr_queue_runs;
 
 typedef struct zr_queue_config {
     zr_queue_runs runs;
-    int32_t most; /* for THREAD: maximum number of tasks and waits that are issued and not yet ended */
+    int32_t most; /* maximum number of issued tasks and waits that have not ended, for ZR_QUEUE_THREAD */
 } zr_queue_config;
 
-/** Values that change from step to step: everything besides operands that a kernel may depend on. */
+/** Values that change during training. A kernel may depend only on these values and on its operands. */
 typedef struct zr_runtime {
     uint64_t seed;
-    int64_t step;      /* index of the step, from 0; dropout's random numbers depend on it */
-    int64_t first_row; /* index of this micro-batch's first row in the global batch */
-    int64_t position;  /* for DECODE: number of tokens already in the cache */
+    int64_t step;      /* index of the training step, from 0, used for dropout's random numbers */
+    int64_t first_row; /* index of the first row of this micro-batch in the global batch */
+    int64_t position;  /* number of tokens in the key-value cache, for decoding */
     int64_t place;     /* index of this rank among its tensor-parallel ranks (zr_graph_spec.tensor) */
     float loss_seed;   /* gradient of each loss: loss scale / number of losses in the global batch */
 } zr_runtime;
@@ -66,31 +70,31 @@ typedef struct zr_kernel_args {
     zr_device *device; /* device of the task's queue */
     const zr_op *op;
     int32_t n_in, n_out;
-    const zr_tensor *in; /* operands; an absent optional operand has data NULL */
+    const zr_tensor *in; /* operands; an optional operand that is absent has data NULL */
     const zr_tensor *out;
-    void *scratch; /* memory of the kernel's scratch_bytes, 64-byte aligned */
+    void *scratch; /* scratch memory, 64-byte aligned, of the size that scratch_bytes returned */
     const zr_runtime *runtime;
     int threads;
-    void *state; /* state that `prepare` returned */
+    void *state; /* state of the op, made by zr_kernel.prepare */
 } zr_kernel_args;
 
-/** A kernel. `prepare` (optional) is called once per op at start with the final operands and makes all allocations;
- * `run` must not allocate. All three functions are called on one thread. */
+/** Kernel of an op. `prepare` may be NULL. It is called at start, once for each op, with the final operands, and makes
+ * all allocations. `run` must not allocate. The functions prepare, run and release are called on the same thread. */
 typedef struct zr_kernel {
     const char *op;
     zr_status (*prepare)(const zr_kernel_args *args, void **state);
     zr_status (*run)(const zr_kernel_args *args);
     void (*release)(void *state);
-    /** Return the scratch bytes of one run, computed from the facts alone, since plans are made without a device. NULL
-     * if the kernel needs no scratch, even if it replaces a kernel that needs some. */
+    /** Return the scratch bytes of one run. The result may depend only on the facts, the graph and the op, because
+     * plans are made without a device. NULL if the kernel needs no scratch, even if it replaces a kernel that does. */
     int64_t (*scratch_bytes)(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
 } zr_kernel;
 
 typedef struct zr_device_config {
-    int threads;              /* 0 for one thread */
-    const zr_kernel *kernels; /* user-defined kernels, which are searched before the device's kernels; the list ends
-                                 with op NULL; may be NULL */
-    int gpu;                  /* for zr_device_create_cuda: index of the GPU, from 0 */
+    int threads;              /* compute threads; 0 for one thread */
+    const zr_kernel *kernels; /* user-defined kernels, which replace the device's own, or NULL. The last entry has
+                                 op NULL */
+    int gpu;                  /* index of the GPU, from 0, for zr_device_create_cuda */
 } zr_device_config;
 
 #define ZR_DEVICE_CONFIG_INIT                                                                                          \
@@ -98,146 +102,151 @@ typedef struct zr_device_config {
         1, NULL, 0                                                                                                     \
     }
 
-/** Rate of one thread alone (`one`) and of all threads together (`all`); 0 if this device cannot do the work. */
+/** Rate of one thread alone (`one`) and total rate of all threads together (`all`). 0 if the device cannot do this
+ * work. */
 typedef struct zr_rate {
     double one, all;
 } zr_rate;
 
-/** Rate of operations between registers in FLOP/s: an upper bound for kernels. */
+/** Peak rates of arithmetic on registers in FLOP/s, an upper bound for kernels. */
 typedef struct zr_peak {
-    char level[12];   /* processor level, such as "v3" */
-    zr_rate fma_f32;  /* fused multiply-adds, or multiplications and additions if the level has no fused ones */
-    zr_rate dot_bf16; /* dot products of bf16 accumulated in F32, or 0 if the level has none */
+    char level[12];  /* processor level, such as "v3" for x86-64-v3 */
+    zr_rate fma_f32; /* fused multiply-adds, or separate multiplications and additions if the level has no fused ones */
+    zr_rate dot_bf16; /* bf16 dot products accumulated in F32; 0 if the level has no instruction for them */
 } zr_peak;
 
 #define ZR_PEAKS 8
 
-/** Name that zr_rates uses as the level of a GPU, whose peaks are the rates of matrix products. */
+/** Level name of GPUs in zr_rates. The peak rates of a GPU are rates of matrix products. */
 #define ZR_CUDA_LEVEL "cuda"
 
 /** Measured rates of a device (zr_device_ops.bench). */
 typedef struct zr_rates {
     int threads;
-    zr_peak peak;            /* peak of the processor level in use */
-    zr_peak level[ZR_PEAKS]; /* peaks of every level that the processor supports, lowest first */
+    zr_peak peak;            /* peak rates of the processor level in use */
+    zr_peak level[ZR_PEAKS]; /* peak rates of all levels that the processor supports, lowest level first */
     int n_levels;
-    double matmul_f32, matmul_bf16; /* FLOP/s of small square matrix products: the rate of one thread times the
-                                       number of threads */
-    zr_rate triad;                  /* bytes/s of the loop a = b + s * c on arrays in memory, counting 12 bytes per
-                                       element */
-    zr_rate link; /* bytes/s received by one-thread ranks that read each other's memory; `all` is the sum over all
-                     ranks */
-    /* Rates that bench does not measure: products computed by all threads, and the fastest product in each type. */
+    double matmul_f32, matmul_bf16; /* FLOP/s of small square matrix products: rate of one thread times number of
+                                       threads */
+    zr_rate triad; /* memory bandwidth in bytes/s, by the loop a = b + s * c with 12 bytes per element (STREAM triad) */
+    zr_rate link;  /* bytes/s that threads of one process read from each other's memory; `all` is the sum over all
+                      threads */
+    /* Rates of matrix products with all threads, and the rate of the fastest product in each type.
+     * zr_device_ops.bench does not measure these. */
     zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
     double best_f32, best_bf16;
 } zr_rates;
 
-/** Operations of a device, one table for each kind of device (processors, CUDA).
+/** Operations of a device. Each kind of device (processors, CUDA) has one table of this type.
  *
- * Arrays lie in memory from alloc or alloc_host; the pieces of `sum` may also lie in comm's staging memory. Single
- * results (zr_square, zr_exact) lie in memory from alloc_host. Operations called in a task are executed in the order of
- * the task's queue and may complete after the call returns: marks cover them, and `finish` and `sync` wait for them.
- * Arguments other than arrays are read before the call returns. Operations called outside a task complete before they
- * return. Functions allocate nothing unless their comments say so. */
+ * Arrays must lie in memory from `alloc` or `alloc_host`. The pieces of `sum` may also lie in comm's staging memory.
+ * Single results (zr_square, zr_exact) must lie in memory from `alloc_host`.
+ *
+ * Operations that a task calls are executed in the order of the task's queue. They may complete after the call
+ * returns: marks cover them, and `finish` and `sync` wait for them. Arguments other than arrays are read before the
+ * call returns. Operations called outside a task complete before the call returns. Functions allocate memory only if
+ * their comments say so. */
 typedef struct zr_device_ops {
     void (*destroy)(zr_device *device);
     /** Create a queue, which must be destroyed before the device. */
     zr_status (*queue_create)(zr_device *device, const zr_queue_config *config, zr_queue **queue);
     void (*queue_destroy)(zr_queue *queue);
-    /** Issue a task. If the queue runs tasks immediately, return the task's status. Otherwise `sync` reports a failure,
-     * and later tasks do not run. */
+    /** Issue a task. If the queue runs tasks immediately, return the task's status. Otherwise a failure is returned by
+     * the next `sync`, and later tasks do not run. */
     zr_status (*issue)(zr_queue *queue, const zr_task *task);
     zr_mark (*mark)(zr_queue *queue);
-    /** Make all tasks issued to `queue` from now on run after the mark. If `queue` has no thread but the mark's queue
-     * has one, this call waits for that thread and returns its failure; if neither has a thread, only the stream of
-     * `queue` waits. */
+    /** Make all later tasks of `queue` run after a mark. If both queues run tasks immediately, only the stream of
+     * `queue` waits, not the calling thread. If only the mark's queue has a thread, the call waits for that thread
+     * and returns its failure. */
     zr_status (*await)(zr_queue *queue, zr_mark mark);
-    /** Wait for everything issued. Return the first failure since the last sync; its message becomes this thread's. */
+    /** Wait for all issued tasks. Return the first failure since the last sync, and store its message for this thread.
+     */
     zr_status (*sync)(zr_queue *queue);
     /** Cancel all tasks that have not begun. */
     void (*cancel)(zr_queue *queue);
-    /** Wait until all operations called in the current task's queue, and everything that the queue awaits, have
-     * completed. Call it in a task. Afterwards the host and other ranks may read the operations' results and overwrite
-     * their inputs. */
+    /** Wait until all operations of the current queue have completed, and all work for which the queue waits. Call
+     * this function in a task. Afterwards the host and other ranks may read the results and overwrite the inputs. */
     zr_status (*finish)(zr_device *device);
-    /** Allocate zeroed device memory, 64-byte aligned. The host may access it only through the device's operations in a
-     * queue. Fail with ZR_ERR_MEMORY and the number of bytes in the message; this failure is fatal. */
+    /** Allocate zeroed, 64-byte aligned device memory. The host may access it only through operations in a queue. Fail
+     * with ZR_ERR_MEMORY and the number of bytes in the message. This failure is fatal. */
     zr_status (*alloc)(zr_device *device, int64_t bytes, void **memory);
     void (*free)(zr_device *device, void *memory);
-    /** Allocate memory that both host and device can access; otherwise like alloc. */
+    /** Allocate memory that both the host and the device can access. Otherwise the function is like `alloc`. */
     zr_status (*alloc_host)(zr_device *device, int64_t bytes, void **memory);
     void (*free_host)(zr_device *device, void *memory);
-    /** Copy bytes between device and host memory, or within either. The two ranges must not overlap. */
+    /** Copy bytes within or between device memory and host memory. The two ranges must not overlap. */
     zr_status (*copy)(zr_device *device, void *to, const void *from, int64_t bytes);
     const zr_kernel *(*kernel)(zr_device *device, const char *op);
-    /** Compute out[i] = [out[i] +] sum over r of piece[r][i], in F32 in a fixed binary tree over r (pairs (0,1), (2,3)
-     * ..., then pairs of pairs; an operand without a partner moves up unchanged), rounded once to out's dtype. With
-     * `accumulate`, out is F32 and the tree's sum is added to it. `pieces` has n_pieces arrays (n). */
+    /** Compute out[i] = sum over r of pieces[r][i] in F32, and round it once to out_dtype. The additions form a fixed
+     * binary tree over r: first the pairs (0,1), (2,3) ..., then pairs of these sums. A sum without a partner moves
+     * up unchanged. With `accumulate`, `out` is F32 and the sum is added to it. `pieces` has n_pieces arrays of n
+     * elements. */
     zr_status (*sum)(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                      int n_pieces, zr_dtype dtype, int64_t n);
-    /** Add the squares of x (n), of type F32, BF16 or F16, to square->sum or, with `exact`, to square->exact.
-     * square->sum is a double, computed in blocks of fixed size, so its bits do not depend on the number of threads.
-     * x[0] is element `first` of its unit. If an element is not finite and square->bad is -1, square->bad becomes the
-     * first such element's index in the unit. */
+    /** Add the squares of the n elements of x to square->sum, or to square->exact if `exact` is true. x is F32, BF16
+     * or F16. square->sum is a double that is computed in blocks of fixed size, so its bits do not depend on the
+     * number of threads. x[0] is element `first` of its unit. If an element is not finite and square->bad is -1, set
+     * square->bad to the index in the unit of the first such element. */
     zr_status (*square)(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
                         zr_square *square);
-    /** Unscale, clip, update and cast in one pass. Fail with ZR_ERR_UNSUPPORTED if the device lacks the optimizer's
-     * rule. */
+    /** Run the optimizer: unscale and clip the gradient, update the weights and cast them, in one pass over memory.
+     * Fail with ZR_ERR_UNSUPPORTED if the device lacks the optimizer's rule. */
     zr_status (*update)(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args);
     /** Set each byte of x to `byte`. */
     zr_status (*fill)(zr_device *device, void *x, int byte, int64_t bytes);
-    /** Map the pages of memory that will be written soon, if the system otherwise maps a page at its first access. The
-     * memory's contents do not change. */
+    /** Map the pages of memory that will be written soon, so that the first write to a page takes less time. The
+     * contents do not change. Do nothing if the system does not map pages at their first access. */
     void (*populate)(zr_device *device, void *memory, int64_t bytes);
     /** Convert between F32, BF16 and F16, or copy if the types are equal. */
     zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
-    /** Add x (n) F32 to *sum exactly. */
+    /** Add the elements of x (n) to *sum exactly. */
     zr_status (*total)(zr_device *device, const float *x, int64_t n, zr_exact *sum);
-    /** Write std times element first+i of zr_rng_normal's sequence to out[i], rounded to F32 once more; out is (n). The
-     * bits are the same at every processor level and for any number of threads. */
+    /** Write n normal numbers with standard deviation `std` to `out`. out[i] is std times element first+i of
+     * zr_rng_normal's sequence, rounded to F32 again. The bits are the same at every processor level and for any
+     * number of threads. */
     void (*normal)(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
-    /** Measure the peak rate in this type: the rate of operations between registers or of a matrix product, whichever
-     * is higher. Store the rate in profile.machine.flops_f32 for F32 and flops_bf16 for BF16. For F16, store it in
-     * flops_f32 on processors, which widen F16, and in flops_bf16 on GPUs. flops_bf16 becomes 0 if the device widens
-     * BF16 too. Takes about 50 ms, and allocates memory meanwhile. */
+    /** Measure the peak FLOP/s for a type, by operations on registers or by a matrix product, whichever is faster.
+     * Store the rate in profile.machine: in flops_f32 for F32, and in flops_bf16 for BF16. The rate for F16 is stored
+     * in flops_bf16 on GPUs, and in flops_f32 on processors, which widen F16. flops_bf16 becomes 0 if the device
+     * widens BF16 too. The call takes about 50 ms, and allocates memory for this time. */
     void (*measure)(zr_device *device, zr_dtype dtype);
-    /** Measure all rates of zr_rates, except `product`, best_f32 and best_bf16, with the device's threads. Takes 1 to 2
-     * seconds and allocates memory meanwhile: on processors three arrays, each four times as large as the last-level
-     * cache, but at least 64 and at most 256 MiB. Error: ZR_ERR_MEMORY. */
+    /** Measure all rates of zr_rates except `product`, best_f32 and best_bf16, with the device's threads. The call
+     * takes 1 to 2 seconds, and allocates memory for this time. Processors allocate three arrays, each four times as
+     * large as the last-level cache, but at least 64 MiB and at most 256 MiB. Error: ZR_ERR_MEMORY. */
     zr_status (*bench)(zr_device *device, zr_rates *rates);
 } zr_device_ops;
 
 struct zr_device {
     const zr_device_ops *ops;
-    zr_profile profile; /* facts of the device, and the rates measured so far */
-    void *stream;       /* the cudaStream_t that orders the device's work, or NULL if it has none */
+    zr_profile profile; /* properties of the device, and the rates measured so far */
+    void *stream;       /* cudaStream_t of the device's work, or NULL if the device has no stream */
 };
 
-/** Create the device of the processor. Its kernels are those of one processor level: x86-64-v2, v3, v4, v4 with bf16,
- * v4 with bf16 tiles (which the operating system must permit on request), or NEON. The level is the highest that the
- * processor has and ONEDNN_MAX_CPU_ISA allows, except that v4 is used instead of v4bf16 if bf16 is multiplied at half
- * the rate of fp32. If ZR_KERNELS names a level ("v2", "v3", "v4", "v4bf16", "v4amx"), that level is used; fail with
- * ZR_ERR_CONFIG if the processor lacks the level. */
+/** Create a device for the processor. Its kernels are compiled for one processor level: x86-64-v2, v3, v4, v4 with
+ * bf16, v4 with bf16 tiles (AMX), or NEON. For tiles, permission is requested from the operating system. By default
+ * the level is the highest that the processor has and that ONEDNN_MAX_CPU_ISA allows. However, v4 is used instead of
+ * v4bf16 if bf16 products run at half the rate of fp32. ZR_KERNELS selects another level: "v2", "v3", "v4", "v4bf16"
+ * or "v4amx". Fail with ZR_ERR_CONFIG if the processor lacks this level. */
 ZR_API ZR_NODISCARD zr_status zr_device_create_cpu(const zr_device_config *config, zr_device **device);
 ZR_API void zr_device_destroy(zr_device **device);
-/** Return zr_device_facts.scratch_bytes for processors, which is the same at every level. For plans made without a
- * device. */
+/** Return the scratch bytes of an op on processors, to plan without a device (zr_device_facts.scratch_bytes). The
+ * result is the same at every processor level. */
 ZR_API int64_t zr_device_cpu_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
-/** Return the name of the level in use, such as "v4bf16". The string is constant. */
+/** Return the name of the processor level in use, such as "v4bf16". The string is constant. */
 ZR_API const char *zr_device_cpu_level(void);
 
-/** Create a device for an NVIDIA GPU of compute capability 8.0 or higher, with its own stream, so that several devices
- * may share one GPU. Products of bf16 and fp16 operands are summed in fp32; fp32 products use fp32, not TF32.
- * User-defined kernels are called as on a processor, but their arrays are GPU memory, and args->device has the stream.
- * Fail with ZR_ERR_UNSUPPORTED if zr was built without CUDA, the driver or a library is missing, or the GPU does not
- * exist. */
+/** Create a device for an NVIDIA GPU of compute capability 8.0 or higher. The device has its own stream, so several
+ * devices may share one GPU. Products of bf16 or fp16 operands are accumulated in fp32. Products of fp32 operands use
+ * fp32, not TF32. User-defined kernels are called as on a processor, but their arrays are in GPU memory, and
+ * args->device has the stream. Fail with ZR_ERR_UNSUPPORTED if zr was built without CUDA, if the driver or a library
+ * is missing, or if there is no such GPU. */
 ZR_API ZR_NODISCARD zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **device);
-/** Return zr_device_facts.scratch_bytes for GPUs. For plans made without a GPU. */
+/** Return the scratch bytes of an op on GPUs, to plan without a GPU (zr_device_facts.scratch_bytes). */
 ZR_API int64_t zr_device_cuda_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
 
-/** Return the number of GPUs that this process may use. If it is 0, *why (unless `why` is NULL) receives the reason
- * in a few words of constant text. */
+/** Return the number of GPUs that this process may use. If there is no GPU, *why receives the reason in a few words.
+ * The string is constant. `why` may be NULL. */
 ZR_API int zr_device_cuda_count(const char **why);
 
 #ifdef __cplusplus

@@ -1,10 +1,11 @@
 /**
- * ops: the building blocks of models. Each function adds one op to the graph and returns its (first) output. Each
- * comment ends with the kernels that a device must have: name, operands -> outputs, and the attributes i[] and f[].
+ * ops: the building blocks of models. Each function adds one op to the graph and returns the op's first output. A
+ * function's comment also lists the attributes i[] and f[] of the op. Then it lists the kernels that a device must
+ * have, in the form "name: operands -> outputs".
  *
- * [x] marks an optional operand. The type "g" is the graph's dtype; "w" is the dtype of the output value (the graph's
- * grad_dtype, or F32 for a partial sum). "rows" stands for all dimensions but the last. All sums are computed in F32 or
- * a wider type, whatever the dtype.
+ * [x] is an optional operand. Type "g" is the graph's dtype. Type "w" is the dtype of the output value: the graph's
+ * grad_dtype, or F32 for a partial sum. "rows" stands for all dimensions but the last. All sums are computed in F32
+ * or a wider type, whatever the dtype.
  */
 #ifndef ZR_OPS_H
 #define ZR_OPS_H
@@ -17,19 +18,20 @@ extern "C" {
 
 /** Look up embeddings: y[b,t,:] = table[ids[b,t],:].
  *  embedding:    ids (B,T) I32, table (V,C) g -> y (B,T,C) g
- *  embedding_dw: ids, dy (B,T,C) g, [earlier (V,C) F32] -> dtable (V,C) w
- *                dtable[v] = earlier[v] + sum over ids[b,t]==v of dy[b,t], tokens in order;
+ *  embedding_dw: ids, dy (B,T,C) g, [earlier (V,C) F32] -> dtable (V,C) w;
+ *                dtable[v] = earlier[v] + sum over ids[b,t]==v of dy[b,t], with tokens in order;
  *                may be in place of earlier */
 ZR_API zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table);
 
 /** Add a position table: y[b,t,:] = x[b,t,:] + table[position + t,:], where position is 0 except in DECODE.
- *  i[0] = 0; or T, if this rank has R rows of the flat micro-batch: then x is (R,C), its first row is row place * R of
- *         the micro-batch (zr_runtime.place), and row r has position r % T
+ *  i[0] = 0 if x has all rows of the micro-batch. i[0] = T if x (R,C) has only this rank's rows, from row place * R of
+ *         the flat micro-batch on (zr_runtime.place). Row r of the flat micro-batch then has position r % T
  *  position:    x (B,T,C) g, table (P,C) g -> y (B,T,C) g; may be in place of x
- * position_dw: dy (B,T,C) g, [earlier (P,C) F32] -> dtable (P,C) w, rows from T on are copied from earlier, or 0 */
+ *  position_dw: dy (B,T,C) g, [earlier (P,C) F32] -> dtable (P,C) w; rows from T on are copied from earlier, or 0 */
 ZR_API zr_value zr_position(zr_graph *graph, zr_value x, zr_value table);
 
-/** Multiply by a weight: y = x w + b with w (K,N), or, if transposed, y = x w^T + b with w (N,K). b may be ZR_NONE.
+/** Multiply by a weight and add a bias: y = x w + b with w (K,N), or y = x w^T + b with w (N,K) if `transposed`. b may
+ * be ZR_NONE.
  *  i[0] = transposed
  *  linear:    x (rows,K) g, w g, [b (N) g] -> y (rows,N) g
  *  linear_dx: dy (rows,N) g, w g -> dx (rows,K) g
@@ -54,34 +56,35 @@ ZR_API zr_value zr_layernorm(zr_graph *graph, zr_value x, zr_value gain, zr_valu
  *  rmsnorm_dw: dy (rows,C) g, x g, rstd -> dgain (C) w */
 ZR_API zr_value zr_rmsnorm(zr_graph *graph, zr_value x, zr_value gain, double eps);
 
-/** Apply an activation function to each element. Function f has the kernels f and f_dx:
- *  gelu: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GELU in its tanh form
- *  relu: x where x > 0, otherwise 0; its slope at 0 is 0
+/** Apply an activation function to each element:
+ *  gelu: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the tanh form of GELU
+ *  relu: x where x > 0, otherwise 0; the derivative at 0 is 0
  *  silu: x / (1 + e^-x)
+ * Each function has a forward kernel and a kernel for the gradient, for example:
  *  gelu:    x g -> y g
  *  gelu_dx: dy g, x g -> dx g, or w for a parameter; may be in place of dy */
 ZR_API zr_value zr_gelu(zr_graph *graph, zr_value x);
 ZR_API zr_value zr_relu(zr_graph *graph, zr_value x);
 ZR_API zr_value zr_silu(zr_graph *graph, zr_value x);
 
-/** Multiply by a constant: y = factor * x, where factor is finite in F32.
+/** Multiply by a constant: y = factor * x, where factor is finite in F32. The adjoint is scale too.
  *  f[0] = factor
- * scale: x g -> y g; may be in place of x. The adjoint is scale itself; dx has type w for a parameter. */
+ *  scale: x g -> y g, or w for the gradient of a parameter; may be in place of x */
 ZR_API zr_value zr_scale(zr_graph *graph, zr_value x, double factor);
 
-/** Multiply element by element: y = a * b, of equal shapes. A square is zr_mul(graph, x, x).
- * mul: a g, b g -> y g; may be in place of a. The adjoint is mul itself (da = dy * b); da has type w for a parameter.
- */
+/** Multiply element by element: y = a * b, with equal shapes. For example, zr_mul(graph, x, x) is a square. The
+ * adjoint is mul too: da = dy * b.
+ *  mul: a g, b g -> y g, or w for the gradient of a parameter; may be in place of a */
 ZR_API zr_value zr_mul(zr_graph *graph, zr_value a, zr_value b);
 
 /** Compute the softmax over the last dimension: y = e^x / sum of e^x.
  *  softmax:    x (rows,C) g -> y (rows,C) g
- *  softmax_dx: dy (rows,C) g, y g -> dx (rows,C) g, or w for a parameter; dx = y (dy - sum of dy y);
- *              may be in place of dy */
+ *  softmax_dx: dy (rows,C) g, y g -> dx (rows,C) g, or w for a parameter;
+ *              dx = y (dy - sum of dy y); may be in place of dy */
 ZR_API zr_value zr_softmax(zr_graph *graph, zr_value x);
 
-/** Compute the mean over the last dimension, which is removed: (B,T,C) -> (B,T). dtype is the type of y: F32 (for
- * losses) or the graph's.
+/** Compute the mean over the last dimension, which is removed: (B,T,C) -> (B,T). `dtype` is the type of y: F32 for
+ * losses, or the graph's dtype.
  *  i[0] = dtype of y
  *  mean:    x (rows,C) g -> y (rows) F32 or g
  *  mean_dx: dy (rows) F32 or g -> dx (rows,C) g, or w for a parameter */
@@ -90,66 +93,68 @@ ZR_API zr_value zr_mean(zr_graph *graph, zr_value x, zr_dtype dtype);
 /** Select columns [first, first + n) of the last dimension: (B,T,C) -> (B,T,n).
  *  i[0] = first, i[1] = n
  *  slice:    x (rows,C) g -> y (rows,n) g, or w for a parameter
- *  slice_dx: dy (rows,n) g, [earlier (rows,C) g or F32] -> dx (rows,C) g, or w for a parameter; dx = earlier, or 0,
- *            plus dy in these columns; may be in place of earlier */
+ *  slice_dx: dy (rows,n) g, [earlier (rows,C) g or F32] -> dx (rows,C) g, or w for a parameter;
+ *            dx is earlier, or 0 without earlier, with dy added to the selected columns; may be in place of earlier */
 ZR_API zr_value zr_slice(zr_graph *graph, zr_value x, int64_t first, int64_t n);
 
-/** Concatenate a and b along the last dimension: (B,T,M), (B,T,N) -> (B,T,M+N).
- *  concat: a (rows,M) g, b (rows,N) g -> y (rows,M+N) g. The adjoint is slice. */
+/** Concatenate a and b along the last dimension: (B,T,M), (B,T,N) -> (B,T,M+N). The adjoint is slice.
+ *  concat: a (rows,M) g, b (rows,N) g -> y (rows,M+N) g */
 ZR_API zr_value zr_concat(zr_graph *graph, zr_value a, zr_value b);
 
-/** Swap the last two dimensions: (..,M,N) -> (..,N,M).
- *  transpose: x g -> y g, or w for a parameter. The adjoint is transpose itself. */
+/** Swap the last two dimensions: (..,M,N) -> (..,N,M). The adjoint is transpose too.
+ *  transpose: x g -> y g, or w for a parameter */
 ZR_API zr_value zr_transpose(zr_graph *graph, zr_value x);
 
-/** Separate the heads, (B,T,C) -> (B,n_head,T,C/n_head), or join them again, (B,n_head,T,D) -> (B,T,n_head*D). The two
- * ops are each other's adjoints.
+/** Split the heads of attention, (B,T,C) -> (B,n_head,T,C/n_head), or merge them, (B,n_head,T,D) -> (B,T,n_head*D).
+ * Each of the two ops is the adjoint of the other.
  *  i[0] = n_head
  *  split_heads: x (B,T,C) g -> y (B,n_head,T,D) g
  *  merge_heads: x (B,n_head,T,D) g -> y (B,T,C) g, or w for a parameter */
 ZR_API zr_value zr_split_heads(zr_graph *graph, zr_value x, int64_t n_head);
 ZR_API zr_value zr_merge_heads(zr_graph *graph, zr_value x);
 
-/** Compute y = a + b, of equal shapes; each operand may be F32, BF16 or F16.
- *  i[0] = dtype of y for internal use (sums of gradients), or -1 for the dtype of a
- *  add: a, [b] -> y; may be in place of a; without b, y = a (internal: a copy, perhaps of another dtype) */
+/** Add element by element: y = a + b, with equal shapes. Each operand may be F32, BF16 or F16.
+ *  i[0] = dtype of y, or -1 for the dtype of a. Only sums of gradients, which are internal, use a value other than -1
+ *  add: a, [b] -> y; may be in place of a. Without b (internal), y is a copy of a, perhaps of another dtype */
 ZR_API zr_value zr_add(zr_graph *graph, zr_value a, zr_value b);
 
-/** Compute causal self-attention of n_head heads; qkv holds q, k and v side by side in its last dimension.
- *  S = q k^T * scale for keys up to the query's own position; y = dropout(softmax(S)) v.
+/** Compute causal self-attention of n_head heads. The last dimension of qkv has q, k and v, one after the other.
+ *  S = q k^T * scale for keys up to the query's own position; y = dropout(softmax(S)) v
  *  i[0] = n_head, i[1] = dropout stream; f[0] = scale, f[1] = dropout probability (0 outside TRAIN)
  *  attention:        qkv (B,T,3C) g -> y (B,T,C) g, lse (B,n_head,T) F32 (log-sum-exp of scaled scores)
  *  attention_dx:     dy (B,T,C) g, qkv, y, lse -> dqkv (B,T,3C) g
  *  attention_cached: qkv (1,1,3C) g, cache (2,cache_len,C) g [value of kind CACHE] -> y (1,1,C) g;
- *                    writes key and value at the run-time position, attends to 0..position
- *  Dropout of score (b,h,i,j) uses random element ((first_row + b)*n_head + h)*T*T + i*T + j. */
+ *                    writes key and value at zr_runtime.position, and attends to tokens 0 to this position
+ * Dropout of score (b,h,i,j) uses random element ((first_row + b)*n_head + h)*T*T + i*T + j. */
 ZR_API zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double dropout);
 
-/** Apply dropout: set elements to zero with probability p and scale the rest by 1/(1-p). Outside TRAIN return x; no op
- * is added.
- *  i[0] = stream; i[1] = 0, or the elements of a row of the batch if this rank has only its tokens of x; f[0] = p
- *  dropout: x g -> y g; may be in place of x. The adjoint is dropout itself.
- *  Element i of the flat micro-batch uses random element first_row * (elems / B) + i; element i of a rank's tokens uses
- * first_row * i[1] + place * elems + i. An element is kept if (u32 >> 8) * 2^-24 >= p. */
+/** Apply dropout: set elements to zero with probability p, and multiply the others by 1/(1-p). Outside TRAIN add no op
+ * and return x. The adjoint is dropout too.
+ *  i[0] = stream; f[0] = p
+ *  i[1] = 0, or the number of elements in a row of the batch if this rank has only its own tokens of x
+ *  dropout: x g -> y g; may be in place of x
+ * An element is kept if (u32 >> 8) * 2^-24 >= p, where u32 is its random number. Element i of the flat micro-batch
+ * uses random element first_row * (elems / B) + i. If i[1] is not 0, element i of the rank's tokens uses random
+ * element first_row * i[1] + place * elems + i. */
 ZR_API zr_value zr_dropout(zr_graph *graph, zr_value x, double p);
 
-/** Compute the cross-entropy losses[b,t] = lse(logits[b,t,:]) - logits[b,t,targets[b,t]]. A negative target gives
+/** Compute the cross-entropy: losses[b,t] = lse(logits[b,t,:]) - logits[b,t,targets[b,t]]. A negative target gives
  * loss 0 and no gradient.
  *  cross_entropy:    logits (B,T,V) g, targets (B,T) I32 -> losses (B,T) F32, lse (B,T) F32
  *  cross_entropy_dx: dlosses (B,T) F32, logits, targets, lse -> dlogits (B,T,V) g;
- *                    may be in place of logits, so that no second copy of the logits exists */
+ *                    may be in place of logits, which saves a second copy of the logits */
 ZR_API zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targets);
 
-/** Compute zr_cross_entropy of the logits x w^T, with w (V,C), without holding all logits: the kernel computes them in
- * its scratch, about 512 rows at a time. In TRAIN mode the backward op also computes the losses, and the forward op
- * does not run unless another op reads its losses.
+/** Compute the cross-entropy (zr_cross_entropy) of the logits x w^T, with w (V,C), without storing all logits. The
+ * kernel computes the logits in its scratch memory, about 512 rows at a time. In TRAIN mode the backward op also
+ * computes the losses. The forward op then runs only if another op reads its losses.
  *  i[0] = rows of a block; the last block may have fewer
  *  linear_cross_entropy:    x (B,T,C) g, w (V,C) g, targets (B,T) I32 -> losses (B,T) F32
  *  linear_cross_entropy_dx: dlosses (B,T) F32, x, w, targets -> dx (B,T,C) g, dw (V,C) w, losses (B,T) F32;
  *                           dx may be in place of x */
 ZR_API zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets);
 
-/* Internal kernel "fill": -> y. It sets every element of y to zr_runtime.loss_seed. */
+/* Internal kernel "fill", with output y and no operands. It sets every element of y to zr_runtime.loss_seed. */
 
 #ifdef __cplusplus
 }

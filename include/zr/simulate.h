@@ -1,7 +1,7 @@
 /**
- * simulate: predicts the time of a plan on a cluster that a few numbers describe. Every step of the schedule gets a
- * time from its FLOPs, memory traffic and communication, and the schedule's streams and waits combine the steps.
- * Nothing but the plan is allocated. docs/simulate.md describes the model with its formulas.
+ * simulate: predicts the time of a plan on a cluster, which a few numbers describe. Each step of the schedule gets a
+ * time from its FLOPs, memory traffic and communication. The times are combined by the schedule's streams and waits.
+ * No memory is allocated except the plan. docs/simulate.md has the model's formulas.
  */
 #ifndef ZR_SIMULATE_H
 #define ZR_SIMULATE_H
@@ -16,39 +16,41 @@ extern "C" {
 
 #define ZR_CLUSTER_LINKS 4
 
-/** One level of links. Two devices communicate over the lowest level that connects them; lower levels do not matter. */
+/** One level of links of a cluster. Two devices communicate over the lowest level that connects them, and no other
+ * level affects them. */
 typedef struct zr_cluster_link {
     char name[32];
-    int32_t devices;         /* number of consecutive devices that it connects: a multiple of the next lower level's,
-                                at least 2 */
-    double bytes_sec;        /* rate into one device, and also out of it */
-    double shared_bytes_sec; /* total rate into all devices of one unit of the next lower level, such as a node, and
-                                also out of them; 0 if this rate does not limit the devices' own rates */
+    int32_t devices;  /* number of consecutive devices that the level connects: at least 2, and a multiple of the next
+                         lower level's number */
+    double bytes_sec; /* rate into one device, and also out of it */
+    double shared_bytes_sec; /* limit for one unit of the next lower level, such as a node: total rate into its devices,
+                                and also out of them; 0 for no limit */
     double latency_sec;      /* latency of one message */
-    double share;            /* share of the level's rates that exchanges reach; 0 for the cluster's link_share */
+    double share;            /* share of this level's rates that exchanges reach; 0 for the cluster's link_share */
 } zr_cluster_link;
 
 /** Algorithms of collectives. */
 typedef enum zr_algorithm {
-    ZR_ALGORITHM_AUTO,    /* like NCCL, the faster of ring and tree for a message's size */
-    ZR_ALGORITHM_RING,    /* each rank passes the pieces that it has on to its neighbour */
+    ZR_ALGORITHM_AUTO,    /* the faster of ring and tree for the size of a message, as NCCL chooses */
+    ZR_ALGORITHM_RING,    /* each rank repeatedly passes pieces to its neighbour */
     ZR_ALGORITHM_TREE,    /* recursive halving and doubling */
-    ZR_ALGORITHM_EXCHANGE /* zr's own: each rank reads its pieces from every other rank directly (src/comm) */
+    ZR_ALGORITHM_EXCHANGE /* zr's own algorithm: each rank reads its pieces directly from every other rank (src/comm) */
 } zr_algorithm;
 
 /* ---- measured steps --------------------------------------------------------------------------- */
 
-/** A measured step of a schedule: its kind, cost and time. The time of a move is the time of one exchange. */
+/** Measured step of a schedule: kind, cost and time. The time of a collective covers only one exchange. */
 typedef struct zr_step_sample {
-    char kind[32]; /* name of the op, or of the kind of step */
-    bool narrow;   /* whether the run was in bf16; fp16 counts as fp32 on processors, which widen it */
-    int32_t ranks; /* number of ranks in an exchange's group; otherwise 0 */
+    char kind[32]; /* name of the op or of the kind of step */
+    bool narrow; /* whether the step was measured in bf16. On processors fp16 counts as fp32, to which it is widened */
+    int32_t ranks; /* number of ranks in the group of an exchange; otherwise 0 */
     bool across;   /* whether these ranks are on several hosts */
     zr_step_cost cost;
     double sec;
 } zr_step_sample;
 
-/** How long the ranks of a model waited for each other when exchanges and computation alternated. */
+/** Measured time that ranks waited for each other when exchanges and computation alternated, as in the training of a
+ * model. */
 typedef struct zr_wait_sample {
     double computed_sec; /* mean computation time between two exchanges */
     double share;        /* mean time that a rank waited for the slowest rank, as a share of computed_sec */
@@ -56,70 +58,71 @@ typedef struct zr_wait_sample {
 
 #define ZR_LAUNCH_WAITS 32
 
-/** Training steps of `ranks` ranks with `threads` threads each, measured together by `zr info --bench`. */
+/** Measurements of training steps that `zr info --bench` makes with `ranks` ranks of `threads` threads each. */
 typedef struct zr_launch {
-    char transport[12]; /* "threads" or "mpi" */
+    char transport[12]; /* transport: "threads" or "mpi" */
     int32_t ranks, hosts, threads;
-    int32_t cores;     /* cores of each host that its ranks may use */
+    int32_t cores;     /* number of cores of each host that its ranks may use */
     double around_sec; /* time of a training step outside the steps of its schedule */
     zr_step_sample *sample;
     int32_t n_samples;
-    bool beside;             /* whether exchanges overlap with computation; every sample was measured without overlap */
-    double lost, late;       /* with overlap: shares below 1 by which overlapping slows down computation (lost) and
-                                exchanges (late) */
-    double spread;           /* with overlap: standard deviation of an exchange's time, as a share of that time */
-    double across_bytes_sec; /* rate into a rank from other hosts while all ranks run one exchange after another; 0
-                                if there is only one host */
-    zr_wait_sample wait[ZR_LAUNCH_WAITS]; /* without overlap: waits, which the samples of exchanges do not include */
+    bool beside; /* whether training overlaps exchanges with computation; all samples were measured without overlap */
+    double lost, late;       /* slow-down by overlap, as shares below 1: `lost` for computation, `late` for exchanges */
+    double spread;           /* relative standard deviation of exchange times, with overlap */
+    double across_bytes_sec; /* rate from other hosts into one rank while all ranks run exchanges; 0 if there is only
+                                one host */
+    zr_wait_sample wait[ZR_LAUNCH_WAITS]; /* waits without overlap, which the samples of exchanges do not include */
     int32_t n_waits;
 } zr_launch;
 
 typedef struct zr_cluster {
     char name[48];
-    /** One device: peak rates, memory and the memory's rate. A product runs at the rate that device.product has for
-     * nearby sizes, or, if there is none, at the share product_share * s / (s + product_half) of the peak, where s is
-     * the smallest of the product's three sizes. Of the device's link fields only link_copies is used. */
+    /** One device: peak rates, memory size and memory rate. A matrix product runs at the rate that device.product has
+     * for nearby sizes. If device.product has no rates, it runs at a share of the peak: product_share * s / (s +
+     * product_half). Here s is the smallest of the product's three sizes. Of the link fields only link_copies is
+     * used. */
     zr_machine device;
     double product_share, product_half;
-    double attention_share; /* share of the peak that attention's kernels reach, counting all query-key pairs, even
-                               masked ones; 0 to treat attention as products, by the width of a head */
+    double attention_share; /* share of the peak FLOP/s that attention kernels reach, if masked query-key pairs count
+                               too; 0 to estimate attention like matrix products as wide as a head */
     double memory_share;    /* share of memory_bytes_sec that kernels reach */
     double launch_sec;      /* launch time of a kernel */
     double link_share;      /* share of a link's rate that exchanges reach */
-    double step_sec;        /* start-up time of a collective, in addition to its messages */
-    zr_cluster_link link[ZR_CLUSTER_LINKS]; /* levels of links, narrowest first; the last connects all devices */
+    double step_sec;        /* start-up time of a collective, in addition to the times of its messages */
+    zr_cluster_link link[ZR_CLUSTER_LINKS]; /* levels of links, from the nearest devices on; the last level
+                                               connects all devices */
     int32_t n_links;                        /* number of levels; 0 if there is only one device */
     int32_t devices;                        /* number of devices in the cluster */
-    bool any_hosts;                         /* whether the number of hosts may grow with the number of ranks */
+    bool any_hosts;                         /* whether hosts are added to the cluster if there are more ranks */
     int32_t host_devices;                   /* number of consecutive devices in one host */
     int64_t host_memory_bytes;
-    double host_bytes_sec; /* rate between one device and its host's memory in each direction; 0 if not known */
+    double host_bytes_sec; /* rate between a device and its host's memory, in each direction; 0 if not known */
     double disk_bytes_sec; /* rate of a host's disk; 0 if not known */
     zr_algorithm algorithm;
-    /** Steps measured on this cluster, or NULL if none; borrowed. Times of a plan's steps are then estimated from
-     * measured steps of the same kind. The numbers above are used only for kinds that were not measured, and for the
-     * links between hosts as a bound: no exchange is estimated to be faster than they allow. */
+    /** Measurements on this cluster, borrowed, or NULL. With measurements, the time of a step is estimated from
+     * measured steps of the same kind. Kinds that were not measured use the rates of this struct. No exchange between
+     * hosts is estimated to be faster than these rates allow. */
     const zr_launch *measured;
 } zr_cluster;
 
-/** Read a cluster by name ("dgx2x25"), or from a file if the name has a '/' or ends in .json. docs/simulate.md
- * describes keys, units and `include`. Fail with ZR_ERR_NOT_FOUND and the list of names, ZR_ERR_DATA as
- * "file:line:column: key: reason", or ZR_ERR_IO. */
+/** Read the description of a cluster. `name` is a built-in cluster such as "dgx2x25". A name that has a '/' or ends in
+ * .json is the path of a file. docs/simulate.md describes the file's keys, units and `include`. Fail with
+ * ZR_ERR_NOT_FOUND and the list of names, with ZR_ERR_DATA as "file:line:column: key: reason", or with ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_cluster_read(const char *name, zr_cluster *cluster);
-/** Find the first known cluster whose devices have a name known to zr_profile_named, such as "h100". Fail with
- * ZR_ERR_NOT_FOUND if there is none. */
+/** Find the first built-in cluster with devices of a given name, such as "h100" (see zr_profile_named). Fail with
+ * ZR_ERR_NOT_FOUND if no cluster has them. */
 ZR_API ZR_NODISCARD zr_status zr_cluster_of_device(const char *device, zr_cluster *cluster);
 /** Return the names of the built-in clusters, ending with NULL. */
 ZR_API const char *const *zr_cluster_names(void);
 
 /* ---- pricing ---------------------------------------------------------------------------------- */
 
-/** Causes for which the compute stream waits. */
+/** Causes of waits of the compute stream. */
 #define ZR_CAUSE_LIST(X)                                                                                               \
-    X(STAGE, "stage")   /* ZeRO's own gathers and reductions */                                                        \
+    X(STAGE, "stage")   /* gathers and reductions of ZeRO */                                                           \
     X(TENSOR, "tensor") /* communication of tensor parallelism */                                                      \
-    X(PIECES, "Pa")     /* activation checkpoints in pieces */                                                         \
-    X(HOST, "Pa+cpu")   /* activation checkpoints on the host */
+    X(PIECES, "Pa")     /* gathers of activation checkpoints that are stored in pieces */                              \
+    X(HOST, "Pa+cpu")   /* copies of activation checkpoints to and from the host */
 
 typedef enum zr_cause {
 #define ZR_CAUSE_ENUM(name, text) ZR_CAUSE_##name,
@@ -129,42 +132,42 @@ typedef enum zr_cause {
 } zr_cause;
 
 typedef struct zr_simulation {
-    zr_price price; /* price of one training step */
+    zr_price price; /* times of one training step */
     double exposed_sec[ZR_CAUSES];
-    /** Busy time of the compute stream, by cause: matrix products, memory, kernel launches. */
+    /** Busy time of the compute stream, by cause: matrix products, memory traffic, kernel launches. */
     double product_sec, memory_sec, launch_sec;
-    const char *bound_by; /* name of the largest of the three times above and of exposed_sec: "products", "memory",
-                             "launches", or a cause of waiting */
+    const char *bound_by; /* name of the largest part: "products", "memory" or "launches" for the three times above, or
+                             a cause of exposed_sec */
     double samples_sec, tokens_sec;
     double flops_sec; /* FLOP/s of a device, including recomputation */
-    double mfu;       /* model FLOPs utilization: share of the device's peak, not counting recomputation */
-    double slowest;   /* factor by which the slowest rank's kernels take longer than the cluster's numbers give; 1 if
-                         not slower */
-    /** Cost of a save during a training step, through the disk that the ranks of a host share; zeros if the plan saves
-     * nothing. Times are NAN if the plan needs a rate that the cluster lacks: of its disks, or of copies to its
-     * hosts. */
+    double mfu;       /* model FLOPs utilization: share of the device's peak rate, without recomputation */
+    double slowest; /* factor by which kernels take longer on the slowest rank than the cluster's numbers give; at least
+                       1 */
+    /** Cost of a save during a training step, through the disk that the ranks of a host share. Zeros if the plan has
+     * no save steps. Times are NAN if the save needs a rate that the cluster does not give: disk_bytes_sec or
+     * host_bytes_sec. */
     zr_save_price save;
 } zr_simulation;
 
 typedef struct zr_simulate_options {
-    int32_t ranks_per_host; /* 0 for one rank per device of the host */
-    double straggler;       /* factor of at least 1 by which rank 0 computes more slowly; 0 for no difference */
-    double jitter; /* computing takes rank r 1 + jitter * |n| times as long, where n is element r of the standard normal
-                      sequence of ZR_RNG_JITTER with `seed` */
+    int32_t ranks_per_host; /* ranks per host; 0 for one rank per device of the host */
+    double straggler;       /* factor by which rank 0 computes more slowly, at least 1; 0 for no difference */
+    double jitter; /* random slow-down: rank r computes 1 + jitter * |n| times as long, where n is its standard normal
+                      number (ZR_RNG_JITTER, `seed`, element r) */
     uint64_t seed;
-    bool copies_hold;         /* whether computation stops while checkpoints are copied to the host and back */
-    bool comm_beside;         /* whether exchanges overlap with computation even without zr_layout.overlap */
-    double scores_bytes;      /* memory bytes that attention reads and writes per query-key pair in the forward pass, if
-                                 its kernels write the scores to memory; the backward pass takes twice as many. 0 if
-                                 scores stay on the chip */
-    int32_t product_multiple; /* 16-bit products run at the rate of fp32 if a size (for attention: the width of a
-                                 head) is no multiple of this number; 0 if all run alike */
+    bool copies_hold;    /* whether computation stops while activation checkpoints are copied to the host and back */
+    bool comm_beside;    /* whether exchanges overlap with computation even without zr_layout.overlap */
+    double scores_bytes; /* memory bytes per query-key pair that attention kernels read and write in the forward pass to
+                            store scores. The backward pass needs twice as many. 0 if scores stay on the chip */
+    int32_t product_multiple; /* alignment of sizes for fast 16-bit products: if a size is not a multiple of this
+                                 number, the product runs at the rate of fp32. For attention the size is the width of a
+                                 head. 0 for no alignment */
 } zr_simulate_options;
 
-/** Simulate a training step. `options` may be NULL for zeros. `time` is NULL or has an entry for each step, to be
- * filled as by zr_plan_times. Errors: ZR_ERR_CONFIG if the plan's ranks do not fit the cluster, or if the cluster lacks
- * a number that the plan needs (the message names its key); ZR_ERR_ARG for an invalid option; ZR_ERR_STATE if the plan
- * has no training step. */
+/** Simulate a training step. `options` may be NULL, which means zeros. `time` may be NULL; otherwise it receives the
+ * times of each step, as from zr_plan_times. Errors: ZR_ERR_CONFIG if the plan's ranks do not fit the cluster, or if
+ * the cluster lacks a number that the plan needs (the message names its key); ZR_ERR_ARG for an invalid option;
+ * ZR_ERR_STATE if the plan has no training step. */
 ZR_API ZR_NODISCARD zr_status zr_simulate(const zr_plan *plan, const zr_cluster *cluster,
                                           const zr_simulate_options *options, zr_simulation *simulation,
                                           zr_step_time *time);
