@@ -1,14 +1,16 @@
-/* Records for every byte of a space the latest time point at which each stream used it ("painted" on it). The bytes are
- * divided into cells at the offsets where buffers begin or end. A binary tree over the n cells (leaves n .. 2n-1; node
- * x is the parent of 2x and 2x+1) makes painting and look-up take O(log n), however many buffers share bytes. */
+/* Records when each stream last used each byte of a memory space. The bytes are divided into cells at the offsets
+ * where buffers begin or end. A time point is "painted" on all cells of a buffer.
+ *
+ * The cells are the leaves of a binary tree: of n cells, the leaves are nodes n .. 2n-1, and node x is the parent of
+ * 2x and 2x+1. So painting and look-up take O(log n), however many buffers share bytes. */
 #include "base/number/sorted.h"
 #include "plan/list/list.h"
 
 #include <stdlib.h>
 
 struct zr__cell {
-    int32_t all[ZR_STREAMS], any[ZR_STREAMS]; /* by stream: latest time point painted on the whole node (all), or on any
-                                                 cell below the node (any) */
+    int32_t all[ZR_STREAMS], any[ZR_STREAMS]; /* latest time points by stream. all: painted on the whole node; any:
+                                               * painted on any cell below the node */
 };
 
 static void raise_to(int32_t mine[ZR_STREAMS], const int32_t its[ZR_STREAMS])
@@ -57,7 +59,7 @@ static int32_t leaf_at(const zr__painted *p, int64_t offset)
     return p->n_edges + (int32_t)zr__sorted_below(p->edge, p->n_edges, sizeof(*p->edge), 0, offset);
 }
 
-/* The nodes that together cover a buffer (`whole`), and the ancestors of the buffer's first and last leaf (`above`). */
+/* The nodes that together cover a buffer (`whole`), and the ancestors of the buffer's first and last cell (`above`). */
 typedef struct nodes {
     int32_t whole[64], above[64];
     int n_whole, n_above;
