@@ -26,7 +26,7 @@ static const zr_step *step_at(const zr__order *o, int32_t time)
     return &o->schedule->step[time < n ? time : time - n];
 }
 
-/* Return whether the step `by` may rely on the waits of `step`. The result is false if `step` runs only on request
+/* Return whether the step `by` may rely on the waits of `step`. It may not if `step` runs only on request
  * (zr_when_asked) and `by` always runs. */
 static bool is_known(const zr_step *step, const zr_step *by)
 {

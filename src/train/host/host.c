@@ -20,8 +20,8 @@ bool zr__host_line(const char *path, const char *key, char *line, int size)
     return found;
 }
 
-/** Return the number at the beginning of a file or, if `key` is not empty, after `key` in the line that starts with
- * `key`. Return -1 if the file or the number does not exist (the text may be "max"). */
+/** Return the number at the beginning of a file. If `key` is not empty, return the number after `key` in the line that
+ * begins with `key`. Return -1 if there is no file or no number (the text may be "max"). */
 static int64_t read_number(const char *path, const char *key)
 {
     char line[512], *end = line;
@@ -63,7 +63,7 @@ static int64_t group_cores(const char *group)
 }
 
 /** Return the minimum of the function `number` over this process's control group and its ancestors in the unified
- * hierarchy. Return -1 if no group has the number or the process is in no group. */
+ * hierarchy. Return -1 if no group has this number, or if the process is in no group. */
 static int64_t least_of_groups(int64_t (*number)(const char *group))
 {
     static const char root[] = "/sys/fs/cgroup";
@@ -133,8 +133,8 @@ void zr__host_name(char *name, int size)
     name[size - 1] = '\0';
 }
 
-/* Lower the priority of this thread only: on Linux each thread has its own priority, which threads that it starts
- * inherit. */
+/* Lower the priority of this thread only. On Linux each thread has its own priority. Threads that it starts inherit
+ * it. */
 void zr__host_step_back(void)
 {
     enum { LOW = 15 };
