@@ -144,7 +144,7 @@ static zr_status check_micro_squares(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that NCCL's reduce-scatter is in place, and that its pieces are whole and side by side. */
+/* Check that NCCL's reduce-scatter works in place, on whole pieces that are contiguous in memory. */
 static zr_status check_nccl(const zr__proof *p, int32_t index)
 {
     const zr_step *step = &p->s->step[index];
@@ -224,8 +224,8 @@ static zr_status check_once(const zr__proof *p)
  * both with and without the steps of a save. */
 static zr_status check_rounds(zr__proof *p)
 {
-    /* Whether there are later rounds. The second of only two rounds is also checked as a later round, since the steps
-     * after END follow it. */
+    /* Whether a training step has several rounds. A second round is then also checked as a later round, since the
+     * steps after END follow it. */
     const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};

@@ -23,8 +23,9 @@ typedef enum zr__pair {
     ZR__PAIR_LATER    /* any later round of a training step */
 } zr__pair;
 
-/* The state of the proof of one schedule. The proof numbers the steps by time points: first all steps of the schedule,
- * with the first of two rounds, then the steps of the second round. A transient buffer has one instance per round. */
+/* The state of the proof of one schedule. A time point numbers one run of a step. The first time points are all steps
+ * of the schedule, with the first of two rounds. The steps of the second round follow. A transient buffer has one
+ * instance per round. */
 typedef struct zr__proof {
     const zr_plan *plan;
     const zr_graph *graph; /* NULL for the schedule FLUSH */

@@ -7,7 +7,7 @@
  */
 #include "plan/check/check.h"
 
-/* The elements of a state of which a buffer holds a copy. */
+/* The part of a state of which a buffer holds a copy. */
 typedef struct copied {
     int32_t state; /* home buffer of the state, or -1 if the buffer holds no copy */
     zr_range range;
@@ -203,7 +203,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
     return ZR_OK;
 }
 
-/* Check that a schedule that saves saves every state. Any other schedule must have no ZR_WHEN_SAVE step. */
+/* Check that a schedule which saves states saves every state. Any other schedule must have no ZR_WHEN_SAVE step. */
 static zr_status check_saves(const homes *h)
 {
     const zr__proof *p = h->p;

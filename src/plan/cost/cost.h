@@ -48,10 +48,10 @@ int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step);
 /** A source of step durations, such as a measurement. With it a plan is priced over its streams and waits. */
 typedef struct zr__pricer {
     double (*step_sec)(const struct zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t step);
-    /** Report a wait of the compute stream; NULL if waits are not wanted. The stream waits `sec` seconds before the
-     * step `waiting`, in total over all rounds. ZR_NONE stands for the end of the schedule. During this time another
-     * stream is busy with the step `awaited`. This is the step for which the compute stream waits, or a step queued
-     * before it. There is one call for each busy step. */
+    /** Function that reports a wait of the compute stream, or NULL. The stream waits `sec` seconds before the step
+     * `waiting`, in total over all rounds. ZR_NONE stands for the end of the schedule. During this time another stream
+     * is busy with the step `awaited`. This is the step for which the compute stream waits, or a step queued before
+     * it. There is one call for each busy step. */
     void (*waited)(const struct zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
                    int32_t awaited, double sec);
     zr_queues queues; /* queue of each stream; a step occupies all streams of its queue. With all zeros, streams run in
@@ -85,8 +85,8 @@ ZR_NODISCARD zr_status zr__plan_price_save(const zr_plan *plan, const zr_profile
 ZR_NODISCARD zr_status zr__plan_price_save_by(const zr_plan *plan, const zr__pricer *pricer, zr_save_price *price);
 ZR_NODISCARD zr_status zr__plan_times_by(const zr_plan *plan, const zr__pricer *pricer, zr_step_time *time);
 
-/* Return the bytes that a rank receives in a step. In REDUCE only the owner receives bytes. In BROADCAST all other
- * ranks receive bytes. */
+/* Return the bytes that a receiving rank gets in a step. In REDUCE only the owner receives bytes. In BROADCAST all
+ * ranks except the owner receive bytes. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);
 
 /* Fill in plan->memory, plan->traffic and plan->flops. */

@@ -15,7 +15,7 @@ typedef struct pricing {
     struct ran *ran; /* steps in the order of their runs, or NULL if waits are not reported */
     int32_t n_ran;
     int32_t last[ZR_STREAMS]; /* by stream: index in `ran` of its last step, or -1 */
-    double rounds;            /* number of rounds that the walk represents */
+    double rounds;            /* number of rounds that take as long as the walked round */
     zr_step_time *time;       /* begin and end of each step in one round, or NULL if not wanted */
 } pricing;
 
@@ -163,8 +163,8 @@ static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_str
     report_wait(p, waiting, awaited, until - from);
 }
 
-/* Advance all streams of a queue to the latest clock among them. If all streams except SAVE share one queue, one
- * thread runs their steps and also issues SAVE steps. A SAVE then begins no earlier than this thread reaches it. */
+/* Advance all streams of a queue to the latest clock among them. If all streams except SAVE share one queue, a single
+ * thread runs their steps and issues the SAVE steps. A SAVE step then cannot begin before this thread issues it. */
 static void advance_queues(pricing *p, int32_t index)
 {
     const int8_t *of = p->pricer->queues.of;

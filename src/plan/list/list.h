@@ -23,7 +23,7 @@ typedef struct zr__link {
  * ahead. */
 typedef struct zr__pace {
     zr__id step;
-    int32_t next; /* index of the next older pace of the waiting step, or ZR_NONE */
+    int32_t next; /* index of the waiting step's previous pace, or ZR_NONE */
 } zr__pace;
 
 /* The list of a schedule's steps while they are being written. Arrays grow on demand. After the first failure,
@@ -32,7 +32,7 @@ typedef struct zr__list {
     zr_plan *plan;
     const zr_graph *graph; /* NULL for the schedule FLUSH */
     zr_schedule *schedule; /* schedule being written; it gets its steps when the list is finished */
-    zr_step *step;         /* by id; waits are found when the list is finished */
+    zr_step *step;         /* steps by id; their waits are found when the list is finished */
     zr__link *link;        /* by id */
     zr_use *use;
     zr__pace *pace;

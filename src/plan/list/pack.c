@@ -35,7 +35,7 @@ typedef struct block {
     placed item[BLOCK];
     int32_t n;
     int64_t reach; /* highest end of an item */
-    int64_t hole;  /* bytes of the largest hole between the first offset and `reach` */
+    int64_t hole;  /* bytes of the largest gap between the items */
     int32_t least_first[ZR_STREAMS], most_first[ZR_STREAMS], least_last[ZR_STREAMS], most_last[ZR_STREAMS];
 } block;
 
@@ -47,7 +47,7 @@ typedef struct slice {
 } slice;
 
 typedef struct packing {
-    span *span; /* by space, in order of decreasing size */
+    span *span; /* all spans, ordered by space and then by decreasing size */
     int64_t looks;
     int32_t n_steps, levels, n_slices; /* n_slices: total over all levels */
     slice *slice;                      /* slices of all levels, level by level */
@@ -70,7 +70,7 @@ static int by_span_size(const void *x, const void *y)
     return a->buffer - b->buffer;
 }
 
-/* Return the first step of a stream after `step`. If there is none, return the number of steps. */
+/* Return the first step of a stream after `step`. After the stream's last step, return the number of all steps. */
 static int32_t next_of(const zr__order *o, int stream, int32_t step)
 {
     int32_t begin = 0, end = o->n_of[stream];

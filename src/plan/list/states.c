@@ -68,7 +68,8 @@ zr_use zr__use_all(int32_t buffer, bool reads, bool writes)
 
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes)
 {
-    /* Remove strides from the use that the buffer itself has. The buffer already begins at this rank's elements. */
+    /* If the buffer itself has a stride, remove this stride from the use. The buffer already begins at this rank's
+     * elements. */
     const zr_stride moved[] = {state->range.by, state->range.outer};
     for (int i = 0; i < 2; i++) {
         if (moved[i].elems == range.by.elems && moved[i].group == range.by.group) range.by = (zr_stride){0};
@@ -127,7 +128,7 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
 }
 
 /* Return whether a unit stays whole at stage 3 because its parameters are small. *persisting counts the elements of
- * these units in the whole model. Its maximum is persist_model_elems. */
+ * all units that stay whole. Its maximum is persist_model_elems. */
 static bool stays_whole(const zr_plan *plan, const zr_graph *graph, int32_t unit, int64_t *persisting)
 {
     const zr_layout *l = &plan->layout;
@@ -261,10 +262,10 @@ zr_status zr__plan_staging(zr_plan *plan)
     const int64_t joined = largest_joined(plan);
     plan->moves = l->ranks > 1 && largest > 0; /* otherwise no bytes move between data-parallel ranks */
     const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
-    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saved states also pass through this memory */
+    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saves use this staging memory too */
                                       [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),
                                       [ZR_GROUP_ACROSS] = plan->two_levels,
-                                      [ZR_GROUP_ALL] = l->ranks > 1}; /* saved states also pass through this memory */
+                                      [ZR_GROUP_ALL] = l->ranks > 1}; /* saves use this staging memory too */
     for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
         if (g == ZR_GROUP_TENSOR ? joined == 0 : !used[g] || !plan->moves) continue;
         if (g == ZR_GROUP_TENSOR) largest = joined;

@@ -13,7 +13,7 @@ typedef struct search {
     const zr_layout *layout;
     const zr_profile *profile;
     bool free;               /* whether the search also chooses how activation checkpoints are stored */
-    bool partition, offload; /* how plans being tried store checkpoints: in pieces, on the host */
+    bool partition, offload; /* whether the plans being tried store checkpoints in pieces, and on the host */
     int32_t units;           /* number of units that may be recomputed */
     zr_plan *best;
 } search;
@@ -38,15 +38,14 @@ static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32
     return st;
 }
 
-/* Find the smallest number of units with the heavier policy for which the plan fits. These are the model's first
- * units. */
+/* Find the smallest number n for which the plan fits if the model's first n units have the heavier policy. */
 static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
 {
     int32_t low = 0, high = s->units;
     int64_t bytes = 0, fewer = 0, limit = s->layout->limit_bytes;
     ZR_TRY(try_mix(s, heavy, light, high, 1, &bytes));
-    /* First take single units off the heavy policy while this saves memory. For example, the last units may need no
-     * recompute, since their activations can use the memory in which other units are recomputed later. */
+    /* First reduce the number of heavy units one by one, while this saves memory. For example, the last units may need
+     * no recompute, since their activations can use the memory in which other units are recomputed later. */
     while (bytes > limit && high > 0) {
         ZR_TRY(try_mix(s, heavy, light, high - 1, 1, &fewer));
         if (fewer > bytes) return ZR_OK;

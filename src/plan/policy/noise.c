@@ -1,5 +1,5 @@
 /* The policy of the gradient noise scale (McCandlish et al. 2018). It computes the squared norm of each micro-batch's
- * own gradient before a reduction may overwrite this gradient with sums. The step NORM sends the sum of these squared
+ * own gradient before a reduction may overwrite this gradient with sums. The step NORM sends the sum of the squared
  * norms to all ranks, together with its own scalars. */
 #include "plan/policy/policy.h"
 

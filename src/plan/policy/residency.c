@@ -57,7 +57,8 @@ static int64_t count_of(const cut *c, int64_t bucket)
     return left < c->elems ? left : c->elems;
 }
 
-/* Return a bucket's part of the original step's operand i, in the buffer where the state is stored. */
+/* Return the part of operand i of the original step that belongs to a bucket, in the buffer where the state is
+ * stored. */
 static zr_use at_home(const cut *c, int64_t bucket, int i)
 {
     zr_use use = c->use[i];
@@ -67,8 +68,8 @@ static zr_use at_home(const cut *c, int64_t bucket, int i)
     return use;
 }
 
-/* Return a bucket's part of the original step's operand i. For an offloaded state, return the bucket's buffer on the
- * device instead. */
+/* Return the part of operand i of the original step that belongs to a bucket. For an offloaded state, return the
+ * bucket's buffer on the device instead. */
 static zr_use on_device(const cut *c, int64_t bucket, int i)
 {
     zr_use use = at_home(c, bucket, i);
@@ -146,8 +147,8 @@ static zr__id computed_before(const zr__list *l, zr__id id)
     return id;
 }
 
-/* Return the number of elements per bucket. The bucket size is that of gradient reductions, divided by the number of
- * parts into which the unit is sharded. */
+/* Return the number of elements per bucket. This is the bucket size of gradient reductions divided by the number of
+ * the unit's parts. */
 static int64_t bucket_elems(const zr_plan *plan, const zr_step *step)
 {
     const int64_t parts = plan->unit[step->unit].padded_elems / step->range.count;

@@ -3,7 +3,7 @@
  * piece (P_a). Checkpoints may also be stored in host memory (P_a+cpu).
  *
  * A checkpoint is copied out after the op that writes it. It is fetched back at the beginning of the segment that
- * recomputes from it. The lifetimes, buffers and waits of these copies are derived from the program, as for ops. */
+ * recomputes from it. Lifetimes, buffers and waits of both copies are derived from the program, as for ops. */
 #include "plan/program/program.h"
 
 #include <string.h>

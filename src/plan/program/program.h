@@ -45,8 +45,8 @@ zr_status zr__keep_checkpoints(zr__program *program, const zr_plan *plan, const 
  * at its end. */
 int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value);
 
-/* The recompute policies of a plan: `first` for the first n_first units, `rest` for the others. The mix also says how
- * checkpoints are stored. */
+/* The recompute policies of a plan (`first` for the first n_first units, `rest` for the others), and the storage of
+ * checkpoints. */
 typedef struct zr__mix {
     zr_recompute first, rest;
     int32_t n_first;

@@ -17,8 +17,8 @@ static bool has_stride(const zr_range *range, zr_stride stride)
     return stride.group == ZR_GROUP_SELF || stride.group == range->by.group || stride.group == range->outer.group;
 }
 
-/* Find the levels of the gather from one rank's part of a unit to the range `known`. Each level gathers over one group
- * of ranks. There is one level for each stride of the part that `known` lacks. A reduction takes the levels in reverse
+/* Find the levels of the gather from one rank's part of a unit to the range `known`. Each stride of the part that
+ * `known` does not have makes a level, which gathers over one group of ranks. A reduction takes the levels in reverse
  * order. */
 static int levels_of(const zr_range *part, const zr_range *known, level found[2])
 {
@@ -39,7 +39,7 @@ static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const lev
     return range < v->elems ? range : v->elems;
 }
 
-/* Return the range of each rank's part at a level. */
+/* Return the range of each rank's part at a level of a collective. */
 static zr_range level_range(const level *v)
 {
     return (zr_range){.count = v->elems, .by = v->by, .outer = v->outer};
@@ -195,7 +195,7 @@ static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v
     const zr_plan_unit *u = &plan->unit[unit];
     const bool in_place = sums->buffer == from->buffer, adds = kept && plan->sum_f32;
     const bool alone = is_alone(plan, v);
-    /* NCCL needs each rank's piece in one part of memory, and divides the pieces into chunks itself. */
+    /* NCCL needs contiguous pieces, one per rank, and divides them into chunks itself. */
     const bool by_nccl = plan->layout.reduce == ZR_REDUCE_NCCL, nccl = by_nccl && !alone;
     const int64_t bucket = by_nccl ? v->elems : bucket_range(plan, plan->layout.reduce_bucket_elems, v);
     zr__id step = move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, bucket);

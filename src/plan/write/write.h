@@ -21,7 +21,7 @@ typedef struct zr__gathers {
     zr__fetch *fetch; /* gathers, ordered by `from` */
     int32_t n, issued, begun;
     int64_t room;
-    int32_t *of;         /* by unit: index of the gather that holds the unit now, or ZR_NONE */
+    int32_t *of;         /* by unit: index of the unit's current gather, or ZR_NONE */
     int64_t *gone_elems; /* by segment: number of gathered elements that are freed after it */
     int64_t *used_elems; /* by segment: number of elements that all earlier segments use */
     int32_t segment;     /* last segment that has begun */
@@ -33,8 +33,8 @@ zr_status zr__gathers_begin(zr__gathers *gathers, const zr_plan *plan, int32_t n
 void zr__gathers_end(zr__gathers *gathers);
 /* Record that a segment reads a parameter of `unit`. Calls must be in the order of the segments. */
 void zr__gathers_add(zr__gathers *gathers, const zr_plan *plan, int32_t segment, int32_t unit);
-/* Write the gathers at the start of a segment. They are for the units that the segment reads, and for later units that
- * the layout allows to prefetch. Prefetches wait for the step `pace`. */
+/* At the start of a segment, write the gathers of the units that it reads, and prefetches of later units as far as the
+ * layout allows. Prefetches wait for the step `pace`. */
 void zr__gathers_issue(zr__gathers *gathers, zr__list *l, int32_t segment, zr__id pace);
 
 /* Gather the whole unit into `buffer`. */

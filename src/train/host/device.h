@@ -5,9 +5,9 @@
 #include "zr/config.h"
 #include "zr/device.h"
 
-/** Create the device on which a rank computes: the processor with `threads` threads, or a GPU. The ranks of a host get
- * its GPUs by turns. The kind "auto" selects the processor if no GPU can be used. Fail with ZR_ERR_UNSUPPORTED if a
- * GPU was requested and the host has none. */
+/** Create the device on which a rank computes: the processor with `threads` threads, or a GPU. The GPUs of a host are
+ * assigned round-robin to its ranks. The kind "auto" selects the processor if no GPU can be used. Fail with
+ * ZR_ERR_UNSUPPORTED if a GPU was requested and the host has none. */
 ZR_NODISCARD zr_status zr__train_device(zr_config_device kind, int threads, int local_rank, zr_device **device);
 
 /** Return the number of compute threads of a rank. This is train.threads if it is set. Otherwise it is the number of

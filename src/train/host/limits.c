@@ -71,8 +71,8 @@ static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
     return text;
 }
 
-/** Return the maximum number of ranks on one GPU. The ranks of a process get GPUs by turns, and two processes never
- * share a GPU. */
+/** Return the maximum number of ranks on one GPU. GPUs are assigned round-robin to the ranks of a process. Two
+ * processes never share a GPU. */
 static int sharers(int in_process)
 {
     const int gpus = zr_device_cuda_count(NULL);

@@ -14,18 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    PASSES = 3
-}; /* number of passes over all models. There are several, since the machine may be busy during
-    * one. */
-enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 }; /* numbers of training steps of one model */
-enum {
-    MOST_MICRO = 4,
-    STEP_RUNS = MOST_MICRO * MOST_RUNS
-};                    /* maximum number of micro-batches; maximum number of runs
-                       * of a schedule step */
+enum { PASSES = 3 }; /* passes over all models; several, since the machine may be busy during one */
+enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };      /* numbers of training steps of one model */
+enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* maximum micro-batches; maximum runs of a step */
 #define MODEL_SEC 0.1 /* seconds after which a model stops, if it has run LEAST_RUNS training steps */
-#define MOST_LOST 0.9 /* maximum share of its speed that a stream loses to overlap; it never stops entirely */
+#define MOST_LOST 0.9 /* maximum share of a stream's speed that overlap can take; the stream never stops entirely */
 /* Settings of a quick measurement: the maximum width of its models, and its values for LEAST_RUNS and MODEL_SEC. */
 enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
 #define QUICK_SEC 0.02
@@ -34,8 +27,8 @@ enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
  * exchanges run back to back. LINKS is measured only with several hosts. */
 typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS, LINKS } division;
 
-/* Models to measure. A step of a user's model is priced by interpolation between the samples of these models. The
- * operands of their matrix products range from sizes that fit in one cache to sizes that fit in no cache. Their
+/* Models to measure. A step of a user's model is priced by interpolation between samples of the steps of these models.
+ * The operands of their matrix products range from sizes that fit in one cache to sizes that fit in no cache. Their
  * vocabularies range from bytes to words. */
 static const struct trial {
     int64_t width, heads, layers, vocabulary, batch, tokens, micro;
@@ -187,7 +180,7 @@ static zr_status run_step(runner *r, int number)
     return ZR_OK;
 }
 
-/* Run training steps of all runners by turns, so that a slow period of the machine affects all of them. */
+/* Run training steps of all runners by turns, so that a slow period of the machine affects every runner. */
 static zr_status run_steps(const measuring *m, runner *r, int n_runners)
 {
     bool more = true;
@@ -277,9 +270,9 @@ static double typical_mean(const double *x, int64_t runs, const runner *r)
     return n > 0 ? sum / (double)n : 0;
 }
 
-/* Compute the duration of each schedule step. For exchanges, compute also the time spent waiting for other ranks: the
- * last rank to arrive waits least. All times are means over typical training steps, so that they add up to the time of
- * one training step. */
+/* Compute the duration of each schedule step. For exchanges, compute also the time spent waiting for other ranks. In
+ * each exchange the last rank to arrive does not wait. All times are means over typical training steps, so that they
+ * add up to the time of one training step. */
 static zr_status step_times(const measuring *m, runner *r, double *sec, double *wait_sec)
 {
     const zr_plan *plan = r->plan;
@@ -374,8 +367,8 @@ static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype
     return true;
 }
 
-/* Record how much compute and exchanges slow each other down when they overlap. A model with little overlap has a low
- * weight. A model with long times has one too, since its error is assumed to grow with its time. */
+/* Record how much compute and exchanges slow each other down when they overlap. A model has a low weight if it has
+ * little overlap. A model with long times also has a low weight, since its error is assumed to grow with its time. */
 static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *both)
 {
     const double both_sec = both->comm_sec - both->exposed_sec;

@@ -278,8 +278,8 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
     }
     machine->memory_bytes_sec = rank_part(rates->triad, threads, local_ranks);
     machine->link_copies = local_ranks == ranks;
-    /* Set the only link that is priced here. With ranks on several hosts its rate is unknown, since the copy rate
-     * within a host would be too high. */
+    /* All exchanges are priced with this one link. With ranks on several hosts its rate is unknown, since the copy
+     * rate within a host would be too high. */
     double bytes_sec = machine->link_copies ? rank_part(rates->link, 1, local_ranks) : 0.0;
     machine->link[ZR_LINK_PROCESS] = (zr_link){.bytes_sec = bytes_sec};
 }

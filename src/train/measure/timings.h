@@ -30,9 +30,9 @@ typedef struct zr__timings zr__timings;
 ZR_NODISCARD zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings);
 void zr__timings_destroy(zr__timings **timings);
 
-/** Record an optimizer step and its schedule steps. zr__timings_begin is called at its beginning. zr__timings_event
- * records one run of a schedule step; any stream's thread may call it. zr__timings_end is called at the end of the
- * optimizer step, which took wall_sec seconds. */
+/** Record an optimizer step and its schedule steps. zr__timings_begin begins an optimizer step. zr__timings_event
+ * records one run of a schedule step; any stream's thread may call it. zr__timings_end ends the optimizer step, which
+ * took wall_sec seconds. */
 void zr__timings_begin(zr__timings *timings);
 void zr__timings_event(zr__timings *timings, const zr_event *event);
 void zr__timings_end(zr__timings *timings, double wall_sec);
