@@ -33,7 +33,7 @@ static bool is_agreed(const zr__proof *p, int32_t update)
  * certainly disjoint on the same rank. */
 static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
-    /* the elements of the use, if they belong to the same rank as the updated elements */
+    /* the unit's elements that the use covers, if use and update are on the same rank */
     zr_range part = *updated;
     part.first = kept->first + use->range.first;
     part.count = use->range.count;

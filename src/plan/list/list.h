@@ -44,7 +44,7 @@ typedef struct zr__list {
     zr_when when;            /* rounds in which steps added from now on run */
     zr__id newest;           /* step that was inserted last */
     zr__id last[ZR_STREAMS]; /* by stream: last step appended at the end of the list */
-    zr__id reduced[2];       /* last steps of the two newest reductions of units, the newest first */
+    zr__id reduced[2];       /* last step of each of the two newest reductions of a unit; index 0 is the newest */
     int64_t bytes[ZR_SPACES]; /* by space: total bytes of all buffers without sharing; an upper bound of every offset */
     zr_step unused;           /* dummy step that zr__list_newest returns after a failure */
     zr_status status;

@@ -147,8 +147,8 @@ static zr__id computed_before(const zr__list *l, zr__id id)
     return id;
 }
 
-/* Return the number of elements per bucket. This is the bucket size of gradient reductions divided by the number of
- * the unit's parts. */
+/* Return the number of elements per bucket. This is the bucket size of gradient reductions, divided by the number of
+ * parts of the unit. */
 static int64_t bucket_elems(const zr_plan *plan, const zr_step *step)
 {
     const int64_t parts = plan->unit[step->unit].padded_elems / step->range.count;

@@ -22,7 +22,7 @@ static const char *limit_text(char text[LIMIT_BYTES])
     return text;
 }
 
-/** State that the test threads share. They live until `leave` is set, so that all exist at the same time. */
+/** Shared state of the test threads. A thread lives until `leave` is set, so that all exist at the same time. */
 typedef struct crowd {
     pthread_mutex_t mutex;
     pthread_cond_t changed;

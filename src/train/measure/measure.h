@@ -34,12 +34,11 @@ ZR_NODISCARD zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *
 zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
 
 /** Set the rates of a profile for one of `ranks` ranks. On this host local_ranks ranks work at the same time. Each has
- * profile->facts.threads threads and values of `dtype`. A rank's rate is the rate of its own threads, but at most an
- * equal share of the whole host's rate.
+ * profile->facts.threads threads and values of `dtype`. A rank gets the rate of its own threads, but at most an equal
+ * share of the whole host's rate. The FLOP rates are the peaks; the measured rates of products are added by size.
  *
- * The FLOP rates are the peaks, and the measured rates of products by size. If all ranks are on one host, the link
- * between threads (ZR_LINK_PROCESS) has the rate of a memory copy, which cannot overlap with compute. With several
- * hosts the link's rate is 0, which means unknown. */
+ * If all ranks are on one host, the link between threads (ZR_LINK_PROCESS) has the rate of a memory copy, which cannot
+ * overlap with compute. With several hosts the link's rate is 0, which means unknown. */
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
 
 /* Measured steps of training runs. zr_cluster.measured uses them to estimate times of plans. They are stored beside

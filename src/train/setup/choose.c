@@ -143,7 +143,7 @@ static void note_mixed(search *s, const way *w, const tried *none, const tried *
 /** Result of trying the recompute policies for a stage and a division into micro-batches. */
 typedef struct reached {
     bool planned, fits;
-    bool all;   /* whether a plan that recomputes nothing fits */
+    bool all;   /* whether some plan fits without recompute */
     double sec; /* time per token with the first policy, which recomputes least and so is the fastest */
 } reached;
 
