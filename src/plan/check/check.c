@@ -92,28 +92,24 @@ static zr_status check_updates(const zr__proof *p)
  * the last micro-batch. */
 static zr_status check_sums(const zr__proof *p)
 {
-    const int32_t n = p->plan->n_units;
     if (p->kind != ZR_SCHEDULE_TRAIN || !p->plan->moves) return ZR_OK;
-    int64_t *summed = zr_alloc(sizeof *summed * (size_t)(n + 1));
-    uint32_t *groups = zr_alloc(sizeof *groups * (size_t)(n + 1));
-    zr_status st = summed && groups ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d units", n);
-    for (int32_t u = 0; u < n && st == ZR_OK; u++) summed[u] = 1;
-    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) {
-        const zr_step *step = &p->s->step[i];
-        if (!zr__reduces(step) || step->op >= 0 || step->unit < 0) continue;
-        if (p->plan->group[step->group].size > 1 && p->plan->reduce_once && i < p->end)
-            st = ZR_FAIL(ZR_ERR_INTERNAL, "step %d reduces unit %d before the last micro-batch has ended", i,
-                         step->unit);
-        if (!(groups[step->unit] & 1u << step->group)) summed[step->unit] *= p->plan->group[step->group].size;
-        groups[step->unit] |= 1u << step->group;
+    for (int32_t u = 0; u < p->plan->n_units; u++) {
+        int64_t summed = 1;
+        uint32_t groups = 0; /* bit set of the groups that reduce the unit */
+        for (int32_t i = 0; i < p->s->n_steps; i++) {
+            const zr_step *step = &p->s->step[i];
+            if (!zr__reduces(step) || step->op >= 0 || step->unit != u) continue;
+            const int ranks = p->plan->group[step->group].size;
+            ZR_CHECK(ranks == 1 || !p->plan->reduce_once || i >= p->end, ZR_ERR_INTERNAL,
+                     "step %d reduces unit %d before the last micro-batch has ended", i, u);
+            if (!(groups & 1u << step->group)) summed *= ranks;
+            groups |= 1u << step->group;
+        }
+        ZR_CHECK(!p->plan->unit[u].trains || summed == p->plan->layout.ranks, ZR_ERR_INTERNAL,
+                 "the gradient of unit %d is summed over %lld of %d ranks", u, (long long)summed,
+                 p->plan->layout.ranks);
     }
-    for (int32_t u = 0; u < n && st == ZR_OK; u++)
-        if (p->plan->unit[u].trains && summed[u] != p->plan->layout.ranks)
-            st = ZR_FAIL(ZR_ERR_INTERNAL, "the gradient of unit %d is summed over %lld of %d ranks", u,
-                         (long long)summed[u], p->plan->layout.ranks);
-    zr_free(summed);
-    zr_free(groups);
-    return st;
+    return ZR_OK;
 }
 
 /* Check that each micro-batch squares each unit's whole gradient once, before a reduction may change the gradient. If

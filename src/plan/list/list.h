@@ -84,6 +84,13 @@ static inline bool zr__grow(zr_status *status, void **array, int32_t n, int64_t 
 
 /* ---- waits (order.c) ------------------------------------------------------------------------------------------- */
 
+/* Raise each stream's time point in `time` to at least its time point in `by`. */
+static inline void zr__raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])
+{
+    for (int s = 0; s < ZR_STREAMS; s++)
+        if (by[s] > time[s]) time[s] = by[s];
+}
+
 typedef struct zr__found {
     int32_t step;
     zr_wait wait;
@@ -178,7 +185,5 @@ static inline zr_use zr__use_as(zr_use use, bool reads, bool writes)
 }
 
 int64_t zr__value_bytes(const zr_value_info *value);
-/* Return whether every rank gets the sums of the whole gradient. */
-bool zr__all_get_sums(const zr_plan *plan);
 
 #endif

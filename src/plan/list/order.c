@@ -33,17 +33,12 @@ static bool is_known(const zr_step *step, const zr_step *by)
     return !zr_when_asked(step->when) || zr_when_asked(by->when);
 }
 
-static void raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])
-{
-    for (int s = 0; s < ZR_STREAMS; s++) time[s] = later(time[s], by[s]);
-}
-
 /* Raise the vector clock of the step `by` to include the time point `time`. If `by` may rely on the step at `time`,
  * include that step's clock too. */
 static void follow_clock(const zr__order *o, const zr_step *by, int32_t *clock, int32_t time)
 {
     const zr_step *step = step_at(o, time);
-    if (is_known(step, by)) raise(clock, o->clock[time]);
+    if (is_known(step, by)) zr__raise(clock, o->clock[time]);
     clock[step->stream] = later(clock[step->stream], time);
 }
 
@@ -58,8 +53,8 @@ static void after_uses(const zr__order *o, const zr_step *step, int32_t round, e
         if (use->buffer == ZR_NONE) continue;
         const zr_buffer *buffer = &o->schedule->buffer[use->buffer];
         const zr__touched *touched = &o->touched[use->buffer];
-        raise(e->at, touched->written);
-        if (use->writes) raise(e->at, touched->read);
+        zr__raise(e->at, touched->written);
+        if (use->writes) zr__raise(e->at, touched->read);
         if (round > 0 && !buffer->persistent && !touched->again)
             zr__painted_latest(&o->painted[buffer->space], buffer, e->at);
     }

@@ -13,12 +13,6 @@ struct zr__cell {
                                                * painted on any cell below the node */
 };
 
-static void raise_to(int32_t mine[ZR_STREAMS], const int32_t its[ZR_STREAMS])
-{
-    for (int s = 0; s < ZR_STREAMS; s++)
-        if (its[s] > mine[s]) mine[s] = its[s];
-}
-
 static int by_edge(const void *x, const void *y)
 {
     const int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
@@ -85,15 +79,15 @@ void zr__painted_add(zr__painted *p, const zr_buffer *buffer, const int32_t time
 {
     const nodes n = nodes_of(p, buffer);
     for (int i = 0; i < n.n_whole; i++) {
-        raise_to(p->cell[n.whole[i]].all, time);
-        raise_to(p->cell[n.whole[i]].any, time);
+        zr__raise(p->cell[n.whole[i]].all, time);
+        zr__raise(p->cell[n.whole[i]].any, time);
     }
-    for (int i = 0; i < n.n_above; i++) raise_to(p->cell[n.above[i]].any, time);
+    for (int i = 0; i < n.n_above; i++) zr__raise(p->cell[n.above[i]].any, time);
 }
 
 void zr__painted_latest(const zr__painted *p, const zr_buffer *buffer, int32_t time[ZR_STREAMS])
 {
     const nodes n = nodes_of(p, buffer);
-    for (int i = 0; i < n.n_whole; i++) raise_to(time, p->cell[n.whole[i]].any);
-    for (int i = 0; i < n.n_above; i++) raise_to(time, p->cell[n.above[i]].all);
+    for (int i = 0; i < n.n_whole; i++) zr__raise(time, p->cell[n.whole[i]].any);
+    for (int i = 0; i < n.n_above; i++) zr__raise(time, p->cell[n.above[i]].all);
 }

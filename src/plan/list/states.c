@@ -7,11 +7,6 @@ int64_t zr__value_bytes(const zr_value_info *v)
     return zr_dtype_span(v->type.dtype, zr_shape_elems(&v->type.shape));
 }
 
-bool zr__all_get_sums(const zr_plan *plan)
-{
-    return plan->optim_group == ZR_GROUP_SELF || plan->layout.reduce == ZR_REDUCE_ALL_REDUCE;
-}
-
 zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
                               int64_t bytes, int32_t *index)
 {
@@ -195,7 +190,8 @@ static int64_t smaller(int64_t a, int64_t b)
 static zr_dtype gathered_dtype(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
-    bool params = plan->optim_group != ZR_GROUP_SELF || !l->train, sums = l->train && zr__all_get_sums(plan);
+    const bool sharded = plan->optim_group != ZR_GROUP_SELF, params = sharded || !l->train;
+    const bool sums = l->train && (!sharded || l->reduce == ZR_REDUCE_ALL_REDUCE);
     const zr_dtype param = l->dtype, sum = plan->sum_f32 ? ZR_F32 : l->wire_dtype;
     const bool larger = zr_dtype_span(sum, ZR_SHARD_ALIGN) > zr_dtype_span(param, ZR_SHARD_ALIGN);
     return sums && (!params || larger) ? sum : param;

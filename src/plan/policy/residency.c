@@ -57,14 +57,21 @@ static int64_t count_of(const cut *c, int64_t bucket)
     return left < c->elems ? left : c->elems;
 }
 
+/* Return a bucket's part of a range of the original step. */
+static zr_range part_of(const cut *c, int64_t bucket, zr_range range)
+{
+    range.first += bucket * c->elems;
+    range.count = count_of(c, bucket);
+    return range;
+}
+
 /* Return the part of operand i of the original step that belongs to a bucket, in the buffer where the state is
  * stored. */
 static zr_use at_home(const cut *c, int64_t bucket, int i)
 {
     zr_use use = c->use[i];
     if (use.range.count == 0) return use; /* an operand that is a whole buffer is not split */
-    use.range.first += bucket * c->elems;
-    use.range.count = count_of(c, bucket);
+    use.range = part_of(c, bucket, use.range);
     return use;
 }
 
@@ -79,18 +86,10 @@ static zr_use on_device(const cut *c, int64_t bucket, int i)
     return use;
 }
 
-static zr_range bucket_range_of(const cut *c, int64_t bucket)
-{
-    zr_range range = c->step.range;
-    range.first += bucket * c->elems;
-    range.count = count_of(c, bucket);
-    return range;
-}
-
 /* Write a COPY of a bucket of an offloaded state, to the device or back. */
 static zr__id copy_bucket(const cut *c, int64_t bucket, zr_use from, zr_use to)
 {
-    return zr__list_copy(c->l, ZR_STREAM_COPY, c->step.unit, bucket_range_of(c, bucket), from, to);
+    return zr__list_copy(c->l, ZR_STREAM_COPY, c->step.unit, part_of(c, bucket, c->step.range), from, to);
 }
 
 /* Write the copies of a bucket to the device. There are two buffers on the device, one for even and one for odd
@@ -123,13 +122,13 @@ static void compute_bucket(const cut *c, int64_t bucket, bool last)
     if (l->status != ZR_OK) return;
     if (last) {
         for (int i = 0; i < c->step.n_uses; i++) l->use[c->step.uses + i] = on_device(c, bucket, i);
-        l->step[c->id].range = bucket_range_of(c, bucket);
+        l->step[c->id].range = part_of(c, bucket, c->step.range);
         return;
     }
     const zr__id id = zr__list_step(l, c->step.kind, c->step.stream, c->step.unit);
     zr_step *made = zr__list_newest(l);
     *made = c->step;
-    made->range = bucket_range_of(c, bucket);
+    made->range = part_of(c, bucket, c->step.range);
     made->uses = l->n_uses;
     made->n_uses = 0;
     for (int i = 0; i < c->step.n_uses; i++) zr__list_use(l, id, on_device(c, bucket, i));

@@ -88,11 +88,7 @@ zr_status zr__keep_checkpoints(zr__program *p, const zr_plan *plan, const zr_gra
     }
     zr_free(c.made);
     zr_free(c.goes);
-    if (st != ZR_OK) {
-        zr__program_free(&made);
-        return st;
-    }
-    zr__program_free(p);
-    *p = made;
-    return ZR_OK;
+    zr__program_free(st == ZR_OK ? p : &made);
+    if (st == ZR_OK) *p = made;
+    return st;
 }

@@ -49,12 +49,6 @@ static void find_groups(const zr_plan *plan, int32_t *group)
     }
 }
 
-/* Return whether a value is an activation of the forward pass. */
-static bool is_forward(const zr_graph *g, const zr_value_info *v)
-{
-    return v->kind == ZR_VALUE_ACT && !zr_graph_get_op(g, v->producer)->backward;
-}
-
 /* Return a value's total bytes over all tensor-parallel ranks. The total makes the choice of recompute independent of
  * the number of ranks. */
 static int64_t layer_bytes(const zr_plan *plan, const zr_value_info *v)
@@ -84,7 +78,8 @@ static void find_inputs(const zr_plan *plan, const zr_graph *g, int64_t *input_b
 
 static bool may_drop(const zr_plan *plan, const zr_graph *g, const zr_value_info *v, const int64_t *input_bytes)
 {
-    if (!is_forward(g, v)) return false;
+    /* Only activations of the forward pass can be recomputed. */
+    if (v->kind != ZR_VALUE_ACT || zr_graph_get_op(g, v->producer)->backward) return false;
     switch (plan->unit[v->unit].recompute) {
     case ZR_RECOMPUTE_UNIT:
     case ZR_RECOMPUTE_PAPER:

@@ -107,7 +107,8 @@ static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_sta
         zr__list_pace(l, gather_step(l, ZR_STEP_BROADCAST, r, unit, v, source, target), pace);
 }
 
-void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
+/* Write the gather of a whole unit into `buffer`. */
+static void write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
     const zr_state target = whole_in(u, buffer, l->plan->layout.dtype);
@@ -126,14 +127,14 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
     const zr_plan *plan = l->plan;
     const zr_plan_unit *u = &plan->unit[unit];
     if (u->hpz_shard.buffer == ZR_NONE || l->schedule != &plan->schedule[ZR_SCHEDULE_TRAIN]) {
-        zr__write_gather(l, unit, buffer, pace);
+        write_gather(l, unit, buffer, pace);
         return;
     }
     const zr_state target = whole_in(u, buffer, plan->layout.dtype);
     const level local = {u->hpz_shard.range.count, u->hpz_shard.range.by, {0}};
     if (first) {
         l->when = ZR_WHEN_FIRST;
-        zr__write_gather(l, unit, buffer, pace);
+        write_gather(l, unit, buffer, pace);
         const zr_range shard = u->hpz_shard.range;
         (void)zr__list_copy(l, ZR_STREAM_COMM, unit, shard, zr__use_state(&target, shard, true, false),
                             zr__use_state(&u->hpz_shard, shard, false, true));
@@ -167,15 +168,10 @@ bool zr__grad_transient(const zr_plan *plan)
     return plan->grad_group != ZR_GROUP_SELF || plan->consume_grad || plan->reduce_once;
 }
 
-zr_state zr__whole_grad(const zr_plan *plan, int32_t unit, int32_t buffer)
-{
-    return whole_in(&plan->unit[unit], buffer, plan->layout.wire_dtype);
-}
-
 zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
 {
     const zr_plan_unit *u = &plan->unit[unit];
-    return u->sums.buffer == ZR_NONE ? zr__whole_grad(plan, unit, grad) : u->sums;
+    return u->sums.buffer == ZR_NONE ? whole_in(u, grad, plan->layout.wire_dtype) : u->sums;
 }
 
 /* Return whether a level has only one rank. Then no communication is needed: the compute stream adds this rank's own
@@ -258,7 +254,8 @@ static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const 
 void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
 {
     const zr_plan *plan = l->plan;
-    const zr_state gradient = zr__whole_grad(plan, unit, grad), sums = zr__sums_of(plan, unit, grad);
+    const zr_state gradient = whole_in(&plan->unit[unit], grad, plan->layout.wire_dtype),
+                   sums = zr__sums_of(plan, unit, grad);
     if (zr__grad_transient(plan)) zero_gaps(l, unit, &gradient);
     if (!again) zr__policies_gradient(l, unit, &gradient);
     if (!plan->moves && sums.buffer == grad) return; /* with one rank, the gradient is its own sum */
@@ -282,6 +279,6 @@ void zr__write_refresh(zr__list *l, int32_t unit, zr_when when)
     const zr_plan *plan = l->plan;
     if (plan->optim_group == ZR_GROUP_SELF || !plan->moves || plan->unit[unit].gathered) return;
     l->when = when;
-    zr__write_gather(l, unit, plan->unit[unit].param.buffer, ZR_NONE);
+    write_gather(l, unit, plan->unit[unit].param.buffer, ZR_NONE);
     l->when = ZR_WHEN_ALWAYS;
 }

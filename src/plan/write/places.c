@@ -11,12 +11,6 @@ static int64_t room_of(const zr_plan *plan, const zr_value_info *v)
                   : zr__value_bytes(v);
 }
 
-/* Return a value's newest instance, or -1 for parameters and key-value caches, which have no instances. */
-static int32_t instance_of(const zr__writing *w, zr_value value)
-{
-    return value == ZR_NONE ? -1 : w->instance[value];
-}
-
 zr_use zr__use_value(const zr_graph *g, zr_value value, int32_t buffer, bool reads, bool writes)
 {
     const zr_value_info *v = zr_graph_value(g, value);
@@ -46,7 +40,8 @@ static int32_t donated(const zr__writing *w, int32_t run, int out)
     const zr_graph *g = w->list.graph;
     const zr_op *op = zr__op_of(&w->decided, run);
     int donor = op->def->in_place[out] - 1;
-    int32_t given = donor >= 0 && donor < op->n_in ? instance_of(w, op->in[donor]) : -1;
+    if (donor < 0 || donor >= op->n_in || op->in[donor] == ZR_NONE) return ZR_NONE;
+    int32_t given = w->instance[op->in[donor]];
     if (given < 0 || w->decided.last_use[given] != run) return ZR_NONE;
     for (int j = 0; j < op->n_in; j++)
         if (j != donor && op->in[j] == op->in[donor]) return ZR_NONE;
@@ -112,7 +107,7 @@ zr_use zr__place_input(const zr__writing *w, zr_value value)
 {
     const zr_graph *g = w->list.graph;
     if (value == ZR_NONE) return zr__use_all(ZR_NONE, true, false);
-    int32_t buffer = ZR_NONE, unit = zr__param_unit(g, value), instance = instance_of(w, value);
+    int32_t buffer = ZR_NONE, unit = zr__param_unit(g, value), instance = w->instance[value];
     bool cache = zr_graph_value(g, value)->kind == ZR_VALUE_CACHE;
     if (unit >= 0 && w->list.plan->unit[unit].gathered)
         buffer = w->gathers.fetch[w->gathers.of[unit]].buffer;

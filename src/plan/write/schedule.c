@@ -1,8 +1,6 @@
 /* Writes the steps of all schedules, from the decisions of segments.c. */
 #include "plan/write/write.h"
 
-#include <string.h>
-
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 /* Return the segment that `decided` names for a unit, in the pass of the given segment. `decided` is the table `due`

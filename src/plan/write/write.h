@@ -37,8 +37,6 @@ void zr__gathers_add(zr__gathers *gathers, const zr_plan *plan, int32_t segment,
  * layout allows. Prefetches wait for the step `pace`. */
 void zr__gathers_issue(zr__gathers *gathers, zr__list *l, int32_t segment, zr__id pace);
 
-/* Gather the whole unit into `buffer`. */
-void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace);
 /* Write a gather of a unit at stage 3. With hpZ, only the unit's first gather of a training step is from all ranks.
  * Later gathers are from the secondary partition. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace);
@@ -81,9 +79,7 @@ int32_t zr__unit_gradient(zr__writing *w, int32_t unit);
 
 /* Return whether a unit's whole gradient is in a transient buffer, which exists only within one micro-batch. */
 bool zr__grad_transient(const zr_plan *plan);
-/* Both return states of a unit. zr__whole_grad returns the whole gradient in `buffer`. zr__sums_of returns the sums,
- * in the unit's persistent buffer or, without one, in `grad`. */
-zr_state zr__whole_grad(const zr_plan *plan, int32_t unit, int32_t buffer);
+/* Return the state of a unit's sums, in its persistent buffer or, without one, in `grad`. */
 zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad);
 
 /* Write SQUARE, AGREE and UPDATE after the reduction of a unit, if the update consumes its gradient (consume_grad).

@@ -78,20 +78,15 @@ static int64_t least_of_groups(int64_t (*number)(const char *group))
     return least;
 }
 
-static int64_t groups_left(void)
+int64_t zr__host_available_bytes(void)
 {
-    int64_t left = least_of_groups(zr__host_group_left);
+    int64_t kib = read_number("/proc/meminfo", "MemAvailable:");
+    int64_t left = smaller(kib < 0 ? -1 : kib * 1024, least_of_groups(zr__host_group_left));
     /* Also consider the memory limit of control groups version 1. */
     int64_t limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", "");
     int64_t used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", "");
     if (limit >= 0 && used >= 0) left = smaller(left, limit > used ? limit - used : 0);
     return left;
-}
-
-int64_t zr__host_available_bytes(void)
-{
-    int64_t kib = read_number("/proc/meminfo", "MemAvailable:");
-    return smaller(kib < 0 ? -1 : kib * 1024, groups_left());
 }
 
 int zr__host_cores(void)

@@ -1,5 +1,6 @@
 /* Measurement of schedule steps while small models are trained. They are trained by the same engine as large models.
  * So caches, threads, links and waits for other ranks behave as in real training. */
+#include "base/core/grow.h"
 #include "engine/engine.h"
 #include "plan/cost/cost.h"
 #include "plan/list/place.h"
@@ -79,6 +80,7 @@ typedef struct measuring {
      * squared mean. */
     double squares, exchanges;
     zr_launch *launch;
+    int64_t room; /* capacity of launch->sample */
 } measuring;
 
 static int ascending_sec(const void *a, const void *b)
@@ -218,31 +220,21 @@ static void add_sample(zr_launch *l, int32_t first, const zr_step_sample *sample
     l->sample[i].sec += (sample->sec - l->sample[i].sec) / n;
 }
 
-static zr_status grow_samples(zr_launch *l, int32_t more)
-{
-    zr_step_sample *sample = zr_alloc((size_t)(l->n_samples + more) * sizeof(*sample));
-    ZR_CHECK(sample, ZR_ERR_MEMORY, "no memory for %d measured steps", l->n_samples + more);
-    if (l->n_samples > 0) memcpy(sample, l->sample, (size_t)l->n_samples * sizeof(*sample));
-    zr_free(l->sample);
-    l->sample = sample;
-    return ZR_OK;
-}
-
-static zr_status keep_steps(const measuring *m, const runner *r, const double *sec)
+static zr_status keep_steps(measuring *m, const runner *r, const double *sec)
 {
     const zr_plan *plan = r->plan;
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     const int32_t first = m->launch->n_samples;
+    ZR_GROW(m->launch->sample, m->room, first + s->n_steps, "measured steps");
     int32_t *times = zr_alloc((size_t)s->n_steps * sizeof(*times));
     ZR_CHECK(times, ZR_ERR_MEMORY, "no memory for %d measured steps", s->n_steps);
-    zr_status st = grow_samples(m->launch, s->n_steps);
-    for (int32_t i = 0; i < s->n_steps && st == ZR_OK; i++) {
+    for (int32_t i = 0; i < s->n_steps; i++) {
         zr_step_sample sample = zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
         sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* at least 1 ns, since a coarse clock may measure 0 */
         if (r->runs[i].n > 0) add_sample(m->launch, first, &sample, times);
     }
     zr_free(times);
-    return st;
+    return ZR_OK;
 }
 
 /* Mark the typical training steps. These are all except the fastest quarter and the slowest quarter. For example, one

@@ -42,13 +42,6 @@ static bool is_head(const zr_graph *graph, const zr_op *op)
     return zr_graph_value(graph, op->in[backward ? 2 : 1])->param >= 0;
 }
 
-/** Return whether an op is a head's forward op that never runs. It does not run if the head's backward op also computes
- * the losses. */
-static bool is_idle(const zr_graph *graph, const zr_op *op)
-{
-    return strcmp(op->def->name, "linear_cross_entropy") == 0 && op->out[0] != zr_graph_get_losses(graph);
-}
-
 /** Write the name of a weight to `out`. The name begins with its unit, has no ".weight", and has "*" in place of
  * numbers. For example, "transformer.h.3.mlp.c_fc.weight" becomes "h.*.mlp.c_fc". */
 static void name_weight(const zr_graph *graph, int32_t param, char out[ZR_NAME_MAX])
@@ -284,7 +277,9 @@ static zr_status measure_graph(zr_device *device, const zr_graph *graph, zr__pro
     ZR_CHECK(all->product || n == 0, ZR_ERR_MEMORY, "no memory to list the products of %d ops", (int)n);
     for (int32_t i = 0; i < n; i++) {
         const zr_op *op = zr_graph_get_op(graph, i);
-        if (is_idle(graph, op)) continue;
+        /* The forward op of a head never runs if the backward op also computes the losses. */
+        const bool forward = strcmp(op->def->name, "linear_cross_entropy") == 0;
+        if (forward && op->out[0] != zr_graph_get_losses(graph)) continue;
         if (pass_of(op))
             ZR_TRY(add_product(device, graph, op, 1, all));
         else if (is_head(graph, op))

@@ -6,7 +6,6 @@
 #include "base/core/core.h"
 #include "base/text/text.h"
 #include "config/config.h"
-#include "plan/cost/cost.h"
 #include "train/host/limits.h"
 
 #include <inttypes.h>
@@ -54,9 +53,8 @@ typedef struct search {
     way mixed[TRIED_MOST]; /* candidates for policy auto, and the estimates of their times */
     double bound[TRIED_MOST], value[TRIED_MOST];
     bool left[TRIED_MOST];
-    tried least; /* planned candidate with the least memory; `needs` is 0 before the first */
-    char refused[512];
-    zr_status refusal;
+    tried least;         /* planned candidate with the least memory; `needs` is 0 before the first */
+    zr__failure refused; /* first refusal of a candidate */
 } search;
 
 void zr__keep_least(int n, const double *value, double alike, bool *left)
@@ -104,10 +102,7 @@ static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
                          : zr__train_plan(&config, s->ranks, -1, &s->profile, &plan);
     *planned = st == ZR_OK;
     if (st == ZR_ERR_UNSUPPORTED || st == ZR_ERR_CONFIG) {
-        if (s->refusal == ZR_OK) {
-            snprintf(s->refused, sizeof(s->refused), "%s", zr_error_message());
-            s->refusal = st;
-        }
+        zr__failure_note(&s->refused, st);
         return ZR_OK;
     }
     ZR_TRY(st);
@@ -348,7 +343,7 @@ static zr_status choose_open_keys(search *s, zr_config *config, char note[ZR_TRA
                                : try_policies(s, (way){stage, ZR_POLICY_NONE, rows, accum}, &r));
     ZR_TRY(try_mixed(s));
     ZR_TRY(try_least(s));
-    if (s->least.needs == 0) return ZR_FAIL(s->refusal, "%s", s->refused);
+    if (s->least.needs == 0) return zr__failure_tell(&s->refused);
     const tried *best = pick_way(s);
     if (!best) best = &s->least;
     ZR_TRY(note_choice(s, best, note));
