@@ -1,5 +1,5 @@
-/* Creates a plan from a model and a layout: graphs, states, schedules, memory map and accounts. A plan is computed by
- * arithmetic alone. */
+/* Creates a plan from a model and a layout: graphs, states, schedules, memory map and accounts. Planning only computes
+ * numbers and uses no device. */
 #include "base/core/names.h"
 #include "plan/cost/cost.h"
 #include "plan/write/write.h"

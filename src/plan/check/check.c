@@ -63,8 +63,8 @@ static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_sta
     return ZR_OK;
 }
 
-/* Check that each unit is updated completely and only once. All ranks must have agreed on its gradient before, and
- * every step that uses its old states must come before. */
+/* Check that each unit is updated completely and only once. Before the update, all ranks must have agreed on its
+ * gradient. No step may use the unit's old states after the update. */
 static zr_status check_updates(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units && p->kind == ZR_SCHEDULE_TRAIN; u++) {

@@ -254,7 +254,8 @@ static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
     bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
     const bool own = plan->reduce_once && plan->group[step->group].size == 1;
-    /* sums of an op's values do not count: the next gather reads them as ordinary values */
+    /* Sums of an op's outputs over tensor-parallel ranks do not count. The next gather reads them as ordinary
+     * values. */
     if (zr__reduces(step)) return i > 0 && step->op < 0 && !own;
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }

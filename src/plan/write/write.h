@@ -22,7 +22,7 @@ typedef struct zr__gathers {
     int32_t n, issued, begun;
     int64_t room;
     int32_t *of;         /* by unit: index of the unit's current gather, or ZR_NONE */
-    int64_t *gone_elems; /* by segment: number of gathered elements that are freed after it */
+    int64_t *gone_elems; /* by segment: number of gathered elements that are freed at the segment's end */
     int64_t *used_elems; /* by segment: number of elements that all earlier segments use */
     int32_t segment;     /* last segment that has begun */
     int64_t total_elems, live_elems, ahead_elems;
