@@ -1,5 +1,5 @@
-/* Creates a plan from a model and a layout: graphs, states, schedules, memory map and accounts. A plan is computed by
- * arithmetic alone. */
+/* Creates a plan from a model and a layout: graphs, states, schedules, memory map and accounts. Planning only computes
+ * numbers and uses no device. */
 #include "base/core/names.h"
 #include "plan/cost/cost.h"
 #include "plan/write/write.h"
@@ -35,7 +35,7 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
     return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
 }
 
-/* Reject combinations of options for storing and moving model states that exclude each other. Return ZR_ERR_CONFIG or
+/* Reject options for storing and moving model states that exclude each other. Return ZR_ERR_CONFIG or
  * ZR_ERR_UNSUPPORTED. */
 static zr_status check_choices(const zr_layout *l)
 {
@@ -68,14 +68,15 @@ static zr_status check_choices(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Return the number of data-parallel ranks per host, or 0 if it is unknown or if tensor-parallel groups span hosts. */
+/* Return the number of data-parallel ranks per host. Return 0 if it is unknown or a tensor-parallel group spans
+ * hosts. */
 static int host_data_ranks(const zr_layout *l)
 {
     return l->host_ranks % l->tensor == 0 ? l->host_ranks / l->tensor : 0;
 }
 
-/* Return the number of consecutive data-parallel ranks that form the group LOCAL, or 0 if the data axis is not
- * split. */
+/* Return the size of the group LOCAL, which consists of consecutive data-parallel ranks. Return 0 if the data axis is
+ * not split. */
 static int split_of(const zr_layout *l)
 {
     int host = host_data_ranks(l);
@@ -85,7 +86,7 @@ static int split_of(const zr_layout *l)
     return split < l->ranks ? split : 0;
 }
 
-/* Check the groups of ranks within the data axis. */
+/* Check the sizes of the groups into which the data axis is split. */
 static zr_status check_groups(const zr_layout *l)
 {
     const int host = host_data_ranks(l);
@@ -178,8 +179,8 @@ static zr_status check_layout(const zr_layout *l)
     return zr__policies_check(l);
 }
 
-/* Build a graph, and check the assumptions of the engine: an evaluation graph has losses; a decoding graph has a single
- * token as input, and an output. */
+/* Build a graph, and check what the engine assumes. An evaluation graph has losses. A decoding graph has one token as
+ * its only input, and an output. */
 static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_kind kind)
 {
     const zr_layout *l = &plan->layout;
@@ -227,7 +228,7 @@ static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *m
     return ZR_OK;
 }
 
-/* Plan the persistent buffers. g may be any graph of the plan. */
+/* Plan the persistent buffers. `g` may be any graph of the plan, since all have the same parameters. */
 static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
 {
     const zr_graph *decode = plan->graph[ZR_SCHEDULE_DECODE];
@@ -248,7 +249,7 @@ static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
     return ZR_OK;
 }
 
-/* Set up the axes of the grid of ranks, slowest first, and the groups of ranks along them. */
+/* Set up the axes of the grid of ranks, slowest axis first, and the groups of ranks along them. */
 static void make_groups(zr_plan *plan)
 {
     const int ranks = plan->layout.ranks, split = split_of(&plan->layout), M = plan->layout.tensor;
@@ -274,9 +275,9 @@ static void make_groups(zr_plan *plan)
     plan->n_axes = n;
 }
 
-/* Translate the ZeRO stage into the groups over which each state is sharded. On a single rank a shard is the whole
- * state, so stages 2 and 3 save memory only in special cases: stage 2 with fp32 sums (the gradient is dropped once
- * added), stage 3 with lean states (parameters are cast from the master when needed). */
+/* Translate the ZeRO stage into the groups over which each state is sharded. A single rank has nothing to shard, but
+ * two stages still save memory there. Stage 2 with fp32 sums drops a gradient once it is added. Stage 3 with lean
+ * states casts parameters from the master when they are needed. */
 static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;

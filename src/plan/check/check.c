@@ -1,10 +1,10 @@
-/* Proves a plan independently: runs all checks, and checks the properties that no use of a buffer shows. check_order.c
- * checks order and offsets; check_reads.c and check_values.c check reads. The proof shares no code with the files that
- * write and pack plans. */
+/* Proves a plan independently of the code that writes and packs plans. This file runs all checks. It also checks the
+ * properties that uses of buffers do not show. check_order.c checks order and offsets. check_reads.c and
+ * check_values.c check reads. */
 #include "plan/check/check.h"
 #include "plan/list/place.h"
 
-/* Return whether a step of this kind and unit (-1 for any unit) happens before `step`. */
+/* Return whether a step of this kind and unit happens before `step`. `unit` is -1 for any unit. */
 static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step)
 {
     for (int32_t i = 0; i < step; i++)
@@ -13,8 +13,8 @@ static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, in
     return false;
 }
 
-/* Return whether all ranks have agreed on the gradient that this update applies, after the gradient's squares and the
- * loss are known. */
+/* Return whether all ranks have agreed on the gradient that this update applies. They must agree after the gradient's
+ * squares and the loss are known. */
 static bool is_agreed(const zr__proof *p, int32_t update)
 {
     int32_t unit = p->s->step[update].unit;
@@ -29,11 +29,11 @@ static bool is_agreed(const zr__proof *p, int32_t update)
     return false;
 }
 
-/* Return whether a use and an update may touch the same elements of a unit, in a buffer that holds one of its states.
- * Return false only if they certainly touch disjoint elements of the same rank. */
+/* Return whether a use and an update may touch the same elements of a state. Return false only if their elements are
+ * certainly disjoint on the same rank. */
 static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
-    /* The elements of the use, if they belong to the same rank as the elements of the update. */
+    /* the unit's elements that the use covers, if use and update are on the same rank */
     zr_range part = *updated;
     part.first = kept->first + use->range.first;
     part.count = use->range.count;
@@ -41,8 +41,8 @@ static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *up
            (part.first < updated->first + updated->count && updated->first < part.first + part.count);
 }
 
-/* Check that no step may use elements of a state after `update` has changed them. `update` is an update, or the copy
- * that writes its result to the home buffer. */
+/* Check that no step uses elements of a state after `update` has changed them. `update` may also be the copy that
+ * writes updated elements to the state's own buffer. */
 static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_state *kept)
 {
     const int32_t b = kept->buffer;
@@ -63,8 +63,8 @@ static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_sta
     return ZR_OK;
 }
 
-/* Check that each unit is updated completely and only once, after all ranks have agreed on its gradient and after every
- * step that uses its old states. The uses of buffers do not show these properties. */
+/* Check that each unit is updated completely and only once. Before the update, all ranks must have agreed on its
+ * gradient. No step may use the unit's old states after the update. */
 static zr_status check_updates(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units && p->kind == ZR_SCHEDULE_TRAIN; u++) {
@@ -87,38 +87,33 @@ static zr_status check_updates(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that a unit's gradient is summed over all data-parallel ranks: the sizes of the groups that reduce it must
+/* Check that a unit's gradient is summed over all data-parallel ranks. The sizes of the groups that reduce it must
  * multiply to the number of data-parallel ranks. With reduce_once, check that all reductions between ranks come after
  * the last micro-batch. */
 static zr_status check_sums(const zr__proof *p)
 {
-    const int32_t n = p->plan->n_units;
     if (p->kind != ZR_SCHEDULE_TRAIN || !p->plan->moves) return ZR_OK;
-    int64_t *summed = zr_alloc(sizeof *summed * (size_t)(n + 1));
-    uint32_t *groups = zr_alloc(sizeof *groups * (size_t)(n + 1));
-    zr_status st = summed && groups ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d units", n);
-    for (int32_t u = 0; u < n && st == ZR_OK; u++) summed[u] = 1;
-    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) {
-        const zr_step *step = &p->s->step[i];
-        if (!zr__reduces(step) || step->op >= 0 || step->unit < 0) continue;
-        if (p->plan->group[step->group].size > 1 && p->plan->reduce_once && i < p->end)
-            st = ZR_FAIL(ZR_ERR_INTERNAL, "step %d reduces unit %d before the last micro-batch has ended", i,
-                         step->unit);
-        if (!(groups[step->unit] & 1u << step->group)) summed[step->unit] *= p->plan->group[step->group].size;
-        groups[step->unit] |= 1u << step->group;
+    for (int32_t u = 0; u < p->plan->n_units; u++) {
+        int64_t summed = 1;
+        uint32_t groups = 0; /* bit set of the groups that reduce the unit */
+        for (int32_t i = 0; i < p->s->n_steps; i++) {
+            const zr_step *step = &p->s->step[i];
+            if (!zr__reduces(step) || step->op >= 0 || step->unit != u) continue;
+            const int ranks = p->plan->group[step->group].size;
+            ZR_CHECK(ranks == 1 || !p->plan->reduce_once || i >= p->end, ZR_ERR_INTERNAL,
+                     "step %d reduces unit %d before the last micro-batch has ended", i, u);
+            if (!(groups & 1u << step->group)) summed *= ranks;
+            groups |= 1u << step->group;
+        }
+        ZR_CHECK(!p->plan->unit[u].trains || summed == p->plan->layout.ranks, ZR_ERR_INTERNAL,
+                 "the gradient of unit %d is summed over %lld of %d ranks", u, (long long)summed,
+                 p->plan->layout.ranks);
     }
-    for (int32_t u = 0; u < n && st == ZR_OK; u++)
-        if (p->plan->unit[u].trains && summed[u] != p->plan->layout.ranks)
-            st = ZR_FAIL(ZR_ERR_INTERNAL, "the gradient of unit %d is summed over %lld of %d ranks", u,
-                         (long long)summed[u], p->plan->layout.ranks);
-    zr_free(summed);
-    zr_free(groups);
-    return st;
+    return ZR_OK;
 }
 
-/* Check that the square of each unit's whole micro-gradient is taken once in every round, before a reduction may change
- * the gradient. If sums overwrite a piece of the gradient, the uses of the buffer do not show whether it holds the
- * gradient or the sums. */
+/* Check that each micro-batch squares each unit's whole gradient once, before a reduction may change the gradient. If
+ * sums overwrite a piece of the gradient, the uses of its buffer do not show this. */
 static zr_status check_micro_squares(const zr__proof *p)
 {
     const int32_t rest = p->end >= 0 ? p->end : p->s->n_steps;
@@ -145,7 +140,7 @@ static zr_status check_micro_squares(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that NCCL's reduce-scatter works in place, and that its pieces are whole and lie side by side. */
+/* Check that NCCL's reduce-scatter works in place, on whole pieces that are contiguous in memory. */
 static zr_status check_nccl(const zr__proof *p, int32_t index)
 {
     const zr_step *step = &p->s->step[index];
@@ -162,7 +157,7 @@ static zr_status check_nccl(const zr__proof *p, int32_t index)
 }
 
 /* Check that all collectives are on the comm stream, since no two may run at once. Check that moves use the staging
- * memory, and that the staging memory holds at least the smallest chunk per rank. */
+ * memory of their group, and that it has room for the smallest chunk of each rank. */
 static zr_status check_comm(const zr__proof *p)
 {
     if (p->plan->ranks == 1) return ZR_OK;
@@ -193,8 +188,8 @@ static zr_status check_comm(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check the ZR_WHEN_STALE steps, which are skipped after a flush. Each must gather parts of a unit that stays whole,
- * and must not wait for a step of this training step. Together they must bring the unit up to date. */
+/* Check the ZR_WHEN_STALE steps, which are skipped after a flush. Each must gather parts of a unit that is stored
+ * whole, and must wait for no step. Together they must bring the unit up to date. */
 static zr_status check_once(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units; u++) {
@@ -208,7 +203,7 @@ static zr_status check_once(const zr__proof *p)
                      ZR_ERR_INTERNAL, "step %d runs once, but is no gather of a unit that stays whole", i);
             gathered += step->owner <= 0 ? step->range.count : 0;
             if (gathered < known) continue;
-            /* After the gather, all members of the group have each member's part. */
+            /* after the gather, every member has the parts of all members */
             known *= p->plan->group[step->group].size;
             gathered = 0;
         }
@@ -220,12 +215,12 @@ static zr_status check_once(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check every kind of pair of consecutive rounds: the first two rounds of a training step, with and without a flush
- * before them; and two later rounds, if later rounds run other steps than the first. If the schedule has steps that
- * save, check the first two rounds both with and without these steps. */
+/* Check every kind of pair of consecutive rounds. These are the first two rounds of a training step, with and without
+ * a flush before them. If later rounds run other steps, two later rounds are another pair. Check the first two rounds
+ * both with and without the steps of a save. */
 static zr_status check_rounds(zr__proof *p)
 {
-    /* Whether there are later rounds. With only two rounds, the second still must be proved as a later round, since the
+    /* Whether a training step has several rounds. A second round is then also checked as a later round, since the
      * steps after END follow it. */
     const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
@@ -259,7 +254,7 @@ done:
     return st;
 }
 
-/* Check that every cell of the grid of ranks belongs to exactly one rank. */
+/* Check that every place in the grid of ranks belongs to exactly one rank. */
 static zr_status check_grid(const zr_plan *plan)
 {
     const int n = plan->layout.ranks, all = plan->ranks, M = plan->layout.tensor;

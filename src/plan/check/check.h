@@ -1,9 +1,9 @@
-/** plan/check: proves that a finished plan is correct. It shares no code with the files that write plans.
+/** plan/check: proves that a finished plan is correct. The proof shares no code with the files that write plans.
  *
- * check.c runs all checks, and checks the properties that no use of a buffer shows. check_order.c proves the order of
- * steps and the sharing of bytes; check_reads.c proves that bytes are written before they are read, and check_values.c
- * that the bytes read hold the intended value; check_homes.c proves that states are read from, returned to and saved
- * from their homes; check_kinds.c has the proof's own table of step kinds. */
+ * check.c runs all checks, and checks the properties that uses of buffers do not show. check_order.c proves the order
+ * of steps and the sharing of bytes. check_reads.c proves that bytes are written before they are read. check_values.c
+ * proves that the bytes read hold the intended value. check_homes.c proves that each model state is read from its own
+ * buffer, written back to it and saved from it. check_kinds.c has the proof's own table of step kinds. */
 #ifndef ZR_PLAN_CHECK_H
 #define ZR_PLAN_CHECK_H
 
@@ -15,68 +15,69 @@ typedef struct zr__use_of {
     bool reads, writes;
 } zr__use_of;
 
-/* The kind of the first of two consecutive rounds for which the body of REPEAT is proved. */
+/* The first of two consecutive rounds that are proved. The steps between REPEAT and END are proved for pairs of
+ * rounds. */
 typedef enum zr__pair {
     ZR__PAIR_STALE,   /* first round of a training step, without a flush before it */
-    ZR__PAIR_FLUSHED, /* first round of a training step after a flush, which skips the ZR_WHEN_STALE steps */
+    ZR__PAIR_FLUSHED, /* first round of a training step after a flush, so ZR_WHEN_STALE steps are skipped */
     ZR__PAIR_LATER    /* any later round of a training step */
 } zr__pair;
 
-/* The state of the proof of one schedule. A time point is the position of a step in the sequence of proved steps: first
- * the whole schedule with the first of two rounds, then the steps of the second round. A transient buffer has one
+/* The state of the proof of one schedule. A time point numbers one run of a step. The first time points are all steps
+ * of the schedule, with the first of two rounds. The steps of the second round follow. A transient buffer has one
  * instance per round. */
 typedef struct zr__proof {
     const zr_plan *plan;
     const zr_graph *graph; /* NULL for the schedule FLUSH */
     const zr_schedule *s;
     zr_schedule_kind kind;
-    int32_t repeat, end, times; /* repeat, end: positions of REPEAT and END, or -1; times: number of time points */
+    int32_t repeat, end, times; /* positions of REPEAT and END, or -1; number of time points */
     bool has_when[ZR_WHEN_SAVE + 1];
     zr__pair pair;
-    bool asked;                   /* whether the steps with ZR_WHEN_SAVE run in this training step */
-    int32_t (*clock)[ZR_STREAMS]; /* [time][stream]: last time point of the stream that happens before `time`, or -1 */
-    zr__use_of *use;              /* all uses; the uses of instance b are [first[b], first[b+1]), ordered by time */
+    bool asked;                   /* whether this training step saves, so that the ZR_WHEN_SAVE steps run */
+    int32_t (*clock)[ZR_STREAMS]; /* [time][stream]: vector clocks: last time point of the stream that happens before
+                                   * `time`, or -1 */
+    zr__use_of *use;              /* all uses. Instance b has the uses [first[b], first[b+1]), ordered by time. */
     int32_t *first;
 } zr__proof;
 
-/* Begin a proof: locate the body of REPEAT and number the time points. zr__check_order fills in clocks and uses. */
+/* Begin a proof: find REPEAT and END, and number the time points. zr__check_order fills in clocks and uses. */
 zr_status zr__proof_begin(zr__proof *p, const zr_plan *plan, zr_schedule_kind kind);
 void zr__proof_end(zr__proof *p);
 
-/* Compute the clocks and uses of a pair of rounds. Check that conflicting uses are ordered as in the list of steps, and
- * that buffers which share bytes are never in use simultaneously. */
+/* Compute the clocks and uses of a pair of rounds. Check that conflicting uses have the same order as the steps in the
+ * list. Check that buffers which share bytes are never in use at the same time. */
 zr_status zr__check_order(zr__proof *p, zr__pair pair, bool asked);
 int32_t zr__step_at(const zr__proof *p, int32_t time);
 /* Return whether the step at time point a happens before the step at time point b. Both steps must run. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b);
-/* Return whether one time point is in the second round and the other is after END. Steps after END are proved as if
- * they followed the first round, so such time points are never compared. */
+/* Return whether one time point is in the second round and the other is after END. The proof never compares two time
+ * points like this: it proves the steps after END as if they followed the first round. */
 bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b);
 
-/* zr__gathers returns whether the step gathers pieces; zr__reduces, whether it reduces pieces; zr__asks_all, whether it
- * exchanges scalars among all ranks; zr__takes_gradient, whether it needs a unit's complete gradient; zr__adds_to_sums,
- * whether it adds to the sum that its buffer holds (`later` means in a later round of REPEAT). They are in
- * check_kinds.c. */
+/* Return a property of a step (check_kinds.c). zr__gathers: gathers pieces. zr__reduces: reduces pieces. zr__asks_all:
+ * exchanges scalars among all ranks. zr__takes_gradient: needs a unit's complete gradient. zr__adds_to_sums: adds to
+ * the sum in its buffer. `later`: in a later round of REPEAT. */
 bool zr__gathers(const zr_step *step);
 bool zr__reduces(const zr_step *step);
 bool zr__asks_all(const zr_step *step);
 bool zr__takes_gradient(const zr_step *step);
 bool zr__adds_to_sums(const zr_step *step, bool later);
-/* Return whether a step runs in the first round of a training step (if `first`) or in a later round. `stale` means that
- * no flush came before the training step; `asked` means that the training step saves. */
+/* Return whether a step runs in a round of a training step. `first`: in the first round. `stale`: no flush came before
+ * the training step. `asked`: the training step saves. */
 bool zr__runs(const zr_step *step, bool first, bool stale, bool asked);
 
-/* Check that every use lies within its buffer on every rank. */
+/* Check that every use is within its buffer on every rank. */
 zr_status zr__check_ranges(const zr__proof *p);
 /* Check that every byte that is read has been written. */
 zr_status zr__check_reads(const zr__proof *p);
-/* Check that every value is still in its buffer when it is read. */
+/* Check that every value is still in its buffer when a step reads it. */
 zr_status zr__check_values(const zr__proof *p);
-/* Check that steps which compute with a unit's states read the states from their home buffer or from a copy, and that
- * changes to a copy are written back to the home buffer (check_homes.c). */
+/* Check that steps which compute with a unit's states read them from their own buffer or from a copy. Check that
+ * changes to a copy are written back (check_homes.c). */
 zr_status zr__check_homes(const zr__proof *p);
-/* Return whether a use covers exactly the elements `wanted` of a unit on every rank. The use's buffer holds the range
- * `kept` of the unit. */
+/* Return whether a use covers exactly the elements `wanted` of a unit on every rank. `kept` is the range of the unit
+ * that the use's buffer stores. */
 bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted);
 
 #endif

@@ -1,25 +1,26 @@
-/* Part of the proof of a plan: the homes of model states.
+/* Part of the proof of a plan: the buffers of model states. The home of a state is its own buffer, as opposed to a
+ * copy on the device.
  *
- * A step that computes with a state must read the elements that it names on the device, either in the state's own
- * buffer or in a copy. An update written to a copy must be copied home. No other step may write a state. A schedule
- * that saves states must save every state, from its buffer or from a copy. Conflicting uses are ordered as in the list
- * of steps (check_order.c). */
+ * A step that computes with a state must read the elements of its range on the device, from the home or from a copy.
+ * An update of a copy must be copied home. No other step may write a state. A schedule that saves must save every
+ * state, from its home or from a copy. check_order.c proves that conflicting uses have the order of the list of steps.
+ */
 #include "plan/check/check.h"
 
-/* The elements of a state that a buffer holds a copy of. */
+/* The part of a state of which a buffer holds a copy. */
 typedef struct copied {
-    int32_t state; /* home buffer of the state, or -1 if this buffer holds no copy of a state */
+    int32_t state; /* home buffer of the state, or -1 if the buffer holds no copy */
     zr_range range;
-    zr_when when; /* rounds in which the elements were copied */
-    bool changed; /* whether an update changed the copy and the changed elements are not yet copied home */
+    zr_when when; /* rounds in which the copy was made */
+    bool changed; /* whether an update changed the copy and its result is not yet copied home */
 } copied;
 
-/* The state of the check of homes; arrays are indexed by buffer unless noted. */
+/* The state of this check. Arrays are by buffer unless noted. */
 typedef struct homes {
     const zr__proof *p;
     copied *held;
-    int32_t *unit; /* unit of the state whose home is the buffer, or -1 if the buffer is no state's home */
-    bool *saved;   /* [unit][1 + slot]: whether the unit's parameters (slot -1) or this optimizer state is saved */
+    int32_t *unit; /* unit of the state whose home is this buffer, or -1 */
+    bool *saved;   /* [unit][1 + slot]: whether this state is saved; slot -1 is the parameters */
 } homes;
 
 static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
@@ -30,7 +31,7 @@ static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int si
 
 bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
 {
-    /* By group: stride of `wanted` minus the strides of `kept` and of the use, in elements. */
+    /* by group: stride of `wanted` minus the strides of `kept` and of the use, in elements */
     int64_t by[ZR_GROUPS_MAX] = {0};
     add_strides(by, wanted, 1);
     add_strides(by, kept, -1);
@@ -40,21 +41,21 @@ bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
     return use->range.count == wanted->count && use->range.first == wanted->first - kept->first;
 }
 
-/* number of states of a unit: the master (index 0) and the optimizer's states (indices 1 to 4) */
+/* number of states of a unit: the master (0) and the optimizer states (1 to 4) */
 enum { STATES = 5 };
 static const zr_state *kept_state(const zr_plan_unit *u, int number)
 {
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-/* Return the state that is saved under a number: number 0 is the parameters in fp32 (the master, if there is a master),
- * numbers 1 to 4 are the optimizer's states. */
+/* Return the state that is saved under a number. Number 0 is the parameters in fp32, which are the master if there is
+ * one. Numbers 1 to 4 are the optimizer states. */
 static const zr_state *saved_state(const zr_plan_unit *u, int number)
 {
     return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
 }
 
-/* Return the state whose home is this buffer, or NULL if the buffer is no state's home. */
+/* Return the state whose home is this buffer, or NULL. */
 static const zr_state *kept_by(const homes *h, int32_t buffer)
 {
     const int32_t unit = buffer == ZR_NONE ? -1 : h->unit[buffer];
@@ -69,7 +70,7 @@ static bool same_range(const zr_range *a, const zr_range *b)
     return zr__names(&use, &(zr_range){0}, b);
 }
 
-/* Return whether a use covers a whole copy of `range`. The copy begins at the first element of its buffer. */
+/* Return whether a use covers a whole copy of `range`. A copy begins at the first element of its buffer. */
 static bool is_copy_of(const zr_use *use, const zr_range *range)
 {
     const zr_range all = {.count = range->count};
@@ -78,7 +79,7 @@ static bool is_copy_of(const zr_use *use, const zr_range *range)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Check that an operand is on the device and holds the elements of the state that the step's range selects. */
+/* Check that an operand is on the device and holds the elements of a state that the step's range selects. */
 static zr_status check_operand(const homes *h, int32_t index, const zr_use *use, const zr_state *kept, bool changes)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -97,7 +98,7 @@ static zr_status check_operand(const homes *h, int32_t index, const zr_use *use,
     return ZR_OK;
 }
 
-/* Check that a copy to the home buffer moves all elements of a bucket that an update changed. */
+/* Check that a copy to the home moves all elements of a bucket that an update changed. */
 static zr_status check_home(const homes *h, int32_t index, const zr_state *target)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -120,7 +121,7 @@ static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
     return ZR_OK;
 }
 
-/* Check a copy of a state from its home to another buffer, or from another buffer to its home. */
+/* Check a copy of a state, from its home to another buffer or back. */
 static zr_status check_state_copy(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -142,7 +143,7 @@ static zr_status check_state_copy(const homes *h, int32_t index)
     return ZR_OK;
 }
 
-/* Check that an update uses the same elements of the sums, the master, the optimizer's states and the parameters. */
+/* Check that an update uses the same elements of the sums, the master, the optimizer states and the parameters. */
 static zr_status check_update(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -162,8 +163,7 @@ static zr_status check_update(const homes *h, int32_t index)
     return u->param.buffer == ZR_NONE ? ZR_OK : note_written(h, index, u->param.buffer);
 }
 
-/* Check that a SAVE step writes this rank's shard of the state that the step names, from the state's buffer or from a
- * copy. */
+/* Check that SAVE writes this rank's shard of the state that the step names, from its home or from a copy. */
 static zr_status check_save(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -183,7 +183,7 @@ static zr_status check_save(const homes *h, int32_t index)
 static zr_status check_step_homes(const homes *h, int32_t i)
 {
     const zr_step *step = &h->p->s->step[i];
-    int first = 0; /* index of the first use that is not a state operand */
+    int first = 0; /* number of leading operands that are states */
     if (step->when == ZR_WHEN_SAVE || step->kind == ZR_STEP_SAVE) {
         const bool known = (step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY) && step->when == ZR_WHEN_SAVE &&
                            step->unit >= 0 && h->p->s->use[step->uses].buffer >= 0;
@@ -203,8 +203,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
     return ZR_OK;
 }
 
-/* Check that a schedule that saves states saves every state, and that any other schedule has no step with
- * ZR_WHEN_SAVE. */
+/* Check that a schedule which saves states saves every state. Any other schedule must have no ZR_WHEN_SAVE step. */
 static zr_status check_saves(const homes *h)
 {
     const zr__proof *p = h->p;

@@ -1,6 +1,6 @@
-/* Part of the proof of a plan: derives the order of steps from streams and waits alone, and checks that this order
- * allows the buffers to share bytes as they do. Steps of one stream run in order, so a vector clock describes the
- * order: for each step, the last step of each stream that happens before it. */
+/* Part of the proof of a plan: derives the order of steps from streams and waits alone. Checks that this order allows
+ * the buffers to share bytes as they do. Steps of one stream run in order, so a vector clock describes the order of
+ * all steps. A step's clock has the last step of each stream that happens before it. */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "plan/check/check.h"
@@ -28,7 +28,7 @@ bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b)
     return (a >= p->s->n_steps && follows_end(p, b)) || (b >= p->s->n_steps && follows_end(p, a));
 }
 
-/* Return whether b's clock for the stream of a has reached a. This comparison is enough, since a stream runs its steps
+/* Return whether b's clock for a's stream has reached a. No other comparison is needed, since a stream runs its steps
  * in the order of their time points. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b)
 {
@@ -72,8 +72,8 @@ static bool is_first(const zr__proof *p, int32_t time)
     return time < p->s->n_steps && p->pair != ZR__PAIR_LATER;
 }
 
-/* Return whether the step at a time point is skipped. A step with ZR_WHEN_LATER never counts as skipped: in the first
- * round it does nothing but still follows the step that it replaces, so that a single wait for it serves all rounds. */
+/* Return whether the step at a time point is skipped. A ZR_WHEN_LATER step never counts as skipped. In the first round
+ * it does nothing, but still follows the step that it replaces. So a single wait for it serves all rounds. */
 static bool is_idle(const zr__proof *p, int32_t time)
 {
     const zr_step *step = &p->s->step[zr__step_at(p, time)];
@@ -91,8 +91,8 @@ static void order_after(const zr__proof *p, int32_t time, int32_t earlier)
     if (earlier > mine[stream]) mine[stream] = earlier;
 }
 
-/* Compute the clock of a time point from its stream's previous step and from its waits. A wait for a step that does not
- * run has no effect. `last` holds each stream's last time point so far. */
+/* Compute the vector clock of a time point from its stream's previous step and from its waits. A wait for a skipped
+ * step has no effect. `last` has each stream's last time point so far. */
 static zr_status order_time(const zr__proof *p, int32_t time, int32_t last[ZR_STREAMS])
 {
     const int32_t at = zr__step_at(p, time);
@@ -130,8 +130,8 @@ static zr_status find_order(const zr__proof *p)
 
 /* ---- uses of buffers --------------------------------------------------------------------------- */
 
-/* Return the number of buffer instances. A persistent buffer has one; a transient buffer has one per round. Instances
- * of the second round are numbered after all buffers. */
+/* Return the number of buffer instances. A persistent buffer has one instance, a transient buffer one per round.
+ * Instances of the second round are numbered after all buffers. */
 static int32_t instances(const zr__proof *p)
 {
     return p->s->n_buffers + (p->times > p->s->n_steps ? p->s->n_buffers - p->plan->n_persistent : 0);
@@ -148,7 +148,7 @@ static const zr_buffer *buffer_of(const zr__proof *p, int32_t instance)
     return &p->s->buffer[instance < p->s->n_buffers ? instance : instance - p->s->n_buffers + p->plan->n_persistent];
 }
 
-/* Return the step at a time point, or a step without uses if that step does not run. */
+/* Return the step at a time point. If that step does not run, return a step without uses. */
 static const zr_step *using_step(const zr__proof *p, int32_t time)
 {
     static const zr_step none = {0};
@@ -187,9 +187,9 @@ static zr_status list_uses(zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that all conflicting uses of a buffer are ordered. If `both`, consider the uses in both rounds of the pair;
- * otherwise consider the uses in the first round and after END. Comparing a use with each stream's last read and last
- * write is enough, because the stream's earlier uses come before these. */
+/* Check that all conflicting uses of a buffer are ordered. `both`: uses in both rounds of the pair, otherwise uses in
+ * the first round and after END. A use is compared only with each stream's last read and last write, since the
+ * stream's earlier uses come before these. */
 static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both)
 {
     int32_t read[ZR_STREAMS], written[ZR_STREAMS];
@@ -213,17 +213,16 @@ static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both
 
 /* ---- bytes that buffers share ------------------------------------------------------------------ */
 
-/* The bytes that a buffer occupies, and the time points of its first and last use by each stream (-1 if the stream does
- * not use the buffer). */
+/* The bytes that a buffer occupies, and the time points of its first and last use by each stream, or -1. */
 typedef struct placed {
     const zr_buffer *buffer;
     int64_t begin, end;
     int32_t first[ZR_STREAMS], last[ZR_STREAMS];
-    int32_t begins; /* time point of the buffer's first use by any stream, or -1 for a persistent buffer */
+    int32_t begins; /* time point of the buffer's first use by any stream; -1 for a persistent buffer */
 } placed;
 
 /* Find a buffer's bytes and the time points of its uses, in the rounds that `both` selects (see check_conflicts).
- * Return false if the buffer has no bytes, or is transient and has no use in these rounds. */
+ * Return false if the buffer is empty, or is transient and unused in these rounds. */
 static bool find_placed(const zr__proof *p, int32_t instance, bool both, placed *x)
 {
     *x = (placed){.buffer = buffer_of(p, instance), .begins = -1};
@@ -258,20 +257,20 @@ static int by_time(const void *x, const void *y)
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* A range of bytes of a space, and the buffer that occupied it last. */
+/* A range of bytes of a memory space, and the buffer that occupied it last. */
 typedef struct taken {
     int64_t begin, end;
     const placed *by;
 } taken;
 
 typedef struct space_taken {
-    taken *list; /* disjoint ranges, in order of their offsets */
+    taken *list; /* disjoint ranges, in order of offset */
     int32_t n;
     int64_t room;
 } space_taken;
 
-/* Check a buffer against the last buffers that occupied its bytes, and record it as the new occupant. "Happens before"
- * is transitive, so earlier occupants need no check. */
+/* Check a buffer against the last buffers that occupied its bytes, and record it as their new occupant. Earlier
+ * occupants need no check, because "happens before" is transitive. */
 static zr_status take_bytes(const zr__proof *p, space_taken *t, const placed *x)
 {
     int32_t from = (int32_t)zr__sorted_below(t->list, t->n, sizeof(taken), offsetof(taken, end), x->begin + 1),
@@ -294,7 +293,7 @@ static zr_status take_bytes(const zr__proof *p, space_taken *t, const placed *x)
     return ZR_OK;
 }
 
-/* Check all shared bytes, taking the buffers in order of their first uses, in the rounds that `both` selects (see
+/* Check all shared bytes, with the buffers in order of their first uses. `both` selects the rounds (see
  * check_conflicts). */
 static zr_status check_sharing(const zr__proof *p, placed *list, bool both)
 {

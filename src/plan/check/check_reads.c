@@ -1,10 +1,10 @@
-/* Part of the proof of a plan: checks that every byte that a step reads has been written before. Conflicting uses are
- * ordered as in the list of steps (check_order.c), so "before" means earlier in the list.
+/* Part of the proof of a plan: checks that every byte that a step reads has been written before. "Before" means
+ * earlier in the list of steps, since check_order.c proves that conflicting uses have this order.
  *
- * The first byte of a range may differ between ranks: it is shifted by a stride times the rank's number in a group.
- * Written bytes are recorded per combination of strides, as a set of ranges ("stretches"). A range that all members of
- * a group write together, or that has no stride, is recorded without a stride. So one record serves any number of
- * ranks. */
+ * The first byte of a range may differ between ranks: it is a stride times the rank's number in a group. Written bytes
+ * are recorded for each combination of strides, as a set of ranges ("stretches"). A range without a stride, or one
+ * that all members of a group write together, is recorded without a stride. So one record serves any number of ranks.
+ */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "plan/check/check.h"
@@ -12,17 +12,17 @@
 #include <string.h>
 
 /* Distance in bytes between the ranges of consecutive members of a group. `each`: the use covers the ranges of all
- * members, not only this rank's range. */
+ * members, otherwise only this rank's range. */
 typedef struct stride {
     int64_t bytes;
     int32_t group;
     bool each;
 } stride;
 
-/* A range of bytes of a buffer, shifted by at most two strides, which are sorted by group. */
+/* A range of bytes of a buffer, with at most two strides. The strides are sorted by group. */
 typedef struct spot {
     int32_t buffer;
-    bool summed; /* whether the bytes are sums over all ranks rather than this rank's own values */
+    bool summed; /* whether the bytes are sums over all ranks, not this rank's own values */
     int n_strides;
     stride by[2];
     int64_t begin, end;
@@ -32,22 +32,22 @@ typedef struct stretch {
     int64_t begin, end;
 } stretch;
 
-/* The bytes of a buffer that were written with the strides of `at`, as disjoint ranges in order, with gaps between
- * them. */
+/* The bytes of a buffer that were written with the strides of `at`. They are disjoint ranges in order, with gaps
+ * between them. */
 typedef struct written {
     spot at; /* only buffer, summed and strides are used */
     stretch *stretch;
     int32_t n, next; /* next: index of the next entry for the same buffer, or -1 */
     int64_t room;
     stretch turn; /* turn: bytes that the owners reduce one after another; owners: number of owners that have reduced
-                     them */
+                   * them */
     int32_t owners;
 } written;
 
 typedef struct state {
     const zr__proof *p;
     written *list;
-    int32_t n, *newest; /* newest: by buffer, index of its first entry in `list`, or -1 */
+    int32_t n, *newest; /* newest: by buffer, index of its newest entry in `list`, or -1 */
     int64_t room;
 } state;
 
@@ -74,7 +74,7 @@ static spot spot_of(const zr__proof *p, const zr_use *use, bool summed)
     return at;
 }
 
-/* Return the spot extended over the ranges of all members of stride i's group; the result no longer has stride i. */
+/* Return a spot without stride i, extended over the ranges of all members of that stride's group. */
 static spot along(const zr_plan *plan, spot at, int i)
 {
     at.end += (plan->group[at.by[i].group].size - 1) * at.by[i].bytes;
@@ -100,7 +100,7 @@ static written *find_written(const state *k, const spot *at)
 
 /* ---- what is written --------------------------------------------------------------------------- */
 
-/* Return the index of the first stretch that ends at this byte or after it. */
+/* Return the index of the first stretch that ends at or after a byte. */
 static int32_t first_behind(const written *w, int64_t byte)
 {
     return (int32_t)zr__sorted_below(w->stretch, w->n, sizeof(stretch), offsetof(stretch, end), byte);
@@ -143,13 +143,13 @@ static zr_status note_spot(state *k, spot at)
     ZR_TRY(insert_stretch(w, at.begin, at.end, &joined));
     at.begin = joined.begin;
     at.end = joined.end;
-    /* If the bytes of neighbouring members touch, all members' bytes form one stretch. */
+    /* if the bytes of neighbouring members touch, the bytes of all members form one stretch */
     for (int i = 0; i < at.n_strides; i++)
         if (at.by[i].each && at.end - at.begin >= at.by[i].bytes) return note_spot(k, along(k->p->plan, at, i));
     return ZR_OK;
 }
 
-/* Record a reduction to one owner. Once every owner has reduced, every rank has its sums, and the bytes count as
+/* Record a reduction to one owner. When every owner has reduced, each rank has its sums, and the bytes count as
  * written. */
 static zr_status note_owner(state *k, const zr_step *step, spot at)
 {
@@ -161,8 +161,8 @@ static zr_status note_owner(state *k, const zr_step *step, spot at)
     return w->owners == k->p->plan->group[step->group].size ? note_spot(k, at) : ZR_OK;
 }
 
-/* Return whether all bytes of a spot are written. Search the record with the spot's own strides, and for missing bytes
- * the records that cover all members of a group. */
+/* Return whether all bytes of a spot are written. Search the record with the spot's strides first. Search missing
+ * bytes in the records that cover all members of a group. */
 static bool is_written(const state *k, const spot *at)
 {
     const written *w = find_written(k, at);
@@ -190,8 +190,8 @@ static zr_status note_whole(state *k, int32_t buffer)
     return buffer == ZR_NONE ? ZR_OK : note_spot(k, (spot){.buffer = buffer, .end = k->p->s->buffer[buffer].bytes});
 }
 
-/* Record a unit's parameters as written at the beginning. If other ranks have updated parts of a unit that stays whole,
- * record only the part that this rank has updated. */
+/* Record a unit's parameters as written at the beginning. If the unit is stored whole and other ranks have updated
+ * parts of it, record only the part that this rank has updated. */
 static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
 {
     const zr_plan *plan = k->p->plan;
@@ -201,8 +201,8 @@ static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
     return u->update.count == 0 ? ZR_OK : note_spot(k, spot_of(k->p, &own, false));
 }
 
-/* Record as written the gaps between the parameters in a persistent whole gradient: the gaps are zero from the start,
- * and no op writes them. */
+/* Record the gaps between the parameters as written, in a persistent whole gradient. They are zero from the start, and
+ * no op writes them. */
 static zr_status note_gaps(state *k, int32_t unit)
 {
     const zr_graph *g = k->p->graph;
@@ -238,9 +238,9 @@ static zr_status note_beginning(state *k, bool stale)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Return whether a step's i-th use reads bytes that other steps must have written. The result is false for scratch,
- * which the step itself writes first, and for the target of a move. Sums, also of squares, are read from the second
- * round on. */
+/* Return whether a step's i-th use reads bytes that other steps must have written. Scratch does not count, since the
+ * step itself writes it first. The target of a move does not count. Sums, also of squares, count from the second round
+ * on. */
 static bool reads_written(const zr_step *step, int i, const zr_use *use, bool later)
 {
     bool works = use->writes && use->range.count == 0 && !zr__adds_to_sums(step, later);
@@ -249,12 +249,13 @@ static bool reads_written(const zr_step *step, int i, const zr_use *use, bool la
 }
 
 /* Return whether a use holds sums over all ranks or over several micro-batches. With reduce_once, a rank's own
- * accumulators do not count as sums. */
+ * accumulators do not count. */
 static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
     bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
     const bool own = plan->reduce_once && plan->group[step->group].size == 1;
-    /* Sums of an op's values do not count as sums: the next gather reads them as ordinary values. */
+    /* Sums of an op's outputs over tensor-parallel ranks do not count. The next gather reads them as ordinary
+     * values. */
     if (zr__reduces(step)) return i > 0 && step->op < 0 && !own;
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }
@@ -267,7 +268,7 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
         if (use[i].buffer == ZR_NONE || !reads_written(step, i, &use[i], later)) continue;
         spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
         bool there = is_written(k, &at);
-        if (zr__reduces(step) && i == 0) { /* the input may already consist of sums, over fewer ranks */
+        if (zr__reduces(step) && i == 0) { /* the input may already consist of sums over fewer ranks */
             at.summed = true;
             there |= is_written(k, &at);
         }
@@ -284,7 +285,7 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
     return ZR_OK;
 }
 
-/* Check that the schedule has written the results which the caller reads after it. */
+/* Check that the schedule has written the results that the caller reads after it. */
 static zr_status check_results(const state *k)
 {
     const zr__proof *p = k->p;
@@ -309,8 +310,8 @@ static void forget_written(state *k, int32_t first_buffer)
     }
 }
 
-/* Check a training step of two rounds. A third round would find the same bytes written as the second, so more rounds
- * need no check. */
+/* Check a training step of two rounds. More rounds need no check, because a third round would find the same bytes
+ * written as the second. */
 static zr_status check_run_reads(state *k, bool stale, bool asked)
 {
     const zr__proof *p = k->p;

@@ -1,8 +1,9 @@
-/* Part of the proof of a plan: checks that every read finds the intended value. A use must lie within its buffer on
- * every rank, and the buffer of an operand, of the losses or of the output must still hold this value. */
+/* Part of the proof of a plan: checks that every read finds the intended value. A use must be within its buffer on
+ * every rank. The buffer of an operand, of the losses or of the output must still hold this value. */
 #include "plan/check/check.h"
 
-/* Return the lowest (which = -1) or highest (which = 1) first element that a range has on any rank. */
+/* Return the lowest or highest first element that a range has on any rank. `which` is -1 for the lowest, 1 for the
+ * highest. */
 static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
 {
     const int64_t by = (plan->group[r->by.group].size - 1) * r->by.elems,
@@ -10,8 +11,8 @@ static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
     return r->first + (by * which > 0 ? by : 0) + (outer * which > 0 ? outer : 0);
 }
 
-/* Check that every use lies within its buffer on every rank. If a step concerns a part of a unit, also check that its
- * uses have the part's number of elements. */
+/* Check that every use is within its buffer on every rank. If a step has a range of a unit, check that its uses have
+ * the same number of elements. */
 zr_status zr__check_ranges(const zr__proof *p)
 {
     for (int32_t i = 0; i < p->s->n_steps; i++) {
@@ -40,15 +41,15 @@ zr_status zr__check_ranges(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Compute the range of bytes of a use. */
+/* Compute the bytes of a use, from *begin to *end. */
 static void bytes_used(const zr_use *use, int64_t *begin, int64_t *end)
 {
     *begin = zr_dtype_span(use->dtype, use->range.first);
     *end = *begin + zr_dtype_span(use->dtype, use->range.count);
 }
 
-/* Return whether `value` is the last value that steps before `end_step` wrote to these bytes of the unit's gradient.
- * `value` is a part of a parameter's gradient. */
+/* Return whether `value`, a part of a parameter's gradient, is the last value written to these bytes. Only steps
+ * before `end_step` count. */
 static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const zr_use *use)
 {
     int64_t first, end, at, stop;
@@ -65,8 +66,8 @@ static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const
     return false;
 }
 
-/* Check that a use names the buffer of `value`, and that the buffer still holds the value. `made` means that this step
- * has just written the value. */
+/* Check that a use names the buffer of `value`, and that the buffer still holds this value. `made`: this step has just
+ * written the value. */
 static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t step, zr_value value, const zr_use *use,
                             bool made)
 {
@@ -92,8 +93,8 @@ static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t 
     return ZR_OK;
 }
 
-/* Return a use of a whole value, given the use of this rank's piece of the value. The range of the result is empty if
- * the ranks' pieces do not tile the value. */
+/* Return a use of a whole value, given the use of all ranks' pieces. If the pieces do not tile the value, the range of
+ * the result is empty. */
 static zr_use all_of(const zr__proof *p, const zr_use *pieces)
 {
     const zr_range *r = &pieces->range;
@@ -103,13 +104,14 @@ static zr_use all_of(const zr__proof *p, const zr_use *pieces)
     return use;
 }
 
-/* The values that buffers hold, whole or as this rank's piece, and the values in the bytes of parameters' gradients. */
+/* The value in each buffer, either whole or this rank's piece, and the value in the bytes of each parameter's
+ * gradient. */
 typedef struct held {
     zr_value *all, *piece; /* by buffer */
-    zr_value *grad;        /* by parameter: the value in the bytes of its gradient */
+    zr_value *grad;        /* by parameter */
 } held;
 
-/* Return whether a use covers exactly this rank's piece among the pieces of the tensor-parallel ranks. */
+/* Return whether a use covers exactly this tensor-parallel rank's piece of a value. */
 static bool is_own_piece(const zr_use *use)
 {
     const zr_range *r = &use->range;
@@ -130,7 +132,7 @@ static zr_status check_value_copy(const zr__proof *p, const held *h, int32_t i)
     const zr_use *from = &p->s->use[p->s->step[i].uses], *to = from + 1;
     const zr_value all = h->all[from->buffer], piece = h->piece[from->buffer], value = all != ZR_NONE ? all : piece;
     h->all[to->buffer] = h->piece[to->buffer] = ZR_NONE;
-    if (value == ZR_NONE) return ZR_OK; /* the buffer holds a state, not a value of the graph */
+    if (value == ZR_NONE) return ZR_OK; /* the buffer holds a model state, not a value of the graph */
     const zr_type *type = &zr_graph_value(p->graph, value)->type;
     const int64_t elems = zr_shape_elems(&type->shape), ranks = p->plan->group[ZR_GROUP_TENSOR].size;
     const bool cuts = all != ZR_NONE && is_own_piece(from), returns = piece != ZR_NONE && is_own_piece(to);
@@ -171,8 +173,8 @@ static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
     return ZR_OK;
 }
 
-/* Check a step that joins values of tensor-parallel ranks: a sum of partial values into pieces, which do not form the
- * output yet, or a gather of pieces. */
+/* Check a step that joins values of the tensor-parallel ranks. It sums partial values into pieces, or gathers pieces
+ * into the output. */
 static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
 {
     zr_value *holder = h->all;
@@ -204,8 +206,8 @@ static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
     return check_held(p, holder, i, op->out[0], &all, true);
 }
 
-/* Record which value is in the bytes of a parameter's gradient. A part of the gradient may be written to these bytes
- * first, and the rest added in place. */
+/* Record which value is in the bytes of a parameter's gradient. A part of the gradient may be written there first, and
+ * the rest added in place. */
 static void note_gradient(const zr__proof *p, const held *h, zr_value value, const zr_use *use, bool finished)
 {
     const int32_t param = zr_graph_value(p->graph, value)->param;
@@ -216,7 +218,7 @@ static void note_gradient(const zr__proof *p, const held *h, zr_value value, con
     if (placed && use->range.first == info->unit_offset) h->grad[param] = finished ? value : ZR_NONE;
 }
 
-/* Check that a unit's gradient is complete when a step squares, reduces or applies it. */
+/* Check that a unit's gradient is complete when a step squares it, reduces it or applies it. */
 static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
@@ -272,9 +274,9 @@ static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
     return ZR_OK;
 }
 
-/* Check that each value which is read is the last value written to its buffer. The buffer may pass from an input to an
- * output (in_place). Conflicting uses are ordered as in the list of steps (check_order.c), so going through the list
- * once is enough. */
+/* Check that each read finds the last value written to its buffer. A buffer may pass from an input to an output
+ * (in_place). One walk through the list is enough, since check_order.c proves that conflicting uses have the order of
+ * the list. */
 zr_status zr__check_values(const zr__proof *p)
 {
     const size_t buffers = (size_t)p->s->n_buffers + 1, all = 2 * buffers + (size_t)zr_graph_params(p->graph);

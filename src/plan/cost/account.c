@@ -1,5 +1,5 @@
-/* Computes the accounts of a plan: memory by category, bytes sent between ranks, and FLOPs. All numbers are computed
- * from the schedules; there are no formulas for ZeRO stages. */
+/* Computes the accounts of a plan: memory by category, bytes sent between ranks, and FLOPs. All numbers come from the
+ * schedules, without formulas for ZeRO stages. */
 #include "plan/cost/cost.h"
 #include "plan/list/list.h"
 #include "plan/list/place.h"
@@ -18,8 +18,8 @@ static int by_last_step(const void *x, const void *y)
     return (a->last_step > b->last_step) - (a->last_step < b->last_step);
 }
 
-/* Raise the high-water marks in `memory` to the marks of one schedule. As in the engine, buffers whose life begins in a
- * step are added before buffers whose life ends in the step are removed. */
+/* Raise the peaks in `memory` to the peaks of one schedule. As in the engine, a step's new buffers are added before
+ * the buffers that end in the step are removed. */
 static zr_status account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory *memory)
 {
     const int32_t n = s->n_buffers - plan->n_persistent;
@@ -67,8 +67,8 @@ void zr__memory_sum(zr_memory *memory)
     memory->total_bytes = device->total_bytes + staging->total_bytes;
 }
 
-/* Add `bytes` to the traffic of a kind for each run of a step. Limit each kind to a quarter of the range of 64 bits, so
- * that a sum over the kinds cannot overflow. */
+/* Add a step's bytes to the traffic of a kind, for all runs of the step. Each kind is limited to a quarter of the
+ * range of 64 bits, so that a sum over the kinds cannot overflow. */
 static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes, int64_t runs)
 {
     const bool wraps = __builtin_mul_overflow(bytes, runs, &bytes);
@@ -103,14 +103,14 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
     int64_t times = 1;
-    int rank[ZR_GROUPS_MAX][ZR_BORDERS]; /* by group and border: the rank whose bytes across the border are counted */
+    int rank[ZR_GROUPS_MAX][ZR_BORDERS]; /* [group][border]: rank whose bytes across the border are counted */
     for (int32_t g = 0; g < plan->n_groups; g++)
         for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = zr__plan_most_across(plan, g, (zr_border)b);
     for (int32_t i = 0; i < s->n_steps; i++) {
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
         if (step->kind == ZR_STEP_END) times = 1;
-        /* ZR_WHEN_STALE steps count as not run, since the flush schedule already counts their gathers. */
+        /* Count ZR_WHEN_STALE steps as not run, since the flush schedule already counts their gathers. */
         const int64_t runs = zr_when_rounds(step->when, times, false, false);
         const int64_t bytes = zr__wire_bytes(plan, s, step);
         const zr_step_traits traits = zr_step_traits_of(step->kind);
@@ -127,7 +127,7 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
     return ZR_OK;
 }
 
-/* Count FLOPs: hardware FLOPs for each run of an op in the schedule, model FLOPs only once per op. */
+/* Count FLOPs. Hardware FLOPs count each run of an op in the schedule. Model FLOPs count each op once. */
 static zr_status account_flops(zr_plan *plan)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];

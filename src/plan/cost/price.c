@@ -1,6 +1,5 @@
-/* Computes the time of one training step. The schedule is walked with one clock per stream, and a pricer returns the
- * duration of each step. The pricer that uses a profile returns the larger of a step's time for FLOPs and its time for
- * bytes. */
+/* Computes the time of one training step. A walk through the schedule keeps one clock per stream. A pricer returns the
+ * duration of each step. With a profile, this is the larger of the step's time for FLOPs and its time for bytes. */
 #include "plan/cost/cost.h"
 #include "base/core/core.h"
 
@@ -11,12 +10,12 @@ typedef struct pricing {
     const zr__pricer *pricer;
     bool in_turn;             /* whether all streams except SAVE share one queue */
     bool saves;               /* whether the training step saves states */
-    double clock[ZR_STREAMS]; /* by stream: time in seconds at which the stream is free */
+    double clock[ZR_STREAMS]; /* by stream: time in seconds from which the stream is free */
     double busy[ZR_STREAMS];
-    struct ran *ran; /* steps in the order in which they ran, or NULL if waits are not reported */
+    struct ran *ran; /* steps in the order of their runs, or NULL if waits are not reported */
     int32_t n_ran;
-    int32_t last[ZR_STREAMS]; /* by stream: index in `ran` of the stream's last step, or -1 */
-    double rounds;            /* number of rounds that the walk represents */
+    int32_t last[ZR_STREAMS]; /* by stream: index in `ran` of its last step, or -1 */
+    double rounds;            /* number of rounds that take as long as the walked round */
     zr_step_time *time;       /* begin and end of each step in one round, or NULL if not wanted */
 } pricing;
 
@@ -31,8 +30,8 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Return the bytes of memory that a step without an op reads and writes. On a device with memory of its own, count only
- * bytes of that memory. */
+/* Return the bytes of memory that a step without an op reads and writes. On a device with its own memory, count only
+ * that memory. */
 static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
 {
     double bytes = 0;
@@ -62,7 +61,7 @@ zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int3
                               .memory_bytes = its.bytes,
                               .calls = 1};
     }
-    /* Scalars are priced by latency only, not by bandwidth. */
+    /* scalars cost latency, not bandwidth */
     const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS;
     zr_step_cost cost = {.calls = (double)zr_step_buckets(step)};
     cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
@@ -116,7 +115,8 @@ static profile_pricer pricer_of(const zr_plan *plan, const zr_profile *profile, 
 
 /* ---- the walk ----------------------------------------------------------------------------------- */
 
-/* Return the time at which all streams are free, except SAVE, which may continue beyond the end of the step. */
+/* Return the time at which all streams except SAVE are free. A save may continue beyond the end of the training
+ * step. */
 static double all_streams_free(const pricing *p)
 {
     double free_at = 0;
@@ -125,7 +125,7 @@ static double all_streams_free(const pricing *p)
     return free_at;
 }
 
-/* Times in seconds at which steps end, in the current round of REPEAT and in the previous round. */
+/* Times in seconds at which steps end, in this round of REPEAT and in the previous round. */
 typedef struct ends {
     double *now, *before; /* before: NULL in the first round */
 } ends;
@@ -144,9 +144,9 @@ static void report_wait(const pricing *p, int32_t waiting, int32_t awaited, doub
         p->pricer->waited(p->pricer, p->plan, ZR_SCHEDULE_TRAIN, waiting, awaited, p->rounds * sec);
 }
 
-/* Report a wait of the compute stream, from `from` to `until`, for the step `awaited` of `stream`. If other steps ran
- * on `stream` in this time, report the time of each step separately. Report time in which `stream` itself waited for
- * the step that began next. */
+/* Report a wait of the compute stream, from `from` to `until`, for the step `awaited` of `stream`. If several steps
+ * ran on `stream` in this time, report each step's time separately. Idle time of `stream` counts for the step that
+ * began next. */
 static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_stream stream, double from, double until)
 {
     if (!p->ran) return;
@@ -163,12 +163,12 @@ static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_str
     report_wait(p, waiting, awaited, until - from);
 }
 
-/* Advance all streams of each queue to the latest clock among them. If all streams except SAVE share one queue, the
- * issuing thread runs their steps, so a SAVE cannot begin before this thread issues the SAVE. */
+/* Advance all streams of a queue to the latest clock among them. If all streams except SAVE share one queue, a single
+ * thread runs their steps and issues the SAVE steps. A SAVE step then cannot begin before this thread issues it. */
 static void advance_queues(pricing *p, int32_t index)
 {
     const int8_t *of = p->pricer->queues.of;
-    int latest[ZR_STREAMS]; /* by queue: the stream whose clock is latest */
+    int latest[ZR_STREAMS]; /* by queue: stream with the latest clock */
     for (int i = 0; i < ZR_STREAMS; i++) {
         if (of[i] == i) latest[i] = i;
         if (p->clock[i] > p->clock[latest[of[i]]]) latest[of[i]] = i;
@@ -179,7 +179,7 @@ static void advance_queues(pricing *p, int32_t index)
     if (p->in_turn) p->clock[ZR_STREAM_SAVE] = larger(p->clock[ZR_STREAM_SAVE], p->clock[ZR_STREAM_COMPUTE]);
 }
 
-/* Return the time at which a step may begin: its stream must be free, and the steps that it waits for must have
+/* Return the time at which a step may begin. Its stream must be free, and the steps for which it waits must have
  * ended. */
 static double begin_of(const pricing *p, int32_t index, const ends *end)
 {
@@ -206,7 +206,7 @@ static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
         const zr_step *step = &p->s->step[i];
         advance_queues(p, i);
         if (!zr_when_runs(step->when, end->before != NULL, true, p->saves)) {
-            /* The step is skipped. If it has ZR_WHEN_LATER, steps that wait for it may begin when its stream is
+            /* The step is skipped. Steps that wait for a skipped ZR_WHEN_LATER step may begin when its stream is
              * free. */
             const double now = p->clock[step->stream];
             bool goes_on = zr_when_asked(step->when) && end->before;
@@ -226,7 +226,7 @@ static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
     }
 }
 
-/* Walk through the second round, and extrapolate to all later rounds, which take as long as the second. */
+/* Walk through the second round, and extrapolate to the later rounds. Each takes as long as the second. */
 static void walk_again(pricing *p, int32_t repeat, int32_t stop, ends *end)
 {
     const zr_step *step = p->s->step;
@@ -238,7 +238,7 @@ static void walk_again(pricing *p, int32_t repeat, int32_t stop, ends *end)
     p->rounds = more;
     walk_steps(p, repeat, stop, end);
     p->rounds = 1;
-    for (int32_t i = repeat; i <= stop; i++) { /* shift the end of each step to the last round */
+    for (int32_t i = repeat; i <= stop; i++) { /* shift each step's end to the last round */
         if (zr_when_asked(step[i].when)) continue;
         end->now[i] += (more - 1) * (p->clock[step[i].stream] - before.clock[step[i].stream]);
     }
@@ -260,7 +260,7 @@ static zr_status walk_step(pricing *p)
     ZR_CHECK(p->plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
              "this plan has no training step to price: set zr_layout.train");
     int32_t repeat = 0, stop = -1;
-    const size_t most = ((size_t)s->n_steps + 1) * 2; /* maximum number of steps that run, with two rounds of REPEAT */
+    const size_t most = ((size_t)s->n_steps + 1) * 2; /* maximum number of runs of steps, with two rounds of REPEAT */
     double *time = zr_alloc(most * sizeof *time);
     if (p->pricer->waited) p->ran = zr_alloc(most * sizeof *p->ran);
     if (!time || (p->pricer->waited && !p->ran)) {
@@ -279,7 +279,7 @@ static zr_status walk_step(pricing *p)
         walk_again(p, repeat, stop, &end);
     }
     walk_steps(p, stop + 1, s->n_steps - 1, &(ends){.now = end.now});
-    for (int i = 0; i < ZR_STREAMS; i++) { /* report transfers that are still running after the last computation */
+    for (int i = 0; i < ZR_STREAMS; i++) { /* report transfers that still run after the last computation */
         if (i != ZR_STREAM_COMPUTE && i != ZR_STREAM_SAVE && p->clock[i] == all_streams_free(p)) {
             book_wait(p, ZR_NONE, ZR_NONE, (zr_stream)i, p->clock[ZR_STREAM_COMPUTE], p->clock[i]);
             break;
@@ -301,8 +301,8 @@ static pricing pricing_by(const zr_plan *plan, const zr__pricer *pricer)
     return p;
 }
 
-/* Price a training step in the middle of training: it includes gathers of parameters that the previous step has
- * updated. */
+/* Price a training step in the middle of training. The step includes the gathers of parameters that the previous
+ * training step has updated. */
 zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price)
 {
     pricing p = pricing_by(plan, pricer);
@@ -334,8 +334,8 @@ static double all_traffic(const zr_plan *plan)
     return bytes;
 }
 
-/* Return whether a is less than b by more than rounding errors, since sums added in a different order differ in their
- * last bits. */
+/* Return whether a is less than b by more than rounding errors. Sums in a different order may differ in their last
+ * bits. */
 static bool clearly_less(double a, double b)
 {
     return a < (1 - 1e-9) * b;

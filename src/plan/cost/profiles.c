@@ -1,5 +1,5 @@
-/* Machine profiles by name: the rates of one rank, and facts about its device. A GPU has memory of its own and
- * multiplies attention in 16 bits. A processor's facts state one thread and no panels, for which kernels need the least
+/* Machine profiles by name: the rates of one rank, and facts about its device. A GPU has its own memory and multiplies
+ * attention in 16 bits. A processor is assumed to run one thread and to use no panels, so that kernels need the least
  * scratch. */
 #include "base/text/text.h"
 #include "zr/plan.h"
@@ -22,8 +22,8 @@
  * zen3       Two cores of an AMD Zen 3 server, measured: 200 GFLOP/s for fp32, no bf16 product, 25 to 32 GB/s of
  *            memory. Ranks share this memory, so bytes from a peer arrive at the rate of memory.
  */
-/* columns: name, whether it is a GPU, fp32 FLOP/s, 16-bit FLOP/s (0 if there are no 16-bit products), memory bytes/s,
- * the link's level, the link's bytes/s, memory bytes (0 if unknown) */
+/* columns: name, GPU or not, fp32 FLOP/s, 16-bit FLOP/s (0 if the machine has no 16-bit products), memory bytes/s,
+ * level of the link, bytes/s of the link, memory bytes (0 if unknown) */
 #define PROFILE_LIST(X)                                                                                                \
     X("v100-dgx2", true, 15.7e12, 125e12, 900e9, HOST, 150e9, 32000000000)                                             \
     X("a100-40gb", true, 19.5e12, 312e12, 1555e9, HOST, 300e9, 40000000000)                                            \

@@ -1,4 +1,4 @@
-/* Decides which streams share a queue, for the engine, the prices and the simulator. */
+/* Decides which streams share a queue. The engine, the prices and the simulator use this. */
 #include "plan/cost/cost.h"
 
 zr_queues zr__queues_of(bool comm, bool copy, bool save)
@@ -12,8 +12,8 @@ zr_queues zr__queues_of(bool comm, bool copy, bool save)
 
 zr_queues zr__plan_queues(const zr_plan *plan, bool concurrent, int process_ranks)
 {
-    /* Copies overlap with computation only on a device with memory of its own: a processor's core cannot compute and
-     * copy at once. */
+    /* Copies overlap with computation only on a device with its own memory. On a processor the same cores compute and
+     * copy. */
     const bool apart = plan->profile.facts.apart;
     const bool beside = concurrent || (apart && process_ranks > 1);
     return zr__queues_of(plan->side_by_side && beside, plan->has_stream[ZR_STREAM_COPY] && apart,

@@ -1,5 +1,5 @@
-/* Holds the list of steps while plans are written and rewritten. Steps keep their ids when other steps are inserted.
- * Lifetimes and waits depend on the whole list, so they are computed when the list is finished. */
+/* Holds the list of steps while a plan is written and rewritten. A step keeps its id when other steps are inserted.
+ * Buffer lifetimes and waits depend on the whole list, so they are computed when the list is finished. */
 #include "base/core/grow.h"
 #include "plan/list/list.h"
 
@@ -27,7 +27,7 @@ bool zr__grow_now(zr_status *status, void **array, int32_t n, int64_t *room, siz
 
 int64_t zr__round_bytes(zr_space space, int64_t bytes)
 {
-    /* Align memory buffers to a cache line, and disk buffers to a page, as direct I/O requires. */
+    /* Align buffers in memory to a cache line. Align buffers on disk to a page, as direct I/O requires. */
     const int64_t alignment = space == ZR_SPACE_DISK ? 4096 : 64;
     return (bytes + alignment - 1) / alignment * alignment;
 }
@@ -58,7 +58,7 @@ zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_s
     memcpy(schedule->buffer, plan->persistent, (size_t)n * sizeof *schedule->buffer);
     schedule->n_buffers = n;
     l->buffer_room = n + 256;
-    /* Reserve enough for most schedules, since growing the arrays copies them. */
+    /* Reserve enough entries for most schedules, because growing an array copies it. */
     const int32_t ops = graph ? zr_graph_ops(graph) : 0;
     l->step_room = l->link_room = 2 * ops + 4 * plan->n_units + 64;
     l->use_room = 5 * ops + 12 * plan->n_units + 128;
@@ -120,7 +120,8 @@ void zr__list_use(zr__list *l, zr__id id, zr_use use)
     if (l->status != ZR_OK) return;
     zr_step *step = &l->step[id];
     const int32_t from = step->uses;
-    /* The uses of a step must be contiguous, so if the step is not the newest, its uses are first copied to the end. */
+    /* The uses of a step must be contiguous. If the step is not the newest, first copy its uses to the end of the
+     * array. */
     const bool moves = from + step->n_uses != l->n_uses;
     if (moves) step->uses = l->n_uses;
     for (int32_t i = 0; moves && i < step->n_uses; i++) {
@@ -173,8 +174,8 @@ int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32
 
 /* ---- the finished schedule ------------------------------------------------------------------- */
 
-/* Move the list's uses and steps into the schedule, with the steps in list order. Record the position of each id, the
- * id at each position, and the positions of REPEAT and END with the number of rounds. */
+/* Move the steps and their uses into the schedule, in the order of the list. Record the position of each id and the id
+ * at each position. Record the positions of REPEAT and END, and the number of rounds. */
 static zr_status lay_out(zr__list *l, int32_t *position, int32_t *id_at, zr__order *order)
 {
     zr_schedule *s = l->schedule;

@@ -1,7 +1,8 @@
-/** plan/list: the steps of a schedule, in a linked list while they are written (list.c), and the buffers that they use.
+/** plan/list: the steps of a schedule, and the buffers that they use. While a schedule is being written, its steps are
+ * in a linked list (list.c).
  *
  * This folder also has the persistent buffers of the model states (states.c) and the grid of ranks (place.h), because
- * every step uses them. When the list is finished, order.c and painted.c find the waits between steps, and pack.c gives
+ * every step uses them. When the list is finished, order.c and painted.c find the waits between steps. pack.c gives
  * every transient buffer an offset. */
 #ifndef ZR_PLAN_LIST_H
 #define ZR_PLAN_LIST_H
@@ -10,71 +11,71 @@
 
 /* ---- a list of steps (list.c) ---------------------------------------------------------------------------------- */
 
-/* Id of a step, or ZR_NONE. A step keeps its id when other steps are inserted before or after it. */
+/* Id of a step, or ZR_NONE. A step keeps its id when other steps are inserted. */
 typedef int32_t zr__id;
 
 typedef struct zr__link {
     zr__id next, prev;
-    int32_t pace; /* index of the step's newest pace (zr__pace), or ZR_NONE */
+    int32_t pace; /* index of the step's newest pace (see zr__pace), or ZR_NONE */
 } zr__link;
 
-/* A wait for the step `step` that no use of a buffer requires. The wait keeps the waiting step from running too far
+/* A pace: a wait for the step `step` that no data dependency requires. It keeps the waiting step from running too far
  * ahead. */
 typedef struct zr__pace {
     zr__id step;
-    int32_t next; /* index of the waiting step's next older pace, or ZR_NONE */
+    int32_t next; /* index of the waiting step's previous pace, or ZR_NONE */
 } zr__pace;
 
-/* The list of a schedule's steps while they are written. Arrays grow on demand. The first failure is latched, and later
- * calls do nothing. */
+/* The list of a schedule's steps while they are being written. Arrays grow on demand. After the first failure,
+ * `status` keeps its error and later calls do nothing. */
 typedef struct zr__list {
     zr_plan *plan;
     const zr_graph *graph; /* NULL for the schedule FLUSH */
-    zr_schedule *schedule; /* schedule being written; it gets its steps only when the list is finished */
-    zr_step *step;         /* by id; the waits of steps are found when the list is finished */
+    zr_schedule *schedule; /* schedule being written; it gets its steps when the list is finished */
+    zr_step *step;         /* steps by id; their waits are found when the list is finished */
     zr__link *link;        /* by id */
     zr_use *use;
     zr__pace *pace;
     int32_t n, n_uses, n_paces;
     int64_t step_room, link_room, use_room, pace_room, buffer_room;
-    bool edited;             /* whether a step was inserted before the end; if so, ids are not positions */
+    bool edited;             /* whether a step was inserted before the end of the list, so that ids are not positions */
     zr__id first, end;       /* first and last step of the list */
     zr__id before;           /* step before which new steps are inserted, or ZR_NONE for the end of the list */
-    zr_when when;            /* rounds in which new steps run */
+    zr_when when;            /* rounds in which steps added from now on run */
     zr__id newest;           /* step that was inserted last */
-    zr__id last[ZR_STREAMS]; /* by stream: its last step appended at the end of the list */
-    zr__id reduced[2]; /* last step of the newest reduction of a unit ([0]), and of the reduction before it ([1]) */
-    int64_t bytes[ZR_SPACES]; /* by space: total bytes of all buffers without sharing, an upper bound of every offset */
+    zr__id last[ZR_STREAMS]; /* by stream: last step appended at the end of the list */
+    zr__id reduced[2];       /* last step of each of the two newest reductions of a unit; index 0 is the newest */
+    int64_t bytes[ZR_SPACES]; /* by space: total bytes of all buffers without sharing; an upper bound of every offset */
     zr_step unused;           /* dummy step that zr__list_newest returns after a failure */
     zr_status status;
 } zr__list;
 
-/* maximum number of steps in a schedule; a step takes about 300 bytes with its uses, and a longer schedule takes
- * seconds to write */
+/* maximum number of steps in a schedule. A step takes about 300 bytes with its uses. A longer schedule takes seconds
+ * to write. */
 #define ZR__STEPS_MAX (1 << 20)
 
-/* Begin a list whose schedule has the plan's persistent buffers. */
+/* Begin a list of steps. Its schedule starts with the plan's persistent buffers. */
 zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_schedule *schedule);
 void zr__list_end(zr__list *l);
-/* Set where later calls insert steps: before the step `before`, or at the end of the list if `before` is ZR_NONE. */
+/* Insert steps from now on before the step `before`, or at the end of the list if `before` is ZR_NONE. */
 void zr__list_seek(zr__list *l, zr__id before);
-/* Insert a step that involves only this rank (group SELF) and return its id. The caller completes the step through
+/* Insert a step and return its id. The step involves only this rank (group SELF). The caller completes it through
  * zr__list_newest. */
 zr__id zr__list_step(zr__list *l, zr_step_kind kind, zr_stream stream, int32_t unit);
 zr_step *zr__list_newest(zr__list *l);
 void zr__list_use(zr__list *l, zr__id id, zr_use use);
-/* Insert a COPY of `range` from `from` to `to`. The flags `reads` and `writes` of the given uses are ignored. */
+/* Insert a COPY of `range` from `from` to `to`. The flags `reads` and `writes` of both uses are ignored. */
 zr__id zr__list_copy(zr__list *l, zr_stream stream, int32_t unit, zr_range range, zr_use from, zr_use to);
-/* Add a wait for the step `earlier` that no use of a buffer requires. If `earlier` is ZR_NONE, add nothing. */
+/* Add a wait for the step `earlier` that no data dependency requires. If `earlier` is ZR_NONE, add nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
-/* Add to `step` all paces that the step `other` has. */
+/* Copy all paces of the step `other` to `step`. */
 void zr__list_pace_as(zr__list *l, zr__id step, zr__id other);
 int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,
                         int64_t bytes);
-/* Write the schedule: the steps in order, buffer lifetimes, waits and offsets. Return the latched status. */
+/* Write the schedule: the steps in order, buffer lifetimes, waits and offsets. Return the first error of the list. */
 zr_status zr__list_finish(zr__list *l);
 
-/* Ensure capacity for n + 1 entries. Return false after a failure. */
+/* Make room for entry n of an array. Return false after a failure. */
 bool zr__grow_now(zr_status *status, void **array, int32_t n, int64_t *room, size_t each);
 static inline bool zr__grow(zr_status *status, void **array, int32_t n, int64_t *room, size_t each)
 {
@@ -83,59 +84,67 @@ static inline bool zr__grow(zr_status *status, void **array, int32_t n, int64_t 
 
 /* ---- waits (order.c) ------------------------------------------------------------------------------------------- */
 
+/* Raise each stream's time point in `time` to at least its time point in `by`. */
+static inline void zr__raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])
+{
+    for (int s = 0; s < ZR_STREAMS; s++)
+        if (by[s] > time[s]) time[s] = by[s];
+}
+
 typedef struct zr__found {
     int32_t step;
     zr_wait wait;
 } zr__found;
 
-/* The latest time points at which streams used each byte of a space (painted.c): each buffer's time points are
- * "painted" over its bytes. */
+/* For each byte of a memory space, the time points at which each stream last used it (painted.c). A buffer's time
+ * points are "painted" over its bytes. */
 typedef struct zr__painted {
-    int64_t *edge; /* offsets at which transient buffers begin or end, ascending */
+    int64_t *edge; /* offsets at which transient buffers begin or end, in ascending order */
     struct zr__cell *cell;
     int32_t n_edges;
 } zr__painted;
 
 zr_status zr__painted_begin(zr__painted *painted, const zr_schedule *schedule, zr_space space);
 void zr__painted_end(zr__painted *painted);
-/* Record the time point at which each stream last used the bytes of a buffer of the schedule, or -1 for never. */
+/* Record when each stream last used a buffer of the schedule, for all its bytes. A time of -1 means never. */
 void zr__painted_add(zr__painted *painted, const zr_buffer *buffer, const int32_t time[ZR_STREAMS]);
-/* Raise `time` to the latest time points recorded for any byte of the buffer. */
+/* Raise `time` to the latest time points of any byte of the buffer. */
 void zr__painted_latest(const zr__painted *painted, const zr_buffer *buffer, int32_t time[ZR_STREAMS]);
 
-/* The last time points at which each stream read and wrote a buffer, or -1 for never. */
+/* The time points at which each stream last read and last wrote a buffer, or -1 for never. */
 typedef struct zr__touched {
     int32_t read[ZR_STREAMS], written[ZR_STREAMS];
-    bool again; /* whether the buffer is used in the second round */
+    bool again; /* whether the second round uses the buffer */
 } zr__touched;
 
 typedef struct zr__order {
     const zr_plan *plan;
     zr_schedule *schedule;
     const zr__list *list;
-    const int32_t *position, *id; /* position: by id; id: by position */
+    const int32_t *position, *id; /* position: position of each id; id: id at each position */
     int64_t rounds;
     int32_t repeat, end; /* positions of REPEAT and END, or -1 if absent */
     int32_t (*clock)[ZR_STREAMS];
     zr__touched *touched;        /* by buffer */
-    int32_t *of_all[ZR_STREAMS]; /* by stream: its steps, ascending */
+    int32_t *of_all[ZR_STREAMS]; /* by stream: its steps, in ascending order */
     int32_t n_of[ZR_STREAMS];
     int32_t last[ZR_STREAMS];
-    zr__painted painted[ZR_SPACES]; /* by space: the first round's uses of transient buffers */
+    zr__painted painted[ZR_SPACES]; /* by space: uses of transient buffers in the first round */
     zr__found *found;
     int32_t n_found;
     int64_t found_room;
     zr_status status;
 } zr__order;
 
-/* Find the lifetimes of buffers, the waits within a round, and the clocks that determine which buffers may share
- * bytes. */
+/* Find the lifetimes of buffers and the waits within a round. Find also the vector clocks, which determine the buffers
+ * that may share bytes. */
 zr_status zr__order_steps(zr__order *order);
-/* Find the waits for the previous round, which depend on the buffers' offsets. Write all waits into the schedule. */
+/* Find the waits for steps of the previous round, which depend on the buffers' offsets. Write all waits into the
+ * schedule. */
 zr_status zr__order_rounds(zr__order *order);
 void zr__order_end(zr__order *order);
 
-/* Round a buffer's bytes up to the alignment of its space. */
+/* Round a buffer's bytes up to the alignment of its memory space. */
 int64_t zr__round_bytes(zr_space space, int64_t bytes);
 /* Add `bytes` to *sum. Return ZR_ERR_CONFIG if the sum overflows. */
 zr_status zr__add_bytes(int64_t *sum, int64_t bytes);
@@ -143,8 +152,8 @@ zr_status zr__add_bytes(int64_t *sum, int64_t bytes);
 /* ---- offsets (pack.c) ------------------------------------------------------------------------------------------ */
 
 typedef struct zr__packed {
-    int64_t bytes[ZR_SPACES]; /* by space: end of the highest buffer */
-    int64_t looks; /* number of comparisons with placed buffers or blocks, as a measure of the work of packing */
+    int64_t bytes[ZR_SPACES]; /* by space: highest end of a buffer */
+    int64_t looks;            /* number of comparisons with placed buffers or blocks; it measures the work of packing */
 } zr__packed;
 
 /* Assign an offset to every transient buffer. */
@@ -154,18 +163,18 @@ zr_status zr__pack(const zr__order *order, zr__packed *packed);
 
 /* Plan the units and the persistent buffers of the model states. */
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph);
-/* Add a persistent buffer at the end of its space. */
+/* Add a persistent buffer at the end of its memory space. */
 zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
                               int64_t bytes, int32_t *index);
 /* Plan the staging memory of each group of ranks. */
 zr_status zr__plan_staging(zr_plan *plan);
-/* Plan the buffers of results on which later steps depend. */
+/* Plan the buffers of results, such as the loss, the squares of gradients and the output. */
 zr_status zr__plan_results(zr_plan *plan);
 
-/* Return a use of a range of a unit, in the buffer that holds the unit's state (whole or this rank's shard). Return an
- * absent use if no buffer holds the state. */
+/* Return a use of a range of a unit, in the buffer that stores the unit's state. The buffer may store the whole state
+ * or only this rank's shard. Without a buffer, return a use with the buffer ZR_NONE. */
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes);
-/* Return a use of a whole buffer, or an absent use if `buffer` is ZR_NONE. */
+/* Return a use of a whole buffer. The buffer may be ZR_NONE. */
 zr_use zr__use_all(int32_t buffer, bool reads, bool writes);
 /* Return a copy of `use` with the given `reads` and `writes`. */
 static inline zr_use zr__use_as(zr_use use, bool reads, bool writes)
@@ -176,7 +185,5 @@ static inline zr_use zr__use_as(zr_use use, bool reads, bool writes)
 }
 
 int64_t zr__value_bytes(const zr_value_info *value);
-/* Return whether every rank gets the whole summed gradient. */
-bool zr__all_get_sums(const zr_plan *plan);
 
 #endif

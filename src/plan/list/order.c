@@ -1,14 +1,14 @@
 /* Finds the waits that follow from uses of buffers. A step that reads a buffer waits for the steps of other streams
- * that wrote the buffer. A step that writes a buffer waits for the steps of other streams that wrote or read the
- * buffer. If a step is the first in its round of REPEAT to use a buffer, it also waits for the last uses of the
- * buffer's bytes in the previous round. A wait is not written if the order of a stream or another wait implies it.
+ * that wrote it. A step that writes a buffer waits for the steps of other streams that wrote or read it. The first use
+ * of a buffer in a round of REPEAT also waits for the previous round's last uses of the same bytes. A wait is left out
+ * if the order of a stream or another wait implies it.
  *
- * Time points number the steps of the first round, and then the steps of a second round. The clock of a time point has,
- * for each stream, the stream's last time point that comes before it. */
+ * Time points number the steps of the first round, and then the steps of a second round. The vector clock of a time
+ * point has, for each stream, the last time point that comes before it. */
 #include "plan/list/list.h"
 
-/* The constraints of one step. at: by stream, the latest time point that the step must come after, or -1; pace: by
- * stream, whether a pace caused this constraint. */
+/* The constraints of one step. `at`: by stream, the latest time point that the step must follow, or -1. `pace`: by
+ * stream, whether the constraint comes from a pace. */
 typedef struct earlier {
     int32_t at[ZR_STREAMS];
     bool pace[ZR_STREAMS];
@@ -26,31 +26,26 @@ static const zr_step *step_at(const zr__order *o, int32_t time)
     return &o->schedule->step[time < n ? time : time - n];
 }
 
-/* Return whether the step `by` may rely on the waits of `step`. The result is false if `step` runs only on request
+/* Return whether the step `by` may rely on the waits of `step`. It may not if `step` runs only on request
  * (zr_when_asked) and `by` always runs. */
 static bool is_known(const zr_step *step, const zr_step *by)
 {
     return !zr_when_asked(step->when) || zr_when_asked(by->when);
 }
 
-static void raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])
-{
-    for (int s = 0; s < ZR_STREAMS; s++) time[s] = later(time[s], by[s]);
-}
-
-/* Raise the clock of the step `by` to include the time point `time` and, if `by` may rely on the step at `time`, also
- * the clock of `time`. */
+/* Raise the vector clock of the step `by` to include the time point `time`. If `by` may rely on the step at `time`,
+ * include that step's clock too. */
 static void follow_clock(const zr__order *o, const zr_step *by, int32_t *clock, int32_t time)
 {
     const zr_step *step = step_at(o, time);
-    if (is_known(step, by)) raise(clock, o->clock[time]);
+    if (is_known(step, by)) zr__raise(clock, o->clock[time]);
     clock[step->stream] = later(clock[step->stream], time);
 }
 
 /* ---- what a step comes after ----------------------------------------------------------------- */
 
-/* Collect the earlier uses that conflict with the step's uses. In the second round, if no step of that round has used a
- * buffer yet, also collect the first round's last uses of the buffer's bytes. */
+/* Collect the earlier uses that conflict with the step's uses. The first use of a buffer in the second round also
+ * conflicts with the first round's last uses of the same bytes. */
 static void after_uses(const zr__order *o, const zr_step *step, int32_t round, earlier *e)
 {
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
@@ -58,8 +53,8 @@ static void after_uses(const zr__order *o, const zr_step *step, int32_t round, e
         if (use->buffer == ZR_NONE) continue;
         const zr_buffer *buffer = &o->schedule->buffer[use->buffer];
         const zr__touched *touched = &o->touched[use->buffer];
-        raise(e->at, touched->written);
-        if (use->writes) raise(e->at, touched->read);
+        zr__raise(e->at, touched->written);
+        if (use->writes) zr__raise(e->at, touched->read);
         if (round > 0 && !buffer->persistent && !touched->again)
             zr__painted_latest(&o->painted[buffer->space], buffer, e->at);
     }
@@ -79,7 +74,7 @@ static void after_paces(const zr__order *o, int32_t step, int32_t round, earlier
 
 /* ---- clocks and waits ------------------------------------------------------------------------ */
 
-/* Record the waits of a step that are not implied, if `record`. Set the clock of the step's time point. */
+/* Set the vector clock of a step's time point. If `record`, record the step's waits that no other wait implies. */
 static void settle_waits(zr__order *o, int32_t step, int32_t time, const earlier *e, bool record)
 {
     const zr_step *its = &o->schedule->step[step];
@@ -115,9 +110,9 @@ static void note_uses(const zr__order *o, const zr_step *step, int32_t time)
     }
 }
 
-/* Walk through steps [begin, end) of a round. A step with ZR_WHEN_FIRST does nothing in the second round. A step with
- * ZR_WHEN_LATER counts as run in the first round too, after the step that it replaces, so that a single wait for it
- * serves both rounds. */
+/* Walk through steps [begin, end) of a round. A ZR_WHEN_FIRST step does nothing in the second round. A ZR_WHEN_LATER
+ * step counts as run in the first round too, after the step that it replaces. So a single wait for it serves both
+ * rounds. */
 static void walk_round(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
 {
     for (int32_t i = begin; i < end && o->status == ZR_OK; i++) {
@@ -132,7 +127,7 @@ static void walk_round(zr__order *o, int32_t begin, int32_t end, int32_t round, 
         if (round > 0 && !zr_when_runs(step->when, round, true, true)) continue;
         after_uses(o, step, round, &e);
         after_paces(o, i, round, &e);
-        e.at[step->stream] = -1; /* no wait is needed, since steps of one stream run in order */
+        e.at[step->stream] = -1; /* steps of one stream run in order without a wait */
         settle_waits(o, i, time, &e, record);
         note_uses(o, step, time);
         *last = time;
@@ -148,7 +143,7 @@ static void forget_uses(zr__order *o)
     for (int s = 0; s < ZR_STREAMS; s++) o->last[s] = -1;
 }
 
-/* List the steps of each stream. Each list has capacity for all steps; its unused memory is never touched. */
+/* List the steps of each stream. Each list has room for all steps. Its unused memory is never touched. */
 static zr_status sort_streams(zr__order *o)
 {
     const int32_t n = o->schedule->n_steps;
@@ -162,8 +157,8 @@ static zr_status sort_streams(zr__order *o)
     return ZR_OK;
 }
 
-/* Extend the lifetime of an evaluation's output to the end of the schedule, since the caller reads the output after all
- * steps (zr_engine_value). When decoding, the output is copied to the host instead. */
+/* Extend the lifetime of an evaluation's output to the end of the schedule. The caller reads this output after all
+ * steps (zr_engine_value). A decoding output is copied to the host instead. */
 static void keep_output(zr__order *o)
 {
     const zr_graph *g = o->list->graph;
@@ -204,7 +199,7 @@ static zr_status paint_first_round(zr__order *o)
 
 /* ---- the schedule's list --------------------------------------------------------------------- */
 
-/* Write the waits, step by step. For each step, waits within a round come before waits for the previous round. */
+/* Write the waits, step by step. A step's waits within a round come before its waits for the previous round. */
 static zr_status write_waits(const zr__order *o)
 {
     zr_schedule *s = o->schedule;

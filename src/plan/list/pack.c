@@ -1,11 +1,11 @@
-/* The memory map: assigns offsets to the transient buffers of a schedule, in each space. Buffers are placed in order of
- * decreasing size, each at the lowest offset where it overlaps no placed buffer that may be alive at the same time. Two
- * buffers may share bytes only if all uses of one happen before the first write of the other, in the order given by
- * streams and waits; positions in the list prove nothing.
+/* The memory map: assigns offsets to the transient buffers of a schedule, in each memory space. The largest buffers
+ * are placed first. Each gets the lowest offset at which it overlaps no placed buffer that may be alive at the same
+ * time. Two buffers may share bytes only if all uses of one happen before the first write of the other. Streams and
+ * waits must guarantee this; the order of steps in the list is not enough.
  *
- * Most pairs of buffers are far apart in the schedule, so a buffer is compared only with buffers that may live in the
- * same slices of time. Placed buffers are grouped into blocks of neighbours. A buffer is mostly alive together with all
- * buffers of a block or with none of them, and a single comparison with the block decides this. */
+ * Most pairs of buffers are far apart in the schedule. So a buffer is compared only with buffers in the same slices of
+ * time. Placed buffers with neighbouring offsets are grouped into blocks. A buffer is mostly alive together with all
+ * buffers of a block or with none, and one comparison with the block decides this. */
 #include "base/core/grow.h"
 #include "plan/list/list.h"
 
@@ -13,34 +13,33 @@
 #include <string.h>
 
 /* At level l, the schedule is divided into 4^l slices of time. A buffer belongs to the finest level at which it lives
- * in at most two slices. So long-lived buffers are kept together, and a short-lived buffer is compared with few
- * others. */
+ * in at most two slices. So a short-lived buffer is compared with few others. */
 enum { LEVELS_MOST = 7, SLICE_LEAST = 192 }; /* SLICE_LEAST: minimum average number of buffers per slice */
 
 typedef struct span {
     int64_t bytes, offset;
-    int32_t first[ZR_STREAMS]; /* by stream: the stream's last step that happens before the buffer's first step */
-    int32_t last[ZR_STREAMS];  /* by stream: the stream's last step that uses the buffer, or -1 */
-    int32_t buffer, from, to;  /* from, to: first and last step in which the buffer may be alive */
+    int32_t first[ZR_STREAMS]; /* by stream: its last step that happens before the buffer's first step */
+    int32_t last[ZR_STREAMS];  /* by stream: its last step that uses the buffer, or -1 */
+    int32_t buffer, from, to;  /* from, to: first and last step at which the buffer may be alive */
     zr_space space;
 } span;
 
 typedef struct placed {
-    int64_t offset, end; /* copies of the span's offset and end */
+    int64_t offset, end; /* copies from the span, for faster comparison */
     const span *span;
 } placed;
 
-/* maximum number of buffers in a block; these are neighbours by offset */
+/* maximum number of buffers in a block */
 enum { BLOCK = 64 };
 typedef struct block {
     placed item[BLOCK];
     int32_t n;
     int64_t reach; /* highest end of an item */
-    int64_t hole;  /* bytes of the largest hole between the first offset and `reach` */
+    int64_t hole;  /* bytes of the largest gap between the items */
     int32_t least_first[ZR_STREAMS], most_first[ZR_STREAMS], least_last[ZR_STREAMS], most_last[ZR_STREAMS];
 } block;
 
-/* The placed buffers of a level that may be alive in one of the level's slices, in order of offset. */
+/* The placed buffers of one level that may be alive in one slice of time, in order of offset. */
 typedef struct slice {
     block **block;
     int32_t n;
@@ -48,14 +47,14 @@ typedef struct slice {
 } slice;
 
 typedef struct packing {
-    span *span; /* by space, in order of decreasing size */
+    span *span; /* all spans, ordered by space and then by decreasing size */
     int64_t looks;
     int32_t n_steps, levels, n_slices; /* n_slices: total over all levels */
     slice *slice;                      /* slices of all levels, level by level */
 } packing;
 
-/* Return whether all uses of a's buffer happen before the first step of b's buffer. This is the innermost operation of
- * packing, so the loop over streams has no branch. */
+/* Return whether all uses of a's buffer happen before the first step of b's buffer. The loop has no branch, because
+ * this is the innermost operation of packing. */
 static bool is_before(const span *a, const span *b)
 {
     int32_t later = 0;
@@ -71,7 +70,7 @@ static int by_span_size(const void *x, const void *y)
     return a->buffer - b->buffer;
 }
 
-/* Return the first step of a stream after `step`, or the number of all steps if `step` is the stream's last. */
+/* Return the first step of a stream after `step`. After the stream's last step, return the number of all steps. */
 static int32_t next_of(const zr__order *o, int stream, int32_t step)
 {
     int32_t begin = 0, end = o->n_of[stream];
@@ -85,8 +84,9 @@ static int32_t next_of(const zr__order *o, int stream, int32_t step)
     return begin < o->n_of[stream] ? o->of_all[stream][begin] : o->schedule->n_steps;
 }
 
-/* Find a buffer's span: the steps in which the buffer may be alive. The span begins at the first step that is not known
- * to happen before the buffer's first use, and ends at its last use. Buffers whose spans do not overlap are ordered. */
+/* Find a buffer's span, which are the steps at which the buffer may be alive. It begins at the first step that is not
+ * known to happen before the buffer's first use. It ends at the buffer's last use. Two buffers whose spans do not
+ * overlap are never alive together. */
 static span find_span(const zr__order *o, int32_t buffer)
 {
     const zr_buffer *b = &o->schedule->buffer[buffer];
@@ -102,15 +102,15 @@ static span find_span(const zr__order *o, int32_t buffer)
     return x;
 }
 
-/* Return the slice of a level that contains a step. */
+/* Return the slice of time at a level that contains a step. */
 static slice *slice_at(const packing *k, int level, int32_t step)
 {
     const int64_t slices = (int64_t)1 << 2 * level;
     return &k->slice[(slices - 1) / 3 + step * slices / k->n_steps];
 }
 
-/* meets_all returns whether an item is certainly alive at the same time as every span of a block. meets_none returns
- * whether the item is never alive at the same time as a span of the block. */
+/* meets_all returns true only if an item is alive at the same time as every buffer of a block. meets_none returns true
+ * only if it is alive at the same time as no buffer of the block. */
 static bool meets_all(const block *b, const span *item)
 {
     bool none_before = false, none_behind = false;
@@ -131,21 +131,21 @@ static bool meets_none(const block *b, const span *item)
     return all_before || all_behind;
 }
 
-/* Return the lowest offset, not below `offset`, at which `item` fits among the items of one block. */
+/* Return the lowest offset, from `offset` on, at which `item` fits among the buffers of one block. */
 static int64_t lowest_in(packing *k, const block *b, const span *item, int64_t offset)
 {
     if (meets_none(b, item)) return offset;
     if (b->hole < item->bytes && meets_all(b, item)) return b->reach;
     for (const placed *p = b->item; p < b->item + b->n; p++) {
         k->looks++;
-        if (p->offset >= offset + item->bytes) break; /* the item fits below this buffer and all later buffers */
+        if (p->offset >= offset + item->bytes) break; /* the item fits below this buffer and all later ones */
         if (p->end <= offset || is_before(p->span, item) || is_before(item, p->span)) continue;
         offset = p->end;
     }
     return offset;
 }
 
-/* Return the lowest offset, not below `offset`, at which `item` fits among the buffers of one slice. */
+/* Return the lowest offset, from `offset` on, at which `item` fits among the buffers of one slice of time. */
 static int64_t lowest(packing *k, const slice *s, const span *item, int64_t offset)
 {
     if (s->reach <= offset) return offset;
@@ -156,7 +156,7 @@ static int64_t lowest(packing *k, const slice *s, const span *item, int64_t offs
     return offset;
 }
 
-/* Find the highest end of the block's items and the widest hole between them. */
+/* Find the highest end of a block's items and the largest hole between them. */
 static void find_holes(block *b)
 {
     b->reach = b->item[0].offset;
@@ -167,7 +167,7 @@ static void find_holes(block *b)
     }
 }
 
-/* Widen the bounds of a block to include the steps of a span. */
+/* Widen the bounds of a block to include a span. */
 static void widen(block *b, const span *item)
 {
     for (int s = 0; s < ZR_STREAMS; s++) {
@@ -190,8 +190,8 @@ static void sum_up(block *b)
     find_holes(b);
 }
 
-/* Insert a new block after block `at`, and move the upper half of that block's items into it. If the slice is empty,
- * only insert its first block. */
+/* Insert a new block after block `at`, and move the upper half of that block's items into it. In an empty slice, only
+ * insert the first block. */
 static zr_status split_block(slice *s, int32_t at)
 {
     ZR_GROW(s->block, s->room, s->n + 1, "blocks of buffers to place");
@@ -210,7 +210,7 @@ static zr_status split_block(slice *s, int32_t at)
     return ZR_OK;
 }
 
-/* Return the index of the last block that begins at this offset or below, or 0 if all blocks begin above it. */
+/* Return the index of the last block that begins at or below an offset. Return 0 if all blocks begin above it. */
 static int32_t block_at(const slice *s, int64_t offset)
 {
     int32_t begin = 0, end = s->n;
@@ -252,7 +252,7 @@ static void empty_slice(slice *s)
 static zr_status place_span(packing *k, span *item)
 {
     int level = k->levels - 1;
-    for (int64_t tried = -1; tried != item->offset;) { /* repeat until one offset fits in all slices */
+    for (int64_t tried = -1; tried != item->offset;) { /* repeat until the same offset fits in all slices */
         tried = item->offset;
         for (int l = 0; l < k->levels; l++)
             for (const slice *s = slice_at(k, l, item->from); s <= slice_at(k, l, item->to); s++)

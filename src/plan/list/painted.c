@@ -1,21 +1,17 @@
-/* Records for every byte of a space the latest time point at which each stream used it ("painted" on it). The bytes are
- * divided into cells at the offsets where buffers begin or end. A binary tree over the n cells (leaves n .. 2n-1; node
- * x is the parent of 2x and 2x+1) makes painting and look-up take O(log n), however many buffers share bytes. */
+/* Records when each stream last used each byte of a memory space. The bytes are divided into cells at the offsets
+ * where buffers begin or end. A time point is "painted" on all cells of a buffer.
+ *
+ * The cells are the leaves of a binary tree: of n cells, the leaves are nodes n .. 2n-1, and node x is the parent of
+ * 2x and 2x+1. So painting and look-up take O(log n), however many buffers share bytes. */
 #include "base/number/sorted.h"
 #include "plan/list/list.h"
 
 #include <stdlib.h>
 
 struct zr__cell {
-    int32_t all[ZR_STREAMS], any[ZR_STREAMS]; /* by stream: latest time point painted on the whole node (all), or on any
-                                                 cell below the node (any) */
+    int32_t all[ZR_STREAMS], any[ZR_STREAMS]; /* latest time points by stream. all: painted on the whole node; any:
+                                               * painted on any cell below the node */
 };
-
-static void raise_to(int32_t mine[ZR_STREAMS], const int32_t its[ZR_STREAMS])
-{
-    for (int s = 0; s < ZR_STREAMS; s++)
-        if (its[s] > mine[s]) mine[s] = its[s];
-}
 
 static int by_edge(const void *x, const void *y)
 {
@@ -57,7 +53,7 @@ static int32_t leaf_at(const zr__painted *p, int64_t offset)
     return p->n_edges + (int32_t)zr__sorted_below(p->edge, p->n_edges, sizeof(*p->edge), 0, offset);
 }
 
-/* The nodes that together cover a buffer (`whole`), and the ancestors of the buffer's first and last leaf (`above`). */
+/* The nodes that together cover a buffer (`whole`), and the ancestors of the buffer's first and last cell (`above`). */
 typedef struct nodes {
     int32_t whole[64], above[64];
     int n_whole, n_above;
@@ -83,15 +79,15 @@ void zr__painted_add(zr__painted *p, const zr_buffer *buffer, const int32_t time
 {
     const nodes n = nodes_of(p, buffer);
     for (int i = 0; i < n.n_whole; i++) {
-        raise_to(p->cell[n.whole[i]].all, time);
-        raise_to(p->cell[n.whole[i]].any, time);
+        zr__raise(p->cell[n.whole[i]].all, time);
+        zr__raise(p->cell[n.whole[i]].any, time);
     }
-    for (int i = 0; i < n.n_above; i++) raise_to(p->cell[n.above[i]].any, time);
+    for (int i = 0; i < n.n_above; i++) zr__raise(p->cell[n.above[i]].any, time);
 }
 
 void zr__painted_latest(const zr__painted *p, const zr_buffer *buffer, int32_t time[ZR_STREAMS])
 {
     const nodes n = nodes_of(p, buffer);
-    for (int i = 0; i < n.n_whole; i++) raise_to(time, p->cell[n.whole[i]].any);
-    for (int i = 0; i < n.n_above; i++) raise_to(time, p->cell[n.above[i]].all);
+    for (int i = 0; i < n.n_whole; i++) zr__raise(time, p->cell[n.whole[i]].any);
+    for (int i = 0; i < n.n_above; i++) zr__raise(time, p->cell[n.above[i]].all);
 }

@@ -1,4 +1,5 @@
-/* Answers questions about the grid of ranks: numbers within groups, shards, and the ranks beyond a border. */
+/* Answers questions about the grid of ranks: a rank's number within a group, its shard, and the ranks beyond a border
+ * such as a host. */
 #include "plan/list/place.h"
 
 int zr__plan_place(const zr_plan *plan, int32_t group, int rank)
@@ -26,14 +27,14 @@ int zr__plan_rank_of(const zr_plan *plan, int shard, int place)
     return data * plan->group[ZR_GROUP_TENSOR].size + place;
 }
 
-/* Return the number of consecutive ranks that a border encloses, or 0 if the layout lacks this border. */
+/* Return the number of consecutive ranks within a border. Return 0 if the layout has no such border. */
 static int border_ranks(const zr_layout *l, zr_border border)
 {
     if (border == ZR_BORDER_HOST) return l->host_ranks;
     return (l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks) * l->tensor;
 }
 
-/* Count how many of the n ranks first, first + step, first + 2 step, ... lie in [begin, end). */
+/* Count how many of the n ranks first, first + step, first + 2 step, ... are in [begin, end). */
 static int count_between(int first, int step, int n, int begin, int end)
 {
     const int below_begin = begin <= first ? 0 : (begin - first + step - 1) / step;
@@ -41,7 +42,7 @@ static int count_between(int first, int step, int n, int begin, int end)
     return (below_end < n ? below_end : n) - (below_begin < n ? below_begin : n);
 }
 
-/* Count the members of a rank's group that are outside the block of `width` consecutive ranks around this rank. */
+/* Count the members of a rank's group outside the block of `width` consecutive ranks that contains the rank. */
 static int count_beyond(const zr_plan *plan, int32_t group, int width, int rank)
 {
     const zr_group *g = &plan->group[group];
@@ -58,8 +59,8 @@ int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, in
     return width > 0 && size > 1 ? bytes / (size - 1) * count_beyond(plan, group, width, rank) : 0;
 }
 
-/* Return a rank with the maximum number of group members beyond a border. Search only the ranks below `all`, since the
- * numbers repeat with a period that is a multiple of both the border's width and the size of the group LOCAL. */
+/* Return a rank with the largest number of group members beyond a border. The numbers repeat periodically. The period
+ * is a multiple of the border's width and of the size of the group LOCAL, so only ranks below `all` are searched. */
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border)
 {
     if (border == ZR_BORDER_TENSOR) return 0;

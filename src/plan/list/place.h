@@ -1,4 +1,5 @@
-/** The grid of ranks: a rank's place (its number) in a group, its shard, and the bytes that cross a border. */
+/** The grid of ranks: a rank's number (place) in a group, its shard, and the bytes that cross a border such as a
+ * host. */
 #ifndef ZR_PLAN_LIST_PLACE_H
 #define ZR_PLAN_LIST_PLACE_H
 
@@ -10,15 +11,15 @@ int zr__plan_place(const zr_plan *plan, int32_t group, int rank);
 /** Return the index of a rank's own shard among the N shards of a unit. */
 int zr__plan_shard(const zr_plan *plan, int rank);
 
-/** Return the rank that owns a shard. With tensor parallelism, M ranks own each shard, each for its own part of the
- * layers; `place` is the wanted rank's number in ZR_GROUP_TENSOR. */
+/** Return the rank that owns a shard. With tensor parallelism, M ranks own each shard, each for its part of the layers.
+ * `place` selects one of them by its number in ZR_GROUP_TENSOR. */
 int zr__plan_rank_of(const zr_plan *plan, int shard, int place);
 
-/** Return how many of the bytes that a rank receives from a group come from beyond a border. The rank receives `bytes`
- * in equal parts from the group's other members. The result is 0 if the layout lacks this border. */
+/** Return how many of the bytes that a rank receives from its group cross a border. The rank receives `bytes`, in equal
+ * parts from the other members. Return 0 if the layout has no such border. */
 int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, int rank, int64_t bytes);
 
-/** Return one of the ranks that have the largest number of members of their group beyond a border. */
+/** Return a rank with the largest number of group members beyond a border. */
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border);
 
 #endif

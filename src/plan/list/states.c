@@ -1,15 +1,10 @@
-/* Plans the model states: each unit's flat buffers. A rank stores a buffer whole or only one shard of it. As to bytes,
- * this choice is all that a ZeRO stage changes (ZeRO section 5). */
+/* Plans the model states, which are stored in flat buffers of each unit. A rank stores a whole buffer or only one
+ * shard. This choice is all that a ZeRO stage changes in the memory map (ZeRO section 5). */
 #include "plan/list/list.h"
 
 int64_t zr__value_bytes(const zr_value_info *v)
 {
     return zr_dtype_span(v->type.dtype, zr_shape_elems(&v->type.shape));
-}
-
-bool zr__all_get_sums(const zr_plan *plan)
-{
-    return plan->optim_group == ZR_GROUP_SELF || plan->layout.reduce == ZR_REDUCE_ALL_REDUCE;
 }
 
 zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
@@ -33,8 +28,8 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
 
 /* ---- what a rank keeps of a unit --------------------------------------------------------------- */
 
-/* Return a rank's part of a unit that is sharded over a group, or the whole unit if the group is SELF. With sums in two
- * levels, the shards of one host lie side by side, so that each level moves contiguous ranges. */
+/* Return a rank's part of a unit that is sharded over a group. With the group SELF, return the whole unit. With sums
+ * in two levels, the shards of one host are side by side, so that each level moves contiguous ranges. */
 static zr_range unit_part(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
 {
     const zr_stride local = {u->padded_elems / plan->group[ZR_GROUP_LOCAL].size, ZR_GROUP_LOCAL};
@@ -68,7 +63,8 @@ zr_use zr__use_all(int32_t buffer, bool reads, bool writes)
 
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes)
 {
-    /* Remove strides from the use if the buffer itself has them: its range already begins at this rank's elements. */
+    /* If the buffer itself has a stride, remove this stride from the use. The buffer already begins at this rank's
+     * elements. */
     const zr_stride moved[] = {state->range.by, state->range.outer};
     for (int i = 0; i < 2; i++) {
         if (moved[i].elems == range.by.elems && moved[i].group == range.by.group) range.by = (zr_stride){0};
@@ -85,7 +81,7 @@ int64_t zr_plan_bucket_elems(int64_t wanted_elems, int ranks)
     return (wanted_elems + grain - 1) / grain * grain;
 }
 
-/* Add the persistent buffers of a unit's gradient and, if sums are in fp32, of its accumulators. */
+/* Add the persistent buffers of a unit's gradient. If sums are in fp32, add its accumulators too. */
 static zr_status grad_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
@@ -97,8 +93,8 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
                           plan->grad_group, &u->grad));
     u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
-    /* The binary tree over micro-batches holds one partial sum for each 1 in the binary form of the micro-batch's index
-     * j: an even j opens a new partial sum, an odd j is added to the newest partial sum. `sums` holds the first partial
+    /* The binary tree over micro-batches keeps one partial sum for each 1 in the binary form of the micro-batch's
+     * index j. An even j opens a new partial sum. An odd j is added to the newest one. `sums` stores the first partial
      * sum, `open_sums` the later ones. */
     while (l->rank_free_sums && ((uint64_t)l->accum + 1) >> (u->n_open_sums + 1) > 1) u->n_open_sums++;
     ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_open_sums + 1), ZR_ERR_CONFIG,
@@ -116,7 +112,7 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
     if (!u->trains) return ZR_OK;
-    /* In fp32 the parameters themselves serve as the master. */
+    /* with fp32 parameters no separate master is needed */
     if (plan->layout.dtype != ZR_F32)
         ZR_TRY(keep_state(plan, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32, plan->optim_group,
                           &u->master));
@@ -127,7 +123,7 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
 }
 
 /* Return whether a unit stays whole at stage 3 because its parameters are small. *persisting counts the elements of
- * such units; persist_model_elems of the model is the maximum. */
+ * all units that stay whole. Its maximum is persist_model_elems. */
 static bool stays_whole(const zr_plan *plan, const zr_graph *graph, int32_t unit, int64_t *persisting)
 {
     const zr_layout *l = &plan->layout;
@@ -161,8 +157,8 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = ZR_NONE;
         const bool shared = plan->group[plan->param_group].size > 1;
-        /* Shard the parameters only over several ranks, or on a single rank if the unit trains: the unit's parameters
-         * are then cast from the master when needed. */
+        /* Shard the parameters over several ranks. On a single rank do so only if the unit trains: its parameters are
+         * then cast from the master when needed. */
         const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || shared);
         u->gathered = apart && !stays_whole(plan, graph, i, &persisting);
         for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
@@ -189,18 +185,20 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Return the larger of the types that gathers move: the type of the parameters, and the type of the sums if all ranks
- * get the sums. */
+/* Return the larger of the types that gathers move. These are the type of the parameters and, if all ranks get the
+ * sums, the type of the sums. */
 static zr_dtype gathered_dtype(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
-    bool params = plan->optim_group != ZR_GROUP_SELF || !l->train, sums = l->train && zr__all_get_sums(plan);
+    const bool sharded = plan->optim_group != ZR_GROUP_SELF, params = sharded || !l->train;
+    const bool sums = l->train && (!sharded || l->reduce == ZR_REDUCE_ALL_REDUCE);
     const zr_dtype param = l->dtype, sum = plan->sum_f32 ? ZR_F32 : l->wire_dtype;
     const bool larger = zr_dtype_span(sum, ZR_SHARD_ALIGN) > zr_dtype_span(param, ZR_SHARD_ALIGN);
     return sums && (!params || larger) ? sum : param;
 }
 
-/* Compute the bytes of the largest bucket that any step moves, and the bytes of the whole model's gradients. */
+/* Compute the bytes of the largest bucket that any step moves (*largest), and the bytes of the whole model's gradients
+ * (*all). */
 static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
 {
     const zr_layout *l = &plan->layout;
@@ -219,7 +217,7 @@ static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
     }
 }
 
-/* Return the bytes of the largest value that tensor-parallel ranks join or may store in pieces. */
+/* Return the size in bytes of the largest value that tensor-parallel ranks exchange or may store in pieces. */
 static int64_t largest_joined(const zr_plan *plan)
 {
     int64_t largest = 0;
@@ -241,16 +239,16 @@ static int64_t largest_joined(const zr_plan *plan)
     return largest;
 }
 
-/* Maximum bytes of the staging memory on processors, and between devices. Pieces pass through the staging memory in
- * chunks, so its size does not depend on the model (ZeRO section 6.2, C_B); one half is filled while the other is read.
- * On processors a larger size is no faster; between devices a chunk must be long enough to hide the latency of a
+/* Maximum bytes of the staging memory on processors, and between devices. Pieces pass through it in chunks, so its
+ * size does not depend on the model (ZeRO section 6.2, C_B). One half is filled while the other half is read. On
+ * processors a larger size is no faster. Between devices a chunk must be long enough to hide the latency of a
  * request. */
 #define STAGING_BYTES ((int64_t)4 << 20)
 #define STAGING_APART_BYTES ((int64_t)64 << 20)
 #define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* minimum bytes per rank, for both halves together */
 
-/* Plan the staging memory of each group. With zr_layout.fused_buffer, the staging memory of the group DATA holds the
- * whole model's gradients, as the papers' baseline does. */
+/* Plan the staging memory of each group. With zr_layout.fused_buffer, the staging memory of the group DATA has room
+ * for the whole model's gradients, as in the ZeRO paper's baseline. */
 zr_status zr__plan_staging(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
@@ -258,12 +256,12 @@ zr_status zr__plan_staging(zr_plan *plan)
     for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->staging[g] = ZR_NONE;
     find_moved(plan, &largest, &all);
     const int64_t joined = largest_joined(plan);
-    plan->moves = l->ranks > 1 && largest > 0; /* otherwise no bytes move between data ranks */
+    plan->moves = l->ranks > 1 && largest > 0; /* otherwise no bytes move between data-parallel ranks */
     const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
-    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saved states also pass through this memory */
+    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saves use this staging memory too */
                                       [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),
                                       [ZR_GROUP_ACROSS] = plan->two_levels,
-                                      [ZR_GROUP_ALL] = l->ranks > 1}; /* saved states also pass through this memory */
+                                      [ZR_GROUP_ALL] = l->ranks > 1}; /* saves use this staging memory too */
     for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
         if (g == ZR_GROUP_TENSOR ? joined == 0 : !used[g] || !plan->moves) continue;
         if (g == ZR_GROUP_TENSOR) largest = joined;

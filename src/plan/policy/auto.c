@@ -1,8 +1,10 @@
-/* Recompute policy auto: finds the plan with the least work that fits the memory limit. Units are assumed to be alike,
- * so the best mix has at most two policies (a linear programme with two constraints). The heavier policy goes to the
- * first units, whose activations would be stored longest. Bisection over whole plans finds the smallest number of units
- * that need it. With tensor parallelism the search also tries checkpoints in pieces (P_a) and pieces in host memory
- * (P_a+cpu), since the memory that they save may allow less recompute. */
+/* Recompute policy auto: finds the plan that recomputes least and still fits the memory limit. The units are assumed
+ * to be alike. The best plan then mixes at most two recompute policies (a linear programme with two constraints).
+ *
+ * The heavier policy goes to the first units, because their activations would be stored longest. Bisection over
+ * complete plans finds the smallest number of units that need the heavier policy. With tensor parallelism the search
+ * also tries checkpoints in pieces (P_a) and pieces in host memory (P_a+cpu). The memory saved may allow less
+ * recompute. */
 #include "plan/policy/policy.h"
 #include "plan/cost/cost.h"
 
@@ -10,14 +12,15 @@ typedef struct search {
     const zr_model *model;
     const zr_layout *layout;
     const zr_profile *profile;
-    bool free;               /* whether the search also chooses how checkpoints are stored */
-    bool partition, offload; /* how the plans being tried store checkpoints (see zr__mix) */
+    bool free;               /* whether the search also chooses how activation checkpoints are stored */
+    bool partition, offload; /* whether the plans being tried store checkpoints in pieces, and on the host */
     int32_t units;           /* number of units that may be recomputed */
     zr_plan *best;
 } search;
 
-/* Create a plan, and keep it if it is better than the best plan so far. If both plans fit and the search chooses only
- * the mix, the plan with fewer hardware FLOPs is better; otherwise zr__plan_better decides. */
+/* Create a plan, and keep it if it is better than the best plan so far. Usually zr__plan_better compares the two
+ * plans. If both fit and the search chooses only the recompute policies, the plan with fewer hardware FLOPs is
+ * better. */
 static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every,
                          int64_t *bytes)
 {
@@ -35,14 +38,14 @@ static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32
     return st;
 }
 
-/* Find the smallest number of first units that must have the heavier policy for the plan to fit. */
+/* Find the smallest number n for which the plan fits if the model's first n units have the heavier policy. */
 static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
 {
     int32_t low = 0, high = s->units;
     int64_t bytes = 0, fewer = 0, limit = s->layout->limit_bytes;
     ZR_TRY(try_mix(s, heavy, light, high, 1, &bytes));
-    /* First try fewer and fewer heavy units: the last units may need no recompute, since their activations can use the
-     * memory in which other units are recomputed later. */
+    /* First reduce the number of heavy units one by one, while this saves memory. For example, the last units may need
+     * no recompute, since their activations can use the memory in which other units are recomputed later. */
     while (bytes > limit && high > 0) {
         ZR_TRY(try_mix(s, heavy, light, high - 1, 1, &fewer));
         if (fewer > bytes) return ZR_OK;
@@ -60,15 +63,15 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     return ZR_OK;
 }
 
-/* Search for the best mix, with checkpoints stored as s->partition and s->offload say. */
+/* Search for the best mix of recompute policies. s->partition and s->offload say how checkpoints are stored. */
 static zr_status find_mix(search *s)
 {
     int64_t bytes = INT64_MAX, before = INT64_MAX;
     ZR_TRY(bisect(s, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));
-    /* Longer groups of units have fewer checkpoints but recompute more at once. Stop when memory grows with `every`,
-     * since it then keeps growing. */
+    /* With longer groups of units (`every`), fewer checkpoints are stored, but more is recomputed at once. Memory
+     * first falls with `every` and then grows, so stop at the first growth. */
     for (int64_t every = 2; !zr__plan_fits(s->best) && every <= s->units && bytes <= before; every++) {
         before = bytes;
         ZR_TRY(try_mix(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_UNIT, s->units, every, &bytes));
@@ -83,7 +86,7 @@ static zr_status find_best(search *s)
     if (zr__plan_fits(s->best) || s->layout->limit_bytes == 0) return ZR_OK;
     s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
     ZR_TRY(find_mix(s));
-    /* Try the simpler option first, since a later plan replaces the best plan only if it is better. */
+    /* Try the simpler option first. A later plan replaces the best plan only if it is better. */
     for (int way = 0; s->free && way < 2; way++) {
         s->partition = true;
         s->offload = way > 0;
@@ -92,8 +95,8 @@ static zr_status find_best(search *s)
     return ZR_OK;
 }
 
-/* Return whether the search may choose how checkpoints are stored. With sequence parallelism the search has no choice,
- * since each rank holds only the piece of its own tokens. */
+/* Return whether the search may choose how checkpoints are stored. With sequence parallelism it has no choice, because
+ * each rank's checkpoints then hold only its own tokens. */
 static bool leaves_keeping_open(const zr_layout *l)
 {
     return l->train && l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF && !l->partition_checkpoints &&

@@ -1,6 +1,6 @@
-/* The policy of the gradient noise scale (McCandlish et al. 2018). The squared norm of each micro-batch's own gradient
- * is computed before a reduction may overwrite the gradient with sums. NORM sends the sum of the squared norms together
- * with its own scalars. */
+/* The policy of the gradient noise scale (McCandlish et al. 2018). It computes the squared norm of each micro-batch's
+ * own gradient before a reduction may overwrite this gradient with sums. The step NORM sends the sum of the squared
+ * norms to all ranks, together with its own scalars. */
 #include "plan/policy/policy.h"
 
 static zr_status check_micro_gradients(const zr_layout *l)
@@ -11,7 +11,7 @@ static zr_status check_micro_gradients(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Return whether this plan computes the squares of a unit's micro-gradients. */
+/* Return whether the plan computes the squared norm of a unit's gradient in each micro-batch. */
 static bool is_taken(const zr_plan *plan, int32_t unit)
 {
     return plan->layout.train && plan->layout.micro_squares && plan->unit[unit].trains;

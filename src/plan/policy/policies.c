@@ -1,4 +1,4 @@
-/* The list of policies that take part in a plan, in the order in which their hooks are called. */
+/* Lists the policies that take part in a plan. Their hooks are called in this order. */
 #include "plan/policy/policy.h"
 
 static const zr__policy *const policies[] = {

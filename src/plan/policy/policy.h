@@ -1,7 +1,7 @@
-/** plan/policy: choices of a layout other than the ZeRO stage. Each policy has a file of its own.
+/** plan/policy: choices of a layout other than the ZeRO stage. Each policy has its own file.
  *
- * A policy is an entry of policies.c. It consists of hooks that check a layout, choose among plans, add buffers, or
- * write and rewrite steps. A new policy is added in this folder and needs no change in other folders. */
+ * A policy is an entry of policies.c. Its hooks check a layout, choose among plans, add buffers, or write and rewrite
+ * steps. A new policy is added in this folder and needs no change in other folders. */
 #ifndef ZR_PLAN_POLICY_H
 #define ZR_PLAN_POLICY_H
 
@@ -12,27 +12,26 @@
 typedef struct zr__policy {
     /* Reject an impossible layout with ZR_ERR_CONFIG or ZR_ERR_UNSUPPORTED. */
     zr_status (*check)(const zr_layout *layout);
-    /* chooses returns whether the layout leaves this policy's choice open. create creates the best plan among all
-     * candidates for the choice. */
+    /* `chooses` returns whether the layout leaves this policy's choice open. `create` then tries the candidates and
+     * creates the best plan. */
     bool (*chooses)(const zr_layout *layout);
     zr_status (*create)(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan);
     /* Add persistent buffers. */
     zr_status (*add_buffers)(zr_plan *plan);
-    /* Write steps at the beginning of a round of training. */
+    /* Write steps at the beginning of a micro-batch of the training schedule. */
     void (*round)(zr__list *l);
-    /* Write steps that use a unit's gradient of this micro-batch, after the gradient is complete and before it is
-     * reduced. */
+    /* Write steps that use a unit's gradient of this micro-batch. The gradient is complete and not yet reduced. */
     void (*gradient)(zr__list *l, int32_t unit, const zr_state *gradient);
-    /* Add uses to the step NORM, which is the newest step of the list. */
+    /* Add operands to the step NORM, which is the newest step of the list. */
     void (*norm)(zr__list *l, zr__id norm);
-    /* Rewrite the list of a complete schedule. */
+    /* Rewrite the steps of a complete schedule. */
     void (*rewrite)(zr__list *l);
 } zr__policy;
 
 extern const zr__policy zr__policy_noise, zr__policy_save, zr__policy_recompute, zr__policy_residency;
 
 zr_status zr__policies_check(const zr_layout *layout);
-/* Return the first policy whose choice the layout leaves open, or NULL if no choice is open. */
+/* Return the first policy whose choice the layout leaves open, or NULL if the layout decides everything. */
 const zr__policy *zr__policies_choose(const zr_layout *layout);
 zr_status zr__policies_add_buffers(zr_plan *plan);
 void zr__policies_round(zr__list *l);
@@ -40,7 +39,7 @@ void zr__policies_gradient(zr__list *l, int32_t unit, const zr_state *gradient);
 void zr__policies_norm(zr__list *l, zr__id norm);
 void zr__policies_rewrite(zr__list *l);
 
-/* Create a single plan with the recompute policies of `mix` (plan.c). */
+/* Create one plan that recomputes as `mix` says, without a search (plan.c). */
 zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
                               const zr__mix *mix, zr_plan **plan);
 

@@ -1,11 +1,13 @@
-/* The policy of homes: model states may be stored in another space than the device's (zr_layout.home). All other files
- * write steps as if a step used each state where the state is stored. This file splits every step that computes with a
- * state outside the device into buckets. Each bucket of the states is copied to the device before its computation, and
- * the states that the computation writes are copied home afterwards (ZeRO-Offload, Ren et al. 2021). At most two
- * buckets are on the device: one is computed while the next is prefetched. */
+/* The policy of offloading: model states may be stored in host memory instead of device memory (zr_layout.home). All
+ * other files write steps as if an offloaded state could be used in host memory. This file splits each step that
+ * computes with an offloaded state into buckets (ZeRO-Offload, Ren et al. 2021).
+ *
+ * Before a bucket's computation, its part of the states is copied to the device. Afterwards the states that the
+ * computation writes are copied back. At most two buckets are on the device: one is computed while the next is
+ * prefetched. */
 #include "plan/policy/policy.h"
 
-/* maximum number of operands of a step; an update has this many: sums, master, four slots, parameters, verdict */
+/* maximum number of operands of a step. An update has eight: sums, master, four slots, parameters, verdict. */
 enum { USES_MAX = 8 };
 
 static zr_status check_homes_built(const zr_layout *l)
@@ -18,7 +20,7 @@ static zr_status check_homes_built(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Return whether a buffer stores an optimizer state outside the device's space. */
+/* Return whether a buffer stores an offloaded optimizer state, which is outside device memory. */
 static bool is_away(const zr__list *l, int32_t buffer)
 {
     if (buffer == ZR_NONE || buffer >= l->plan->n_persistent) return false;
@@ -26,8 +28,8 @@ static bool is_away(const zr__list *l, int32_t buffer)
     return b->category == ZR_CATEGORY_OPTIM && b->unit >= 0 && b->space != ZR_SPACE_DEVICE;
 }
 
-/* Return whether a step computes with a state that is stored outside the device's space. COPY and SAVE read a state
- * where it is stored, so the result is false for them. */
+/* Return whether a step computes with an offloaded state. COPY and SAVE only read a state where it is stored, so the
+ * result is false for them. */
 static bool computes_away(const zr__list *l, const zr_step *step)
 {
     bool away = false;
@@ -36,7 +38,7 @@ static bool computes_away(const zr__list *l, const zr_step *step)
     return away;
 }
 
-/* A step that is split into buckets of `elems` elements of its range. */
+/* A step that is split into buckets. A bucket has `elems` elements of the step's range. */
 typedef struct cut {
     zr__list *l;
     zr__id id; /* id of the original step, which becomes the last bucket */
@@ -44,8 +46,9 @@ typedef struct cut {
     zr_use use[USES_MAX];
     bool away[USES_MAX];
     int64_t elems;
-    zr__id pace; /* last compute step before the original step; the copies of the first two buckets wait for it */
-    int32_t place[2][USES_MAX]; /* [bucket % 2][use]: the bucket's buffer on the device */
+    zr__id pace; /* last compute step before the original step; the copies to the device of the first two buckets wait
+                  * for it */
+    int32_t place[2][USES_MAX]; /* [bucket % 2][operand]: the bucket's buffer on the device */
 } cut;
 
 static int64_t count_of(const cut *c, int64_t bucket)
@@ -54,17 +57,25 @@ static int64_t count_of(const cut *c, int64_t bucket)
     return left < c->elems ? left : c->elems;
 }
 
-/* Return a bucket's part of the original step's use i, in the buffer where the state is stored. */
+/* Return a bucket's part of a range of the original step. */
+static zr_range part_of(const cut *c, int64_t bucket, zr_range range)
+{
+    range.first += bucket * c->elems;
+    range.count = count_of(c, bucket);
+    return range;
+}
+
+/* Return the part of operand i of the original step that belongs to a bucket, in the buffer where the state is
+ * stored. */
 static zr_use at_home(const cut *c, int64_t bucket, int i)
 {
     zr_use use = c->use[i];
-    if (use.range.count == 0) return use; /* a use of a whole buffer is not split */
-    use.range.first += bucket * c->elems;
-    use.range.count = count_of(c, bucket);
+    if (use.range.count == 0) return use; /* an operand that is a whole buffer is not split */
+    use.range = part_of(c, bucket, use.range);
     return use;
 }
 
-/* Return a bucket's part of the original step's use i. If the state is stored outside the device, return the use of the
+/* Return the part of operand i of the original step that belongs to a bucket. For an offloaded state, return the
  * bucket's buffer on the device instead. */
 static zr_use on_device(const cut *c, int64_t bucket, int i)
 {
@@ -75,22 +86,14 @@ static zr_use on_device(const cut *c, int64_t bucket, int i)
     return use;
 }
 
-static zr_range bucket_range_of(const cut *c, int64_t bucket)
-{
-    zr_range range = c->step.range;
-    range.first += bucket * c->elems;
-    range.count = count_of(c, bucket);
-    return range;
-}
-
-/* Write a COPY of a bucket of a state, either to the device or to the state's home. */
+/* Write a COPY of a bucket of an offloaded state, to the device or back. */
 static zr__id copy_bucket(const cut *c, int64_t bucket, zr_use from, zr_use to)
 {
-    return zr__list_copy(c->l, ZR_STREAM_COPY, c->step.unit, bucket_range_of(c, bucket), from, to);
+    return zr__list_copy(c->l, ZR_STREAM_COPY, c->step.unit, part_of(c, bucket, c->step.range), from, to);
 }
 
-/* Write the copies of a bucket to the device. All even buckets share one buffer on the device, and all odd buckets
- * share a second one. The uses of the two buffers order the buckets. */
+/* Write the copies of a bucket to the device. There are two buffers on the device, one for even and one for odd
+ * buckets. Uses of the same buffer keep the buckets in order. */
 static void fetch_bucket(cut *c, int64_t bucket)
 {
     for (int i = 0; i < c->step.n_uses; i++) {
@@ -112,20 +115,20 @@ static void store_bucket(const cut *c, int64_t bucket)
             (void)copy_bucket(c, bucket, on_device(c, bucket, i), at_home(c, bucket, i));
 }
 
-/* Write the step that computes one bucket. The original step is reused as the last bucket's step. */
+/* Write the step that computes one bucket. The last bucket reuses the original step. */
 static void compute_bucket(const cut *c, int64_t bucket, bool last)
 {
     zr__list *l = c->l;
     if (l->status != ZR_OK) return;
     if (last) {
         for (int i = 0; i < c->step.n_uses; i++) l->use[c->step.uses + i] = on_device(c, bucket, i);
-        l->step[c->id].range = bucket_range_of(c, bucket);
+        l->step[c->id].range = part_of(c, bucket, c->step.range);
         return;
     }
     const zr__id id = zr__list_step(l, c->step.kind, c->step.stream, c->step.unit);
     zr_step *made = zr__list_newest(l);
     *made = c->step;
-    made->range = bucket_range_of(c, bucket);
+    made->range = part_of(c, bucket, c->step.range);
     made->uses = l->n_uses;
     made->n_uses = 0;
     for (int i = 0; i < c->step.n_uses; i++) zr__list_use(l, id, on_device(c, bucket, i));
@@ -143,7 +146,8 @@ static zr__id computed_before(const zr__list *l, zr__id id)
     return id;
 }
 
-/* Return the number of elements per bucket: the elements that one part has in a bucket of the reduction. */
+/* Return the number of elements per bucket. This is the bucket size of gradient reductions, divided by the number of
+ * parts of the unit. */
 static int64_t bucket_elems(const zr_plan *plan, const zr_step *step)
 {
     const int64_t parts = plan->unit[step->unit].padded_elems / step->range.count;

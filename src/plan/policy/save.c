@@ -1,23 +1,23 @@
-/* The policy of asynchronous saves during a training step. A rank's shards of the states are written to the checkpoint
- * on the stream SAVE, from their own buffers or from copies. An update waits until its states are written or copied,
- * because the update uses the same buffers. */
+/* The policy of asynchronous saves during a training step. The stream SAVE writes a rank's shards of the states to the
+ * checkpoint, from their own buffers or from copies. An update writes to the same buffers, so it waits until its
+ * states are saved or copied. */
 #include "plan/policy/policy.h"
 
-/* Return the number of states of a unit that are saved. A unit that does not train has no optimizer states. */
+/* Return the number of states of a unit that are saved. A frozen unit has no optimizer states. */
 static int n_states(const zr_plan *plan, const zr_plan_unit *u)
 {
     return u->elems == 0 ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
 }
 
-/* Return whether a unit's states are saved from a copy. A unit that does not train needs no copy, since no update would
- * have to wait for the save. */
+/* Return whether a unit's states are saved from a copy. A frozen unit needs no copy, since no update waits for its
+ * save. */
 static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
 {
     return plan->save == ZR_SAVE_COPY && u->trains;
 }
 
-/* Return the fp32 state that is saved under a number: number 0 is the unit's parameters, numbers from 1 on are the
- * optimizer's states of the unit. */
+/* Return the fp32 state that is saved under a number. Number 0 is the unit's parameters. Numbers from 1 on are the
+ * optimizer states. */
 static const zr_state *saved_state_of(const zr_plan_unit *u, int state)
 {
     if (state > 0) return &u->slot[state - 1];
@@ -31,7 +31,7 @@ static zr_status check_save_trains(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Add the buffers in host memory that asynchronous saves need. */
+/* Add the host buffers for asynchronous saves. */
 static zr_status add_save_buffers(zr_plan *plan)
 {
     plan->save = plan->layout.save;
@@ -73,8 +73,8 @@ static void write_save(zr__list *l, int32_t unit, int state)
     zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
 }
 
-/* Write the steps that save, at the beginning of a round and after the gathers of parameters that other ranks have
- * updated. The steps save one state after another, in the order of the files. */
+/* Write the steps of a save, in the order of the checkpoint's files. The steps are at the beginning of a micro-batch,
+ * after the gathers of parameters that other ranks have updated. */
 static void write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;
@@ -89,16 +89,16 @@ static void write_saves(zr__list *l)
     l->when = ZR_WHEN_ALWAYS;
 }
 
-/* Return whether a plan stores activation checkpoints at least as simply as another plan. Policy auto chooses how
- * checkpoints are stored, so the two plans may differ. */
+/* Return whether a plan stores activation checkpoints at least as simply as another plan. The plans may differ in
+ * this, because policy auto chooses how checkpoints are stored. */
 static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
 {
     return plan->partition_checkpoints <= other->partition_checkpoints &&
            plan->offload_checkpoints <= other->offload_checkpoints;
 }
 
-/* Choose between saving from copies and saving in place. Save from copies only if the copies fit without more
- * recompute, and without storing activation checkpoints in pieces or on the host where saving in place would not. */
+/* Choose between saving from copies and saving in place. Prefer copies if they fit without more recompute. The copies
+ * must also not force activation checkpoints into pieces or onto the host. */
 static zr_status choose_save(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     zr_layout l = *layout;
@@ -106,8 +106,8 @@ static zr_status choose_save(const zr_model *model, const zr_layout *layout, con
     zr_status st = ZR_OK;
     l.save = ZR_SAVE_COPY;
     ZR_TRY(zr_plan_create(model, &l, profile, &copy));
-    /* zr_memory_taken counts the copies even if they are outside the device's memory, since the size of host memory is
-     * unknown. Without a limit (0) no copy fits, as in zr__plan_fits. */
+    /* zr_memory_taken counts the copies even if they are in host memory, whose size is unknown. A limit of 0 means no
+     * limit was given; then save in place. */
     bool fits = zr_memory_taken(&copy->memory) <= layout->limit_bytes;
     if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
         l.save = ZR_SAVE_IN_PLACE;

@@ -1,22 +1,23 @@
-/* Rewrites the program so that activation checkpoints are stored from the forward pass until their unit's backward pass
- * (ZeRO section 6.1). If a checkpoint is identical on all tensor-parallel ranks, each rank may store only its own piece
- * (P_a). Checkpoints may also be stored in host memory (P_a+cpu). A checkpoint is copied out after the run that writes
- * it, and fetched back at the beginning of the segment that recomputes from it. Lifetimes, buffers and waits of these
- * copies follow from the program, as they do for ops. */
+/* Rewrites the program so that activation checkpoints are stored from the forward pass until their unit's backward
+ * pass (ZeRO section 6.1). If a checkpoint is identical on all tensor-parallel ranks, each rank may store only its own
+ * piece (P_a). Checkpoints may also be stored in host memory (P_a+cpu).
+ *
+ * A checkpoint is copied out after the op that writes it. It is fetched back at the beginning of the segment that
+ * recomputes from it. Lifetimes, buffers and waits of both copies are derived from the program, as for ops. */
 #include "plan/program/program.h"
 
 #include <string.h>
 
-/* The activation checkpoints. goes: by value, whether the value is copied out; pieces: by value, whether each rank
- * stores only a piece. */
+/* The activation checkpoints, by value. `goes`: whether the value is copied out. `pieces`: whether each rank stores
+ * only a piece. */
 typedef struct checkpoints {
-    int32_t *made; /* by value: forward run that writes the value, or -1 */
+    int32_t *made; /* by value: index of the forward run that writes the value, or -1 */
     bool *goes;
     bool *pieces;
 } checkpoints;
 
-/* Mark the checkpoints: values of the forward pass that are read by a replay which the policy requires. segments.c uses
- * the same rule. */
+/* Mark the checkpoints. A checkpoint is a value of the forward pass that is read by a replay under a recompute policy.
+ * segments.c uses the same rule. */
 static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr_graph *g, const checkpoints *c)
 {
     for (int32_t v = 0; v < zr_graph_values(g); v++) c->made[v] = -1;
@@ -27,8 +28,8 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
             if (op->in[j] != ZR_NONE && c->made[op->in[j]] >= 0) c->goes[op->in[j]] = true;
         for (int j = 0; j < op->n_out; j++) c->made[op->out[j]] = p->run[i].role == ZR__FORWARD ? i : -1;
     }
-    /* Store a value in pieces only if it is identical on all tensor-parallel ranks, so not if it is cut by columns or
-     * tokens, or is a partial sum. */
+    /* Store a value in pieces only if it is identical on all tensor-parallel ranks. This excludes values split by
+     * columns or tokens, and partial sums. */
     const bool pieces = plan->partition_checkpoints && zr_plan_shares_layers(plan);
     for (int32_t v = 0; v < zr_graph_values(g); v++)
         c->pieces[v] = pieces && !zr_graph_value(g, v)->cut && !zr_graph_value(g, v)->tokens;
@@ -39,8 +40,7 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
     for (int32_t v = 0; v < zr_graph_values(g); v++) c->goes[v] &= c->pieces[v] || plan->offload_checkpoints;
 }
 
-/* Emit one RESTORE for each checkpoint that is read by a replay or backward run among [begin, end), the runs of a
- * segment. */
+/* Emit one RESTORE for each checkpoint that the segment of runs [begin, end) reads in a replay or a backward op. */
 static void emit_restores(zr__program *to, const zr__program *p, const zr_graph *g, const checkpoints *c, bool *fetched,
                           int32_t begin, int32_t end)
 {
@@ -70,7 +70,7 @@ static void emit_rewritten(zr__program *to, const zr__program *p, const zr_graph
         }
         if (end != p->pass_end[pass]) continue;
         to->pass_end[pass++] = to->n;
-        memset(fetched, 0, (size_t)zr_graph_values(g)); /* the next pass fetches its checkpoints again */
+        memset(fetched, 0, (size_t)zr_graph_values(g)); /* the second backward pass fetches its checkpoints again */
     }
 }
 
@@ -88,11 +88,7 @@ zr_status zr__keep_checkpoints(zr__program *p, const zr_plan *plan, const zr_gra
     }
     zr_free(c.made);
     zr_free(c.goes);
-    if (st != ZR_OK) {
-        zr__program_free(&made);
-        return st;
-    }
-    zr__program_free(p);
-    *p = made;
-    return ZR_OK;
+    zr__program_free(st == ZR_OK ? p : &made);
+    if (st == ZR_OK) *p = made;
+    return st;
 }

@@ -1,6 +1,7 @@
-/* The program of one micro-batch: the forward and backward ops that run, in order. Ops whose outputs are unused are
- * left out. With recompute, forward ops run again before the backward ops that read their outputs; with two passes
- * (lean), the whole backward pass runs twice. Lifetimes, gathers and reductions are all derived from this list. */
+/* The program of one micro-batch: the ops that run, in order. Ops whose outputs are unused are left out. With
+ * recompute, forward ops run again before the backward ops that read their outputs. If the gradient norm must be known
+ * before lean updates (two_pass), the whole backward pass runs twice. Lifetimes, gathers and reductions are derived
+ * from this list. */
 #include "plan/list/list.h"
 #include "plan/program/program.h"
 
@@ -21,8 +22,8 @@ static void emit_op(zr__program *p, const zr_graph *g, int32_t op, zr__role role
     zr__program_emit(p, (zr__run_of){op, role, ZR_NONE, zr_graph_get_op(g, op)->unit, false});
 }
 
-/* Return the forward op that must be replayed to compute `value`, or -1 if `value` was not dropped or is recomputed
- * already. */
+/* Return the forward op that must be replayed to compute `value`. Return -1 if `value` is stored or already
+ * recomputed. */
 static int32_t missing_producer(const zr_graph *g, const bool *dropped, const bool *present, zr_value value)
 {
     if (value == ZR_NONE || !dropped[value]) return -1;
@@ -30,8 +31,8 @@ static int32_t missing_producer(const zr_graph *g, const bool *dropped, const bo
     return present[producer] ? -1 : producer;
 }
 
-/* Emit replays of the dropped values that backward op `index` needs, directly or through other replays, in forward
- * order. With ZR_RECOMPUTE_PAPER, replay all forward ops of the op's unit. */
+/* Emit replays of the dropped values that backward op `index` needs, in forward order. A replay's own operands may
+ * need replays too. With ZR_RECOMPUTE_PAPER, replay all forward ops of the unit. */
 static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, const bool *live,
                          bool *present, bool *wanted, int32_t index)
 {
@@ -52,7 +53,7 @@ static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g,
         if (i > high) high = i;
         if (i < low) low = i;
     }
-    for (int32_t i = high; i >= low; i--) { /* go backwards, because operands are computed by earlier ops */
+    for (int32_t i = high; i >= low; i--) { /* go backwards, because earlier ops compute the operands */
         if (!wanted[i]) continue;
         const zr_op *again = zr_graph_get_op(g, i);
         for (int j = 0; j < again->n_in; j++) {
@@ -76,14 +77,14 @@ static void mark_producer(const zr_graph *g, bool *live, zr_value value)
     if (producer >= 0) live[producer] = true;
 }
 
-/* Emit the forward ops whose results are used by the losses, the output or a backward op. If a backward op computes the
- * losses itself, leave out a forward op that would only compute the losses. */
+/* Emit the forward ops whose outputs are used by the losses, the output or a backward op. If a backward op computes
+ * the losses itself, a forward op that only computes the losses is left out. */
 static void emit_forward(zr__program *p, const zr_graph *g, bool *live)
 {
     int32_t n = zr_graph_ops(g);
     mark_producer(g, live, zr_graph_get_losses(g));
     mark_producer(g, live, zr_graph_get_output(g));
-    for (int32_t i = n - 1; i >= 0; i--) { /* go backwards, because operands are computed by earlier ops */
+    for (int32_t i = n - 1; i >= 0; i--) { /* go backwards, because earlier ops compute the operands */
         const zr_op *op = zr_graph_get_op(g, i);
         for (int j = 0; j < op->n_in && (op->backward || live[i]); j++) mark_producer(g, live, op->in[j]);
     }

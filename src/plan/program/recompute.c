@@ -1,15 +1,15 @@
-/* Decides which values of the forward pass are dropped and recomputed in the backward pass (activation checkpointing).
- * The policy determines which values may be dropped; program.c then replays only the ops that are needed again. Under
- * every policy, outputs of cheap ops are dropped if their operands are available anyway.
+/* Decides which forward values are dropped and recomputed in the backward pass (activation checkpointing). The policy
+ * determines which values may be dropped. program.c then replays only the ops that are needed again. Under every
+ * policy, the outputs of cheap ops are dropped if their operands are available anyway.
  *
- * Units are replayed in groups of recompute_every consecutive units. A value that another group reads, above all a
- * group's input, is kept, so a replay never reaches beyond its own group. Sources: Chen et al. 2016; Korthikanti et al.
- * 2022 (selective). */
+ * Units are replayed in groups of `recompute_every` consecutive units. A value that another group reads is stored,
+ * above all a group's input. So a replay never needs ops of another group. Sources: Chen et al. 2016; Korthikanti et
+ * al. 2022 (selective). */
 #include "plan/list/list.h"
 #include "plan/program/program.h"
 
-/* Return the last unit of the forward pass, or -1. Recompute would save nothing in this unit, since its backward pass
- * follows immediately. */
+/* Return the last unit of the forward pass, or -1. Its backward pass follows immediately, so recompute would save no
+ * memory there. */
 static int32_t last_unit(const zr_graph *g)
 {
     int32_t unit = -1;
@@ -33,7 +33,7 @@ void zr__recompute_assign(zr_plan *plan, const zr_graph *g, const zr__mix *mix)
     }
 }
 
-/* Number the groups of units that are replayed together. */
+/* Give each unit the number of its group. The units of a group are replayed together. */
 static void find_groups(const zr_plan *plan, int32_t *group)
 {
     int32_t number = -1;
@@ -49,20 +49,14 @@ static void find_groups(const zr_plan *plan, int32_t *group)
     }
 }
 
-/* Return whether the forward pass writes a value. */
-static bool is_forward(const zr_graph *g, const zr_value_info *v)
-{
-    return v->kind == ZR_VALUE_ACT && !zr_graph_get_op(g, v->producer)->backward;
-}
-
-/* Return a value's total bytes over all tensor-parallel ranks, so that the choice of recompute does not depend on their
- * number. */
+/* Return a value's total bytes over all tensor-parallel ranks. The total makes the choice of recompute independent of
+ * the number of ranks. */
 static int64_t layer_bytes(const zr_plan *plan, const zr_value_info *v)
 {
     return zr__value_bytes(v) * (v->cut || v->tokens ? plan->layout.tensor : 1);
 }
 
-/* Return whether a value is a gather of the tokens of all tensor-parallel ranks. */
+/* Return whether a value is the output of an all-gather of tokens (sequence parallelism). */
 static bool gathers_tokens(const zr_graph *g, const zr_value_info *v)
 {
     return v->producer >= 0 && zr_graph_get_op(g, v->producer)->def->join == ZR_JOIN_GATHER &&
@@ -84,7 +78,8 @@ static void find_inputs(const zr_plan *plan, const zr_graph *g, int64_t *input_b
 
 static bool may_drop(const zr_plan *plan, const zr_graph *g, const zr_value_info *v, const int64_t *input_bytes)
 {
-    if (!is_forward(g, v)) return false;
+    /* Only activations of the forward pass can be recomputed. */
+    if (v->kind != ZR_VALUE_ACT || zr_graph_get_op(g, v->producer)->backward) return false;
     switch (plan->unit[v->unit].recompute) {
     case ZR_RECOMPUTE_UNIT:
     case ZR_RECOMPUTE_PAPER:
@@ -115,12 +110,12 @@ static void drop_by_policy(const zr_plan *plan, const zr_graph *g, const int32_t
 
 /* ---- cheap ops ------------------------------------------------------------------------------- */
 
-/* For each value, the backward ops that read it, and whether another unit reads it. */
+/* Facts about the ops that read each value. */
 typedef struct readers {
     int32_t *first, *last; /* by value: first and last backward op that reads the value, or -1 */
-    bool *elsewhere;       /* by value: whether an op of another unit reads the value */
-    bool *whole; /* by unit: whether the unit's backward pass reads its parameters, so that at stage 3 they are gathered
-                    anyway */
+    bool *elsewhere;       /* by value: whether an op of another unit reads it */
+    bool *whole; /* by unit: whether the unit's backward pass reads its parameters; stage 3 then gathers them in any
+                  * case */
 } readers;
 
 static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
@@ -133,7 +128,8 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
             if (in == ZR_NONE) continue;
             const zr_value_info *v = zr_graph_value(g, in);
             if (v->unit != op->unit) r->elsewhere[in] = true;
-            /* If a gather's output is dropped, the gather is replayed before this op and reads its own operand. */
+            /* If a gather's output is dropped, the gather is replayed before this op. Then this op needs the gather's
+             * operand. */
             if (op->backward && dropped[in] && gathers_tokens(g, v)) {
                 in = zr_graph_get_op(g, v->producer)->in[0];
                 v = zr_graph_value(g, in);
@@ -146,12 +142,12 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
     }
 }
 
-/* Return the backward op before which `op` would be recomputed, or -1 if recompute does not pay or another unit reads
- * an output of `op`. Recompute pays only if more than half of the bytes that `op` writes are read; otherwise, for
- * example, a norm would be repeated only for its two numbers per row. */
+/* Return the backward op before which `op` would be recomputed, or -1 if recompute does not pay. It pays only if the
+ * backward pass reads more than half of the bytes that `op` writes. For example, a norm is not repeated only for its
+ * two statistics per row. Return -1 also if another unit reads an output of `op`. */
 static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
 {
-    double written = 0, read = 0; /* double, since sizes that no machine can hold are rejected only later */
+    double written = 0, read = 0; /* double, because impossibly large sizes are rejected only later */
     int32_t at = -1;
     for (int j = 0; j < op->n_out; j++) {
         zr_value out = op->out[j];
@@ -165,8 +161,8 @@ static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
     return 2 * read > written ? at : -1;
 }
 
-/* Return whether all operands of `op` are available at backward op `at` without recompute. Recomputed operands do not
- * count, so that no replay depends on another replay and no memory is saved for one value at the cost of another. */
+/* Return whether all operands of `op` are available at backward op `at` without recompute. Dropped operands do not
+ * count. So no replay depends on another replay, and dropping one value keeps no other value longer. */
 static bool has_operands(const zr_graph *g, const zr_op *op, const readers *r, const bool *dropped, int32_t at)
 {
     for (int j = 0; j < op->n_in; j++) {
@@ -195,7 +191,7 @@ zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *g, bool *dropped
 {
     size_t units = (size_t)plan->n_units, values = (size_t)zr_graph_values(g);
     int64_t *input_bytes = zr_alloc(sizeof *input_bytes * (units + 1));
-    /* One allocation for the group numbers, followed by the two index tables of `readers`. */
+    /* One allocation holds the group numbers and then the two index tables of `readers`. */
     int32_t *index = zr_alloc(sizeof *index * (units + 2 * values + 1));
     bool *flag = zr_alloc(sizeof *flag * (units + values + 1));
     zr_status st = input_bytes && index && flag

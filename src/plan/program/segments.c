@@ -1,9 +1,9 @@
 /* Makes the decisions that precede the writing of steps: segments, lifetimes of values, and when units are reduced.
  *
- * A segment is a sequence of consecutive runs of one unit. At stage 3 a segment gathers the units that it reads. A
- * segment reduces a unit if it holds the last contribution to the unit's gradient. For example, GPT-2's blocks are
- * gathered twice (forward, backward), its embedding twice (look-up; head forward and backward, which are one segment)
- * and its final norm once. */
+ * A segment is a sequence of consecutive runs of one unit. At stage 3 a segment gathers the units whose parameters it
+ * reads. A unit's gradient is reduced at the end of the last segment that contributes to it. For example, GPT-2's
+ * blocks are gathered twice (forward, backward) and its final norm once. Its embedding is gathered twice: for the
+ * look-up, and for the head, whose forward and backward ops are one segment. */
 #include "plan/program/program.h"
 
 #include <string.h>
@@ -36,8 +36,8 @@ static void find_segments(zr__decided *d)
 
 /* ---- lifetimes ------------------------------------------------------------------------------- */
 
-/* Find the last use of each instance of a value, and the instances that are checkpoints. Instances of inputs are
- * numbered first. newest: by value, the value's newest instance so far. */
+/* Find the last use of each instance of a value, and the instances that are checkpoints. The inputs get the first
+ * instance numbers. `newest` holds each value's newest instance so far. */
 static void find_lifetimes(zr__decided *d, int32_t *newest)
 {
     const zr_graph *g = d->graph;
@@ -47,7 +47,7 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
         newest[zr_graph_input(g, i)] = d->n_instances++;
     }
     const int32_t inputs = d->n_instances;
-    int32_t forward = inputs; /* end of the instances written by the forward pass, which follow the inputs */
+    int32_t forward = inputs; /* index after the last instance that the forward pass writes; the inputs come before */
     for (int32_t i = 0; i < d->program.n; i++) {
         const zr__run_of *run = &d->program.run[i];
         const zr_op *op = zr__op_of(d, i);
@@ -77,9 +77,9 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Find the segment at whose end each unit is reduced: the last segment that contributes to the unit's gradient. If the
- * unit's update consumes the gradient, this is the last segment that contributes to the gradient or reads the unit's
- * parameters afterwards. With a fused buffer it is the last segment of all. */
+/* Find the segment at whose end each unit's gradient is reduced. Usually it is the last segment that contributes to
+ * the gradient. If the unit's update consumes the gradient, later segments that read the unit's parameters count as
+ * well. With a fused buffer it is the last segment of the pass. */
 static void find_due(const zr__decided *d, int pass)
 {
     const zr_plan *plan = d->plan;
@@ -106,7 +106,8 @@ static void find_due(const zr__decided *d, int pass)
             due[u] = -1;
         else if (due[u] < 0 || plan->layout.fused_buffer)
             due[u] = last;
-        /* With overlap, consume the gradient one segment later: that segment computes during the reduction. */
+        /* With overlap, consume the gradient one segment later. That segment computes while the gradient is being
+         * reduced. */
         const bool later = plan->layout.overlap && plan->moves && due[u] < last;
         consumed[u] = plan->consume_grad && due[u] >= 0 ? due[u] + later : -1;
     }

@@ -1,12 +1,12 @@
 /* Writes the steps that move a unit between ranks: gathers of parameters and reductions of gradients. A bucket is the
  * same sub-range of all N shards of a unit, so a reduced bucket is a part of every shard.
  *
- * The papers' baselines can be planned as well: reductions or broadcasts with one owner after another, all-reduce, and
- * one fused buffer for the whole model. NCCL's own reduce-scatter is another option. */
+ * The baselines of the ZeRO papers can be planned as well: reductions or broadcasts for one owner at a time,
+ * all-reduce, and one fused buffer for the whole model. NCCL's own reduce-scatter is another option. */
 #include "plan/write/write.h"
 
-/* A collective along one stride. Each rank of the group has `elems` elements; the ranks' elements lie in the order of
- * the ranks. */
+/* One level of a hierarchical collective. Each rank of the level's group has `elems` consecutive elements, in rank
+ * order. */
 typedef struct level {
     int64_t elems;
     zr_stride by, outer;
@@ -17,8 +17,9 @@ static bool has_stride(const zr_range *range, zr_stride stride)
     return stride.group == ZR_GROUP_SELF || stride.group == range->by.group || stride.group == range->outer.group;
 }
 
-/* Find the levels along which a part of a unit is gathered until the range `known` is complete; a reduction takes these
- * levels in reverse order. There is one level for each stride that the part has and `known` does not have. */
+/* Find the levels of the gather from one rank's part of a unit to the range `known`. Each stride of the part that
+ * `known` does not have makes a level, which gathers over one group of ranks. A reduction takes the levels in reverse
+ * order. */
 static int levels_of(const zr_range *part, const zr_range *known, level found[2])
 {
     int n = 0;
@@ -29,7 +30,7 @@ static int levels_of(const zr_range *part, const zr_range *known, level found[2]
 
 static const zr_range whole = {0};
 
-/* Return the number of elements of one rank that a bucket of `bucket_elems` covers. */
+/* Return the number of elements of one rank's shard in a bucket of `bucket_elems` elements. */
 static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const level *v)
 {
     int ranks = plan->group[v->by.group].size;
@@ -38,19 +39,20 @@ static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const lev
     return range < v->elems ? range : v->elems;
 }
 
-/* Return the range of each rank's part at a level. */
+/* Return the range of each rank's part at a level of a collective. */
 static zr_range level_range(const level *v)
 {
     return (zr_range){.count = v->elems, .by = v->by, .outer = v->outer};
 }
 
-/* Return the state of a whole unit that `buffer` stores. */
+/* Return the state of a whole unit that is stored in `buffer`. */
 static zr_state whole_in(const zr_plan_unit *u, int32_t buffer, zr_dtype dtype)
 {
     return (zr_state){buffer, dtype, {.count = u->padded_elems}};
 }
 
-/* Add a step that moves a unit between ranks in buckets. `owner` is -1 if every rank owns its part. */
+/* Add a step that moves a unit between ranks in buckets. `owner` is the only rank whose part moves, or -1 for all
+ * ranks. */
 static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v,
                         int64_t bucket_elems)
 {
@@ -63,7 +65,7 @@ static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t u
     return step;
 }
 
-/* Return a use of all ranks' parts if `owner` is -1, otherwise of the owner's part only. */
+/* Return a use of the owner's part, or of all ranks' parts if `owner` is -1. */
 static zr_use parts_use(const level *v, const zr_state *state, int32_t owner, bool reads, bool writes)
 {
     zr_range range = level_range(v);
@@ -84,8 +86,8 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t
     return step;
 }
 
-/* Gather along one stride. If `cast` (lean states), first cast this rank's part of the fp32 master to the 16-bit type,
- * and write the result to its position in the whole unit. */
+/* Gather over one group of ranks. With `cast` (lean states), first cast this rank's part of the fp32 master to the
+ * 16-bit type, into the whole unit. */
 static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_state *source, const zr_state *target,
                          bool cast, zr__id pace)
 {
@@ -105,7 +107,8 @@ static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_sta
         zr__list_pace(l, gather_step(l, ZR_STEP_BROADCAST, r, unit, v, source, target), pace);
 }
 
-void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
+/* Write the gather of a whole unit into `buffer`. */
+static void write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
     const zr_state target = whole_in(u, buffer, l->plan->layout.dtype);
@@ -116,22 +119,22 @@ void zr__write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
         gather_level(l, unit, &v[i], i > 0 || cast ? &target : &u->param, &target, cast && i == 0, pace);
 }
 
-/* Write the gather of a fetch. With hpZ (Wang et al. 2023, ZeRO++ section 3.2), a unit's first gather of a training
- * step comes from all ranks, and this rank then copies its shard of the secondary partition. Later gathers of the
- * training step read the secondary partition within the group. */
+/* Write a gather of a unit at stage 3. With hpZ (Wang et al. 2023, ZeRO++ section 3.2), the first gather of a training
+ * step is from all ranks. This rank then copies its shard into the secondary partition. Later gathers of the training
+ * step read the secondary partition, within the group. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace)
 {
     const zr_plan *plan = l->plan;
     const zr_plan_unit *u = &plan->unit[unit];
     if (u->hpz_shard.buffer == ZR_NONE || l->schedule != &plan->schedule[ZR_SCHEDULE_TRAIN]) {
-        zr__write_gather(l, unit, buffer, pace);
+        write_gather(l, unit, buffer, pace);
         return;
     }
     const zr_state target = whole_in(u, buffer, plan->layout.dtype);
     const level local = {u->hpz_shard.range.count, u->hpz_shard.range.by, {0}};
     if (first) {
         l->when = ZR_WHEN_FIRST;
-        zr__write_gather(l, unit, buffer, pace);
+        write_gather(l, unit, buffer, pace);
         const zr_range shard = u->hpz_shard.range;
         (void)zr__list_copy(l, ZR_STREAM_COMM, unit, shard, zr__use_state(&target, shard, true, false),
                             zr__use_state(&u->hpz_shard, shard, false, true));
@@ -165,26 +168,22 @@ bool zr__grad_transient(const zr_plan *plan)
     return plan->grad_group != ZR_GROUP_SELF || plan->consume_grad || plan->reduce_once;
 }
 
-zr_state zr__whole_grad(const zr_plan *plan, int32_t unit, int32_t buffer)
-{
-    return whole_in(&plan->unit[unit], buffer, plan->layout.wire_dtype);
-}
-
 zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
 {
     const zr_plan_unit *u = &plan->unit[unit];
-    return u->sums.buffer == ZR_NONE ? zr__whole_grad(plan, unit, grad) : u->sums;
+    return u->sums.buffer == ZR_NONE ? whole_in(u, grad, plan->layout.wire_dtype) : u->sums;
 }
 
-/* Return whether a level has only one rank. On such a level, the compute stream adds this rank's own gradient. */
+/* Return whether a level has only one rank. Then no communication is needed: the compute stream adds this rank's own
+ * gradient. */
 static bool is_alone(const zr_plan *plan, const level *v)
 {
     return !plan->moves || v->by.group == ZR_GROUP_SELF;
 }
 
-/* Add a step that reduces all ranks' parts of a unit to their owners and into the sums. On a level with one rank, the
- * step adds the rank's own gradient. `kept` means that the sums are the final sums of a micro-batch rather than partial
- * sums of a level; final sums may accumulate over micro-batches. */
+/* Add a step that reduces a unit's gradients over one level, into the sums of the owners. On a level with one rank the
+ * step adds only this rank's gradient. `kept`: whether the sums are the final sums of a micro-batch, which may
+ * accumulate over micro-batches. Otherwise they are partial sums of a level. */
 static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v, const zr_state *from,
                         const zr_state *sums, bool kept)
 {
@@ -192,7 +191,7 @@ static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v
     const zr_plan_unit *u = &plan->unit[unit];
     const bool in_place = sums->buffer == from->buffer, adds = kept && plan->sum_f32;
     const bool alone = is_alone(plan, v);
-    /* NCCL needs whole pieces that lie side by side, and divides them into chunks itself. */
+    /* NCCL needs contiguous pieces, one per rank, and divides them into chunks itself. */
     const bool by_nccl = plan->layout.reduce == ZR_REDUCE_NCCL, nccl = by_nccl && !alone;
     const int64_t bucket = by_nccl ? v->elems : bucket_range(plan, plan->layout.reduce_bucket_elems, v);
     zr__id step = move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, bucket);
@@ -211,7 +210,7 @@ static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v
     }
 }
 
-/* Reduce along one stride, to all owners at once or to one owner after another (ZR_REDUCE_TO_OWNER). */
+/* Reduce over one group of ranks. All owners receive their sums at once, or one after another (ZR_REDUCE_TO_OWNER). */
 static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *sums,
                          bool kept)
 {
@@ -235,7 +234,7 @@ void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step)
     for (int i = 0; i < n; i++) (void)gather_step(l, ZR_STEP_GATHER_GRAD, -1, unit, &v[i], &sums, &sums);
 }
 
-/* Reduce `from` over all ranks into the sums, in one or two levels. `kept` is explained at reduce_step. */
+/* Reduce `from` over all ranks into the sums, in one or two levels. `kept`: see reduce_step. */
 static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const zr_state *sums, bool kept)
 {
     level v[2];
@@ -255,7 +254,8 @@ static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const 
 void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
 {
     const zr_plan *plan = l->plan;
-    const zr_state gradient = zr__whole_grad(plan, unit, grad), sums = zr__sums_of(plan, unit, grad);
+    const zr_state gradient = whole_in(&plan->unit[unit], grad, plan->layout.wire_dtype),
+                   sums = zr__sums_of(plan, unit, grad);
     if (zr__grad_transient(plan)) zero_gaps(l, unit, &gradient);
     if (!again) zr__policies_gradient(l, unit, &gradient);
     if (!plan->moves && sums.buffer == grad) return; /* with one rank, the gradient is its own sum */
@@ -279,6 +279,6 @@ void zr__write_refresh(zr__list *l, int32_t unit, zr_when when)
     const zr_plan *plan = l->plan;
     if (plan->optim_group == ZR_GROUP_SELF || !plan->moves || plan->unit[unit].gathered) return;
     l->when = when;
-    zr__write_gather(l, unit, plan->unit[unit].param.buffer, ZR_NONE);
+    write_gather(l, unit, plan->unit[unit].param.buffer, ZR_NONE);
     l->when = ZR_WHEN_ALWAYS;
 }

@@ -1,20 +1,14 @@
-/* Chooses the buffers of an op's operands and outputs. An output is a part of its unit's gradient, or reuses the buffer
- * of an input whose last use is this op, or has its own buffer. */
+/* Chooses the buffers of an op's operands and outputs. An output may be a part of its unit's gradient. It may also
+ * reuse the buffer of an input that is last used by this op. Otherwise it gets its own buffer. */
 #include "plan/write/write.h"
 
-/* Return the bytes of a value's buffer. A value that may be stored in pieces gets extra space for the padding of the
+/* Return the size in bytes of a value's buffer. If the value may be stored in pieces, this includes the padding of the
  * last rank's piece. */
 static int64_t room_of(const zr_plan *plan, const zr_value_info *v)
 {
     const bool pieces = plan->partition_checkpoints && v->kind == ZR_VALUE_ACT && !v->cut && !v->tokens;
     return pieces ? zr_dtype_span(v->type.dtype, zr__piece_elems(plan, v) * plan->group[ZR_GROUP_TENSOR].size)
                   : zr__value_bytes(v);
-}
-
-/* Return a value's newest instance, or -1 for parameters and caches, which have no instances. */
-static int32_t instance_of(const zr__writing *w, zr_value value)
-{
-    return value == ZR_NONE ? -1 : w->instance[value];
 }
 
 zr_use zr__use_value(const zr_graph *g, zr_value value, int32_t buffer, bool reads, bool writes)
@@ -38,15 +32,16 @@ int32_t zr__unit_gradient(zr__writing *w, int32_t unit)
     return w->grad_buffer[unit];
 }
 
-/* Return the buffer of the input that output `out` may overwrite, or ZR_NONE if there is none. The input must have the
- * output's size, this op must be its last use, it must be only one of the op's operands, and no earlier output may have
- * claimed it. */
+/* Return the buffer of the input that output `out` may overwrite, or ZR_NONE. The input must have the output's size.
+ * It must be only one operand of this op, and this op must be its last use. No earlier output may have claimed the
+ * same input. */
 static int32_t donated(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
     const zr_op *op = zr__op_of(&w->decided, run);
     int donor = op->def->in_place[out] - 1;
-    int32_t given = donor >= 0 && donor < op->n_in ? instance_of(w, op->in[donor]) : -1;
+    if (donor < 0 || donor >= op->n_in || op->in[donor] == ZR_NONE) return ZR_NONE;
+    int32_t given = w->instance[op->in[donor]];
     if (given < 0 || w->decided.last_use[given] != run) return ZR_NONE;
     for (int j = 0; j < op->n_in; j++)
         if (j != donor && op->in[j] == op->in[donor]) return ZR_NONE;
@@ -58,8 +53,8 @@ static int32_t donated(const zr__writing *w, int32_t run, int out)
     return d->kind == ZR_VALUE_ACT && fits ? w->place[given] : ZR_NONE;
 }
 
-/* Return whether output `out` of `run` is a part of a parameter's gradient, and its only reader adds the rest of the
- * gradient in place. If so, the output is written directly into the gradient's buffer. */
+/* Return whether output `out` of `run` can be written directly into the gradient's buffer. The output must be a part
+ * of a parameter's gradient, and its only reader must add the rest of the gradient in place. */
 static bool grows_in_place(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
@@ -93,14 +88,13 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
     if (v->kind == ZR_VALUE_GRAD || grows_in_place(w, run, out)) {
         const zr_param_info *param = zr_graph_param(l->graph, v->param);
         use.range.first = param->unit_offset;
-        /* Wait for an earlier reduction, since otherwise the gradients of all units could be in memory at the same
-         * time. */
+        /* Wait for an earlier reduction. Otherwise the gradients of all units could be in memory at the same time. */
         if (w->grad_buffer[param->unit] == ZR_NONE && zr__grad_transient(l->plan))
             zr__list_pace(l, step, l->reduced[l->plan->layout.overlap]);
         use.buffer = zr__unit_gradient(w, param->unit);
         return use;
     }
-    /* The category is GRAD for a part of a parameter's gradient, and ACT for an activation. */
+    /* GRAD for a part of a parameter's gradient, ACT for an activation */
     zr_category category = v->param >= 0 ? ZR_CATEGORY_GRAD : ZR_CATEGORY_ACT;
     if (w->decided.checkpoint[w->n_instances + out]) category = ZR_CATEGORY_CHECKPOINT;
     use.buffer = donated(w, run, out);
@@ -113,7 +107,7 @@ zr_use zr__place_input(const zr__writing *w, zr_value value)
 {
     const zr_graph *g = w->list.graph;
     if (value == ZR_NONE) return zr__use_all(ZR_NONE, true, false);
-    int32_t buffer = ZR_NONE, unit = zr__param_unit(g, value), instance = instance_of(w, value);
+    int32_t buffer = ZR_NONE, unit = zr__param_unit(g, value), instance = w->instance[value];
     bool cache = zr_graph_value(g, value)->kind == ZR_VALUE_CACHE;
     if (unit >= 0 && w->list.plan->unit[unit].gathered)
         buffer = w->gathers.fetch[w->gathers.of[unit]].buffer;

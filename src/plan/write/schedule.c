@@ -1,25 +1,23 @@
 /* Writes the steps of all schedules, from the decisions of segments.c. */
 #include "plan/write/write.h"
 
-#include <string.h>
-
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Return a unit's entry in `decided`, a table of zr__decided (`due` or `consumed`), for the pass to which a segment
- * belongs. */
+/* Return the segment that `decided` names for a unit, in the pass of the given segment. `decided` is the table `due`
+ * or `consumed` of zr__decided. */
 static int32_t of_unit(const zr__writing *w, const int32_t *decided, int32_t unit, int32_t segment)
 {
     return decided[(ptrdiff_t)w->decided.segment[segment].pass * w->list.plan->n_units + unit];
 }
 
-/* Return whether a segment belongs to a pass that only computes the norm. */
+/* Return whether a segment belongs to a backward pass that only computes the gradient norm. */
 static bool for_norm(const zr__writing *w, int32_t segment)
 {
     return w->decided.segment[segment].pass + 1 < w->decided.program.passes;
 }
 
-/* Update the units whose gradients are consumed at the end of this segment (lean states). If reduced_now, update the
- * units that are also reduced at the end of this segment; otherwise update the units that were reduced earlier. */
+/* Update the units whose gradients are consumed at the end of this segment (lean states). `reduced_now` selects the
+ * units that are also reduced at the end of this segment, otherwise the units that were reduced earlier. */
 static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 {
     const zr__decided *d = &w->decided;
@@ -31,14 +29,14 @@ static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 
 static void reduce_units(zr__writing *w, int32_t segment)
 {
-    /* Update before this segment's reductions; otherwise the AGREE steps of earlier units would wait for these
+    /* Update before this segment's reductions. Otherwise the AGREE steps of earlier units would wait for these
      * reductions on the comm stream. */
     consume_units(w, segment, false);
     for (int32_t u = 0; u < w->list.plan->n_units && w->list.status == ZR_OK; u++) {
         if (of_unit(w, w->decided.due, u, segment) != segment) continue;
         zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
-        /* Gather the other shards of the sums, unless the pass only computes the norm, for which each rank's shards
-         * suffice. */
+        /* Gather the other ranks' shards of the sums. A pass that only computes the norm needs this rank's shards
+         * alone. */
         if (!for_norm(w, segment)) zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false);
     }
     consume_units(w, segment, true);
@@ -46,7 +44,7 @@ static void reduce_units(zr__writing *w, int32_t segment)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Record that the buffer of `place` holds a new instance of a value. */
+/* Record that a value has a new instance, stored in the buffer of `place`. */
 static void now_at(zr__writing *w, zr_value value, zr_use place)
 {
     w->list.schedule->value[value] = place;
@@ -75,7 +73,8 @@ static void write_run(zr__writing *w, int32_t run)
         int32_t buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_WORK, op->unit, "scratch", scratch);
         zr__list_use(l, step, zr__use_all(buffer, true, true));
     }
-    /* Write LOSS once per micro-batch, after the first run (forward or backward) of the op that computes the losses. */
+    /* Write LOSS once per micro-batch, after the op that computes the losses. This may be a forward or a backward
+     * op. */
     const zr_value losses = w->kind == ZR_SCHEDULE_DECODE ? ZR_NONE : zr_graph_get_losses(l->graph);
     const bool made_now = losses != ZR_NONE && zr_graph_value(l->graph, losses)->producer == p->run[run].op;
     if (!made_now || replay || run >= p->pass_end[0]) return;
@@ -86,7 +85,7 @@ static void write_run(zr__writing *w, int32_t run)
 
 /* ---- joins of tensor-parallel ranks ----------------------------------------------------------- */
 
-/* Add a step in which tensor-parallel ranks exchange pieces of an op's value. */
+/* Add a step in which the tensor-parallel ranks exchange pieces of an op's operand or output. */
 static zr__id join_step(zr__writing *w, int32_t op, int32_t unit, zr_step_kind kind, int64_t piece)
 {
     zr__list *l = &w->list;
@@ -99,7 +98,7 @@ static zr__id join_step(zr__writing *w, int32_t op, int32_t unit, zr_step_kind k
     return step;
 }
 
-/* Return a use of all ranks' pieces if `each`, otherwise a use of this rank's piece among them. */
+/* Return a use of all ranks' pieces if `each`, otherwise of this rank's piece. */
 static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool writes)
 {
     use.range.count = piece;
@@ -108,8 +107,8 @@ static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool wr
     return zr__use_as(use, reads, writes);
 }
 
-/* Write a gather of all ranks' pieces into `out`. `mine` is the use of this rank's piece, or NULL if the piece is
- * already in `out`. */
+/* Write an all-gather of all ranks' pieces into `out`. `mine` is this rank's piece, or NULL if it is already in
+ * `out`. */
 static zr__id write_gather_pieces(zr__writing *w, int32_t op, int32_t unit, const zr_use *mine, zr_use out,
                                   int64_t piece)
 {
@@ -121,8 +120,8 @@ static zr__id write_gather_pieces(zr__writing *w, int32_t op, int32_t unit, cons
     return step;
 }
 
-/* Write a reduce-scatter that sums all ranks' `in`. This rank's piece of the sum is the whole output (ZR_JOIN_SCATTER),
- * or is written to its position in the output. Return the use of the output. */
+/* Write a reduce-scatter that sums the operands `in` of all ranks. With ZR_JOIN_SCATTER, this rank's piece of the sum
+ * is the whole output. Otherwise the piece is written to its position in the output. Return the use of the output. */
 static zr_use write_sum_pieces(zr__writing *w, int32_t run, zr_use in, int64_t piece)
 {
     zr__list *l = &w->list;
@@ -138,8 +137,8 @@ static zr_use write_sum_pieces(zr__writing *w, int32_t run, zr_use in, int64_t p
     return out;
 }
 
-/* Write the steps of an op that joins values of tensor-parallel ranks. ZR_JOIN_SUM becomes a reduce-scatter and then a
- * gather of the pieces. */
+/* Write the communication steps of an op that joins values of the tensor-parallel ranks. ZR_JOIN_SUM becomes a
+ * reduce-scatter followed by a gather. */
 static void write_join(zr__writing *w, int32_t run)
 {
     const zr_op *op = zr__op_of(&w->decided, run);
@@ -163,7 +162,7 @@ int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value)
     return (zr_shape_elems(&value->type.shape) + ranks - 1) / ranks;
 }
 
-/* Write the copy of a forward value, or of this rank's piece of it, to the buffer that stores it as a checkpoint. */
+/* Write the copy of a forward value into the buffer of its checkpoint. With `pieces`, copy only this rank's piece. */
 static void write_keep(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
@@ -186,8 +185,8 @@ static void write_keep(zr__writing *w, int32_t run)
     (void)zr__list_copy(l, host ? ZR_STREAM_COPY : ZR_STREAM_COMPUTE, of->unit, (zr_range){0}, from, to);
 }
 
-/* Write the steps that restore a checkpoint into its own buffer: if needed, a copy from host memory on the copy stream,
- * and a gather from the other ranks. */
+/* Write the steps that restore a checkpoint into its own buffer. A checkpoint on the host is copied from there on the
+ * copy stream. A checkpoint in pieces is gathered from the tensor-parallel ranks. */
 static void write_restore(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
@@ -210,15 +209,15 @@ static void write_restore(zr__writing *w, int32_t run)
         zr__list_newest(l)->restores = true;
         if (!host) step = gather;
     }
-    /* Do not fetch before the previous segment computes; otherwise all checkpoints might be on the device
-     * simultaneously. */
+    /* Do not fetch before the previous segment computes. Otherwise all checkpoints could be on the device at the same
+     * time. */
     zr__list_pace(l, step, w->ended[l->plan->layout.overlap]);
     now_at(w, of->value, to);
 }
 
 /* ---- beginning and end of a micro-batch ------------------------------------------------------- */
 
-/* Write BATCH: the caller fills the inputs in host memory, and the step copies them to their buffers on the device. */
+/* Write BATCH. The caller fills the inputs in host memory, and this step copies them to the device. */
 static void write_batch(zr__writing *w)
 {
     zr__list *l = &w->list;
@@ -239,7 +238,7 @@ static void write_batch(zr__writing *w)
     if (w->kind != ZR_SCHEDULE_DECODE) zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
 }
 
-/* Write the gathers of parameters that the previous training step has updated (stages 1 and 2). Gather units in the
+/* Write the gathers of parameters that the previous training step has updated (stages 1 and 2). The units are in the
  * order of their first use. */
 static void refresh_units(zr__writing *w, bool *done)
 {
@@ -258,7 +257,7 @@ static void refresh_units(zr__writing *w, bool *done)
 }
 
 /* Write the runs [run, end). If `restores`, write only the RESTOREs at the beginning of this range. Return the first
- * run that is not yet written. */
+ * run that is not written. */
 static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool restores)
 {
     for (; run < end; run++) {
@@ -287,11 +286,11 @@ static void write_segments(zr__writing *w)
         }
         pass = segment[i].pass;
         zr__gathers_issue(&w->gathers, l, i, w->ended[0]);
-        if (i == 0) write_batch(w); /* after the gathers are issued, so that they overlap with BATCH */
+        if (i == 0) write_batch(w); /* after the gathers, so that they overlap with BATCH */
         next = write_runs(w, next, segment[i].end, false);
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];
-        /* Restore the next segment's checkpoints before reducing this segment's units, since the checkpoints are needed
+        /* Restore the next segment's checkpoints before the reductions of this segment, since they are needed
          * earlier. */
         const bool ahead = l->plan->layout.overlap && i + 1 < w->decided.n_segments && segment[i + 1].pass == pass;
         if (ahead) next = write_runs(w, next, segment[i + 1].end, true);
@@ -335,7 +334,7 @@ static zr_status begin_writing(zr__writing *w, zr_plan *plan, zr_schedule_kind k
                 if (unit >= 0) zr__gathers_add(&w->gathers, plan, k, unit);
             }
         }
-    /* The caches for decoding were planned in the order of the graph's values. */
+    /* The key-value caches of decoding were planned in the order of the graph's values. */
     for (int32_t b = 0, v = 0; b < plan->n_persistent && kind == ZR_SCHEDULE_DECODE; b++) {
         if (plan->persistent[b].category != ZR_CATEGORY_ACT) continue;
         while (zr_graph_value(w->list.graph, v)->kind != ZR_VALUE_CACHE) v++;
@@ -382,7 +381,8 @@ done:
     return st;
 }
 
-/* Write the flush schedule: for each unit that stays whole, gather the parameters that other ranks have updated. */
+/* Write the flush schedule. It gathers the parameters that other ranks have updated, for each unit that every rank
+ * stores whole. */
 zr_status zr__write_flush(zr_plan *plan)
 {
     zr__list l;

@@ -1,6 +1,6 @@
-/* Writes the end of a training step: the norm, the check that all numbers are finite, and the updates. These steps come
- * after the last micro-batch or, if updates consume the gradients (lean states), at the end of each unit's backward
- * pass. */
+/* Writes the end of a training step: the gradient norm, the check that all numbers are finite, and the updates.
+ * Usually these steps come after the last micro-batch. If updates consume the gradients (lean states), they come at
+ * the end of each unit's backward pass. */
 #include "plan/write/write.h"
 
 static void write_square(zr__list *l, int32_t unit, const zr_state *sums)
@@ -27,8 +27,8 @@ static void write_unit_update(zr__list *l, int32_t unit, const zr_state *sums)
     zr__list_use(l, step, zr__use_all(u->verdict, true, false));
 }
 
-/* Write the common part of the steps NORM and AGREE. All ranks take part, so the step is on the comm stream like every
- * collective. */
+/* Write the part that the steps NORM and AGREE share. Both are collectives of all ranks, so they are on the comm
+ * stream. */
 static zr__id verdict(zr__list *l, zr_step_kind kind, int32_t unit)
 {
     zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);

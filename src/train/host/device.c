@@ -11,7 +11,7 @@ static int usable_gpus(void)
     zr__gpu gpu;
     const int gpus = zr_device_cuda_count(NULL);
     if (gpus == 0 || zr__device_cuda_gpu(0, &gpu) != ZR_OK || gpu.major < 8) return 0;
-    zr__device_cuda_matmul(matmul, sizeof(matmul)); /* last, since it loads the library, which takes 150 MB */
+    zr__device_cuda_matmul(matmul, sizeof(matmul)); /* last, because it loads the library, which takes 150 MB */
     return matmul[0] ? gpus : 0;
 }
 

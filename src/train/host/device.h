@@ -1,17 +1,17 @@
-/** Choice of the device that a rank computes on, and of its number of threads. */
+/** Choice of the device on which a rank computes, and of its number of threads. */
 #ifndef ZR_TRAIN_DEVICE_H
 #define ZR_TRAIN_DEVICE_H
 
 #include "zr/config.h"
 #include "zr/device.h"
 
-/** Create the device that a rank computes on: the processor with `threads` threads, or a GPU. GPUs are assigned in turn
- * to the ranks of a host. The kind "auto" selects the processor if no GPU can be used. Fail with ZR_ERR_UNSUPPORTED if
- * a GPU was requested and the host has none. */
+/** Create the device on which a rank computes: the processor with `threads` threads, or a GPU. The GPUs of a host are
+ * assigned round-robin to its ranks. The kind "auto" selects the processor if no GPU can be used. Fail with
+ * ZR_ERR_UNSUPPORTED if a GPU was requested and the host has none. */
 ZR_NODISCARD zr_status zr__train_device(zr_config_device kind, int threads, int local_rank, zr_device **device);
 
-/** Return the number of compute threads of a rank: train.threads if it is set, or else the number of processors of this
- * host divided by local_ranks, but at least 1. */
+/** Return the number of compute threads of a rank. This is train.threads if it is set. Otherwise it is the number of
+ * this host's processors divided by local_ranks, but at least 1. */
 int zr__train_threads(const zr_config *config, int local_ranks);
 
 #endif

@@ -20,8 +20,8 @@ bool zr__host_line(const char *path, const char *key, char *line, int size)
     return found;
 }
 
-/** Return the number at the beginning of a file or, if `key` is not empty, after `key` in the line that starts with
- * `key`. Return -1 if the file or the number does not exist (the text may be "max"). */
+/** Return the number at the beginning of a file. If `key` is not empty, return the number after `key` in the line that
+ * begins with `key`. Return -1 if there is no file or no number (the text may be "max"). */
 static int64_t read_number(const char *path, const char *key)
 {
     char line[512], *end = line;
@@ -63,7 +63,7 @@ static int64_t group_cores(const char *group)
 }
 
 /** Return the minimum of the function `number` over this process's control group and its ancestors in the unified
- * hierarchy. Return -1 if no group has the number or the process is in no group. */
+ * hierarchy. Return -1 if no group has this number, or if the process is in no group. */
 static int64_t least_of_groups(int64_t (*number)(const char *group))
 {
     static const char root[] = "/sys/fs/cgroup";
@@ -78,20 +78,15 @@ static int64_t least_of_groups(int64_t (*number)(const char *group))
     return least;
 }
 
-static int64_t groups_left(void)
+int64_t zr__host_available_bytes(void)
 {
-    int64_t left = least_of_groups(zr__host_group_left);
+    int64_t kib = read_number("/proc/meminfo", "MemAvailable:");
+    int64_t left = smaller(kib < 0 ? -1 : kib * 1024, least_of_groups(zr__host_group_left));
     /* Also consider the memory limit of control groups version 1. */
     int64_t limit = read_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", "");
     int64_t used = read_number("/sys/fs/cgroup/memory/memory.usage_in_bytes", "");
     if (limit >= 0 && used >= 0) left = smaller(left, limit > used ? limit - used : 0);
     return left;
-}
-
-int64_t zr__host_available_bytes(void)
-{
-    int64_t kib = read_number("/proc/meminfo", "MemAvailable:");
-    return smaller(kib < 0 ? -1 : kib * 1024, groups_left());
 }
 
 int zr__host_cores(void)
@@ -133,8 +128,8 @@ void zr__host_name(char *name, int size)
     name[size - 1] = '\0';
 }
 
-/* Lower the priority of this thread only: on Linux each thread has its own priority, which threads that it starts
- * inherit. */
+/* Lower the priority of this thread only. On Linux each thread has its own priority. Threads that it starts inherit
+ * it. */
 void zr__host_step_back(void)
 {
     enum { LOW = 15 };

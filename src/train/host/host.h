@@ -1,37 +1,35 @@
-/**
- * Facts about a process and its host: processors, memory, names, and whether the system grants a run its memory and
- * threads (room.c). The other files of this folder choose a rank's resources: device.h chooses the processor or a GPU,
- * and limits.h computes how much memory a plan may take.
- */
+/** Facts about a process and its host: processors, memory and names. room.c checks that the system grants a run its
+ * memory and threads. The other files of this folder choose a rank's resources: device.h the processor or a GPU, and
+ * limits.h the memory that a plan may take. */
 #ifndef ZR_TRAIN_HOST_H
 #define ZR_TRAIN_HOST_H
 
 #include "zr/base.h"
 
-/** Return the number of processors that this process may use, at least 1. It is the number of processors in the
- * process's affinity, limited by the CPU quota of its control group. */
+/** Return the number of processors that this process may use, at least 1. The number is limited by the process's
+ * affinity and by the CPU quota of its control group. */
 int zr__host_cores(void);
 
-/** Return how many more bytes can be allocated without swapping and without being killed: the minimum of MemAvailable
- * and the memory left under the limits of the control groups. Return -1 if both are unknown. */
+/** Return how many more bytes can be allocated without swapping and without being killed. This is the minimum of
+ * MemAvailable and the memory left under the limits of the control groups. Return -1 if both are unknown. */
 int64_t zr__host_available_bytes(void);
 
 /** Check that the system would grant this process `bytes` more memory and, at the same time, `threads` more threads. To
- * find out, allocate and release them. Without this check, a library that fails to get memory or a thread would end the
- * program. Fail with ZR_ERR_MEMORY, naming the refused resource and the limit. */
+ * find out, allocate and release them. Without this check, a library that fails to get memory or a thread would end
+ * the program. Fail with ZR_ERR_MEMORY. The message names the refused resource and the limit. */
 ZR_NODISCARD zr_status zr__host_room(int64_t bytes, int threads);
 
 /** Write the processor's model name in printable ASCII, or "unknown", to `name`. */
 void zr__host_processor(char *name, size_t size);
 
-/** Return the peak of this process's anonymous memory in bytes, or -1 if unknown. Mapped files and shared memory, such
- * as other ranks' windows, do not count. */
+/** Return the peak of this process's anonymous memory in bytes, or -1 if it is unknown. Mapped files and shared memory,
+ * such as the windows of other ranks, do not count. */
 int64_t zr__host_peak_bytes(void);
-/** Return the same number as zr__host_peak_bytes, but read from a given file in the format of /proc/self/status. */
+/** Return the same number as zr__host_peak_bytes, read from a file in the format of /proc/self/status. */
 int64_t zr__host_peak_of(const char *status_path);
 
-/** Return the bytes left under memory.max of the control group in the folder `group`, or -1 if the group has no limit.
- * File pages in the cache that the system can drop count as free. */
+/** Return the bytes left under memory.max of the control group in the folder `group`. Return -1 if the group has no
+ * limit. Cached file pages that the system can drop count as free. */
 int64_t zr__host_group_left(const char *group);
 
 /** Read the first line of a file that begins with `key` into `line`, without the key and the newline. If there is no

@@ -8,18 +8,17 @@
 
 #include <stdio.h>
 
-/* Constants of the memory that the run report promises for a process: PROCESS_SHARE times its arenas, plus
- * PROCESS_EXTRA_BYTES, plus RANK_EXTRA_BYTES for each rank after the first. RANK_EXTRA_BYTES covers a rank's stack and
- * the memory that the allocator and libraries hold for its thread (measured: 240 to 310 KiB with 400 and 1,000 ranks).
- */
+/* The memory that the run report promises for a process: PROCESS_SHARE times its arenas, plus PROCESS_EXTRA_BYTES,
+ * plus RANK_EXTRA_BYTES for each rank after the first. RANK_EXTRA_BYTES covers a rank's stack and the memory that the
+ * allocator and libraries reserve for its thread (measured: 240 to 310 KiB with 400 and 1,000 ranks). */
 #define PROCESS_EXTRA_BYTES (48LL << 20)
 #define RANK_EXTRA_BYTES (384 << 10)
 #define PROCESS_SHARE 1.03
 #define HOST_SHARE 0.9
 
-/** Host memory that CUDA takes in a process, in bytes. GPU_HOST_BYTES covers the driver, the libraries and the first
- * GPU. GPU_HOST_MORE_BYTES covers the context and pinned memory of each further GPU. Both constants are upper bounds
- * and not measured yet. */
+/** Host memory that CUDA takes in a process, in bytes. GPU_HOST_BYTES is for the driver, the libraries and the first
+ * GPU. GPU_HOST_MORE_BYTES is for the context and pinned memory of each further GPU. Both are upper bounds and not
+ * measured yet. */
 #define GPU_HOST_BYTES (2LL << 30)
 #define GPU_HOST_MORE_BYTES (1LL << 29)
 
@@ -56,8 +55,8 @@ int64_t zr__train_host_limit(int local_ranks)
     return left > 0 ? (int64_t)(HOST_SHARE * (double)left / local_ranks) : 0;
 }
 
-/** List the settings that would make the plan smaller and are not used yet. The message appends a final remedy to this
- * text. */
+/** List the settings that would make the plan smaller and are not used yet. The caller's message adds a last remedy
+ * after this text. */
 static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
 {
     bool lean = l->states == ZR_STATES_LEAN;
@@ -72,7 +71,7 @@ static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
     return text;
 }
 
-/** Return the maximum number of ranks on one GPU. The ranks of a process are assigned to GPUs in turn, and two
+/** Return the maximum number of ranks on one GPU. GPUs are assigned round-robin to the ranks of a process. Two
  * processes never share a GPU. */
 static int sharers(int in_process)
 {
@@ -80,8 +79,8 @@ static int sharers(int in_process)
     return gpus > 0 ? (in_process + gpus - 1) / gpus : 1;
 }
 
-/** Check that each rank of this process fits on its GPU with the plan, and within memory.limit (limit_bytes; 0 for no
- * limit). If not, fail with ZR_ERR_MEMORY and the plan's numbers. */
+/** Check that each rank of this process fits on its GPU with the plan, and within memory.limit (limit_bytes, 0 for no
+ * limit). If not, fail with ZR_ERR_MEMORY. The message has the plan's numbers. */
 static zr_status check_gpu_memory(const zr_plan *plan, int64_t limit_bytes, int in_process)
 {
     const int64_t there = plan->profile.machine.memory_bytes / sharers(in_process),

@@ -1,8 +1,6 @@
-/**
- * Memory limits of a rank. memory.limit, or its default, is the number of bytes that a rank may use of its process's
- * memory. zr_layout.limit_bytes is the part of memory.limit that is left for a plan's arena. Policy auto and the choice
- * of the stage compare plans with it.
- */
+/** Memory limits of a rank. memory.limit, or its default, is the number of bytes that a rank may use. A part of it is
+ * for the program and its libraries. The rest is zr_layout.limit_bytes, the limit of a plan's arena. Policy auto and
+ * the choice of the stage compare plans with this limit. */
 #ifndef ZR_TRAIN_LIMITS_H
 #define ZR_TRAIN_LIMITS_H
 
@@ -14,41 +12,39 @@
 int64_t zr__process_bytes(int64_t total_bytes, int ranks);
 
 /** Return how many bytes of memory.limit a rank uses for a plan of limited_bytes (zr__memory_limited). On the host this
- * is zr__process_bytes of one rank. On a device with its own memory it is limited_bytes plus 1 GiB for CUDA and its
- * libraries. */
+ * is zr__process_bytes of one rank. On a device with its own memory, 1 GiB is added for CUDA and its libraries. */
 int64_t zr__rank_bytes(int64_t limited_bytes, const zr_device_facts *facts);
 
 /** Return how many bytes of memory.limit a rank uses for a plan with the given memory. */
 int64_t zr__rank_needs(const zr_memory *memory, const zr_device_facts *facts);
 
-/** Return a rank's default limit, for an unset memory.limit. It is the rank's share of this host's memory
- * (zr__train_host_limit), or of the memory of the GPU that it shares with other ranks of its process. Return 0 if
- * unknown. */
+/** Return the default of memory.limit for a rank. This is its share of the host's memory (zr__train_host_limit). With a
+ * GPU it is its share of the GPU's memory, which other ranks of its process may share. Return 0 if unknown. */
 int64_t zr__train_limit(const zr_profile *profile, int local_ranks, int in_process);
 
-/** Return the default memory.limit of each of local_ranks ranks on this host: an equal share of nine tenths of the
- * available memory. The last tenth is for other programs. Return 0 if unknown. */
+/** Return the default of memory.limit for each of local_ranks ranks on this host. This is an equal share of nine tenths
+ * of the available memory. The last tenth is for other programs. Return 0 if unknown. */
 int64_t zr__train_host_limit(int local_ranks);
 
-/** Check that a plan stays within memory.limit (limit_bytes per rank, 0 for no limit) and that local_ranks ranks with
- * this plan stay within this host's available memory. `threads` tells whether the ranks are threads of one process.
- * Fail with ZR_ERR_MEMORY and the plan's numbers if the plan exceeds a limit. */
+/** Check that a plan is within memory.limit (limit_bytes per rank, 0 for no limit). Check also that local_ranks ranks
+ * with this plan fit into the available memory of this host. `threads`: whether the ranks are threads of one process.
+ * If not, fail with ZR_ERR_MEMORY. The message has the plan's numbers. */
 ZR_NODISCARD zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads);
 
-/** Return how many bytes of a rank's staging memory are in host memory, if a process has `ranks` ranks. If several
- * processes use GPUs, this is only a small part of the staging memory. */
+/** Return how many bytes of a rank's staging memory are in host memory, in a process with `ranks` ranks. If several
+ * processes use GPUs, most of the staging memory is elsewhere. */
 int64_t zr__plan_staging_bytes(const zr_plan *plan, int ranks);
 
-/** Upper bound of the GPU memory in bytes that a rank takes besides its plan, for the context and the libraries' code.
- * It has not been measured yet. */
+/** Upper bound in bytes of the GPU memory that a rank takes besides its plan, for the context and the libraries' code.
+ * The bound is not measured yet. */
 #define ZR__GPU_EXTRA_BYTES (1LL << 30)
 
-/** Return the maximum memory in bytes of a process with `ranks` ranks of a plan: zr__process_bytes and, with GPUs, the
- * host memory that CUDA takes. */
+/** Return the maximum memory in bytes of a process with `ranks` ranks of a plan. With GPUs this is zr__process_bytes
+ * plus the host memory that CUDA takes. */
 int64_t zr__plan_process_bytes(const zr_plan *plan, int ranks);
 
-/** Return the maximum size of an arena in bytes with which a rank stays within `limit_bytes` (zr__rank_bytes). Return 0
- * if limit_bytes is 0, which means no limit. `apart` tells whether the device has its own memory. */
+/** Return the largest arena in bytes with which a rank stays within `limit_bytes` (zr__rank_bytes). `apart`: whether
+ * the device has its own memory. If limit_bytes is 0, which means no limit, return 0. */
 int64_t zr__arena_limit(int64_t limit_bytes, bool apart);
 
 #endif

@@ -1,5 +1,5 @@
-/** Check, before a run starts, that the system grants the run its memory and threads. Without this check, compute
- * libraries would end the program if they failed to get memory or a thread. */
+/** Check, before a run starts, that the system grants the run its memory and threads. Otherwise compute libraries would
+ * end the program when they fail to get memory or a thread. */
 #include "base/text/text.h"
 #include "train/host/host.h"
 
@@ -12,7 +12,7 @@
 
 enum { LIMIT_BYTES = 96 };
 
-/** Return a text for messages that gives the limit of address space (ulimit -v), or "" if there is no limit. */
+/** Return a text for messages with the limit of address space (ulimit -v), or "" without a limit. */
 static const char *limit_text(char text[LIMIT_BYTES])
 {
     struct rlimit limit;
@@ -22,7 +22,7 @@ static const char *limit_text(char text[LIMIT_BYTES])
     return text;
 }
 
-/** State shared by test threads, which stay alive until `leave` is set, so that all of them exist at the same time. */
+/** Shared state of the test threads. A thread lives until `leave` is set, so that all exist at the same time. */
 typedef struct crowd {
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -73,7 +73,7 @@ zr_status zr__host_room(int64_t bytes, int threads)
              "cannot allocate %s of memory for this process%s: %s; raise the limit, or use a smaller model or "
              "fewer ranks",
              ZR_SIZE((double)wanted), limit_text(limit), strerror(errno));
-    /* Start the threads before the memory is released, since their stacks need memory too. */
+    /* start the threads while the memory is allocated, since their stacks need memory too */
     zr_status st = try_threads(threads);
     munmap(memory, wanted);
     return st;

@@ -1,7 +1,5 @@
-/*
- * Storage of measured training steps in the user's cache. Each combination of machine, transport, number of ranks and
- * number of hosts has a file of its own.
- */
+/* Storage of measured training steps in the user's cache. Each combination of machine, transport, number of ranks and
+ * number of hosts has its own file. */
 #include "train/measure/machine.h"
 #include "train/measure/measure.h"
 
@@ -10,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* JSON format of a sample, for json_pack. A sample is a list without names to save space, since a file may have a
+/* JSON format of a sample, for json_pack. A sample is a list without names, which saves space, since a file may have a
  * thousand samples. Its elements are: kind, whether values have 16 bits, ranks, whether ranks are on several hosts,
- * FLOPs, three sizes of a product, pairs, head, bytes of memory, bytes from other ranks, seconds. */
+ * FLOPs, three sizes of a matrix product, pairs, head, bytes of memory, bytes from other ranks, seconds. */
 #define SAMPLE "[s,b,i,b,f,I,I,I,f,I,f,f,f]"
 
 static void launch_key(const zr_device_facts *facts, const char *transport, int ranks, int hosts,

@@ -1,7 +1,6 @@
-/*
- * Measurement of schedule steps while small models are trained. The training uses the same engine as for large models,
- * so that caches, threads, waits for other ranks and links behave as in real training.
- */
+/* Measurement of schedule steps while small models are trained. They are trained by the same engine as large models.
+ * So caches, threads, links and waits for other ranks behave as in real training. */
+#include "base/core/grow.h"
 #include "engine/engine.h"
 #include "plan/cost/cost.h"
 #include "plan/list/place.h"
@@ -16,27 +15,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PASSES = 3 }; /* number of passes over all models; several, since the machine may be busy during a pass */
+enum { PASSES = 3 }; /* passes over all models; several, since the machine may be busy during one */
 enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };      /* numbers of training steps of one model */
 enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* maximum micro-batches; maximum runs of a step */
-#define MODEL_SEC 0.1 /* seconds after which a model runs no more than LEAST_RUNS training steps */
-#define MOST_LOST 0.9 /* maximum share of its speed that a stream can lose, since it never stops entirely */
-/* Settings of a quick measurement: the maximum width of its models, and the values that replace LEAST_RUNS and
- * MODEL_SEC. */
+#define MODEL_SEC 0.1 /* seconds after which a model stops, if it has run LEAST_RUNS training steps */
+#define MOST_LOST 0.9 /* maximum share of a stream's speed that overlap can take; the stream never stops entirely */
+/* Settings of a quick measurement: the maximum width of its models, and its values for LEAST_RUNS and MODEL_SEC. */
 enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
 #define QUICK_SEC 0.02
 
-/* Division of a model over the ranks. LINKS divides a model as STAGE3 does, but is used for a model with so little
- * compute that exchanges run back to back. LINKS is measured only with several hosts. */
+/* Division of a model over the ranks. LINKS divides a model as STAGE3 does. Its model has so little compute that
+ * exchanges run back to back. LINKS is measured only with several hosts. */
 typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS, LINKS } division;
 
-/* Models to measure. The operands of their matrix products range from those that fit in one cache to those that fit in
- * no cache, and their vocabularies from bytes to words. A step of a user's model is priced by interpolation between the
- * samples of these models. */
+/* Models to measure. A step of a user's model is priced by interpolation between samples of the steps of these models.
+ * The operands of their matrix products range from sizes that fit in one cache to sizes that fit in no cache. Their
+ * vocabularies range from bytes to words. */
 static const struct trial {
     int64_t width, heads, layers, vocabulary, batch, tokens, micro;
     division division;
-    bool flat; /* whether collectives have one level; most runs use two levels: within a host and between hosts */
+    bool flat; /* whether collectives have one level. Most trials have two: within a host and between hosts. */
 } trials[] = {
     {64, 1, 4, 256, 1, 64, 1, STAGE3, false},    {128, 2, 4, 256, 2, 128, 2, STAGE1, true},
     {128, 2, 4, 256, 2, 64, 4, STAGE2, false},   {128, 2, 4, 1024, 4, 128, 1, TENSOR, false},
@@ -47,18 +45,18 @@ static const struct trial {
 };
 enum { TRIALS = sizeof(trials) / sizeof(trials[0]) };
 
-/* Durations of the runs of one schedule step so far. */
+/* Durations of all runs of one schedule step so far. */
 typedef struct step_runs {
     double sec[STEP_RUNS];
     int64_t n;
 } step_runs;
 
-/* A plan with an engine, which runs training steps of it. */
+/* A plan and its engine, which runs training steps. */
 typedef struct runner {
-    int64_t vocabulary, tokens; /* vocabulary size of the model; tokens of a micro-batch */
+    int64_t vocabulary, tokens; /* vocabulary size of the model; number of tokens of a micro-batch */
     zr_plan *plan;
     zr_engine *engine;
-    zr__timings *timings;       /* NULL if not needed */
+    zr__timings *timings;       /* NULL if not wanted */
     step_runs *runs;            /* one element for each schedule step */
     double wall_sec[MOST_RUNS]; /* duration of each training step in seconds */
     bool typical[MOST_RUNS];
@@ -74,14 +72,15 @@ typedef struct measuring {
     zr_comm *comm;
     zr_device *device;
     bool quick;        /* argument of zr__launch_measure */
-    double around_sec; /* sum over models of the time of a training step that belongs to no schedule step */
+    double around_sec; /* sum over models of the seconds of a training step outside all schedule steps */
     int n_around;
     slope lost, late;  /* fits for the fields `lost` and `late` of zr_launch */
-    double bytes, sec; /* bytes and seconds of the exchanges of LINKS between hosts */
-    /* Sums over exchanges. `squares` sums the squared deviations of their durations from the mean, and `exchanges` the
+    double bytes, sec; /* bytes and seconds of the exchanges between hosts, from the division LINKS */
+    /* Sums over exchanges of bytes. `squares` sums squared deviations from the mean duration, `exchanges` sums the
      * squared mean. */
     double squares, exchanges;
     zr_launch *launch;
+    int64_t room; /* capacity of launch->sample */
 } measuring;
 
 static int ascending_sec(const void *a, const void *b)
@@ -127,7 +126,7 @@ static void record_run(void *arg, const zr_event *event)
     step_runs *runs = &r->runs[event->step];
     if (event->schedule != ZR_SCHEDULE_TRAIN) return;
     if (r->timings) zr__timings_event(r->timings, event);
-    if (runs->n == STEP_RUNS) return; /* never true, since a step has at most STEP_RUNS runs */
+    if (runs->n == STEP_RUNS) return; /* never true: a step has at most STEP_RUNS runs */
     runs->sec[runs->n++] = event->end_sec - event->begin_sec;
 }
 
@@ -139,7 +138,7 @@ static void close_runner(runner *r)
     zr_plan_destroy(&r->plan);
 }
 
-/* Allocate the arrays in which this rank records its steps. Not collective. */
+/* Allocate the arrays in which this rank records its steps. The call is not collective. */
 static zr_status alloc_records(runner *r, bool timed)
 {
     r->runs = zr_alloc((size_t)r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
@@ -183,14 +182,14 @@ static zr_status run_step(runner *r, int number)
     return ZR_OK;
 }
 
-/* Run the training steps of all runners in turn, so that a period in which the machine is slow affects all runners. */
+/* Run training steps of all runners by turns, so that a slow period of the machine affects every runner. */
 static zr_status run_steps(const measuring *m, runner *r, int n_runners)
 {
     bool more = true;
     double begin_sec = 0;
     for (int step = 0; more; step++) {
         if (step == WARM_RUNS) begin_sec = zr_clock_sec();
-        for (int i = 0; i < n_runners && step == WARM_RUNS; i++) { /* discard the records of the warm-up */
+        for (int i = 0; i < n_runners && step == WARM_RUNS; i++) { /* discard the records of the warm-up steps */
             memset(r[i].runs, 0, (size_t)r[i].plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
             r[i].n = 0;
         }
@@ -210,8 +209,8 @@ static bool same_step(const zr_step_sample *a, const zr_step_sample *b)
            x->pairs == y->pairs && x->head == y->head && memcmp(&x->product, &y->product, sizeof(x->product)) == 0;
 }
 
-/* Add a sample of a schedule step. The samples of the step's model begin at index `first`. Steps of a model with equal
- * properties are merged into one sample, which has their mean time. `times` counts the steps of each sample. */
+/* Add a sample of a schedule step. Equal steps of one model become one sample with their mean time. `first` is the
+ * index of the model's first sample. `times` counts the steps in each sample. */
 static void add_sample(zr_launch *l, int32_t first, const zr_step_sample *sample, int32_t *times)
 {
     int32_t i = first;
@@ -221,35 +220,25 @@ static void add_sample(zr_launch *l, int32_t first, const zr_step_sample *sample
     l->sample[i].sec += (sample->sec - l->sample[i].sec) / n;
 }
 
-static zr_status grow_samples(zr_launch *l, int32_t more)
-{
-    zr_step_sample *sample = zr_alloc((size_t)(l->n_samples + more) * sizeof(*sample));
-    ZR_CHECK(sample, ZR_ERR_MEMORY, "no memory for %d measured steps", l->n_samples + more);
-    if (l->n_samples > 0) memcpy(sample, l->sample, (size_t)l->n_samples * sizeof(*sample));
-    zr_free(l->sample);
-    l->sample = sample;
-    return ZR_OK;
-}
-
-static zr_status keep_steps(const measuring *m, const runner *r, const double *sec)
+static zr_status keep_steps(measuring *m, const runner *r, const double *sec)
 {
     const zr_plan *plan = r->plan;
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     const int32_t first = m->launch->n_samples;
+    ZR_GROW(m->launch->sample, m->room, first + s->n_steps, "measured steps");
     int32_t *times = zr_alloc((size_t)s->n_steps * sizeof(*times));
     ZR_CHECK(times, ZR_ERR_MEMORY, "no memory for %d measured steps", s->n_steps);
-    zr_status st = grow_samples(m->launch, s->n_steps);
-    for (int32_t i = 0; i < s->n_steps && st == ZR_OK; i++) {
+    for (int32_t i = 0; i < s->n_steps; i++) {
         zr_step_sample sample = zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, i);
         sample.sec = fmax(sec[i] / sample.cost.calls, 1e-9); /* at least 1 ns, since a coarse clock may measure 0 */
         if (r->runs[i].n > 0) add_sample(m->launch, first, &sample, times);
     }
     zr_free(times);
-    return st;
+    return ZR_OK;
 }
 
-/* Mark typical training steps: all except the fastest quarter and the slowest quarter. Of three steps, only the middle
- * one is typical. */
+/* Mark the typical training steps. These are all except the fastest quarter and the slowest quarter. For example, one
+ * of three steps is typical. */
 static void find_typical(const double *wall_sec, int n, bool *typical)
 {
     for (int i = 0; i < n; i++) {
@@ -259,8 +248,8 @@ static void find_typical(const double *wall_sec, int n, bool *typical)
     }
 }
 
-/* Return the mean of x over typical training steps. x holds one value for each of `runs` runs; every training step has
- * the same number of runs. */
+/* Return the mean of x over typical training steps. x has one value for each of `runs` runs of a schedule step. Every
+ * training step has the same number of runs. */
 static double typical_mean(const double *x, int64_t runs, const runner *r)
 {
     double sum = 0;
@@ -273,9 +262,9 @@ static double typical_mean(const double *x, int64_t runs, const runner *r)
     return n > 0 ? sum / (double)n : 0;
 }
 
-/* Compute the duration of each schedule step and, for exchanges between ranks, the time spent waiting for other ranks.
- * In each exchange, the last rank to arrive does not wait. The results are means over typical training steps, so that
- * they add up to the time of one training step. */
+/* Compute the duration of each schedule step. For exchanges, compute also the time spent waiting for other ranks. In
+ * each exchange the last rank to arrive does not wait. All times are means over typical training steps, so that they
+ * add up to the time of one training step. */
 static zr_status step_times(const measuring *m, runner *r, double *sec, double *wait_sec)
 {
     const zr_plan *plan = r->plan;
@@ -303,8 +292,8 @@ done:
     return st;
 }
 
-/* Record how long the ranks waited for each other in a training step, as a share of the compute time. Also record the
- * mean compute time between two exchanges. */
+/* Record how long ranks waited for each other in a training step, as a share of the compute time. Record also the mean
+ * compute time between two exchanges. */
 static void keep_wait(const measuring *m, const runner *r, const double *sec, const double *wait_sec)
 {
     zr_launch *l = m->launch;
@@ -320,8 +309,8 @@ static void keep_wait(const measuring *m, const runner *r, const double *sec, co
     l->wait[l->n_waits++] = (zr_wait_sample){.computed_sec = computed / exchanges, .share = waited / computed};
 }
 
-/* Record the samples of a model whose steps do not overlap. Also record the part of a training step's time that belongs
- * to none of its schedule steps. */
+/* Record the samples of a model whose steps do not overlap. Record also the part of a training step's time outside its
+ * schedule steps. */
 static zr_status keep_model(measuring *m, runner *r)
 {
     const int32_t n_steps = r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
@@ -342,7 +331,7 @@ done:
 
 /* ---- the models ------------------------------------------------------------------------------ */
 
-/* Set the layout of a trial. Return false if the trial cannot be run with this number of ranks and hosts. */
+/* Set the layout of a trial. Return false if the trial is impossible with this number of ranks and hosts. */
 static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype, zr_layout *l)
 {
     const int ranks = comm->size;
@@ -370,8 +359,8 @@ static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype
     return true;
 }
 
-/* Record how much compute and exchanges slow each other down when they overlap. A model with little overlap has a low
- * weight, and so has a model with long times, since its error is assumed to grow with its time. */
+/* Record how much compute and exchanges slow each other down when they overlap. A model has a low weight if it has
+ * little overlap. A model with long times also has a low weight, since its error is assumed to grow with its time. */
 static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *both)
 {
     const double both_sec = both->comm_sec - both->exposed_sec;
@@ -379,8 +368,8 @@ static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *b
     slope_add(&m->late, both_sec, both->comm_sec - alone->comm_sec, alone->comm_sec);
 }
 
-/* Record how much the durations of exchanges that move bytes vary. Longer exchanges have a higher weight. Each rank
- * uses its own clock. */
+/* Record how much the durations of exchanges vary, for exchanges that move bytes. Long exchanges have a high weight.
+ * Each rank uses its own clock. */
 static void keep_spread(measuring *m, const runner *r)
 {
     for (int32_t i = 0; i < r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
@@ -395,8 +384,8 @@ static void keep_spread(measuring *m, const runner *r)
     }
 }
 
-/* Add up the bytes and seconds of back-to-back exchanges between hosts, whose ratio is the sustained rate of the links.
- * Each rank uses its own clock. */
+/* Add up the bytes and seconds of exchanges between hosts. Their ratio is the sustained rate of the links, since the
+ * exchanges are back to back. Each rank uses its own clock. */
 static void keep_rate(measuring *m, const runner *r)
 {
     const zr_schedule *s = &r->plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -410,8 +399,8 @@ static void keep_rate(measuring *m, const runner *r)
     }
 }
 
-/* Measure a model on a device where exchanges can overlap with compute. r[0] runs without overlap and provides the
- * samples; r[1] runs with overlap. */
+/* Measure a model on a transport whose exchanges can overlap with compute. r[0] runs without overlap and provides the
+ * samples. r[1] runs with overlap. */
 static zr_status measure_beside(measuring *m, division divided, runner r[2])
 {
     zr_timings alone, both;
@@ -457,8 +446,8 @@ done:
     return st;
 }
 
-/* Count the hosts, with the same result on all ranks. Fail with ZR_ERR_UNSUPPORTED unless the ranks of each host are
- * consecutive and every host has the same number of ranks, because plans cannot represent other divisions. */
+/* Count the hosts. All ranks get the same number. Fail with ZR_ERR_UNSUPPORTED unless each host has equally many ranks
+ * with consecutive numbers, because plans cannot represent other divisions. */
 static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
 {
     const double local[2] = {comm->local_size, comm->local_rank};
@@ -474,7 +463,7 @@ static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
     return ZR_OK;
 }
 
-/* Set the number at `offset` in the first pass to its median over all passes. */
+/* Replace a number of the first pass, at `offset` in zr_launch, by its median over all passes. */
 static void combine_number(zr_launch *pass, int passes, size_t offset)
 {
     double x[PASSES];
@@ -483,7 +472,7 @@ static void combine_number(zr_launch *pass, int passes, size_t offset)
     memcpy((char *)&pass[0] + offset, x, sizeof(double));
 }
 
-/* Combine the passes into `launch` by medians. All passes have the same samples. */
+/* Combine the passes into `launch` by medians. All passes have samples of the same steps. */
 static void combine(zr_launch *pass, int passes, zr_launch *launch)
 {
     double x[PASSES];
@@ -501,7 +490,7 @@ static void combine(zr_launch *pass, int passes, zr_launch *launch)
         pass->sample[i].sec = median(x, passes);
     }
     *launch = *pass;
-    *pass = (zr_launch){.ranks = 0}; /* `launch` owns the samples now */
+    *pass = (zr_launch){.ranks = 0}; /* the samples belong to `launch` now */
 }
 
 static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, bool quick, zr_launch *launch)
@@ -519,7 +508,7 @@ static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, b
                 ZR_TRY(measure_model(&m, &trials[t], dtype ? ZR_BF16 : ZR_F32));
     launch->around_sec = m.around_sec / m.n_around;
     const double lost = fmin(slope_of(&m.lost), MOST_LOST), late = fmin(slope_of(&m.late), MOST_LOST),
-                 most = fmax(lost + late, 1); /* a step with overlap takes no longer than without */
+                 most = fmax(lost + late, 1); /* a step is no slower with overlap than without */
     launch->lost = lost / most;
     launch->late = late / most;
     const double own[2] = {m.exchanges > 0 ? sqrt(m.squares / m.exchanges) : 0, m.sec > 0 ? m.bytes / m.sec : 0};

@@ -1,9 +1,8 @@
-/*
- * Storage of the measurements of `zr info --bench` in a small file in the user's cache. The file's name is a hash of
- * everything that the numbers depend on, and the file also contains this key as text. So numbers are never used on
- * another machine that shares the home directory, for another kernel level, or in another version. A file is written
- * under a temporary name and renamed when complete; if several processes write, the last one wins.
- */
+/* Storage of the measurements of `zr info --bench` in a small file in the user's cache. The file's name is a hash of a
+ * key. The key is a text of everything on which the numbers depend, and is also in the file. So numbers are never used
+ * on another machine that shares the home directory, for another kernel level, or in another version.
+ *
+ * A file is written under a temporary name and renamed when complete. If several processes write, the last one wins. */
 #include "train/measure/machine.h"
 #include "base/file/file.h"
 #include "base/file/folder.h"
@@ -145,7 +144,7 @@ static bool get_products(const json_t *products, zr_rates *rates)
     return good;
 }
 
-/** Arguments of read_rates; `apart` tells whether the rates are a GPU's. */
+/** Arguments of read_rates. `apart`: whether the rates are a GPU's. */
 typedef struct wanted_rates {
     bool apart;
     zr_rates *rates;
@@ -241,8 +240,8 @@ zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates)
     return zr__machine_recall("machine", key, read_rates, &wanted);
 }
 
-/** Return a rank's part of a rate: the rate of its own threads, or an equal share of the host's rate if that is lower.
- */
+/** Return a rank's part of a rate. This is the rate of its own threads, or an equal share of the host's rate if that is
+ * lower. */
 static double rank_part(zr_rate rate, int threads, int local_ranks)
 {
     return fmin(rate.one * threads, rate.all / local_ranks);
@@ -262,14 +261,15 @@ zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library)
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile)
 {
     int threads = profile->facts.threads;
-    if (profile->facts.apart) local_ranks = ranks = 1; /* assume that each rank has its own GPU */
+    if (profile->facts.apart) local_ranks = ranks = 1; /* each rank is assumed to have its own GPU */
     zr_machine *machine = &profile->machine;
     machine->flops_f32 = rank_part(zr__rates_peak(rates, ZR_F32, NULL), threads, local_ranks);
     /* Leave the BF16 rate unset for fp16, whose products are computed in fp32. */
     if (dtype == ZR_BF16) machine->flops_bf16 = rank_part(zr__rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
     machine->n_products = 0;
     for (int i = 0; i < rates->n_products; i++) {
-        /* The product's rate is a fraction of the peak. Apply this fraction to the rank's part of the peak. */
+        /* The measured rate of a product is a fraction of the machine's peak. The rank gets the same fraction of its
+         * own peak. */
         zr_product_rate product = rates->product[i];
         const double part = product.bf16 ? machine->flops_bf16 : machine->flops_f32;
         if (product.flops <= 0.0 || part <= 0.0 || machine->n_products == ZR_PRODUCT_RATES) continue;
@@ -278,8 +278,8 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
     }
     machine->memory_bytes_sec = rank_part(rates->triad, threads, local_ranks);
     machine->link_copies = local_ranks == ranks;
-    /* Price all exchanges with one link. If ranks are on several hosts, the copy rate within a host would be too high.
-     */
+    /* All exchanges are priced with this one link. With ranks on several hosts its rate is unknown, since the copy
+     * rate within a host would be too high. */
     double bytes_sec = machine->link_copies ? rank_part(rates->link, 1, local_ranks) : 0.0;
     machine->link[ZR_LINK_PROCESS] = (zr_link){.bytes_sec = bytes_sec};
 }

@@ -1,5 +1,5 @@
-/** Files in the user's cache with measurements of this machine: its rates (machine.c) and measured training steps
- * (launch_file.c). */
+/** Files in the user's cache with measurements of this machine. machine.c stores its rates, launch_file.c measured
+ * training steps. */
 #ifndef ZR_TRAIN_MACHINE_H
 #define ZR_TRAIN_MACHINE_H
 
@@ -8,13 +8,13 @@
 
 enum { ZR__MACHINE_KEY_BYTES = 448 };
 
-/** Write the key of this machine's measurements to `key`. It is a text of everything that they depend on: processor,
- * cores, kernels and versions, or a GPU's name and zr's version. */
+/** Write the key of this machine's measurements to `key`. The key is a text of everything on which they depend:
+ * processor, cores, kernels and versions, or a GPU's name and zr's version. */
 void zr__machine_key(const zr_device_facts *facts, char key[ZR__MACHINE_KEY_BYTES]);
 
-/** Write the document `root` to the file <prefix>-<hash of the key>.json, atomically, and free `root`. The object
- * `root` has the key as its member "machine". If `root` is NULL, fail with ZR_ERR_MEMORY. Other errors are the same as
- * in zr__rates_remember. */
+/** Write the document `root` to the file <prefix>-<hash of the key>.json, atomically, and free `root`. The member
+ * "machine" of `root` is the key. If `root` is NULL, fail with ZR_ERR_MEMORY. Other errors are the same as in
+ * zr__rates_remember. */
 ZR_NODISCARD zr_status zr__machine_remember(const char *prefix, const char *key, json_t *root);
 
 /** Append a value to *list. If memory runs out, free the list and set *list to NULL. */

@@ -1,9 +1,9 @@
-/**
- * train/measure: measurements of this machine. machine.c stores the rates of kernels, memory and links in the user's
+/** train/measure: measurements of this machine. machine.c stores the rates of kernels, memory and links in the user's
  * cache. products.c times the matrix products of a model. launch_measure.c times the steps of small models, and
- * launch_file.c stores these samples. timings.c reports where the time of a run goes. Prices and mfu depend on the
- * measurements. Plans depend on them only if keys are open, or if policy auto plans for tensor-parallel ranks.
- */
+ * launch_file.c stores these samples. timings.c reports where the time of a run goes.
+ *
+ * The measurements determine prices and mfu. They determine plans only if keys are open, or if policy auto plans for
+ * tensor-parallel ranks. */
 #ifndef ZR_TRAIN_MEASURE_MEASURE_H
 #define ZR_TRAIN_MEASURE_MEASURE_H
 
@@ -13,10 +13,10 @@
 #include "zr/models.h"
 #include "zr/simulate.h"
 
-/* Rates measured by a device's bench are stored in ${XDG_CACHE_HOME:-$HOME/.cache}/zr/machine-<hash>.json. Each
- * combination of processor, number of cores, kernel level, and versions of zr and its matrix-product library has a file
- * of its own. So has each GPU name. `facts` are the facts of the device. The rates determine the estimated times of
- * plans and the peak for mfu. */
+/* Rates of a device's bench are stored in ${XDG_CACHE_HOME:-$HOME/.cache}/zr/machine-<hash>.json. There is one file
+ * for each combination of processor, number of cores, kernel level, and versions of zr and its matrix-product library.
+ * There is also one file for each GPU name. The rates determine the estimated times of plans and the peak for mfu.
+ * `facts` are the facts of the device. */
 
 /** Save the rates atomically. If several processes save rates, the last one wins. Fail with ZR_ERR_NOT_FOUND if there
  * is no cache directory (HOME is not set), or with ZR_ERR_ARG if a rate is not finite. Other errors: ZR_ERR_CREATE,
@@ -28,27 +28,30 @@ ZR_NODISCARD zr_status zr__rates_remember(const zr_device_facts *facts, const zr
 ZR_NODISCARD zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates);
 
 /** Return the peak FLOP rate in F32 or BF16, with which achieved rates are compared. Usually this is the rate of a loop
- * that computes in registers. If a product of a library was faster, return the product's rate and set *of_library to
- * true. A library can be faster because it uses instructions for which zr has no loop, or because the machine was less
- * busy. The BF16 rate is 0 if the hardware has no direct BF16 products. */
+ * that computes in registers. If a library's product was faster, return its rate and set *of_library to true. A
+ * library may use instructions for which zr has no loop, or may have run when the machine was less busy. The BF16 rate
+ * is 0 if the hardware has no direct BF16 products. */
 zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
 
-/** Set the rates of a profile for one of `ranks` ranks. `local_ranks` ranks work on this host at the same time, each
- * with profile->facts.threads threads and values of `dtype`. Each rate is the rate of the rank's own threads, but at
- * most an equal share of the rate of the whole host. The FLOP rates are the peaks and, by size, the measured rates of
- * products. If all ranks are on one host, the link between threads (ZR_LINK_PROCESS) has the rate of a memory copy,
- * which cannot overlap with compute. With several hosts its rate is 0, which means unknown. */
+/** Set the rates of a profile for one of `ranks` ranks. On this host local_ranks ranks work at the same time. Each has
+ * profile->facts.threads threads and values of `dtype`. A rank gets the rate of its own threads, but at most an equal
+ * share of the whole host's rate. The FLOP rates are the peaks; the measured rates of products are added by size.
+ *
+ * If all ranks are on one host, the link between threads (ZR_LINK_PROCESS) has the rate of a memory copy, which cannot
+ * overlap with compute. With several hosts the link's rate is 0, which means unknown. */
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
 
-/* Measured steps of training runs, with which zr_cluster.measured estimates times of plans. They are stored in the
- * folder of the rates, in files steps-<hash>.json: one for each combination of machine, transport, number of ranks and
- * number of hosts. */
+/* Measured steps of training runs. zr_cluster.measured uses them to estimate times of plans. They are stored beside
+ * the rates, in files steps-<hash>.json. Each combination of machine, transport, number of ranks and number of hosts
+ * has its own file. */
 
-/** Train small models on the ranks of `comm` and record how long their steps took, as medians over training steps and
- * means over ranks. This takes 5 to 20 seconds, or one to two minutes with more ranks than cores or with slow links.
- * With `quick`, measure only once and only the smallest models, which takes a tenth of the time but makes estimates for
- * large models less accurate. Each rank passes its own device, and all ranks get the same result. Clear `launch` after
- * success. Errors: ZR_ERR_MEMORY. Collective. */
+/** Train small models on the ranks of `comm` and record the durations of their steps. Durations are medians over
+ * training steps and means over ranks. This takes 5 to 20 seconds, or one to two minutes with more ranks than cores or
+ * with slow links.
+ *
+ * With `quick`, measure only once and only the smallest models. This takes a tenth of the time, but estimates for
+ * large models become less accurate. Each rank passes its own device, and all ranks get the same result. Clear
+ * `launch` after success. Errors: ZR_ERR_MEMORY. Collective. */
 ZR_NODISCARD zr_status zr__launch_measure(zr_comm *comm, zr_device *device, bool quick, zr_launch *launch);
 void zr__launch_clear(zr_launch *launch);
 
@@ -62,32 +65,32 @@ typedef struct zr__product_timing {
     char what[ZR_NAME_MAX + 16]; /* weight and pass ("forward", "dx" or "dw"), such as "h.*.mlp.c_fc dx" */
     zr_dtype dtype;
     int64_t m, n, k;
-    int64_t count; /* number of such products in a micro-batch */
+    int64_t count; /* number of products of this kind in a micro-batch */
     double flops_per_sec;
-    double part; /* fraction of the rows that was timed; if below 1, the rate is an estimate */
+    double part; /* fraction of the rows that was timed; the rate is an estimate if it is below 1 */
 } zr__product_timing;
 
-/** Matrix products of the forward and backward passes of one micro-batch. A fused output head, which does not store its
- * logits, computes its products for one block of rows at a time. */
+/** Matrix products of the forward and backward passes of one micro-batch. A fused output head does not store its
+ * logits. It computes its products for one block of rows at a time. */
 typedef struct zr__products {
     zr__product_timing *product;
     int n;
     double flops;
-    double rest_flops; /* FLOPs of all other ops; most are in attention, where masked pairs are counted too */
-    double bound_sec;  /* sum of FLOPs / rate over all products: a lower bound of a micro-batch's time with these
-                          kernels, if the rates of partly timed products hold for all their rows */
+    double rest_flops; /* FLOPs of all other ops. Most are in attention, where masked pairs count too. */
+    double bound_sec;  /* sum over all products of FLOPs / rate. It is a lower bound of a micro-batch's time with these
+                        * kernels, if the rates of partly timed products are right. */
 } zr__products;
 
-/** Time each product of a model separately with the device's kernels, on operands in memory, and record the time of the
- * fastest of several runs. A product that would take more than a tenth of a second is timed on a part of its rows, at
- * least 512. `dtype` is F32 or BF16. Each product takes at least three runs, usually 0.1 to 0.3 seconds, and memory for
- * its operands. Clear `products` after success. */
+/** Time each matrix product of a model separately with the device's kernels, on operands in memory. Record the time of
+ * the fastest of several runs. A product that would take more than a tenth of a second is timed on a part of its rows,
+ * at least 512. `dtype` is F32 or BF16. A product takes at least three runs, usually 0.1 to 0.3 seconds, and memory
+ * for its operands. Clear `products` after success. */
 ZR_NODISCARD zr_status zr__products_measure(const zr_model *model, int64_t batch, int64_t seq, zr_dtype dtype,
                                             zr_device *device, zr__products *products);
 void zr__products_clear(zr__products *products);
 
-/** Add the rates of products to `rates`, by size. Products of equal size get one rate, their mean weighted by time.
- * Also record the best rate of all products. Sizes beyond ZR_PRODUCT_RATES are dropped. */
+/** Add the rates of products to `rates`, by size. Products of equal size get one rate, the mean weighted by time.
+ * Record also the best rate of all products. If there are more sizes than ZR_PRODUCT_RATES, drop the last ones. */
 void zr__rates_add_products(zr_rates *rates, const zr__products *products);
 
 #endif

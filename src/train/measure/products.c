@@ -1,7 +1,5 @@
-/*
- * Measurement of the matrix products of a model's step. Each product is timed separately, with the kernels of training.
- * The sum of the times is a lower bound for every schedule of these kernels.
- */
+/* Measurement of the matrix products of a model's step. Each product is timed separately, with the kernels of
+ * training. The sum of the times is a lower bound of the step's time under every schedule. */
 #include "base/core/core.h"
 #include "train/measure/measure.h"
 #include "zr/ops.h"
@@ -12,8 +10,8 @@
 #include <string.h>
 
 #define MEASURE_SEC 0.06
-/* A product that takes more than LONGEST_SEC seconds is timed on a part of its rows, but at least LEAST_ROWS. With
- * fewer rows, reading the weights would take most of the time. */
+/* A product that would take more than LONGEST_SEC seconds is timed on a part of its rows, but on at least LEAST_ROWS.
+ * With fewer rows, reading the weights would take most of the time. */
 #define LONGEST_SEC 0.1
 #define LEAST_ROWS 512
 #define GUESSED_FLOPS 1e11 /* FLOP/s assumed if the device's peak is unknown */
@@ -35,8 +33,8 @@ static const char *pass_of(const zr_op *op)
     return NULL;
 }
 
-/** Return whether an op is a fused output head, which computes its matrix products internally and does not store its
- * logits. */
+/** Return whether an op is a fused output head. A fused head computes its matrix products internally and does not store
+ * its logits. */
 static bool is_head(const zr_graph *graph, const zr_op *op)
 {
     bool backward = strcmp(op->def->name, "linear_cross_entropy_dx") == 0;
@@ -44,15 +42,8 @@ static bool is_head(const zr_graph *graph, const zr_op *op)
     return zr_graph_value(graph, op->in[backward ? 2 : 1])->param >= 0;
 }
 
-/** Return whether an op is a head's forward op that never runs, because the head's backward op also computes the
- * losses. */
-static bool is_idle(const zr_graph *graph, const zr_op *op)
-{
-    return strcmp(op->def->name, "linear_cross_entropy") == 0 && op->out[0] != zr_graph_get_losses(graph);
-}
-
-/** Write the name of a weight to `out`, beginning with the name of its unit, without ".weight" and with numbers
- * replaced by "*". For example, "transformer.h.3.mlp.c_fc.weight" becomes "h.*.mlp.c_fc". */
+/** Write the name of a weight to `out`. The name begins with its unit, has no ".weight", and has "*" in place of
+ * numbers. For example, "transformer.h.3.mlp.c_fc.weight" becomes "h.*.mlp.c_fc". */
 static void name_weight(const zr_graph *graph, int32_t param, char out[ZR_NAME_MAX])
 {
     const zr_param_info *info = zr_graph_param(graph, param);
@@ -83,7 +74,7 @@ static zr__product_timing describe(const zr_graph *graph, const zr_op *op)
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-/** Fill an operand with small values of both signs. With zeros, a chip whose clock depends on its load would run faster
+/** Fill an operand with small values of both signs. A chip whose clock depends on its load would run faster with zeros
  * than in training. */
 static void fill_operand(void *data, zr_dtype dtype, int64_t n)
 {
@@ -99,7 +90,7 @@ static void fill_operand(void *data, zr_dtype dtype, int64_t n)
         for (int64_t i = 0; i < n; i++) ((uint16_t *)data)[i] = narrow[i * 5 % 8];
 }
 
-/** Allocate and fill an operand. `rows` is the number of rows of an activation; a parameter keeps its shape. */
+/** Allocate and fill an operand. An activation gets `rows` rows, a parameter its own shape. */
 static zr_status make_tensor(zr_device *device, const zr_graph *graph, zr_value value, int64_t rows, zr_tensor *tensor)
 {
     if (value == ZR_NONE) return ZR_OK;
@@ -145,7 +136,7 @@ static zr_status run_once(const zr_kernel *kernel, const zr_kernel_args *args)
     return args->device->ops->finish(args->device);
 }
 
-/** Measure the time of the fastest of several runs in seconds, after a warm-up run. */
+/** Measure the time in seconds of the fastest of several runs, after a warm-up run. */
 static zr_status time_runs(const zr_kernel *kernel, const zr_kernel_args *args, double *best)
 {
     ZR_TRY(run_once(kernel, args));
@@ -180,8 +171,8 @@ static zr_status time_kernel(zr_device *device, const zr_op *op, const operands 
     return st;
 }
 
-/** Return the number of activation rows with which a product takes about LONGEST_SEC or less. Return at least
- * LEAST_ROWS, or all rows if there are fewer. */
+/** Return a number of activation rows with which a product takes about LONGEST_SEC or less. Return at least LEAST_ROWS,
+ * or all rows if there are fewer. */
 static int64_t rows_to_run(const zr_device *device, zr_dtype dtype, double flops, int64_t rows)
 {
     const zr_machine *machine = &device->profile.machine;
@@ -231,9 +222,9 @@ static zr_status add_product(zr_device *device, const zr_graph *graph, const zr_
     return ZR_OK;
 }
 
-/** Build a graph of one block of a head's rows, from ops that compute the same products as the fused head. Gradients
- * are F32, since the head adds up its dw over the blocks in F32. The ops of this graph write dw without adding, which
- * is faster, so their time is still a lower bound. */
+/** Build a graph for one block of a head's rows, from ops with the same matrix products as the fused head. Gradients
+ * are F32, since the head adds up its dw over the blocks in F32. The ops of this graph write dw without adding. They
+ * are faster, so their time is still a lower bound. */
 static zr_status make_block(const zr_graph *graph, const zr_op *op, int64_t rows, zr_graph **block)
 {
     const zr_param_info *w = zr_graph_param(graph, zr_graph_value(graph, op->in[op->backward ? 2 : 1])->param);
@@ -245,7 +236,7 @@ static zr_status make_block(const zr_graph *graph, const zr_op *op, int64_t rows
     zr_shape tokens = {2, {1, rows}};
     zr_value ids = zr_input(*block, "ids", ZR_I32, tokens), targets = zr_input(*block, "targets", ZR_I32, tokens);
     zr_graph_unit(*block, "%s", zr_graph_unit_info(graph, w->unit)->name);
-    /* Make the input a parameter, so that it gets a gradient. */
+    /* make the input a parameter, so that it gets a gradient */
     zr_value table = zr_param(*block, w->init, (zr_shape){2, {1, w->shape.dim[1]}}, "x");
     zr_value weight = zr_param(*block, w->init, w->shape, "%s", w->name);
     zr_value logits = zr_linear(*block, zr_embedding(*block, ids, table), weight, ZR_NONE, true);
@@ -286,7 +277,9 @@ static zr_status measure_graph(zr_device *device, const zr_graph *graph, zr__pro
     ZR_CHECK(all->product || n == 0, ZR_ERR_MEMORY, "no memory to list the products of %d ops", (int)n);
     for (int32_t i = 0; i < n; i++) {
         const zr_op *op = zr_graph_get_op(graph, i);
-        if (is_idle(graph, op)) continue;
+        /* The forward op of a head never runs if the backward op also computes the losses. */
+        const bool forward = strcmp(op->def->name, "linear_cross_entropy") == 0;
+        if (forward && op->out[0] != zr_graph_get_losses(graph)) continue;
         if (pass_of(op))
             ZR_TRY(add_product(device, graph, op, 1, all));
         else if (is_head(graph, op))

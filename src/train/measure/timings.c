@@ -7,18 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Name of the kind that stands for all further kinds once the table of kinds is full. */
+/* name of the kind that takes all further kinds when the table of kinds is full */
 #define OTHER "other"
 
-/* Kind of a schedule step, and the step's cost per run. */
+/* Kind of a schedule step, and the cost of one run of the step. */
 typedef struct site {
     int kind;
     bool replay;
     zr_step_cost cost;
 } site;
 
-/* Sums of one rank by kind. The threads of several streams may add at the same time, but never to the same element,
- * since each kind belongs to one stream. */
+/* Sums of one rank by kind. Threads of several streams may add at the same time, but never to the same element, since
+ * each kind belongs to one stream. */
 typedef struct sums {
     zr_timing kind[ZR_TIMING_KINDS];
     double wall_sec, exposed_sec, idle_sec;
@@ -32,14 +32,14 @@ typedef struct span {
 } span;
 
 struct zr__timings {
-    site *site; /* one for each step of the training schedule, which is the only schedule within an optimizer step */
+    site *site; /* one for each step of the training schedule, the only schedule within an optimizer step */
     int n_kinds;
     sums sums;
-    /* Spans of the current optimizer step, by stream. The thread of a stream writes only to the array of its stream. */
+    /* Spans of the current optimizer step, by stream. A stream's thread writes only to its own array. */
     span *span[ZR_STREAMS];
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
-    int n_streams;    /* number of timed streams of the plan */
-    bool copies_hold; /* whether copies run in the same queue as compute */
+    int n_streams;    /* number of the plan's streams that are timed */
+    bool copies_hold; /* whether copies run on the queue of compute */
     bool warm;        /* whether the first optimizer step was dropped */
     sums before;      /* sums at the beginning of the current optimizer step */
     bool warm_before;
@@ -47,8 +47,8 @@ struct zr__timings {
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* Return the shape of the parameter matrix that an op reads, or whose gradient it computes. Return NULL if the op does
- * neither. */
+/* Return the shape of the parameter matrix that an op reads, or whose gradient it computes. Return NULL if there is
+ * none. */
 static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
 {
     for (int i = 0; i < op->n_in + op->n_out; i++) {
@@ -59,7 +59,7 @@ static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
     return NULL;
 }
 
-/* Write the name of a step's kind. The name of a matrix product includes the shape of the weight, since products of
+/* Write the name of a step's kind. A matrix product's name includes the shape of its weight, since products of
  * different shapes run at different rates. */
 static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op, char name[ZR_TIMING_NAME])
 {
@@ -70,7 +70,7 @@ static void name_of(const zr_graph *graph, const zr_step *step, const zr_op *op,
 }
 
 /* Return the kind with this name on this stream, and create it if necessary. If the table is full, return the stream's
- * kind OTHER. Two streams never share a kind, since their threads would add to it at the same time. */
+ * kind OTHER. Two streams never share a kind, since their threads may add to it at the same time. */
 static int kind_of(zr__timings *t, const char *name, zr_stream stream, bool in_f32)
 {
     int k = 0;
@@ -105,13 +105,13 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
     return ZR_OK;
 }
 
-/* Allocate spans for the maximum number of runs, which is one run of each schedule step per micro-batch. */
+/* Allocate the spans. A schedule step runs at most once per micro-batch. */
 static zr_status alloc_spans(zr__timings *t, const zr_plan *plan)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < s->n_steps; i++) t->room[s->step[i].stream] += plan->layout.accum;
     for (int k = 0; k < ZR_STREAMS; k++) {
-        if (k == ZR_STREAM_SAVE) continue; /* checkpoints are not timed */
+        if (k == ZR_STREAM_SAVE) continue; /* saves are not timed */
         t->span[k] = zr_alloc((size_t)t->room[k] * sizeof(span));
         ZR_CHECK(t->span[k] || t->room[k] == 0, ZR_ERR_MEMORY, "no memory for the timings of %lld steps",
                  (long long)t->room[k]);
@@ -141,8 +141,8 @@ void zr__timings_destroy(zr__timings **timings)
 
 /* ---- while a rank trains ---------------------------------------------------------------------- */
 
-/* Drop the first optimizer step when the second one begins, since caches were cold and memory untouched in the first.
- */
+/* Drop the first optimizer step when the second one begins. In the first step, caches are cold and memory is
+ * untouched. */
 void zr__timings_begin(zr__timings *t)
 {
     t->before = t->sums;
@@ -183,8 +183,7 @@ static double length_of(const span *a, int64_t n)
     return sec;
 }
 
-/* Return the seconds during which two streams ran at the same time. The spans of each stream are ordered and disjoint.
- */
+/* Return the seconds during which two streams ran at the same time. Each stream's spans are ordered and disjoint. */
 static double overlap_of(const span *a, int64_t n_a, const span *b, int64_t n_b)
 {
     double sec = 0.0;

@@ -8,20 +8,20 @@
 #include "zr/plan.h"
 #include "zr/run.h"
 
-/** Rate that a kind of step achieves. For steps with FLOPs it is in FLOP/s. Otherwise it is in bytes/s, of the link or
- * of memory. */
+/** Rate that a kind of step achieves. With FLOPs it is in FLOP/s. Otherwise it is in bytes/s, of the link or of
+ * memory. */
 typedef struct zr__timing_rate {
     bool flops;
     double per_sec; /* the rate; NaN if the kind has neither FLOPs nor bytes */
-    double of_peak; /* rate as a fraction of the peak; NaN if the peak is unknown */
+    double of_peak; /* the rate as a fraction of the peak; NaN if the peak is unknown */
 } zr__timing_rate;
 zr__timing_rate zr__timing_rate_of(const zr_timings *timings, const zr_timing *kind);
 
-/** Return timings as a JSON object, the member "timings" of run.json; zr_free it. */
+/** Write timings as a JSON object to *text, for the member "timings" of run.json. Free the text with zr_free. */
 ZR_NODISCARD zr_status zr__timings_json(const zr_timings *timings, char **text);
 
-/** Return rate / peak, or NaN if the peak is unknown or below the rate. A peak can be below the rate if it was measured
- * on a busy machine, or if it does not limit this work (such as the memory rate for data in caches). */
+/** Return rate / peak, or NaN if the peak is unknown or below the rate. A peak may be too low because the machine was
+ * busy when it was measured. It may also not limit this work: data in caches can be faster than memory. */
 double zr__share_of_peak(double rate, double peak);
 
 typedef struct zr__timings zr__timings;
@@ -30,21 +30,21 @@ typedef struct zr__timings zr__timings;
 ZR_NODISCARD zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings);
 void zr__timings_destroy(zr__timings **timings);
 
-/** Record the beginning of an optimizer step, one run of a schedule step (called by the thread of any stream), and the
- * end of the optimizer step, which took wall_sec seconds. */
+/** Record an optimizer step and its schedule steps. zr__timings_begin begins an optimizer step. zr__timings_event
+ * records one run of a schedule step; any stream's thread may call it. zr__timings_end ends the optimizer step, which
+ * took wall_sec seconds. */
 void zr__timings_begin(zr__timings *timings);
 void zr__timings_event(zr__timings *timings, const zr_event *event);
 void zr__timings_end(zr__timings *timings, double wall_sec);
-/** Discard the optimizer step that has just ended, since it was aborted. */
+/** Discard the optimizer step that has just ended, because it was aborted. */
 void zr__timings_drop(zr__timings *timings);
 
-/** Compute, for each of n numbers, the mean, the minimum and the maximum over the ranks. `least` and `most` may be
- * NULL. Collective; comm->table is overwritten. */
+/** Compute the mean, the minimum and the maximum of each of n numbers over the ranks. `least` and `most` may be NULL.
+ * Collective; overwrites comm->table. */
 ZR_NODISCARD zr_status zr__over_ranks(zr_comm *comm, const double *mine, int64_t n, double *mean, double *least,
                                       double *most);
 
-/** Combine the timings of all ranks into `out`, except the peaks, which are not set. Collective; comm->table is
- * overwritten. */
+/** Combine the timings of all ranks into `out`. The peaks are not set. Collective; overwrites comm->table. */
 ZR_NODISCARD zr_status zr__timings_collect(const zr__timings *timings, zr_comm *comm, zr_timings *out);
 
 #endif

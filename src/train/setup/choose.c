@@ -1,42 +1,41 @@
-/** Choice of values for the keys that a configuration leaves open (zr__config_open): ZeRO stage, recompute policy,
- * micro-batches. Each candidate is planned completely and priced. Policy auto is expensive, since it creates many plans
- * itself, so it is tried only for candidates that may be fastest. */
+/** Choice of values for the keys that a configuration leaves open (zr__config_open): ZeRO stage, recompute policy and
+ * micro-batches. Each candidate is planned completely and priced. Policy auto creates many plans itself, so it is
+ * tried only for candidates that may be the fastest. */
 #include "train/setup/setup.h"
 
 #include "base/core/core.h"
 #include "base/text/text.h"
 #include "config/config.h"
-#include "plan/cost/cost.h"
 #include "train/host/limits.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #define TRIED_MOST 4096
-#define SPLITS_MOST 65536 /* maximum number of micro-batches of a step */
+#define SPLITS_MOST 65536 /* maximum number of micro-batches of a training step */
 #define BATCH_MOST 65536  /* maximum number of samples of a micro-batch */
-#define ALIKE 1.01        /* maximum ratio to the least time per token at which a candidate counts as equally fast */
+#define ALIKE 1.01        /* times per token whose ratio is at most this count as equal */
 #define LEAST_GAIN 0.006  /* minimum part of the time per token that larger micro-batches must be able to save */
-#define SLACK 0.02        /* assumed relative error of estimates for mixed policies */
+#define SLACK 0.02        /* assumed relative error of the estimated times of policy auto */
 
 /* Rates assumed if the machine's rates are unknown. Only their ratios matter. */
 #define USUAL_FLOPS_SEC 1e11
 #define USUAL_FLOPS_BYTE 10        /* FLOPs per byte of memory traffic on a processor */
 #define USUAL_FLOPS_BYTE_APART 300 /* FLOPs per byte of memory traffic on a GPU */
-#define USUAL_LINK_PART 0.25       /* rate of the link between ranks, as a fraction of the memory rate */
+#define USUAL_LINK_PART 0.25       /* rate of the link between ranks as a fraction of the memory rate */
 
 typedef struct way {
     int stage;
     zr_config_policy policy;
-    int64_t rows, accum; /* samples of a micro-batch on each rank; micro-batches of a step */
+    int64_t rows, accum; /* samples of a micro-batch on each rank; micro-batches of a training step */
 } way;
 
 /** A candidate and the results of planning it. */
 typedef struct tried {
     way way;
-    bool fits, recomputes; /* whether the plan fits memory.limit; whether it recomputes some activations */
-    double sec, traffic;   /* seconds per token (FLOPs if not search.timed); bytes of traffic per token */
-    int64_t needs;         /* bytes that a rank needs of memory.limit (zr__rank_needs) */
+    bool fits, recomputes; /* whether the plan fits memory.limit; whether it recomputes any activations */
+    double sec, traffic;   /* seconds per token (FLOPs per token if not search.timed); bytes of traffic per token */
+    int64_t needs;         /* bytes of memory.limit that a rank needs (zr__rank_needs) */
 } tried;
 
 typedef struct search {
@@ -45,18 +44,17 @@ typedef struct search {
     int ranks;
     zr_profile profile;
     const zr__train_target *target;
-    bool usual, timed; /* whether rates are assumed; whether tried.sec is in seconds and not in FLOPs */
+    bool usual, timed; /* whether rates are assumed; whether tried.sec is in seconds, not in FLOPs */
     int stages[2];     /* first and last stage to try */
     zr__train_kept kept;
-    bool keeps; /* whether the checkpoint's micro-batches (`kept`) fit */
+    bool keeps; /* whether the micro-batches of the resumed checkpoint (`kept`) fit */
     int n, n_mixed;
     tried way[TRIED_MOST];
-    way mixed[TRIED_MOST]; /* candidates for policy auto, and estimates of their times */
+    way mixed[TRIED_MOST]; /* candidates for policy auto, and the estimates of their times */
     double bound[TRIED_MOST], value[TRIED_MOST];
     bool left[TRIED_MOST];
-    tried least; /* planned candidate with the least memory; its `needs` is 0 if nothing was planned */
-    char refused[512];
-    zr_status refusal;
+    tried least;         /* planned candidate with the least memory; `needs` is 0 before the first */
+    zr__failure refused; /* first refusal of a candidate */
 } search;
 
 void zr__keep_least(int n, const double *value, double alike, bool *left)
@@ -92,8 +90,8 @@ static zr_status weigh_way(const search *s, const zr_plan *plan, const way *w, t
     return ZR_OK;
 }
 
-/** Plan a candidate. Set *planned to false if its sizes overflow, or if its settings exclude each other, such as
- * all-reduce and stage 3, or the noise scale and a single micro-batch. */
+/** Plan a candidate. Set *planned to false if its sizes overflow or its settings exclude each other. For example,
+ * all-reduce excludes stage 3, and the noise scale excludes a single micro-batch. */
 static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 {
     zr_config config = *s->config;
@@ -104,10 +102,7 @@ static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
                          : zr__train_plan(&config, s->ranks, -1, &s->profile, &plan);
     *planned = st == ZR_OK;
     if (st == ZR_ERR_UNSUPPORTED || st == ZR_ERR_CONFIG) {
-        if (s->refusal == ZR_OK) {
-            snprintf(s->refused, sizeof(s->refused), "%s", zr_error_message());
-            s->refusal = st;
-        }
+        zr__failure_note(&s->refused, st);
         return ZR_OK;
     }
     ZR_TRY(st);
@@ -119,8 +114,8 @@ static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 
 /* ---- the policies of a candidate ---------------------------------------------------------------- */
 
-/** Return the estimated time per token if some units use the policy `heavy`, which recomputes more, and the other units
- * `light`. As few units use `heavy` as the memory limit allows. */
+/** Return the estimated time per token of a plan in which some units use the policy `heavy`, which recomputes more. As
+ * few units as the memory limit allows use it. The other units use the policy `light`. */
 static double mixed_sec(const search *s, const tried *heavy, const tried *light)
 {
     if (!heavy->fits || light->fits || light->needs <= heavy->needs) return heavy->sec;
@@ -140,10 +135,10 @@ static void note_mixed(search *s, const way *w, const tried *none, const tried *
     s->bound[s->n_mixed++] = bound;
 }
 
-/** Result of trying the policies for a stage and a division into micro-batches. */
+/** Result of trying the recompute policies for a stage and a division into micro-batches. */
 typedef struct reached {
     bool planned, fits;
-    bool all;   /* whether a plan without recomputation fits */
+    bool all;   /* whether some plan fits without recompute */
     double sec; /* time per token with the first policy, which recomputes least and so is the fastest */
 } reached;
 
@@ -159,8 +154,8 @@ static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t
     return ZR_OK;
 }
 
-/** Try the policies in the order of their recomputation, beginning with the least. With tensor-parallel ranks, policy
- * auto is tried second, since it also chooses how these ranks store activation checkpoints. */
+/** Try the recompute policies, from the least recompute to the most. With tensor-parallel ranks, try policy auto
+ * second, since it also chooses how these ranks store activation checkpoints. */
 static zr_status try_policies(search *s, way w, reached *r)
 {
     const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;
@@ -178,8 +173,8 @@ static zr_status try_policies(search *s, way w, reached *r)
 
 /* ---- micro-batches ------------------------------------------------------------------------------ */
 
-/** Divide the samples of a step into more and more micro-batches of equal size, until the plan recomputes nothing.
- * Still smaller micro-batches would only increase traffic. */
+/** Divide the samples of a training step into more and more micro-batches of equal size, until the plan recomputes
+ * nothing. Even smaller micro-batches would only increase traffic. */
 static zr_status try_splits(search *s, int stage, int64_t rows)
 {
     reached r = {.all = false};
@@ -188,14 +183,15 @@ static zr_status try_splits(search *s, int stage, int64_t rows)
     return ZR_OK;
 }
 
-/** Return the size of micro-batch that is tried after `rows`. The sizes are 1, 2, 3 ... 8, 12, 16, 24, 32 ... */
+/** Return the micro-batch size that is tried after `rows`. The sizes are 1, 2, 3 ... 8, 12, 16, 24, 32 ... */
 static int64_t next_batch(int64_t rows)
 {
     return rows < 8 ? rows + 1 : (rows & (rows - 1)) == 0 ? rows / 2 * 3 : rows / 3 * 4;
 }
 
-/** Try larger micro-batches as long as they fit and save time. A larger micro-batch spreads the fixed work of a step
- * over more samples. The time saved by the last increase bounds the time that further increases can save. */
+/** Try larger micro-batches as long as they fit and save time. A larger micro-batch spreads the fixed work of a
+ * training step over more samples. The time saved by the last increase bounds the time that all further increases can
+ * save. */
 static zr_status try_batches(search *s, int stage)
 {
     reached r = {.fits = true};
@@ -218,8 +214,8 @@ static bool as_fast(const search *s, double sec)
     return false;
 }
 
-/** Try policy auto on candidates in the order of their estimated times. Stop when no remaining candidate can be faster
- * than the fastest candidate found so far. */
+/** Try policy auto on candidates in the order of their estimated times. Stop when no other candidate can be faster than
+ * the fastest one so far. */
 static zr_status try_mixed(search *s)
 {
     for (int first = 0; first >= 0;) {
@@ -235,7 +231,7 @@ static zr_status try_mixed(search *s)
     return ZR_OK;
 }
 
-/** Try policy auto if no plan fits, since it may find a smaller plan in which several units share a checkpoint. */
+/** Try policy auto if nothing fits. It may find a smaller plan, in which several units share a checkpoint. */
 static zr_status try_least(search *s)
 {
     const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;
@@ -249,7 +245,7 @@ static zr_status try_least(search *s)
     return ZR_OK;
 }
 
-/** Try the division into micro-batches that the resumed checkpoint has. It is kept if it fits. */
+/** Try the division into micro-batches of the resumed checkpoint. Keep this division if it fits. */
 static zr_status try_kept(search *s)
 {
     const int64_t rows = s->config->micro_batch_size * s->config->accumulation_steps;
@@ -263,9 +259,9 @@ static zr_status try_kept(search *s)
     return ZR_OK;
 }
 
-/** Return the best candidate that fits, or NULL if none fits. Consider only candidates whose time is within a factor
- * ALIKE of the least time. If times are unknown, compare FLOPs instead, and then traffic. Among these candidates,
- * prefer the lowest stage, then the fewest micro-batches, then the fewest samples. */
+/** Return the best candidate that fits, or NULL. A candidate must be within a factor ALIKE of the least time. If times
+ * are unknown, compare FLOPs instead, and then traffic. Among the candidates left, prefer the lowest stage, then the
+ * fewest micro-batches, then the fewest samples. */
 static const tried *pick_way(search *s)
 {
     enum { SEC, TRAFFIC, STAGE, ACCUM, ROWS, MEASURES };
@@ -347,7 +343,7 @@ static zr_status choose_open_keys(search *s, zr_config *config, char note[ZR_TRA
                                : try_policies(s, (way){stage, ZR_POLICY_NONE, rows, accum}, &r));
     ZR_TRY(try_mixed(s));
     ZR_TRY(try_least(s));
-    if (s->least.needs == 0) return ZR_FAIL(s->refusal, "%s", s->refused);
+    if (s->least.needs == 0) return zr__failure_tell(&s->refused);
     const tried *best = pick_way(s);
     if (!best) best = &s->least;
     ZR_TRY(note_choice(s, best, note));

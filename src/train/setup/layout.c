@@ -1,4 +1,4 @@
-/** Translation of a configuration into a layout. Every key that the planner uses is copied into the zr_layout here. */
+/** Translation of a configuration into a layout. This file copies every key that the planner uses into a zr_layout. */
 #include "train/setup/setup.h"
 
 #include "config/config.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Check that the enums of a configuration have the same values as the corresponding enums of a layout. */
+/* Check that enums of the configuration have the same values as the corresponding enums of a layout. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a " is not " #b)
 SAME(ZR_POLICY_UNIT, ZR_RECOMPUTE_UNIT);
 SAME(ZR_POLICY_SELECTIVE, ZR_RECOMPUTE_SELECTIVE);
@@ -57,7 +57,7 @@ static zr_optimizer optimizer_of(const zr_config *config)
     return zr_adamw(beta1, beta2, eps, decay);
 }
 
-/** Set the fields of the layout for states, recomputation and saving. */
+/** Set the layout's fields for states, recompute and saves. */
 static void set_states(const zr_config *config, zr_layout *layout)
 {
     bool lean = config->memory.layout == ZR_LAYOUT_LEAN;
@@ -65,32 +65,33 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
     layout->rank_free_sums = config->train.rank_free_sums;
     layout->reduce_once = config->reduce_once;
-    /* Leave micro_squares off with a single micro-batch, which is possible in a plan for fewer ranks than the run has.
-     */
+    /* Leave micro_squares off with only one micro-batch in the whole training step. This happens in a plan for fewer
+     * ranks than the run has. */
     layout->micro_squares = config->train.noise_scale && layout->ranks * config->accumulation_steps > 1;
-    /* Whether gradients are added to sums that persist between micro-batches. */
+    /* whether gradients are added to sums that persist between micro-batches */
     bool summed = config->accumulation_steps > 1 || layout->rank_free_sums;
     layout->two_pass = lean && !summed && config->memory.norm == ZR_NORM_TWO_PASS;
     layout->recompute = (zr_recompute)config->recompute.policy;
     layout->recompute_every = config->recompute.every;
     layout->partition_checkpoints = config->recompute.partition;
     layout->offload_checkpoints = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
-    /* Allow a copy only if the user gave memory.limit, since it takes more memory than a process promises otherwise. */
+    /* Allow saves from a copy only if the user gave memory.limit. A copy takes more memory than a process promises
+     * otherwise. */
     if (zr__train_saves_async(config))
         layout->save = zr__config_given(config, "memory.limit") ? ZR_SAVE_AUTO : ZR_SAVE_IN_PLACE;
-    /* Set the limit for an arena in host memory. zr__train_plan_layout replaces it if the device has its own memory. */
+    /* The limit is for an arena in host memory. If the device has its own memory, zr__train_plan_layout replaces it. */
     if (layout->recompute == ZR_RECOMPUTE_AUTO || layout->save == ZR_SAVE_AUTO)
         layout->limit_bytes = zr__arena_limit(config->memory.limit_bytes, false);
 }
 
-/** Return the number of ranks of a group as an int. Return 0 if it is below `least`, and INT32_MAX, which no layout
- * accepts, if it is larger than that. */
+/** Return the number of ranks of a group as an int. Return 0 if it is below `least`. If it is too large, return
+ * INT32_MAX, which no layout accepts. */
 static int group_ranks(int64_t ranks, int least)
 {
     return ranks < least ? 0 : ranks < INT32_MAX ? (int)ranks : INT32_MAX;
 }
 
-/** Return whether collectives can run in two levels, within hosts and between hosts, with host_ranks ranks on each
+/** Return whether collectives can have two levels, within hosts and between hosts, with host_ranks ranks on each
  * host. */
 static bool has_levels(const zr_layout *l, int64_t host_ranks)
 {
@@ -109,13 +110,13 @@ static void set_groups(const zr_config *config, zr_layout *layout)
     layout->shard_ranks = group_ranks(config->zero.mics_shard_ranks, 1);
     layout->hpz_ranks = group_ranks(config->zero.hpz_partition_ranks, 2);
     const int64_t all = (int64_t)layout->ranks * layout->tensor;
-    const bool levels = config->collectives.hierarchical == ZR_SWITCH_ON; /* planning fails if hosts differ */
+    const bool levels = config->collectives.hierarchical == ZR_SWITCH_ON; /* planning fails if the hosts differ */
     const bool hosts = host > 0 && host < all && (layout->tensor == 1 || levels || all % host == 0);
     layout->host_ranks = hosts ? (int)host : 0;
     layout->hierarchical = levels || (config->collectives.hierarchical == ZR_SWITCH_AUTO && has_levels(layout, host));
 }
 
-/** Set the fields of the layout for communication: dtype, buckets, collectives, overlap and prefetch. */
+/** Set the layout's fields for communication: dtype, buckets, collectives, overlap and prefetch. */
 static void set_movement(const zr_config *config, zr_layout *layout)
 {
     const zr_config_dtype wire = config->communication_dtype;
@@ -134,8 +135,8 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->persist_model_elems = config->zero.model_persistence_elems;
 }
 
-/** Return the maximum number of tokens of a sample and its prompt. A prompt has at most one token per byte, and an
- * empty prompt is replaced by one token. */
+/** Return the maximum number of tokens of a sample with its prompt. A prompt has at most one token per byte. An empty
+ * prompt becomes one token. */
 static int64_t sample_room(const zr_config *config)
 {
     const char *prompt = config->train.sample_prompt;
@@ -172,7 +173,7 @@ zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout
     if (l.limit_bytes > 0 && profile->facts.apart) l.limit_bytes = zr__arena_limit(config->memory.limit_bytes, true);
     zr_status st = zr_plan_create(&builder, &l, profile, plan);
     if (st != ZR_ERR_SHAPE) return st;
-    /* Fail here: each size is within its range, but the product of the sizes overflows. */
+    /* each size is within its range, but their product overflows */
     return ZR_FAIL(ZR_ERR_CONFIG,
                    "train_micro_batch_size_per_gpu %lld with data.seq_length %lld, model.n_embd %lld and "
                    "model.vocab_size %lld is more than can be counted (%s); lower the largest of them",

@@ -1,4 +1,4 @@
-/** Preparation of a loaded configuration: set its model sizes, tokenizer and output directory from files. */
+/** Preparation of a loaded configuration: sets its model sizes, tokenizer and output directory from files. */
 #include "config/config.h"
 #include "data/samples/samples.h"
 #include "data/tokenizer/tokenizer.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/** Set the model's sizes from the directory of model.init or from model.preset. From model.init, also set all other
+/** Set the model's sizes from the directory of model.init or from model.preset. With model.init, set also the other
  * keys on which the results of its weights depend. */
 static zr_status settle_sizes(zr_config *config)
 {
@@ -32,11 +32,10 @@ static zr_status settle_sizes(zr_config *config)
     return ZR_OK;
 }
 
-/** Kind of the data in a file. */
 typedef enum data_kind { DATA_UNKNOWN, DATA_TOKENS, DATA_TEXT } data_kind;
 
-/** Find whether a file holds text or tokens, and add a note on irregularities of a text. Ignore a file that cannot be
- * opened, since a plan needs no data, and the reader of the data gives a better message. */
+/** Find whether a file has text or tokens, and add a note on irregularities of a text. Ignore a file that cannot be
+ * opened: a plan needs no data, and the reader of the data has a better message. */
 static zr_status look_at_data(zr_config *config, const char *path, data_kind *kind)
 {
     char note[512] = "";
@@ -51,7 +50,7 @@ static zr_status look_at_data(zr_config *config, const char *path, data_kind *ki
 }
 
 /** Select the tokenizer "bytes" if the data are text and no tokenizer is given. Call this before the vocabulary size is
- * set. If the data also include a token file, fail, since its tokens are not bytes. */
+ * set. Fail if one of the files has text and the other tokens, since the tokens are not bytes. */
 static zr_status default_tokenizer(zr_config *config, bool *bytes)
 {
     static const char *const name[] = {[DATA_TOKENS] = "tokens", [DATA_TEXT] = "text"};
@@ -70,8 +69,8 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
     return ZR_OK;
 }
 
-/** Add a note that a text uses only a small part of the model's vocabulary, because it is read as bytes for lack of a
- * tokenizer. A vocabulary of up to twice the number of bytes gets no note, since it is assumed to be rounded up. */
+/** Add a note that a text without a tokenizer is read as bytes and uses only a small part of the model's vocabulary. A
+ * vocabulary of up to twice the number of bytes gets no note, since it is assumed to be rounded up. */
 static zr_status note_bytes_vocab(zr_config *config)
 {
     char note[320];
