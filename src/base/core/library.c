@@ -1,13 +1,54 @@
 #include "base/core/library.h"
 
 #include <dlfcn.h>
+#include <glob.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { TEXT = 512 };
+enum { TEXT = 512, PATH = 4096 };
 
-/* Load the first file of the library that can be loaded. If no file can, return NULL and write the loader's message for
- * each file to `why`. */
+/* Load the file from the packages of the Python whose programs are in the `length` bytes of `bin`. NVIDIA's wheels have
+ * their libraries in nvidia/PACKAGE/lib, where the loader does not look. Return NULL if no such file can be loaded. */
+static void *load_from_wheels(const char *bin, size_t length, const char *file)
+{
+    static const char *const folders[] = {"site-packages", "dist-packages"}; /* the second is Debian's */
+    void *loaded = NULL;
+    for (int f = 0; f < 2 && !loaded && length > 0; f++) {
+        char pattern[PATH];
+        glob_t found = {0};
+        const int n = snprintf(pattern, sizeof(pattern), "%.*s/../lib/python3*/%s/nvidia/*/lib/%s", (int)length, bin,
+                               folders[f], file);
+        if (n >= (int)sizeof(pattern) || glob(pattern, 0, NULL, &found) != 0) continue;
+        for (size_t i = 0; i < found.gl_pathc && !loaded; i++)
+            loaded = dlopen(found.gl_pathv[i], RTLD_NOW | RTLD_LOCAL);
+        globfree(&found);
+    }
+    return loaded;
+}
+
+/* Load the file from the first Python that has it: the active virtual environment, the user's own packages, then those
+ * of the programs in PATH. */
+static void *load_from_pythons(const char *file)
+{
+    static const char *const homes[][2] = {{"VIRTUAL_ENV", "bin"}, {"HOME", ".local/bin"}};
+    void *loaded = NULL;
+    for (int h = 0; h < 2 && !loaded; h++) {
+        char bin[PATH];
+        const char *home = getenv(homes[h][0]);
+        const int n = snprintf(bin, sizeof(bin), "%s/%s", home ? home : "", homes[h][1]);
+        if (home && home[0] && n < (int)sizeof(bin)) loaded = load_from_wheels(bin, (size_t)n, file);
+    }
+    for (const char *at = getenv("PATH"); at && !loaded;) {
+        const size_t length = strcspn(at, ":");
+        loaded = load_from_wheels(at, length, file);
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    return loaded;
+}
+
+/* Load the first file of the library that can be loaded: where the loader looks, or else in the packages of Python. If
+ * no file can, return NULL and write the loader's message for each file to `why`. */
 static void *load_first(const zr__library *library, char *why)
 {
     size_t used = 0;
@@ -19,6 +60,10 @@ static void *load_first(const zr__library *library, char *why)
         const int n = snprintf(why + used, TEXT - used, "%s%s", used ? "; " : "", said ? said : *file);
         used = n > 0 && used + (size_t)n < TEXT ? used + (size_t)n : TEXT - 1;
     }
+    for (const char *const *file = library->file; *file; file++) {
+        void *loaded = load_from_pythons(*file);
+        if (loaded) return loaded;
+    }
     return NULL;
 }
 
@@ -27,7 +72,8 @@ zr_status zr__library_open(const zr__library *library, void *table)
     char why[TEXT];
     void *loaded = load_first(library, why);
     ZR_CHECK(loaded, ZR_ERR_UNSUPPORTED,
-             "cannot load %s, which GPUs need for %s: %s; install it, or add its folder to LD_LIBRARY_PATH",
+             "cannot load %s, which GPUs need for %s: %s; install it (from PyPI, say), or add its folder to "
+             "LD_LIBRARY_PATH",
              library->name, library->purpose, why);
     for (size_t i = 0; library->function[i]; i++) {
         void *address = dlsym(loaded, library->function[i]);
