@@ -1,8 +1,8 @@
-/* slice, slice_dx, concat, transpose, split_heads and merge_heads. These ops copy elements unchanged, or convert them
- * when a gradient of another type is written. */
+/* Ops slice, slice_dx, concat, transpose, split_heads and merge_heads. They copy elements unchanged, or convert them if
+ * the output is a gradient of another dtype. */
 #include "device/cpu/shared/rows.h"
 
-/* Copy n elements: out[to ...] = in[from ...]. Convert them if the types differ. */
+/* Copy n elements, out[to + i] = in[from + i]. Convert them if the dtypes differ. */
 static void copy_elems(const zr_tensor *out, int64_t to, const zr_tensor *in, int64_t from, int64_t n)
 {
     if (out->dtype == in->dtype) {
@@ -76,7 +76,7 @@ typedef struct swap_sizes {
     int64_t outer, a, b, inner;
 } swap_sizes;
 
-enum { TILE = 32 }; /* edge of a tile; elements are moved by tiles, so that cache lines are used whole */
+enum { TILE = 32 }; /* edge of a tile, in elements; moving elements by tiles uses cache lines whole */
 
 #define TILE_LOOP(type)                                                                                                \
     for (int64_t j = j0; j < j1; j++)                                                                                  \

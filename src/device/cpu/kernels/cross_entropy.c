@@ -1,4 +1,3 @@
-/* cross_entropy and cross_entropy_dx. */
 #include "device/cpu/shared/cross_entropy_rows.h"
 
 static zr_status cross_entropy(const zr_kernel_args *args)

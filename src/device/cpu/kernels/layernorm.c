@@ -1,15 +1,15 @@
-/* layernorm and rmsnorm with their gradients (_dx and _dw). An rmsnorm is a layernorm whose mean is 0 and which has no
- * bias. */
+/* Ops layernorm and rmsnorm with their gradients (_dx and _dw). An rmsnorm is a layernorm whose mean counts as 0 and
+ * which has no bias. */
 #include <math.h>
 
 #include "device/cpu/shared/rows.h"
 #include "device/operands.h"
 
-/* Number of partial sums of layernorm_dw. The number is fixed, so that results do not depend on the number of threads.
- */
+/* Number of partial sums over rows in layernorm_dw. The number is fixed, so that results do not depend on the number of
+ * threads. */
 #define ROW_CHUNKS 16
 
-/* Return the vector of x from element i on. Lanes from element n on get `fill`. */
+/* Load the vector of x from element i on. Lanes from element n on are set to `fill`. */
 static inline zr__vec lanes(const float *x, int64_t i, int64_t n, float fill)
 {
     return n - i >= ZR_VEC ? zr__vec_load(x + i) : zr__vec_load_part(x + i, n - i, fill);
@@ -32,8 +32,8 @@ static float square_centred(const float *x, float mean, int64_t n)
     return zr__vec_reduce(acc);
 }
 
-/* Compute the mean and 1 / the standard deviation of a row. The variance needs a second pass over the row: if the mean
- * is far from 0, E[x^2] - E[x]^2 would lose precision. `mean` is NULL for rmsnorm. */
+/* Compute the mean and the reciprocal standard deviation of a row. The variance takes a second pass over the row,
+ * because E[x^2] - E[x]^2 loses precision if the mean is far from 0. `mean` is NULL for rmsnorm. */
 static void row_moments(const zr_tensor *x, int64_t row, int64_t C, double eps, float *mean, float *rstd)
 {
     float buffer[ZR_CHUNK];
@@ -103,12 +103,13 @@ static zr_status rmsnorm(const zr_kernel_args *args)
     return norm(args, NULL, args->out[1].data, NULL);
 }
 
-/* Saved moments of all rows, for the gradients. `mean` is NULL for rmsnorm, whose mean counts as 0. */
+/* Moments of all rows, saved by the forward pass for the gradients. `mean` is NULL for rmsnorm, whose mean counts as 0.
+ */
 typedef struct norm_saved {
     const float *mean, *rstd;
 } norm_saved;
 
-/* A part of a row, in fp32, from which xhat = (x - mean) * rstd and dxhat = dy * gain are computed where needed. */
+/* A part of a row in fp32. Functions compute xhat = (x - mean) * rstd and dxhat = dy * gain from it. */
 typedef struct row_part {
     const float *dy, *x, *gain;
     float mean, rstd;
@@ -163,8 +164,8 @@ static void part_dx(float *dx, const row_part *p, float a, float b)
         dx[c] = p->rstd * (p->dy[c] * p->gain[c] - a - (p->x[c] - p->mean) * p->rstd * b);
 }
 
-/* Compute dx of a row. part_dx's a is the mean of dxhat, which comes from the derivative of the mean (0 for rmsnorm);
- * its b is the mean of dxhat * xhat. */
+/* Compute dx of a row. part_dx needs two means over the row: a of dxhat, and b of dxhat * xhat. a comes from the
+ * derivative of the row's mean, and is 0 for rmsnorm. */
 static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor *earlier, int64_t row, int64_t C)
 {
     const zr_tensor *out = &args->out[0];
@@ -203,8 +204,8 @@ static zr_status rmsnorm_dx(const zr_kernel_args *args)
     return norm_dx(args, (norm_saved){NULL, args->in[3].data}, &args->in[4]);
 }
 
-/* Sum over rows [begin, end) for columns [c0, c0 + n): dy * xhat into dgain and, unless dbias is NULL, dy into dbias.
- */
+/* Sum over rows [begin, end) for columns [c0, c0 + n). Write the sum of dy * xhat to dgain, and the sum of dy to dbias.
+ * dbias is NULL for rmsnorm. */
 static void chunk_dw(const zr_kernel_args *args, norm_saved saved, int64_t C, int64_t begin, int64_t end, int64_t c0,
                      int64_t n, float *restrict dgain, float *restrict dbias)
 {

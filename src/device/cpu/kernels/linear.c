@@ -1,4 +1,4 @@
-/* linear, linear_dx and linear_dw, computed by the products of matmul.c; linear_db and bias. */
+/* Ops linear, linear_dx and linear_dw, which use the matrix products of matmul.c, and ops linear_db and bias. */
 #include "device/cpu/matmul.h"
 #include "device/cpu/shared/rows.h"
 #include "device/operands.h"
@@ -57,7 +57,8 @@ static void release_product(void *state)
     zr__matmul_destroy(&product);
 }
 
-/* Prepare y = x w + b or dx = dy w^T. transposed_b: whether the product's second operand is stored transposed. */
+/* Prepare the product y = x w + b or dx = dy w^T. `transposed_b` says whether the second operand is stored transposed.
+ */
 static zr_status prepare_rows(const zr_kernel_args *args, bool transposed_b, bool bias, void **state)
 {
     zr__product_spec s = {.m = zr_shape_rows(&args->in[0].shape),
@@ -88,7 +89,7 @@ static zr_status run_product(const zr_kernel_args *args)
                                                               .panels = args->scratch});
 }
 
-/* Prepare dw = x^T dy or, for a transposed w, dw = dy^T x. */
+/* Prepare the product dw = x^T dy or, if w is stored transposed, dw = dy^T x. */
 static zr_status prepare_dw(const zr_kernel_args *args, void **state)
 {
     const zr_tensor *a = &args->in[w_transposed(args) ? 1 : 0], *b = &args->in[w_transposed(args) ? 0 : 1];
@@ -117,7 +118,7 @@ static int64_t product_bytes(const zr_device_facts *facts, const zr_graph *graph
                               zr__in_type(graph, op, 0)->dtype, c->dtype);
 }
 
-/* Return the scratch bytes of y or dx. Each is a sum over the columns of its first operand. */
+/* Return the scratch bytes of linear and linear_dx. Both sum over the columns of their first operand. */
 static int64_t product_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     return product_bytes(facts, graph, op, zr_shape_cols(&zr__in_type(graph, op, 0)->shape));
@@ -130,11 +131,11 @@ static int64_t dw_scratch(const zr_device_facts *facts, const zr_graph *graph, c
 
 /* ---- the gradient of the bias ---------------------------------------------------------------- */
 
-/* DB_COLS: maximum number of columns summed at a time. DB_ROWS: number of rows in a group. A group's sum is computed
- * first and then added to the total, so that the rounding error grows with the number of groups, not of rows. */
+/* DB_COLS: maximum number of columns summed at a time. DB_ROWS: number of rows in a group. Each group is summed first,
+ * and its sum is added to the total. The rounding error then grows with the number of groups, not of rows. */
 #define DB_COLS 256
 #define DB_ROWS 32
-#define DB_STEP 4 /* number of rows that are added, in order, while the sums are in registers */
+#define DB_STEP 4 /* number of rows added in one pass, in order, with the sums in registers */
 
 static void add_rows(float *restrict sum, const zr_tensor *dy, int64_t first, int64_t ld, int64_t n)
 {
@@ -160,8 +161,8 @@ static void add_group(float *restrict total, const zr_tensor *dy, int64_t row, i
     for (int64_t i = 0; i < n; i++) total[i] += sum[i];
 }
 
-/* Return the number of columns in a piece of work: whole cache lines. If there are few columns, each thread gets one
- * piece. */
+/* Return the number of columns that a thread sums at a time: whole cache lines, up to DB_COLS. If there are few
+ * columns, each thread gets one piece. */
 static int64_t db_piece(int64_t cols, int threads)
 {
     const int64_t line = 16, lines = (cols + line * threads - 1) / (line * threads);

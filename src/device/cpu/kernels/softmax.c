@@ -1,7 +1,7 @@
-/* softmax, softmax_dx, mean and mean_dx over the last dimension. */
+/* Ops softmax, softmax_dx, mean and mean_dx, over the last dimension. */
 #include "device/cpu/shared/rows.h"
 
-/* Compute y = e^(x - top), or y = 0 if that value is below e^-87. */
+/* Compute y = e^(x - top), or y = 0 if the result is below e^-87. */
 static void exps(float *restrict y, const float *restrict x, float top, int64_t n)
 {
     ZR_WIDE_LOOP
@@ -14,8 +14,8 @@ static void times(float *y, const float *x, float factor, int64_t n)
     for (int64_t c = 0; c < n; c++) y[c] = x[c] * factor;
 }
 
-/* Compute the softmax of a row. The exponentials are computed twice: if the first ones were stored in a 16-bit output,
- * the results would be rounded twice. */
+/* Compute the softmax of a row. The exponentials are computed twice, once for the sum and once for the result. Storing
+ * the first ones in a 16-bit output would round results twice. */
 static void row_softmax(const zr_tensor *out, const zr_tensor *x, int64_t row, int64_t C)
 {
     float xbuf[ZR_CHUNK], e[ZR_CHUNK], top = 0.0f, sum = 0.0f;
@@ -46,7 +46,7 @@ static zr_status softmax(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Compute dx = y * (dy - a). */
+/* Compute dx = y * (dy - a), where a is the row's sum of dy * y. */
 static void part_dx(float *dx, const float *dy, const float *y, float a, int64_t n)
 {
     ZR_STREAM_LOOP

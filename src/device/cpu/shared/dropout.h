@@ -1,11 +1,11 @@
-/* Factors of dropout (rules.h), for the op dropout and for the dropout inside attention. */
+/* Dropout factors, 0 or 1/(1-p), for the op dropout and for attention. rules.h computes the constants. */
 #ifndef ZR_DEVICE_CPU_DROPOUT_H
 #define ZR_DEVICE_CPU_DROPOUT_H
 
 #include "device/cpu/shared/level.h"
 #include "device/rules.h"
 
-/* Compute the factors of 4 * ZR__RNG_BLOCKS elements, from element 4 * block on. */
+/* Compute the dropout factors of 4 * ZR__RNG_BLOCKS elements, from element 4 * block on. */
 static inline void zr__dropout_blocks(const zr__dropout *dropout, uint64_t block, float *restrict out)
 {
     const uint32_t threshold = dropout->threshold;
@@ -16,7 +16,7 @@ static inline void zr__dropout_blocks(const zr__dropout *dropout, uint64_t block
         for (int w = 0; w < 4; w++) out[4 * i + w] = (word[w][i] >> 8) >= threshold ? scale : 0.0f;
 }
 
-/* Compute out[i] = the factor of element first + i, for n elements. */
+/* Compute out[i], the dropout factor of element first + i, for n elements. */
 static inline void zr__dropout_factors(const zr__dropout *dropout, uint64_t first, int64_t n, float *restrict out)
 {
     const int64_t width = 4 * ZR__RNG_BLOCKS;
