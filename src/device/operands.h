@@ -36,9 +36,9 @@ static inline zr__sequence zr__sequence_of(const zr_kernel_args *args)
     return s;
 }
 
-/** Return the index of the random number that dropout uses for this rank's first element of x. x has `elems` elements
- * on this rank. Attribute 1 of the op is the number of elements in a whole row of the batch if this rank holds only
- * some tokens, else 0. */
+/** Return the index of the random number that dropout uses for the first element of x. x has `elems` elements on this
+ * rank. Attribute 1 of the op is 0 if the rank holds whole sequences, else the number of elements in a whole sequence.
+ */
 static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t elems)
 {
     const zr_runtime *now = args->runtime;
@@ -56,8 +56,8 @@ typedef struct zr__loss_operands {
     const zr_tensor *lse, *part; /* only for ops on a part of the vocabulary: log-sum-exps (input of the backward pass),
                                     partial results (output of the forward pass) */
     int64_t rows, V, C;
-    int64_t first, valid, all; /* this rank's part of the vocabulary: its first token id, its number of tokens without
-                                  padding; number of tokens of the whole vocabulary */
+    int64_t first, valid, all; /* first token id of this rank's part of the vocabulary, number of the part's tokens
+                                  without padding, number of tokens in the whole vocabulary */
 } zr__loss_operands;
 
 /** Return the index of x among the inputs. w and the targets follow x. */

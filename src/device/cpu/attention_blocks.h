@@ -17,24 +17,23 @@
 #define ZR__ATTENTION_BLOCK 64
 #define ZR__ATTENTION_LANES 16
 
-/** Offsets of blocks from the start of a thread's scratch, in floats, and shapes of the blocks. An offset is a multiple
- * of 16 (64 bytes), or -1 if the pass does not use the block. */
+/** Offsets of blocks from the start of a thread's scratch, in floats. An offset is a multiple of 16 (64 bytes), or -1
+ * if the pass does not use the block. The comments give the shapes of the blocks. */
 typedef struct zr__attention_layout {
     int64_t width;    /* row stride of q, k, v, y and gradients: D rounded up to a multiple of the lanes */
-    int64_t keys_t;   /* transposed keys; forward: (D, BLOCK) for every block of keys; backward: (D, BLOCK) */
-    int64_t keys;     /* keys of one block, backward only: (BLOCK, width) */
-    int64_t values_t; /* transposed values of one block, backward only: (D, BLOCK) */
-    int64_t values;   /* values of the whole head, forward only: (T rounded up to lanes, width) */
-    int64_t q;        /* scaled queries; forward: (BLOCK, width); backward: (T, width) */
-    int64_t y;        /* attention output, forward only: (BLOCK, width) */
-    int64_t dy;       /* gradient of the attention output, backward only: (T, width) */
-    int64_t dq;       /* gradient of the queries, backward only: (T, width) */
-    int64_t dk, dv;   /* gradients of keys and of values, backward only: (BLOCK, width) each */
-    int64_t p;        /* scores, later replaced by probabilities: (BLOCK, BLOCK) */
-    int64_t ds;       /* gradients of the scores, backward only: (BLOCK, BLOCK) */
-    int64_t kept;     /* dropout factors, backward only: (BLOCK, BLOCK) */
-    int64_t
-        stat; /* forward: running maximum and sum of each query (BLOCK each); backward: sum of dy * y per query (T) */
+    int64_t keys_t;   /* offset of transposed keys; forward: (D, BLOCK) for every block of keys; backward: (D, BLOCK) */
+    int64_t keys;     /* offset of one block's keys (BLOCK, width), backward only */
+    int64_t values_t; /* offset of one block's transposed values (D, BLOCK), backward only */
+    int64_t values;   /* offset of the head's values (T rounded up to lanes, width), forward only */
+    int64_t q;        /* offset of scaled queries; forward: (BLOCK, width); backward: (T, width) */
+    int64_t y;        /* offset of the attention output (BLOCK, width), forward only */
+    int64_t dy;       /* offset of the output's gradient (T, width), backward only */
+    int64_t dq;       /* offset of the queries' gradient (T, width), backward only */
+    int64_t dk, dv;   /* offsets of the keys' and the values' gradient (BLOCK, width each), backward only */
+    int64_t p;        /* offset of the scores (BLOCK, BLOCK), which the probabilities replace later */
+    int64_t ds;       /* offset of the scores' gradient (BLOCK, BLOCK), backward only */
+    int64_t kept;     /* offset of the dropout factors (BLOCK, BLOCK), backward only */
+    int64_t stat; /* offset of numbers per query; forward: maximum and sum (BLOCK each); backward: sum of dy * y (T) */
     int64_t floats; /* length of the whole scratch, in floats */
 } zr__attention_layout;
 

@@ -9,9 +9,9 @@
 
 /** Block sizes, and offsets in bytes from the start of the scratch. Offsets are multiples of 64. */
 typedef struct zr__head_layout {
-    int64_t rows;   /* number of rows in a block; the last block may have fewer */
-    int64_t blocks; /* number of blocks */
-    int64_t sum;    /* offset of the fp32 accumulator (V,C) of dw, which has no bytes if sum_in_dw */
+    int64_t rows; /* number of rows in a block; the last block may have fewer */
+    int64_t blocks;
+    int64_t sum; /* offset of the fp32 accumulator (V,C) of dw, which has no bytes if sum_in_dw */
     bool sum_in_dw;
     int64_t panels; /* offset of the scratch for the matrix products, which comes last */
 } zr__head_layout;

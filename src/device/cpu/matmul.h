@@ -10,7 +10,7 @@ typedef struct zr__matmul_operands {
     const void *a, *b, *bias; /* bias and earlier are ignored if the spec does not have them */
     const float *earlier;
     void *c;
-    void *panels; /* buffer for packed operands, of zr__matmul_scratch bytes; a part of the kernel's scratch */
+    void *panels; /* buffer of zr__matmul_scratch bytes for packed operands, in the kernel's scratch */
 } zr__matmul_operands;
 
 /* Matrix product compiled for one processor level. */

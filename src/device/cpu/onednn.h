@@ -27,7 +27,7 @@ typedef struct zr__product zr__product;
 
 ZR_NODISCARD zr_status zr__product_create(const zr__product_spec *spec, zr__product **product);
 void zr__product_destroy(zr__product **product);
-/* Run a product. `bias` or `earlier` is NULL if the spec has no such operand. */
+/* Run a product. `bias` or `earlier` is NULL if the spec does not have it. */
 ZR_NODISCARD zr_status zr__product_run(const zr__product *product, const void *a, const void *b, const void *bias,
                                        const void *earlier, void *c);
 /* Maximum bytes of oneDNN's internal scratch in a product. A product that would need more runs on fewer threads. */

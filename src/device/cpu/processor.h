@@ -8,8 +8,8 @@
 
 typedef struct zr__processor {
     bool v2, v3, v4; /* whether the processor has x86-64-v2, -v3 or -v4, and the OS saves the registers of that level */
-    bool avx512_bf16;     /* whether the processor has AVX512_BF16, which a level uses only together with v4 */
-    bool intel;           /* whether Intel made the processor */
+    bool avx512_bf16; /* whether the processor has AVX512_BF16, which a level uses only together with v4 */
+    bool intel;
     uint32_t cpuid_7_edx; /* register EDX of CPUID leaf 7; bit 22: AMX-BF16, bit 23: AVX512-FP16, bit 24: AMX-TILE */
     uint64_t xcr0;        /* register XCR0; bits 17 and 18: whether the OS saves AMX tiles */
     bool tiles_permitted; /* whether Linux lets this process use AMX tiles */

@@ -220,7 +220,7 @@ static void head_forward(const zr_kernel_args *args, const head *s, const zr__at
 {
     const zr_tensor *qkv = &args->in[0];
     float *lse = (float *)args->out[1].data + (s->b * s->n_head + s->h) * s->T;
-    float *values = work + at->values; /* serves as a buffer until values are packed */
+    float *values = work + at->values; /* memory of the values, which holds rows of keys until the values are packed */
     for (int64_t j0 = 0; j0 < s->T; j0 += NB)
         pack_transposed(work + at->keys_t + j0 * s->D, values, qkv, s, 1, j0, zr__min64(NB, s->T - j0));
     pack_rows(values, qkv, s, 2, 0, s->T, 1.0f);
@@ -238,9 +238,9 @@ static void head_forward(const zr_kernel_args *args, const head *s, const zr__at
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Compute the gradients of scores for query i and n keys from j0 on, in place. On entry, p holds scores and ds holds
- * dP. On return, p = kept P and ds = P (kept dP - delta), where P = exp(scores - lse). `kept` receives the dropout
- * factors. */
+/* Compute probabilities and gradients of scores for query i and n keys from j0 on, in place. On entry, p holds scores
+ * and ds holds dP. On return, p = kept * P and ds = P * (kept * dP - delta), where P = exp(scores - lse). `kept`
+ * receives the dropout factors. */
 static void row_backward(const head *s, float *restrict p, float *restrict ds, float *restrict kept, int64_t i,
                          int64_t j0, int64_t n, float lse, float delta)
 {
@@ -283,7 +283,7 @@ static void head_prepare(const zr_kernel_args *args, const head *s, const zr__at
 {
     const zr_tensor *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2];
     const int64_t w = s->width;
-    float *y_row = work + at->dq; /* serves as a buffer until dq is computed */
+    float *y_row = work + at->dq; /* memory of dq, which holds a row of y until dq is computed */
     pack_rows(work + at->q, qkv, s, 0, 0, s->T, s->scale);
     for (int64_t i0 = 0; i0 < s->T; i0 += ZR_VEC) {
         zr__vec part[ZR_VEC];
@@ -307,7 +307,7 @@ static void head_backward(const zr_kernel_args *args, const head *s, const zr__a
     for (int64_t j0 = 0; j0 < s->T; j0 += NB) {
         const int64_t n = zr__min64(NB, s->T - j0);
         pack_transposed(work + at->keys_t, work + at->keys, qkv, s, 1, j0, n);
-        /* The memory of dv serves as a buffer until dv is computed. */
+        /* The memory of dv holds rows of values until dv is computed. */
         pack_transposed(work + at->values_t, work + at->dv, qkv, s, 2, j0, n);
         for (int64_t i0 = j0; i0 < s->T; i0 += NB) block_backward(s, at, work, lse, i0, j0);
         for (int64_t j = 0; j < n; j++) {

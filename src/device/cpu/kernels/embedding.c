@@ -15,8 +15,8 @@ static zr_status check_ids(const int32_t *ids, int64_t n, int64_t T, int64_t V)
     return ZR_OK;
 }
 
-/* This rank's part of a table. Tensor parallelism may divide the table's rows among ranks. `all` is the number of rows
- * of the whole table, and `first` is the index of this rank's first row. */
+/* Part of a table that this rank holds. Tensor parallelism may divide the table's rows among ranks. `all` is the number
+ * of rows of the whole table, and `first` is the index of this rank's first row. */
 typedef struct table_part {
     int64_t all, first;
 } table_part;
@@ -120,8 +120,8 @@ static bool is_in_place(const zr_kernel_args *args)
 }
 
 /* Return the first row of the table in share s of `shares`. Shares have equal cost instead of equal numbers of rows,
- * because tokens are not spread evenly over a vocabulary. Writing a row is assumed to cost as much as adding a token.
- */
+ * because tokens are not spread evenly over a vocabulary. Writing a row and adding a token are assumed to cost the
+ * same. */
 static int64_t share_begin(const sorted_tokens *t, int64_t V, bool in_place, int s, int shares)
 {
     const int64_t each = in_place ? 0 : 1, before = (each * V + t->n) * s / shares;
@@ -244,7 +244,7 @@ static zr_status position_dw(const zr_kernel_args *args)
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < P; t++) {
             row_begin(acc, earlier, t, C);
-            /* Add this rank's rows at position t, in order of their row numbers. */
+            /* Add all rows of dy at position t, in ascending order. */
             for (int64_t r = (t - s.row % s.T + s.T) % s.T; t < s.T && r < rows; r += s.T) row_add(acc, dy, r, C);
             zr__store(out->data, out->dtype, t * C, acc, C);
         }

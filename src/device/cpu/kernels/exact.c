@@ -12,7 +12,7 @@
 /* Number of sets of bins. Consecutive elements often have the same exponent, so they use the sets in turn. Adding an
  * element then does not wait for the previous element's store. */
 #define SETS 4
-/* Number of elements between two flushes of the bins: a 64-bit bin can hold 2^16 squares of 48 bits. */
+/* Number of elements after which the bins are flushed, because a 64-bit bin can hold only 2^16 squares of 48 bits. */
 #define BLOCK ((int64_t)SETS << 16)
 /* Minimum number of elements for which waking a thread is worthwhile. */
 #define SHARE ((int64_t)1 << 15)

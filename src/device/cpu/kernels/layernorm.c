@@ -164,8 +164,8 @@ static void part_dx(float *dx, const row_part *p, float a, float b)
         dx[c] = p->rstd * (p->dy[c] * p->gain[c] - a - (p->x[c] - p->mean) * p->rstd * b);
 }
 
-/* Compute dx of a row. part_dx needs two means over the row: a of dxhat, and b of dxhat * xhat. a comes from the
- * derivative of the row's mean, and is 0 for rmsnorm. */
+/* Compute dx of a row. part_dx takes two means over the row: a is the mean of dxhat, and b is the mean of dxhat * xhat.
+ * For rmsnorm a is 0, because rmsnorm does not subtract the row's mean. */
 static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor *earlier, int64_t row, int64_t C)
 {
     const zr_tensor *out = &args->out[0];

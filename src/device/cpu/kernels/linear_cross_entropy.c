@@ -30,8 +30,8 @@ typedef struct products {
 } products;
 
 typedef struct head {
-    products whole, last;  /* products for whole blocks, and for a shorter last block; their dw is added to the sum */
-    zr__matmul *dw_begins; /* product for the dw of the first block, which initialises the sum */
+    products whole, last;  /* products for full blocks, and for a last block with fewer rows */
+    zr__matmul *dw_begins; /* product for the first block's dw, which initialises the sum; later blocks add to it */
 } head;
 
 extern const zr__panel_ops ZR_LEVEL_NAME(zr__panels);

@@ -3,7 +3,7 @@
  * in registers.
  *
  * The shared operand is packed once for all threads: A if m <= n, else B. Each thread packs blocks of the other
- * operand, called its own, for itself. Such a block stays in the thread's cache (device/cpu/product_blocks.h). Threads
+ * operand, called its own, for itself. A block stays in the thread's cache (device/cpu/product_blocks.h). Threads
  * divide the longer side of C, so that nearly nothing is packed twice.
  *
  * k is cut into ranges of equal length. Within a range, an element of C is one chain of multiply-adds in order of k.
@@ -271,7 +271,7 @@ static void multiply_share(const job *j, int thread, int threads)
 /* ---- division among threads ------------------------------------------------------------------- */
 
 /* Choose how many threads divide each side of C, so that the costliest share costs least. Packing an element is assumed
- * to cost as much as 16 multiply-adds. */
+ * to cost the same as 16 multiply-adds. */
 static void choose_ways(job *j, int threads)
 {
     int64_t least = INT64_MAX;

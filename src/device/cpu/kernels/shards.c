@@ -19,9 +19,9 @@ typedef struct sum_part {
     int64_t first, n;
 } sum_part;
 
-/* Return the sum of the pieces, added in a binary tree. The result is in `out`, but a single F32 piece is returned
- * itself. The left subtree has the largest power of two below the number of pieces. All subtrees of a level are
- * therefore full, except the last. `out` is written only after all pieces have been read. */
+/* Return the sum of the pieces, added in a binary tree. The result is in `out`. Only if there is a single F32 piece,
+ * return the piece itself. The left subtree has the largest power of two below the number of pieces. All subtrees of a
+ * level are therefore full, except the last. `out` is written only after all pieces have been read. */
 static const float *sum_tree(float *out, float (*room)[SUM_BLOCK], const void *const *pieces, int n_pieces,
                              const sum_part *part)
 {
