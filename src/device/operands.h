@@ -94,7 +94,7 @@ static inline zr__loss_operands zr__loss_operands_of(const zr_kernel_args *args)
     o.V = o.w->shape.dim[0];
     o.C = o.w->shape.dim[1];
     o.all = all ? all : o.V;
-    /* The runtime is NULL during `prepare`, which does not need `first`. */
+    /* During `prepare`, `runtime` is NULL and `first` is not needed. */
     o.first = all && args->runtime ? args->runtime->place * o.V : 0;
     o.valid = o.all - o.first < o.V ? o.all - o.first : o.V;
     if (o.valid < 0) o.valid = 0;

@@ -34,8 +34,7 @@ typedef struct host_queue {
     int64_t issued, ended; /* tickets of the last entry issued and of the last entry ended */
     int64_t reached;       /* ticket of the last entry that ended before the first failure */
     int64_t awaited;       /* lowest ticket for which a thread sleeps; no thread sleeps if this ticket has ended */
-    double
-        free_sec; /* time when the last task since the last sync ended, in seconds; 0 if no task has ended since then */
+    double free_sec;       /* end time of the last task since the last sync, in seconds; 0 before the first task ends */
     bool quit;
     bool dropping;    /* whether tasks are skipped until the next sync, after a failure or a cancel */
     bool cancelled;   /* whether the queue was cancelled, so that the next sync reports no failure */

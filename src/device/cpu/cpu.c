@@ -13,8 +13,8 @@
 #include "base/number/exact.h"
 
 #define DECLARE_FAMILY(family, level) extern const zr_kernel zr__kernels_##family##_##level[];
-/* Declare the tables of a level. Code without matrix products is compiled only for the level `vector`, and `level` uses
- * that code too. */
+/* Declare the tables of a level. Kernels without matrix products are not compiled for `level`, which uses the kernels
+ * of the level `vector` instead. */
 #define DECLARE_LEVEL(level, vector)                                                                                   \
     ZR_KERNEL_FAMILIES(DECLARE_FAMILY, level, vector)                                                                  \
     extern const zr__shards zr__shards_##vector;                                                                       \

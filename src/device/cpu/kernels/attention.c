@@ -257,8 +257,8 @@ static void row_backward(const head *s, float *restrict p, float *restrict ds, f
 }
 
 /* Add the contributions of a block of queries and a block of keys to the gradients: dv += p^T dy, dk += ds^T q, dq +=
- * ds k. The first contribution to a gradient sets it instead. For dv and dk, the block on the diagonal comes first. For
- * dq, the first block of keys comes first. */
+ * ds k. The first contribution is not added, but initialises the gradient. For dv and dk, the block on the diagonal
+ * comes first. For dq, the first block of keys comes first. */
 static void block_backward(const head *s, const zr__attention_layout *at, float *work, const float *lse, int64_t i0,
                            int64_t j0)
 {
