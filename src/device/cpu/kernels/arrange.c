@@ -96,7 +96,7 @@ static void swap_tile(const zr_tensor *out, const zr_tensor *in, swap_sizes s, i
         TILE_LOOP(uint16_t);
 }
 
-static void swap_single(const zr_kernel_args *args, swap_sizes s)
+static zr_status swap_single(const zr_kernel_args *args, swap_sizes s)
 {
     const int64_t down = (s.a + TILE - 1) / TILE, across = (s.b + TILE - 1) / TILE;
 #pragma omp parallel for num_threads(zr__team(args, s.outer *s.a *s.b)) schedule(static)
@@ -104,14 +104,12 @@ static void swap_single(const zr_kernel_args *args, swap_sizes s)
         const int64_t matrix = t / (down * across), tile = t % (down * across);
         swap_tile(&args->out[0], &args->in[0], s, matrix * s.a * s.b, tile % down * TILE, tile / down * TILE);
     }
+    return ZR_OK;
 }
 
 static zr_status swap_dims(const zr_kernel_args *args, swap_sizes s)
 {
-    if (s.inner == 1) {
-        swap_single(args, s);
-        return ZR_OK;
-    }
+    if (s.inner == 1) return swap_single(args, s);
     const int64_t rows = s.outer * s.a * s.b;
 #pragma omp parallel for num_threads(zr__team(args, rows *s.inner)) schedule(static)
     for (int64_t r = 0; r < rows; r++) { /* row r of the result */

@@ -320,8 +320,10 @@ static void head_backward(const zr_kernel_args *args, const head *s, const zr__a
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-static zr_status run_heads(const zr_kernel_args *args, const zr_tensor *qkv, bool backward)
+static zr_status run_heads(const zr_kernel_args *args)
 {
+    const bool backward = args->n_in > 1;
+    const zr_tensor *qkv = &args->in[backward ? 1 : 0];
     const head all = head_make(args, qkv);
     const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, backward);
     const int64_t heads = qkv->shape.dim[0] * all.n_head;
@@ -338,16 +340,6 @@ static zr_status run_heads(const zr_kernel_args *args, const zr_tensor *qkv, boo
     return ZR_OK;
 }
 
-static zr_status attention(const zr_kernel_args *args)
-{
-    return run_heads(args, &args->in[0], false);
-}
-
-static zr_status attention_dx(const zr_kernel_args *args)
-{
-    return run_heads(args, &args->in[1], true);
-}
-
 /* Return the scratch bytes of all threads. Each thread works on a head of its own. y (B,T,C) is the output of the
  * forward pass, or dy in the backward pass. */
 static int64_t heads_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
@@ -360,24 +352,19 @@ static int64_t heads_scratch(const zr_device_facts *facts, const zr_graph *graph
 
 /* ---- one token ------------------------------------------------------------------------------- */
 
-static float dot_part(const float *q, const zr_tensor *x, int64_t first, int64_t n)
-{
-    float buffer[ZR_CHUNK];
-    return zr__dot(q, zr__view(buffer, x->data, x->dtype, first, n), n);
-}
-
 /* Compute score[j] = scale * (q . k[j]) for keys 0 to n - 1 of the cache. */
 static void cached_scores(const zr_kernel_args *args, float *restrict score, int64_t head_first, int64_t n, int64_t C,
                           int64_t D)
 {
     const zr_tensor *qkv = &args->in[0], *cache = &args->in[1];
-    float q[ZR_CHUNK];
+    float q[ZR_CHUNK], buffer[ZR_CHUNK];
     memset(score, 0, (size_t)n * sizeof(float));
     for (int64_t d0 = 0; d0 < D; d0 += ZR_CHUNK) {
         const int64_t nd = zr__min64(ZR_CHUNK, D - d0);
         zr__load(q, qkv->data, qkv->dtype, head_first + d0, nd);
         scale_run(q, (float)args->op->attr.f[0], nd);
-        for (int64_t j = 0; j < n; j++) score[j] += dot_part(q, cache, j * C + head_first + d0, nd);
+        for (int64_t j = 0; j < n; j++)
+            score[j] += zr__dot(q, zr__view(buffer, cache->data, cache->dtype, j * C + head_first + d0, nd), nd);
     }
 }
 
@@ -429,8 +416,8 @@ static int64_t attention_cached_scratch(const zr_device_facts *facts, const zr_g
 }
 
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_attention)[] = {
-    {"attention", .run = attention, .scratch_bytes = heads_scratch},
-    {"attention_dx", .run = attention_dx, .scratch_bytes = heads_scratch},
+    {"attention", .run = run_heads, .scratch_bytes = heads_scratch},
+    {"attention_dx", .run = run_heads, .scratch_bytes = heads_scratch},
     {"attention_cached", .run = attention_cached, .scratch_bytes = attention_cached_scratch},
     {0},
 };

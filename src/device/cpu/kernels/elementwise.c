@@ -7,15 +7,16 @@
 #define GELU_B 0.044715f
 #define GELU_END 10.0f /* for |x| > 10, gelu is 0 or x, and its slope is 0 or 1, with errors below 1e-36 */
 
-/* Limit x to at least -GELU_END. NaN stays NaN. */
-static inline float gelu_above(float x)
+/* Limit x to at least `low`. NaN stays NaN. */
+static inline float at_least(float low, float x)
 {
-    return zr__select(x < -GELU_END, -GELU_END, x);
+    return zr__select(x < low, low, x);
 }
 
-static inline float gelu_below(float x)
+/* Limit x to at most `high`. NaN stays NaN. */
+static inline float at_most(float high, float x)
 {
-    return zr__select(x > GELU_END, GELU_END, x);
+    return zr__select(x > high, high, x);
 }
 
 /* Return e^(-2u) for |x| <= GELU_END, where u = GELU_A (x + GELU_B x^3). Callers compute (1 + tanh u)/2 as 1/(1 +
@@ -40,8 +41,8 @@ static void gelu_run(float *y, const float *x, int64_t n)
 {
     ZR_WIDE_LOOP
     for (int64_t i = 0; i < n; i++) {
-        float v = gelu_above(x[i]);
-        y[i] = v / (1.0f + gelu_exp(gelu_below(v)));
+        float v = at_least(-GELU_END, x[i]);
+        y[i] = v / (1.0f + gelu_exp(at_most(GELU_END, v)));
     }
 }
 
@@ -51,7 +52,7 @@ static void gelu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
 {
     ZR_WIDE_LOOP
     for (int64_t i = 0; i < n; i++) {
-        float v = gelu_below(gelu_above(x[i]));
+        float v = at_most(GELU_END, at_least(-GELU_END, x[i]));
         float e = gelu_exp(v);
         float s = 1.0f / (1.0f + e);
         float slope = ZR_FMA(6.0f * GELU_A * GELU_B * v, v, 2.0f * GELU_A); /* derivative of 2u */
@@ -75,16 +76,11 @@ static void relu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
 /* For |x| > 88, silu is 0 or x, and its slope is 0 or 1, with errors below 1e-36. e^88 is finite in fp32. */
 #define SILU_END 88.0f
 
-static inline float silu_above(float x)
-{
-    return zr__select(x < -SILU_END, -SILU_END, x);
-}
-
 static void silu_run(float *y, const float *x, int64_t n)
 {
     ZR_WIDE_LOOP
     for (int64_t i = 0; i < n; i++) {
-        float v = silu_above(x[i]);
+        float v = at_least(-SILU_END, x[i]);
         y[i] = v / (1.0f + zr__expf_low(-v));
     }
 }
@@ -95,7 +91,7 @@ static void silu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
 {
     ZR_WIDE_LOOP
     for (int64_t i = 0; i < n; i++) {
-        float v = zr__select(x[i] > SILU_END, SILU_END, silu_above(x[i]));
+        float v = at_most(SILU_END, at_least(-SILU_END, x[i]));
         float e = zr__expf_low(-v);
         float s = 1.0f / (1.0f + e);
         dx[i] = dy[i] * ZR_FMA(v, e * s * s, s);

@@ -6,15 +6,6 @@
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)
 
-static zr_status check_ids(const int32_t *ids, int64_t n, int64_t T, int64_t V)
-{
-    int64_t bad = zr__first_outside(ids, n, 0, V);
-    ZR_CHECK(bad < 0, ZR_ERR_DATA,
-             "token id %d at row %lld, position %lld is outside the vocabulary of %lld: check the data's tokenizer",
-             ids[bad], (long long)(bad / T), (long long)(bad % T), (long long)V);
-    return ZR_OK;
-}
-
 /* Part of a table that this rank holds. Tensor parallelism may divide the table's rows among ranks. `all` is the number
  * of rows of the whole table, and `first` is the index of this rank's first row. */
 typedef struct table_part {
@@ -35,7 +26,7 @@ static zr_status embedding(const zr_kernel_args *args)
     const size_t row_bytes = (size_t)(C * zr_dtype_bytes(table->dtype));
     const int64_t rows = table->shape.dim[0];
     const table_part part = part_of(args, rows);
-    ZR_TRY(check_ids(id, n, zr_shape_cols(&ids->shape), part.all));
+    ZR_TRY(zr__check_ids("token id", ids, 0, part.all));
 #pragma omp parallel for num_threads(zr__team(args, n *C)) schedule(static)
     for (int64_t i = 0; i < n; i++) {
         const int64_t row = id[i] - part.first;
@@ -46,17 +37,6 @@ static zr_status embedding(const zr_kernel_args *args)
             memcpy(out, (const char *)table->data + (size_t)row * row_bytes, row_bytes);
     }
     return ZR_OK;
-}
-
-/* Add row `row` of x (rows, C) to acc (C). */
-static void row_add(float *restrict acc, const zr_tensor *x, int64_t row, int64_t C)
-{
-    float buffer[ZR_CHUNK];
-    for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, C - c0);
-        const float *v = zr__view(buffer, x->data, x->dtype, row * C + c0, n);
-        for (int64_t c = 0; c < n; c++) acc[c0 + c] += v[c];
-    }
 }
 
 /* Set acc to a row of `earlier`, or to 0 if `earlier` has no data. */
@@ -156,7 +136,7 @@ static const float *table_row(const zr_kernel_args *args, const sorted_tokens *t
     row_begin(acc, earlier, v, C);
     for (; *i < t->n && token_id(t, *i) == v; ++*i) {
         if (*i + 1 < t->n) row_prefetch(dy, token_at(t, *i + 1), C);
-        row_add(acc, dy, token_at(t, *i), C);
+        zr__add_to(acc, dy, token_at(t, *i) * C, C);
     }
     return acc;
 }
@@ -191,7 +171,7 @@ static zr_status embedding_dw(const zr_kernel_args *args)
     const int32_t *id = ids->data;
     const int64_t tokens = zr_shape_elems(&ids->shape), V = out->shape.dim[0], C = out->shape.dim[1];
     const table_part part = part_of(args, V);
-    ZR_TRY(check_ids(id, tokens, zr_shape_cols(&ids->shape), part.all));
+    ZR_TRY(zr__check_ids("token id", ids, 0, part.all));
 
     uint64_t *keys = args->scratch;
     float *rows = (float *)(keys + 2 * tokens);
@@ -245,7 +225,8 @@ static zr_status position_dw(const zr_kernel_args *args)
         for (int64_t t = 0; t < P; t++) {
             row_begin(acc, earlier, t, C);
             /* Add all rows of dy at position t, in ascending order. */
-            for (int64_t r = (t - s.row % s.T + s.T) % s.T; t < s.T && r < rows; r += s.T) row_add(acc, dy, r, C);
+            for (int64_t r = (t - s.row % s.T + s.T) % s.T; t < s.T && r < rows; r += s.T)
+                zr__add_to(acc, dy, r * C, C);
             zr__store(out->data, out->dtype, t * C, acc, C);
         }
     }

@@ -9,12 +9,6 @@
  * threads. */
 #define ROW_CHUNKS 16
 
-/* Load the vector of x from element i on. Lanes from element n on are set to `fill`. */
-static inline zr__vec lanes(const float *x, int64_t i, int64_t n, float fill)
-{
-    return n - i >= ZR_VEC ? zr__vec_load(x + i) : zr__vec_load_part(x + i, n - i, fill);
-}
-
 /* Return the sum of (x - mean)^2 over n elements. */
 static float square_centred(const float *x, float mean, int64_t n)
 {
@@ -26,7 +20,7 @@ static float square_centred(const float *x, float mean, int64_t n)
             acc[a] = zr__vec_fma(d, d, acc[a]);
         }
     for (int a = 0; i < n; a++, i += ZR_VEC) {
-        zr__vec d = lanes(x, i, n, mean) - mean;
+        zr__vec d = zr__vec_load_part(x + i, n - i, mean) - mean;
         acc[a] = zr__vec_fma(d, d, acc[a]);
     }
     return zr__vec_reduce(acc);
@@ -37,12 +31,8 @@ static float square_centred(const float *x, float mean, int64_t n)
 static void row_moments(const zr_tensor *x, int64_t row, int64_t C, double eps, float *mean, float *rstd)
 {
     float buffer[ZR_CHUNK];
-    float sum = 0.0f, square = 0.0f;
-    for (int64_t c0 = 0; mean && c0 < C; c0 += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, C - c0);
-        sum += zr__sum(zr__view(buffer, x->data, x->dtype, row * C + c0, n), n);
-    }
-    if (mean) *mean = sum / (float)C;
+    float square = 0.0f;
+    if (mean) *mean = zr__row_mean(x, row, C);
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, C - c0);
         const float *v = zr__view(buffer, x->data, x->dtype, row * C + c0, n);
@@ -147,8 +137,9 @@ static void add_sums(const row_part *p, float *sum, float *product)
             both[a] = zr__vec_fma(dxhat, xhat, both[a]);
         }
     for (int a = 0; i < p->n; a++, i += ZR_VEC) {
-        zr__vec xhat = (lanes(p->x, i, p->n, p->mean) - p->mean) * p->rstd;
-        zr__vec dxhat = lanes(p->dy, i, p->n, 0.0f) * lanes(p->gain, i, p->n, 0.0f);
+        const int64_t left = p->n - i;
+        zr__vec xhat = (zr__vec_load_part(p->x + i, left, p->mean) - p->mean) * p->rstd;
+        zr__vec dxhat = zr__vec_load_part(p->dy + i, left, 0.0f) * zr__vec_load_part(p->gain + i, left, 0.0f);
         acc[a] += dxhat;
         both[a] = zr__vec_fma(dxhat, xhat, both[a]);
     }

@@ -7,16 +7,6 @@
 
 extern const zr__panel_ops ZR_LEVEL_NAME(zr__panels);
 
-static zr__strides rows_of(int64_t cols)
-{
-    return (zr__strides){cols, 1};
-}
-
-static zr__strides transposed(int64_t cols)
-{
-    return (zr__strides){1, cols};
-}
-
 static const void *optional(const zr_kernel_args *args, int i)
 {
     return i < args->n_in ? args->in[i].data : NULL;
@@ -61,12 +51,13 @@ static void release_product(void *state)
  */
 static zr_status prepare_rows(const zr_kernel_args *args, bool transposed_b, bool bias, void **state)
 {
-    zr__product_spec s = {.m = zr_shape_rows(&args->in[0].shape),
-                          .n = zr_shape_cols(&args->out[0].shape),
-                          .k = zr_shape_cols(&args->in[0].shape),
-                          .bias = bias};
-    s.a = rows_of(s.k);
-    s.b = transposed_b ? transposed(s.k) : rows_of(s.n);
+    const int64_t n = zr_shape_cols(&args->out[0].shape), k = zr_shape_cols(&args->in[0].shape);
+    const zr__product_spec s = {.m = zr_shape_rows(&args->in[0].shape),
+                                .n = n,
+                                .k = k,
+                                .a = {k, 1},
+                                .b = transposed_b ? (zr__strides){1, k} : (zr__strides){n, 1},
+                                .bias = bias};
     return prepare_product(args, s, state);
 }
 
@@ -93,12 +84,9 @@ static zr_status run_product(const zr_kernel_args *args)
 static zr_status prepare_dw(const zr_kernel_args *args, void **state)
 {
     const zr_tensor *a = &args->in[w_transposed(args) ? 1 : 0], *b = &args->in[w_transposed(args) ? 0 : 1];
-    zr__product_spec s = {.m = zr_shape_cols(&a->shape),
-                          .n = zr_shape_cols(&b->shape),
-                          .k = zr_shape_rows(&a->shape),
-                          .earlier = optional(args, 2) != NULL};
-    s.a = transposed(s.m);
-    s.b = rows_of(s.n);
+    const int64_t m = zr_shape_cols(&a->shape), n = zr_shape_cols(&b->shape);
+    const zr__product_spec s = {
+        .m = m, .n = n, .k = zr_shape_rows(&a->shape), .a = {1, m}, .b = {n, 1}, .earlier = optional(args, 2) != NULL};
     return prepare_product(args, s, state);
 }
 
@@ -145,19 +133,12 @@ static void add_rows(float *restrict sum, const zr_tensor *dy, int64_t first, in
     for (int64_t i = 0; i < n; i++) sum[i] = (((sum[i] + x[0][i]) + x[1][i]) + x[2][i]) + x[3][i];
 }
 
-static void add_row(float *restrict sum, const zr_tensor *dy, int64_t first, int64_t n)
-{
-    float wide[DB_COLS];
-    const float *x = zr__view(wide, dy->data, dy->dtype, first, n);
-    for (int64_t i = 0; i < n; i++) sum[i] += x[i];
-}
-
 static void add_group(float *restrict total, const zr_tensor *dy, int64_t row, int64_t rows, int64_t col, int64_t n)
 {
     float sum[DB_COLS] = {0};
     const int64_t ld = zr_shape_cols(&dy->shape), end = row + rows;
     for (; row + DB_STEP <= end; row += DB_STEP) add_rows(sum, dy, row * ld + col, ld, n);
-    for (; row < end; row++) add_row(sum, dy, row * ld + col, n);
+    for (; row < end; row++) zr__add_to(sum, dy, row * ld + col, n);
     for (int64_t i = 0; i < n; i++) total[i] += sum[i];
 }
 

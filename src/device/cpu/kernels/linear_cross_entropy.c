@@ -176,7 +176,7 @@ static zr_status run_head(const zr_kernel_args *args)
 {
     const operands o = operands_of(args);
     float *sum = (float *)((char *)args->scratch + o.layout.sum);
-    ZR_TRY(zr__check_targets(o.of.targets, o.of.all));
+    ZR_TRY(zr__check_ids("target", o.of.targets, INT32_MIN, o.of.all));
     for (int64_t row = 0; row < o.of.rows; row += o.layout.rows)
         ZR_TRY(run_block(args, &o, row, zr__min64(o.layout.rows, o.of.rows - row),
                          o.of.dw && o.layout.sum_in_dw ? o.of.dw->data : sum));

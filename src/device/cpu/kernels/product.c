@@ -113,11 +113,6 @@ typedef struct part {
     int64_t k, depth;
 } part;
 
-static bool is_last(const job *j, const part *p)
-{
-    return p->k + p->depth == j->spec->k;
-}
-
 /* Return the address of the fp32 sum of element (row, col) over the ranges of k so far. The sum is in C if C is F32,
  * else in the scratch. Set *ld to the row stride. */
 static float *sums_at(const job *j, const part *p, int64_t row, int64_t col, int64_t *ld)
@@ -154,7 +149,7 @@ static void make_tile(const job *j, const part *p, int64_t row, int64_t col, con
 {
     const zr__product_spec *s = j->spec;
     const int64_t rows = zr__min64(ROWS, s->m - row), cols = zr__min64(COLS, s->n - col);
-    const bool whole = cols % ZR_VEC == 0, narrow = s->out_dtype != ZR_F32 && is_last(j, p);
+    const bool whole = cols % ZR_VEC == 0, narrow = s->out_dtype != ZR_F32 && p->k + p->depth == s->k;
     float base[ROWS * COLS], made[ROWS * COLS];
     int64_t ld;
     float *c = sums_at(j, p, row, col, &ld);

@@ -79,23 +79,13 @@ static zr_status softmax_dx(const zr_kernel_args *args)
 
 /* ---- mean ------------------------------------------------------------------------------------ */
 
-static float row_mean(const zr_tensor *x, int64_t row, int64_t C)
-{
-    float buffer[ZR_CHUNK], sum = 0.0f;
-    for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, C - c0);
-        sum += zr__sum(zr__view(buffer, x->data, x->dtype, row * C + c0, n), n);
-    }
-    return sum / (float)C;
-}
-
 static zr_status mean(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0], *out = &args->out[0];
     const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
 #pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
-        const float y = row_mean(x, r, C);
+        const float y = zr__row_mean(x, r, C);
         zr__store(out->data, out->dtype, r, &y, 1);
     }
     return ZR_OK;

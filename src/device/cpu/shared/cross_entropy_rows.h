@@ -10,17 +10,6 @@
 
 #include "device/cpu/shared/rows.h"
 
-static inline zr_status zr__check_targets(const zr_tensor *targets, int64_t V)
-{
-    const int64_t T = zr_shape_cols(&targets->shape);
-    const int32_t *target = targets->data;
-    int64_t bad = zr__first_outside(target, zr_shape_elems(&targets->shape), INT32_MIN, V);
-    ZR_CHECK(bad < 0, ZR_ERR_DATA,
-             "target %d at row %lld, position %lld is outside the vocabulary of %lld: check the data's tokenizer",
-             target[bad], (long long)(bad / T), (long long)(bad % T), (long long)V);
-    return ZR_OK;
-}
-
 /* Compute the largest logit of a row and the sum of exp(logit - largest), in one pass. The running maximum starts at
  * -FLT_MAX instead of -inf, because with masked logits (-inf) the difference -inf - -inf would be NaN. */
 static inline void zr__row_softmax(const void *logits, zr_dtype dtype, int64_t first, int64_t V, float *largest,

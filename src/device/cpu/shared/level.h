@@ -103,16 +103,6 @@ static inline void zr__vec_store(float *x, zr__vec v)
 /* bf16 and fp16 are storage formats only. Values are widened to fp32 when they are read, and rounded when they are
  * written. */
 
-static inline void zr__widen_bf16(float *restrict out, const uint16_t *restrict in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) out[i] = zr_f32_from_bf16(in[i]);
-}
-
-static inline void zr__round_bf16(uint16_t *restrict out, const float *restrict in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) out[i] = zr_bf16_from_f32(in[i]);
-}
-
 #if ZR_VEC >= 8 && defined(__F16C__)
 static inline zr__vec zr__vec_from_f16(const uint16_t *x)
 {
@@ -161,7 +151,7 @@ static inline void zr__widen(float *restrict out, const uint16_t *restrict in, z
     if (dtype == ZR_F16)
         zr__widen_f16(out, in, n);
     else
-        zr__widen_bf16(out, in, n);
+        for (int64_t i = 0; i < n; i++) out[i] = zr_f32_from_bf16(in[i]);
 }
 
 static inline void zr__round(uint16_t *restrict out, zr_dtype dtype, const float *restrict in, int64_t n)
@@ -169,7 +159,7 @@ static inline void zr__round(uint16_t *restrict out, zr_dtype dtype, const float
     if (dtype == ZR_F16)
         zr__round_f16(out, in, n);
     else
-        zr__round_bf16(out, in, n);
+        for (int64_t i = 0; i < n; i++) out[i] = zr_bf16_from_f32(in[i]);
 }
 
 /* Load n elements as fp32: out[i] = in[first + i]. `in` is F32, BF16 or F16. */
@@ -235,9 +225,10 @@ static inline float zr__expf_low(float x)
 
 #define ZR_ACCS 4 /* number of independent accumulators, which hide the latency of the addition */
 
-/* Load the first n < ZR_VEC lanes of a vector from memory, and set the other lanes to `fill`. */
+/* Load up to ZR_VEC of the n elements of x. Lanes from n on are set to `fill`. */
 static inline zr__vec zr__vec_load_part(const float *x, int64_t n, float fill)
 {
+    if (n >= ZR_VEC) return zr__vec_load(x);
     float lane[ZR_VEC];
     for (int l = 0; l < ZR_VEC; l++) lane[l] = l < n ? x[l] : fill;
     return zr__vec_load(lane);
@@ -304,9 +295,8 @@ static inline float zr__vec_reduce(const zr__vec acc[ZR_ACCS])
                 body;                                                                                                  \
             }                                                                                                          \
         for (int a = 0; i_ < (n); a++, i_ += ZR_VEC) {                                                                 \
-            int64_t rest_ = (n)-i_;                                                                                    \
-            zr__vec x_ = rest_ >= ZR_VEC ? zr__vec_load((x) + i_) : zr__vec_load_part((x) + i_, rest_, 0.0f);          \
-            zr__vec y_ = rest_ >= ZR_VEC ? zr__vec_load((y) + i_) : zr__vec_load_part((y) + i_, rest_, 0.0f);          \
+            zr__vec x_ = zr__vec_load_part((x) + i_, (n)-i_, 0.0f);                                                    \
+            zr__vec y_ = zr__vec_load_part((y) + i_, (n)-i_, 0.0f);                                                    \
             body;                                                                                                      \
         }                                                                                                              \
     } while (0)
@@ -336,8 +326,7 @@ static inline zr__vec zr__vec_max(zr__vec a, zr__vec b)
 /* Return the largest of n >= 1 elements; the result is unspecified if an element is NaN. */
 static inline float zr__max(const float *x, int64_t n)
 {
-    zr__vec best;
-    for (int l = 0; l < ZR_VEC; l++) best[l] = x[0];
+    zr__vec best = zr__vec_splat(x[0]);
     int64_t i = 0;
     for (; i + ZR_VEC <= n; i += ZR_VEC) best = zr__vec_max(zr__vec_load(x + i), best);
     best = zr__vec_max(zr__vec_load_part(x + i, n - i, x[0]), best);

@@ -58,12 +58,38 @@ static inline int zr__team(const zr_kernel_args *args, int64_t elems)
     return (int)(wanted < 1 ? 1 : zr__min64(wanted, args->threads));
 }
 
-/* Return the index of the first of n ids that is outside [low, end), or -1 if all are inside. */
-static inline int64_t zr__first_outside(const int32_t *id, int64_t n, int32_t low, int64_t end)
+/* Return the mean of row number `row` of x (rows, C). */
+static inline float zr__row_mean(const zr_tensor *x, int64_t row, int64_t C)
 {
+    float buffer[ZR_CHUNK], sum = 0.0f;
+    for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
+        int64_t n = zr__min64(ZR_CHUNK, C - c0);
+        sum += zr__sum(zr__view(buffer, x->data, x->dtype, row * C + c0, n), n);
+    }
+    return sum / (float)C;
+}
+
+/* Add n elements of x from `first` on to acc. */
+static inline void zr__add_to(float *restrict acc, const zr_tensor *x, int64_t first, int64_t n)
+{
+    float buffer[ZR_CHUNK];
+    for (int64_t i = 0; i < n; i += ZR_CHUNK) {
+        const int64_t part = zr__min64(ZR_CHUNK, n - i);
+        const float *v = zr__view(buffer, x->data, x->dtype, first + i, part);
+        for (int64_t k = 0; k < part; k++) acc[i + k] += v[k];
+    }
+}
+
+/* Check that all ids are in [low, V). `what` names an id in the message. */
+static inline zr_status zr__check_ids(const char *what, const zr_tensor *ids, int32_t low, int64_t V)
+{
+    const int64_t n = zr_shape_elems(&ids->shape), T = zr_shape_cols(&ids->shape);
+    const int32_t *id = ids->data;
     for (int64_t i = 0; i < n; i++)
-        if (id[i] < low || id[i] >= end) return i;
-    return -1;
+        ZR_CHECK(id[i] >= low && id[i] < V, ZR_ERR_DATA,
+                 "%s %d at row %lld, position %lld is outside the vocabulary of %lld: check the data's tokenizer", what,
+                 id[i], (long long)(i / T), (long long)(i % T), (long long)V);
+    return ZR_OK;
 }
 
 #endif
