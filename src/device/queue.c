@@ -168,11 +168,6 @@ zr_mark zr__queue_mark(zr_queue *queue)
     return (zr_mark){queue, q->issued};
 }
 
-static zr_status failure_of(host_queue *q)
-{
-    return q->status == ZR_OK ? ZR_FAIL(ZR_ERR_PEER, "the queue was cancelled") : ZR_FAIL(q->status, "%s", q->text);
-}
-
 zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
 {
     host_queue *q = host_of(queue), *other = mark.queue ? host_of(mark.queue) : q;
@@ -183,7 +178,9 @@ zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
     if (q->threaded) return ZR_OK;
     /* Wait until the other queue's tasks have ended. If that queue has its own thread, the work that the tasks launched
      * has completed too. */
-    if (!await_ticket(other, mark.ticket)) return failure_of(other);
+    if (!await_ticket(other, mark.ticket))
+        return other->status == ZR_OK ? ZR_FAIL(ZR_ERR_PEER, "the queue was cancelled")
+                                      : ZR_FAIL(other->status, "%s", other->text);
     return other->threaded || there ? ZR_OK : q->kind->follow(q->base.device, other->base.device, mark.ticket);
 }
 

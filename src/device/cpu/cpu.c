@@ -240,14 +240,6 @@ static zr_status cpu_finish(zr_device *device)
     return ZR_OK;
 }
 
-static void (*find_rule(const zr_device *device, const zr_optimizer *optimizer))(const zr_update_args *)
-{
-    if (optimizer->rule) return optimizer->rule;
-    for (const zr__rule *rule = level_of(device)->rules; rule->name; rule++)
-        if (strcmp(rule->name, optimizer->name) == 0) return rule->update;
-    return NULL;
-}
-
 /* Return a copy of `args` that updates only the elements [begin, end). */
 static zr_update_args update_part(const zr_update_args *args, int64_t begin, int64_t end)
 {
@@ -267,7 +259,9 @@ static zr_update_args update_part(const zr_update_args *args, int64_t begin, int
 
 static zr_status cpu_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args)
 {
-    void (*rule)(const zr_update_args *) = find_rule(device, optimizer);
+    void (*rule)(const zr_update_args *) = optimizer->rule;
+    for (const zr__rule *built_in = level_of(device)->rules; !rule && built_in->name; built_in++)
+        if (strcmp(built_in->name, optimizer->name) == 0) rule = built_in->update;
     ZR_CHECK(rule, ZR_ERR_UNSUPPORTED, "no rule for the optimizer \"%s\": use a built-in one or give it a rule",
              optimizer->name);
     ZR_TRY(check_float("a gradient", args->grad_dtype));

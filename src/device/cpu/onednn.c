@@ -59,8 +59,9 @@ static void threads_leave(int before)
 
 /* ---- differences between the versions ------------------------------------------------------- */
 
-#if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t layout;
+
+#if DNNL_VERSION_MAJOR >= 3
 #define LAYOUT_ARG(l) (l)
 
 static dnnl_status_t layout_make(layout *out, const dnnl_dims_t dims, dnnl_data_type_t type, const dnnl_dims_t strides)
@@ -84,7 +85,6 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 }
 #else
-typedef dnnl_memory_desc_t layout;
 #define LAYOUT_ARG(l) (&(l))
 
 static dnnl_status_t layout_make(layout *out, const dnnl_dims_t dims, dnnl_data_type_t type, const dnnl_dims_t strides)
