@@ -12,7 +12,7 @@
 #define LEAST_BYTES ((int64_t)64 << 20)
 #define MOST_BYTES ((int64_t)256 << 20)
 #define MEASURE_SEC 0.08
-enum { LEAST_PASSES = 5, OF_CACHE = 4 /* ratio of an array to the last-level cache, by STREAM's rule */ };
+enum { LEAST_PASSES = 5, OF_CACHE = 4 /* ratio of an array's size to the last-level cache, by STREAM's rule */ };
 
 typedef struct arrays {
     float *a, *b, *c;

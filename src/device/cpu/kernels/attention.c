@@ -111,8 +111,8 @@ static int64_t keys_seen(int64_t i0, int64_t nq, int64_t j0)
     return zr__min64(NB, i0 + nq - j0);
 }
 
-/* Return how many of a query's n scores in a block the tile products read. In the block on the diagonal, the products
- * also read some masked scores, which must be 0. */
+/* Return the number of a query's scores that the tile products read, out of n scores in a block. In the block on the
+ * diagonal, the products also read some masked scores, which must be 0. */
 static int64_t lanes_read(int64_t seen, int64_t n)
 {
     return zr__attention_lanes(zr__min64(n, seen + ZR_TILE_ROWS - 1));

@@ -101,7 +101,7 @@ typedef struct job {
     const zr__matmul_operands *at;
     zr__side a, b;
     const zr__side *shared, *own;  /* operand packed once for all threads; operand packed in blocks by each thread */
-    int shared_ways, own_ways;     /* numbers of shares into which the two operands' sides of C are divided */
+    int shared_ways, own_ways;     /* numbers of shares into which threads divide each operand's rows or columns */
     int64_t shared_most, own_most; /* maximum number of rows or columns in each operand's buffer */
     float *shared_at, *own_at, *sums;
     int64_t own_elems; /* distance between the blocks of two threads, in elements */
