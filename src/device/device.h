@@ -1,7 +1,8 @@
 /*
- * device, internal: calls that higher layers need besides zr/device.h, and the look-up of kernels. All devices share
- * operands.h (operands and attributes of ops), rules.h (constants of dropout and optimizers) and queue.h (queues of
- * tasks). Each device has a folder: cpu/cpu.h, cuda/cuda.h.
+ * Internal API of the device layer: functions for higher layers beyond zr/device.h, and the look-up of kernels.
+ *
+ * All devices share operands.h (operands and attributes of ops), rules.h (constants of dropout and optimizers) and
+ * queue.h (task queues). Each device has its own folder: cpu/ or cuda/.
  */
 #ifndef ZR_DEVICE_DEVICE_H
 #define ZR_DEVICE_DEVICE_H
@@ -9,14 +10,15 @@
 #include "zr/device.h"
 #include "zr/graph.h"
 
-/** Return the name and version of the processor's library of matrix products, such as "oneDNN 2.6.3". */
+/** Return the name and version of the CPU's matrix-product library, such as "oneDNN 2.6.3". */
 const char *zr__device_cpu_matmul(void);
 
-/** Write the name and version of the GPU's library of matrix products, such as "cuBLASLt 13.1.0", cut to `bytes`. Write
- * "" if the library cannot be loaded, or if zr was built without CUDA. */
+/** Write the name and version of the GPU's matrix-product library, such as "cuBLASLt 13.1.0", to `text`. A name longer
+ * than `bytes` bytes is truncated. Write "" if the library cannot be loaded, or if zr was built without CUDA. */
 void zr__device_cuda_matmul(char *text, int64_t bytes);
 
-/** Return the GPUs for which zr was built, such as "sm_80 sm_90, PTX 90", or "" if zr was built without CUDA. */
+/** Return the GPU architectures for which zr was built, such as "sm_80 sm_90, PTX 90". Return "" if zr was built
+ * without CUDA. */
 const char *zr__device_cuda_built(void);
 
 typedef struct zr__gpu {
@@ -25,20 +27,21 @@ typedef struct zr__gpu {
     int major, minor; /* compute capability */
 } zr__gpu;
 
-/** Describe a GPU, without allocating its memory or making it the thread's current GPU. */
+/** Query the name, memory and compute capability of a GPU. The query allocates no GPU memory and does not change the
+ * thread's current GPU. */
 ZR_NODISCARD zr_status zr__device_cuda_gpu(int gpu, zr__gpu *found);
 
-/** Find the free bytes of a GPU's memory. The query creates a context, whose memory stays allocated until the process
- * ends. */
+/** Set *bytes to the free memory of a GPU. The query creates a CUDA context, which occupies GPU memory until the
+ * process ends. */
 ZR_NODISCARD zr_status zr__device_cuda_free(int gpu, int64_t *bytes);
 
-/** Return the kernel of an op in a list whose last entry has a NULL op. Return NULL if the list is NULL or has no
- * kernel of the op. */
+/** Return the kernel of an op from a list, which ends with an entry whose `op` is NULL. Return NULL if the list is NULL
+ * or has no kernel of the op. */
 const zr_kernel *zr__kernel_find(const zr_kernel *list, const char *op);
-/** Return the first kernel of an op in the user's list, or else in the families (NULL-terminated). Return NULL if there
- * is no kernel of the op. */
+/** Return the kernel of an op: the user's own kernel if there is one, else zr's kernel. `family` is a NULL-terminated
+ * array of zr's kernel lists. Return NULL if no list has a kernel of the op. */
 const zr_kernel *zr__kernel_first(const zr_kernel *user, const zr_kernel *const *family, const char *op);
-/** Return whether each operand of the op has few enough elements for the kernels' counters. */
+/** Return whether every operand of the op is small enough that index computations in kernels cannot overflow. */
 bool zr__op_is_counted(const zr_graph *graph, const zr_op *op);
 
 #endif

@@ -1,6 +1,6 @@
 /**
- * Access of kernels to operands and attributes of ops, on processors and on GPUs. This is plain C, which kernels of
- * GPUs include as C++.
+ * Helpers by which CPU and GPU kernels read the operands and attributes of an op. The header is plain C, and CUDA
+ * kernels include it as C++.
  */
 #ifndef ZR_DEVICE_OPERANDS_H
 #define ZR_DEVICE_OPERANDS_H
@@ -21,13 +21,13 @@ static inline const zr_type *zr__out_type(const zr_graph *graph, const zr_op *op
 
 /* ---- rows of a micro-batch --------------------------------------------------------------------- */
 
-/** Number of tokens in a sequence, and number of this rank's first row in the micro-batch, whose rows are tokens. */
+/** Tokens in a sequence, and index of this rank's first row. A row is one token of the flat micro-batch. */
 typedef struct zr__sequence {
     int64_t T, row;
 } zr__sequence;
 
-/** Return the sequence of a position or position_dw. Attribute 0 is T if this rank has only some tokens of each
- * sequence, else 0. */
+/** Return the sequence length and the first row for the op position or position_dw. Attribute 0 of the op is T if this
+ * rank holds only some rows of the micro-batch, else 0. */
 static inline zr__sequence zr__sequence_of(const zr_kernel_args *args)
 {
     const zr_shape *x = &args->in[0].shape;
@@ -36,8 +36,9 @@ static inline zr__sequence zr__sequence_of(const zr_kernel_args *args)
     return s;
 }
 
-/** Return the index of the random number of the first element of x, which has `elems` elements. Attribute 1 is the
- * number of elements in a row if this rank has only some tokens of the row, else 0. */
+/** Return the index of the random number that dropout uses for the first element of x. x has `elems` elements on this
+ * rank. Attribute 1 of the op is 0 if the rank holds whole sequences, else the number of elements in a whole sequence.
+ */
 static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t elems)
 {
     const zr_runtime *now = args->runtime;
@@ -46,17 +47,17 @@ static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t ele
                               : now->first_row * (elems / args->in[0].shape.dim[0]));
 }
 
-/* ---- linear_cross_entropy and its kin ---------------------------------------------------------- */
+/* ---- linear_cross_entropy and related ops ------------------------------------------------------ */
 
-/** Operands of linear_cross_entropy or a related op. In the forward pass dlosses, dx and dw are NULL. In a backward
- * pass without dw, only dw is NULL. */
+/** Operands of linear_cross_entropy or a related op. In the forward pass, dlosses, dx and dw are NULL. In a backward
+ * pass that computes no dw, dw is NULL. */
 typedef struct zr__loss_operands {
     const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
-    const zr_tensor *lse, *part; /* for ops on a part of the vocabulary: lse is an input of the backward pass, part the
-                                    output of the forward pass */
+    const zr_tensor *lse, *part; /* only for ops on a part of the vocabulary: log-sum-exps (input of the backward pass),
+                                    partial results (output of the forward pass) */
     int64_t rows, V, C;
-    int64_t first, valid, all; /* number of the part's first token, number of its tokens without padding, number of
-                                  tokens of the whole vocabulary */
+    int64_t first, valid, all; /* first token id of this rank's part of the vocabulary, number of the part's tokens
+                                  without padding, number of tokens in the whole vocabulary */
 } zr__loss_operands;
 
 /** Return the index of x among the inputs. w and the targets follow x. */
@@ -93,7 +94,7 @@ static inline zr__loss_operands zr__loss_operands_of(const zr_kernel_args *args)
     o.V = o.w->shape.dim[0];
     o.C = o.w->shape.dim[1];
     o.all = all ? all : o.V;
-    /* `prepare` has no runtime, and does not need this rank's first token. */
+    /* During `prepare`, `runtime` is NULL and `first` is not needed. */
     o.first = all && args->runtime ? args->runtime->place * o.V : 0;
     o.valid = o.all - o.first < o.V ? o.all - o.first : o.V;
     if (o.valid < 0) o.valid = 0;

@@ -1,11 +1,10 @@
 /*
- * Queues whose tasks run on threads of the processor. A task of an asynchronous device (a GPU) only launches work. A
- * queue either runs its tasks at once, on the thread that issues them, or has its own thread. On a queue's own thread,
- * a task ends when all work that it launched has completed. Entries are stored in a ring, which is allocated with the
- * queue.
+ * Task queues on CPU threads. A queue runs a task either at once, on the thread that issues it, or later, on a thread
+ * of its own. On an asynchronous device (a GPU), a task only launches work. A queue with its own thread waits for this
+ * work before the task counts as ended. Its entries are stored in a ring buffer of fixed size.
  *
- * A ticket is the number of an entry in the order in which a queue's entries are issued. A thread that waits for a
- * ticket is not woken when earlier entries end, because on a busy host each wake-up takes the processor from
+ * A ticket is the number of an entry, counted in the order in which the queue's entries are issued. The end of an entry
+ * does not wake threads that wait for a later ticket, because on a busy host each wake-up takes CPU time from
  * computation.
  */
 #include "device/queue.h"
@@ -17,7 +16,7 @@ enum { TEXT_BYTES = 512 };
 
 /* An entry of a queue: a task, or a wait for another queue. */
 typedef struct entry {
-    zr_task task; /* its function `run` is NULL if the entry is a wait */
+    zr_task task; /* task to run; task.run is NULL if the entry is a wait */
     zr_mark mark;
     double asked_sec; /* time when the task was issued, in seconds; set only if the task's times are reported */
 } entry;
@@ -32,12 +31,12 @@ typedef struct host_queue {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t issued, ended; /* last tickets issued and ended */
-    int64_t reached;       /* last ticket that ended without failure, and before any failure */
-    int64_t awaited;       /* lowest ticket for which a thread sleeps; if this ticket has ended, no thread sleeps */
-    double free_sec; /* time when the last task since the last sync ended, in seconds, or 0 if no task has ended */
+    int64_t issued, ended; /* tickets of the last entry issued and of the last entry ended */
+    int64_t reached;       /* ticket of the last entry that ended before the first failure */
+    int64_t awaited;       /* lowest ticket for which a thread sleeps; no thread sleeps if this ticket has ended */
+    double free_sec;       /* end time of the last task since the last sync, in seconds; 0 before the first task ends */
     bool quit;
-    bool dropping;    /* whether tasks are dropped until the next sync */
+    bool dropping;    /* whether tasks are skipped until the next sync, after a failure or a cancel */
     bool cancelled;   /* whether the queue was cancelled, so that the next sync reports no failure */
     zr_status status; /* first failure since the last sync */
     char text[TEXT_BYTES];
@@ -65,15 +64,15 @@ static void end_entry(host_queue *q, zr_status status)
     if (wakes) pthread_cond_broadcast(&q->changed);
 }
 
-/* Sleep until woken, at the latest when this ticket ends. If the ticket `awaited` has ended, the thread that slept for
- * it is being woken, and will call this function again if necessary. */
+/* Sleep until `changed` is signalled, at the latest when this ticket ends. `awaited` may be overwritten if that ticket
+ * has ended, because its thread is being woken and will call this function again if necessary. */
 static void sleep_for(host_queue *q, int64_t ticket)
 {
     if (q->awaited <= q->ended || ticket < q->awaited) q->awaited = ticket;
     pthread_cond_wait(&q->changed, &q->lock);
 }
 
-/* Wait until the queue has reached this ticket. Return false if the queue never will, because it drops its tasks. */
+/* Wait until all entries up to this ticket have ended. Return false if the queue drops tasks before that. */
 static bool await_ticket(host_queue *q, int64_t ticket)
 {
     pthread_mutex_lock(&q->lock);
@@ -83,7 +82,7 @@ static bool await_ticket(host_queue *q, int64_t ticket)
     return reached;
 }
 
-/* Wait until the work before a mark has completed. Return false if that work will never complete. */
+/* Wait until the work before a mark has completed. Return false if the mark's queue has failed or was cancelled. */
 static bool await_mark(const zr_mark *mark)
 {
     host_queue *q = host_of(mark->queue);
@@ -106,7 +105,8 @@ static zr_status run_task(host_queue *q, const zr_task *task, double asked_sec)
 
 /* ---- a queue with a thread --------------------------------------------------------------------- */
 
-/* Get the next entry. Return false if the queue ends. Set *drop to whether the entry must be skipped. */
+/* Wait for the next entry and copy it to *next. Return false if the queue is being destroyed. Set *drop to whether the
+ * entry must be skipped. */
 static bool take_entry(host_queue *q, entry *next, bool *drop)
 {
     pthread_mutex_lock(&q->lock);
@@ -137,7 +137,7 @@ static void *run_queue(void *arg)
 
 static void put_entry(host_queue *q, const entry *new)
 {
-    /* Return without storing the entry: the queue has failed, which sync reports. */
+    /* Wait for room in the ring buffer. Discard the entry if the queue drops tasks; sync then reports the failure. */
     if (!await_ticket(q, q->issued + 1 - q->room)) return;
     pthread_mutex_lock(&q->lock);
     q->ring[q->issued++ % q->room] = *new;
@@ -168,21 +168,19 @@ zr_mark zr__queue_mark(zr_queue *queue)
     return (zr_mark){queue, q->issued};
 }
 
-static zr_status failure_of(host_queue *q)
-{
-    return q->status == ZR_OK ? ZR_FAIL(ZR_ERR_PEER, "the queue was cancelled") : ZR_FAIL(q->status, "%s", q->text);
-}
-
 zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
 {
     host_queue *q = host_of(queue), *other = mark.queue ? host_of(mark.queue) : q;
     if (other == q) return ZR_OK;
-    /* If the other queue runs its tasks at once on a synchronous device, that queue has already reached every mark. */
+    /* A queue without a thread on a synchronous device has no unfinished work, so its marks need no wait. */
     const bool there = !other->threaded && !other->kind->reach;
     if (q->threaded && !there) put_entry(q, &(entry){.mark = mark});
     if (q->threaded) return ZR_OK;
-    /* Wait for the other queue's thread. When a task of that thread ends, all work of the task has completed. */
-    if (!await_ticket(other, mark.ticket)) return failure_of(other);
+    /* Wait until the other queue's tasks have ended. If that queue has its own thread, the work that the tasks launched
+     * has completed too. */
+    if (!await_ticket(other, mark.ticket))
+        return other->status == ZR_OK ? ZR_FAIL(ZR_ERR_PEER, "the queue was cancelled")
+                                      : ZR_FAIL(other->status, "%s", other->text);
     return other->threaded || there ? ZR_OK : q->kind->follow(q->base.device, other->base.device, mark.ticket);
 }
 

@@ -1,23 +1,24 @@
-/* Queues of tasks for devices of all kinds. zr_device_ops describes the functions of queues. */
+/* Task queues for all kinds of devices. zr_device_ops documents the functions of queues. */
 #ifndef ZR_DEVICE_QUEUE_H
 #define ZR_DEVICE_QUEUE_H
 
 #include "zr/device.h"
 
-/* Functions of a kind of device that its queues call. For a synchronous device, all but `side` are NULL. */
+/* Device-specific functions that queues call. For a synchronous device (the CPU), all except `side` are NULL. */
 typedef struct zr__queue_kind {
-    /* Create a device on which the tasks of a queue run. A queue that is ZR_QUEUE_AT_ONCE needs none. Destroy the
-     * device by zr_device_destroy. */
+    /* Create a second device, on which a queue runs its tasks. The caller destroys the second device with
+     * zr_device_destroy. A queue that is ZR_QUEUE_AT_ONCE uses the original device, and does not call this function. */
     zr_status (*side)(zr_device *device, zr_queue_runs runs, zr_device **side);
-    /* Prepare the thread of a queue. The thread calls this function first. */
+    /* Prepare a queue's own thread. The thread calls this function before it runs any task. */
     zr_status (*enter)(zr_device *side);
-    /* Run a task of a queue that has no thread. Report the task's times when they are known. */
+    /* Run a task of a queue without its own thread. Report the task's times as soon as they are known. */
     zr_status (*run)(zr_device *device, const zr_task *task);
-    /* `mark` assigns this ticket to all work launched on the device so far. `reach` waits, on any thread, until that
-     * work has completed. */
+    /* `mark` assigns a ticket to all work launched on the device so far. `reach` waits until the work with this ticket
+     * has completed, and may be called on any thread. */
     void (*mark)(zr_device *device, int64_t ticket);
     zr_status (*reach)(zr_device *device, int64_t ticket);
-    /* Let all later work of `device` start after `other` has reached the ticket, without making the caller wait. */
+    /* Make all later work of `device` start only after `other` has completed the work with this ticket. The call itself
+     * does not wait. */
     zr_status (*follow)(zr_device *device, zr_device *other, int64_t ticket);
 } zr__queue_kind;
 

@@ -1,6 +1,6 @@
 /**
- * Constants of dropout and of the built-in optimizers, computed on the host in double, so that every device has the
- * same bits. This is plain C, which the kernels of GPUs include as C++.
+ * Constants of dropout and of the built-in optimizers. The host computes them in double precision, so that all devices
+ * use the same bits. The header is plain C, and CUDA kernels include it as C++.
  */
 #ifndef ZR_DEVICE_RULES_H
 #define ZR_DEVICE_RULES_H
@@ -10,10 +10,10 @@
 #include "base/number/rng.h"
 #include "zr/device.h"
 
-/** Rule of dropout, which computes factors, 0 or 1/(1-p), from the random numbers of a stream for one step. */
+/** Parameters of dropout in one training step. An element's factor is 0 or 1/(1-p), depending on its random number. */
 typedef struct zr__dropout {
     zr_rng rng;
-    uint32_t threshold; /* an element is kept if u >= threshold, where u is its random number >> 8 */
+    uint32_t threshold; /* minimum u for which an element is kept; u is the element's 32-bit random number >> 8 */
     float scale;        /* factor of kept elements, 1/(1-p) */
 } zr__dropout;
 
@@ -24,7 +24,7 @@ static inline zr__dropout zr__dropout_make(const zr_runtime *runtime, int64_t st
     d.rng.purpose = ZR_RNG_DROPOUT;
     d.rng.stream = (uint32_t)stream;
     d.rng.step = (uint32_t)runtime->step;
-    /* For a 24-bit random number u, the comparison u >= threshold decides exactly as u * 2^-24 >= p does. */
+    /* For a 24-bit integer u, the comparison u >= threshold is equivalent to u * 2^-24 >= p. */
     d.threshold = (uint32_t)ceil(p * 0x1p24);
     d.scale = (float)(1.0 / (1.0 - p));
     return d;
@@ -33,10 +33,10 @@ static inline zr__dropout zr__dropout_make(const zr_runtime *runtime, int64_t st
 typedef struct zr__adam {
     float beta1_rest, beta2, beta2_rest, eps, step_size, denom_scale;
     float grad_scale;
-    float decay; /* adamw: factor of the weight in a step; adam: coefficient of the L2 penalty */
+    float decay; /* adamw: factor of the weight, 1 - lr * weight_decay; adam: coefficient of the L2 penalty */
 } zr__adam;
 
-/** Compute the constants of a step of adamw if `decoupled`, else of adam. */
+/** Compute the constants of one training step for adamw (if `decoupled`) or adam. */
 static inline zr__adam zr__adam_make(const zr_update_args *args, bool decoupled)
 {
     const double beta1 = args->hyper[0], beta2 = args->hyper[1];
@@ -54,7 +54,8 @@ static inline zr__adam zr__adam_make(const zr_update_args *args, bool decoupled)
 
 typedef struct zr__sgd {
     float lr, decay, momentum, grad_scale;
-    float own, look; /* factors by which a step multiplies the gradient and the velocity */
+    float own, look; /* factors of the gradient and of the velocity in the weight's update; Nesterov: 1 and momentum,
+                        else 0 and 1 */
 } zr__sgd;
 
 static inline zr__sgd zr__sgd_make(const zr_update_args *args)

@@ -1,9 +1,9 @@
 /**
- * attention_blocks: layout of the packed fp32 blocks of the attention kernels in a thread's scratch. The kernel's
- * scratch_bytes and its run both use this layout.
+ * Layout of a thread's scratch memory in the attention kernels, which pack blocks of their operands to fp32. The
+ * kernels' functions scratch_bytes and run both use this layout.
  *
- * A thread works on one head of one row at a time. Scratch grows with T, not with T x T: only ZR__ATTENTION_BLOCK x
- * ZR__ATTENTION_BLOCK scores exist at a time.
+ * A thread works on one head of one sequence at a time. Scratch grows linearly with T, because only one block of scores
+ * exists at a time: ZR__ATTENTION_BLOCK x ZR__ATTENTION_BLOCK.
  */
 #ifndef ZR_DEVICE_CPU_ATTENTION_BLOCKS_H
 #define ZR_DEVICE_CPU_ATTENTION_BLOCKS_H
@@ -11,32 +11,33 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Number of queries, and of keys, in a block; a multiple of the lanes. With blocks of 64, heads of width 64 stay in the
- * second-level cache; with 48 to 128 the speed hardly changes. */
+/* Number of queries in a block, which is also the number of keys in a block. The number is a multiple of
+ * ZR__ATTENTION_LANES. With 64, the blocks of a head of width 64 fit into the L2 cache. Numbers from 48 to 128 give
+ * nearly the same speed. */
 #define ZR__ATTENTION_BLOCK 64
 #define ZR__ATTENTION_LANES 16
 
-/** Offsets in floats from the start of a thread's scratch, each a multiple of 16 (64 bytes), or -1 if the block does
- * not exist. */
+/** Offsets of blocks from the start of a thread's scratch, in floats. An offset is a multiple of 16 (64 bytes), or -1
+ * if the pass does not use the block. The comments give the shapes of the blocks. */
 typedef struct zr__attention_layout {
-    int64_t width;    /* D rounded up to lanes: row stride of q, k, v, y and their gradients */
-    int64_t keys_t;   /* transposed keys, (D, BLOCK) for each block; forward has all blocks, backward only one */
-    int64_t keys;     /* keys of one block, backward only: (BLOCK, width) */
-    int64_t values_t; /* transposed values of one block, backward only: (D, BLOCK) */
-    int64_t values;   /* values of the whole head, forward only: (T rounded up to lanes, width) */
-    int64_t q;        /* scaled queries; forward: (BLOCK, width); backward: (T, width) */
-    int64_t y;        /* result, forward only: (BLOCK, width) */
-    int64_t dy;       /* gradient of the result, backward only: (T, width) */
-    int64_t dq;       /* gradient of the queries, backward only: (T, width) */
-    int64_t dk, dv;   /* gradients of keys and of values, backward only: (BLOCK, width) each */
-    int64_t p;        /* scores, later replaced by probabilities: (BLOCK, BLOCK) */
-    int64_t ds;       /* gradients of the scores, backward only: (BLOCK, BLOCK) */
-    int64_t kept;     /* factors of dropout, backward only: (BLOCK, BLOCK) */
-    int64_t stat;     /* forward: maximum and sum of each row (BLOCK each); backward: sum of dy * y of each row (T) */
-    int64_t floats;   /* length of the whole scratch, in floats */
+    int64_t width;    /* row stride of q, k, v, y and gradients: D rounded up to a multiple of the lanes */
+    int64_t keys_t;   /* offset of transposed keys; forward: (D, BLOCK) for every block of keys; backward: (D, BLOCK) */
+    int64_t keys;     /* offset of one block's keys (BLOCK, width), backward only */
+    int64_t values_t; /* offset of one block's transposed values (D, BLOCK), backward only */
+    int64_t values;   /* offset of the head's values (T rounded up to lanes, width), forward only */
+    int64_t q;        /* offset of scaled queries; forward: (BLOCK, width); backward: (T, width) */
+    int64_t y;        /* offset of the attention output (BLOCK, width), forward only */
+    int64_t dy;       /* offset of the output's gradient (T, width), backward only */
+    int64_t dq;       /* offset of the queries' gradient (T, width), backward only */
+    int64_t dk, dv;   /* offsets of the keys' and the values' gradient (BLOCK, width each), backward only */
+    int64_t p;        /* offset of the scores (BLOCK, BLOCK), which the probabilities replace later */
+    int64_t ds;       /* offset of the scores' gradient (BLOCK, BLOCK), backward only */
+    int64_t kept;     /* offset of the dropout factors (BLOCK, BLOCK), backward only */
+    int64_t stat; /* offset of numbers per query; forward: maximum and sum (BLOCK each); backward: sum of dy * y (T) */
+    int64_t floats; /* length of the whole scratch, in floats */
 } zr__attention_layout;
 
-/** Return n rounded up to a multiple of the lanes. */
+/** Return n rounded up to a multiple of ZR__ATTENTION_LANES. */
 static inline int64_t zr__attention_lanes(int64_t n)
 {
     return (n + ZR__ATTENTION_LANES - 1) / ZR__ATTENTION_LANES * ZR__ATTENTION_LANES;

@@ -1,24 +1,25 @@
-/* Measurement of two bandwidths: of memory, by the triad of McCalpin's STREAM, and between ranks, by threads that read
- * each other's memory as thread ranks do in a gather. Threads share the measured resource, so a pass is timed from its
- * begin to the end of its last thread, and the fastest of several passes counts. */
+/* Measurement of two bandwidths. The memory bandwidth is measured by the triad of McCalpin's STREAM. The bandwidth
+ * between ranks is measured by threads that read each other's memory, as thread ranks do in an all-gather. All threads
+ * share the bandwidth, so a pass is timed from its begin to the end of its slowest thread. The fastest of several
+ * passes counts. */
 #include <string.h>
 #include <unistd.h>
 
 #include "device/cpu/peak.h"
 
-/* Minimum and maximum bytes of an array. With any number of threads, a pass goes over whole arrays, since parts of
- * arrays may fit into caches. */
+/* Minimum and maximum bytes of an array. A pass processes whole arrays with any number of threads, because a part of an
+ * array might fit into the caches. */
 #define LEAST_BYTES ((int64_t)64 << 20)
 #define MOST_BYTES ((int64_t)256 << 20)
 #define MEASURE_SEC 0.08
-enum { LEAST_PASSES = 5, OF_CACHE = 4 /* bytes of an array for each byte of the last cache, by STREAM's rule */ };
+enum { LEAST_PASSES = 5, OF_CACHE = 4 /* ratio of an array's size to the last-level cache, by STREAM's rule */ };
 
 typedef struct arrays {
     float *a, *b, *c;
     int64_t n; /* number of elements in each array */
 } arrays;
 
-/* Function that a pass applies to elements [at, at + n). */
+/* Function by which a thread processes elements [at, at + n) in a pass. */
 typedef void (*pass)(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t n);
 
 static void touch(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t n)
@@ -36,7 +37,7 @@ static void triad(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t 
     ops->triad(m->a + at, m->b + at, m->c + at, 0.5f, n);
 }
 
-/* Copy the share that follows the thread's own; the last thread copies the first share. */
+/* Copy the share of the next thread. The last thread copies the first share. */
 static void read_next(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t n)
 {
     (void)ops;
@@ -63,7 +64,7 @@ static double best_rate(pass run, const arrays *m, const zr__peak_ops *ops, int 
     return best > 0.0 ? (double)(elem_bytes * m->n) / best : 0.0;
 }
 
-/* Measure a pass's rate, by one thread alone and by all threads together. */
+/* Measure the bytes/s of a pass, with one thread alone and with all threads together. */
 static zr_rate rate_of(pass run, const arrays *m, const zr__peak_ops *ops, int threads, int64_t elem_bytes)
 {
     zr_rate rate = {.one = best_rate(run, m, ops, 1, elem_bytes)};
@@ -71,7 +72,7 @@ static zr_rate rate_of(pass run, const arrays *m, const zr__peak_ops *ops, int t
     return rate;
 }
 
-/* Return the bytes of an array. If the size of the last cache is known, the array exceeds that cache. */
+/* Return the size of an array in bytes: OF_CACHE times the last-level cache, but within the minimum and maximum. */
 static int64_t array_bytes(void)
 {
     int64_t bytes = 0;
@@ -84,7 +85,7 @@ static int64_t array_bytes(void)
 
 zr_status zr__cpu_bandwidth(const zr__peak_ops *ops, int threads, zr_rate *of_triad, zr_rate *link)
 {
-    /* Round the array down, so that all threads get equal shares. */
+    /* Round the number of elements down, so that all threads get equal shares. */
     arrays m = {.n = array_bytes() / (int64_t)sizeof(float) / threads * threads};
     const size_t bytes = (size_t)m.n * sizeof(float);
     m.a = zr_alloc(bytes);

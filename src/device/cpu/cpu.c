@@ -13,7 +13,8 @@
 #include "base/number/exact.h"
 
 #define DECLARE_FAMILY(family, level) extern const zr_kernel zr__kernels_##family##_##level[];
-/* Declare the tables of a level. All kernels but matrix products come from the level `vector`. */
+/* Declare the tables of a level. Kernels without matrix products are not compiled for `level`, which uses the kernels
+ * of the level `vector` instead. */
 #define DECLARE_LEVEL(level, vector)                                                                                   \
     ZR_KERNEL_FAMILIES(DECLARE_FAMILY, level, vector)                                                                  \
     extern const zr__shards zr__shards_##vector;                                                                       \
@@ -26,7 +27,7 @@ ZR_KERNEL_LEVELS(DECLARE_LEVEL)
 
 typedef struct level {
     const char *name;
-    const zr_kernel *const *families; /* list of families, NULL-terminated */
+    const zr_kernel *const *families; /* NULL-terminated array of kernel lists, one for each family of ops */
     const zr__shards *shards;
     const zr__square_exact *square_exact;
     const zr__normal_fn *normal;
@@ -137,8 +138,8 @@ static void cpu_destroy(zr_device *device)
     zr_free(device);
 }
 
-/* Create a copy of the device for the tasks of a queue. If the queue has its own thread, the copy computes on that
- * thread alone. */
+/* Create a copy of the device for a queue's tasks. If the queue has its own thread, the copy computes with one thread.
+ */
 static zr_status cpu_side(zr_device *device, zr_queue_runs runs, zr_device **side)
 {
     cpu_device *cpu = zr_alloc(sizeof *cpu);
@@ -170,8 +171,8 @@ static void cpu_free(zr_device *device, void *memory)
     zr_free(memory);
 }
 
-/* Copy bytes. If the bytes exceed the caches, all threads share the copy, since one thread cannot use the full memory
- * bandwidth. */
+/* Copy bytes. All threads share a large copy (4 MiB or more), because one thread cannot use the full memory bandwidth.
+ */
 static zr_status cpu_copy(zr_device *device, void *to, const void *from, int64_t bytes)
 {
     enum { ALONE_BYTES = 4 << 20 };
@@ -187,8 +188,8 @@ static const zr_kernel *cpu_kernel(zr_device *device, const char *op)
     return zr__kernel_first(device->profile.facts.kernels, level_of(device)->families, op);
 }
 
-/* Return the scratch bytes of an op, computed by the kernels of the lowest level, which every processor can run. The
- * result holds for all levels, because their kernels have the same source. */
+/* Return the scratch bytes of an op. The kernels of the lowest level compute them, because every processor can run
+ * these kernels. The result holds for all levels, because their kernels have the same source. */
 int64_t zr_device_cpu_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const zr_kernel *kernel = zr__kernel_first(facts->kernels, levels[0].families, op->def->name);
@@ -232,22 +233,14 @@ static zr_status cpu_square(zr_device *device, const void *x, zr_dtype dtype, in
     return ZR_OK;
 }
 
-/* Do nothing, since every operation of this device has completed when it returns. */
+/* Do nothing. The device is synchronous, so every operation has completed when its function returns. */
 static zr_status cpu_finish(zr_device *device)
 {
     (void)device;
     return ZR_OK;
 }
 
-static void (*find_rule(const zr_device *device, const zr_optimizer *optimizer))(const zr_update_args *)
-{
-    if (optimizer->rule) return optimizer->rule;
-    for (const zr__rule *rule = level_of(device)->rules; rule->name; rule++)
-        if (strcmp(rule->name, optimizer->name) == 0) return rule->update;
-    return NULL;
-}
-
-/* Return arguments that update only the elements [begin, end) of `args`. */
+/* Return a copy of `args` that updates only the elements [begin, end). */
 static zr_update_args update_part(const zr_update_args *args, int64_t begin, int64_t end)
 {
     zr_update_args part = *args;
@@ -260,13 +253,15 @@ static zr_update_args update_part(const zr_update_args *args, int64_t begin, int
     return part;
 }
 
-/* Number of elements in a grain of an update. Each thread updates a range of whole grains; a smaller range is not worth
- * waking a thread. An element's result does not depend on the ranges. */
+/* Number of elements in a grain. Each thread updates whole grains, because fewer elements are not worth waking a
+ * thread. The result does not depend on the division among threads. */
 #define UPDATE_GRAIN 4096
 
 static zr_status cpu_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args)
 {
-    void (*rule)(const zr_update_args *) = find_rule(device, optimizer);
+    void (*rule)(const zr_update_args *) = optimizer->rule;
+    for (const zr__rule *built_in = level_of(device)->rules; !rule && built_in->name; built_in++)
+        if (strcmp(built_in->name, optimizer->name) == 0) rule = built_in->update;
     ZR_CHECK(rule, ZR_ERR_UNSUPPORTED, "no rule for the optimizer \"%s\": use a built-in one or give it a rule",
              optimizer->name);
     ZR_TRY(check_float("a gradient", args->grad_dtype));
@@ -326,9 +321,9 @@ static void cpu_measure(zr_device *device, zr_dtype dtype)
     const zr_device_facts *facts = &device->profile.facts;
     zr_machine *machine = &device->profile.machine;
     const zr__peak_ops *peaks = level_of(device)->peaks;
-    bool bf16 = dtype == ZR_BF16;        /* fp16 has the rate of fp32, since fp16 operands are widened to fp32 */
-    if (bf16 && !facts->bf16_products) { /* without bf16 products, bf16 operands are widened to fp32, and bf16 has no
-                                            rate of its own */
+    bool bf16 = dtype == ZR_BF16;        /* fp16 has the rate of fp32, since its operands are widened to fp32 */
+    if (bf16 && !facts->bf16_products) { /* without bf16 instructions, bf16 operands are widened to fp32, and bf16 has
+                                            no rate of its own */
         machine->flops_bf16 = 0.0;
         return;
     }

@@ -1,14 +1,17 @@
-/* device/cpu, internal: the tables that each processor level exports, and creation of a device at a chosen level, by
- * which tests run every level that the machine supports. cpu.c is the table of operations, processor.c chooses the
- * level, matmul.c selects the code of a matrix product (onednn.c or kernels/product.c), peak.c and bandwidth.c measure,
- * *_blocks.h lay out scratch. kernels/ has one file for each family of ops, compiled once for each level, with
- * shared/level.h. */
+/*
+ * Internal API of the CPU device: the tables that each processor level exports, and the creation of a device at a
+ * chosen level. Tests use the latter to run every level that the machine supports.
+ *
+ * Files: cpu.c implements zr_device_ops. processor.c chooses the level. matmul.c selects the code of a matrix product
+ * (onednn.c or kernels/product.c). peak.c and bandwidth.c measure rates. *_blocks.h define layouts of scratch memory.
+ * kernels/ has one file for each family of ops. Each file is compiled once for each level, with shared/level.h.
+ */
 #ifndef ZR_DEVICE_CPU_CPU_H
 #define ZR_DEVICE_CPU_CPU_H
 
 #include "device/cpu/peak.h"
 
-/* Functions of kernels/shards.c: the computations of ZeRO's steps. zr_device_ops describes each function. */
+/* Functions of kernels/shards.c for ZeRO's steps, such as sums of gradients. zr_device_ops documents each function. */
 typedef struct zr__shards {
     void (*sum)(int threads, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces, int n_pieces,
                 zr_dtype dtype, int64_t n);
@@ -17,16 +20,17 @@ typedef struct zr__shards {
     void (*cast)(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
 } zr__shards;
 
-/* Maximum number of pieces that `sum` accepts, because its tree has a fixed depth. */
+/* Maximum number of pieces that `sum` can add. The limit follows from the fixed depth of its summation tree. */
 #define ZR_SUM_PIECES 4095
 
 /* Function of kernels/exact.c: add the squares of n elements to *sum, without rounding. */
 typedef void (*zr__square_exact)(int threads, const void *x, zr_dtype dtype, int64_t n, zr_exact *sum);
 
-/* Function of kernels/normal.c: set out[i] to std times element first + i of the standard normal sequence. */
+/* Function of kernels/normal.c: set out[i] to std times number first + i of rng's sequence of standard normal numbers.
+ */
 typedef void (*zr__normal_fn)(int threads, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
 
-/* Entry in the table of kernels/optimizer.c: an optimizer's rule and its name; the last entry's name is NULL. */
+/* An optimizer's name and update rule. The table in kernels/optimizer.c ends with an entry whose name is NULL. */
 typedef struct zr__rule {
     const char *name;
     void (*update)(const zr_update_args *args);
@@ -36,11 +40,12 @@ typedef struct zr__rule {
 const char *const *zr__cpu_levels(void);
 /* Return whether this processor has the level's instructions and this process may use them. */
 bool zr__cpu_has(const char *level);
-/* Return a level's functions for matrix products, or for measuring its peak rates. The build must have the level. */
+/* Return the matrix product of a level. The build must include the level. */
 const zr__panel_ops *zr__cpu_panels(const char *level);
+/* Return the benchmark loops of a level. The build must include the level. */
 const zr__peak_ops *zr__cpu_peaks(const char *level);
-/* Create a device as zr_device_create_cpu does, but at the given level, whatever ZR_KERNELS says. The processor must
- * support the level. */
+/* Create a CPU device at the given level, regardless of the environment variable ZR_KERNELS. Return an error if the
+ * processor does not support the level. */
 ZR_NODISCARD zr_status zr__device_create_cpu_level(const zr_device_config *config, const char *level,
                                                    zr_device **device);
 

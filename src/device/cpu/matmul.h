@@ -1,5 +1,5 @@
-/* Matrix products of kernels. If the processor has bf16 products, oneDNN multiplies bf16. All other products are
- * computed in fp32 by this level's own code (kernels/product.c), which widens 16-bit operands when it packs them. */
+/* Matrix products for kernels. If the level has bf16 products, oneDNN computes the products of bf16 operands. zr's own
+ * code (kernels/product.c) computes all other products in fp32, and widens 16-bit operands while packing them. */
 #ifndef ZR_DEVICE_CPU_MATMUL_H
 #define ZR_DEVICE_CPU_MATMUL_H
 
@@ -7,28 +7,29 @@
 #include "zr/device.h"
 
 typedef struct zr__matmul_operands {
-    const void *a, *b, *bias; /* bias and earlier are read only if the spec has them */
+    const void *a, *b, *bias; /* bias and earlier are ignored if the spec does not have them */
     const float *earlier;
     void *c;
-    void *panels; /* part of the kernel's scratch, of zr__matmul_scratch bytes */
+    void *panels; /* buffer of zr__matmul_scratch bytes for packed operands, in the kernel's scratch */
 } zr__matmul_operands;
 
-/* The matrix product of a level. */
+/* Matrix product compiled for one processor level. */
 typedef struct zr__panel_ops {
     bool bf16_products; /* whether the level has bf16 products */
     void (*multiply)(const zr__product_spec *spec, const zr__matmul_operands *operands);
 } zr__panel_ops;
 
-/* Maximum bytes of the operand that threads share in a product. This operand and a part of C fit into a last-level
- * cache together. */
+/* Maximum bytes of the packed operand that all threads of a product share. This operand and a part of C together fit
+ * into the last-level cache. */
 #define ZR__PANEL_BYTES ((int64_t)4 << 20)
 
-/* Return the scratch bytes of a product C (m,n) = A (m,k) B (k,n). A has `dtype`, C has `out_dtype`. Return 0 if a
- * library computes the product, or if the device packs nothing. */
+/* Return the scratch bytes of a product C (m,n) = A (m,k) B (k,n). A and B have `dtype`, C has `out_dtype`. Return 0 if
+ * a library computes the product, or if the device does not pack operands. */
 int64_t zr__matmul_scratch(const zr_device_facts *facts, int64_t m, int64_t n, int64_t k, zr_dtype dtype,
                            zr_dtype out_dtype);
 
-/* A matrix product of this level. C is dense: spec.ld must be 0. Create, run and destroy a product on one thread. */
+/* A matrix product ready to run. C is contiguous, so spec.ld must be 0. Create, run and destroy a product on the same
+ * thread. */
 typedef struct zr__matmul zr__matmul;
 ZR_NODISCARD zr_status zr__matmul_create(const zr__product_spec *spec, const zr__panel_ops *level, zr__matmul **matmul);
 void zr__matmul_destroy(zr__matmul **matmul);

@@ -20,17 +20,16 @@ struct zr__product {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_t primitive;
-    dnnl_memory_t memory[OPERANDS]; /* the operands' memory objects; NULL for an operand that the product lacks */
+    dnnl_memory_t memory[OPERANDS]; /* oneDNN object of each operand; NULL if the operand is absent */
     pthread_t owner;
-    int threads; /* number of threads, at most the spec's number */
+    int threads; /* number of threads used, at most spec.threads */
     zr__product_spec spec;
     int users;
-    zr__product *next; /* next product of the same thread */
+    zr__product *next; /* next product in the thread's list */
 };
 
-/* List of this thread's products. Ops of equal shape share a product, because each product holds tens of kilobytes of
- * oneDNN's memory; a deep model would otherwise need these for every op of every layer. A product belongs to the thread
- * that created it. */
+/* List of the products that this thread has created. Ops of equal shape share one product, because each product holds
+ * tens of kilobytes of oneDNN's memory. Otherwise a deep model would hold this memory for every op of every layer. */
 static _Thread_local zr__product *products;
 
 static zr_status check_dnnl(dnnl_status_t status, const char *call)
@@ -44,8 +43,8 @@ static zr_status check_dnnl(dnnl_status_t status, const char *call)
     return ZR_FAIL(ZR_ERR_INTERNAL, "oneDNN failed with status %d (%s)", (int)status, call);
 }
 
-/* Set the number of threads that oneDNN uses, by the calling thread's OpenMP setting. Return the previous setting,
- * which threads_leave restores. */
+/* Set the calling thread's OpenMP number of threads, which oneDNN uses. Return the previous number, which threads_leave
+ * restores. */
 static int threads_enter(int threads)
 {
     int before = omp_get_max_threads();
@@ -60,8 +59,9 @@ static void threads_leave(int before)
 
 /* ---- differences between the versions ------------------------------------------------------- */
 
-#if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t layout;
+
+#if DNNL_VERSION_MAJOR >= 3
 #define LAYOUT_ARG(l) (l)
 
 static dnnl_status_t layout_make(layout *out, const dnnl_dims_t dims, dnnl_data_type_t type, const dnnl_dims_t strides)
@@ -85,7 +85,6 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 }
 #else
-typedef dnnl_memory_desc_t layout;
 #define LAYOUT_ARG(l) (&(l))
 
 static dnnl_status_t layout_make(layout *out, const dnnl_dims_t dims, dnnl_data_type_t type, const dnnl_dims_t strides)
@@ -95,7 +94,7 @@ static dnnl_status_t layout_make(layout *out, const dnnl_dims_t dims, dnnl_data_
 
 static void layout_free(layout *l)
 {
-    (void)l; /* do nothing, since a layout is a plain struct in oneDNN 2 */
+    (void)l; /* a layout is a plain struct in oneDNN 2, without allocated memory */
 }
 
 static dnnl_status_t describe(dnnl_primitive_desc_t *out, dnnl_engine_t engine, const layout l[OPERANDS], bool bias,
@@ -119,8 +118,8 @@ static dnnl_data_type_t type_of(zr_dtype dtype)
     return dtype == ZR_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* Describe a matrix to oneDNN. If a dimension has one element, its stride has no meaning, but oneDNN expects the stride
- * that the dimension has in a dense matrix. */
+/* Describe a matrix to oneDNN. The stride of a dimension of size 1 has no meaning, but oneDNN expects the stride of a
+ * contiguous matrix. */
 static dnnl_status_t matrix_layout(layout *l, int64_t rows, int64_t cols, zr_dtype dtype, zr__strides strides)
 {
     if (rows == 1 || (cols == 1 && strides.row == 1))
@@ -139,8 +138,9 @@ static zr_status make_layouts(const zr__product_spec *s, layout l[OPERANDS])
     return ZR_OK;
 }
 
-/* Tell oneDNN what to add to the product: `earlier`, or C itself if the spec accumulates. For C += A B use oneDNN's sum
- * operation, and never pass C as a further operand: oneDNN may store partial sums in C during its loop over k. */
+/* Make oneDNN add `earlier` to the product, or C itself if the spec accumulates. For C += A B, use oneDNN's post-op
+ * "sum". Never pass C as the operand of a binary post-op, because oneDNN may store partial sums in C during its loop
+ * over k. */
 static zr_status add_terms(dnnl_primitive_attr_t attr, const zr__product_spec *s, const layout *earlier)
 {
     if (!s->earlier && !s->accumulate) return ZR_OK;
@@ -161,9 +161,9 @@ static int64_t scratch_bytes(const_dnnl_primitive_desc_t desc)
     return bytes;
 }
 
-/* Describe the product for the greatest number of threads whose scratch is within the limit. For some numbers of
- * threads, oneDNN divides k among the threads and gives each thread a whole copy of C. For the gradient of a large
- * table these copies take gigabytes. Fewer threads avoid them. */
+/* Create the primitive descriptor for the greatest number of threads whose scratch is within ZR__PRODUCT_SCRATCH. With
+ * some numbers of threads, oneDNN divides k among the threads and gives each thread a copy of C. These copies would
+ * take gigabytes for the gradient of a large embedding table. */
 static zr_status make_desc(zr__product *p, const zr__product_spec *s, const layout l[OPERANDS],
                            const_dnnl_primitive_attr_t attr, dnnl_primitive_desc_t *desc)
 {
@@ -268,8 +268,8 @@ void zr__product_destroy(zr__product **product)
 {
     zr__product *p = *product;
     *product = NULL;
-    /* A product must be destroyed on its own thread. On another thread, leave the product allocated, since its owner's
-     * list still holds it. */
+    /* Only the thread that created a product may destroy it. On another thread, leave the product allocated, because
+     * the list of the owning thread still contains it. */
     if (!p || !pthread_equal(p->owner, pthread_self()) || --p->users > 0) return;
     zr__product **at = &products;
     while (*at != p) at = &(*at)->next;
@@ -296,7 +296,7 @@ zr_status zr__product_run(const zr__product *p, const void *a, const void *b, co
 {
     ZR_CHECK(pthread_equal(p->owner, pthread_self()), ZR_ERR_STATE,
              "a matrix product was made on another thread: use an engine on the thread that created it");
-    /* cast const away, since oneDNN's interface has no const; these operands are not written */
+    /* Cast const away, since oneDNN's interface has no const. oneDNN does not write these operands. */
     void *const data[OPERANDS] = {
         [A] = (void *)a, [B] = (void *)b, [BIAS] = (void *)bias, [C] = c, [EARLIER] = (void *)earlier};
     int before = threads_enter(p->threads);
@@ -335,7 +335,7 @@ zr_status zr__onednn_cap(const char *level)
                  {"v4amx", dnnl_cpu_isa_avx512_core_amx}};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(level, table[i].level) != 0) continue;
-        /* Only the process's first call has an effect, so check the resulting limit instead of the call's status. */
+        /* Only the first call in a process has an effect, so check the limit in effect instead of the call's status. */
         (void)dnnl_set_max_cpu_isa(table[i].isa);
         ZR_CHECK(dnnl_get_effective_cpu_isa() == table[i].isa, ZR_ERR_CONFIG,
                  "ZR_KERNELS=%s was set too late: oneDNN was already used in this process; set it at the start", level);

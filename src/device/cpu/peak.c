@@ -1,28 +1,32 @@
 /*
- * Measurement of two peak rates of the processor: of the matrix product, for runs that have no better measurement, and
- * of operations in registers, a rate that no product exceeds.
+ * Measurement of two peak rates of the CPU, in FLOP/s. The rate of matrix products serves runs without a better
+ * measurement. The rate of operations in registers is an upper limit for any product.
  *
- * On a busy machine only short intervals are undisturbed, so the best of many short measurements counts. Products: one
- * thread multiplies square matrices that fit its cache, and its rate is multiplied by the number of threads. A product
- * by all threads would measure the machine's load instead (a fifth of the true rate was seen). Operations in registers:
- * one thread runs alone, and then all threads run at once, where each thread contributes its own best interval
- * ("stretch"). The second rate includes the effects of shared units and of a lower clock when all threads work.
+ * On a busy machine only short intervals are undisturbed, so the best of many short measurements counts.
+ *
+ * Matrix products: one thread multiplies square matrices that fit into its cache. The result is its rate times the
+ * number of threads. A product on all threads would measure the load of the machine instead; a fifth of the true rate
+ * was seen.
+ *
+ * Registers: one thread runs alone, and then all threads run at once. Each thread contributes the best of its short
+ * intervals, called stretches. The second rate includes the effects of shared execution units, and of the lower clock
+ * when all threads work.
  */
 #include "device/cpu/peak.h"
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/product_blocks.h"
 
-/* SIDE: number of rows and of columns of the matrices. The number is no power of two, because rows whose length is a
- * power of two would compete for the same cache lines. */
+/* SIDE: number of rows and of columns of the matrices. SIDE is no power of two, because then the rows would compete for
+ * the same cache sets. */
 enum { SIDE = 240, LEAST_RUNS = 16 };
-/* A stretch takes a tenth of a millisecond. A thread that waits for its core measures nothing, so the number of
- * stretches is fixed instead of their total time. */
+/* A stretch takes about 0.1 ms. The number of stretches is fixed instead of their total time, because a thread measures
+ * nothing while it waits for a core. */
 enum { STRETCH_ROUNDS = 1 << 14, STRETCHES = 300 };
 #define MEASURE_SEC 0.02
 #define FLOPS (2.0 * SIDE * SIDE * SIDE)
 
-/* Fill a matrix with ones, whose products are normal numbers in every type. */
+/* Fill a matrix with ones, so that the results of products are normal numbers in every dtype. */
 static void fill_ones(void *matrix, zr_dtype dtype)
 {
     for (int64_t i = 0; i < SIDE * SIDE; i++) {

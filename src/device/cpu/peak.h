@@ -1,28 +1,29 @@
-/** Measurement of the rates that the processor reaches. */
+/** Measurement of the CPU's peak FLOP/s and memory bandwidth. */
 #ifndef ZR_DEVICE_CPU_PEAK_H
 #define ZR_DEVICE_CPU_PEAK_H
 
 #include "device/cpu/matmul.h"
 
-/** Benchmark loops of a level (kernels/peak.c). fma_f32 and dot_bf16 repeat an operation in registers and return the
- * number of FLOPs. `in` has two operands that keep results normal numbers; writing to `out` keeps the compiler from
- * removing the work. */
+/** Benchmark loops of a level (kernels/peak.c). fma_f32 and dot_bf16 repeat an operation on registers and return the
+ * number of FLOPs. The two operands `in` are chosen so that results stay normal numbers. A result is stored to `out`,
+ * so that the compiler cannot remove the loop. */
 typedef struct zr__peak_ops {
     double (*fma_f32)(int64_t rounds, const float in[2], float *out);
     double (*dot_bf16)(int64_t rounds, const float in[2], float *out); /* NULL if the level has no bf16 products */
     void (*triad)(float *restrict a, const float *restrict b, const float *restrict c, float s, int64_t n);
 } zr__peak_ops;
 
-/** Measure the FLOP/s of a level's matrix products of `dtype` with `threads` threads. Return 0 if these products cannot
- * run. The measurement takes about 20 ms and 2 MB. */
+/** Return the peak FLOP/s of a level's matrix products of `dtype`: the measured rate of one thread, times `threads`.
+ * Return 0 if these products cannot run. The measurement takes about 20 ms and 2 MB. */
 double zr__cpu_peak_flops(const zr__panel_ops *level, int threads, zr_dtype dtype);
 
-/** Measure the FLOP/s of a loop in registers, which takes about 60 ms. Return 0 if `loop` is NULL. */
+/** Measure the FLOP/s of a loop that works in registers, on one thread and on all threads at once. The measurement
+ * takes about 60 ms. Return zeros if `loop` is NULL. */
 zr_rate zr__cpu_register_flops(double (*loop)(int64_t rounds, const float in[2], float *out), int threads);
 
-/** Measure the bytes/s of the triad, and of ranks that read each other's memory. The measurement takes a second or two.
- * It needs 192 MiB of memory, or up to 768 MiB if the last cache is large. Return ZR_ERR_MEMORY if that memory is not
- * available. */
+/** Measure two bandwidths in bytes/s: of memory by the STREAM triad, and between ranks that read each other's memory.
+ * The measurement takes one or two seconds. It needs 192 MiB of memory, or up to 768 MiB if the last-level cache is
+ * large. Return ZR_ERR_MEMORY if the memory is not available. */
 ZR_NODISCARD zr_status zr__cpu_bandwidth(const zr__peak_ops *ops, int threads, zr_rate *triad, zr_rate *link);
 
 #endif

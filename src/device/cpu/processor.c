@@ -49,11 +49,11 @@ zr__processor zr__processor_here(void)
                        .intel = __builtin_cpu_is("intel"),
                        .xcr0 = read_xcr0()};
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) p.cpuid_7_edx = d;
-    /* Ask Linux for permission to use tiles, which Linux grants for each process because tile data is large. Threads
-     * created later have the permission too. */
+    /* Ask Linux for permission to use AMX tiles. Linux grants this permission to a process, because tile registers are
+     * large. Threads created later inherit it. */
     if (zr__processor_has_tiles(&p)) p.tiles_permitted = syscall(SYS_arch_prctl, ASK_FOR_STATE, XCR0_TILE_DATA) == 0;
     const char *most = getenv("ONEDNN_MAX_CPU_ISA");
-    /* DNNL_MAX_CPU_ISA is oneDNN's older name of the variable. */
+    /* DNNL_MAX_CPU_ISA is the variable's name in older versions of oneDNN. */
     p.most_of_library = most && *most ? most : getenv("DNNL_MAX_CPU_ISA");
     return p;
 }
@@ -72,9 +72,8 @@ bool zr__processor_has_tiles(const zr__processor *p)
 
 /* ---- what the library may use ------------------------------------------------------------------ */
 
-/* Return the highest level for which the value of ONEDNN_MAX_CPU_ISA lets oneDNN use all instructions. Names outside
- * the table set no limit: "ALL", names of instructions beyond tiles, and names that oneDNN does not know and ignores.
- */
+/* Return the highest level whose instructions oneDNN may use if ONEDNN_MAX_CPU_ISA is `isa`. Names outside the table
+ * set no limit: "ALL", AMX and later instructions, and names that oneDNN does not know and ignores. */
 static int most_of(const char *isa)
 {
     static const struct {
@@ -128,8 +127,9 @@ bool zr__processor_has(const zr__processor *p, const char *level)
 
 bool zr__processor_wants(const zr__processor *p, const char *level)
 {
-    /* Detect Intel processors that multiply bf16 in vectors at half the rate of their fp32 multiply-adds (32 FLOPs a
-     * cycle were measured, compared with 64): processors with tiles, or of a generation designed for tiles. */
+    /* Detect Intel processors on which bf16 vector products are half as fast as fp32 multiply-adds: 32 FLOPs per cycle
+     * were measured, against 64. These processors belong to generations designed for AMX, which AVX512-FP16 identifies.
+     */
     bool slow_dots = p->intel && bit(p->cpuid_7_edx, EDX_AVX512_FP16);
     return zr__processor_has(p, level) && !(slow_dots && level_index(level) == V4BF16);
 }

@@ -1,5 +1,5 @@
-/* Levels of a processor. The choice of a level depends only on a struct of the processor's features and permissions, so
- * that tests can invent processors. */
+/* Choice of the processor level. The choice depends only on the struct zr__processor, so that tests can describe any
+ * processor. */
 #ifndef ZR_DEVICE_CPU_PROCESSOR_H
 #define ZR_DEVICE_CPU_PROCESSOR_H
 
@@ -7,29 +7,30 @@
 #include <stdint.h>
 
 typedef struct zr__processor {
-    bool v2, v3, v4;      /* whether the processor has the x86-64 ABI's level and the system saves its registers */
-    bool avx512_bf16;     /* whether the processor has this instruction, which a level uses only in addition to v4 */
-    bool intel;           /* whether Intel made the processor */
-    uint32_t cpuid_7_edx; /* CPUID leaf 7, EDX; bit 22: bf16 products on tiles, bit 23: fp16 products, bit 24: tiles */
-    uint64_t xcr0;        /* register XCR0; bits 17 and 18: whether the system saves tiles */
-    bool tiles_permitted; /* whether the kernel lets this process use tiles */
-    const char *most_of_library; /* ONEDNN_MAX_CPU_ISA, which limits oneDNN's instructions, or NULL */
+    bool v2, v3, v4; /* whether the processor has x86-64-v2, -v3 or -v4, and the OS saves the registers of that level */
+    bool avx512_bf16; /* whether the processor has AVX512_BF16, which a level uses only together with v4 */
+    bool intel;
+    uint32_t cpuid_7_edx; /* register EDX of CPUID leaf 7; bit 22: AMX-BF16, bit 23: AVX512-FP16, bit 24: AMX-TILE */
+    uint64_t xcr0;        /* register XCR0; bits 17 and 18: whether the OS saves AMX tiles */
+    bool tiles_permitted; /* whether Linux lets this process use AMX tiles */
+    const char *most_of_library; /* value of ONEDNN_MAX_CPU_ISA, which limits oneDNN's instructions; NULL if not set */
 } zr__processor;
 
-/* Describe the processor and the environment of this process. The function also asks the kernel for permission to use
- * tiles. */
+/* Detect the processor's features and this process's permissions. The function also asks Linux for permission to use
+ * AMX tiles. */
 zr__processor zr__processor_here(void);
 
-/* Return whether the processor has tile instructions for bf16, and the system saves tiles. The function does not check
- * the kernel's permission. */
+/* Return whether the processor has AMX tiles for bf16 and the OS saves them. Linux's permission for the process is not
+ * checked. */
 bool zr__processor_has_tiles(const zr__processor *processor);
-/* Return whether both zr's kernels and oneDNN may use the level. A limit on oneDNN also limits zr's kernels. Both then
- * use the same instructions, so that measurements of zr's kernels hold for oneDNN, and the reverse. */
+/* Return whether both zr's kernels and oneDNN may use the level. A limit on oneDNN also limits zr's kernels, so that
+ * speeds measured with one also apply to the other. */
 bool zr__processor_has(const zr__processor *processor, const char *level);
-/* Return whether to prefer the level to lower levels. Return false if the level is unavailable, or if its bf16 products
- * are slower than widening to fp32. */
+/* Return whether the level is preferable to lower levels. Return false if the level is unavailable, or if its bf16
+ * products are slower than fp32 products of widened operands. */
 bool zr__processor_wants(const zr__processor *processor, const char *level);
-/* Return why the level cannot be used, as the end of a sentence, or NULL if the level can be used. */
+/* Return the reason why the level cannot be used, as a clause for an error message, or NULL if the level can be used.
+ */
 const char *zr__processor_lacks(const zr__processor *processor, const char *level);
 
 #endif

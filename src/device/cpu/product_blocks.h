@@ -1,10 +1,10 @@
 /**
- * product_blocks: layout of the scratch of a matrix product C (m,n) = A (m,k) B (k,n) that the device computes by
- * itself, from packed operands. A kernel's scratch_bytes and the product both use this layout.
+ * Layout of the scratch memory of zr's own matrix product C (m,n) = A (m,k) B (k,n), which packs its operands. A
+ * kernel's scratch_bytes and the product (kernels/product.c) both use this layout.
  *
- * The operand on the shorter side of C is packed once for all threads. Each thread packs the other operand for itself,
- * a block at a time. Both operands are packed for one range of k at a time. If C is 16-bit and k has several ranges, a
- * part of C is stored in fp32 until the last range is added, because the sums must be rounded only once.
+ * One operand, called shared, is packed once for all threads: A if m <= n, else B. Each thread packs the other operand
+ * for itself, a block at a time. Both operands are packed for one range of k at a time. A 16-bit C must be rounded only
+ * once. If k has several ranges, a part of C is therefore stored in fp32 until the last range is added.
  */
 #ifndef ZR_DEVICE_CPU_PRODUCT_BLOCKS_H
 #define ZR_DEVICE_CPU_PRODUCT_BLOCKS_H
@@ -12,20 +12,20 @@
 #include "zr/tensor.h"
 
 #define ZR__PRODUCT_DEPTH 768                  /* maximum length of a range of k, at any level */
-#define ZR__PRODUCT_SHORT 384                  /* greatest k for which every level uses a single range */
-#define ZR__PRODUCT_BLOCK ((int64_t)640 << 10) /* bytes of a thread's own block, which stays in the thread's cache */
-#define ZR__PRODUCT_UNIT 48 /* number of rows or columns in a unit; blocks have whole units at every level */
+#define ZR__PRODUCT_SHORT 384                  /* maximum k for which every level uses a single range of k */
+#define ZR__PRODUCT_BLOCK ((int64_t)640 << 10) /* maximum bytes of a thread's own block, which stays in its cache */
+#define ZR__PRODUCT_UNIT 48                    /* rows or columns in a unit; a block has whole units, at every level */
 #define ZR__PRODUCT_SIDE ((int64_t)1024) /* maximum number of rows or columns of a part of C that is stored in fp32 */
 
 /** Sizes in bytes, and offsets in bytes from the start of the scratch. All are multiples of 64. */
 typedef struct zr__product_layout {
-    int64_t shared_bytes, own_bytes; /* bytes of the shared operand, and of one thread's block of the other operand */
-    int64_t own, sums; /* offset of the threads' blocks, which follow each other, and of the part of C in fp32 */
+    int64_t shared_bytes, own_bytes; /* bytes of the shared operand's buffer, and of a thread's own block */
+    int64_t own, sums; /* offsets of the threads' blocks, which are contiguous, and of the part of C in fp32 */
     int64_t bytes;     /* size of the whole scratch */
 } zr__product_layout;
 
-/** Return the bytes of a buffer for `length` rows or columns: at most `most` bytes, but at least the bytes of one unit.
- */
+/** Return the bytes of a buffer for `length` rows or columns of `depth` elements. The buffer has at most `most` bytes,
+ * but at least the bytes of one unit. */
 static inline int64_t zr__product_room(int64_t length, int64_t depth, int64_t most)
 {
     const int64_t each = depth * zr_dtype_bytes(ZR_F32), whole = (length + ZR__PRODUCT_UNIT) * each,
@@ -36,7 +36,7 @@ static inline int64_t zr__product_room(int64_t length, int64_t depth, int64_t mo
     return (room + 63) / 64 * 64;
 }
 
-/** Compute the layout. c is the dtype of C; panel_bytes is the device's limit for the shared operand. */
+/** Compute the layout. c is the dtype of C. panel_bytes is the maximum size of the shared operand's buffer. */
 static inline zr__product_layout zr__product_layout_make(int64_t m, int64_t n, int64_t k, zr_dtype c, int threads,
                                                          int64_t panel_bytes)
 {

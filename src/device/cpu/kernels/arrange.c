@@ -1,8 +1,8 @@
-/* slice, slice_dx, concat, transpose, split_heads and merge_heads. These ops copy elements unchanged, or convert them
- * when a gradient of another type is written. */
+/* Ops slice, slice_dx, concat, transpose, split_heads and merge_heads. They copy elements unchanged, or convert them if
+ * the output is a gradient of another dtype. */
 #include "device/cpu/shared/rows.h"
 
-/* Copy n elements: out[to ...] = in[from ...]. Convert them if the types differ. */
+/* Copy n elements, out[to + i] = in[from + i]. Convert them if the dtypes differ. */
 static void copy_elems(const zr_tensor *out, int64_t to, const zr_tensor *in, int64_t from, int64_t n)
 {
     if (out->dtype == in->dtype) {
@@ -76,7 +76,7 @@ typedef struct swap_sizes {
     int64_t outer, a, b, inner;
 } swap_sizes;
 
-enum { TILE = 32 }; /* edge of a tile; elements are moved by tiles, so that cache lines are used whole */
+enum { TILE = 32 }; /* edge of a tile, in elements; moving elements by tiles uses cache lines whole */
 
 #define TILE_LOOP(type)                                                                                                \
     for (int64_t j = j0; j < j1; j++)                                                                                  \
@@ -96,7 +96,7 @@ static void swap_tile(const zr_tensor *out, const zr_tensor *in, swap_sizes s, i
         TILE_LOOP(uint16_t);
 }
 
-static void swap_single(const zr_kernel_args *args, swap_sizes s)
+static zr_status swap_single(const zr_kernel_args *args, swap_sizes s)
 {
     const int64_t down = (s.a + TILE - 1) / TILE, across = (s.b + TILE - 1) / TILE;
 #pragma omp parallel for num_threads(zr__team(args, s.outer *s.a *s.b)) schedule(static)
@@ -104,14 +104,12 @@ static void swap_single(const zr_kernel_args *args, swap_sizes s)
         const int64_t matrix = t / (down * across), tile = t % (down * across);
         swap_tile(&args->out[0], &args->in[0], s, matrix * s.a * s.b, tile % down * TILE, tile / down * TILE);
     }
+    return ZR_OK;
 }
 
 static zr_status swap_dims(const zr_kernel_args *args, swap_sizes s)
 {
-    if (s.inner == 1) {
-        swap_single(args, s);
-        return ZR_OK;
-    }
+    if (s.inner == 1) return swap_single(args, s);
     const int64_t rows = s.outer * s.a * s.b;
 #pragma omp parallel for num_threads(zr__team(args, rows *s.inner)) schedule(static)
     for (int64_t r = 0; r < rows; r++) { /* row r of the result */

@@ -1,8 +1,8 @@
 /*
- * attention, attention_dx: causal attention in blocks of queries x keys, with a running maximum and sum for each query
- * (Milakov and Gimelshein 2018; Dao et al. 2022), so no T x T array exists. One thread works on one head of one row at
- * a time, on copies of q, k and v packed to fp32. attention_cached: attention of one token to a cache of keys and
- * values.
+ * Ops attention and attention_dx compute causal attention and its gradient, in blocks of queries x keys. Each query has
+ * a running maximum and a running sum, so that no T x T array exists (Milakov and Gimelshein 2018; Dao et al. 2022).
+ * One thread works on one head of one sequence at a time, on copies of q, k and v packed to fp32. The op
+ * attention_cached computes the attention of one token to a cache of keys and values.
  */
 #include <float.h>
 #include <math.h>
@@ -19,12 +19,13 @@
 
 typedef struct head {
     int64_t b, h, T, C, D, n_head;
-    int64_t first_head, all_heads; /* with tensor parallelism: this rank's first head, number of heads of all ranks */
+    int64_t first_head, all_heads; /* with tensor parallelism: index of this rank's first head, number of heads on all
+                                      ranks; else 0 and n_head */
     int64_t width;
     float scale;
     bool drops;
     zr__dropout dropout;
-    uint64_t dropout_first; /* index of the random number of score (b,h,0,0) */
+    uint64_t dropout_first; /* index of the random number of score (b,h,0,0), for dropout */
 } head;
 
 static head head_make(const zr_kernel_args *args, const zr_tensor *qkv)
@@ -51,7 +52,7 @@ static void head_select(head *s, const zr_runtime *runtime, int64_t index, int64
         (uint64_t)((runtime->first_row + s->b) * s->all_heads + s->first_head + s->h) * (uint64_t)(s->T * s->T);
 }
 
-/* Return the index of this head's first element of token t in qkv: of q (part 0), k (part 1) or v (part 2). */
+/* Return the index in qkv of this head's first element of token t. `part` is 0 for q, 1 for k and 2 for v. */
 static int64_t qkv_at(const head *s, int64_t t, int part)
 {
     return ((s->b * s->T + t) * 3 + part) * s->C + s->h * s->D;
@@ -64,7 +65,7 @@ static int64_t y_at(const head *s, int64_t t)
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Pack a row: out (width) = scale * the elements [first, first + D) of x, then zeros. */
+/* Pack a row: out[d] = scale * x[first + d] for d < D, then zeros up to `width`. */
 static void pack_row(float *out, const zr_tensor *x, int64_t first, const head *s, float scale)
 {
     const float *in = zr__view(out, x->data, x->dtype, first, s->D);
@@ -73,13 +74,13 @@ static void pack_row(float *out, const zr_tensor *x, int64_t first, const head *
     for (int64_t d = s->D; d < s->width; d++) out[d] = 0.0f;
 }
 
-/* Pack rows: out (n, width) = scale * one part (q, k or v) of the tokens [t0, t0 + n) of qkv. */
+/* Pack one part of qkv (0: q, 1: k, 2: v) for the tokens [t0, t0 + n): out (n, width) = scale * the part. */
 static void pack_rows(float *out, const zr_tensor *qkv, const head *s, int part, int64_t t0, int64_t n, float scale)
 {
     for (int64_t t = 0; t < n; t++) pack_row(out + t * s->width, qkv, qkv_at(s, t0 + t, part), s, scale);
 }
 
-/* Unpack a row: store scale * row to the elements [first, first + D) of x. The contents of `row` are lost. */
+/* Unpack a row: x[first + d] = scale * row[d] for d < D. `row` may be overwritten. */
 static void unpack_row(const zr_tensor *x, int64_t first, float *row, const head *s, float scale)
 {
     float *out = zr__target(row, x->data, x->dtype, first);
@@ -88,8 +89,8 @@ static void unpack_row(const zr_tensor *x, int64_t first, float *row, const head
     zr__settle(x->data, x->dtype, first, row, s->D);
 }
 
-/* Pack one part (q, k or v) of n tokens from t0 on: transposed to out (D, NB), and not transposed to rows (n rounded up
- * to lanes, width). Lanes beyond the tokens are set to 0. */
+/* Pack one part of qkv (0: q, 1: k, 2: v) for n tokens from t0 on, in two forms. `rows` (n rounded up to lanes, width)
+ * is not transposed, and `out` (D, NB) is transposed. Values beyond the last token are 0. */
 static void pack_transposed(float *restrict out, float *restrict rows, const zr_tensor *qkv, const head *s, int part,
                             int64_t t0, int64_t n)
 {
@@ -103,22 +104,22 @@ static void pack_transposed(float *restrict out, float *restrict rows, const zr_
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Return how many keys of the block at j0 the queries [i0, i0 + nq) may see: all keys of the block, or in the block on
- * the diagonal only keys up to the last query. */
+/* Return how many keys of the block at j0 are visible to at least one of the queries [i0, i0 + nq). In the block on the
+ * diagonal, keys after the last query are masked. */
 static int64_t keys_seen(int64_t i0, int64_t nq, int64_t j0)
 {
     return zr__min64(NB, i0 + nq - j0);
 }
 
-/* Return how many of a query's n scores in a block the tiles read. These are the scores of keys that the query sees
- * and, in the block on the diagonal, some further scores, which must be 0. */
+/* Return the number of a query's scores that the tile products read, out of n scores in a block. In the block on the
+ * diagonal, the products also read some masked scores, which must be 0. */
 static int64_t lanes_read(int64_t seen, int64_t n)
 {
     return zr__attention_lanes(zr__min64(n, seen + ZR_TILE_ROWS - 1));
 }
 
-/* Compute x = exp(x - m) in place. x - m is at most 0 except for rounding. Scores of keys that their query does not see
- * must be -infinity, or the caller must overwrite their results. */
+/* Compute x = exp(x - m) in place. x - m is at most 0, except for rounding. Masked scores must be -infinity, or the
+ * caller must overwrite their results. */
 static void exp_run(float *restrict x, float m, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) x[j] = zr__expf_low(x[j] - m);
@@ -134,8 +135,7 @@ static void multiply_run(float *restrict x, const float *restrict factor, int64_
     for (int64_t j = 0; j < n; j++) x[j] *= factor[j];
 }
 
-/* Multiply x and y element by element, and return the sums of the products for each lane. n is a multiple of a vector's
- * lanes. */
+/* Return the dot product of x and y as one partial sum for each lane. n is a multiple of ZR_VEC. */
 static zr__vec dot_lanes(const float *x, const float *y, int64_t n)
 {
     zr__vec acc = {0};
@@ -159,8 +159,8 @@ static zr__vec max_lanes(const float *x, int64_t n)
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Replace the scores of `rows` <= ZR_VEC queries from i0 on by probabilities relative to the queries' running maxima.
- * If a query's maximum grows, rescale its y and its sum. */
+/* Compute one step of online softmax for `rows` <= ZR_VEC queries from i0 on: replace a score by exp(score - running
+ * maximum). If the maximum of a query grows, rescale its y and its sum. */
 static void rows_online(const head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n, float *y, float *max,
                         float *sum)
 {
@@ -220,7 +220,7 @@ static void head_forward(const zr_kernel_args *args, const head *s, const zr__at
 {
     const zr_tensor *qkv = &args->in[0];
     float *lse = (float *)args->out[1].data + (s->b * s->n_head + s->h) * s->T;
-    float *values = work + at->values; /* serves as a buffer until values are packed */
+    float *values = work + at->values; /* memory of the values, which holds rows of keys until the values are packed */
     for (int64_t j0 = 0; j0 < s->T; j0 += NB)
         pack_transposed(work + at->keys_t + j0 * s->D, values, qkv, s, 1, j0, zr__min64(NB, s->T - j0));
     pack_rows(values, qkv, s, 2, 0, s->T, 1.0f);
@@ -238,8 +238,9 @@ static void head_forward(const zr_kernel_args *args, const head *s, const zr__at
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Compute gradients for query i and n keys from j0 on, in place. On entry p holds scores and ds holds dP. On return p =
- * kept P and ds = P (kept dP - delta), where P = exp(scores - lse) and `kept` holds the factors of dropout. */
+/* Compute probabilities and gradients of scores for query i and n keys from j0 on, in place. On entry, p holds scores
+ * and ds holds dP. On return, p = kept * P and ds = P * (kept * dP - delta), where P = exp(scores - lse). `kept`
+ * receives the dropout factors. */
 static void row_backward(const head *s, float *restrict p, float *restrict ds, float *restrict kept, int64_t i,
                          int64_t j0, int64_t n, float lse, float delta)
 {
@@ -255,9 +256,9 @@ static void row_backward(const head *s, float *restrict p, float *restrict ds, f
     for (int64_t j = seen; j < lanes; j++) p[j] = ds[j] = 0.0f;
 }
 
-/* Add the contributions of a block of queries and a block of keys to gradients: dv += p^T dy, dk += ds^T q, dq += ds k.
- * The first contribution sets a gradient instead of adding to it. For dv and dk the block on the diagonal contributes
- * first; for dq, the first block of keys. */
+/* Add the contributions of a block of queries and a block of keys to the gradients: dv += p^T dy, dk += ds^T q, dq +=
+ * ds k. The first contribution is not added, but initialises the gradient. For dv and dk, the block on the diagonal
+ * comes first. For dq, the first block of keys comes first. */
 static void block_backward(const head *s, const zr__attention_layout *at, float *work, const float *lse, int64_t i0,
                            int64_t j0)
 {
@@ -276,12 +277,13 @@ static void block_backward(const head *s, const zr__attention_layout *at, float 
     zr__tile_product(nq, w, n, ds_rows, earlier, work + at->keys, w, work + at->dq + i0 * w, w, j0 > 0);
 }
 
-/* Prepare the whole head: pack scaled q and dy, and compute each query's delta, the sum of dy * y over d. */
+/* Prepare a head for the backward pass: pack scaled q and dy, and compute delta of each query, the sum of dy * y over
+ * d. */
 static void head_prepare(const zr_kernel_args *args, const head *s, const zr__attention_layout *at, float *work)
 {
     const zr_tensor *dy = &args->in[0], *qkv = &args->in[1], *y = &args->in[2];
     const int64_t w = s->width;
-    float *y_row = work + at->dq; /* serves as a buffer until dq is computed */
+    float *y_row = work + at->dq; /* memory of dq, which holds a row of y until dq is computed */
     pack_rows(work + at->q, qkv, s, 0, 0, s->T, s->scale);
     for (int64_t i0 = 0; i0 < s->T; i0 += ZR_VEC) {
         zr__vec part[ZR_VEC];
@@ -305,7 +307,7 @@ static void head_backward(const zr_kernel_args *args, const head *s, const zr__a
     for (int64_t j0 = 0; j0 < s->T; j0 += NB) {
         const int64_t n = zr__min64(NB, s->T - j0);
         pack_transposed(work + at->keys_t, work + at->keys, qkv, s, 1, j0, n);
-        /* The memory of dv serves as a buffer until dv is computed. */
+        /* The memory of dv holds rows of values until dv is computed. */
         pack_transposed(work + at->values_t, work + at->dv, qkv, s, 2, j0, n);
         for (int64_t i0 = j0; i0 < s->T; i0 += NB) block_backward(s, at, work, lse, i0, j0);
         for (int64_t j = 0; j < n; j++) {
@@ -318,8 +320,10 @@ static void head_backward(const zr_kernel_args *args, const head *s, const zr__a
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-static zr_status run_heads(const zr_kernel_args *args, const zr_tensor *qkv, bool backward)
+static zr_status run_heads(const zr_kernel_args *args)
 {
+    const bool backward = args->n_in > 1;
+    const zr_tensor *qkv = &args->in[backward ? 1 : 0];
     const head all = head_make(args, qkv);
     const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, backward);
     const int64_t heads = qkv->shape.dim[0] * all.n_head;
@@ -336,18 +340,8 @@ static zr_status run_heads(const zr_kernel_args *args, const zr_tensor *qkv, boo
     return ZR_OK;
 }
 
-static zr_status attention(const zr_kernel_args *args)
-{
-    return run_heads(args, &args->in[0], false);
-}
-
-static zr_status attention_dx(const zr_kernel_args *args)
-{
-    return run_heads(args, &args->in[1], true);
-}
-
-/* Return the scratch bytes of all threads; each thread works on its own head. y, the result or its gradient, is
- * (B,T,C). */
+/* Return the scratch bytes of all threads. Each thread works on a head of its own. y (B,T,C) is the output of the
+ * forward pass, or dy in the backward pass. */
 static int64_t heads_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const bool backward = op->n_in > 1;
@@ -358,24 +352,19 @@ static int64_t heads_scratch(const zr_device_facts *facts, const zr_graph *graph
 
 /* ---- one token ------------------------------------------------------------------------------- */
 
-static float dot_part(const float *q, const zr_tensor *x, int64_t first, int64_t n)
-{
-    float buffer[ZR_CHUNK];
-    return zr__dot(q, zr__view(buffer, x->data, x->dtype, first, n), n);
-}
-
 /* Compute score[j] = scale * (q . k[j]) for keys 0 to n - 1 of the cache. */
 static void cached_scores(const zr_kernel_args *args, float *restrict score, int64_t head_first, int64_t n, int64_t C,
                           int64_t D)
 {
     const zr_tensor *qkv = &args->in[0], *cache = &args->in[1];
-    float q[ZR_CHUNK];
+    float q[ZR_CHUNK], buffer[ZR_CHUNK];
     memset(score, 0, (size_t)n * sizeof(float));
     for (int64_t d0 = 0; d0 < D; d0 += ZR_CHUNK) {
         const int64_t nd = zr__min64(ZR_CHUNK, D - d0);
         zr__load(q, qkv->data, qkv->dtype, head_first + d0, nd);
         scale_run(q, (float)args->op->attr.f[0], nd);
-        for (int64_t j = 0; j < n; j++) score[j] += dot_part(q, cache, j * C + head_first + d0, nd);
+        for (int64_t j = 0; j < n; j++)
+            score[j] += zr__dot(q, zr__view(buffer, cache->data, cache->dtype, j * C + head_first + d0, nd), nd);
     }
 }
 
@@ -427,8 +416,8 @@ static int64_t attention_cached_scratch(const zr_device_facts *facts, const zr_g
 }
 
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_attention)[] = {
-    {"attention", .run = attention, .scratch_bytes = heads_scratch},
-    {"attention_dx", .run = attention_dx, .scratch_bytes = heads_scratch},
+    {"attention", .run = run_heads, .scratch_bytes = heads_scratch},
+    {"attention_dx", .run = run_heads, .scratch_bytes = heads_scratch},
     {"attention_cached", .run = attention_cached, .scratch_bytes = attention_cached_scratch},
     {0},
 };

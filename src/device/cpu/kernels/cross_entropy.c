@@ -1,4 +1,3 @@
-/* cross_entropy and cross_entropy_dx. */
 #include "device/cpu/shared/cross_entropy_rows.h"
 
 static zr_status cross_entropy(const zr_kernel_args *args)
@@ -7,7 +6,7 @@ static zr_status cross_entropy(const zr_kernel_args *args)
     const int64_t rows = zr_shape_rows(&logits->shape), V = zr_shape_cols(&logits->shape);
     const int32_t *target = targets->data;
     float *losses = args->out[0].data, *lses = args->out[1].data;
-    ZR_TRY(zr__check_targets(targets, V));
+    ZR_TRY(zr__check_ids("target", targets, INT32_MIN, V));
 #pragma omp parallel for num_threads(zr__team(args, rows *V)) schedule(static)
     for (int64_t r = 0; r < rows; r++)
         losses[r] = zr__row_loss(logits->data, logits->dtype, r * V, V, target[r], &lses[r]);
@@ -20,7 +19,7 @@ static zr_status cross_entropy_dx(const zr_kernel_args *args)
     const int64_t rows = zr_shape_rows(&logits->shape), V = zr_shape_cols(&logits->shape);
     const float *dlosses = args->in[0].data, *lses = args->in[3].data;
     const int32_t *target = args->in[2].data;
-    ZR_TRY(zr__check_targets(&args->in[2], V));
+    ZR_TRY(zr__check_ids("target", &args->in[2], INT32_MIN, V));
 #pragma omp parallel for num_threads(zr__team(args, rows *V)) schedule(static)
     for (int64_t r = 0; r < rows; r++)
         zr__row_dlogits(args->out[0].data, logits->data, logits->dtype, r * V, V, target[r], dlosses[r], lses[r]);

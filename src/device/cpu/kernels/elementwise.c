@@ -1,27 +1,28 @@
-/* gelu, relu and silu with their gradients (_dx), add, mul, scale, dropout, fill. */
+/* Ops gelu, relu and silu with their gradients (_dx), add, mul, scale, dropout and fill. */
 #include "device/cpu/shared/dropout.h"
 #include "device/cpu/shared/rows.h"
 #include "device/operands.h"
 
 #define GELU_A 0.7978845608028654f /* sqrt(2/pi) */
 #define GELU_B 0.044715f
-#define GELU_END 10.0f /* beyond +-10, gelu is 0 or x and its slope is 0 or 1, with errors below 1e-36 */
+#define GELU_END 10.0f /* for |x| > 10, gelu is 0 or x, and its slope is 0 or 1, with errors below 1e-36 */
 
-/* Limit x to at least -GELU_END. NaN stays NaN. */
-static inline float gelu_above(float x)
+/* Limit x to at least `low`. NaN stays NaN. */
+static inline float at_least(float low, float x)
 {
-    return zr__select(x < -GELU_END, -GELU_END, x);
+    return zr__select(x < low, low, x);
 }
 
-static inline float gelu_below(float x)
+/* Limit x to at most `high`. NaN stays NaN. */
+static inline float at_most(float high, float x)
 {
-    return zr__select(x > GELU_END, GELU_END, x);
+    return zr__select(x > high, high, x);
 }
 
-/* Return e^(-2u), u = GELU_A (x + GELU_B x^3), for |x| <= GELU_END. Callers compute (1 + tanh u)/2 as 1/(1 + e^(-2u)),
- * which keeps its relative precision where tanh nears -1. The result is computed as 2^w = 2^n 2^r with an integer n and
- * |r| <= 1/2. A polynomial that interpolates 2^r at the Chebyshev points gives 2^r (error 9e-9); n is in the low bits
- * of t, and is added to the exponent. */
+/* Return e^(-2u) for |x| <= GELU_END, where u = GELU_A (x + GELU_B x^3). Callers compute (1 + tanh u)/2 as 1/(1 +
+ * e^(-2u)), which stays accurate where tanh u is near -1. The result is computed as 2^n 2^r, with an integer n and |r|
+ * <= 1/2. A polynomial that interpolates at Chebyshev points gives 2^r (error 9e-9). n is in the low bits of t, and is
+ * added to the exponent. */
 static inline float gelu_exp(float x)
 {
     const float a = -2.0f * GELU_A * 0x1.715476p+0f, shift = 0x1.8p23f;
@@ -40,18 +41,18 @@ static void gelu_run(float *y, const float *x, int64_t n)
 {
     ZR_WIDE_LOOP
     for (int64_t i = 0; i < n; i++) {
-        float v = gelu_above(x[i]);
-        y[i] = v / (1.0f + gelu_exp(gelu_below(v)));
+        float v = at_least(-GELU_END, x[i]);
+        y[i] = v / (1.0f + gelu_exp(at_most(GELU_END, v)));
     }
 }
 
-/* Compute dx = dy * the slope of gelu. With e = e^(-2u) and s = 1/(1 + e), s (1 - s) is computed as e s^2, since
- * subtracting s from 1 would lose precision. */
+/* Compute dx = dy * the slope of gelu. With e = e^(-2u) and s = 1/(1 + e), the product s (1 - s) is computed as e s^2,
+ * because 1 - s would lose precision. */
 static void gelu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
 {
     ZR_WIDE_LOOP
     for (int64_t i = 0; i < n; i++) {
-        float v = gelu_below(gelu_above(x[i]));
+        float v = at_most(GELU_END, at_least(-GELU_END, x[i]));
         float e = gelu_exp(v);
         float s = 1.0f / (1.0f + e);
         float slope = ZR_FMA(6.0f * GELU_A * GELU_B * v, v, 2.0f * GELU_A); /* derivative of 2u */
@@ -72,30 +73,25 @@ static void relu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++) dx[i] = zr__select(x[i] <= 0.0f, 0.0f, dy[i]);
 }
 
-/* Beyond +-88, silu is 0 or x and its slope is 0 or 1, with errors below 1e-36. e^88 is finite. */
+/* For |x| > 88, silu is 0 or x, and its slope is 0 or 1, with errors below 1e-36. e^88 is finite in fp32. */
 #define SILU_END 88.0f
-
-static inline float silu_above(float x)
-{
-    return zr__select(x < -SILU_END, -SILU_END, x);
-}
 
 static void silu_run(float *y, const float *x, int64_t n)
 {
     ZR_WIDE_LOOP
     for (int64_t i = 0; i < n; i++) {
-        float v = silu_above(x[i]);
+        float v = at_least(-SILU_END, x[i]);
         y[i] = v / (1.0f + zr__expf_low(-v));
     }
 }
 
-/* Compute dx = dy * the slope of silu. With e = e^(-x) and s = 1/(1 + e), s (1 - s) is computed as e s^2, since
- * subtracting s from 1 would lose precision. */
+/* Compute dx = dy * the slope of silu. With e = e^(-x) and s = 1/(1 + e), the product s (1 - s) is computed as e s^2,
+ * because 1 - s would lose precision. */
 static void silu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
 {
     ZR_WIDE_LOOP
     for (int64_t i = 0; i < n; i++) {
-        float v = zr__select(x[i] > SILU_END, SILU_END, silu_above(x[i]));
+        float v = at_most(SILU_END, at_least(-SILU_END, x[i]));
         float e = zr__expf_low(-v);
         float s = 1.0f / (1.0f + e);
         dx[i] = dy[i] * ZR_FMA(v, e * s * s, s);

@@ -1,4 +1,3 @@
-/* embedding, embedding_dw, position and position_dw. */
 #include <omp.h>
 
 #include "device/cpu/shared/rows.h"
@@ -7,17 +6,8 @@
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)
 
-static zr_status check_ids(const int32_t *ids, int64_t n, int64_t T, int64_t V)
-{
-    int64_t bad = zr__first_outside(ids, n, 0, V);
-    ZR_CHECK(bad < 0, ZR_ERR_DATA,
-             "token id %d at row %lld, position %lld is outside the vocabulary of %lld: check the data's tokenizer",
-             ids[bad], (long long)(bad / T), (long long)(bad % T), (long long)V);
-    return ZR_OK;
-}
-
-/* The part of a table that this rank holds, if the table's rows are split over ranks: number of rows of the whole
- * table, and this rank's first row. */
+/* Part of a table that this rank holds. Tensor parallelism may divide the table's rows among ranks. `all` is the number
+ * of rows of the whole table, and `first` is the index of this rank's first row. */
 typedef struct table_part {
     int64_t all, first;
 } table_part;
@@ -36,7 +26,7 @@ static zr_status embedding(const zr_kernel_args *args)
     const size_t row_bytes = (size_t)(C * zr_dtype_bytes(table->dtype));
     const int64_t rows = table->shape.dim[0];
     const table_part part = part_of(args, rows);
-    ZR_TRY(check_ids(id, n, zr_shape_cols(&ids->shape), part.all));
+    ZR_TRY(zr__check_ids("token id", ids, 0, part.all));
 #pragma omp parallel for num_threads(zr__team(args, n *C)) schedule(static)
     for (int64_t i = 0; i < n; i++) {
         const int64_t row = id[i] - part.first;
@@ -49,18 +39,7 @@ static zr_status embedding(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Add row `row` of x (rows, C) to acc (C). */
-static void row_add(float *restrict acc, const zr_tensor *x, int64_t row, int64_t C)
-{
-    float buffer[ZR_CHUNK];
-    for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, C - c0);
-        const float *v = zr__view(buffer, x->data, x->dtype, row * C + c0, n);
-        for (int64_t c = 0; c < n; c++) acc[c0 + c] += v[c];
-    }
-}
-
-/* Set acc to a row of `earlier`, or to 0 if `earlier` is NULL. */
+/* Set acc to a row of `earlier`, or to 0 if `earlier` has no data. */
 static void row_begin(float *restrict acc, const zr_tensor *earlier, int64_t row, int64_t C)
 {
     if (earlier->data)
@@ -114,14 +93,15 @@ static int64_t token_at(const sorted_tokens *t, int64_t i)
     return (int64_t)(uint32_t)t->key[i];
 }
 
-/* Return whether the gradient is written to the memory of `earlier`. If it is, rows without tokens need no write. */
+/* Return whether the gradient is written in place of `earlier`. In place, rows without tokens need no write. */
 static bool is_in_place(const zr_kernel_args *args)
 {
     return args->in[2].data && args->in[2].data == args->out[0].data;
 }
 
-/* Return the first row of the table in share s of `shares`. Shares have equal cost, not equal numbers of rows: writing
- * a row is assumed to cost the same as adding a token, and tokens are not spread evenly over a vocabulary. */
+/* Return the first row of the table in share s of `shares`. Shares have equal cost instead of equal numbers of rows,
+ * because tokens are not spread evenly over a vocabulary. Writing a row and adding a token are assumed to cost the
+ * same. */
 static int64_t share_begin(const sorted_tokens *t, int64_t V, bool in_place, int s, int shares)
 {
     const int64_t each = in_place ? 0 : 1, before = (each * V + t->n) * s / shares;
@@ -144,9 +124,9 @@ static void row_prefetch(const zr_tensor *x, int64_t row, int64_t C)
     for (int64_t b = 0; b < bytes; b += ZR_LINE_BYTES) __builtin_prefetch((const char *)x->data + row * bytes + b);
 }
 
-/* Return row v of the gradient: the row of `earlier` plus the sum over all tokens of id v, which begin at index *i of
- * t. The sum is computed in acc. If the row has no tokens and `earlier` is F32, the row of `earlier` itself is
- * returned. */
+/* Return row v of the gradient: row v of `earlier` plus the rows of dy of all tokens with id v. These tokens begin at
+ * index *i of t, and *i is advanced to the token after them. The row is computed in acc. If row v has no tokens and
+ * `earlier` is F32, its row in `earlier` is returned instead. */
 static const float *table_row(const zr_kernel_args *args, const sorted_tokens *t, int64_t *i, int64_t v, float *acc)
 {
     const zr_tensor *dy = &args->in[1], *earlier = &args->in[2];
@@ -156,7 +136,7 @@ static const float *table_row(const zr_kernel_args *args, const sorted_tokens *t
     row_begin(acc, earlier, v, C);
     for (; *i < t->n && token_id(t, *i) == v; ++*i) {
         if (*i + 1 < t->n) row_prefetch(dy, token_at(t, *i + 1), C);
-        row_add(acc, dy, token_at(t, *i), C);
+        zr__add_to(acc, dy, token_at(t, *i) * C, C);
     }
     return acc;
 }
@@ -183,15 +163,15 @@ static void table_rows(const zr_kernel_args *args, const sorted_tokens *t, int64
     zr__stream_end();
 }
 
-/* Compute the gradient of a table. Tokens are sorted by id, so that one thread writes a row, and adds the row's tokens
- * in order. */
+/* Compute the gradient of a table. Tokens are sorted by id, so that one thread computes a whole row, and adds the row's
+ * tokens in order. */
 static zr_status embedding_dw(const zr_kernel_args *args)
 {
     const zr_tensor *ids = &args->in[0], *out = &args->out[0];
     const int32_t *id = ids->data;
     const int64_t tokens = zr_shape_elems(&ids->shape), V = out->shape.dim[0], C = out->shape.dim[1];
     const table_part part = part_of(args, V);
-    ZR_TRY(check_ids(id, tokens, zr_shape_cols(&ids->shape), part.all));
+    ZR_TRY(zr__check_ids("token id", ids, 0, part.all));
 
     uint64_t *keys = args->scratch;
     float *rows = (float *)(keys + 2 * tokens);
@@ -244,8 +224,9 @@ static zr_status position_dw(const zr_kernel_args *args)
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < P; t++) {
             row_begin(acc, earlier, t, C);
-            /* Add this rank's rows at position t in the order of their numbers. */
-            for (int64_t r = (t - s.row % s.T + s.T) % s.T; t < s.T && r < rows; r += s.T) row_add(acc, dy, r, C);
+            /* Add all rows of dy at position t, in ascending order. */
+            for (int64_t r = (t - s.row % s.T + s.T) % s.T; t < s.T && r < rows; r += s.T)
+                zr__add_to(acc, dy, r * C, C);
             zr__store(out->data, out->dtype, t * C, acc, C);
         }
     }

@@ -1,26 +1,26 @@
 /*
  * Sums of squares without rounding. An F32 is a 24-bit integer times a power of two. Its square is therefore a 48-bit
  * integer times a power of two that depends only on the F32's exponent. Squares are added as integers in bins, one bin
- * for each exponent; from time to time the bins are added to the wide sum. Integers may be added in any order, by any
- * number of threads.
+ * for each exponent. Before a bin can overflow, all bins are added to the wide sum. Integers may be added in any order,
+ * by any number of threads.
  */
 #include "base/number/exact.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/shared/level.h"
 
 #define EXPONENTS 256
-/* Number of sets of bins, which consecutive elements use in turn. Consecutive elements often have the same exponent.
- * With different sets, adding an element does not wait for the store of the element before it. */
+/* Number of sets of bins. Consecutive elements often have the same exponent, so they use the sets in turn. Adding an
+ * element then does not wait for the previous element's store. */
 #define SETS 4
-/* Number of elements between two flushes of the bins: a 64-bit bin can hold 2^16 squares of 48 bits. */
+/* Number of elements after which the bins are flushed, because a 64-bit bin can hold only 2^16 squares of 48 bits. */
 #define BLOCK ((int64_t)SETS << 16)
 /* Minimum number of elements for which waking a thread is worthwhile. */
 #define SHARE ((int64_t)1 << 15)
 
 typedef uint64_t bins[SETS][EXPONENTS];
 
-/* Add the square of x to the bin of its exponent, without a branch. A value that is not finite makes the last bin
- * nonzero, by its leading bit at least. */
+/* Add the square of x to the bin of its exponent, without a branch. Infinity and NaN have the greatest exponent, and
+ * make the last bin nonzero by their implicit leading bit. */
 static inline void count_square(uint64_t bin[EXPONENTS], float x)
 {
     uint32_t u = zr__bits(x), exponent = u >> 23 & 0xff;

@@ -1,19 +1,13 @@
-/* layernorm and rmsnorm with their gradients (_dx and _dw). An rmsnorm is a layernorm whose mean is 0 and which has no
- * bias. */
+/* Ops layernorm and rmsnorm with their gradients (_dx and _dw). An rmsnorm is a layernorm whose mean counts as 0 and
+ * which has no bias. */
 #include <math.h>
 
 #include "device/cpu/shared/rows.h"
 #include "device/operands.h"
 
-/* Number of partial sums of layernorm_dw. The number is fixed, so that results do not depend on the number of threads.
- */
+/* Number of partial sums over rows in layernorm_dw. The number is fixed, so that results do not depend on the number of
+ * threads. */
 #define ROW_CHUNKS 16
-
-/* Return the vector of x from element i on. Lanes from element n on get `fill`. */
-static inline zr__vec lanes(const float *x, int64_t i, int64_t n, float fill)
-{
-    return n - i >= ZR_VEC ? zr__vec_load(x + i) : zr__vec_load_part(x + i, n - i, fill);
-}
 
 /* Return the sum of (x - mean)^2 over n elements. */
 static float square_centred(const float *x, float mean, int64_t n)
@@ -26,23 +20,19 @@ static float square_centred(const float *x, float mean, int64_t n)
             acc[a] = zr__vec_fma(d, d, acc[a]);
         }
     for (int a = 0; i < n; a++, i += ZR_VEC) {
-        zr__vec d = lanes(x, i, n, mean) - mean;
+        zr__vec d = zr__vec_load_part(x + i, n - i, mean) - mean;
         acc[a] = zr__vec_fma(d, d, acc[a]);
     }
     return zr__vec_reduce(acc);
 }
 
-/* Compute the mean and 1 / the standard deviation of a row. The variance needs a second pass over the row: if the mean
- * is far from 0, E[x^2] - E[x]^2 would lose precision. `mean` is NULL for rmsnorm. */
+/* Compute the mean and the reciprocal standard deviation of a row. The variance takes a second pass over the row,
+ * because E[x^2] - E[x]^2 loses precision if the mean is far from 0. `mean` is NULL for rmsnorm. */
 static void row_moments(const zr_tensor *x, int64_t row, int64_t C, double eps, float *mean, float *rstd)
 {
     float buffer[ZR_CHUNK];
-    float sum = 0.0f, square = 0.0f;
-    for (int64_t c0 = 0; mean && c0 < C; c0 += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, C - c0);
-        sum += zr__sum(zr__view(buffer, x->data, x->dtype, row * C + c0, n), n);
-    }
-    if (mean) *mean = sum / (float)C;
+    float square = 0.0f;
+    if (mean) *mean = zr__row_mean(x, row, C);
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, C - c0);
         const float *v = zr__view(buffer, x->data, x->dtype, row * C + c0, n);
@@ -103,12 +93,13 @@ static zr_status rmsnorm(const zr_kernel_args *args)
     return norm(args, NULL, args->out[1].data, NULL);
 }
 
-/* Saved moments of all rows, for the gradients. `mean` is NULL for rmsnorm, whose mean counts as 0. */
+/* Moments of all rows, saved by the forward pass for the gradients. `mean` is NULL for rmsnorm, whose mean counts as 0.
+ */
 typedef struct norm_saved {
     const float *mean, *rstd;
 } norm_saved;
 
-/* A part of a row, in fp32, from which xhat = (x - mean) * rstd and dxhat = dy * gain are computed where needed. */
+/* A part of a row in fp32. Functions compute xhat = (x - mean) * rstd and dxhat = dy * gain from it. */
 typedef struct row_part {
     const float *dy, *x, *gain;
     float mean, rstd;
@@ -146,8 +137,9 @@ static void add_sums(const row_part *p, float *sum, float *product)
             both[a] = zr__vec_fma(dxhat, xhat, both[a]);
         }
     for (int a = 0; i < p->n; a++, i += ZR_VEC) {
-        zr__vec xhat = (lanes(p->x, i, p->n, p->mean) - p->mean) * p->rstd;
-        zr__vec dxhat = lanes(p->dy, i, p->n, 0.0f) * lanes(p->gain, i, p->n, 0.0f);
+        const int64_t left = p->n - i;
+        zr__vec xhat = (zr__vec_load_part(p->x + i, left, p->mean) - p->mean) * p->rstd;
+        zr__vec dxhat = zr__vec_load_part(p->dy + i, left, 0.0f) * zr__vec_load_part(p->gain + i, left, 0.0f);
         acc[a] += dxhat;
         both[a] = zr__vec_fma(dxhat, xhat, both[a]);
     }
@@ -163,8 +155,8 @@ static void part_dx(float *dx, const row_part *p, float a, float b)
         dx[c] = p->rstd * (p->dy[c] * p->gain[c] - a - (p->x[c] - p->mean) * p->rstd * b);
 }
 
-/* Compute dx of a row. part_dx's a is the mean of dxhat, which comes from the derivative of the mean (0 for rmsnorm);
- * its b is the mean of dxhat * xhat. */
+/* Compute dx of a row. part_dx takes two means over the row: a is the mean of dxhat, and b is the mean of dxhat * xhat.
+ * For rmsnorm a is 0, because rmsnorm does not subtract the row's mean. */
 static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor *earlier, int64_t row, int64_t C)
 {
     const zr_tensor *out = &args->out[0];
@@ -203,8 +195,8 @@ static zr_status rmsnorm_dx(const zr_kernel_args *args)
     return norm_dx(args, (norm_saved){NULL, args->in[3].data}, &args->in[4]);
 }
 
-/* Sum over rows [begin, end) for columns [c0, c0 + n): dy * xhat into dgain and, unless dbias is NULL, dy into dbias.
- */
+/* Sum over rows [begin, end) for columns [c0, c0 + n). Write the sum of dy * xhat to dgain, and the sum of dy to dbias.
+ * dbias is NULL for rmsnorm. */
 static void chunk_dw(const zr_kernel_args *args, norm_saved saved, int64_t C, int64_t begin, int64_t end, int64_t c0,
                      int64_t n, float *restrict dgain, float *restrict dbias)
 {

@@ -1,4 +1,4 @@
-/* linear, linear_dx and linear_dw, computed by the products of matmul.c; linear_db and bias. */
+/* Ops linear, linear_dx and linear_dw, which use the matrix products of matmul.c, and ops linear_db and bias. */
 #include "device/cpu/matmul.h"
 #include "device/cpu/shared/rows.h"
 #include "device/operands.h"
@@ -6,16 +6,6 @@
 /* ---- products -------------------------------------------------------------------------------- */
 
 extern const zr__panel_ops ZR_LEVEL_NAME(zr__panels);
-
-static zr__strides rows_of(int64_t cols)
-{
-    return (zr__strides){cols, 1};
-}
-
-static zr__strides transposed(int64_t cols)
-{
-    return (zr__strides){1, cols};
-}
 
 static const void *optional(const zr_kernel_args *args, int i)
 {
@@ -57,15 +47,17 @@ static void release_product(void *state)
     zr__matmul_destroy(&product);
 }
 
-/* Prepare y = x w + b or dx = dy w^T. transposed_b: whether the product's second operand is stored transposed. */
+/* Prepare the product y = x w + b or dx = dy w^T. `transposed_b` says whether the second operand is stored transposed.
+ */
 static zr_status prepare_rows(const zr_kernel_args *args, bool transposed_b, bool bias, void **state)
 {
-    zr__product_spec s = {.m = zr_shape_rows(&args->in[0].shape),
-                          .n = zr_shape_cols(&args->out[0].shape),
-                          .k = zr_shape_cols(&args->in[0].shape),
-                          .bias = bias};
-    s.a = rows_of(s.k);
-    s.b = transposed_b ? transposed(s.k) : rows_of(s.n);
+    const int64_t n = zr_shape_cols(&args->out[0].shape), k = zr_shape_cols(&args->in[0].shape);
+    const zr__product_spec s = {.m = zr_shape_rows(&args->in[0].shape),
+                                .n = n,
+                                .k = k,
+                                .a = {k, 1},
+                                .b = transposed_b ? (zr__strides){1, k} : (zr__strides){n, 1},
+                                .bias = bias};
     return prepare_product(args, s, state);
 }
 
@@ -88,16 +80,13 @@ static zr_status run_product(const zr_kernel_args *args)
                                                               .panels = args->scratch});
 }
 
-/* Prepare dw = x^T dy or, for a transposed w, dw = dy^T x. */
+/* Prepare the product dw = x^T dy or, if w is stored transposed, dw = dy^T x. */
 static zr_status prepare_dw(const zr_kernel_args *args, void **state)
 {
     const zr_tensor *a = &args->in[w_transposed(args) ? 1 : 0], *b = &args->in[w_transposed(args) ? 0 : 1];
-    zr__product_spec s = {.m = zr_shape_cols(&a->shape),
-                          .n = zr_shape_cols(&b->shape),
-                          .k = zr_shape_rows(&a->shape),
-                          .earlier = optional(args, 2) != NULL};
-    s.a = transposed(s.m);
-    s.b = rows_of(s.n);
+    const int64_t m = zr_shape_cols(&a->shape), n = zr_shape_cols(&b->shape);
+    const zr__product_spec s = {
+        .m = m, .n = n, .k = zr_shape_rows(&a->shape), .a = {1, m}, .b = {n, 1}, .earlier = optional(args, 2) != NULL};
     return prepare_product(args, s, state);
 }
 
@@ -117,7 +106,7 @@ static int64_t product_bytes(const zr_device_facts *facts, const zr_graph *graph
                               zr__in_type(graph, op, 0)->dtype, c->dtype);
 }
 
-/* Return the scratch bytes of y or dx. Each is a sum over the columns of its first operand. */
+/* Return the scratch bytes of linear and linear_dx. Both sum over the columns of their first operand. */
 static int64_t product_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     return product_bytes(facts, graph, op, zr_shape_cols(&zr__in_type(graph, op, 0)->shape));
@@ -130,11 +119,11 @@ static int64_t dw_scratch(const zr_device_facts *facts, const zr_graph *graph, c
 
 /* ---- the gradient of the bias ---------------------------------------------------------------- */
 
-/* DB_COLS: maximum number of columns summed at a time. DB_ROWS: number of rows in a group. A group's sum is computed
- * first and then added to the total, so that the rounding error grows with the number of groups, not of rows. */
+/* DB_COLS: maximum number of columns summed at a time. DB_ROWS: number of rows in a group. Each group is summed first,
+ * and its sum is added to the total. The rounding error then grows with the number of groups, not of rows. */
 #define DB_COLS 256
 #define DB_ROWS 32
-#define DB_STEP 4 /* number of rows that are added, in order, while the sums are in registers */
+#define DB_STEP 4 /* number of rows added in one pass, in order, with the sums in registers */
 
 static void add_rows(float *restrict sum, const zr_tensor *dy, int64_t first, int64_t ld, int64_t n)
 {
@@ -144,24 +133,17 @@ static void add_rows(float *restrict sum, const zr_tensor *dy, int64_t first, in
     for (int64_t i = 0; i < n; i++) sum[i] = (((sum[i] + x[0][i]) + x[1][i]) + x[2][i]) + x[3][i];
 }
 
-static void add_row(float *restrict sum, const zr_tensor *dy, int64_t first, int64_t n)
-{
-    float wide[DB_COLS];
-    const float *x = zr__view(wide, dy->data, dy->dtype, first, n);
-    for (int64_t i = 0; i < n; i++) sum[i] += x[i];
-}
-
 static void add_group(float *restrict total, const zr_tensor *dy, int64_t row, int64_t rows, int64_t col, int64_t n)
 {
     float sum[DB_COLS] = {0};
     const int64_t ld = zr_shape_cols(&dy->shape), end = row + rows;
     for (; row + DB_STEP <= end; row += DB_STEP) add_rows(sum, dy, row * ld + col, ld, n);
-    for (; row < end; row++) add_row(sum, dy, row * ld + col, n);
+    for (; row < end; row++) zr__add_to(sum, dy, row * ld + col, n);
     for (int64_t i = 0; i < n; i++) total[i] += sum[i];
 }
 
-/* Return the number of columns in a piece of work: whole cache lines. If there are few columns, each thread gets one
- * piece. */
+/* Return the number of columns that a thread sums at a time: whole cache lines, up to DB_COLS. If there are few
+ * columns, each thread gets one piece. */
 static int64_t db_piece(int64_t cols, int threads)
 {
     const int64_t line = 16, lines = (cols + line * threads - 1) / (line * threads);

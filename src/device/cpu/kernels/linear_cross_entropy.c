@@ -1,8 +1,10 @@
 /*
- * linear_cross_entropy, linear_cross_entropy_dx: run one block of rows after the other. A product computes a block's
- * logits in the scratch. In the backward pass the logits' gradient replaces them, and the products for dx and dw read
- * the gradient there. linear_cross_entropy_part and _part_dx do the same with the logits of a part of the vocabulary;
- * linear_cross_entropy_join joins the results of the ranks that hold the parts.
+ * Ops linear_cross_entropy and linear_cross_entropy_dx process one block of rows at a time. A matrix product writes a
+ * block's logits to the scratch. In the backward pass, the gradient of the logits replaces the logits, and the products
+ * for dx and dw read it.
+ *
+ * linear_cross_entropy_part and linear_cross_entropy_part_dx do the same for a part of the vocabulary.
+ * linear_cross_entropy_join combines the results of all ranks that hold parts.
  */
 #include "device/cpu/shared/cross_entropy_rows.h"
 #include "device/cpu/linear_cross_entropy_blocks.h"
@@ -28,8 +30,8 @@ typedef struct products {
 } products;
 
 typedef struct head {
-    products whole, last;  /* products of a whole block and of a shorter last block, whose dw is added to the sum */
-    zr__matmul *dw_begins; /* product that sets the sum of dw to the first block's dw */
+    products whole, last;  /* products for full blocks, and for a last block with fewer rows */
+    zr__matmul *dw_begins; /* product for the first block's dw, which initialises the sum; later blocks add to it */
 } head;
 
 extern const zr__panel_ops ZR_LEVEL_NAME(zr__panels);
@@ -103,8 +105,8 @@ static zr_status prepare_head(const zr_kernel_args *args, void **state)
 
 /* ---- a block ---------------------------------------------------------------------------------- */
 
-/* Compute the losses of n rows from `row` on, whose logits are in the scratch. In the backward pass, replace the logits
- * by their gradient. */
+/* Compute the losses of n rows from `row` on. The logits are in the scratch. In the backward pass, replace them by
+ * their gradient. */
 static void run_rows(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n)
 {
     const int32_t *target = (const int32_t *)o->of.targets->data + row;
@@ -120,7 +122,7 @@ static void run_rows(const zr_kernel_args *args, const operands *o, int64_t row,
 }
 
 /* Process n rows from `row` on, for a part of the vocabulary. Forward: compute the log-sum-exp over the part, and the
- * target's logit (0 if another part has the target); linear_cross_entropy_join computes losses from these. Backward:
+ * target's logit, or 0 if the target is in another part. linear_cross_entropy_join computes losses from both. Backward:
  * replace the logits by their gradient. */
 static void run_part_rows(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n)
 {
@@ -174,7 +176,7 @@ static zr_status run_head(const zr_kernel_args *args)
 {
     const operands o = operands_of(args);
     float *sum = (float *)((char *)args->scratch + o.layout.sum);
-    ZR_TRY(zr__check_targets(o.of.targets, o.of.all));
+    ZR_TRY(zr__check_ids("target", o.of.targets, INT32_MIN, o.of.all));
     for (int64_t row = 0; row < o.of.rows; row += o.layout.rows)
         ZR_TRY(run_block(args, &o, row, zr__min64(o.layout.rows, o.of.rows - row),
                          o.of.dw && o.layout.sum_in_dw ? o.of.dw->data : sum));
@@ -186,7 +188,7 @@ static zr_status run_head(const zr_kernel_args *args)
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */
 
-/* Compute losses and log-sum-exps from the parts of all ranks (M,B,T,2), in the order of the ranks. */
+/* Compute losses and log-sum-exps from the results (M,B,T,2) of all M ranks, added in rank order. */
 static zr_status run_join(const zr_kernel_args *args)
 {
     const zr_tensor *all = &args->in[0], *targets = &args->in[3];
@@ -199,7 +201,7 @@ static zr_status run_join(const zr_kernel_args *args)
         for (int64_t m = 0; m < ranks; m++) most = fmax(most, part[2 * (m * rows + r)]);
         for (int64_t m = 0; m < ranks; m++) {
             sum += exp(part[2 * (m * rows + r)] - most);
-            /* Add the target's logit, which the rank that holds the target passes; other ranks pass 0. */
+            /* Add the target's logit. Only the rank that holds the target supplies it; the other ranks supply 0. */
             own += part[2 * (m * rows + r) + 1];
         }
         lse[r] = (float)(most + log(sum));
@@ -215,8 +217,8 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Return the scratch bytes: a block's logits, the sum of dw if dw cannot hold it, and the packed operands of one
- * product at a time. */
+/* Return the scratch bytes: the logits of a block, the sum of dw if dw itself cannot hold it, and the packed operands
+ * of one product at a time. */
 static int64_t head_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const bool backward = op->n_in > 3, with_dw = zr__loss_has_dw(op->n_in, op->n_out, op);

@@ -1,12 +1,12 @@
 /*
- * The built-in optimizers: one pass that unscales, clips, updates and casts. An element gets the same operations,
- * however the parameters are divided into ranges. Constants (rules.h) are computed in double from the number of the
- * step, an integer.
+ * Built-in optimizers. One pass unscales and clips gradients, updates weights and casts them. Every element gets the
+ * same operations, however the parameters are divided into ranges. Constants (rules.h) are computed in double precision
+ * from the step number, an integer.
  *
- * Memory traffic in bytes for each parameter, if each array moves once and nothing in between leaves the first-level
- * cache: Adam reads and writes weight, m and v (24), reads the gradient (4 or 2) and writes the 16-bit copy (2). So
- * fp32 takes 28, a 16-bit gradient with a 16-bit copy also 28, and an fp32 gradient with a 16-bit copy 30. SGD takes 8
- * fewer with momentum, and 16 fewer without.
+ * Memory traffic in bytes for each parameter, if intermediate results stay in the L1 cache: Adam reads and writes
+ * weight, m and v (24), reads the gradient (4 or 2) and writes the 16-bit copy (2). The total is 28 in fp32, 28 with a
+ * 16-bit gradient and a 16-bit copy, and 30 with an fp32 gradient and a 16-bit copy. SGD takes 8 bytes less with
+ * momentum, and 16 less without.
  */
 #include <math.h>
 
@@ -14,8 +14,8 @@
 #include "device/cpu/shared/rows.h"
 #include "device/rules.h"
 
-/* Update one element: m += (1 - beta1)(g - m); v = beta2 v + (1 - beta2) g^2; return w - lr / c1 * m / (sqrt(v / c2) +
- * eps). */
+/* Update one element by Adam: m += (1 - beta1)(g - m); v = beta2 v + (1 - beta2) g^2. Return the new weight, w - lr /
+ * c1 * m / (sqrt(v / c2) + eps), where c1 = 1 - beta1^step and c2 = 1 - beta2^step. */
 static inline float adam_element(const zr__adam *c, float w, float g, float *m, float *v)
 {
     *m = ZR_FMA(c->beta1_rest, g - *m, *m);
@@ -73,8 +73,8 @@ static void sgd_chunk(const zr__sgd *c, float *restrict w, const float *restrict
     for (int64_t i = 0; i < n; i++) w[i] = ZR_FMA(-c->lr, ZR_FMA(c->decay, w[i], g[i] * c->grad_scale), w[i]);
 }
 
-/* Update v = momentum v + g, then w. The weight moves by v, or by g + momentum v for Nesterov; c->look and c->own are
- * the factors of v and g in that sum. */
+/* Update v = momentum v + g, then w -= lr (look v + own g). look is 1 and own is 0; for Nesterov, look is momentum and
+ * own is 1. */
 static void momentum_chunk(const zr__sgd *c, float *restrict w, float *restrict v, const float *restrict g, int64_t n)
 {
     ZR_STREAM_LOOP

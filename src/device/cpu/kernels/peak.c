@@ -1,19 +1,20 @@
 /*
- * Loops that reach the level's limits, for `zr info --bench`: arithmetic in registers, and the memory triad.
+ * Benchmark loops that reach the limits of a level, for `zr info --bench`: arithmetic in registers, and the STREAM
+ * triad in memory.
  */
 #include "device/cpu/peak.h"
 
 #include "device/cpu/shared/level.h"
 
-/* Number of independent chains of operations: at least an operation's latency in cycles times the number of units that
- * execute the operation. The chains and two operands fit into the registers. */
+/* Number of independent chains of operations. Full speed needs at least the latency of an operation in cycles, times
+ * the number of units that execute it. The chains and two operands fit into the vector registers. */
 #if ZR_VEC == 16
 #define CHAINS 24
 #else
 #define CHAINS 12
 #endif
-/* Loop over the chains, unrolled, so that each chain has its own register. Chains begin with different values, since
- * the compiler would compute equal chains only once. */
+/* Loop over the chains. The loop is unrolled, so that each chain has its own register. Chains begin with different
+ * values, because the compiler would compute equal chains only once. */
 #define FOR_CHAINS(i) _Pragma("GCC unroll 32") for (int i = 0; i < CHAINS; i++)
 
 static float any_lane(const zr__vec acc[CHAINS])
@@ -34,11 +35,12 @@ static double fma_f32(int64_t rounds, const float in[2], float *out)
 }
 
 #if defined(__AMX_BF16__)
-/* Tell the compiler that the memory at `address` is used. The intrinsics that load and store tiles do not tell it. */
+/* Tell the compiler that the memory at `address` is read or written. The intrinsics for loading and storing tiles do
+ * not tell it. */
 #define IN_MEMORY(address) __asm__ volatile("" : : "r"(address) : "memory")
 
-/* Multiply bf16 on tiles: add the product of the same two tiles, (16,32) and (32,16), to each of six sums. Six
- * independent sums hide the latency. Tile numbers must be constants in the source, so there are six lines and no loop.
+/* Multiply bf16 on AMX tiles: add the product of tiles 6 (16,32) and 7 (32,16) to each of the tiles 0 to 5. Six
+ * independent sums hide the latency. Tile numbers must be constants in the source, so the code cannot loop over them.
  */
 static double dot_bf16(int64_t rounds, const float in[2], float *out)
 {

@@ -1,14 +1,14 @@
 /*
- * Matrix products of this level: C (m,n) = A (m,k) B (k,n), from packed operands (pack.h), by tiles of C that stay in
- * registers.
+ * Matrix products C (m,n) = A (m,k) B (k,n) of one processor level. Operands are packed (pack.h), and tiles of C stay
+ * in registers.
  *
- * The operand on the shorter side of C is packed once for all threads ("shared"). Each thread packs blocks of the other
- * operand ("own") for itself; a block stays in the thread's cache (device/cpu/product_blocks.h). So nearly nothing is
- * packed twice, and threads divide the longer side.
+ * The shared operand is packed once for all threads: A if m <= n, else B. Each thread packs blocks of the other
+ * operand, called its own, for itself. A block stays in the thread's cache (device/cpu/product_blocks.h). Threads
+ * divide the longer side of C, so that nearly nothing is packed twice.
  *
- * k is cut into ranges of equal length. An element of C is the sum over the ranges, in order; each range is one chain
- * of multiply-adds in order of k. So the bits of an element depend on k and the level alone: not on m or n, on the
- * element's offset in a tile, or on the threads.
+ * k is cut into ranges of equal length. Within a range, an element of C is one chain of multiply-adds in order of k.
+ * The results of the ranges are added in order. The bits of an element therefore depend only on k and the level. They
+ * do not depend on m, n, the element's place in a tile, or the threads.
  */
 #include <omp.h>
 
@@ -31,8 +31,8 @@
 
 /* ---- a tile ---------------------------------------------------------------------------------- */
 
-/* A tile c = base + a b, from packed a and b. base has the shape of c. If base_ld is 0, one row of base serves all
- * rows. If base is NULL, base counts as 0. */
+/* A tile c = base + a b of packed operands a and b. `base` has the shape of c. If base_ld is 0, all rows of c use the
+ * same row of `base`. If `base` is NULL, nothing is added. */
 typedef struct tile {
     int64_t depth;
     const float *a, *b, *base;
@@ -75,7 +75,7 @@ __attribute__((always_inline)) static inline void run_tile(int rows, int vecs, c
         for (int v = 0; v < vecs; v++) zr__vec_store(t->c + r * t->ld + v * ZR_VEC, acc[r][v]);
 }
 
-/* All sizes that a tile can have at the edges of C. */
+/* Apply the macro X to all sizes of a tile. Tiles at the edges of C have fewer rows or vectors. */
 #define EACH_VECS(X, rows) X(rows, 1) X(rows, 2) X(rows, 3)
 #if ROWS == 8
 #define EACH_TILE(X) EACH_FOUR(X) EACH_VECS(X, 5) EACH_VECS(X, 6) EACH_VECS(X, 7) EACH_VECS(X, 8)
@@ -100,9 +100,8 @@ typedef struct job {
     const zr__product_spec *spec;
     const zr__matmul_operands *at;
     zr__side a, b;
-    const zr__side *shared, *own; /* the operand packed for all threads; the operand that each thread packs alone */
-    int shared_ways, own_ways; /* numbers of threads among which the shared operand's side and the own operand's side of
-                                  C are divided */
+    const zr__side *shared, *own;  /* operand packed once for all threads; operand packed in blocks by each thread */
+    int shared_ways, own_ways;     /* numbers of shares into which threads divide each operand's rows or columns */
     int64_t shared_most, own_most; /* maximum number of rows or columns in each operand's buffer */
     float *shared_at, *own_at, *sums;
     int64_t own_elems; /* distance between the blocks of two threads, in elements */
@@ -114,13 +113,8 @@ typedef struct part {
     int64_t k, depth;
 } part;
 
-static bool is_last(const job *j, const part *p)
-{
-    return p->k + p->depth == j->spec->k;
-}
-
-/* Return the address of the part's fp32 sums, which are stored there until all ranges of k are added: in C if C is F32,
- * else in the scratch. */
+/* Return the address of the fp32 sum of element (row, col) over the ranges of k so far. The sum is in C if C is F32,
+ * else in the scratch. Set *ld to the row stride. */
 static float *sums_at(const job *j, const part *p, int64_t row, int64_t col, int64_t *ld)
 {
     const bool wide = j->spec->out_dtype == ZR_F32;
@@ -128,7 +122,8 @@ static float *sums_at(const job *j, const part *p, int64_t row, int64_t col, int
     return wide ? (float *)j->at->c + row * j->spec->n + col : j->sums + (row - p->row) * p->cols + col - p->col;
 }
 
-/* Set t->base, the values to which the product of this range of k is added. */
+/* Set t->base to the values that are added to the product of this range of k: the sums of earlier ranges, `earlier` or
+ * the bias. */
 static void set_base(const job *j, const part *p, tile *t, int64_t row, int64_t col, int64_t cols, float bias[COLS])
 {
     const zr__product_spec *s = j->spec;
@@ -143,7 +138,8 @@ static void set_base(const job *j, const part *p, tile *t, int64_t row, int64_t 
     }
 }
 
-/* Copy rows of a tile. A tile at the edge of C is computed in a buffer, because its vectors reach beyond the edge. */
+/* Copy the rows of a tile. A tile at the edge of C is computed in a buffer, because its vectors reach beyond the edge.
+ */
 static void copy_rows(float *to, int64_t to_ld, const float *from, int64_t ld, int64_t rows, int64_t cols)
 {
     for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_ld, from + r * ld, (size_t)cols * sizeof(float));
@@ -153,7 +149,7 @@ static void make_tile(const job *j, const part *p, int64_t row, int64_t col, con
 {
     const zr__product_spec *s = j->spec;
     const int64_t rows = zr__min64(ROWS, s->m - row), cols = zr__min64(COLS, s->n - col);
-    const bool whole = cols % ZR_VEC == 0, narrow = s->out_dtype != ZR_F32 && is_last(j, p);
+    const bool whole = cols % ZR_VEC == 0, narrow = s->out_dtype != ZR_F32 && p->k + p->depth == s->k;
     float base[ROWS * COLS], made[ROWS * COLS];
     int64_t ld;
     float *c = sums_at(j, p, row, col, &ld);
@@ -176,8 +172,8 @@ static void make_tile(const job *j, const part *p, int64_t row, int64_t col, con
         copy_rows(c, ld, made, COLS, rows, cols);
 }
 
-/* Multiply the part [o0, o1) of this thread's own operand, packed at `own`, by the part [s0, s1) of the shared operand,
- * whose packed panels begin at index `first`. */
+/* Multiply the range [o0, o1) of this thread's own operand by the range [s0, s1) of the shared operand. `own` holds the
+ * packed range, and the packed shared operand begins at index `first`. */
 static void multiply_block(const job *j, const part *p, const float *own, int64_t o0, int64_t o1, int64_t first,
                            int64_t s0, int64_t s1)
 {
@@ -198,8 +194,8 @@ static int64_t round_up(int64_t n, int64_t unit)
     return (n + unit - 1) / unit * unit;
 }
 
-/* Return the length of the pieces into which n is cut. The pieces are about equal, consist of whole units, and have at
- * most `most` elements. */
+/* Return the length of pieces when n is cut into about equal pieces. The length is a multiple of `unit` and at most
+ * `most`. */
 static int64_t even(int64_t n, int64_t most, int64_t unit)
 {
     most = most / unit * unit;
@@ -211,8 +207,8 @@ typedef struct range {
     int64_t begin, end;
 } range;
 
-/* Return share number `way` when a range is divided into `ways` shares. The range and each share begin at a multiple of
- * the grain. */
+/* Divide a range into `ways` shares, and return share number `way`. The range and every share begin at a multiple of
+ * `grain`. */
 static range share_of(range all, int64_t grain, int way, int ways)
 {
     range r;
@@ -242,8 +238,7 @@ static void multiply_part(const job *j, const part *p, range shared, range own, 
     }
 }
 
-/* Return the length of the ranges into which k is cut. The ranges have about equal lengths, which are multiples of 16.
- */
+/* Return the length of the ranges into which k is cut. Ranges have about equal lengths, which are multiples of 16. */
 static int64_t depth_of(int64_t k)
 {
     return even(k, DEPTH, 16);
@@ -268,10 +263,10 @@ static void multiply_share(const job *j, int thread, int threads)
             }
 }
 
-/* ---- how the threads share it ---------------------------------------------------------------- */
+/* ---- division among threads ------------------------------------------------------------------- */
 
-/* Choose the number of threads for each side of C, so that the largest share costs least. Packing an element is assumed
- * to cost the same as multiplying it by 16 elements. */
+/* Choose how many threads divide each side of C, so that the costliest share costs least. Packing an element is assumed
+ * to cost the same as 16 multiply-adds. */
 static void choose_ways(job *j, int threads)
 {
     int64_t least = INT64_MAX;
@@ -287,7 +282,7 @@ static void choose_ways(job *j, int threads)
     }
 }
 
-/* Return the number of threads that are worth waking for the product. */
+/* Return the number of threads for the product: one for each 2^17 multiply-adds, up to the spec's number. */
 static int team_of(const zr__product_spec *s)
 {
     const double share = 1 << 17, wanted = (double)s->m * (double)s->n * (double)s->k / share;

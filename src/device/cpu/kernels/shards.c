@@ -1,10 +1,11 @@
-/* Computations of ZeRO's steps: sum of pieces, square norm, search for elements that are not finite, cast. */
+/* Computations for ZeRO's steps: sums of pieces, sums of squares, search for elements that are not finite, and casts.
+ */
 #include "base/number/finite.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/shared/rows.h"
 
-/* Number of elements summed at a time. The tree's intermediate sums (2 KB each, two for each level) stay in the
- * first-level cache. */
+/* Number of elements summed at a time. The intermediate sums of the summation tree (2 KB each, two for each level) stay
+ * in the L1 cache. */
 #define SUM_BLOCK 512
 #define SUM_LEVELS 12
 
@@ -18,9 +19,9 @@ typedef struct sum_part {
     int64_t first, n;
 } sum_part;
 
-/* Return the tree sum of the pieces: in `out`, or in the piece itself if there is one F32 piece. The left half has the
- * largest power of two below the number of pieces, so in each level all subtrees but the last are full. `out` is
- * written only after everything has been read. */
+/* Return the sum of the pieces, added in a binary tree. The result is in `out`. Only if there is a single F32 piece,
+ * return the piece itself. The left subtree has the largest power of two below the number of pieces. All subtrees of a
+ * level are therefore full, except the last. `out` is written only after all pieces have been read. */
 static const float *sum_tree(float *out, float (*room)[SUM_BLOCK], const void *const *pieces, int n_pieces,
                              const sum_part *part)
 {

@@ -1,7 +1,7 @@
-/* softmax, softmax_dx, mean and mean_dx over the last dimension. */
+/* Ops softmax, softmax_dx, mean and mean_dx, over the last dimension. */
 #include "device/cpu/shared/rows.h"
 
-/* Compute y = e^(x - top), or y = 0 if that value is below e^-87. */
+/* Compute y = e^(x - top), or y = 0 if the result is below e^-87. */
 static void exps(float *restrict y, const float *restrict x, float top, int64_t n)
 {
     ZR_WIDE_LOOP
@@ -14,8 +14,8 @@ static void times(float *y, const float *x, float factor, int64_t n)
     for (int64_t c = 0; c < n; c++) y[c] = x[c] * factor;
 }
 
-/* Compute the softmax of a row. The exponentials are computed twice: if the first ones were stored in a 16-bit output,
- * the results would be rounded twice. */
+/* Compute the softmax of a row. The exponentials are computed twice, once for the sum and once for the result. Storing
+ * the first ones in a 16-bit output would round results twice. */
 static void row_softmax(const zr_tensor *out, const zr_tensor *x, int64_t row, int64_t C)
 {
     float xbuf[ZR_CHUNK], e[ZR_CHUNK], top = 0.0f, sum = 0.0f;
@@ -46,7 +46,7 @@ static zr_status softmax(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Compute dx = y * (dy - a). */
+/* Compute dx = y * (dy - a), where a is the row's sum of dy * y. */
 static void part_dx(float *dx, const float *dy, const float *y, float a, int64_t n)
 {
     ZR_STREAM_LOOP
@@ -79,23 +79,13 @@ static zr_status softmax_dx(const zr_kernel_args *args)
 
 /* ---- mean ------------------------------------------------------------------------------------ */
 
-static float row_mean(const zr_tensor *x, int64_t row, int64_t C)
-{
-    float buffer[ZR_CHUNK], sum = 0.0f;
-    for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, C - c0);
-        sum += zr__sum(zr__view(buffer, x->data, x->dtype, row * C + c0, n), n);
-    }
-    return sum / (float)C;
-}
-
 static zr_status mean(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0], *out = &args->out[0];
     const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
 #pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
-        const float y = row_mean(x, r, C);
+        const float y = zr__row_mean(x, r, C);
         zr__store(out->data, out->dtype, r, &y, 1);
     }
     return ZR_OK;

@@ -1,6 +1,6 @@
 /*
- * The cross entropy of one row of logits, and its gradient. Shared by kernels that get the logits as input and kernels
- * that compute them.
+ * Cross entropy of one row of logits, and its gradient. The functions serve kernels whose input is logits
+ * (cross_entropy) and kernels that compute logits (linear_cross_entropy).
  */
 #ifndef ZR_DEVICE_CPU_CROSS_ENTROPY_ROWS_H
 #define ZR_DEVICE_CPU_CROSS_ENTROPY_ROWS_H
@@ -10,19 +10,8 @@
 
 #include "device/cpu/shared/rows.h"
 
-static inline zr_status zr__check_targets(const zr_tensor *targets, int64_t V)
-{
-    const int64_t T = zr_shape_cols(&targets->shape);
-    const int32_t *target = targets->data;
-    int64_t bad = zr__first_outside(target, zr_shape_elems(&targets->shape), INT32_MIN, V);
-    ZR_CHECK(bad < 0, ZR_ERR_DATA,
-             "target %d at row %lld, position %lld is outside the vocabulary of %lld: check the data's tokenizer",
-             target[bad], (long long)(bad / T), (long long)(bad % T), (long long)V);
-    return ZR_OK;
-}
-
-/* Compute the largest logit of a row and the sum of exp(logit - largest), in one pass. The maximum starts at the lowest
- * finite number, not at -inf, so that masked logits (-inf) never give -inf - -inf. */
+/* Compute the largest logit of a row and the sum of exp(logit - largest), in one pass. The running maximum starts at
+ * -FLT_MAX instead of -inf, because with masked logits (-inf) the difference -inf - -inf would be NaN. */
 static inline void zr__row_softmax(const void *logits, zr_dtype dtype, int64_t first, int64_t V, float *largest,
                                    float *total)
 {
@@ -43,8 +32,8 @@ static inline void zr__row_softmax(const void *logits, zr_dtype dtype, int64_t f
     *total = sum;
 }
 
-/* Return the loss of the row of V logits from element `first` on, and set *lse to its log-sum-exp. The loss is 0 if the
- * target is negative. */
+/* Return the loss of a row of V logits that begins at element `first`. Set *lse to the row's log-sum-exp. The loss is 0
+ * if the target is negative. */
 static inline float zr__row_loss(const void *logits, zr_dtype dtype, int64_t first, int64_t V, int32_t target,
                                  float *lse)
 {
@@ -54,12 +43,11 @@ static inline float zr__row_loss(const void *logits, zr_dtype dtype, int64_t fir
     *lse = (float)((double)max + tail);
     if (target < 0) return 0.0f;
     zr__load(&x, logits, dtype, first + target, 1);
-    /* Not computed from lse, whose rounding error grows with the logits. */
+    /* Do not compute the loss from *lse, because its rounding error grows with the logits. */
     return (float)((double)max - (double)x + tail);
 }
 
-/* Compute dloss times the gradient of the loss. The result replaces the logits, or goes to another array of their type.
- */
+/* Compute dloss times the gradient of the loss with respect to the logits. `out` may be the array of logits itself. */
 static inline void zr__row_dlogits(void *out, const void *logits, zr_dtype dtype, int64_t first, int64_t V,
                                    int32_t target, float dloss, float lse)
 {
@@ -73,7 +61,7 @@ static inline void zr__row_dlogits(void *out, const void *logits, zr_dtype dtype
         int64_t n = zr__min64(ZR_CHUNK, V - v0);
         const float *x = zr__view(buffer, logits, dtype, first + v0, n);
         for (int64_t i = 0; i < n; i++) dx[i] = dloss * zr__expf_low(x[i] - lse);
-        /* Subtract 1 from the target's probability exactly once, before rounding to the output's dtype. */
+        /* Subtract 1 from the target's probability in fp32, before rounding to the output's dtype. */
         if (target >= v0 && target < v0 + n) dx[target - v0] = dloss * (zr__expf_low(x[target - v0] - lse) - 1.0f);
         zr__store(out, dtype, first + v0, dx, n);
     }

@@ -1,17 +1,19 @@
 /*
- * device/cpu/shared: code that kernels of several families share. Every file of src/device/cpu/kernels/ includes this
- * header: it defines the level's vector, 16-bit storage, exp and sums. rows.h handles rows in pieces, tile.h products
- * of small blocks, pack.h operands of a matrix product, transpose.h transposes in registers.
+ * Code that several families of kernels share. Every file of src/device/cpu/kernels/ includes this header, which
+ * defines the level's vector, 16-bit storage, exp and sums. Other headers of this folder: rows.h (rows in pieces),
+ * tile.h (products of small blocks), pack.h (packed operands of a matrix product), transpose.h (transposes in
+ * registers).
  *
- * The files of kernels/ are compiled once for each processor level. ZR_LEVEL is the level's name, and the compiler's
- * target flags select the level's instructions. Levels that only add instructions for matrix products share the files
- * without products (Makefile, VECTOR_*).
+ * The files of kernels/ are compiled once for each processor level, such as v3 (AVX2). ZR_LEVEL is the name of the
+ * level. The compiler's target flags select its instructions. Levels that differ only in instructions for matrix
+ * products share all files without products (VECTOR_* in the Makefile). All functions here are static, so that two
+ * levels never share code.
  *
- * Two rules make results independent of where a range is cut (ranks, threads, shards):
- *   - Element-wise loops use the same operations for every element. Plain loops do so: contraction is off, and the
- *     compiler's epilogue does what its loop body does. Write ZR_FMA for a fused operation.
- *   - Sums use zr__sum, zr__dot ...: these have fixed lanes, combined in fixed order, so that the result is a function
- * of the values and n alone, not of addresses. All functions here are static, so two levels never share code.
+ * Two rules make results independent of how ranks, threads or shards divide an array:
+ *   - Element-wise loops use the same operations for every element. Plain loops obey this rule: contraction is off, and
+ *     the compiler's epilogue uses the operations of the loop body. Write ZR_FMA for a fused multiply-add.
+ *   - Sums use zr__sum, zr__dot and the like. They add fixed lanes in a fixed order, so that the result depends on the
+ *     values and n alone, not on addresses.
  */
 #ifndef ZR_DEVICE_CPU_LEVEL_H
 #define ZR_DEVICE_CPU_LEVEL_H
@@ -24,16 +26,17 @@
 #include <immintrin.h>
 #endif
 
-/* Append the level to a name, as in name_v3. Each file's table is `const zr_kernel
- * ZR_LEVEL_NAME(zr__kernels_<family>)[]`; its last op is NULL. */
+/* Append the level to a name, as in name_v3. Each kernel file exports a table `const zr_kernel
+ * ZR_LEVEL_NAME(zr__kernels_<family>)[]`, which ends with an entry whose op is NULL. */
 #define ZR_LEVEL_PASTE(name, level) name##_##level
 #define ZR_LEVEL_EXPAND(name, level) ZR_LEVEL_PASTE(name, level)
 #define ZR_LEVEL_NAME(name) ZR_LEVEL_EXPAND(name, ZR_LEVEL)
 
-/* Number of elements that kernels widen into stack arrays at a time: 4 KB for each array, well inside the L1 cache. */
+/* Number of elements that kernels process at a time in fp32 arrays on the stack. An array takes 4 KB, so that several
+ * arrays fit into the L1 cache. */
 #define ZR_CHUNK 1024
 
-/* Compute a * b + c, with one rounding if the level has the instruction, else with two. */
+/* Compute a * b + c, with one rounding if the level has a fused multiply-add, else with two. */
 #if defined(__FP_FAST_FMAF)
 #define ZR_FMA(a, b, c) __builtin_fmaf((a), (b), (c))
 #else
@@ -59,8 +62,8 @@ static inline float zr__float(uint32_t u)
     return x;
 }
 
-/* Return cond ? a : b, selected by bits. A branch on a float comparison would keep loops from vectorising, since
- * comparing may trap. */
+/* Return cond ? a : b without a branch. Compilers do not vectorise a branch on a float comparison, because the
+ * comparison may trap. */
 static inline float zr__select(bool cond, float a, float b)
 {
     uint32_t mask = 0u - (uint32_t)cond;
@@ -69,7 +72,7 @@ static inline float zr__select(bool cond, float a, float b)
 
 /* ---- the level's vector ---------------------------------------------------------------------- */
 
-/* Number of lanes of the level's vector. */
+/* Number of floats in a vector of this level. */
 #if defined(__AVX512F__)
 #define ZR_VEC 16
 #elif defined(__AVX2__)
@@ -97,18 +100,8 @@ static inline void zr__vec_store(float *x, zr__vec v)
 
 /* ---- 16-bit storage -------------------------------------------------------------------------- */
 
-/* bf16 and fp16 are formats for storage only: values are widened to fp32 when they are read, and rounded when they are
- * written. Only zr__widen and zr__round distinguish the two formats. */
-
-static inline void zr__widen_bf16(float *restrict out, const uint16_t *restrict in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) out[i] = zr_f32_from_bf16(in[i]);
-}
-
-static inline void zr__round_bf16(uint16_t *restrict out, const float *restrict in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) out[i] = zr_bf16_from_f32(in[i]);
-}
+/* bf16 and fp16 are storage formats only. Values are widened to fp32 when they are read, and rounded when they are
+ * written. */
 
 #if ZR_VEC >= 8 && defined(__F16C__)
 static inline zr__vec zr__vec_from_f16(const uint16_t *x)
@@ -130,7 +123,7 @@ static inline void zr__vec_to_f16(uint16_t *x, zr__vec v)
 }
 #endif
 
-/* Widen fp16 to fp32. Here and in zr__round_f16, the instructions give the same bits as zr_f32_from_f16 and
+/* Widen fp16 to fp32. The F16C instructions here and in zr__round_f16 give the same bits as zr_f32_from_f16 and
  * zr_f16_from_f32. */
 static inline void zr__widen_f16(float *restrict out, const uint16_t *restrict in, int64_t n)
 {
@@ -158,7 +151,7 @@ static inline void zr__widen(float *restrict out, const uint16_t *restrict in, z
     if (dtype == ZR_F16)
         zr__widen_f16(out, in, n);
     else
-        zr__widen_bf16(out, in, n);
+        for (int64_t i = 0; i < n; i++) out[i] = zr_f32_from_bf16(in[i]);
 }
 
 static inline void zr__round(uint16_t *restrict out, zr_dtype dtype, const float *restrict in, int64_t n)
@@ -166,7 +159,7 @@ static inline void zr__round(uint16_t *restrict out, zr_dtype dtype, const float
     if (dtype == ZR_F16)
         zr__round_f16(out, in, n);
     else
-        zr__round_bf16(out, in, n);
+        for (int64_t i = 0; i < n; i++) out[i] = zr_bf16_from_f32(in[i]);
 }
 
 /* Load n elements as fp32: out[i] = in[first + i]. `in` is F32, BF16 or F16. */
@@ -189,12 +182,13 @@ static inline void zr__store(void *out, zr_dtype dtype, int64_t first, const flo
 
 /* ---- exp ------------------------------------------------------------------------------------- */
 
-/* Split x into n ln2 + r, where n is an integer and |r| <= ln2/2. Set *n and return expm1(r) = r + r^2 q(r), where q
- * interpolates at the Chebyshev points of the interval (error 8e-9). ln2 is split into two parts. The first part has 9
- * bits, so its product with n is exact with or without fused operations. */
+/* Split x into n * ln2 + r with an integer n and |r| <= ln2/2. Set *n, and return e^r - 1 = r + r^2 q(r). The
+ * polynomial q interpolates at Chebyshev points (error 8e-9). ln2 is the sum of two constants. The first constant has 9
+ * bits, so that its product with n is exact, with or without fused multiply-add. */
 static inline float zr__expm1_reduced(float x, int32_t *n)
 {
-    const float shift = 0x1.8p23f; /* adding this number rounds to an integer, which is then in the sum's low bits */
+    const float shift = 0x1.8p23f; /* 1.5 * 2^23; adding it to a float rounds the float to an integer, which is in the
+                                      low bits of the sum */
     float t = ZR_FMA(x, 0x1.715476p+0f, shift);
     float k = t - shift;
     float r = ZR_FMA(k, 2.12194440e-4f, ZR_FMA(k, -0.693359375f, x));
@@ -206,14 +200,14 @@ static inline float zr__expm1_reduced(float x, int32_t *n)
     return ZR_FMA(r * r, q, r);
 }
 
-/* Return e^x to about 1 ulp: 0 on underflow, infinity on overflow, NaN for NaN. */
+/* Return e^x with an error of about 1 ulp: 0 on underflow, infinity on overflow, NaN for NaN. */
 static inline float zr__expf(float x)
 {
     int32_t n;
     x = zr__select(x > 130.0f, 130.0f, x);
     x = zr__select(x < -150.0f, -150.0f, x);
     float e = 1.0f + zr__expm1_reduced(x, &n);
-    /* Multiply by 2^n in two factors, since 2^n itself may be outside the range of an F32. */
+    /* Multiply by 2^n as two factors, because 2^n itself may be outside the range of fp32. */
     int32_t half = n >> 1;
     return e * zr__float((uint32_t)(half + 127) << 23) * zr__float((uint32_t)(n - half + 127) << 23);
 }
@@ -222,7 +216,7 @@ static inline float zr__expf(float x)
 static inline float zr__expf_low(float x)
 {
     int32_t n;
-    x = zr__select(x < -88.0f, -88.0f, x); /* at -88 n is -127, for which the power of two below becomes 0 */
+    x = zr__select(x < -88.0f, -88.0f, x); /* for x = -88, n is -127, and the factor 2^n below becomes 0 */
     float e = 1.0f + zr__expm1_reduced(x, &n);
     return e * zr__float((uint32_t)(n + 127) << 23);
 }
@@ -231,9 +225,10 @@ static inline float zr__expf_low(float x)
 
 #define ZR_ACCS 4 /* number of independent accumulators, which hide the latency of the addition */
 
-/* Load a vector: its first n < ZR_VEC lanes from memory, `fill` in the other lanes. */
+/* Load up to ZR_VEC of the n elements of x. Lanes from n on are set to `fill`. */
 static inline zr__vec zr__vec_load_part(const float *x, int64_t n, float fill)
 {
+    if (n >= ZR_VEC) return zr__vec_load(x);
     float lane[ZR_VEC];
     for (int l = 0; l < ZR_VEC; l++) lane[l] = l < n ? x[l] : fill;
     return zr__vec_load(lane);
@@ -255,8 +250,8 @@ static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)
 #endif
 }
 
-/* Return a vector with x in every lane. The difference x - 0 is written because compilers turn it into a broadcast at
- * every level; a sum x + 0 would turn -0 into 0. */
+/* Return a vector with x in every lane. Compilers turn x - 0 into a broadcast at every level. The sum x + 0 would
+ * change -0 to 0. */
 static inline zr__vec zr__vec_splat(float x)
 {
     const zr__vec zero = {0};
@@ -289,8 +284,8 @@ static inline float zr__vec_reduce(const zr__vec acc[ZR_ACCS])
     return zr__vec_total((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
-/* ZR_LANE_LOOP runs `body` for each pair of vectors x_ and y_ of the arrays x and y. A last part that is shorter than a
- * vector is filled with zeros. `body` adds to accumulator a; vector k always has accumulator k mod ZR_ACCS. */
+/* Run `body` for each pair of vectors x_ and y_ of the arrays x and y. The last vector is padded with zeros. `body`
+ * adds vector number k to accumulator a = k mod ZR_ACCS. */
 #define ZR_LANE_LOOP(x, y, n, a, x_, y_, body)                                                                         \
     do {                                                                                                               \
         int64_t i_ = 0;                                                                                                \
@@ -300,9 +295,8 @@ static inline float zr__vec_reduce(const zr__vec acc[ZR_ACCS])
                 body;                                                                                                  \
             }                                                                                                          \
         for (int a = 0; i_ < (n); a++, i_ += ZR_VEC) {                                                                 \
-            int64_t rest_ = (n)-i_;                                                                                    \
-            zr__vec x_ = rest_ >= ZR_VEC ? zr__vec_load((x) + i_) : zr__vec_load_part((x) + i_, rest_, 0.0f);          \
-            zr__vec y_ = rest_ >= ZR_VEC ? zr__vec_load((y) + i_) : zr__vec_load_part((y) + i_, rest_, 0.0f);          \
+            zr__vec x_ = zr__vec_load_part((x) + i_, (n)-i_, 0.0f);                                                    \
+            zr__vec y_ = zr__vec_load_part((y) + i_, (n)-i_, 0.0f);                                                    \
             body;                                                                                                      \
         }                                                                                                              \
     } while (0)
@@ -332,8 +326,7 @@ static inline zr__vec zr__vec_max(zr__vec a, zr__vec b)
 /* Return the largest of n >= 1 elements; the result is unspecified if an element is NaN. */
 static inline float zr__max(const float *x, int64_t n)
 {
-    zr__vec best;
-    for (int l = 0; l < ZR_VEC; l++) best[l] = x[0];
+    zr__vec best = zr__vec_splat(x[0]);
     int64_t i = 0;
     for (; i + ZR_VEC <= n; i += ZR_VEC) best = zr__vec_max(zr__vec_load(x + i), best);
     best = zr__vec_max(zr__vec_load_part(x + i, n - i, x[0]), best);
@@ -342,8 +335,8 @@ static inline float zr__max(const float *x, int64_t n)
     return out;
 }
 
-/* Compute the begin and the end of share t, if n elements are divided into `threads` shares. Shares are whole multiples
- * of `grain`, except the last share. */
+/* Divide n elements into `threads` shares, and compute the begin and the end of share t. Every share but the last is a
+ * multiple of `grain`. */
 static inline void zr__share(int64_t n, int64_t grain, int t, int threads, int64_t *begin, int64_t *end)
 {
     int64_t grains = (n + grain - 1) / grain;

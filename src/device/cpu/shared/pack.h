@@ -1,15 +1,15 @@
-/* Packed operands of a matrix product, in the order in which the product's inner loop reads them. A panel has a fixed
- * number of rows of A (or columns of B), stored for one k after the other. 16-bit values are widened when they are
- * packed. */
+/* Packed operands of a matrix product, stored in the order in which the inner loop reads them. A panel holds a fixed
+ * number of rows of A (or columns of B): first their values at k = 0, then at k = 1, and so on. 16-bit values are
+ * widened to fp32 during packing. */
 #ifndef ZR_DEVICE_CPU_PACK_H
 #define ZR_DEVICE_CPU_PACK_H
 
 #include "device/cpu/shared/transpose.h"
 
 /* Size of the tile of C that stays in registers during the loop over k: ZR_PRODUCT_ROWS rows of ZR_PRODUCT_VECS
- * vectors. A processor has 32 vector registers if its vectors have 16 floats, else 16. A tile with rows of
- * three vectors needs fewer loads for each multiply-add than a square tile. Its 48, 24 or 8 columns divide the widths
- * of models. A vector holds the rows of one or two panels of A. */
+ * vectors. A processor with vectors of 16 floats has 32 vector registers, others have 16. A tile with rows of three
+ * vectors needs fewer loads per multiply-add than a square tile. Its 48, 24 or 8 columns divide the usual widths of
+ * models. One vector holds the rows of one or two panels of A. */
 #if ZR_VEC > 4
 #define ZR_PRODUCT_ROWS (ZR_VEC / 2)
 #define ZR_PRODUCT_VECS 3
@@ -19,8 +19,8 @@
 #endif
 #define ZR_PRODUCT_COLS (ZR_PRODUCT_VECS * ZR_VEC)
 
-/* One operand. Element (p, k) is at offset p * along + k * depth, where along or depth is 1; p is a row of A or a
- * column of B. */
+/* An operand, A or B. p is the index of a row of A or of a column of B. Element (p, k) is at offset p * along + k *
+ * depth, where along or depth is 1. */
 typedef struct zr__side {
     const void *data;
     zr_dtype dtype;
@@ -28,7 +28,7 @@ typedef struct zr__side {
     int64_t along, depth;
     int64_t n;     /* number of rows of A or columns of B */
     int64_t width; /* number of rows or columns in a panel */
-    int64_t unit;  /* packing begins at a multiple of `unit`, since whole vectors and whole panels are packed */
+    int64_t unit;  /* granularity of packing, in rows or columns: a multiple of both a vector and a panel */
 } zr__side;
 
 /* Destination of packed panels. `out` receives the panels from row or column `first` on, for `depth` values of k. */
@@ -37,7 +37,8 @@ typedef struct zr__panels_at {
     int64_t first, depth;
 } zr__panels_at;
 
-/* Load a vector of n >= 1 elements from `at` on. If n is less than the vector's lanes, the remaining lanes are 0. */
+/* Load n >= 1 elements from index `at` on into a vector, widened to fp32. If n is less than ZR_VEC, the remaining lanes
+ * are 0. */
 __attribute__((always_inline)) static inline zr__vec zr__pack_load(const void *data, zr_dtype dtype, int64_t at,
                                                                    int64_t n)
 {
@@ -61,7 +62,8 @@ __attribute__((always_inline)) static inline zr__vec zr__pack_load(const void *d
     return zr__vec_load(lane);
 }
 
-/* Store vector number `chunk` of the panels, for the `k`th packed value of k. */
+/* Store a vector of rows or columns in the panels. `chunk` is the vector's index along the rows or columns, and k its
+ * index along the depth. */
 __attribute__((always_inline)) static inline void zr__pack_put(zr__panels_at to, bool is_a, int64_t chunk, int64_t k,
                                                                zr__vec v)
 {
@@ -82,8 +84,8 @@ __attribute__((always_inline)) static inline void zr__pack_put(zr__panels_at to,
 #endif
 }
 
-/* Pack an operand that is contiguous in p. For each k, only a few vectors are packed at a time, so that the processor
- * has few streams of writes. */
+/* Pack an operand that is contiguous along p, the rows of A or the columns of B. Each loop over k packs only a few
+ * vectors, so that the processor has few concurrent streams of writes. */
 __attribute__((always_inline)) static inline void zr__pack_copy(const zr__side *s, zr_dtype dtype, bool is_a,
                                                                 zr__panels_at to, int64_t n, int64_t k0)
 {
@@ -102,8 +104,8 @@ __attribute__((always_inline)) static inline void zr__pack_copy(const zr__side *
     }
 }
 
-/* Pack an operand that is contiguous in k, by squares that are transposed in registers. Beyond the last p, its values
- * are repeated, but no code reads the repeated values. */
+/* Pack an operand that is contiguous along k. Square blocks are transposed in registers. Blocks at the edge repeat the
+ * last row or column, but no code reads the repeated values. */
 __attribute__((always_inline)) static inline void zr__pack_turn(const zr__side *s, zr_dtype dtype, bool is_a,
                                                                 zr__panels_at to, int64_t n, int64_t k0)
 {
@@ -131,7 +133,8 @@ __attribute__((always_inline)) static inline void zr__pack_turn(const zr__side *
 #define ZR_PACK_AS(s, dtype, is_a, to, n, k0)                                                                          \
     ((s)->along == 1 ? zr__pack_copy(s, dtype, is_a, to, n, k0) : zr__pack_turn(s, dtype, is_a, to, n, k0))
 
-/* Pack n values of p from to.first on, for to.depth values of k from k0 on. to.first is a multiple of the unit. */
+/* Pack n rows of A (or columns of B) from to.first on, for to.depth values of k from k0 on. to.first must be a multiple
+ * of s->unit. */
 static void zr__pack(const zr__side *s, zr__panels_at to, int64_t n, int64_t k0)
 {
     if (s->dtype == ZR_F32 && s->is_a)

@@ -1,22 +1,23 @@
 /*
- * A product with one row, c (n) = a (k) B (k,n), as in the generation of single tokens. B is not packed, since each of
- * its elements is used only once: memory limits the speed, and packing would read and write all of B once more.
+ * Product c (n) = a (k) B (k,n) of one row and a matrix. Generation of single tokens uses it, for example. Memory
+ * bandwidth limits its speed. B is not packed, because each element is used only once, and packing would read and write
+ * all of B once more.
  *
- * An element of c is summed in the same order as in a tile of a larger product (kernels/product.c), so its bits are the
- * same.
+ * An element of c is summed in the same order as in a larger product (kernels/product.c), so that both give the same
+ * bits.
  */
 #ifndef ZR_DEVICE_CPU_ROW_PRODUCT_H
 #define ZR_DEVICE_CPU_ROW_PRODUCT_H
 
 #include "device/cpu/shared/pack.h"
 
-/* ZR__ROW_COLS: number of columns whose sums stay in the first-level cache during the loop over k. ZR__ROW_STEP: number
- * of rows of B that one pass reads. */
+/* ZR__ROW_COLS: number of columns whose sums stay in the L1 cache during the loop over k. ZR__ROW_STEP: number of rows
+ * of B that one pass over the columns reads. */
 #define ZR__ROW_COLS ((int64_t)1024)
 #define ZR__ROW_STEP 8
 
-/* Add the product a (rows) B to sum (cols, rounded up to a whole vector), in order of k. The rows of B are contiguous.
- */
+/* Add the product of a (rows) and `rows` rows of B to `sum`, in order of k. The rows of B are contiguous. `sum` has
+ * `cols` elements, rounded up to whole vectors. */
 __attribute__((always_inline)) static inline void zr__row_add(int rows, const zr__side *b, zr_dtype dtype,
                                                               const float *a, int64_t at, int64_t cols, float *sum)
 {
@@ -48,8 +49,8 @@ __attribute__((always_inline)) static inline void zr__row_along(const zr__side *
     for (; k < depth; k++) zr__row_add(1, b, dtype, a + k, col + (k0 + k) * b->depth, cols, sum);
 }
 
-/* Multiply a row by a B whose columns are contiguous in k. Squares of B are transposed in registers. The next squares
- * are prefetched, since hardware prefetchers do not follow this many streams. */
+/* Multiply a row by B, whose columns are contiguous. Square blocks of B are transposed in registers. The next block is
+ * prefetched by software, because hardware prefetchers cannot follow a stream for each of ZR_VEC columns. */
 __attribute__((always_inline)) static inline void zr__row_turned(const zr__side *b, zr_dtype dtype, const float *a,
                                                                  int64_t k0, int64_t depth, int64_t col, int64_t cols,
                                                                  float *sum)
@@ -83,8 +84,8 @@ __attribute__((always_inline)) static inline void zr__row_turned(const zr__side 
 #define ZR_ROW_AS(b, dtype, ...)                                                                                       \
     ((b)->along == 1 ? zr__row_along(b, dtype, __VA_ARGS__) : zr__row_turned(b, dtype, __VA_ARGS__))
 
-/* Compute sum (cols) = a (depth) B for `depth` values of k from k0 on and columns from col on. cols is at most
- * ZR__ROW_COLS; `sum` needs the capacity of cols rounded up to whole vectors. */
+/* Compute sum (cols) = a (depth) B, for `depth` values of k from k0 on and `cols` columns from col on. cols is at most
+ * ZR__ROW_COLS. `sum` must have room for cols rounded up to whole vectors. */
 static void zr__row_stretch(const zr__side *b, const float *a, int64_t k0, int64_t depth, int64_t col, int64_t cols,
                             float *sum)
 {

@@ -1,14 +1,14 @@
-/* Helpers of kernels that process rows in pieces of ZR_CHUNK elements: zr__view reads operands, zr__target returns
- * where to compute results, zr__settle stores them. An element of an output may share memory with the operand elements
- * from which it is computed. Loops that write to a target declare that there is no other overlap (ZR_STREAM_LOOP), so
- * that the compiler can vectorise them. */
+/* Helpers for kernels that process rows in pieces of ZR_CHUNK elements. zr__view reads operands, zr__target returns the
+ * address at which results are computed, and zr__settle stores the results. A kernel may work in place: an element of
+ * the output may overlap the operand elements from which it is computed. ZR_STREAM_LOOP declares that there is no other
+ * overlap, so that the compiler can vectorise the loop. */
 #ifndef ZR_DEVICE_CPU_ROWS_H
 #define ZR_DEVICE_CPU_ROWS_H
 
 #include "device/cpu/shared/stream.h"
 
-/* Return n elements of an array from `first` on, as fp32. If the array is F32, return its own address; otherwise widen
- * the elements into `buffer`. */
+/* Return the address of n elements of an array from `first` on, as fp32. The elements of an F32 array are used in
+ * place. Other elements are widened into `buffer`. */
 static inline const float *zr__view(float *buffer, const void *in, zr_dtype dtype, int64_t first, int64_t n)
 {
     if (dtype == ZR_F32) return (const float *)in + first;
@@ -16,14 +16,15 @@ static inline const float *zr__view(float *buffer, const void *in, zr_dtype dtyp
     return buffer;
 }
 
-/* Return where to compute the elements of a result from `first` on: in the array itself if the array is F32, else in
+/* Return the address at which results from element `first` on are computed: in the array itself if it is F32, else
  * `buffer`. */
 static inline float *zr__target(float *buffer, void *out, zr_dtype dtype, int64_t first)
 {
     return dtype == ZR_F32 ? (float *)out + first : buffer;
 }
 
-/* Round results that were computed in a buffer, and store them in the array. An F32 array already has its results. */
+/* Round the results in a buffer, and store them in the array. Do nothing for an F32 array, which already has its
+ * results. */
 static inline void zr__settle(void *out, zr_dtype dtype, int64_t first, const float *made, int64_t n)
 {
     if (dtype != ZR_F32) zr__round((uint16_t *)out + first, dtype, made, n);
@@ -36,7 +37,7 @@ static inline void zr__rows_add(float *y, const float *a, const float *b, int64_
     for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
 }
 
-/* Compute out[to ...] = a[at ...] + b[from ...] for n elements. out may share the memory of a or b. */
+/* Compute out[to + i] = a[at + i] + b[from + i] for n elements. out may share the memory of a or b. */
 static inline void zr__add_elems(const zr_tensor *out, int64_t to, const zr_tensor *a, int64_t at, const zr_tensor *b,
                                  int64_t from, int64_t n)
 {
@@ -49,7 +50,7 @@ static inline void zr__add_elems(const zr_tensor *out, int64_t to, const zr_tens
     }
 }
 
-/* Return the number of threads that are worth waking for `elems` elements. */
+/* Return the number of threads for `elems` elements: one for each 8192 elements, up to args->threads. */
 static inline int zr__team(const zr_kernel_args *args, int64_t elems)
 {
     const int64_t share = 8192;
@@ -57,12 +58,38 @@ static inline int zr__team(const zr_kernel_args *args, int64_t elems)
     return (int)(wanted < 1 ? 1 : zr__min64(wanted, args->threads));
 }
 
-/* Return the index of the first of n ids that is outside [low, end), or -1 if all are inside. */
-static inline int64_t zr__first_outside(const int32_t *id, int64_t n, int32_t low, int64_t end)
+/* Return the mean of row number `row` of x (rows, C). */
+static inline float zr__row_mean(const zr_tensor *x, int64_t row, int64_t C)
 {
+    float buffer[ZR_CHUNK], sum = 0.0f;
+    for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
+        int64_t n = zr__min64(ZR_CHUNK, C - c0);
+        sum += zr__sum(zr__view(buffer, x->data, x->dtype, row * C + c0, n), n);
+    }
+    return sum / (float)C;
+}
+
+/* Add n elements of x from `first` on to acc. */
+static inline void zr__add_to(float *restrict acc, const zr_tensor *x, int64_t first, int64_t n)
+{
+    float buffer[ZR_CHUNK];
+    for (int64_t i = 0; i < n; i += ZR_CHUNK) {
+        const int64_t part = zr__min64(ZR_CHUNK, n - i);
+        const float *v = zr__view(buffer, x->data, x->dtype, first + i, part);
+        for (int64_t k = 0; k < part; k++) acc[i + k] += v[k];
+    }
+}
+
+/* Check that all ids are in [low, V). `what` names an id in the message. */
+static inline zr_status zr__check_ids(const char *what, const zr_tensor *ids, int32_t low, int64_t V)
+{
+    const int64_t n = zr_shape_elems(&ids->shape), T = zr_shape_cols(&ids->shape);
+    const int32_t *id = ids->data;
     for (int64_t i = 0; i < n; i++)
-        if (id[i] < low || id[i] >= end) return i;
-    return -1;
+        ZR_CHECK(id[i] >= low && id[i] < V, ZR_ERR_DATA,
+                 "%s %d at row %lld, position %lld is outside the vocabulary of %lld: check the data's tokenizer", what,
+                 id[i], (long long)(i / T), (long long)(i % T), (long long)V);
+    return ZR_OK;
 }
 
 #endif

@@ -1,17 +1,19 @@
 /*
- * Products of small packed fp32 blocks, for attention: c += a b. A tile of ZR_TILE_ROWS x ZR_TILE_VECS vectors stays in
- * registers during the loop over the depth. Sizes are constants after inlining.
+ * Products of small packed fp32 blocks, c = a b or c += a b, for attention. A tile of ZR_TILE_ROWS x ZR_TILE_VECS
+ * vectors stays in registers during the loop over the depth, the summed dimension. Functions are inlined, so that sizes
+ * of tiles are compile-time constants.
  *
- * b and c are row-major, and their rows are whole vectors. a has one stride for rows and one for depth, so a transposed
- * block needs no copy. On the diagonal of a causal mask, only tiles with unmasked scores are computed.
+ * b and c are row-major, and their rows are whole vectors. a has one stride for rows and one for the depth, so that a
+ * transposed block needs no copy. In a block on the diagonal of the causal mask, tiles that are fully masked are
+ * skipped.
  */
 #ifndef ZR_DEVICE_CPU_TILE_H
 #define ZR_DEVICE_CPU_TILE_H
 
 #include "device/cpu/shared/level.h"
 
-/* Size of a tile: the maximum number of accumulators that leaves registers for b and a broadcast element of a.
- * A processor has 32 vector registers if its vectors have 16 floats, else 16. */
+/* Size of a tile. Its accumulators must leave vector registers for b and for a broadcast element of a. A processor with
+ * vectors of 16 floats has 32 vector registers, others have 16. */
 #if defined(__AVX512F__)
 #define ZR_TILE_ROWS 8
 #elif defined(__AVX2__)
@@ -23,7 +25,7 @@
 
 typedef struct zr__tile_a {
     const float *data;
-    int64_t row, depth; /* distances between rows and between values of the depth, in elements */
+    int64_t row, depth; /* strides of rows and of the depth, in elements */
 } zr__tile_a;
 
 /* Compute c (rows, vecs vectors) = a (rows, depth) b (depth, vecs vectors), or add the product to c if `add`. */
@@ -52,14 +54,14 @@ __attribute__((always_inline)) static inline void zr__tile(int rows, int vecs, i
         for (int v = 0; v < vecs; v++) zr__vec_store(c + r * ldc + v * ZR_VEC, acc[r][v]);
 }
 
-/* The band of a that takes part in a product: elements a(i, k) with i - below <= k < i + above. Elements outside the
- * band count as 0, but the loops skip only those parts of the depth that all rows of a tile have outside. The remaining
- * elements outside the band must be 0 in memory. */
+/* Band of a that takes part in a product: elements a(i, k) with i - below <= k < i + above. Elements outside the band
+ * count as 0. The loops skip a k only if it is outside the band for all rows of a tile. Other elements outside the band
+ * must therefore be 0 in memory. */
 typedef struct zr__tile_band {
     int64_t below, above;
 } zr__tile_band;
 
-/* Multiply the rows [i, i + rows) of a, over that part of the depth which the band covers. */
+/* Multiply the rows [i, i + rows) of a by b, over the part of the depth that the band covers. */
 __attribute__((always_inline)) static inline void zr__tile_rows(int rows, int vecs, int64_t i, int64_t depth,
                                                                 zr__tile_a a, zr__tile_band band, const float *b,
                                                                 int64_t ldb, float *c, int64_t ldc, bool add)
@@ -69,7 +71,8 @@ __attribute__((always_inline)) static inline void zr__tile_rows(int rows, int ve
     zr__tile(rows, vecs, end - begin, part, b + begin * ldb, ldb, c + i * ldc, ldc, add);
 }
 
-/* Multiply the rows [from, m) in whole tiles, and the remaining rows in tiles of 4, 2 and 1 rows. */
+/* Multiply the rows [from, m) of a by b. Whole tiles come first, and tiles of 4, 2 and 1 rows process the remaining
+ * rows. */
 __attribute__((always_inline)) static inline void zr__tile_column(int vecs, int64_t from, int64_t m, int64_t depth,
                                                                   zr__tile_a a, zr__tile_band band, const float *b,
                                                                   int64_t ldb, float *c, int64_t ldc, bool add)
@@ -97,15 +100,15 @@ __attribute__((always_inline)) static inline void zr__tile_product(int64_t m, in
     if (j < n) zr__tile_column(1, 0, m, depth, a, band, b + j, ldb, c + j, ldc, add);
 }
 
-/* Return the first row of the tile that contains the smallest row i with j < i + above. */
+/* Return the first row of a tile: the tile that contains row i, the smallest row with j < i + above. */
 static inline int64_t zr__tile_first(int64_t j, int64_t above)
 {
     const int64_t i = j - above + 1;
     return i > 0 ? i / ZR_TILE_ROWS * ZR_TILE_ROWS : 0;
 }
 
-/* Compute the elements (i, j) of c (m, n) = a (m, depth) b (depth, n) with j < i + above, and all other elements of the
- * tiles in which these are. The rest of c keeps its values. */
+/* Compute c (m, n) = a (m, depth) b (depth, n) in every tile that contains an element (i, j) with j < i + above. Other
+ * tiles of c keep their values. */
 __attribute__((always_inline)) static inline void zr__tile_lower(int64_t m, int64_t n, int64_t depth, zr__tile_a a,
                                                                  const float *b, int64_t ldb, float *c, int64_t ldc,
                                                                  int64_t above)

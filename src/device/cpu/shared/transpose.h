@@ -1,8 +1,9 @@
 /*
- * The ZR_VEC x ZR_VEC transpose in registers. For w = 1, 2, 4 ..., a step swaps parts of every pair of rows at a
- * distance of w: in each square of 2w x 2w, the two off-diagonal w x w parts change places. A transpose also serves to
- * compute the sums or maxima of ZR_VEC vectors over their lanes: after the transpose, whole vectors are added or
- * compared.
+ * Transpose of a ZR_VEC x ZR_VEC matrix in registers. There is a step for each w = 1, 2, 4 ... A step divides the
+ * matrix into squares of 2w x 2w, and swaps the two off-diagonal w x w blocks of each square.
+ *
+ * A transpose also serves to compute the sums or maxima of ZR_VEC vectors over their lanes. After the transpose, whole
+ * vectors are added or compared.
  */
 #ifndef ZR_DEVICE_CPU_TRANSPOSE_H
 #define ZR_DEVICE_CPU_TRANSPOSE_H
@@ -19,8 +20,8 @@
 #define ZR_LANES_8(f, w, l)                                                                                            \
     f(l, w), f(l + 1, w), f(l + 2, w), f(l + 3, w), f(l + 4, w), f(l + 5, w), f(l + 6, w), f(l + 7, w)
 
-/* Return from which lane of a pair of rows lane l of the upper or lower row comes. Lanes of the lower row are numbered
- * from ZR_VEC on. */
+/* Return the number of the lane that a step moves to lane l of the upper (or lower) row of a pair. The upper row's
+ * lanes have the numbers 0 to ZR_VEC - 1, and the lower row's lanes follow. */
 #define ZR_LANE_UPPER(l, w) (((l) & (w)) ? ZR_VEC + (l) - (w) : (l))
 #define ZR_LANE_LOWER(l, w) (((l) & (w)) ? ZR_VEC + (l) : (l) + (w))
 #if defined(__clang__)
@@ -29,7 +30,8 @@
 #define ZR_SHUFFLE(a, b, f, w) __builtin_shuffle(a, b, (zr__mask){ZR_LANES(f, w)})
 #endif
 
-/* Swap lanes of all pairs of rows at a distance of w. The step is a macro because the lanes must be constants. */
+/* Run one step of a transpose: swap lanes of every pair of rows at a distance of w. The step is a macro because lane
+ * numbers must be compile-time constants. */
 #define ZR_TRANSPOSE_STEP(v, w)                                                                                        \
     _Pragma("GCC unroll 16") for (int i_ = 0; i_ < ZR_VEC; i_++) if (!(i_ & (w)))                                      \
     {                                                                                                                  \
