@@ -41,7 +41,7 @@ int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCA
     return 2;
 }
 
-/** Format a line into a fixed buffer, without allocating memory, since an allocation could fail in any step. */
+/** Format a line into a fixed buffer. Allocate no memory, since an allocation could fail in any step. */
 static int write_line(int64_t step, const char *prefix, const zr__scalar *scalar, int n,
                       char line[ZR_METRICS_LINE_BYTES])
 {
@@ -68,7 +68,7 @@ int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_METRICS_LINE_BYTES]
     return write_line(eval->step, "val_", scalar, zr__metrics_eval_scalars(eval, scalar), line);
 }
 
-/** Close the JSON document with a newline and return its text. */
+/** Close the JSON object, add a newline and return the text. */
 static zr_status end_document(zr__json_out *out, char **json)
 {
     zr__json_close(out, '}');

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Size of trained.json in bytes. The file is padded with spaces, so that writing the values later takes no further disk
- * space. */
+/* Size of trained.json in bytes. Spaces pad the file to this size, so that writing the values later needs no further
+ * disk space. */
 enum { FILE_BYTES = 128 };
 
 static void fill_up(char text[FILE_BYTES], int used)

@@ -1,5 +1,5 @@
-/* Tokenization of texts into a token file, and training of a tokenizer on texts, which is written into a new directory.
- */
+/* Tokenization of texts into a token file, and training of a tokenizer on texts. A trained tokenizer is written into a
+ * new directory. */
 #include "train/tokenizer/tokenize.h"
 
 #include "base/file/commit.h"
@@ -46,8 +46,8 @@ static zr_status make_header(const tokenizing *t, unsigned char header[ZR_LLMC_H
     return ZR_OK;
 }
 
-/* Append tokens to the output. Also build the header each time, without writing it, so that a number of tokens beyond
- * its range is refused at once and not at the end. */
+/* Append tokens to the output. Also build the header each time, without writing it. The header refuses a number of
+ * tokens beyond its range, so this error occurs at once and not at the end. */
 static zr_status write_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
     tokenizing *t = arg;
@@ -125,8 +125,8 @@ static zr_status check_headerless(const tokenizing *t)
 
 static zr_status check_output(tokenizing *t)
 {
-    /* Read the magic number, the first bytes of an llm.c file. A nanoGPT file has none and is recognised only by its
-     * name. */
+    /* The magic number is the first bytes of an llm.c file. A nanoGPT file has no magic number and is recognised only
+     * by its name. */
     unsigned char header[ZR_LLMC_HEADER_BYTES];
     char magic[5] = "";
     ZR_TRY(zr__llmc_header(t->did->token_bytes, 0, header));
@@ -233,8 +233,8 @@ static zr_status learn_tokenizer(const zr__tokenize_train_args *args, char **jso
     return st;
 }
 
-/* Write the tokenizer's files and read them back, to check that the vocabulary is complete, before the directory gets
- * its final name. */
+/* Write the tokenizer's files, and read them back to check that the vocabulary is complete. The directory gets its
+ * final name only afterwards. */
 static zr_status write_files(const char *tmp, const char *json, zr__tokenized *did)
 {
     zr_tokenizer *tokenizer = NULL;

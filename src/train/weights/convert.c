@@ -1,5 +1,5 @@
-/** Conversion between kinds of directories of weights. The new directory is created as TO.tmp and renamed when
- * complete. */
+/** Conversion of weights from one kind of directory to another. The new directory is created as TO.tmp and renamed when
+ * it is complete. */
 #include "train/weights/convert.h"
 
 #include "base/core/core.h"
@@ -21,10 +21,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Number of elements that are copied at a time. */
+/* Number of elements copied at a time. */
 #define PIECE (ZR_CHUNK_BYTES / 4)
 
-/* ---- from ------------------------------------------------------------------------------------- */
+/* ---- the source ------------------------------------------------------------------------------- */
 
 /** Open a checkpoint. Every byte of config.json and of the weights is checked against its checksum before it is used.
  */
@@ -76,7 +76,7 @@ static zr_status read_piece(const zr__convert *c, const char *name, int64_t firs
     return zr__weights_finite(c->did->from.path, name, first, c->piece, n);
 }
 
-/* ---- to --------------------------------------------------------------------------------------- */
+/* ---- the target ------------------------------------------------------------------------------- */
 
 static zr_status write_piece(const zr__convert *c, int64_t tensor, int64_t first, int64_t n)
 {
@@ -110,8 +110,8 @@ zr_status zr__convert_copy(zr__convert *c)
 
 /* ---- the tokenizer ---------------------------------------------------------------------------- */
 
-/** Find the tokenizer of a run by its configuration or, if the weights belong to no run, the tokenizer files beside the
- * weights. *name is set to NULL if there is no tokenizer. */
+/** Find the tokenizer of the weights (zr__load_tokenizer). If there is no tokenizer, set *name to NULL. If a run's
+ * tokenizer is missing, did->note also receives the reason. */
 static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], const char **name)
 {
     zr__loaded loaded = {.stored = c->did->from, .model = c->model};
@@ -147,8 +147,8 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
 
 /* ---- a Hugging Face directory ----------------------------------------------------------------- */
 
-/** Set the dtype in the JSON of a config.json, and return whether this changed the JSON. transformers names the key
- * "dtype" since version 5, and "torch_dtype" before. */
+/** Set the dtype in the JSON of a config.json, and return whether this changed the JSON. The key is "dtype" since
+ * version 5 of transformers, and "torch_dtype" in earlier versions. */
 static bool set_type(json_t *root, const char *type)
 {
     const char *const keys[] = {"dtype", "torch_dtype"};
@@ -201,7 +201,7 @@ static zr_status make_hf(zr__convert *c)
     return ZR_OK;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------- */
+/* ---- conversion ------------------------------------------------------------------------------- */
 
 /** Remove the files that the conversion created, and nothing else. */
 static void remove_tmp(const zr__convert *c)
@@ -231,7 +231,7 @@ static zr_status make_converted(zr__convert *c)
     zr_status st = c->did->kind == ZR_CONVERT_RUN ? zr__convert_run(c) : make_hf(c);
     if (st == ZR_OK) st = zr__dir_commit(c->tmp, to);
     if (st == ZR_OK || access(c->tmp, F_OK) != 0) return st;
-    zr__failure failed = {0}; /* preserves the message of `st`, since removing may fail too */
+    zr__failure failed = {0}; /* keeps the error message of `st`, since remove_tmp may overwrite it */
     zr__failure_note(&failed, st);
     remove_tmp(c);
     return zr__failure_tell(&failed);

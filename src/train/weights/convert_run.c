@@ -1,5 +1,5 @@
-/** Conversion of a Hugging Face directory to the directory of a run that has not begun, which has a checkpoint of step
- * 0. */
+/** Conversion of a Hugging Face directory to the directory of a run that has not begun. The new run has a checkpoint of
+ * step 0. */
 #include "base/json/json.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Return the model's configuration keys as JSON, which a resumed run reads from the checkpoint. */
+/** Return the model's configuration keys as JSON. A resumed run reads them from the checkpoint. */
 static zr_status model_keys(const zr__convert *c, char **json)
 {
     char text[128];
@@ -47,8 +47,8 @@ static zr_status describe_run(const zr__convert *c, char **json)
     return st;
 }
 
-/** Collect the chunks of the weights file: chunks of its header, which is read from the file, and chunks that were
- * written. */
+/** Collect the checksums of the weights file. Checksums of the header are computed from the file. All other checksums
+ * were computed while the file was written. */
 static zr_status weights_chunks(const zr__convert *c, zr_manifest_file *file)
 {
     zr_chunk *head = NULL, *all = NULL;
@@ -109,6 +109,7 @@ zr_status zr__convert_run(zr__convert *c)
     ZR_TRY(zr_checkpoint_commit(c->tmp, 0));
     ZR_TRY(zr__path_join(path, c->tmp, "metrics.jsonl"));
     ZR_TRY(zr__file_put(path, "", 0));
-    ZR_TRY(zr__path_join(path, c->tmp, "model")); /* generate and eval look for the tokenizer in the run's model/ */
+    ZR_TRY(
+        zr__path_join(path, c->tmp, "model")); /* model/ of the run, where generate and eval look for the tokenizer */
     return zr__convert_tokenizer(c, path);
 }

@@ -77,8 +77,8 @@ zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], con
 
 zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
 {
-    /* Use a GPU if there is one, unless the run's configuration names the processor. Weights that a GPU trained also
-     * run without a GPU. */
+    /* Use an available GPU, unless the run's configuration names the processor. Weights that a GPU trained also run
+     * without a GPU. */
     const bool processor = loaded->config && loaded->config->device == ZR_DEVICE_CPU;
     const zr_config_device kind = processor ? ZR_DEVICE_CPU : ZR_DEVICE_AUTO;
     zr_model model = zr__family_builder(&loaded->model);

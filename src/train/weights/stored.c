@@ -24,7 +24,7 @@ static bool has_model(const char *run)
     return zr__path_is_in(run, WHOLE_MODEL) || zr__path_is_in(run, SHARDED_MODEL);
 }
 
-/** Return whether the directory has checkpoints, either its own or copied from another run. */
+/** Return whether the directory has checkpoints, which may be copied from another run. */
 static bool has_checkpoints(const char *dir)
 {
     int64_t *step = NULL, n = 0;
@@ -38,8 +38,8 @@ static bool is_run(const char *dir)
     return zr__path_is_in(dir, "metrics.jsonl") || has_model(dir) || has_checkpoints(dir);
 }
 
-/** Return whether `path` is a checkpoint: a directory with a manifest, or a directory with the name of a checkpoint in
- * a run's directory, which is damaged if it has no manifest. */
+/** Return whether `path` is a checkpoint. A directory with a manifest is a checkpoint. A directory with the name of a
+ * checkpoint in a run's directory is a checkpoint too, but damaged if it has no manifest. */
 static bool is_checkpoint(const char *path)
 {
     char above[PATH_MAX], own[ZR_CHECKPOINT_NAME_BYTES];

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Return the token that precedes a text without a prompt: the end-of-text token if there is one, else the token of a
- * newline, else 0. */
+/** Return the token that precedes a text without a prompt. It is the end-of-text token if the tokenizer has it, else
+ * the token of a newline, else 0. */
 static int32_t first_token(const zr__writer *w)
 {
     int32_t token = zr_tokenizer_token(w->tokenizer, ZR_END_OF_TEXT);
@@ -41,8 +41,8 @@ static float number_at(const zr_tensor *tensor, int64_t i)
 }
 
 /** Decode the tokens from index `first` on into the cache, and store the logits after the last token in w->logits. If
- * the cache would overflow, refill it with only the last tokens, up to half of its capacity, so that every later token
- * has at least this many tokens of context. */
+ * the cache would overflow, refill it with only the last tokens, up to half of its capacity. Every later token then has
+ * at least this many tokens of context. */
 static zr_status read_tokens(zr__writer *w, int64_t first)
 {
     int64_t longest = w->longest;
@@ -92,8 +92,8 @@ static double sum_weights(const zr__writer *w, double top)
     return sum;
 }
 
-/** Exclude all tokens except the k likeliest. Among equally likely tokens, prefer the tokens with the lowest numbers,
- * so that k = 1 gives the token that likeliest() gives. */
+/** Exclude all tokens except the k likeliest. Among equally likely tokens, keep the tokens with the lowest numbers, so
+ * that k = 1 keeps the result of likeliest(). */
 static void keep_likeliest(zr__writer *w, int64_t k)
 {
     memcpy(w->sorted, w->logits, (size_t)w->choices * sizeof(*w->sorted));
@@ -107,7 +107,8 @@ static void keep_likeliest(zr__writer *w, int64_t k)
     }
 }
 
-/** Exclude all tokens except the smallest set of likeliest tokens whose total probability is at least top_p. */
+/** Exclude all tokens except the nucleus: the smallest set of likeliest tokens whose total probability is at least
+ * top_p. */
 static void keep_share(zr__writer *w, double top, double sum)
 {
     double share = 0.0;
@@ -118,8 +119,8 @@ static void keep_share(zr__writer *w, double top, double sum)
     keep_likeliest(w, k);
 }
 
-/** Draw a token from softmax(logits / temperature). Only the top_k likeliest tokens take part, reduced to the likeliest
- * tokens that together have the probability top_p. */
+/** Draw a token from softmax(logits / temperature). Only the top_k likeliest tokens take part, reduced to the nucleus
+ * for top_p. */
 static int32_t draw_token(zr__writer *w, uint64_t seed, int64_t index)
 {
     zr_rng rng = {.seed = seed, .purpose = ZR_RNG_SAMPLE};
