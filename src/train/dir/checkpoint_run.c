@@ -197,8 +197,8 @@ static zr_status compare_key(const difference *d, const char *path, const char *
     char key[256], *before = NULL, *after = NULL;
     snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
     if (json_is_object(is ? is : was)) return compare_sections(d, key, json_is_object(was) ? was : NULL, is);
-    if (is && (was ? json_equal(was, is) : json_is_null(is)))
-        return ZR_OK; /* a new key with the value null is no difference */
+    /* A new key with the value null is no difference. */
+    if (is && (was ? json_equal(was, is) : json_is_null(is))) return ZR_OK;
     if (was) before = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     if (is) after = json_dumps(is, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     zr_status st = (was && !before) || (is && !after) ? ZR_FAIL(ZR_ERR_MEMORY, "no memory to compare configurations")

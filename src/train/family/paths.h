@@ -9,7 +9,7 @@
 
 /**
  * Find a file that a run's configuration names. The configuration has train.started_in, the directory where the run was
- * started. `run` is the run's current directory. Use the first of these paths that exists: (1) `path`, relative to
+ * started. `run` is the run's current directory. Use the first existing path of this list: (1) `path`, relative to
  * train.started_in; (2) `path`, relative to the directory that replaces train.started_in if output_dir and the inputs
  * moved together; (3) a file of the same name in `run` or up to two directories above; (4) `path`, relative to the
  * current directory. `found` receives an absolute path. If no path exists, fail with ZR_ERR_NOT_FOUND, naming `key` and
@@ -23,10 +23,9 @@ ZR_NODISCARD zr_status zr__run_path_find(const zr_config *config, const char *ru
 ZR_NODISCARD zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char found[PATH_MAX],
                                               const char **tokenizer);
 
-/** Find the folder of the run's token cache (data.cache_dir), if files can be created in it. Try a relative path from
- * the directory where the run was started. Then try it from the directory that replaces this directory if the run has
- * moved together with it. *cache receives the given path or `found`. If there is no usable folder, *cache receives
- * NULL, which selects the user's cache. */
+/** Find the folder of the run's token cache (data.cache_dir), if files can be created in it. A relative path is tried
+ * from two directories: where the run was started, and where it would have been started at its present place. *cache
+ * receives the given path or `found`. Without a usable folder *cache receives NULL, which selects the user's cache. */
 ZR_NODISCARD zr_status zr__run_cache_find(const zr_config *config, const char *run, char found[PATH_MAX],
                                           const char **cache);
 

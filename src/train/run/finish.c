@@ -50,8 +50,7 @@ static void note_broken_promises(zr__run *r)
 {
     const zr_train_result *result = r->result;
     const zr_report *planned = &result->planned, *measured = &result->measured;
-    const bool stepped =
-        result->steps > r->from_step; /* without new steps there is no measurement to compare with the plan */
+    const bool stepped = result->steps > r->from_step; /* without new steps there is no measurement to compare */
     if (stepped && (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
                     memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0 ||
                     memcmp(planned->across, measured->across, sizeof(planned->across)) != 0))

@@ -70,7 +70,7 @@ static zr_config *own_config(zr__run *r)
     return &r->settled;
 }
 
-/** If recompute policy auto lacks a memory.limit, set it to the minimum over the ranks. The limit decides what is
+/** If recompute policy auto lacks a memory.limit, set it to the minimum over the ranks. The limit decides how much is
  * recomputed, and all ranks must have the same plan. */
 static zr_status settle_limit(zr__run *r)
 {

@@ -16,8 +16,8 @@
  * last LAST_STEPS steps, but at least AUTO_SEC seconds. */
 enum { AUTO_SEC = 60, AUTO_TIMES = 10, LAST_STEPS = 16 };
 #define STACK_BYTES ((size_t)256 << 10)
-#define GONE_SEC 0.5   /* seconds that a launcher has to end the job, before an ended process is reported */
-#define ANOTHER_SEC 10 /* seconds that another process has to end the job, before this process ends it */
+#define GONE_SEC 0.5   /* grace period in seconds for a launcher to end the job, before an ended process is reported */
+#define ANOTHER_SEC 10 /* grace period in seconds for another process to end the job, before this process ends it */
 #define PLACE_BYTES 512
 
 /* Names and limits of the phases. The start has a higher limit than a step, since it reads whole files and touches all
@@ -70,7 +70,7 @@ struct zr__hang {
     int n;
     bool warned;
     double gone_sec;    /* seconds since a process of this host was found to have ended */
-    double another_sec; /* additional seconds that another process has to end the job */
+    double another_sec; /* grace period in seconds for another process to end the job; 0 before the end is reported */
 };
 
 /* ---- limits ------------------------------------------------------------------------------------ */
@@ -186,7 +186,7 @@ static void look_at_boards(zr__hang *h, double sec)
     }
 }
 
-/* Return the rank that is behind, that is, the rank that has begun the fewest waits. Among equal ranks, return the rank
+/* Return the slowest rank, which has begun the fewest waits for other ranks. Among equally slow ranks, return the rank
  * whose last progress is oldest. Return -1 if no board can be read. */
 static int find_behind(const zr__hang *h)
 {
@@ -200,8 +200,8 @@ static int find_behind(const zr__hang *h)
     return behind;
 }
 
-/* Return whether a rank of another host is behind. This is the case if there are other hosts and all ranks of this host
- * wait in the same call. */
+/* Return whether the slowest rank is on another host. This is the case if there are other hosts and all ranks of this
+ * host wait in the same call. */
 static bool is_elsewhere(const zr__hang *h, int behind)
 {
     bool unseen = false;
@@ -213,8 +213,8 @@ static bool is_elsewhere(const zr__hang *h, int behind)
     return unseen && (waits & 1);
 }
 
-/* Return whether this process prints the warning. All processes of a host see the same boards. Only the process with
- * the host's first rank that is not behind prints it. */
+/* Return whether this process prints the warning. All processes of a host see the same boards. Only one of the
+ * processes prints the warning: the process of the host's first rank, not counting the slowest rank. */
 static bool is_mine_to_warn(const zr__hang *h, int behind)
 {
     int first = -1;
@@ -290,7 +290,7 @@ static void check_ranks(zr__hang *h, double sec)
         h->warned = true;
         if (is_mine_to_warn(h, behind)) tell_hang(h, ZR_HANG_WARNING, behind, elsewhere, limit);
     }
-    /* If the rank that is behind is on another host, let a process of that host report first, since it knows more. */
+    /* If the slowest rank is on another host, let a process of that host report first, since it knows more. */
     double later = elsewhere ? 2 + 0.1 * limit + fmin(5, 0.1 * h->comm->rank) : 0;
     if (at->age_sec < limit + later + h->another_sec) return;
     if (h->another_sec > 0 || zr__comm_claim_telling(h->comm)) tell_hang(h, ZR_HANG_OVER, behind, elsewhere, limit);

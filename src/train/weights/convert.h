@@ -35,7 +35,7 @@ typedef struct zr__convert {
 /** Copy every tensor from the source to the target, which is c->out or c->writer. */
 ZR_NODISCARD zr_status zr__convert_copy(zr__convert *c);
 
-/** Copy the tokenizer files of the source into `dir`, and create `dir` if there are such files. A missing tokenizer is
+/** Copy the tokenizer files of the source into `dir`, and create `dir` if the source has any. A missing tokenizer is
  * not an error. If a run's tokenizer cannot be found, did->note receives the reason. */
 ZR_NODISCARD zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir);
 

@@ -109,7 +109,7 @@ zr_status zr__convert_run(zr__convert *c)
     ZR_TRY(zr_checkpoint_commit(c->tmp, 0));
     ZR_TRY(zr__path_join(path, c->tmp, "metrics.jsonl"));
     ZR_TRY(zr__file_put(path, "", 0));
-    ZR_TRY(
-        zr__path_join(path, c->tmp, "model")); /* model/ of the run, where generate and eval look for the tokenizer */
+    /* Put the tokenizer into model/ of the run, where generate and eval look for it. */
+    ZR_TRY(zr__path_join(path, c->tmp, "model"));
     return zr__convert_tokenizer(c, path);
 }

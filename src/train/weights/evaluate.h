@@ -22,8 +22,7 @@ typedef struct zr__eval_text {
 typedef struct zr__eval_part {
     zr_exact sum; /* exact sum of the losses of tokens, independent of how windows are distributed over ranks */
     int64_t tokens;
-    zr_status
-        data; /* status of the first failed read; the rank still evaluates all batches, since other ranks wait for it */
+    zr_status data; /* status of the first failed read; the rank continues, since other ranks wait for it */
 } zr__eval_part;
 
 /** Callback after each batch. `windows` is the number of windows that all ranks have completed. If the callback fails,

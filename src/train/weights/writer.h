@@ -9,8 +9,8 @@
 /** A text that is being generated. The caller sets the first six members, and initialises all other members with zeros.
  */
 typedef struct zr__writer {
-    zr_status (*decode)(void *arg, int32_t token, int64_t position,
-                        zr_tensor *output); /* function with the interface of zr_engine_decode */
+    /* Function that decodes a token, such as zr_engine_decode. */
+    zr_status (*decode)(void *arg, int32_t token, int64_t position, zr_tensor *output);
     void *arg;
     const zr_tokenizer *tokenizer;
     int64_t vocab;   /* vocabulary size of the model */
