@@ -31,11 +31,11 @@ typedef struct zr__metrics_file {
 /** Maximum bytes of buffered lines. */
 #define ZR_METRICS_KEPT_BYTES (1 << 20)
 
-/** Results in metrics.jsonl up to step S, from which a run resumes. */
+/** Results in metrics.jsonl up to the step from which a run resumes. */
 typedef struct zr__run_made {
-    bool evaluation, sample; /* whether the file has an evaluation of step S itself, and a sample */
-    double best_loss;        /* lowest val_loss up to step S; infinity if there is no val_loss */
-    int64_t last_step;       /* last step up to S with a training line; 0 without training lines */
+    bool evaluation, sample; /* whether this step has an evaluation, and a sample, in the file */
+    double best_loss;        /* lowest val_loss; infinity without evaluations */
+    int64_t last_step;       /* last step with a training line; 0 without training lines */
 } zr__run_made;
 
 /** Result of a write that the caller may report to the user. */

@@ -16,7 +16,7 @@ typedef struct zr__trained {
 /** Write trained.json without values into `dir`, to reserve its disk space. Errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__trained_reserve(const char *dir);
 
-/** Write the values into the reserved file and sync it. Errors: ZR_ERR_NOT_FOUND, ZR_ERR_IO. */
+/** Write the values into the reserved trained.json, and sync the file. Errors: ZR_ERR_NOT_FOUND, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__trained_write(const char *dir, const zr__trained *trained);
 
 /** Read trained.json. If the file is missing or malformed, set the values that mean "unknown". Errors: ZR_ERR_IO,

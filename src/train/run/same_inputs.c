@@ -22,7 +22,7 @@ typedef struct input {
     const char *key, *path;
     const zr_data *data; /* the data; NULL if the input is weights */
     const zr_weights *weights;
-    zr__file_print *print; /* size and hash of the data for a checkpoint; NULL for weights */
+    zr__file_print *print; /* size and hash of the data, for checkpoints; NULL if the input is weights */
 } input;
 
 /** Return a hash that identifies the running kernel, from its boot id or else its host name. Inode numbers alone do not

@@ -18,7 +18,7 @@ enum {
     ROOM_MOST = 32768, /* maximum number of events of a stream in a training step; their buffer takes 1 MiB */
     TEXT_BYTES = 1 << 20,
     CLOCK_ROUNDS = 8,
-    NUMBERS = 3, /* number of times sent for an event: begin of waiting, begin, end */
+    NUMBERS = 3, /* number of time stamps of an event: begin of waiting, begin, end */
     EVENTS_A_CALL = ZR_COMM_SCALARS / NUMBERS
 };
 #define HEAD "{\"displayTimeUnit\":\"ms\", \"traceEvents\":["

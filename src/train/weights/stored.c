@@ -74,7 +74,7 @@ static zr_status newest_checkpoint(zr__stored *stored, bool *found)
         zr_checkpoint_name(step[i], name);
         st = zr__path_join(stored->path, stored->run, name);
         if (st == ZR_OK) st = zr_manifest_read(stored->path, &manifest);
-        /* End the loop on ZR_ERR_MEMORY, since it is then unknown whether this checkpoint is complete. */
+        /* ZR_ERR_MEMORY ends the loop, since it is then unknown whether this checkpoint is complete. */
         if (st == ZR_OK || st == ZR_ERR_MEMORY) continue;
         st = ZR_OK;
         manifest = NULL;
