@@ -63,20 +63,15 @@ static void put_bytes(message *m, int field, const void *bytes, int n)
 
 /* ---- records ---------------------------------------------------------------------------------- */
 
-/** Return the CRC-32C (Castagnoli) checksum of n bytes. */
-static uint32_t crc32c(const unsigned char *bytes, int n)
+/** Return the CRC-32C (Castagnoli) checksum of n bytes, masked as the TFRecord format requires. */
+static uint32_t masked_crc32c(const unsigned char *bytes, int n)
 {
     uint32_t crc = ~0u;
     for (int i = 0; i < n; i++) {
         crc ^= bytes[i];
         for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0);
     }
-    return ~crc;
-}
-
-/** Mask a checksum as the TFRecord format requires. */
-static uint32_t masked(uint32_t crc)
-{
+    crc = ~crc;
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
@@ -100,10 +95,10 @@ static int end_event(const message *m, char record[ZR_EVENT_BYTES])
     unsigned char *bytes = (unsigned char *)record;
     message frame = {bytes, 0, HEADER_BYTES};
     put_fixed(&frame, (uint64_t)m->length, 8);
-    put_fixed(&frame, masked(crc32c(bytes, 8)), 4);
+    put_fixed(&frame, masked_crc32c(bytes, 8), 4);
     frame.length += m->length;
     frame.room = frame.length + FOOTER_BYTES;
-    put_fixed(&frame, masked(crc32c(m->data, m->length)), 4);
+    put_fixed(&frame, masked_crc32c(m->data, m->length), 4);
     return frame.length;
 }
 

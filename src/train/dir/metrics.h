@@ -26,12 +26,13 @@ typedef struct zr__scalar {
 /** List the scalars of a training step in the order of a line, and return their count. "loss_scale" is included only
  * with fp16, and "noise_scale_tokens" only with train.gradient_noise_scale. */
 int zr__metrics_step_scalars(const zr_train_step *step, zr__scalar scalar[ZR_SCALARS]);
-/** List the scalars of an evaluation and return their count. In metrics.jsonl their names have the prefix "val_". */
+/** List the scalars of an evaluation and return their count. */
 int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCALARS]);
 
-/** Write the line of a step or an evaluation, including its newline, and return its length in bytes. */
-int zr__metrics_step(const zr_train_step *step, char line[ZR_METRICS_LINE_BYTES]);
-int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_METRICS_LINE_BYTES]);
+/** Write a line with n scalars of a step, including its newline, and return its length in bytes. `prefix` precedes the
+ * names of the scalars: "" for a training step, "val_" for an evaluation. */
+int zr__metrics_line(int64_t step, const char *prefix, const zr__scalar *scalar, int n,
+                     char line[ZR_METRICS_LINE_BYTES]);
 /** Return the line for a sample text, which the model generated after `step` steps; zr_free it. Errors: ZR_ERR_MEMORY.
  */
 ZR_NODISCARD zr_status zr__metrics_sample(int64_t step, const char *text, int64_t bytes, char **line);

@@ -1,6 +1,6 @@
 #include "train/dir/run_dir.h"
 
-#include "checkpoint/checkpoint.h"
+#include "base/file/commit.h"
 #include "base/json/json.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
@@ -45,7 +45,7 @@ static bool has_entry(const char *dir, const char *name)
     return zr__path_join(path, dir, name) == ZR_OK && lstat(path, &st) == 0;
 }
 
-static bool has_checkpoint(const char *path)
+bool zr__run_dir_has_checkpoint(const char *path)
 {
     int64_t *step = NULL, n = 0;
     bool found = zr_checkpoint_list(path, &step, &n) == ZR_OK && n > 0;
@@ -57,7 +57,7 @@ static bool has_checkpoint(const char *path)
  * no trace. */
 static const char *trace_in(const char *path)
 {
-    if (has_checkpoint(path)) return "a checkpoint";
+    if (zr__run_dir_has_checkpoint(path)) return "a checkpoint";
     for (size_t i = 0; i < sizeof(run_traces) / sizeof(run_traces[0]); i++)
         if (has_entry(path, run_traces[i])) return run_traces[i];
     return NULL;
@@ -131,14 +131,19 @@ static bool is_own_name(const char *name, size_t n)
     return found;
 }
 
+static bool is_same_dir(const struct stat *own, const char *path)
+{
+    struct stat its;
+    return stat(path, &its) == 0 && own->st_dev == its.st_dev && own->st_ino == its.st_ino;
+}
+
 bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
 {
-    struct stat own, its;
+    struct stat own;
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
-    if (stat(dir->path, &own) != 0 || stat(folder, &its) != 0) return false;
-    if (own.st_dev != its.st_dev || own.st_ino != its.st_ino) return false;
+    zr__path_parent(path, folder);
+    if (stat(dir->path, &own) != 0 || !is_same_dir(&own, folder)) return false;
     size_t n = strlen(name), tmp = strlen(TMP_SUFFIX);
     if (n > tmp && strcmp(name + n - tmp, TMP_SUFFIX) == 0) n -= tmp;
     return is_own_name(name, n);
@@ -233,7 +238,7 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     *there = trace != NULL;
     if (!trace) return ZR_OK;
     /* Accept checkpoints without metrics.jsonl, since a user may have copied only the checkpoints. */
-    ZR_CHECK(has_entry(path, ZR_RUN_METRICS) || has_checkpoint(path), ZR_ERR_CREATE,
+    ZR_CHECK(has_entry(path, ZR_RUN_METRICS) || zr__run_dir_has_checkpoint(path), ZR_ERR_CREATE,
              "train.output_dir %s holds no run to continue (%s is there, and neither " ZR_RUN_METRICS
              " nor a checkpoint); name another",
              ZR_SHOWN(path), trace);
@@ -305,12 +310,6 @@ zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *confi
     ZR_TRY(zr__metrics_continue(&dir->metrics, path, step, made));
     ZR_TRY(zr__run_dir_write(dir, ZR_RUN_CONFIG, config));
     return zr__metrics_cut(&dir->metrics, path, step);
-}
-
-static bool is_same_dir(const struct stat *own, const char *path)
-{
-    struct stat its;
-    return stat(path, &its) == 0 && own->st_dev == its.st_dev && own->st_ino == its.st_ino;
 }
 
 /** Return whether the directory still exists. If it was renamed, set dir->path to its new path. */

@@ -76,6 +76,9 @@ ZR_NODISCARD zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **
  * long. */
 ZR_NODISCARD zr_status zr__checkpoint_path(char path[PATH_MAX], const char *run_dir, int64_t step);
 
+/** Return whether the directory has checkpoints, which may be copied from another run. */
+bool zr__run_dir_has_checkpoint(const char *path);
+
 /** Return the key of the lock in the directory `path` (zr__lock_key). */
 uint64_t zr__run_dir_key(const char *path);
 

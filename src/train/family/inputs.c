@@ -2,7 +2,6 @@
 
 #include "base/number/finite.h"
 #include "checkpoint/checkpoint.h"
-#include "train/family/family.h"
 
 zr_status zr__param_specs(const zr_graph *graph, bool trained, zr_tensor_spec **specs, int64_t *n)
 {

@@ -4,7 +4,6 @@
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 #include "config/config.h"
-#include "zr/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

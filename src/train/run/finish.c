@@ -107,7 +107,8 @@ static zr_status report_run(zr__run *r, double begin)
 
 /* ---- the weights ------------------------------------------------------------------------------ */
 
-static zr_status name_weights(zr__run *r, const char *name, char path[PATH_MAX])
+/** On rank 0, write the path of `name` in the run's directory to `path`. Do nothing on other ranks. */
+static zr_status find_path(zr__run *r, const char *name, char path[PATH_MAX])
 {
     if (r->comm->rank != 0) return ZR_OK;
     ZR_TRY(zr__run_dir_find(&r->dir));
@@ -122,7 +123,7 @@ static zr__exported exported_of(const zr__run *r, double val_loss)
 zr_status zr__run_reserve(zr__run *r)
 {
     char path[PATH_MAX];
-    ZR_TRY(name_weights(r, ZR_RUN_MODEL, path));
+    ZR_TRY(find_path(r, ZR_RUN_MODEL, path));
     const zr__exported weights = exported_of(r, INFINITY);
     ZR_TRY(zr__export_reserve(path, &weights));
     r->reserved = true;
@@ -132,7 +133,7 @@ zr_status zr__run_reserve(zr__run *r)
 void zr__run_release(zr__run *r)
 {
     char path[PATH_MAX];
-    if (r->reserved && name_weights(r, ZR_RUN_MODEL, path) == ZR_OK) zr__export_release(path);
+    if (r->reserved && find_path(r, ZR_RUN_MODEL, path) == ZR_OK) zr__export_release(path);
     r->reserved = false;
 }
 
@@ -177,7 +178,7 @@ static zr_status export_as(zr__run *r, const char *name, bool replace, double va
                            char place[PATH_MAX])
 {
     char rest[PATH_MAX] = "";
-    ZR_TRY(zr__run_agree(r, name_weights(r, name, path)));
+    ZR_TRY(zr__run_agree(r, find_path(r, name, path)));
     ZR_TRY(zr__run_share_text(r, path));
     const zr__exported weights = exported_of(r, val_loss);
     zr_status st = zr__run_agreed(r, zr__export(path, &weights, r->engine, r->comm, replace, rest, place, PATH_MAX));
@@ -285,12 +286,13 @@ static zr_status keep_weights(zr__run *r, char text[ZR__WHY_BYTES])
 /** Save a checkpoint. If that fails, save only the weights, for which disk space is still reserved. */
 static zr_status keep_checkpoint(zr__run *r, char text[ZR__WHY_BYTES])
 {
-    char place[PATH_MAX] = "", weights[ZR__WHY_BYTES];
+    char place[PATH_MAX] = "", weights[ZR__WHY_BYTES], name[ZR_CHECKPOINT_NAME_BYTES];
     zr_status st = zr__run_checkpoint(r);
     const zr_status failed = st == ZR_ERR_MEMORY ? st : ZR_ERR_IO;
     const char *why = ZR__WHY();
     if (st == ZR_OK) {
-        ZR_TRY(zr__run_agree(r, r->comm->rank == 0 ? zr__run_checkpoint_dir(r, place) : ZR_OK));
+        zr_checkpoint_name(r->saved_step, name);
+        ZR_TRY(zr__run_agree(r, find_path(r, name, place)));
         ZR_TRY(zr__run_share_text(r, place));
         snprintf(text, ZR__WHY_BYTES, "the checkpoint is in %.1500s, continue with --resume", place);
         return ZR_OK;

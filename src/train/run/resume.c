@@ -276,8 +276,7 @@ static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safe
         const zr_param_info *param = zr_graph_param(graph, i);
         if (trained && param->frozen) continue;
         const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
-        bool same = tensor && tensor->ndim == param->whole.ndim && strcmp(tensor->dtype, "F32") == 0;
-        for (int d = 0; same && d < tensor->ndim; d++) same = tensor->dim[d] == param->whole.dim[d];
+        bool same = tensor && zr__safetensors_has_shape(tensor, &param->whole) && strcmp(tensor->dtype, "F32") == 0;
         zr_shape_print(&param->whole, wanted, sizeof(wanted));
         ZR_CHECK(same, ZR_ERR_DATA, "%s: tensor %s is missing, or not F32 of the shape %s", zr__safetensors_path(file),
                  param->name, wanted);

@@ -42,11 +42,14 @@ static void log_line(zr__run *r, zr__metrics_file *m, const char *line, int byte
     }
 }
 
-static void log_event(zr__run *r, const char *group, const zr__scalar *scalar, int n)
+/** Write scalars of the current step into metrics.jsonl and the event file. Their names get a prefix in metrics.jsonl
+ * and a group in the event file. */
+static void log_scalars(zr__run *r, const char *prefix, const char *group, const zr__scalar *scalar, int n)
 {
-    char record[ZR_EVENT_BYTES];
-    if (r->dir.events.fd < 0) return;
-    log_line(r, &r->dir.events, record, zr__event_scalars(zr__event_now(), r->result->steps, group, scalar, n, record));
+    char line[ZR_METRICS_LINE_BYTES], record[ZR_EVENT_BYTES];
+    const int64_t step = r->result->steps;
+    log_line(r, &r->dir.metrics, line, zr__metrics_line(step, prefix, scalar, n, line));
+    log_line(r, &r->dir.events, record, zr__event_scalars(zr__event_now(), step, group, scalar, n, record));
 }
 
 /** Begin the event file. For a resumed run, also record its first step. TensorBoard then drops the data that earlier
@@ -55,7 +58,6 @@ static void log_events_begin(zr__run *r)
 {
     char record[ZR_EVENT_BYTES];
     const double now = zr__event_now();
-    if (r->dir.events.fd < 0) return;
     log_line(r, &r->dir.events, record, zr__event_version(now, record));
     if (r->resume.there) log_line(r, &r->dir.events, record, zr__event_start(now, r->from_step + 1, record));
 }
@@ -301,7 +303,7 @@ static zr_status train_batch(void *arg, const zr_batch *batch, void *const *inpu
 
 static void report_step(zr__run *r, const zr_step_result *did, double lr, double scale, double sec)
 {
-    char text[ZR_METRICS_LINE_BYTES];
+    zr__scalar scalar[ZR_SCALARS];
     if (r->comm->rank != 0) return;
     zr_train_step line = {.step = r->result->steps,
                           .steps = r->config->train.steps,
@@ -320,9 +322,7 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
     line.samples_per_sec = (double)r->config->train_batch_size / least_sec;
     line.tflops = r->plan->flops_hardware / r->comm->size / least_sec / 1e12;
     line.mfu = zr__share_of_peak(r->plan->flops_model / r->comm->size / least_sec, zr__run_peak_flops(r));
-    log_line(r, &r->dir.metrics, text, zr__metrics_step(&line, text));
-    zr__scalar scalar[ZR_SCALARS];
-    log_event(r, "train", scalar, zr__metrics_step_scalars(&line, scalar));
+    log_scalars(r, "", "train", scalar, zr__metrics_step_scalars(&line, scalar));
     if (r->observer->step) r->observer->step(r->observer->arg, &line);
 }
 
@@ -450,7 +450,6 @@ static zr_status after_batch(void *arg, int64_t windows)
 
 static zr_status evaluate_now(zr__run *r)
 {
-    char text[ZR_METRICS_LINE_BYTES];
     int64_t windows = zr_data_windows(r->inputs.val);
     int64_t batches = r->config->train.eval_batches, batch = r->config->train_batch_size;
     if (batches > 0 && batches <= windows / batch) windows = batches * batch;
@@ -471,8 +470,7 @@ static zr_status evaluate_now(zr__run *r)
     r->suspect |= !isfinite(line.val_loss);
     if (r->comm->rank == 0) {
         zr__scalar scalar[ZR_SCALARS];
-        log_line(r, &r->dir.metrics, text, zr__metrics_eval(&line, text));
-        log_event(r, "val", scalar, zr__metrics_eval_scalars(&line, scalar));
+        log_scalars(r, "val_", "val", scalar, zr__metrics_eval_scalars(&line, scalar));
         if (r->observer->eval) r->observer->eval(r->observer->arg, &line);
     }
     if (!r->config->train.keep_best || !(line.val_loss < r->made.best_loss)) return ZR_OK;

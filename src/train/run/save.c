@@ -113,14 +113,13 @@ static zr_status commit_save(const zr__save *s)
 static zr_status name_place(zr__save *s)
 {
     zr__run *r = s->run;
-    char name[ZR_CHECKPOINT_NAME_BYTES], tmp[ZR_CHECKPOINT_NAME_BYTES + 4];
+    char name[ZR_CHECKPOINT_NAME_BYTES];
     ZR_TRY(zr__save_names(s));
     if (r->comm->rank != 0) return ZR_OK;
     ZR_TRY(zr__run_dir_find(&r->dir));
     snprintf(s->run_dir, sizeof(s->run_dir), "%s", r->dir.path);
     zr_checkpoint_name(s->step, name);
-    snprintf(tmp, sizeof(tmp), "%s.tmp", name);
-    return zr__path_join(s->tmp, s->run_dir, tmp);
+    return zr__path_format(s->tmp, "%s/%s.tmp", s->run_dir, name);
 }
 
 /** Complete the checkpoint after all ranks have written their elements. `written` is the status of this rank's writes.
@@ -151,12 +150,7 @@ static void destroy_save(zr__save **s)
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
     zr__save *s = *save = zr_alloc(sizeof(*s));
-    if (s) {
-        s->run = r;
-        s->step = r->result->steps;
-        s->n_states = 1 + r->plan->optimizer.n_slots;
-        s->file = -1;
-    }
+    if (s) *s = (zr__save){.run = r, .step = r->result->steps, .n_states = 1 + r->plan->optimizer.n_slots, .file = -1};
     ZR_TRY(zr__run_agree(r, s ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to write a checkpoint")));
     ZR_TRY(zr__run_agree(r, name_place(s)));
     ZR_TRY(zr__run_share_text(r, s->run_dir));
@@ -322,10 +316,4 @@ zr_status zr__run_save(zr__run *r)
     /* Return if a checkpoint of this step is complete or being written. */
     if (r->saved_step == step || r->saving) return ZR_OK;
     return tell_failure(r, step, asynchronous ? write_async(r) : write_now(r));
-}
-
-zr_status zr__run_checkpoint_dir(zr__run *r, char path[PATH_MAX])
-{
-    ZR_TRY(zr__run_dir_find(&r->dir));
-    return zr__checkpoint_path(path, r->dir.path, r->saved_step);
 }

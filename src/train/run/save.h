@@ -23,7 +23,4 @@ void zr__run_save_failed(zr__run *r, zr_status st, const char *why);
 /** Free the state of an unfinished asynchronous checkpoint. Call this after the engine is destroyed. Not collective. */
 void zr__run_save_drop(zr__run *r);
 
-/** Return the path of this run's newest checkpoint. Rank 0 only. */
-ZR_NODISCARD zr_status zr__run_checkpoint_dir(zr__run *r, char path[PATH_MAX]);
-
 #endif

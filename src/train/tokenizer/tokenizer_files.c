@@ -1,9 +1,9 @@
 #include "train/tokenizer/tokenizer_files.h"
 
+#include "base/file/commit.h"
+#include "base/file/folder.h"
 #include "base/json/json.h"
-#include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/dir/run_dir.h"
 #include "zr/data.h"
 
 #include <stdio.h>

@@ -2,8 +2,6 @@
 
 #include "base/core/thread.h"
 #include "comm/comm.h"
-#include "engine/engine.h"
-#include "zr/run.h"
 
 #include <errno.h>
 #include <math.h>

@@ -3,18 +3,14 @@
 #include "train/weights/convert.h"
 
 #include "base/core/core.h"
-#include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/dir/new_dir.h"
-#include "train/dir/run_dir.h"
-#include "train/family/family.h"
 #include "train/family/inputs.h"
 #include "train/tokenizer/tokenizer_files.h"
 #include "train/weights/load.h"
-#include "train/weights/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +32,7 @@ static zr_status open_checkpoint(zr__convert *c)
     ZR_TRY(zr__checkpoint_check_file(dir, c->manifest, "config.json"));
     ZR_TRY(zr__family_of_dir(dir, &family));
     ZR_TRY(zr__family_read(family, dir, &c->model));
-    ZR_TRY(zr_chunk_reader_open(dir, c->manifest, ZR_CONVERT_WEIGHTS, 1, &c->reader));
+    ZR_TRY(zr_chunk_reader_open(dir, c->manifest, ZR_RUN_WEIGHTS, 1, &c->reader));
     return ZR_OK;
 }
 
@@ -259,7 +255,6 @@ static zr_status choose_kind(zr__convert *c)
 
 zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did)
 {
-    ZR_CHECK(args && args->from && args->to && did, ZR_ERR_ARG, "zr__convert_dir was given a NULL pointer");
     *did = (zr__converted){.kind = args->kind};
     zr__convert c = {.args = args, .did = did};
     ZR_TRY(zr__stored_find(args->from, false, &did->from));

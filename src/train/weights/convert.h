@@ -3,15 +3,13 @@
 #define ZR_TRAIN_CONVERT_H
 
 #include "checkpoint/checkpoint.h"
+#include "train/dir/run_files.h"
 #include "train/family/family.h"
 #include "train/weights/weights.h"
 #include "zr/checkpoint.h"
 #include "zr/graph.h"
 
 #include <limits.h>
-
-/* Name of a checkpoint's weights file. */
-#define ZR_CONVERT_WEIGHTS "model.safetensors"
 
 typedef struct zr__convert {
     const zr__convert_args *args;

@@ -1,11 +1,9 @@
 /** Conversion of a Hugging Face directory to the directory of a run that has not begun. The new run has a checkpoint of
  * step 0. */
+#include "base/file/folder.h"
 #include "base/json/json.h"
-#include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "train/dir/checkpoint_run.h"
-#include "train/dir/run_dir.h"
-#include "train/family/family.h"
 #include "train/weights/convert.h"
 
 #include <math.h>
@@ -59,8 +57,8 @@ static zr_status weights_chunks(const zr__convert *c, zr_manifest_file *file)
     if (all && n_head > 0) memcpy(all, head, sizeof(*all) * (size_t)n_head);
     if (all && n > 0) memcpy(all + n_head, put, sizeof(*all) * (size_t)n);
     zr_free(head);
-    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory for the checksums of %s", ZR_CONVERT_WEIGHTS);
-    *file = (zr_manifest_file){.name = ZR_CONVERT_WEIGHTS, .chunk = all, .n_chunks = n_head + n};
+    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory for the checksums of %s", ZR_RUN_WEIGHTS);
+    *file = (zr_manifest_file){.name = ZR_RUN_WEIGHTS, .chunk = all, .n_chunks = n_head + n};
     for (int64_t i = 0; i < n_head + n; i++) file->bytes += all[i].bytes;
     return ZR_OK;
 }
@@ -102,7 +100,7 @@ zr_status zr__convert_run(zr__convert *c)
     zr_checkpoint_name(0, name);
     ZR_TRY(zr_checkpoint_begin(c->tmp, 0));
     ZR_TRY(zr__path_format(c->dir, "%s/%s.tmp", c->tmp, name));
-    ZR_TRY(zr__path_join(c->file, c->dir, ZR_CONVERT_WEIGHTS));
+    ZR_TRY(zr__path_join(c->file, c->dir, ZR_RUN_WEIGHTS));
     ZR_TRY(c->model.family->write(c->dir, &c->model.numbers));
     ZR_TRY(write_weights(c));
     ZR_TRY(write_manifest(c));

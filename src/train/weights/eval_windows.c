@@ -8,14 +8,6 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Open a tokenizer. If `text` is true, a failure is an error, since a text cannot be read without its tokenizer. A
- * token file can be read without it, but the number of text bytes is then unknown. */
-static zr_status open_eval_tokenizer(zr__eval_windows *w, const char *name, bool text)
-{
-    zr_status st = zr_tokenizer_open(name, &w->tokenizer);
-    return st == ZR_ERR_DATA && !text ? ZR_OK : st;
-}
-
 static zr_status open_eval_data(const zr__loaded *loaded, const char *path, zr__eval_windows *w)
 {
     char found[PATH_MAX], cache[PATH_MAX];
@@ -34,8 +26,10 @@ static zr_status open_eval_data(const zr__loaded *loaded, const char *path, zr__
     if (text || said) args.tokenizer = name;
     ZR_TRY(zr_data_open_with(&args, &w->data));
     /* For a token file, do not use the tokenizer "bytes" if it was only guessed from a vocabulary of 256 tokens. */
-    if (text || said || (name && strcmp(name, "bytes") != 0)) ZR_TRY(open_eval_tokenizer(w, name, text));
-    return ZR_OK;
+    if (!text && !said && (!name || strcmp(name, "bytes") == 0)) return ZR_OK;
+    zr_status st = zr_tokenizer_open(name, &w->tokenizer);
+    /* A token file can be read without its tokenizer, but the number of text bytes is then unknown. */
+    return st == ZR_ERR_DATA && !text ? ZR_OK : st;
 }
 
 zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int64_t seq, int64_t stride,

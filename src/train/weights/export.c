@@ -1,9 +1,9 @@
 #include "train/weights/export.h"
 
+#include "base/file/commit.h"
+#include "base/file/folder.h"
 #include "base/number/finite.h"
-#include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/dir/run_dir.h"
 #include "train/family/inputs.h"
 #include "train/tokenizer/tokenizer_files.h"
 
@@ -187,15 +187,21 @@ static zr_status commit_export(paths *p, const char *dir, bool replace, char res
     return give_name(p, dir, replace, rest);
 }
 
+bool zr__export_is_there(const char *dir)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    return zr__path_join(path, dir, "model.safetensors") == ZR_OK && lstat(path, &st) == 0;
+}
+
 /** Write the path of the directory with the complete weights, or "", to `place`. Call this on rank 0. */
 static void find_complete(const paths *p, const char *dir, char *place, size_t size)
 {
-    char final[PATH_MAX];
     struct stat st;
     if (lstat(p->unfinished, &st) == 0 && rename(p->unfinished, p->finished) != 0) return;
     if (lstat(p->finished, &st) == 0)
         snprintf(place, size, "%s", p->tmp);
-    else if (zr__path_join(final, dir, "model.safetensors") == ZR_OK && lstat(final, &st) == 0)
+    else if (zr__export_is_there(dir))
         snprintf(place, size, "%s", dir);
 }
 
@@ -231,13 +237,6 @@ zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engin
 }
 
 /* ---- recovery after a killed run ------------------------------------------------------------- */
-
-bool zr__export_is_there(const char *dir)
-{
-    char path[PATH_MAX];
-    struct stat st;
-    return zr__path_join(path, dir, "model.safetensors") == ZR_OK && lstat(path, &st) == 0;
-}
 
 /** Return whether `dir` is a directory with weights. Return false for a symbolic link, since its target does not belong
  * to the run. */

@@ -1,16 +1,14 @@
 #include "train/weights/load.h"
 
+#include "base/file/folder.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/dir/run_dir.h"
-#include "train/family/family.h"
 #include "train/family/inputs.h"
 #include "train/family/paths.h"
 #include "train/host/device.h"
 #include "train/host/host.h"
 #include "train/host/limits.h"
 #include "train/setup/setup.h"
-#include "train/weights/weights.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,5 @@
 #include "train/weights/writer.h"
 
-#include "zr/run.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +23,9 @@ zr_status zr__writer_open(zr__writer *w)
     ZR_CHECK(w->tokens && w->logits && w->sorted, ZR_ERR_MEMORY, "no memory for %lld tokens", (long long)room);
     ZR_TRY(zr_tokenizer_encode(w->tokenizer, w->args->prompt, w->args->prompt_bytes, w->tokens, room, &w->n_tokens));
     if (w->n_tokens == 0) w->tokens[w->n_tokens++] = first_token(w);
-    for (int64_t i = 0; i < w->n_tokens; i++) {
+    for (int64_t i = 0; i < w->n_tokens; i++)
         ZR_CHECK(w->tokens[i] < w->vocab, ZR_ERR_DATA,
                  "token %d of the prompt is outside the model's vocabulary of %lld", w->tokens[i], (long long)w->vocab);
-    }
     return ZR_OK;
 }
 
@@ -53,9 +50,7 @@ static zr_status read_tokens(zr__writer *w, int64_t first)
         w->position = 0;
         w->begun_anew = true;
     }
-    for (int64_t i = first; i < w->n_tokens; i++) {
-        ZR_TRY(w->decode(w->arg, w->tokens[i], w->position++, &output));
-    }
+    for (int64_t i = first; i < w->n_tokens; i++) ZR_TRY(w->decode(w->arg, w->tokens[i], w->position++, &output));
     for (int64_t v = 0; v < w->choices; v++) {
         w->logits[v] = number_at(&output, v);
         ZR_CHECK(isfinite(w->logits[v]), ZR_ERR_DIVERGED,
@@ -74,9 +69,8 @@ static int descending(const void *a, const void *b)
 static int32_t likeliest(const zr__writer *w)
 {
     int32_t best = 0;
-    for (int32_t v = 1; v < w->choices; v++) {
+    for (int32_t v = 1; v < w->choices; v++)
         if (w->logits[v] > w->logits[best]) best = v;
-    }
     return best;
 }
 
