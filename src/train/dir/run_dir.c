@@ -275,7 +275,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     *step = trained.step;
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
-    /* Ignore a model/ that has only the tokenizer; zr__convert_dir creates it. */
+    /* Ignore a model/ that has only a tokenizer. zr__convert_dir creates it without weights. */
     const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS ".index.json");
     if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
     return ZR_OK;

@@ -1,5 +1,5 @@
-/** Writing checkpoints: synchronously, while training waits, or asynchronously, during the next steps. A checkpoint
- * gets its final name only when it is complete. */
+/** Writing of checkpoints. A synchronous save stops training meanwhile, and an asynchronous save runs during the next
+ * steps. A checkpoint gets its final name only when it is complete. */
 #include "train/run/save.h"
 
 #include "base/text/text.h"

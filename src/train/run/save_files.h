@@ -23,7 +23,7 @@ typedef struct zr__save_list {
 
 /** A file of the checkpoint. */
 typedef struct zr__save_part {
-    char name[64];        /* "" if the checkpoint does not have this file */
+    char name[64];        /* file name; "" if the checkpoint lacks this file */
     zr__save_list chunks; /* checksums of the written chunks (zr_chunk); `all` also has chunks of the header */
     zr__save_list slices; /* regions in which ranks wrote slices of rows (zr_slices) */
 } zr__save_part;

@@ -17,7 +17,7 @@ typedef enum zr__tokens_format {
 typedef struct zr__tokenize_args {
     const char *tokenizer;   /* name or path for zr_tokenizer_open */
     const char *const *text; /* paths of n_texts files; each file, or each line of a .jsonl file, is a document */
-    int n_texts;             /* 1 .. ZR_TOKENIZE_TEXTS */
+    int n_texts;             /* number of files, 1 to ZR_TOKENIZE_TEXTS */
     const char *out; /* path of the output, which zr_data_open can read; must end in ".bin" for ZR_TOKENS_NANOGPT */
     zr__tokens_format format;
     bool eot;                /* whether ZR_END_OF_TEXT separates documents; no other token is added */
@@ -53,7 +53,7 @@ ZR_NODISCARD zr_status zr__tokenize(const zr__tokenize_args *args, zr__tokenized
 
 typedef struct zr__tokenize_train_args {
     const char *const *text; /* paths of n_texts files; each file, or each line of a .jsonl file, is a document */
-    int n_texts;             /* 1 .. ZR_TOKENIZE_TEXTS */
+    int n_texts;             /* number of files, 1 to ZR_TOKENIZE_TEXTS */
     const char *out;         /* path of the output directory, which must be new or empty */
     int64_t vocab;           /* number of tokens, at least ZR_TOKENIZER_LEAST_VOCAB */
     zr_progress_fn progress; /* progress in bytes of files; may be NULL */
