@@ -48,9 +48,9 @@ static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
     return zr__shards_is_pattern(path) && join(dir, path, joined) && resolve(joined, found);
 }
 
-/* Write the path `whole` to `out`, without the relative path `end` at its end. If `whole` is a run's directory and
- * `end` is output_dir, the result is the directory to which output_dir is relative. Return false if `whole` does not
- * end with `end`. */
+/* Remove the relative path `end` from the end of the path `whole`, and write the rest to `out`. Return false if `whole`
+ * does not end with `end`. For a run's directory and its output_dir, the rest is the directory to which output_dir is
+ * relative. */
 static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
 {
     size_t n = strlen(whole), m = strlen(end);

@@ -11,7 +11,7 @@
  * Find a file that a run's configuration names. The configuration has train.started_in, the directory where the run was
  * started. `run` is the run's current directory. Use the first existing path of this list: (1) `path`, relative to
  * train.started_in; (2) `path`, relative to the directory that replaces train.started_in if output_dir and the inputs
- * moved together; (3) a file of the same name in `run` or up to two directories above; (4) `path`, relative to the
+ * moved together; (3) `path` or its file name, in `run` or up to two directories above; (4) `path`, relative to the
  * current directory. `found` receives an absolute path. If no path exists, fail with ZR_ERR_NOT_FOUND, naming `key` and
  * the directories searched.
  */
