@@ -429,12 +429,13 @@ static void the_loss_scale_is_in_the_line(void **state)
 {
     (void)state;
     char line[ZR_METRICS_LINE_BYTES];
+    zr__scalar scalar[ZR_SCALARS];
     zr_train_step step = {.step = 1, .mfu = NAN, .skipped = 3};
-    int n = zr__metrics_step(&step, line);
+    int n = zr__metrics_line(1, "", scalar, zr__metrics_step_scalars(&step, scalar), line);
     assert_int_equal(n, strlen(line));
     assert_null(strstr(line, "loss_scale"));
     step.loss_scale = 0x1p40;
-    n = zr__metrics_step(&step, line);
+    n = zr__metrics_line(1, "", scalar, zr__metrics_step_scalars(&step, scalar), line);
     assert_int_equal(n, strlen(line));
     assert_non_null(strstr(line, ", \"skipped\":3, \"data_wait_ms\":0, \"loss_scale\":1099511627776}\n"));
 }

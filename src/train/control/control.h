@@ -1,6 +1,6 @@
 /**
- * train/control: numbers that steer training from step to step: the learning rate, fp16's loss scale and the gradient
- * noise scale. Each is a function of the configuration and of earlier steps. A checkpoint stores their states.
+ * train/control: per-step values of training: the learning rate, the fp16 loss scale and the gradient noise scale. Each
+ * depends only on the configuration and on earlier steps. A checkpoint stores the state of each value.
  */
 #ifndef ZR_TRAIN_CONTROL_CONTROL_H
 #define ZR_TRAIN_CONTROL_CONTROL_H
@@ -8,26 +8,27 @@
 #include "zr/config.h"
 
 /**
- * Return the learning rate of the next update, after `updates` completed updates (skipped steps do not count).
+ * Return the learning rate of the next update. `updates` is the number of completed updates, without skipped steps.
+ * `config` must be resolved.
  *
- * The schedules are DeepSpeed's. Its scheduler starts before its first iteration and advances after each update. So the
- * update with number u (from 0) uses iteration i = u - 1, and the first update uses the value before the start:
+ * The schedules are DeepSpeed's. DeepSpeed advances its scheduler after each update, so the update with number u (from
+ * 0) uses iteration i = u - 1. The first update has i = -1 and uses the start value:
  *
  *     gamma(i) = ln(i+1)/ln(W)  or  i/W               for i < W = max(2, warmup_num_steps)
- *     WarmupLR:       min + (max - min) gamma(i), then max;                              before the start: min
+ *     WarmupLR:       min + (max - min) gamma(i), then max;                              start value: min
  *     WarmupDecayLR:  min + (max - min) gamma(i),
- *                     then min + (max - min) max(0, (S-i)/max(1, S-W));                  before the start: min
+ *                     then min + (max - min) max(0, (S-i)/max(1, S-W));                  start value: min
  *     WarmupCosineLR: lr (r + (1-r) gamma(i)), then lr (c + (1-c)(1 + cos(pi p))/2),
- *                     p = min(1, (i-W+1)/max(1, S-W));                                   before the start: 0
+ *                     p = min(1, (i-W+1)/max(1, S-W));                                   start value: 0
  *
- * with S = total_num_steps, r = warmup_min_ratio, c = cos_min_ratio, lr = optimizer.params.lr. "Then" means for i >= W.
- * `config` must be resolved.
+ * with S = total_num_steps, r = warmup_min_ratio, c = cos_min_ratio, lr = optimizer.params.lr. "Then" precedes the
+ * value for i >= W.
  */
 double zr__lr(const zr_config *config, int64_t updates);
 
 /**
- * Loss scale of fp16, updated by DeepSpeed's rule. A dynamic scale starts at 2^initial_scale_power. After step s (from
- * 0; skipped steps count too) the rule is:
+ * Loss scale of fp16. A dynamic scale starts at 2^initial_scale_power and is updated after each step by DeepSpeed's
+ * rule. Steps s count from 0 and include skipped steps:
  *
  *     after an overflow:  if hysteresis_left > 1:  hysteresis_left -= 1
  *                         otherwise:               scale = max(scale / 2, min_loss_scale)
@@ -36,8 +37,8 @@ double zr__lr(const zr_config *config, int64_t updates);
  *                         if consecutive_hysteresis is set:
  *                                                  hysteresis_left = hysteresis
  *
- * If the key loss_scale is not 0, the scale is loss_scale and never changes. Steps with an overflow are skipped in any
- * case. Source: DeepSpeed's documentation of its configuration, "FP16 training options".
+ * If the key loss_scale is not 0, the scale is static: it always equals loss_scale. A step with an overflow is skipped
+ * with both kinds of scale. Source: DeepSpeed's documentation of its configuration, "FP16 training options".
  */
 typedef struct zr__loss_scaler {
     double scale;
@@ -51,42 +52,42 @@ typedef struct zr__loss_scaler {
 /** Return the initial scaler of a resolved configuration. Without fp16 its scale is always 1. */
 zr__loss_scaler zr__loss_scaler_create(const zr_config *config);
 
-/** Update the scale after a step, for the next step. `overflow` tells whether the gradient of the completed step was
- * not finite, so that the step was skipped. */
+/** Update the scale for the next step. `overflow` tells whether the completed step was skipped because its gradient was
+ * not finite. */
 void zr__loss_scaler_update(zr__loss_scaler *scaler, bool overflow);
 
-/** Minimum number of averaged steps for which zr__noise_scale_value returns a number. */
+/** Minimum number of averaged steps. Below this number, zr__noise_scale_value returns NaN. */
 #define ZR_NOISE_SCALE_STEPS 10
 #define ZR_NOISE_SCALE_BYTES 320
 
 /**
- * Running estimate of the simple noise scale tr(S) / |G|^2. G is the true gradient, and S the covariance of the
- * gradient of one token (or of one sample). Batches larger than the noise scale hardly pay. A step that knows the
- * gradients of batches of two sizes b < B gives the estimates
+ * Running estimate of the gradient noise scale tr(S) / |G|^2. G is the true gradient, and S is the covariance of the
+ * gradient of a single token (or sample). Batches larger than the noise scale bring little. A step computes gradients
+ * g_b and g_B for two batch sizes b < B, and from them the estimates
  *
  *     |G|^2 ~ (B |g_B|^2 - b |g_b|^2) / (B - b)        tr(S) ~ (|g_b|^2 - |g_B|^2) / (1/b - 1/B)
  *
- * Both estimates are unbiased but vary much. So each is averaged over steps (a new estimate has a weight of 1/100)
- * before the quotient is computed. Initialise with zeros. Source: McCandlish et al. 2018, "An Empirical Model of
- * Large-Batch Training", appendix A.1.
+ * Both estimates are unbiased but noisy. Each estimate is therefore averaged over steps, where a new value has the
+ * weight 1/100. The noise scale is the quotient of the averages. Initialise with zeros. Source: McCandlish et al. 2018,
+ * "An Empirical Model of Large-Batch Training", appendix A.1.
  */
 typedef struct zr__noise_scale {
-    double gradient, trace; /* averages of |G|^2 and tr(S); in the first steps too small, by a factor that both share */
+    double gradient, trace; /* averages of |G|^2 and tr(S); in the first steps both are too small by the same factor */
     int64_t steps;          /* number of steps in the averages */
 } zr__noise_scale;
 
-/** Add a step to the averages. `small_square` is the mean of |g|^2 over the step's micro-batches of `small` tokens
- * (zr_step_result.micro_square). `big_square` is |g|^2 of the step's whole batch of `big` tokens, where `big` >
- * `small`. Ignore a step whose estimates are not finite. */
+/** Add one step to the averages. `small_square` is the mean of |g|^2 over micro-batches of `small` tokens each
+ * (zr_step_result.micro_square). `big_square` is |g|^2 of the whole batch of `big` tokens, where big > small. Ignore
+ * the step if an estimate is not finite. */
 void zr__noise_scale_add(zr__noise_scale *noise, double small_square, double small, double big_square, double big);
 
 /** Return the noise scale in tokens, the unit of the sizes passed to zr__noise_scale_add. Return NaN before
- * ZR_NOISE_SCALE_STEPS steps, and while an average is not positive. */
+ * ZR_NOISE_SCALE_STEPS steps, or if an average is not positive. */
 double zr__noise_scale_value(const zr__noise_scale *noise);
 
-/** Write a line that compares the noise scale with the batch size of a step, both in tokens, and return `out`. Training
- * to a given loss with batches of B tokens takes 1 + scale/B times the minimum number of steps, and 1 + B/scale times
- * the minimum number of tokens (section 2 of McCandlish et al.). */
+/** Write one line that compares the noise scale with the batch size of a step, and return `out`. Both numbers are in
+ * tokens. Training to a given loss with batches of B tokens takes (1 + scale/B) times the minimum number of steps
+ * and (1 + B/scale) times the minimum number of tokens (section 2 of McCandlish et al.). */
 char *zr__noise_scale_words(double scale, int64_t batch, char out[ZR_NOISE_SCALE_BYTES]);
 
 #endif

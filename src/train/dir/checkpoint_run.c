@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum of an integer member: 2^53. JSON readers may round larger integers. */
+/* Maximum of an integer in the JSON: 2^53, since JSON readers may round larger integers. */
 #define MOST 0x1p53
 
-/* ---- out -------------------------------------------------------------------------------------- */
+/* ---- writing JSON ----------------------------------------------------------------------------- */
 
 static json_t *print_file_print(const zr__file_print *file)
 {
@@ -21,7 +21,7 @@ static json_t *print_file_print(const zr__file_print *file)
     return json_pack("{s:I, s:s}", "bytes", (json_int_t)file->bytes, "xxh3", hash);
 }
 
-/** Return the scaler's counters as JSON, or null for a static scale, which has no history. */
+/** Return the state of a dynamic loss scaler as JSON. Return null for a static scale, which has no state. */
 static json_t *print_scaler(const zr__loss_scaler *s)
 {
     if (!s->dynamic) return json_null();
@@ -29,7 +29,7 @@ static json_t *print_scaler(const zr__loss_scaler *s)
                      "hysteresis_left", (json_int_t)s->hysteresis_left);
 }
 
-/** Return the noise averages as JSON, exact to the bit, so that a resumed run continues with the same values. */
+/** Return the noise averages as JSON without rounding, so that a resumed run continues with the same bits. */
 static json_t *print_noise(const zr__noise_scale *n)
 {
     if (n->steps == 0) return json_null();
@@ -61,7 +61,7 @@ zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, const zr_layou
     return st;
 }
 
-/* ---- in --------------------------------------------------------------------------------------- */
+/* ---- reading JSON ----------------------------------------------------------------------------- */
 
 typedef struct reader {
     const json_t *object;
@@ -74,7 +74,7 @@ static zr_status no_use_of(const reader *r, const char *name)
                    name);
 }
 
-/** Read an integer member; fail unless it is at least `least` and at most MOST. */
+/** Read an integer member. Fail unless it is at least `least` and at most MOST. */
 static zr_status read_count(const reader *r, const char *name, int64_t least, int64_t *count)
 {
     const json_t *value = json_object_get(r->object, name);
@@ -121,8 +121,8 @@ static zr_status read_scaler(const reader *r, zr__loss_scaler *s)
     return ZR_OK;
 }
 
-/** Read the noise averages. Leave them unchanged if the member is null or missing, because the run did not measure the
- * noise. */
+/** Read the noise averages. If the member is null or missing, the run did not measure the noise, and *n is unchanged.
+ */
 static zr_status read_noise(const reader *r, zr__noise_scale *n)
 {
     const json_t *value = json_object_get(r->object, "noise_scale");
@@ -180,7 +180,7 @@ void zr__checkpoint_run_clear(zr__checkpoint_run *run)
     run->config = NULL;
 }
 
-/* ---- two configurations ----------------------------------------------------------------------- */
+/* ---- comparing configurations ----------------------------------------------------------------- */
 
 typedef struct difference {
     zr__key_fn fn;
@@ -189,15 +189,16 @@ typedef struct difference {
 
 static zr_status compare_sections(const difference *d, const char *path, const json_t *then, const json_t *now);
 
-/** Call the callback if the old and the new value of a key differ. A value is NULL if its configuration lacks the key.
- */
+/** Call the callback if the old value `was` and the new value `is` of a key differ. A value is NULL if its
+ * configuration lacks the key. */
 static zr_status compare_key(const difference *d, const char *path, const char *name, const json_t *was,
                              const json_t *is)
 {
     char key[256], *before = NULL, *after = NULL;
     snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
     if (json_is_object(is ? is : was)) return compare_sections(d, key, json_is_object(was) ? was : NULL, is);
-    if (is && (was ? json_equal(was, is) : json_is_null(is))) return ZR_OK; /* new null keys count as equal */
+    /* A new key with the value null is no difference. */
+    if (is && (was ? json_equal(was, is) : json_is_null(is))) return ZR_OK;
     if (was) before = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     if (is) after = json_dumps(is, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     zr_status st = (was && !before) || (is && !after) ? ZR_FAIL(ZR_ERR_MEMORY, "no memory to compare configurations")
@@ -207,8 +208,8 @@ static zr_status compare_key(const difference *d, const char *path, const char *
     return st;
 }
 
-/** Compare the section at one path in two configurations, recursively. The recursion is bounded by the table of keys
- * and by the JSON parser's depth limit. */
+/** Compare one section of two configurations, recursively. The nesting is bounded by the table of keys and by the JSON
+ * parser's depth limit. */
 static zr_status compare_sections(const difference *d, const char *path, const json_t *then, const json_t *now)
 {
     const char *name;

@@ -63,24 +63,19 @@ static void put_bytes(message *m, int field, const void *bytes, int n)
 
 /* ---- records ---------------------------------------------------------------------------------- */
 
-/** Return the CRC-32C (Castagnoli) checksum of n bytes. */
-static uint32_t crc32c(const unsigned char *bytes, int n)
+/** Return the CRC-32C (Castagnoli) checksum of n bytes, masked as the TFRecord format requires. */
+static uint32_t masked_crc32c(const unsigned char *bytes, int n)
 {
     uint32_t crc = ~0u;
     for (int i = 0; i < n; i++) {
         crc ^= bytes[i];
         for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0);
     }
-    return ~crc;
-}
-
-/** Return the masked form of a checksum that TFRecord stores. */
-static uint32_t masked(uint32_t crc)
-{
+    crc = ~crc;
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-/** Begin an event in `record`, after the space for the header of its TFRecord frame. */
+/** Begin an event in `record`. Leave HEADER_BYTES bytes free before it, for the header of the TFRecord frame. */
 static message begin_event(char record[ZR_EVENT_BYTES], double wall_sec, int64_t step)
 {
     uint64_t bits;
@@ -88,7 +83,7 @@ static message begin_event(char record[ZR_EVENT_BYTES], double wall_sec, int64_t
     memcpy(&bits, &wall_sec, sizeof(bits));
     put_key(&m, EVENT_WALL_TIME, FIXED64);
     put_fixed(&m, bits, 8);
-    if (step == 0) return m; /* no field is written, since protocol buffers omit the default value 0 */
+    if (step == 0) return m; /* leave the field out, since 0 is the default value in protocol buffers */
     put_key(&m, EVENT_STEP, VARINT);
     put_varint(&m, (uint64_t)step);
     return m;
@@ -100,10 +95,10 @@ static int end_event(const message *m, char record[ZR_EVENT_BYTES])
     unsigned char *bytes = (unsigned char *)record;
     message frame = {bytes, 0, HEADER_BYTES};
     put_fixed(&frame, (uint64_t)m->length, 8);
-    put_fixed(&frame, masked(crc32c(bytes, 8)), 4);
+    put_fixed(&frame, masked_crc32c(bytes, 8), 4);
     frame.length += m->length;
     frame.room = frame.length + FOOTER_BYTES;
-    put_fixed(&frame, masked(crc32c(m->data, m->length)), 4);
+    put_fixed(&frame, masked_crc32c(m->data, m->length), 4);
     return frame.length;
 }
 
@@ -160,8 +155,8 @@ double zr__event_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/** Return the latest time in the names of a folder's event files, in seconds since 1970, or -1 if the folder has no
- * event file. */
+/** Return the latest time stamp in the names of a folder's event files, in seconds since 1970. Return -1 if the folder
+ * has no event file. */
 static long long latest_in(const char *folder)
 {
     long long latest = -1;

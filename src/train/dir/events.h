@@ -1,6 +1,6 @@
 /**
- * Records of an event file that TensorBoard reads: protocol buffers of type Event in TFRecord framing (formats:
- * TensorFlow's tfrecord; event.proto and summary.proto of TensorBoard).
+ * Records of a TensorBoard event file. Each record is a protocol buffer of type Event in TFRecord framing. TensorFlow's
+ * tfrecord defines the framing, and TensorBoard's event.proto and summary.proto define the content.
  */
 #ifndef ZR_TRAIN_EVENTS_H
 #define ZR_TRAIN_EVENTS_H
@@ -13,20 +13,20 @@
 #define ZR_EVENTS_NAME_BYTES 160
 #define ZR_EVENTS_PREFIX "events.out.tfevents."
 
-/** Write the record that begins an event file, and return its length in bytes. wall_sec, in this function and the
- * functions below, is in seconds since 1970. */
+/** Write the first record of an event file, and return its length in bytes. wall_sec is the time in seconds since 1970,
+ * also in the functions below. */
 int zr__event_version(double wall_sec, char record[ZR_EVENT_BYTES]);
-/** Write a SessionLog START record, with which a run resumes at `step`, and return its length. The record makes
- * TensorBoard drop the data that earlier files hold for `step` and later steps. */
+/** Write a SessionLog START record, and return its length in bytes. It marks that a run resumes at `step`. TensorBoard
+ * then drops the data that earlier files have for `step` and later steps. */
 int zr__event_start(double wall_sec, int64_t step, char record[ZR_EVENT_BYTES]);
-/** Write a record with n scalars of a step, each tagged group/name, and return its length. */
+/** Write a record with n scalars of a step, and return its length in bytes. The tag of a scalar is group/name. */
 int zr__event_scalars(double wall_sec, int64_t step, const char *group, const zr__scalar *scalar, int n,
                       char record[ZR_EVENT_BYTES]);
 
 /** Return the current time, in seconds since 1970. */
 double zr__event_now(void);
-/** Choose a name for a new event file in a folder. It sorts after the names of the existing event files, because
- * TensorBoard reads files in the order of their names. */
+/** Choose a name for a new event file in a folder. The name sorts after the names of existing event files, because
+ * TensorBoard reads files in name order. */
 void zr__events_name(const char *folder, char name[ZR_EVENTS_NAME_BYTES]);
 
 #endif

@@ -19,8 +19,8 @@
 
 enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64 };
 
-/* Seconds after which an empty lock file counts as abandoned. A running process writes its name into the file at once
- * after creating it. */
+/* Age in seconds from which an empty lock file counts as abandoned. A running process writes its name into the file
+ * directly after creating the file. */
 enum { EMPTY_SEC = 10 };
 
 /** Identity of a process. A process number alone is not enough, since the system reuses process numbers. */
@@ -28,9 +28,9 @@ typedef struct holder {
     char host[HOST_BYTES];
     long process;
     uint64_t started;       /* start time in clock ticks since boot; 0 if unknown */
-    uint64_t machine;       /* hash of the machine's id, which differs between hosts of the same name; 0 if unknown */
-    char boot[WORD_BYTES];  /* id of the running kernel's boot; "" if unknown */
-    char space[WORD_BYTES]; /* namespace of process numbers (the host's or a container's); "" if unknown */
+    uint64_t machine;       /* hash of the machine id, which distinguishes hosts of the same name; 0 if unknown */
+    char boot[WORD_BYTES];  /* boot id of the running kernel; "" if unknown */
+    char space[WORD_BYTES]; /* PID namespace, of the host or of a container; "" if unknown */
     uint64_t key;
 } holder;
 
@@ -48,7 +48,7 @@ static uint64_t start_of(long process)
     text[n] = '\0';
     const char *name_end = strrchr(text, ')'); /* skip the process's name, which may contain spaces and parentheses */
     if (!name_end || sscanf(name_end + 1, " %c", &state) != 1 || state == 'Z' || state == 'X') return 0;
-    /* In the line of /proc/PID/stat the state is field 3 and the start time is field 22. */
+    /* In /proc/PID/stat, the state is field 3 and the start time is field 22. */
     const char *at = name_end + 1;
     for (int field = 3; at && field < 22; field++) at = strchr(at + 1, ' ');
     return at && sscanf(at, " %llu", &ticks) == 1 ? (uint64_t)ticks : 0;
@@ -56,7 +56,7 @@ static uint64_t start_of(long process)
 
 static holder myself(void)
 {
-    char machine[WORD_BYTES]; /* write only a hash of the id, since the id is confidential */
+    char machine[WORD_BYTES]; /* machine id; only a hash is written, since the id is confidential */
     holder me = {.process = (long)getpid(), .started = start_of((long)getpid())};
     zr__host_name(me.host, sizeof(me.host));
     zr__host_line("/proc/sys/kernel/random/boot_id", "", me.boot, sizeof(me.boot));
@@ -64,15 +64,14 @@ static holder myself(void)
         me.machine = XXH3_64bits(machine, strlen(machine));
     const ssize_t n = readlink("/proc/self/ns/pid", me.space, sizeof(me.space) - 1);
     me.space[n > 0 ? n : 0] = '\0';
-    /* If there are no random bytes, build the key from start time and process number, since no two processes of a host
-     * have the same pair. */
+    /* Without random bytes, build the key from start time and process number. No two processes of a host share both. */
     if (getrandom(&me.key, sizeof(me.key), GRND_NONBLOCK) != sizeof(me.key) || me.key == 0)
         me.key = me.started << 24 ^ (uint64_t)me.process ^ 1;
     return me;
 }
 
-/** Return whether the process `its` has certainly ended. Return false for a process of another host or container, which
- * may still be alive. */
+/** Return whether the process `its` has certainly ended. Return false for a process of another host or container, since
+ * it may still be alive. */
 static bool is_gone(const holder *its, const holder *mine)
 {
     if (its->process <= 0 || strcmp(its->host, mine->host) != 0) return false;
@@ -126,8 +125,9 @@ static void read_lock(const char *path, char text[TEXT_BYTES])
     close(fd);
 }
 
-/** Write this process's name into the lock. After a complete write, truncate the file behind the name. After a partial
- * write, such as on a full disk, restore the earlier text `before`. So the lock always contains a name. */
+/** Write this process's name into the lock. After a complete write, cut off the rest of the earlier text. After a
+ * partial write, such as on a full disk, restore the earlier text `before`. The lock therefore never has a partial
+ * name. */
 static zr_status write_lock(int fd, const char *path, const holder *me, const char *before)
 {
     char text[TEXT_BYTES];
@@ -166,15 +166,15 @@ static bool is_file(int fd, const char *path)
            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/** Return whether the lock has been empty for so long that the process that created it must have ended. */
+/** Return whether the lock file has been empty for so long that its creator must have ended. */
 static bool is_abandoned(int fd)
 {
     struct stat info;
     return fstat(fd, &info) == 0 && info.st_size == 0 && difftime(time(NULL), info.st_mtime) > EMPTY_SEC;
 }
 
-/** Take over an abandoned lock. If two processes try this at the same time, flock makes the second process wait; it
- * then finds the first process's name in the lock. */
+/** Take over an abandoned lock. If two processes try this at the same time, flock admits only one of the processes, and
+ * the other process fails. */
 static zr_status take_over(int fd, const char *path, const holder *me, char gone[ZR_LOCK_HOLDER_BYTES])
 {
     char text[TEXT_BYTES];
@@ -188,9 +188,9 @@ static zr_status take_over(int fd, const char *path, const holder *me, char gone
     return ZR_OK;
 }
 
-/** Write this process's name into the lock file that this process has just created. Wait for flock, which another
- * process that found the empty file may hold for a moment. Fail if another process took the lock over in the meantime,
- * which can happen if this process was suspended for long. */
+/** Write this process's name into the lock file that it has just created. Wait for flock, since a process that found
+ * the file empty may hold it for a moment. Fail if another process has taken over the lock, which is possible if this
+ * process was suspended for long. */
 static zr_status name_new_lock(int fd, const char *path, const holder *me)
 {
     struct stat info;

@@ -1,7 +1,7 @@
 /**
- * The lock file of a run's directory. It names the process and host that use the directory. It also contains a random
- * key, by which the other ranks check that they see the same directory. If the process has ended, another process can
- * take the lock over.
+ * The lock file of a run's directory. It names the process and the host that use the directory. A random key in it lets
+ * the other ranks check that they see the same directory. If the named process has ended, another process can take over
+ * the lock.
  */
 #ifndef ZR_TRAIN_LOCK_H
 #define ZR_TRAIN_LOCK_H
@@ -10,15 +10,15 @@
 
 #define ZR_LOCK_HOLDER_BYTES 192
 
-/** Create the lock file, or take over an abandoned lock. A lock is abandoned if the process it names ran on this host
- * and has ended, even if a new process has the same number. It is also abandoned if the file has been empty for ten
- * seconds, since its job ended before it wrote its name or could not remove the file. `gone` receives the text of a
- * lock that was taken over, or "". Fail with ZR_ERR_CREATE, naming the holder, if another job holds the lock. If the
+/** Create the lock file, or take over an abandoned lock. A lock is abandoned if the process that it names ran on this
+ * host and has ended, even if a new process has the same number. A lock file that has been empty for ten seconds is
+ * also abandoned, because its job has ended without writing its name or removing the file. `gone` receives the text of
+ * a lock that was taken over, or "". Fail with ZR_ERR_CREATE, naming the holder, if another job holds the lock. If the
  * file cannot be written, an existing lock is unchanged. */
 ZR_NODISCARD zr_status zr__lock_take(const char *path, char gone[ZR_LOCK_HOLDER_BYTES]);
 
-/** Remove this process's lock file. If it cannot be removed, empty it, so that a process of any host can take it over.
- */
+/** Remove this process's lock file. If that fails, empty the file, so that a process of any host can take over the
+ * lock. */
 void zr__lock_release(const char *path);
 
 /** Return the key in a lock file, or 0 if the file has no key. */

@@ -41,10 +41,10 @@ int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCA
     return 2;
 }
 
-/** Format a line into a fixed buffer, without allocating memory, since an allocation could fail in any step. */
-static int write_line(int64_t step, const char *prefix, const zr__scalar *scalar, int n,
-                      char line[ZR_METRICS_LINE_BYTES])
+int zr__metrics_line(int64_t step, const char *prefix, const zr__scalar *scalar, int n,
+                     char line[ZR_METRICS_LINE_BYTES])
 {
+    /* Allocate no memory, since an allocation could fail in any step. */
     int used = snprintf(line, ZR_METRICS_LINE_BYTES, "{\"step\":%lld", (long long)step);
     for (int i = 0; i < n; i++) {
         const double x = scalar[i].value;
@@ -56,19 +56,7 @@ static int write_line(int64_t step, const char *prefix, const zr__scalar *scalar
     return used + snprintf(line + used, ZR_METRICS_LINE_BYTES - (size_t)used, "}\n");
 }
 
-int zr__metrics_step(const zr_train_step *step, char line[ZR_METRICS_LINE_BYTES])
-{
-    zr__scalar scalar[ZR_SCALARS];
-    return write_line(step->step, "", scalar, zr__metrics_step_scalars(step, scalar), line);
-}
-
-int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_METRICS_LINE_BYTES])
-{
-    zr__scalar scalar[ZR_SCALARS];
-    return write_line(eval->step, "val_", scalar, zr__metrics_eval_scalars(eval, scalar), line);
-}
-
-/** Close the JSON document with a newline and return its text. */
+/** Close the JSON object, add a newline and return the text. */
 static zr_status end_document(zr__json_out *out, char **json)
 {
     zr__json_close(out, '}');

@@ -1,10 +1,10 @@
 /**
- * Lines of metrics.jsonl and the document run.json; the key order is part of the interface.
+ * Lines of metrics.jsonl, and the document run.json. The order of their keys is part of the interface.
  *
- * To add a field to a step's line: add a field to zr_train_step (zr/run.h), set it in report_step (train/run/run.c),
- * add a row to zr__metrics_step_scalars (metrics.c), which event files use too, and a row to docs/guide.md. These tests
- * check the line: test_cli_run.sh (keys), test_train_events.c (count), test_train_runs.c (end of a line). zr plot and
- * zr report draw the fields that src/cli/draw/curve.[ch] lists.
+ * To add a field to a step's line, add it to zr_train_step (zr/run.h) and set it in report_step (train/run/run.c). Then
+ * add a row to zr__metrics_step_scalars (metrics.c), which event files use too, and a row to docs/guide.md. The tests
+ * of the line are test_cli_run.sh (keys), test_train_events.c (count) and test_train_runs.c (end of a line). zr plot
+ * and zr report draw the fields that src/cli/draw/curve.[ch] lists.
  */
 #ifndef ZR_TRAIN_METRICS_H
 #define ZR_TRAIN_METRICS_H
@@ -15,24 +15,26 @@
 typedef struct zr__scalar {
     const char *name;
     double value;
-    bool exact;  /* whether all digits are written, and not only nine */
+    bool exact;  /* whether all digits are written instead of nine */
     bool absent; /* whether the number is omitted because the run does not measure it */
 } zr__scalar;
 /** Maximum number of scalars in a line, checked at compile time. */
 #define ZR_SCALARS 16
-/** Maximum length of a line in bytes: 64 for its step, and 64 for the name and number of each scalar. */
+/** Maximum length of a line in bytes: 64 for the step, and 64 for each scalar with its name. */
 #define ZR_METRICS_LINE_BYTES (64 + 64 * ZR_SCALARS)
 
 /** List the scalars of a training step in the order of a line, and return their count. "loss_scale" is included only
  * with fp16, and "noise_scale_tokens" only with train.gradient_noise_scale. */
 int zr__metrics_step_scalars(const zr_train_step *step, zr__scalar scalar[ZR_SCALARS]);
-/** List the scalars of an evaluation and return their count. A line adds the prefix "val_" to their names. */
+/** List the scalars of an evaluation and return their count. */
 int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCALARS]);
 
-/** Write the line of a step or an evaluation, including its newline, and return its length in bytes. */
-int zr__metrics_step(const zr_train_step *step, char line[ZR_METRICS_LINE_BYTES]);
-int zr__metrics_eval(const zr_train_eval *eval, char line[ZR_METRICS_LINE_BYTES]);
-/** Return the line for a text that the model generated after `step` steps; zr_free it. Errors: ZR_ERR_MEMORY. */
+/** Write a line with n scalars of a step, including its newline, and return its length in bytes. `prefix` precedes the
+ * names of the scalars: "" for a training step, "val_" for an evaluation. */
+int zr__metrics_line(int64_t step, const char *prefix, const zr__scalar *scalar, int n,
+                     char line[ZR_METRICS_LINE_BYTES]);
+/** Return the line for a sample text, which the model generated after `step` steps; zr_free it. Errors: ZR_ERR_MEMORY.
+ */
 ZR_NODISCARD zr_status zr__metrics_sample(int64_t step, const char *text, int64_t bytes, char **line);
 
 /** Return the text of run.json; zr_free it. Pass NULL as `timings` if they were not measured. */

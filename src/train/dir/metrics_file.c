@@ -17,7 +17,7 @@ zr_status zr__metrics_create(zr__metrics_file *m, const char *path)
     return ZR_OK;
 }
 
-/* ---- a file that is there --------------------------------------------------------------------- */
+/* ---- an existing file ------------------------------------------------------------------------- */
 
 /** Beginning of a line, and the length of the whole line. */
 typedef struct line_start {
@@ -52,7 +52,7 @@ static zr_status take_val_loss(const char *line, double *loss)
     return ZR_OK;
 }
 
-/** Find the offset after the last line of a step up to `step`. *made receives the results in the lines before it. */
+/** Set *end to the offset after the lines of steps up to `step`. *made receives the results in these lines. */
 static zr_status find_end(FILE *file, int64_t step, zr__run_made *made, int64_t *end)
 {
     *end = 0;
@@ -101,7 +101,7 @@ zr_status zr__metrics_cut(const zr__metrics_file *m, const char *path, int64_t s
 
 /* ---- lines ------------------------------------------------------------------------------------ */
 
-/** Set m->bytes to the offset of the next line, and remove the partial line that a failed write has left there. */
+/** Set m->bytes to the offset of the next line. Remove the partial line that a failed write has left there, if any. */
 static bool find_place(zr__metrics_file *m)
 {
     struct stat st;
@@ -113,7 +113,7 @@ static bool find_place(zr__metrics_file *m)
     return true;
 }
 
-/** Append all of the lines and return true, or leave the file unchanged and return false. */
+/** Append all lines and return true, or leave the file unchanged and return false. */
 static bool append_lines(zr__metrics_file *m, const char *lines, size_t bytes)
 {
     ssize_t n = -1;
@@ -121,8 +121,9 @@ static bool append_lines(zr__metrics_file *m, const char *lines, size_t bytes)
             n = write(m->fd, lines, bytes);
         while (n < 0 && errno == EINTR);
     if (n == (ssize_t)bytes) return true;
-    m->error = n < 0 ? errno : ENOSPC;                               /* a partial write means that the disk is full */
-    m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0); /* or else the next write truncates */
+    m->error = n < 0 ? errno : ENOSPC; /* a partial write means that the disk is full */
+    /* If the partial line cannot be removed now, the next write removes it. */
+    m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0);
     return false;
 }
 
@@ -159,7 +160,7 @@ zr__metrics_news zr__metrics_write(zr__metrics_file *m, const char *line, size_t
     return m->outage.n_lost++ == 0 ? ZR_METRICS_LOST : ZR_METRICS_NO_NEWS;
 }
 
-/* ---- end -------------------------------------------------------------------------------------- */
+/* ---- sync and close --------------------------------------------------------------------------- */
 
 zr_status zr__metrics_sync(zr__metrics_file *m)
 {

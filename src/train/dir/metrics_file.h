@@ -1,6 +1,6 @@
 /** A file to which whole lines or records are appended: metrics.jsonl, or an event file for TensorBoard. A line that
- * cannot be written is buffered in memory and written before the next line. Existing lines are removed only when a run
- * resumes from an earlier step: the lines after that step. */
+ * cannot be written is buffered in memory and written before the next line. Lines are removed only when a run resumes
+ * from an earlier step, and only the lines after that step. */
 #ifndef ZR_TRAIN_METRICS_FILE_H
 #define ZR_TRAIN_METRICS_FILE_H
 
@@ -9,8 +9,8 @@
 #include "zr/base.h"
 
 typedef struct zr__metrics_file {
-    const char *name, *line; /* the file's name and unit ("line", "record"), for messages */
-    int fd;                  /* -1 if closed */
+    const char *name, *line; /* name of the file; name of its unit ("line" or "record"); both for messages */
+    int fd;                  /* file descriptor; -1 if closed */
     bool torn;               /* whether a partial line follows the first `bytes` bytes of the file */
     int64_t bytes;           /* size of the file in bytes before the last write */
     zr__text kept;           /* buffered lines, in order, that wait for a successful write */
@@ -19,8 +19,8 @@ typedef struct zr__metrics_file {
     int error;               /* errno of the last write that failed */
     struct {
         bool now;               /* whether the last line could not be written */
-        int64_t n_late, n_lost; /* number of lines written late, and of lines lost */
-    } outage; /* the current series of failed writes or, if writes succeed again, the last such series */
+        int64_t n_late, n_lost; /* number of lines written late; number of lines lost */
+    } outage; /* the current outage (a series of failed writes) or, if writes succeed again, the last outage */
 } zr__metrics_file;
 
 #define ZR_METRICS_FILE_INIT                                                                                           \
@@ -31,19 +31,19 @@ typedef struct zr__metrics_file {
 /** Maximum bytes of buffered lines. */
 #define ZR_METRICS_KEPT_BYTES (1 << 20)
 
-/** Results that metrics.jsonl holds up to the step S from which a run resumes. */
+/** Results in metrics.jsonl up to the step from which a run resumes. */
 typedef struct zr__run_made {
-    bool evaluation, sample; /* whether the file holds an evaluation and a sample of step S itself */
-    double best_loss;        /* lowest val_loss up to step S; infinity if there is no val_loss */
-    int64_t last_step;       /* last training step up to S that has a line; 0 if there is none */
+    bool evaluation, sample; /* whether this step has an evaluation, and a sample, in the file */
+    double best_loss;        /* lowest val_loss; infinity without evaluations */
+    int64_t last_step;       /* last step with a training line; 0 without training lines */
 } zr__run_made;
 
-/** Result of a write that may be reported to the user. */
+/** Result of a write that the caller may report to the user. */
 typedef enum zr__metrics_news {
     ZR_METRICS_NO_NEWS,
-    ZR_METRICS_KEPT, /* the write of a line failed for the first time in an outage, and the line is buffered */
-    ZR_METRICS_LOST, /* the buffer is full, and a line was lost for the first time in an outage */
-    ZR_METRICS_AGAIN /* the outage is over, and all buffered lines are in the file */
+    ZR_METRICS_KEPT, /* the first failed write of an outage; the line is buffered */
+    ZR_METRICS_LOST, /* the first lost line of an outage; the buffer is full */
+    ZR_METRICS_AGAIN /* the end of an outage; all buffered lines are now in the file */
 } zr__metrics_news;
 
 /** Create the file. Fail with ZR_ERR_CREATE if it exists or its path is a symbolic link. */
@@ -51,11 +51,11 @@ ZR_NODISCARD zr_status zr__metrics_create(zr__metrics_file *m, const char *path)
 
 /** Open the file of an earlier run, or create it, and find the end of the lines of steps up to `step`. *made receives
  * the results in these lines. Refuse a symbolic link, a file with several hard links and anything but a regular file,
- * since writing to it might change another file. Errors: ZR_ERR_CREATE, ZR_ERR_IO, ZR_ERR_MEMORY. */
+ * since a write might change another file. Errors: ZR_ERR_CREATE, ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__metrics_continue(zr__metrics_file *m, const char *path, int64_t step, zr__run_made *made);
 
-/** Truncate the file at the end that zr__metrics_continue found. Call this before the first line is written. `path` and
- * `step` are for the error message. Errors: ZR_ERR_IO. */
+/** Truncate the file at the offset that zr__metrics_continue found. Call this before the first line is written. `path`
+ * and `step` are used only in the error message. Errors: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__metrics_cut(const zr__metrics_file *m, const char *path, int64_t step);
 
 /** Append one line, including its newline, after any buffered lines. */
@@ -66,7 +66,7 @@ zr__metrics_news zr__metrics_write(zr__metrics_file *m, const char *line, size_t
 ZR_NODISCARD zr_status zr__metrics_sync(zr__metrics_file *m);
 
 /** Write the buffered lines, sync the file to disk and close it. Fail with ZR_ERR_IO if the sync fails, or if lines are
- * lost because they could not be written or the file was removed. */
+ * lost. Lines are lost if they could not be written or if the file was removed. */
 ZR_NODISCARD zr_status zr__metrics_end(zr__metrics_file *m);
 
 /** Write the buffered lines if that is possible now, and close the file. */

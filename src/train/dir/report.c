@@ -61,8 +61,8 @@ static void add_categories(zr__json_out *out, const int64_t category_bytes[ZR_CA
     for (int c = 0; c < ZR_CATEGORIES; c++) zr__json_add(out, zr_category_name((zr_category)c), category_bytes[c]);
 }
 
-/** Add the memory, as one object for each memory space in use. The numbers of the device include its staging memory, as
- * the totals do. */
+/** Add the memory: the totals, and one object for each memory space in use. The numbers of the device space include
+ * staging memory, as the totals do. */
 static void add_memory(zr__json_out *out, const zr_memory *memory)
 {
     zr__json_open(out, "memory", '{');
@@ -103,7 +103,7 @@ static void add_traffic(zr__json_out *out, const char *key, const zr_traffic *tr
     zr__json_close(out, '}');
 }
 
-/** Add two objects for a border: the traffic that does not cross it and the traffic that does. Add nothing if no
+/** Add two objects for a border: the traffic that does not cross it, and the traffic that crosses it. Add nothing if no
  * traffic crosses the border. */
 static void add_border(zr__json_out *out, const zr_report *report, zr_border border, const char *inside,
                        const char *across)

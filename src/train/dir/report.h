@@ -1,5 +1,6 @@
 /**
- * Numbers that a plan predicts and a run measures: bytes of memory, traffic, FLOPs. run.json holds them as JSON.
+ * Numbers that a plan predicts and a run measures: bytes of memory, bytes of traffic, and FLOPs. run.json stores them
+ * as JSON.
  */
 #ifndef ZR_TRAIN_DIR_REPORT_H
 #define ZR_TRAIN_DIR_REPORT_H
@@ -10,13 +11,14 @@
 
 zr_report zr__report_planned(const zr_plan *plan);
 
-/** Return the part of a report's traffic that does not cross `border`: for ZR_BORDER_GROUP the traffic within a group
- * of neighbouring ranks, for ZR_BORDER_TENSOR the traffic of ZeRO itself. */
+/** Return the part of a report's traffic that does not cross `border`. For ZR_BORDER_GROUP this is the traffic within
+ * groups of neighbouring ranks, without the traffic of tensor parallelism. For ZR_BORDER_TENSOR this is the traffic of
+ * ZeRO itself. */
 zr_traffic zr__report_within(const zr_report *report, zr_border border);
 
 /** Fill a report with the memory and the traffic per step that the engine measured. Copy the FLOPs from the plan,
  * because the engine executes all schedule steps of the plan and does not count FLOPs. Fail with ZR_ERR_INTERNAL if the
- * measured traffic is not a whole multiple of the number of training steps. */
+ * measured traffic is not a multiple of the number of training steps. */
 ZR_NODISCARD zr_status zr__report_measured(const zr_plan *plan, const zr_measured *measured, zr_report *report);
 
 /** Return a report as one JSON object; zr_free it. */

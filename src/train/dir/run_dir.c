@@ -1,6 +1,6 @@
 #include "train/dir/run_dir.h"
 
-#include "checkpoint/checkpoint.h"
+#include "base/file/commit.h"
 #include "base/json/json.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
@@ -15,13 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TMP_SUFFIX ".tmp" /* suffix of the temporary file of zr__file_put */
+#define TMP_SUFFIX ".tmp" /* suffix of the temporary file that zr__file_put creates */
 
 /* Names of files and folders that show that a directory belongs to a run. */
 static const char *const run_traces[] = {ZR_RUN_CONFIG,    ZR_RUN_METRICS,   ZR_RUN_REPORT, ZR_RUN_MODEL,
                                          ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_OLD, ZR_RUN_LATEST, ZR_RUN_BEST};
 
-/** Write to `parent` the path `path` itself if it exists, or its nearest existing parent directory. */
+/** Write the nearest existing path to `parent`: `path` itself if it exists, or else its nearest existing parent
+ * directory. */
 static void nearest_parent(const char *path, char parent[PATH_MAX])
 {
     struct stat st;
@@ -44,7 +45,7 @@ static bool has_entry(const char *dir, const char *name)
     return zr__path_join(path, dir, name) == ZR_OK && lstat(path, &st) == 0;
 }
 
-static bool has_checkpoint(const char *path)
+bool zr__run_dir_has_checkpoint(const char *path)
 {
     int64_t *step = NULL, n = 0;
     bool found = zr_checkpoint_list(path, &step, &n) == ZR_OK && n > 0;
@@ -52,16 +53,17 @@ static bool has_checkpoint(const char *path)
     return found;
 }
 
-/** Return the first name of `run_traces` that exists in the directory, or NULL if none exists. */
+/** Return the first trace of a run in the directory: "a checkpoint", or a name in `run_traces`. Return NULL if there is
+ * no trace. */
 static const char *trace_in(const char *path)
 {
-    if (has_checkpoint(path)) return "a checkpoint";
+    if (zr__run_dir_has_checkpoint(path)) return "a checkpoint";
     for (size_t i = 0; i < sizeof(run_traces) / sizeof(run_traces[0]); i++)
         if (has_entry(path, run_traces[i])) return run_traces[i];
     return NULL;
 }
 
-/** Check that `path` can be created as a run's directory, or is a directory that can be written. */
+/** Check that `path` is a writable directory, or that it can be created. */
 static zr_status check_place(const char *path)
 {
     struct stat st;
@@ -129,14 +131,19 @@ static bool is_own_name(const char *name, size_t n)
     return found;
 }
 
+static bool is_same_dir(const struct stat *own, const char *path)
+{
+    struct stat its;
+    return stat(path, &its) == 0 && own->st_dev == its.st_dev && own->st_ino == its.st_ino;
+}
+
 bool zr__run_dir_writes(const zr__run_dir *dir, const char *path)
 {
-    struct stat own, its;
+    struct stat own;
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(name - path) : 1, slash ? path : ".");
-    if (stat(dir->path, &own) != 0 || stat(folder, &its) != 0) return false;
-    if (own.st_dev != its.st_dev || own.st_ino != its.st_ino) return false;
+    zr__path_parent(path, folder);
+    if (stat(dir->path, &own) != 0 || !is_same_dir(&own, folder)) return false;
     size_t n = strlen(name), tmp = strlen(TMP_SUFFIX);
     if (n > tmp && strcmp(name + n - tmp, TMP_SUFFIX) == 0) n -= tmp;
     return is_own_name(name, n);
@@ -190,8 +197,9 @@ zr_status zr__run_dir_end(zr__run_dir *dir)
     return st != ZR_OK ? st : events;
 }
 
-/** Remove the files of a run that failed to begin, since they would make the next run refuse the directory. Remove them
- * only if metrics.jsonl is open: it is opened under the lock, so without it the files may be another run's. */
+/** Remove the files of a run that failed to begin, since the next run would refuse a directory with these files. Remove
+ * them only if metrics.jsonl is open. It is opened under the lock, so without it the files may belong to another run.
+ */
 void zr__run_dir_undo(zr__run_dir *dir)
 {
     char path[PATH_MAX];
@@ -221,7 +229,7 @@ fail:
     return st;
 }
 
-/* ---- going on --------------------------------------------------------------------------------- */
+/* ---- resuming --------------------------------------------------------------------------------- */
 
 zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
 {
@@ -229,8 +237,8 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     const char *trace = trace_in(path);
     *there = trace != NULL;
     if (!trace) return ZR_OK;
-    /* Accept checkpoints without metrics.jsonl, since a user may have copied only them. */
-    ZR_CHECK(has_entry(path, ZR_RUN_METRICS) || has_checkpoint(path), ZR_ERR_CREATE,
+    /* Accept checkpoints without metrics.jsonl, since a user may have copied only the checkpoints. */
+    ZR_CHECK(has_entry(path, ZR_RUN_METRICS) || zr__run_dir_has_checkpoint(path), ZR_ERR_CREATE,
              "train.output_dir %s holds no run to continue (%s is there, and neither " ZR_RUN_METRICS
              " nor a checkpoint); name another",
              ZR_SHOWN(path), trace);
@@ -240,8 +248,8 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     return ZR_OK;
 }
 
-/** Read the number of steps from run.json. This is needed for weights of earlier versions, which wrote no trained.json.
- */
+/** Read the number of steps from run.json. This is needed for weights of earlier versions of zr, which wrote no
+ * trained.json. */
 static zr_status steps_of_run(const zr__run_dir *dir, int64_t *steps)
 {
     char path[PATH_MAX], *text = NULL;
@@ -267,7 +275,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     *step = trained.step;
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
-    /* Ignore a model/ that has only the tokenizer, as zr__convert_dir creates it. */
+    /* Ignore a model/ that has only a tokenizer. zr__convert_dir creates it without weights. */
     const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS ".index.json");
     if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
     return ZR_OK;
@@ -284,8 +292,8 @@ zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t
     *name = NULL;
     *step = -1;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        /* After weights were found, consider model.old only if it has a weights file, since it may hold only files of
-         * the user. */
+        /* After other weights were found, consider model.old only if it has a weights file. Otherwise it may have only
+         * files of the user. */
         if (!has_entry(dir->path, *name ? places[i].file : places[i].name)) continue;
         ZR_TRY(step_of_weights(dir, places[i].folder, &its));
         if (*name && its <= *step) continue;
@@ -302,12 +310,6 @@ zr_status zr__run_dir_continue(zr__run_dir *dir, int64_t step, const char *confi
     ZR_TRY(zr__metrics_continue(&dir->metrics, path, step, made));
     ZR_TRY(zr__run_dir_write(dir, ZR_RUN_CONFIG, config));
     return zr__metrics_cut(&dir->metrics, path, step);
-}
-
-static bool is_same_dir(const struct stat *own, const char *path)
-{
-    struct stat its;
-    return stat(path, &its) == 0 && own->st_dev == its.st_dev && own->st_ino == its.st_ino;
 }
 
 /** Return whether the directory still exists. If it was renamed, set dir->path to its new path. */

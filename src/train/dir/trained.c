@@ -1,29 +1,21 @@
 #include "train/dir/trained.h"
 
-#include "base/file/file.h"
+#include "base/file/commit.h"
 #include "base/file/folder.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
-/* Size of trained.json in bytes. The file is padded with spaces, so that writing the values later takes no further disk
- * space. */
+/* Size of trained.json in bytes. Spaces pad the file to this size, so that writing the values later needs no further
+ * disk space. */
 enum { FILE_BYTES = 128 };
-
-static void fill_up(char text[FILE_BYTES], int used)
-{
-    memset(text + used, ' ', (size_t)(FILE_BYTES - 1 - used));
-    text[FILE_BYTES - 1] = '\n';
-}
 
 zr_status zr__trained_reserve(const char *dir)
 {
-    char path[PATH_MAX], text[FILE_BYTES] = "{}";
-    fill_up(text, 2);
+    char path[PATH_MAX], text[FILE_BYTES + 1];
+    snprintf(text, sizeof(text), "%-*s\n", FILE_BYTES - 1, "{}");
     ZR_TRY(zr__path_join(path, dir, ZR_TRAINED_NAME));
     return zr__file_put(path, text, FILE_BYTES);
 }
@@ -31,10 +23,11 @@ zr_status zr__trained_reserve(const char *dir)
 zr_status zr__trained_write(const char *dir, const zr__trained *trained)
 {
     zr__file file;
-    char path[PATH_MAX], text[FILE_BYTES];
+    char path[PATH_MAX], json[FILE_BYTES], text[FILE_BYTES + 1];
     const bool known = isfinite(trained->val_loss);
-    fill_up(text, snprintf(text, sizeof(text), "{\"step\":%lld%s%s}", (long long)trained->step,
-                           known ? ", \"val_loss\":" : "", known ? ZR_SHORTEST(trained->val_loss) : ""));
+    snprintf(json, sizeof(json), "{\"step\":%lld%s%s}", (long long)trained->step, known ? ", \"val_loss\":" : "",
+             known ? ZR_SHORTEST(trained->val_loss) : "");
+    snprintf(text, sizeof(text), "%-*s\n", FILE_BYTES - 1, json);
     ZR_TRY(zr__path_join(path, dir, ZR_TRAINED_NAME));
     ZR_TRY(zr__file_open(path, true, &file));
     zr_status st = zr__file_write(&file, 0, text, FILE_BYTES);

@@ -8,7 +8,7 @@
 static const zr__family *const table[] = {&zr__family_gpt2};
 enum { FAMILIES = sizeof(table) / sizeof(table[0]) };
 
-/* ---- which ----------------------------------------------------------------------------------- */
+/* ---- choosing a family ----------------------------------------------------------------------- */
 
 const zr__family *const *zr__families(int *n)
 {
@@ -21,7 +21,7 @@ zr_status zr__family_of(const zr_config *config, const zr__family **family)
     *family = NULL;
     for (int i = 0; i < FAMILIES; i++)
         if (strcmp(table[i]->name, config->model.type) == 0) *family = table[i];
-    ZR_ASSERT(*family); /* the table of configuration keys refuses other types */
+    ZR_ASSERT(*family); /* the table of configuration keys accepts no other type */
     return ZR_OK;
 }
 
@@ -76,9 +76,10 @@ zr_status zr__train_model(const zr_config *config, zr__family_model *model)
     return ZR_OK;
 }
 
-/* ---- shapes of all families ------------------------------------------------------------------- */
+/* ---- presets of all families ------------------------------------------------------------------ */
 
-/** Return the name of preset `i`, counted over all families, and its family. Return NULL after the last preset. */
+/** Return the name of preset `i` and set *family to its family. Presets are counted over all families. Return NULL
+ * after the last preset. */
 static const char *shape(int i, const zr__family **family)
 {
     for (int f = 0; f < FAMILIES; f++)
@@ -95,7 +96,7 @@ const char *zr__family_preset_name(int i)
     return shape(i, &family);
 }
 
-/** Find a preset of any family by name. For an unknown name, return the error of the first family. */
+/** Find a preset of any family by name. For an unknown name, return the error of the first family in the table. */
 zr_status zr__family_find_preset(const char *name, zr__family_model *model)
 {
     const zr__family *family = NULL, *of = table[0];

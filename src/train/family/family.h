@@ -1,8 +1,10 @@
 /**
- * train/family: families of models, and the inputs that a configuration names (inputs.h: data and initial weights;
- * paths.h: files of a run that has moved). A family's row in the table holds everything that configurations,
- * directories and batches need to know about one kind of model; no other code of this layer depends on the kind. To add
- * a family, write its row in a new file family_<name>.c and its builder in src/models, and list the row in family.c.
+ * train/family: the table of model families. A family's row has everything that configurations, directories and batches
+ * need to know about one kind of model. All other code of this layer works for every kind. To add a family, write its
+ * row in a new file family_<name>.c and its builder in src/models, and list the row in family.c.
+ *
+ * inputs.h opens the data and the initial weights that a configuration names. paths.h finds the files of a run that has
+ * moved.
  */
 #ifndef ZR_TRAIN_FAMILY_H
 #define ZR_TRAIN_FAMILY_H
@@ -12,13 +14,13 @@
 #include "zr/config.h"
 #include "zr/models.h"
 
-/** A kind of model, which a configuration names by model.type. */
+/** A kind of model, selected by model.type in a configuration. */
 typedef struct zr__family zr__family;
 
 /** Maximum size of a family's configuration struct, in bytes. */
 #define ZR_FAMILY_BYTES 256
 
-/** A model of one family, with its sizes and settings. The struct may be copied, but `frozen` is borrowed. */
+/** A model of one family, with its sizes and settings. Copies are allowed, but `frozen` is borrowed. */
 typedef struct zr__family_model {
     const zr__family *family;
     zr_config_sizes sizes;
@@ -27,7 +29,7 @@ typedef struct zr__family_model {
         char bytes[ZR_FAMILY_BYTES];
         int64_t integer;
         double real;
-    } numbers; /* the family's own configuration struct, the argument of its builder */
+    } numbers; /* configuration struct of the family, the argument of its builder */
 } zr__family_model;
 
 /** Return the builder of a model, for zr_plan_create and zr__products_measure. `model` is borrowed. */
@@ -41,17 +43,17 @@ ZR_NODISCARD zr_status zr__family_find_preset(const char *name, zr__family_model
 const char *zr__family_preset_name(int i);
 
 /** Function that reads the tokens and targets of sequence `index` from a source. The loss ignores targets of -1.
- * zr__data_sample and zr__data_window are such functions; their source is a zr_data. */
+ * Examples are zr__data_sample and zr__data_window, whose source is a zr_data. */
 typedef zr_status (*zr__data_fn)(void *source, int64_t index, int32_t *tokens, int32_t *targets);
 zr_status zr__data_sample(void *data, int64_t sample, int32_t *tokens, int32_t *targets);
 zr_status zr__data_window(void *data, int64_t window, int32_t *tokens, int32_t *targets);
 
-/** A row of the table of families. `numbers` always points to the family's own struct in zr__family_model.numbers. */
+/** A row of the table of families. In its functions, `numbers` points to the family's own struct in
+ * zr__family_model.numbers. */
 struct zr__family {
-    const char *name; /* model.type, and model_type of a directory's config.json */
+    const char *name; /* model.type in a configuration, and model_type in a directory's config.json */
 
-    /* Functions that fill the struct `numbers` from a preset, from a resolved configuration, and from a directory's
-     * config.json. */
+    /* Functions that fill `numbers` from a preset, from a resolved configuration, or from a directory's config.json. */
     const char *const *(*presets)(void); /* returns the preset names, a list that ends with NULL */
     zr_status (*preset)(const char *name, void *numbers);
     void (*configure)(const zr_config *config, void *numbers);
@@ -61,15 +63,16 @@ struct zr__family {
     zr_config_sizes (*sizes)(const void *numbers);
     zr_model (*builder)(const void *numbers); /* `numbers` is borrowed */
 
-    /* Functions for Hugging Face directories. `adopt` sets the keys, besides the sizes, that a run takes over from the
-     * directory that it starts from. `write` writes config.json. `names` returns the names of tensors. */
+    /* Functions for Hugging Face directories. `adopt` is for a run that starts from a directory. It copies the model's
+     * settings other than the sizes into the configuration. `write` writes config.json. `names` returns the names of
+     * tensors. */
     zr_status (*adopt)(const void *numbers, zr_config *config);
-    zr_status (*tell)(const char *dir, zr_config *config); /* adds a note on settings that `adopt` ignores */
+    zr_status (*tell)(const char *dir, zr_config *config); /* adds a note about settings that `adopt` does not copy */
     zr_status (*write)(const char *dir, const void *numbers);
     const zr_hf_names *(*names)(void);
 
-    /* Functions that write row `row` of the inputs of a micro-batch, with `seq` tokens per row. `fill` writes a
-     * sequence of the source, and `pad` a row that does not count in the loss. */
+    /* Functions that write row `row` of a micro-batch's inputs, with `seq` tokens per row. `fill` writes sequence
+     * `index` of the source. `pad` writes a row that the loss ignores. */
     zr_status (*fill)(void *source, zr__data_fn read, int64_t index, int64_t seq, int64_t row, void *const *input);
     void (*pad)(int64_t seq, int64_t row, void *const *input);
 };
@@ -79,8 +82,8 @@ extern const zr__family zr__family_gpt2;
 /** Return the table of families; *n receives its number of rows. */
 const zr__family *const *zr__families(int *n);
 
-/** Find the family that a configuration names or, for zr__family_of_dir, the family of a directory's config.json
- * (errors: ZR_ERR_NOT_FOUND, ZR_ERR_DATA). */
+/** Find the family of a configuration (zr__family_of), or of a directory's config.json (zr__family_of_dir). The second
+ * function fails with ZR_ERR_NOT_FOUND or ZR_ERR_DATA. */
 ZR_NODISCARD zr_status zr__family_of(const zr_config *config, const zr__family **family);
 ZR_NODISCARD zr_status zr__family_of_dir(const char *dir, const zr__family **family);
 
@@ -88,16 +91,16 @@ ZR_NODISCARD zr_status zr__family_of_dir(const char *dir, const zr__family **fam
  * nearest names. */
 ZR_NODISCARD zr_status zr__family_preset(const zr__family *family, const char *name, zr__family_model *model);
 
-/** Read the model of a directory's config.json. Fail with ZR_ERR_DATA, naming the file, if the model is of another
+/** Read the model in a directory's config.json. Fail with ZR_ERR_DATA, naming the file, if the model is of another
  * family or its sizes are beyond the limits of zr's builder. */
 ZR_NODISCARD zr_status zr__family_read(const zr__family *family, const char *dir, zr__family_model *model);
 
-/** Fill or pad a row for a model that predicts the next token. Its inputs are tokens and targets, each (B,T) I32. */
+/** Fill or pad one row of the inputs of a next-token model. The inputs are tokens and targets, each (B,T) I32. */
 ZR_NODISCARD zr_status zr__next_token_fill(void *source, zr__data_fn read, int64_t index, int64_t seq, int64_t row,
                                            void *const *input);
 void zr__next_token_pad(int64_t seq, int64_t row, void *const *input);
 
-/** Look up the model that a resolved configuration describes, and check its sizes. */
+/** Set *model from a resolved configuration, and check the model's sizes. */
 ZR_NODISCARD zr_status zr__train_model(const zr_config *config, zr__family_model *model);
 
 #endif

@@ -28,8 +28,8 @@ static void configure_gpt2(const zr_config *config, void *numbers)
                                                   .initializer_range = config->model.initializer_range};
 }
 
-/** Read config.json without its dropout rates. The model is only evaluated, or a run that starts from the directory
- * sets its own rates. */
+/** Read config.json, but leave the dropout rates 0. An evaluation needs no dropout, and a run that starts from the
+ * directory sets its own rates. */
 static zr_status read_gpt2(const char *dir, void *numbers)
 {
     zr_hf_gpt2 hf;
@@ -67,8 +67,8 @@ static zr_status adopt_gpt2(const void *numbers, zr_config *config)
     return zr_config_set(config, "model.layer_norm_epsilon", ZR_SHORTEST(c->layer_norm_epsilon));
 }
 
-/** Add a note that a run does not adopt the dropout rates of the model's config.json, unless the configuration sets a
- * dropout key. */
+/** Add a note if the model was trained with dropout, but no key of the configuration sets dropout. The run then trains
+ * without dropout. */
 static zr_status tell_dropout(const char *dir, zr_config *config)
 {
     static const char *const key[] = {"model.dropout", "model.embd_pdrop", "model.resid_pdrop", "model.attn_pdrop"};

@@ -2,7 +2,6 @@
 
 #include "base/number/finite.h"
 #include "checkpoint/checkpoint.h"
-#include "train/family/family.h"
 
 zr_status zr__param_specs(const zr_graph *graph, bool trained, zr_tensor_spec **specs, int64_t *n)
 {
@@ -28,8 +27,8 @@ zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph)
     return st;
 }
 
-/* Check that a file of weights has all parameters of the model in their shapes. `note` receives the names of its other
- * tensors. */
+/* Check that a weights file has all parameters of the model in their shapes. `note` receives the names of tensors that
+ * the model does not use. */
 static zr_status check_weights_fit(const zr_weights *weights, const zr__family_model *model, char *note, size_t size)
 {
     zr_graph *graph = NULL;

@@ -15,32 +15,33 @@ typedef struct zr__inputs {
     char note[512];      /* names of tensors in the weights that the model does not use, or "" */
 } zr__inputs;
 
-/** Open the inputs. `first` tells whether this rank opens them before the other ranks of its host; the first rank also
- * checks cached tokens. `progress` (may be NULL) is called while a text is tokenized. */
+/** Open the inputs. `first` is true on the rank that opens them before the other ranks of its host. Only this rank
+ * checks cached tokens. `progress` is called while a text is tokenized, and may be NULL. */
 ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, bool first, zr_progress_fn progress, void *arg,
                                        zr__inputs *inputs);
 void zr__inputs_close(zr__inputs *inputs);
 
-/** Copy the configuration keys that every reader of data needs into `args`: tokenizer, text key, handling of bad lines
- * and cache folder. */
+/** Copy the keys that all readers of data need into `args`: tokenizer, text key, handling of bad lines, and cache
+ * folder. */
 void zr__data_keys(const zr_config *config, zr_data_args *args);
 
 /** Open the weights of a Hugging Face directory of any family, and check that they fit its config.json. */
 ZR_NODISCARD zr_status zr__weights_of_dir(const char *dir, zr__family_model *model, zr_weights **weights, char *note,
                                           size_t size);
 
-/** Check that the n values in x, which are elements [first, first+n) of a tensor, are finite. Fail with ZR_ERR_DATA,
- * naming `where` (unless ""), the tensor and the first element that is not finite. */
+/** Check that n elements x of a tensor, beginning at index `first`, are finite. If not, fail with ZR_ERR_DATA. The
+ * message names `where` (unless it is ""), the tensor and the first bad element. */
 ZR_NODISCARD zr_status zr__weights_finite(const char *where, const char *tensor, int64_t first, const float *x,
                                           int64_t n);
-/** Read elements of a parameter from a file of weights. This is a zr_fill_fn whose `arg` is a zr_weights. */
+/** Read elements of a parameter from a weights file, and check that they are finite. This is a zr_fill_fn whose `arg`
+ * is a zr_weights. */
 zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
 
 /** List the names and shapes of a graph's parameters, in order. If `trained` is true, leave out frozen parameters. The
  * names are borrowed from `graph`; zr_free the list. */
 ZR_NODISCARD zr_status zr__param_specs(const zr_graph *graph, bool trained, zr_tensor_spec **specs, int64_t *n);
 
-/** Build a graph of the model with small inputs, only to list its parameters. */
+/** Build the model's graph with one sequence of one token, only to list its parameters. */
 ZR_NODISCARD zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph);
 
 #endif

@@ -4,7 +4,6 @@
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 #include "config/config.h"
-#include "zr/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +25,7 @@ static bool join(const char *dir, const char *path, char joined[PATH_MAX])
     return !*dir && more > 0 && n + (size_t)more < PATH_MAX;
 }
 
-/* Write to `found` the absolute form of a path, or of a pattern that matches a file. Return false if no file matches.
- */
+/* Write the absolute form of a path to `found`. The path may be a pattern. Return false if no file matches. */
 static bool resolve(const char *path, char found[PATH_MAX])
 {
     zr__shards matches;
@@ -41,8 +39,7 @@ static bool resolve(const char *path, char found[PATH_MAX])
     return snprintf(found, PATH_MAX, "%s", path) < PATH_MAX;
 }
 
-/* Write to `found` the absolute form of dir/path, which may be a pattern that matches a file. Return false if no file
- * matches. */
+/* Write the absolute form of dir/path to `found`. The path may be a pattern. Return false if no file matches. */
 static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
 {
     char joined[PATH_MAX];
@@ -51,8 +48,9 @@ static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
     return zr__shards_is_pattern(path) && join(dir, path, joined) && resolve(joined, found);
 }
 
-/* Write the path `whole` without the relative path `end`, with which it ends, to `out`. If `whole` is the run's
- * directory and `end` is output_dir, this is the directory that output_dir is relative to. */
+/* Remove the relative path `end` from the end of the path `whole`, and write the rest to `out`. Return false if `whole`
+ * does not end with `end`. For a run's directory and its output_dir, the rest is the directory to which output_dir is
+ * relative. */
 static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
 {
     size_t n = strlen(whole), m = strlen(end);
@@ -62,8 +60,8 @@ static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
     return true;
 }
 
-/* Find `path`, or a file with its last name component, in the run's directory or in one of the two directories above,
- * since a user may have moved a run together with its inputs. */
+/* Search for `path`, and for its last name component, in the run's directory and in the two directories above. A user
+ * may have moved a run together with its inputs. */
 static bool beside(const char *run, const char *path, char found[PATH_MAX])
 {
     enum { UP = 3 };
@@ -97,7 +95,7 @@ zr_status zr__run_path_find(const zr_config *config, const char *run, const char
                    whole ? "" : ZR_SHOWN(start), whole ? "" : "/", ZR_SHOWN(path), ZR_SHOWN(real));
 }
 
-/* Return whether the tokenizer is given by a path and not by a built-in name. */
+/* Return whether the tokenizer is given by a path instead of a built-in name. */
 static bool is_tokenizer_path(const char *tokenizer)
 {
     return tokenizer && strcmp(tokenizer, "bytes") != 0;
@@ -112,8 +110,8 @@ zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char 
     return ZR_OK;
 }
 
-/* Return whether files can be created in `folder`. If the folder does not exist, its nearest existing parent directory
- * is tested, which must not lie above `within`. */
+/* Return whether files can be created in `folder`. If the folder does not exist, test its nearest existing parent
+ * directory, which must not lie above `within`. */
 static bool is_usable(const char *folder, const char *within)
 {
     struct stat info;
@@ -143,12 +141,12 @@ zr_status zr__run_cache_find(const zr_config *config, const char *run, char foun
             if (is_usable(found, base)) return ZR_OK;
         }
     }
-    *cache = NULL; /* without a folder the cache is only created again */
+    *cache = NULL; /* NULL selects the user's cache, where the tokens are created again */
     return ZR_OK;
 }
 
-/* Add a note if the file no longer has the path from which the run read it, since it may be a different file of the
- * same name. */
+/* Add a note if the file is no longer at the path from which the run read it. The file found may be a different file
+ * with the same name. */
 static zr_status note_moved(zr_config *config, const char *key, const char *path, const char *found)
 {
     char from[PATH_MAX], note[2 * ZR_SHOWN_BYTES + 128];
@@ -188,7 +186,8 @@ zr_status zr__run_paths_settle(zr_config *config)
     zr__config_inputs(config, inputs);
     zr__path_parent(inputs[0] ? inputs[0] : ".", run);
     for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++) {
-        /* Leave paths from overrides unchanged, since they are relative to the current directory. */
+        /* Leave paths from overrides, such as --data.train=PATH, unchanged. They are relative to the current directory.
+         */
         if (!read[i].path || zr__config_overridden(config, read[i].key)) continue;
         path_key s = {config, run, read[i].key};
         char *found = NULL;

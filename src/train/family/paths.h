@@ -1,5 +1,5 @@
 /** Search for the files that a run's configuration names. Their paths may be relative to the directory where the run
- * was started. Since then, the run may have moved, with or without these files. */
+ * was started. The run may have moved since then, with or without these files. */
 #ifndef ZR_TRAIN_PATHS_H
 #define ZR_TRAIN_PATHS_H
 
@@ -8,35 +8,35 @@
 #include <limits.h>
 
 /**
- * Find a file that a run's configuration names. The configuration has train.started_in, and the run is now in the
- * directory `run`. Use the first of these paths that exists: `path` relative to the directory where the run was
- * started; `path` relative to the directory where the run would have been started if output_dir and inputs moved
- * together; the file beside the run; `path` relative to the current directory. `found` receives an absolute path. If no
- * path exists, fail with ZR_ERR_NOT_FOUND, naming `key` and the directories searched.
+ * Find a file that a run's configuration names. The configuration has train.started_in, the directory where the run was
+ * started. `run` is the run's current directory. Use the first existing path of this list: (1) `path`, relative to
+ * train.started_in; (2) `path`, relative to the directory that replaces train.started_in if output_dir and the inputs
+ * moved together; (3) `path` or its file name, in `run` or up to two directories above; (4) `path`, relative to the
+ * current directory. `found` receives an absolute path. If no path exists, fail with ZR_ERR_NOT_FOUND, naming `key` and
+ * the directories searched.
  */
 ZR_NODISCARD zr_status zr__run_path_find(const zr_config *config, const char *run, const char *key, const char *path,
                                          char found[PATH_MAX]);
 
-/** Find the run's tokenizer by the search of zr__run_path_find. *tokenizer receives a built-in name such as "bytes",
+/** Find the run's tokenizer, as zr__run_path_find finds a file. *tokenizer receives a built-in name such as "bytes",
  * the path in `found`, or NULL if the run has no tokenizer. */
 ZR_NODISCARD zr_status zr__run_tokenizer_find(const zr_config *config, const char *run, char found[PATH_MAX],
                                               const char **tokenizer);
 
-/** Find the run's cache of tokens (data.cache_dir), if files can be created there. A relative path is tried from the
- * directory where the run was started, then from the directory where it would have been started if output_dir moved
- * with it. *cache receives the given path or `found`. It receives NULL, which selects the user's cache, if no folder
- * was given or none can be used. */
+/** Find the folder of the run's token cache (data.cache_dir), if files can be created in it. A relative path is tried
+ * from two directories: where the run was started, and where it would have been started at its present place. *cache
+ * receives the given path or `found`. Without a usable folder *cache receives NULL, which selects the user's cache. */
 ZR_NODISCARD zr_status zr__run_cache_find(const zr_config *config, const char *run, char found[PATH_MAX],
                                           const char **cache);
 
-/** Make every input path of a run's configuration absolute, so that the configuration works from any directory. If a
- * file is not found, its path becomes absolute from the directory where the run was started, for error messages. If a
- * file is found at another path than before, add a note. A path from an override stays relative to the current
- * directory. A configuration that no run wrote is unchanged. */
+/** Make the input paths of a run's configuration absolute, so that the configuration works from any directory. A file
+ * that is not found gets a path in the directory where the run was started, for error messages. Add a note for a file
+ * that is found at another path than before. A path from an override stays relative to the current directory. A
+ * configuration that no run wrote is unchanged. */
 ZR_NODISCARD zr_status zr__run_paths_settle(zr_config *config);
 
-/** Set train.output_dir to the directory of the configuration's file, if a run wrote that file into its own directory
- * and no override gives train.output_dir. Otherwise change nothing. */
+/** Set train.output_dir to the directory of the configuration file, if a run wrote the file into its own directory.
+ * Change nothing if an override gives train.output_dir. */
 ZR_NODISCARD zr_status zr__train_own_dir(zr_config *config);
 
 #endif

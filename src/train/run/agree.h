@@ -1,16 +1,16 @@
 /**
- * Functions by which the ranks of a run agree between training steps: on a status, on rank 0's values, or on the
- * maximum of numbers. Every function is collective, uses zr_comm_scalars, which needs no staging memory, and sets
- * result->agreed (zr__run_agreed).
+ * Functions by which the ranks of a run agree between training steps on a status, on rank 0's values, or on maxima. All
+ * functions that communicate are collective, and set result->agreed (zr__run_agreed). They use zr_comm_scalars, which
+ * needs no staging memory.
  */
 #ifndef ZR_TRAIN_AGREE_H
 #define ZR_TRAIN_AGREE_H
 
 #include "train/run/run.h"
 
-/** Return `st`, the result of a call in which all ranks agree on a status. Set result->agreed to true if every rank has
- * the same status, and to false if `st` is an error that keeps ranks from agreeing (a lost peer or transport, a hang,
- * an internal error). */
+/** Set result->agreed and return `st`. `st` is the result of a call in which all ranks agree on a status.
+ * result->agreed is false if `st` is an error that keeps ranks from agreeing (a lost peer or transport, a hang, an
+ * internal error). Otherwise every rank has the same status, and result->agreed is true. */
 zr_status zr__run_agreed(zr__run *r, zr_status st);
 
 /** Return a status on which all ranks agree: ZR_OK only if `mine` is ZR_OK on every rank (zr_comm_agree). */
@@ -24,14 +24,14 @@ ZR_NODISCARD zr_status zr__run_share_text(zr__run *r, char *text);
 /** Replace each of n <= ZR_COMM_SCALARS integers by its maximum over the ranks. */
 ZR_NODISCARD zr_status zr__run_most(zr__run *r, int64_t *number, int n);
 
-/** Set *alike to whether `bytes` bytes (at most 8 * ZR_COMM_SCALARS) are equal on all ranks. All ranks get the same
- * result. */
+/** Set *alike to whether `bytes` bytes at `value` are equal on all ranks. `bytes` is at most 8 * ZR_COMM_SCALARS. All
+ * ranks get the same result. */
 ZR_NODISCARD zr_status zr__run_alike(zr__run *r, const void *value, size_t bytes, bool *alike);
 /** Check that all ranks pass the same number (zr__comm_same). If they do not, fail with ZR_ERR_CONFIG, naming `what`
  * and the deviating ranks. */
 ZR_NODISCARD zr_status zr__run_same(zr__run *r, const char *what, uint64_t mine);
 
-/** Send the number of every rank to all ranks. zr__run_gathered then returns the number of a given rank, until another
+/** Send one number of every rank to all ranks. zr__run_gathered then returns the number of a given rank, until another
  * function of this header is called. */
 ZR_NODISCARD zr_status zr__run_gather(zr__run *r, uint64_t mine);
 uint64_t zr__run_gathered(const zr__run *r, int rank);

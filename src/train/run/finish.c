@@ -20,8 +20,8 @@
 
 /* ---- the report ------------------------------------------------------------------------------- */
 
-/** Set the measured peak memory of a process, as the maximum over all processes, and the promised peak. The measured
- * peak counts anonymous memory and, if ranks are separate processes, the shared windows of the process itself. */
+/** Set the measured and the promised peak memory of a process. The measured peak is the maximum over all processes. It
+ * includes anonymous memory. If ranks are separate processes, it also includes the process's own shared windows. */
 static zr_status measure_peak(zr__run *r)
 {
     const int in_process = zr__comm_process_ranks(r->comm);
@@ -44,13 +44,13 @@ zr_status zr__run_highest_report(zr__run *r, zr_report *report)
     return ZR_OK;
 }
 
-/** Add a note for each measurement that differs from the plan, and for a memory peak above the promised peak, unless
- * the process had reached that peak before the run. */
+/** Add a note if measured memory or traffic differs from the plan. Also add a note if the peak memory exceeds the
+ * promised peak, unless the process had reached this peak before the run. */
 static void note_broken_promises(zr__run *r)
 {
     const zr_train_result *result = r->result;
     const zr_report *planned = &result->planned, *measured = &result->measured;
-    const bool stepped = result->steps > r->from_step; /* without steps there is nothing to compare with the plan */
+    const bool stepped = result->steps > r->from_step; /* without new steps there is no measurement to compare */
     if (stepped && (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
                     memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0 ||
                     memcmp(planned->across, measured->across, sizeof(planned->across)) != 0))
@@ -107,7 +107,8 @@ static zr_status report_run(zr__run *r, double begin)
 
 /* ---- the weights ------------------------------------------------------------------------------ */
 
-static zr_status name_weights(zr__run *r, const char *name, char path[PATH_MAX])
+/** On rank 0, write the path of `name` in the run's directory to `path`. Do nothing on other ranks. */
+static zr_status find_path(zr__run *r, const char *name, char path[PATH_MAX])
 {
     if (r->comm->rank != 0) return ZR_OK;
     ZR_TRY(zr__run_dir_find(&r->dir));
@@ -122,7 +123,7 @@ static zr__exported exported_of(const zr__run *r, double val_loss)
 zr_status zr__run_reserve(zr__run *r)
 {
     char path[PATH_MAX];
-    ZR_TRY(name_weights(r, ZR_RUN_MODEL, path));
+    ZR_TRY(find_path(r, ZR_RUN_MODEL, path));
     const zr__exported weights = exported_of(r, INFINITY);
     ZR_TRY(zr__export_reserve(path, &weights));
     r->reserved = true;
@@ -132,12 +133,12 @@ zr_status zr__run_reserve(zr__run *r)
 void zr__run_release(zr__run *r)
 {
     char path[PATH_MAX];
-    if (r->reserved && name_weights(r, ZR_RUN_MODEL, path) == ZR_OK) zr__export_release(path);
+    if (r->reserved && find_path(r, ZR_RUN_MODEL, path) == ZR_OK) zr__export_release(path);
     r->reserved = false;
 }
 
 /** If the last loss was not finite, compute the loss of another batch, to find out whether the batch or the weights are
- * bad. Fail with ZR_ERR_DIVERGED if the loss of the other batch is not finite either. */
+ * bad. Fail with ZR_ERR_DIVERGED if this loss is not finite either. */
 static zr_status probe_other_batch(zr__run *r)
 {
     zr_step_result found = {0};
@@ -147,14 +148,14 @@ static zr_status probe_other_batch(zr__run *r)
     r->batch_failed = ZR_OK;
     r->result->agreed = false;
     zr_status st = zr__engine_probe(r->engine, &args, &found);
-    if (st != r->batch_failed) return st; /* an error of this rank alone, after which ranks may be unable to agree */
+    if (st != r->batch_failed) return st; /* after any other error, the ranks may be unable to agree */
     ZR_TRY(zr__run_agree(r, st));
     ZR_CHECK(isfinite(found.loss), ZR_ERR_DIVERGED, "with these weights, the loss on the batch of step %lld is %g too",
              (long long)step + 1, found.loss);
     return ZR_OK;
 }
 
-/** Check that the weights are worth saving. If they are not, fail with ZR_ERR_DIVERGED and the reason. */
+/** Check that the weights are good enough to save. Otherwise fail with ZR_ERR_DIVERGED and the reason. */
 static zr_status judge_weights(zr__run *r)
 {
     r->result->agreed = false;
@@ -170,14 +171,14 @@ static void note_rest(const zr__run *r, const char *name, const char *rest)
                      zr__text_escape(rest, (char[ZR__WHY_BYTES / 2]){0}, ZR__WHY_BYTES / 2));
 }
 
-/** Write the weights into the run's directory `name`. `path` receives the path of that directory, and `place` the path
- * where the complete weights are now (see zr__export). `val_loss` is the validation loss of the weights, or infinity if
- * they were not evaluated. */
+/** Write the weights into the folder `name` of the run's directory. `path` receives the path of this folder. `place`
+ * receives the path where complete weights are, even after a failure (see zr__export). `val_loss` is the validation
+ * loss of the weights, or infinity if they were not evaluated. */
 static zr_status export_as(zr__run *r, const char *name, bool replace, double val_loss, char path[PATH_MAX],
                            char place[PATH_MAX])
 {
     char rest[PATH_MAX] = "";
-    ZR_TRY(zr__run_agree(r, name_weights(r, name, path)));
+    ZR_TRY(zr__run_agree(r, find_path(r, name, path)));
     ZR_TRY(zr__run_share_text(r, path));
     const zr__exported weights = exported_of(r, val_loss);
     zr_status st = zr__run_agreed(r, zr__export(path, &weights, r->engine, r->comm, replace, rest, place, PATH_MAX));
@@ -185,7 +186,7 @@ static zr_status export_as(zr__run *r, const char *name, bool replace, double va
     return st;
 }
 
-/** Write the weights as model/. `place` receives the path of the complete weights on all ranks, since all ranks return
+/** Write the weights as model/. On all ranks, `place` receives the path of the complete weights, since all ranks return
  * the same message. */
 static zr_status export_model(zr__run *r, char place[PATH_MAX])
 {
@@ -261,10 +262,9 @@ zr_status zr__run_know_best(zr__run *r)
     return ZR_OK;
 }
 
-/* ---- how it ended ----------------------------------------------------------------------------- */
+/* ---- the status of the run -------------------------------------------------------------------- */
 
-/** Save the weights if they are good. `text` receives a sentence that tells where they are, or why they were not saved.
- */
+/** Write the weights as model/. `text` receives a sentence that tells where they are, or why they were not saved. */
 static zr_status keep_weights(zr__run *r, char text[ZR__WHY_BYTES])
 {
     char place[PATH_MAX] = "";
@@ -286,12 +286,13 @@ static zr_status keep_weights(zr__run *r, char text[ZR__WHY_BYTES])
 /** Save a checkpoint. If that fails, save only the weights, for which disk space is still reserved. */
 static zr_status keep_checkpoint(zr__run *r, char text[ZR__WHY_BYTES])
 {
-    char place[PATH_MAX] = "", weights[ZR__WHY_BYTES];
+    char place[PATH_MAX] = "", weights[ZR__WHY_BYTES], name[ZR_CHECKPOINT_NAME_BYTES];
     zr_status st = zr__run_checkpoint(r);
     const zr_status failed = st == ZR_ERR_MEMORY ? st : ZR_ERR_IO;
     const char *why = ZR__WHY();
     if (st == ZR_OK) {
-        ZR_TRY(zr__run_agree(r, r->comm->rank == 0 ? zr__run_checkpoint_dir(r, place) : ZR_OK));
+        zr_checkpoint_name(r->saved_step, name);
+        ZR_TRY(zr__run_agree(r, find_path(r, name, place)));
         ZR_TRY(zr__run_share_text(r, place));
         snprintf(text, ZR__WHY_BYTES, "the checkpoint is in %.1500s, continue with --resume", place);
         return ZR_OK;
@@ -303,7 +304,8 @@ static zr_status keep_checkpoint(zr__run *r, char text[ZR__WHY_BYTES])
     return failed;
 }
 
-/** Save the weights if they are good: as a checkpoint if the run was asked to stop (`stopped`), otherwise as model/. */
+/** Save the weights if they are good. Write a checkpoint if the run was asked to stop (`stopped`), and model/
+ * otherwise. */
 static zr_status keep_result(zr__run *r, bool stopped, char text[ZR__WHY_BYTES])
 {
     zr_status st = judge_weights(r);
@@ -313,8 +315,8 @@ static zr_status keep_result(zr__run *r, bool stopped, char text[ZR__WHY_BYTES])
     return st;
 }
 
-/** Return the status of a run that completed all steps or was asked to stop. `kept` and `saved` are the status and the
- * text of keep_result. */
+/** Return the final status of a run that completed all steps or was asked to stop. `kept` and `saved` are the status
+ * and the text of keep_result. */
 static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const char *saved)
 {
     long long steps = r->result->steps, all = r->config->train.steps;
@@ -328,13 +330,13 @@ static zr_status end_of_training(zr__run *r, zr_status st, zr_status kept, const
     return ZR_OK;
 }
 
-/** End the run, but do not close metrics.jsonl. `saved` receives a sentence that tells where the weights are, or why
- * they are not saved. */
+/** End the run, except for closing metrics.jsonl. `saved` receives a sentence that tells where the weights are, or why
+ * they were not saved. */
 static zr_status end_run(zr__run *r, zr_status st, double begin, char saved[ZR__WHY_BYTES])
 {
     const bool stopped = st == ZR_ERR_STOPPED, asked = st == ZR_OK || stopped;
     const char *why = ZR__WHY();
-    /* Return at once, since ranks that failed to agree may never meet in a collective again. */
+    /* Return at once. After ranks have failed to agree, a collective call might wait forever. */
     if (st != ZR_OK && !r->result->agreed) return st;
     ZR_TRY(zr__run_save_end(r));
     if (r->mixed) return ZR_FAIL(st, "%s. The weights are a mixture of two steps and are not saved", why);

@@ -15,8 +15,8 @@
 
 /* ---- the directory ---------------------------------------------------------------------------- */
 
-/** Return whether the lock in `path` has this key. Open the folder first: on a shared file system this host may have an
- * outdated view of it, which opening refreshes. */
+/** Return whether the lock in `path` has this key. Open the directory before each try, since this refreshes an outdated
+ * view of a shared file system. */
 static bool sees_key(const char *path, uint64_t key)
 {
     enum { TRIES = 10 };
@@ -51,12 +51,12 @@ zr_status zr__run_same_dir(zr__run *r)
                                            ZR_SHOWN(path), host, first.host));
 }
 
-/* ---- is it this run's? ------------------------------------------------------------------------ */
+/* ---- is the checkpoint compatible? ------------------------------------------------------------ */
 
 /** The checkpoint whose configuration is compared with the run's configuration. */
 typedef struct compared {
     const char *name;
-    bool begun; /* whether a training run wrote the checkpoint; false if zr__convert_dir did */
+    bool begun; /* whether a training run wrote the checkpoint, and not zr__convert_dir */
 } compared;
 
 /** Return whether `name` is in a list that ends with NULL. */
@@ -66,8 +66,8 @@ static bool is_in(const char *const *names, const char *name)
     return *names != NULL;
 }
 
-/** Return whether a key may change when a run resumes. It may change unless the shape or the meaning of the model's
- * weights depends on it. */
+/** Return whether a key may change when a run resumes. A key of the model may change only if neither the shape nor the
+ * meaning of the weights depends on it. */
 static bool may_change(const char *key)
 {
     static const char *const names[] = {
@@ -99,8 +99,8 @@ static zr_status same_file(const char *key, const char *name, const zr__file_pri
     return ZR_OK;
 }
 
-/** Return whether two tokenizers may be the same. Do not compare paths, since a tokenizer's directory may have moved. A
- * different tokenizer is still detected, because it changes the hashes of the data. */
+/** Return whether two tokenizers may be the same. Do not compare two paths, since a tokenizer's directory may have
+ * moved. A different tokenizer is still detected, because it changes the hashes of the data. */
 static bool same_tokenizer(const char *was, const char *is)
 {
     const bool names = !was[0] || !is[0] || strcmp(was, "bytes") == 0 || strcmp(is, "bytes") == 0;
@@ -128,16 +128,16 @@ static zr_status check_run(const zr__run *r, const char *name, int64_t step, con
     return ZR_OK;
 }
 
-/* ---- which checkpoint ------------------------------------------------------------------------- */
+/* ---- choosing a checkpoint -------------------------------------------------------------------- */
 
 static zr_status checkpoint_dir(const zr__run *r, char path[PATH_MAX])
 {
     return zr__checkpoint_path(path, r->config->train.output_dir, r->resume.step);
 }
 
-/** Return whether a failure means that a checkpoint is damaged and may be skipped. ZR_ERR_IO does not mean damage: the
- * checkpoint cannot be read now, and skipping it would lose its steps. (train/weights/stored.c, which only reads
- * weights, skips a checkpoint on any failure except lack of memory.) */
+/** Return whether a failure means that a checkpoint is damaged and may be skipped. ZR_ERR_IO is not damage, because the
+ * checkpoint may be readable later, and skipping it would lose steps. (train/weights/stored.c only reads weights, so it
+ * skips a checkpoint on any failure except ZR_ERR_MEMORY.) */
 static bool is_damage(zr_status st)
 {
     return st == ZR_ERR_DATA || st == ZR_ERR_NOT_FOUND;
@@ -157,7 +157,7 @@ static zr_status read_run_record(zr__run *r, int64_t step)
     return st;
 }
 
-/** Skip the current checkpoint, and add a note with the last error message as the reason. Rank 0 only. */
+/** Skip the current checkpoint, and add a note with the last error message. Rank 0 only. */
 static void pass_over_checkpoint(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -186,8 +186,8 @@ static zr_status check_later(const zr__run *r, const char *name, int64_t step)
     return ZR_OK;
 }
 
-/** Choose the first readable checkpoint from index `next` on. If the directory has no checkpoint, set resume.step to
- * -1. Rank 0 only. */
+/** Choose the newest readable checkpoint, beginning at index `next` of the list. If the directory has no checkpoint,
+ * set resume.step to -1. Rank 0 only. */
 static zr_status choose_checkpoint(zr__run *r)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -217,8 +217,8 @@ static zr_status choose_checkpoint(zr__run *r)
     return ZR_OK;
 }
 
-/** Choose a checkpoint on rank 0 and copy its record to all ranks, except the configuration, which is only a pointer.
- */
+/** Choose a checkpoint on rank 0, and copy its record to all ranks. The configuration is not copied, because it is only
+ * a pointer. */
 static zr_status choose_together(zr__run *r)
 {
     zr__checkpoint_run *from = &r->resume.from;
@@ -247,7 +247,7 @@ zr_status zr__resume_open(zr__run *r)
     return choose_together(r);
 }
 
-/* ---- the state -------------------------------------------------------------------------------- */
+/* ---- restoring the state ---------------------------------------------------------------------- */
 
 static zr_status fill_from_file(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
@@ -267,8 +267,8 @@ static zr_status fill_zero(void *arg, const zr_param_info *param, int64_t first,
     return ZR_OK;
 }
 
-/** Check that the file has every parameter of the graph in its shape or, if `trained` is set, every trainable
- * parameter. */
+/** Check that the file has every parameter of the graph in its shape. If `trained` is set, check only trainable
+ * parameters. */
 static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safetensors *file)
 {
     char wanted[96];
@@ -276,8 +276,7 @@ static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safe
         const zr_param_info *param = zr_graph_param(graph, i);
         if (trained && param->frozen) continue;
         const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
-        bool same = tensor && tensor->ndim == param->whole.ndim && strcmp(tensor->dtype, "F32") == 0;
-        for (int d = 0; same && d < tensor->ndim; d++) same = tensor->dim[d] == param->whole.dim[d];
+        bool same = tensor && zr__safetensors_has_shape(tensor, &param->whole) && strcmp(tensor->dtype, "F32") == 0;
         zr_shape_print(&param->whole, wanted, sizeof(wanted));
         ZR_CHECK(same, ZR_ERR_DATA, "%s: tensor %s is missing, or not F32 of the shape %s", zr__safetensors_path(file),
                  param->name, wanted);
@@ -318,7 +317,7 @@ static zr_status fill_all(zr__run *r)
     if (st == ZR_OK) st = zr_manifest_read(path, &manifest);
     st = zr__run_agree(r, st);
     r->resume.anew = false;
-    /* Fill the parameters last, since this also gathers them. */
+    /* Fill the parameters last, since the engine then also gathers them. */
     for (int state = r->plan->optimizer.n_slots; state >= 0 && st == ZR_OK; state--)
         st = fill_state(r, manifest, state);
     zr_manifest_free(&manifest);
@@ -359,8 +358,7 @@ zr_status zr__resume_fill(zr__run *r)
     return ZR_OK;
 }
 
-/** Return a pointer to `step` among the first n steps of the list of checkpoints, or NULL if the step is not among
- * them. */
+/** Return a pointer to `step` among the first n entries of the list of checkpoints. Return NULL if it is not there. */
 static int64_t *find_step(const zr__run *r, int64_t n, int64_t step)
 {
     for (int64_t i = 0; i < n; i++)
@@ -397,8 +395,7 @@ void zr__resume_clean(const zr__run *r)
 
 /* ---- messages --------------------------------------------------------------------------------- */
 
-/** Add a note for a key that has changed, except for keys that hold paths, since paths may differ between starts of one
- * run. */
+/** Add a note for a changed key. Ignore keys that hold paths, since paths may differ between the starts of a run. */
 static zr_status note_changed_key(void *arg, const char *key, const char *was, const char *is)
 {
     static const char *const places[] = {

@@ -1,5 +1,5 @@
-/** A training run, from checking inputs to saving weights. All ranks first check everything, then create the outputs,
- * then train. */
+/** A training run, from the checks of its inputs to the final weights. All ranks first check everything, then create
+ * the outputs, then train. */
 #include "train/run/agree.h"
 #include "train/run/resume.h"
 #include "train/run/sample.h"
@@ -42,20 +42,22 @@ static void log_line(zr__run *r, zr__metrics_file *m, const char *line, int byte
     }
 }
 
-static void log_event(zr__run *r, const char *group, const zr__scalar *scalar, int n)
+/** Write scalars of the current step into metrics.jsonl and the event file. Their names get a prefix in metrics.jsonl
+ * and a group in the event file. */
+static void log_scalars(zr__run *r, const char *prefix, const char *group, const zr__scalar *scalar, int n)
 {
-    char record[ZR_EVENT_BYTES];
-    if (r->dir.events.fd < 0) return;
-    log_line(r, &r->dir.events, record, zr__event_scalars(zr__event_now(), r->result->steps, group, scalar, n, record));
+    char line[ZR_METRICS_LINE_BYTES], record[ZR_EVENT_BYTES];
+    const int64_t step = r->result->steps;
+    log_line(r, &r->dir.metrics, line, zr__metrics_line(step, prefix, scalar, n, line));
+    log_line(r, &r->dir.events, record, zr__event_scalars(zr__event_now(), step, group, scalar, n, record));
 }
 
-/** Begin the event file. For a resumed run, also record its first step, so that TensorBoard drops the data that earlier
+/** Begin the event file. For a resumed run, also record its first step. TensorBoard then drops the data that earlier
  * event files have for this step and later steps. */
 static void log_events_begin(zr__run *r)
 {
     char record[ZR_EVENT_BYTES];
     const double now = zr__event_now();
-    if (r->dir.events.fd < 0) return;
     log_line(r, &r->dir.events, record, zr__event_version(now, record));
     if (r->resume.there) log_line(r, &r->dir.events, record, zr__event_start(now, r->from_step + 1, record));
 }
@@ -73,8 +75,9 @@ zr_config zr__run_given(const zr__run *r)
     return given;
 }
 
-/** Return the dtype with whose peak rate this rank's matrix products are compared. For fp16 this is F32 on processors,
- * which compute fp16 products in fp32, and BF16 on GPUs, where fp16 products are as fast. */
+/** Return the dtype whose peak rate is the reference for this rank's matrix products. For fp16 this is F32 on
+ * processors, since they compute fp16 products in fp32. On GPUs it is BF16, since fp16 products are as fast as bf16
+ * products. */
 static zr_dtype rate_dtype(const zr__run *r)
 {
     const zr_device_facts *facts = &r->device->profile.facts;
@@ -91,11 +94,11 @@ double zr__run_peak_flops(const zr__run *r)
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-/** Return the configuration as JSON, as it is written into the run's directory. */
+/** Return the configuration as JSON for the file config.json in the run's directory. */
 static zr_status written_config(const zr__run *r, char **json)
 {
     char here[PATH_MAX];
-    zr_config written = *r->config; /* started_in, set below, makes relative paths usable elsewhere */
+    zr_config written = *r->config; /* copy with started_in, which makes relative paths usable elsewhere */
     if (r->given) written.parallel.ranks_per_host = r->given->parallel.ranks_per_host;
     written.train.started_in = getcwd(here, sizeof(here));
     return zr_config_to_json(&written, json);
@@ -111,7 +114,7 @@ static zr_status open_rest(zr__run *r)
 /** Create the directory and the outputs of a new run. On failure, remove all that was created. */
 static zr_status open_new(zr__run *r, const char *json)
 {
-    /* Open the directory first, since other outputs may lie in it. */
+    /* Open the directory first, since the other outputs may lie in it. */
     ZR_TRY(zr__run_dir_open(&r->dir, r->config->train.output_dir, json));
     zr_status st = open_rest(r);
     if (st == ZR_OK) return ZR_OK;
@@ -124,7 +127,7 @@ static zr_status open_new(zr__run *r, const char *json)
  * outputs are open. */
 static zr_status open_again(zr__run *r, const char *json)
 {
-    zr__resume_clean(r); /* frees disk space for the following writes */
+    zr__resume_clean(r); /* frees disk space for the files written below */
     ZR_TRY(zr__run_complete_weights(r));
     ZR_TRY(open_rest(r));
     zr_status st = zr__run_dir_continue(&r->dir, r->from_step, json, &r->made);
@@ -143,8 +146,8 @@ static zr_status open_outputs(zr__run *r)
     return st;
 }
 
-/** For a new run, check that all ranks see its directory. For a resumed run, send the earlier results that rank 0 found
- * in the directory to all ranks. */
+/** For a new run, check that all ranks see its directory. For a resumed run, send the earlier results in the directory
+ * from rank 0 to all ranks. */
 static zr_status share_outputs(zr__run *r)
 {
     if (r->resume.there) return zr__run_share(r, &r->made, sizeof(r->made));
@@ -155,7 +158,7 @@ static zr_status share_outputs(zr__run *r)
     return st;
 }
 
-/** Report the memory limit that policy auto uses, if the run chose that limit itself. */
+/** Report the memory limit of recompute policy auto, if the run chose this limit itself. */
 static void note_limit(const zr__run *r)
 {
     const int64_t limit_bytes = r->settled.memory.limit_bytes;
@@ -169,7 +172,8 @@ static void note_limit(const zr__run *r)
                         "recomputed; set memory.limit");
 }
 
-/** Report the values chosen for open keys, and how policy auto stores activation checkpoints. */
+/** Report the values chosen for keys that the configuration left open. Also report how recompute policy auto stores
+ * activation checkpoints. */
 static void note_choices(const zr__run *r)
 {
     if (r->chosen_note[0]) zr__run_note(r, "%s", r->chosen_note);
@@ -202,7 +206,7 @@ static void note_saving(const zr__run *r)
                      ZR_SIZE((double)price.bytes));
 }
 
-/** Report lines of a text that were skipped. Other irregularities of the text were noted when the configuration was
+/** Report skipped lines of a text. Other irregularities of the text were already reported when the configuration was
  * completed (train/setup/prepare.c). */
 static void note_lines(const zr__run *r, const zr_data *data)
 {
@@ -232,8 +236,8 @@ static void announce(zr__run *r)
         zr__run_note(r, "tensors of %s that the model does not use: %s", r->config->model.init, r->inputs.note);
 }
 
-/** Set the peak FLOP/s with which mfu is computed, from the record of `zr info --bench` or by a measurement of a few
- * milliseconds. Meanwhile the other ranks wait, so they do not disturb the measurement. Rank 0 only. */
+/** Set the peak FLOP/s, the reference for mfu. Read it from the record of `zr info --bench`, or else measure it in a
+ * few milliseconds. The other ranks wait meanwhile and do not disturb the measurement. Rank 0 only. */
 static void know_peak(zr__run *r)
 {
     zr_rates rates;
@@ -243,8 +247,8 @@ static void know_peak(zr__run *r)
         r->device->ops->measure(r->device, rate_dtype(r));
 }
 
-/** Allocate memory, fill the states and create the outputs. Memory comes first, so that a run for which there is too
- * little memory creates no directory. */
+/** Allocate memory, fill the states and create the outputs. Allocate first, so that a run with too little memory
+ * creates no directory. */
 static zr_status start_run(zr__run *r)
 {
     uint64_t seed = (uint64_t)r->config->train.seed;
@@ -284,12 +288,12 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;
     if (st == ZR_OK && r->reads_ahead) st = zr_data_read_ahead(r->inputs.train, next, rows);
     r->data_wait_sec += zr_clock_sec() - begin;
-    if (r->batch_failed == ZR_OK) r->batch_failed = st; /* store the first failure, which the engine returns too */
+    if (r->batch_failed == ZR_OK) r->batch_failed = st; /* keep the first failure, which the engine also returns */
     return st;
 }
 
-/** Read a micro-batch. Before each micro-batch except the first of a step, check whether all ranks are to stop, if the
- * engine allows communication there. */
+/** Read a micro-batch. If it is not the first of its step and the engine allows communication now, first check whether
+ * the run must stop. */
 static zr_status train_batch(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
@@ -299,7 +303,7 @@ static zr_status train_batch(void *arg, const zr_batch *batch, void *const *inpu
 
 static void report_step(zr__run *r, const zr_step_result *did, double lr, double scale, double sec)
 {
-    char text[ZR_METRICS_LINE_BYTES];
+    zr__scalar scalar[ZR_SCALARS];
     if (r->comm->rank != 0) return;
     zr_train_step line = {.step = r->result->steps,
                           .steps = r->config->train.steps,
@@ -318,13 +322,11 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
     line.samples_per_sec = (double)r->config->train_batch_size / least_sec;
     line.tflops = r->plan->flops_hardware / r->comm->size / least_sec / 1e12;
     line.mfu = zr__share_of_peak(r->plan->flops_model / r->comm->size / least_sec, zr__run_peak_flops(r));
-    log_line(r, &r->dir.metrics, text, zr__metrics_step(&line, text));
-    zr__scalar scalar[ZR_SCALARS];
-    log_event(r, "train", scalar, zr__metrics_step_scalars(&line, scalar));
+    log_scalars(r, "", "train", scalar, zr__metrics_step_scalars(&line, scalar));
     if (r->observer->step) r->observer->step(r->observer->arg, &line);
 }
 
-/** Describe the loss scale after a step without an update. Write "" to `out` without fp16. */
+/** Describe the loss scale after a step without an update. Without fp16 the description is "". */
 static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
 {
     out[0] = '\0';
@@ -336,8 +338,8 @@ static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
         snprintf(out, SCALE_BYTES, ", the loss scale stays %s", ZR_SHORTEST(before));
 }
 
-/** Count a step that did not update the weights, and fail after too many such steps in a row. The result is the same on
- * all ranks. */
+/** Count a step that did not update the weights. Fail with ZR_ERR_DIVERGED after ZR_TRAIN_MAX_SKIPPED skipped steps in
+ * a row, not counting steps that lowered the loss scale. The result is the same on all ranks. */
 static zr_status count_skipped(zr__run *r, const zr_step_result *did)
 {
     char scale[SCALE_BYTES];
@@ -365,7 +367,7 @@ static zr_status count_skipped(zr__run *r, const zr_step_result *did)
     return ZR_OK;
 }
 
-/** Add the squared gradient norms of a step that updated the weights to the noise scale. The result is the same on all
+/** Add the squared gradient norms of a step to the noise scale. Ignore a skipped step. The result is the same on all
  * ranks. */
 static void add_noise(zr__run *r, const zr_step_result *did)
 {
@@ -394,19 +396,19 @@ zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch)
                           .arg = r};
 }
 
-/** Return the result of a step on which all ranks agree. `st` is the status of the step on this rank. */
+/** Agree with all ranks on the status of a step. `st` is the status on this rank. */
 static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *did)
 {
     bool diverged = st == ZR_ERR_DIVERGED;
     const char *why = ZR__WHY();
-    /* A stop or a bad gradient within a step needs no further agreement, because every rank knows of it. */
+    /* All ranks know of a stop within a step, so no further agreement is needed. */
     if (st == ZR_ERR_STOPPED) return zr__run_agreed(r, st);
     if (st != ZR_OK && !diverged && st != r->batch_failed) return st;
     ZR_TRY(zr__run_agree(r, r->batch_failed == ZR_OK ? ZR_OK : ZR_FAIL(r->batch_failed, "%s", why)));
     if (!diverged) return ZR_OK;
     r->suspect = true;
     r->mixed = !did->skipped;
-    /* Add advice to the message here, since the engine does not know configuration keys. */
+    /* Add advice to the engine's message here, since the engine does not know configuration keys. */
     return ZR_FAIL(ZR_ERR_DIVERGED,
                    "%s. To skip such steps instead, set gradient_clipping, memory.norm two_pass or memory.layout paper",
                    why);
@@ -425,7 +427,7 @@ static zr_status one_step(zr__run *r)
     double sec = zr_clock_sec() - begin;
     zr__watch_end(&r->watch, r->engine, sec);
     zr__hang_took(r->hang, sec);
-    /* Let the estimate decrease slowly after a slow step. */
+    /* Let the estimated step time decrease slowly after a slow step. */
     r->step_sec = fmax(sec, 0.9 * r->step_sec);
     st = agree_on_step(r, st, &did);
     if (st != ZR_OK) zr__watch_drop(&r->watch);
@@ -448,7 +450,6 @@ static zr_status after_batch(void *arg, int64_t windows)
 
 static zr_status evaluate_now(zr__run *r)
 {
-    char text[ZR_METRICS_LINE_BYTES];
     int64_t windows = zr_data_windows(r->inputs.val);
     int64_t batches = r->config->train.eval_batches, batch = r->config->train_batch_size;
     if (batches > 0 && batches <= windows / batch) windows = batches * batch;
@@ -469,15 +470,14 @@ static zr_status evaluate_now(zr__run *r)
     r->suspect |= !isfinite(line.val_loss);
     if (r->comm->rank == 0) {
         zr__scalar scalar[ZR_SCALARS];
-        log_line(r, &r->dir.metrics, text, zr__metrics_eval(&line, text));
-        log_event(r, "val", scalar, zr__metrics_eval_scalars(&line, scalar));
+        log_scalars(r, "val_", "val", scalar, zr__metrics_eval_scalars(&line, scalar));
         if (r->observer->eval) r->observer->eval(r->observer->arg, &line);
     }
     if (!r->config->train.keep_best || !(line.val_loss < r->made.best_loss)) return ZR_OK;
     return zr__run_keep_best(r);
 }
 
-/** Return whether the current step is one after which the run evaluates and writes samples, if it does so at all. */
+/** Return whether an evaluation and a sample, if enabled, follow the current step. */
 static bool is_eval_step(const zr__run *r)
 {
     const int64_t step = r->result->steps, interval = r->config->train.eval_interval;
@@ -504,7 +504,7 @@ static zr_status write_sample_line(zr__run *r)
     return ZR_OK;
 }
 
-/** Return whether a checkpoint is due after the current step. One is also due after the last step, so that the run can
+/** Return whether a checkpoint is due after the current step. It is also due after the last step, so that the run can
  * be extended. */
 static bool save_is_due(const zr__run *r)
 {
@@ -514,8 +514,8 @@ static bool save_is_due(const zr__run *r)
 }
 
 /** Perform all steps. After each step, first write a checkpoint if it is due, then handle requests, then evaluate. A
- * run that was stopped after a checkpoint has not evaluated its step yet, so the resumed run begins with that
- * evaluation. */
+ * run that was stopped between its checkpoint and its evaluation lacks this evaluation. The resumed run begins with it.
+ */
 static zr_status make_steps(zr__run *r)
 {
     if (r->from_step > 0 && !r->made.evaluation && eval_is_due(r)) ZR_TRY(evaluate_now(r));

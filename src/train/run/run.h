@@ -27,19 +27,20 @@
 typedef struct zr__resume {
     bool asked;
     bool there;   /* whether the directory holds a run */
-    int64_t step; /* step of the checkpoint from which the run resumes; -1 if there is none */
-    bool anew;    /* whether the checkpoint lacks states of this optimizer; they then begin at zero */
+    int64_t step; /* step of the checkpoint from which the run resumes; -1 without a checkpoint */
+    bool anew;    /* whether the checkpoint lacks states of this optimizer, which then begin at zero */
     double read_sec;
-    /* `steps` has the steps of all n checkpoints, newest first, on rank 0. Checkpoints before index `next` were skipped
-     * as damaged. `from` is the record of the run in the chosen checkpoint; only rank 0 has its configuration. */
+    /* `steps` lists the steps of all n checkpoints, newest first, on rank 0. Checkpoints before index `next` were
+     * skipped because they are damaged. `from` is the record of the run in the chosen checkpoint. Only rank 0 has the
+     * record's configuration. */
     int64_t *steps, n, next;
     zr__checkpoint_run from;
 } zr__resume;
 
 typedef struct zr__run {
     const zr_config *config;
-    zr_config settled;      /* copy of `given` in which the run settles keys such as memory.limit and open keys */
-    const zr_config *given; /* the caller's configuration; NULL as long as `config` is the caller's itself */
+    zr_config settled;      /* copy of the caller's configuration, in which the run sets keys such as memory.limit */
+    const zr_config *given; /* the caller's configuration; NULL while `config` still points to it */
     zr_comm *comm;
     const zr_observer *observer;
     int64_t peak_before_bytes; /* peak memory of this process when the run began */
@@ -49,43 +50,44 @@ typedef struct zr__run {
     zr_device *device;
     zr_plan *plan;
     zr_engine *engine;
-    zr__run_dir dir;           /* used on rank 0 only */
+    zr__run_dir dir;           /* directory of the run; rank 0 only */
     zr__file_print train, val; /* size and hash of the data; complete only on rank 0 */
     zr__resume resume;
     int64_t from_step, from_sample;        /* steps and samples completed before this run; 0 unless it resumes */
-    char chosen_note[ZR_TRAIN_NOTE_BYTES]; /* description of the values chosen for open keys; "" if no key was open */
+    char chosen_note[ZR_TRAIN_NOTE_BYTES]; /* description of the values chosen for keys that the configuration left
+                                              open, or "" */
     zr__run_made made;  /* results of earlier starts; best_loss decreases when better weights are written to best/ */
-    int64_t saved_step; /* step of the newest checkpoint; -1 if there is no checkpoint */
+    int64_t saved_step; /* step of the newest checkpoint; -1 without a checkpoint */
     struct zr__save *saving;   /* the asynchronous checkpoint that is being written, or NULL */
-    double step_sec, save_sec; /* seconds of a recent step and of the last checkpoint; 0 if unknown */
+    double step_sec, save_sec; /* seconds of a recent step; seconds of the last checkpoint; 0 if unknown */
     char save_failure[512];    /* message of the first save that failed, or "" */
-    zr_status save_failed;     /* status of the first save that failed: ZR_ERR_MEMORY, or else ZR_ERR_IO */
+    zr_status save_failed;     /* status of the first save that failed: ZR_ERR_MEMORY or ZR_ERR_IO */
     zr__watch watch;
-    zr__hang *hang;     /* NULL if another rank of this process watches, or no rank does */
+    zr__hang *hang;     /* watcher for hangs; NULL if another rank of this process watches, or if watching is off */
     zr_timings timings; /* times of steps, set at the end of the run if requested */
     zr_train_info info;
     bool reads_ahead;       /* whether a thread prefetches the next micro-batch */
     int64_t ahead_bytes;    /* memory of the prefetch in bytes */
     double data_wait_sec;   /* seconds that the current training step has spent on reading data */
-    zr_status batch_failed; /* status of this rank's first failed read; other ranks learn of it later */
-    bool reserved;          /* on rank 0: whether disk space is reserved for the weights and still unused */
-    bool suspect;           /* whether the last loss was not finite, be it because of the batch or of the weights */
+    zr_status batch_failed; /* status of this rank's first failed read; other ranks learn of it when the ranks agree */
+    bool reserved;          /* whether disk space is reserved for the weights and still unused; rank 0 only */
+    bool suspect;           /* whether the last loss was not finite, because of a bad batch or of bad weights */
     bool out_of_time;       /* whether the run stops because of observer->end_sec, as far as this rank knows */
-    bool mixed;             /* whether an update failed after updating only some units; such weights are not saved */
+    bool mixed; /* whether an update failed after updating only some units; the weights are then not saved */
     zr__loss_scaler scaler;
     zr__noise_scale noise;
     zr_tokenizer *tokenizer; /* tokenizer of sample texts, on rank 0 */
     int64_t skipped_in_row;  /* consecutive skipped steps, not counting steps that lowered the loss scale */
 } zr__run;
 
-/** Replace the byte counts of a report by their maximum over the ranks, since ranks with more threads need more scratch
- * memory. Collective. */
+/** Replace the byte counts of a report by their maximum over the ranks. They differ between ranks, since ranks with
+ * more threads need more scratch memory. Collective. */
 ZR_NODISCARD zr_status zr__run_highest_report(zr__run *r, zr_report *report);
 
-/** Return the caller's configuration with the values chosen for its open keys. Pointers in it are borrowed. */
+/** Return the caller's configuration, with the values that the run chose for open keys. Pointers in it are borrowed. */
 zr_config zr__run_given(const zr__run *r);
 
-/** Return the peak FLOP/s with which this rank's matrix products are compared, or 0 if it was not measured. */
+/** Return the peak FLOP/s that is the reference for this rank's matrix products, or 0 if it is unknown. */
 double zr__run_peak_flops(const zr__run *r);
 
 /** Check that token files and initial weights are the same on all ranks, and that each token is in the vocabulary. If
@@ -100,32 +102,31 @@ ZR_NODISCARD zr_status zr__run_reserve(zr__run *r);
 /** Free the disk space reserved for the weights, unless it holds complete weights. */
 void zr__run_release(zr__run *r);
 
-/** End a run. `st` is the status with which its training ended, and `begin` the time at which it began (zr_clock_sec).
- * Save the weights if they are good, and write the measurements. Return the run's status, with a message that tells
- * where the weights are. Collective. */
+/** End a run. Save the weights if they are good, and write the measurements. `st` is the status of training, and
+ * `begin` is the time when the run began (zr_clock_sec). Return the run's status, with a message that tells where the
+ * weights are. Collective. */
 ZR_NODISCARD zr_status zr__run_end(zr__run *r, zr_status st, double begin);
 
-/** Write the weights as best/, replacing earlier weights there. When they are complete, set made.best_loss to their
- * loss. After a failure, report it and continue; the run then fails at its end. Collective. */
+/** Write the weights as best/, replacing earlier weights. When they are complete, set made.best_loss to their loss.
+ * After a failure, report it and continue; the run then fails at its end. Collective. */
 ZR_NODISCARD zr_status zr__run_keep_best(zr__run *r);
 /** Complete model/ and best/ if a killed run left them unfinished. Rank 0 only. Errors: ZR_ERR_IO, ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_complete_weights(zr__run *r);
-/** Set made.best_loss to the recorded loss of the weights in best/. If best/ has no weights, set it to infinity. If the
- * weights record no loss, leave it at the lowest loss in metrics.jsonl. Rank 0 only. Errors: ZR_ERR_IO, ZR_ERR_MEMORY.
- */
+/** Set made.best_loss to the recorded loss of the weights in best/. If best/ has no weights, set it to infinity. If
+ * trained.json in best/ has no values, keep the lowest loss in metrics.jsonl. Rank 0 only. Errors: ZR_ERR_IO,
+ * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__run_know_best(zr__run *r);
 /** Close metrics.jsonl, unless zr__run_end has closed it, and report lost lines. `st` is the run's status, whose error
  * message is preserved. */
 void zr__run_tell_metrics(zr__run *r, zr_status st);
 
-/** Return the index in data.train of the first sample of a step; both count from 0. */
+/** Return the index in data.train of a step's first sample. Steps and samples count from 0. */
 int64_t zr__run_sample(const zr__run *r, int64_t step);
 /** Return ZR_ERR_STOPPED if any rank was asked to stop or has no time left. Call this within a step or an evaluation.
  * Collective. */
 ZR_NODISCARD zr_status zr__run_stop_asked(zr__run *r);
-/** Handle requests that any rank received, after a step. Write a checkpoint if requested. Return ZR_ERR_STOPPED if the
- * run must stop, because a rank was asked to, or because the remaining time is too short for another step and its
- * checkpoint. Collective. */
+/** Handle the requests of all ranks after a step. Write a checkpoint if a rank requests it. Return ZR_ERR_STOPPED if a
+ * rank was asked to stop, or if too little time is left for another step and its checkpoint. Collective. */
 ZR_NODISCARD zr_status zr__run_asked(zr__run *r);
 
 /** Write the events of a training step to the trace, and report messages of the trace. Collective. */
@@ -133,8 +134,8 @@ ZR_NODISCARD zr_status zr__run_collect_trace(zr__run *r, int64_t step);
 
 /** Return the arguments of a training step. `batch` is the function that fills the inputs of a micro-batch. */
 zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch);
-/** Read the data of one micro-batch. This is a zr_batch_fn whose `arg` is the run. If it fails, it also stores its
- * status in `batch_failed`. */
+/** Read the data of one micro-batch. This is a zr_batch_fn whose `arg` is the run. On failure, also store the status in
+ * `batch_failed`. */
 zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input);
 
 #endif

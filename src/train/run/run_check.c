@@ -1,5 +1,5 @@
-/** Checks of a run's inputs, its plan, and the keys that only a run can settle, before the run creates anything. All
- * ranks must get the same results. */
+/** Checks before a run creates anything: its inputs, its plan, and the configuration keys whose values depend on ranks
+ * and hosts. All ranks must get the same results. */
 #include "train/run/agree.h"
 #include "train/run/resume.h"
 #include "train/run/sample.h"
@@ -59,7 +59,7 @@ static zr_status check_inputs(zr__run *r, zr_status st)
     return zr__run_agree(r, first ? ZR_OK : open_inputs(r, false));
 }
 
-/** Return the run's own copy of the configuration, in which the run settles keys. The first call creates the copy. */
+/** Return the run's own copy of the configuration, in which the run may set keys. The first call creates the copy. */
 static zr_config *own_config(zr__run *r)
 {
     if (!r->given) {
@@ -70,8 +70,8 @@ static zr_config *own_config(zr__run *r)
     return &r->settled;
 }
 
-/** Set memory.limit to its minimum over the ranks. Policy auto uses the limit to choose what to recompute, and all
- * ranks must have the same plan. */
+/** If recompute policy auto lacks a memory.limit, set it to the minimum over the ranks. The limit decides how much is
+ * recomputed, and all ranks must have the same plan. */
 static zr_status settle_limit(zr__run *r)
 {
     if (!zr__train_lacks_limit(r->config)) return ZR_OK;
@@ -81,8 +81,8 @@ static zr_status settle_limit(zr__run *r)
     return ZR_OK;
 }
 
-/** Set the number of ranks per host, if every host has the same number of consecutive ranks. Two-level collectives and
- * the report of traffic between hosts need this number. */
+/** Set the number of ranks per host, if it is the same for all hosts and the ranks of a host are consecutive.
+ * Hierarchical collectives and the report of inter-host traffic need this number. */
 static zr_status settle_hosts(zr__run *r)
 {
     const zr_comm *c = r->comm;
@@ -112,11 +112,11 @@ static zr_status check_room(const zr__run *r, int ranks)
     const zr_queues queues = zr__plan_queues(r->plan, r->comm->concurrent, ranks);
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
     more += r->reads_ahead;
-    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's thread that saves, and a thread that writes the file */
+    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's saving thread, and a thread that writes the file */
     return zr__host_room(bytes, ranks * more);
 }
 
-/** Set the memory of the prefetch. If samples are too long for it, disable the prefetch. */
+/** Set the memory of the prefetch. Disable the prefetch if a sample needs more memory than is allowed. */
 static void settle_ahead(zr__run *r)
 {
     if (!r->reads_ahead) return;
@@ -138,8 +138,8 @@ static zr_status check_reduce(const zr__run *r)
     return ZR_OK;
 }
 
-/** Use the rates that `zr info --bench` recorded on each host, if all ranks have the same rates. Otherwise the plan is
- * chosen without measured rates, since all ranks must have the same plan. */
+/** Use the rates that `zr info --bench` recorded on each host, if they are the same on all ranks. Otherwise plan
+ * without measured rates, since all ranks must have the same plan. */
 static zr_status settle_rates(zr__run *r)
 {
     zr_rates rates;
@@ -147,7 +147,7 @@ static zr_status settle_rates(zr__run *r)
     zr_profile mine = r->device->profile;
     const bool narrow = r->config->bf16 && mine.facts.bf16_products;
     const bool mixes = r->config->recompute.policy == ZR_POLICY_AUTO && r->config->parallel.tensor > 1;
-    if (!mixes && !zr__config_is_open(r->config)) return ZR_OK; /* return if the plan does not depend on rates */
+    if (!mixes && !zr__config_is_open(r->config)) return ZR_OK; /* the plan does not depend on rates */
     if (zr__rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
         zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
     const zr_machine *m = &mine.machine;
@@ -159,7 +159,7 @@ static zr_status settle_rates(zr__run *r)
 }
 
 /** Choose values for open keys by a search on rank 0, so that all ranks get the same plan. A resumed run keeps its
- * micro-batches, since other partial sums would change the last bits of results. */
+ * micro-batches, since other micro-batches would change the last bits of gradient sums. */
 static zr_status settle_open(zr__run *r)
 {
     const zr__checkpoint_run *from = &r->resume.from;
@@ -180,7 +180,7 @@ static zr_status settle_open(zr__run *r)
 
 static zr_status check_plan(zr__run *r)
 {
-    /* Messages name memory.limit only if the user gave it, and otherwise the host's memory. */
+    /* Messages name memory.limit only if the user gave it. Otherwise they name the host's memory. */
     int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
     const int in_process = zr__comm_process_ranks(r->comm);
     ZR_TRY(zr__train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
@@ -200,9 +200,9 @@ static zr_status check_plan(zr__run *r)
     return ZR_OK;
 }
 
-/** Check that all ranks have the same result of policy auto, which depends on the processor's scratch memory, and save
- * checkpoints in the same mode. Ranks that recompute different activations would gather at different times and
- * deadlock. */
+/** Check that recompute policy auto made the same choice on all ranks. The choice depends on the processor's scratch
+ * memory. Ranks that recompute different activations would gather at different times and deadlock. Also check that all
+ * ranks save checkpoints in the same mode. */
 static zr_status same_choices(zr__run *r)
 {
     uint64_t work;

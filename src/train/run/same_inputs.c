@@ -1,6 +1,6 @@
 /** The check that all ranks train on the same bytes. One rank reads each copy of an input, and the hashes of the copies
- * are compared. Ranks that open the same file on the same host have the same copy. Different files, and files on
- * different hosts, count as different copies. */
+ * are compared. Ranks that open the same file on the same host share a copy. A file on another host counts as another
+ * copy. */
 #include "train/run/agree.h"
 #include "train/run/tell.h"
 
@@ -20,13 +20,13 @@
 typedef struct input {
     zr__run *run;
     const char *key, *path;
-    const zr_data *data; /* NULL if the input is weights */
+    const zr_data *data; /* the data; NULL if the input is weights */
     const zr_weights *weights;
-    zr__file_print *print; /* size and hash of the data for a checkpoint; NULL for weights */
+    zr__file_print *print; /* size and hash of the data, for checkpoints; NULL if the input is weights */
 } input;
 
-/** Return a hash that identifies the running kernel, from its boot id or else its host name. It is needed because files
- * on different hosts may have equal inode numbers. */
+/** Return a hash that identifies the running kernel, from its boot id or else its host name. Inode numbers alone do not
+ * identify a file, since files on different hosts may have equal inode numbers. */
 static uint64_t host_identity(void)
 {
     char text[128];
@@ -34,8 +34,8 @@ static uint64_t host_identity(void)
     return XXH3_64bits(text, strlen(text));
 }
 
-/** Compute a number that identifies the files or the directory of an input: equal numbers mean the same files. It
- * includes the size of opened data, since a pattern may match more files on a rank that opens it later. */
+/** Compute a number that identifies the files or the directory of an input. Equal numbers mean the same files. For
+ * data, the number depends on the sizes too, since a pattern may match more files on a rank that opens it later. */
 static zr_status identify(const input *in, uint64_t *identity)
 {
     zr__shards shards;
@@ -56,7 +56,7 @@ static zr_status identify(const input *in, uint64_t *identity)
     return st;
 }
 
-/** Set *reader to the lowest rank that has the same file as this rank. Set *places to whether any rank has a different
+/** Set *reader to the lowest rank that has the same file as this rank. Set *places to whether some rank has a different
  * file. */
 static zr_status find_reader(zr__run *r, uint64_t identity, int *reader, bool *places)
 {
@@ -72,8 +72,8 @@ static zr_status find_reader(zr__run *r, uint64_t identity, int *reader, bool *p
     return ZR_OK;
 }
 
-/** Read an input completely and compute its hash. Read weights only if `hash` is not NULL, that is, if they must be
- * compared. */
+/** Read an input completely and compute its hash. If `hash` is NULL, do not read weights, because no comparison is
+ * needed. */
 static zr_status read_input(const input *in, uint64_t *hash)
 {
     zr__progress p = {.run = in->run};

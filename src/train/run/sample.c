@@ -13,15 +13,14 @@
 
 /* ---- all ranks decode ------------------------------------------------------------------------ */
 
-/** Message from rank 0 to all ranks. It contains the next token to decode, or tells that no further token follows. */
+/** Message from rank 0 to all ranks: the next token to decode, or the end of the text. */
 typedef struct next_token {
     int32_t token;
-    bool goes_on; /* false if no further token follows */
+    bool goes_on; /* false at the end of the text */
     int64_t position;
 } next_token;
 
-/** Send the message of rank 0 to all ranks. Fail with ZR_ERR_STOPPED if the run was asked to stop since the last token.
- */
+/** Send rank 0's message to all ranks. Fail with ZR_ERR_STOPPED if the run was asked to stop. */
 static zr_status share_token(zr__run *r, next_token *next)
 {
     ZR_TRY(zr__run_stop_asked(r));
@@ -32,7 +31,7 @@ static zr_status share_token(zr__run *r, next_token *next)
 typedef struct writing {
     zr__run *run;
     zr__text kept;
-    bool over; /* whether decoding a token failed on this rank; the other ranks have then stopped decoding too */
+    bool over; /* whether decoding failed on this rank; the other ranks have then stopped decoding too */
 } writing;
 
 static zr_status decode_with_all(zr__run *r, next_token *next, zr_tensor *output)
@@ -43,7 +42,7 @@ static zr_status decode_with_all(zr__run *r, next_token *next, zr_tensor *output
     return zr_engine_decode(r->engine, next->token, next->position, output);
 }
 
-/** Decode a token of the text on all ranks. Rank 0 calls this. */
+/** Decode a token of the text on all ranks. Rank 0 only. */
 static zr_status decode_mine(void *arg, int32_t token, int64_t position, zr_tensor *output)
 {
     writing *w = arg;
@@ -101,7 +100,7 @@ zr_status zr__sample_open(zr__run *r)
     return zr__run_agree(r, open_writer(r));
 }
 
-/** Append a text to the sample, up to the last complete UTF-8 character that fits into it. */
+/** Append a text to the sample. If the text does not fit, cut it after the last complete UTF-8 character that fits. */
 static zr_status append_sample(void *arg, const char *text, int64_t bytes)
 {
     writing *w = arg;
@@ -112,8 +111,8 @@ static zr_status append_sample(void *arg, const char *text, int64_t bytes)
     return ZR_OK;
 }
 
-/** Return the line of metrics.jsonl for a text. If the weights have diverged, add a note and return no line, since the
- * training loop handles that case. */
+/** Return the sample's line of metrics.jsonl. If the weights have diverged, only add a note, since the training loop
+ * handles this case. */
 static zr_status line_of(const writing *w, zr_status wrote, const char *why, char **line)
 {
     const zr__run *r = w->run;

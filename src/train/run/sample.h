@@ -5,11 +5,11 @@
 #include "train/run/run.h"
 #include "zr/base.h"
 
-/** Maximum bytes of a prompt, and of the part of a sample that is stored, including its prompt. */
+/** Maximum bytes of a prompt (PROMPT), and of the stored part of a sample including its prompt (SAMPLE). */
 #define ZR__PROMPT_BYTES 1024
 #define ZR__SAMPLE_BYTES 8192
 
-/** Open the tokenizer on rank 0, which writes the text, and check the prompt. The other ranks only take part in
+/** Open the tokenizer and check the prompt on rank 0, which writes the text. The other ranks only take part in
  * decoding. Collective. */
 ZR_NODISCARD zr_status zr__sample_open(zr__run *run);
 /** Generate a sample. On rank 0, *line receives the sample's line of metrics.jsonl; zr_free it. *line is NULL on other

@@ -1,5 +1,5 @@
-/** Writing checkpoints: synchronously, while training waits, or asynchronously, during the next steps. A checkpoint
- * gets its final name only when it is complete. */
+/** Writing of checkpoints. A synchronous save stops training meanwhile, and an asynchronous save runs during the next
+ * steps. A checkpoint gets its final name only when it is complete. */
 #include "train/run/save.h"
 
 #include "base/text/text.h"
@@ -17,7 +17,7 @@
 
 /* ---- the directory, by rank 0 ----------------------------------------------------------------- */
 
-/** Return whether a file or directory with the name of this step's checkpoint exists. `path` receives that path. */
+/** Return whether a file or directory has the final path of this step's checkpoint. `path` receives this path. */
 static bool has_name(const zr__save *s, char path[PATH_MAX])
 {
     struct stat st;
@@ -25,7 +25,7 @@ static bool has_name(const zr__save *s, char path[PATH_MAX])
 }
 
 /** Rename an existing checkpoint of this step. It must be unusable, since otherwise the run would have resumed from it.
- * It is not removed, since another version of zr, or a user who repairs it, may be able to use it. */
+ * Do not remove it, since a user may repair it, or another version of zr may be able to read it. */
 static zr_status move_aside(const zr__save *s)
 {
     enum { SUFFIX_BYTES = 16 };
@@ -64,8 +64,9 @@ static bool is_whole(const zr__save *s, int64_t step)
     return whole;
 }
 
-/** Remove old checkpoints of this run. Keep checkpoints of later steps, which an earlier run left. Also keep incomplete
- * checkpoints, which do not count towards train.keep_last. */
+/** Remove old checkpoints beyond train.keep_last. Keep every checkpoint whose step is a multiple of checkpoint.every.
+ * Keep checkpoints of later steps, which an earlier run left. Keep incomplete checkpoints, which do not count towards
+ * train.keep_last. */
 static zr_status remove_old(const zr__save *s)
 {
     const zr_config *c = s->run->config;
@@ -84,9 +85,9 @@ static zr_status remove_old(const zr__save *s)
 
 /* ---- begin and end ---------------------------------------------------------------------------- */
 
-/** Remove the remains of a failed attempt, to free disk space for later files. If a directory already has the
- * checkpoint's final name, remove nothing, since that directory may be a complete checkpoint that is not confirmed on
- * disk, or an earlier checkpoint that could not be renamed. */
+/** Remove the remains of a failed checkpoint, to free disk space. If a directory has the checkpoint's final name,
+ * remove nothing. It may be a complete checkpoint that is not confirmed on disk, or an earlier checkpoint that could
+ * not be renamed. */
 static void give_up(const zr__save *s)
 {
     char path[PATH_MAX];
@@ -95,8 +96,8 @@ static void give_up(const zr__save *s)
     if (zr_checkpoint_remove(s->run_dir, s->step) != ZR_OK && why[0]) (void)ZR_FAIL(ZR_ERR_IO, "%s", why);
 }
 
-/** Commit the checkpoint. First sync metrics.jsonl, so that the lines of the checkpoint's steps survive a power
- * failure. If the file `latest` cannot be written, only add a note, since zr does not read that file. */
+/** Commit the checkpoint. First sync metrics.jsonl, so that the lines up to this step survive a power failure. If the
+ * file `latest` cannot be written, only add a note, since zr does not read that file. */
 static zr_status commit_save(const zr__save *s)
 {
     const long long step = s->step;
@@ -112,17 +113,16 @@ static zr_status commit_save(const zr__save *s)
 static zr_status name_place(zr__save *s)
 {
     zr__run *r = s->run;
-    char name[ZR_CHECKPOINT_NAME_BYTES], tmp[ZR_CHECKPOINT_NAME_BYTES + 4];
+    char name[ZR_CHECKPOINT_NAME_BYTES];
     ZR_TRY(zr__save_names(s));
     if (r->comm->rank != 0) return ZR_OK;
     ZR_TRY(zr__run_dir_find(&r->dir));
     snprintf(s->run_dir, sizeof(s->run_dir), "%s", r->dir.path);
     zr_checkpoint_name(s->step, name);
-    snprintf(tmp, sizeof(tmp), "%s.tmp", name);
-    return zr__path_join(s->tmp, s->run_dir, tmp);
+    return zr__path_format(s->tmp, "%s/%s.tmp", s->run_dir, name);
 }
 
-/** Complete the checkpoint after all ranks have written their elements. `written` is the status of this rank's writing.
+/** Complete the checkpoint after all ranks have written their elements. `written` is the status of this rank's writes.
  */
 static zr_status finish_files(zr__save *s, zr_status written)
 {
@@ -150,12 +150,7 @@ static void destroy_save(zr__save **s)
 static zr_status begin_save(zr__run *r, zr__save **save)
 {
     zr__save *s = *save = zr_alloc(sizeof(*s));
-    if (s) {
-        s->run = r;
-        s->step = r->result->steps;
-        s->n_states = 1 + r->plan->optimizer.n_slots;
-        s->file = -1;
-    }
+    if (s) *s = (zr__save){.run = r, .step = r->result->steps, .n_states = 1 + r->plan->optimizer.n_slots, .file = -1};
     ZR_TRY(zr__run_agree(r, s ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to write a checkpoint")));
     ZR_TRY(zr__run_agree(r, name_place(s)));
     ZR_TRY(zr__run_share_text(r, s->run_dir));
@@ -163,7 +158,7 @@ static zr_status begin_save(zr__run *r, zr__save **save)
     return zr__run_agree(r, r->comm->rank == 0 ? make_place(s) : ZR_OK);
 }
 
-/** Report a completed checkpoint. If `st` is an error, clean up after the failed checkpoint instead. */
+/** Report a completed checkpoint. If `st` is an error, remove the remains of the failed checkpoint instead. */
 static zr_status tell_end(const zr__save *s, zr_status st)
 {
     zr__run *r = s->run;
@@ -190,9 +185,9 @@ void zr__run_save_failed(zr__run *r, zr_status st, const char *why)
     snprintf(r->save_failure, sizeof(r->save_failure), "%.500s", why);
 }
 
-/** Report a failed save. Training continues without the checkpoint if all ranks know of the failure, but the run fails
- * at its end. The run does not fail if the checkpoint was written only because of the default of train.save_end, since
- * the weights are written in any case. */
+/** Report a failed save. If all ranks know of the failure, training continues without the checkpoint, and the run fails
+ * at its end. The run does not fail if only the default of train.save_end requested the checkpoint, since the final
+ * weights are written anyway. */
 static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
 {
     char text[512];
@@ -206,7 +201,7 @@ static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
     else
         zr__run_warn(r, "%s; training goes on: %.1000s", text, why);
     snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.400s", why);
-    /* Do not store this failure, since weights that are not finite are detected again at the end of the run. */
+    /* Do not store this failure. Weights that are not finite are detected again at the end of the run. */
     if (wanted && st != ZR_ERR_DIVERGED) zr__run_save_failed(r, st, text);
     return ZR_OK;
 }
@@ -236,8 +231,8 @@ static void keep_saving_event(void *arg, const zr_event *event)
     if (s->n_events < s->event_room) s->event[s->n_events++] = *event;
 }
 
-/** Write elements of an asynchronous save. If they are read from a copy, no step waits for the save, so lower this
- * thread's priority in favour of computation. */
+/** Write elements of an asynchronous save. If the save reads a copy, no training step waits for it. In this case lower
+ * the priority of this thread in favour of computation. */
 static zr_status put_async(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr__save *s = arg;
@@ -255,8 +250,8 @@ static zr_status make_room_for_events(zr__save *s)
     return ZR_OK;
 }
 
-/** Begin an asynchronous checkpoint. After the engine has accepted it, no rank may fail alone, since that rank would
- * continue to write while other ranks have given up. */
+/** Begin an asynchronous checkpoint. All ranks agree before the engine accepts it. Otherwise some ranks would write
+ * while other ranks have given up. */
 static zr_status write_async(zr__run *r)
 {
     zr__save *s = NULL;
@@ -321,10 +316,4 @@ zr_status zr__run_save(zr__run *r)
     /* Return if a checkpoint of this step is complete or being written. */
     if (r->saved_step == step || r->saving) return ZR_OK;
     return tell_failure(r, step, asynchronous ? write_async(r) : write_now(r));
-}
-
-zr_status zr__run_checkpoint_dir(zr__run *r, char path[PATH_MAX])
-{
-    ZR_TRY(zr__run_dir_find(&r->dir));
-    return zr__checkpoint_path(path, r->dir.path, r->saved_step);
 }

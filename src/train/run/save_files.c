@@ -52,7 +52,7 @@ zr_status zr__save_make_files(const zr__save *s)
 
 /* ---- tensors, by all ranks -------------------------------------------------------------------- */
 
-/** Set the items of this rank in the list to copies of n items of `size` bytes. */
+/** Copy n items of `size` bytes into the list, as the items of this rank. */
 static zr_status keep_mine(zr__save_list *list, const void *from, int64_t n, size_t size, const char *name)
 {
     list->n_mine = n;
@@ -71,7 +71,7 @@ static zr_status keep_checksums(const zr_chunk_writer *writer, zr__save_part *p)
     return keep_mine(&p->slices, slices, n_slices, sizeof(*slices), p->name);
 }
 
-/** Close the file that is being written, if there is one, and leave it incomplete. */
+/** Close the file that is being written, if any, and leave it incomplete. */
 static void drop_file(zr__save *s)
 {
     if (s->file < 0) return;
@@ -90,8 +90,8 @@ static zr_status open_state_file(zr__save *s, int file)
     return zr_chunk_writer_open(path, zr__comm_process_ranks(s->run->comm), &s->writer);
 }
 
-/** Complete the open file, unless it is already `file`. States are written one after the other, so a file is complete
- * when another file is begun. */
+/** Complete the open file, unless it is `file`. States are written one after the other, so a file is complete when the
+ * next file begins. */
 static zr_status close_other(zr__save *s, int file)
 {
     zr_status st = ZR_OK;
@@ -102,9 +102,9 @@ static zr_status close_other(zr__save *s, int file)
     return st;
 }
 
-/** Return the region of a matrix that this rank writes in slices: the rows that this rank and its tensor-parallel
- * neighbours all own completely. Each of these ranks writes its own columns of the rows. Incomplete rows before and
- * after the region, and matrices divided by rows, are written as contiguous ranges. */
+/** Return the region of a matrix divided by columns that this rank writes in slices. In the rows of this region, the
+ * tensor-parallel ranks together own all columns, and each rank writes its own columns. Incomplete rows before and
+ * after the region are written as contiguous ranges. Matrices divided by rows are written as contiguous ranges too. */
 static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
 {
     const int64_t parts = param->cut.parts;
@@ -192,7 +192,7 @@ static zr_status on_list(void *arg, int64_t first_byte, int64_t bytes, const voi
 }
 
 /** Gather a list of items of `size` bytes on rank 0. `send` has this rank's items, padded to `most` items. `count` has
- * the number of items of each rank and is needed on rank 0 only. */
+ * the number of items of each rank; only rank 0 needs it. */
 static zr_status collect_list(zr__run *r, zr__save_list *list, size_t size, const int64_t *count, int64_t most,
                               const void *send)
 {
@@ -240,7 +240,7 @@ zr_status zr__save_gather(zr__save *s)
 
 /* ---- the manifest, by rank 0 ------------------------------------------------------------------ */
 
-/** Add the checksums of the bytes [0, end) of a file that rank 0 wrote, or of the whole file if `end` is -1. */
+/** Add the checksums of a file that rank 0 wrote: of its bytes [0, end), or of all bytes if `end` is -1. */
 static zr_status add_own(zr__save *s, zr__save_part *p, int64_t end)
 {
     char path[PATH_MAX];
@@ -322,7 +322,7 @@ zr_status zr__save_describe(zr__save *s)
     return write_manifest(s);
 }
 
-/* ---- all of it -------------------------------------------------------------------------------- */
+/* ---- files of the checkpoint ------------------------------------------------------------------ */
 
 zr_status zr__save_names(zr__save *s)
 {

@@ -23,35 +23,37 @@ typedef struct zr__save_list {
 
 /** A file of the checkpoint. */
 typedef struct zr__save_part {
-    char name[64];        /* "" if the checkpoint does not have this file */
-    zr__save_list chunks; /* checksums of the written chunks (zr_chunk); `all` includes chunks of the header */
+    char name[64];        /* file name; "" if the checkpoint lacks this file */
+    zr__save_list chunks; /* checksums of the written chunks (zr_chunk); `all` also has chunks of the header */
     zr__save_list slices; /* regions in which ranks wrote slices of rows (zr_slices) */
 } zr__save_part;
 
 typedef struct zr__save {
     zr__run *run;
     int64_t step;                          /* training step of the checkpoint */
-    char run_dir[PATH_MAX], tmp[PATH_MAX]; /* `tmp` is the checkpoint's path until it is complete */
-    int n_states;                       /* number of states; each state (parameters, optimizer's states) has a file */
+    char run_dir[PATH_MAX], tmp[PATH_MAX]; /* directory of the run; path of the checkpoint until it is complete */
+    int n_states;                       /* number of states (parameters and optimizer states), each with its own file */
     zr__save_part part[ZR__SAVE_FILES]; /* files of the states, and config.json at index ZR_CHECKPOINT_STATES */
     zr__checkpoint_run about;           /* on rank 0: record of the run at this step */
     int64_t bytes;
     double waited_sec, async_sec; /* seconds that training waited; seconds of asynchronous writing */
-    /* Fields that only the writing thread uses: this rank's thread or, in an asynchronous save, the engine's thread. */
-    double begin_sec, put_sec; /* time when the first element was written; seconds from that time to the last sync */
+    /* Fields used only by the writing thread. In an asynchronous save this is the engine's thread, and otherwise the
+     * rank's own thread. */
+    double begin_sec, put_sec; /* time of the first write; seconds from the first write to the last sync */
     int file;                  /* index in `part` of the file being written; -1 if no file is open */
     zr_safetensors *layout;
     zr_chunk_writer *writer;
     const zr_param_info *param; /* the last parameter written to the open file, or NULL */
-    zr_slices slices; /* region of `param` that this rank writes in slices; row_bytes is 0 if it has no slices */
-    zr_event *event;  /* events of the engine's thread; NULL if they are not traced */
+    zr_slices slices;           /* region of `param` that this rank writes in slices; row_bytes is 0 without slices */
+    zr_event *event;            /* events of the engine's thread; NULL if they are not traced */
     int32_t n_events, event_room;
 } zr__save;
 
-/** Write the file name of a state into `name`. State 0 is the parameters; the other states are the optimizer's. */
+/** Write the file name of a state into `name`. State 0 is the parameters, and the other states belong to the optimizer.
+ */
 ZR_NODISCARD zr_status zr__state_file(const zr_plan *plan, int state, char *name, size_t size);
 
-/** Return the engine's state number for the state in file `file`, an index in `part`. File 0 has the parameters. */
+/** Return the engine's number of the state in file `file`, an index in `part`. File 0 has the parameters. */
 int zr__state_of_file(int file);
 
 /** Set the names of all files of the checkpoint. */
@@ -61,12 +63,12 @@ ZR_NODISCARD zr_status zr__save_note_run(zr__save *save);
 /** Create the files and reserve space for whole tensors in them. Rank 0 only. */
 ZR_NODISCARD zr_status zr__save_make_files(const zr__save *save);
 
-/** Write elements that this rank owns of a state. This is a callback of zr_sink. The caller passes one state after the
+/** Write elements of a state that this rank owns. This is a callback of zr_sink. The caller passes one state after the
  * other, and calls zr__save_put_end after the last state. Fail with ZR_ERR_DIVERGED if a weight is not finite. */
 ZR_NODISCARD zr_status zr__save_put(void *save, int state, const zr_param_info *param, int64_t first, int64_t n,
                                     const float *in);
 ZR_NODISCARD zr_status zr__save_put_end(void *save);
-/** Write all elements that this rank owns, of all states, synchronously. */
+/** Write the elements that this rank owns, of all states, synchronously. */
 ZR_NODISCARD zr_status zr__save_put_all(zr__save *save);
 
 /** Gather the checksums of all ranks on rank 0. Collective. */

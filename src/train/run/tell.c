@@ -6,8 +6,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* QUIET_SEC is the time in seconds from the beginning of long work to its first progress note, and NEWS_SEC the time
- * between later notes. */
+/* Seconds from the beginning of long work to its first progress note (QUIET_SEC), and between later notes (NEWS_SEC).
+ */
 #define QUIET_SEC 3.0
 #define NEWS_SEC 15.0
 

@@ -1,4 +1,4 @@
-/** Messages of a run in progress. The observer gets notes and warnings. The rank's board shows the phase and the
+/** Messages of a run in progress. The observer receives notes and warnings. The rank's board shows the phase and the
  * progress. */
 #ifndef ZR_TRAIN_TELL_H
 #define ZR_TRAIN_TELL_H
@@ -6,8 +6,8 @@
 #include "train/run/run.h"
 
 #define ZR__WHY_BYTES 2048
-/** Copy the message of the last error into a buffer that lives until the end of the enclosing block, since later calls
- * may overwrite the message. */
+/** Copy the last error message into a buffer, since later calls may overwrite the message. The buffer lives until the
+ * end of the enclosing block. */
 #define ZR__WHY() zr__run_why((char[ZR__WHY_BYTES]){0})
 const char *zr__run_why(char why[ZR__WHY_BYTES]);
 

@@ -1,5 +1,5 @@
-/* Tokenization of texts into a token file, and training of a tokenizer on texts, which is written into a new directory.
- */
+/* Tokenization of texts into a token file, and training of a tokenizer on texts. A trained tokenizer is written into a
+ * new directory. */
 #include "train/tokenizer/tokenize.h"
 
 #include "base/file/commit.h"
@@ -40,20 +40,14 @@ typedef struct tokenizing {
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-static zr_status make_header(const tokenizing *t, unsigned char header[ZR_LLMC_HEADER_BYTES])
-{
-    if (t->args->format == ZR_TOKENS_LLMC) ZR_TRY(zr__llmc_header(t->did->token_bytes, t->did->tokens, header));
-    return ZR_OK;
-}
-
-/* Append tokens to the output. Also build the header each time, without writing it, so that a number of tokens beyond
- * its range is refused at once and not at the end. */
+/* Append tokens to the output. Also build the header each time, without writing it. The header refuses a number of
+ * tokens beyond its range, so this error occurs at once and not at the end. */
 static zr_status write_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
     tokenizing *t = arg;
     unsigned char header[ZR_LLMC_HEADER_BYTES];
     t->did->tokens += n;
-    ZR_TRY(make_header(t, header));
+    if (t->args->format == ZR_TOKENS_LLMC) ZR_TRY(zr__llmc_header(t->did->token_bytes, t->did->tokens, header));
     ZR_TRY(zr__file_write(&t->out.file, t->at, tokens, n * t->did->token_bytes));
     t->at += n * t->did->token_bytes;
     return ZR_OK;
@@ -125,8 +119,8 @@ static zr_status check_headerless(const tokenizing *t)
 
 static zr_status check_output(tokenizing *t)
 {
-    /* Read the magic number, the first bytes of an llm.c file. A nanoGPT file has none and is recognised only by its
-     * name. */
+    /* The magic number is the first bytes of an llm.c file. A nanoGPT file has no magic number and is recognised only
+     * by its name. */
     unsigned char header[ZR_LLMC_HEADER_BYTES];
     char magic[5] = "";
     ZR_TRY(zr__llmc_header(t->did->token_bytes, 0, header));
@@ -160,7 +154,7 @@ static zr_status write_all_tokens(tokenizing *t)
     unsigned char header[ZR_LLMC_HEADER_BYTES];
     ZR_TRY(tokenize_texts(t));
     if (t->args->format != ZR_TOKENS_LLMC) return ZR_OK;
-    ZR_TRY(make_header(t, header));
+    ZR_TRY(zr__llmc_header(t->did->token_bytes, t->did->tokens, header));
     return zr__file_write(&t->out.file, 0, header, sizeof(header));
 }
 
@@ -190,8 +184,6 @@ static zr_status check_args(const zr__tokenize_args *a)
 
 zr_status zr__tokenize(const zr__tokenize_args *args, zr__tokenized *did)
 {
-    ZR_CHECK(args && args->tokenizer && args->text && args->out && did, ZR_ERR_ARG,
-             "zr__tokenize was given a NULL pointer");
     ZR_TRY(check_args(args));
     *did = (zr__tokenized){0};
     tokenizing *t = zr_alloc(sizeof(*t));
@@ -233,8 +225,8 @@ static zr_status learn_tokenizer(const zr__tokenize_train_args *args, char **jso
     return st;
 }
 
-/* Write the tokenizer's files and read them back, to check that the vocabulary is complete, before the directory gets
- * its final name. */
+/* Write the tokenizer's files, and read them back to check that the vocabulary is complete. The directory gets its
+ * final name only afterwards. */
 static zr_status write_files(const char *tmp, const char *json, zr__tokenized *did)
 {
     zr_tokenizer *tokenizer = NULL;
@@ -276,7 +268,6 @@ static zr_status check_dir_empty(const char *out)
 zr_status zr__tokenize_train(const zr__tokenize_train_args *args, zr__tokenized *did)
 {
     char *json = NULL;
-    ZR_CHECK(args && args->text && args->out && did, ZR_ERR_ARG, "zr__tokenize_train was given a NULL pointer");
     ZR_TRY(check_texts(args->n_texts));
     *did = (zr__tokenized){0};
     ZR_TRY(check_dir_empty(args->out));

@@ -1,6 +1,6 @@
 /**
- * train/tokenizer: `zr tokenize` uses it to convert texts to token files and to learn tokenizers from texts.
- * tokenizer_files.h copies a tokenizer's files into a directory.
+ * train/tokenizer: the functions of `zr tokenize`. They convert texts to token files, and learn tokenizers from texts.
+ * tokenizer_files.h copies the files of a tokenizer into a directory.
  */
 #ifndef ZR_TRAIN_TOKENIZER_TOKENIZE_H
 #define ZR_TRAIN_TOKENIZER_TOKENIZE_H
@@ -16,11 +16,11 @@ typedef enum zr__tokens_format {
 
 typedef struct zr__tokenize_args {
     const char *tokenizer;   /* name or path for zr_tokenizer_open */
-    const char *const *text; /* n_texts paths; each file, or each line of a .jsonl file, is a document */
-    int n_texts;             /* 1 .. ZR_TOKENIZE_TEXTS */
-    const char *out;         /* path of the output, which zr_data_open can read; for NANOGPT it must end in ".bin" */
+    const char *const *text; /* paths of n_texts files; each file, or each line of a .jsonl file, is a document */
+    int n_texts;             /* number of files, 1 to ZR_TOKENIZE_TEXTS */
+    const char *out; /* path of the output, which zr_data_open can read; must end in ".bin" for ZR_TOKENS_NANOGPT */
     zr__tokens_format format;
-    bool eot;                /* whether ZR_END_OF_TEXT is put between documents; no other token is added */
+    bool eot;                /* whether ZR_END_OF_TEXT separates documents; no other token is added */
     int threads;             /* number of threads, up to ZR_TOKENIZE_THREADS; 0 for one per processor */
     zr_progress_fn progress; /* progress in bytes of files; may be NULL */
     void *arg;
@@ -28,29 +28,33 @@ typedef struct zr__tokenize_args {
     bool skip_bad_lines;  /* whether bad lines are skipped instead of causing an error */
 } zr__tokenize_args;
 
-/** Result of zr__tokenize. */
+/** Result of zr__tokenize or zr__tokenize_train. */
 typedef struct zr__tokenized {
     int64_t bytes, tokens; /* bytes of text in all documents; number of tokens, including tokens between documents */
     int64_t vocab;
     uint64_t hash; /* hash of the tokenizer (zr_tokenizer_hash) */
     int token_bytes;
-    char note[512];                   /* the note of zr__texts_info */
-    int64_t documents, skipped_lines; /* documents that have a text; skipped bad lines of .jsonl files */
+    char note[512];                   /* note about the texts (zr__texts_info) */
+    int64_t documents, skipped_lines; /* number of documents with a text; number of skipped bad lines in .jsonl files */
 } zr__tokenized;
 
-/** Write the tokens of texts into a file, which appears atomically: it is written as `out`.tmp and then renamed. Each
- * document is encoded as a whole by zr_tokenizer_encode. The result is the same for any number of threads.
- * zr__texts_encode describes how texts are read, and how much memory this takes.\n\nFail with ZR_ERR_ARG if a number is
- * out of range. Fail with ZR_ERR_CREATE if `out` or `out`.tmp is an input, if `out` exists and is not a token file of
- * this format, or if `out`.tmp exists. Fail with ZR_ERR_NOT_FOUND or ZR_ERR_DATA if the tokenizer or a text is missing
- * or bad. Fail with ZR_ERR_DATA if there are too many tokens for the header, or if ZR_END_OF_TEXT is not in the
- * vocabulary. Fail with ZR_ERR_IO also if a text changes. Other errors: ZR_ERR_MEMORY. */
+/**
+ * Write the tokens of texts into a file. The file is written as `out`.tmp and then renamed, so it appears atomically.
+ * Each document is encoded as a whole by zr_tokenizer_encode. The result does not depend on the number of threads.
+ * zr__texts_encode describes how texts are read, and how much memory this takes.
+ *
+ * Fail with ZR_ERR_ARG if a number is out of range. Fail with ZR_ERR_CREATE if `out` or `out`.tmp is an input, if `out`
+ * exists and is not a token file of this format, or if `out`.tmp exists. Fail with ZR_ERR_NOT_FOUND or ZR_ERR_DATA if
+ * the tokenizer or a text is missing or bad. Fail with ZR_ERR_DATA if there are too many tokens for the header, or if
+ * ZR_END_OF_TEXT is not in the vocabulary. Fail with ZR_ERR_IO if a text changes meanwhile, or if writing fails. Other
+ * errors: ZR_ERR_MEMORY.
+ */
 ZR_NODISCARD zr_status zr__tokenize(const zr__tokenize_args *args, zr__tokenized *did);
 
 typedef struct zr__tokenize_train_args {
-    const char *const *text; /* n_texts paths, as in zr__tokenize_args */
-    int n_texts;             /* 1 .. ZR_TOKENIZE_TEXTS */
-    const char *out;         /* path of the output directory, new or empty, which zr_tokenizer_open can then open */
+    const char *const *text; /* paths of n_texts files; each file, or each line of a .jsonl file, is a document */
+    int n_texts;             /* number of files, 1 to ZR_TOKENIZE_TEXTS */
+    const char *out;         /* path of the output directory, which must be new or empty */
     int64_t vocab;           /* number of tokens, at least ZR_TOKENIZER_LEAST_VOCAB */
     zr_progress_fn progress; /* progress in bytes of files; may be NULL */
     void *arg;
@@ -58,12 +62,15 @@ typedef struct zr__tokenize_train_args {
     bool skip_bad_lines;  /* whether bad lines are skipped instead of causing an error */
 } zr__tokenize_train_args;
 
-/** Learn a tokenizer from texts (zr__tokenizer_trainer_learn) and write it into a directory, which appears atomically.
+/**
+ * Learn a tokenizer from texts (zr__tokenizer_trainer_learn) and write it into a directory, which appears atomically.
  * The directory holds tokenizer.json and, for the package transformers, tokenizer_config.json. Texts are read in parts
  * (zr__texts). *did receives facts about the texts, and the vocabulary size and the hash of the tokenizer. The
- * tokenizer has fewer than `vocab` tokens if the texts have no more pairs to merge. Fail with ZR_ERR_ARG if a number is
- * out of range; ZR_ERR_CREATE if `out` is not empty or cannot be created; ZR_ERR_NOT_FOUND or ZR_ERR_DATA if a text is
- * missing or bad. Other errors: ZR_ERR_MEMORY, ZR_ERR_IO. */
+ * tokenizer has fewer than `vocab` tokens if the texts have no more pairs to merge.
+ *
+ * Fail with ZR_ERR_ARG if a number is out of range. Fail with ZR_ERR_CREATE if `out` is not empty or cannot be created.
+ * Fail with ZR_ERR_NOT_FOUND or ZR_ERR_DATA if a text is missing or bad. Other errors: ZR_ERR_MEMORY, ZR_ERR_IO.
+ */
 ZR_NODISCARD zr_status zr__tokenize_train(const zr__tokenize_train_args *args, zr__tokenized *did);
 
 #endif

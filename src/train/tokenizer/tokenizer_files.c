@@ -1,9 +1,9 @@
 #include "train/tokenizer/tokenizer_files.h"
 
+#include "base/file/commit.h"
+#include "base/file/folder.h"
 #include "base/json/json.h"
-#include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/dir/run_dir.h"
 #include "zr/data.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_
     return write_in(dir, config, text, (size_t)bytes);
 }
 
-/* Read a whole text file, whatever its content. Convert ZR_ERR_CONFIG to ZR_ERR_DATA, since a tokenizer is not a
+/* Read a whole tokenizer file without parsing it. Convert ZR_ERR_CONFIG to ZR_ERR_DATA, since a tokenizer is not a
  * configuration. */
 static zr_status read_tokenizer_file(const char *path, char **text, size_t *bytes)
 {

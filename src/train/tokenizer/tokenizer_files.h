@@ -4,13 +4,13 @@
 
 #include "zr/base.h"
 
-/** Write tokenizer.json with the text `json`, and tokenizer_config.json into `dir`. The latter tells the package
- * transformers the class of the tokenizer. `end_of_text` tells whether <|endoftext|> is one of its tokens. Errors:
- * ZR_ERR_CREATE, ZR_ERR_IO. */
+/** Write tokenizer.json and tokenizer_config.json into `dir`. `json` is the text of tokenizer.json.
+ * tokenizer_config.json tells the package transformers the class of the tokenizer. `end_of_text` tells whether the
+ * tokenizer has the token <|endoftext|>. Errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_write(const char *dir, const char *json, bool end_of_text);
 
 /** Copy the files of the tokenizer `name` (zr_tokenizer_open) into `dir`, unchanged. If `name` is "bytes", write the
- * files of an equivalent tokenizer. If it is NULL, do nothing. Fail with ZR_ERR_NOT_FOUND or ZR_ERR_DATA if the
+ * files of an equivalent tokenizer. If `name` is NULL, do nothing. Fail with ZR_ERR_NOT_FOUND or ZR_ERR_DATA if the
  * tokenizer has no usable files. Other errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_copy(const char *name, const char *dir);
 
@@ -20,7 +20,7 @@ ZR_NODISCARD zr_status zr__tokenizer_files_take(const char *from, const char *di
 /** Return whether `dir` has at least one file of a tokenizer. */
 bool zr__tokenizer_files_any(const char *dir);
 
-/** Remove the tokenizer files in `dir`. If `like` is a directory and not NULL, remove only files that have the same
+/** Remove the tokenizer files in `dir`. If the directory `like` is not NULL, remove only files that have the same
  * content in `like`. */
 void zr__tokenizer_files_remove(const char *dir, const char *like);
 

@@ -2,8 +2,6 @@
 
 #include "base/core/thread.h"
 #include "comm/comm.h"
-#include "engine/engine.h"
-#include "zr/run.h"
 
 #include <errno.h>
 #include <math.h>
@@ -12,17 +10,17 @@
 #include <string.h>
 #include <time.h>
 
-/* Constants of the limit "auto" of train.hang_timeout. The limit is AUTO_TIMES times the duration of the slowest of the
+/* Constants of train.hang_timeout "auto". The limit of a step is AUTO_TIMES times the duration of the slowest of the
  * last LAST_STEPS steps, but at least AUTO_SEC seconds. */
 enum { AUTO_SEC = 60, AUTO_TIMES = 10, LAST_STEPS = 16 };
 #define STACK_BYTES ((size_t)256 << 10)
-#define GONE_SEC 0.5   /* seconds for which a launcher may end the job, before an ended process is reported */
-#define ANOTHER_SEC 10 /* seconds for which another process may end the job */
+#define GONE_SEC 0.5   /* grace period in seconds for a launcher to end the job, before an ended process is reported */
+#define ANOTHER_SEC 10 /* grace period in seconds for another process to end the job, before this process ends it */
 #define PLACE_BYTES 512
 
-/* Limits of the phases. The start has a higher limit, since files are read completely and all memory is touched for the
- * first time. Saving, steps that wait for saving, and the end have higher limits, since they may write gigabytes to a
- * disk. */
+/* Names and limits of the phases. The start has a higher limit than a step, since it reads whole files and touches all
+ * memory for the first time. Saving, steps that wait for saving, and the end have higher limits too, since they may
+ * write gigabytes to a disk. */
 static const struct {
     const char *name;
     int times; /* limit of the phase as a multiple of train.hang_timeout, the limit of a training step */
@@ -33,8 +31,8 @@ const char *zr__phase_name(zr__phase phase)
     return phases[phase].name;
 }
 
-/* Pack the phase and the number of steps into one number. It is never 0, which is the value on the board before a rank
- * begins. */
+/* Pack the phase and the number of completed steps into one number. The number is never 0, because 0 on a board means
+ * that the rank has not begun. */
 uint64_t zr__phase_shown(zr__phase phase, int64_t steps)
 {
     return (uint64_t)(phase + 1) << 56 | ((uint64_t)steps & (((uint64_t)1 << 56) - 1));
@@ -70,13 +68,13 @@ struct zr__hang {
     int n;
     bool warned;
     double gone_sec;    /* seconds since a process of this host was found to have ended */
-    double another_sec; /* additional seconds for which this process waits for another process to end the job */
+    double another_sec; /* grace period in seconds for another process to end the job; 0 before the end is reported */
 };
 
 /* ---- limits ------------------------------------------------------------------------------------ */
 
-/* Return the maximum time in seconds between two signs of progress of a rank in a training step. Set *first to whether
- * no step has ended yet. */
+/* Return the limit of a training step in seconds: the maximum time in which a rank may show no progress. Set *first to
+ * whether no step has ended yet. */
 static double step_limit(zr__hang *h, bool *first)
 {
     double slowest = 0;
@@ -87,8 +85,8 @@ static double step_limit(zr__hang *h, bool *first)
     return h->given_sec > 0 ? (double)h->given_sec : fmax(AUTO_SEC, AUTO_TIMES * slowest);
 }
 
-/* Return the limit of a phase in seconds. With "auto", the first step has the limit of the start phase, since the
- * duration of a step is not known yet. */
+/* Return the limit of a phase in seconds. With "auto", the first step has the limit of the start phase, since no step
+ * duration is known yet. */
 static double limit_of(zr__hang *h, zr__phase phase)
 {
     bool first;
@@ -106,10 +104,10 @@ const char *zr__hang_limits(zr__hang *h, char text[ZR__LIMITS_BYTES])
     return text;
 }
 
-/* ---- where a rank is --------------------------------------------------------------------------- */
+/* ---- the position of a rank -------------------------------------------------------------------- */
 
-/* Return the name of the first parameter that an op reads, or whose gradient it computes. If the op has no parameter,
- * return the name of the step's unit, or "". */
+/* Return the name of the first parameter that an op reads or whose gradient it computes. Without a parameter, return
+ * the name of the step's unit, or "". */
 static const char *tensor_of(const zr_graph *g, const zr_step *step)
 {
     const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(g, step->op) : NULL;
@@ -120,16 +118,16 @@ static const char *tensor_of(const zr_graph *g, const zr_step *step)
     return step->unit >= 0 ? zr_graph_unit_info(g, step->unit)->name : "";
 }
 
-/* Append the step of the schedule that a rank is in to `text`, for example ", step 34 of the schedule train (gather of
- * h.3, micro-batch 1)". */
+/* Append a rank's current schedule step to `text`, for example ", step 34 of the schedule train (gather of h.3,
+ * micro-batch 1)". */
 static void add_schedule_step(const zr__hang *h, const zr_comm_board *b, char *text, size_t size)
 {
     static const char *const names[ZR_SCHEDULES] = {[ZR_SCHEDULE_TRAIN] = "train",
                                                     [ZR_SCHEDULE_EVAL] = "eval",
                                                     [ZR_SCHEDULE_DECODE] = "decode",
                                                     [ZR_SCHEDULE_FLUSH] = "flush"};
-    /* If communication runs concurrently with computation, show the step of the communication stream for a waiting
-     * rank. */
+    /* If communication overlaps with computation, a waiting rank waits for communication, so show the step of the
+     * communication stream. */
     const zr_plan *plan = h->plan;
     zr__engine_at at = zr__engine_shown(b->shown[ZR_ENGINE_SHOWN + 1]);
     if (!at.walks || !(b->waits & 1)) at = zr__engine_shown(b->shown[ZR_ENGINE_SHOWN]);
@@ -172,7 +170,7 @@ static const char *write_place(const zr__hang *h, const zr_comm_board *b, char t
     return text;
 }
 
-/* ---- who is behind ----------------------------------------------------------------------------- */
+/* ---- the slowest rank -------------------------------------------------------------------------- */
 
 static void look_at_boards(zr__hang *h, double sec)
 {
@@ -186,7 +184,7 @@ static void look_at_boards(zr__hang *h, double sec)
     }
 }
 
-/* Return the rank that is behind: the rank that has begun the fewest waits. If several ranks have, return the rank
+/* Return the slowest rank, which has begun the fewest waits for other ranks. Among equally slow ranks, return the rank
  * whose last progress is oldest. Return -1 if no board can be read. */
 static int find_behind(const zr__hang *h)
 {
@@ -200,7 +198,8 @@ static int find_behind(const zr__hang *h)
     return behind;
 }
 
-/* Return whether a rank of another host is behind. This is the case if all ranks of this host wait in the same call. */
+/* Return whether the slowest rank is on another host. This is the case if there are other hosts and all ranks of this
+ * host wait in the same call. */
 static bool is_elsewhere(const zr__hang *h, int behind)
 {
     bool unseen = false;
@@ -212,8 +211,8 @@ static bool is_elsewhere(const zr__hang *h, int behind)
     return unseen && (waits & 1);
 }
 
-/* Return whether this process prints the warning. All processes of a host see the same boards, so the process of the
- * first rank that is not behind prints it. */
+/* Return whether this process prints the warning. All processes of a host see the same boards. Only one of the
+ * processes prints the warning: the process of the host's first rank, not counting the slowest rank. */
 static bool is_mine_to_warn(const zr__hang *h, int behind)
 {
     int first = -1;
@@ -261,7 +260,7 @@ static void tell_hang(const zr__hang *h, zr_hang_event event, int behind, bool e
     h->observer->hang(h->observer->arg, event, line);
 }
 
-/* Report a process of this host that ended before its rank had completed the run. */
+/* Report a process of this host that ended before its rank completed the run. */
 static void check_gone(zr__hang *h, double sec)
 {
     char line[2 * PLACE_BYTES], where[PLACE_BYTES];
@@ -289,7 +288,7 @@ static void check_ranks(zr__hang *h, double sec)
         h->warned = true;
         if (is_mine_to_warn(h, behind)) tell_hang(h, ZR_HANG_WARNING, behind, elsewhere, limit);
     }
-    /* If the rank that is behind is on another host, let that host report first, since it knows more. */
+    /* If the slowest rank is on another host, let a process of that host report first, since it knows more. */
     double later = elsewhere ? 2 + 0.1 * limit + fmin(5, 0.1 * h->comm->rank) : 0;
     if (at->age_sec < limit + later + h->another_sec) return;
     if (h->another_sec > 0 || zr__comm_claim_telling(h->comm)) tell_hang(h, ZR_HANG_OVER, behind, elsewhere, limit);
@@ -298,7 +297,7 @@ static void check_ranks(zr__hang *h, double sec)
 
 /* ---- the thread -------------------------------------------------------------------------------- */
 
-/* Sleep for `sec` seconds. Return false if the thread is to stop watching. */
+/* Sleep for `sec` seconds. Return false if the thread must stop watching. */
 static bool doze(zr__hang *h, double sec)
 {
     struct timespec until;
@@ -313,8 +312,8 @@ static bool doze(zr__hang *h, double sec)
     return goes_on;
 }
 
-/* Check the ranks periodically. Count only time in which this thread runs, so that a job that was suspended and
- * continued (^Z, a scheduler), or a busy host, does not look like a hang. */
+/* Check the ranks periodically. Count only time in which this thread runs. A job that was suspended (^Z, a scheduler)
+ * or a busy host then does not look like a hang. */
 static void *watch_ranks(void *arg)
 {
     zr__hang *h = arg;

@@ -1,5 +1,5 @@
-/** Detection of hung ranks in a training run. Ranks publish their progress on boards. In each process, one thread reads
- * the boards regularly (zr__comm_look). */
+/** Detection of hung ranks in a training run. Each rank publishes its progress on a board. In each process, one thread
+ * reads the boards regularly (zr__comm_look). */
 #ifndef ZR_TRAIN_HANG_H
 #define ZR_TRAIN_HANG_H
 
@@ -13,7 +13,7 @@
 typedef enum zr__phase {
     ZR__PHASE_START,
     ZR__PHASE_TRAIN,
-    ZR__PHASE_TRAIN_AND_SAVE, /* training steps in which updates wait for the disk during a save */
+    ZR__PHASE_TRAIN_AND_SAVE, /* training steps during a save, in which updates wait for the disk */
     ZR__PHASE_EVALUATE,
     ZR__PHASE_SAVE,
     ZR__PHASE_END,
@@ -30,20 +30,20 @@ uint64_t zr__phase_shown(zr__phase phase, int64_t steps);
 
 typedef struct zr__hang zr__hang;
 
-/** Start to watch for hangs. *hang is set to NULL if the observer has no function `hang`, and on ranks that are
- * threads, except rank 0, which watches them. */
+/** Start to watch for hangs. Set *hang to NULL if the observer has no function `hang`. If ranks are threads of one
+ * process, only rank 0 watches, and *hang is NULL on the other ranks. */
 ZR_NODISCARD zr_status zr__hang_create(const zr_config *config, zr_comm *comm, const zr_observer *observer,
                                        zr__hang **hang);
 /** Stop watching. This function and the functions below accept a NULL hang. */
 void zr__hang_destroy(zr__hang **hang);
 
-/** Set the plan whose schedule steps are named in messages from now on. The plan must live until zr__hang_destroy. */
+/** Set the plan from which messages take the names of schedule steps. The plan must live until zr__hang_destroy. */
 void zr__hang_plan(zr__hang *hang, const zr_plan *plan);
 /** Record the duration of a training step. With train.hang_timeout "auto", recent durations determine the limit. */
 void zr__hang_took(zr__hang *hang, double sec);
 
-/** Describe the limits in `text` for people and return it. The description is "" if this rank does not watch, or if the
- * limit is "auto". */
+/** Describe the limits in `text` for people, and return `text`. The description is "" if this rank does not watch, or
+ * if the limit is "auto". */
 #define ZR__LIMITS_BYTES 160
 const char *zr__hang_limits(zr__hang *hang, char text[ZR__LIMITS_BYTES]);
 

@@ -7,18 +7,16 @@
 #include "plan/cost/cost.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
-    ROOM_MOST = 32768, /* maximum number of events of a stream, which take 1 MiB */
+    ROOM_MOST = 32768, /* maximum number of events of a stream in a training step; their buffer takes 1 MiB */
     TEXT_BYTES = 1 << 20,
     CLOCK_ROUNDS = 8,
-    NUMBERS = 3, /* number of times that are sent for an event: waiting time, begin, end */
+    NUMBERS = 3, /* number of time stamps of an event: begin of waiting, begin, end */
     EVENTS_A_CALL = ZR_COMM_SCALARS / NUMBERS
 };
 #define HEAD "{\"displayTimeUnit\":\"ms\", \"traceEvents\":["
@@ -33,14 +31,14 @@ typedef struct record {
 struct zr__trace {
     const zr_plan *plan;
     zr_trace wanted;
-    record *record[ZR_STREAMS]; /* buffers of events, one for each stream, filled by the stream's thread */
+    record *record[ZR_STREAMS]; /* event buffers, one for each stream, filled by the thread of the stream */
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
     bool lost[ZR_STREAMS]; /* whether events were dropped because the buffer was full */
     bool cut;              /* whether the user was informed of dropped events */
     /* fields used on rank 0 only */
     zr__file file;
     int64_t end_bytes; /* length of the file in bytes, without TAIL */
-    zr__json_out out;  /* text that is still to be written, at offset end_bytes */
+    zr__json_out out;  /* pending text, to be written at offset end_bytes */
     double *start_sec; /* time zero of the trace on the clock of each rank */
     bool failed;
     bool torn; /* whether the file may be invalid JSON */
@@ -110,10 +108,10 @@ void zr__trace_drop(zr__trace *t)
 
 /* ---- clocks ----------------------------------------------------------------------------------- */
 
-/* Find the trace's time zero on the clock of each rank, since clocks of different hosts are unrelated. No rank leaves
- * an exchange before all ranks have entered it. So the times of an exchange are an upper and a lower bound of the
- * difference between this rank's clock and rank 0's clock. Ranks of one host read the same clock, so the difference 0
- * is used if it is within the bounds. */
+/* Determine the trace's time zero on the clock of each rank, since clocks of different hosts are unrelated. No rank
+ * leaves an exchange before all ranks have entered it. The times of an exchange therefore are an upper and a lower
+ * bound of the difference between this rank's clock and rank 0's clock. Ranks of one host read the same clock, so the
+ * difference 0 is used if it is within the bounds. */
 zr_status zr__trace_align(zr__trace *t, zr_comm *comm)
 {
     double bound[2] = {-HUGE_VAL, HUGE_VAL}; /* bounds of this rank's clock minus rank 0's, in seconds */
@@ -151,7 +149,7 @@ static zr_status write_pending(zr__trace *t)
         t->end_bytes += events;
         return ZR_OK;
     }
-    /* Restore the old tail, which needs no further disk space. A file without a beginning stays empty. */
+    /* Restore the old tail, which needs no further disk space. A file without a head stays empty. */
     t->torn = ftruncate(t->file.fd, t->end_bytes) != 0 || t->end_bytes == 0 ||
               pwrite(t->file.fd, TAIL, strlen(TAIL), t->end_bytes) != (ssize_t)strlen(TAIL);
     return st;
@@ -181,7 +179,7 @@ static void close_event(zr__json_out *out)
 }
 
 /* Begin an event that names a rank, or one of its streams if `stream` is not -1. In the trace, a rank is a process and
- * a stream a thread. The caller adds the arguments of the event. */
+ * a stream is a thread. The caller adds the arguments of the event. */
 static void open_name(zr__json_out *out, const char *kind, int rank, int stream)
 {
     open_event(out, "M", kind);
@@ -226,7 +224,7 @@ zr_status zr__trace_open(zr__trace *t, const zr__run_dir *dir, const zr_config *
 
 /* ---- events of all ranks ---------------------------------------------------------------------- */
 
-/* Add a time in microseconds. Print it from integers, since JSON needs a decimal point, and the locale may have a
+/* Add a time in microseconds. Print it from integers, since JSON needs a decimal point, but the locale may have a
  * comma. */
 static void add_microseconds(zr__json_out *out, const char *key, double sec)
 {
@@ -251,7 +249,7 @@ static void open_step(zr__trace *t, const zr_step *step)
     zr__json_add(&t->out, "cat", !runs ? kind : step->replay ? "replay" : op->backward ? "backward" : "forward");
 }
 
-/* Add the arguments of an event: its step, its FLOPs or bytes, and its waiting time. */
+/* Add the arguments of an event: its training step, its schedule step, its FLOPs or bytes, and its waiting time. */
 static void add_args(zr__trace *t, const record *r, int64_t step, double wait_sec)
 {
     zr__json_out *out = &t->out;

@@ -1,6 +1,6 @@
 /** A trace of training steps in Chrome's trace event format, for Perfetto or chrome://tracing. Rank 0 writes one file
- * for all ranks, which is valid JSON after each step. All ranks run the same schedule, so ranks send only the times of
- * their events. */
+ * for all ranks. The file is valid JSON after each step. All ranks run the same schedule, so they send only the times
+ * of their events. */
 #ifndef ZR_TRAIN_TRACE_H
 #define ZR_TRAIN_TRACE_H
 
@@ -18,8 +18,8 @@ typedef struct zr__trace zr__trace;
 ZR_NODISCARD zr_status zr__trace_create(const zr_plan *plan, const zr_trace *wanted, zr__trace **trace);
 void zr__trace_destroy(zr__trace **trace);
 
-/** Create the file. An existing file is replaced only if it is empty or an older trace. Fail with ZR_ERR_CREATE and
- * change nothing if the path is another existing file, data of the run, or a file that the run writes in the open
+/** Create the file. Replace an existing file only if it is empty or an older trace. Fail with ZR_ERR_CREATE and change
+ * nothing if the path is any other existing file, an input of the run, or a file that the run writes in its open
  * directory `dir`. Other errors: ZR_ERR_IO. Rank 0 only. */
 ZR_NODISCARD zr_status zr__trace_open(zr__trace *trace, const zr__run_dir *dir, const zr_config *config);
 

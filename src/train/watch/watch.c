@@ -28,7 +28,7 @@ void zr__watch_destroy(zr__watch *w)
     zr__trace_destroy(&w->trace);
 }
 
-/* Return the phase name of a schedule step, or NULL if the step belongs to no named phase. */
+/* Return the phase of a schedule step, such as "forward", or NULL if the step belongs to no named phase. */
 static const char *event_phase(const zr_plan *plan, const zr_event *event)
 {
     const zr_step *step = &plan->schedule[event->schedule].step[event->step];

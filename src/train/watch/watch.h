@@ -1,7 +1,7 @@
 /**
- * Observation of training steps while they run, by timings, a trace, and the observer's function `reached`, in which
- * tests kill a rank. The files of this folder observe a run without changing it: trace.h writes a file with the times
- * of steps, and hang.h finds ranks that are stuck or have ended.
+ * Observation of training steps while they run, without changing the run. The observers are timings, a trace, and the
+ * function `reached`, in which tests kill a rank. trace.h writes a file with the times of steps. hang.h finds ranks
+ * that are stuck or have ended.
  */
 #ifndef ZR_TRAIN_WATCH_H
 #define ZR_TRAIN_WATCH_H
@@ -13,13 +13,13 @@
 #include "zr/plan.h"
 #include "zr/run.h"
 
-/** State of everything that observes the steps of a rank. If it is initialised with zeros, nothing observes the steps,
- * and no clock is read. */
+/** Observers of a rank's steps. If the struct is initialised with zeros, nothing observes the steps, and no clock is
+ * read. */
 typedef struct zr__watch {
     zr__timings *timings;
     zr__trace *trace;
     bool tracing;                /* whether the current step is traced */
-    const zr_observer *observer; /* NULL if the observer has no `reached` */
+    const zr_observer *observer; /* observer with a function `reached`, or NULL */
     const zr_plan *plan;
     int rank;
     int64_t step;

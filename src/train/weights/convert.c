@@ -1,30 +1,26 @@
-/** Conversion between kinds of directories of weights. The new directory is created as TO.tmp and renamed when
- * complete. */
+/** Conversion of weights from one kind of directory to another. The new directory is created as TO.tmp and renamed when
+ * it is complete. */
 #include "train/weights/convert.h"
 
 #include "base/core/core.h"
-#include "base/file/file.h"
+#include "base/file/folder.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
-#include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/dir/new_dir.h"
-#include "train/dir/run_dir.h"
-#include "train/family/family.h"
 #include "train/family/inputs.h"
 #include "train/tokenizer/tokenizer_files.h"
 #include "train/weights/load.h"
-#include "train/weights/weights.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Number of elements that are copied at a time. */
+/* Number of elements copied at a time. */
 #define PIECE (ZR_CHUNK_BYTES / 4)
 
-/* ---- from ------------------------------------------------------------------------------------- */
+/* ---- the source ------------------------------------------------------------------------------- */
 
 /** Open a checkpoint. Every byte of config.json and of the weights is checked against its checksum before it is used.
  */
@@ -36,7 +32,7 @@ static zr_status open_checkpoint(zr__convert *c)
     ZR_TRY(zr__checkpoint_check_file(dir, c->manifest, "config.json"));
     ZR_TRY(zr__family_of_dir(dir, &family));
     ZR_TRY(zr__family_read(family, dir, &c->model));
-    ZR_TRY(zr_chunk_reader_open(dir, c->manifest, ZR_CONVERT_WEIGHTS, 1, &c->reader));
+    ZR_TRY(zr_chunk_reader_open(dir, c->manifest, ZR_RUN_WEIGHTS, 1, &c->reader));
     return ZR_OK;
 }
 
@@ -76,7 +72,7 @@ static zr_status read_piece(const zr__convert *c, const char *name, int64_t firs
     return zr__weights_finite(c->did->from.path, name, first, c->piece, n);
 }
 
-/* ---- to --------------------------------------------------------------------------------------- */
+/* ---- the target ------------------------------------------------------------------------------- */
 
 static zr_status write_piece(const zr__convert *c, int64_t tensor, int64_t first, int64_t n)
 {
@@ -110,8 +106,8 @@ zr_status zr__convert_copy(zr__convert *c)
 
 /* ---- the tokenizer ---------------------------------------------------------------------------- */
 
-/** Find the tokenizer of a run by its configuration or, if the weights belong to no run, the tokenizer files beside the
- * weights. *name is set to NULL if there is no tokenizer. */
+/** Find the tokenizer of the weights (zr__load_tokenizer). If there is no tokenizer, set *name to NULL. If a run's
+ * tokenizer is missing, did->note also receives the reason. */
 static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], const char **name)
 {
     zr__loaded loaded = {.stored = c->did->from, .model = c->model};
@@ -147,8 +143,8 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
 
 /* ---- a Hugging Face directory ----------------------------------------------------------------- */
 
-/** Set the dtype in the JSON of a config.json, and return whether this changed the JSON. transformers names the key
- * "dtype" since version 5, and "torch_dtype" before. */
+/** Set the dtype in the JSON of a config.json, and return whether this changed the JSON. The key is "dtype" since
+ * version 5 of transformers, and "torch_dtype" in earlier versions. */
 static bool set_type(json_t *root, const char *type)
 {
     const char *const keys[] = {"dtype", "torch_dtype"};
@@ -201,7 +197,7 @@ static zr_status make_hf(zr__convert *c)
     return ZR_OK;
 }
 
-/* ---- all of it -------------------------------------------------------------------------------- */
+/* ---- conversion ------------------------------------------------------------------------------- */
 
 /** Remove the files that the conversion created, and nothing else. */
 static void remove_tmp(const zr__convert *c)
@@ -231,7 +227,7 @@ static zr_status make_converted(zr__convert *c)
     zr_status st = c->did->kind == ZR_CONVERT_RUN ? zr__convert_run(c) : make_hf(c);
     if (st == ZR_OK) st = zr__dir_commit(c->tmp, to);
     if (st == ZR_OK || access(c->tmp, F_OK) != 0) return st;
-    zr__failure failed = {0}; /* preserves the message of `st`, since removing may fail too */
+    zr__failure failed = {0}; /* keeps the error message of `st`, since remove_tmp may overwrite it */
     zr__failure_note(&failed, st);
     remove_tmp(c);
     return zr__failure_tell(&failed);
@@ -259,7 +255,6 @@ static zr_status choose_kind(zr__convert *c)
 
 zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did)
 {
-    ZR_CHECK(args && args->from && args->to && did, ZR_ERR_ARG, "zr__convert_dir was given a NULL pointer");
     *did = (zr__converted){.kind = args->kind};
     zr__convert c = {.args = args, .did = did};
     ZR_TRY(zr__stored_find(args->from, false, &did->from));

@@ -1,18 +1,15 @@
-/** Declarations shared by the two conversions of zr__convert_dir: to a Hugging Face directory, and to a run's
- * directory. */
+/** Declarations shared by the conversions to a Hugging Face directory and to a run's directory (zr__convert_dir). */
 #ifndef ZR_TRAIN_CONVERT_H
 #define ZR_TRAIN_CONVERT_H
 
 #include "checkpoint/checkpoint.h"
+#include "train/dir/run_files.h"
 #include "train/family/family.h"
 #include "train/weights/weights.h"
 #include "zr/checkpoint.h"
 #include "zr/graph.h"
 
 #include <limits.h>
-
-/* Name of a checkpoint's weights file. */
-#define ZR_CONVERT_WEIGHTS "model.safetensors"
 
 typedef struct zr__convert {
     const zr__convert_args *args;
@@ -22,11 +19,11 @@ typedef struct zr__convert {
     zr__family_model model;
     zr_graph *graph;
     zr_tensor_spec *specs;
-    zr_manifest *manifest; /* source: a checkpoint */
+    zr_manifest *manifest; /* manifest of the source, if the source is a checkpoint */
     zr_chunk_reader *reader;
-    zr_weights *weights;  /* source: a Hugging Face directory */
-    zr__weights_out *out; /* target: a Hugging Face directory */
-    char file[PATH_MAX];  /* target: a checkpoint's weights file */
+    zr_weights *weights;  /* weights of the source, if the source is a Hugging Face directory */
+    zr__weights_out *out; /* writer of the target, if the target is a Hugging Face directory */
+    char file[PATH_MAX];  /* path of the target's weights file, if the target is a checkpoint */
     zr_safetensors *layout;
     zr_chunk_writer *writer;
     float *piece;
@@ -36,8 +33,8 @@ typedef struct zr__convert {
 /** Copy every tensor from the source to the target, which is c->out or c->writer. */
 ZR_NODISCARD zr_status zr__convert_copy(zr__convert *c);
 
-/** Copy the tokenizer files of the source into `dir`, and create `dir` if there are any. A missing tokenizer is no
- * error. If a run's tokenizer cannot be found, did->note receives the reason. */
+/** Copy the tokenizer files of the source into `dir`, and create `dir` if the source has any. A missing tokenizer is
+ * not an error. If a run's tokenizer cannot be found, did->note receives the reason. */
 ZR_NODISCARD zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir);
 
 /** Create the directory of a run in c->tmp, with a checkpoint of step 0 and an empty metrics.jsonl. */

@@ -1,18 +1,16 @@
-/** Conversion of a Hugging Face directory to the directory of a run that has not begun, which has a checkpoint of step
- * 0. */
+/** Conversion of a Hugging Face directory to the directory of a run that has not begun. The new run has a checkpoint of
+ * step 0. */
+#include "base/file/folder.h"
 #include "base/json/json.h"
-#include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "train/dir/checkpoint_run.h"
-#include "train/dir/run_dir.h"
-#include "train/family/family.h"
 #include "train/weights/convert.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/** Return the model's configuration keys as JSON, which a resumed run reads from the checkpoint. */
+/** Return the model's configuration keys as JSON. A resumed run reads them from the checkpoint. */
 static zr_status model_keys(const zr__convert *c, char **json)
 {
     char text[128];
@@ -47,8 +45,8 @@ static zr_status describe_run(const zr__convert *c, char **json)
     return st;
 }
 
-/** Collect the chunks of the weights file: chunks of its header, which is read from the file, and chunks that were
- * written. */
+/** Collect the checksums of the weights file. Checksums of the header are computed from the file. All other checksums
+ * were computed while the file was written. */
 static zr_status weights_chunks(const zr__convert *c, zr_manifest_file *file)
 {
     zr_chunk *head = NULL, *all = NULL;
@@ -59,8 +57,8 @@ static zr_status weights_chunks(const zr__convert *c, zr_manifest_file *file)
     if (all && n_head > 0) memcpy(all, head, sizeof(*all) * (size_t)n_head);
     if (all && n > 0) memcpy(all + n_head, put, sizeof(*all) * (size_t)n);
     zr_free(head);
-    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory for the checksums of %s", ZR_CONVERT_WEIGHTS);
-    *file = (zr_manifest_file){.name = ZR_CONVERT_WEIGHTS, .chunk = all, .n_chunks = n_head + n};
+    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory for the checksums of %s", ZR_RUN_WEIGHTS);
+    *file = (zr_manifest_file){.name = ZR_RUN_WEIGHTS, .chunk = all, .n_chunks = n_head + n};
     for (int64_t i = 0; i < n_head + n; i++) file->bytes += all[i].bytes;
     return ZR_OK;
 }
@@ -102,13 +100,14 @@ zr_status zr__convert_run(zr__convert *c)
     zr_checkpoint_name(0, name);
     ZR_TRY(zr_checkpoint_begin(c->tmp, 0));
     ZR_TRY(zr__path_format(c->dir, "%s/%s.tmp", c->tmp, name));
-    ZR_TRY(zr__path_join(c->file, c->dir, ZR_CONVERT_WEIGHTS));
+    ZR_TRY(zr__path_join(c->file, c->dir, ZR_RUN_WEIGHTS));
     ZR_TRY(c->model.family->write(c->dir, &c->model.numbers));
     ZR_TRY(write_weights(c));
     ZR_TRY(write_manifest(c));
     ZR_TRY(zr_checkpoint_commit(c->tmp, 0));
     ZR_TRY(zr__path_join(path, c->tmp, "metrics.jsonl"));
     ZR_TRY(zr__file_put(path, "", 0));
-    ZR_TRY(zr__path_join(path, c->tmp, "model")); /* generate and eval look for the tokenizer in the run's model/ */
+    /* Put the tokenizer into model/ of the run, where generate and eval look for it. */
+    ZR_TRY(zr__path_join(path, c->tmp, "model"));
     return zr__convert_tokenizer(c, path);
 }

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Approximate number of tokens of a batch; the number of rows follows from it. It is large enough for efficient matrix
- * products and takes little memory. */
+/* Approximate number of tokens in a batch, which determines the number of rows. This size is large enough for efficient
+ * matrix products and takes little memory. */
 #define BATCH_TOKENS 1024
 
 static zr_status find_val(void *arg, const char *path, char found[PATH_MAX])
@@ -48,7 +48,7 @@ static zr_status tell_targets(void *arg, int64_t count)
     return ZR_OK;
 }
 
-/** Limit the evaluation to the first `batches` batches of the file. If `batches` is 0, do not limit it. */
+/** Limit the evaluation to the first `batches` training batches of the file. If `batches` is 0, do not limit it. */
 static void limit_windows(const zr__loaded *loaded, zr__eval_windows *windows, int64_t batches)
 {
     int64_t batch = windows->seq;

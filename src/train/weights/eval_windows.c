@@ -8,14 +8,6 @@
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Open a tokenizer. For a text, a failure is an error, since a text cannot be read without its tokenizer. A token file
- * can be read, but the number of bytes of its text is then unknown. */
-static zr_status open_eval_tokenizer(zr__eval_windows *w, const char *name, bool text)
-{
-    zr_status st = zr_tokenizer_open(name, &w->tokenizer);
-    return st == ZR_ERR_DATA && !text ? ZR_OK : st;
-}
-
 static zr_status open_eval_data(const zr__loaded *loaded, const char *path, zr__eval_windows *w)
 {
     char found[PATH_MAX], cache[PATH_MAX];
@@ -33,9 +25,11 @@ static zr_status open_eval_data(const zr__loaded *loaded, const char *path, zr__
              path, (long long)vocab, loaded->stored.path);
     if (text || said) args.tokenizer = name;
     ZR_TRY(zr_data_open_with(&args, &w->data));
-    /* For a token file, do not use "bytes" if this tokenizer was only guessed from a vocabulary of 256 tokens. */
-    if (text || said || (name && strcmp(name, "bytes") != 0)) ZR_TRY(open_eval_tokenizer(w, name, text));
-    return ZR_OK;
+    /* For a token file, do not use the tokenizer "bytes" if it was only guessed from a vocabulary of 256 tokens. */
+    if (!text && !said && (!name || strcmp(name, "bytes") == 0)) return ZR_OK;
+    zr_status st = zr_tokenizer_open(name, &w->tokenizer);
+    /* A token file can be read without its tokenizer, but the number of text bytes is then unknown. */
+    return st == ZR_ERR_DATA && !text ? ZR_OK : st;
 }
 
 zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int64_t seq, int64_t stride,
@@ -78,7 +72,7 @@ int64_t zr__eval_windows_targets(const zr__eval_windows *w, int64_t count)
     return targets < w->targets ? targets : w->targets;
 }
 
-/* Add the number of bytes of the targets' text to w->bytes. Set w->bytes to -1 (unknown) if a target has no text, which
+/* Add the text length of the targets in bytes to w->bytes. Set w->bytes to -1 (unknown) if a target has no text. This
  * is possible if the model's vocabulary is larger than the tokenizer's. */
 static void count_bytes(zr__eval_windows *w, const int32_t *targets)
 {
@@ -102,7 +96,7 @@ static zr_status read_strided(zr__eval_windows *w, int64_t window, int32_t *toke
         tokens[t] = t < n ? w->window[t] : 0;
         targets[t] = t < n ? w->window[t + 1] : -1;
     }
-    /* Do not count targets that counted in an earlier window. In this window they serve only as context. */
+    /* Exclude targets that already counted in an earlier window. In this window they only serve as context. */
     for (int64_t t = 0; window > 0 && t < w->seq - w->stride; t++) targets[t] = -1;
     return ZR_OK;
 }

@@ -6,24 +6,29 @@
 #include "train/weights/load.h"
 #include "zr/data.h"
 
-/** Window i holds the tokens [iS, iS+T], with T = seq and S = stride. In the first window all targets count. In each
- * later window, only targets count that did not count before. If no stride is requested, S is T, and tokens at the end
- * that do not fill a window are left out, as in a run's own evaluations. If a stride is requested, the last window ends
- * with the text, and every token except the first counts once. */
+/**
+ * Window i holds the tokens [iS, iS+T], with T = seq and S = stride. In the first window all targets count. In each
+ * later window, a target counts only if it was not in an earlier window.
+ *
+ * If no stride is requested, S is T, and tokens at the end that do not fill a window are left out, as in evaluations
+ * during training. If a stride is requested, the last window ends with the text, and every token except the first
+ * counts exactly once.
+ */
 typedef struct zr__eval_windows {
     zr_data_info info; /* facts about `data` */
     int64_t seq, stride;
     bool strides;    /* whether a stride was requested */
-    int64_t targets; /* total number of targets that count; at least T, unless the evaluation is limited */
-    int64_t bytes;   /* number of bytes of text of the targets counted so far; -1 if unknown */
+    int64_t targets; /* total number of counted targets; at least T, unless the evaluation is limited */
+    int64_t bytes;   /* text length in bytes of the targets counted so far; -1 if unknown */
     zr_data *data;
     int32_t *window;         /* buffer of T+1 tokens */
-    zr_tokenizer *tokenizer; /* NULL if unknown */
+    zr_tokenizer *tokenizer; /* tokenizer of the text; NULL if unknown */
 } zr__eval_windows;
 
-/** Open data (zr_data_args.path) for the weights of `loaded`, whose tokenizer encodes text. If `stride` is 0, no stride
- * is requested. Close the windows even after a failure. Fail with ZR_ERR_ARG if the stride is out of range. Fail with
- * ZR_ERR_UNSUPPORTED for a text without a known tokenizer, or for several sources with a stride. */
+/** Open data (zr_data_args.path) for the weights of `loaded`. Text is encoded with the tokenizer of the weights. A
+ * `stride` of 0 means that no stride is requested. Close the windows even after a failure. Fail with ZR_ERR_ARG if the
+ * stride is out of range. Fail with ZR_ERR_UNSUPPORTED for a text without a known tokenizer, or for several sources
+ * with a stride. */
 ZR_NODISCARD zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int64_t seq, int64_t stride,
                                              zr__eval_windows *windows);
 void zr__eval_windows_close(zr__eval_windows *windows);

@@ -1,9 +1,9 @@
 #include "train/weights/export.h"
 
+#include "base/file/commit.h"
+#include "base/file/folder.h"
 #include "base/number/finite.h"
-#include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/dir/run_dir.h"
 #include "train/family/inputs.h"
 #include "train/tokenizer/tokenizer_files.h"
 
@@ -22,13 +22,13 @@ static zr_status write_range(void *arg, const zr_param_info *param, int64_t firs
     return zr_safetensors_write(file, tensor, first, n, in);
 }
 
-/** Paths of a directory that is being exported, and of its files. */
+/** Paths used by the export of a directory. */
 typedef struct paths {
     char tmp[PATH_MAX];        /* temporary path of the new directory */
     char old[PATH_MAX];        /* path to which an existing directory is moved */
     char config[PATH_MAX];     /* config.json in tmp */
-    char unfinished[PATH_MAX]; /* temporary name of the weights' file in tmp, until it is on disk */
-    char finished[PATH_MAX];   /* final name of the weights' file in tmp */
+    char unfinished[PATH_MAX]; /* temporary path of the weights file in tmp, until its data is on disk */
+    char finished[PATH_MAX];   /* final path of the weights file in tmp */
 } paths;
 
 static zr_status name_parts(const char *dir, paths *p)
@@ -102,8 +102,8 @@ zr_status zr__export_reserve(const char *dir, const zr__exported *what)
     return ZR_OK;
 }
 
-/** Reserve all files again if a file was removed in the meantime. Set *made to true if the file of weights was created
- * again and is empty. */
+/** Reserve all files again if a file was removed in the meantime. In this case set *made to true, since the new weights
+ * file is empty. */
 static zr_status reserve_again(const paths *p, const zr__exported *what, bool *made)
 {
     struct stat weights, config;
@@ -116,7 +116,7 @@ static zr_status reserve_again(const paths *p, const zr__exported *what, bool *m
 }
 
 /** Complete the reserved files and write trained.json. If trained.json cannot be written, leave it without values and
- * continue, since good weights are more important. A resumed run then treats the weights as weights of a later step. */
+ * continue, since good weights are more important. A resumed run then assumes that the weights are of a later step. */
 static zr_status prepare_export(const paths *p, const zr__exported *what, bool *made)
 {
     ZR_TRY(reserve_again(p, what, made));
@@ -126,8 +126,8 @@ static zr_status prepare_export(const paths *p, const zr__exported *what, bool *
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/** Write the elements that each rank owns, then sync the file. Set *written to whether all elements were written, even
- * if the sync failed. */
+/** Write the elements that this rank owns, then sync the file. Set *written to whether all ranks have written their
+ * elements, even if the sync failed. Collective. */
 static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_safetensors *file = NULL;
@@ -140,9 +140,9 @@ static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bo
     return st;
 }
 
-/** Remove the files that zr has written in p->old, and then the directory if it is empty. Keep tokenizer files that
- * differ from the tokenizer in `newer`, since a user may have put them there. If p->old is a symbolic link, remove only
- * the link, since its target does not belong to the run. Return false if p->old still exists. */
+/** Remove the files that zr wrote into p->old, and then the directory if it is empty. Keep tokenizer files that differ
+ * from the files in `newer`, since a user may have put them there. If p->old is a symbolic link, remove only the link,
+ * since its target does not belong to the run. Return false if p->old still exists. */
 static bool remove_old(const paths *p, const char *newer)
 {
     static const char *const names[] = {"config.json", "model.safetensors", ZR_TRAINED_NAME};
@@ -154,7 +154,7 @@ static bool remove_old(const paths *p, const char *newer)
     return rmdir(p->old) == 0;
 }
 
-/** Rename the existing directory `dir` to `dir`.old or, if that name is in use, to `dir`.old.2, `dir`.old.3 ... */
+/** Rename the existing directory `dir` to `dir`.old. If that name is in use, try `dir`.old.2, `dir`.old.3 and so on. */
 static zr_status move_old(paths *p, const char *dir)
 {
     struct stat st;
@@ -167,8 +167,8 @@ static zr_status move_old(paths *p, const char *dir)
     return ZR_OK;
 }
 
-/** Rename p->tmp to `dir`. If `replace` is set, first rename an existing `dir`, and afterwards remove the files in it.
- */
+/** Rename p->tmp to `dir`. If `replace` is set and `dir` exists, rename the old directory first, and remove zr's files
+ * in it afterwards. If other files remain in it, `rest` receives its path. */
 static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
 {
     struct stat st;
@@ -179,7 +179,7 @@ static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PA
     return ZR_OK;
 }
 
-/** Give the file of weights and the directory their final names. Call this on one rank. */
+/** Rename the weights file and the directory to their final names. Call this on one rank. */
 static zr_status commit_export(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
 {
     ZR_CHECK(rename(p->unfinished, p->finished) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished,
@@ -187,24 +187,30 @@ static zr_status commit_export(paths *p, const char *dir, bool replace, char res
     return give_name(p, dir, replace, rest);
 }
 
+bool zr__export_is_there(const char *dir)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    return zr__path_join(path, dir, "model.safetensors") == ZR_OK && lstat(path, &st) == 0;
+}
+
 /** Write the path of the directory with the complete weights, or "", to `place`. Call this on rank 0. */
 static void find_complete(const paths *p, const char *dir, char *place, size_t size)
 {
-    char final[PATH_MAX];
     struct stat st;
     if (lstat(p->unfinished, &st) == 0 && rename(p->unfinished, p->finished) != 0) return;
     if (lstat(p->finished, &st) == 0)
         snprintf(place, size, "%s", p->tmp);
-    else if (zr__path_join(final, dir, "model.safetensors") == ZR_OK && lstat(final, &st) == 0)
+    else if (zr__export_is_there(dir))
         snprintf(place, size, "%s", dir);
 }
 
-/** Write the weights, and write them again after a disk failure. After a failed sync the system treats the pages as
- * written, so only writing them again makes the system write them to disk again. */
+/** Write the weights, and write them again after a disk failure. After a failed sync, the system treats the pages as
+ * clean, so only a second write brings them to the disk. */
 static zr_status write_twice(const paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_status st = ZR_OK;
-    bool disk = true; /* whether the last attempt failed because of the disk, so that another may succeed */
+    bool disk = true; /* whether the last attempt failed because of the disk, so that another attempt may succeed */
     for (int tries = 0; tries < 2 && disk; tries++) {
         bool complete = false, made = false;
         st = zr_comm_agree(comm, comm->rank == 0 ? prepare_export(p, what, &made) : ZR_OK);
@@ -230,14 +236,7 @@ zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engin
     return st;
 }
 
-/* ---- what a killed run has left -------------------------------------------------------------- */
-
-bool zr__export_is_there(const char *dir)
-{
-    char path[PATH_MAX];
-    struct stat st;
-    return zr__path_join(path, dir, "model.safetensors") == ZR_OK && lstat(path, &st) == 0;
-}
+/* ---- recovery after a killed run ------------------------------------------------------------- */
 
 /** Return whether `dir` is a directory with weights. Return false for a symbolic link, since its target does not belong
  * to the run. */
@@ -276,10 +275,10 @@ zr_status zr__export_complete(const char *dir, const char **from, char rest[PATH
     return ZR_OK;
 }
 
-/* ---- before it ------------------------------------------------------------------------------- */
+/* ---- checking weights before the export ------------------------------------------------------ */
 
-/** State of the search for this rank's first parameter that is not finite. `bad` is the index of this parameter in the
- * graph, or infinity if all parameters are finite. */
+/** State of the search for this rank's first parameter that is not finite. `bad` is the parameter's index in the graph,
+ * or infinity if all parameters are finite. */
 typedef struct seen {
     const zr_graph *graph;
     double bad;

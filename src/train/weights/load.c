@@ -1,16 +1,14 @@
 #include "train/weights/load.h"
 
+#include "base/file/folder.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/dir/run_dir.h"
-#include "train/family/family.h"
 #include "train/family/inputs.h"
 #include "train/family/paths.h"
 #include "train/host/device.h"
 #include "train/host/host.h"
 #include "train/host/limits.h"
 #include "train/setup/setup.h"
-#include "train/weights/weights.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -77,8 +75,8 @@ zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], con
 
 zr_status zr__load_start(zr__loaded *loaded, zr_layout *layout, int threads)
 {
-    /* Use a GPU if there is one, unless the run's configuration names the processor. Weights that a GPU trained also
-     * run without a GPU. */
+    /* Use an available GPU, unless the run's configuration names the processor. Weights that a GPU trained also run
+     * without a GPU. */
     const bool processor = loaded->config && loaded->config->device == ZR_DEVICE_CPU;
     const zr_config_device kind = processor ? ZR_DEVICE_CPU : ZR_DEVICE_AUTO;
     zr_model model = zr__family_builder(&loaded->model);

@@ -1,5 +1,5 @@
-/** Loading of trained weights on one rank. They are read from a run's directory, a checkpoint or a Hugging Face
- * directory into an engine, which is then ready to run. */
+/** Loading of trained weights into an engine on one rank. The weights come from a run's directory, a checkpoint or a
+ * Hugging Face directory. */
 #ifndef ZR_TRAIN_LOAD_H
 #define ZR_TRAIN_LOAD_H
 
@@ -28,15 +28,15 @@ typedef struct zr__loaded {
 /** Open and check a directory, without allocating memory of the model's size. */
 ZR_NODISCARD zr_status zr__load_open(const char *dir, zr__loaded *loaded);
 
-/** Read the run's configuration into loaded->config, which stays NULL if the weights belong to no run or the file is
- * missing. */
+/** Read the run's configuration into loaded->config. If the weights belong to no run or the file is missing,
+ * loaded->config stays NULL. */
 ZR_NODISCARD zr_status zr__load_config(zr__loaded *loaded);
 
 /** Find the tokenizer that belongs to the weights. *name receives a name or path for zr_tokenizer_open, or NULL if the
- * tokenizer is unknown. Use the first of the following that exists: "bytes", if the run's configuration names it; the
- * tokenizer files beside the weights or in the run's model/; the tokenizer with which the run was trained; "bytes", if
- * the vocabulary has ZR__BYTES_VOCAB tokens. `found` is a buffer for the path. Fail with ZR_ERR_NOT_FOUND if the run's
- * tokenizer is missing or a path is too long. */
+ * tokenizer is unknown. Use the first available tokenizer of this list: (1) "bytes", if the run's configuration names
+ * it; (2) the tokenizer files beside the weights or in the run's model/; (3) the tokenizer with which the run was
+ * trained; (4) "bytes", if the vocabulary has ZR__BYTES_VOCAB tokens. `found` is a buffer for the path. Fail with
+ * ZR_ERR_NOT_FOUND if the run's tokenizer is missing or a path is too long. */
 ZR_NODISCARD zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], const char **name);
 
 /** Create an engine and fill it with the weights. Set the dtype of `layout` to the run's dtype, or to F32 if the

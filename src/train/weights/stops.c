@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Return whether a stop text begins at offset `at` of the held text. If `begun` is set, the beginning of a stop text at
- * the end of the held text counts too. */
+/* Return whether a stop text begins at offset `at` of the held text. If `begun` is set, a stop text that the end of the
+ * held text cuts off counts too. */
 static bool stands_at(const zr__stops *s, int64_t at, bool begun)
 {
     for (int64_t i = 0; i < s->n; i++) {
@@ -14,7 +14,7 @@ static bool stands_at(const zr__stops *s, int64_t at, bool begun)
     return false;
 }
 
-/* Return the first offset at which stands_at is true, or the length of the held text if there is none. */
+/* Return the first offset at which a stop text begins (stands_at), or the length of the held text. */
 static int64_t first(const zr__stops *s, bool begun)
 {
     int64_t at = 0, n = (int64_t)s->held.length;
@@ -28,8 +28,8 @@ zr_status zr__stops_add(zr__stops *s, const char *piece, int64_t bytes, int64_t 
     ZR_CHECK(!s->held.failed, ZR_ERR_MEMORY, "no memory for a text of more than %zu bytes", s->held.length);
     *ready = first(s, false);
     *found = *ready < (int64_t)s->held.length;
-    /* Look for incomplete stop texts only if no complete one is found: a complete one ends the text, even if an
-     * incomplete one begins before it. */
+    /* Look for an incomplete stop text only if there is no complete stop text. A complete stop text ends the text, even
+     * if an incomplete stop text begins before it. */
     if (!*found) *ready = first(s, true);
     return ZR_OK;
 }

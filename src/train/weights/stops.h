@@ -1,5 +1,5 @@
 /** Stop texts, which end a text that arrives in pieces. Bytes that may begin a stop text are held back until later
- * bytes tell whether they do. */
+ * bytes decide. */
 #ifndef ZR_TRAIN_STOPS_H
 #define ZR_TRAIN_STOPS_H
 
@@ -12,9 +12,9 @@ typedef struct zr__stops {
     zr__text held; /* text that is not emitted yet */
 } zr__stops;
 
-/** Append a piece to stops->held. *ready receives how many bytes at the beginning of stops->held can be emitted. *found
- * receives whether a stop text follows these bytes. If there are several stop texts, the earliest counts. Errors:
- * ZR_ERR_MEMORY. */
+/** Append a piece to stops->held. *ready receives the number of bytes at the beginning of stops->held that can be
+ * emitted. *found receives whether a stop text follows these bytes. If there are several stop texts, the earliest
+ * counts. Errors: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__stops_add(zr__stops *stops, const char *piece, int64_t bytes, int64_t *ready, bool *found);
 /** Remove the first `bytes` bytes of stops->held, because they were emitted or must not be emitted. */
 void zr__stops_told(zr__stops *stops, int64_t bytes);

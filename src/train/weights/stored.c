@@ -1,6 +1,5 @@
-#include "base/file/folder.h"
 #include "base/text/text.h"
-#include "train/family/family.h"
+#include "train/dir/run_dir.h"
 #include "train/family/inputs.h"
 #include "train/weights/weights.h"
 
@@ -24,22 +23,13 @@ static bool has_model(const char *run)
     return zr__path_is_in(run, WHOLE_MODEL) || zr__path_is_in(run, SHARDED_MODEL);
 }
 
-/** Return whether the directory has checkpoints, either its own or copied from another run. */
-static bool has_checkpoints(const char *dir)
-{
-    int64_t *step = NULL, n = 0;
-    bool any = zr_checkpoint_list(dir, &step, &n) == ZR_OK && n > 0;
-    zr_free(step);
-    return any;
-}
-
 static bool is_run(const char *dir)
 {
-    return zr__path_is_in(dir, "metrics.jsonl") || has_model(dir) || has_checkpoints(dir);
+    return zr__path_is_in(dir, "metrics.jsonl") || has_model(dir) || zr__run_dir_has_checkpoint(dir);
 }
 
-/** Return whether `path` is a checkpoint: a directory with a manifest, or a directory with the name of a checkpoint in
- * a run's directory, which is damaged if it has no manifest. */
+/** Return whether `path` is a checkpoint. A directory with a manifest is a checkpoint. A directory with the name of a
+ * checkpoint in a run's directory is a checkpoint too, but damaged if it has no manifest. */
 static bool is_checkpoint(const char *path)
 {
     char above[PATH_MAX], own[ZR_CHECKPOINT_NAME_BYTES];
@@ -74,7 +64,7 @@ static zr_status newest_checkpoint(zr__stored *stored, bool *found)
         zr_checkpoint_name(step[i], name);
         st = zr__path_join(stored->path, stored->run, name);
         if (st == ZR_OK) st = zr_manifest_read(stored->path, &manifest);
-        /* End the loop on ZR_ERR_MEMORY, since it is then unknown whether this checkpoint is complete. */
+        /* ZR_ERR_MEMORY ends the loop, since it is then unknown whether this checkpoint is complete. */
         if (st == ZR_OK || st == ZR_ERR_MEMORY) continue;
         st = ZR_OK;
         manifest = NULL;
@@ -125,7 +115,6 @@ static zr_status find_in_run(bool model_first, zr__stored *stored)
 zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored)
 {
     struct stat st, link;
-    ZR_CHECK(path && stored, ZR_ERR_ARG, "zr__stored_find was given a NULL pointer");
     *stored = (zr__stored){.kind = ZR_STORED_FILE};
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;

@@ -1,7 +1,7 @@
 /**
- * train/weights: trained weights on disk. stored.c finds them. load.h creates an engine with them. convert.h converts
- * their format. export.h writes the weights of a run. eval_dir.c and evaluate.h compute the loss of weights. generate.c
- * and writer.h generate text with weights.
+ * train/weights: trained weights on disk. stored.c finds weights, load.h loads them into an engine, and convert.h
+ * converts their format. export.h writes the weights of a run. eval_dir.c and evaluate.h compute the loss of weights.
+ * generate.c and writer.h generate text with weights.
  */
 #ifndef ZR_TRAIN_WEIGHTS_WEIGHTS_H
 #define ZR_TRAIN_WEIGHTS_WEIGHTS_H
@@ -14,29 +14,30 @@ typedef enum zr__stored_kind {
     ZR_STORED_FILE        /* one safetensors file */
 } zr__stored_kind;
 
-/** Where stored weights are. */
+/** Location of stored weights. */
 typedef struct zr__stored {
     zr__stored_kind kind;
     char path[4096];       /* path of the directory or file */
     char run[4096];        /* directory of the run that the weights belong to, or "" */
     bool from_run;         /* whether the given path was the run's directory */
-    char passed_over[512]; /* name of a newer but incomplete checkpoint, and what is wrong with it; or "" */
+    char passed_over[512]; /* name of a newer checkpoint that is incomplete, with the reason; or "" */
 } zr__stored;
 
-/** Find the weights at a path: a safetensors file, a Hugging Face directory, a checkpoint, or the directory of a run.
- * In a run's directory, choose the newest complete checkpoint, or model/ if there is no checkpoint. If `model_first` is
- * set, choose model/ if it exists, unless the checkpoint was written later. A checkpoint is complete if all its files
- * exist; their contents are not read. If `path` is a symbolic link, follow it. Errors: ZR_ERR_NOT_FOUND. */
+/** Find the weights at a path, which is a safetensors file, a Hugging Face directory, a checkpoint, or the directory of
+ * a run. In a run's directory, use the newest complete checkpoint, or model/ if there is no checkpoint. If
+ * `model_first` is set and model/ exists, use model/, unless the checkpoint was written later. A checkpoint is complete
+ * if all its files exist; their contents are not read. Follow `path` if it is a symbolic link. Errors:
+ * ZR_ERR_NOT_FOUND. */
 ZR_NODISCARD zr_status zr__stored_find(const char *path, bool model_first, zr__stored *stored);
 
-/** Check that a Hugging Face directory has a model that zr can build, and all of the model's tensors in their shapes.
- * `note` (of `size` bytes) receives the names of tensors that the model does not use, or "". Errors: ZR_ERR_NOT_FOUND,
- * ZR_ERR_DATA. */
+/** Check that zr can build the model of a Hugging Face directory, and that the directory has all tensors of the model
+ * in their shapes. `note` (of `size` bytes) receives the names of tensors that the model does not use, or "". Errors:
+ * ZR_ERR_NOT_FOUND, ZR_ERR_DATA. */
 ZR_NODISCARD zr_status zr__hf_check(const char *dir, char *note, size_t size);
 
 typedef enum zr__convert_to {
-    ZR_CONVERT_OTHER, /* convert a checkpoint or a run to a Hugging Face directory, and a Hugging Face directory to a
-                         run */
+    ZR_CONVERT_OTHER, /* convert a Hugging Face directory to a run, and a checkpoint or a run to a Hugging Face
+                         directory */
     ZR_CONVERT_HF,
     ZR_CONVERT_RUN /* convert to a run with a checkpoint of step 0, from which zr_train_resume continues */
 } zr__convert_to;
@@ -45,11 +46,11 @@ typedef struct zr__convert_args {
     const char *from; /* path of the source, of any kind that zr__stored_find accepts */
     const char *to;   /* path of the target, which must not exist */
     zr__convert_to kind;
-    zr_dtype dtype;          /* dtype to which weights are rounded in a new Hugging Face directory */
+    zr_dtype dtype;          /* dtype of the weights in a new Hugging Face directory */
     zr_progress_fn progress; /* called with progress in elements; may be NULL */
     void *arg;
-    int64_t file_bytes; /* maximum bytes of weights in one file of a Hugging Face directory (zr__weights_create); 0 for
-                           a single file */
+    int64_t file_bytes; /* maximum bytes of one weights file in a Hugging Face directory (zr__weights_create); 0 for a
+                           single file */
 } zr__convert_args;
 
 /** Result of zr__convert_dir. */
@@ -62,12 +63,15 @@ typedef struct zr__converted {
     char note[512]; /* reason why a run's tokenizer files were not copied, or "" */
 } zr__converted;
 
-/** Convert a directory of weights to another kind. The target appears atomically. Every byte from a checkpoint is
- * checked. The tokenizer files of the source are copied, next to the new weights or into model/ of a new run.\n\nFail
- * with ZR_ERR_ARG if the source is a single file, or if the target is a run and the source is a checkpoint, `dtype` is
- * not F32 or file_bytes is not 0. Fail with ZR_ERR_CREATE if the target exists. Fail with ZR_ERR_DATA if the source is
- * damaged, not finite, or not a model that zr can build. Fail with ZR_ERR_DTYPE if a weight is too large for the dtype.
- * Other errors: ZR_ERR_NOT_FOUND, ZR_ERR_IO. */
+/**
+ * Convert a directory of weights to another kind. The target appears atomically. Every byte from a checkpoint is
+ * checked. The tokenizer files of the source are copied beside the new weights, or into model/ of a new run.
+ *
+ * Fail with ZR_ERR_ARG if the source is a single file. Fail with ZR_ERR_ARG also for a new run if the source is a
+ * checkpoint, `dtype` is not F32 or file_bytes is not 0. Fail with ZR_ERR_CREATE if the target exists. Fail with
+ * ZR_ERR_DATA if the source is damaged, not finite, or not a model that zr can build. Fail with ZR_ERR_DTYPE if a
+ * weight is too large for the dtype. Other errors: ZR_ERR_NOT_FOUND, ZR_ERR_IO.
+ */
 ZR_NODISCARD zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did);
 
 #endif

@@ -1,13 +1,11 @@
 #include "train/weights/writer.h"
 
-#include "zr/run.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/** Return the token that precedes a text without a prompt: the end-of-text token if there is one, else the token of a
- * newline, else 0. */
+/** Return the token that precedes a text without a prompt. It is the end-of-text token if the tokenizer has it, else
+ * the token of a newline, else 0. */
 static int32_t first_token(const zr__writer *w)
 {
     int32_t token = zr_tokenizer_token(w->tokenizer, ZR_END_OF_TEXT);
@@ -25,10 +23,9 @@ zr_status zr__writer_open(zr__writer *w)
     ZR_CHECK(w->tokens && w->logits && w->sorted, ZR_ERR_MEMORY, "no memory for %lld tokens", (long long)room);
     ZR_TRY(zr_tokenizer_encode(w->tokenizer, w->args->prompt, w->args->prompt_bytes, w->tokens, room, &w->n_tokens));
     if (w->n_tokens == 0) w->tokens[w->n_tokens++] = first_token(w);
-    for (int64_t i = 0; i < w->n_tokens; i++) {
+    for (int64_t i = 0; i < w->n_tokens; i++)
         ZR_CHECK(w->tokens[i] < w->vocab, ZR_ERR_DATA,
                  "token %d of the prompt is outside the model's vocabulary of %lld", w->tokens[i], (long long)w->vocab);
-    }
     return ZR_OK;
 }
 
@@ -41,8 +38,8 @@ static float number_at(const zr_tensor *tensor, int64_t i)
 }
 
 /** Decode the tokens from index `first` on into the cache, and store the logits after the last token in w->logits. If
- * the cache would overflow, refill it with only the last tokens, up to half of its capacity, so that every later token
- * has at least this many tokens of context. */
+ * the cache would overflow, refill it with only the last tokens, up to half of its capacity. Every later token then has
+ * at least this many tokens of context. */
 static zr_status read_tokens(zr__writer *w, int64_t first)
 {
     int64_t longest = w->longest;
@@ -53,9 +50,7 @@ static zr_status read_tokens(zr__writer *w, int64_t first)
         w->position = 0;
         w->begun_anew = true;
     }
-    for (int64_t i = first; i < w->n_tokens; i++) {
-        ZR_TRY(w->decode(w->arg, w->tokens[i], w->position++, &output));
-    }
+    for (int64_t i = first; i < w->n_tokens; i++) ZR_TRY(w->decode(w->arg, w->tokens[i], w->position++, &output));
     for (int64_t v = 0; v < w->choices; v++) {
         w->logits[v] = number_at(&output, v);
         ZR_CHECK(isfinite(w->logits[v]), ZR_ERR_DIVERGED,
@@ -74,9 +69,8 @@ static int descending(const void *a, const void *b)
 static int32_t likeliest(const zr__writer *w)
 {
     int32_t best = 0;
-    for (int32_t v = 1; v < w->choices; v++) {
+    for (int32_t v = 1; v < w->choices; v++)
         if (w->logits[v] > w->logits[best]) best = v;
-    }
     return best;
 }
 
@@ -92,8 +86,8 @@ static double sum_weights(const zr__writer *w, double top)
     return sum;
 }
 
-/** Exclude all tokens except the k likeliest. Among equally likely tokens, prefer the tokens with the lowest numbers,
- * so that k = 1 gives the token that likeliest() gives. */
+/** Exclude all tokens except the k likeliest. Among equally likely tokens, keep the tokens with the lowest numbers, so
+ * that k = 1 keeps the result of likeliest(). */
 static void keep_likeliest(zr__writer *w, int64_t k)
 {
     memcpy(w->sorted, w->logits, (size_t)w->choices * sizeof(*w->sorted));
@@ -107,7 +101,8 @@ static void keep_likeliest(zr__writer *w, int64_t k)
     }
 }
 
-/** Exclude all tokens except the smallest set of likeliest tokens whose total probability is at least top_p. */
+/** Exclude all tokens except the nucleus: the smallest set of likeliest tokens whose total probability is at least
+ * top_p. */
 static void keep_share(zr__writer *w, double top, double sum)
 {
     double share = 0.0;
@@ -118,8 +113,8 @@ static void keep_share(zr__writer *w, double top, double sum)
     keep_likeliest(w, k);
 }
 
-/** Draw a token from softmax(logits / temperature). Only the top_k likeliest tokens take part, reduced to the likeliest
- * tokens that together have the probability top_p. */
+/** Draw a token from softmax(logits / temperature). Only the top_k likeliest tokens take part, reduced to the nucleus
+ * for top_p. */
 static int32_t draw_token(zr__writer *w, uint64_t seed, int64_t index)
 {
     zr_rng rng = {.seed = seed, .purpose = ZR_RNG_SAMPLE};

@@ -6,20 +6,21 @@
 #include "zr/data.h"
 #include "zr/run.h"
 
-/** A text that is being generated. The caller sets the first six members, and initialises the other members with zeros.
+/** A text that is being generated. The caller sets the first six members, and initialises all other members with zeros.
  */
 typedef struct zr__writer {
-    zr_status (*decode)(void *arg, int32_t token, int64_t position, zr_tensor *output); /* same as zr_engine_decode */
+    /* Function that decodes a token, such as zr_engine_decode. */
+    zr_status (*decode)(void *arg, int32_t token, int64_t position, zr_tensor *output);
     void *arg;
     const zr_tokenizer *tokenizer;
     int64_t vocab;   /* vocabulary size of the model */
     int64_t longest; /* capacity of the engine's cache, in tokens */
     const zr_generate_args *args;
-    int64_t choices; /* number of tokens that both model and tokenizer know, from which tokens are drawn */
+    int64_t choices; /* number of tokens that both model and tokenizer know; only these tokens are drawn */
     int32_t *tokens; /* tokens of the prompt, followed by generated tokens */
     int64_t n_tokens;
     int64_t position; /* number of tokens in the cache */
-    bool begun_anew;  /* whether the cache was restarted, so that it does not begin with the first token */
+    bool begun_anew;  /* whether the cache was restarted, so that it lacks the first tokens */
     float *logits, *sorted;
     zr__stops stops;
 } zr__writer;
