@@ -1,4 +1,4 @@
-/* loss.svg, a picture of the losses of a run, in the run's directory. It is drawn again from time to time during the
+/* The picture loss.svg in a run's directory, which shows the run's losses. It is redrawn from time to time during the
  * run. */
 #include "cli/shell/message.h"
 #include "checkpoint/checkpoint.h"
@@ -8,9 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define STEP_SEC 60.0  /* minimum seconds between drawings after steps */
-#define EVAL_SEC 10.0  /* minimum seconds before a drawing after an evaluation */
-#define LEAST_PART 100 /* minimum pause after a drawing, as a multiple of the time that the drawing took */
+#define STEP_SEC 60.0  /* minimum seconds before a training step redraws */
+#define EVAL_SEC 10.0  /* minimum seconds before an evaluation redraws */
+#define LEAST_PART 100 /* minimum pause after a drawing, as a multiple of the drawing's time */
 
 static zr_status draw_loss(cli_loss *loss)
 {
@@ -25,7 +25,8 @@ static zr_status draw_loss(cli_loss *loss)
     return st;
 }
 
-/* Draw if at least `sec` seconds have passed since the end of the pause. Report only the first failure, as a note. */
+/* Draw if the pause after the last drawing ended at least `sec` seconds ago. Report only the first failure, as a note.
+ * */
 static void draw_loss_after(cli_loss *loss, double sec)
 {
     const double begin = zr_clock_sec();

@@ -1,5 +1,4 @@
-/* The progress of a run on stderr: a banner, a line for some of the steps and, on a terminal, a line that is
- * redrawn. */
+/* The progress of a run on stderr: a banner, a line for every n-th step and, on a terminal, a line that is redrawn. */
 #include "cli/runs/runs.h"
 #include "base/text/text.h"
 #include "cli/plan/table.h"
@@ -42,8 +41,8 @@ static void refresh_step(cli_progress *progress, const zr_train_step *step)
     cli_line_rewrite(&l);
 }
 
-/** Print the line of a step. In a file, the line has about 100 columns: it leaves out TFLOP/s, which are in
- * metrics.jsonl, and the memory, which is in the first lines of the run. */
+/** Print the line of a step. In a file, leave out two fields to keep the line at about 100 columns. TFLOP/s are also in
+ * metrics.jsonl, and the memory is also in the run's first lines. */
 static void leave_step(const cli_progress *progress, const zr_train_step *step)
 {
     cli_line l = {0};
@@ -101,7 +100,7 @@ static void on_saved(void *arg, const zr_train_save *save)
     cli_line_leave(&l, progress->live);
 }
 
-/** Print a note. --quiet does not suppress notes. */
+/** Print a warning as a note, even with --quiet. */
 static void on_warn(void *arg, const char *text)
 {
     cli_progress_end(arg);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Maximum number of tensor elements to read at once. */
+/* Maximum number of tensor elements per read. */
 #define PIECE ((int64_t)1 << 18)
 
 const char *cli_stored_name(zr__stored_kind kind)

@@ -1,4 +1,4 @@
-/* Parser of a command line: its options, operands and configuration keys. */
+/* Parser of command line options, operands and configuration keys. */
 #include "base/text/text.h"
 #include "zr/config.h"
 #include "cli/shell/args.h"
@@ -53,8 +53,8 @@ static zr_status read_value(const cli_args *args, const cli_option *option, cons
     return ZR_OK;
 }
 
-/** Return the configuration key whose path is `name`, or the last part of whose path is `name`. Return NULL if no key
- * matches. */
+/** Return the configuration key with the path `name`. Without an exact match, compare `name` with the last part of each
+ * path: "stage" finds zero_optimization.stage. Return NULL if no key matches. */
 static const zr_key *key_called(const char *name)
 {
     int n = 0;
@@ -82,8 +82,8 @@ static zr_status fail_unknown(const cli_args *args, const char *name, const char
                    args->keys ? " (configuration keys are written --key.path=value)" : "");
 }
 
-/** Read an option written as --name, --name value or --name=value. Set *used to the number of words that the option
- * takes. */
+/** Parse an option in the form --name, --name value or --name=value. Set *used to the number of command line words that
+ * it takes. */
 static zr_status read_long(cli_args *args, const char *word, const char *next, int *used)
 {
     char name[64];
@@ -178,7 +178,8 @@ zr_status cli_override(cli_args *args, char room[256], const char *format, ...)
     return ZR_OK;
 }
 
-/* Read numbers with units. Each unit may occur once, and a larger unit must come before a smaller one. */
+/* Parse numbers with units, such as 1d12h. A larger unit must come before a smaller one, and each unit may occur once.
+ * */
 zr_status cli_duration(const char *option, const char *text, double *sec)
 {
     static const struct {

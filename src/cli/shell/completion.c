@@ -1,4 +1,4 @@
-/* Completion of the zr command for bash and zsh. */
+/* Completion scripts of the zr command for bash and zsh. */
 #include "cli/shell/reference.h"
 #include "train/family/family.h"
 
@@ -76,7 +76,7 @@ static zr_status print_bash(const cli_command *const *commands, int n)
 
 /* ---- zsh ------------------------------------------------------------------------------------- */
 
-/** Print text for zsh's _arguments, with single quotes and brackets escaped. */
+/** Print text for zsh's _arguments. Escape single quotes, brackets, colons and backslashes. */
 static void print_zsh(const char *text)
 {
     for (; *text; text++) {

@@ -1,4 +1,4 @@
-/* Help of a command, printed for people. */
+/* The text that `zr COMMAND --help` prints. */
 #include "cli/shell/reference.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static void print_option(const cli_option *o)
     printf("  %-24s %s\n", left, o->help);
 }
 
-/** Print a key and its help text. The text is wrapped between the columns FIRST and LAST. */
+/** Print a configuration key and its help text, wrapped between the columns FIRST and LAST. */
 static void print_key(const zr_key *key)
 {
     enum { FIRST = 47, LAST = 100 };

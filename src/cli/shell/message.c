@@ -1,4 +1,4 @@
-/* Messages on stderr, flushing of stdout, colours, and numbers as words. */
+/* Messages on stderr, flushing of stdout, colours, and formats of numbers. */
 #include "zr/comm.h"
 #include "cli/shell/args.h"
 #include "cli/shell/message.h"
@@ -14,12 +14,12 @@
 #define MAX_LINES 12
 #define MESSAGE_BYTES 8192
 
-/** Write each character that a terminal would interpret as \xNN. Leave backslashes as they are, because the library
- * has already escaped text that comes from files. */
+/** Escape text for a terminal: control characters become \xNN. Keep backslashes, because the library has already
+ * escaped text that comes from files. */
 static void escape_line(const char *text, size_t bytes, char *out, size_t size)
 {
     size_t n = 0;
-    /* `hidden` is above 0 if a character must be escaped; `left` counts the remaining bytes of the character */
+    /* `hidden` is above 0 if the current character must be escaped; `left` counts the character's remaining bytes */
     int64_t hidden = 0, left = 0;
     for (size_t i = 0; i < bytes && n + 5 < size; i++) {
         if (left == 0) {
@@ -32,7 +32,7 @@ static void escape_line(const char *text, size_t bytes, char *out, size_t size)
     out[n] = '\0';
 }
 
-/** Write a message with a single call, so that the lines of several ranks do not mix. */
+/** Write a message with a single system call, so that the messages of several ranks do not mix. */
 static void write_message(const char *message)
 {
     char out[2 * MESSAGE_BYTES], shown[MESSAGE_BYTES];
@@ -76,8 +76,7 @@ zr_status cli_flush(void)
 {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return ZR_OK;
-    /* The pipe may have failed earlier, when a full buffer was written, and errno is lost. Therefore poll the pipe
-     * again. */
+    /* The pipe may have failed in an earlier write, whose errno is lost. Therefore poll the pipe. */
     reader_left = errno == EPIPE || stdout_hung_up();
     return ZR_FAIL(ZR_ERR_IO, "cannot write to standard output: %s", strerror(errno ? errno : EIO));
 }
@@ -146,7 +145,7 @@ void cli_json_append_shown(zr__text *out, const char *json)
         int64_t escaped = 0;
         n = zr__text_utf8(json, (int64_t)strnlen(json, 4));
         const bool obeyed = n > 1 && zr__text_json(json, n, escape, &escaped) == 0;
-        n = n > 1 ? n : 1; /* copy an ASCII byte, such as JSON's quotes and brackets, as it is */
+        n = n > 1 ? n : 1; /* copy an ASCII byte, such as a quote or a bracket, unchanged */
         zr__text_append(out, obeyed ? escape : json, obeyed ? strlen(escape) : (size_t)n);
     }
 }
