@@ -12,15 +12,15 @@ enum { SAMPLES_MOST = 1000000 };
 /** A generated sample. */
 typedef struct made_sample {
     zr_generated did;
-    int64_t end; /* byte offset in `sink.text` at which the sample's text ends */
+    int64_t end; /* end of the sample's text, as a byte offset in `sink.text` */
 } made_sample;
 
-/** Destination of the generated texts: stdout, after the prompt, or memory with --json. */
+/** Destination of the generated texts: stdout or, with --json, memory. */
 typedef struct sink {
     const zr_generate_args *args;
     bool collect;
     bool shown; /* whether stdout is a terminal */
-    bool begun; /* whether the sample's prompt has been printed, which happens after the weights are read */
+    bool begun; /* whether the prompt of the current sample has been printed */
     int64_t sample;
     zr__text text;     /* with --json, the text of all samples; on a terminal, the bytes of an incomplete character */
     made_sample *made; /* generated samples; only with --json */
@@ -39,8 +39,8 @@ static int64_t character_bytes(unsigned char lead)
     return lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 1;
 }
 
-/** Print text on a terminal, with each character that the terminal would interpret written as \xNN, except newlines
- * and tabs. Print an incomplete last character only if `ends`. Return the number of bytes printed. */
+/** Print text on a terminal. Write a character that the terminal would interpret as \xNN, but keep newlines and tabs.
+ * Print an incomplete last character only if `ends`. Return the number of bytes of `text` that were printed. */
 static int64_t print_shown(const char *text, int64_t bytes, bool ends)
 {
     int64_t at = 0;
@@ -64,7 +64,7 @@ static zr_status print_piece(sink *s, const char *text, int64_t bytes, bool ends
     return ZR_OK;
 }
 
-/* Print a part of a sample's text. Print the prompt before the first part. */
+/* Print the next part of a sample's text. Print the prompt before the first part. */
 static zr_status print_out(sink *s, const char *text, int64_t bytes, bool ends)
 {
     if (!s->begun) {

@@ -1,4 +1,4 @@
-/** The command `zr simulate`. It shows one simulation as text or JSON, and as a picture. */
+/** The command `zr simulate`, and the output of a single simulation as text, JSON or a picture. */
 #include "cli/draw/picture.h"
 #include "cli/plan/choices.h"
 #include "cli/shell/config.h"
@@ -26,15 +26,15 @@ typedef struct simulating {
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
-/** Print how many bytes of a memory are used. Unless `there` is 0 (unknown), also print the memory's size, which is
- * `there` bytes. */
+/** Print how many bytes of a memory are used and how large it is: "3 GB of a device's 32 GB". `there` is its size in
+ * bytes, or 0 if unknown. */
 static void print_taken(const char *whose, int64_t bytes, int64_t there)
 {
     printf("%s of a %s %s", ZR_SIZE((double)bytes), whose, there > 0 ? ZR_SIZE((double)there) : "memory");
 }
 
-/** Print the use of a device's memory. If the host's memory holds activation checkpoints or is too small, print its
- * use too. */
+/** Print how much of a device's memory is used. Also print the use of the host's memory if it contains activation
+ * checkpoints or is too small. */
 static void print_memory_line(const simulating *c, const cli_trial *made)
 {
     const zr_memory *m = &made->report.memory;
@@ -104,7 +104,7 @@ static void print_simulation(const simulating *c, const cli_trial *made)
 
 /* ---- JSON -------------------------------------------------------------------------------------- */
 
-/** Add the members "memory" and "traffic", which the report of a run has too. */
+/** Add the members "memory" and "traffic" of a plan's report to the JSON object `root`. */
 static zr_status add_report(json_t *root, const zr_report *report)
 {
     static const char *const keys[] = {"memory", "traffic"};
@@ -207,7 +207,7 @@ static bool sweeps(const cli_simulate_options *o, const char *name)
 static zr_status check_simulate_options(const cli_args *args, const cli_simulate_options *o, const zr_comm *comm)
 {
     ZR_CHECK(!comm, ZR_ERR_ARG, "`zr simulate` runs in one process; start it without a launcher and give --ranks N");
-    const bool preset = sweeps(o, "model.preset"); /* whether the sweep sets the preset */
+    const bool preset = sweeps(o, "model.preset"); /* whether --sweep sets the preset */
     if (!preset) ZR_TRY(cli_brief_check(&o->brief, args));
     ZR_CHECK(o->cluster, ZR_ERR_ARG,
              "zr simulate needs --cluster NAME or --cluster FILE.json; `zr simulate --help` has examples");
@@ -231,7 +231,7 @@ static zr_status check_simulate_options(const cli_args *args, const cli_simulate
     return ZR_OK;
 }
 
-/** Return whether an option was given. A number that was not given is below the least value that the option allows. */
+/** Return whether an option was given. Without its option, an integer is below the minimum, and a real number is 0. */
 static bool option_is_given(const cli_option *option)
 {
     switch (option->kind) {
@@ -249,7 +249,7 @@ static bool option_is_given(const cli_option *option)
     return false;
 }
 
-/** Refuse options that do not apply to the papers' runs. These runs have their own configurations, so only --cluster,
+/** Refuse options that do not apply to --paper. The papers' runs have configurations of their own, so only --cluster,
  * --svg and --plot apply. */
 static zr_status check_paper(const cli_args *args, const cli_simulate_options *o)
 {
