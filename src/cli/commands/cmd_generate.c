@@ -39,8 +39,9 @@ static int64_t character_bytes(unsigned char lead)
     return lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 1;
 }
 
-/** Print text on a terminal. Write a character that the terminal would interpret as \xNN, but keep newlines and tabs.
- * Print an incomplete last character only if `ends`. Return the number of bytes of `text` that were printed. */
+/** Print text on a terminal. Escape each character that the terminal would interpret, in the form \xNN. Keep newlines
+ * and tabs. Print an incomplete last character only if `ends`. Return the number of bytes of `text` that were printed.
+ * */
 static int64_t print_shown(const char *text, int64_t bytes, bool ends)
 {
     int64_t at = 0;

@@ -38,7 +38,7 @@ typedef struct planning {
     const plan_options *o;
     zr_config *config;
     cli_target target;
-    bool chosen; /* whether zr chose the keys that were not given, to fit the memory */
+    bool chosen; /* whether zr chose values for missing keys, to fit the memory */
     cli_max max;
 } planning;
 

@@ -51,10 +51,10 @@ static zr_status train_rank(zr_comm *comm, void *arg)
     return st;
 }
 
-/** Keep the process within its planned memory. Matrix products free large buffers, of which malloc caches up to about 8
- * MiB per thread. If the caches of all ranks could exceed the limit, make malloc return large blocks to the system. The
- * limit is 24 MiB, half of the allowed 48 MiB, plus 3 % of the planned memory. Steps become about 10 % slower, so do
- * this only if needed. */
+/** Keep the process within its planned memory. malloc caches freed blocks, such as buffers of matrix products, up to
+ * about 8 MiB per thread. If the caches of all ranks could exceed the limit, make malloc return large blocks to the
+ * system. The limit is 24 MiB, half of the allowed 48 MiB, plus 3 % of the planned memory. Steps become about 10 %
+ * slower, so do this only if needed. */
 static void keep_promise(const zr_plan *plan)
 {
 #ifdef M_MMAP_THRESHOLD

@@ -197,7 +197,7 @@ static zr_status verify_path(verification *v, const char *path, bool json)
         ZR_TRY(print_parts_json(v, !bad));
     else
         print_parts(v);
-    /* Treat a missing manifest or file like a changed byte, as damaged data. */
+    /* Report a missing manifest or file as damaged data. */
     if (bad && v->n > 0 && bad->status == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", bad->first);
     if (bad) return ZR_FAIL(bad->status, "%s", bad->first);
     return ZR_OK;

@@ -72,7 +72,7 @@ typedef struct curve_points {
                      means */
 } curve_points;
 
-/** Merge the buckets of a series into points. Leave out points without any values or bad steps. */
+/** Merge the buckets of a series into points. Leave out points that have neither values nor bad steps. */
 static void gather_points(const cli_axes *axes, const curve_series *s, curve_points *to)
 {
     to->every = 1 + s->n / (int)axes->box.w;

@@ -16,7 +16,7 @@ struct cli_command {
 extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_plot, cli_inspect, cli_verify, cli_convert,
     cli_info, cli_simulate, cli_report_command, cli_tokenize, cli_init;
 
-/** Which configuration keys the help of a command lists. */
+/** Choice of the configuration keys in the help of a command. */
 typedef enum cli_help_keys {
     CLI_KEYS_NONE,  /* no keys, because the command takes no keys */
     CLI_KEYS_NAMED, /* no keys, but a hint how to list them */

@@ -41,8 +41,8 @@ void cli_line_clear(void);
  * zero. */
 typedef struct cli_amount_done {
     const char *what;    /* unit of the amount, such as "tok" */
-    int64_t first;       /* amount done at the first call */
-    double begin, shown; /* times of the first call and of the last redraw, in seconds by zr_clock_sec */
+    int64_t first;       /* amount done at the start of the rate measurement */
+    double begin, shown; /* times of that start and of the last redraw, in seconds by zr_clock_sec */
 } cli_amount_done;
 
 /** Show that `done` of `of` units of a task are done. `arg` is a cli_amount_done. */

@@ -46,8 +46,8 @@ bool cli_colored(cli_color color);
 /** Return whether to colour text on stdout. */
 bool cli_colored_out(cli_color color);
 
-/** Write the number of parameters into `text`. If only some of them are trained, add their number: "1.2 M (300 k
- * train)". Return `text`. */
+/** Write the number of parameters into `text`. If only a part of the parameters is trained, add their number: "1.2 M
+ * (300 k train)". Return `text`. */
 const char *cli_params(int64_t params, int64_t trained, char text[80]);
 
 /** Write a number of seconds with a suitable unit, such as "12.3 ms" or "2.5 h", into `text`. Return `text`. */

@@ -17,7 +17,7 @@ void cli_end_world(zr_comm *comm, zr_status st);
 void cli_set_process(void);
 
 /** Let this process use all processors of the host. A launcher may bind each rank to one processor, but zr gives each
- * rank an equal share of the host. */
+ * rank a share of the whole host. */
 void cli_leave_binding(void);
 
 /** Run `rank` on ranks that are threads of this process. A single rank runs on the calling thread, with the worker

@@ -44,8 +44,8 @@ static void end_without_peer(void)
 
 /* Return whether a signal ends the process at once, because it repeats a request to stop. `sec` is the time since the
  * first SIGINT or SIGTERM. A SIGTERM within 2 seconds does not count, because launchers send SIGTERM to a process and
- * to its process group. The warnings of schedulers, SIGUSR1 and SIGHUP, do not count as the first request. Therefore a
- * scheduler's later SIGTERM does not end the process at once. */
+ * again to its group. Schedulers warn with SIGUSR1 or SIGHUP, and send SIGTERM later. The warning does not count as a
+ * first request, so this SIGTERM does not end the process at once. */
 static bool is_repeated(int number, long long sec)
 {
     return number == SIGINT || (number == SIGTERM && sec >= 2);
