@@ -1,4 +1,4 @@
-/** The progress and timings of a run, and the directory that is named for a run automatically. */
+/** The progress and timings of a run, and its directory if zr chooses the name. */
 #ifndef ZR_CLI_RUNS_RUNS_H
 #define ZR_CLI_RUNS_RUNS_H
 

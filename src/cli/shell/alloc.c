@@ -1,6 +1,6 @@
-/* Allocators for the libraries that the command calls. C code cannot catch an exception that a C++ library throws, and
- * oneDNN (2.6) does not check its allocations. Therefore an allocation should not fail at once: the first failure frees
- * a reserve of memory and tries again. The library can then return, and its caller learns of the shortage from
+/* Allocators for the libraries that the command calls. The libraries cannot handle a failed allocation: C code cannot
+ * catch the exception of a C++ library, and oneDNN (2.6) does not check its allocations. Therefore the first failure
+ * frees a reserve of memory and tries again. The library can then return, and its caller learns of the shortage from
  * base/core/shortage.h. */
 #include "base/core/shortage.h"
 #include "base/json/json.h"
