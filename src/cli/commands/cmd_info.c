@@ -160,11 +160,8 @@ static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_
     ZR_TRY(zr__host_room(BENCH_BYTES, zr__host_cores() - 1));
     ZR_TRY(zr__train_device(kind, zr__host_cores(), 0, &device));
     const zr_device_facts *facts = &device->profile.facts;
-    if (facts->apart)
-        snprintf(processor, sizeof(processor), "%s", facts->name);
-    else
-        zr__host_processor(processor, sizeof(processor));
-    b->processor = processor;
+    zr__host_processor(processor, sizeof(processor));
+    b->processor = facts->apart ? facts->name : processor;
     zr_status st = cli_bench_run(b, device);
     zr_device_destroy(&device);
     return st;

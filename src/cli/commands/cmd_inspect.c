@@ -2,7 +2,6 @@
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
-#include "zr/comm.h"
 #include "cli/shell/line.h"
 #include "cli/runs/stored.h"
 #include "base/json/json.h"

@@ -21,6 +21,7 @@
 #include <math.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MOST_LAYERS 4096 /* maximum number of layers of a model; planning for this number takes seconds */
 
@@ -111,7 +112,7 @@ static zr_status compare_choices(const planning *p, cli_choices *choices)
  * saves. */
 static zr_status print_plan_text(const planning *p, const zr_plan *plan)
 {
-    const bool color = cli_colored_out(p->args->color);
+    const bool color = cli_colored(p->args->color, STDOUT_FILENO);
     cli_table table = {.memory_bytes = p->target.limit_bytes, .facts = &p->target.profile.facts};
     cli_choices choices;
     ZR_TRY(compare_choices(p, &choices));
@@ -158,14 +159,11 @@ static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__js
 static zr_status print_plan_json(const planning *p, const zr_plan *plan)
 {
     zr__json_out out = {.spaced = true};
-    char *text = NULL;
     zr__json_open(&out, NULL, '{');
     zr_status st = add_plan_members(p, plan, &out);
     zr__json_close(&out, '}');
-    if (st == ZR_OK) st = zr__text_take(&out.text, &text);
-    if (st == ZR_OK) puts(text);
+    if (st == ZR_OK) return zr__json_write(&out, stdout);
     zr__text_clear(&out.text);
-    zr_free(text);
     return st;
 }
 

@@ -1,7 +1,6 @@
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
-#include "zr/comm.h"
 #include "base/json/json_write.h"
 #include "cli/report/report.h"
 
@@ -55,8 +54,7 @@ static zr_status print_plot_json(const char *out, const char *const *run, cli_cu
     }
     zr__json_close(&json, ']');
     zr__json_close(&json, '}');
-    ZR_TRY(zr__json_write(&json, stdout));
-    return ZR_OK;
+    return zr__json_write(&json, stdout);
 }
 
 static zr_status plot_runs(const cli_args *args, const char *out)

@@ -1,7 +1,6 @@
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
-#include "zr/comm.h"
 #include "cli/report/report.h"
 
 #include <stdio.h>

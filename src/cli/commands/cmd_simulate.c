@@ -207,8 +207,7 @@ static bool sweeps(const cli_simulate_options *o, const char *name)
 static zr_status check_simulate_options(const cli_args *args, const cli_simulate_options *o, const zr_comm *comm)
 {
     ZR_CHECK(!comm, ZR_ERR_ARG, "`zr simulate` runs in one process; start it without a launcher and give --ranks N");
-    const bool preset = sweeps(o, "model.preset"); /* whether --sweep sets the preset */
-    if (!preset) ZR_TRY(cli_brief_check(&o->brief, args));
+    if (!sweeps(o, "model.preset")) ZR_TRY(cli_brief_check(&o->brief, args));
     ZR_CHECK(o->cluster, ZR_ERR_ARG,
              "zr simulate needs --cluster NAME or --cluster FILE.json; `zr simulate --help` has examples");
     ZR_CHECK(o->ranks > 0 || sweeps(o, "ranks"), ZR_ERR_ARG,

@@ -8,7 +8,6 @@
 
 #include <stdio.h>
 #include <limits.h>
-#include <string.h>
 
 /* Values of the command line options. */
 typedef struct tokenize_options {

@@ -18,6 +18,7 @@
 #include <math.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define DATA_BYTES (PATH_MAX + 16)
 
@@ -178,8 +179,11 @@ static zr_status train_all(const cli_args *args, const watch_options *watch, zr_
 {
     zr_config *config = NULL;
     cli_loss loss = {.curve = NULL};
-    cli_progress progress = {
-        .quiet = args->quiet, .color = cli_colored(args->color), .timed = watch->timings, .loss = &loss, .comm = comm};
+    cli_progress progress = {.quiet = args->quiet,
+                             .color = cli_colored(args->color, STDERR_FILENO),
+                             .timed = watch->timings,
+                             .loss = &loss,
+                             .comm = comm};
     bool own_dir = false;
     ZR_TRY(load_run(args, watch, comm, ranks, &config, &own_dir));
     train_job j = {.config = config, .resume = watch->resume, .observer = cli_progress_observer(&progress)};

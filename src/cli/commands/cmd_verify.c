@@ -2,7 +2,6 @@
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
-#include "zr/comm.h"
 #include "cli/shell/line.h"
 #include "base/core/grow.h"
 #include "cli/runs/stored.h"
@@ -10,10 +9,7 @@
 
 #include <stdio.h>
 #include <limits.h>
-#include <math.h>
 #include <string.h>
-
-enum { REPORT_BYTES = 32768 };
 
 /** A directory or file to verify, and the damage found there. */
 typedef struct verified {
@@ -42,13 +38,11 @@ static void note_damage(verified *p, zr_status status, const char *line)
 static zr_status verify_checkpoint(verified *p, bool show)
 {
     cli_amount_done shown = {.what = "B"};
-    char *report = zr_alloc(REPORT_BYTES);
-    ZR_CHECK(report, ZR_ERR_MEMORY, "no memory for a report");
-    p->status = zr_checkpoint_verify(p->stored.path, show ? cli_show_done : NULL, &shown, report, REPORT_BYTES);
+    char report[32768] = "";
+    p->status = zr_checkpoint_verify(p->stored.path, show ? cli_show_done : NULL, &shown, report, sizeof(report));
     if (p->status != ZR_OK) snprintf(p->first, sizeof(p->first), "%s", zr_error_message());
     if (show) cli_line_clear();
     zr__text_add(&p->lines, "%s", report);
-    zr_free(report);
     return p->status == ZR_ERR_MEMORY ? p->status : ZR_OK;
 }
 

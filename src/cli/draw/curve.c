@@ -213,13 +213,13 @@ zr_status cli_curve_read(cli_curve *curve, const char *path, bool to_end)
 {
     zr__file file;
     struct stat info;
-    zr_status st = ZR_OK;
     ZR_TRY(zr__file_open(path, false, &file));
     char *block = zr_alloc(BLOCK_BYTES);
     int64_t same = fstat(file.fd, &info) == 0 ? (int64_t)info.st_ino : 0;
     if (curve->file != same || file.bytes < curve->offset) memset(curve, 0, sizeof(*curve));
     curve->file = same;
-    st = block ? read_more(curve, &file, block, to_end) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to read %s", file.name);
+    zr_status st =
+        block ? read_more(curve, &file, block, to_end) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to read %s", file.name);
     zr_free(block);
     zr__file_close(&file);
     return st;

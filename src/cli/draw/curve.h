@@ -72,10 +72,9 @@ typedef struct cli_loss {
 
 /** Start drawing. Call this function once the run's directory exists. */
 void cli_loss_start(cli_loss *loss, const char *output_dir);
-/** Draw again after a training step or an evaluation, if enough time has passed since the last drawing. The minimum
- * time is shorter for an evaluation. Drawing takes less than 1 % of a run's time. Report only the first failure. */
-void cli_loss_step(cli_loss *loss);
-void cli_loss_eval(cli_loss *loss);
+/** Draw again if the pause after the last drawing ended at least `sec` seconds ago. Drawing takes less than 1 % of a
+ * run's time. Report only the first failure, as a note. */
+void cli_loss_redraw(cli_loss *loss, double sec);
 /** Draw for the last time, and free the curve. */
 void cli_loss_end(cli_loss *loss);
 

@@ -119,6 +119,5 @@ static zr_status draw_loss_page(FILE *out, void *arg)
 zr_status cli_curve_draw(cli_curve *const *curve, const char *const *name, int n, char **svg, size_t *bytes)
 {
     loss_page page = {.curve = curve, .name = name, .n = n};
-    ZR_TRY(svg_page(draw_loss_page, &page, svg, bytes));
-    return ZR_OK;
+    return svg_page(draw_loss_page, &page, svg, bytes);
 }

@@ -38,8 +38,8 @@ const char *cli_picture_unit(const cli_picture *p, int32_t unit)
 const char *cli_picture_when(const cli_picture *p, int32_t first, int32_t last, zr_step_time time, char text[96])
 {
     if (p->timed)
-        snprintf(text, 96, "steps %d to %d, %s to %s", first, last, cli_seconds(time.begin_sec, (char[32]){0}),
-                 cli_seconds(time.end_sec, (char[32]){0}));
+        snprintf(text, 96, "steps %d to %d, %s to %s", first, last, CLI_SECONDS(time.begin_sec),
+                 CLI_SECONDS(time.end_sec));
     else
         snprintf(text, 96, "steps %d to %d", first, last);
     return text;
@@ -172,10 +172,9 @@ static void draw_sentences(const cli_picture *p)
     }
     if (plan->ranks > 1)
         snprintf(comm, sizeof(comm), ", communication %s, of which %s is not hidden",
-                 cli_seconds(p->times->price.comm_sec, (char[32]){0}),
-                 cli_seconds(p->times->price.exposed_sec, (char[32]){0}));
+                 CLI_SECONDS(p->times->price.comm_sec), CLI_SECONDS(p->times->price.exposed_sec));
     svg_text(p->out, 40, y, font, "Time as priced for %.47s: %s a step%s.", p->times->by,
-             cli_seconds(p->times->price.step_sec, (char[32]){0}), comm);
+             CLI_SECONDS(p->times->price.step_sec), comm);
 }
 
 static phase step_phase(const cli_picture *p, int32_t step)

@@ -2,7 +2,6 @@
 #include "base/core/core.h"
 #include "cli/draw/picture.h"
 #include "config/config.h"
-#include "plan/cost/cost.h"
 #include "train/setup/setup.h"
 #include "zr/simulate.h"
 

@@ -22,9 +22,8 @@ static zr_status make_free(const char *dir, int *number)
 {
     char path[256];
     snprintf(path, sizeof(path), "%.*s", (int)strcspn(dir, "/"), dir);
-    ZR_CHECK(mkdir(path, 0777) == 0 || errno == EEXIST, ZR_ERR_CREATE,
-             "cannot make the directory %s: %s; name another with --train.output_dir=DIR", path, strerror(errno));
-    for (*number = 1; *number <= MOST_OF_A_SECOND; ++*number) {
+    const bool parent = mkdir(path, 0777) == 0 || errno == EEXIST;
+    for (*number = 1; parent && *number <= MOST_OF_A_SECOND; ++*number) {
         number_dir(dir, *number, path);
         if (mkdir(path, 0777) == 0) return ZR_OK;
         if (errno != EEXIST) break;

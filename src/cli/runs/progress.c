@@ -11,11 +11,11 @@
 #include "zr/run.h"
 
 #include <stdio.h>
-#include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#define LOSS_STEP_SEC 60.0 /* minimum seconds before a training step redraws loss.svg */
+#define LOSS_EVAL_SEC 10.0 /* minimum seconds before an evaluation redraws loss.svg */
 
 static void add_share(cli_line *line, int rank, double mfu)
 {
@@ -68,7 +68,7 @@ static void on_step(void *arg, const zr_train_step *step)
 {
     cli_progress *progress = arg;
     bool last = step->step == step->steps;
-    cli_loss_step(progress->loss);
+    cli_loss_redraw(progress->loss, LOSS_STEP_SEC);
     if (progress->quiet) return;
     if (step->step == progress->from + 1 || last || step->step % progress->every == 0) leave_step(progress, step);
     if (progress->live && !last) refresh_step(progress, step);
@@ -78,7 +78,7 @@ static void on_eval(void *arg, const zr_train_eval *eval)
 {
     const cli_progress *progress = arg;
     cli_line l = {0};
-    cli_loss_eval(progress->loss);
+    cli_loss_redraw(progress->loss, LOSS_EVAL_SEC);
     if (progress->quiet) return;
     cli_line_add(&l, 0, "step %lld", (long long)eval->step);
     cli_line_add(&l, 1, "val_loss %.5f", eval->val_loss);

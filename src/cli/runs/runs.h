@@ -2,7 +2,6 @@
 #ifndef ZR_CLI_RUNS_RUNS_H
 #define ZR_CLI_RUNS_RUNS_H
 
-#include "cli/shell/line.h"
 #include "zr/comm.h"
 #include "zr/run.h"
 

@@ -1,5 +1,6 @@
 #include "cli/shell/line.h"
 #include "cli/runs/stored.h"
+#include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 
 #include <stdio.h>
@@ -35,8 +36,7 @@ static zr_status open_checkpoint(const char *dir, cli_files *files)
         const zr_manifest_file *listed = &files->manifest->file[i];
         cli_file *file = &files->file[files->n];
         *file = (cli_file){.name = listed->name, .bytes = listed->bytes};
-        const char *dot = strrchr(listed->name, '.');
-        if (dot && strcmp(dot, ".safetensors") == 0) {
+        if (zr__text_ends(listed->name, ".safetensors")) {
             ZR_TRY(zr_chunk_reader_open(dir, files->manifest, listed->name, 1, &file->reader));
             file->tensors = zr_chunk_reader_tensors(file->reader);
         }

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Size of the reserve in bytes. oneDNN needs this much to create a matrix product. The reserve is never written, so it

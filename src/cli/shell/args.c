@@ -82,6 +82,13 @@ static zr_status fail_unknown(const cli_args *args, const char *name, const char
                    args->keys ? " (configuration keys are written --key.path=value)" : "");
 }
 
+static const cli_option *find_option(const cli_option *options, const char *name)
+{
+    for (const cli_option *o = options; o && o->name; o++)
+        if (strcmp(o->name, name) == 0) return o;
+    return NULL;
+}
+
 /** Parse an option in the form --name, --name value or --name=value. Set *used to the number of command line words that
  * it takes. */
 static zr_status read_long(cli_args *args, const char *word, const char *next, int *used)
@@ -92,18 +99,14 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
     snprintf(name, sizeof(name), "%.*s", (int)length, word);
     *used = 1;
 
-    bool *common = !strcmp(name, "help") ? &args->help : !strcmp(name, "json") ? &args->json : &args->quiet;
-    bool is_common = !strcmp(name, "help") || !strcmp(name, "json") || !strcmp(name, "quiet");
-    const cli_option color = {.name = "color", .kind = CLI_TEXT};
-    const cli_option *option = !strcmp(name, "color") ? &color : NULL;
-    for (const cli_option *o = args->options; !option && o && o->name; o++) {
-        if (strcmp(name, o->name) == 0) option = o;
-    }
-    if (is_common || (option && option->kind == CLI_FLAG)) {
-        ZR_CHECK(!equals, ZR_ERR_ARG, "--%s takes no value, but \"%s\" was given", name, equals + 1);
-        *(is_common ? common : (bool *)option->out) = true;
-        return ZR_OK;
-    }
+    const char *color = NULL;
+    const cli_option common[] = {{.name = "help", .kind = CLI_FLAG, .out = &args->help},
+                                 {.name = "json", .kind = CLI_FLAG, .out = &args->json},
+                                 {.name = "quiet", .kind = CLI_FLAG, .out = &args->quiet},
+                                 {.name = "color", .kind = CLI_TEXT, .out = &color},
+                                 {0}};
+    const cli_option *option = find_option(common, name);
+    if (!option) option = find_option(args->options, name);
     if (!option) {
         if (!args->keys || !equals) return fail_unknown(args, name, next);
         ZR_CHECK(args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG,
@@ -111,23 +114,20 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
         args->override[args->n_overrides++] = word;
         return ZR_OK;
     }
-    ZR_CHECK(equals || next, ZR_ERR_ARG, "--%s needs a value" HINT, name, args->command);
-    *used = equals ? 1 : 2;
-    const char *value = equals ? equals + 1 : next;
-    if (option == &color) {
-        int when = 0;
-        ZR_TRY(cli_word("color", value, (const char *const[]){"auto", "always", "never", NULL}, &when));
-        args->color = (cli_color)when;
+    if (option->kind == CLI_FLAG) {
+        ZR_CHECK(!equals, ZR_ERR_ARG, "--%s takes no value, but \"%s\" was given", name, equals + 1);
+        *(bool *)option->out = true;
         return ZR_OK;
     }
-    return read_value(args, option, value);
-}
-
-static bool has_out(const cli_args *args)
-{
-    for (const cli_option *o = args->options; o && o->name; o++)
-        if (strcmp(o->name, "out") == 0) return true;
-    return false;
+    ZR_CHECK(equals || next, ZR_ERR_ARG, "--%s needs a value" HINT, name, args->command);
+    *used = equals ? 1 : 2;
+    ZR_TRY(read_value(args, option, equals ? equals + 1 : next));
+    if (color) {
+        int when = 0;
+        ZR_TRY(cli_word("color", color, (const char *const[]){"auto", "always", "never", NULL}, &when));
+        args->color = (cli_color)when;
+    }
+    return ZR_OK;
 }
 
 zr_status cli_parse(cli_args *args, int argc, char **argv)
@@ -138,11 +138,11 @@ zr_status cli_parse(cli_args *args, int argc, char **argv)
         int used = 1;
         if (options && strcmp(word, "--") == 0) {
             options = false;
-        } else if (options && (strcmp(word, "-h") == 0)) {
+        } else if (options && strcmp(word, "-h") == 0) {
             args->help = true;
         } else if (options && strncmp(word, "--", 2) == 0) {
             ZR_TRY(read_long(args, word + 2, i + 1 < argc ? argv[i + 1] : NULL, &used));
-        } else if (options && strcmp(word, "-o") == 0 && has_out(args)) {
+        } else if (options && strcmp(word, "-o") == 0 && find_option(args->options, "out")) {
             ZR_TRY(read_long(args, "out", i + 1 < argc ? argv[i + 1] : NULL, &used));
         } else if (options && word[0] == '-' && word[1]) {
             return ZR_FAIL(ZR_ERR_ARG, "unknown option %s" HINT " (a file of that name: ./%s)", word, args->command,

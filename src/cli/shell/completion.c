@@ -95,7 +95,6 @@ static void zsh_option(const cli_option *o)
     print_zsh(o->help);
     printf("]");
     if (o->value) {
-        const bool file = strstr(o->value, "FILE") != NULL;
         printf(":");
         print_zsh(o->value);
         printf(":");
@@ -105,7 +104,7 @@ static void zsh_option(const cli_option *o)
             print_presets();
             putchar(')');
         }
-        if (file) printf("_files");
+        if (strstr(o->value, "FILE")) printf("_files");
     }
     printf("' \\\n");
 }

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -99,8 +98,7 @@ void cli_show_done(void *arg, int64_t done, int64_t of)
 
 bool cli_live(void)
 {
-    const char *term = getenv("TERM");
-    return isatty(STDERR_FILENO) && !cli_launched() && term && strcmp(term, "dumb") != 0;
+    return cli_is_terminal(STDERR_FILENO);
 }
 
 void cli_line_clear(void)

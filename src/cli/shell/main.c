@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const cli_command *const commands[] = {
     &cli_train,   &cli_plan, &cli_eval,     &cli_generate,       &cli_plot,     &cli_inspect, &cli_verify,

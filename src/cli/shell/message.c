@@ -98,22 +98,17 @@ bool cli_launched(void)
     return zr_comm_mpi_launched() > 0 || getenv("SLURM_PROCID") != NULL;
 }
 
-static bool colored(cli_color color, int fd)
+bool cli_is_terminal(int fd)
 {
-    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
-    if (color != CLI_COLOR_AUTO) return color == CLI_COLOR_ALWAYS;
-    if (none && none[0]) return false;
+    const char *term = getenv("TERM");
     return isatty(fd) && !cli_launched() && term && strcmp(term, "dumb") != 0;
 }
 
-bool cli_colored(cli_color color)
+bool cli_colored(cli_color color, int fd)
 {
-    return colored(color, STDERR_FILENO);
-}
-
-bool cli_colored_out(cli_color color)
-{
-    return colored(color, STDOUT_FILENO);
+    const char *none = getenv("NO_COLOR");
+    if (color != CLI_COLOR_AUTO) return color == CLI_COLOR_ALWAYS;
+    return !(none && none[0]) && cli_is_terminal(fd);
 }
 
 const char *cli_params(int64_t params, int64_t trained, char text[80])

@@ -40,11 +40,11 @@ bool cli_launched(void);
 #define CLI_BOLD "\033[1m"
 #define CLI_PLAIN "\033[0m"
 
-/** Return whether to colour text on stderr. */
-bool cli_colored(cli_color color);
+/** Return whether `fd` is a terminal on which text can be coloured and redrawn. Under a launcher, return false. */
+bool cli_is_terminal(int fd);
 
-/** Return whether to colour text on stdout. */
-bool cli_colored_out(cli_color color);
+/** Return whether to colour text on `fd`, which is STDOUT_FILENO or STDERR_FILENO. */
+bool cli_colored(cli_color color, int fd);
 
 /** Write the number of parameters into `text`. If only a part of the parameters is trained, add their number: "1.2 M
  * (300 k train)". Return `text`. */

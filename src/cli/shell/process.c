@@ -2,8 +2,7 @@
  * programs can choose their own settings. */
 #include "cli/shell/process.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <stdio.h>
 #include <malloc.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -19,27 +18,21 @@
  * started with the program, argv lacks the loader's words. */
 static size_t read_words(char *words)
 {
-    size_t bytes = 0;
-    ssize_t n = -1;
-    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    do {
-        n = read(fd, words + bytes, WORDS_BYTES - bytes);
-        if (n > 0) bytes += (size_t)n;
-    } while (n > 0 || (n < 0 && errno == EINTR));
-    close(fd);
-    return n == 0 && bytes > 0 && words[bytes - 1] == '\0' ? bytes : 0;
+    FILE *in = fopen("/proc/self/cmdline", "re");
+    if (!in) return 0;
+    const size_t bytes = fread(words, 1, WORDS_BYTES, in);
+    const bool whole = !ferror(in) && bytes > 0 && words[bytes - 1] == '\0';
+    fclose(in);
+    return whole ? bytes : 0;
 }
 
 /** Return the words as a list for execv, or NULL if memory is lacking. The list points into `words`. */
 static char **list_words(char *words, size_t bytes)
 {
-    size_t n = 0;
-    for (size_t at = 0; at < bytes; at += strlen(words + at) + 1) n++;
-    char **list = zr_alloc((n + 1) * sizeof *list); /* zr_alloc sets the list to zero, so it ends with NULL */
-    if (!list) return NULL;
-    n = 0;
-    for (size_t at = 0; at < bytes; at += strlen(words + at) + 1) list[n++] = words + at;
+    /* Every word ends with a zero byte, so `bytes` is enough room. zr_alloc sets the list to zero, so it ends with
+     * NULL. */
+    char **list = zr_alloc((bytes + 1) * sizeof *list);
+    for (size_t at = 0, n = 0; list && at < bytes; at += strlen(words + at) + 1) list[n++] = words + at;
     return list;
 }
 

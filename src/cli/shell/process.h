@@ -3,7 +3,6 @@
 #define ZR_CLI_SHELL_PROCESS_H
 
 #include "zr/comm.h"
-#include "zr/run.h"
 
 /** Return the exit code for a status, as listed in the manual. */
 int cli_exit_code(zr_status status);
