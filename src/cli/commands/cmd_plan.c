@@ -349,11 +349,8 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
          "compare the 48 runs of the ZeRO paper (SC20), and its configurations C1 to C5, with zr's plans"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, cli_help_asked(&args));
-        return ZR_OK;
-    }
+    ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));
+    if (args.help) return ZR_OK;
     if (comm) cli_leave_binding(); /* let measurements use all cores, as `zr train` does */
     return list_or_plan(&args, &o, comm);
 }

@@ -301,11 +301,8 @@ static zr_status run_simulate(const cli_command *command, zr_comm *comm, int arg
         {"step-tokens", CLI_INT, &o.step_tokens, 1, "N", "with --search: most tokens per step [16777216]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, cli_help_asked(&args));
-        return ZR_OK;
-    }
+    ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));
+    if (args.help) return ZR_OK;
     if (o.paper) {
         ZR_TRY(check_paper(&args, &o));
         return cli_simulate_papers(&o, args.json);

@@ -38,9 +38,7 @@ static zr_status print_tokenized(const tokenize_options *w, int texts, const zr_
     zr__json_add_as(&json, "hash", "\"%016llx\"", (unsigned long long)did->hash);
     zr__json_add(&json, "vocab", did->vocab, "texts", texts, "documents", did->documents, "skipped_lines",
                  did->skipped_lines, "bytes", did->bytes);
-    if (format) {
-        zr__json_add(&json, "tokens", did->tokens, "format", format, "token_bytes", did->token_bytes);
-    }
+    if (format) zr__json_add(&json, "tokens", did->tokens, "format", format, "token_bytes", did->token_bytes);
     zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }

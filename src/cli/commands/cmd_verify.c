@@ -192,9 +192,8 @@ static zr_status verify_path(verification *v, const char *path, bool json)
     else
         print_parts(v);
     /* Report a missing manifest or file as damaged data. */
-    if (bad && v->n > 0 && bad->status == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", bad->first);
-    if (bad) return ZR_FAIL(bad->status, "%s", bad->first);
-    return ZR_OK;
+    if (bad && bad->status == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", bad->first);
+    return bad ? ZR_FAIL(bad->status, "%s", bad->first) : ZR_OK;
 }
 
 static zr_status run_verify(const cli_command *command, zr_comm *comm, int argc, char **argv)

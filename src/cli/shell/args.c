@@ -157,10 +157,16 @@ zr_status cli_parse(cli_args *args, int argc, char **argv)
     return ZR_OK;
 }
 
+cli_help_keys cli_help_asked(const cli_args *args)
+{
+    if (!args->keys) return CLI_KEYS_NONE;
+    return args->n_operands && strcmp(args->operand[0], "keys") == 0 ? CLI_KEYS_ALL : CLI_KEYS_NAMED;
+}
+
 zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc, char **argv)
 {
     ZR_TRY(cli_parse(args, argc, argv));
-    if (args->help) cli_help(command, args->options, CLI_KEYS_NONE);
+    if (args->help) cli_help(command, args->options, cli_help_asked(args));
     ZR_CHECK(args->help || !what || args->n_operands == args->max_operands, ZR_ERR_ARG,
              "zr %s needs %s; `zr %s --help` has examples", command->name, what, command->name);
     return ZR_OK;

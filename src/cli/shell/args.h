@@ -54,11 +54,21 @@ typedef struct cli_command cli_command;
 /** Parse a command line. Return ZR_ERR_ARG if it is wrong. */
 ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
 
-/** Parse the command line of a command without configuration keys. It must have args->max_operands operands, or at most
- * that many if `what` is NULL. `what` names the operands in the error message. With --help, print the help and set
- * args->help. */
+/** Parse the command line of a command. Require args->max_operands operands, or allow fewer if `what` is NULL. `what`
+ * names the operands in the error message. With --help, print the help and set args->help. */
 ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc,
                                           char **argv);
+
+/** Choice of the configuration keys in the help of a command. */
+typedef enum cli_help_keys {
+    CLI_KEYS_NONE,  /* no keys, because the command takes no keys */
+    CLI_KEYS_NAMED, /* no keys, but a hint how to list them */
+    CLI_KEYS_ALL    /* all keys, and no other help; printed by `zr train -h keys` */
+} cli_help_keys;
+
+/** Return which keys the help of a command lists: CLI_KEYS_NONE if the command takes no keys, CLI_KEYS_ALL if the word
+ * after -h is "keys", else CLI_KEYS_NAMED. */
+cli_help_keys cli_help_asked(const cli_args *args);
 
 /** Format an override, such as "train.steps=5", into `room`, and insert it before the overrides of the command line. A
  * later override wins, so the command line takes precedence. */

@@ -33,11 +33,6 @@ void cli_help_as(cli_help_form *form)
     form_now = form;
 }
 
-cli_help_keys cli_help_asked(const cli_args *args)
-{
-    return args->n_operands && strcmp(args->operand[0], "keys") == 0 ? CLI_KEYS_ALL : CLI_KEYS_NAMED;
-}
-
 void cli_help(const cli_command *command, const cli_option *options, cli_help_keys keys)
 {
     if (form_now) {

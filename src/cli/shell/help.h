@@ -16,16 +16,6 @@ struct cli_command {
 extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_plot, cli_inspect, cli_verify, cli_convert,
     cli_info, cli_simulate, cli_report_command, cli_tokenize, cli_init;
 
-/** Choice of the configuration keys in the help of a command. */
-typedef enum cli_help_keys {
-    CLI_KEYS_NONE,  /* no keys, because the command takes no keys */
-    CLI_KEYS_NAMED, /* no keys, but a hint how to list them */
-    CLI_KEYS_ALL    /* all keys, and no other help; printed by `zr train -h keys` */
-} cli_help_keys;
-
-/** Return which keys the help of a command lists: CLI_KEYS_ALL if the word after -h is "keys", else CLI_KEYS_NAMED. */
-cli_help_keys cli_help_asked(const cli_args *args);
-
 /** Print the help of a command on stdout, beginning with examples. With CLI_KEYS_ALL, print only the configuration
  * keys. */
 void cli_help(const cli_command *command, const cli_option *options, cli_help_keys keys);

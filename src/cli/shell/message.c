@@ -93,15 +93,11 @@ zr_status cli_check_stdout(const char *const *inputs)
     return zr__output_check_stream(STDOUT_FILENO, "standard output", inputs);
 }
 
-bool cli_launched(void)
-{
-    return zr_comm_mpi_launched() > 0 || getenv("SLURM_PROCID") != NULL;
-}
-
 bool cli_is_terminal(int fd)
 {
     const char *term = getenv("TERM");
-    return isatty(fd) && !cli_launched() && term && strcmp(term, "dumb") != 0;
+    const bool launched = zr_comm_mpi_launched() > 0 || getenv("SLURM_PROCID");
+    return isatty(fd) && !launched && term && strcmp(term, "dumb") != 0;
 }
 
 bool cli_colored(cli_color color, int fd)

@@ -34,13 +34,11 @@ ZR_NODISCARD zr_status cli_check_stdout(const char *const *inputs);
 /** File type of the pictures that commands draw, for zr__output_check and zr__output_write. */
 extern const zr__output_kind cli_svg_kind;
 
-/** Return whether a launcher (MPI, Slurm) started this process. Under a launcher, stderr does not count as a terminal,
- * even if isatty says so. */
-bool cli_launched(void);
 #define CLI_BOLD "\033[1m"
 #define CLI_PLAIN "\033[0m"
 
-/** Return whether `fd` is a terminal on which text can be coloured and redrawn. Under a launcher, return false. */
+/** Return whether `fd` is a terminal on which text can be coloured and redrawn. Under a launcher (MPI,
+ * Slurm), return false, even if isatty says otherwise. */
 bool cli_is_terminal(int fd);
 
 /** Return whether to colour text on `fd`, which is STDOUT_FILENO or STDERR_FILENO. */
