@@ -1,4 +1,4 @@
-/** A panel: the curves of one quantity, such as the loss, of one or several runs over the steps. */
+/** A panel, which shows one quantity, such as the loss, over the steps of one or more runs. */
 #ifndef ZR_CLI_PANEL_H
 #define ZR_CLI_PANEL_H
 

@@ -13,7 +13,7 @@ typedef struct cli_file {
     const char *name; /* file name without its directory */
     int64_t bytes;
     const zr_safetensors *tensors; /* tensors of the file, or NULL for a file such as config.json */
-    zr_chunk_reader *reader;       /* reader that verifies checksums; NULL outside a checkpoint */
+    zr_chunk_reader *reader;       /* reader of a checkpoint's file, which verifies checksums; else NULL */
 } cli_file;
 
 /** The open files of a checkpoint, a Hugging Face directory, or a single safetensors file. */

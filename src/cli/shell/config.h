@@ -10,7 +10,7 @@
 ZR_NODISCARD zr_status cli_config_load(const cli_args *args, zr_config **config);
 
 /** Load the configuration of a command line as cli_config_load does, and resolve it. Unless `own_dir` is NULL, set
- * *own_dir to true if zr chose the run's directory, because train.output_dir was not given. */
+ * *own_dir to whether train.output_dir was missing. If so, zr chooses the directory. */
 ZR_NODISCARD zr_status cli_config(const cli_args *args, int ranks, int64_t unix_sec, zr_config **config, bool *own_dir);
 
 /** Return the data type of parameters and activations: "bf16", "fp16" or "fp32". */

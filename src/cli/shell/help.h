@@ -11,7 +11,7 @@ struct cli_command {
     const char *examples; /* one example per line */
     zr_status (*run)(const struct cli_command *command, zr_comm *comm, int argc, char **argv);
     bool all_ranks; /* whether all ranks of a launcher run the command, or only rank 0 */
-    bool computes;  /* whether the command runs kernels, which need libgomp's settings */
+    bool computes;  /* whether the command runs kernels, for which main.c calls cli_set_process */
 };
 extern const cli_command cli_train, cli_plan, cli_eval, cli_generate, cli_plot, cli_inspect, cli_verify, cli_convert,
     cli_info, cli_simulate, cli_report_command, cli_tokenize, cli_init;
