@@ -245,13 +245,12 @@ static void say_plan_notes(const planning *p)
 {
     if (p->args->quiet) return;
     for (int i = 0; i < zr_config_notes(p->config); i++) cli_say("note: %s", zr_config_note(p->config, i));
-    if (p->target.own_limit) {
+    if (p->target.own_limit)
         cli_say("note: activation_checkpointing.policy is auto and there is no memory.limit; the limit used is %s, "
                 "what each of %d "
                 "rank%s can have of the memory that this %s; --memory SIZE sets another limit",
                 ZR_SIZE((double)p->target.limit_bytes), p->target.local_ranks, p->target.local_ranks == 1 ? "" : "s",
                 p->target.profile.facts.apart ? "machine's GPUs have" : "host has left");
-    }
 }
 
 /** Refuse a model with too many layers, because planning time grows with the square of their number. */

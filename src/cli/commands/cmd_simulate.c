@@ -19,7 +19,6 @@
 typedef struct simulating {
     const cli_args *args;
     const cli_simulate_options *o;
-    int ranks;
     zr_config *config;
     cli_target target;
 } simulating;
@@ -84,13 +83,13 @@ static void print_simulation(const simulating *c, const cli_trial *made)
     const zr_simulation *s = &made->simulation;
     printf("%sparameters on %d of the %d devices of %s, stage %d, %d samples x %lld tokens a micro-batch, %lld "
            "micro-batch%s a step\n",
-           ZR_AMOUNT((double)made->params), c->ranks, c->target.cluster.devices, c->target.cluster.name,
+           ZR_AMOUNT((double)made->params), c->target.ranks, c->target.cluster.devices, c->target.cluster.name,
            (int)c->config->zero.stage, (int)c->config->micro_batch_size, (long long)c->config->data.seq_length,
            (long long)c->config->accumulation_steps, c->config->accumulation_steps == 1 ? "" : "es");
     printf("step       %s; %.4g samples/s, %.4g tokens/s\n", CLI_SECONDS(s->price.step_sec), s->samples_sec,
            s->tokens_sec);
     printf("FLOP/s     %.1f T a device, recompute included; %sFLOP/s all; MFU %.1f %%\n", s->flops_sec / 1e12,
-           ZR_AMOUNT(s->flops_sec * c->ranks), 100 * s->mfu);
+           ZR_AMOUNT(s->flops_sec * c->target.ranks), 100 * s->mfu);
     printf("computing  products %s, memory %s, launches %s\n", CLI_SECONDS(s->product_sec), CLI_SECONDS(s->memory_sec),
            CLI_SECONDS(s->launch_sec));
     print_exposed_line(s);
@@ -123,7 +122,7 @@ static zr_status print_simulation_json(const simulating *c, const cli_trial *mad
     const zr_simulation *s = &made->simulation;
     json_t *root = json_object(), *exposed = json_object();
     cli_simulated_json(root, made, c->o->tokens);
-    cli_json_set(root, "pflops_all", json_real(s->flops_sec * c->ranks / 1e15));
+    cli_json_set(root, "pflops_all", json_real(s->flops_sec * c->target.ranks / 1e15));
     cli_json_set(root, "product_sec", json_real(s->product_sec));
     cli_json_set(root, "memory_sec", json_real(s->memory_sec));
     cli_json_set(root, "launch_sec", json_real(s->launch_sec));
@@ -164,7 +163,7 @@ static zr_status show_simulation(simulating *c)
     zr_plan *plan = NULL;
     cli_trial made;
     ZR_TRY(cli_check_outputs(c->config, svg));
-    ZR_TRY(cli_simulate_target(c->o, c->config, c->ranks, &c->target));
+    ZR_TRY(cli_simulate_target(c->o, c->config, (int)c->o->ranks, &c->target));
     ZR_TRY(cli_settle(c->config, &c->target));
     ZR_TRY(cli_try(&c->target, c->config, NULL, &made, svg ? &plan : NULL));
     if (plan) {
@@ -185,11 +184,11 @@ static zr_status simulate_as_asked(cli_args *args, const cli_simulate_options *o
 {
     char room[CLI_BRIEF_KEYS][256];
     const cli_args typed = *args;
-    simulating c = {.args = args, .o = o, .ranks = (int)o->ranks};
+    simulating c = {.args = args, .o = o};
     ZR_TRY(cli_brief_overrides(&o->brief, args, room));
     if (o->sweep.n) return cli_sweep(args, &typed, o);
     if (o->search) return cli_search_fastest(args, &typed, o);
-    ZR_TRY(cli_config(args, c.ranks, (int64_t)time(NULL), &c.config, NULL));
+    ZR_TRY(cli_config(args, (int)o->ranks, (int64_t)time(NULL), &c.config, NULL));
     zr_status st = show_simulation(&c);
     cli_target_clear(&c.target);
     zr_config_destroy(&c.config);

@@ -128,10 +128,9 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     for (int i = 0; i < choices->n; i++) print_bars_line(out, choices, i, cell_bytes, color);
     print_bars_legend(out, choices, color);
     fputs("  * configured  > advised", out);
-    if (limit_cell(choices, cell_bytes) >= 0) {
+    if (limit_cell(choices, cell_bytes) >= 0)
         fprintf(out, "  | where %s end (%s aside)", ZR_SIZE((double)choices->target->limit_bytes),
                 cli_beside(&choices->target->profile.facts));
-    }
     fputc('\n', out);
     if (choices->shares_layers)
         fputs("  Pa  with partition_activations, Pa+cpu with that and cpu_checkpointing\n", out);

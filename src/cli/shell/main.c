@@ -143,9 +143,8 @@ static zr_status start_command(int argc, char **argv)
  * message. */
 static void occupy_streams(void)
 {
-    for (int fd = 0; fd <= 2; fd++) {
+    for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
-    }
 }
 
 int main(int argc, char **argv)

@@ -66,10 +66,9 @@ static void command_page(const cli_command *command, const cli_option *options, 
     printf("\n.SH OPTIONS\n");
     for (const cli_option *o = options; o->name; o++) print_tagged("--", o->name, o->value, o->help);
     for (const cli_option *o = cli_common_options; o->name; o++) print_tagged("--", o->name, o->value, o->help);
-    if (keys) {
+    if (keys)
         printf(".TP\n\\fB\\-\\-\\fIkey.path\\fB=\\fIvalue\\fR\n"
                "a key of the configuration, as \\fBzr\\-config\\fR(5) lists them\n");
-    }
     printf(".SH EXAMPLES\n.nf\n");
     print_roff(command->examples);
     printf(".fi\n");
