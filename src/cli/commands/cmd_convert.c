@@ -5,7 +5,6 @@
 #include "train/weights/weights.h"
 
 #include <stdio.h>
-#include <string.h>
 
 static void say_converted(const zr__convert_args *want, const zr__converted *did)
 {

@@ -12,15 +12,15 @@ enum { SAMPLES_MOST = 1000000 };
 /** A generated sample. */
 typedef struct made_sample {
     zr_generated did;
-    int64_t end; /* byte offset in `sink.text` at which the sample's text ends */
+    int64_t end; /* end of the sample's text, as a byte offset in `sink.text` */
 } made_sample;
 
-/** Destination of the generated texts: stdout, after the prompt, or memory with --json. */
+/** Destination of the generated texts: stdout or, with --json, memory. */
 typedef struct sink {
     const zr_generate_args *args;
     bool collect;
     bool shown; /* whether stdout is a terminal */
-    bool begun; /* whether the sample's prompt has been printed, which happens after the weights are read */
+    bool begun; /* whether the prompt of the current sample has been printed */
     int64_t sample;
     zr__text text;     /* with --json, the text of all samples; on a terminal, the bytes of an incomplete character */
     made_sample *made; /* generated samples; only with --json */
@@ -39,8 +39,9 @@ static int64_t character_bytes(unsigned char lead)
     return lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc2 ? 2 : 1;
 }
 
-/** Print text on a terminal, with each character that the terminal would interpret written as \xNN, except newlines
- * and tabs. Print an incomplete last character only if `ends`. Return the number of bytes printed. */
+/** Print text on a terminal. Escape each character that the terminal would interpret, in the form \xNN. Keep newlines
+ * and tabs. Print an incomplete last character only if `ends`. Return the number of bytes of `text` that were printed.
+ * */
 static int64_t print_shown(const char *text, int64_t bytes, bool ends)
 {
     int64_t at = 0;
@@ -64,7 +65,7 @@ static zr_status print_piece(sink *s, const char *text, int64_t bytes, bool ends
     return ZR_OK;
 }
 
-/* Print a part of a sample's text. Print the prompt before the first part. */
+/* Print the next part of a sample's text. Print the prompt before the first part. */
 static zr_status print_out(sink *s, const char *text, int64_t bytes, bool ends)
 {
     if (!s->begun) {
@@ -137,43 +138,37 @@ static zr_status generate_samples(const char *dir, const zr_generate_args *args,
 static zr_status run_generate(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
-    const char *prompt = "";
-    int64_t tokens = 200, top_k = 0, samples = 1, seed = 1234, threads = 0;
-    double temperature = 0.8, top_p = 1.0;
+    int64_t seed = 1234, threads = 0;
     cli_list stop = {0};
+    zr_generate_args want = {
+        .prompt = "", .tokens = 200, .temperature = 0.8, .top_p = 1.0, .samples = 1, .done = end_sample};
     const cli_option options[] = {
-        {"prompt", CLI_TEXT, &prompt, 0, "TEXT", "the text to continue"},
-        {"tokens", CLI_INT, &tokens, 0, "N", "number of tokens to generate [200]"},
-        {"temperature", CLI_REAL, &temperature, 0, "X",
+        {"prompt", CLI_TEXT, &want.prompt, 0, "TEXT", "the text to continue"},
+        {"tokens", CLI_INT, &want.tokens, 0, "N", "number of tokens to generate [200]"},
+        {"temperature", CLI_REAL, &want.temperature, 0, "X",
          "sampling temperature; 0 always takes the likeliest token [0.8]"},
-        {"top-k", CLI_INT, &top_k, 0, "K", "sample only among the K likeliest tokens; 0: among all [0]"},
-        {"top-p", CLI_REAL, &top_p, 0, "P",
+        {"top-k", CLI_INT, &want.top_k, 0, "K", "sample only among the K likeliest tokens; 0: among all [0]"},
+        {"top-p", CLI_REAL, &want.top_p, 0, "P",
          "sample only among the likeliest tokens whose probabilities add up to P; 1: among all [1]"},
         {"stop", CLI_LIST, &stop, 0, "TEXT",
          "stop before this text; may be given several times: stop before whichever comes first"},
-        {"samples", CLI_INT, &samples, 1, "N", "number of texts to generate, with the seeds S, S+1, S+2 ... [1]"},
+        {"samples", CLI_INT, &want.samples, 1, "N", "number of texts to generate, with the seeds S, S+1, S+2 ... [1]"},
         {"seed", CLI_INT, &seed, 0, "S", "random seed; the same seed gives the same text [1234]"},
         {"threads", CLI_INT, &threads, 1, "N", "number of compute threads [one per processor]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
     ZR_TRY(cli_parse_operands(&args, command, "a directory", argc, argv));
     if (args.help) return ZR_OK;
-    ZR_CHECK(top_p > 0.0 && top_p <= 1.0, ZR_ERR_ARG, "--top-p is %g; expected a number above 0 and at most 1", top_p);
-    ZR_CHECK(samples <= SAMPLES_MOST, ZR_ERR_ARG, "--samples is %lld; the most is %d", (long long)samples,
+    ZR_CHECK(want.top_p > 0.0 && want.top_p <= 1.0, ZR_ERR_ARG,
+             "--top-p is %g; expected a number above 0 and at most 1", want.top_p);
+    ZR_CHECK(want.samples <= SAMPLES_MOST, ZR_ERR_ARG, "--samples is %lld; the most is %d", (long long)want.samples,
              SAMPLES_MOST);
     ZR_TRY(cli_check_stdout((const char *const[]){args.operand[0], NULL}));
-    zr_generate_args want = {.prompt = prompt,
-                             .prompt_bytes = (int64_t)strlen(prompt),
-                             .tokens = tokens,
-                             .temperature = temperature,
-                             .top_k = top_k,
-                             .seed = (uint64_t)seed,
-                             .threads = (int)threads,
-                             .top_p = top_p,
-                             .samples = samples,
-                             .stop = stop.text,
-                             .n_stop = stop.n,
-                             .done = end_sample};
+    want.prompt_bytes = (int64_t)strlen(want.prompt);
+    want.seed = (uint64_t)seed;
+    want.threads = (int)threads;
+    want.stop = stop.text;
+    want.n_stop = stop.n;
     return generate_samples(args.operand[0], &want, args.json);
 }
 

@@ -21,7 +21,7 @@ typedef struct machine_info {
     char mpi[160];
     zr_device_facts facts;
     zr_rates rates;
-    bool measured; /* whether `rates` were measured earlier and remembered */
+    bool measured; /* whether `rates` is known from an earlier `zr info --bench` */
 } machine_info;
 
 static zr_status collect_info(machine_info *i)
@@ -40,11 +40,11 @@ static zr_status collect_info(machine_info *i)
     return ZR_OK;
 }
 
-/** State of the CUDA backend as `zr info` reports it. Change this text once a GPU has run the backend. */
+/** State of the CUDA backend in the output of `zr info`. Change this text once a GPU has run the backend. */
 #define CUDA_STATE "compiled, not yet run on a GPU"
 
-/** Write the name of the matmul library for GPUs into `text`. Without a GPU the library is not loaded, and the name is
- * "". Return `text`. */
+/** Write the name of the GPU matmul library into `text`, or "" if there is no GPU, because the library is then not
+ * loaded. Return `text`. */
 static const char *gpu_matmul(char text[64])
 {
     text[0] = '\0';
@@ -52,8 +52,8 @@ static const char *gpu_matmul(char text[64])
     return text;
 }
 
-/** Add the remembered rates to the JSON output, or null if none are remembered. The rates are of all threads together,
- * except the link's rate, which is per thread. */
+/** Add the measured rates to the JSON output, or null if there are no measured rates. Each rate is a total over all
+ * threads, except the link's rate, which is per thread. */
 static void add_rates(zr__json_out *json, const machine_info *i)
 {
     if (!i->measured) {
@@ -67,7 +67,7 @@ static void add_rates(zr__json_out *json, const machine_info *i)
     zr__json_close(json, '}');
 }
 
-/** Add to the JSON output the GPUs of this machine, and whether this build of zr can use them. */
+/** Add the GPUs of this machine to the JSON output, and whether this build of zr can use them. */
 static void add_gpus(zr__json_out *json)
 {
     const char *built = zr__device_cuda_built();
@@ -148,7 +148,7 @@ static void print_info(const machine_info *i)
            __VERSION__);
 }
 
-/** Bytes that libraries may allocate during a benchmark, in addition to its operands. */
+/** Memory that libraries may allocate during a benchmark in addition to its operands, in bytes. */
 #define BENCH_BYTES ((int64_t)64 << 20)
 
 static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_bench *b)
@@ -160,18 +160,15 @@ static zr_status bench_machine(const cli_args *args, zr_config_device kind, cli_
     ZR_TRY(zr__host_room(BENCH_BYTES, zr__host_cores() - 1));
     ZR_TRY(zr__train_device(kind, zr__host_cores(), 0, &device));
     const zr_device_facts *facts = &device->profile.facts;
-    if (facts->apart)
-        snprintf(processor, sizeof(processor), "%s", facts->name);
-    else
-        zr__host_processor(processor, sizeof(processor));
-    b->processor = processor;
+    zr__host_processor(processor, sizeof(processor));
+    b->processor = facts->apart ? facts->name : processor;
     zr_status st = cli_bench_run(b, device);
     zr_device_destroy(&device);
     return st;
 }
 
-/** Measure training steps with all ranks of a launcher together. Do not measure the rates of the single machine,
- * because waiting ranks would occupy the measured cores. */
+/** Measure training steps with all ranks of a launcher together. Do not measure this machine's rates, because waiting
+ * ranks would occupy the measured cores. */
 static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 {
     cli_launches launches;
@@ -194,7 +191,7 @@ static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 typedef struct info_options {
     cli_bench bench;
     const char *device;
-    zr_config_device kind; /* kind of the device named by `device` */
+    zr_config_device kind; /* `device` as a number */
     bool wanted;           /* whether --bench was given */
 } info_options;
 

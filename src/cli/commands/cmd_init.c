@@ -9,7 +9,7 @@
 
 #define DEFAULT_OUT "config.json"
 
-/** Write a new file. Fail if a file already exists at `path`, so that no file of the user is overwritten. */
+/** Write a new file. Fail if `path` already exists, so that no file of the user is overwritten. */
 static zr_status write_new(const char *path, const char *text)
 {
     zr__file file;

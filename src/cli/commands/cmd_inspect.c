@@ -2,7 +2,6 @@
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
-#include "zr/comm.h"
 #include "cli/shell/line.h"
 #include "cli/runs/stored.h"
 #include "base/json/json.h"
@@ -13,7 +12,6 @@
 #include <math.h>
 #include <string.h>
 
-/** A tensor to list. */
 typedef struct row {
     const cli_file *file;
     const zr_safetensors_tensor *tensor;
@@ -32,7 +30,7 @@ typedef struct inspection {
     cli_files files;
     row *rows;
     int64_t n_rows;
-    saved *saved; /* checkpoints of the run, newest first */
+    saved *saved; /* checkpoints of the run, the newest first */
     int64_t n_saved;
     bool norms;
     zr_status damage; /* status of the first damaged tensor, or ZR_OK */
@@ -64,7 +62,7 @@ static zr_status list_saved(inspection *in)
     return st == ZR_ERR_MEMORY ? st : ZR_OK;
 }
 
-/** List the tensors of all files. If the user wants norms, read each tensor and compute its norm. */
+/** List the tensors of all files. Unless --no-norms was given, read each tensor and compute its norm. */
 static zr_status list_tensors(inspection *in, bool show)
 {
     int64_t n = 0, done = 0;
@@ -229,7 +227,7 @@ static zr_status print_inspection_json(const inspection *in)
     zr__json_add(&json, "path", in->stored.path, "kind", cli_stored_name(in->stored.kind));
     if (manifest) {
         zr__json_add(&json, "step", manifest->step, "build", manifest->build);
-        zr__json_add_json(&json, "run", ""); /* add only the key; the next line appends the value */
+        zr__json_add_json(&json, "run", ""); /* add the key; the next line appends its value */
         cli_json_append_shown(&json.text, manifest->run);
     }
     if (in->saved) add_saved(&json, in);

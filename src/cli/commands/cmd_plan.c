@@ -21,14 +21,15 @@
 #include <math.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-#define MOST_LAYERS 4096 /* maximum number of layers, for which planning takes seconds */
+#define MOST_LAYERS 4096 /* maximum number of layers of a model; planning for this number takes seconds */
 
 typedef struct plan_options {
     cli_brief brief;
     const char *max, *svg, *profile, *cluster;
     int64_t ranks;
-    double tokens, efficiency; /* 0 if not given */
+    double tokens, efficiency; /* values of --tokens and --efficiency; 0 if not given */
     bool schedule, shapes, table1, table2, configs, every, advice;
 } plan_options;
 
@@ -38,7 +39,7 @@ typedef struct planning {
     const plan_options *o;
     zr_config *config;
     cli_target target;
-    bool chosen; /* whether zr chose the keys that the configuration leaves open, to fit the memory */
+    bool chosen; /* whether zr chose values for missing keys, to fit the memory */
     cli_max max;
 } planning;
 
@@ -71,8 +72,7 @@ static void print_plan_head(const planning *p, const zr_report *report)
            c->memory.layout == ZR_LAYOUT_LEAN ? "lean" : "paper", p->target.profile.facts.name);
 }
 
-/** Compute the cost of an asynchronous save. The seconds are NAN if the rate of the cluster's disks or of its copies
- * is unknown. */
+/** Compute the cost of an asynchronous save. Its times are NAN if the cluster's disk rate or copy rate is unknown. */
 static zr_status price_plan_save(const planning *p, const zr_plan *plan, zr_save_price *price)
 {
     zr_simulation simulation;
@@ -84,7 +84,7 @@ static zr_status price_plan_save(const planning *p, const zr_plan *plan, zr_save
     return ZR_OK;
 }
 
-/** Print the size of an asynchronous checkpoint in bytes, and the cost of saving it. */
+/** Print the size of an asynchronous checkpoint, and the time that saving it takes. */
 static zr_status print_saving(const planning *p, const zr_plan *plan)
 {
     const bool copy = plan->save == ZR_SAVE_COPY;
@@ -108,11 +108,11 @@ static zr_status compare_choices(const planning *p, cli_choices *choices)
     return cli_choices_plan(choices, p->config, p->o->every);
 }
 
-/** Print the plan as text. `plan` may be NULL if the configuration has neither tensor-parallel ranks nor asynchronous
+/** Print the plan as text. `plan` may be NULL if the configuration has neither tensor parallelism nor asynchronous
  * saves. */
 static zr_status print_plan_text(const planning *p, const zr_plan *plan)
 {
-    const bool color = cli_colored_out(p->args->color);
+    const bool color = cli_colored(p->args->color, STDOUT_FILENO);
     cli_table table = {.memory_bytes = p->target.limit_bytes, .facts = &p->target.profile.facts};
     cli_choices choices;
     ZR_TRY(compare_choices(p, &choices));
@@ -129,8 +129,8 @@ static zr_status print_plan_text(const planning *p, const zr_plan *plan)
     return cli_advice_print(stdout, &choices, p->config);
 }
 
-/** Add to the JSON output the members of a run's report, then the members for tensor parallelism, --max, asynchronous
- * saves and --advice. */
+/** Add the plan to the JSON output: first the members of a run's report, then members for tensor parallelism, --max,
+ * asynchronous saves and --advice. */
 static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__json_out *out)
 {
     const zr_report report = zr__report_planned(plan);
@@ -138,7 +138,7 @@ static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__js
     zr_save_price price;
     char *json = NULL;
     ZR_TRY(zr__report_json(&report, &json));
-    zr__text_append(&out->text, json + 1, strlen(json) - 2); /* copy the members without the enclosing braces */
+    zr__text_append(&out->text, json + 1, strlen(json) - 2); /* copy the members without their braces */
     out->more = true;
     zr_free(json);
     ZR_TRY(cli_within_json(out, p->config, plan, &p->target.profile));
@@ -155,28 +155,26 @@ static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__js
     return ZR_OK;
 }
 
-/** Print the plan as one JSON document. Print nothing if a part of the document fails. */
+/** Print the plan as one JSON document. Print nothing if the plan cannot be written completely. */
 static zr_status print_plan_json(const planning *p, const zr_plan *plan)
 {
     zr__json_out out = {.spaced = true};
-    char *text = NULL;
     zr__json_open(&out, NULL, '{');
     zr_status st = add_plan_members(p, plan, &out);
     zr__json_close(&out, '}');
-    if (st == ZR_OK) st = zr__text_take(&out.text, &text);
-    if (st == ZR_OK) puts(text);
+    if (st == ZR_OK) return zr__json_write(&out, stdout);
     zr__text_clear(&out.text);
-    zr_free(text);
     return st;
 }
 
-/** Show the requested outputs. Planning may be slow, so make a plan for text output only if the text needs it. */
+/** Print and draw the requested outputs. Planning may be slow, so make a plan for text output only if the text needs a
+ * plan. */
 static zr_status show_plan(const planning *p)
 {
     const zr_config *c = p->config;
     const bool text = !p->args->json && !p->o->schedule;
     zr_plan *plan = NULL;
-    cli_trial trial; /* not used; cli_try is called because it refuses a cluster with too few devices for the ranks */
+    cli_trial trial; /* unused; cli_try makes the plan, and refuses a cluster that has fewer devices than ranks */
     zr_status st = ZR_OK;
     if (!text || p->o->svg || c->parallel.tensor > 1 || zr__train_saves_async(c))
         ZR_TRY(cli_try(&p->target, c, NULL, &trial, &plan));
@@ -198,9 +196,9 @@ done:
 
 /* ---- from options to a plan ------------------------------------------------------------------ */
 
-/** Make the profile of a rank's share of this machine from the rates that `zr info --bench` remembered. If no rates
- * are remembered but times must be shown, measure the rate of matrix products now. Policy auto uses only remembered
- * rates, as in `zr train`. */
+/** Make the profile of a rank's share of this machine from the rates that `zr info --bench` stored. If there are no
+ * stored rates and the output shows times, measure the rate of matrix products now. The recompute policy "auto" uses
+ * only stored rates, as in `zr train`. */
 static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;
@@ -247,16 +245,15 @@ static void say_plan_notes(const planning *p)
 {
     if (p->args->quiet) return;
     for (int i = 0; i < zr_config_notes(p->config); i++) cli_say("note: %s", zr_config_note(p->config, i));
-    if (p->target.own_limit) {
+    if (p->target.own_limit)
         cli_say("note: activation_checkpointing.policy is auto and there is no memory.limit; the limit used is %s, "
                 "what each of %d "
                 "rank%s can have of the memory that this %s; --memory SIZE sets another limit",
                 ZR_SIZE((double)p->target.limit_bytes), p->target.local_ranks, p->target.local_ranks == 1 ? "" : "s",
                 p->target.profile.facts.apart ? "machine's GPUs have" : "host has left");
-    }
 }
 
-/** Refuse models whose plan would take too long: planning time grows with the square of the number of layers. */
+/** Refuse a model with too many layers, because planning time grows with the square of their number. */
 static zr_status check_layers(const planning *p)
 {
     const int64_t layers = p->config->model.sizes.n_layer;
@@ -271,7 +268,7 @@ static zr_status make_plan(cli_args *args, planning *p)
     char room[CLI_BRIEF_KEYS][256];
     zr_status st = ZR_OK;
     cli_brief brief = p->o->brief;
-    brief.chooses = !p->o->max; /* with --max the memory is only a limit: no key is chosen to fit it */
+    brief.chooses = !p->o->max; /* with --max the memory is only a limit, so do not choose keys to fit it */
     ZR_TRY(cli_brief_overrides(&brief, args, room));
     ZR_TRY(cli_config(args, p->target.ranks, (int64_t)time(NULL), &p->config, NULL));
     ZR_TRY_GOTO(st, check_layers(p), done);
@@ -299,7 +296,7 @@ static zr_status check_plan_options(const cli_args *args, const plan_options *o,
     return ZR_OK;
 }
 
-/** Print a list that needs no configuration if an option asks for a list. Otherwise print the plan. */
+/** Print the list of --shapes, --table1, --table2 or --configs if one was requested. Otherwise print the plan. */
 static zr_status list_or_plan(cli_args *args, const plan_options *o, const zr_comm *comm)
 {
     ZR_CHECK(o->shapes + o->table1 + o->table2 + o->configs <= 1, ZR_ERR_ARG,
@@ -351,12 +348,9 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
          "compare the 48 runs of the ZeRO paper (SC20), and its configurations C1 to C5, with zr's plans"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, cli_help_asked(&args));
-        return ZR_OK;
-    }
-    if (comm) cli_leave_binding(); /* measure rates with all cores, as `zr train` does */
+    ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));
+    if (args.help) return ZR_OK;
+    if (comm) cli_leave_binding(); /* let measurements use all cores, as `zr train` does */
     return list_or_plan(&args, &o, comm);
 }
 

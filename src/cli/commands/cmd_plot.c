@@ -1,7 +1,6 @@
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
-#include "zr/comm.h"
 #include "base/json/json_write.h"
 #include "cli/report/report.h"
 
@@ -12,7 +11,7 @@
 
 #define DEFAULT_OUT "loss.svg"
 
-/** Read the metrics of a run. `run` is the path of the run's directory or of its metrics file. */
+/** Read the metrics of a run. `run` is the path of its directory or of its metrics file. */
 static zr_status read_metrics_of(const char *run, cli_curve *curve)
 {
     char path[PATH_MAX];
@@ -55,8 +54,7 @@ static zr_status print_plot_json(const char *out, const char *const *run, cli_cu
     }
     zr__json_close(&json, ']');
     zr__json_close(&json, '}');
-    ZR_TRY(zr__json_write(&json, stdout));
-    return ZR_OK;
+    return zr__json_write(&json, stdout);
 }
 
 static zr_status plot_runs(const cli_args *args, const char *out)
@@ -82,7 +80,7 @@ static zr_status plot_runs(const cli_args *args, const char *out)
     if (st == ZR_OK && !args->quiet) cli_say("wrote %s", out);
     for (int i = 0; i < n; i++) zr_free(curve[i]);
     zr_free(room);
-    free(svg); /* allocated by svg_page, not by zr_alloc */
+    free(svg); /* allocated by open_memstream, not by zr_alloc */
     return st;
 }
 

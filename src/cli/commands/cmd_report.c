@@ -1,7 +1,6 @@
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
-#include "zr/comm.h"
 #include "cli/report/report.h"
 
 #include <stdio.h>
@@ -11,14 +10,14 @@
 
 static const zr__output_kind html_kind = {"report", REPORT_HEAD, true};
 
-/** Write the HTML page, and print the page's numbers as JSON or text. */
+/** Write the HTML page, and print the numbers of the page as JSON or text. */
 static zr_status write_report(const cli_args *args, const cli_report *report, const char *out)
 {
     char *html = NULL;
     size_t bytes = 0;
     zr_status st = cli_report_html(report, &html, &bytes);
     if (st == ZR_OK) st = zr__output_write(out, &html_kind, args->operand, html, bytes);
-    free(html); /* allocated by svg_page, not by zr_alloc */
+    free(html); /* allocated by open_memstream, not by zr_alloc */
     if (st == ZR_OK && args->json) st = cli_report_json(stdout, report, out);
     if (st == ZR_OK && !args->json && !args->quiet) cli_report_terminal(stdout, report);
     if (st == ZR_OK && !args->quiet) cli_say("wrote %s", out);
@@ -33,7 +32,7 @@ static zr_status report_on(const cli_args *args, const char *out)
     cli_report report = {0};
     zr_status st = ZR_OK;
     ZR_CHECK(room, ZR_ERR_MEMORY, "no memory for %d runs", n);
-    /* By default, write the page into the run's directory or, for several runs, into the working directory. */
+    /* By default write the page into the run's directory. For several runs, write it into the working directory. */
     if (!out) {
         const int length = n == 1 ? snprintf(room[n], PATH_MAX, "%s/" DEFAULT_OUT, args->operand[0])
                                   : snprintf(room[n], PATH_MAX, DEFAULT_OUT);

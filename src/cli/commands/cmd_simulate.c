@@ -1,4 +1,4 @@
-/** The command `zr simulate`. It shows one simulation as text or JSON, and as a picture. */
+/** The command `zr simulate`, and the output of a single simulation as text, JSON or a picture. */
 #include "cli/draw/picture.h"
 #include "cli/plan/choices.h"
 #include "cli/shell/config.h"
@@ -19,22 +19,21 @@
 typedef struct simulating {
     const cli_args *args;
     const cli_simulate_options *o;
-    int ranks;
     zr_config *config;
     cli_target target;
 } simulating;
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
-/** Print how many bytes of a memory are used. Unless `there` is 0 (unknown), also print the memory's size, which is
- * `there` bytes. */
+/** Print how many bytes of a memory are used and how large it is: "3 GB of a device's 32 GB". `there` is its size in
+ * bytes, or 0 if unknown. */
 static void print_taken(const char *whose, int64_t bytes, int64_t there)
 {
     printf("%s of a %s %s", ZR_SIZE((double)bytes), whose, there > 0 ? ZR_SIZE((double)there) : "memory");
 }
 
-/** Print the use of a device's memory. If the host's memory holds activation checkpoints or is too small, print its
- * use too. */
+/** Print how much of a device's memory is used. Also print the use of the host's memory if it contains activation
+ * checkpoints or is too small. */
 static void print_memory_line(const simulating *c, const cli_trial *made)
 {
     const zr_memory *m = &made->report.memory;
@@ -84,13 +83,13 @@ static void print_simulation(const simulating *c, const cli_trial *made)
     const zr_simulation *s = &made->simulation;
     printf("%sparameters on %d of the %d devices of %s, stage %d, %d samples x %lld tokens a micro-batch, %lld "
            "micro-batch%s a step\n",
-           ZR_AMOUNT((double)made->params), c->ranks, c->target.cluster.devices, c->target.cluster.name,
+           ZR_AMOUNT((double)made->params), c->target.ranks, c->target.cluster.devices, c->target.cluster.name,
            (int)c->config->zero.stage, (int)c->config->micro_batch_size, (long long)c->config->data.seq_length,
            (long long)c->config->accumulation_steps, c->config->accumulation_steps == 1 ? "" : "es");
     printf("step       %s; %.4g samples/s, %.4g tokens/s\n", CLI_SECONDS(s->price.step_sec), s->samples_sec,
            s->tokens_sec);
     printf("FLOP/s     %.1f T a device, recompute included; %sFLOP/s all; MFU %.1f %%\n", s->flops_sec / 1e12,
-           ZR_AMOUNT(s->flops_sec * c->ranks), 100 * s->mfu);
+           ZR_AMOUNT(s->flops_sec * c->target.ranks), 100 * s->mfu);
     printf("computing  products %s, memory %s, launches %s\n", CLI_SECONDS(s->product_sec), CLI_SECONDS(s->memory_sec),
            CLI_SECONDS(s->launch_sec));
     print_exposed_line(s);
@@ -104,7 +103,7 @@ static void print_simulation(const simulating *c, const cli_trial *made)
 
 /* ---- JSON -------------------------------------------------------------------------------------- */
 
-/** Add the members "memory" and "traffic", which the report of a run has too. */
+/** Add the members "memory" and "traffic" of a plan's report to the JSON object `root`. */
 static zr_status add_report(json_t *root, const zr_report *report)
 {
     static const char *const keys[] = {"memory", "traffic"};
@@ -123,7 +122,7 @@ static zr_status print_simulation_json(const simulating *c, const cli_trial *mad
     const zr_simulation *s = &made->simulation;
     json_t *root = json_object(), *exposed = json_object();
     cli_simulated_json(root, made, c->o->tokens);
-    cli_json_set(root, "pflops_all", json_real(s->flops_sec * c->ranks / 1e15));
+    cli_json_set(root, "pflops_all", json_real(s->flops_sec * c->target.ranks / 1e15));
     cli_json_set(root, "product_sec", json_real(s->product_sec));
     cli_json_set(root, "memory_sec", json_real(s->memory_sec));
     cli_json_set(root, "launch_sec", json_real(s->launch_sec));
@@ -164,7 +163,7 @@ static zr_status show_simulation(simulating *c)
     zr_plan *plan = NULL;
     cli_trial made;
     ZR_TRY(cli_check_outputs(c->config, svg));
-    ZR_TRY(cli_simulate_target(c->o, c->config, c->ranks, &c->target));
+    ZR_TRY(cli_simulate_target(c->o, c->config, (int)c->o->ranks, &c->target));
     ZR_TRY(cli_settle(c->config, &c->target));
     ZR_TRY(cli_try(&c->target, c->config, NULL, &made, svg ? &plan : NULL));
     if (plan) {
@@ -185,11 +184,11 @@ static zr_status simulate_as_asked(cli_args *args, const cli_simulate_options *o
 {
     char room[CLI_BRIEF_KEYS][256];
     const cli_args typed = *args;
-    simulating c = {.args = args, .o = o, .ranks = (int)o->ranks};
+    simulating c = {.args = args, .o = o};
     ZR_TRY(cli_brief_overrides(&o->brief, args, room));
     if (o->sweep.n) return cli_sweep(args, &typed, o);
     if (o->search) return cli_search_fastest(args, &typed, o);
-    ZR_TRY(cli_config(args, c.ranks, (int64_t)time(NULL), &c.config, NULL));
+    ZR_TRY(cli_config(args, (int)o->ranks, (int64_t)time(NULL), &c.config, NULL));
     zr_status st = show_simulation(&c);
     cli_target_clear(&c.target);
     zr_config_destroy(&c.config);
@@ -207,8 +206,7 @@ static bool sweeps(const cli_simulate_options *o, const char *name)
 static zr_status check_simulate_options(const cli_args *args, const cli_simulate_options *o, const zr_comm *comm)
 {
     ZR_CHECK(!comm, ZR_ERR_ARG, "`zr simulate` runs in one process; start it without a launcher and give --ranks N");
-    const bool preset = sweeps(o, "model.preset"); /* whether the sweep sets the preset */
-    if (!preset) ZR_TRY(cli_brief_check(&o->brief, args));
+    if (!sweeps(o, "model.preset")) ZR_TRY(cli_brief_check(&o->brief, args));
     ZR_CHECK(o->cluster, ZR_ERR_ARG,
              "zr simulate needs --cluster NAME or --cluster FILE.json; `zr simulate --help` has examples");
     ZR_CHECK(o->ranks > 0 || sweeps(o, "ranks"), ZR_ERR_ARG,
@@ -231,7 +229,7 @@ static zr_status check_simulate_options(const cli_args *args, const cli_simulate
     return ZR_OK;
 }
 
-/** Return whether an option was given. A number that was not given is below the least value that the option allows. */
+/** Return whether an option was given. Without its option, an integer is below the minimum, and a real number is 0. */
 static bool option_is_given(const cli_option *option)
 {
     switch (option->kind) {
@@ -249,7 +247,7 @@ static bool option_is_given(const cli_option *option)
     return false;
 }
 
-/** Refuse options that do not apply to the papers' runs. These runs have their own configurations, so only --cluster,
+/** Refuse options that do not apply to --paper. The papers' runs have configurations of their own, so only --cluster,
  * --svg and --plot apply. */
 static zr_status check_paper(const cli_args *args, const cli_simulate_options *o)
 {
@@ -302,11 +300,8 @@ static zr_status run_simulate(const cli_command *command, zr_comm *comm, int arg
         {"step-tokens", CLI_INT, &o.step_tokens, 1, "N", "with --search: most tokens per step [16777216]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
-    ZR_TRY(cli_parse(&args, argc, argv));
-    if (args.help) {
-        cli_help(command, options, cli_help_asked(&args));
-        return ZR_OK;
-    }
+    ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));
+    if (args.help) return ZR_OK;
     if (o.paper) {
         ZR_TRY(check_paper(&args, &o));
         return cli_simulate_papers(&o, args.json);

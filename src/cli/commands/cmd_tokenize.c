@@ -8,9 +8,8 @@
 
 #include <stdio.h>
 #include <limits.h>
-#include <string.h>
 
-/* Values of the command line's options. The arguments of the library's functions are built from them. */
+/* Values of the command line options. */
 typedef struct tokenize_options {
     const char *tokenizer, *out, *format, *text_key, *bad_lines;
     int64_t threads, train;
@@ -19,7 +18,7 @@ typedef struct tokenize_options {
 
 enum { UNSAID = -1 };
 
-/* Read --bad-lines, which decides whether to skip lines of .jsonl files that have no text. */
+/* Set *skip to whether --bad-lines says to skip lines of .jsonl files that have no text. */
 static zr_status read_bad_lines(const tokenize_options *w, bool *skip)
 {
     int index = 0;
@@ -28,7 +27,7 @@ static zr_status read_bad_lines(const tokenize_options *w, bool *skip)
     return ZR_OK;
 }
 
-/* Print the result as JSON. `tokenizer` and `format` are NULL if the command learned a tokenizer. */
+/* Print the result as JSON. `tokenizer` and `format` are NULL if the command trained a tokenizer. */
 static zr_status print_tokenized(const tokenize_options *w, int texts, const zr__tokenized *did, const char *tokenizer,
                                  const char *format)
 {
@@ -39,9 +38,7 @@ static zr_status print_tokenized(const tokenize_options *w, int texts, const zr_
     zr__json_add_as(&json, "hash", "\"%016llx\"", (unsigned long long)did->hash);
     zr__json_add(&json, "vocab", did->vocab, "texts", texts, "documents", did->documents, "skipped_lines",
                  did->skipped_lines, "bytes", did->bytes);
-    if (format) {
-        zr__json_add(&json, "tokens", did->tokens, "format", format, "token_bytes", did->token_bytes);
-    }
+    if (format) zr__json_add(&json, "tokens", did->tokens, "format", format, "token_bytes", did->token_bytes);
     zr__json_close(&json, '}');
     return zr__json_write(&json, stdout);
 }

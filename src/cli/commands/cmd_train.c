@@ -18,27 +18,28 @@
 #include <math.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define DATA_BYTES (PATH_MAX + 16)
 
-/** Options of a run that are not part of its configuration. */
+/** Command line options that are not keys of the configuration. */
 typedef struct watch_options {
     cli_brief brief;
     const char *data;
     bool resume;
-    const char *max_time; /* text that was given to --max-time */
-    double end_sec;       /* time by zr_clock_sec at which the run must end, or 0 for no limit */
+    const char *max_time; /* text of --max-time, such as "90m" */
+    double end_sec;       /* time at which the run must end, in seconds by zr_clock_sec; 0 without a limit */
     bool timings;
     zr_trace trace;
-    const char *trace_steps; /* text that was given to --trace-steps, FIRST:LAST */
+    const char *trace_steps; /* text of --trace-steps, such as "1:20" */
 } watch_options;
 
 typedef struct train_job {
     const zr_config *config;
     bool resume;
     zr_observer observer;
-    zr_train_result result; /* result of rank 0 or, under MPI, of this process */
-    char message[2048];     /* rank 0's error message if all ranks agreed on a failure */
+    zr_train_result result; /* result of rank 0 or, under MPI, of this process's rank */
+    char message[2048];     /* error message of rank 0 */
 } train_job;
 
 static zr_status train_rank(zr_comm *comm, void *arg)
@@ -51,10 +52,10 @@ static zr_status train_rank(zr_comm *comm, void *arg)
     return st;
 }
 
-/** Keep the process within its planned memory. Matrix products allocate packing buffers, and malloc caches up to about
- * 8 MiB of freed blocks per thread. If the caches of all ranks could exceed 24 MiB (half of the allowed 48 MiB) plus 3
- * % of the planned memory, make malloc return large blocks to the system. This makes a step about 10 % slower, so it
- * is done only if needed. */
+/** Keep the process within its planned memory. malloc caches freed blocks, such as buffers of matrix products, up to
+ * about 8 MiB per thread. If the caches of all ranks could exceed the limit, make malloc return large blocks to the
+ * system. The limit is 24 MiB, half of the allowed 48 MiB, plus 3 % of the planned memory. Steps become about 10 %
+ * slower, so do this only if needed. */
 static void keep_promise(const zr_plan *plan)
 {
 #ifdef M_MMAP_THRESHOLD
@@ -73,16 +74,16 @@ static void begin_training(void *arg, const zr_train_info *info)
     cli_progress_observer(arg).start(arg, info);
 }
 
-/** Train with a single rank, or with ranks that are threads. If all ranks agreed on a failure, report rank 0's error
- * message. */
+/** Train without a launcher: with a single rank, or with ranks that are threads. If all ranks agreed on a failure,
+ * report rank 0's error message. */
 static zr_status train_here(int ranks, train_job *j)
 {
     zr_status st = cli_ranks_run(ranks, train_rank, j);
     return st != ZR_OK && ranks > 1 && j->result.agreed ? ZR_FAIL(st, "%s", j->message) : st;
 }
 
-/** Train under a launcher. If only this rank fails, end all ranks, because the other ranks would wait for this rank
- * forever. */
+/** Train under a launcher. If only this rank fails, end all ranks, because the other ranks would wait for it forever.
+ * */
 static zr_status train_mpi(zr_comm *comm, train_job *j)
 {
     zr_status st = train_rank(comm, j);
@@ -91,7 +92,7 @@ static zr_status train_mpi(zr_comm *comm, train_job *j)
     return st;
 }
 
-/** Check the traced steps and stdout's destination now, so that a mistake is reported before the run, not after it. */
+/** Check --trace-steps and the destination of stdout, to report a mistake before the run rather than after it. */
 static zr_status check_run(const watch_options *watch, const zr_config *config)
 {
     const char *inputs[ZR_CONFIG_INPUTS + 1];
@@ -103,7 +104,7 @@ static zr_status check_run(const watch_options *watch, const zr_config *config)
 }
 
 /** Load the configuration of a run to resume. If the file is the run's own config.json, set train.output_dir to the
- * directory in which the file is now. */
+ * file's present directory. */
 static zr_status resumed_config(const cli_args *args, int ranks, zr_config **config)
 {
     ZR_TRY(cli_config_load(args, config));
@@ -120,7 +121,7 @@ static zr_status resumed_config(const cli_args *args, int ranks, zr_config **con
 static zr_status load_run(const cli_args *args, const watch_options *watch, zr_comm *comm, int ranks,
                           zr_config **config, bool *own_dir)
 {
-    double now = (double)time(NULL); /* rank 0's time is used on all ranks, to derive the same name */
+    double now = (double)time(NULL); /* all ranks use rank 0's time, so that all derive the same directory name */
     if (comm) ZR_TRY(zr_comm_scalars(comm, &now, 1, NULL));
     const int64_t unix_sec = (int64_t)(comm ? comm->table[0] : now);
     zr_status st =
@@ -128,7 +129,7 @@ static zr_status load_run(const cli_args *args, const watch_options *watch, zr_c
     if (st == ZR_OK) st = check_run(watch, *config);
     if (comm) st = zr_comm_agree(comm, st);
     if (st == ZR_OK && *own_dir) st = cli_own_dir_make(*config, comm);
-    if (st != ZR_OK) zr_config_destroy(config); /* loading may have failed on another rank only */
+    if (st != ZR_OK) zr_config_destroy(config); /* loading may have failed only on another rank */
     return st;
 }
 
@@ -164,7 +165,7 @@ static void say_done(const zr_train_result *result)
             result->steps == 1 ? "" : "s", result->wall_sec, result->loss, val, CLI_SHOWN(result->model_dir));
 }
 
-/** End rank 0's observers, and keep the error message of the run if ending the observers fails too. */
+/** End the progress line and the loss picture on rank 0. If this fails too, restore the run's error message. */
 static zr_status end_watch(const cli_progress *progress, cli_loss *loss, zr_status st)
 {
     char why[2048];
@@ -178,8 +179,11 @@ static zr_status train_all(const cli_args *args, const watch_options *watch, zr_
 {
     zr_config *config = NULL;
     cli_loss loss = {.curve = NULL};
-    cli_progress progress = {
-        .quiet = args->quiet, .color = cli_colored(args->color), .timed = watch->timings, .loss = &loss, .comm = comm};
+    cli_progress progress = {.quiet = args->quiet,
+                             .color = cli_colored(args->color, STDERR_FILENO),
+                             .timed = watch->timings,
+                             .loss = &loss,
+                             .comm = comm};
     bool own_dir = false;
     ZR_TRY(load_run(args, watch, comm, ranks, &config, &own_dir));
     train_job j = {.config = config, .resume = watch->resume, .observer = cli_progress_observer(&progress)};
@@ -235,7 +239,8 @@ static zr_status parse_train(cli_args *args, watch_options *watch, const int64_t
     return ZR_OK;
 }
 
-/** Add the configuration keys that command line options set. */
+/** Add overrides for options that stand for configuration keys, such as --data for data.train. `room` and `data` store
+ * their texts. */
 static zr_status add_keys(cli_args *args, const watch_options *watch, char room[CLI_BRIEF_KEYS][256],
                           char data[DATA_BYTES])
 {

@@ -2,7 +2,6 @@
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
-#include "zr/comm.h"
 #include "cli/shell/line.h"
 #include "base/core/grow.h"
 #include "cli/runs/stored.h"
@@ -10,16 +9,13 @@
 
 #include <stdio.h>
 #include <limits.h>
-#include <math.h>
 #include <string.h>
 
-enum { REPORT_BYTES = 32768 };
-
-/** A directory or file to verify, and the damage found in it. */
+/** A directory or file to verify, and the damage found there. */
 typedef struct verified {
     zr__stored stored;
-    zr_status status; /* ZR_OK if undamaged */
-    zr__text lines;   /* damage and notes, one per line */
+    zr_status status; /* status of the first damage, or ZR_OK */
+    zr__text lines;   /* messages about damage, and notes, one per line */
     char first[1024]; /* message of the first damage */
 } verified;
 
@@ -42,13 +38,11 @@ static void note_damage(verified *p, zr_status status, const char *line)
 static zr_status verify_checkpoint(verified *p, bool show)
 {
     cli_amount_done shown = {.what = "B"};
-    char *report = zr_alloc(REPORT_BYTES);
-    ZR_CHECK(report, ZR_ERR_MEMORY, "no memory for a report");
-    p->status = zr_checkpoint_verify(p->stored.path, show ? cli_show_done : NULL, &shown, report, REPORT_BYTES);
+    char report[32768] = "";
+    p->status = zr_checkpoint_verify(p->stored.path, show ? cli_show_done : NULL, &shown, report, sizeof(report));
     if (p->status != ZR_OK) snprintf(p->first, sizeof(p->first), "%s", zr_error_message());
     if (show) cli_line_clear();
     zr__text_add(&p->lines, "%s", report);
-    zr_free(report);
     return p->status == ZR_ERR_MEMORY ? p->status : ZR_OK;
 }
 
@@ -83,8 +77,8 @@ static zr_status verify_numbers(verified *p, const cli_files *files, bool show)
     return st;
 }
 
-/** Verify a directory or file that has no checksums. Check that its files have a valid structure and that all numbers
- * are finite. In a Hugging Face directory, also check that the tensors match the model. */
+/** Verify a directory or file without checksums. Check that its files have a valid structure and that all numbers are
+ * finite. For a Hugging Face directory, also check that the tensors match the model. */
 static zr_status verify_plain(verified *p, bool show)
 {
     char note[512] = "";
@@ -108,7 +102,7 @@ static zr_status add_part(verification *v, const zr__stored *stored)
     return ZR_OK;
 }
 
-/** Add all checkpoints of the run, damaged or not, and the directory model/ if it holds weights. */
+/** Add all checkpoints of a run, and its directory model/ if that contains weights. Include damaged checkpoints. */
 static zr_status add_run_parts(verification *v, const char *run)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -134,7 +128,7 @@ static zr_status find_parts(verification *v, const char *path)
     zr_status st = zr__stored_find(path, false, &stored);
     if (stored.from_run && st != ZR_ERR_MEMORY) {
         ZR_TRY(add_run_parts(v, stored.run));
-        if (v->n > 0) return ZR_OK; /* verify_path reports the damage of each part later */
+        if (v->n > 0) return ZR_OK; /* ignore the error here, because verify_path reports the damage of each part */
     }
     ZR_TRY(st);
     return add_part(v, &stored);
@@ -197,10 +191,9 @@ static zr_status verify_path(verification *v, const char *path, bool json)
         ZR_TRY(print_parts_json(v, !bad));
     else
         print_parts(v);
-    /* Treat a missing manifest or a missing part of a file as damage, like a changed byte. */
-    if (bad && v->n > 0 && bad->status == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", bad->first);
-    if (bad) return ZR_FAIL(bad->status, "%s", bad->first);
-    return ZR_OK;
+    /* Report a missing manifest or file as damaged data. */
+    if (bad && bad->status == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", bad->first);
+    return bad ? ZR_FAIL(bad->status, "%s", bad->first) : ZR_OK;
 }
 
 static zr_status run_verify(const cli_command *command, zr_comm *comm, int argc, char **argv)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <math.h>
 
-/* Colours that colour-blind readers can tell apart: the palette of Okabe and Ito, without its yellow. */
+/* Colours of plot lines that colour-blind readers can tell apart: the palette of Okabe and Ito without yellow. */
 static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"};
 enum { COLORS = sizeof(colors) / sizeof(colors[0]) };
 static const char *const dashes[] = {NULL, "7 4", "2 3"};

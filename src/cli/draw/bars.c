@@ -1,17 +1,17 @@
-/* Table of layouts for the terminal. Each row shows the memory of a layout as a bar of characters. */
+/* Table of layouts for the terminal. Each row shows a layout's memory as a bar of characters. */
 #include "cli/plan/choices.h"
 #include "train/host/limits.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Widths in characters, for lines of 80 columns. With tensor parallelism, the name of a layout gets PA_COLUMNS more
- * and its bar PA_COLUMNS less. */
+/* Widths in characters, for lines of 80 columns. With tensor parallelism, the name of a layout is PA_COLUMNS wider, and
+ * its bar is PA_COLUMNS shorter. */
 #define BAR_CELLS 31
 #define NAME_COLUMNS 11
 #define PA_COLUMNS 3
 
-/** Return the number of columns that tensor parallelism takes from bars for the names. */
+/** Return by how many columns tensor parallelism widens the names and shortens the bars. */
 static int wider(const cli_choices *choices)
 {
     return choices->shares_layers ? PA_COLUMNS : 0;
@@ -22,7 +22,8 @@ static int bar_cells(const cli_choices *choices)
     return BAR_CELLS - wider(choices);
 }
 
-/* Letter and background colour of each category. Without colours, the letters alone tell the categories apart. */
+/* Letter and background colour of each memory category. Without colours, the letters alone distinguish the categories.
+ * */
 static const struct {
     char letter;
     const char *color;
@@ -33,7 +34,8 @@ static const struct {
     [ZR_CATEGORY_WORK] = {'W', "\033[30;46m"},
 };
 
-/** Return the number of bytes that a full bar shows: the largest total, but at most twice the memory limit. */
+/** Return how many bytes a full bar represents: the largest total of all layouts, but at most twice the memory limit.
+ * */
 static double scale_bytes(const cli_choices *choices)
 {
     double most = 1;
@@ -45,8 +47,8 @@ static double scale_bytes(const cli_choices *choices)
     return choices->target->limit_bytes && most > twice ? twice : most;
 }
 
-/** Return the index of the first cell of a bar that ends above the memory limit, or -1 if every cell ends below the
- * limit. */
+/** Return the index of the bar cell at the memory limit, which is the first cell that ends above the limit. Return -1
+ * if the whole bar is below the limit. */
 static int limit_cell(const cli_choices *choices, double cell_bytes)
 {
     for (int i = 0; choices->target->limit_bytes && i < bar_cells(choices); i++) {
@@ -57,8 +59,8 @@ static int limit_cell(const cli_choices *choices, double cell_bytes)
     return -1;
 }
 
-/** Return the category that a bar shows at `bytes` from its start. Return ZR_CATEGORIES if no buffer is in use there,
- * or -1 if `bytes` is beyond the arena. */
+/** Return the memory category at the position `bytes` of a bar. Return ZR_CATEGORIES for unused memory, or -1 beyond
+ * the end of the arena. */
 static int category_at(const cli_choice *c, double bytes)
 {
     double end = 0;
@@ -126,10 +128,9 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     for (int i = 0; i < choices->n; i++) print_bars_line(out, choices, i, cell_bytes, color);
     print_bars_legend(out, choices, color);
     fputs("  * configured  > advised", out);
-    if (limit_cell(choices, cell_bytes) >= 0) {
+    if (limit_cell(choices, cell_bytes) >= 0)
         fprintf(out, "  | where %s end (%s aside)", ZR_SIZE((double)choices->target->limit_bytes),
                 cli_beside(&choices->target->profile.facts));
-    }
     fputc('\n', out);
     if (choices->shares_layers)
         fputs("  Pa  with partition_activations, Pa+cpu with that and cpu_checkpointing\n", out);

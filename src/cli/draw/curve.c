@@ -48,8 +48,8 @@ static void series_halve(curve_series *s)
     s->per *= 2;
 }
 
-/** Remove the values of `step` and of all later steps. When a run continues from an earlier step, new lines replace
- * these values. */
+/** Remove the values of `step` and of all later steps. A run that continues from an earlier step writes new values for
+ * these steps. */
 static void series_forget(curve_series *s, int64_t step)
 {
     const int left = (int)((step - 1) / s->per);
@@ -92,7 +92,8 @@ static void series_add(curve_series *s, int64_t step, double value, bool bad)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Indices into the numbers of a line: first the quantities, then the step, the skipped steps and the sample. */
+/* Indices of the numbers in a line of metrics.jsonl: the quantities, the step, the count of skipped steps, and the
+ * sample. */
 enum { STEP = CLI_QUANTITIES, SKIPPED, SAMPLE, NUMBERS };
 
 static const char *metric_key(int number)
@@ -101,8 +102,8 @@ static const char *metric_key(int number)
     return number < CLI_QUANTITIES ? cli_quantities[number].key : others[number - CLI_QUANTITIES];
 }
 
-/** Numbers of a line of metrics.jsonl. A value that is not a number is stored as NaN; runs write null for a value that
- * is not finite. */
+/** Numbers in a line of metrics.jsonl. A value that is not a number becomes NAN. For example, runs write null for an
+ * infinite loss. */
 typedef struct line_numbers {
     double x[NUMBERS];
     bool there[NUMBERS];
@@ -123,7 +124,7 @@ static void take_metric(line_numbers *out, const char *text, zr__json_token key,
     }
 }
 
-/** Parse a line of metrics.jsonl, which must be a flat JSON object. Return false if it is anything else. */
+/** Parse a line of metrics.jsonl. Return false if the line is not a flat JSON object. */
 static bool read_metric_line(const char *text, size_t bytes, line_numbers *out)
 {
     zr__json_token t = zr__json_next(text, bytes, 0);
@@ -146,16 +147,17 @@ static bool take_metric_line(cli_curve *c, const char *text, size_t bytes)
     double step_number = line.x[STEP];
     if (!(step_number >= 1 && step_number <= (double)MOST_STEPS)) return false;
     int64_t step = (int64_t)step_number;
-    if (line.there[SAMPLE]) return true; /* a line with a sample text has no values */
+    if (line.there[SAMPLE]) return true; /* a line with a generated sample has no values to draw */
     if (!line.there[CLI_LOSS] && !line.there[CLI_VAL]) return false;
-    bool nothing = false; /* whether the optimizer skipped the step */
+    bool nothing = false;
     if (line.there[CLI_LOSS]) {
-        /* A continued run may count its skipped steps from 0 again, so the count may fall. */
+        /* The count of skipped steps may fall, because a continued run may count from 0 again. */
         const int64_t skipped = line.x[SKIPPED] >= 0 && line.x[SKIPPED] < 0x1p53 ? (int64_t)line.x[SKIPPED] : 0;
         nothing = skipped > c->skipped;
         c->skipped = skipped;
     }
-    if (!isfinite(line.x[CLI_NOISE])) line.there[CLI_NOISE] = false; /* null means that the noise scale is unknown */
+    if (!isfinite(line.x[CLI_NOISE]))
+        line.there[CLI_NOISE] = false; /* a null means that the noise scale is unknown, not infinite */
     for (int i = 0; i < CLI_QUANTITIES; i++)
         if (line.there[i]) series_add(&c->series[i], step, line.x[i], i == CLI_LOSS && nothing);
     if (c->first_step == 0 || step < c->first_step) c->first_step = step;
@@ -171,7 +173,7 @@ static void count_line(cli_curve *c, const char *text, size_t bytes)
     if (c->bad_lines++ == 0) c->first_bad = c->lines;
 }
 
-/** Read the complete lines of a block. Return the number of bytes read. */
+/** Read the complete lines of a block. Return the number of bytes in these lines. */
 static size_t take_block(cli_curve *c, const char *text, size_t bytes)
 {
     size_t done = 0;
@@ -195,13 +197,13 @@ static zr_status read_more(cli_curve *c, const zr__file *file, char *block, bool
         if (done == 0 && n < BLOCK_BYTES) {
             line_numbers unused = {0};
             bool whole = read_metric_line(block, (size_t)n, &unused);
-            if (!to_end || (!whole && block[0] == '{')) return ZR_OK; /* the line is not complete yet */
+            if (!to_end || (!whole && block[0] == '{')) return ZR_OK; /* the run is still writing this line */
             count_line(c, block, (size_t)n);
             c->offset += n;
             return ZR_OK;
         }
-        /* A line longer than a block was not written by a run. Skip this part of the line. The end of the line will
-         * count as a bad line. */
+        /* Skip this part of a line that is longer than a block. Runs write no lines of this length. The end of the line
+         * will be counted as a bad line. */
         c->offset += done ? (int64_t)done : n;
     }
     return ZR_OK;
@@ -211,13 +213,13 @@ zr_status cli_curve_read(cli_curve *curve, const char *path, bool to_end)
 {
     zr__file file;
     struct stat info;
-    zr_status st = ZR_OK;
     ZR_TRY(zr__file_open(path, false, &file));
     char *block = zr_alloc(BLOCK_BYTES);
     int64_t same = fstat(file.fd, &info) == 0 ? (int64_t)info.st_ino : 0;
     if (curve->file != same || file.bytes < curve->offset) memset(curve, 0, sizeof(*curve));
     curve->file = same;
-    st = block ? read_more(curve, &file, block, to_end) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to read %s", file.name);
+    zr_status st =
+        block ? read_more(curve, &file, block, to_end) : ZR_FAIL(ZR_ERR_MEMORY, "no memory to read %s", file.name);
     zr_free(block);
     zr__file_close(&file);
     return st;

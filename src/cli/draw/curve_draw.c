@@ -10,7 +10,7 @@
 #define LOSS_HEIGHT 360.0
 #define LR_HEIGHT 110.0
 #define GAP 26.0           /* vertical gap between the panels, pixels */
-#define VALUES_WIDTH 138.0 /* width of the values that follow a name in the legend, pixels */
+#define VALUES_WIDTH 138.0 /* width of the losses after a name in the legend, pixels */
 
 typedef struct loss_page {
     cli_curve *const *curve;
@@ -25,7 +25,7 @@ static const char *loss_words(double loss, char text[32])
     return text;
 }
 
-/** Draw the legend of a page with a single run: the lines and dots of its training and validation loss. */
+/** Draw the legend for a single run: its training loss and validation loss. */
 static void draw_loss_kinds(const cli_panel *loss, double y)
 {
     static const svg_font font = {.size = 13, .color = AXES_DARK};
@@ -41,7 +41,7 @@ static void draw_loss_kinds(const cli_panel *loss, double y)
     svg_text(loss->out, x + 33, y, font, "validation loss");
 }
 
-/** Draw the legend of a page with several runs: each run's name, last training loss and lowest validation loss. */
+/** Draw the legend for several runs. Show the name, last training loss and lowest validation loss of each run. */
 static void draw_loss_names(FILE *out, const loss_page *g, cli_legend *l, double y)
 {
     legend_words losses[LEGEND_MOST];
@@ -119,6 +119,5 @@ static zr_status draw_loss_page(FILE *out, void *arg)
 zr_status cli_curve_draw(cli_curve *const *curve, const char *const *name, int n, char **svg, size_t *bytes)
 {
     loss_page page = {.curve = curve, .name = name, .n = n};
-    ZR_TRY(svg_page(draw_loss_page, &page, svg, bytes));
-    return ZR_OK;
+    return svg_page(draw_loss_page, &page, svg, bytes);
 }

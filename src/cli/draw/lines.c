@@ -10,20 +10,20 @@
 #define LEFT 88.0
 #define PLOT_WIDTH 690.0
 #define PLOT_HEIGHT 380.0
-#define LOG_FROM 8.0 /* the x axis becomes logarithmic if the largest x is at least this many times the smallest x */
+#define LOG_FROM 8.0 /* minimum ratio of the largest x to the smallest x for a logarithmic x axis */
 
 typedef struct lines_page {
     FILE *out;
     const cli_lines *lines;
     double *x;   /* (n_x) */
-    int *sorted; /* (n_x) indices of the x values, in the order from left to right */
+    int *sorted; /* (n_x) indices of the x values, sorted from the smallest to the largest value */
     cli_axes axes;
 } lines_page;
 
 /* ---- places ------------------------------------------------------------------------------------- */
 
-/** Compute the x values and sort them. The x values are the words as numbers or, if a word is not a number, the
- * indices of the words. Return whether all words are numbers. */
+/** Set the x values, and sort them. If all words below the x axis are numbers, use these numbers. Otherwise use the
+ * indices 0, 1, 2 ... of the words. Return whether all words are numbers. */
 static bool find_places(lines_page *g)
 {
     bool numbers = true;
@@ -41,7 +41,7 @@ static bool find_places(lines_page *g)
     return numbers;
 }
 
-/** Set the x range with a margin beside the outermost values, so that no dot lies on an axis. */
+/** Set the range of the x axis. Add a margin at both ends, so that no dot lies on the y axis. */
 static void set_x(lines_page *g, bool numbers)
 {
     const int n = g->lines->n_x;
@@ -63,14 +63,14 @@ static void set_y(lines_page *g)
     double low = NAN, high = NAN;
     for (int i = 0; i < g->lines->n * g->lines->n_x; i++)
         if (isfinite(g->lines->y[i])) cli_axes_widen(g->lines->y[i], &low, &high);
-    /* A y axis that begins at 0 lets readers compare heights as lengths. */
+    /* Prefer a y axis that begins at 0, because readers can then compare heights as lengths. */
     const bool from_zero = g->lines->from_zero || high / low <= 12;
     cli_axes_range(&g->axes, low > 0 && from_zero ? 0 : low, high, !g->lines->from_zero);
 }
 
 /* ---- drawing ------------------------------------------------------------------------------------ */
 
-/** Draw the words below the x axis. Leave out a word that would overlap the word to its left. */
+/** Draw the words below the x axis. Leave out a word that would overlap the previous word. */
 static void draw_places(const lines_page *g)
 {
     double free_x = 0;
@@ -97,7 +97,8 @@ static bool is_covered(const lines_page *g, int line, int by)
     return any;
 }
 
-/** Return the extra width of a line. Later lines may cover the line; the extra width keeps the line's edges visible. */
+/** Return the extra width of a line, in pixels. A line that later lines cover is drawn wider, so that its edges stay
+ * visible. */
 static double extra_width(const lines_page *g, int line)
 {
     int n = 0;

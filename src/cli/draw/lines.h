@@ -4,18 +4,18 @@
 
 #include "zr/base.h"
 
-/** The lines of a plot, and its axes. If all words in `x` are numbers, the x axis is a scale. Otherwise the words are
- * evenly spaced. */
+/** The lines and axes of a plot. If all words in `x` are numbers, the words are placed at their values. Otherwise they
+ * are evenly spaced. */
 typedef struct cli_lines {
     const char *title, *x_name, *y_name;
     const char *const *x; /* (n_x) words below the x axis */
     int n_x;
     bool log_x;              /* whether the x axis is logarithmic even for a narrow range */
     bool from_zero;          /* whether the y axis begins at 0 even for a wide range */
-    const char *const *name; /* (n) names of the lines; not needed for a single line */
+    const char *const *name; /* (n) names of the lines; not shown for a single line */
     int n;
     const double *y;    /* (n, n_x) values; NAN for a missing value */
-    const bool *hollow; /* (n, n_x) whether the dot of a value is hollow */
+    const bool *hollow; /* (n, n_x) whether to draw the dot of a value hollow */
     const char *hollow_words;
 } cli_lines;
 

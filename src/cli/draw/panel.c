@@ -4,8 +4,8 @@
 #include <math.h>
 
 #define BAD "#b3261e"
-#define MANY_POINTS 200 /* minimum number of points for which a moving mean is drawn */
-#define FEW_POINTS 60   /* a curve with at most this many points gets a dot at each point */
+#define MANY_POINTS 200 /* minimum number of points of a curve that is drawn as a moving mean */
+#define FEW_POINTS 60   /* maximum number of points of a curve that has dots */
 
 /* ---- axes ------------------------------------------------------------------------------------ */
 
@@ -46,8 +46,7 @@ const char *cli_step_text(double step, char text[32])
     return text;
 }
 
-/** Return whether a panel is as wide as a page. A narrow panel beside other panels gets fewer numbers and smaller
- * dots. */
+/** Return whether a panel is as wide as a page. A narrower panel gets fewer numbers and smaller dots. */
 static bool is_wide(const cli_panel *p)
 {
     return p->axes.box.w >= 500;
@@ -65,12 +64,12 @@ void cli_panel_frame(const cli_panel *p, const char *name, bool steps)
 
 /* ---- curves ---------------------------------------------------------------------------------- */
 
-/** The points to draw for a series. Each point is at least a pixel wide. */
+/** The drawn points of a series. Each point covers at least one pixel of the x axis. */
 typedef struct curve_points {
     curve_bucket at[CURVE_BUCKETS];
-    int n, every; /* `every` is the number of buckets that are merged into a point */
-    int reach;    /* number of neighbours on each side that the mean at a point includes; 0 for a short series, drawn
-                     without means */
+    int n, every; /* `every` is the number of buckets per point */
+    int reach;    /* number of neighbours on each side in the moving mean of a point; 0 if the series is too short for
+                     means */
 } curve_points;
 
 /** Merge the buckets of a series into points. Leave out points that have neither values nor bad steps. */
@@ -86,15 +85,15 @@ static void gather_points(const cli_axes *axes, const curve_series *s, curve_poi
     to->reach = to->n < MANY_POINTS ? 0 : to->n / 100;
 }
 
-/** Return the mean of the points within `reach` of point i. Near an end of the curve, use fewer points, equally many
- * on both sides, so that the ends of the curve stay in place. */
+/** Return the mean of point i and of its `reach` neighbours on each side. Near an end of the curve, use fewer
+ * neighbours, but equally many on both sides, so that the curve's ends stay in place. */
 static double mean_at(const curve_points *p, int i, int reach)
 {
     double sum = 0, n = 0;
     if (reach > i) reach = i;
     if (reach > p->n - 1 - i) reach = p->n - 1 - i;
     for (int j = i - reach; j <= i + reach; j++) {
-        /* Add the means of points rather than the values, because a sum of very large values could overflow. */
+        /* Add means of points, not sums of values, because a sum of many very large values could overflow. */
         sum += p->at[j].n ? p->at[j].sum / (double)p->at[j].n : 0;
         n += p->at[j].n ? 1 : 0;
     }
@@ -106,7 +105,7 @@ static double point_x(const cli_axes *axes, const curve_bucket *point)
     return cli_axes_x(axes, point->step_sum / (double)point->n);
 }
 
-/** Draw a band that spans, at each point, the range from the point's lowest to its highest value. */
+/** Draw a band behind the curve, from the lowest to the highest value of each point. */
 static void draw_band(FILE *out, const cli_axes *axes, const curve_points *p, const char *color)
 {
     bool pen = false;
@@ -126,7 +125,7 @@ static void draw_cross(FILE *out, double x, double y)
     svg_shape_line(out, x - 4, y + 4, x + 4, y - 4);
 }
 
-/** Draw crosses at the bottom of the panel for steps that were skipped or whose value was not finite. */
+/** Draw crosses at the bottom of the panel for skipped steps, and for steps whose value is not finite. */
 static void draw_bad(cli_panel *panel, const curve_series *s)
 {
     double free_x = 0;
@@ -148,8 +147,8 @@ static void draw_bad(cli_panel *panel, const curve_series *s)
 typedef struct curve_pen {
     const char *color, *dash; /* `dash` is NULL for a solid line */
     double width, dot;        /* `dot` is the radius of a dot */
-    int dots;                 /* maximum number of points for which points get dots */
-    bool mean;                /* whether to draw a moving mean if there are many points */
+    int dots;                 /* maximum number of points of a curve that has dots */
+    bool mean;                /* whether to draw a moving mean if the curve has many points */
     const char *tip;
 } curve_pen;
 
@@ -163,7 +162,7 @@ static void draw_series(cli_panel *panel, const curve_series *series, const curv
     const int reach = pen->mean ? p.reach : 0;
     if (reach > 0 && panel->n <= PANEL_BANDS) draw_band(out, axes, &p, pen->color);
     if (p.n) {
-        svg_shape_begin(out); /* the line has a gap at each point without a finite value */
+        svg_shape_begin(out); /* leave a gap at each point without a finite value */
         for (int i = 0; i < p.n; i++)
             svg_shape_point(out, &down, point_x(axes, &p.at[i]),
                             p.at[i].n ? cli_axes_y(axes, mean_at(&p, i, reach)) : NAN);

@@ -38,8 +38,8 @@ const char *cli_picture_unit(const cli_picture *p, int32_t unit)
 const char *cli_picture_when(const cli_picture *p, int32_t first, int32_t last, zr_step_time time, char text[96])
 {
     if (p->timed)
-        snprintf(text, 96, "steps %d to %d, %s to %s", first, last, cli_seconds(time.begin_sec, (char[32]){0}),
-                 cli_seconds(time.end_sec, (char[32]){0}));
+        snprintf(text, 96, "steps %d to %d, %s to %s", first, last, CLI_SECONDS(time.begin_sec),
+                 CLI_SECONDS(time.end_sec));
     else
         snprintf(text, 96, "steps %d to %d", first, last);
     return text;
@@ -105,14 +105,15 @@ static const char *states_sentence(const cli_picture *p)
     return sentence[p->plan->layout.stage];
 }
 
-/** Return a sentence that explains how a rank gets the parameters that other ranks have updated. Return NULL if the
- * stage is neither 1 nor 2 or if there is only one rank. */
+/** Return a sentence on how a rank gets the parameters that other ranks have updated. Return NULL for a single rank,
+ * and at the stages 0 and 3. */
 static const char *parameters_sentence(const cli_picture *p)
 {
     const zr_layout *layout = &p->plan->layout;
     if (layout->ranks == 1 || (layout->stage != 1 && layout->stage != 2)) return NULL;
     for (int32_t i = 0; i < p->schedule->n_steps; i++)
-        if (p->schedule->step[i].when == ZR_WHEN_STALE) /* stale parameters are gathered within this step */
+        if (p->schedule->step[i].when ==
+            ZR_WHEN_STALE) /* parameters that the last update changed are gathered within this training step */
             return "Parameters stay whole. What the step before has updated is gathered unit by unit, ahead of "
                    "its first use (blue cells of comm).";
     return "Parameters stay whole; what the others have updated is gathered before the next step.";
@@ -120,7 +121,7 @@ static const char *parameters_sentence(const cli_picture *p)
 
 static const char *activations_sentence(const cli_picture *p, char room[160])
 {
-    bool recomputed = false; /* whether the policy recomputes any op */
+    bool recomputed = false; /* whether any activation is recomputed because of the recompute policy */
     const zr_layout *layout = &p->plan->layout;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         const zr_step *step = &p->schedule->step[i];
@@ -145,7 +146,7 @@ static const char *activations_sentence(const cli_picture *p, char room[160])
     return room;
 }
 
-/** Write sentences that explain the picture: a line on each kind of model data, and a last line on the time axis. */
+/** Write the sentences that explain the picture: one on each kind of memory, and the last on the time axis. */
 static void draw_sentences(const cli_picture *p)
 {
     const zr_plan *plan = p->plan;
@@ -171,10 +172,9 @@ static void draw_sentences(const cli_picture *p)
     }
     if (plan->ranks > 1)
         snprintf(comm, sizeof(comm), ", communication %s, of which %s is not hidden",
-                 cli_seconds(p->times->price.comm_sec, (char[32]){0}),
-                 cli_seconds(p->times->price.exposed_sec, (char[32]){0}));
+                 CLI_SECONDS(p->times->price.comm_sec), CLI_SECONDS(p->times->price.exposed_sec));
     svg_text(p->out, 40, y, font, "Time as priced for %.47s: %s a step%s.", p->times->by,
-             cli_seconds(p->times->price.step_sec, (char[32]){0}), comm);
+             CLI_SECONDS(p->times->price.step_sec), comm);
 }
 
 static phase step_phase(const cli_picture *p, int32_t step)
@@ -184,7 +184,7 @@ static phase step_phase(const cli_picture *p, int32_t step)
     return p->loss_step >= 0 && step > p->loss_step ? PHASE_BACKWARD : PHASE_FORWARD;
 }
 
-/** Return the time at which the compute stream enters a phase, or `span` if it never enters the phase. */
+/** Return the time at which the compute stream begins a phase, or `span` if it never does. */
 static double phase_begin(const cli_picture *p, phase which)
 {
     if (which == PHASE_FORWARD) return 0;
@@ -193,8 +193,7 @@ static double phase_begin(const cli_picture *p, phase which)
     return p->span;
 }
 
-/** Draw the phases forward, backward and update. If there are several micro-batches, mark the steps that are
- * repeated. */
+/** Draw the phases forward, backward and update. With several micro-batches, mark the steps that are repeated. */
 static void draw_phases(const cli_picture *p, double y)
 {
     const double height = 20;
@@ -207,7 +206,7 @@ static void draw_phases(const cli_picture *p, double y)
                                : phases[i].name;
         svg_rect(p->out, (svg_box){x, y, w, height}, phases[i].color, NULL, name);
         if (i > 0) svg_line(p->out, x, y, x, p->map.y + p->map.h, PICTURE_PALE, 0.8);
-        /* If the name is wider than its phase, write it to the right of the phase. */
+        /* Write the name to the right of its phase if it does not fit inside. */
         bool fits = svg_text_width(name, 12) < w;
         svg_text(p->out, fits ? x + w / 2 : x + w + 4, y + 14,
                  (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = fits ? SVG_MIDDLE : SVG_START, .bold = true},
@@ -222,7 +221,8 @@ static void draw_phases(const cli_picture *p, double y)
              (long long)p->plan->layout.accum);
 }
 
-/** Draw which unit computes at each time. Write the unit's name if it fits. */
+/** Draw a strip that shows which unit computes at each time. Write the name of a unit above its part of the strip if
+ * there is room. */
 static void draw_units(const cli_picture *p, double y)
 {
     const zr_step *step = p->schedule->step;
@@ -231,7 +231,8 @@ static void draw_units(const cli_picture *p, double y)
     for (int32_t i = 0, end = 0; i < p->schedule->n_steps; i = end) {
         end = i + 1;
         if (step[i].kind != ZR_STEP_RUN || step[i].unit < 0) continue;
-        /* Steps of other streams may lie between the ops of a unit. They do not end the unit's turn. */
+        /* Find the last op of this unit before another unit computes. Steps of other streams may lie between the ops.
+         * */
         for (int32_t j = end; j < p->schedule->n_steps; j++) {
             if (step[j].stream == ZR_STREAM_COMPUTE && step[j].unit != step[i].unit) break;
             if (step[j].kind == ZR_STEP_RUN) end = j + 1;
@@ -241,7 +242,7 @@ static void draw_units(const cli_picture *p, double y)
         svg_rect(p->out, (svg_box){x, y, w < PICTURE_LEAST ? PICTURE_LEAST : w, 5}, odd ? "#5f6c7b" : "#9aa7b4", NULL,
                  name);
         odd = !odd;
-        /* Leave out a name that would extend over the next unit's turn, because it would be read as that unit's
+        /* Leave out a name that would extend over the next unit, because readers would take it for the next unit's
          * name. */
         double wide = svg_text_width(name, 10);
         if (x < free_x || wide > w + 6 || x + wide > p->map.x + p->map.w) continue;
@@ -257,14 +258,15 @@ typedef struct axis_unit {
     double size;
 } axis_unit;
 
-/** Return the largest unit in which the axis reaches numbers above 1. `unit` is a list of units, the largest first. */
+/** Return the largest unit in which `most`, the end of an axis, is at least 1.5. `unit` is a list of units, beginning
+ * with the largest. */
 static const axis_unit *axis_unit_of(const axis_unit *unit, double most)
 {
     while (unit[1].name && most < 1.5 * unit->size) unit++;
     return unit;
 }
 
-/** Draw the axis of addresses to the left of the map. */
+/** Draw the axis of memory addresses to the left of the map. */
 static void draw_addresses(const cli_picture *p)
 {
     static const axis_unit units[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"bytes", 1}, {0}};
@@ -312,7 +314,7 @@ static void draw_bracket(const cli_picture *p, double top, double bottom, double
              ZR_SIZE((double)bytes), fate);
 }
 
-/** Mark the parts of the memory map: model states, working memory, staging memory. */
+/** Mark the parts of the memory map with brackets: model states, working memory and staging memory. */
 static void draw_parts(const cli_picture *p)
 {
     const zr_plan *plan = p->plan;
@@ -361,7 +363,7 @@ static void find_marks(cli_picture *p)
     p->loss_step = p->repeat_step = p->end_step = p->norm_step = -1;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         zr_step_kind kind = p->schedule->step[i].kind;
-        /* If the head computes the losses in its backward op, the backward pass begins with this op. */
+        /* If the first backward op also computes the losses, the backward pass begins with this op. */
         bool back = kind == ZR_STEP_RUN && zr_graph_get_op(p->graph, p->schedule->step[i].op)->backward;
         if ((kind == ZR_STEP_LOSS || back) && p->loss_step < 0) p->loss_step = back ? i - 1 : i;
         if (kind == ZR_STEP_REPEAT && p->repeat_step < 0) p->repeat_step = i;
@@ -405,8 +407,8 @@ static zr_status draw_picture_page(FILE *out, void *arg)
     return ZR_OK;
 }
 
-/** Set the lifetime of each buffer, from the begin of the first use to the end of the last use. Compare times, because
- * streams overlap: a step that is later in the schedule may run earlier. */
+/** Set the lifetime of each buffer, from the begin of its first use to the end of its last use. Compare times, not
+ * positions in the schedule, because a later step on another stream may run earlier. */
 static void set_lives(cli_picture *p)
 {
     for (int32_t b = 0; b < p->schedule->n_buffers; b++) p->alive[b] = (zr_step_time){p->span, 0};

@@ -1,6 +1,6 @@
-/** The picture of a plan: types and functions that the files picture*.c share. A page shows one training step over a
- * time axis. From top to bottom it has the phases and units, the memory map, and the streams. If the machine's rates
- * are unknown, the axis counts the steps of the schedule. */
+/** The picture of a plan: types and functions that the files picture*.c share. The picture shows one training step over
+ * a time axis. From top to bottom it has the phases and units, the memory map, and the streams. If the machine's rates
+ * are unknown, the axis counts the steps of the schedule instead. */
 #ifndef ZR_CLI_PICTURE_H
 #define ZR_CLI_PICTURE_H
 
@@ -14,13 +14,13 @@
 #define PICTURE_DARK "#1f2933"
 #define PICTURE_GREY "#5f6c7b"
 #define PICTURE_PALE "#c3ccd6"
-#define PICTURE_LEAST 0.6 /* minimum width and height of a visible shape, pixels */
+#define PICTURE_LEAST 0.6 /* minimum width and height of a shape, pixels */
 
-/** Times of the steps of a plan, and the name of the machine whose rates they are based on. */
+/** Times of a plan's steps, and the machine whose rates they follow from. */
 typedef struct cli_times {
-    zr_step_time *time; /* begin and end of each step of the training schedule, or NULL if unknown */
+    zr_step_time *time; /* begin and end of each step, or NULL if unknown */
     zr_price price;
-    const char *by; /* name of the machine or cluster */
+    const char *by; /* name of the machine or of the cluster */
 } cli_times;
 
 typedef struct cli_picture {
@@ -30,48 +30,50 @@ typedef struct cli_picture {
     const zr_graph *graph;
     const cli_times *times;
     const char *model;
-    int64_t whole_states_bytes; /* bytes of model states on a rank at stage 0, or 0 if unknown */
-    bool timed;                 /* whether the axis is in seconds; otherwise the axis counts steps */
-    zr_step_time *time;         /* begin and end of each step */
-    zr_step_time *alive;        /* lifetime of each buffer */
-    double span;                /* end of the last step */
+    int64_t whole_states_bytes; /* bytes of a rank's model states at stage 0, or 0 if unknown */
+    bool timed;                 /* whether the x axis is in seconds; otherwise it counts steps */
+    zr_step_time *time;         /* begin and end of each step, in seconds or steps */
+    zr_step_time *alive;        /* lifetime of each buffer, in seconds or steps */
+    double span;                /* end of the last step, in seconds or steps */
     zr__fullest fullest;
-    double fullest_x;               /* x of the moment at which the memory is fullest */
-    svg_box map;                    /* box of the arena */
-    double stage_top, stage_height; /* top and height of the staging memory, which is drawn above the map */
-    int32_t loss_step, repeat_step, end_step, norm_step; /* indices of steps; -1 if missing in the schedule */
-    int lane[ZR_STREAMS]; /* lane of each stream, counted from the top, or -1 if the stream has no lane */
+    double fullest_x;                                    /* x of the moment with the most memory in use */
+    svg_box map;                                         /* box of the device's arena */
+    double stage_top, stage_height;                      /* top and height of the staging memory, above the map */
+    int32_t loss_step, repeat_step, end_step, norm_step; /* indices of steps in the schedule, or -1 */
+    int lane[ZR_STREAMS]; /* lane of each stream, counted from the top; -1 without a lane */
 } cli_picture;
 
-/** Return the x coordinate of a time, pixels. */
+/** Return the x coordinate of a time, in pixels. */
 double cli_picture_x(const cli_picture *p, double moment);
-/** Return the y coordinate of an offset in the arena, pixels. */
+/** Return the y coordinate of an offset in the arena, in pixels. */
 double cli_picture_y(const cli_picture *p, int64_t offset);
 const char *cli_picture_unit(const cli_picture *p, int32_t unit);
 const char *cli_category_color(zr_category category);
-/** Write "steps 3 to 5" into `text`. If the axis is in seconds, add the times: "steps 3 to 5, 1.2 ms to 3.4 ms".
- * Return `text`. */
+/** Write a range of steps, such as "steps 3 to 5", into `text`. If times are known, add them: "steps 3 to 5, 1.2 ms to
+ * 3.4 ms". Return `text`. */
 const char *cli_picture_when(const cli_picture *p, int32_t first, int32_t last, zr_step_time time, char text[96]);
-/** Return a readable name of an op's output, or the op's own name if there is no readable name. */
+/** Return a readable name for the output of an op: "norm" for "layernorm". Return the op's own name if there is no
+ * better one. */
 const char *cli_picture_words(const char *op);
 
-/** Draw the memory map: each buffer as a box, with its addresses vertically and its lifetime horizontally. */
+/** Draw the memory map. Each buffer is a box, with its addresses vertically and its lifetime horizontally. */
 zr_status cli_picture_map(const cli_picture *p);
-/** Draw the streams as lanes below `top`, with a legend. */
+/** Draw the streams as horizontal lanes below `top`, with a legend. */
 void cli_picture_lanes(cli_picture *p, double top);
 
-/** Compute the times of a plan's steps from the rates of `profile`. If the rates are unknown, times->time is NULL.
- * Free the times with cli_times_clear. */
+/** Compute the times of a plan's steps from the rates of `profile`. If the rates are unknown, times->time is NULL. Free
+ * the times with cli_times_clear. */
 ZR_NODISCARD zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_times *times);
 void cli_times_clear(cli_times *times);
 
-/** Draw the memory map and streams of a training step as SVG into the file `path`. If `times` are known, the axis is
- * in seconds. The file must not be one of `inputs` (see zr__output_open). Return ZR_ERR_CREATE or ZR_ERR_IO on
- * failure. */
+/** Draw the memory map and streams of a training step as SVG into the file `path`. The x axis is in seconds if `times`
+ * has times. The file must not be one of `inputs` (see zr__output_open). Return ZR_ERR_CREATE or ZR_ERR_IO on failure.
+ * */
 ZR_NODISCARD zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan,
                                          const cli_times *times, const char *model, int64_t whole_states_bytes);
 
-/** Draw a training step of the plan, with the target's times if they are known. `model` is the name of the model. */
+/** Draw a training step of the plan into the file `svg`. Use the target's times if they are known. `model` is the name
+ * of the model. */
 ZR_NODISCARD zr_status cli_target_draw(const cli_target *target, const zr_config *config, const zr_plan *plan,
                                        const char *model, const char *svg);
 

@@ -3,13 +3,13 @@
 #include <stdio.h>
 
 #define LANE_HEIGHT 26.0
-#define LANE_GAP 30.0      /* vertical gap between lanes, in which the waits are drawn */
-#define MOST_WAITS 120     /* maximum number of waits to draw; more lines would hide the picture */
-#define MOST_OWN_STEPS 600 /* a schedule with more steps than this gets no tooltips for its single cells */
+#define LANE_GAP 30.0      /* vertical gap between lanes, where waits are drawn */
+#define MOST_WAITS 120     /* maximum number of waits to draw, so that lines do not hide the picture */
+#define MOST_OWN_STEPS 600 /* maximum number of steps in a schedule whose cells get tooltips */
 
-/* Kinds of work, each with its colour. */
+/* Kinds of work that have colours of their own. */
 typedef enum work {
-    WORK_OTHER, /* work that is not drawn */
+    WORK_OTHER, /* a step that is not drawn */
     WORK_FORWARD,
     WORK_BACKWARD,
     WORK_RECOMPUTE,
@@ -34,7 +34,7 @@ static const struct {
     [WORK_COPY] = {"#f0e442", "copy to or from the host"},
 };
 
-/** The kind of work of each step kind that moves no data between ranks. ZR_STEP_RUN is missing, because its work
+/** Kind of work of each step kind that moves no data between ranks. ZR_STEP_RUN is missing, because its kind of work
  * depends on its op. */
 static const work work_of_kind[ZR_STEP_KINDS] = {
     [ZR_STEP_CAST] = WORK_CAST,     [ZR_STEP_COPY] = WORK_COPY,     [ZR_STEP_SQUARE_MICRO] = WORK_UPDATE,
@@ -69,8 +69,8 @@ static work step_work(const cli_picture *p, int32_t index)
     return step->replay ? WORK_RECOMPUTE : WORK_FORWARD;
 }
 
-/** Return the index after the last step of the cell that begins at step `first`. A cell joins consecutive steps of the
- * same stream, unit and kind of work, without pauses between them. */
+/** Return the end (exclusive) of the cell that begins at step `first`. A cell joins consecutive steps of the same
+ * stream, unit and kind of work, without pauses between them. */
 static int32_t cell_end(const cli_picture *p, int32_t first)
 {
     const zr_step *step = p->schedule->step;
@@ -129,8 +129,8 @@ static void draw_cells(const cli_picture *p, double top, work kind)
     if (begun) svg_shape_fill(p->out, works[kind].color);
 }
 
-/** Draw the waits: for each step that waits for a step in another lane, a line from the end of that step to the begin
- * of the waiting step. */
+/** Draw waits between streams as lines, from the end of the awaited step to the begin of the waiting step. If there are
+ * too many waits, draw only every n-th. */
 static void draw_waits(const cli_picture *p, double top)
 {
     const zr_schedule *s = p->schedule;
@@ -172,7 +172,7 @@ static void draw_work_legend(const cli_picture *p, double y)
 void cli_picture_lanes(cli_picture *p, double top)
 {
     const svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
-    /* compute and comm always have a lane; any other stream has a lane only if one of its steps is drawn */
+    /* compute and comm always have a lane; another stream has a lane only if one of its steps is drawn */
     bool has_lane[ZR_STREAMS] = {[ZR_STREAM_COMPUTE] = true, [ZR_STREAM_COMM] = true};
     double bottom = top;
     for (int32_t i = 0; i < p->schedule->n_steps; i++)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OWN_AREA 48.0 /* area in square pixels below which a buffer gets no label and no SVG element of its own */
+#define OWN_AREA 48.0 /* minimum area of a buffer with its own SVG element and label, square pixels */
 #define LABEL_SIZE 9.5
 
 const char *cli_category_color(zr_category category)
@@ -39,8 +39,8 @@ static svg_box at_least_visible(svg_box box)
     return box;
 }
 
-/** Return the x of a label: the middle of its box or, if the mark of the fullest moment would cross the text there, an
- * x beside the mark. */
+/** Return the x of a label: the middle of its box. If the mark of the fullest moment would cross the text, return an x
+ * beside the mark. */
 static double label_x(const cli_picture *p, svg_box box, double width)
 {
     double x = box.x + box.w / 2, away = width / 2 + 5;
@@ -50,13 +50,14 @@ static double label_x(const cli_picture *p, svg_box box, double width)
     return x;
 }
 
-/** Write the label of a buffer's box: its unit and its contents, or only its unit if both do not fit. A buffer that
- * belongs to no unit is labelled with its contents. */
+/** Write the label of a buffer's box: its unit and its contents, such as "h.0 gradient". Write only the unit if both do
+ * not fit. For a buffer without a unit, write its contents. */
 static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
 {
     char both[128];
     const char *unit = b->unit >= 0 ? cli_picture_unit(p, b->unit) : "", *what = b->what ? b->what : "";
-    /* A part of a gradient is named after the op that computes the part, without the word "gradient". */
+    /* A buffer with only a part of a gradient is named after the op that computes the part. Its name lacks the word
+     * "gradient". */
     bool part = b->category == ZR_CATEGORY_GRAD && !strstr(what, "gradient");
     snprintf(both, sizeof(both), part ? "gradient, made by %s: %s" : "%s %s", unit, cli_picture_words(what));
     const bool dark =
@@ -80,15 +81,15 @@ static void draw_buffer(const cli_picture *p, const zr_buffer *b)
     snprintf(tip, sizeof(tip), "%s %s: %s of %s, %s", b->unit >= 0 ? cli_picture_unit(p, b->unit) : "",
              b->what ? cli_picture_words(b->what) : "", ZR_SIZE((double)b->bytes), cli_category_words(b->category),
              when);
-    /* An outline would hide the colour of a thin box. */
+    /* Draw no outline around a thin box, because it would hide the colour. */
     bool outlined = box.w > 4 && box.h > 4;
     svg_rect(p->out, box, cli_category_color(b->category), outlined ? "#ffffff" : NULL, tip);
     draw_label(p, b, box);
 }
 
-/** The pixels of the memory map, used while one category is drawn. `reach` of a pixel is the right end of the flat
- * buffers that begin in the pixel and have been drawn. A buffer that ends before `reach` is already covered, and is
- * not drawn. */
+/** Pixels of the memory map, to find thin buffers that are hidden by others of the same category. A buffer at most one
+ * pixel high begins in one pixel. `reach` of this pixel is the right end of the buffers drawn from there so far. A
+ * buffer that ends before `reach` is hidden, and is not drawn. */
 typedef struct pixels {
     int w, h;
     int *reach;
@@ -105,7 +106,7 @@ static bool is_uncovered(const pixels *grid, const cli_picture *p, svg_box box)
     return true;
 }
 
-/** Draw the small buffers of a category as a single shape. */
+/** Draw all small buffers of a category as one SVG shape. */
 static void draw_small_buffers(const cli_picture *p, zr_category category, const pixels *grid)
 {
     bool begun = false;
@@ -129,7 +130,7 @@ static int by_address(const void *x, const void *y)
     return a->first_step - b->first_step;
 }
 
-/** Draw adjacent model states of the same category as one band. */
+/** Draw the model states. Merge adjacent states of the same category into one band. */
 static zr_status draw_state_bands(const cli_picture *p)
 {
     int32_t n = 0;

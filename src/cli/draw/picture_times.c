@@ -1,9 +1,7 @@
-/* Times for the picture of a plan: when each step begins and ends. The times follow from a machine's rates, or are
- * simulated on a cluster. */
+/* Times of each step in the picture of a plan. They follow from a machine's rates, or from a simulated cluster. */
 #include "base/core/core.h"
 #include "cli/draw/picture.h"
 #include "config/config.h"
-#include "plan/cost/cost.h"
 #include "train/setup/setup.h"
 #include "zr/simulate.h"
 
@@ -29,7 +27,7 @@ void cli_times_clear(cli_times *times)
     times->time = NULL;
 }
 
-/** Return the bytes of model states on a rank at stage 0, or 0 if unknown. Plan without recomputation, which does not
+/** Return the bytes of a rank's model states at stage 0, or 0 if unknown. Plan without recomputation, which does not
  * change the model states. */
 static int64_t whole_states_bytes(const zr_config *config, int ranks, const zr_profile *profile)
 {
@@ -45,7 +43,7 @@ static int64_t whole_states_bytes(const zr_config *config, int ranks, const zr_p
     return bytes;
 }
 
-/** Find when each step of a plan begins and ends. Free the times with cli_times_clear. */
+/** Compute the begin and end of each step of a plan. Free the times with cli_times_clear. */
 static zr_status times_on(const cli_target *target, const zr_plan *plan, cli_times *times)
 {
     zr_simulation simulation;

@@ -65,8 +65,8 @@ void svg_escaped_lines(FILE *out, const char *text)
     svg_escape(out, text, true);
 }
 
-/** Write a number with at most two decimals and no trailing zeros. This keeps pages small, because a page has
- * thousands of numbers. */
+/** Write a number with at most two decimals and without trailing zeros. A page has thousands of numbers, so short
+ * numbers keep it small. */
 static void svg_number(FILE *out, double x)
 {
     char text[40];
@@ -242,7 +242,7 @@ const char *svg_text_fit(const char *text, double size, double width, char fitte
         snprintf(fitted, SVG_TEXT_BYTES, "%s", text);
         return fitted;
     }
-    /* Keep more of the text's end than of its begin, because names of runs differ mostly at their ends. */
+    /* Keep more of the end of the text than of its beginning, because names of runs differ mostly at their ends. */
     size_t keep = most > 3 ? most - 3 : 0, head = keep / 3, tail = bytes - (keep - head);
     while (head > 0 && !begins(text[head])) head--;
     while (tail < bytes && !begins(text[tail])) tail++;

@@ -1,7 +1,7 @@
-/** cli/draw: pictures. svg.h writes SVG: shapes and escaped text. `axes.h` has the palette, axes and legend of all
- * plots. `panel.h` draws a quantity of runs over their steps. `curve.h` reads quantities from metrics.jsonl and draws
- * loss.svg. `lines.h` draws a sweep or a figure of a paper. `picture.h` draws the memory map and streams of a plan.
- * `bars.c` shows on the terminal how much memory each layout needs. */
+/** cli/draw: pictures. `svg.h` writes SVG shapes and escaped text. `axes.h` has the palette, axes and legend of all
+ * plots. `panel.h` draws one quantity, such as the loss, of several runs. `curve.h` reads quantities from metrics.jsonl
+ * and draws loss.svg. `lines.h` draws the lines of a sweep or of a paper's figure. `picture.h` draws the memory map and
+ * streams of a plan. `bars.c` prints a bar of memory for each layout on the terminal. */
 #ifndef ZR_CLI_SVG_H
 #define ZR_CLI_SVG_H
 
@@ -9,7 +9,7 @@
 
 #include <stdio.h>
 
-/** A rectangle in pixels, given by its upper left corner, width and height. */
+/** A rectangle in pixels: its upper left corner, width and height. */
 typedef struct svg_box {
     double x, y, w, h;
 } svg_box;
@@ -21,21 +21,21 @@ typedef struct svg_font {
     double size;
     const char *color;
     svg_anchor anchor;
-    bool bold, up; /* `up` tells whether the text runs upwards */
+    bool bold, up; /* `up`: whether the text runs upwards */
 } svg_font;
 
-/** Write a page to `out`. If the function fails, the page is abandoned. */
+/** Write a page to `out`. If this callback fails, the page is discarded. */
 typedef zr_status svg_draw(FILE *out, void *arg);
-/** Write a page to memory by calling `draw`. The caller releases *page with free(). On failure, *page is NULL; return
- * the status of `draw`, or ZR_ERR_MEMORY. */
+/** Write a page to memory by calling `draw`. The caller releases *page with free(). On failure, set *page to NULL, and
+ * return the status of `draw` or ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status svg_page(svg_draw *draw, void *arg, char **page, size_t *bytes);
 
 /** Write an SVG picture into the file `path` by calling `draw`. The file must not be one of `inputs` (see
  * zr__output_open). */
 ZR_NODISCARD zr_status svg_write(svg_draw *draw, void *arg, const char *path, const char *const *inputs);
 
-/** Write text, escaped for XML and HTML. Markup characters become entities. Control bytes and bytes that are not UTF-8
- * become question marks. svg_escaped_lines keeps line ends. */
+/** Write text, escaped for XML and HTML. Markup characters become entities. Control bytes and invalid UTF-8 become
+ * question marks. svg_escaped_lines keeps newlines. */
 void svg_escaped(FILE *out, const char *text);
 void svg_escaped_lines(FILE *out, const char *text);
 
@@ -43,15 +43,14 @@ void svg_escaped_lines(FILE *out, const char *text);
 void svg_begin(FILE *out, double width, double height, const char *title);
 void svg_end(FILE *out);
 
-/** Draw a rectangle. `stroke` is the colour of the outline, or NULL for no outline. `tip` is the tooltip, or NULL. */
+/** Draw a rectangle. `stroke` is the colour of its outline, or NULL for no outline. `tip` is its tooltip, or NULL. */
 void svg_rect(FILE *out, svg_box box, const char *fill, const char *stroke, const char *tip);
 void svg_line(FILE *out, double x1, double y1, double x2, double y2, const char *color, double width);
-/** Draw a dashed line. */
 void svg_dashed(FILE *out, double x1, double y1, double x2, double y2, const char *color, double width);
 void svg_text(FILE *out, double x, double y, svg_font font, const char *format, ...) ZR_PRINTF(5, 6);
 
-/** Draw many small shapes of one colour as a single SVG element. Call svg_shape_begin, then svg_shape_box or
- * svg_shape_line for each shape, and at the end svg_shape_fill or svg_shape_stroke. */
+/** Draw many small shapes of one colour as one SVG element. Call svg_shape_begin first. Then call svg_shape_box or
+ * svg_shape_line for each shape. At the end call svg_shape_fill or svg_shape_stroke. */
 void svg_shape_begin(FILE *out);
 void svg_shape_box(FILE *out, svg_box box);
 void svg_shape_line(FILE *out, double x1, double y1, double x2, double y2);
@@ -59,7 +58,7 @@ void svg_shape_fill(FILE *out, const char *color);
 void svg_shape_stroke(FILE *out, const char *color, double width);
 
 /** Draw one line through many points. Call svg_shape_begin, then svg_shape_point for each point, and at the end
- * svg_shape_line_end. *pen tells whether the line continues from the previous point; set it to false before the first
+ * svg_shape_line_end. *pen tells whether the line continues from the previous point. Set it to false before the first
  * point. A point whose y is NAN leaves a gap. `dash` is a pattern such as "5 4", or NULL for a solid line. */
 void svg_shape_point(FILE *out, bool *pen, double x, double y);
 void svg_shape_line_end(FILE *out, const char *color, double width, const char *dash, double opacity, const char *tip);
@@ -69,10 +68,11 @@ void svg_dot(FILE *out, double x, double y, double radius, const char *color);
 #define SVG_TEXT_BYTES 256
 const char *svg_text_fit(const char *text, double size, double width, char fitted[SVG_TEXT_BYTES]);
 
-/** Return a step size for the ticks of an axis: 1, 2 or 5 times a power of ten, and about a sixth of `range`. */
+/** Return the distance between ticks of an axis: about a sixth of `range`, rounded to 1, 2 or 5 times a power of ten.
+ * */
 double svg_nice_step(double range);
 
-/** Estimate the width of a text in pixels, so that callers can omit a text that does not fit. */
+/** Estimate the width of a text in pixels. */
 double svg_text_width(const char *text, double size);
 
 #endif

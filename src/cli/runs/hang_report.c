@@ -1,4 +1,4 @@
-/* Response of a command to ranks that hang or are gone: print a line, and end the job. */
+/* Response of a command to ranks that hang or have died: print a message, and end the job. */
 #include "cli/runs/runs.h"
 #include "cli/shell/message.h"
 #include "cli/shell/process.h"
@@ -7,7 +7,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* Maximum seconds for the launcher to end the job. zr_comm_abort asks MPI to end the job, and MPI may hang too. */
+/* Seconds after which this process exits if the job has not ended. zr_comm_abort asks MPI to end the job, and MPI may
+ * hang too. */
 enum { ABORT_SEC = 10 };
 
 static int ends_with;
@@ -18,7 +19,7 @@ static void on_alarm(int number)
     _exit(ends_with);
 }
 
-/* End the job. Do not join the threads of this process first, because they may hang. */
+/* End the job without joining the threads of this process, because they may hang. */
 static void end_job(zr_comm *comm, int code)
 {
     ends_with = code;

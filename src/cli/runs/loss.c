@@ -1,16 +1,14 @@
-/* loss.svg, a picture of the losses of a run, in the run's directory. It is drawn again from time to time during the
+/* The picture loss.svg in a run's directory, which shows the run's losses. It is redrawn from time to time during the
  * run. */
+#include "base/file/commit.h"
 #include "cli/shell/message.h"
-#include "checkpoint/checkpoint.h"
 #include "cli/draw/curve.h"
 
 #include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
 
-#define STEP_SEC 60.0  /* minimum seconds between drawings after steps */
-#define EVAL_SEC 10.0  /* minimum seconds before a drawing after an evaluation */
-#define LEAST_PART 100 /* minimum pause after a drawing, as a multiple of the time that the drawing took */
+#define LEAST_PART 100 /* minimum pause after a drawing, as a multiple of the drawing's time */
 
 static zr_status draw_loss(cli_loss *loss)
 {
@@ -25,8 +23,7 @@ static zr_status draw_loss(cli_loss *loss)
     return st;
 }
 
-/* Draw if at least `sec` seconds have passed since the end of the pause. Report only the first failure, as a note. */
-static void draw_loss_after(cli_loss *loss, double sec)
+void cli_loss_redraw(cli_loss *loss, double sec)
 {
     const double begin = zr_clock_sec();
     if (!loss->curve || begin < loss->next + sec) return;
@@ -47,19 +44,9 @@ void cli_loss_start(cli_loss *loss, const char *output_dir)
     loss->next = zr_clock_sec();
 }
 
-void cli_loss_step(cli_loss *loss)
-{
-    draw_loss_after(loss, STEP_SEC);
-}
-
-void cli_loss_eval(cli_loss *loss)
-{
-    draw_loss_after(loss, EVAL_SEC);
-}
-
 void cli_loss_end(cli_loss *loss)
 {
-    draw_loss_after(loss, -INFINITY);
+    cli_loss_redraw(loss, -INFINITY);
     zr_free(loss->curve);
     loss->curve = NULL;
 }

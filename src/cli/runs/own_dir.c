@@ -1,5 +1,5 @@
-/* The directory of a run for which none was given. Its name is the first of runs/<model>-<time>,
- * runs/<model>-<time>-2, runs/<model>-<time>-3 ... that is free. */
+/* The directory of a run if the user gave no directory. Its name is runs/<model>-<time>. If that directory exists, a
+ * number is added: runs/<model>-<time>-2, then -3 and so on. */
 #include "cli/runs/runs.h"
 
 #include <stdio.h>
@@ -10,21 +10,20 @@
 
 #define MOST_OF_A_SECOND 1000
 
-/** Write the name of the directory with a number: dir for 1, then dir-2, dir-3 ... */
+/** Write the path of the directory with a number: "dir" for 1, "dir-2" for 2, and so on. */
 static void number_dir(const char *dir, int number, char path[256])
 {
     snprintf(path, 256, number > 1 ? "%s-%d" : "%s", dir, number);
 }
 
-/** Create the first of the directories dir, dir-2, dir-3 ... that does not exist yet. mkdir is atomic, so two
- * processes never create the same directory. */
+/** Create the first directory of dir, dir-2, dir-3 ... that does not exist yet, and set *number to its number. mkdir is
+ * atomic, so two processes never create the same directory. */
 static zr_status make_free(const char *dir, int *number)
 {
     char path[256];
     snprintf(path, sizeof(path), "%.*s", (int)strcspn(dir, "/"), dir);
-    ZR_CHECK(mkdir(path, 0777) == 0 || errno == EEXIST, ZR_ERR_CREATE,
-             "cannot make the directory %s: %s; name another with --train.output_dir=DIR", path, strerror(errno));
-    for (*number = 1; *number <= MOST_OF_A_SECOND; ++*number) {
+    const bool parent = mkdir(path, 0777) == 0 || errno == EEXIST;
+    for (*number = 1; parent && *number <= MOST_OF_A_SECOND; ++*number) {
         number_dir(dir, *number, path);
         if (mkdir(path, 0777) == 0) return ZR_OK;
         if (errno != EEXIST) break;
@@ -54,7 +53,7 @@ void cli_own_dir_drop(const zr_config *config)
 {
     char parent[256];
     const char *dir = config->train.output_dir;
-    if (rmdir(dir) != 0) return; /* the directory stays if the run has written files */
+    if (rmdir(dir) != 0) return; /* rmdir keeps a directory in which the run has written files */
     snprintf(parent, sizeof(parent), "%.*s", (int)strcspn(dir, "/"), dir);
-    rmdir(parent); /* the parent stays if it has the directory of another run */
+    rmdir(parent); /* rmdir keeps a parent that contains other runs */
 }

@@ -1,5 +1,4 @@
-/* The progress of a run on stderr: a banner, a line for some of the steps and, on a terminal, a line that is
- * redrawn. */
+/* The progress of a run on stderr: a banner, a line for every n-th step and, on a terminal, a line that is redrawn. */
 #include "cli/runs/runs.h"
 #include "base/text/text.h"
 #include "cli/plan/table.h"
@@ -12,11 +11,11 @@
 #include "zr/run.h"
 
 #include <stdio.h>
-#include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#define LOSS_STEP_SEC 60.0 /* minimum seconds before a training step redraws loss.svg */
+#define LOSS_EVAL_SEC 10.0 /* minimum seconds before an evaluation redraws loss.svg */
 
 static void add_share(cli_line *line, int rank, double mfu)
 {
@@ -42,8 +41,8 @@ static void refresh_step(cli_progress *progress, const zr_train_step *step)
     cli_line_rewrite(&l);
 }
 
-/** Print the line of a step. In a file, the line has about 100 columns: it leaves out TFLOP/s, which are in
- * metrics.jsonl, and the memory, which is in the first lines of the run. */
+/** Print the line of a step. In a file, leave out two fields to keep the line at about 100 columns. TFLOP/s are also in
+ * metrics.jsonl, and the memory is also in the run's first lines. */
 static void leave_step(const cli_progress *progress, const zr_train_step *step)
 {
     cli_line l = {0};
@@ -69,7 +68,7 @@ static void on_step(void *arg, const zr_train_step *step)
 {
     cli_progress *progress = arg;
     bool last = step->step == step->steps;
-    cli_loss_step(progress->loss);
+    cli_loss_redraw(progress->loss, LOSS_STEP_SEC);
     if (progress->quiet) return;
     if (step->step == progress->from + 1 || last || step->step % progress->every == 0) leave_step(progress, step);
     if (progress->live && !last) refresh_step(progress, step);
@@ -79,7 +78,7 @@ static void on_eval(void *arg, const zr_train_eval *eval)
 {
     const cli_progress *progress = arg;
     cli_line l = {0};
-    cli_loss_eval(progress->loss);
+    cli_loss_redraw(progress->loss, LOSS_EVAL_SEC);
     if (progress->quiet) return;
     cli_line_add(&l, 0, "step %lld", (long long)eval->step);
     cli_line_add(&l, 1, "val_loss %.5f", eval->val_loss);
@@ -101,7 +100,7 @@ static void on_saved(void *arg, const zr_train_save *save)
     cli_line_leave(&l, progress->live);
 }
 
-/** Print a note. --quiet does not suppress notes. */
+/** Print a warning as a note, even with --quiet. */
 static void on_warn(void *arg, const char *text)
 {
     cli_progress_end(arg);

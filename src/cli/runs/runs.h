@@ -1,46 +1,45 @@
-/** The progress, the loss picture, the timings and the automatically named directory of a run. */
+/** The progress and timings of a run, and its directory if zr chooses the name. */
 #ifndef ZR_CLI_RUNS_RUNS_H
 #define ZR_CLI_RUNS_RUNS_H
 
-#include "cli/shell/line.h"
 #include "zr/comm.h"
 #include "zr/run.h"
 
 #include <stdio.h>
 
-/** Create the directory of a run for which none was given, and set train.output_dir to it. zr_train_prepare chose the
- * name; the directory is the first of name, name-2, name-3 ... that does not exist. Collective; `comm` is NULL for a
- * single process. Return ZR_ERR_CREATE on failure. */
+/** Create the run's directory if the user gave no directory, and set train.output_dir to it. zr_train_prepare has
+ * already chosen a name; if it exists, use name-2, name-3 and so on. Collective; `comm` is NULL for a single process.
+ * Return ZR_ERR_CREATE on failure. */
 ZR_NODISCARD zr_status cli_own_dir_make(zr_config *config, zr_comm *comm);
 
-/** Remove the directory that cli_own_dir_make created, if the run left nothing in it. Call this on the process that
- * created it. */
+/** Remove the directory that cli_own_dir_make created, if it is empty. Call this function only on the process that
+ * created the directory. */
 void cli_own_dir_drop(const zr_config *config);
 
-/** Print a table of where the time of a step goes, in lines of at most 100 columns. */
+/** Print a table of the time that each kind of op takes in a step. Lines have at most 100 columns. */
 void cli_timings_print(FILE *out, const zr_timings *timings);
 
 typedef struct cli_progress {
     bool quiet, color, live;
-    int64_t every;         /* a permanent line is printed each time this number of steps is done */
-    double begin;          /* seconds */
-    int64_t from;          /* number of steps that the run had done before this start */
-    int64_t peak_bytes;    /* planned bytes of a rank, which equal the measured bytes */
-    double shown;          /* time at which the redrawn line was last written */
-    bool timed;            /* whether --timings was given */
-    zr_timings timings;    /* set at the end of the run; `steps` is 0 if not set */
-    struct cli_loss *loss; /* picture of the run's losses */
-    zr_comm *comm;         /* ranks under a launcher, or NULL */
+    int64_t every;      /* number of steps per permanent line */
+    double begin;       /* time at which the run started, in seconds by zr_clock_sec */
+    int64_t from;       /* number of steps done before the run was resumed */
+    int64_t peak_bytes; /* planned peak memory of a rank, which equals the measured peak */
+    double shown;       /* time of the last redraw, in seconds by zr_clock_sec */
+    bool timed;         /* whether --timings was given */
+    zr_timings timings; /* timings, filled at the end of the run; until then `steps` is 0 */
+    struct cli_loss *loss;
+    zr_comm *comm; /* communicator of the launcher's ranks, or NULL without a launcher */
 } cli_progress;
 
 /** Return an observer that writes the progress of a run to stderr. `progress` is borrowed. */
 zr_observer cli_progress_observer(cli_progress *progress);
 
-/** End the redrawn line, if there is one. */
+/** Clear the redrawn line, if the progress has one. */
 void cli_progress_end(const cli_progress *progress);
 
-/** Report ranks that hang or are gone, as an observer's `hang`. `arg` is a cli_progress. When the wait for the ranks
- * is over, end the job. */
+/** Report ranks that hang or have died. Callback for an observer's `hang`; `arg` is a cli_progress. End the job if a
+ * rank has died, or if it hangs beyond the time limit. */
 void cli_hang(void *arg, zr_hang_event event, const char *line);
 
 #endif

@@ -1,5 +1,6 @@
 #include "cli/shell/line.h"
 #include "cli/runs/stored.h"
+#include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 
 #include <stdio.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Maximum number of tensor elements to read at once. */
+/* Maximum number of tensor elements per read. */
 #define PIECE ((int64_t)1 << 18)
 
 const char *cli_stored_name(zr__stored_kind kind)
@@ -35,8 +36,7 @@ static zr_status open_checkpoint(const char *dir, cli_files *files)
         const zr_manifest_file *listed = &files->manifest->file[i];
         cli_file *file = &files->file[files->n];
         *file = (cli_file){.name = listed->name, .bytes = listed->bytes};
-        const char *dot = strrchr(listed->name, '.');
-        if (dot && strcmp(dot, ".safetensors") == 0) {
+        if (zr__text_ends(listed->name, ".safetensors")) {
             ZR_TRY(zr_chunk_reader_open(dir, files->manifest, listed->name, 1, &file->reader));
             file->tensors = zr_chunk_reader_tensors(file->reader);
         }

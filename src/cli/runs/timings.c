@@ -1,4 +1,4 @@
-/* Print the table of where the time of a step goes. */
+/* The table of `zr train --timings`: the time that each kind of op takes in a step. */
 #include "cli/runs/runs.h"
 #include "cli/shell/message.h"
 #include "train/measure/timings.h"
@@ -8,12 +8,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Whether to print the columns that only some runs need. */
+/* Whether to print the optional columns. */
 typedef struct optional_columns {
     bool again, slowest;
 } optional_columns;
 
-/* Write milliseconds with at most four digits, such as 0.123, 12.30 or 1234. */
+/* Write a time in milliseconds into `text`, such as 0.123, 12.30 or 1234. Return `text`. */
 static const char *milliseconds(double sec, char text[32])
 {
     double ms = 1e3 * sec;
@@ -64,7 +64,7 @@ static bool is_attention(const zr_timing *kind)
     return strncmp(kind->name, "attention", 9) == 0;
 }
 
-/* Add a row for each kind of op that takes at least a thousandth of the step, and one row for all other kinds
+/* Add a row for each kind of op that takes at least a thousandth of the step. Add one more row for all other kinds
  * together. */
 static void add_kind_rows(zr__text *out, const zr_timings *t, optional_columns c)
 {
@@ -84,7 +84,7 @@ static void add_kind_rows(zr__text *out, const zr_timings *t, optional_columns c
         zr__text_add(out, "  attention is counted without its mask, as the papers count: half of it is skipped\n");
 }
 
-/* Add one line for all matrix products together, except the products of attention, with their rate as a share of the
+/* Add one line for all matrix products together, without the products of attention. Show their rate as a share of the
  * peak. */
 static void add_products_line(zr__text *out, const zr_timings *t)
 {

@@ -1,7 +1,7 @@
-/* Memory for the libraries that the command calls. No library may end the process, or continue with less memory than
- * it requested: functions called from C must not throw, and oneDNN (2.6) assumes that its allocations succeed.
- * Therefore a reserve of memory is freed when an allocation fails for the first time. The library can then return, and
- * its caller learns of the shortage from base/shortage.h. */
+/* Allocators for the libraries that the command calls. The libraries cannot handle a failed allocation: C code cannot
+ * catch the exception of a C++ library, and oneDNN (2.6) does not check its allocations. Therefore the first failure
+ * frees a reserve of memory and tries again. The library can then return, and its caller learns of the shortage from
+ * base/core/shortage.h. */
 #include "base/core/shortage.h"
 #include "base/json/json.h"
 #include "cli/shell/process.h"
@@ -9,22 +9,21 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-/* Bytes of the reserve: what oneDNN needs to create a product. The reserve is never written, so it occupies no
- * pages. */
+/* Size of the reserve in bytes. oneDNN needs this much to create a matrix product. The reserve is never written, so it
+ * occupies no physical memory. */
 enum { RESERVE_BYTES = 2 << 20 };
 
 static void *_Atomic reserve;
-static atomic_bool lacked; /* whether any allocation for a library has failed, in any thread */
+static atomic_bool lacked; /* whether an allocation for a library has failed in any thread */
 
 static bool fails_on_request(void)
 {
     return cli_faults.allocation && cli_faults.allocation();
 }
 
-/** Allocate memory for jansson. If there is no memory, jansson stops reading. */
+/** Allocate memory for jansson. Without memory, jansson stops parsing. */
 static void *allocate_json(size_t bytes)
 {
     void *memory = fails_on_request() ? NULL : malloc(bytes);
@@ -47,8 +46,8 @@ void cli_alloc_begin(void)
     json_set_alloc_funcs(allocate_json, free);
 }
 
-/** Allocate memory for C++ and oneDNN. If even the reserve is not enough, end the process, because the caller cannot
- * handle a failure. */
+/** Allocate memory for C++ libraries and oneDNN. If even the reserve is not enough, end the process, because the caller
+ * cannot handle a failure. */
 static void *allocate_for_library(size_t align, size_t wanted)
 {
     static const char last[] = "zr: a library that zr uses ran out of memory, and zr cannot shut down cleanly\n";
@@ -66,8 +65,8 @@ static void *allocate_for_library(size_t align, size_t wanted)
     _exit(cli_exit_code(ZR_ERR_MEMORY));
 }
 
-/* new and delete of C++, and oneDNN's allocator. As the program defines these symbols, the libraries call them in
- * place of their own. */
+/* Operators new and delete of C++, and oneDNN's allocator. The program defines these symbols, so the libraries call
+ * these functions instead of their own. */
 ZR_API void *_Znwm(size_t bytes);
 ZR_API void *_Znwm(size_t bytes)
 {

@@ -1,4 +1,4 @@
-/* Parser of a command line: its options, operands and configuration keys. */
+/* Parser of command line options, operands and configuration keys. */
 #include "base/text/text.h"
 #include "zr/config.h"
 #include "cli/shell/args.h"
@@ -53,8 +53,8 @@ static zr_status read_value(const cli_args *args, const cli_option *option, cons
     return ZR_OK;
 }
 
-/** Return the configuration key whose path is `name`, or the last part of whose path is `name`. Return NULL if no key
- * matches. */
+/** Return the configuration key with the path `name`. Without an exact match, compare `name` with the last part of each
+ * path: "stage" finds zero_optimization.stage. Return NULL if no key matches. */
 static const zr_key *key_called(const char *name)
 {
     int n = 0;
@@ -82,8 +82,15 @@ static zr_status fail_unknown(const cli_args *args, const char *name, const char
                    args->keys ? " (configuration keys are written --key.path=value)" : "");
 }
 
-/** Read an option written as --name, --name value or --name=value. Set *used to the number of words that the option
- * takes. */
+static const cli_option *find_option(const cli_option *options, const char *name)
+{
+    for (const cli_option *o = options; o && o->name; o++)
+        if (strcmp(o->name, name) == 0) return o;
+    return NULL;
+}
+
+/** Parse an option in the form --name, --name value or --name=value. Set *used to the number of command line words that
+ * it takes. */
 static zr_status read_long(cli_args *args, const char *word, const char *next, int *used)
 {
     char name[64];
@@ -92,18 +99,14 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
     snprintf(name, sizeof(name), "%.*s", (int)length, word);
     *used = 1;
 
-    bool *common = !strcmp(name, "help") ? &args->help : !strcmp(name, "json") ? &args->json : &args->quiet;
-    bool is_common = !strcmp(name, "help") || !strcmp(name, "json") || !strcmp(name, "quiet");
-    const cli_option color = {.name = "color", .kind = CLI_TEXT};
-    const cli_option *option = !strcmp(name, "color") ? &color : NULL;
-    for (const cli_option *o = args->options; !option && o && o->name; o++) {
-        if (strcmp(name, o->name) == 0) option = o;
-    }
-    if (is_common || (option && option->kind == CLI_FLAG)) {
-        ZR_CHECK(!equals, ZR_ERR_ARG, "--%s takes no value, but \"%s\" was given", name, equals + 1);
-        *(is_common ? common : (bool *)option->out) = true;
-        return ZR_OK;
-    }
+    const char *color = NULL;
+    const cli_option common[] = {{.name = "help", .kind = CLI_FLAG, .out = &args->help},
+                                 {.name = "json", .kind = CLI_FLAG, .out = &args->json},
+                                 {.name = "quiet", .kind = CLI_FLAG, .out = &args->quiet},
+                                 {.name = "color", .kind = CLI_TEXT, .out = &color},
+                                 {0}};
+    const cli_option *option = find_option(common, name);
+    if (!option) option = find_option(args->options, name);
     if (!option) {
         if (!args->keys || !equals) return fail_unknown(args, name, next);
         ZR_CHECK(args->n_overrides < CLI_MAX_OVERRIDES, ZR_ERR_ARG,
@@ -111,23 +114,20 @@ static zr_status read_long(cli_args *args, const char *word, const char *next, i
         args->override[args->n_overrides++] = word;
         return ZR_OK;
     }
-    ZR_CHECK(equals || next, ZR_ERR_ARG, "--%s needs a value" HINT, name, args->command);
-    *used = equals ? 1 : 2;
-    const char *value = equals ? equals + 1 : next;
-    if (option == &color) {
-        int when = 0;
-        ZR_TRY(cli_word("color", value, (const char *const[]){"auto", "always", "never", NULL}, &when));
-        args->color = (cli_color)when;
+    if (option->kind == CLI_FLAG) {
+        ZR_CHECK(!equals, ZR_ERR_ARG, "--%s takes no value, but \"%s\" was given", name, equals + 1);
+        *(bool *)option->out = true;
         return ZR_OK;
     }
-    return read_value(args, option, value);
-}
-
-static bool has_out(const cli_args *args)
-{
-    for (const cli_option *o = args->options; o && o->name; o++)
-        if (strcmp(o->name, "out") == 0) return true;
-    return false;
+    ZR_CHECK(equals || next, ZR_ERR_ARG, "--%s needs a value" HINT, name, args->command);
+    *used = equals ? 1 : 2;
+    ZR_TRY(read_value(args, option, equals ? equals + 1 : next));
+    if (color) {
+        int when = 0;
+        ZR_TRY(cli_word("color", color, (const char *const[]){"auto", "always", "never", NULL}, &when));
+        args->color = (cli_color)when;
+    }
+    return ZR_OK;
 }
 
 zr_status cli_parse(cli_args *args, int argc, char **argv)
@@ -138,11 +138,11 @@ zr_status cli_parse(cli_args *args, int argc, char **argv)
         int used = 1;
         if (options && strcmp(word, "--") == 0) {
             options = false;
-        } else if (options && (strcmp(word, "-h") == 0)) {
+        } else if (options && strcmp(word, "-h") == 0) {
             args->help = true;
         } else if (options && strncmp(word, "--", 2) == 0) {
             ZR_TRY(read_long(args, word + 2, i + 1 < argc ? argv[i + 1] : NULL, &used));
-        } else if (options && strcmp(word, "-o") == 0 && has_out(args)) {
+        } else if (options && strcmp(word, "-o") == 0 && find_option(args->options, "out")) {
             ZR_TRY(read_long(args, "out", i + 1 < argc ? argv[i + 1] : NULL, &used));
         } else if (options && word[0] == '-' && word[1]) {
             return ZR_FAIL(ZR_ERR_ARG, "unknown option %s" HINT " (a file of that name: ./%s)", word, args->command,
@@ -157,10 +157,16 @@ zr_status cli_parse(cli_args *args, int argc, char **argv)
     return ZR_OK;
 }
 
+cli_help_keys cli_help_asked(const cli_args *args)
+{
+    if (!args->keys) return CLI_KEYS_NONE;
+    return args->n_operands && strcmp(args->operand[0], "keys") == 0 ? CLI_KEYS_ALL : CLI_KEYS_NAMED;
+}
+
 zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc, char **argv)
 {
     ZR_TRY(cli_parse(args, argc, argv));
-    if (args->help) cli_help(command, args->options, CLI_KEYS_NONE);
+    if (args->help) cli_help(command, args->options, cli_help_asked(args));
     ZR_CHECK(args->help || !what || args->n_operands == args->max_operands, ZR_ERR_ARG,
              "zr %s needs %s; `zr %s --help` has examples", command->name, what, command->name);
     return ZR_OK;
@@ -178,7 +184,8 @@ zr_status cli_override(cli_args *args, char room[256], const char *format, ...)
     return ZR_OK;
 }
 
-/* Read numbers with units. Each unit may occur once, and a larger unit must come before a smaller one. */
+/* Parse numbers with units, such as 1d12h. A larger unit must come before a smaller one, and each unit may occur once.
+ * */
 zr_status cli_duration(const char *option, const char *text, double *sec)
 {
     static const struct {

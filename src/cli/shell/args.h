@@ -1,6 +1,6 @@
-/** cli/shell: the parts of the command line program that all commands share: arguments, help, messages, JSON, signals,
- * the process. Commands return a status to main.c, which turns it into an exit code. This header declares options and
- * their parser. */
+/** cli/shell: code that all sub-commands of `zr` share, such as arguments, help, messages and signals. A sub-command
+ * returns a status, and main.c turns it into an exit code. This header declares command line options and their parser.
+ * */
 #ifndef ZR_CLI_SHELL_ARGS_H
 #define ZR_CLI_SHELL_ARGS_H
 
@@ -8,10 +8,10 @@
 
 typedef enum cli_kind {
     CLI_FLAG, /* bool */
-    CLI_TEXT, /* the value is a const char * */
+    CLI_TEXT, /* const char * */
     CLI_INT,  /* int64_t */
     CLI_REAL, /* double */
-    CLI_LIST, /* the value is a cli_list, with a text for each time that the option is given */
+    CLI_LIST, /* cli_list, with one text for each time that the option is given */
 } cli_kind;
 #define CLI_LIST_MOST 16
 
@@ -21,27 +21,27 @@ typedef struct cli_list {
 } cli_list;
 
 typedef struct cli_option {
-    const char *name; /* name without dashes; NULL marks the end of a list */
+    const char *name; /* name without dashes; NULL at the end of a list of options */
     cli_kind kind;
     void *out;
-    double least;      /* minimum value, for an INT or a REAL */
-    const char *value; /* name of the value in the help, such as "N"; NULL if the option takes no value */
+    double least;      /* minimum value of a CLI_INT or CLI_REAL */
+    const char *value; /* name of the value in the help, such as "N"; NULL for a flag */
     const char *help;
 } cli_option;
 
 typedef enum cli_color { CLI_COLOR_AUTO, CLI_COLOR_ALWAYS, CLI_COLOR_NEVER } cli_color;
-#define CLI_MAX_OPERANDS 256 /* maximum number of operands, such as the runs in one picture */
+#define CLI_MAX_OPERANDS 256 /* maximum number of operands, such as runs in one plot */
 #define CLI_MAX_OVERRIDES 256
 
 /** A parsed command line. */
 typedef struct cli_args {
     const char *command;
-    const cli_option *options; /* the options that this command takes */
-    bool keys;                 /* whether the command takes --key.path=value, which sets a configuration key */
+    const cli_option *options; /* options that the command takes */
+    bool keys;                 /* whether the command takes configuration keys, --key.path=value */
     int max_operands;
     bool help, json, quiet;
-    bool by_memory; /* whether --memory makes zr choose the keys that are not given */
-    bool recipe;    /* whether a preset is trained by the recipe for its size (zr__config_take_recipe) */
+    bool by_memory; /* whether zr chooses the keys that are not given, to fit the size of --memory */
+    bool recipe;    /* whether a preset also sets the training recipe for its size (zr__config_take_recipe) */
     cli_color color;
     const char *operand[CLI_MAX_OPERANDS + 1]; /* operands, followed by NULL */
     int n_operands;
@@ -51,20 +51,31 @@ typedef struct cli_args {
 
 typedef struct cli_command cli_command;
 
-/** Parse a command line. Return ZR_ERR_ARG if it is wrong, or ZR_ERR_UNSUPPORTED. */
+/** Parse a command line. Return ZR_ERR_ARG if it is wrong. */
 ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
 
-/** Parse the command line of a command that takes args->max_operands operands. `what` names the operands in an error
- * message. If `what` is NULL, fewer operands may be given. With --help, print the help and set args->help. */
+/** Parse the command line of a command. Require args->max_operands operands, or allow fewer if `what` is NULL. `what`
+ * names the operands in the error message. With --help, print the help and set args->help. */
 ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc,
                                           char **argv);
 
-/** Insert an override before the overrides of the command line, which win because they come later. The text of the
- * inserted override is stored in `room`. */
+/** Choice of the configuration keys in the help of a command. */
+typedef enum cli_help_keys {
+    CLI_KEYS_NONE,  /* no keys, because the command takes no keys */
+    CLI_KEYS_NAMED, /* no keys, but a hint how to list them */
+    CLI_KEYS_ALL    /* all keys, and no other help; printed by `zr train -h keys` */
+} cli_help_keys;
+
+/** Return which keys the help of a command lists: CLI_KEYS_NONE if the command takes no keys, CLI_KEYS_ALL if the word
+ * after -h is "keys", else CLI_KEYS_NAMED. */
+cli_help_keys cli_help_asked(const cli_args *args);
+
+/** Format an override, such as "train.steps=5", into `room`, and insert it before the overrides of the command line. A
+ * later override wins, so the command line takes precedence. */
 ZR_NODISCARD zr_status cli_override(cli_args *args, char room[256], const char *format, ...) ZR_PRINTF(3, 4);
 
-/** Find the value of an option in `names`, a list that ends with NULL, and set *index to its index. On ZR_ERR_ARG the
- * message lists the possible values. */
+/** Find the word `given` in `names`, a list that ends with NULL, and set *index to its index. On ZR_ERR_ARG the message
+ * names the option and lists the possible words. */
 ZR_NODISCARD zr_status cli_word(const char *option, const char *given, const char *const *names, int *index);
 
 /** Convert a duration such as "5400", "90m", "3h" or "1d12h" to seconds. On ZR_ERR_ARG the message names the option. */

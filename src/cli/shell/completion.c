@@ -1,4 +1,4 @@
-/* Completion of the zr command for bash and zsh. */
+/* Completion scripts of the zr command for bash and zsh. */
 #include "cli/shell/reference.h"
 #include "train/family/family.h"
 
@@ -76,7 +76,7 @@ static zr_status print_bash(const cli_command *const *commands, int n)
 
 /* ---- zsh ------------------------------------------------------------------------------------- */
 
-/** Print text for zsh's _arguments, with single quotes and brackets escaped. */
+/** Print text for zsh's _arguments. Escape single quotes, brackets, colons and backslashes. */
 static void print_zsh(const char *text)
 {
     for (; *text; text++) {
@@ -95,7 +95,6 @@ static void zsh_option(const cli_option *o)
     print_zsh(o->help);
     printf("]");
     if (o->value) {
-        const bool file = strstr(o->value, "FILE") != NULL;
         printf(":");
         print_zsh(o->value);
         printf(":");
@@ -105,7 +104,7 @@ static void zsh_option(const cli_option *o)
             print_presets();
             putchar(')');
         }
-        if (file) printf("_files");
+        if (strstr(o->value, "FILE")) printf("_files");
     }
     printf("' \\\n");
 }

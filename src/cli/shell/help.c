@@ -1,4 +1,4 @@
-/* Help of a command, printed for people. */
+/* The text that `zr COMMAND --help` prints. */
 #include "cli/shell/reference.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ static void print_option(const cli_option *o)
     printf("  %-24s %s\n", left, o->help);
 }
 
-/** Print a key and its help text. The text is wrapped between the columns FIRST and LAST. */
+/** Print a configuration key and its help text, wrapped between the columns FIRST and LAST. */
 static void print_key(const zr_key *key)
 {
     enum { FIRST = 47, LAST = 100 };
@@ -31,11 +31,6 @@ static cli_help_form *form_now;
 void cli_help_as(cli_help_form *form)
 {
     form_now = form;
-}
-
-cli_help_keys cli_help_asked(const cli_args *args)
-{
-    return args->n_operands && strcmp(args->operand[0], "keys") == 0 ? CLI_KEYS_ALL : CLI_KEYS_NAMED;
 }
 
 void cli_help(const cli_command *command, const cli_option *options, cli_help_keys keys)

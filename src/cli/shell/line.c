@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -15,7 +14,7 @@
 
 void cli_put_stderr(const char *text, size_t length)
 {
-    /* ignore the failure: a run goes on if its terminal is closed */
+    /* ignore a failure, because a run goes on if its terminal is closed */
     if (write(STDERR_FILENO, text, length) < 0) return;
 }
 
@@ -49,8 +48,8 @@ void cli_line_add(cli_line *line, int rank, const char *format, ...)
     va_end(list);
 }
 
-/** Fit a line into `wide` columns, with `between` between its fields. Drop fields, those with the highest rank first.
- * If this is not enough, cut the text. */
+/** Join the fields of a line, separated by `between`, to a text of at most `wide` columns. If the text is too long,
+ * drop fields, beginning with the highest rank. If it is still too long, cut it. */
 static void fit_line(const cli_line *line, int wide, const char *between, char out[LINE_BYTES])
 {
     for (int rank = CLI_LINE_FIELDS; rank >= 0; rank--) {
@@ -68,7 +67,7 @@ static void fit_line(const cli_line *line, int wide, const char *between, char o
 void cli_line_rewrite(const cli_line *l)
 {
     char line[LINE_BYTES], out[LINE_BYTES + 16];
-    /* Leave the last column empty, because some terminals wrap the line when this column is written. */
+    /* Leave the last column empty, because some terminals start a new line when this column is written. */
     fit_line(l, terminal_columns() - 1, "  ", line);
     int n = snprintf(out, sizeof(out), "\r%s\033[K", line);
     cli_put_stderr(out, (size_t)n);
@@ -93,14 +92,13 @@ void cli_show_done(void *arg, int64_t done, int64_t of)
     if (d->first > 0) cli_line_add(&l, 1, "left %s", CLI_TIME_LEFT(d->begin, done - d->first, of - d->first));
     cli_line_rewrite(&l);
     if (d->first > 0) return;
-    d->begin = now; /* measure the rate from now on, because the time until now includes setup */
+    d->begin = now; /* measure the rate from here on, because the time before includes setup */
     d->first = done;
 }
 
 bool cli_live(void)
 {
-    const char *term = getenv("TERM");
-    return isatty(STDERR_FILENO) && !cli_launched() && term && strcmp(term, "dumb") != 0;
+    return cli_is_terminal(STDERR_FILENO);
 }
 
 void cli_line_clear(void)

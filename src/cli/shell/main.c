@@ -1,5 +1,5 @@
-/** zr: the main function of the command. Only this file runs the sub-commands, and starts and stops MPI under a
- * launcher. It turns the status of a command into an exit code. */
+/** zr: the main function of the command. This file alone runs the sub-commands, and starts and stops MPI under a
+ * launcher. It turns the status of a sub-command into an exit code. */
 #include "base/text/text.h"
 #include "cli/shell/message.h"
 #include "cli/shell/process.h"
@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const cli_command *const commands[] = {
     &cli_train,   &cli_plan, &cli_eval,     &cli_generate,       &cli_plot,     &cli_inspect, &cli_verify,
@@ -45,7 +44,8 @@ int cli_exit_code(zr_status status)
 
 void cli_end_world(zr_comm *comm, zr_status st)
 {
-    (void)zr__comm_claim_telling(comm); /* claim the report, so that no other rank reports that this rank is gone */
+    (void)zr__comm_claim_telling(
+        comm); /* claim the right to report, so that no other rank reports the death of this rank */
     cli_say_error();
     zr_comm_abort(comm, cli_exit_code(st));
 }
@@ -75,9 +75,9 @@ static zr_status find_command(const char *name, const cli_command **command)
     return ZR_FAIL(ZR_ERR_ARG, "unknown command \"%s\"; `zr --help` lists the commands", name);
 }
 
-/** Return whether the launcher's environment variables name this process as the first. They are needed if MPI cannot
- * tell. Call this function before MPI starts, because a process launched by a different MPI becomes a rank 0 of its
- * own. */
+/** Return whether this process is rank 0 according to the launcher's environment variables. The variables are needed if
+ * MPI cannot start. Call this function before MPI starts: under the launcher of a different MPI, MPI makes every
+ * process rank 0 of its own job. */
 static bool launched_first(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
@@ -93,7 +93,7 @@ static zr_status run_command(const cli_command *command, zr_comm *comm, int argc
     zr_status st = ZR_OK;
     bool works = !comm || comm->rank == 0 || command->all_ranks;
     if (works) st = command->run(command, comm, argc, argv);
-    /* After a shortage of memory, report it, because any result may be incomplete or misread. */
+    /* Report a shortage of memory even after success, because a result may be incomplete or misread. */
     if (works && st != ZR_ERR_MEMORY && cli_alloc_check() != ZR_OK) st = ZR_ERR_MEMORY;
     if (st == ZR_OK && works) st = cli_flush();
     if (st == ZR_ERR_IO && cli_reader_left()) st = ZR_OK;
@@ -102,8 +102,8 @@ static zr_status run_command(const cli_command *command, zr_comm *comm, int argc
     return st;
 }
 
-/** Check that all ranks run the same command. A launcher may give different arguments to different ranks, and ranks
- * with different commands would wait for each other. */
+/** Check that all ranks run the same command. A launcher may give different arguments to different ranks, and these
+ * ranks would wait for each other forever. */
 static zr_status same_command(zr_comm *comm, const cli_command *command)
 {
     uint64_t number = 0;
@@ -113,7 +113,8 @@ static zr_status same_command(zr_comm *comm, const cli_command *command)
     return st;
 }
 
-/** Run a command. Under a launcher, all processes together print only one message, and return the same exit code. */
+/** Run a command. Under a launcher, only one process prints an error message, and all processes return the same status.
+ * */
 static zr_status start_command(int argc, char **argv)
 {
     const cli_command *command = NULL;
@@ -121,7 +122,7 @@ static zr_status start_command(int argc, char **argv)
     bool first = launched_first();
     zr_status st = find_command(argv[1], &command);
     if (st == ZR_OK && command->computes) cli_set_process();
-    /* called after cli_set_process, which may start the program again */
+    /* begin after cli_set_process, because cli_set_process may restart the program */
     if (st == ZR_OK && cli_faults.begin) st = cli_faults.begin();
     if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
     if (st != ZR_OK) {
@@ -137,14 +138,13 @@ static zr_status start_command(int argc, char **argv)
     return st;
 }
 
-/** Open those standard streams that are closed. Otherwise the next opened file or socket would get the number of a
- * closed stream, and printed text would go there. Each stream is opened in the wrong direction, so that using it still
- * fails with a message. */
+/** Open every closed standard stream on /dev/null. Otherwise the next opened file would get the stream's number, and
+ * printed text would go into that file. Open each stream in the wrong direction, so that using it still fails with a
+ * message. */
 static void occupy_streams(void)
 {
-    for (int fd = 0; fd <= 2; fd++) {
+    for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
-    }
 }
 
 int main(int argc, char **argv)
@@ -152,13 +152,14 @@ int main(int argc, char **argv)
     occupy_streams();
     cli_alloc_begin();
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* let a write beyond the file size limit return an error, as on a full disk */
+    signal(SIGXFSZ,
+           SIG_IGN); /* let a write beyond the file size limit return an error, instead of ending the process */
     const char *word = argc > 1 ? argv[1] : "";
     if (argc < 2) {
         cli_say("no command was given; `zr --help` lists the commands");
         return cli_exit_code(ZR_ERR_ARG);
     }
-    if (!strcmp(word, "help") && argc > 2 && argv[2][0] != '-') { /* treat `zr help train` as `zr train --help` */
+    if (!strcmp(word, "help") && argc > 2 && argv[2][0] != '-') { /* run `zr help train` as `zr train --help` */
         char help[] = "--help", *words[] = {argv[0], argv[2], help, NULL};
         return cli_exit_code(start_command(3, words));
     }

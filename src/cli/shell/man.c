@@ -1,10 +1,11 @@
-/* Print pages for man, in roff. */
+/* Man pages, in roff. */
 #include "cli/shell/reference.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/** Print text, escaped for roff, so that minus signs stay minus signs and no line is read as a request. */
+/** Print text with roff's special characters escaped: backslashes, minus signs, and a dot or quote at the start of a
+ * line. */
 static void print_roff(const char *text)
 {
     bool begins = true;
@@ -47,7 +48,7 @@ static void print_tagged(const char *before, const char *tag, const char *value,
     printf("\n");
 }
 
-/** Print the section SEE ALSO. */
+/** Print the section SEE ALSO with links to zr, zr-config and `n` commands. */
 static void print_see_also(const cli_command *const *commands, int n)
 {
     printf(".SH SEE ALSO\n\\fBzr\\fR(1), \\fBzr\\-config\\fR(5)");
@@ -65,10 +66,9 @@ static void command_page(const cli_command *command, const cli_option *options, 
     printf("\n.SH OPTIONS\n");
     for (const cli_option *o = options; o->name; o++) print_tagged("--", o->name, o->value, o->help);
     for (const cli_option *o = cli_common_options; o->name; o++) print_tagged("--", o->name, o->value, o->help);
-    if (keys) {
+    if (keys)
         printf(".TP\n\\fB\\-\\-\\fIkey.path\\fB=\\fIvalue\\fR\n"
                "a key of the configuration, as \\fBzr\\-config\\fR(5) lists them\n");
-    }
     printf(".SH EXAMPLES\n.nf\n");
     print_roff(command->examples);
     printf(".fi\n");

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <pthread.h>
 
-#define MOST_THREADS 4 /* maximum number of threads, as each holds a plan and a large plan needs 100 MB */
+#define MOST_THREADS 4 /* maximum number of threads; each may hold a plan of 100 MB */
 
 typedef struct pieces {
     cli_piece *piece;
     void *arg;
-    cli_amount_done *shown; /* the progress to show, or NULL */
+    cli_amount_done *shown; /* progress to show, or NULL */
     pthread_mutex_t lock;   /* protects the following members */
     int64_t n, next, done;
     int64_t failed; /* lowest index of a piece that failed, or -1 */
@@ -26,8 +26,8 @@ static int64_t next_piece(pieces *w)
     return i;
 }
 
-/* Record the end of a piece. If several pieces fail, report the failure of the piece with the lowest index. The result
- * does not depend on the order of the threads, because all pieces below a failed piece have begun. */
+/* Record the end of piece `i`. If several pieces fail, keep the failure with the lowest index. The kept failure does
+ * not depend on the order of the threads, because pieces begin in the order of their indices. */
 static void end_piece(pieces *w, int64_t i, zr_status st)
 {
     pthread_mutex_lock(&w->lock);

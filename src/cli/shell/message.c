@@ -1,4 +1,4 @@
-/* Messages on stderr, flushing of stdout, colours, and numbers as words. */
+/* Messages on stderr, flushing of stdout, colours, and formats of numbers. */
 #include "zr/comm.h"
 #include "cli/shell/args.h"
 #include "cli/shell/message.h"
@@ -14,12 +14,12 @@
 #define MAX_LINES 12
 #define MESSAGE_BYTES 8192
 
-/** Write each character that a terminal would interpret as \xNN. Leave backslashes as they are, because the library
- * has already escaped text that comes from files. */
+/** Escape text for a terminal: control characters become \xNN. Keep backslashes, because the library has already
+ * escaped text that comes from files. */
 static void escape_line(const char *text, size_t bytes, char *out, size_t size)
 {
     size_t n = 0;
-    /* `hidden` is above 0 if a character must be escaped; `left` counts the remaining bytes of the character */
+    /* `hidden` is above 0 if the current character must be escaped; `left` counts the character's remaining bytes */
     int64_t hidden = 0, left = 0;
     for (size_t i = 0; i < bytes && n + 5 < size; i++) {
         if (left == 0) {
@@ -32,7 +32,7 @@ static void escape_line(const char *text, size_t bytes, char *out, size_t size)
     out[n] = '\0';
 }
 
-/** Write a message with a single call, so that the lines of several ranks do not mix. */
+/** Write a message with a single system call, so that the messages of several ranks do not mix. */
 static void write_message(const char *message)
 {
     char out[2 * MESSAGE_BYTES], shown[MESSAGE_BYTES];
@@ -76,8 +76,7 @@ zr_status cli_flush(void)
 {
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return ZR_OK;
-    /* The pipe may have failed earlier, when a full buffer was written, and errno is lost. Therefore poll the pipe
-     * again. */
+    /* The pipe may have failed in an earlier write, whose errno is lost. Therefore poll the pipe. */
     reader_left = errno == EPIPE || stdout_hung_up();
     return ZR_FAIL(ZR_ERR_IO, "cannot write to standard output: %s", strerror(errno ? errno : EIO));
 }
@@ -94,27 +93,18 @@ zr_status cli_check_stdout(const char *const *inputs)
     return zr__output_check_stream(STDOUT_FILENO, "standard output", inputs);
 }
 
-bool cli_launched(void)
+bool cli_is_terminal(int fd)
 {
-    return zr_comm_mpi_launched() > 0 || getenv("SLURM_PROCID") != NULL;
+    const char *term = getenv("TERM");
+    const bool launched = zr_comm_mpi_launched() > 0 || getenv("SLURM_PROCID");
+    return isatty(fd) && !launched && term && strcmp(term, "dumb") != 0;
 }
 
-static bool colored(cli_color color, int fd)
+bool cli_colored(cli_color color, int fd)
 {
-    const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+    const char *none = getenv("NO_COLOR");
     if (color != CLI_COLOR_AUTO) return color == CLI_COLOR_ALWAYS;
-    if (none && none[0]) return false;
-    return isatty(fd) && !cli_launched() && term && strcmp(term, "dumb") != 0;
-}
-
-bool cli_colored(cli_color color)
-{
-    return colored(color, STDERR_FILENO);
-}
-
-bool cli_colored_out(cli_color color)
-{
-    return colored(color, STDOUT_FILENO);
+    return !(none && none[0]) && cli_is_terminal(fd);
 }
 
 const char *cli_params(int64_t params, int64_t trained, char text[80])
@@ -146,7 +136,7 @@ void cli_json_append_shown(zr__text *out, const char *json)
         int64_t escaped = 0;
         n = zr__text_utf8(json, (int64_t)strnlen(json, 4));
         const bool obeyed = n > 1 && zr__text_json(json, n, escape, &escaped) == 0;
-        n = n > 1 ? n : 1; /* copy an ASCII byte, such as JSON's quotes and brackets, as it is */
+        n = n > 1 ? n : 1; /* copy an ASCII byte, such as a quote or a bracket, unchanged */
         zr__text_append(out, obeyed ? escape : json, obeyed ? strlen(escape) : (size_t)n);
     }
 }

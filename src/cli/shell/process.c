@@ -1,9 +1,8 @@
-/** Settings of the process that the command makes before it computes. The library does not make them, so that other
- * programs can decide on their own settings. */
+/** Process settings that the command changes before it computes. The library does not change them, so that other
+ * programs can choose their own settings. */
 #include "cli/shell/process.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <stdio.h>
 #include <malloc.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -11,43 +10,36 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Maximum number of bytes of a command line. No system passes more to a program. */
+/* Size of the buffer for a command line, in bytes. No system allows a longer command line. */
 #define WORDS_BYTES ((size_t)8 << 20)
 
-/** Read all words of this process's command line into `words`, a buffer of WORDS_BYTES bytes. Each word is followed by
- * a zero byte. Return the number of bytes, or 0 if the words are unknown. main's argv is not enough, because a loader
- * that runs the program removes the loader's own words from argv. */
+/** Read all words of this process's command line into `words`, a buffer of WORDS_BYTES bytes. A zero byte ends each
+ * word. Return the number of bytes, or 0 on failure. main's argv may be incomplete: if a loader such as ld.so was
+ * started with the program, argv lacks the loader's words. */
 static size_t read_words(char *words)
 {
-    size_t bytes = 0;
-    ssize_t n = -1;
-    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    do {
-        n = read(fd, words + bytes, WORDS_BYTES - bytes);
-        if (n > 0) bytes += (size_t)n;
-    } while (n > 0 || (n < 0 && errno == EINTR));
-    close(fd);
-    return n == 0 && bytes > 0 && words[bytes - 1] == '\0' ? bytes : 0;
+    FILE *in = fopen("/proc/self/cmdline", "re");
+    if (!in) return 0;
+    const size_t bytes = fread(words, 1, WORDS_BYTES, in);
+    const bool whole = !ferror(in) && bytes > 0 && words[bytes - 1] == '\0';
+    fclose(in);
+    return whole ? bytes : 0;
 }
 
-/** Make a list of the words in the form that execv needs. Return NULL if memory is lacking. */
+/** Return the words as a list for execv, or NULL if memory is lacking. The list points into `words`. */
 static char **list_words(char *words, size_t bytes)
 {
-    size_t n = 0;
-    for (size_t at = 0; at < bytes; at += strlen(words + at) + 1) n++;
-    char **list = zr_alloc((n + 1) * sizeof *list); /* set to zero, so that the list ends with NULL */
-    if (!list) return NULL;
-    n = 0;
-    for (size_t at = 0; at < bytes; at += strlen(words + at) + 1) list[n++] = words + at;
+    /* Every word ends with a zero byte, so `bytes` is enough room. zr_alloc sets the list to zero, so it ends with
+     * NULL. */
+    char **list = zr_alloc((bytes + 1) * sizeof *list);
+    for (size_t at = 0, n = 0; list && at < bytes; at += strlen(words + at) + 1) list[n++] = words + at;
     return list;
 }
 
-/** Shorten the spinning of libgomp's threads. At the end of every loop these threads spin for milliseconds before they
- * sleep. If other work shares the cores, spinning takes most of the time (measured: steps of a small model took 4 to
- * 10 times as long). libgomp reads its settings when it is loaded, before main. Therefore this function sets a short
- * spin and starts the program once again. It keeps a setting that the user made. If the program cannot be started
- * again, it continues unchanged. */
+/** Shorten the spinning of libgomp's threads. After every loop the threads spin for milliseconds before they sleep. If
+ * other processes share the cores, spinning makes steps of a small model 4 to 10 times as long (measured). libgomp
+ * reads its settings when it is loaded, before main. Therefore set a short spin and start the program once again. Keep
+ * a setting that the user made. If the restart fails, continue unchanged. */
 static void shorten_spins(void)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
@@ -66,8 +58,8 @@ void cli_set_process(void)
 {
     shorten_spins();
 #ifdef M_ARENA_MAX
-    /* malloc reserves 64 MiB of addresses for each thread, so that threads need not wait for each other. If addresses
-     * are limited (ulimit -v), the process would run out of addresses, so let all threads share one heap. */
+    /* malloc reserves 64 MiB of addresses per thread, so that threads do not wait for each other. If addresses are
+     * limited (ulimit -v), let all threads share one heap, so that addresses do not run out. */
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) mallopt(M_ARENA_MAX, 1);
 #endif
@@ -77,7 +69,7 @@ void cli_leave_binding(void)
 {
     cpu_set_t all;
     memset(&all, 0xff, sizeof(all));
-    /* on failure the process and its threads stay bound */
+    /* on failure the process stays bound */
     if (sched_setaffinity(0, sizeof(all), &all) != 0) return;
 }
 

@@ -1,4 +1,4 @@
-/** Descriptions of the command for shells and for `man`, built from the tables from which the help is built. */
+/** Shell completion and man pages of the command, made from the same tables as its help. */
 #ifndef ZR_CLI_REFERENCE_H
 #define ZR_CLI_REFERENCE_H
 
@@ -10,28 +10,28 @@
  * other arguments. */
 ZR_NODISCARD zr_status cli_reference(const cli_command *const *commands, int n, int argc, char **argv);
 
-/** Print the completion script for a shell, "bash" or "zsh". Return ZR_ERR_ARG for any other shell. */
+/** Print the completion script for `shell`, "bash" or "zsh". Return ZR_ERR_ARG for any other shell. */
 ZR_NODISCARD zr_status cli_completion(const cli_command *const *commands, int n, const char *shell);
-/** Print a page for man. `name` is the name of a command, "config" for the page of the configuration keys, or NULL for
- * the page of zr itself. Return ZR_ERR_ARG for any other name. */
+/** Print a man page. `name` is a command, "config" for the configuration keys, or NULL for zr itself. Return ZR_ERR_ARG
+ * for any other name. */
 ZR_NODISCARD zr_status cli_man(const cli_command *const *commands, int n, const char *name);
 
-/** Number of exit codes, which are listed in the order of the manual. */
+/** Number of exit codes. cli_exits lists them in the order of the manual. */
 enum { CLI_EXITS = 14 };
 typedef struct cli_exit {
     int code;
-    zr_status status; /* status with this exit code; ZR_ERR_COMM counts as ZR_ERR_PEER, and any other status without a
-                         row as ZR_ERR_INTERNAL */
+    zr_status status; /* status with this exit code; ZR_ERR_COMM counts as ZR_ERR_PEER, and a status that is not listed
+                         as ZR_ERR_INTERNAL */
     const char *words;
 } cli_exit;
 extern const cli_exit cli_exits[CLI_EXITS];
 
-/** Make a command pass its options to `form`, by asking the command for its help. */
+/** Call `form` with the options of a command. To get the options, run the command with --help. */
 ZR_NODISCARD zr_status cli_options_of(const cli_command *command, cli_help_form *form);
 /** Options that every command has. */
 extern const cli_option cli_common_options[];
-/** Write the values that a key can have into `words`, such as "0 1 2 3". Write "" if there is no short list of values.
- * Return `words`. */
+/** Write the possible values of a key into `words`, such as "0 1 2 3", or "" if there is no short list. Return `words`.
+ * */
 const char *cli_key_words(const zr_key *key, char words[256]);
 
 #endif

@@ -1,24 +1,23 @@
-/* Signals that request a stop or a save. The handlers do only what a signal handler may: they record the signal and its
- * time, and write one line. */
+/* Signals that request a stop or a save. The handlers are async-signal-safe: they record the signal and its time, and
+ * write one line. */
 #include "cli/shell/process.h"
 #include "comm/comm.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 static atomic_llong first_sec; /* time of the first SIGINT or SIGTERM, in whole seconds of the monotonic clock, plus 1;
-                                  0 if none has come */
+                                  0 before the first */
 static atomic_bool stop_wanted, save_wanted;
 static bool speaks, live;
 static _Atomic enum { STARTING, TRAINING, ENDED } phase;
 static zr_comm *_Atomic peers;
 static int gone_code;
 
-/* Write an answer to a signal as one line. If a line of progress is being redrawn, the answer replaces that line. */
+/* Write one line in answer to a signal. The line replaces the redrawn line of progress, if there is one. */
 static void write_answer(const char *what, const char *more)
 {
     char line[160];
@@ -26,10 +25,10 @@ static void write_answer(const char *what, const char *more)
     const char *const parts[] = {live ? "\r\033[K" : "", "zr: ", what, more, "\n"};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         for (const char *c = parts[i]; *c && n < sizeof(line); c++) line[n++] = *c;
-    if (write(STDERR_FILENO, line, n) < 0) return; /* ignore a failure: stderr has no reader */
+    if (write(STDERR_FILENO, line, n) < 0) return; /* ignore a failure, because stderr may be closed */
 }
 
-/* End this process if a process of another rank is gone. One of the remaining processes prints the reason, unless a
+/* End this process if the process of another rank has died. One of the remaining processes prints the reason, unless a
  * process has already reported why the job ends. */
 static void end_without_peer(void)
 {
@@ -37,22 +36,22 @@ static void end_without_peer(void)
                                "is saved\n";
     zr_comm *comm = atomic_load(&peers);
     if (!comm || (zr__comm_gone(comm) < 0 && !zr__comm_told(comm))) return;
-    /* ignore that stderr has no reader */
+    /* ignore a failure, because stderr may be closed */
     if (zr__comm_claim_telling(comm) && write(STDERR_FILENO, what, sizeof(what) - 1) < 0) errno = 0;
     _exit(gone_code);
 }
 
-/* Return whether a signal repeats an earlier request, which ends the process at once. A SIGTERM soon after the first
- * signal does not count as repeated, because launchers send SIGTERM to a process and to its group at the same time.
- * SIGUSR1 and SIGHUP, by which schedulers warn, do not count as a first request. So the SIGTERM that schedulers send
- * when the time is nearly over counts as the first request. */
+/* Return whether a signal ends the process at once, because it repeats a request to stop. `sec` is the time since the
+ * first SIGINT or SIGTERM. A SIGTERM within 2 seconds does not count, because launchers send SIGTERM to a process and
+ * again to its group. Schedulers warn with SIGUSR1 or SIGHUP, and send SIGTERM later. The warning does not count as a
+ * first request, so this SIGTERM does not end the process at once. */
 static bool is_repeated(int number, long long sec)
 {
     return number == SIGINT || (number == SIGTERM && sec >= 2);
 }
 
-/* Print how the process responds to the first signal. Under a launcher, do not answer a SIGTERM before training: a
- * launcher sends it to the other ranks of a failed run, and only one rank should report the failure. */
+/* Print how the process responds to the first signal. Under a launcher, stay silent for a SIGTERM before training. When
+ * a rank fails, launchers send SIGTERM to the other ranks, and only one rank should report the failure. */
 static void answer_first(int number, bool urges)
 {
     const int now = atomic_load(&phase);
@@ -63,13 +62,13 @@ static void answer_first(int number, bool urges)
         write_answer("stopping after this step, then saving", urges ? "; once more: stop now, unsaved" : "");
 }
 
-/* Handle a request to stop. Two threads may run this function at once. Therefore a single atomic number tells whether
+/* Handle a request to stop. Two threads may run this handler at once. Therefore one atomic number tells both whether
  * and when the first SIGINT or SIGTERM came. */
 static void on_signal(int number)
 {
     struct timespec now;
     long long first = 0;
-    int error = errno; /* errno of the interrupted code, restored at the end */
+    int error = errno; /* errno of the interrupted code, which is restored at the end */
     if (number == SIGTERM) end_without_peer();
     clock_gettime(CLOCK_MONOTONIC, &now);
     bool urges = number == SIGINT || number == SIGTERM, news = !atomic_exchange(&stop_wanted, true);
@@ -105,7 +104,7 @@ void cli_signals_catch(bool speak, bool on_live_line)
     sigaction(SIGUSR1, &action, NULL);
     sigemptyset(&save.sa_mask);
     sigaction(SIGUSR2, &save, NULL);
-    /* If SIGHUP is ignored, as under nohup, leave it ignored. */
+    /* Leave SIGHUP ignored if it is ignored, as nohup does. */
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
 }
 
