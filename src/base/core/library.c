@@ -6,8 +6,8 @@
 
 enum { TEXT = 512 };
 
-/* Load the first file of the library that can be loaded. If no file can, return NULL and write the loader's message for
- * each file to `why`. */
+/* Load the library from the first of its candidate files that can be loaded. If every file fails, return NULL and write
+ * the loader's message for each file to `why`. */
 static void *load_first(const zr__library *library, char *why)
 {
     size_t used = 0;
