@@ -1,5 +1,5 @@
-/* Checks keys against each other, except checks that depend on the number of ranks. The checks run while the text of
- * the file is available, so that an error names the position of its key. */
+/* Checks keys against each other, except checks that depend on the number of ranks. The checks run while the file's
+ * text is in memory, so that an error can name the line and column of its key. */
 #include "config/internal.h"
 
 #include <inttypes.h>

@@ -53,9 +53,9 @@ static const char *last_part(const char *path)
     return dot ? dot + 1 : path;
 }
 
-/* Compare a candidate with `wanted`. If its distance is less than *limit, copy the candidate to `best` and its distance
- * to *limit. For a key in the wrong section, compare only the last parts of the names, and add one letter to the
- * distance. */
+/* Compare a candidate with `wanted`. If their distance is below *limit, store the candidate in `best` and the distance
+ * in *limit. A key may be in the wrong section: if so, only the last parts of the names are compared, and the distance
+ * is one letter larger. */
 static void consider_name(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
 {
     char name[128];

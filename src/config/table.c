@@ -18,8 +18,8 @@
     .instead = "to need less memory, use a higher stage, activation_checkpointing.policy unit or more ranks"
 #define CURVES "metrics.jsonl holds the curves"
 
-/* A row of the table with type, path, default, member of zr_config, help, then other members of zr_key. Every value in
- * the range is available, unless ONLY lists the available values. */
+/* A row of the table: type, path, default, member of zr_config, help, then other members of zr_key. Every value in the
+ * range is available, unless ONLY lists the available values. */
 #define KEY(t, p, d, f, ...)                                                                                           \
     {                                                                                                                  \
         .path = p, .type = ZR_KEY_##t, .standard = d, .offset = offsetof(zr_config, f), .help = __VA_ARGS__            \

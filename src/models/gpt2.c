@@ -82,7 +82,7 @@ static zr_value gpt2_norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, 
 }
 
 /* Add a Conv1D as in Hugging Face, with a weight of shape (inputs, outputs). As in Megatron (Shoeybi et al. 2019,
- * section 3), the weight is cut by columns: each of its `parts` side-by-side parts is cut, and so each rank gets whole
+ * section 3), the weight is cut by columns. Each of its `parts` side-by-side parts is cut, so that each rank gets whole
  * heads or hidden units. The next product, which reads the output, must be cut by rows. */
 static zr_value dense_by_columns(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs,
                                  int parts, double std)
@@ -113,7 +113,8 @@ static zr_value gpt2_block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, 
 {
     int64_t C = c->n_embd;
     double std = c->initializer_range;
-    double residual_std = std / sqrt(2.0 * (double)c->n_layer); /* 2 n_layer branches add to the residual stream */
+    double residual_std =
+        std / sqrt(2.0 * (double)c->n_layer); /* scaled down because 2 n_layer branches add to the residual stream */
 
     zr_value h = gpt2_norm(graph, c, x, PART("ln_1"));
     h = dense_by_columns(graph, h, PART("attn.c_attn"), C, 3 * C, 3, std);

@@ -21,8 +21,8 @@ static zr_status check_heads(const zr_graph *graph, const zr_op *op, int operand
 }
 
 /* Return the cost with model FLOPs counted as in the papers (ZeRO SC20 artifact; Narayanan et al. 2021, appendix). Each
- * product takes D multiply-adds, where D is the width of a head, for all T x T pairs of a head, including the masked
- * half. All heads together have width C. Scores that the backward pass recomputes are not counted. */
+ * product takes D multiply-adds for each of a head's T x T pairs of tokens, including the masked half. D is the width
+ * of a head, and all heads together have width C. Scores that the backward pass recomputes are not counted. */
 static zr_cost pairs_cost(const zr_graph *graph, const zr_op *op, int products, const zr_shape *y)
 {
     double B = (double)y->dim[0], T = (double)y->dim[1], C = (double)y->dim[2];

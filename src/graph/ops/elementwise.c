@@ -34,8 +34,8 @@ typedef struct unary {
 enum { GELU, RELU, SILU };
 static const unary unaries[] = {[GELU] = UNARY("gelu"), [RELU] = UNARY("relu"), [SILU] = UNARY("silu")};
 
-/* Contribute the gradient of a function of one operand. The function is found by the name of the op, so that a copy of
- * the op's definition has the same gradient. */
+/* Contribute the gradient of a function of one operand. Find the function by the op's name, so that a copy of the op's
+ * definition also works. */
 static zr_status unary_adjoint(zr_graph *graph, const zr_op *op)
 {
     const unary *function = unaries, *end = unaries + sizeof unaries / sizeof *unaries;

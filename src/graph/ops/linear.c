@@ -92,8 +92,8 @@ static int output_dim(const zr_op_attr *attr)
     return attr->i[0] ? 0 : 1;
 }
 
-/* Add the ops for dw and db before the op for dx. In this order, x is last used before its gradient takes memory, and
- * the parameters' gradients can be reduced while dx is computed. In any order, dy is needed until the last op. */
+/* Add the ops for dw and db before the op for dx. Then x is last used before its gradient takes memory, and the
+ * parameters' gradients can be reduced while dx is computed. In either order, dy is needed until the last op. */
 static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], w = op->in[1], b = op->in[2], dy = zr_grad_of(graph, op->out[0]);
@@ -158,8 +158,8 @@ static const zr_op_def bias = {
 
 /* ---- builder --------------------------------------------------------------------------------- */
 
-/* Build a product with a weight that is cut by rows. Each rank computes a partial sum; b is added only once, to the sum
- * over the ranks. */
+/* Build a product with a weight that is cut by rows. Each rank computes a partial sum. b is added once, to the sum over
+ * the ranks. */
 static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value b, const zr_op_attr *attr)
 {
     const zr_value_info *info = zr_graph_value(graph, x);

@@ -1,5 +1,5 @@
-/* Ops in which tensor-parallel ranks exchange values: sums of parts, and gathers. The planner writes the collectives of
- * these ops (zr_op_def.join). */
+/* Ops in which tensor-parallel ranks exchange values: sums of partial values, and gathers. The planner adds the
+ * collectives for these ops (zr_op_def.join). */
 #include "graph/internal.h"
 
 /* ---- sums ------------------------------------------------------------------------------------ */
@@ -130,8 +130,8 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x)
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const zr_value_info *info = zr_graph_value(graph, x);
     if (!info || !info->tokens) return x;
-    /* Reuse a gather only within its unit: if units shared the gathered value, it would be stored until the backward
-     * pass. */
+    /* Reuse a gather only within its unit. If several units shared the gathered value, it would stay in memory until
+     * the backward pass. */
     const zr_value before = graph->value[x].whole;
     if (before != ZR_NONE && graph->value[before].info.unit == graph->current_unit) return before;
     zr_value whole = zr__apply(graph, &tensor_tokens, &(zr_op_attr){.i = {spec->batch, spec->seq}}, 1, &x);
