@@ -1,5 +1,5 @@
-/* Reading files of a checkpoint. A byte is returned only after the checksum of its chunk has been checked. The unit of
- * reading and checking is a region: a chunk, or several chunks whose bytes interleave. */
+/* Reading files of a checkpoint. A byte is returned only after its chunk's checksum has been checked. Files are read
+ * and checked by regions: a region is one chunk, or several chunks whose bytes interleave. */
 #include "base/number/sorted.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
@@ -54,8 +54,8 @@ static void give_region(zr__checked_file *file, int part, const zr__region *regi
     zr__queue_give(&file->queue, part);
 }
 
-/* Switch to the queue's other part, which then holds the region, not checked yet: wait for its prefetch, or read the
- * region now if it is not being prefetched. */
+/* Get a region into the queue's other part, and make this the current part. If the region is being prefetched, wait for
+ * it; otherwise read it now. Its bytes are not checked yet. */
 static zr_status take_region(zr__checked_file *file, const zr__region *region)
 {
     const int other = (file->part + 1) % file->queue.n_parts;
@@ -122,7 +122,7 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
     ZR_CHECK(offset >= 0 && n >= 0 && offset <= file->listed->bytes && n <= file->listed->bytes - offset, ZR_ERR_DATA,
              "%s: cannot read %lld bytes from byte %lld on: there are %lld bytes", file->file.name, (long long)n,
              (long long)offset, (long long)file->listed->bytes);
-    /* find one chunk of the region that holds the first byte */
+    /* Find a chunk of the region that contains the first byte. */
     int64_t i = zr__sorted_below(file->listed->chunk, file->listed->n_chunks, sizeof(zr_chunk),
                                  offsetof(zr_chunk, offset), offset + 1) -
                 1;
@@ -163,7 +163,7 @@ zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors)
 
 struct zr_chunk_reader {
     zr__checked_file file;
-    zr_safetensors tensors; /* header of the file; it has no descriptor, since only the tensors' names are used */
+    zr_safetensors tensors; /* header of the file, without a descriptor, since only the tensors' names are used */
 };
 
 static zr_status open_tensors(zr_chunk_reader *r, const char *dir, const zr_manifest *manifest, const char *name,

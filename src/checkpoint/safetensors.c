@@ -149,7 +149,7 @@ zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors
     } else {
         ZR_TRY(read_widened(st, tensor, first, n, out));
     }
-    /* A file opened for writing is changed by its own writer, so changes are no error. */
+    /* Do not check a file that is open for writing, because its own writer changes it. */
     if (!st->writable) ZR_TRY(zr__file_unchanged(&st->file));
     return ZR_OK;
 }

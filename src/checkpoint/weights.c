@@ -34,7 +34,7 @@ static zr_status open_weights_file(zr_weights *weights, const char *dir, const c
     return ZR_OK;
 }
 
-/* Return whether a name stays inside the directory: an index must not refer to files elsewhere, such as /etc/passwd. */
+/* Return whether a name stays inside the directory. An index must not refer to files elsewhere, such as /etc/passwd. */
 static bool stays_inside(const char *name)
 {
     return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
@@ -186,7 +186,7 @@ zr_status zr__weights_hash(const zr_weights *weights, uint64_t *hash, zr_progres
 
 typedef struct place {
     const zr_safetensors *file;
-    const zr_safetensors_tensor *tensor; /* NULL if the tensor was not found */
+    const zr_safetensors_tensor *tensor; /* the tensor, or NULL if it was not found */
 } place;
 
 static place find_exactly(const zr_weights *weights, const char *name)
@@ -233,7 +233,7 @@ static const char *print_dims(const zr_safetensors_tensor *tensor, char text[ZR_
     return text;
 }
 
-/* Return whether a wanted tensor is missing or does not fit; if so, add a line about it. */
+/* Return whether a wanted tensor is missing or does not fit. If so, and if `show` is true, add a line about it. */
 static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__text *lines, bool show)
 {
     char have[ZR_QUOTE_BYTES], want[ZR_QUOTE_BYTES];
@@ -266,7 +266,7 @@ static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *w
     return st;
 }
 
-/* Return whether the tensor is a redundant one, which some versions store and zr computes itself. */
+/* Return whether a tensor is redundant: zr computes its contents itself, and only some files contain it. */
 static bool redundant(const zr_hf_names *names, const char *name)
 {
     for (const char *const *one = names->redundant; *one; one++)

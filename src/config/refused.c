@@ -50,8 +50,8 @@ zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key
     int n = 1;
     for (; *end; end = &(*end)->next) n++;
     *end = r;
-    return n < MOST_REFUSALS ? ZR_OK
-                             : zr__refusals_say(config); /* fail now, since a file may have a million wrong keys */
+    /* Fail early after MOST_REFUSALS refusals, since a file may have a million wrong keys. */
+    return n < MOST_REFUSALS ? ZR_OK : zr__refusals_say(config);
 }
 
 void zr__refusals_free(zr_config *config)

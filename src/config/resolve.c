@@ -104,8 +104,8 @@ void zr__config_go_on(zr_config *config)
     config->state->goes_on = true;
 }
 
-/* Return the number of data-parallel ranks for which the three keys of the batch triple agree, or 0 if they agree for
- * no number. */
+/* Return the number of data-parallel ranks for which the three keys of the batch triple agree, or 0 if they
+ * agree for no number of ranks. */
 static int64_t ranks_of_batch(const zr_config *config)
 {
     const int64_t batch = config->train_batch_size, micro = config->micro_batch_size;
@@ -152,8 +152,8 @@ static zr_status keep_batch(zr_config *config, int ranks)
     if (!config->state->goes_on || !batch || !*micro || !*accum || had == ranks) return ZR_OK;
     const bool batch_given = zr__config_overridden(config, "train_batch_size");
     if (micro_given && accum_given && batch_given) return ZR_OK;
-    if (had == 0 && !micro_given && !accum_given && !batch_given)
-        return ZR_OK; /* no run can have written this triple; resolve_batch refuses it */
+    /* No run can have written a triple that fits no number of ranks. resolve_batch refuses it. */
+    if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK;
     if (micro_given && accum_given) return bad_batch(config, *micro, *accum, ranks, advice);
     if (samples * ranks != batch) {
         char before[48] = "";

@@ -155,8 +155,8 @@ zr_status zr__output_check(const char *path, const zr__output_kind *kind, const 
 {
     zr__file file;
     struct stat info;
-    if (stat(path, &info) != 0)
-        return ZR_OK; /* if the file cannot be created, the function that writes it reports the error */
+    /* A file that cannot be created is an error of the function that writes it. */
+    if (stat(path, &info) != 0) return ZR_OK;
     zr__text_escape(path, file.name, sizeof(file.name));
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "the %s %s exists but cannot be read: %s; name another file", kind->what,

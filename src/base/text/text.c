@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    ESCAPED_BYTES = 4 * 4 + 1
-}; /* four escapes such as "\x1b", for the 4 bytes of a character, and the terminating zero */
+/* buffer size for one escaped character: up to four escapes such as "\x1b" and the terminating zero */
+enum { ESCAPED_BYTES = 4 * 4 + 1 };
 
 /* Reserve capacity for `more` bytes and the terminating zero. */
 static bool reserve_text(zr__text *text, size_t more)
