@@ -18,8 +18,8 @@ typedef struct zr__safetensors_header {
     zr_safetensors_tensor *tensor; /* tensors in the order of their bytes in the file */
     int64_t count;
     const zr_safetensors_tensor **by_name; /* pointers to the tensors, sorted by name with strcmp */
-    char *names;                           /* memory of the names, to which tensor[i].name points */
-    int64_t *dims;                         /* memory of the dimensions, to which tensor[i].dim points */
+    char *names;                           /* memory to which every tensor[i].name points */
+    int64_t *dims;                         /* memory to which every tensor[i].dim points */
 } zr__safetensors_header;
 
 /** Read the length of the header's text from the file's first 8 bytes. Fail with ZR_ERR_DATA if a header of that length

@@ -90,9 +90,8 @@ static void add_example_key(zr__text *out, const zr_key *key, const char *value)
     const int level = dots_in(key->path, strlen(key->path)) + 1;
     const char *choices = key->state == ZR_KEY_LIMITED ? key->built : key->choices;
     const char *last = choices ? strrchr(choices, '|') : NULL;
-    const bool list =
-        last &&
-        !strstr(key->help, last + 1); /* whether the choices must be listed, because the help text does not list them */
+    /* List the choices if the help text does not contain the last of them. */
+    const bool list = last && !strstr(key->help, last + 1);
     snprintf(words, sizeof(words), "%s%s%s", key->help, list ? ": " : "", list ? ZR_CHOICES(choices) : "");
     add_comment(out, level, words);
     zr__text_add(out, "%*s\"%s\": %s", 4 * level, "", dot ? dot + 1 : key->path, value);

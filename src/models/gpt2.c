@@ -113,8 +113,8 @@ static zr_value gpt2_block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, 
 {
     int64_t C = c->n_embd;
     double std = c->initializer_range;
-    double residual_std =
-        std / sqrt(2.0 * (double)c->n_layer); /* scaled down because 2 n_layer branches add to the residual stream */
+    /* Scale down by the number of branches that add to the residual stream, 2 n_layer. */
+    double residual_std = std / sqrt(2.0 * (double)c->n_layer);
 
     zr_value h = gpt2_norm(graph, c, x, PART("ln_1"));
     h = dense_by_columns(graph, h, PART("attn.c_attn"), C, 3 * C, 3, std);

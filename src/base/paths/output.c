@@ -155,7 +155,7 @@ zr_status zr__output_check(const char *path, const zr__output_kind *kind, const 
 {
     zr__file file;
     struct stat info;
-    /* A file that cannot be created is an error of the function that writes it. */
+    /* Do not fail for a missing file. If it cannot be created, zr__output_open reports the error later. */
     if (stat(path, &info) != 0) return ZR_OK;
     zr__text_escape(path, file.name, sizeof(file.name));
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
