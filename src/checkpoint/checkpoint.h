@@ -51,8 +51,7 @@ ZR_NODISCARD zr_status zr__hf_gpt2_write(const char *dir, const zr_hf_gpt2 *conf
 ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
                                          size_t size);
 
-/** Return the number of files of the weights (_files), or the file of index i in the order of the index file
- * (_file). */
+/** Return the number of weight files (_files), or file number i in the order of the index file (_file). */
 int64_t zr__weights_files(const zr_weights *weights);
 const zr_safetensors *zr__weights_file(const zr_weights *weights, int64_t i);
 

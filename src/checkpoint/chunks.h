@@ -11,7 +11,7 @@ static inline int64_t zr__chunk_limit(int64_t offset)
     return (offset / ZR_CHUNK_BYTES + 1) * ZR_CHUNK_BYTES;
 }
 
-/** Return the XXH3-64 hash, which is the checksum of chunks and manifests. */
+/** Return the XXH3-64 hash of n bytes, the checksum of chunks and manifests. */
 uint64_t zr__chunk_hash(const void *bytes, int64_t n);
 
 /** A growing list of chunks. Zero-initialise; free `chunk` with zr_free. */
@@ -77,7 +77,7 @@ typedef struct zr__checked_file {
     zr__file_queue queue;
     bool direct;
     int part;        /* index of the queue's part that holds the last loaded region */
-    zr__region held; /* the region that is loaded and checked; n is 0 if there is none */
+    zr__region held; /* the region that is loaded and checked; its n is 0 if no region is loaded */
     int64_t ahead;   /* first chunk of the region being prefetched into the other part, or ZR__NO_CHUNK */
 } zr__checked_file;
 

@@ -21,7 +21,7 @@ typedef struct verifier {
     zr__text report;
     int64_t lines;
     zr__failure first; /* first damage that was found */
-    /* State of the current file: */
+    /* The fields below describe the file being checked. */
     zr__checked_file file;
     zr_safetensors tensors;
     /* Range of bytes of consecutive damaged regions that are not reported yet. If both ends are equal, the range is
@@ -86,7 +86,7 @@ static zr_status check_chunks(verifier *v)
     const char *name = v->file.listed->name, *dot = strrchr(name, '.');
     int64_t lines = v->lines;
     zr__failure tensors = {0};
-    /* Read the tensors' names, which reports of damage contain. Damage in the header itself is reported below. */
+    /* Read the tensors' names for the reports of damage. A damaged header is reported later, below. */
     if (dot && strcmp(dot, ".safetensors") == 0) zr__failure_note(&tensors, zr__checked_tensors(&v->file, &v->tensors));
     if (tensors.status == ZR_ERR_MEMORY) return ZR_ERR_MEMORY;
     for (int64_t i = 0; i < v->file.listed->n_chunks;) {

@@ -1,7 +1,7 @@
 /** Internals of config. read.c reads a file: it walks the file's JSON tree, looks up each key in table.c and stores
  * each value with value.c. refused.c collects refusals. check.c and resolve.c compare keys with each other. notes.c
- * tells the user which keys have no effect. write.c, reference.c and example.c print. state.c holds the memory of a
- * configuration. */
+ * tells the user which keys have no effect. write.c, reference.c and example.c print a configuration, the documentation
+ * and an example. state.c holds the memory of a configuration. */
 #ifndef ZR_CONFIG_INTERNAL_H
 #define ZR_CONFIG_INTERNAL_H
 

@@ -54,8 +54,8 @@ static const char *last_part(const char *path)
 }
 
 /* Compare a candidate with `wanted`. If their distance is below *limit, store the candidate in `best` and the distance
- * in *limit. A key may be in the wrong section: if so, only the last parts of the names are compared, and the distance
- * is one letter larger. */
+ * in *limit. The key may be in the wrong section: if the last parts of both names are nearer, use their distance plus
+ * 1. */
 static void consider_name(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
 {
     char name[128];

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Alignment of each rank's part of a shard or bucket, in elements. It must equal zr_plan's number, which config cannot
- * include because it is a layer below plan. */
+/* Alignment of each rank's part of a shard or bucket, in elements. It must equal the number in zr_plan, whose headers
+ * config cannot include because config is a layer below plan. */
 enum { SHARD_ALIGN_ELEMS = 32 };
 
 static const char *const size_name[] = {"n_layer", "n_head", "n_embd", "n_positions", "vocab_size"};

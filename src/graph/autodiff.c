@@ -182,8 +182,8 @@ static void count_uses(zr_graph *graph)
     }
 }
 
-/* Run the adjoint of an op. Check that each operand which needs a gradient got one contribution for each of its uses by
- * the op. */
+/* Run the adjoint of an op. Then check that each operand that needs a gradient got one contribution for each use by the
+ * op. */
 static void run_adjoint(zr_graph *graph, const zr_op *op)
 {
     int32_t before[ZR_OP_INS] = {0};

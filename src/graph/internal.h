@@ -105,8 +105,8 @@ zr_status zr__want_at_most(const zr_op *op, int n);
 /** Return whether p is a valid probability of dropout, 0 <= p < 1; latch an error if p is invalid. Also return false if
  * building has ended. */
 bool zr__probability_ok(zr_graph *graph, const char *what, double p);
-/** Return the dtype of the value that an adjoint prepared for output `out`, or `otherwise` if the adjoint prepared
- * none. */
+/** Return the dtype of the value that an adjoint prepared for output `out`. If it prepared no value, return
+ * `otherwise`. */
 zr_dtype zr__out_dtype(const zr_graph *graph, const zr_op *op, int out, zr_dtype otherwise);
 /** Return the dtype of a contribution to a parameter's gradient: the dtype of the value prepared for output `out`, or
  * F32 if no value is prepared. */
@@ -134,8 +134,8 @@ int64_t zr__head_block(int64_t rows);
 /** Add an op that sums `part` over all tensor-parallel ranks, and store the sum in *sum. On entry *sum is a value from
  * zr_grad_begin for the op to write into, or ZR_NONE. */
 void zr__tensor_sum(zr_graph *graph, zr_value part, zr_value *sum);
-/** Sum `part` over all ranks, and return the sum as a value between layers. The sum has all tokens, (B,T,C), or with
- * sequence parallelism only this rank's tokens, (B T / M, C). */
+/** Sum `part` over all tensor-parallel ranks, and return the sum in the form that layers pass on. This form has all
+ * tokens, (B,T,C), or with sequence parallelism only this rank's tokens, (B T / M, C). */
 zr_value zr__between_layers(zr_graph *graph, zr_value part);
 /** Return the value of shape (B,T,C) that holds all tokens of x. If each rank holds only its own tokens, gather the
  * tokens, at most once per unit. */

@@ -113,7 +113,7 @@ static zr_value gpt2_block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, 
 {
     int64_t C = c->n_embd;
     double std = c->initializer_range;
-    /* Scale down by the number of branches that add to the residual stream, 2 n_layer. */
+    /* Divide by the square root of the number of branches that add to the residual stream. */
     double residual_std = std / sqrt(2.0 * (double)c->n_layer);
 
     zr_value h = gpt2_norm(graph, c, x, PART("ln_1"));

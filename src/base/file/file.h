@@ -25,8 +25,8 @@ typedef struct zr__file {
  * does not exist, the message also names the current directory. */
 zr_status zr__file_missing(const char *path, int error);
 
-/** Open a regular file for reading, or for reading and writing. Fail with ZR_ERR_NOT_FOUND and a message with path and
- * reason. */
+/** Open a regular file for reading, or for reading and writing if `writable`. If this is not possible, fail with
+ * ZR_ERR_NOT_FOUND and a message with path and reason. */
 ZR_NODISCARD zr_status zr__file_open(const char *path, bool writable, zr__file *file);
 /** Open a regular file in a directory for reading. Neither the file nor the directory may be a symbolic link. Fail with
  * ZR_ERR_NOT_FOUND if either does not exist, or with ZR_ERR_DATA if either is a link or of the wrong type. The message
@@ -52,11 +52,11 @@ void zr__file_ahead(const zr__file *file, int64_t offset, int64_t bytes);
 #define ZR__FILE_PIECE_BYTES ((int64_t)1 << 20)
 typedef zr_status (*zr__piece_fn)(void *arg, int64_t at, const void *piece, int64_t bytes);
 ZR_NODISCARD zr_status zr__file_pass(const zr__file *file, zr__piece_fn fn, void *arg, uint64_t *hash);
-/** Do the same as zr__file_pass for the bytes from offset `first` to the end. */
+/** Read the bytes from offset `first` to the end, as zr__file_pass reads the whole file. */
 ZR_NODISCARD zr_status zr__file_pass_from(const zr__file *file, int64_t first, zr__piece_fn fn, void *arg,
                                           uint64_t *hash);
 
-/** Return a hash that combines two hashes. Their order matters. */
+/** Combine two hashes into one. The result depends on their order. */
 uint64_t zr__hash_join(uint64_t first, uint64_t second);
 
 /** Write exactly `bytes` bytes at `offset` (_write), or sync all writes to the disk (_sync). Error: ZR_ERR_IO. */

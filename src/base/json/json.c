@@ -197,9 +197,9 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
     return zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, name, root);
 }
 
-/* Target of a longjmp out of jansson while it reads a text, otherwise NULL. A failed allocation jumps at once, because
- * jansson 2.14 does not handle it: it drops characters, reports a syntax error or frees memory twice. The memory that
- * jansson had allocated leaks. */
+/* longjmp target while jansson reads a text, otherwise NULL. A failed allocation jumps at once, because jansson 2.14
+ * does not handle it: it drops characters, reports a syntax error or frees memory twice. The memory that jansson had
+ * allocated leaks. */
 static _Thread_local jmp_buf *leave;
 
 void *zr__json_allocated(void *memory)

@@ -73,7 +73,7 @@ bool zr__json_is_file_name(const char *name);
  * below 0 or above 2^53. */
 bool zr__json_bytes(const json_t *json, int64_t *bytes);
 
-/** Print a value in short form for a message, "missing" for NULL. Return `out`. */
+/** Print a value in short form for a message. If `json` is NULL, print "missing". Return `out`. */
 const char *zr__json_show(const json_t *json, char *out, size_t size);
 #define ZR_JSON_SHOWN_BYTES 96
 /** Short form of a value for a message, in a buffer that lives as long as the enclosing block. */

@@ -51,9 +51,9 @@ void zr__json_add_text(zr__json_out *out, const char *key, const char *value);
 
 /** Add bytes as a string; they may include '\0'. */
 void zr__json_add_bytes(zr__json_out *out, const char *key, const char *bytes, int64_t n);
-/** Add a value that is already JSON text, or null if it is NULL. */
+/** Add a value that is already JSON text. If `json` is NULL, add null. */
 void zr__json_add_json(zr__json_out *out, const char *key, const char *json);
-/** Add a value that is printed with a format; the result must be JSON. */
+/** Add a value printed with a printf format. The printed text must be JSON. */
 void zr__json_add_as(zr__json_out *out, const char *key, const char *format, ...) ZR_PRINTF(3, 4);
 
 /** Begin an object ('{') or an array ('[') inside the open one, or begin the document. key is NULL for an element of an

@@ -1,6 +1,6 @@
 /**
- * Exact sums, for kernels that add terms to a zr_exact directly. Such a kernel counts squares by exponent, and then
- * adds each count with zr__exact_term.
+ * Exact sums. Some functions are inline, for kernels that count squares by exponent and then add each count to the sum
+ * with zr__exact_term.
  */
 #ifndef ZR_BASE_EXACT_H
 #define ZR_BASE_EXACT_H

@@ -16,11 +16,12 @@ typedef struct zr__output_kind {
 /**
  * Open an output file, creating it if it does not exist. An existing file is not truncated here.
  *
- * `inputs` lists the paths that the command reads, ending with NULL. A directory in it stands for the weights,
+ * `inputs` lists the paths that the command reads, ending with NULL. A directory in this list stands for the weights,
  * configurations and tokenizers in the directory and in its subdirectory model/. Files are compared by device and
  * inode, not by name.
  *
- * Fail with ZR_ERR_CREATE, having changed nothing, if the file is an input, is of another kind or cannot be created.
+ * Fail with ZR_ERR_CREATE if the file is an input, is of another kind or cannot be created. In this case nothing is
+ * changed.
  */
 ZR_NODISCARD zr_status zr__output_open(const char *path, const zr__output_kind *kind, const char *const *inputs,
                                        zr__file *file);

@@ -17,7 +17,7 @@
 
 typedef struct zr__source_shards {
     int64_t first, n; /* index of the source's first path in zr__shards.path, and number of its paths */
-    double weight;    /* weight of the source, above 0, or 1 if the value gives none */
+    double weight;    /* weight of the source, above 0; 1 if the value has no weights */
 } zr__source_shards;
 
 typedef struct zr__shards {

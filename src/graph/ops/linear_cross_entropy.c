@@ -49,8 +49,8 @@ static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
 }
 
 /* Return the cost of `products` matrix products. The bytes include each operand and output once. They also include
- * `logits` transfers of all logits between memory and processor, and for every block but the first `reads` more reads
- * of w. */
+ * `logits` transfers of all logits between memory and processor. For every block after the first, they include `reads`
+ * more reads of w. */
 static zr_cost head_cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int reads)
 {
     double each = (double)zr_dtype_bytes(zr_graph_get_spec(graph)->dtype);

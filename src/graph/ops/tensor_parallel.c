@@ -75,8 +75,8 @@ static zr_status tokens_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     return ZR_OK;
 }
 
-/* Contribute the gradient of tensor_scatter, which reduce-scatters partial sums over tokens, or of tensor_tokens, which
- * all-gathers tokens. Each of these two ops is the adjoint of the other. */
+/* Contribute the gradient of tensor_scatter, a reduce-scatter of partial sums over tokens, and of tensor_tokens, an
+ * all-gather of tokens. Each of the two ops computes the gradient of the other. */
 static zr_status scatter_adjoint(zr_graph *graph, const zr_op *op);
 static zr_status tokens_adjoint(zr_graph *graph, const zr_op *op);
 
