@@ -50,7 +50,7 @@ static inline zr__origin *zr__origin_of(const zr_config *config, const zr_key *k
 
 /** File from which the values are read, for error messages. */
 typedef struct zr__source {
-    const char *name; /* name of the file */
+    const char *name;
     const char *text; /* text of the file, or NULL if there is no file */
     size_t bytes;
     const char *const *overrides;

@@ -53,9 +53,8 @@ static const char *last_part(const char *path)
     return dot ? dot + 1 : path;
 }
 
-/* Compare a candidate with `wanted`. If their distance is below *limit, store the candidate in `best` and the distance
- * in *limit. The key may be in the wrong section: if the last parts of both names are nearer, use their distance plus
- * 1. */
+/* If the candidate is nearer to `wanted` than *limit, store it in `best` and its distance in *limit. For a key in the
+ * wrong section, the distance is the distance between the last parts of both names, plus 1. */
 static void consider_name(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
 {
     char name[128];

@@ -10,7 +10,7 @@ struct zr__refusal {
     struct zr__refusal *next;
     zr_status status;
     const zr_key *key; /* key whose value is not available, or NULL for another error */
-    bool unknown;      /* whether the key is unknown */
+    bool unknown;
     bool said;
     char section[64]; /* first part of `path` */
     char path[128];

@@ -106,8 +106,8 @@ static zr_status check_output(const zr__file *file, const zr__output_kind *kind,
 
 zr_status zr__output_open(const char *path, const zr__output_kind *kind, const char *const *inputs, zr__file *file)
 {
-    /* A streamed output may be a pipe, and open may wait for the pipe's reader. For any other output, O_NONBLOCK keeps
-     * open from waiting; a special file is refused afterwards. */
+    /* If the output may be a pipe (it is streamed), open may wait for the pipe's reader. Otherwise O_NONBLOCK keeps
+     * open from waiting, and a special file is refused below. */
     struct stat info;
     bool there = stat(path, &info) == 0, through = there && !S_ISREG(info.st_mode) && kind->streams;
     int flags = O_CLOEXEC | (through ? O_WRONLY : O_RDWR | O_NONBLOCK);

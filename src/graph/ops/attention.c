@@ -72,7 +72,7 @@ static zr_status attention_infer(const zr_graph *graph, const zr_op *op, zr_type
     ZR_TRY(zr__want_at_most(op, 1));
     ZR_TRY(check_heads(graph, op, 0, &C));
     const int64_t *qkv = zr__in(graph, op, 0)->shape.dim;
-    /* Dropout indexes its random numbers by row of the global batch. */
+    /* With dropout, the first dimension must be the batch, whose rows index the random numbers. */
     ZR_CHECK(op->attr.f[1] == 0 || qkv[0] == spec->batch, ZR_ERR_SHAPE,
              "attention: qkv's first dimension is %" PRId64 "; with dropout wanted the batch, %" PRId64, qkv[0],
              spec->batch);
