@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Set *C to the width of qkv (.., .., 3C), and check that the number of heads divides it. */
+/* Set *C to a third of the last dimension of qkv, 3C, and check that the number of heads divides *C. */
 static zr_status check_heads(const zr_graph *graph, const zr_op *op, int operand, int64_t *C)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
