@@ -109,13 +109,6 @@ zr_status zr__checked_load(zr__checked_file *file, int64_t i)
     return ZR_OK;
 }
 
-static zr_status load_for_tensor(zr__checked_file *file, int64_t i, const char *tensor)
-{
-    zr_status st = zr__checked_load(file, i);
-    if (st == ZR_OK || !tensor) return st;
-    return ZR_FAIL(st, "%s (tensor %s)", zr_error_message(), ZR_SHOWN(tensor));
-}
-
 zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, const char *tensor, void *out)
 {
     char *to = out;
@@ -127,7 +120,9 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
                                  offsetof(zr_chunk, offset), offset + 1) -
                 1;
     for (int64_t now; n > 0; offset += now, to += now, n -= now) {
-        ZR_TRY(load_for_tensor(file, i, tensor));
+        const zr_status st = zr__checked_load(file, i);
+        if (st != ZR_OK && tensor) return ZR_FAIL(st, "%s (tensor %s)", zr_error_message(), ZR_SHOWN(tensor));
+        ZR_TRY(st);
         now = n < file->held.end - offset ? n : file->held.end - offset;
         memcpy(to, zr__part_bytes(&file->queue.part[file->part]) + (offset - file->held.offset), (size_t)now);
         i = file->held.first + file->held.n;
@@ -196,8 +191,7 @@ zr_status zr_chunk_reader_f32(zr_chunk_reader *r, const char *tensor, int64_t fi
     ZR_CHECK(strcmp(found->dtype, "F32") == 0, ZR_ERR_DATA, "%s: tensor %s has type %s; expected F32",
              r->file.file.name, ZR_SHOWN(tensor), found->dtype);
     ZR_TRY(zr__safetensors_range(&r->tensors, found, first, n));
-    ZR_TRY(zr__checked_read(&r->file, found->offset + first * 4, n * 4, tensor, out));
-    return ZR_OK;
+    return zr__checked_read(&r->file, found->offset + first * 4, n * 4, tensor, out);
 }
 
 const zr_safetensors *zr_chunk_reader_tensors(const zr_chunk_reader *reader)

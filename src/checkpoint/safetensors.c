@@ -4,6 +4,7 @@
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensor bytes are read and written as they lie");
@@ -36,8 +37,7 @@ static zr_status read_header(zr_safetensors *st, char **text)
     *text = zr_alloc((size_t)n);
     ZR_CHECK(*text, ZR_ERR_MEMORY, "no memory for %lld bytes of the header of %s", (long long)n, file->name);
     ZR_TRY(zr__file_read(file, ZR_SAFETENSORS_PREFIX_BYTES, *text, n, ZR_ERR_DATA));
-    ZR_TRY(zr__safetensors_parse(file->name, *text, n, file->bytes, &st->header));
-    return ZR_OK;
+    return zr__safetensors_parse(file->name, *text, n, file->bytes, &st->header);
 }
 
 static zr_status open_safetensors(const char *path, bool writable, zr_safetensors **out)
@@ -99,20 +99,16 @@ const zr_safetensors_tensor *zr_safetensors_get(const zr_safetensors *st, int64_
     return &st->header.tensor[i];
 }
 
+static int compare_name(const void *name, const void *entry)
+{
+    return strcmp(name, (*(const zr_safetensors_tensor *const *)entry)->name);
+}
+
 const zr_safetensors_tensor *zr_safetensors_find(const zr_safetensors *st, const char *name)
 {
-    int64_t low = 0, high = st->header.count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        const zr_safetensors_tensor *tensor = st->header.by_name[middle];
-        int order = strcmp(name, tensor->name);
-        if (order == 0) return tensor;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    const zr_safetensors_tensor **found =
+        bsearch(name, st->header.by_name, (size_t)st->header.count, sizeof(*st->header.by_name), compare_name);
+    return found ? *found : NULL;
 }
 
 zr_status zr__safetensors_range(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n)

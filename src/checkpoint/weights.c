@@ -42,11 +42,9 @@ static bool stays_inside(const char *name)
 
 static zr_safetensors *file_named(const zr_weights *weights, const char *name)
 {
-    size_t n = strlen(name);
     for (int64_t i = 0; i < weights->files; i++) {
-        const char *path = zr__safetensors_path(weights->file[i]);
-        size_t m = strlen(path);
-        if (m > n && path[m - n - 1] == '/' && strcmp(path + m - n, name) == 0) return weights->file[i];
+        const char *slash = strrchr(zr__safetensors_path(weights->file[i]), '/');
+        if (slash && strcmp(slash + 1, name) == 0) return weights->file[i];
     }
     return NULL;
 }

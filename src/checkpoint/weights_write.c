@@ -21,11 +21,6 @@ struct zr__weights_out {
     int64_t at;           /* index of the file being written, or -1 before the first file */
 };
 
-static int64_t tensor_bytes(const zr__weights_out *out, int64_t i)
-{
-    return zr_shape_elems(&out->spec[i].shape) * zr_dtype_bytes(out->dtype);
-}
-
 /* Assign tensors to files. Each file takes at least one tensor, and then further tensors until the next one would make
  * it too large. */
 static zr_status deal_out(zr__weights_out *out, int64_t file_bytes)
@@ -35,7 +30,7 @@ static zr_status deal_out(zr__weights_out *out, int64_t file_bytes)
     ZR_CHECK(out->first, ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " tensors", out->n);
     out->files = 1;
     for (int64_t i = 0; i < out->n; i++) {
-        int64_t more = tensor_bytes(out, i);
+        int64_t more = zr_shape_elems(&out->spec[i].shape) * zr_dtype_bytes(out->dtype);
         if (bytes > 0 && file_bytes > 0 && bytes + more > file_bytes) {
             out->first[out->files++] = i;
             bytes = 0;

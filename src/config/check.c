@@ -130,8 +130,7 @@ static zr_status check_schedule_keys(const zr_config *config, const zr__source *
         return fail_key(source, "gradient_reduction", ZR_ERR_UNSUPPORTED,
                         "step cannot be used with train.reproducible world, which needs another order of sums; leave "
                         "out one of the two");
-    ZR_TRY(check_nccl_keys(config, source));
-    return ZR_OK;
+    return check_nccl_keys(config, source);
 }
 
 static zr_status check_model(const zr_config *config, const zr__source *source)

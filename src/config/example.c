@@ -117,6 +117,5 @@ zr_status zr_config_example(char **text)
     }
     add_objects(&out, before, "");
     zr__text_add(&out, "\n}\n");
-    ZR_TRY(zr__text_take(&out, text));
-    return ZR_OK;
+    return zr__text_take(&out, text);
 }

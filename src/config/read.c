@@ -158,10 +158,7 @@ zr_status zr_config_load(const char *path, const char *const *overrides, int n_o
     char *text = NULL;
     size_t bytes;
     *config = NULL;
-    if (!path) {
-        ZR_TRY(zr_config_parse("{}", 2, "command line", overrides, n_overrides, config));
-        return ZR_OK;
-    }
+    if (!path) return zr_config_parse("{}", 2, "command line", overrides, n_overrides, config);
     ZR_TRY(zr__json_read(path, &text, &bytes));
     zr_status st = zr_config_parse(text, bytes, path, overrides, n_overrides, config);
     zr_free(text);

@@ -79,6 +79,5 @@ zr_status zr_config_reference(char **markdown)
         add_section_keys(&out, key, false);
         add_section_keys(&out, key, true);
     }
-    ZR_TRY(zr__text_take(&out, markdown));
-    return ZR_OK;
+    return zr__text_take(&out, markdown);
 }

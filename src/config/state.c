@@ -65,8 +65,7 @@ zr_status zr__config_refuse(const zr_config *config, const char *format, ...)
 
 zr_status zr__config_add_note(zr_config *config, const char *text)
 {
-    ZR_TRY(zr__config_note(config, "%s", text));
-    return ZR_OK;
+    return zr__config_note(config, "%s", text);
 }
 
 int zr_config_notes(const zr_config *config)

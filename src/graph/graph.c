@@ -168,10 +168,8 @@ void zr_graph_unit(zr_graph *graph, const char *format, ...)
     va_end(args);
     if (status == ZR_OK)
         status = zr__graph_grow((void **)&graph->unit, &graph->unit_room, graph->n_units, sizeof *graph->unit);
-    if (status != ZR_OK) {
-        zr__graph_latch(graph, status);
-        return;
-    }
+    zr__graph_latch(graph, status);
+    if (status != ZR_OK) return;
     graph->current_unit = graph->n_units++;
     graph->unit[graph->current_unit] = info;
 }
@@ -423,10 +421,8 @@ void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, 
 {
     if (zr__graph_closed(graph)) return;
     zr_status status = check_def(def, n_in, in);
-    if (status != ZR_OK) {
-        zr__graph_latch(graph, status);
-        return;
-    }
+    zr__graph_latch(graph, status);
+    if (status != ZR_OK) return;
     zr_op op = {
         .def = def, .n_in = n_in, .n_out = def->n_out, .unit = graph->current_unit, .backward = graph->backward};
     if (attr) op.attr = *attr;

@@ -45,8 +45,7 @@ zr_status zr__file_open(const char *path, bool writable, zr__file *file)
     zr__text_escape(path, file->name, sizeof(file->name));
     int fd = open(path, flags);
     if (fd < 0) return zr__file_missing(path, errno);
-    ZR_TRY(take_regular(fd, ZR_ERR_NOT_FOUND, file));
-    return ZR_OK;
+    return take_regular(fd, ZR_ERR_NOT_FOUND, file);
 }
 
 /* Fail for a path that could not be opened. The status is ZR_ERR_DATA if the path is a symbolic link or is not a
@@ -82,8 +81,7 @@ zr_status zr__file_open_in(const char *dir, const char *name, zr__file *file)
     zr_status st = fd < 0 ? refuse_link(folder, name, file->name, error) : ZR_OK;
     close(folder);
     ZR_TRY(st);
-    ZR_TRY(take_regular(fd, ZR_ERR_DATA, file));
-    return ZR_OK;
+    return take_regular(fd, ZR_ERR_DATA, file);
 }
 
 zr_status zr__file_create(const char *path, zr__file *file)

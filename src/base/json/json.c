@@ -276,9 +276,7 @@ zr_status zr__json_fail(const char *text, size_t bytes, const char *name, const 
 
 bool zr__json_is_file_name(const char *name)
 {
-    static const char end[] = ".json";
-    size_t length = strlen(name);
-    return strchr(name, '/') || (length >= sizeof(end) && strcmp(name + length - (sizeof(end) - 1), end) == 0);
+    return strchr(name, '/') || (strlen(name) > strlen(".json") && zr__text_ends(name, ".json"));
 }
 
 bool zr__json_bytes(const json_t *json, int64_t *bytes)

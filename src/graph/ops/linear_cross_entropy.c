@@ -252,24 +252,16 @@ static const zr_op_def linear_cross_entropy_join = {
     .takes_pieces = true,
 };
 
-static zr_value losses_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_value targets, zr_op_attr attr)
-{
-    zr_value out[2] = {ZR_NONE, ZR_NONE};
-    attr.i[1] = zr_graph_param(graph, zr_graph_value(graph, w)->param)->whole.dim[0];
-    zr_value part = zr__apply(graph, &linear_cross_entropy_part, &attr, 3, (zr_value[]){x, w, targets});
-    zr_value all = zr__tensor_gather(graph, part);
-    zr_graph_op(graph, &linear_cross_entropy_join, &attr, 4, (zr_value[]){all, x, w, targets}, out);
-    return out[0];
-}
-
 zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets)
 {
     const bool cut = zr__is_cut_table(graph, "linear_cross_entropy", w);
     if (cut) x = zr__all_tokens(graph, x);
     const zr_value_info *info = zr_graph_value(graph, x);
     zr_op_attr attr = {.i = {info ? zr__head_block(zr_shape_rows(&info->type.shape)) : 0}};
-    zr_value losses = ZR_NONE;
-    if (cut) return losses_of_parts(graph, x, w, targets, attr);
-    zr_graph_op(graph, &linear_cross_entropy, &attr, 3, (zr_value[]){x, w, targets}, &losses);
-    return losses;
+    if (!cut) return zr__apply(graph, &linear_cross_entropy, &attr, 3, (zr_value[]){x, w, targets});
+    attr.i[1] = zr_graph_param(graph, zr_graph_value(graph, w)->param)->whole.dim[0];
+    zr_value part = zr__apply(graph, &linear_cross_entropy_part, &attr, 3, (zr_value[]){x, w, targets});
+    zr_value all = zr__tensor_gather(graph, part), out[2] = {ZR_NONE, ZR_NONE};
+    zr_graph_op(graph, &linear_cross_entropy_join, &attr, 4, (zr_value[]){all, x, w, targets}, out);
+    return out[0];
 }
