@@ -171,10 +171,8 @@ zr_status zr_chunk_writer_end(zr_chunk_writer *w)
     ZR_CHECK(!w->ended, ZR_ERR_STATE, "%s: its writer has ended", w->file.name);
     end_range(w);
     for (int i = 0; i < ZR__QUEUE_PARTS; i++) zr__failure_note(&w->failed, zr__queue_take(&w->queue, i));
-    if (w->failed.status == ZR_OK) {
-        zr__failure_note(&w->failed, zr__file_sync(&w->file));
-        w->ended = w->failed.status == ZR_OK;
-    }
+    if (w->failed.status == ZR_OK) zr__failure_note(&w->failed, zr__file_sync(&w->file));
+    w->ended = w->failed.status == ZR_OK;
     return zr__failure_tell(&w->failed);
 }
 

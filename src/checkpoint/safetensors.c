@@ -140,12 +140,10 @@ zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors
     ZR_CHECK(tensor->loadable, ZR_ERR_DATA, "%s: tensor %s has type %s; expected F32, BF16 or F16", st->file.name,
              ZR_SHOWN(tensor->name), tensor->dtype);
     ZR_TRY(zr__safetensors_range(st, tensor, first, n));
-    if (strcmp(tensor->dtype, "F32") == 0) {
+    if (strcmp(tensor->dtype, "F32") == 0)
         ZR_TRY(zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO));
-    } else {
+    else
         ZR_TRY(read_widened(st, tensor, first, n, out));
-    }
     /* Do not check a file that is open for writing, because its own writer changes it. */
-    if (!st->writable) ZR_TRY(zr__file_unchanged(&st->file));
-    return ZR_OK;
+    return st->writable ? ZR_OK : zr__file_unchanged(&st->file);
 }

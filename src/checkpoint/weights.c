@@ -309,6 +309,5 @@ static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wa
 zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note, size_t size)
 {
     ZR_TRY(check_wanted(weights, wanted, n));
-    if (note) ZR_TRY(list_extras(weights, wanted, n, note, size));
-    return ZR_OK;
+    return note ? list_extras(weights, wanted, n, note, size) : ZR_OK;
 }

@@ -71,7 +71,7 @@ static int dots_in(const char *path, size_t bytes)
  * is the previous key's path, or "" for the first key. */
 static void add_objects(zr__text *out, const char *before, const char *path)
 {
-    const size_t shared = shared_bytes(before, path), all = path[0] ? strlen(path) : 0;
+    const size_t shared = shared_bytes(before, path), all = strlen(path);
     int level = dots_in(before, strlen(before));
     for (; level > dots_in(before, shared); level--) zr__text_add(out, "\n%*s}", 4 * level, "");
     if (path[0] && before[0]) zr__text_add(out, ",\n");

@@ -92,13 +92,11 @@ static zr_status check_output(const zr__file *file, const zr__output_kind *kind,
     const char *input = input_of(inputs, &info);
     ZR_CHECK(!input, ZR_ERR_CREATE, "the %s %s would overwrite an input: it is %s %s; name another file", kind->what,
              file->name, is_shard(input, &info) ? "the file" : "in the directory", ZR_SHOWN(input));
-    if (!S_ISREG(info.st_mode)) {
-        ZR_CHECK(kind->streams && !S_ISDIR(info.st_mode), ZR_ERR_CREATE,
-                 "the %s %s cannot be written: it exists and is not a regular file; name another file", kind->what,
-                 file->name);
-        return ZR_OK;
-    }
-    ZR_CHECK(is_kind(file->fd, &info, kind->head), ZR_ERR_CREATE,
+    const bool regular = S_ISREG(info.st_mode);
+    ZR_CHECK(regular || (kind->streams && !S_ISDIR(info.st_mode)), ZR_ERR_CREATE,
+             "the %s %s cannot be written: it exists and is not a regular file; name another file", kind->what,
+             file->name);
+    ZR_CHECK(!regular || is_kind(file->fd, &info, kind->head), ZR_ERR_CREATE,
              "%s exists and is not the expected kind of file (%s); zr overwrites only an older %s; name another file",
              file->name, kind->what, kind->what);
     return ZR_OK;

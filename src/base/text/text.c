@@ -12,12 +12,13 @@
 /* buffer size for one escaped character: up to four escapes such as "\x1b" and the terminating zero */
 enum { ESCAPED_BYTES = 4 * 4 + 1 };
 
-/* Reserve capacity for `more` bytes and the terminating zero. */
+/* Reserve capacity for `more` bytes and the terminating zero. If memory is short, set `failed` and return false. */
 static bool reserve_text(zr__text *text, size_t more)
 {
     void *data =
         more < PTRDIFF_MAX ? zr__enlarge(text->data, &text->room, (int64_t)(text->length + more + 1), 1) : NULL;
     if (data) text->data = data;
+    text->failed = data == NULL;
     return data != NULL;
 }
 
@@ -40,11 +41,7 @@ void zr__text_add(zr__text *text, const char *format, ...)
 
 void zr__text_append(zr__text *text, const char *bytes, size_t n)
 {
-    if (text->failed) return;
-    if (!reserve_text(text, n)) {
-        text->failed = true;
-        return;
-    }
+    if (text->failed || !reserve_text(text, n)) return;
     if (n > 0) memcpy(text->data + text->length, bytes, n);
     text->length += n;
     text->data[text->length] = '\0';
@@ -59,7 +56,7 @@ void zr__text_drop(zr__text *text, size_t n)
 
 zr_status zr__text_take(zr__text *text, char **data)
 {
-    if (!text->failed && !text->data && !reserve_text(text, 0)) text->failed = true;
+    if (!text->failed && !text->data) (void)reserve_text(text, 0);
     if (text->failed) {
         size_t length = text->length;
         zr__text_clear(text);

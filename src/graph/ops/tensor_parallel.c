@@ -115,12 +115,8 @@ static zr_status tokens_adjoint(zr_graph *graph, const zr_op *op)
 
 zr_value zr__between_layers(zr_graph *graph, zr_value part)
 {
-    zr_value y = ZR_NONE;
-    if (!zr_graph_get_spec(graph)->sequence) {
-        zr__tensor_sum(graph, part, &y);
-        return y;
-    }
-    y = zr__apply(graph, &tensor_scatter, NULL, 1, &part);
+    if (!zr_graph_get_spec(graph)->sequence) return zr__apply(graph, &tensor_sum, NULL, 1, &part);
+    zr_value y = zr__apply(graph, &tensor_scatter, NULL, 1, &part);
     if (y != ZR_NONE) graph->value[y].info.tokens = true;
     return y;
 }
