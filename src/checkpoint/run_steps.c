@@ -154,8 +154,8 @@ static zr_status remove_step(int run, const char *run_dir, int64_t step)
                  strerror(errno));
         return ZR_OK;
     }
-    /* Sync the directory after the rename. Otherwise a crash could leave a checkpoint of the old name without its
-     * files. Some file systems cannot sync a directory and return EINVAL. */
+    /* Sync the directory after the rename. Otherwise the checkpoint could have its old name and no files after a crash.
+     * Some file systems cannot sync a directory and return EINVAL. */
     ZR_CHECK(fsync(run) == 0 || errno == EINVAL, ZR_ERR_IO, "%s: cannot sync this directory: %s", ZR_SHOWN(run_dir),
              strerror(errno));
     return remove_tmp(run, run_dir, tmp);

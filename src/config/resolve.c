@@ -216,8 +216,8 @@ static zr_status note_bucket(zr_config *config, const char *name, int64_t elems,
                            elems, elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
 }
 
-/* Add the note on reduce_bucket_size. With NCCL the size has no effect, because NCCL divides the buffers itself. The
- * default value then gets no note, because a run writes it into its config.json even if the user did not give it. */
+/* Add the note on reduce_bucket_size. With NCCL the size has no effect, because NCCL divides the buffers itself. But
+ * the default size gets no note with NCCL: a run writes it into its config.json even if the user gave no size. */
 static zr_status note_reduce_bucket(zr_config *config, int ranks)
 {
     static const char name[] = "zero_optimization.reduce_bucket_size";

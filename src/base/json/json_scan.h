@@ -6,8 +6,8 @@
 #include "base/json/json.h"
 
 typedef struct zr__json_token {
-    /* Kind of token: the character itself for one of {}[],: or '"' for a string, 'x' for a number or word, 0 for the
-     * text's end. */
+    /* Kind of token: '"' for a string, 'x' for a number or word, 0 for the end of the text. Any other kind is the
+     * character itself: a bracket, a comma or a colon. */
     char kind;
     size_t begin, end;
 } zr__json_token;

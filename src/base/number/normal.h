@@ -68,9 +68,9 @@ ZR_INLINE void zr__normal_direction(uint32_t word, float *cosine, float *sine)
     *sine = zr__choose(odd, c, s) * (float)(1 - (int32_t)(quarters & 2));
 }
 
-/** Write the elements of group number `group`, multiplied by `std`, to `out`. The group begins at element group *
- * ZR__NORMAL_GROUP. Words 0 and 1 of each random block give two numbers, and words 2 and 3 give two more. `out` has the
- * numbers of word 0 of all blocks first, then the numbers of word 1, and so on, which is the order in vectors. */
+/** Write one group of elements, multiplied by `std`, to `out`. Group number `group` begins at element group *
+ * ZR__NORMAL_GROUP. Each random block gives four numbers: two from its words 0 and 1, and two from words 2 and 3. `out`
+ * has the first numbers of all blocks, then the second numbers of all blocks, and so on, as vectors compute them. */
 ZR_INLINE void zr__normal_group(const zr_rng *rng, uint64_t group, float std, float *__restrict out)
 {
     uint32_t word[4][ZR__RNG_BLOCKS];
