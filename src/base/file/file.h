@@ -28,9 +28,9 @@ zr_status zr__file_missing(const char *path, int error);
 /** Open a regular file for reading, or for reading and writing if `writable`. If this is not possible, fail with
  * ZR_ERR_NOT_FOUND and a message with path and reason. */
 ZR_NODISCARD zr_status zr__file_open(const char *path, bool writable, zr__file *file);
-/** Open a regular file in a directory for reading. Neither the file nor the directory may be a symbolic link. Fail with
- * ZR_ERR_NOT_FOUND if either does not exist, or with ZR_ERR_DATA if either is a link or of the wrong type. The message
- * names path and reason. */
+/** Open a regular file in a directory for reading. Neither the file nor the directory may be a symbolic link. Errors:
+ * ZR_ERR_NOT_FOUND if either does not exist; ZR_ERR_DATA if either is a link or of the wrong type; ZR_ERR_IO. The
+ * message names path and reason. */
 ZR_NODISCARD zr_status zr__file_open_in(const char *dir, const char *name, zr__file *file);
 /** Create a file that must not exist yet. Error: ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__file_create(const char *path, zr__file *file);
