@@ -1,7 +1,8 @@
 /**
  * checkpoint: safetensors files (safetensors.h), checkpoints in chunks with checksums (chunks.h, manifest.h; their
- * folders: run_steps.c), and Hugging Face directories (hf.h, weights.c). This header has what the layers train and cli
- * need besides zr/checkpoint.h: writing safetensors files and Hugging Face directories, and checking single files.
+ * folders: run_steps.c), and Hugging Face directories (hf.h, weights.c). This header declares functions that the layers
+ * train and cli need besides zr/checkpoint.h. They write safetensors files and Hugging Face directories, and check
+ * single files.
  */
 #ifndef ZR_CHECKPOINT_CHECKPOINT_H
 #define ZR_CHECKPOINT_CHECKPOINT_H
@@ -18,64 +19,65 @@ const char *zr__safetensors_path(const zr_safetensors *st);
 ZR_NODISCARD zr_status zr__safetensors_create_as(const char *path, zr_dtype dtype, const zr_tensor_spec *spec,
                                                  int64_t n);
 
-/** Write n bytes of one slice of `slices` at `offset`. At the end of a row's slice they continue in the next row, at
- * the same column. A writer must write all of a slice or nothing of it, in ascending order and without other puts
- * in between; the writers of neighbouring slices must pass the same `slices`. With slices NULL this is
- * zr_chunk_writer_put. Errors: those of zr_chunk_writer_put, and ZR_ERR_ARG if the bytes are not inside the slices. */
+/** Write n bytes of one slice, beginning at `offset`. A slice is a range of columns: at the end of its bytes in one row
+ * it continues in the next row, at the same column. One writer must write a whole slice, in ascending order, without
+ * other puts in between. Writers of neighbouring slices must pass the same `slices`. If `slices` is NULL, do the same
+ * as zr_chunk_writer_put. Errors: as zr_chunk_writer_put, and ZR_ERR_ARG if the bytes are outside the slices. */
 ZR_NODISCARD zr_status zr__chunk_writer_put_sliced(zr_chunk_writer *writer, const zr_slices *slices, int64_t offset,
                                                    const void *bytes, int64_t n);
 
-/** Return the *n slices written to, in ascending order; the writer owns them. Return NULL and 0 until
- * zr_chunk_writer_end has succeeded. */
+/** Return the slices that were written, in ascending order, and their number in *n; the writer owns them. Until
+ * zr_chunk_writer_end has succeeded, return NULL and set *n to 0. */
 const zr_slices *zr__chunk_writer_slices(const zr_chunk_writer *writer, int64_t *n);
 
-/** Return the file of that name, or NULL if the manifest has none. */
+/** Return the entry of the file called `name`, or NULL if the manifest does not list it. */
 const zr_manifest_file *zr__manifest_find(const zr_manifest *manifest, const char *name);
 
-/** Check every byte of one file of a checkpoint before the file is read; if memory allows, the later reads then come
- * from the page cache. Errors: ZR_ERR_DATA naming the file and the first damage; ZR_ERR_IO. */
+/** Check every byte of one file of a checkpoint against the checksums, before the file is read. If memory allows, later
+ * reads come from the page cache. Errors: ZR_ERR_DATA naming the file and the first damage; ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__checkpoint_check_file(const char *dir, const zr_manifest *manifest, const char *name);
 
-/** Find which of n known model types dir/config.json has as its model_type. Errors: ZR_ERR_NOT_FOUND if the file is
- * missing; ZR_ERR_DATA if it has another type. */
+/** Read model_type from dir/config.json, and set *which to its index in `known`, a list of n types. Errors:
+ * ZR_ERR_NOT_FOUND if the file is missing; ZR_ERR_DATA if its type is not in the list. */
 ZR_NODISCARD zr_status zr__hf_model_type(const char *dir, const char *const *known, int n, int *which);
 
 /** Write dir/config.json in a form that transformers' GPT2LMHeadModel loads, replacing an older file. */
 ZR_NODISCARD zr_status zr__hf_gpt2_write(const char *dir, const zr_hf_gpt2 *config);
 
-/** Check that the weights fit a model: all wanted tensors must be present, loadable and of the wanted shape; otherwise
- * fail with ZR_ERR_DATA and a list of the tensors that are not. A name matches with and without the prefix. `note`
- * (size bytes, may be NULL) receives the names of tensors that are not wanted, except redundant ones (zr_hf_names), or
- * "". */
+/** Check that the weights fit a model: each of the n wanted tensors must be present, loadable and of the wanted shape.
+ * Otherwise fail with ZR_ERR_DATA and a list of the missing or wrong tensors. Names match with and without the family's
+ * prefix. `note` (`size` bytes, may be NULL) receives the names of tensors that the model does not want, except
+ * redundant tensors (zr_hf_names). Without unwanted tensors, `note` becomes "". */
 ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
                                          size_t size);
 
-/** Return the number of files of the weights (_files), or file i in the order of the index (_file). */
+/** Return the number of weight files (_files), or file number i in the order of the index file (_file). */
 int64_t zr__weights_files(const zr_weights *weights);
 const zr_safetensors *zr__weights_file(const zr_weights *weights, int64_t i);
 
-/** Return the total bytes of all files of the weights; zr__weights_hash reads each byte once and hashes it. fn (may be
- * NULL) is called with the progress. Error: ZR_ERR_IO. */
+/** Return the total bytes of all files (_bytes), or compute a hash of all these bytes (_hash). The hash reads every
+ * byte once, and reports its progress to fn, which may be NULL. Error: ZR_ERR_IO. */
 int64_t zr__weights_bytes(const zr_weights *weights);
 ZR_NODISCARD zr_status zr__weights_hash(const zr_weights *weights, uint64_t *hash, zr_progress_fn fn, void *arg);
 
-/** Writer of weights into a directory, one file at a time. The file is model.safetensors, or, if the weights exceed the
- * size limit of a file, there are model-00001-of-00003.safetensors and so on, and model.safetensors.index.json. */
+/** Writer of weights into a directory, one file at a time. If all tensors fit in one file, it is model.safetensors.
+ * Otherwise the files are model-00001-of-00003.safetensors and so on, and model.safetensors.index.json. */
 typedef struct zr__weights_out zr__weights_out;
 
-/** Create a writer of weights; no file is written yet. spec (n) is borrowed; dtype is F32, BF16 or F16. A file receives
- * tensors in order as long as their bytes stay within file_bytes, and a larger tensor gets a file of its own, as with
- * max_shard_size of transformers; file_bytes 0 puts all tensors into one file. Error: ZR_ERR_MEMORY. */
+/** Create a writer of n tensors; no file is written yet. `spec` is borrowed. dtype is F32, BF16 or F16. Tensors are
+ * assigned to files in order. A file takes tensors while their bytes stay within file_bytes, and a larger tensor gets a
+ * file of its own, as with max_shard_size of transformers. With file_bytes 0, one file takes all tensors. Error:
+ * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__weights_create(const char *dir, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n,
                                           int64_t file_bytes, zr__weights_out **out);
 int64_t zr__weights_out_files(const zr__weights_out *out);
 
-/** Write elements [first, first+n) of tensor number `tensor`. Tensors must come in the order of spec. Errors: those of
+/** Write elements [first, first+n) of tensor number `tensor`. Tensors must come in the order of `spec`. Errors: as
  * zr_safetensors_write. */
 ZR_NODISCARD zr_status zr__weights_put(zr__weights_out *out, int64_t tensor, int64_t first, int64_t n, const float *in);
 
-/** Finish after the last put: return ZR_OK only if all files, including the index, are on the disk. Call once. Error:
- * ZR_ERR_IO. */
+/** Finish after the last put. Return ZR_OK only if all files, including the index, are on the disk. Call this once.
+ * Error: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__weights_end(zr__weights_out *out);
 
 /** Remove the files written so far. */

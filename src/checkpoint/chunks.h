@@ -11,7 +11,7 @@ static inline int64_t zr__chunk_limit(int64_t offset)
     return (offset / ZR_CHUNK_BYTES + 1) * ZR_CHUNK_BYTES;
 }
 
-/** Return the XXH3-64 hash, which is the checksum of chunks and manifests. */
+/** Return the XXH3-64 hash of n bytes, the checksum of chunks and manifests. */
 uint64_t zr__chunk_hash(const void *bytes, int64_t n);
 
 /** A growing list of chunks. Zero-initialise; free `chunk` with zr_free. */
@@ -21,16 +21,18 @@ typedef struct zr__chunk_list {
 } zr__chunk_list;
 ZR_NODISCARD zr_status zr__chunk_add(zr__chunk_list *list, zr_chunk chunk);
 
-/* ---- one slice: the one that contains the byte at `offset`, slices->begin <= offset < slices->end ---- */
+/* ---- the slice that contains the byte at `offset`; slices->begin <= offset < slices->end -------- */
 
-/** Return whether rows and slices are valid in a file of `bytes` bytes: whole rows, each of several whole slices. */
+/** Return whether `slices` is valid in a file of `bytes` bytes. Its range must consist of whole rows, and each row of
+ * several whole slices. */
 bool zr__slices_good(const zr_slices *slices, int64_t bytes);
-/** Return the offset at which the region that begins at `offset` ends. All chunks of the region end at or before it. */
+/** Return the end of the region that begins at `offset`. All chunks of the region end at or before the returned
+ * offset. */
 int64_t zr__slices_limit(const zr_slices *slices, int64_t offset);
 /** Return the number of contiguous bytes of the slice from `offset` on. */
 int64_t zr__slice_run(const zr_slices *slices, int64_t offset);
-/** Return the offset at which the slice continues after n bytes, n <= zr__slice_run, or slices->end after its last
- * byte. */
+/** Return the offset of the slice's next byte after n bytes from `offset`, where n <= zr__slice_run. After the slice's
+ * last byte, return slices->end. */
 int64_t zr__slice_after(const zr_slices *slices, int64_t offset, int64_t n);
 /** Return the number of bytes of the slice in [offset, end). */
 int64_t zr__slice_bytes(const zr_slices *slices, int64_t offset, int64_t end);
@@ -46,17 +48,18 @@ typedef struct zr__slices_list {
 } zr__slices_list;
 ZR_NODISCARD zr_status zr__slices_add(zr__slices_list *list, const zr_slices *slices);
 
-/** Bytes [offset, end) of a file that are read at once: a chunk, or several chunks whose bytes interleave. */
+/** Bytes [offset, end) of a file that are read at once: one chunk, or several chunks of slices, whose bytes
+ * interleave. */
 typedef struct zr__region {
     int64_t offset, end;
     int64_t first, n;        /* index of the region's first chunk, and number of its chunks */
     const zr_slices *slices; /* slices to which the region's chunks belong, or NULL if the region is a single chunk */
 } zr__region;
-/** Return the slices that contain the byte at `offset` (_at), or the first slices that end after this byte (_from), or
- * NULL if there are none. The file's slices must be in ascending order. */
+/** Return the slices that contain the byte at `offset` (_at), or the first slices that end after this byte (_from).
+ * Return NULL if the file has no slices there. The file's slices must be in ascending order. */
 const zr_slices *zr__slices_at(const zr_manifest_file *file, int64_t offset);
 const zr_slices *zr__slices_from(const zr_manifest_file *file, int64_t offset);
-/** Return the region of chunk i of a file whose chunks and slices are in ascending order. */
+/** Return the region that contains chunk i. The file's chunks and slices must be in ascending order. */
 zr__region zr__region_of(const zr_manifest_file *file, int64_t i);
 
 /* ---- files ------------------------------------------------------------------------------------- */
@@ -67,29 +70,30 @@ ZR_NODISCARD zr_status zr__listed_open(const char *dir, const zr_manifest *manif
 
 #define ZR__NO_CHUNK (-1)
 
-/** A file of a checkpoint, read region by region, which returns only checked bytes. */
+/** A file of a checkpoint, read region by region. Bytes are returned only after their checksums have been checked. */
 typedef struct zr__checked_file {
     zr__file file;
     const zr_manifest_file *listed;
     zr__file_queue queue;
     bool direct;
     int part;        /* index of the queue's part that holds the last loaded region */
-    zr__region held; /* the region that is loaded and checked; n is 0 if there is none */
+    zr__region held; /* the region that is loaded and checked; its n is 0 if no region is loaded */
     int64_t ahead;   /* first chunk of the region being prefetched into the other part, or ZR__NO_CHUNK */
 } zr__checked_file;
 
-/** Open a file like zr__listed_open. `readers` is the number of ranks of this host that read the file at once. With one
- * or two, reads bypass the page cache, and each reader prefetches the next region in a thread of its own. With more
- * readers, which share the disk and read the same chunks, the page cache is used. `readers` 0 stands for one reader of
- * a file that is read again soon, and also uses the page cache. Call zr__checked_close even after a failure. */
+/** Open a file like zr__listed_open. `readers` is the number of ranks of this host that read the file at once. One or
+ * two readers bypass the page cache, and each prefetches the next region in a thread of its own. More readers use the
+ * page cache, because they share the disk and read the same chunks. With `readers` 0, one reader uses the page cache,
+ * because the file is read again soon. Call zr__checked_close even after a failure. */
 ZR_NODISCARD zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
                                         zr__checked_file *file);
 void zr__checked_close(zr__checked_file *file);
-/** Read the region of chunk i and check all its chunks. If regions are loaded in sequence, the next one is prefetched.
+/** Read the region of chunk i, and check all its chunks. After two loads in sequence, the next region is prefetched.
  * Error: ZR_ERR_DATA naming file and bytes. */
 ZR_NODISCARD zr_status zr__checked_load(zr__checked_file *file, int64_t i);
-/** Read bytes [offset, offset + n) of the file; each chunk is checked before bytes are copied from it. `tensor` (may be
- * NULL) is the name of the bytes' tensor, for messages. Fail with ZR_ERR_DATA, also if the file ends too early. */
+/** Read bytes [offset, offset + n) of the file. Each chunk is checked before bytes are copied from it. `tensor` is the
+ * name of the tensor that has the bytes, for messages, or NULL. Fail with ZR_ERR_DATA, also if the file ends too
+ * early. */
 ZR_NODISCARD zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, const char *tensor,
                                         void *out);
 

@@ -1,5 +1,5 @@
-/* Reading files of a checkpoint. A byte is returned only after the checksum of its chunk has been checked. The unit of
- * reading and checking is a region: a chunk, or several chunks whose bytes interleave. */
+/* Reading files of a checkpoint. A byte is returned only after its chunk's checksum has been checked. Files are read
+ * and checked by regions: a region is one chunk, or several chunks whose bytes interleave. */
 #include "base/number/sorted.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
@@ -54,8 +54,8 @@ static void give_region(zr__checked_file *file, int part, const zr__region *regi
     zr__queue_give(&file->queue, part);
 }
 
-/* Switch to the queue's other part, which then holds the region, not checked yet: wait for its prefetch, or read the
- * region now if it is not being prefetched. */
+/* Get a region into the queue's other part, and make this the current part. If the region is being prefetched, wait for
+ * it; otherwise read it now. Its bytes are not checked yet. */
 static zr_status take_region(zr__checked_file *file, const zr__region *region)
 {
     const int other = (file->part + 1) % file->queue.n_parts;
@@ -109,25 +109,20 @@ zr_status zr__checked_load(zr__checked_file *file, int64_t i)
     return ZR_OK;
 }
 
-static zr_status load_for_tensor(zr__checked_file *file, int64_t i, const char *tensor)
-{
-    zr_status st = zr__checked_load(file, i);
-    if (st == ZR_OK || !tensor) return st;
-    return ZR_FAIL(st, "%s (tensor %s)", zr_error_message(), ZR_SHOWN(tensor));
-}
-
 zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, const char *tensor, void *out)
 {
     char *to = out;
     ZR_CHECK(offset >= 0 && n >= 0 && offset <= file->listed->bytes && n <= file->listed->bytes - offset, ZR_ERR_DATA,
              "%s: cannot read %lld bytes from byte %lld on: there are %lld bytes", file->file.name, (long long)n,
              (long long)offset, (long long)file->listed->bytes);
-    /* find one chunk of the region that holds the first byte */
+    /* Find a chunk of the region that contains the first byte. */
     int64_t i = zr__sorted_below(file->listed->chunk, file->listed->n_chunks, sizeof(zr_chunk),
                                  offsetof(zr_chunk, offset), offset + 1) -
                 1;
     for (int64_t now; n > 0; offset += now, to += now, n -= now) {
-        ZR_TRY(load_for_tensor(file, i, tensor));
+        const zr_status st = zr__checked_load(file, i);
+        if (st != ZR_OK && tensor) return ZR_FAIL(st, "%s (tensor %s)", zr_error_message(), ZR_SHOWN(tensor));
+        ZR_TRY(st);
         now = n < file->held.end - offset ? n : file->held.end - offset;
         memcpy(to, zr__part_bytes(&file->queue.part[file->part]) + (offset - file->held.offset), (size_t)now);
         i = file->held.first + file->held.n;
@@ -163,7 +158,7 @@ zr_status zr__checked_tensors(zr__checked_file *file, zr_safetensors *tensors)
 
 struct zr_chunk_reader {
     zr__checked_file file;
-    zr_safetensors tensors; /* header of the file; it has no descriptor, since only the tensors' names are used */
+    zr_safetensors tensors; /* header of the file, without a descriptor, since only the tensors' names are used */
 };
 
 static zr_status open_tensors(zr_chunk_reader *r, const char *dir, const zr_manifest *manifest, const char *name,
@@ -196,8 +191,7 @@ zr_status zr_chunk_reader_f32(zr_chunk_reader *r, const char *tensor, int64_t fi
     ZR_CHECK(strcmp(found->dtype, "F32") == 0, ZR_ERR_DATA, "%s: tensor %s has type %s; expected F32",
              r->file.file.name, ZR_SHOWN(tensor), found->dtype);
     ZR_TRY(zr__safetensors_range(&r->tensors, found, first, n));
-    ZR_TRY(zr__checked_read(&r->file, found->offset + first * 4, n * 4, tensor, out));
-    return ZR_OK;
+    return zr__checked_read(&r->file, found->offset + first * 4, n * 4, tensor, out);
 }
 
 const zr_safetensors *zr_chunk_reader_tensors(const zr_chunk_reader *reader)

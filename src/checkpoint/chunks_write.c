@@ -1,9 +1,9 @@
 /*
  * Writing ranges of a file in chunks: the caller fills and hashes one part while the queue writes the other.
  *
- * A part is a chunk, or a fraction of a chunk if many ranks of a process write at once: the plan does not count the
- * memory of parts, and smaller parts keep the disk just as busy. A part of a slice holds the slice's bytes row by row,
- * and may continue across the end of a chunk.
+ * A part is a whole chunk, unless many ranks of a process write at once: then it is a fraction of a chunk. The plan
+ * does not count the memory of parts, and smaller parts keep the disk just as busy. If the bytes belong to a slice, the
+ * part holds them row by row, and may continue across the end of a chunk.
  */
 #include "base/file/file_queue.h"
 #include "checkpoint/checkpoint.h"
@@ -17,16 +17,16 @@ enum { LEAST_PART_BYTES = 64 << 10 };
 struct zr_chunk_writer {
     zr__file file;
     zr__file_queue queue;
-    int64_t part_bytes; /* bytes of a chunk, or of a half, a quarter ... of one */
+    int64_t part_bytes; /* size of a part: a chunk, or a half, a quarter ... of a chunk */
     int filling;
     int64_t at;       /* file offset at which the last put ended */
-    zr_slices slices; /* slices of the last put; row_bytes is 0 if its bytes were contiguous */
-    zr_chunk open;    /* the chunk being filled; bytes is 0 if there is none */
+    zr_slices slices; /* slices of the last put; row_bytes is 0 if the bytes of the put were contiguous */
+    zr_chunk open;    /* the chunk being filled; its `bytes` is 0 if no chunk is open */
     XXH3_state_t *hash;
     bool ended;
     zr__chunk_list chunks;
     zr__slices_list sliced;
-    zr__failure failed; /* first failure; after it nothing more is written */
+    zr__failure failed; /* first failure, after which nothing is written */
 };
 
 zr_status zr_chunk_writer_open(const char *path, int writers, zr_chunk_writer **writer)
@@ -68,14 +68,14 @@ static void end_chunk(zr_chunk_writer *w)
     w->open.bytes = 0;
 }
 
-/* End the current part and chunk, because the next bytes do not continue them. */
+/* End the current part and chunk, because the next bytes do not follow directly. */
 static void end_range(zr_chunk_writer *w)
 {
     pass_on(w);
     end_chunk(w);
 }
 
-/* Set the slices for the next bytes. If they differ from the last put's slices, end its range first. */
+/* Set the slices of the next put. If they differ from the slices of the last put, end the last put's range first. */
 static void take_slices(zr_chunk_writer *w, const zr_slices *slices)
 {
     static const zr_slices none = {0};
@@ -120,8 +120,8 @@ static void fill_part(zr_chunk_writer *w, int64_t offset, const unsigned char *f
     w->open.bytes += n;
 }
 
-/* Put as many of n bytes as fit at once, and return their number. Without slices, parts end at multiples of their size,
- * so that the next part is aligned for direct I/O. */
+/* Take as many of the n bytes as fit at once, and return their number. Without slices, a part ends at a multiple of its
+ * size, so that the next part is aligned for direct I/O. */
 static int64_t put_some(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     const bool sliced = w->slices.row_bytes > 0;
@@ -171,10 +171,8 @@ zr_status zr_chunk_writer_end(zr_chunk_writer *w)
     ZR_CHECK(!w->ended, ZR_ERR_STATE, "%s: its writer has ended", w->file.name);
     end_range(w);
     for (int i = 0; i < ZR__QUEUE_PARTS; i++) zr__failure_note(&w->failed, zr__queue_take(&w->queue, i));
-    if (w->failed.status == ZR_OK) {
-        zr__failure_note(&w->failed, zr__file_sync(&w->file));
-        w->ended = w->failed.status == ZR_OK;
-    }
+    if (w->failed.status == ZR_OK) zr__failure_note(&w->failed, zr__file_sync(&w->file));
+    w->ended = w->failed.status == ZR_OK;
     return zr__failure_tell(&w->failed);
 }
 

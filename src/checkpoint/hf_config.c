@@ -21,7 +21,7 @@ zr_status zr__hf_config_open(const char *dir, zr__hf_config *config)
     zr__text_escape(path, config->file, sizeof(config->file));
 done:
     zr_free(text);
-    /* Only CONFIG.json of a run is configuration; a model's config.json counts as data. */
+    /* Fail with ZR_ERR_DATA, because a model's config.json counts as data. ZR_ERR_CONFIG is for a run's CONFIG.json. */
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
 }
 
@@ -123,8 +123,7 @@ int zr__hf_set_reals(json_t *root, const zr__hf_numbers *numbers, const void *in
     return failed;
 }
 
-/** Return the smallest number of digits that reproduces all of the numbers. "0.0" stays a real number, as transformers
- * needs. */
+/** Return the number of digits, 15 to 17, with which every real number reads back as the same number. */
 static size_t digits_for(const zr__hf_numbers *numbers, const void *in)
 {
     size_t digits = 15;

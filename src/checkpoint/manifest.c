@@ -55,7 +55,7 @@ static int by_begin(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-/* Check that chunk i begins at `offset` and has `least` to `most` bytes. */
+/* Check that chunk i begins at `offset` and has between `least` and `most` bytes. */
 static zr_status check_chunk(const zr_manifest_file *file, int64_t i, int64_t offset, int64_t least, int64_t most)
 {
     const zr_chunk none = {0}, *chunk = i < file->n_chunks ? &file->chunk[i] : &none;
@@ -65,8 +65,8 @@ static zr_status check_chunk(const zr_manifest_file *file, int64_t i, int64_t of
     return ZR_OK;
 }
 
-/* Check that the chunks from *i on cover a region that begins at `at`. Advance *i past them and set *end to the
- * region's end. */
+/* Check that the chunks from number *i on cover the region that begins at `at`. Then set *i to the first chunk after
+ * the region, and *end to the region's end. */
 static zr_status check_region(const zr_manifest_file *file, int64_t at, int64_t *i, int64_t *end)
 {
     const zr_slices *s = zr__slices_at(file, at);
@@ -124,7 +124,8 @@ static void print_checked(zr__json_out *out, const zr_manifest_file *file, int f
     zr__json_close(out, '}');
 }
 
-/* Remove duplicates from sorted slices, since all ranks that write neighbouring slices list them. */
+/* Remove duplicates from sorted slices. There are duplicates because every rank that writes one of the neighbouring
+ * slices lists them all. */
 static int64_t drop_doubles(zr_slices *slices, int64_t n)
 {
     int64_t kept = 0;
@@ -133,7 +134,7 @@ static int64_t drop_doubles(zr_slices *slices, int64_t n)
     return kept;
 }
 
-/* Return a sorted copy, or NULL if memory is short or n is 0. */
+/* Return a sorted copy of n elements, or NULL if memory is short or n is 0. */
 static void *sorted(const void *from, int64_t n, size_t size, int (*compare)(const void *, const void *))
 {
     void *copy = n > 0 ? zr_alloc((size_t)n * size) : NULL;
@@ -203,7 +204,7 @@ zr_status zr_manifest_write(const char *dir, const zr_manifest *manifest)
     zr_manifest *again = NULL;
     ZR_TRY(zr__path_join(path, dir, ZR_MANIFEST_NAME));
     ZR_TRY(zr__manifest_print(manifest, &text, &bytes));
-    /* Check the text by the reader's rules before it is written. */
+    /* Check the text by the reader's rules before it is written to a file. */
     zr_status st = zr__manifest_parse(dir, text, bytes, &again);
     zr_manifest_free(&again);
     if (st == ZR_ERR_DATA) st = ZR_FAIL(ZR_ERR_INTERNAL, "%s", zr_error_message());

@@ -1,7 +1,7 @@
 /*
- * Reading manifests. Members have a fixed order, so the text is read once, token by token. A missing, an unknown and a
- * repeated member are all the same error. Memory stays proportional to the text, however large the numbers in it are.
- * Strings have no escapes; only "run" is arbitrary JSON, of limited size.
+ * Reading manifests. Members have a fixed order, so the text is read once, token by token. A member that is missing,
+ * unknown or repeated causes the same error. Memory stays proportional to the length of the text, even if the text
+ * contains large numbers. Strings have no escapes. Only "run" is arbitrary JSON, of limited size.
  */
 #include "base/core/grow.h"
 #include "base/json/json_scan.h"
@@ -23,7 +23,7 @@ typedef struct parser {
     size_t bytes, at;
     int64_t format;
     zr_manifest *m;
-    zr_manifest_file *list; /* writable m->file, to be filled */
+    zr_manifest_file *list; /* m->file as a writable array, while it is filled */
     int64_t room;
 } parser;
 
@@ -62,7 +62,7 @@ static zr_status expect_mark(parser *p, char kind)
     return ZR_OK;
 }
 
-/* Read a string, which has no escapes, without its quotes. */
+/* Read a string that has no escapes. *begin and *n exclude the quotes. */
 static zr_status read_string(parser *p, const char *wanted, size_t max, const char **begin, size_t *n)
 {
     zr__json_token token = next_token(p);
@@ -92,14 +92,14 @@ static zr_status expect_member(parser *p, const char *key)
     return expect_mark(p, ':');
 }
 
-/* Read the comma and `"key": ` of a later member. */
+/* Read the comma and `"key": ` of a member that is not the first. */
 static zr_status expect_next(parser *p, const char *key)
 {
     ZR_TRY(expect_mark(p, ','));
     return expect_member(p, key);
 }
 
-/* Read the comma or the closing bracket after an array's element. Set *more to whether it was a comma. */
+/* Read the comma or the closing bracket after an array's element. Set *more to true after a comma. */
 static zr_status expect_more(parser *p, bool *more)
 {
     const zr__json_token token = next_token(p);
@@ -136,7 +136,7 @@ static bool hash_at(const char *text, uint64_t *hash)
 
 /* ---- one file's chunks ----------------------------------------------------------------------- */
 
-/* Check the list of ends, none of which may be a multiple of ZR_CHUNK_BYTES, and count them. */
+/* Check and count the elements of the array "ends". An end must not be a multiple of ZR_CHUNK_BYTES. */
 static zr_status count_ends(parser *p, int64_t bytes, int64_t *n)
 {
     int64_t last = 0, end = 0;
@@ -190,8 +190,8 @@ static zr_status read_slices(parser *p, zr_manifest_file *file)
     return ZR_OK;
 }
 
-/* Return the number of chunks in n regions: one for each region, and the further chunks of sliced regions. If the text
- * is too short for that many hashes, return any number that is too large. */
+/* Return the number of chunks in n regions. A region has one chunk, except that a region of slices has one for each
+ * slice. If the text is too short for that many hashes, return any number that is too large. */
 static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64_t n)
 {
     const int64_t most = (int64_t)(p->bytes / DIGITS);
@@ -206,7 +206,7 @@ static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64
     return n;
 }
 
-/* State of listing a file's chunks. In the text, each hash has DIGITS digits, with a space between hashes. */
+/* State of listing a file's chunks. In the text, each hash has DIGITS digits, and one space separates two hashes. */
 typedef struct listing {
     const parser *p;
     const zr_manifest_file *file;
@@ -226,8 +226,8 @@ static zr_status list_chunk(listing *l, int64_t offset, int64_t bytes)
     return ZR_OK;
 }
 
-/* List the chunks of bytes [offset, stop), between two neighbouring ends: those of a region of slices, or the single
- * chunk outside of all slices. */
+/* List the chunks of bytes [offset, stop), which lie between two neighbouring ends. Inside slices these are all chunks
+ * of a region; elsewhere it is a single chunk. */
 static zr_status list_region(listing *l, int64_t offset, int64_t stop)
 {
     const zr_slices *s = zr__slices_from(l->file, offset);
@@ -243,13 +243,13 @@ static zr_status list_region(listing *l, int64_t offset, int64_t stop)
     return ZR_OK;
 }
 
-/* List all chunks from the list of ends, which is already checked and whose tokens begin at `ends`. */
+/* List all chunks of the file. The array "ends" has been checked, and its tokens begin at offset `ends` of the text. */
 static zr_status list_chunks(listing *l, size_t ends)
 {
     parser at = *l->p;
     at.at = ends;
     for (int64_t offset = 0, end = 0, stop; offset < l->file->bytes; offset = stop) {
-        if (end <= offset) { /* take the next end of a range, or the end of the file after the last range */
+        if (end <= offset) { /* take the next element of "ends", or the end of the file after the last element */
             zr__json_token token = next_token(&at);
             end = token.kind == 'x' ? strtoll(at.text + token.begin, NULL, 10) : l->file->bytes;
             if (token.kind == 'x') (void)next_token(&at);
@@ -367,7 +367,8 @@ static zr_status read_object(parser *p)
     return ZR_OK;
 }
 
-/* Check the manifest's own checksum first. A manifest that does not match it is damaged, whatever its text is. */
+/* Check the manifest's own checksum first. If it does not match, the manifest is damaged, and its text is not
+ * examined. */
 static zr_status check_whole(const parser *p)
 {
     static const char begin[] = "\"xxh3\": \"", end[] = "\"}\n";
@@ -427,7 +428,7 @@ static zr_status load_open(const zr__file *file, zr_manifest **manifest)
     return st;
 }
 
-/* Return the step in a directory's name, or -1 if it has none. */
+/* Return the step in the last part of a directory's path, or -1 if it has another form. */
 static int64_t named_step(const char *dir)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];

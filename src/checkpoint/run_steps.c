@@ -87,7 +87,8 @@ zr_status zr_checkpoint_list(const char *run_dir, int64_t **step, int64_t *n)
 
 /* ---- removing -------------------------------------------------------------------------------- */
 
-/* Return whether `name` is a file that a save creates, complete or not: a nonempty name with one of these endings. */
+/* Return whether `name` may be a file that a save creates, complete or not: a nonempty name followed by one of the
+ * endings below. */
 static bool own_name(const char *name)
 {
     static const char *const ends[] = {".safetensors", ".json", ".safetensors.tmp", ".json.tmp"};
@@ -96,8 +97,8 @@ static bool own_name(const char *name)
     return false;
 }
 
-/* Remove zr's own files from an open directory, and close it. `foreign` receives the name of a file that is not zr's,
- * or "". */
+/* Remove zr's own files from an open directory, and close the directory. If it contains a file that is not zr's,
+ * `foreign` receives that file's name, otherwise "". */
 static zr_status remove_own_files(int fd, const char *shown, char *foreign, size_t size)
 {
     DIR *dir = fdopendir(fd);
@@ -121,7 +122,7 @@ static zr_status remove_own_files(int fd, const char *shown, char *foreign, size
     return st;
 }
 
-/* Remove `name` from the open directory, whatever type it has; it may be missing. */
+/* Remove `name`, of any type, from the open directory. It may be missing. */
 static zr_status remove_tmp(int run, const char *run_dir, const char *name)
 {
     char shown[ZR_SHOWN_BYTES + TMP_NAME_BYTES], foreign[ZR_QUOTE_BYTES];
@@ -129,7 +130,8 @@ static zr_status remove_tmp(int run, const char *run_dir, const char *name)
     snprintf(shown, sizeof(shown), "%s/%s", ZR_SHOWN(run_dir), name);
     if (fstatat(run, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) return ZR_OK;
     int fd = openat(run, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) { /* not a directory: remove the file, or the link itself */
+    /* If `name` is not a directory, remove the file, or the symbolic link itself. */
+    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP)) {
         ZR_CHECK(unlinkat(run, name, 0) == 0, ZR_ERR_IO, "%s: cannot remove: %s", shown, strerror(errno));
         return ZR_OK;
     }
@@ -152,8 +154,8 @@ static zr_status remove_step(int run, const char *run_dir, int64_t step)
                  strerror(errno));
         return ZR_OK;
     }
-    /* Sync the directory; otherwise a crash could leave the name after the files are removed. Some file systems cannot
-     * sync a directory and return EINVAL. */
+    /* Sync the directory after the rename. Otherwise the checkpoint could have its old name and no files after a crash.
+     * Some file systems cannot sync a directory and return EINVAL. */
     ZR_CHECK(fsync(run) == 0 || errno == EINVAL, ZR_ERR_IO, "%s: cannot sync this directory: %s", ZR_SHOWN(run_dir),
              strerror(errno));
     return remove_tmp(run, run_dir, tmp);

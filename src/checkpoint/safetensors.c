@@ -4,6 +4,7 @@
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensor bytes are read and written as they lie");
@@ -36,8 +37,7 @@ static zr_status read_header(zr_safetensors *st, char **text)
     *text = zr_alloc((size_t)n);
     ZR_CHECK(*text, ZR_ERR_MEMORY, "no memory for %lld bytes of the header of %s", (long long)n, file->name);
     ZR_TRY(zr__file_read(file, ZR_SAFETENSORS_PREFIX_BYTES, *text, n, ZR_ERR_DATA));
-    ZR_TRY(zr__safetensors_parse(file->name, *text, n, file->bytes, &st->header));
-    return ZR_OK;
+    return zr__safetensors_parse(file->name, *text, n, file->bytes, &st->header);
 }
 
 static zr_status open_safetensors(const char *path, bool writable, zr_safetensors **out)
@@ -99,20 +99,16 @@ const zr_safetensors_tensor *zr_safetensors_get(const zr_safetensors *st, int64_
     return &st->header.tensor[i];
 }
 
+static int compare_name(const void *name, const void *entry)
+{
+    return strcmp(name, (*(const zr_safetensors_tensor *const *)entry)->name);
+}
+
 const zr_safetensors_tensor *zr_safetensors_find(const zr_safetensors *st, const char *name)
 {
-    int64_t low = 0, high = st->header.count;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        const zr_safetensors_tensor *tensor = st->header.by_name[middle];
-        int order = strcmp(name, tensor->name);
-        if (order == 0) return tensor;
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    const zr_safetensors_tensor **found =
+        bsearch(name, st->header.by_name, (size_t)st->header.count, sizeof(*st->header.by_name), compare_name);
+    return found ? *found : NULL;
 }
 
 zr_status zr__safetensors_range(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n)
@@ -144,12 +140,10 @@ zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors
     ZR_CHECK(tensor->loadable, ZR_ERR_DATA, "%s: tensor %s has type %s; expected F32, BF16 or F16", st->file.name,
              ZR_SHOWN(tensor->name), tensor->dtype);
     ZR_TRY(zr__safetensors_range(st, tensor, first, n));
-    if (strcmp(tensor->dtype, "F32") == 0) {
+    if (strcmp(tensor->dtype, "F32") == 0)
         ZR_TRY(zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO));
-    } else {
+    else
         ZR_TRY(read_widened(st, tensor, first, n, out));
-    }
-    /* A file opened for writing is changed by its own writer, so changes are no error. */
-    if (!st->writable) ZR_TRY(zr__file_unchanged(&st->file));
-    return ZR_OK;
+    /* Do not check a file that is open for writing, because its own writer changes it. */
+    return st->writable ? ZR_OK : zr__file_unchanged(&st->file);
 }

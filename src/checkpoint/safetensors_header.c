@@ -1,9 +1,9 @@
 /**
  * The header of a safetensors file, which is checked completely before it is used.
  *
- * This file walks over the outer object entry by entry, and parses each entry separately, so that memory stays
- * proportional to the header, which may have 100 MB. jansson checks strings and entries; this file checks the brackets,
- * commas and names between them.
+ * This file walks over the outer object entry by entry and parses each entry separately. So memory stays proportional
+ * to the header, which may have 100 MB. jansson checks strings and entries; this file checks the brackets, commas and
+ * names between entries.
  */
 #include "base/json/json.h"
 #include "base/json/json_scan.h"
@@ -25,7 +25,7 @@ static const struct {
     {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6},
 };
 
-/* LOADABLE is the number of types that zr can load, which come first in the table. */
+/* LOADABLE is the number of types that zr can load. These types come first in the table. */
 enum { LOADABLE = 3, DTYPES = sizeof(dtypes) / sizeof(dtypes[0]) };
 
 /* Minimum bytes of an entry: "":{"dtype":"U8","shape":[],"data_offsets":[0,0]} and its comma or brace. */
@@ -149,7 +149,8 @@ static zr_status check_metadata(const parser *p, const json_t *entry)
 
 /* ---- the outer object ------------------------------------------------------------------------ */
 
-/* Decode the name in a string token into the pool of names, which is large enough because unescaping only shortens. */
+/* Decode the name in a string token into the pool of names. The pool is large enough, because unescaping only
+ * shortens. */
 static zr_status read_name(parser *p, zr__json_token token, const char **name)
 {
     json_error_t error;
@@ -235,8 +236,8 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Check that the sorted tensors cover the data exactly: each must begin where the last one ended, without gaps or
- * overlaps, and no two may be at the same offset, as empty tensors could be. */
+/* Check that the sorted tensors cover the data exactly. Each tensor must begin where the one before ends, without gaps
+ * or overlaps. Two tensors at the same offset are refused even if both are empty. */
 static zr_status check_tiling(parser *p)
 {
     zr__safetensors_header *header = p->header;
@@ -274,7 +275,7 @@ static zr_status index_names(parser *p)
 static zr_status parse_header(parser *p)
 {
     zr__safetensors_header *header = p->header;
-    /* Upper bounds by the length of the text: each dimension takes at least two bytes, a digit and a comma. */
+    /* Set upper bounds from the length of the text. Each dimension takes at least two bytes, a digit and a comma. */
     size_t tensors = p->bytes / ENTRY_BYTES_MIN + 1;
     header->tensor = zr_alloc(tensors * sizeof(header->tensor[0]));
     header->by_name = zr_alloc(tensors * sizeof(header->by_name[0]));

@@ -10,7 +10,7 @@
 
 enum { DATA_ALIGN = 4096 };
 
-/* Return whether a name needs no escapes, since names are written without any. */
+/* Return whether a name needs no escapes. Names are written without escapes. */
 static bool plain_name(const char *name)
 {
     for (const char *c = name; *c; c++)
@@ -29,14 +29,15 @@ static zr_status tensor_bytes(const char *path, zr_dtype dtype, const zr_tensor_
     int64_t elems = 1;
     for (int d = 0; d < spec->shape.ndim; d++) {
         ZR_CHECK(spec->shape.dim[d] >= 0 && !__builtin_mul_overflow(elems, spec->shape.dim[d], &elems) &&
-                     elems < ZR_SAFETENSORS_BYTES_MAX / 4, /* 4 is the size in bytes of the widest type */
+                     elems < ZR_SAFETENSORS_BYTES_MAX / 4, /* 4 bytes is the size of the widest type */
                  ZR_ERR_ARG, "%s: tensor %s has the impossible shape %s", path, ZR_SHOWN(spec->name), shape);
     }
     *bytes = elems * zr_dtype_bytes(dtype);
     return ZR_OK;
 }
 
-/* Print the beginning of the file: the header's length, the header, and spaces up to the offset of the data. */
+/* Print the beginning of the file: the header's length, the header, and spaces as padding up to the offset of the
+ * data. */
 static zr_status print_header(const char *path, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n,
                               zr__json_out *out, int64_t *data_bytes)
 {
@@ -86,7 +87,8 @@ zr_status zr__safetensors_create_as(const char *path, zr_dtype dtype, const zr_t
     ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: %" PRId64 " tensors", shown, n);
     zr_status st = print_header(shown, dtype, spec, n, &out, &data_bytes);
     const int64_t bytes = (int64_t)out.text.length;
-    /* Check the header by the reader's rules. The only violations left are a repeated name and too many tensors. */
+    /* Check the header by the reader's rules. Only two errors are still possible: a repeated name, and too many
+     * tensors. */
     if (st == ZR_OK)
         st = zr__safetensors_parse(shown, out.text.data + ZR_SAFETENSORS_PREFIX_BYTES,
                                    bytes - ZR_SAFETENSORS_PREFIX_BYTES, bytes + data_bytes, &header);
@@ -102,7 +104,7 @@ zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, in
     return zr__safetensors_create_as(path, ZR_F32, spec, n);
 }
 
-/* Write 16-bit elements through a stack buffer. */
+/* Round F32 elements to 16 bits in a stack buffer, and write them. */
 static zr_status write_narrowed(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
                                 const float *in)
 {

@@ -1,4 +1,4 @@
-/* Slices of rows: the offsets of a slice's bytes in a file, and the region of chunks that a reader reads at once. */
+/* Slices of rows: the offsets of a slice's bytes in a file, and the chunks that a reader reads at once (a region). */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "checkpoint/chunks.h"

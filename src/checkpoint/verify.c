@@ -21,11 +21,12 @@ typedef struct verifier {
     zr__text report;
     int64_t lines;
     zr__failure first; /* first damage that was found */
-    /* State of the current file: */
+    /* The fields below describe the file being checked. */
     zr__checked_file file;
     zr_safetensors tensors;
-    int64_t damaged_from, damaged_to; /* range of bytes of consecutive damaged regions that are not reported yet; empty
-                                         if both ends are equal */
+    /* Range of bytes of consecutive damaged regions that are not reported yet. If both ends are equal, the range is
+     * empty. */
+    int64_t damaged_from, damaged_to;
 } verifier;
 
 static void report_line(verifier *v, const char *line)
@@ -61,7 +62,7 @@ static void report_regions(verifier *v)
     v->damaged_from = v->damaged_to = 0;
 }
 
-/* Check a region. Return only errors that must end the whole check. */
+/* Check a region, and count or report its damage. Return only errors that must end the whole check. */
 static zr_status check_region(verifier *v, const zr__region *region)
 {
     zr_status st = zr__checked_load(&v->file, region->first);
@@ -85,7 +86,7 @@ static zr_status check_chunks(verifier *v)
     const char *name = v->file.listed->name, *dot = strrchr(name, '.');
     int64_t lines = v->lines;
     zr__failure tensors = {0};
-    /* The tensors' names are needed for reports of damage. Damage in the header itself is reported below. */
+    /* Read the tensors' names for the reports of damage. A damaged header is reported later, below. */
     if (dot && strcmp(dot, ".safetensors") == 0) zr__failure_note(&tensors, zr__checked_tensors(&v->file, &v->tensors));
     if (tensors.status == ZR_ERR_MEMORY) return ZR_ERR_MEMORY;
     for (int64_t i = 0; i < v->file.listed->n_chunks;) {
@@ -114,7 +115,7 @@ static zr_status check_file(verifier *v, const zr_manifest_file *listed)
     return st;
 }
 
-/* Report files that the manifest does not list. They do no harm; someone may have put them there on purpose. */
+/* Report files that the manifest does not list. They do no harm; someone may have added them on purpose. */
 static void name_foreign(verifier *v)
 {
     char line[LINE_BYTES];

@@ -34,7 +34,7 @@ static zr_status open_weights_file(zr_weights *weights, const char *dir, const c
     return ZR_OK;
 }
 
-/* Return whether a name stays inside the directory: an index must not refer to files elsewhere, such as /etc/passwd. */
+/* Return whether a name stays inside the directory. An index must not refer to files elsewhere, such as /etc/passwd. */
 static bool stays_inside(const char *name)
 {
     return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
@@ -42,11 +42,9 @@ static bool stays_inside(const char *name)
 
 static zr_safetensors *file_named(const zr_weights *weights, const char *name)
 {
-    size_t n = strlen(name);
     for (int64_t i = 0; i < weights->files; i++) {
-        const char *path = zr__safetensors_path(weights->file[i]);
-        size_t m = strlen(path);
-        if (m > n && path[m - n - 1] == '/' && strcmp(path + m - n, name) == 0) return weights->file[i];
+        const char *slash = strrchr(zr__safetensors_path(weights->file[i]), '/');
+        if (slash && strcmp(slash + 1, name) == 0) return weights->file[i];
     }
     return NULL;
 }
@@ -186,7 +184,7 @@ zr_status zr__weights_hash(const zr_weights *weights, uint64_t *hash, zr_progres
 
 typedef struct place {
     const zr_safetensors *file;
-    const zr_safetensors_tensor *tensor; /* NULL if the tensor was not found */
+    const zr_safetensors_tensor *tensor; /* the tensor, or NULL if it was not found */
 } place;
 
 static place find_exactly(const zr_weights *weights, const char *name)
@@ -233,7 +231,7 @@ static const char *print_dims(const zr_safetensors_tensor *tensor, char text[ZR_
     return text;
 }
 
-/* Return whether a wanted tensor is missing or does not fit; if so, add a line about it. */
+/* Return whether a wanted tensor is missing or does not fit. If so, and if `show` is true, add a line about it. */
 static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__text *lines, bool show)
 {
     char have[ZR_QUOTE_BYTES], want[ZR_QUOTE_BYTES];
@@ -266,7 +264,7 @@ static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *w
     return st;
 }
 
-/* Return whether the tensor is a redundant one, which some versions store and zr computes itself. */
+/* Return whether a tensor is redundant: zr computes its contents itself, and only some files contain it. */
 static bool redundant(const zr_hf_names *names, const char *name)
 {
     for (const char *const *one = names->redundant; *one; one++)
@@ -311,6 +309,5 @@ static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wa
 zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note, size_t size)
 {
     ZR_TRY(check_wanted(weights, wanted, n));
-    if (note) ZR_TRY(list_extras(weights, wanted, n, note, size));
-    return ZR_OK;
+    return note ? list_extras(weights, wanted, n, note, size) : ZR_OK;
 }

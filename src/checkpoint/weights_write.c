@@ -15,18 +15,14 @@ struct zr__weights_out {
     zr_dtype dtype;
     const zr_tensor_spec *spec;
     int64_t n;
-    int64_t *first; /* (files + 1) index of the first tensor of each file; the last entry is n */
+    int64_t *first; /* index of each file's first tensor, then n (files + 1 entries) */
     int64_t files, made;
     zr_safetensors *file; /* the file being written */
-    int64_t at;           /* index of that file, from 0, or -1 if none */
+    int64_t at;           /* index of the file being written, or -1 before the first file */
 };
 
-static int64_t tensor_bytes(const zr__weights_out *out, int64_t i)
-{
-    return zr_shape_elems(&out->spec[i].shape) * zr_dtype_bytes(out->dtype);
-}
-
-/* Assign tensors to files. A file receives tensors, at least one, until the next one would make it too large. */
+/* Assign tensors to files. Each file takes at least one tensor, and then further tensors until the next one would make
+ * it too large. */
 static zr_status deal_out(zr__weights_out *out, int64_t file_bytes)
 {
     int64_t bytes = 0;
@@ -34,7 +30,7 @@ static zr_status deal_out(zr__weights_out *out, int64_t file_bytes)
     ZR_CHECK(out->first, ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " tensors", out->n);
     out->files = 1;
     for (int64_t i = 0; i < out->n; i++) {
-        int64_t more = tensor_bytes(out, i);
+        int64_t more = zr_shape_elems(&out->spec[i].shape) * zr_dtype_bytes(out->dtype);
         if (bytes > 0 && file_bytes > 0 && bytes + more > file_bytes) {
             out->first[out->files++] = i;
             bytes = 0;

@@ -1,5 +1,5 @@
-/* Checks keys against each other, except checks that depend on the number of ranks. The checks run while the text of
- * the file is available, so that an error names the position of its key. */
+/* Checks keys against each other, except checks that depend on the number of ranks. The checks run while the file's
+ * text is in memory, so that an error can name the line and column of its key. */
 #include "config/internal.h"
 
 #include <inttypes.h>
@@ -130,8 +130,7 @@ static zr_status check_schedule_keys(const zr_config *config, const zr__source *
         return fail_key(source, "gradient_reduction", ZR_ERR_UNSUPPORTED,
                         "step cannot be used with train.reproducible world, which needs another order of sums; leave "
                         "out one of the two");
-    ZR_TRY(check_nccl_keys(config, source));
-    return ZR_OK;
+    return check_nccl_keys(config, source);
 }
 
 static zr_status check_model(const zr_config *config, const zr__source *source)

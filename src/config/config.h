@@ -1,11 +1,10 @@
 /**
  * config: functions that train and cli need besides zr/config.h. They tell which keys were given and by whom, leave
- * choices open, and add notes for the user.
+ * choices to the planner, and add notes for the user.
  *
- * A configuration changes in this order. read.c loads it (read_stages). Callers request open choices, a recipe or a
- * fixed batch with the functions that are to be called between loading and resolving, and give sizes
- * (zr__config_set_sizes). resolve.c sets the remaining values (zr_config_resolve). zr__train_choose makes the open
- * choices. A run may still set memory.limit.
+ * A configuration changes in this order. read.c loads it (read_stages). Callers may then leave choices open, ask for a
+ * recipe or a fixed batch, and set the model's sizes (zr__config_set_sizes). resolve.c sets the remaining values
+ * (zr_config_resolve). zr__train_choose makes the open choices. A run may still set memory.limit.
  */
 #ifndef ZR_CONFIG_CONFIG_H
 #define ZR_CONFIG_CONFIG_H
@@ -21,14 +20,15 @@ bool zr__config_from_file(const zr_config *config);
 void zr__config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1]);
 
 /** Return whether the user gave a key such as "train.output_dir", in the file or by an override, with a value other
- * than "auto". Resolving does not change the result: values that a run finds or chooses, such as memory.limit, a batch
- * or a stage, are written only into the fields. zr_config_set makes a key given, as an override does. */
+ * than "auto". Resolving does not change the result, because values that a run finds or chooses (memory.limit, a batch,
+ * a stage) are written only into the fields. zr_config_set makes a key given, as an override does. */
 bool zr__config_given(const zr_config *config, const char *key);
 
 /** Return whether the value of this key was given by an override and not by the file. */
 bool zr__config_overridden(const zr_config *config, const char *key);
 
-/** Choices that the configuration leaves to zr__train_choose, which makes them so that memory.limit holds. */
+/** Choices that the configuration leaves open. zr__train_choose makes them so that the run stays within
+ * memory.limit. */
 typedef struct zr__config_open {
     bool stage;  /* whether zero_optimization.stage is open; its value is 0 until chosen */
     bool policy; /* whether activation_checkpointing.policy is open; its value is "none" until chosen */
@@ -36,8 +36,8 @@ typedef struct zr__config_open {
     bool batch;  /* whether train_micro_batch_size_per_gpu and train_batch_size are open; one sample until chosen */
 } zr__config_open;
 
-/** Leave all choices of zr__config_open open whose keys are not given, as `--memory` requests. Call this between
- * loading and resolving. */
+/** Leave open every choice of zr__config_open whose key is not given, as the option `--memory` requests. Call this
+ * between loading and resolving. */
 void zr__config_leave_open(zr_config *config);
 
 /** Train a model.preset by a recipe for its size, unless the file or an override gives a key of optimizer or scheduler.
@@ -47,22 +47,23 @@ void zr__config_leave_open(zr_config *config);
  * zr_config_to_json then includes them. Call this between loading and resolving. */
 void zr__config_take_recipe(zr_config *config);
 
-/** Keep train_batch_size when a run is resumed. This matters if the run's file gives all three keys of the batch triple
- * and they do not fit the present number of ranks. If an override gives train_micro_batch_size_per_gpu or
+/** Keep train_batch_size when a run is resumed. This matters if the run's file gives all three keys of the batch
+ * triple, and they do not fit the present number of ranks. If an override gives train_micro_batch_size_per_gpu or
  * gradient_accumulation_steps, that value is kept too. Otherwise the micro-batch is kept, or reduced to its largest
- * divisor that divides the samples of a rank. The remaining key follows. Call this between loading and resolving. */
+ * divisor that divides the samples of a rank. The third key is computed from the other two. Call this between loading
+ * and resolving. */
 void zr__config_go_on(zr_config *config);
 
-/** Return the open choices. No choice is open unless memory.limit is given. `split` may be open even without
- * zr__config_leave_open: if train_batch_size is given, and the file says "auto" for the other two keys of the batch
- * triple and for activation_checkpointing.policy. */
+/** Return the open choices. Choices can be open only if memory.limit is given. Even without zr__config_leave_open,
+ * `split` is open if train_batch_size is given and three keys are "auto": train_micro_batch_size_per_gpu,
+ * gradient_accumulation_steps and activation_checkpointing.policy. */
 zr__config_open zr__config_get_open(const zr_config *config);
 
 /** Return whether any choice is open. */
 bool zr__config_is_open(const zr_config *config);
 
-/** Set the sizes of the model. `origin` tells in messages where the sizes come from ("preset gpt2-124m", or a
- * directory). Return ZR_ERR_CONFIG if the file gives a different size. */
+/** Set the sizes of the model. `origin` names their source in messages: "preset gpt2-124m", or a directory. Return
+ * ZR_ERR_CONFIG if the file gives a different size. */
 ZR_NODISCARD zr_status zr__config_set_sizes(zr_config *config, const zr_config_sizes *sizes, const char *origin);
 
 /** Compute the XXH3-64 hash of the JSON of zr_config_to_json and of the library's version. Ranks with equal

@@ -6,8 +6,8 @@
 
 enum { MOST_COLUMNS = 100 };
 
-/* Keys in the order in which the file lists them. `value` is the key's value in the file: the table's default, or a
- * different value with which a small model learns better, or NULL for the value of the recipe. */
+/* Keys in the order in which the file lists them. `value` is the value in the file: the table's default, or a value
+ * with which a small model learns better. NULL stands for the recipe's value. */
 static const struct {
     const char *path, *value;
 } shown[] = {
@@ -51,8 +51,7 @@ static void add_comment(zr__text *out, int level, const char *words)
     zr__add_words(out, begin, begin, MOST_COLUMNS, words);
 }
 
-/* Return the length of the common prefix of two paths, in whole objects: 4, the length of "a.b.", for a.b.c and a.b.d.
- */
+/* Return the length in bytes of the objects that two paths share. For a.b.c and a.b.d it is 4, the length of "a.b.". */
 static size_t shared_bytes(const char *a, const char *b)
 {
     size_t shared = 0;
@@ -72,7 +71,7 @@ static int dots_in(const char *path, size_t bytes)
  * is the previous key's path, or "" for the first key. */
 static void add_objects(zr__text *out, const char *before, const char *path)
 {
-    const size_t shared = shared_bytes(before, path), all = path[0] ? strlen(path) : 0;
+    const size_t shared = shared_bytes(before, path), all = strlen(path);
     int level = dots_in(before, strlen(before));
     for (; level > dots_in(before, shared); level--) zr__text_add(out, "\n%*s}", 4 * level, "");
     if (path[0] && before[0]) zr__text_add(out, ",\n");
@@ -91,7 +90,8 @@ static void add_example_key(zr__text *out, const zr_key *key, const char *value)
     const int level = dots_in(key->path, strlen(key->path)) + 1;
     const char *choices = key->state == ZR_KEY_LIMITED ? key->built : key->choices;
     const char *last = choices ? strrchr(choices, '|') : NULL;
-    const bool list = last && !strstr(key->help, last + 1); /* the help text does not list the choices */
+    /* List the choices if the help text does not contain the last of them. */
+    const bool list = last && !strstr(key->help, last + 1);
     snprintf(words, sizeof(words), "%s%s%s", key->help, list ? ": " : "", list ? ZR_CHOICES(choices) : "");
     add_comment(out, level, words);
     zr__text_add(out, "%*s\"%s\": %s", 4 * level, "", dot ? dot + 1 : key->path, value);
@@ -117,6 +117,5 @@ zr_status zr_config_example(char **text)
     }
     add_objects(&out, before, "");
     zr__text_add(&out, "\n}\n");
-    ZR_TRY(zr__text_take(&out, text));
-    return ZR_OK;
+    return zr__text_take(&out, text);
 }

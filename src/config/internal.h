@@ -1,7 +1,7 @@
 /** Internals of config. read.c reads a file: it walks the file's JSON tree, looks up each key in table.c and stores
  * each value with value.c. refused.c collects refusals. check.c and resolve.c compare keys with each other. notes.c
- * tells the user which keys have no effect. write.c, reference.c and example.c print. state.c holds the memory of a
- * configuration. */
+ * tells the user which keys have no effect. write.c, reference.c and example.c print a configuration, the documentation
+ * and an example. state.c holds the memory of a configuration. */
 #ifndef ZR_CONFIG_INTERNAL_H
 #define ZR_CONFIG_INTERNAL_H
 
@@ -20,9 +20,9 @@ typedef struct zr__string {
 
 /** Origin of a key's value: default, "auto", file or override. */
 typedef struct zr__origin {
-    bool given;      /* whether the file, an override or zr_config_set gave a value other than "auto" */
+    bool given;      /* whether a value other than "auto" was given, in the file, by an override or by zr_config_set */
     bool overridden; /* whether an override gave the value */
-    bool automatic;  /* whether "auto" was given, so that the value chosen for it is reported */
+    bool automatic;  /* whether "auto" was given; the value chosen for it is then reported */
 } zr__origin;
 
 struct zr_config_state {
@@ -50,7 +50,7 @@ static inline zr__origin *zr__origin_of(const zr_config *config, const zr_key *k
 
 /** File from which the values are read, for error messages. */
 typedef struct zr__source {
-    const char *name; /* name of the file */
+    const char *name;
     const char *text; /* text of the file, or NULL if there is no file */
     size_t bytes;
     const char *const *overrides;
@@ -86,8 +86,8 @@ typedef struct zr__key_place {
 const zr__json_place *zr__key_place_of(const char *path, zr__key_place *out);
 /** Return whether any key begins with `path` and a dot. */
 bool zr__key_is_section(const char *path);
-/** Return whether the configuration uses the key. Keys of optimizers and schedulers that are not configured are not
- * used. Keys of fp16 are not used unless fp16.enabled is true. */
+/** Return whether the configuration uses the key. Keys of an optimizer or scheduler that is not configured are unused,
+ * and so are keys of fp16 unless fp16.enabled is true. */
 bool zr__key_is_read(const zr_config *config, const zr_key *key);
 /** Find the key or section that the user probably meant by `path`. Write its path into `out` and return `out`, or
  * return NULL if no name is near. */
@@ -125,13 +125,13 @@ ZR_NODISCARD zr_status zr__config_unused(zr_config *config, const char *path);
  * are resolved. */
 ZR_NODISCARD zr_status zr__config_note_all(zr_config *config);
 
-/** Write advice that names the available values of a LIMITED key, such as: write "AdamW", "Adam" or "SGD". Return
- * `out`. */
+/** Write advice that names the available values of a ZR_KEY_LIMITED key, such as: write "AdamW", "Adam" or "SGD".
+ * Return `out`. */
 const char *zr__key_available(const zr_key *key, char *out, size_t size);
 /** Call zr__key_available with a temporary buffer that lives until the end of the enclosing block. */
 #define ZR_AVAILABLE(key) zr__key_available((key), (char[ZR_WANTED_BYTES]){0}, ZR_WANTED_BYTES)
-/** Record the last error as a refusal of the value or key at `path`. `key` is the key if its value is not available, or
- * NULL for another error. */
+/** Record the last error message as the refusal of the value or key at `path`. If the value of a known key is not
+ * available, `key` is that key. For any other error, `key` is NULL. */
 ZR_NODISCARD zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key, bool unknown,
                                        const char *path, const char *found);
 /** Fail with one message for all recorded refusals, with one line per section. Return ZR_OK if nothing was refused. */
@@ -142,7 +142,7 @@ void zr__refusals_free(zr_config *config);
 const char *zr__config_keep(zr_config *config, const char *text);
 /** Add a note, unless a note with the same text exists. */
 ZR_NODISCARD zr_status zr__config_note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
-/** Fail with ZR_ERR_CONFIG and the message "file: ...". This is for errors that are found only when all values are
+/** Fail with ZR_ERR_CONFIG and the message "file: ...". Use this for errors that are found only when all values are
  * known. */
 zr_status zr__config_refuse(const zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
 

@@ -53,9 +53,8 @@ static const char *last_part(const char *path)
     return dot ? dot + 1 : path;
 }
 
-/* Compare a candidate with `wanted`. If its distance is less than *limit, copy the candidate to `best` and its distance
- * to *limit. For a key in the wrong section, compare only the last parts of the names, and add one letter to the
- * distance. */
+/* If the candidate is nearer to `wanted` than *limit, store it in `best` and its distance in *limit. For a key in the
+ * wrong section, the distance is the distance between the last parts of both names, plus 1. */
 static void consider_name(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
 {
     char name[128];

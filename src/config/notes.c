@@ -21,8 +21,8 @@ static bool in_one_section(const char *a, const char *b)
     return a[n] && n == section_bytes(b) && strncmp(a, b, n) == 0;
 }
 
-/* Add one note on all unused keys in the section of `first`, unless a key before `first` is in this section, since the
- * note then exists. */
+/* Add one note on all unused keys in the section of `first`. Do nothing if an earlier key is in this section, because
+ * its note covers the whole section. */
 static zr_status note_unused_section(zr_config *config, const zr__string *first)
 {
     char names[LINE_BYTES];
@@ -47,8 +47,8 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
 
 /* ---- "auto" ----------------------------------------------------------------------------------- */
 
-/* Find the value that Hugging Face's Trainer would put in place of "auto". Return words for its origin, such as "the
- * learning rate", or NULL if Trainer puts no value there. */
+/* Find the value that Hugging Face's Trainer would put in place of "auto". Return its origin in words, such as "the
+ * learning rate", or NULL if Trainer replaces nothing for this key. */
 static const char *trainers_value(const zr_config *config, const zr_key *key, double *value)
 {
     static const char zero[] = "zero_optimization.";
@@ -81,7 +81,7 @@ static bool in_one_parent(const char *a, const char *b)
     return n > 0 && n == parent_bytes(b) && strncmp(a, b, n) == 0;
 }
 
-/* Return whether zr__train_choose is to choose the key's value and report it. */
+/* Return whether zr__train_choose will choose the key's value and report it. */
 static bool is_open_key(const zr_config *config, const zr_key *key)
 {
     const zr__config_open open = zr__config_get_open(config);
@@ -101,8 +101,8 @@ static bool is_plain_auto(const zr_config *config, const zr_key *key)
            !trainers_value(config, key, &value) && zr__value_text(config, key, text, sizeof(text));
 }
 
-/* Add one note on all keys in the section of `first` that satisfy is_plain_auto, unless `first` is not the first of
- * these keys. */
+/* Add one note on all keys in the section of `first` that satisfy is_plain_auto. Do nothing if the section has such a
+ * key before `first`, because that key's note covers the section. */
 static zr_status note_plain_autos(zr_config *config, const zr_key *first)
 {
     int members = 0, used = 0;
@@ -145,7 +145,7 @@ static zr_status note_autos(zr_config *config)
 }
 
 /* Add notes on given keys of activation checkpointing that have no effect, because nothing is recomputed or there are
- * no tensor-parallel ranks. With DeepSpeed, the model's code decides whether to checkpoint. */
+ * no tensor-parallel ranks. (In DeepSpeed, the model's code decides whether to checkpoint.) */
 static zr_status note_checkpointing(zr_config *config)
 {
     static const char section[] = "activation_checkpointing";

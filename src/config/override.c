@@ -19,7 +19,7 @@ json_t *zr__override_value(const zr_key *key, const char *value)
     if (zr__json_load(value, strlen(value), JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, "the command line", &json,
                       &error) != ZR_OK)
         return NULL;
-    /* A number or boolean for a text key is read as text, since a folder may have a name such as 2024. */
+    /* If the key takes text, read a number or boolean as text, since a folder may have a name such as 2024. */
     bool text = key && (key->type == ZR_KEY_STRING || key->type == ZR_KEY_PATHS || key->type == ZR_KEY_NAMES);
     bool word = text && (json_is_number(json) || json_is_boolean(json));
     if (json && !word) return json;

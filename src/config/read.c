@@ -8,8 +8,8 @@
 
 enum { PATH_BYTES = 256 };
 
-/* Return whether an override gave the value at `path`: the override's key is `path` or an object that contains it. If
- * the file does not have the path, the key may also be inside it. */
+/* Return whether an override gave the value at `path`. It did if its key is `path` or an object that contains `path`.
+ * If the file does not contain `path`, the override's key may also be inside `path`. */
 static bool from_override(const zr__source *source, const char *path, bool in_file)
 {
     size_t whole = strlen(path);
@@ -108,13 +108,13 @@ static zr_status read_stages(zr_config *config, json_t *root, const zr__source *
     if (!json_is_object(root)) return zr__config_fail(source, &top, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
     for (int i = 0; i < source->n_overrides; i++) ZR_TRY(zr__override_apply(root, source->overrides[i]));
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++) ZR_TRY(zr__value_default(config, key));
-    ZR_TRY(walk_keys(config, root, source, &top)); /* stores valid values, records other values as refused */
-    ZR_TRY(zr__refusals_say(config));              /* fails with one message for all refused values */
+    ZR_TRY(walk_keys(config, root, source, &top)); /* store valid values, and record other values as refused */
+    ZR_TRY(zr__refusals_say(config));              /* fail with one message for all refused values */
     for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
         zr__origin_of(config, key)->overridden = from_override(source, key->path, true);
     for (int i = 0; i < 3; i++)
         if (!zr__config_given(config, part[i])) *dropout[i] = config->model.dropout;
-    ZR_TRY(zr__config_check(config, source)); /* fails for values that contradict each other */
+    ZR_TRY(zr__config_check(config, source)); /* fail for values that contradict each other */
     return ZR_OK;
 }
 
@@ -158,10 +158,7 @@ zr_status zr_config_load(const char *path, const char *const *overrides, int n_o
     char *text = NULL;
     size_t bytes;
     *config = NULL;
-    if (!path) {
-        ZR_TRY(zr_config_parse("{}", 2, "command line", overrides, n_overrides, config));
-        return ZR_OK;
-    }
+    if (!path) return zr_config_parse("{}", 2, "command line", overrides, n_overrides, config);
     ZR_TRY(zr__json_read(path, &text, &bytes));
     zr_status st = zr_config_parse(text, bytes, path, overrides, n_overrides, config);
     zr_free(text);

@@ -1,6 +1,6 @@
-/* Holds the default recipe of training, which `zr init` writes and `zr train` uses for a preset. Betas, weight decay,
- * clipping, and a warm-up followed by a cosine down to a tenth are from appendix B of Brown et al. 2020 (GPT-3). The
- * learning rates by model size are from table 2.1 of the same paper. */
+/* Holds the default training recipe, which `zr init` writes and `zr train` uses for a preset. Betas, weight decay,
+ * clipping and schedule (a warm-up, then a cosine down to a tenth) are from appendix B of Brown et al. 2020 (GPT-3).
+ * The learning rates by model size are from table 2.1 of the same paper. */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -42,7 +42,7 @@ void zr__config_take_recipe(zr_config *config)
     config->state->recipe = true;
 }
 
-/* Return the learning rate of the listed model whose size has the smallest ratio to this model's size. */
+/* Return the learning rate of the listed model that is nearest in size, compared by the ratio of sizes. */
 static const char *recipe_lr(const zr_config_sizes *s)
 {
     const double width = (double)s->n_embd;

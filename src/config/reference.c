@@ -18,7 +18,7 @@ static void add_escaped(zr__text *out, const char *text)
 static void add_reference_key(zr__text *out, const zr_key *key)
 {
     zr__text plain = {0}, item = {0};
-    /* capitalise the help text, unless its first word is a file name, a key, a value or "zr" */
+    /* Capitalise the help text, unless its first word is a file name, a key, a value or "zr". */
     int first = (int)strcspn(key->help, " "), name = (int)strcspn(key->help, ".:_/0123456789");
     bool word = name >= first && strncmp(key->help, "zr ", 3) != 0;
     zr__text_add(&plain, "`%s`: %s (`%s`). %c%s.", key->path, ZR_WANTED(key), key->standard,
@@ -43,8 +43,8 @@ static bool have_one_heading(const zr_key *a, const zr_key *b)
     return length == section_length(b) && strncmp(a->path, b->path, length) == 0;
 }
 
-/* Add the keys in the section of `first`: with `without`, only the keys that have no effect; otherwise, only the keys
- * that have an effect. */
+/* Add the keys in the section of `first`. If `without` is true, add only keys without an effect; otherwise only keys
+ * with an effect. */
 static void add_section_keys(zr__text *out, const zr_key *first, bool without)
 {
     const char *title = without ? "\nAccepted, but without effect in zr:\n\n" : "";
@@ -79,6 +79,5 @@ zr_status zr_config_reference(char **markdown)
         add_section_keys(&out, key, false);
         add_section_keys(&out, key, true);
     }
-    ZR_TRY(zr__text_take(&out, markdown));
-    return ZR_OK;
+    return zr__text_take(&out, markdown);
 }

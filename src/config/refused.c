@@ -10,7 +10,7 @@ struct zr__refusal {
     struct zr__refusal *next;
     zr_status status;
     const zr_key *key; /* key whose value is not available, or NULL for another error */
-    bool unknown;      /* whether the key is unknown */
+    bool unknown;
     bool said;
     char section[64]; /* first part of `path` */
     char path[128];
@@ -50,7 +50,8 @@ zr_status zr__refusal_add(zr_config *config, zr_status status, const zr_key *key
     int n = 1;
     for (; *end; end = &(*end)->next) n++;
     *end = r;
-    return n < MOST_REFUSALS ? ZR_OK : zr__refusals_say(config); /* a file may have a million wrong keys */
+    /* Fail early after MOST_REFUSALS refusals, since a file may have a million wrong keys. */
+    return n < MOST_REFUSALS ? ZR_OK : zr__refusals_say(config);
 }
 
 void zr__refusals_free(zr_config *config)
@@ -84,7 +85,7 @@ static bool is_of_section(const struct zr__refusal *a, const struct zr__refusal 
 }
 
 /* Add one line about the section of `first`: its unavailable values, and its unknown keys from `all`, which probably
- * belong to these values. */
+ * belong to the unavailable feature. */
 static void add_refused_section(zr__text *out, struct zr__refusal *all, struct zr__refusal *first)
 {
     const char *instead = NULL, *between = "";
@@ -113,7 +114,7 @@ static void add_options(zr__text *out, const struct zr__refusal *all)
     char options[OPTIONS_BYTES] = "";
     size_t used = 0;
     for (; all; all = all->next) {
-        if (!all->key) return; /* add nothing if an option cannot correct one of the errors */
+        if (!all->key) return; /* if an option cannot correct one of the errors, add no options */
         used += (size_t)snprintf(options + used, sizeof(options) - used, " --%s=%.*s", all->key->path,
                                  (int)strcspn(all->key->built, "|"), all->key->built);
         if (used >= sizeof(options)) return;

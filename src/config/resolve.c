@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Unit of a rank's part of a shard or bucket, in elements. zr_plan uses the same number; it is repeated because config
- * is a layer below plan. */
+/* Alignment of each rank's part of a shard or bucket, in elements. It must equal the number in zr_plan, whose headers
+ * config cannot include because config is a layer below plan. */
 enum { SHARD_ALIGN_ELEMS = 32 };
 
 static const char *const size_name[] = {"n_layer", "n_head", "n_embd", "n_positions", "vocab_size"};
@@ -104,8 +104,8 @@ void zr__config_go_on(zr_config *config)
     config->state->goes_on = true;
 }
 
-/* Return the number of data-parallel ranks with which the three keys of the batch triple agree, or 0 if they agree with
- * no number of ranks. */
+/* Return the number of data-parallel ranks for which the three keys of the batch triple agree, or 0 if they
+ * agree for no number of ranks. */
 static int64_t ranks_of_batch(const zr_config *config)
 {
     const int64_t batch = config->train_batch_size, micro = config->micro_batch_size;
@@ -138,8 +138,8 @@ static int64_t common_divisor(int64_t a, int64_t b)
 }
 
 /* Set the batch triple of a run that resumes on a different number of ranks and whose file gives all three keys. Keep
- * train_batch_size and the values from the command line. Replace the micro-batch by the greatest common divisor of the
- * old micro-batch and the samples of a rank. */
+ * train_batch_size and the values from the command line. Replace the micro-batch size by the greatest common divisor of
+ * the old one and the number of samples of a rank. */
 static zr_status keep_batch(zr_config *config, int ranks)
 {
     static const char advice[] =
@@ -152,7 +152,8 @@ static zr_status keep_batch(zr_config *config, int ranks)
     if (!config->state->goes_on || !batch || !*micro || !*accum || had == ranks) return ZR_OK;
     const bool batch_given = zr__config_overridden(config, "train_batch_size");
     if (micro_given && accum_given && batch_given) return ZR_OK;
-    if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK; /* no run wrote these; refused below */
+    /* No run can have written a triple that fits no number of ranks. resolve_batch refuses it. */
+    if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK;
     if (micro_given && accum_given) return bad_batch(config, *micro, *accum, ranks, advice);
     if (samples * ranks != batch) {
         char before[48] = "";
@@ -215,8 +216,8 @@ static zr_status note_bucket(zr_config *config, const char *name, int64_t elems,
                            elems, elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
 }
 
-/* Add the note on reduce_bucket_size. With NCCL the size has no effect, because NCCL divides the buffers itself. The
- * default gets no note then, because a run writes it into its config.json even if the user gave none. */
+/* Add the note on reduce_bucket_size. With NCCL the size has no effect, because NCCL divides the buffers itself. But
+ * the default size gets no note with NCCL: a run writes it into its config.json even if the user gave no size. */
 static zr_status note_reduce_bucket(zr_config *config, int ranks)
 {
     static const char name[] = "zero_optimization.reduce_bucket_size";
@@ -257,8 +258,8 @@ static zr_status note_fp16(zr_config *config)
     return ZR_OK;
 }
 
-/* Check the number of ranks if sums must not depend on it (train.reproducible world). The gradients of micro-batches
- * are added by a binary tree, which is the same for all numbers of ranks that are powers of two. */
+/* Check the number of ranks if sums must not depend on it (train.reproducible world). Gradients of micro-batches are
+ * added by a binary tree, which is the same for every power of two. */
 static zr_status check_world(const zr_config *config, int ranks)
 {
     if (!config->train.rank_free_sums || (ranks & (ranks - 1)) == 0) return ZR_OK;
@@ -285,8 +286,8 @@ static zr_status check_samples(const zr_config *config)
     return ZR_OK;
 }
 
-/* Check that a step has at least two micro-batches, since the gradient noise scale compares their gradients. If the
- * number of micro-batches is still to be chosen, assume micro-batches of one sample. */
+/* Check that a training step has at least two micro-batches, since the gradient noise scale compares their gradients.
+ * If the number of micro-batches is still open, assume micro-batches of one sample. */
 static zr_status check_noise_scale(const zr_config *config, int ranks)
 {
     const int64_t micro =
@@ -307,8 +308,8 @@ static zr_status check_keep_best(const zr_config *config)
         config->data.val ? "train.eval_interval is 0" : "there is no data.val");
 }
 
-/* Add a note if memory.norm two_pass has no effect. If the gradient is stored anyway, to add micro-batches to it, a
- * second pass would only cost time, and zr__train_layout plans no second pass. */
+/* Add a note if memory.norm two_pass has no effect. If the gradient is stored anyway, to accumulate micro-batches, a
+ * second pass would only cost time. Then zr__train_layout plans no second pass. */
 static zr_status note_two_pass(zr_config *config)
 {
     const char *why = config->accumulation_steps > 1 ? "gradient_accumulation_steps above 1"
@@ -319,8 +320,8 @@ static zr_status note_two_pass(zr_config *config)
                            why);
 }
 
-/* Add a note on reduce_once, the reduction of gradients once per step. With one micro-batch per step it makes no
- * difference. With more, each rank stores whole gradients, which the stage would otherwise partition. */
+/* Add a note on reduce_once, the reduction of gradients once per step. With one micro-batch per step, it changes
+ * nothing. With more, each rank stores whole gradients, although the stage would partition them. */
 static zr_status note_reduce_once(zr_config *config, int ranks)
 {
     if (!config->reduce_once || ranks == 1 || zr__config_get_open(config).split) return ZR_OK;
@@ -334,8 +335,8 @@ static zr_status note_reduce_once(zr_config *config, int ranks)
                            config->zero.stage);
 }
 
-/* Refuse an all-reduce at stage 1 if micro-batches are added up. Each rank then accumulates only its shard of the
- * gradient sums in fp32, so there is no buffer for a unit's whole sums, which an all-reduce returns. */
+/* Refuse an all-reduce at stage 1 if micro-batches are accumulated. Each rank then accumulates only its own shard of
+ * the gradient sums, in fp32. An all-reduce returns a unit's whole sums, for which there is no buffer. */
 static zr_status check_all_reduce(const zr_config *config)
 {
     bool added = config->accumulation_steps > 1 || config->train.rank_free_sums;
@@ -357,7 +358,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
                                  " does not divide the %d ranks; use a number of ranks that is a multiple of %" PRId64
                                  ", or another degree",
                                  tensor, all_ranks, tensor);
-    const int ranks = (int)(all_ranks / tensor); /* data-parallel ranks */
+    const int ranks = (int)(all_ranks / tensor); /* number of data-parallel ranks */
     ZR_TRY(check_world(config, ranks));
     ZR_TRY(resolve_sizes(config));        /* sets model.n_layer ... model.vocab_size, data.seq_length */
     ZR_TRY(zr__config_recipe(config));    /* sets the optimizer, scheduler and gradient_clipping of the recipe */

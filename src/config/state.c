@@ -24,7 +24,7 @@ const char *zr__config_keep(zr_config *config, const char *text)
     return string->text;
 }
 
-/* Append a string, unless the list contains it already or has `most` strings. The number is limited because a section
+/* Append a string, unless the list contains it already or has `most` strings. The length is limited because a section
  * may have a million keys. */
 static zr_status append_once(zr__string **end, const char *text, int most)
 {
@@ -65,8 +65,7 @@ zr_status zr__config_refuse(const zr_config *config, const char *format, ...)
 
 zr_status zr__config_add_note(zr_config *config, const char *text)
 {
-    ZR_TRY(zr__config_note(config, "%s", text));
-    return ZR_OK;
+    return zr__config_note(config, "%s", text);
 }
 
 int zr_config_notes(const zr_config *config)

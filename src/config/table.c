@@ -18,17 +18,16 @@
     .instead = "to need less memory, use a higher stage, activation_checkpointing.policy unit or more ranks"
 #define CURVES "metrics.jsonl holds the curves"
 
-/* A row of the table with type, path, default, member of zr_config, help, then other members of zr_key. Every value in
- * the range is available, unless ONLY lists the available values. */
-#define KEY(t, p, d, f, ...)                                                                                           \
+/* A row of the table: type, path, default, offset in zr_config, help, then other members of zr_key. Every value in the
+ * range is available, unless ONLY lists the available values. */
+#define ROW(t, p, d, o, ...)                                                                                           \
     {                                                                                                                  \
-        .path = p, .type = ZR_KEY_##t, .standard = d, .offset = offsetof(zr_config, f), .help = __VA_ARGS__            \
+        .path = p, .type = ZR_KEY_##t, .standard = d, .offset = o, .help = __VA_ARGS__                                 \
     }
-/* A row of a key that has no member of zr_config: type, path, default, help, then other members of zr_key. */
-#define BARE(t, p, d, ...)                                                                                             \
-    {                                                                                                                  \
-        .path = p, .type = ZR_KEY_##t, .standard = d, .offset = SIZE_MAX, .help = __VA_ARGS__                          \
-    }
+/* A row of a key whose value is stored in member `f` of zr_config. */
+#define KEY(t, p, d, f, ...) ROW(t, p, d, offsetof(zr_config, f), __VA_ARGS__)
+/* A row of a key that has no member of zr_config. */
+#define BARE(t, p, d, ...) ROW(t, p, d, SIZE_MAX, __VA_ARGS__)
 /* A key of DeepSpeed that has no effect here. Its help text gives the reason. */
 #define IGNORED(...) BARE(__VA_ARGS__, .state = ZR_KEY_NO_MEANING)
 /* A key of DeepSpeed for which only the default is available. */

@@ -13,7 +13,7 @@ static bool is_word(const json_t *value, const char *word)
     return json_is_string(value) && strcmp(json_string_value(value), word) == 0;
 }
 
-/* Return whether a value is an available word of a LIMITED key. */
+/* Return whether a value is one of the available values of a ZR_KEY_LIMITED key. */
 static bool is_built(const zr_key *key, const json_t *value)
 {
     char number[ZR_NUMBER_BYTES];
@@ -162,7 +162,7 @@ static void *field_of(const zr_config *config, const zr_key *key)
     return (char *)config + key->offset;
 }
 
-/* Store "auto" or null as the field represents it: 0 for a number, NULL for a string, ZR_SWITCH_AUTO for a switch. */
+/* Store "auto" or null in a field as 0 for a number, NULL for a string, or ZR_SWITCH_AUTO for a switch. */
 static void store_nothing(zr_config *config, const zr_key *key)
 {
     if (key->offset == SIZE_MAX) return;
@@ -188,16 +188,16 @@ static bool standard_is(const zr_key *key, const char *json)
     return strcmp(key->standard, json) == 0;
 }
 
-/* Return a default as JSON. Strings are not parsed, because jansson's scanner reads blocks of 16 bytes, which may reach
- * beyond the end of the string's memory. */
+/* Return a default as JSON. Do not parse strings: jansson's scanner reads blocks of 16 bytes, which may extend past the
+ * end of the string's memory. */
 static json_t *standard_json(const zr_key *key)
 {
     const char *text = key->standard;
     return *text == '"' ? json_stringn(text + 1, strlen(text) - 2) : zr__json_loads(text, JSON_DECODE_ANY);
 }
 
-/* Return whether the value is "auto" and stands for the key's default. Return false if "auto" is a value of its own for
- * this key, or if the key takes any string. */
+/* Return whether the value is "auto" and stands for the key's default. Return false if the key has "auto" among its own
+ * values, or takes any string. */
 static bool is_auto(const zr_key *key, const json_t *value)
 {
     if (!is_word(value, auto_word) || key->type == ZR_KEY_ANY) return false;

@@ -70,7 +70,7 @@ zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier)
     if (!begin_contribution(graph, value)) return ZR_NONE;
     zr__value *v = &graph->value[value];
     bool others_open = v->begun - v->ended > 1;
-    if (earlier) { /* the caller's op adds the sum of earlier contributions to its own */
+    if (earlier) { /* the caller's op adds the sum of earlier contributions to its own contribution */
         *earlier = v->grad;
         v->grad = ZR_NONE;
     }
@@ -182,8 +182,8 @@ static void count_uses(zr_graph *graph)
     }
 }
 
-/* Run the adjoint of an op. Check that each operand which needs a gradient got one contribution for each of its uses by
- * the op. */
+/* Run the adjoint of an op. Then check that each operand that needs a gradient got one contribution for each use by the
+ * op. */
 static void run_adjoint(zr_graph *graph, const zr_op *op)
 {
     int32_t before[ZR_OP_INS] = {0};
@@ -229,7 +229,7 @@ void zr__differentiate(zr_graph *graph)
     zr__fill(graph, seed);
     zr_grad_end(graph, graph->losses, seed);
     for (int32_t i = n_forward - 1; i >= 0 && !zr__graph_closed(graph); i--) {
-        zr_op op = graph->op[i]; /* a copy, because adding ops moves the array */
+        zr_op op = graph->op[i]; /* a copy, because graph->op may move when ops are added */
         if (op.def->adjoint && has_gradient(graph, &op)) run_adjoint(graph, &op);
     }
     for (int32_t i = 0; i < graph->n_params; i++) graph->param[i].grad = graph->value[graph->param[i].value].grad;

@@ -1,21 +1,21 @@
-/* Selects frozen parameters by name patterns, and moves them to units of their own, because ZeRO shards gradients and
- * optimizer states, and forms buckets, by whole units. */
+/* Selects frozen parameters by name patterns, and moves them to units of their own. They need separate units because
+ * ZeRO shards gradients and optimizer states, and forms buckets, by whole units. */
 #include "graph/internal.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Return whether a pattern matches a name with or without the name's first component, which Hugging Face's files may
- * omit. */
+/* Return whether a pattern matches a name, or the name without its first component. Files of Hugging Face may omit that
+ * component. */
 static bool name_matches(const char *pattern, const char *name)
 {
     const char *dot = strchr(name, '.');
     return fnmatch(pattern, name, 0) == 0 || (dot && fnmatch(pattern, dot + 1, 0) == 0);
 }
 
-/* Return a hint for a pattern that matches no parameter: whether it holds a comma, or names a head that is tied. Return
- * "" if the pattern shows neither mistake. */
+/* Return a hint for a pattern that matches no parameter: that it contains a comma, or that it names a tied head. Return
+ * "" if neither is the case. */
 static const char *pattern_hint(const char *pattern)
 {
     if (strchr(pattern, ',')) return "; several patterns are a JSON list";

@@ -98,8 +98,8 @@ zr_status zr__graph_grow(void **items, int64_t *room, int32_t count, size_t item
     return ZR_OK;
 }
 
-/* Check that the value's size in bytes fits 63 bits in any dtype, so that later arithmetic on one value cannot
- * overflow. */
+/* Check that the value's size in bytes fits 63 bits in any dtype. Then later arithmetic on the sizes of one value
+ * cannot overflow. */
 static zr_status check_type(const char *what, const zr_type *type)
 {
     ZR_CHECK((unsigned)type->dtype < ZR_DTYPES, ZR_ERR_DTYPE, "%s: dtype %d is none of zr_dtype", what,
@@ -168,10 +168,8 @@ void zr_graph_unit(zr_graph *graph, const char *format, ...)
     va_end(args);
     if (status == ZR_OK)
         status = zr__graph_grow((void **)&graph->unit, &graph->unit_room, graph->n_units, sizeof *graph->unit);
-    if (status != ZR_OK) {
-        zr__graph_latch(graph, status);
-        return;
-    }
+    zr__graph_latch(graph, status);
+    if (status != ZR_OK) return;
     graph->current_unit = graph->n_units++;
     graph->unit[graph->current_unit] = info;
 }
@@ -258,12 +256,13 @@ int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int6
     const zr_param_info *info = &graph->param[param];
     *run = n;
     if (info->cut.parts == 0) return first;
-    /* A rank's piece has the shape [outer, part, here, inner], the whole parameter [outer, part, there, inner]. */
+    /* The rank's piece has the shape [outer, part, here, inner], and the whole parameter has [outer, part, there,
+     * inner]: only the third dimension is cut. */
     int64_t inner = 1, parts = info->cut.parts;
     for (int d = info->cut.dim + 1; d < info->whole.ndim; d++) inner *= info->whole.dim[d];
     const int64_t here = info->shape.dim[info->cut.dim] / parts, there = info->whole.dim[info->cut.dim] / parts;
     const int64_t block = first / (here * inner), past = first % (here * inner), own = there - place * here;
-    /* The number of elements of the block that are not padding. */
+    /* number of elements of the block that are not padding */
     const int64_t valid = own < 0 ? 0 : own < here ? own * inner : here * inner;
     const int64_t end = past < valid ? valid : here * inner;
     if (end - past < n) *run = end - past;
@@ -360,7 +359,7 @@ static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut
     return ZR_OK;
 }
 
-/* Record the parameters that an op reads. If the op applies a parameter to this rank's tokens only, each rank computes
+/* Record the parameters that an op reads. If the op applies a parameter only to this rank's tokens, each rank computes
  * only a part of the parameter's gradient. */
 static zr_status read_params(zr_graph *graph, const zr_op *op, bool tokens)
 {
@@ -422,10 +421,8 @@ void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, 
 {
     if (zr__graph_closed(graph)) return;
     zr_status status = check_def(def, n_in, in);
-    if (status != ZR_OK) {
-        zr__graph_latch(graph, status);
-        return;
-    }
+    zr__graph_latch(graph, status);
+    if (status != ZR_OK) return;
     zr_op op = {
         .def = def, .n_in = n_in, .n_out = def->n_out, .unit = graph->current_unit, .backward = graph->backward};
     if (attr) op.attr = *attr;
@@ -470,8 +467,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*(const zr_param_info *const *)a)->name, (*(const zr_param_info *const *)b)->name);
 }
 
-/* Check that parameter names are unique: checkpoints are keyed by name, so two parameters with one name would load the
- * same numbers. */
+/* Check that parameter names are unique. Checkpoints find parameters by name, so two parameters of one name would load
+ * the same numbers. */
 static zr_status check_names(const zr_graph *graph)
 {
     if (graph->n_params < 2) return ZR_OK;

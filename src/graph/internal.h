@@ -16,9 +16,10 @@ typedef struct zr__value {
     zr_value grad;    /* sum of the contributions added so far, or ZR_NONE before the first contribution */
     int32_t expected; /* total number of contributions: the value's uses by ops whose adjoints will run */
     int32_t begun, ended;
-    bool read, parts; /* read: whether an op reads this parameter; parts: whether each of the M ranks computes only a
-                         part of the parameter's gradient */
-    zr_value whole;   /* value with all ranks' tokens gathered from this value, or ZR_NONE if there is none */
+    /* read: whether an op reads this parameter. parts: whether each of the M tensor-parallel ranks computes only a part
+     * of the parameter's gradient. */
+    bool read, parts;
+    zr_value whole; /* result of gathering all ranks' tokens of this value, or ZR_NONE if they are not gathered */
 } zr__value;
 
 struct zr_graph {
@@ -56,8 +57,8 @@ void zr__graph_latch(zr_graph *graph, zr_status status);
 zr_value zr__graph_value_add(zr_graph *graph, zr_value_kind kind, zr_type type, int32_t param);
 /** Ensure capacity for one more item. The items may move, so a pointer to an item is invalid after the call. */
 zr_status zr__graph_grow(void **items, int64_t *room, int32_t count, size_t item_bytes);
-/** Return the number of the next random stream. Call this even if the mode or the probability leaves the stream unused,
- * so that later streams keep their numbers. */
+/** Return the number of the next random stream. Call this even if the mode or the probability makes the stream
+ * unnecessary, so that later streams keep their numbers. */
 int32_t zr__graph_stream(zr_graph *graph);
 
 /* ---- freeze.c --------------------------------------------------------------------------------- */
@@ -104,8 +105,8 @@ zr_status zr__want_at_most(const zr_op *op, int n);
 /** Return whether p is a valid probability of dropout, 0 <= p < 1; latch an error if p is invalid. Also return false if
  * building has ended. */
 bool zr__probability_ok(zr_graph *graph, const char *what, double p);
-/** Return the dtype of the value that an adjoint prepared for output `out`, or `otherwise` if the adjoint prepared
- * none. */
+/** Return the dtype of the value that an adjoint prepared for output `out`. If it prepared no value, return
+ * `otherwise`. */
 zr_dtype zr__out_dtype(const zr_graph *graph, const zr_op *op, int out, zr_dtype otherwise);
 /** Return the dtype of a contribution to a parameter's gradient: the dtype of the value prepared for output `out`, or
  * F32 if no value is prepared. */
@@ -118,23 +119,23 @@ zr_shape zr__with_cols(zr_shape shape, int64_t cols);
 
 /** Return the total bytes of all operands and outputs. */
 double zr__bytes(const zr_graph *graph, const zr_op *op);
-/** Return the cost of an op whose time depends only on the bytes that it reads and writes. The cost has 0 FLOPs
- * because, as in the papers' figures, only matrix products count. */
+/** Return the cost of an op whose time depends only on the bytes that it reads and writes. Its FLOPs are 0, because the
+ * papers count only the FLOPs of matrix products. */
 zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op);
 
 /* ---- linear_cross_entropy.c: for tests and benchmarks -------------------------------------------- */
 
-/** Return the number of rows per block into which a head (the op linear_cross_entropy) splits `rows` rows. The last
- * block may be shorter. */
+/** Return the block length, in rows, with which the op linear_cross_entropy processes `rows` rows. The last block may
+ * be shorter. */
 int64_t zr__head_block(int64_t rows);
 
-/* ---- ops/tensor_parallel.c: of graphs of degree M > 1 -------------------------------------------- */
+/* ---- ops/tensor_parallel.c: for graphs with M > 1 tensor-parallel ranks ------------------------- */
 
-/** Add an op that sums `part` over all ranks. On entry *sum is a value from zr_grad_begin to write into, or ZR_NONE; on
- * return *sum is the sum. */
+/** Add an op that sums `part` over all tensor-parallel ranks, and store the sum in *sum. On entry *sum is a value from
+ * zr_grad_begin for the op to write into, or ZR_NONE. */
 void zr__tensor_sum(zr_graph *graph, zr_value part, zr_value *sum);
-/** Sum `part` over all ranks, and return the sum as a value between layers. The sum has all tokens, (B,T,C), or with
- * sequence parallelism only this rank's tokens, (B T / M, C). */
+/** Sum `part` over all tensor-parallel ranks, and return the sum in the form that layers pass on. This form has all
+ * tokens, (B,T,C), or with sequence parallelism only this rank's tokens, (B T / M, C). */
 zr_value zr__between_layers(zr_graph *graph, zr_value part);
 /** Return the value of shape (B,T,C) that holds all tokens of x. If each rank holds only its own tokens, gather the
  * tokens, at most once per unit. */
@@ -144,18 +145,19 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x);
 bool zr__is_gathered(const zr_graph *graph, zr_value x);
 /** Gather every rank's x into one value of shape (M, ...). */
 zr_value zr__tensor_gather(zr_graph *graph, zr_value x);
-/** Return the number of side-by-side parts into which a parameter is divided before each part is cut among the ranks
- * along `dim`, or 0 if the parameter is not cut along `dim`. */
+/** Return 0 if the parameter is not cut along `dim` among the tensor-parallel ranks. Otherwise return the number of its
+ * side-by-side parts, each of which is cut. For example, a fused weight of q, k and v has 3 parts. */
 int32_t zr__is_cut(const zr_graph *graph, zr_value param, int dim);
-/** Return whether a table is cut among the ranks. Latch an error if the table is cut, but not by rows in one part. */
+/** Return whether a table is cut among the ranks. A table may only be cut by rows and in one part; for another cut,
+ * latch an error. */
 bool zr__is_cut_table(zr_graph *graph, const char *op, zr_value table);
 
 /* ---- share.c --------------------------------------------------------------------------------- */
 
 /** Infer the output type of an op with one operand: the type of the operand. */
 zr_status zr__unary_infer(const zr_graph *graph, const zr_op *op, zr_type *out);
-/** Infer the output type of an op whose n operands share one shape and have the graph's dtype. The output has that
- * shape; `names` holds the operands' names for messages. */
+/** Infer the output type of an op whose n operands must share one shape and have the graph's dtype. The output has the
+ * same shape and dtype. `names` holds the operands' names for messages. */
 zr_status zr__map_infer(const zr_graph *graph, const zr_op *op, int n, const char *const *names, zr_type *out);
 /** Add an op with one output and return the output. */
 zr_value zr__apply(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, int n, const zr_value *in);

@@ -32,9 +32,8 @@ static bool params_overflow(const zr_gpt2_config *c)
            __builtin_mul_overflow(table, C, &table) || __builtin_add_overflow(all, table, &all);
 }
 
-zr_status zr_gpt2_check(const zr_gpt2_config *config)
+zr_status zr_gpt2_check(const zr_gpt2_config *c)
 {
-    const zr_gpt2_config *c = config;
     ZR_TRY(check_gpt2_size("n_layer", c->n_layer, LAYERS_MAX));
     ZR_TRY(check_gpt2_size("n_head", c->n_head, INT32_MAX));
     ZR_TRY(check_gpt2_size("n_embd", c->n_embd, INT32_MAX));
@@ -81,22 +80,15 @@ static zr_value gpt2_norm(zr_graph *graph, const zr_gpt2_config *c, zr_value x, 
     return zr_layernorm(graph, x, gain, bias, c->layer_norm_epsilon);
 }
 
-/* Add a Conv1D as in Hugging Face, with a weight of shape (inputs, outputs). As in Megatron (Shoeybi et al. 2019,
- * section 3), the weight is cut by columns: each of its `parts` side-by-side parts is cut, and so each rank gets whole
- * heads or hidden units. The next product, which reads the output, must be cut by rows. */
-static zr_value dense_by_columns(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs,
-                                 int parts, double std)
+/* Add a Conv1D as in Hugging Face, with a weight of shape (inputs, outputs), cut as in Megatron (Shoeybi et al. 2019,
+ * section 3). A cut by columns (dimension 1) cuts each of the side-by-side parts, so that each rank gets whole heads or
+ * hidden units. The next product, which reads the output, must be cut by rows (dimension 0). */
+static zr_value dense(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs, zr_cut cut,
+                      double std)
 {
-    zr_value w = zr_param_cut(graph, normal_init(std), matrix(inputs, outputs), (zr_cut){1, parts}, "%s.weight", name);
-    zr_value b = zr_param_cut(graph, zero, vector(outputs), (zr_cut){0, parts}, "%s.bias", name);
-    return zr_linear(graph, x, w, b, false);
-}
-
-static zr_value dense_by_rows(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs,
-                              double std)
-{
-    zr_value w = zr_param_cut(graph, normal_init(std), matrix(inputs, outputs), (zr_cut){0, 1}, "%s.weight", name);
-    zr_value b = zr_param(graph, zero, vector(outputs), "%s.bias", name);
+    const zr_cut bias_cut = {0, cut.dim == 1 ? cut.parts : 0};
+    zr_value w = zr_param_cut(graph, normal_init(std), matrix(inputs, outputs), cut, "%s.weight", name);
+    zr_value b = zr_param_cut(graph, zero, vector(outputs), bias_cut, "%s.bias", name);
     return zr_linear(graph, x, w, b, false);
 }
 
@@ -113,18 +105,19 @@ static zr_value gpt2_block(zr_graph *graph, const zr_gpt2_config *c, int64_t i, 
 {
     int64_t C = c->n_embd;
     double std = c->initializer_range;
-    double residual_std = std / sqrt(2.0 * (double)c->n_layer); /* 2 n_layer branches add to the residual stream */
+    /* Divide by the square root of the number of branches that add to the residual stream. */
+    double residual_std = std / sqrt(2.0 * (double)c->n_layer);
 
     zr_value h = gpt2_norm(graph, c, x, PART("ln_1"));
-    h = dense_by_columns(graph, h, PART("attn.c_attn"), C, 3 * C, 3, std);
+    h = dense(graph, h, PART("attn.c_attn"), C, 3 * C, (zr_cut){1, 3}, std);
     h = zr_attention(graph, h, c->n_head, c->attn_pdrop);
-    h = dense_by_rows(graph, h, PART("attn.c_proj"), C, C, residual_std);
+    h = dense(graph, h, PART("attn.c_proj"), C, C, (zr_cut){0, 1}, residual_std);
     x = zr_add(graph, x, zr_dropout(graph, h, c->resid_pdrop));
 
     h = gpt2_norm(graph, c, x, PART("ln_2"));
-    h = dense_by_columns(graph, h, PART("mlp.c_fc"), C, 4 * C, 1, std);
+    h = dense(graph, h, PART("mlp.c_fc"), C, 4 * C, (zr_cut){1, 1}, std);
     h = zr_gelu(graph, h);
-    h = dense_by_rows(graph, h, PART("mlp.c_proj"), 4 * C, C, residual_std);
+    h = dense(graph, h, PART("mlp.c_proj"), 4 * C, C, (zr_cut){0, 1}, residual_std);
     return zr_add(graph, x, zr_dropout(graph, h, c->resid_pdrop));
 }
 
@@ -166,7 +159,6 @@ static void gpt2_build(zr_graph *graph, const void *config)
     const zr_gpt2_config *c = config;
     if (!gpt2_fits(graph, c)) return;
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
-    bool decode = spec->mode == ZR_MODE_DECODE;
     zr_value tokens = zr_input(graph, "tokens", ZR_I32, matrix(spec->batch, spec->seq));
 
     zr_graph_unit(graph, "embedding");
@@ -184,7 +176,7 @@ static void gpt2_build(zr_graph *graph, const void *config)
 
     zr_graph_unit(graph, "final");
     x = gpt2_norm(graph, c, x, "transformer.ln_f");
-    if (decode) {
+    if (spec->mode == ZR_MODE_DECODE) {
         zr_graph_output(graph, zr_linear(graph, x, wte, ZR_NONE, true));
         return;
     }

@@ -117,7 +117,7 @@ static void nearest(const char *wanted, char text[NEAREST_BYTES])
 {
     size_t used = 0, length = strlen(wanted), found = 0;
     text[0] = '\0';
-    /* List a name at edit distance 1 first, unless some name contains all of `wanted`. */
+    /* Begin with a name at edit distance 1, unless some name contains all of `wanted`. */
     const char *close = zr__text_nearest(wanted, names, SHAPES);
     if (close && zr__text_distance(wanted, close) > 1) close = NULL;
     for (size_t i = 0; i < SHAPES; i++)

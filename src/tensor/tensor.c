@@ -46,9 +46,7 @@ bool zr_dtype_is_float(zr_dtype dtype)
 
 int64_t zr_shape_elems(const zr_shape *shape)
 {
-    int64_t elems = 1;
-    for (int i = 0; i < shape->ndim; i++) elems *= shape->dim[i];
-    return elems;
+    return zr_shape_rows(shape) * zr_shape_cols(shape);
 }
 
 int64_t zr_shape_rows(const zr_shape *shape)

@@ -17,8 +17,8 @@ int64_t zr__alloc_taken(void)
     return taken_bytes;
 }
 
-/* calloc returns large blocks as fresh pages, which are zero already and are allocated when a thread first touches
- * them. The address returned by calloc is stored just before the aligned address, for zr_free. */
+/* Use calloc: it returns a large block as fresh zero pages, which the system allocates when a thread first touches
+ * them. Store the address that calloc returned just before the aligned address, for zr_free. */
 void *zr_alloc(size_t bytes)
 {
     const size_t extra = ALIGN_BYTES + sizeof(void *);
@@ -34,8 +34,8 @@ void *zr_alloc(size_t bytes)
     ASAN_POISON_MEMORY_REGION(memory + bytes, (size_t)(block + bytes + extra - (memory + bytes)));
 #endif
 #ifdef MADV_HUGEPAGE
-    if (bytes >= LARGE_BYTES) { /* huge pages mean fewer page faults and TLB misses; if the system refuses, nothing
-                                   is lost */
+    /* Ask for huge pages, which reduce page faults and TLB misses. If the system refuses, ordinary pages remain. */
+    if (bytes >= LARGE_BYTES) {
         const uintptr_t page = 4096, begin = ((uintptr_t)memory + page - 1) / page * page;
         (void)madvise((void *)begin, ((uintptr_t)memory + bytes - begin) / page * page, MADV_HUGEPAGE);
     }
@@ -43,7 +43,7 @@ void *zr_alloc(size_t bytes)
     return memory;
 }
 
-/* Populate in pieces, because no other thread can change the address space during one madvise call. */
+/* Populate in pieces, because no other thread can change the address space while madvise runs. */
 void zr__alloc_populate(void *memory, int64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE

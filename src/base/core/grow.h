@@ -4,13 +4,13 @@
 
 #include "zr/base.h"
 
-/** Return `array` with capacity for at least `n` elements of `each` bytes. If the capacity *room is too small, return a
- * new array at least twice as large that holds the old elements followed by zeros, and free the old array. A NULL array
- * has capacity 0. Return NULL if memory is short; the old array is then unchanged. */
+/** Return `array` with capacity for at least `n` elements of `each` bytes. If the present capacity *room is too small,
+ * allocate a new array at least twice as large, copy the old elements, set the rest to zero, and free the old array. A
+ * NULL array has capacity 0. If memory is short, return NULL and leave the old array unchanged. */
 void *zr__enlarge(void *array, int64_t *room, int64_t n, size_t each);
 
-/** Give `array` capacity for n elements; the int64_t variable `room` holds its capacity. On failure the enclosing
- * function returns ZR_ERR_MEMORY, with `what` as the elements' name in the message. */
+/** Give `array` capacity for n elements. The capacity is stored in the int64_t variable `room`. If memory is short,
+ * return ZR_ERR_MEMORY from the enclosing function; the message calls the elements `what`. */
 #define ZR_GROW(array, room, n, what)                                                                                  \
     do {                                                                                                               \
         const int64_t zr_wanted_ = (n);                                                                                \

@@ -1,4 +1,4 @@
-/* Counters of bytes held and bytes moved. They are plain functions, so that tests can replace them. */
+/* Counters of bytes held and bytes moved. They are ordinary functions, so that tests can replace them. */
 #include "base/core/names.h"
 #include "zr/base.h"
 

@@ -47,8 +47,8 @@ static void *load_from_pythons(const char *file)
     return loaded;
 }
 
-/* Load the first file of the library that can be loaded: where the loader looks, or else in the packages of Python. If
- * no file can, return NULL and write the loader's message for each file to `why`. */
+/* Load the library from the first of its candidate files that can be loaded: from where the loader looks, or else from
+ * packages of Python. If every file fails, return NULL and write the loader's message for each file to `why`. */
 static void *load_first(const zr__library *library, char *why)
 {
     size_t used = 0;

@@ -10,17 +10,17 @@
 extern "C" {
 #endif
 
-/** An optional library and the functions that zr uses of it. */
+/** An optional library, and the functions that zr calls in it. */
 typedef struct zr__library {
     const char *name, *purpose;  /* name and purpose for messages, such as "cuBLASLt" and "products of matrices" */
     const char *const *file;     /* candidate file names, best first, ending with NULL */
     const char *const *function; /* names of the needed functions, ending with NULL */
 } zr__library;
 
-/** Load the library, from where the system's loader looks or from NVIDIA's packages for Python, and write the addresses
- * of its functions to `table`, a struct of function pointers in the order of the names. The library stays loaded until
- * the process ends. If a file or function is missing, fail with ZR_ERR_UNSUPPORTED and a message that names it and
- * gives the loader's reason. */
+/** Load the library from where the system's loader looks, or else from NVIDIA's packages for Python. Write the
+ * addresses of its functions to `table`, a struct of function pointers in the order of library->function. The library
+ * stays loaded until the process ends. If the library or a function is missing, fail with ZR_ERR_UNSUPPORTED and a
+ * message that names it. */
 ZR_NODISCARD zr_status zr__library_open(const zr__library *library, void *table);
 
 #ifdef __cplusplus

@@ -4,8 +4,8 @@
 #ifndef ZR_BASE_NAMES_H
 #define ZR_BASE_NAMES_H
 
-/** Function body that returns an enumerator's name: the second entry of its row in LIST, or `other` if `value` is not
- * below `n`. */
+/** Body of a function that returns an enumerator's name: the second entry of the enumerator's row in LIST. If `value`
+ * is not below `n`, return `other`. */
 #define ZR__NAME_IN(LIST, n, value, other)                                                                             \
     static const char *const name[] = {LIST(ZR__NAME_OF_ROW)};                                                         \
     return (unsigned)(value) < (n) ? name[value] : (other)

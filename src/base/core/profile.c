@@ -1,5 +1,5 @@
 /*
- * Look-ups in a machine's profile: an op's scratch, a matrix product's rate by its sizes, and the link's speed.
+ * Look-ups in a machine's profile: scratch memory of an op, speed of a matrix product, speed of a link.
  */
 #include "base/core/core.h"
 #include "zr/base.h"
@@ -24,7 +24,8 @@ zr_product_sizes zr__product_sizes_of(int64_t m, int64_t n, int64_t k)
     return k < high ? (zr_product_sizes){{low, k, high}} : (zr_product_sizes){{low, high, k}};
 }
 
-/* Return the distance between two products' sizes: the sum of |ln(ratio)| over the three sizes, 0 if they are equal. */
+/* Return the distance between two products' sizes: the sum of |ln(ratio)| over the three sizes. Equal sizes have
+ * distance 0. */
 static double distance(zr_product_sizes a, zr_product_sizes b)
 {
     double sum = 0;

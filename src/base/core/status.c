@@ -36,8 +36,7 @@ zr_status zr_error_frame(zr_status status, const char *function, const char *fil
 
 zr_status zr_error_set(zr_status status, const char *function, const char *file, int line, const char *format, ...)
 {
-    /* Format into a separate buffer: the arguments may include the old message, which callers wrap with more
-     * context. */
+    /* Format into a separate buffer, because the old message may be one of the arguments: callers add context to it. */
     char message[MESSAGE_BYTES];
     va_list args;
     va_start(args, format);

@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/** Call pthread_create with a stack of stack_bytes (0 for the default) and all signals blocked, so that signals are
- * handled by the program's own threads. Return pthread_create's error number, 0 on success. */
+/** Start a thread with pthread_create. Its stack has stack_bytes, or the default size if 0. All signals are blocked in
+ * the thread, so that the program's own threads handle signals. Return 0, or pthread_create's error number. */
 int zr__thread_start(pthread_t *thread, size_t stack_bytes, void *(*run)(void *), void *arg);
 
 #endif

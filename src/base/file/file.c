@@ -11,7 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* maximum bytes of one system call, as some systems refuse more */
+/* maximum bytes per system call, because some systems refuse more */
 enum { CALL_BYTES = 1 << 26 };
 
 zr_status zr__file_missing(const char *path, int error)
@@ -22,7 +22,7 @@ zr_status zr__file_missing(const char *path, int error)
                    told ? ZR_SHOWN(here) : "", told ? ")" : "");
 }
 
-/* Store an open descriptor in *file if it is a regular file's; otherwise close it and fail. */
+/* Store the open descriptor in *file if it refers to a regular file. Otherwise close it and fail with `otherwise`. */
 static zr_status take_regular(int fd, zr_status otherwise, zr__file *file)
 {
     struct stat info;
@@ -45,12 +45,12 @@ zr_status zr__file_open(const char *path, bool writable, zr__file *file)
     zr__text_escape(path, file->name, sizeof(file->name));
     int fd = open(path, flags);
     if (fd < 0) return zr__file_missing(path, errno);
-    ZR_TRY(take_regular(fd, ZR_ERR_NOT_FOUND, file));
-    return ZR_OK;
+    return take_regular(fd, ZR_ERR_NOT_FOUND, file);
 }
 
-/* Fail for a path that could not be opened: with ZR_ERR_DATA if it is a symbolic link or is not a directory where a
- * directory is needed, ZR_ERR_NOT_FOUND if it does not exist, or ZR_ERR_IO for any other error. */
+/* Fail for a path that could not be opened. The status is ZR_ERR_DATA if the path is a symbolic link or is not a
+ * directory although it should be. It is ZR_ERR_NOT_FOUND if the path does not exist, and ZR_ERR_IO for any other
+ * error. */
 static zr_status refuse_link(int folder, const char *path, const char *shown, int error)
 {
     struct stat info;
@@ -81,8 +81,7 @@ zr_status zr__file_open_in(const char *dir, const char *name, zr__file *file)
     zr_status st = fd < 0 ? refuse_link(folder, name, file->name, error) : ZR_OK;
     close(folder);
     ZR_TRY(st);
-    ZR_TRY(take_regular(fd, ZR_ERR_DATA, file));
-    return ZR_OK;
+    return take_regular(fd, ZR_ERR_DATA, file);
 }
 
 zr_status zr__file_create(const char *path, zr__file *file)

@@ -1,7 +1,7 @@
 /**
- * Files by descriptor. Reads use pread, and changes of the file are detected; files are never mapped, so a file that
- * another process truncates causes an error here rather than SIGBUS. Writes use pwrite and never go through a symbolic
- * link.
+ * Files by descriptor. Reads use pread and writes use pwrite. Files are never memory-mapped: if another process
+ * truncates a file, a read returns an error instead of raising SIGBUS. zr__file_unchanged detects changes by other
+ * processes. Writes never go through a symbolic link.
  */
 #ifndef ZR_BASE_FILE_H
 #define ZR_BASE_FILE_H
@@ -21,15 +21,16 @@ typedef struct zr__file {
     char name[ZR_FILE_NAME_BYTES]; /* printable form of the path, for messages */
 } zr__file;
 
-/** Fail with ZR_ERR_NOT_FOUND for a file that could not be opened; `error` is errno. If a relative path does not exist,
- * the message also names the directory to which the path is relative. */
+/** Fail with ZR_ERR_NOT_FOUND for a file that could not be opened; `error` is the errno of open. If a relative path
+ * does not exist, the message also names the current directory. */
 zr_status zr__file_missing(const char *path, int error);
 
-/** Open a regular file for reading, or for reading and writing. Fail with ZR_ERR_NOT_FOUND and a message with path and
- * reason. */
+/** Open a regular file for reading, or for reading and writing if `writable`. If this is not possible, fail with
+ * ZR_ERR_NOT_FOUND and a message with path and reason. */
 ZR_NODISCARD zr_status zr__file_open(const char *path, bool writable, zr__file *file);
-/** Open a regular file in a directory for reading; neither the file nor the directory may be a symbolic link. Fail with
- * ZR_ERR_NOT_FOUND naming path and reason, or with ZR_ERR_DATA if a path exists but is a link or of the wrong type. */
+/** Open a regular file in a directory for reading. Neither the file nor the directory may be a symbolic link. Errors:
+ * ZR_ERR_NOT_FOUND if either does not exist; ZR_ERR_DATA if either is a link or of the wrong type; ZR_ERR_IO. The
+ * message names path and reason. */
 ZR_NODISCARD zr_status zr__file_open_in(const char *dir, const char *name, zr__file *file);
 /** Create a file that must not exist yet. Error: ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__file_create(const char *path, zr__file *file);
@@ -45,17 +46,17 @@ ZR_NODISCARD zr_status zr__file_read(const zr__file *file, int64_t offset, void 
 /** Tell the system that these bytes will be read next, so that it may prefetch them. */
 void zr__file_ahead(const zr__file *file, int64_t offset, int64_t bytes);
 
-/** Read the whole file once, in pieces of ZR__FILE_PIECE_BYTES. Call fn (unless NULL) for each piece, with the piece's
- * file offset `at`; the piece is aligned to 64 bytes, and fn may fail. *hash (unless NULL) receives XXH3-64 of all
- * bytes. */
+/** Read the whole file once, in pieces of ZR__FILE_PIECE_BYTES. Call fn for each piece with the piece's file offset
+ * `at`, and stop if fn fails. The piece is aligned to 64 bytes. *hash receives the XXH3-64 hash of all bytes. fn and
+ * hash may be NULL. */
 #define ZR__FILE_PIECE_BYTES ((int64_t)1 << 20)
 typedef zr_status (*zr__piece_fn)(void *arg, int64_t at, const void *piece, int64_t bytes);
 ZR_NODISCARD zr_status zr__file_pass(const zr__file *file, zr__piece_fn fn, void *arg, uint64_t *hash);
-/** Do the same as zr__file_pass for the bytes from offset `first` to the end. */
+/** Read the bytes from offset `first` to the end, as zr__file_pass reads the whole file. */
 ZR_NODISCARD zr_status zr__file_pass_from(const zr__file *file, int64_t first, zr__piece_fn fn, void *arg,
                                           uint64_t *hash);
 
-/** Return a hash that combines two hashes; their order matters. */
+/** Combine two hashes into one. The result depends on their order. */
 uint64_t zr__hash_join(uint64_t first, uint64_t second);
 
 /** Write exactly `bytes` bytes at `offset` (_write), or sync all writes to the disk (_sync). Error: ZR_ERR_IO. */

@@ -1,12 +1,13 @@
-/* One pass over a whole file, which passes every byte to a function and to a hash. */
-#define XXH_STATIC_LINKING_ONLY /* makes the state's type complete, so that it can be a member of struct pass */
+/* Reads a whole file once, and gives all its bytes to a function and to a hash. */
+#define XXH_STATIC_LINKING_ONLY /* makes the hash state a complete type, so that struct pass can contain it */
 #include "base/file/file.h"
 
 #include <xxhash.h>
 
-/* Buffers of a pass. A piece is small enough to stay in the cache between the hash and the function. */
+/* Buffers of a pass. A piece is small enough to stay in the processor's cache until both the hash and the function have
+ * read it. */
 typedef struct pass {
-    unsigned char piece[ZR__FILE_PIECE_BYTES]; /* first member, so that it has the alignment of the allocation */
+    unsigned char piece[ZR__FILE_PIECE_BYTES]; /* the first member, because it needs the alignment of zr_alloc */
     XXH3_state_t state;
 } pass;
 

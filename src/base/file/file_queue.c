@@ -16,9 +16,9 @@ static zr_status move_plain(const zr__file_queue *q, int64_t offset, unsigned ch
                      : zr__file_read(q->file, offset, bytes, n, ZR_ERR_DATA);
 }
 
-/* Read or write whole blocks past the page cache; *done receives the number of bytes done, at most n. Once a file
- * system has refused with EINVAL, direct I/O is not tried again. At the end of the file the loop stops, and move_plain
- * reports the error. */
+/* Read or write whole blocks by direct I/O, which bypasses the page cache. *done receives the number of bytes moved, at
+ * most n. If the file system refuses with EINVAL, direct I/O is not tried again. At the end of the file the loop stops,
+ * and move_plain then reports the error. */
 static zr_status move_direct(zr__file_queue *q, int64_t offset, unsigned char *bytes, int64_t n, int64_t *done)
 {
     *done = 0;
@@ -39,8 +39,8 @@ static zr_status move_direct(zr__file_queue *q, int64_t offset, unsigned char *b
     return ZR_OK;
 }
 
-/* Read or write a part. Whole blocks of the file bypass the page cache. The bytes before and after them may share their
- * block with another writer's bytes, so they go through the page cache, which keeps the bytes of both writers. */
+/* Read or write a part: whole blocks by direct I/O, and the bytes before and after them through the page cache. These
+ * bytes may share a block with another writer's bytes, and the page cache keeps the bytes of both writers. */
 static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
 {
     unsigned char *bytes = zr__part_bytes(part);
@@ -54,8 +54,8 @@ static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
     return move_plain(q, part->offset + done, bytes + done, part->n - done);
 }
 
-/* Write the separate ranges of a part. They are short and share blocks with other writers, so they go through the page
- * cache, which combines them. */
+/* Write a part that consists of separate ranges. The ranges are short and share blocks with ranges of other writers.
+ * Therefore they are written through the page cache, which combines them. */
 static zr_status move_stretches(const zr__file_queue *q, const zr__file_part *part)
 {
     unsigned char *bytes = zr__part_bytes(part);
@@ -75,8 +75,8 @@ static void move_and_tell(zr__file_queue *q, zr__file_part *part)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* Return the part that the caller submitted first. The caller submits the parts alternately, except that a reader which
- * jumps within the file submits the same part twice. */
+/* Return the part that was submitted first. Parts are submitted alternately, except that a reader that jumps within the
+ * file submits the same part twice in a row. */
 static zr__file_part *next_given(zr__file_queue *q, int *turn)
 {
     for (int i = 0; i < q->n_parts; i++) {
@@ -111,14 +111,14 @@ static void *run_queue(void *arg)
 
 /* ---- the caller ------------------------------------------------------------------------------ */
 
-/* Open the file once more for direct I/O. If the file system does not support it, return -1 without a message, since
- * direct I/O only saves time. */
+/* Open the file a second time for direct I/O. If the file system does not support direct I/O, return -1 without an
+ * error message, because direct I/O only saves time. */
 static int open_direct(const char *path, const zr__file *file, bool writes)
 {
     struct stat mine, same;
     if (!path) return -1;
-    /* With larger pages, the page-cache bytes at the ends of a range could share a page with bytes that another writer
-     * writes past the cache. */
+    /* With larger pages, a cached page at an end of a range could contain bytes that another writer writes by direct
+     * I/O. */
     if (writes && sysconf(_SC_PAGESIZE) > ZR__BLOCK_BYTES) return -1;
     int fd = open(path, (writes ? O_WRONLY : O_RDONLY) | O_DIRECT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return -1;
@@ -141,8 +141,8 @@ static zr_status start_thread(zr__file_queue *q)
 
 static zr_status take_part(zr__file_queue *q, int part, int64_t part_bytes)
 {
-    const int64_t room = part_bytes + 2 * ZR__BLOCK_BYTES; /* plus one block for the offset within a block and one
-                                                              for alignment */
+    /* Add one block because the part may begin inside a block, and one block to align the buffer. */
+    const int64_t room = part_bytes + 2 * ZR__BLOCK_BYTES;
     zr__file_part *p = &q->part[part];
     p->memory = zr_alloc((size_t)room);
     ZR_CHECK(p->memory, ZR_ERR_MEMORY, "no memory: %lld bytes to %s %s", (long long)room, q->writes ? "write" : "read",

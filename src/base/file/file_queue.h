@@ -1,7 +1,7 @@
 /**
- * Asynchronous reads or writes of one file: a thread moves one part while the caller fills or uses the other. Without
- * this overlap a disk of 2 GB/s is idle a third of the time during copies and checksums. Bytes bypass the page cache
- * (O_DIRECT) where the file system allows it.
+ * Asynchronous reads or writes of one file, with two buffers called parts: a thread reads or writes one part while the
+ * caller uses the other. Without this overlap, a disk of 2 GB/s would be idle for a third of the time in copies and
+ * checksums. Where the file system allows it, I/O bypasses the page cache (O_DIRECT).
  */
 #ifndef ZR_BASE_FILE_QUEUE_H
 #define ZR_BASE_FILE_QUEUE_H
@@ -15,15 +15,15 @@
 #define ZR__BLOCK_BYTES 4096
 #define ZR__QUEUE_PARTS 2
 
-/** A buffer with part of the file's bytes. It belongs to the caller, except between zr__queue_give and
- * zr__queue_take. */
+/** A buffer with some bytes of the file. The caller owns it, except between zr__queue_give and zr__queue_take. */
 typedef struct zr__file_part {
-    unsigned char *bytes; /* buffer; byte b of the file is at an address congruent to b modulo ZR__BLOCK_BYTES, for
-                             direct I/O */
-    int64_t offset, n;    /* file offset and length of the part in bytes, set by the caller */
+    /* Memory of the part. For direct I/O, the byte at file offset b has an address equal to b modulo
+     * ZR__BLOCK_BYTES. */
+    unsigned char *bytes;
+    int64_t offset, n; /* file offset and length of the part in bytes, set by the caller */
     /* Layout of the part in the file, set by the caller. With stride 0 the n bytes are contiguous. Otherwise (writes
-     * only) they form ranges of `width` bytes whose beginnings are `stride` bytes apart; `offset` lies in the first
-     * range, of which only the last `first` bytes belong to the part. */
+     * only) they form ranges of `width` bytes, one every `stride` bytes. The part begins at `offset`, inside the first
+     * range, and contains the last `first` bytes of that range. */
     int64_t first, width, stride;
     bool given;
     zr__failure failed; /* failure of the last read or write */
@@ -32,7 +32,7 @@ typedef struct zr__file_part {
 
 typedef struct zr__file_queue {
     const zr__file *file;
-    int direct; /* second descriptor of the file, which bypasses the page cache, or -1 if not available */
+    int direct; /* second descriptor of the file for direct I/O, or -1 if direct I/O is not available */
     bool writes;
     int n_parts;
     zr__file_part part[ZR__QUEUE_PARTS];
@@ -42,13 +42,13 @@ typedef struct zr__file_queue {
     pthread_cond_t changed;
 } zr__file_queue;
 
-/** Open a queue of writes (`writes`) or of reads, with n_parts buffers of part_bytes each. With one part no thread is
- * started: zr__queue_take does the I/O. A queue of reads falls back to one part if memory for the second part or the
- * thread is not available. `file` is borrowed. `path` is the name it was opened by; if NULL, all bytes go through the
+/** Open a queue for writes (if `writes`) or for reads, with n_parts buffers of part_bytes each. With one part, no
+ * thread is started, and zr__queue_take does the I/O. If a queue for reads gets no memory for a second part, or no
+ * thread, it uses one part. `file` must stay open. `path` is the path by which it was opened; if NULL, all I/O uses the
  * page cache. Error: ZR_ERR_MEMORY. Call zr__queue_close even after a failure. */
 ZR_NODISCARD zr_status zr__queue_open(zr__file_queue *queue, const zr__file *file, const char *path, bool writes,
                                       int n_parts, int64_t part_bytes);
-/** Close a queue and drop parts that were submitted but not begun. A zero-initialised queue may be closed. */
+/** Close a queue, and drop submitted parts whose I/O has not begun. A zero-initialised queue may be closed. */
 void zr__queue_close(zr__file_queue *queue);
 
 /** Return the address of the part's first byte. */
@@ -59,9 +59,9 @@ static inline unsigned char *zr__part_bytes(const zr__file_part *part)
 
 /** Start reading or writing the part. */
 void zr__queue_give(zr__file_queue *queue, int part);
-/** Wait until the part belongs to the caller again and return the result of its read or write: ZR_OK, ZR_ERR_IO, or
- * ZR_ERR_DATA if the file ends too early. A repeated call returns the same result. Before the first zr__queue_give,
- * return ZR_OK. */
+/** Wait until the part's read or write has ended, and return its result: ZR_OK, ZR_ERR_IO, or ZR_ERR_DATA if the file
+ * ends too early. Afterwards the part belongs to the caller. A repeated call returns the same result. Before the first
+ * zr__queue_give, return ZR_OK. */
 ZR_NODISCARD zr_status zr__queue_take(zr__file_queue *queue, int part);
 
 #endif

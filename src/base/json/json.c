@@ -38,8 +38,8 @@ static zr_status read_to_end(int fd, const char *name, size_t most, char **text,
     }
 }
 
-/* Open a file. If the path may not be a pipe, open it with O_NONBLOCK (opening a pipe would wait for its writer) and
- * fail unless it is a regular file. A directory fails later, at the first read. */
+/* Open a file. `pipes` tells whether it may be a pipe. If not, use O_NONBLOCK, since opening a pipe would wait for its
+ * writer, and refuse special files. A directory opens here and fails at the first read. */
 static zr_status open_text(const char *path, const char *name, bool pipes, int *fd)
 {
     struct stat info;
@@ -79,7 +79,8 @@ zr_status zr__json_read_most(const char *path, size_t most, char **text, size_t 
     return read_json_text(path, false, most, text, bytes);
 }
 
-/* Append a key or an index to a path. Messages must work when memory has run out, so nothing is allocated. */
+/* Append a key or an index to a path such as "a.b[1]". Allocate no memory, since messages are needed when memory is
+ * short. */
 static void add_part(char *out, size_t size, const char *key, size_t index)
 {
     size_t used = strlen(out);
@@ -115,7 +116,7 @@ static zr_status fail_on(const char *text, const char *name, size_t at, const zr
                    ZR_SHOWN(reason));
 }
 
-/* Fail with the message of fail_on for the token that contains or follows byte `stop`. */
+/* Fail like fail_on, at the token that contains or follows byte `stop`. */
 static zr_status fail_at(const char *text, size_t bytes, const char *name, size_t stop, const char *reason)
 {
     zr__json_trail trail;
@@ -124,8 +125,8 @@ static zr_status fail_at(const char *text, size_t bytes, const char *name, size_
     return fail_on(text, name, token.begin, &trail, reason);
 }
 
-/* Fail if, at byte `stop`, a comma is missing between two values or between a value and a key. The message shows the
- * end of the first value, where the comma belongs. Return ZR_OK if the text has a different error. */
+/* Check whether a comma is missing at byte `stop`, between two values or between a value and a key. If so, fail with
+ * the position of the first value's end, where the comma belongs. Return ZR_OK if the text has a different error. */
 static zr_status fail_missing_comma(const char *text, size_t bytes, const char *name, size_t stop)
 {
     zr__json_trail trail;
@@ -150,8 +151,8 @@ void zr__json_skip_mark(const char **text, size_t *bytes)
     *bytes -= sizeof(mark);
 }
 
-/* Find a common mistake (a comment, single quotes, a comma before a bracket, Python's words) at or before byte `stop`.
- * Return its description and store its offset in *at, or return NULL if there is none. */
+/* Find a common mistake at or before byte `stop`: a comment, single quotes, a comma before a closing bracket, or a
+ * Python word such as True. Return its description and store its offset in *at. Return NULL for any other error. */
 static const char *common_slip(const char *text, size_t bytes, size_t stop, size_t *at)
 {
     zr__json_token token = {0}, before = {0};
@@ -196,9 +197,9 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
     return zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, name, root);
 }
 
-/* Target to which a failed allocation jumps out of jansson while jansson reads a text, otherwise NULL. The jump must
- * happen at once: after a failed allocation jansson (2.14) drops characters, reports an error that is not in the text,
- * or frees memory twice. The memory that jansson had allocated leaks. */
+/* longjmp target while jansson reads a text, otherwise NULL. A failed allocation jumps at once, because jansson 2.14
+ * does not handle it: it drops characters, reports a syntax error or frees memory twice. The memory that jansson had
+ * allocated leaks. */
 static _Thread_local jmp_buf *leave;
 
 void *zr__json_allocated(void *memory)
@@ -275,9 +276,7 @@ zr_status zr__json_fail(const char *text, size_t bytes, const char *name, const 
 
 bool zr__json_is_file_name(const char *name)
 {
-    static const char end[] = ".json";
-    size_t length = strlen(name);
-    return strchr(name, '/') || (length >= sizeof(end) && strcmp(name + length - (sizeof(end) - 1), end) == 0);
+    return strchr(name, '/') || (strlen(name) > strlen(".json") && zr__text_ends(name, ".json"));
 }
 
 bool zr__json_bytes(const json_t *json, int64_t *bytes)

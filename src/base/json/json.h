@@ -1,8 +1,8 @@
 /**
- * base/json: JSON. json_write.h writes members one by one, json_scan.h finds tokens and their positions. This header
- * reads JSON written by people. Reading is strict (no duplicate keys, trailing commas, comments or NaN) and bounded (16
- * MiB unless a limit is given, 64 levels), and error messages have positions. A byte order mark and CR LF are accepted.
- * jansson does the parsing.
+ * base/json: JSON. json_write.h writes members one by one. json_scan.h finds tokens and their positions. This header
+ * reads JSON that people have written, with jansson as parser. Duplicate keys, trailing commas, comments and NaN are
+ * refused. The size limit is 16 MiB unless the caller gives another, and values may be nested 64 levels deep. Error
+ * messages contain positions. A byte order mark and CR LF line ends are accepted.
  */
 #ifndef ZR_BASE_JSON_H
 #define ZR_BASE_JSON_H
@@ -21,27 +21,28 @@ typedef struct zr__json_place {
     size_t index;
 } zr__json_place;
 
-/** Read a whole file; zr_free the text. zr__json_read also reads a pipe to its end, for paths that a person types.
- * zr__json_read_file reads only regular files, for paths inside directories. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_IO;
- * ZR_ERR_CONFIG if the file exceeds the size limit. */
+/** Read a whole file into *text; zr_free it. zr__json_read is for paths that a person types, and also reads a pipe to
+ * its end. zr__json_read_file is for paths inside directories, and accepts only regular files. Errors:
+ * ZR_ERR_NOT_FOUND; ZR_ERR_IO; ZR_ERR_CONFIG if the file exceeds the size limit. */
 ZR_NODISCARD zr_status zr__json_read(const char *path, char **text, size_t *bytes);
 ZR_NODISCARD zr_status zr__json_read_file(const char *path, char **text, size_t *bytes);
 /** Read a file like zr__json_read_file, but with a limit of `most` bytes. */
 ZR_NODISCARD zr_status zr__json_read_most(const char *path, size_t most, char **text, size_t *bytes);
 
-/** Parse an object or array; json_decref the root. `name` is the file's name in messages. Fail with ZR_ERR_CONFIG and
- * the message "name:line:column: key.path: reason". */
+/** Parse a text that is a JSON object or array; json_decref the root. `name` is the file's name in messages. Fail with
+ * ZR_ERR_CONFIG and the message "name:line:column: key.path: reason". */
 ZR_NODISCARD zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root);
-/** Call json_loadb with `flags`. If the text is not JSON, return ZR_OK with *root NULL and the reason in *error. Return
- * ZR_ERR_MEMORY if memory is short: since jansson reports this as an error in the text, it is only recognised if the
- * program's allocator (json_set_alloc_funcs) passes its result through zr__json_allocated, as the command's does. */
+/** Call json_loadb with `flags`. If the text is not JSON, return ZR_OK, set *root to NULL and store the reason in
+ * *error. Return ZR_ERR_MEMORY if memory is short. jansson reports a lack of memory like a syntax error. To tell them
+ * apart, the program's allocator (json_set_alloc_funcs) must pass its results through zr__json_allocated, as the
+ * command's does. */
 ZR_NODISCARD zr_status zr__json_load(const char *text, size_t bytes, size_t flags, const char *name, json_t **root,
                                      json_error_t *error);
 /** Call json_loads with `flags`. Return NULL if the text is not JSON or memory is short. */
 json_t *zr__json_loads(const char *text, size_t flags);
-/** Return `memory`, an allocator's result. If `memory` is NULL and zr__json_load is running on this thread, end that
- * call. Outside of zr__json_load jansson may silently drop a value, so the program must remember that an allocation
- * failed. */
+/** Return `memory`, the result of an allocation for jansson. If it is NULL and zr__json_load is running on this thread,
+ * make zr__json_load fail at once. Outside zr__json_load, jansson may silently drop a value when an allocation fails,
+ * so the program must record the failure. */
 void *zr__json_allocated(void *memory);
 /** Parse like zr__json_parse, but with a limit of `most` bytes. */
 ZR_NODISCARD zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name,
@@ -53,8 +54,8 @@ void zr__json_blank_comments(char *text, size_t bytes);
 /** Skip a byte order mark by advancing *text; positions in messages do not count the mark. */
 void zr__json_skip_mark(const char **text, size_t *bytes);
 
-/** Find line and column (both from 1, the column in characters) of the key or array element. Return false if it is not
- * found; line and column are then the position of the nearest ancestor that is found. */
+/** Find line and column of a key or array element, both from 1; columns count characters. If the text does not contain
+ * it, return false with the position of its nearest ancestor in the text. */
 bool zr__json_find(const char *text, size_t bytes, const zr__json_place *place, int *line, int *column);
 
 /** Write the path of a value, such as "a.b[1]", to `out`, truncated to `size`. Return `out`. */
@@ -64,22 +65,22 @@ const char *zr__json_path(const zr__json_place *place, char *out, size_t size);
 zr_status zr__json_fail(const char *text, size_t bytes, const char *name, const zr__json_place *place, zr_status status,
                         const char *message);
 
-/** Return whether `name` is a file name, that is, contains '/' or ends in ".json". Other names denote built-in
- * things. */
+/** Return whether `name` is a file name, that is, contains '/' or ends in ".json". Any other name selects a built-in
+ * item. */
 bool zr__json_is_file_name(const char *name);
 
 /** Read a number of bytes from an integer or from text such as "80GB". Return false if the value is of another form,
  * below 0 or above 2^53. */
 bool zr__json_bytes(const json_t *json, int64_t *bytes);
 
-/** Print a value in short form for a message, "missing" for NULL. Return `out`. */
+/** Print a value in short form for a message. If `json` is NULL, print "missing". Return `out`. */
 const char *zr__json_show(const json_t *json, char *out, size_t size);
 #define ZR_JSON_SHOWN_BYTES 96
 /** Short form of a value for a message, in a buffer that lives as long as the enclosing block. */
 #define ZR_JSON_SHOWN(json) zr__json_show((json), (char[ZR_JSON_SHOWN_BYTES]){0}, ZR_JSON_SHOWN_BYTES)
 
-/** Print a value as indented text; zr_free it. Numbers have the fewest digits that read back as the same number. Fail
- * with ZR_ERR_MEMORY, also if `json` is NULL, which jansson returns when memory is short. */
+/** Print a value as indented text; zr_free it. Numbers have the fewest digits that read back as the same number. Error:
+ * ZR_ERR_MEMORY. It is also returned if `json` is NULL, as jansson returns NULL when memory is short. */
 ZR_NODISCARD zr_status zr__json_print(const json_t *json, char **text);
 
 #endif

@@ -109,7 +109,8 @@ static bool key_is(const char *text, const zr__json_token *token, const char *ke
     return token->end - token->begin == length + 2 && memcmp(text + token->begin + 1, key, length) == 0;
 }
 
-/* Find a value. *mark receives the offset to show in a message, *at the offset of the value's first byte. */
+/* Find the value at `place`. Set *mark to the offset to show in a message, which is the key's offset if the value has a
+ * key. Set *at to the offset of the value's first byte. */
 static bool enter(const char *text, size_t bytes, const zr__json_place *place, size_t *mark, size_t *at)
 {
     if (!place->parent) {

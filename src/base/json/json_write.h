@@ -1,7 +1,7 @@
 /**
- * Writing of compact JSON, member by member. This file takes care of commas, quotes, escapes and non-finite numbers.
- * Spaces and line breaks are chosen by the caller, because readers of zr's outputs rely on them. (zr__json_print prints
- * values held by jansson.)
+ * Writing of compact JSON, member by member. The functions take care of commas, quotes, escapes and non-finite numbers.
+ * The caller chooses spaces and line breaks, because programs that read zr's outputs rely on them. (zr__json_print
+ * prints a jansson value instead.)
  */
 #ifndef ZR_BASE_JSON_WRITE_H
 #define ZR_BASE_JSON_WRITE_H
@@ -14,16 +14,17 @@
  * zr__text. */
 typedef struct zr__json_out {
     zr__text text;
-    bool spaced;    /* whether to write "key": value, with a space, rather than "key":value */
-    bool tight;     /* whether to leave out the space after a comma */
-    bool more;      /* whether the open object or array has a member already */
-    const char *at; /* text to write before the next member instead of a space, such as "\n  "; a comma precedes this
-                       text unless the member is the first */
+    bool spaced; /* whether to write "key": value, with a space, rather than "key":value */
+    bool tight;  /* whether to leave out the space after a comma */
+    bool more;   /* whether the open object or array has a member already */
+    /* Whitespace to write before the next member, such as "\n ", in place of a space. If the member is not the first, a
+     * comma is written before this text. */
+    const char *at;
 } zr__json_out;
 
-/** Add a member to the open object, or an element to the open array if key is NULL. Booleans need zr__json_add_bool,
- * since the type of a comparison is int. Real numbers are written as "%.9g", or null if not finite; NULL text is
- * written as null. */
+/** Add a member to the open object, or an element to the open array if key is NULL. For booleans call
+ * zr__json_add_bool, because the result of a comparison has type int. Real numbers are written as "%.9g", or as null if
+ * not finite. NULL text is written as null. */
 void zr__json_add_int(zr__json_out *out, const char *key, int64_t value);
 void zr__json_add_real(zr__json_out *out, const char *key, double value);
 void zr__json_add_bool(zr__json_out *out, const char *key, bool value);
@@ -50,13 +51,13 @@ void zr__json_add_text(zr__json_out *out, const char *key, const char *value);
 
 /** Add bytes as a string; they may include '\0'. */
 void zr__json_add_bytes(zr__json_out *out, const char *key, const char *bytes, int64_t n);
-/** Add a value that is already JSON text, or null if it is NULL. */
+/** Add a value that is already JSON text. If `json` is NULL, add null. */
 void zr__json_add_json(zr__json_out *out, const char *key, const char *json);
-/** Add a value that is printed with a format; the result must be JSON. */
+/** Add a value printed with a printf format. The printed text must be JSON. */
 void zr__json_add_as(zr__json_out *out, const char *key, const char *format, ...) ZR_PRINTF(3, 4);
 
-/** Begin an object or array as a member of the open one. key is NULL for an array's element and for the whole
- * document. */
+/** Begin an object ('{') or an array ('[') inside the open one, or begin the document. key is NULL for an element of an
+ * array, and for the document itself. */
 void zr__json_open(zr__json_out *out, const char *key, char bracket);
 /** End the open object or array; bracket is '}' or ']'. */
 void zr__json_close(zr__json_out *out, char bracket);

@@ -5,10 +5,10 @@
 
 #define LIMB_BITS ZR__EXACT_LIMB_BITS
 #define LIMB_MASK ZR__EXACT_LIMB_MASK
-#define TERMS_A_CARRY 4096 /* additions between carries, far fewer than the limbs can hold */
+#define TERMS_A_CARRY 4096 /* number of terms between two propagations of carries; far fewer than a limb can hold */
 
-/* Add a finite F32 as an integer of 24 bits times a power of two; subnormals use the power of the smallest normal
- * number. */
+/* Add a finite F32 as an integer of 24 bits times a power of two. For a subnormal, the power is the same as for the
+ * smallest normal number. */
 static void add_one(zr_exact *sum, float x)
 {
     uint32_t u;
@@ -58,7 +58,7 @@ static bool digits_of(const zr_exact *sum, uint32_t digit[ZR_EXACT_LIMBS + 1])
 
 double zr__exact_value(const zr_exact *sum)
 {
-    /* Two zero digits below the lowest, so that the highest nonzero digit always has two digits below it. */
+    /* Begin with two zero digits, so that the highest nonzero digit always has at least two digits below it. */
     uint32_t digit[2 + ZR_EXACT_LIMBS + 1] = {0};
     if (sum->not_finite) return NAN;
     bool negative = digits_of(sum, digit + 2);
@@ -72,8 +72,8 @@ double zr__exact_value(const zr_exact *sum)
     bool inexact = (rest & LIMB_MASK) != 0;
     for (int i = 0; i < top - 2; i++) inexact |= digit[i] != 0;
 
-    /* The mantissa holds the highest 64 bits, and its last bit is set if any lower bit is. A double has 53 bits, so the
-     * conversion rounds to nearest as if it saw all bits. */
+    /* The mantissa holds the 64 highest bits of the sum. Its last bit is also set if any lower bit is set (a sticky
+     * bit). Therefore the conversion to the 53 bits of a double rounds to nearest as if it saw all bits. */
     uint64_t mantissa = high << up | rest >> LIMB_BITS | inexact;
     double value = ldexp((double)mantissa, ZR__EXACT_UNIT + LIMB_BITS * (top - 3) - up);
     return negative ? -value : value;

@@ -1,6 +1,6 @@
 /**
- * Exact sums for kernels that add to a zr_exact directly: those kernels count squares by exponent and then add each
- * count with zr__exact_term.
+ * Exact sums. Some functions are inline, for kernels that count squares by exponent and then add each count to the sum
+ * with zr__exact_term.
  */
 #ifndef ZR_BASE_EXACT_H
 #define ZR_BASE_EXACT_H
@@ -16,9 +16,9 @@ void zr__exact_merge(zr_exact *sum, const zr_exact *other);
 /** Return the sum rounded to the nearest double, or a non-finite value if any term was not finite. */
 double zr__exact_value(const zr_exact *sum);
 
-/** Convert a sum to doubles that ranks can exchange, and back. unpack adds to *sum either the doubles of one rank or
- * the element-wise sum of the doubles of up to 2^20 ranks; that sum is exact, since the doubles are small integers.
- * A term that is not finite makes one double NaN. */
+/** Convert a sum to doubles that ranks can exchange (_pack), and add such doubles to *sum (_unpack). unpack accepts the
+ * doubles of one rank, or the element-wise sum of up to 2^20 ranks' doubles. That sum is exact, since each double is a
+ * small integer. If a term is not finite, one double is NaN. */
 void zr__exact_pack(const zr_exact *sum, double out[ZR_EXACT_LIMBS]);
 void zr__exact_unpack(zr_exact *sum, const double in[ZR_EXACT_LIMBS]);
 
@@ -28,7 +28,7 @@ void zr__exact_unpack(zr_exact *sum, const double in[ZR_EXACT_LIMBS]);
 #define ZR__EXACT_LIMB_BITS 32
 #define ZR__EXACT_LIMB_MASK 0xffffffff
 
-/** Add sign * bits * 2^shift units to *sum, with sign 1 or -1 and shift in [0, 575]. Nothing is carried: call
+/** Add sign * bits * 2^shift units to *sum, with sign 1 or -1 and shift in [0, 575]. Carries are not propagated: call
  * zr__exact_carry after at most 2^30 terms, before a limb overflows. */
 ZR_INLINE void zr__exact_term(zr_exact *sum, int sign, uint64_t bits, int shift)
 {
@@ -39,11 +39,11 @@ ZR_INLINE void zr__exact_term(zr_exact *sum, int sign, uint64_t bits, int shift)
     limb[2] += sign * (int64_t)(bits >> ZR__EXACT_LIMB_BITS >> (ZR__EXACT_LIMB_BITS - low));
 }
 
-/** Carry until all limbs but the last are in [0, 2^32), so that equal sums have equal limbs however they were
- * computed. */
+/** Propagate carries until all limbs but the last are in [0, 2^32). Then equal sums have equal limbs, in whatever order
+ * their terms were added. */
 ZR_INLINE void zr__exact_carry(zr_exact *sum)
 {
-    /* Shifting a negative limb rounds down, so the remainder left by the mask is never negative. */
+    /* The right shift of a negative limb rounds down, so the remainder that the mask leaves is never negative. */
     for (int i = 0; i < ZR_EXACT_LIMBS - 1; i++) {
         sum->limb[i + 1] += sum->limb[i] >> ZR__EXACT_LIMB_BITS;
         sum->limb[i] &= ZR__EXACT_LIMB_MASK;

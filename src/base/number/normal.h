@@ -1,6 +1,6 @@
 /**
- * Standard normal numbers by the Box-Muller method, inline so that each processor level computes them with its own
- * vector instructions.
+ * Standard normal numbers by the Box-Muller method, inline so that each processor level (set of vector instructions)
+ * has its own compiled version.
  *
  * Only integer operations and fp32 +, -, *, / and sqrt are used, each rounded as IEEE 754 prescribes and never
  * contracted (fused), so the bits are the same at every level. Each series below ends where its next term is under a
@@ -24,8 +24,8 @@ ZR_INLINE float zr__log1p(float f)
     return 2.0f * (s + s * series);
 }
 
-/** Return `yes` if mask is all ones, or `no` if mask is 0. A conditional between floats would not be vectorised, since
- * computing the branch that is not chosen could trap; so select by bits. */
+/** Return `yes` if mask is all ones, or `no` if mask is 0. The selection uses bit operations, because compilers do not
+ * vectorise a conditional between floats: computing the branch not chosen could trap. */
 ZR_INLINE float zr__choose(uint32_t mask, float yes, float no)
 {
     uint32_t a, b;
@@ -36,9 +36,9 @@ ZR_INLINE float zr__choose(uint32_t mask, float yes, float no)
     return yes;
 }
 
-/** Return sqrt(-2 ln u), where u = (h + 1/2) / 2^31 and h is the upper 31 bits of `word`. For u from sqrt(1/2) on,
- * compute 1 - u from the integer, so that small radii are as finely resolved as large ones; below, use u = 2^k
- * (1 + f). */
+/** Return sqrt(-2 ln u), where u = (h + 1/2) / 2^31 and h is the upper 31 bits of `word`. If u >= sqrt(1/2), 1 - u is
+ * computed from the integer, so that small radii are as precise as large ones. Otherwise u is split into 2^k (1 +
+ * f). */
 ZR_INLINE float zr__normal_radius(uint32_t word)
 {
     const uint32_t sqrt_half = 0x3F3504F3u, one = 0x3F800000u; /* bit patterns of these floats */
@@ -56,8 +56,8 @@ ZR_INLINE float zr__normal_radius(uint32_t word)
     return sqrtf(-2.0f * log);
 }
 
-/** Compute cosine and sine of the angle 2 pi word / 2^32: subtract the nearest multiple of a quarter turn, then rotate
- * back by it. */
+/** Compute cosine and sine of the angle 2 pi word / 2^32. Subtract the nearest multiple of a quarter turn, evaluate
+ * both series for the rest, and rotate the result by the multiple. */
 ZR_INLINE void zr__normal_direction(uint32_t word, float *cosine, float *sine)
 {
     uint32_t quarters = (word + 0x20000000u) >> 30, odd = 0u - (quarters & 1);
@@ -68,9 +68,9 @@ ZR_INLINE void zr__normal_direction(uint32_t word, float *cosine, float *sine)
     *sine = zr__choose(odd, c, s) * (float)(1 - (int32_t)(quarters & 2));
 }
 
-/** Write the elements of group number `group`, multiplied by `std`, to `out`. The group begins at element group *
- * ZR__NORMAL_GROUP. In a group, words 0 of all its blocks come first, then all words 1, and so on, since vectors hold
- * them in this order. Words 0 and 1 of a block give two numbers, and so do words 2 and 3. */
+/** Write one group of elements, multiplied by `std`, to `out`. Group number `group` begins at element group *
+ * ZR__NORMAL_GROUP. Each random block gives four numbers: two from its words 0 and 1, and two from words 2 and 3. `out`
+ * has the first numbers of all blocks, then the second numbers of all blocks, and so on, as vectors compute them. */
 ZR_INLINE void zr__normal_group(const zr_rng *rng, uint64_t group, float std, float *__restrict out)
 {
     uint32_t word[4][ZR__RNG_BLOCKS];

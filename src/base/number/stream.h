@@ -1,7 +1,7 @@
 /*
- * Non-temporal stores, which bypass the caches: an ordinary store first reads the line that it overwrites, and evicts
- * another line. They only pay off for arrays too large to be read from a cache afterwards. These functions are compiled
- * for the instruction set of the including file.
+ * Non-temporal stores, which bypass the caches. An ordinary store first reads the cache line that it overwrites, and
+ * evicts another line. Non-temporal stores are faster only for arrays that are too large to be read from a cache
+ * afterwards. These functions are compiled for the instruction set of the including file.
  */
 #ifndef ZR_BASE_STREAM_H
 #define ZR_BASE_STREAM_H
@@ -27,8 +27,8 @@ static inline void zr__stream_line(char *out, const char *in)
 #endif
 }
 
-/* Copy like memcpy, but write whole cache lines past the caches; the bytes before and after them go through the caches.
- * Before another thread may read `out`, this thread must call zr__stream_end. */
+/* Copy like memcpy, but write whole cache lines by non-temporal stores, and the bytes before and after them by ordinary
+ * stores. This thread must call zr__stream_end before another thread reads `out`. */
 static inline void zr__stream(void *out, const void *in, int64_t bytes)
 {
     char *to = out;

@@ -20,7 +20,7 @@ static bool same_file(const char *path, const struct stat *info)
     return stat(path, &its) == 0 && its.st_dev == info->st_dev && its.st_ino == info->st_ino;
 }
 
-/* Return whether `name` is a file that zr reads in the directory of a model or a run. Other files there may be
+/* Return whether `name` is a file that zr reads in the directory of a model or a run. Files of other names may be
  * outputs. */
 static bool is_read(const char *name)
 {
@@ -55,8 +55,8 @@ static bool is_input(const char *path, const struct stat *info)
     return same_file(path, info) || in_directory(path, info) || (n > 0 && n < PATH_MAX && in_directory(model, info));
 }
 
-/* Return whether the value's pattern or list includes the file. If the value is malformed, return false: its reader
- * reports the error. */
+/* Return whether `value`, a pattern or list of data files, includes the file. Return false for a malformed value,
+ * because the function that reads the value reports the error. */
 static bool is_shard(const char *value, const struct stat *info)
 {
     zr__shards shards;
@@ -92,13 +92,11 @@ static zr_status check_output(const zr__file *file, const zr__output_kind *kind,
     const char *input = input_of(inputs, &info);
     ZR_CHECK(!input, ZR_ERR_CREATE, "the %s %s would overwrite an input: it is %s %s; name another file", kind->what,
              file->name, is_shard(input, &info) ? "the file" : "in the directory", ZR_SHOWN(input));
-    if (!S_ISREG(info.st_mode)) {
-        ZR_CHECK(kind->streams && !S_ISDIR(info.st_mode), ZR_ERR_CREATE,
-                 "the %s %s cannot be written: it exists and is not a regular file; name another file", kind->what,
-                 file->name);
-        return ZR_OK;
-    }
-    ZR_CHECK(is_kind(file->fd, &info, kind->head), ZR_ERR_CREATE,
+    const bool regular = S_ISREG(info.st_mode);
+    ZR_CHECK(regular || (kind->streams && !S_ISDIR(info.st_mode)), ZR_ERR_CREATE,
+             "the %s %s cannot be written: it exists and is not a regular file; name another file", kind->what,
+             file->name);
+    ZR_CHECK(!regular || is_kind(file->fd, &info, kind->head), ZR_ERR_CREATE,
              "%s exists and is not the expected kind of file (%s); zr overwrites only an older %s; name another file",
              file->name, kind->what, kind->what);
     return ZR_OK;
@@ -106,14 +104,14 @@ static zr_status check_output(const zr__file *file, const zr__output_kind *kind,
 
 zr_status zr__output_open(const char *path, const zr__output_kind *kind, const char *const *inputs, zr__file *file)
 {
-    /* A streamed output may be a pipe whose reader comes later, so open may wait for it. Any other special file is
-     * refused, and O_NONBLOCK keeps open from waiting. */
+    /* If the output may be a pipe (it is streamed), open may wait for the pipe's reader. Otherwise O_NONBLOCK keeps
+     * open from waiting, and a special file is refused below. */
     struct stat info;
     bool there = stat(path, &info) == 0, through = there && !S_ISREG(info.st_mode) && kind->streams;
     int flags = O_CLOEXEC | (through ? O_WRONLY : O_RDWR | O_NONBLOCK);
     *file = (zr__file){.fd = -1};
     zr__text_escape(path, file->name, sizeof(file->name));
-    /* O_NOFOLLOW keeps a dangling link from creating its target. */
+    /* O_NOFOLLOW keeps open from creating the target of a dangling link. */
     file->fd = open(path, there ? flags : flags | O_CREAT | O_NOFOLLOW, 0666);
     ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the %s %s: %s; name another file", kind->what, file->name,
              errno == ELOOP ? "it is a link to a file that does not exist" : strerror(errno));
@@ -155,7 +153,8 @@ zr_status zr__output_check(const char *path, const zr__output_kind *kind, const 
 {
     zr__file file;
     struct stat info;
-    if (stat(path, &info) != 0) return ZR_OK; /* the function that writes the file reports why it cannot be created */
+    /* Do not fail for a missing file. If it cannot be created, zr__output_open reports the error later. */
+    if (stat(path, &info) != 0) return ZR_OK;
     zr__text_escape(path, file.name, sizeof(file.name));
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ZR_CHECK(file.fd >= 0, ZR_ERR_CREATE, "the %s %s exists but cannot be read: %s; name another file", kind->what,

@@ -16,22 +16,23 @@ typedef struct zr__output_kind {
 /**
  * Open an output file, creating it if it does not exist. An existing file is not truncated here.
  *
- * `inputs` lists the paths that the command reads, ending with NULL. A directory in it stands for the weights,
+ * `inputs` lists the paths that the command reads, ending with NULL. A directory in this list stands for the weights,
  * configurations and tokenizers in the directory and in its subdirectory model/. Files are compared by device and
  * inode, not by name.
  *
- * Fail with ZR_ERR_CREATE, having changed nothing, if the file is an input, is of another kind or cannot be created.
+ * Fail with ZR_ERR_CREATE if the file is an input, is of another kind or cannot be created. In this case nothing is
+ * changed.
  */
 ZR_NODISCARD zr_status zr__output_open(const char *path, const zr__output_kind *kind, const char *const *inputs,
                                        zr__file *file);
 
-/** Open the output and write all its bytes in place: no other file is touched, and a link stays a link. Errors: the
- * errors of zr__output_open, and ZR_ERR_IO, after which a later call may overwrite the partial file. */
+/** Open the output and write all its bytes in place: no temporary file is created, and a link stays a link. Errors:
+ * ZR_ERR_CREATE as in zr__output_open; ZR_ERR_IO, after which a later call may overwrite the partial file. */
 ZR_NODISCARD zr_status zr__output_write(const char *path, const zr__output_kind *kind, const char *const *inputs,
                                         const char *data, size_t bytes);
 
-/** Make the checks of zr__output_open without opening the file for writing, so that an output written at the end of a
- * command can be refused at its start. */
+/** Make the checks of zr__output_open without opening the file for writing. A command calls this at its start, to
+ * refuse a wrong path before the work begins. */
 ZR_NODISCARD zr_status zr__output_check(const char *path, const zr__output_kind *kind, const char *const *inputs);
 
 /** Return ZR_ERR_CREATE if an open stream, such as stdout, writes to one of the inputs. */

@@ -16,8 +16,8 @@
 #include <limits.h>
 
 typedef struct zr__source_shards {
-    int64_t first, n; /* the source's range in zr__shards.path */
-    double weight;    /* weight of the source, above 0, or 1 if the value gives none */
+    int64_t first, n; /* index of the source's first path in zr__shards.path, and number of its paths */
+    double weight;    /* weight of the source, above 0; 1 if the value has no weights */
 } zr__source_shards;
 
 typedef struct zr__shards {
@@ -46,8 +46,8 @@ json_t *zr__shards_list(const char *value);
 /** Return whether the path contains pattern (glob) characters. */
 bool zr__shards_is_pattern(const char *path);
 
-/** Call fn for each path or pattern in a value and replace it with the path that fn writes to `found`. *changed
- * receives the new value; zr_free it. Errors: ZR_ERR_MEMORY, and those of fn. */
+/** Replace each path or pattern in a value with the path that fn writes to `found`. *changed receives the new value;
+ * zr_free it. Errors: ZR_ERR_MEMORY, and any error of fn. */
 typedef zr_status (*zr__shards_fn)(void *arg, const char *path, char found[PATH_MAX]);
 ZR_NODISCARD zr_status zr__shards_each(const char *value, zr__shards_fn fn, void *arg, char **changed);
 

@@ -9,14 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ESCAPED_BYTES = 4 * 4 + 1 }; /* bytes of an escaped 4-byte character and the terminating zero */
+/* buffer size for one escaped character: up to four escapes such as "\x1b" and the terminating zero */
+enum { ESCAPED_BYTES = 4 * 4 + 1 };
 
-/* Reserve capacity for `more` bytes and the terminating zero. */
+/* Reserve capacity for `more` bytes and the terminating zero. If memory is short, set `failed` and return false. */
 static bool reserve_text(zr__text *text, size_t more)
 {
     void *data =
         more < PTRDIFF_MAX ? zr__enlarge(text->data, &text->room, (int64_t)(text->length + more + 1), 1) : NULL;
     if (data) text->data = data;
+    text->failed = data == NULL;
     return data != NULL;
 }
 
@@ -39,11 +41,7 @@ void zr__text_add(zr__text *text, const char *format, ...)
 
 void zr__text_append(zr__text *text, const char *bytes, size_t n)
 {
-    if (text->failed) return;
-    if (!reserve_text(text, n)) {
-        text->failed = true;
-        return;
-    }
+    if (text->failed || !reserve_text(text, n)) return;
     if (n > 0) memcpy(text->data + text->length, bytes, n);
     text->length += n;
     text->data[text->length] = '\0';
@@ -58,7 +56,7 @@ void zr__text_drop(zr__text *text, size_t n)
 
 zr_status zr__text_take(zr__text *text, char **data)
 {
-    if (!text->failed && !text->data && !reserve_text(text, 0)) text->failed = true;
+    if (!text->failed && !text->data) (void)reserve_text(text, 0);
     if (text->failed) {
         size_t length = text->length;
         zr__text_clear(text);
@@ -75,7 +73,7 @@ void zr__text_clear(zr__text *text)
     *text = (zr__text){0};
 }
 
-/* Print a number with '.' as decimal point. printf uses the locale's, which may be several bytes long. */
+/* Print a number with '.' as decimal point. printf uses the locale's decimal point, which may have several bytes. */
 static const char *print_number(const char *format, int digits, double x, char out[ZR_NUMBER_BYTES])
 {
     snprintf(out, ZR_NUMBER_BYTES, format, digits, x);
@@ -107,7 +105,7 @@ const char *zr__text_shortest(double x, char out[ZR_NUMBER_BYTES])
     int digits = 1;
     do {
         char local[ZR_NUMBER_BYTES];
-        /* Read back before the decimal point is replaced, since strtod uses the locale's too. */
+        /* Read the number back while it still has the locale's decimal point, because strtod expects that. */
         snprintf(local, sizeof(local), "%.*g", digits, x);
         if (strtod(local, NULL) == x) break;
     } while (++digits < 17);
@@ -173,7 +171,7 @@ int zr__text_distance(const char *a, const char *b)
     enum { LONGEST = 63 };
     int n = (int)strnlen(a, LONGEST + 1), m = (int)strnlen(b, LONGEST + 1);
     if (n > LONGEST || m > LONGEST) return n > m ? n : m;
-    int cost[3][LONGEST + 1]; /* rows i, i-1 and i-2 of the table, used in rotation */
+    int cost[3][LONGEST + 1]; /* rows i, i-1 and i-2 of the edit-distance table, used in rotation */
     for (int i = 0; i <= n; i++) {
         int *row = cost[i % 3], *up = cost[(i + 2) % 3], *up2 = cost[(i + 1) % 3];
         row[0] = i;
@@ -259,8 +257,8 @@ int64_t zr__text_hidden(const char *string, int64_t bytes)
     return is_hidden(character_of(string, n)) ? n : 0;
 }
 
-/* Write the character at `text` to `piece` in the form used in messages; a byte that begins no character is copied
- * alone. Return the number of bytes read. */
+/* Write the character at `text` to `piece`, escaped if hidden. A byte that is not valid UTF-8 is copied alone. Return
+ * the number of bytes read. */
 static int64_t escape_one(const char *text, char piece[ESCAPED_BYTES])
 {
     const int64_t left = (int64_t)strnlen(text, 4), hidden = zr__text_hidden(text, left);

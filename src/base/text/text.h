@@ -21,7 +21,8 @@ void zr__text_add(zr__text *text, const char *format, ...) ZR_PRINTF(2, 3);
 void zr__text_append(zr__text *text, const char *bytes, size_t n);
 /** Remove the first `n` bytes; the capacity does not change. */
 void zr__text_drop(zr__text *text, size_t n);
-/** Move the string to *data, "" if it is empty. Fail with ZR_ERR_MEMORY if an earlier allocation failed. */
+/** Move the string, or "" if it is empty, to *data; zr_free it. Fail with ZR_ERR_MEMORY if an earlier
+ * allocation failed. */
 ZR_NODISCARD zr_status zr__text_take(zr__text *text, char **data);
 void zr__text_clear(zr__text *text);
 
@@ -34,8 +35,8 @@ const char *zr__text_g9(double x, char out[ZR_NUMBER_BYTES]);
 const char *zr__text_shortest(double x, char out[ZR_NUMBER_BYTES]);
 
 #define ZR_SIZE_BYTES 32
-/** Print an amount with a prefix for a power of 1000, such as "1.23 T" or "12 ", to which the caller appends the unit.
- * Return `out`. */
+/** Print an amount with a prefix for a power of 1000, such as "1.23 T" or "12 ". The caller appends the unit. Return
+ * `out`. */
 const char *zr__text_amount(double amount, char out[ZR_SIZE_BYTES]);
 /** Print a size as "1.23 GB", the only form used in messages. GB means 10^9 bytes, as in papers and on data sheets.
  * Return `out`. */
@@ -50,8 +51,9 @@ int zr__text_distance(const char *a, const char *b);
 /** Return the name closest to `wanted`, or NULL if no name is close enough for a suggestion. */
 const char *zr__text_nearest(const char *wanted, const char *const *names, int n_names);
 
-/** Write `text` with backslashes and hidden characters (zr__text_hidden) escaped, each byte as in "\x1b". Truncate it
- * with "..." to `size`, between two characters. Other non-ASCII bytes are unchanged. Return `out`. */
+/** Write `text` to `out` in printable form. Each byte of a hidden character (zr__text_hidden) is written as in "\x1b",
+ * and a backslash is doubled. Other bytes are unchanged. If the text needs more than `size` bytes, it is cut between
+ * two characters and ends with "...". Return `out`. */
 const char *zr__text_escape(const char *text, char *out, size_t size);
 
 /* Text for one message, in a buffer that lives as long as the enclosing block, so that callers declare no buffers:
@@ -76,17 +78,17 @@ ZR_NODISCARD zr_status zr__text_copy(const char *text, size_t n, char **copy);
 /** Return the number of bytes of the UTF-8 character at the beginning of text[0, bytes), or 0 if none begins there. */
 int64_t zr__text_utf8(const char *text, int64_t bytes);
 
-/** If text[0, bytes) begins with a hidden character, return its number of bytes, else 0. Hidden characters are those
- * that a terminal would obey rather than show: control characters (ASCII or not, also as a single byte) and characters
- * that set the direction of text or end a line or paragraph. */
+/** If text[0, bytes) begins with a hidden character, return its number of bytes, else 0. A terminal would obey a hidden
+ * character instead of showing it. Hidden characters are control characters (ASCII or not, also as a single byte), and
+ * characters that set the direction of text or end a line or paragraph. */
 int64_t zr__text_hidden(const char *text, int64_t bytes);
 
 #define ZR_JSON_ESCAPE_BYTES 8
-/** Return the number of bytes at the beginning that a JSON string can hold unescaped. The next *escaped bytes must be
- * replaced with `escape`, because JSON strings must not contain them or they are hidden (zr__text_hidden). At the end
- * of the text `escape` is "". A byte that is not UTF-8 becomes U+FFFD. */
+/** Return the number of leading bytes that a JSON string can contain unescaped. `escape` must replace the next *escaped
+ * bytes. These are a quote, a backslash, a hidden character (zr__text_hidden), or a byte that is not UTF-8, which
+ * becomes U+FFFD. At the end of the text, `escape` is "". */
 int64_t zr__text_json(const char *text, int64_t bytes, char escape[ZR_JSON_ESCAPE_BYTES], int64_t *escaped);
-/** Append the bytes as a JSON string with its quotes, escaped as zr__text_json does. */
+/** Append the bytes as a JSON string in quotes, escaped as zr__text_json does. */
 void zr__text_add_json(zr__text *text, const char *string, int64_t bytes);
 
 #endif

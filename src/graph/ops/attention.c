@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Set *C to the width of qkv (.., .., 3C), and check that the number of heads divides it. */
+/* Set *C to a third of the last dimension of qkv, 3C, and check that the number of heads divides *C. */
 static zr_status check_heads(const zr_graph *graph, const zr_op *op, int operand, int64_t *C)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
@@ -21,8 +21,8 @@ static zr_status check_heads(const zr_graph *graph, const zr_op *op, int operand
 }
 
 /* Return the cost with model FLOPs counted as in the papers (ZeRO SC20 artifact; Narayanan et al. 2021, appendix). Each
- * product takes D multiply-adds, where D is the width of a head, for all T x T pairs of a head, including the masked
- * half. All heads together have width C. Scores that the backward pass recomputes are not counted. */
+ * product takes D multiply-adds for each of a head's T x T pairs of tokens, including the masked half. D is the width
+ * of a head, and all heads together have width C. Scores that the backward pass recomputes are not counted. */
 static zr_cost pairs_cost(const zr_graph *graph, const zr_op *op, int products, const zr_shape *y)
 {
     double B = (double)y->dim[0], T = (double)y->dim[1], C = (double)y->dim[2];
@@ -72,7 +72,7 @@ static zr_status attention_infer(const zr_graph *graph, const zr_op *op, zr_type
     ZR_TRY(zr__want_at_most(op, 1));
     ZR_TRY(check_heads(graph, op, 0, &C));
     const int64_t *qkv = zr__in(graph, op, 0)->shape.dim;
-    /* Dropout indexes its random numbers by row of the global batch. */
+    /* With dropout, the first dimension must be the batch, whose rows index the random numbers. */
     ZR_CHECK(op->attr.f[1] == 0 || qkv[0] == spec->batch, ZR_ERR_SHAPE,
              "attention: qkv's first dimension is %" PRId64 "; with dropout wanted the batch, %" PRId64, qkv[0],
              spec->batch);

@@ -34,8 +34,8 @@ typedef struct unary {
 enum { GELU, RELU, SILU };
 static const unary unaries[] = {[GELU] = UNARY("gelu"), [RELU] = UNARY("relu"), [SILU] = UNARY("silu")};
 
-/* Contribute the gradient of a function of one operand. The function is found by the name of the op, so that a copy of
- * the op's definition has the same gradient. */
+/* Contribute the gradient of a function of one operand. Find the function by the op's name, so that a copy of the op's
+ * definition also works. */
 static zr_status unary_adjoint(zr_graph *graph, const zr_op *op)
 {
     const unary *function = unaries, *end = unaries + sizeof unaries / sizeof *unaries;
@@ -178,7 +178,7 @@ static zr_status dropout_infer(const zr_graph *graph, const zr_op *op, zr_type *
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     ZR_TRY(zr__unary_infer(graph, op, out));
-    /* Dropout indexes its random numbers by row of the global batch. */
+    /* The first dimension must be the batch, because its rows index the random numbers. */
     ZR_CHECK(op->attr.i[1] > 0 || out[0].shape.dim[0] == spec->batch, ZR_ERR_SHAPE,
              "dropout: x's first dimension is %" PRId64 "; wanted the batch, %" PRId64, out[0].shape.dim[0],
              spec->batch);

@@ -76,8 +76,7 @@ zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
     const zr_value_info *info = zr_graph_value(graph, table);
     const bool cut = zr__is_cut_table(graph, "embedding", table);
     const zr_op_attr attr = {.i = {cut ? zr_graph_param(graph, info->param)->whole.dim[0] : 0}};
-    zr_value y = ZR_NONE;
-    zr_graph_op(graph, &embedding, &attr, 2, (zr_value[]){ids, table}, &y);
+    zr_value y = zr__apply(graph, &embedding, &attr, 2, (zr_value[]){ids, table});
     return cut ? zr__between_layers(graph, y) : y;
 }
 

@@ -11,8 +11,8 @@ static bool centres(const zr_op *op)
     return strncmp(op->def->name, "layernorm", 9) == 0;
 }
 
-/* Check the first operands of norm_dx and norm_dw: dy, x, gain (if `gain`), and the mean and rstd of each row that the
- * forward op stored. Set *n to the number of operands checked. */
+/* Check the first operands of norm_dx and norm_dw: dy, x, the gain if `gain` is true, then each row's mean (layernorm
+ * only) and rstd from the forward op. Set *n to the number of operands checked. */
 static zr_status want_row_values(const zr_graph *graph, const zr_op *op, bool gain, int *n)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
@@ -43,7 +43,8 @@ static zr_status norm_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return ZR_OK;
 }
 
-/* Define the op for a norm's dx. dx overwrites dy rather than `earlier`, which may be absent. */
+/* Define the op that computes a norm's dx. dx overwrites dy rather than the sum of earlier contributions, `earlier`,
+ * because `earlier` may be absent. */
 #define NORM_DX(text)                                                                                                  \
     {                                                                                                                  \
         .name = text, .n_out = 1, .infer = norm_dx_infer, .cost = zr__cost_bytes, .in_place = { 1 }                    \

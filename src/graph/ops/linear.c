@@ -92,8 +92,8 @@ static int output_dim(const zr_op_attr *attr)
     return attr->i[0] ? 0 : 1;
 }
 
-/* Add the ops for dw and db before the op for dx. In this order, x is last used before its gradient takes memory, and
- * the parameters' gradients can be reduced while dx is computed. In any order, dy is needed until the last op. */
+/* Add the ops for dw and db before the op for dx. Then x is last used before its gradient takes memory, and the
+ * parameters' gradients can be reduced while dx is computed. In either order, dy is needed until the last op. */
 static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], w = op->in[1], b = op->in[2], dy = zr_grad_of(graph, op->out[0]);
@@ -158,12 +158,11 @@ static const zr_op_def bias = {
 
 /* ---- builder --------------------------------------------------------------------------------- */
 
-/* Build a product with a weight that is cut by rows. Each rank computes a partial sum; b is added only once, to the sum
- * over the ranks. */
+/* Build a product with a weight that is cut by rows. Each rank computes a partial sum. b is added once, to the sum over
+ * the ranks. */
 static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value b, const zr_op_attr *attr)
 {
     const zr_value_info *info = zr_graph_value(graph, x);
-    zr_value part = ZR_NONE;
     const int32_t parts = zr__is_cut(graph, w, 1 - output_dim(attr));
     if (info && info->cut != parts)
         zr_graph_error(
@@ -171,14 +170,13 @@ static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value
             "linear: of a weight whose rows are cut in %d parts each rank needs the same of the columns of x, "
             "which are cut in %d (0: not); wanted what a weight that is cut so by columns gives",
             parts, info->cut);
-    zr_graph_op(graph, &linear, attr, 3, (zr_value[]){x, w, ZR_NONE}, &part);
+    const zr_value part = zr__apply(graph, &linear, attr, 3, (zr_value[]){x, w, ZR_NONE});
     const zr_value y = zr__between_layers(graph, part);
     return b == ZR_NONE ? y : zr__apply(graph, &bias, NULL, 2, (zr_value[]){y, b});
 }
 
 zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool transposed)
 {
-    zr_value y = ZR_NONE;
     zr_op_attr attr = {.i = {transposed}};
     if (zr__is_cut(graph, w, 1 - output_dim(&attr))) return linear_by_rows(graph, x, w, b, &attr);
     const int32_t cut = zr__is_cut(graph, w, output_dim(&attr));
@@ -186,7 +184,7 @@ zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool tra
         zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "linear: the columns of w are cut in %d parts, b in %d (0: not)", cut,
                        zr__is_cut(graph, b, 0));
     if (cut) x = zr__all_tokens(graph, x);
-    zr_graph_op(graph, &linear, &attr, 3, (zr_value[]){x, w, b}, &y);
+    zr_value y = zr__apply(graph, &linear, &attr, 3, (zr_value[]){x, w, b});
     if (y != ZR_NONE) graph->value[y].info.cut = cut;
     return y;
 }

@@ -1,9 +1,8 @@
 /* linear_cross_entropy: an output head and its losses, computed in blocks of rows, so that the logits of all rows never
  * exist at once.
  *
- * Its adjoint computes the logits, losses and gradients of one block at a time. So the backward op also returns the
- * losses, and the forward op runs only if another op reads its losses. Without the forward op, no product is computed
- * twice. */
+ * The backward op computes the logits, losses and gradients of one block at a time, and also returns the losses. The
+ * forward op runs only if another op reads its losses. If it does not run, no product is computed twice. */
 #include "graph/internal.h"
 #include "base/core/core.h"
 
@@ -49,8 +48,9 @@ static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
     return zr__want(graph, op, x + 2, "targets", ZR_I32, ZR__SHAPE(dim[0], dim[1]));
 }
 
-/* Return the cost of `products` matrix products. The bytes count the operands and outputs once, all logits `logits`
- * times (transfers between memory and processor), and w another `reads` times for every block but the first. */
+/* Return the cost of `products` matrix products. The bytes include each operand and output once. They also include
+ * `logits` transfers of all logits between memory and processor. For every block after the first, they include `reads`
+ * more reads of w. */
 static zr_cost head_cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int reads)
 {
     double each = (double)zr_dtype_bytes(zr_graph_get_spec(graph)->dtype);
@@ -76,8 +76,8 @@ static zr_status head_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *
 
 /* Return the cost of the products for logits, dx and, if with_dw, dw. Logits are written, read, overwritten with their
  * gradient, and read by the products for dx and dw. w is read by the products for logits and dx. The running sum of dw
- * is read and written for every block but the first. If dw has 16 bits, it cannot hold the running sum of several
- * blocks: the sum is then also written for the first block, and read once more to be rounded into dw. */
+ * is read and written for every block but the first. If dw has 16 bits, the running sum of several blocks is kept in
+ * F32 elsewhere. Then it is also written for the first block, and read once more to be rounded into dw. */
 static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, bool with_dw)
 {
     sizes s = head_sizes_of(graph, op, x);
@@ -96,8 +96,8 @@ static zr_cost head_dx_cost(const zr_graph *graph, const zr_op *op)
     return gradients_cost(graph, op, 1, op->n_out > 2);
 }
 
-/* Define the op with n outputs: dx, dw (only if n is 3), losses. dx can overwrite x, since a block of x is no longer
- * needed when the block of dx is written. */
+/* Define the op with n outputs: dx, dw (only if n is 3), losses. dx can overwrite x, because a block of x is not needed
+ * any more when that block of dx is written. */
 #define DX(n)                                                                                                          \
     {                                                                                                                  \
         .name = "linear_cross_entropy_dx", .n_out = n, .infer = head_dx_infer, .cost = head_dx_cost, .in_place = { 2 } \
@@ -115,8 +115,8 @@ static zr_status head_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-/* Add one op that computes the gradients of x and w together, since both need the gradient of the block's logits. The
- * op computes dx even if only dw is needed. */
+/* Add one op that computes the gradients of both x and w, since each needs the gradient of the block's logits. The op
+ * computes dx even if only dw is needed. */
 static zr_status head_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], w = op->in[1], targets = op->in[2];
@@ -146,10 +146,10 @@ static const zr_op_def linear_cross_entropy = {
 
 /* ---- with a vocabulary that is cut ----------------------------------------------------------- */
 
-/* Each of the M ranks has the logits of its own part of the vocabulary. In a first pass each rank computes the
- * log-sum-exp of its logits, and the target's logit if the target is in its part. The losses are computed from these
- * numbers of all ranks. The gradient needs the log-sum-exp over the whole vocabulary, so the backward pass recomputes
- * the logits. */
+/* Each of the M tensor-parallel ranks has the logits of its own part of the vocabulary. In a first pass each rank
+ * computes the log-sum-exp of its logits, and the target's logit if the target is in its part. The losses are computed
+ * from these numbers of all ranks. The gradient needs the log-sum-exp over the whole vocabulary, so the backward pass
+ * recomputes the logits. */
 
 /* Infer the type of the output, a pair of numbers for each row. attr.i[0] is the number of rows of a block, attr.i[1]
  * the size of the whole vocabulary. */
@@ -223,7 +223,7 @@ static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
     zr_value x = op->in[1], w = op->in[2], targets = op->in[3], part = ZR_NONE;
     bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
     zr_value dx = need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE;
-    /* Sum the parts of dx, unless the adjoint of the gather of x's tokens sums them. */
+    /* Sum the ranks' parts of dx, unless the adjoint of the gather of x's tokens sums them. */
     const bool sums = !zr__is_gathered(graph, x);
     zr_value out[2] = {sums ? ZR_NONE : dx, need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE};
     zr_graph_op(graph, need_w ? &part_dx_and_dw : &part_dx_alone, &op->attr, 5,
@@ -252,24 +252,16 @@ static const zr_op_def linear_cross_entropy_join = {
     .takes_pieces = true,
 };
 
-static zr_value losses_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_value targets, zr_op_attr attr)
-{
-    zr_value out[2] = {ZR_NONE, ZR_NONE};
-    attr.i[1] = zr_graph_param(graph, zr_graph_value(graph, w)->param)->whole.dim[0];
-    zr_value part = zr__apply(graph, &linear_cross_entropy_part, &attr, 3, (zr_value[]){x, w, targets});
-    zr_value all = zr__tensor_gather(graph, part);
-    zr_graph_op(graph, &linear_cross_entropy_join, &attr, 4, (zr_value[]){all, x, w, targets}, out);
-    return out[0];
-}
-
 zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets)
 {
     const bool cut = zr__is_cut_table(graph, "linear_cross_entropy", w);
     if (cut) x = zr__all_tokens(graph, x);
     const zr_value_info *info = zr_graph_value(graph, x);
     zr_op_attr attr = {.i = {info ? zr__head_block(zr_shape_rows(&info->type.shape)) : 0}};
-    zr_value losses = ZR_NONE;
-    if (cut) return losses_of_parts(graph, x, w, targets, attr);
-    zr_graph_op(graph, &linear_cross_entropy, &attr, 3, (zr_value[]){x, w, targets}, &losses);
-    return losses;
+    if (!cut) return zr__apply(graph, &linear_cross_entropy, &attr, 3, (zr_value[]){x, w, targets});
+    attr.i[1] = zr_graph_param(graph, zr_graph_value(graph, w)->param)->whole.dim[0];
+    zr_value part = zr__apply(graph, &linear_cross_entropy_part, &attr, 3, (zr_value[]){x, w, targets});
+    zr_value all = zr__tensor_gather(graph, part), out[2] = {ZR_NONE, ZR_NONE};
+    zr_graph_op(graph, &linear_cross_entropy_join, &attr, 4, (zr_value[]){all, x, w, targets}, out);
+    return out[0];
 }

@@ -1,5 +1,5 @@
-/* Ops in which tensor-parallel ranks exchange values: sums of parts, and gathers. The planner writes the collectives of
- * these ops (zr_op_def.join). */
+/* Ops in which tensor-parallel ranks exchange values: sums of partial values, and gathers. The planner adds the
+ * collectives for these ops (zr_op_def.join). */
 #include "graph/internal.h"
 
 /* ---- sums ------------------------------------------------------------------------------------ */
@@ -75,8 +75,8 @@ static zr_status tokens_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     return ZR_OK;
 }
 
-/* Contribute the gradient of tensor_scatter, which reduce-scatters partial sums over tokens, or of tensor_tokens, which
- * all-gathers tokens. Each of these two ops is the adjoint of the other. */
+/* Contribute the gradient of tensor_scatter, a reduce-scatter of partial sums over tokens, and of tensor_tokens, an
+ * all-gather of tokens. Each of the two ops computes the gradient of the other. */
 static zr_status scatter_adjoint(zr_graph *graph, const zr_op *op);
 static zr_status tokens_adjoint(zr_graph *graph, const zr_op *op);
 
@@ -115,12 +115,8 @@ static zr_status tokens_adjoint(zr_graph *graph, const zr_op *op)
 
 zr_value zr__between_layers(zr_graph *graph, zr_value part)
 {
-    zr_value y = ZR_NONE;
-    if (!zr_graph_get_spec(graph)->sequence) {
-        zr__tensor_sum(graph, part, &y);
-        return y;
-    }
-    y = zr__apply(graph, &tensor_scatter, NULL, 1, &part);
+    if (!zr_graph_get_spec(graph)->sequence) return zr__apply(graph, &tensor_sum, NULL, 1, &part);
+    zr_value y = zr__apply(graph, &tensor_scatter, NULL, 1, &part);
     if (y != ZR_NONE) graph->value[y].info.tokens = true;
     return y;
 }
@@ -130,8 +126,8 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x)
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const zr_value_info *info = zr_graph_value(graph, x);
     if (!info || !info->tokens) return x;
-    /* Reuse a gather only within its unit: if units shared the gathered value, it would be stored until the backward
-     * pass. */
+    /* Reuse a gather only within its unit. If several units shared the gathered value, it would stay in memory until
+     * the backward pass. */
     const zr_value before = graph->value[x].whole;
     if (before != ZR_NONE && graph->value[before].info.unit == graph->current_unit) return before;
     zr_value whole = zr__apply(graph, &tensor_tokens, &(zr_op_attr){.i = {spec->batch, spec->seq}}, 1, &x);
