@@ -11,16 +11,16 @@ struct zr__ahead {
     zr__ahead_fn read;
     void *arg;
     int64_t room, window_tokens;
-    int32_t *window; /* (room, window_tokens) the prefetched windows */
+    int32_t *window; /* prefetched windows; shape (room, window_tokens) */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
 
-    /* protected by the lock: */
-    int64_t first, n, done; /* range [first, first + n) of samples to read, and how many of its windows are read;
-                               window `done` is being read */
+    /* Fields protected by `lock`: */
+    /* Samples [first, first + n) are to be read. The windows of the first `done` of them have been read. */
+    int64_t first, n, done;
     bool quit;
-    zr__failure failed; /* failure of reading window `done` */
+    zr__failure failed; /* error of the window that could not be read */
 };
 
 static bool is_resting(const zr__ahead *a)
@@ -85,7 +85,8 @@ void zr__ahead_destroy(zr__ahead **ahead)
     *ahead = NULL;
 }
 
-/* Shorten the range to end after the window being read, and wait for that window. */
+/* Drop the part of the range that the thread has not begun to read. Wait until the thread has read its current window.
+ */
 static void rest_after_window(zr__ahead *a)
 {
     if (!is_resting(a)) a->n = a->done + 1;

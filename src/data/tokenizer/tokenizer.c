@@ -1,4 +1,4 @@
-/* Tokenizers of two kinds, bytes and byte-level BPE, behind one table of functions. */
+/* Tokenizers of two kinds, bytes and byte-level BPE, called through one table of functions. */
 #include "data/tokenizer/tokenizer.h"
 
 #include "base/text/text.h"
@@ -21,7 +21,7 @@ struct zr_tokenizer {
     char *name;
     int64_t vocab;
     uint64_t hash;
-    zr__bpe bpe; /* used by the kind BPE */
+    zr__bpe bpe; /* tables of a BPE tokenizer; unused by "bytes" */
 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -41,7 +41,7 @@ static zr_status bytes_encode(const zr_tokenizer *tokenizer, const char *text, i
 
 static void bytes_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
 {
-/* Texts of tokens are borrowed, so all 256 must be stored, as four rows of 64. */
+/* Texts of the 256 byte tokens, in four rows of 64. They are stored because callers borrow the text of a token. */
 #define ROW4(i) (char)(i), (char)((i) + 1), (char)((i) + 2), (char)((i) + 3)
 #define ROW16(i) ROW4(i), ROW4((i) + 4), ROW4((i) + 8), ROW4((i) + 12)
 #define ROW64(i) ROW16(i), ROW16((i) + 16), ROW16((i) + 32), ROW16((i) + 48)
@@ -100,7 +100,7 @@ static zr_status open_into(zr_tokenizer *tokenizer, const char *name)
     if (strcmp(name, bytes_name) == 0) {
         tokenizer->kind = &bytes;
         tokenizer->vocab = ZR__BYTES_VOCAB;
-        tokenizer->hash = XXH3_64bits(name, strlen(name)); /* hash of the name, which alone determines the tokens */
+        tokenizer->hash = XXH3_64bits(name, strlen(name)); /* the name alone determines the tokens, so hash the name */
         return ZR_OK;
     }
     tokenizer->kind = &bpe;

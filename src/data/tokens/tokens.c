@@ -30,7 +30,7 @@ static zr_status open_again(zr__tokens *t, zr__file *file, const char *path)
 {
     zr__file now;
     zr_status st = zr__file_open(path, false, &now);
-    /* the process may have reached its limit on open files, so close files and try again */
+    /* the process may have reached its limit on open files: close files and try again */
     for (; st != ZR_OK && t->n_open > 0; st = zr__file_open(path, false, &now)) close_oldest(t);
     if (st == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_IO, "%s, while in use", zr_error_message());
     ZR_TRY(st);
@@ -69,7 +69,8 @@ zr_status zr__tokens_add(zr__tokens *t, zr__opening *opening, const char *path)
     ZR_ASSERT(t->n < t->room);
     zr__shard *s = &t->shard[t->n];
     zr_status st = zr__shard_open(opening, path, s);
-    while (st == ZR_ERR_NOT_FOUND && t->n_open > 0) { /* the process may have reached its limit on open files */
+    while (st == ZR_ERR_NOT_FOUND &&
+           t->n_open > 0) { /* the process may have reached its limit on open files: close files and try again */
         zr__shard_close(s);
         close_oldest(t);
         st = zr__shard_open(opening, path, s);
@@ -127,7 +128,7 @@ static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t firs
 zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char *stage, int32_t *out)
 {
     ZR_ASSERT(first >= 0 && n >= 0 && first <= t->total - n);
-    /* begin with the file that holds the first token: the last file that begins at or before it */
+    /* find the file with the first token: the last file that begins at or before this token */
     int64_t i = zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), first + 1) - 1;
     for (; n > 0; i++) {
         const zr__shard *s = &t->shard[i];
@@ -159,7 +160,7 @@ DEFINE_ANY_ABOVE(uint8_t)
 DEFINE_ANY_ABOVE(uint16_t)
 DEFINE_ANY_ABOVE(uint32_t)
 
-/* Return whether every value of the token type is below vocab_size, so that no check is needed. */
+/* Return whether no check is needed, since every value of the token type is below vocab_size. */
 static bool all_are_tokens(const zr__tokens *t, const zr__shard *s)
 {
     return t->vocab_size >> 8 * s->token_bytes;
@@ -198,7 +199,7 @@ static zr_status check_piece(void *arg, int64_t at, const void *piece, int64_t b
     return ZR_OK;
 }
 
-/* Read and check the tokens of a cache file. The header is not hashed, so that a run may resume with a cache file of
+/* Read and check the tokens of a cache file. Do not hash its header, so that a run may resume with a cache file of
  * another format version. */
 static zr_status check_cached(whole *w, uint64_t *hash)
 {
@@ -209,7 +210,7 @@ static zr_status check_cached(whole *w, uint64_t *hash)
     return ZR_OK;
 }
 
-/* Check the tokens of a file. Cached tokens that were read when their file was opened are not read again. */
+/* Check the tokens of a file. If cached tokens were read when the file was opened, do not read them again. */
 static zr_status check_shard(zr__tokens *t, int64_t i, whole *w, bool hashed, uint64_t *hash)
 {
     const zr__shard *s = w->shard = &t->shard[i];

@@ -11,7 +11,7 @@
 
 typedef struct zr__open_shard {
     int64_t shard;
-    uint64_t used; /* time of the last use, as counted by `clock` */
+    uint64_t used; /* value of `clock` at the last use */
 } zr__open_shard;
 
 typedef struct zr__tokens {
@@ -37,7 +37,7 @@ ZR_NODISCARD zr_status zr__tokens_add(zr__tokens *tokens, zr__opening *opening, 
 ZR_NODISCARD zr_status zr__tokens_read(zr__tokens *tokens, int64_t first, int64_t n, unsigned char *stage,
                                        int32_t *out);
 
-/** Check all tokens like zr__data_check. */
+/** Check all tokens (zr__data_check). */
 ZR_NODISCARD zr_status zr__tokens_check(zr__tokens *tokens, uint64_t *hash, zr_progress_fn fn, void *arg);
 
 #endif
