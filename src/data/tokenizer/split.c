@@ -208,7 +208,8 @@ static zr_status compile(pcre2_compile_context *context, const char *expression,
     (void)pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty);
     ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match an empty text", where,
              ZR_SHOWN(expression));
-    /* Ignore a failure. PCRE2 then uses its interpreter, for example if memory may not be executable. */
+    /* Ignore a failure: PCRE2 uses its interpreter if this processor has no JIT compiler or memory may not be
+     * executable. */
     (void)pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE);
     ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory to compile the regular expression \"%s\"", where,
              ZR_SHOWN(expression));
