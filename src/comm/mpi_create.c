@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Usual maximum length of a message in bytes. Sending such a message takes far longer than a round trip. The wait for
- * the first message is still short. */
+/* Usual maximum length of a message in bytes. Sending 1 MiB takes far longer than a round trip, but the wait for the
+ * first message is still short. */
 #define CHUNK_BYTES ((int64_t)1 << 20)
 #define CHUNK_BYTES_MAX ((int64_t)1 << 30) /* limit of MPI-3.1, whose counts are ints */
 
@@ -81,14 +81,14 @@ static void destroy_mpi(zr_comm *comm)
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     const bool runs = mpi_runs();
     if (me->parent) detach_part(me);
-    if (!runs) atomic_store(&me->cancelled, true); /* so that NCCL's destruction does not poll MPI */
+    if (!runs) atomic_store(&me->cancelled, true); /* NCCL's destruction must not poll MPI, which has ended */
     zr__nccl_destroy(&me->nccl);
     if (runs) {
         for (int half = 0; half < 2; half++) cancel_messages(&me->flight[half]);
         zr__mpi_drop_staging(me);
         zr__mpi_close_shared(me);
         /* Do not free MPI's communicators on a cancelled rank. MPI may reuse their numbers for new communicators.
-         * Messages that were sent but never received could then arrive there. */
+         * Messages that nobody has received could then arrive in a new communicator. */
         const bool frees = !atomic_load(&me->cancelled);
         if (frees && me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
         if (frees && me->all != MPI_COMM_NULL) MPI_Comm_free(&me->all);

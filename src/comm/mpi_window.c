@@ -41,8 +41,8 @@ static zr_status open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
     return ZR_OK;
 }
 
-/* Find the bytes allocated for rank r's part, of which `wanted` were requested. Some MPI libraries also count the
- * alignment and the rest of the last page. Exclude these bytes. */
+/* Find the bytes allocated for rank r's part of a window. The request was for `wanted` bytes. Some MPI libraries also
+ * count the alignment and the rest of the last page. Exclude these bytes. */
 static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *taken)
 {
     const int64_t page = sysconf(_SC_PAGESIZE);

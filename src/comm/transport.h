@@ -33,7 +33,7 @@
 
 /** The group that this rank joins in a split. */
 typedef struct zr__group {
-    int rank, size; /* this rank's number in the group, and the group's size; size is 0 if this rank joins no group */
+    int rank, size; /* rank number within the group, and group size; size is 0 if this rank joins no group */
     int first;      /* number of the group's rank 0 in the communicator that is split */
     int color;
 } zr__group;
@@ -80,7 +80,8 @@ static inline const unsigned char *zr__comm_piece(const void *send, int64_t stri
 
 /** Compute the chunk length of an exchange with `room_bytes` for each rank. A chunk consists of whole grains. Its
  * length is the greatest multiple of 64 bytes that fits, so that chunks of an aligned piece begin on cache lines. If no
- * multiple of 64 fits, the chunk has as many grains as fit. Return ZR_ERR_ARG if not even one grain fits. */
+ * multiple of 64 fits, the chunk has the greatest number of grains that fits. Return ZR_ERR_ARG if not even one grain
+ * fits. */
 ZR_NODISCARD zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_bytes,
                                       int64_t *chunk_bytes);
 

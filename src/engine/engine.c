@@ -87,8 +87,8 @@ static zr_status finish_on(void *device)
 }
 
 /* If the processor cannot access the device's memory, let the device of the comm queue copy memory between ranks. Each
- * call waits for ranks of other processes. Therefore all ranks agree on its outcome, and no rank begins the next
- * group's call after another rank has failed. */
+ * call of zr__comm_copy_with waits for ranks of other processes. Therefore all ranks agree on its status, and no rank
+ * begins the next group's call after another rank has failed. */
 static zr_status take_copies(zr_engine *e)
 {
     zr_device *device = e->queue[ZR_STREAM_COMM]->device;

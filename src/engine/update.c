@@ -27,8 +27,8 @@ static zr_status square_range(const zr__running *r, int64_t begin, int64_t first
                                   (zr_square *)zr__at(r, 1));
 }
 
-/* Add the squares on a tensor-parallel rank other than the first. Count only cut parameters, of which each rank has a
- * piece. The first rank counts the parameters that all ranks hold. */
+/* Add the squares on a tensor-parallel rank other than the first. Count only parameters that are cut into pieces. The
+ * first rank counts the parameters that all ranks hold. */
 static zr_status square_cut(const zr__running *r, int64_t begin)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
@@ -204,8 +204,8 @@ zr_status zr__norm(const zr__running *r)
 
 /* ---- updates ----------------------------------------------------------------------------------- */
 
-/* Return the address of element `first` of a unit, or NULL if the step has no such use. `begin` is the first element of
- * the step's range. */
+/* Return the address of element `first` of a unit, or NULL if the step does not have this use. `begin` is the first
+ * element of the step's range. */
 static void *element(const zr__running *r, int use, int64_t begin, int64_t first)
 {
     if (r->use[use].buffer == ZR_NONE) return NULL;

@@ -1,5 +1,6 @@
-/* Walks through a schedule. One thread issues the steps to the queues of their streams. Before each step, this thread
- * makes the queue wait for the marks of the steps on which the step depends. */
+/* Walks through a schedule. One thread issues the steps to the queues of their streams. A mark, like a CUDA event,
+ * completes when its step has ended. Before each step, the thread makes the queue wait for the marks of the steps on
+ * which the step depends. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 
@@ -294,8 +295,8 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     e->walked = st == ZR_OK && e->batch_failed.status == ZR_OK;
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
     for (int i = 0; i <= !zr_engine_serial(e); i++) zr__comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
-    for (int s = 0; s < ZR_SPACES && st != ZR_OK;
-         s++) /* undo the counts of live buffers, which a failed walk does not complete */
+    /* A failed walk leaves buffers counted as live. Restore the counts. */
+    for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++)
         memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);
     return st;
 }

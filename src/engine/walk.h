@@ -23,7 +23,7 @@ typedef struct zr__bound {
     int32_t *take, *take_end; /* buffers whose lifetime begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
     int32_t *give, *give_end; /* buffers whose lifetime ends at step i, in the format of `take` */
     int32_t *awaited;         /* for each step: its index in `mark`, or -1 if no other stream waits for the step */
-    zr_mark *mark[2];         /* marks of the steps' ends in even ([0]) and odd ([1]) micro-batches */
+    zr_mark *mark[2];         /* marks (events) at the ends of steps, in even ([0]) and odd ([1]) micro-batches */
 } zr__bound;
 
 /* Bytes received from other ranks. */

@@ -6,7 +6,7 @@
 
 static zr_status check_numbers(const zr_plan *plan, const zr_cluster *c)
 {
-    const bool measured = c->device.n_products > 0; /* with measured rates of products, product_share is not needed */
+    const bool measured = c->device.n_products > 0; /* product_share is not needed if rates of products were measured */
     const struct {
         const char *key;
         double value;

@@ -16,7 +16,7 @@ enum { MOST_FILES = 16, MESSAGE_BYTES = 1024 };
 /* ---- keys ------------------------------------------------------------------------------------- */
 
 typedef enum kind {
-    OTHER, /* a value that other code reads, not take_fields */
+    OTHER, /* value that take_fields skips; other code reads it */
     TEXT,
     RATE,
     SECONDS,

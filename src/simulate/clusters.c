@@ -1,5 +1,5 @@
-/* Defines clusters by name, with the rates of data sheets. Another table gives, for each generation of devices, the
- * shares of these rates that training runs reach. */
+/* Defines clusters by name, with the rates of data sheets. Another table gives the shares of these rates that training
+ * runs reach, by generation of devices. */
 #include "simulate/simulate.h"
 #include "base/text/text.h"
 

@@ -88,7 +88,7 @@ static double level_rate(const zr_cluster *cluster, int level)
 }
 
 /* Raise a spot's times to the times over one level of links. `first` is the first rank of the group. A ring enters each
- * unit once. There are as many rings as members in the smallest unit. */
+ * unit once. The number of rings is the number of members in the smallest unit. */
 static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
     const zr_cluster_link *link = &p->cluster->link[level];

@@ -6,9 +6,10 @@
 
 /* ---- ranks that wait for each other -------------------------------------------------------------- */
 
-/* Return the wait for an exchange, divided by the computation before the exchange. This share is interpolated between
- * measured models. The distance to a model is in octaves of its computation between exchanges. The wait stops growing
- * at the longest measured computation, because a rank is late by at most one time slice of another task on its core. */
+/* Return the wait for an exchange, divided by the computation before the exchange. Interpolate this share between
+ * measured models, weighted by distance. The distance to a model is the logarithm of the ratio of computation between
+ * exchanges. The wait stops growing at the longest measured computation, because another task on a rank's core delays
+ * the rank by at most one time slice. */
 static double wait_share(const zr_launch *launch, double computed_sec)
 {
     double weights = 0, sum = 0, longest = 0;
@@ -84,7 +85,7 @@ static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream 
 
 /* Find the slowdown of computation and exchanges that overlap. Each step takes longer by a share of its overlap. The
  * overlap itself depends on the slowdown. Therefore iterate from no slowdown until the total changes by less than a
- * thousandth. Each iteration reduces the error by the larger of the two shares. */
+ * thousandth. Each iteration multiplies the error by at most the larger of the two streams' shares. */
 static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
 {
     enum { ROUNDS = 64 };

@@ -17,7 +17,7 @@ struct zr__ahead {
     pthread_cond_t changed;
 
     /* Fields protected by `lock`: */
-    /* Samples [first, first + n) are to be read. The windows of the first `done` of them have been read. */
+    /* Samples to prefetch: [first, first + n). The windows of the first `done` samples have been read. */
     int64_t first, n, done;
     bool quit;
     zr__failure failed; /* error of the window that could not be read */

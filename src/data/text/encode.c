@@ -30,7 +30,7 @@ typedef struct encoder {
     zr__parts parts;
     worker *worker;
     int n;
-    int64_t usual_room; /* limit in bytes; a part with more memory is freed after use */
+    int64_t usual_room; /* memory of a part, in bytes, above which it is freed after use */
 } encoder;
 
 /* ---- one part -------------------------------------------------------------------------------- */

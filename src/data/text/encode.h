@@ -31,8 +31,8 @@ typedef struct zr__encoded {
  * takes up to 75 if it consists of other members. */
 bool zr__encode_cuts(const zr_tokenizer *tokenizer);
 
-/** Encode a file. Errors: ZR_ERR_DATA naming file and line; ZR_ERR_MEMORY; ZR_ERR_IO, also if the file has changed; and
- * those of `put`. */
+/** Encode a file. Errors: ZR_ERR_DATA naming file and line; ZR_ERR_MEMORY; ZR_ERR_IO, also if the file has changed;
+ * errors of `put`. */
 ZR_NODISCARD zr_status zr__encode(const zr__encoding *encoding, zr__encoded *encoded);
 
 #endif

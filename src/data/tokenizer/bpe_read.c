@@ -304,7 +304,7 @@ static zr_status add_spaced(const reader *r, const char *text, size_t bytes, int
     const char *space = memchr(text, ' ', bytes);
     size_t n = space ? (size_t)(space - text) : 0;
     snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN),
-             text); /* `text` need not end after `bytes` */
+             text); /* `text` may be longer than `bytes` */
     ZR_CHECK(n > 0 && n + 1 < bytes && !memchr(space + 1, ' ', bytes - n - 1), ZR_ERR_DATA,
              "%s: merge %lld is \"%s\"; expected two names with a space between them", r->file, (long long)number,
              ZR_SHOWN(cut));

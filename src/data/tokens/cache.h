@@ -38,7 +38,7 @@ typedef struct zr__cached {
 
 /** Find the file of a text's tokens. Create it if it is missing or damaged. Unless args->cache_is_whole, read the
  * file's tokens to check them. If another process or thread is creating the file, wait for it. If that process fails,
- * create the file here. `lines` is whether the text is .jsonl. Errors: those of zr_data_open_with. */
+ * create the file here. `lines` is whether the text is .jsonl. Errors: as zr_data_open_with. */
 ZR_NODISCARD zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text,
                                         bool lines, char path[PATH_MAX], zr__cached *made);
 

@@ -38,8 +38,8 @@ typedef struct zr__opening {
     char made_again[2 * ZR__NOTE_BYTES]; /* a note on the first damaged cache file that was created again, or "" */
 } zr__opening;
 
-/** Open a file and find its format. A text is tokenized if its tokens are not cached. The file stays open. Errors:
- * those of zr_data_open_with. Call zr__shard_close even after a failure. */
+/** Open a file and find its format. A text is tokenized if its tokens are not cached. The file stays open. Errors: as
+ * zr_data_open_with. Call zr__shard_close even after a failure. */
 ZR_NODISCARD zr_status zr__shard_open(zr__opening *opening, const char *path, zr__shard *shard);
 void zr__shard_close(zr__shard *shard);
 

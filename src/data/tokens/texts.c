@@ -1,4 +1,4 @@
-/* Text files that are read once, to tokenize them or to learn a tokenizer. */
+/* Reads text files once, to tokenize them or to learn a tokenizer. */
 #include "data/tokens/texts.h"
 
 #include "data/text/encode.h"

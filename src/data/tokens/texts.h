@@ -55,14 +55,14 @@ zr__texts_info zr__texts_get_info(const zr__texts *texts);
 ZR_NODISCARD zr_status zr__texts_encode(zr__texts *texts, const zr_tokenizer *tokenizer, int token_bytes,
                                         int32_t between, int threads, zr__tokens_fn put, void *arg);
 
-/** Count the pieces of all documents (zr__tokenizer_trainer_add), each cut as a separate text. Errors: those of
+/** Count the pieces of all documents (zr__tokenizer_trainer_add), each cut as a separate text. Errors: as
  * zr__texts_encode. */
 ZR_NODISCARD zr_status zr__texts_learn(zr__texts *texts, zr__tokenizer_trainer *trainer);
 
 #define ZR_LLMC_HEADER_BYTES 1024
 
 /** Write the header of an llm.c file with `tokens` tokens, each of token_bytes bytes (2 or 4). Fail with ZR_ERR_DATA if
- * the format cannot count so many tokens. */
+ * the number of tokens exceeds the limit of the format. */
 ZR_NODISCARD zr_status zr__llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES]);
 
 #endif

@@ -29,7 +29,7 @@ typedef struct zr__tokens {
 ZR_NODISCARD zr_status zr__tokens_create(int64_t shards, int64_t vocab_size, zr__tokens **tokens);
 void zr__tokens_free(zr__tokens **tokens);
 
-/** Open a file and append it. Errors: those of zr_data_open_with. */
+/** Open a file and append it. Errors: as zr_data_open_with. */
 ZR_NODISCARD zr_status zr__tokens_add(zr__tokens *tokens, zr__opening *opening, const char *path);
 
 /** Read n tokens from `first` on to `out`; `stage` is a buffer for n tokens of 4 bytes. Errors, both naming the file:
