@@ -30,12 +30,12 @@ typedef struct zr__comm_mpi {
     MPI_Win shared_window; /* window of the sleeping barrier; in the world's communicator, also of the boards */
     /* The node's sleeping barrier. NULL if the world has remote ranks, or if the node has only one rank. */
     zr__barrier *barrier;
-    zr_comm_board *
-        *boards; /* boards of the world's ranks; this rank's board is `own_board` if the rank shares no memory */
+    /* Boards of the world's ranks. This rank's board is `own_board` if the rank shares no memory. */
+    zr_comm_board **boards;
     zr_comm_board own_board;
     MPI_Win staging_window; /* window of the staging; MPI_WIN_NULL if this rank is alone on the node */
-    unsigned char
-        *staging; /* (staging_bytes) staging in the host's memory; comm.staging may instead be NCCL's staging */
+    /* (staging_bytes) Staging in the host's memory. comm.staging may instead be NCCL's staging. */
+    unsigned char *staging;
     int64_t staging_bytes;
     unsigned char **stagings; /* (size) address in this process of each staging on the node */
     int half;                 /* half of the staging that the next chunk uses, 0 or 1; equal on all ranks */

@@ -31,8 +31,7 @@ typedef struct comm_threads {
     group *group;
     unsigned turn; /* number of calls of scalars so far, equal on all ranks; its lowest bit selects the group's table */
     bool failed;   /* whether a call has failed */
-    void *
-        lent; /* memory that peers access between a call's two barriers; peers only read it, except `out` of a gather */
+    void *lent;    /* memory that peers access between a call's two barriers; they write only to `out` of a gather */
 } comm_threads;
 
 /* The ranks of one communicator: the whole team, or a group split off another communicator. */
@@ -42,9 +41,8 @@ struct group {
     zr__barrier barrier;
     _Atomic int borrowers; /* number of ranks that use their peers' memory or are about to use it */
     int size;
-    int *names; /* (size) the ranks' numbers in the world */
-    double
-        *table[2]; /* (size, ZR_COMM_SCALARS) scalars of all ranks; successive calls alternate between the two tables */
+    int *names;           /* (size) the ranks' numbers in the world */
+    double *table[2];     /* (size, ZR_COMM_SCALARS) scalars of all ranks; successive calls alternate */
     comm_threads ranks[]; /* (size) each rank's communicator */
 };
 

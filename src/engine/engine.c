@@ -34,7 +34,7 @@ static zr_status take_memory(zr_engine *e)
  * need a queue with a thread, since they block. Other work is only issued to the device. */
 static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 {
-    enum { COMM_TASKS = 1024 }; /* capacity of the comm queue; fewer tasks are ever pending */
+    enum { COMM_TASKS = 1024 }; /* capacity of the comm queue, more than the maximum number of pending tasks */
     if (first == ZR_STREAM_COMPUTE) return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
     if (first == ZR_STREAM_COMM) return (zr_queue_config){ZR_QUEUE_THREAD, COMM_TASKS};
     /* Twice the number of SAVE steps, since each wait is a task too. */

@@ -126,8 +126,8 @@ zr_status zr__reduce(const zr__running *r)
 {
     zr__running running = *r;
     const zr_dtype wire = r->use->dtype;
-    const int64_t bytes = zr_dtype_span(wire, r->count),
-                  grain = zr_dtype_bytes(wire); /* bytes of an element, which a chunk must not cut */
+    /* grain: bytes of an element, which a chunk must not cut */
+    const int64_t bytes = zr_dtype_span(wire, r->count), grain = zr_dtype_bytes(wire);
     if (r->engine->plan->group[r->step->group].size == 1) {
         const void *mine = zr__at(r, 0);
         return sum_chunk(r, 0, bytes, &mine);

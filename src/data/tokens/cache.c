@@ -33,7 +33,7 @@ typedef struct place {
     uint64_t key;
     bool is_whole;                         /* whether to trust the header instead of checking the hash of the tokens */
     char folder[PATH_MAX], path[PATH_MAX]; /* path of the token file, and of its folder */
-    char lock[PATH_MAX]; /* path of the lock file; its creator writes the progress of tokenization there */
+    char lock[PATH_MAX]; /* path of the lock file, where the creator of the tokens writes its progress */
 } place;
 
 /* ---- the header ------------------------------------------------------------------------------ */

@@ -69,8 +69,8 @@ zr_status zr__tokens_add(zr__tokens *t, zr__opening *opening, const char *path)
     ZR_ASSERT(t->n < t->room);
     zr__shard *s = &t->shard[t->n];
     zr_status st = zr__shard_open(opening, path, s);
-    while (st == ZR_ERR_NOT_FOUND &&
-           t->n_open > 0) { /* the process may have reached its limit on open files: close files and try again */
+    /* The process may have reached its limit on open files: close files and try again. */
+    while (st == ZR_ERR_NOT_FOUND && t->n_open > 0) {
         zr__shard_close(s);
         close_oldest(t);
         st = zr__shard_open(opening, path, s);
