@@ -59,8 +59,8 @@ int zr__comm_gone(const zr_comm *comm);
 /** Return how many of the communicator's ranks run in this process: `size` if ranks are threads, else 1. */
 int zr__comm_process_ranks(const zr_comm *comm);
 
-/** Claim the right to report why the job ends, which one rank per host has. Return true to the first rank that calls,
- * and false to later ranks. */
+/** Claim the right to report why the job ends. Only one rank of a host gets this right: return true to the first rank
+ * that calls, and false to later ranks. */
 bool zr__comm_claim_telling(zr_comm *comm);
 
 /** Return whether any rank of this host has called zr__comm_claim_telling. */

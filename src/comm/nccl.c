@@ -214,8 +214,8 @@ static void read_introduction(const zr__nccl *me, int r, introduction *theirs)
     memcpy(theirs, me->comm->table + r * INTRODUCTION, sizeof *theirs);
 }
 
-/* Check that each rank uses another GPU. Otherwise NCCL would refuse some ranks and leave the others waiting. From NCCL
- * 2.30 on, an environment variable lets ranks share a GPU. */
+/* Check that no two ranks use the same GPU. Otherwise NCCL would refuse some ranks and leave the others waiting. From
+ * NCCL 2.30 on, an environment variable lets ranks share a GPU. */
 static zr_status check_gpus(const zr__nccl *me)
 {
     const zr_comm *comm = me->comm;

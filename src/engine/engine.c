@@ -104,7 +104,7 @@ static zr_status take_copies(zr_engine *e)
     return ZR_OK;
 }
 
-/* Allocate the staging memory. This is collective, so no rank may have failed before. Engines with the same
+/* Allocate the staging memory. The call is collective, so no rank may have failed before. Engines with the same
  * communicator share its staging. */
 static zr_status take_staging(zr_engine *e)
 {

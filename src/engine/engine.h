@@ -19,13 +19,12 @@ ZR_NODISCARD zr_status zr__engine_probe(zr_engine *engine, const zr_step_args *a
 typedef void (*zr__watch_fn)(void *arg, const zr_event *event);
 void zr__engine_watch(zr_engine *engine, zr__watch_fn fn, void *arg);
 
-/** Index on the communicator's board (zr__comm_show) of a number for the step that the computing thread began last.
- * zr__engine_shown decodes this number. If another thread makes the calls between ranks, the next index holds that
- * thread's number. */
+/** Slot of a rank's board (zr__comm_show) for the step that the computing thread began last. zr__engine_shown decodes
+ * the number in this slot. If another thread makes the calls between ranks, the next slot is for that thread. */
 #define ZR_ENGINE_SHOWN 0
 
-/** Index on the board of a number that changes whenever a part of a state was filled, read or saved. Other ranks thus
- * see that a long transfer progresses. Between calls of the engine, other code may also increase the number. */
+/** Slot of the board for a counter of the parts of states that were filled, read or saved. Other ranks thus see that a
+ * long transfer progresses. Between calls of the engine, other code may also increase the counter. */
 #define ZR_ENGINE_MOVED 3
 typedef struct zr__engine_at {
     bool walks; /* whether a schedule is being walked */

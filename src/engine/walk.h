@@ -12,13 +12,13 @@ typedef struct zr__run {
     zr_kernel_args args;
 } zr__run;
 
-/* A schedule whose operands are bound to memory. This is done once, when the engine is created. */
+/* A schedule whose operands are bound to memory. They are bound once, when the engine is created. */
 typedef struct zr__bound {
     const zr_schedule *schedule;
     int32_t *run_of; /* for each RUN step: its index in `run` */
     zr__run *run;
     int32_t n_runs;
-    zr_tensor *tensor;        /* operands and outputs of all runs, in the order of the runs */
+    zr_tensor *tensor;        /* operands and outputs of all RUN steps, in the order of the steps */
     void **input;             /* for each graph input: its address in host memory */
     int32_t *take, *take_end; /* buffers whose lifetime begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
     int32_t *give, *give_end; /* buffers whose lifetime ends at step i, in the format of `take` */
@@ -89,8 +89,8 @@ struct zr_engine {
 zr_status zr__bind(zr_engine *engine, zr_schedule_kind kind);
 void zr__unbind(zr__bound *bound);
 
-/* Return the address of a buffer (zr__buffer), or of a use on this rank (zr__use_at). If `use->each`, the latter is the
- * address on the group's first rank. */
+/* Return the address of a buffer (zr__buffer), or of a use on this rank (zr__use_at). If `use->each`, zr__use_at takes
+ * the range of the group's first rank. */
 char *zr__buffer(const zr_engine *engine, const zr_buffer *buffer);
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use);
 /* Return the index of a range's first element on this rank. */

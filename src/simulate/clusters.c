@@ -79,8 +79,8 @@ const zr__generation *zr__generation_of(const char *device)
     return NULL;
 }
 
-/* Bytes per second in one direction: the number of lanes times the rate of a lane after coding. Of 130 bits 128 carry
- * data, or of 66 bits 64. */
+/* Bytes per second in one direction: the number of lanes times the rate of a lane. Coding leaves 128 of 130 bits for
+ * data, or 64 of 66 bits. */
 #define PCIE3_X16 (8e9 * 128 / 130 * 16 / 8)
 #define PCIE4_X16 (16e9 * 128 / 130 * 16 / 8)
 #define PCIE5_X16 (32e9 * 128 / 130 * 16 / 8)

@@ -1,6 +1,6 @@
 /*
- * Prices the collectives of a group. For this it finds the links that the collectives cross, the number of groups that
- * share these links, and the time of each algorithm.
+ * Prices the collectives of a group. The price depends on the links that the collectives cross, on the number of groups
+ * that share these links, and on the algorithm.
  *
  * The formulas of ring and tree are from Thakur, Rabenseifner, Gropp (2005), with the bytes that cross each level of a
  * cluster. docs/simulate.md derives them.
@@ -87,8 +87,8 @@ static double level_rate(const zr_cluster *cluster, int level)
     return level > 0 && zr__through_pcie(cluster) ? fmin(rate, level_rate(cluster, 0)) : rate;
 }
 
-/* Raise a spot's times to the times over one level of links. `first` is the first rank of the group. A ring enters each
- * unit once. The number of rings is the number of members in the smallest unit. */
+/* Raise the times in `spot` to the times over one level of links. `first` is the first rank of the group. A ring enters
+ * each unit once. The number of rings is the number of members in the smallest unit. */
 static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
     const zr_cluster_link *link = &p->cluster->link[level];

@@ -30,7 +30,7 @@ typedef struct pricer {
                             measured steps */
     double *longer_sec;  /* for each step of the training schedule: extra seconds (zr__find_longer); NULL without
                             measured steps */
-    int64_t draw;        /* number of the random draw of exchange times, from 1; 0 for mean times */
+    int64_t draw;        /* number of the current random draw of exchange times, from 1; 0 for mean times */
     double *exposed_sec; /* exposed seconds of each cause */
 } pricer;
 

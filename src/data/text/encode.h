@@ -28,7 +28,7 @@ typedef struct zr__encoded {
 
 /** Return whether the tokenizer knows where a text may be cut. If not, a whole text must be in memory, with five bytes
  * of memory per byte of text. A text of one word that cannot be cut takes about 30 bytes per byte. A line of .jsonl
- * takes up to 75 if it consists of other members. */
+ * takes up to 75 if it consists of JSON members other than the text. */
 bool zr__encode_cuts(const zr_tokenizer *tokenizer);
 
 /** Encode a file. Errors: ZR_ERR_DATA naming file and line; ZR_ERR_MEMORY; ZR_ERR_IO, also if the file has changed;

@@ -11,8 +11,8 @@
 ZR_NODISCARD zr_status zr__data_refuse_kind(const zr__file *file, bool tokens);
 
 /** Check the beginning, middle and end of a text. Fail with ZR_ERR_DATA if at least one byte in sixteen is NUL, because
- * the file is then binary. `note` receives a remark if there are fewer NULs or bytes that are not UTF-8, otherwise "".
- */
+ * the file is then binary. If the text has fewer NULs, or bytes that are not UTF-8, `note` receives a remark; otherwise
+ * it receives "". */
 ZR_NODISCARD zr_status zr__data_look_at_text(const zr__file *file, char *note, size_t size);
 
 #endif

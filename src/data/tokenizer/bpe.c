@@ -109,8 +109,9 @@ typedef struct symbol {
     uint32_t rank; /* rank of that merge; NEVER if there is no merge or this symbol is merged away */
 } symbol;
 
-/* Merging of one piece, with a heap of the possible merges. A heap key combines the merge's rank (upper half) and its
- * position. A later merge may make an entry invalid. The entry then stays in the heap and is recognised by its rank. */
+/* Merging of one piece, with a heap of the possible merges. A heap key combines a merge's rank (upper half) and
+ * position (lower half). A later merge may make an entry invalid. The entry then stays in the heap and is recognised by
+ * its rank. */
 typedef struct merger {
     const zr__bpe *bpe;
     symbol *at;

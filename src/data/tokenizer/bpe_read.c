@@ -122,7 +122,7 @@ static zr_status read_pre_tokenizer(reader *r, const json_t *told)
 
 /* ---- the vocabulary -------------------------------------------------------------------------- */
 
-/* Names of all tokens, by token. They come from the vocabulary and from the list of added tokens. */
+/* Token names, indexed by token number. They come from the vocabulary and from the list of added tokens. */
 typedef struct names {
     const char **name;
     int64_t *bytes;

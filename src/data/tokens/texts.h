@@ -47,7 +47,7 @@ zr__texts_info zr__texts_get_info(const zr__texts *texts);
  * Each thread encodes a part of 1 MiB at a time, which takes five bytes of memory per byte. A part grows until it can
  * be cut (zr__tokenizer_cut). If the tokenizer knows no cuts, a whole document is in memory, and one thread encodes a
  * plain text. A line may have up to 16 MiB. It takes about 30 times its length in memory if it is one word that cannot
- * be cut, and up to 75 times if it consists of other members.
+ * be cut, and up to 75 times if it consists of JSON members other than the text.
  *
  * Errors: ZR_ERR_DATA naming file and byte or line; ZR_ERR_IO, also if a file has changed; ZR_ERR_MEMORY; and errors of
  * `put`.
