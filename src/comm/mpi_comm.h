@@ -86,7 +86,6 @@ zr_status zr__mpi_poll(zr_comm *comm);
 
 /** Free the staging. Collective over the node. */
 void zr__mpi_drop_staging(zr__comm_mpi *me);
-void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window);
 
 /* MPI's functions for zr_comm_ops. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes);

@@ -55,7 +55,7 @@ static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *ta
     return ZR_OK;
 }
 
-void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window)
+static void close_window(zr__comm_mpi *me, MPI_Win *window)
 {
     int code;
     if (*window == MPI_WIN_NULL) return;
@@ -104,7 +104,7 @@ void zr__mpi_close_shared(zr__comm_mpi *me)
         for (int r = 0; r < me->comm.size; r++) me->boards[r] = NULL;
         me->comm.board = me->boards[me->comm.rank] = &me->own_board;
     }
-    zr__mpi_close_window(me, &me->shared_window);
+    close_window(me, &me->shared_window);
 }
 
 zr_status zr__mpi_open_shared(zr__comm_mpi *me)
@@ -169,7 +169,7 @@ static zr_status take_pages(unsigned char *staging, int64_t bytes)
 void zr__mpi_drop_staging(zr__comm_mpi *me)
 {
     if (me->staging_window == MPI_WIN_NULL) zr_free(me->staging);
-    zr__mpi_close_window(me, &me->staging_window);
+    close_window(me, &me->staging_window);
     me->staging = NULL;
     me->staging_bytes = 0;
 }

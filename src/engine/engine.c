@@ -230,8 +230,7 @@ static zr_status walk_counted(zr_engine *e, zr_schedule_kind kind)
     count_traffic(e, -1);
     zr_status st = zr__walk(e, kind);
     count_traffic(e, 1);
-    if (st == ZR_OK) return ZR_OK;
-    e->moved = before;
+    if (st != ZR_OK) e->moved = before;
     return st;
 }
 

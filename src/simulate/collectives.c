@@ -21,13 +21,6 @@ typedef struct placing {
     const zr_group *group;
 } placing;
 
-/* Return the number of devices in a unit of a level. At level 0, a unit is a single device. At level l, a unit is the
- * devices that link[l - 1] connects. */
-static int32_t unit_devices(const zr_cluster *cluster, int level)
-{
-    return level == 0 ? 1 : cluster->link[level - 1].devices;
-}
-
 /* Return the rank of a group's member number `place`, relative to the group's first member. The group's first axis
  * varies slowest. */
 static int64_t rank_at(const placing *p, int32_t place)
@@ -92,7 +85,8 @@ static double level_rate(const zr_cluster *cluster, int level)
 static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
     const zr_cluster_link *link = &p->cluster->link[level];
-    const int32_t below = unit_devices(p->cluster, level), size = p->group->size;
+    /* A unit of this level is the devices that its links connect. A unit of the level below has `below` devices. */
+    const int32_t below = level == 0 ? 1 : link[-1].devices, size = p->group->size;
     const double share = link->share > 0 ? link->share : p->cluster->link_share, rate = level_rate(p->cluster, level),
                  shared = link->shared_bytes_sec * share;
     int32_t fewest = 0;
@@ -132,30 +126,22 @@ static double ring_sec(const zr__spot *spot, double bytes)
     return bytes * spot->ring_sec + (spot->size - 1) * spot->latency_sec;
 }
 
-static double tree_sec(const zr__spot *spot, double bytes)
-{
-    return bytes * spot->direct_sec + ceil(log2(spot->size)) * spot->latency_sec;
-}
-
 double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes)
 {
-    double sec = 0;
+    const double ring = ring_sec(spot, bytes), step = cluster->step_sec,
+                 tree = bytes * spot->direct_sec + ceil(log2(spot->size)) * spot->latency_sec;
     if (spot->size < 2) return 0;
     switch (cluster->algorithm) {
     case ZR_ALGORITHM_RING:
-        sec = ring_sec(spot, bytes);
-        break;
+        return ring + step;
     case ZR_ALGORITHM_TREE:
-        sec = tree_sec(spot, bytes);
-        break;
+        return tree + step;
     case ZR_ALGORITHM_EXCHANGE:
-        sec = bytes * spot->direct_sec + (spot->size - 1) * spot->latency_sec;
-        break;
+        return bytes * spot->direct_sec + (spot->size - 1) * spot->latency_sec + step;
     case ZR_ALGORITHM_AUTO:
-        sec = fmin(ring_sec(spot, bytes), tree_sec(spot, bytes));
         break;
     }
-    return sec + cluster->step_sec;
+    return fmin(ring, tree) + step;
 }
 
 /* Return the seconds of a broadcast that is pipelined along the ring. */

@@ -57,23 +57,15 @@ static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr__p
 
 /* ---- streams that run at once -------------------------------------------------------------------- */
 
-/* Return the first step of a stream, at or after index `from`, that ends after the time `sec`. */
-static int32_t next_of_stream(const zr_schedule *s, const zr_step_time *time, zr_stream stream, int32_t from,
-                              double sec)
-{
-    while (from < s->n_steps && (s->step[from].stream != stream || time[from].end_sec <= sec)) from++;
-    return from;
-}
-
 /* For each step of `stream`, find the seconds of overlap with steps of the stream `other`. Each stream runs its steps
  * in order. */
 static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream stream, zr_stream other,
                       double *both_sec)
 {
-    int32_t from = 0;
+    int32_t from = 0; /* first step of `other` that ends after step i begins */
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (s->step[i].stream != stream) continue;
-        from = next_of_stream(s, time, other, from, time[i].begin_sec);
+        while (from < s->n_steps && (s->step[from].stream != other || time[from].end_sec <= time[i].begin_sec)) from++;
         both_sec[i] = 0;
         for (int32_t j = from; j < s->n_steps && (s->step[j].stream != other || time[j].begin_sec < time[i].end_sec);
              j++)

@@ -49,6 +49,14 @@ static void *read_stretches(void *arg)
     return NULL;
 }
 
+static void free_ahead(zr__ahead *a)
+{
+    pthread_cond_destroy(&a->changed);
+    pthread_mutex_destroy(&a->lock);
+    zr_free(a->window);
+    zr_free(a);
+}
+
 zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t room, int64_t window_tokens, zr__ahead **ahead)
 {
     zr__ahead *a = zr_alloc(sizeof(*a));
@@ -62,10 +70,7 @@ zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t room, int64_t w
         return ZR_OK;
     }
     const bool memory = a->window != NULL;
-    pthread_cond_destroy(&a->changed);
-    pthread_mutex_destroy(&a->lock);
-    zr_free(a->window);
-    zr_free(a);
+    free_ahead(a);
     return ZR_FAIL(ZR_ERR_MEMORY, "no %s available to read data ahead", memory ? "thread" : "memory");
 }
 
@@ -78,10 +83,7 @@ void zr__ahead_destroy(zr__ahead **ahead)
     pthread_cond_broadcast(&a->changed);
     pthread_mutex_unlock(&a->lock);
     pthread_join(a->thread, NULL);
-    pthread_cond_destroy(&a->changed);
-    pthread_mutex_destroy(&a->lock);
-    zr_free(a->window);
-    zr_free(a);
+    free_ahead(a);
     *ahead = NULL;
 }
 

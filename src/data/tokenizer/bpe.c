@@ -24,16 +24,10 @@ typedef struct zr__bpe_merge {
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static int64_t pair_slot(int32_t left, int32_t right, int64_t mask)
-{
-    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    pair *= UINT64_C(0x9e3779b97f4a7c15);
-    return (int64_t)(pair >> 32) & mask;
-}
-
 static merge *merge_place(const zr__bpe *bpe, int32_t left, int32_t right)
 {
-    int64_t slot = pair_slot(left, right, bpe->merge_mask);
+    const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    int64_t slot = (int64_t)(pair * UINT64_C(0x9e3779b97f4a7c15) >> 32) & bpe->merge_mask;
     while (bpe->merges[slot].left != NONE && (bpe->merges[slot].left != left || bpe->merges[slot].right != right))
         slot = (slot + 1) & bpe->merge_mask;
     return &bpe->merges[slot];

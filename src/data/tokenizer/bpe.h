@@ -82,8 +82,6 @@ int64_t zr__bpe_spell(const char *name, int64_t n, char *out);
 /** Read a tokenizer from tokenizer.json, or from vocab.json and merges.txt in a directory. Call zr__bpe_free even after
  * a failure. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_DATA if the files are damaged or the tokenizer is of another kind. */
 ZR_NODISCARD zr_status zr__bpe_read(const char *path, zr__bpe *bpe);
-/** Return whether a directory has the files of a tokenizer. */
-bool zr__bpe_is_in(const char *dir);
 
 /* ---- writing --------------------------------------------------------------------------------- */
 

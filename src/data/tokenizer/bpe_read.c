@@ -4,6 +4,7 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -397,13 +398,11 @@ static zr_status read_tokenizer(reader *r, const char *path)
 static zr_status refuse_word_ends(const reader *r)
 {
     static const char end[] = "</w>";
-    const size_t n = sizeof(end) - 1;
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)r->vocab, name, value)
     {
-        size_t bytes = strlen(name);
-        ZR_CHECK(bytes < n || strcmp(name + bytes - n, end) != 0, ZR_ERR_DATA,
+        ZR_CHECK(!zr__text_ends(name, end), ZR_ERR_DATA,
                  "%s: the name \"%s\" ends with %s, so this is not byte-level BPE, the only supported kind", r->file,
                  ZR_SHOWN(name), end);
     }
@@ -495,7 +494,7 @@ static zr_status read_path(reader *r, const char *path)
     return read_two_files(r, own, merges);
 }
 
-bool zr__bpe_is_in(const char *dir)
+bool zr__tokenizer_is_in(const char *dir)
 {
     return zr__path_is_in(dir, "tokenizer.json") ||
            (zr__path_is_in(dir, "vocab.json") && zr__path_is_in(dir, "merges.txt"));

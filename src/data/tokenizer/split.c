@@ -335,9 +335,7 @@ static bool prepare_matcher(zr__matcher *m)
     if (!m->context) return false;
     pcre2_set_match_limit(m->context, MATCH_LIMIT);
     pcre2_jit_stack_assign(m->context, NULL, m->stack);
-    for (int i = 0; i < m->split->n; i++) {
-        m->found[i] = pcre2_match_data_create(1, m->split->memory);
-    }
+    for (int i = 0; i < m->split->n; i++) m->found[i] = pcre2_match_data_create(1, m->split->memory);
     return !lacked;
 }
 

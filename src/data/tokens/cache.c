@@ -151,7 +151,7 @@ static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t 
 static zr_status find_place(const zr_data_args *args, place *p)
 {
     zr__encoding *x = &p->encoding;
-    char what[KEY_BYTES], name[NAME_BYTES];
+    char what[KEY_BYTES];
     uint64_t text = 0;
     ZR_TRY(find_folder(args, p->folder));
     ZR_TRY(zr__make_folders(p->folder));
@@ -161,10 +161,8 @@ static zr_status find_place(const zr_data_args *args, place *p)
              x->parts.lines && x->parts.skip_bad_lines);
     p->key = XXH3_64bits_withSeed(what, strlen(what),
                                   x->parts.lines ? XXH3_64bits(x->parts.text_key, strlen(x->parts.text_key)) : 0);
-    snprintf(name, sizeof(name), "%016llx.tokens", (unsigned long long)p->key);
-    ZR_TRY(zr__path_join(p->path, p->folder, name));
-    snprintf(name, sizeof(name), "%016llx.lock", (unsigned long long)p->key);
-    return zr__path_join(p->lock, p->folder, name);
+    ZR_TRY(zr__path_format(p->path, "%s/%016llx.tokens", p->folder, (unsigned long long)p->key));
+    return zr__path_format(p->lock, "%s/%016llx.lock", p->folder, (unsigned long long)p->key);
 }
 
 /* ---- unfinished files ------------------------------------------------------------------------ */
@@ -182,11 +180,11 @@ static void name_parts(const place *p, char name[NAME_BYTES])
 static zr_status name_part(const place *p, char path[PATH_MAX])
 {
     struct timespec now = {0};
-    char start[NAME_BYTES], name[2 * NAME_BYTES];
+    char start[NAME_BYTES];
     name_parts(p, start);
     clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(name, sizeof(name), "%s%ld.%lld%09ld.part", start, (long)gettid(), (long long)now.tv_sec, now.tv_nsec);
-    return zr__path_join(path, p->folder, name);
+    return zr__path_format(path, "%s/%s%ld.%lld%09ld.part", p->folder, start, (long)gettid(), (long long)now.tv_sec,
+                           now.tv_nsec);
 }
 
 /* Remove this host's unfinished files whose thread no longer exists. */

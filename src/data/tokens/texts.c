@@ -27,8 +27,7 @@ struct zr__texts {
 
 typedef struct encoding {
     zr__encoding x; /* encoder settings, set for one file at a time */
-    /* lines: whether the file is .jsonl; due: whether a separator must be written before the next token. */
-    bool lines, due;
+    bool due;       /* whether a separator must be written before the next token */
     unsigned char between[sizeof(int32_t)];
     zr__tokens_fn put;
     void *arg;
@@ -146,7 +145,7 @@ static zr_status put_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
     encoding *e = arg;
     if (e->due) ZR_TRY(e->put(e->arg, e->between, 1));
-    e->due = e->lines && e->x.separator >= 0;
+    e->due = e->x.parts.lines && e->x.separator >= 0;
     n -= e->due;
     return n > 0 ? e->put(e->arg, tokens, n) : ZR_OK;
 }
@@ -157,7 +156,6 @@ static zr_status encode_one(zr__texts *t, const zr__parts *parts, void *arg, zr_
     zr__encoded did;
     e->x.parts = *parts;
     e->x.arg = t;
-    e->lines = parts->lines;
     e->due = e->x.separator >= 0 && t->info.documents > 0;
     ZR_TRY(zr__encode(&e->x, &did));
     *found = did.found;

@@ -2,7 +2,6 @@
 
 #include "base/number/sorted.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { BLOCK = 64 }; /* number of tokens compared at once */
@@ -199,26 +198,19 @@ static zr_status check_piece(void *arg, int64_t at, const void *piece, int64_t b
     return ZR_OK;
 }
 
-/* Read and check the tokens of a cache file. Do not hash its header, so that a run may resume with a cache file of
- * another format version. */
-static zr_status check_cached(whole *w, uint64_t *hash)
-{
-    const zr__shard *s = w->shard;
-    ZR_TRY(zr__file_pass_from(&s->file, s->first_byte, check_piece, w, hash));
-    ZR_CHECK(*hash == s->hash, ZR_ERR_DATA,
-             "%s: its tokens in the cache are damaged; remove %s to have it tokenized again", s->name, s->file.name);
-    return ZR_OK;
-}
-
 /* Check the tokens of a file. If cached tokens were read when the file was opened, do not read them again. */
 static zr_status check_shard(zr__tokens *t, int64_t i, whole *w, bool hashed, uint64_t *hash)
 {
     const zr__shard *s = w->shard = &t->shard[i];
-    if (!hashed && !is_cached(s) && all_are_tokens(t, s)) return ZR_OK;
+    const bool cached = is_cached(s);
+    if (!hashed && !cached && all_are_tokens(t, s)) return ZR_OK;
     *hash = s->hash;
     ZR_TRY(open_needed(t, i));
-    if (is_cached(s)) return s->checked ? zr__file_unchanged(&s->file) : check_cached(w, hash);
-    ZR_TRY(zr__file_pass_from(&s->file, 0, check_piece, w, hashed ? hash : NULL));
+    if (cached && s->checked) return zr__file_unchanged(&s->file);
+    /* Do not hash the header of a cache file, so that a run may resume with a cache file of another format version. */
+    ZR_TRY(zr__file_pass_from(&s->file, cached ? s->first_byte : 0, check_piece, w, hashed || cached ? hash : NULL));
+    ZR_CHECK(!cached || *hash == s->hash, ZR_ERR_DATA,
+             "%s: its tokens in the cache are damaged; remove %s to have it tokenized again", s->name, s->file.name);
     return ZR_OK;
 }
 
