@@ -1,6 +1,7 @@
 /* Binds schedules to memory once, when the engine is created. For each op, this file computes the addresses of its
  * operands and prepares its kernel. Buffers are listed by the steps at which their lifetimes begin and end. Steps for
- * which another stream waits are numbered. Steps other than RUN compute the addresses of their uses when they run. */
+ * which another stream waits are numbered. Steps other than RUN compute the addresses of their operands when they run.
+ */
 #include "engine/walk.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Creates and destroys engines. The calls that walk through a schedule, or report measured bytes, are here too. */
+/* Creates and destroys engines. Also defines the calls that walk through a schedule or report measured bytes. */
 #include "engine/walk.h"
 #include "base/core/core.h"
 #include "base/number/exact.h"

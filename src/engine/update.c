@@ -52,7 +52,7 @@ zr_status zr__square(const zr__running *r)
 
 /* ---- agreement of all ranks -------------------------------------------------------------------- */
 
-/* Indices of the uses of AGREE and NORM. */
+/* Indices of the operands of AGREE and NORM in `use`. */
 enum { LOSS, NUMBERS, VERDICT, SQUARES };
 
 /* List the names of the units that this training step has updated so far, as in "final, h.11, h.10". */
@@ -204,7 +204,7 @@ zr_status zr__norm(const zr__running *r)
 
 /* ---- updates ----------------------------------------------------------------------------------- */
 
-/* Return the address of element `first` of a unit, or NULL if the step does not have this use. `begin` is the first
+/* Return the address of element `first` of a unit, or NULL if the step does not have this operand. `begin` is the first
  * element of the step's range. */
 static void *element(const zr__running *r, int use, int64_t begin, int64_t first)
 {

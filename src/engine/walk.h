@@ -89,8 +89,8 @@ struct zr_engine {
 zr_status zr__bind(zr_engine *engine, zr_schedule_kind kind);
 void zr__unbind(zr__bound *bound);
 
-/* Return the address of a buffer (zr__buffer), or of a use on this rank (zr__use_at). If `use->each`, zr__use_at takes
- * the range of the group's first rank. */
+/* Return the address of a buffer (zr__buffer), or of an operand of a step on this rank (zr__use_at). If `use->each`,
+ * zr__use_at takes the range of the group's first rank. */
 char *zr__buffer(const zr_engine *engine, const zr_buffer *buffer);
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use);
 /* Return the index of a range's first element on this rank. */
@@ -116,7 +116,8 @@ typedef struct zr__running {
     int64_t first, count; /* elements of the step's range; if the step moves a unit, elements of the current bucket */
 } zr__running;
 
-/* Return the address of a use of the step. If the step moves a unit, return the address of the current bucket. */
+/* Return the address of an operand (zr_use) of the step. If the step moves a unit, return the address of the current
+ * bucket. */
 char *zr__at(const zr__running *r, int use);
 
 /* Increase the number on the board that counts parts of states filled, read or saved. */

@@ -379,8 +379,8 @@ static bool solid_before(const unsigned char *text, int64_t at)
     return lead[0] != 0xe1 && lead[0] != 0xe2 && !(lead[0] == 0xe3 && lead[1] == 0x80 && lead[2] == 0x80);
 }
 
-/* Return the offset of the last white space that follows another character. A cut there is safe: white space begins a
- * piece in GPT-2's expression, and only the part for white space looks ahead. */
+/* Return the offset of the last white space that follows another character. A cut there is safe. In GPT-2's expression,
+ * white space begins a piece, and only the alternative for white space has a lookahead. */
 int64_t zr__split_cut(const zr__split *split, const char *string, int64_t from, int64_t bytes)
 {
     const unsigned char *text = (const unsigned char *)string;
