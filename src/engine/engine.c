@@ -214,7 +214,7 @@ static void count_traffic(zr_engine *e, int sign)
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++)
         for (int k = 0; k < ZR_TRAFFIC_KINDS && has_own_comm(e, g); k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
-            /* All ranks exchange scalars, even if a smaller group has this communicator. */
+            /* Scalars go to all ranks, although a smaller group may have this communicator. */
             const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE && zr_plan_shares_layers(e->plan) ? ZR_GROUP_ALL : g;
             e->moved.traffic.bytes[k] += sign * bytes;
             for (int b = 0; b < ZR_BORDERS; b++)
