@@ -6,11 +6,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Number of polls before a wait sleeps. They take about 50 us: longer than ranks of a balanced step wait for each
- * other, shorter than a time slice that the system gives to another process. */
+/* Number of polls before a wait sleeps. Polling takes about 50 us in total. This is longer than the ranks of a balanced
+ * step wait for each other. It is shorter than the scheduler's time slice for another process. */
 #define SPINS 1000
 
-/* Lowest bit of `word`: set once a rank has left for good. Completing a barrier adds 2 to the word, so it never changes
+/* Lowest bit of `word`, set when a rank has left for good. Completing a barrier adds 2 to `word`, which never changes
  * this bit. */
 #define LEFT 1u
 
@@ -23,8 +23,8 @@ static void pause_cpu(void)
 #endif
 }
 
-/* Sleep while *word is `value`. FUTEX_PRIVATE_FLAG is not set, since the word may lie in memory shared between
- * processes. */
+/* Sleep while *word equals `value`. FUTEX_PRIVATE_FLAG is not set, because the word may lie in memory that processes
+ * share. */
 static void sleep_while(_Atomic uint32_t *word, uint32_t value)
 {
     syscall(SYS_futex, word, FUTEX_WAIT, value, NULL, NULL, 0);
@@ -57,7 +57,7 @@ int zr__barrier_wait(zr__barrier *barrier)
     }
     for (uint32_t looks = 0;; looks++) {
         uint32_t now = atomic_load_explicit(&barrier->word, memory_order_acquire);
-        /* Check for completion before LEFT: a rank that completed this barrier may leave for good before this rank
+        /* Check for completion before LEFT. A rank that completed this barrier may leave for good before this rank
          * polls again. */
         if ((now ^ entry) & ~LEFT) return 0;
         if (now & LEFT) return (int)atomic_load_explicit(&barrier->leaver, memory_order_relaxed);

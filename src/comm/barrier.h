@@ -1,8 +1,8 @@
 /**
- * A barrier in memory that all its ranks, threads or processes, can access. Waiting ranks spin briefly, then sleep in
- * the kernel, so ranks may outnumber cores.
+ * A barrier in memory that all its ranks can access. The ranks are threads or processes. A waiting rank spins briefly
+ * and then sleeps in the kernel, so there may be more ranks than cores.
  *
- * Passing the barrier orders memory: what any rank wrote before the barrier is visible to every rank after it.
+ * Passing the barrier orders memory: writes of any rank before the barrier are visible to every rank after the barrier.
  */
 #ifndef ZR_COMM_BARRIER_H
 #define ZR_COMM_BARRIER_H
@@ -11,20 +11,20 @@
 #include <stdint.h>
 
 typedef struct zr__barrier {
-    _Atomic uint32_t word;    /* 2 * the number of completed barriers, plus 1 (LEFT) once a rank has left for good */
+    _Atomic uint32_t word;    /* 2 * the number of completed barriers, plus 1 (LEFT) if a rank has left for good */
     _Atomic uint32_t arrived; /* number of ranks that wait in the current barrier */
-    _Atomic uint32_t leaver;  /* 1 + the number of the first rank that left for good, or 0 if none has */
+    _Atomic uint32_t leaver;  /* 1 + the number of the first rank that left for good, or 0 if all ranks are present */
     uint32_t size;
-    uint32_t spins; /* number of polls before a wait sleeps; 0 when the host's ranks outnumber its cores */
+    uint32_t spins; /* number of polls before a wait sleeps; 0 if the host has more ranks than cores */
 } zr__barrier;
 
-/** Initialise a barrier for `size` ranks. The host runs `host_ranks` ranks in all, which share its cores. */
+/** Initialise a barrier for `size` ranks. `host_ranks` is the number of all ranks that share the host's cores. */
 void zr__barrier_init(zr__barrier *barrier, int size, int host_ranks);
 
-/** Wait for all ranks. Return 0 when all have arrived, or 1 + the number of a rank that has left for good. */
+/** Wait for all ranks. Return 0 if all have arrived, or 1 + the number of a rank that has left for good. */
 int zr__barrier_wait(zr__barrier *barrier);
 
-/** Leave for good. All present and later waits of other ranks end, and return that `rank` has left. */
+/** Leave for good. All present and later waits of other ranks then end and return 1 + `rank`. */
 void zr__barrier_leave(zr__barrier *barrier, int rank);
 
 #endif

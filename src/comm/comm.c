@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Maximum bytes of a failure's text: the bytes of one call of scalars, which carries the text. A longer text is cut. */
+/* Maximum bytes of a failure's text, which is sent in one call of scalars. A longer text is cut. */
 #define TEXT_BYTES (ZR_COMM_SCALARS * sizeof(double))
 
 zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size,
@@ -108,15 +108,15 @@ zr_status zr_comm_staging(zr_comm *comm, int64_t bytes, void **staging)
     ZR_CHECK(bytes >= 0, ZR_ERR_ARG, "%" PRId64 " bytes of staging memory; the size must not be negative", bytes);
     *staging = NULL;
     comm->staging_bytes = comm->staging_taken_bytes = 0;
-    /* Agree on the status. The agreement also makes every rank's new staging visible to its peers before any rank uses
-     * it. */
+    /* Agree on the status. After this agreement every rank's new staging is visible to its peers, so ranks may use it.
+     */
     ZR_TRY(zr_comm_agree(comm, comm->ops->staging(comm, bytes)));
     comm->staging_bytes = bytes;
     *staging = comm->staging;
     return ZR_OK;
 }
 
-/* The caller's function in an exchange, and the first failure that the function returned. */
+/* Callback of an exchange, and the first failure that the callback returned. */
 typedef struct arrival {
     zr_comm_arrived_fn fn;
     void *arg;
@@ -124,8 +124,8 @@ typedef struct arrival {
     char text[TEXT_BYTES];
 } arrival;
 
-/* Call the caller's function, until it has failed once. Return ZR_OK even after a failure: the exchange must go on,
- * because peers would wait for ever for a rank that left the exchange midway. */
+/* Call the callback, until it has failed once. Return ZR_OK even after a failure, because the exchange must go on. If
+ * this rank left the exchange midway, its peers would wait forever. */
 static zr_status hand_over(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
     arrival *t = arg;
@@ -135,7 +135,8 @@ static zr_status hand_over(void *arg, int64_t first_byte, int64_t bytes, const v
     return ZR_OK;
 }
 
-/* Send every rank's piece to rank `to`, or to all ranks if `to` is ZR__ALL. The arguments have been checked. */
+/* Send every rank's piece for rank `to` to that rank. If `to` is ZR__ALL, send the pieces for all ranks. The arguments
+ * have been checked. */
 static zr_status exchange_pieces(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                                  int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
@@ -146,7 +147,7 @@ static zr_status exchange_pieces(zr_comm *comm, int to, const void *send, int64_
     }
     arrival t = {.fn = fn, .arg = arg};
     zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, grain_bytes, hand_over, &t);
-    /* Report the callback's failure, which is the cause, even if the exchange failed too. */
+    /* If both the callback and the exchange failed, report the callback's failure, which is the cause. */
     if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text);
     ZR_TRY(st);
     return ZR_OK;
@@ -171,7 +172,7 @@ zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t pi
     ZR_TRY(check_piece(comm, piece_bytes, piece_bytes));
     ZR_TRY(check_grain(piece_bytes, grain_bytes));
     ZR_TRY(check_staging(comm));
-    /* With a stride of 0, all of `send` is the piece for every rank. */
+    /* With a stride of 0, every rank receives the same piece: all of `send`. */
     return exchange_pieces(comm, owner, send, 0, piece_bytes, grain_bytes, fn, arg);
 }
 
@@ -203,7 +204,7 @@ zr_status zr__comm_copy_with(zr_comm *comm, const zr_comm_copier *copier)
     return ZR_OK;
 }
 
-/* Return the first failure among the copies of the call that has just ended. Then forget that failure. */
+/* Return the first failure among the copies of the last call, and clear it. */
 static zr_status copies_status(zr_comm *comm)
 {
     const zr_status st = comm->copied;
@@ -222,8 +223,8 @@ zr_status zr_comm_broadcast(zr_comm *comm, int owner, void *data, int64_t bytes)
     return copies_status(comm);
 }
 
-/* Check that this rank's piece lies outside `out`, or at its own offset in `out`. At any other offset in `out`, peers
- * would overwrite the piece while it is still being read. */
+/* Check that this rank's piece lies outside `out`, or at its own offset in `out`. Otherwise peers would overwrite the
+ * piece while it is still being read. */
 static zr_status check_mine(const zr_comm *comm, const void *mine, const void *out, int64_t stride_bytes,
                             int64_t piece_bytes)
 {
@@ -252,11 +253,12 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
 
 /* ---- scalars --------------------------------------------------------------------------------- */
 
-/* Exchange numbers without counting them as traffic. zr_comm_agree and zr__comm_same also call this function. */
+/* Exchange numbers without counting traffic. zr_comm_agree and zr__comm_same also call this function, and their numbers
+ * do not count as traffic. */
 static zr_status scalars(zr_comm *comm, const double *mine, int n)
 {
     if (comm->size > 1) return comm->ops->scalars(comm, mine, n);
-    memmove(comm->alone, mine, (size_t)n * sizeof *mine); /* memmove, since `mine` may overlap the last table */
+    memmove(comm->alone, mine, (size_t)n * sizeof *mine); /* memmove, since `mine` may overlap the previous table */
     comm->table = comm->alone;
     return ZR_OK;
 }
@@ -268,8 +270,8 @@ zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all)
              ZR_COMM_SCALARS);
     ZR_TRY(scalars(comm, mine, n));
     if (all) memcpy(all, comm->table, (size_t)comm->size * (size_t)n * sizeof *all);
-    /* Count traffic here and not in scalars(), because the numbers of zr_comm_agree and zr__comm_same do not count as
-     * traffic. */
+    /* Count traffic only in this public function; scalars() also serves zr_comm_agree and zr__comm_same, which do not
+     * count. */
     zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_REDUCE, (comm->size - 1) * n * (int64_t)sizeof(double));
     return ZR_OK;
 }
@@ -283,9 +285,9 @@ zr_status zr_comm_barrier(zr_comm *comm)
 
 /* ---- agree ----------------------------------------------------------------------------------- */
 
-/* Share the ranks' statuses. Set *first to the first rank that failed, and copy that rank's status and text. If no rank
- * failed, *first stays -1. A second call of scalars carries the text as bytes. It is made only after a failure, and
- * saves transports a function for text. */
+/* Exchange the ranks' statuses. Set *first to the first rank that failed, and copy that rank's status and text. If no
+ * rank failed, leave *first at -1. Only after a failure, a second call of scalars sends the text as bytes. Therefore
+ * transports need no function for text. */
 static zr_status share_failure(zr_comm *comm, zr_status mine, const char *text, int *first, zr_status *status,
                                char *their_text)
 {
@@ -311,11 +313,11 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
     int first = -1;
     zr_status status = ZR_OK;
     zr_status shared = share_failure(comm, mine, text, &first, &status, their_text);
-    /* Report this rank's own failure, not the failure of the exchange. */
+    /* Report this rank's own failure instead of the failure to exchange statuses. */
     if (shared != ZR_OK && mine != ZR_OK) return ZR_FAIL(mine, "%s", text);
     ZR_TRY(shared);
-    /* Several ranks may have failed with different statuses. All ranks return the status of the first rank that failed,
-     * because what a rank does next may depend on the status. */
+    /* Several ranks may have failed with different statuses. All ranks return the status of the first failed rank,
+     * because a caller may choose its next call by the status. */
     if (mine == status) return zr_error_frame(mine, __func__, __FILE__, __LINE__);
     if (mine != ZR_OK) return ZR_FAIL(status, "%s", text);
     if (first >= 0) return ZR_FAIL(status, "rank %d: %s", comm->world_ranks[first], their_text);
@@ -324,13 +326,13 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
 
 /* ---- same ------------------------------------------------------------------------------------ */
 
-/* Return rank r's number. The number was sent as two 32-bit halves, because a double holds each half exactly. */
+/* Return the number of rank r. Each number was sent as two 32-bit halves, because a double holds a half exactly. */
 static uint64_t number_of(const zr_comm *comm, int r)
 {
     return ((uint64_t)comm->table[2 * r] << 32) | (uint64_t)comm->table[2 * r + 1];
 }
 
-/* Return the lowest rank that holds the most common number. */
+/* Return the lowest rank among the ranks with the most common number. */
 static int usual_rank(const zr_comm *comm)
 {
     int usual = 0, most = 0;
@@ -345,7 +347,7 @@ static int usual_rank(const zr_comm *comm)
     return usual;
 }
 
-/* Return the first rank whose number differs from `number`, or the communicator's size if all ranks have `number`. */
+/* Return the first rank whose number differs from `number`, or the communicator's size if no number differs. */
 static int odd_rank(const zr_comm *comm, uint64_t number)
 {
     int r = 0;
@@ -367,8 +369,8 @@ static void list_odd_ranks(const zr_comm *comm, uint64_t usual, char *list, size
     }
 }
 
-/* Print a number: in decimal if it is a count, or in hexadecimal if it is a hash, which has 48 bits or more. Return
- * `text`. */
+/* Print a number into `text`, and return `text`. A hash has 48 bits or more and is printed in hexadecimal, a count in
+ * decimal. */
 #define NUMBER_BYTES 24
 static const char *print_number(uint64_t number, char text[NUMBER_BYTES])
 {
@@ -396,13 +398,13 @@ zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t mine)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Return whether rank r passed `color`. comm->table holds every rank's color and key. */
+/* Return whether rank r passed `color` to the split. comm->table holds every rank's color and key. */
 static bool has_color(const zr_comm *comm, int r, int color)
 {
     return comm->table[2 * r] == color;
 }
 
-/* Return whether rank a comes before rank b in a group: ranks are ordered by key, and ranks with equal keys by number.
+/* Return whether rank a comes before rank b in a group. Ranks are ordered by key, and ranks with equal keys by number.
  */
 static bool is_before(const zr_comm *comm, int a, int b)
 {
@@ -452,7 +454,7 @@ void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boa
     comm->board = mine;
     comm->boards = boards;
     comm->n_boards = n;
-    /* Written only once, since other ranks may read the field afterwards. */
+    /* Write the field only once, since other ranks may read it afterwards. */
     if (mine->process == 0) mine->process = getpid();
 }
 
@@ -488,8 +490,8 @@ int zr__comm_gone(const zr_comm *comm)
     return -1;
 }
 
-/* Return the address of this host's flag, which is set when a rank begins to report why the job ends. The flag is on
- * the board of the host's first rank. */
+/* Return the address of this host's flag, which lies on the board of the host's first rank. The first rank that reports
+ * why the job ends sets the flag. */
 static uint64_t *told_mark(const zr_comm *comm)
 {
     int r = 0;

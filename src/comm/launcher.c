@@ -1,4 +1,4 @@
-/* Detection of the MPI launcher that started this process, by environment variables alone, without calling MPI. */
+/* Detects the MPI launcher that started this process. Only environment variables are read, without calling MPI. */
 #include "zr/comm.h"
 
 #include <stdlib.h>
@@ -13,9 +13,9 @@ static int count_in(const char *variable)
 int zr_comm_mpi_launched(void)
 {
     int count = count_in("OMPI_COMM_WORLD_SIZE"); /* set by Open MPI's mpirun */
-    if (count == 0) count = count_in("PMI_SIZE"); /* set by the mpirun of MPICH and its relatives */
-    /* Slurm's job steps. A job's batch shell has SLURM_NTASKS and SLURM_PROCID too, but only srun sets SLURM_STEP_ID.
-     */
+    if (count == 0) count = count_in("PMI_SIZE"); /* set by mpirun of MPICH and related libraries */
+    /* A step of a Slurm job. The job's batch shell also has SLURM_NTASKS and SLURM_PROCID, but only srun sets
+     * SLURM_STEP_ID. */
     if (count == 0 && getenv("SLURM_PROCID") && getenv("SLURM_STEP_ID")) {
         count = count_in("SLURM_STEP_NUM_TASKS");
         if (count == 0) count = count_in("SLURM_NTASKS");

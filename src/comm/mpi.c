@@ -1,18 +1,17 @@
 /**
- * Communication of ranks that are processes, by MPI-3.1. mpi_window.c manages the shared memory, mpi_create.c creates
- * and destroys communicators; only these three files include mpi.h.
+ * Moves bytes between ranks that are processes, by MPI-3.1. mpi_window.c manages the shared memory. mpi_create.c
+ * creates and destroys communicators. Only these three files include mpi.h.
  *
- * Ranks of a node read each other's staging through a shared window; ranks of other nodes ("remote") get messages,
- * point to point. Pieces are moved in chunks, which use the two halves of the staging in turn, across calls:
- *
- *     chunk c+1    has its messages in flight, and is being written to the node's staging, while
- *     chunk c      is read by its receivers
+ * Ranks of a node read each other's staging through a shared window. Ranks of other nodes ("remote" ranks) get
+ * point-to-point messages. Pieces are moved in chunks. Successive chunks alternate between the two halves of the
+ * staging, also from one call to the next. The halves form a pipeline: while the receivers read chunk c, the messages
+ * of chunk c+1 are in flight, and chunk c+1 is written to the node's staging.
  *
  * Each chunk has one barrier of the node. A rank that has passed the barrier of chunk c knows that all ranks have read
- * chunk c-1, so that chunk c+1 may overwrite it.
+ * chunk c-1. Therefore chunk c+1 may overwrite chunk c-1.
  *
- * MPI's own waits occupy a core each. Ranks may outnumber cores, so waits in this file poll MPI and yield the core. If
- * one node holds the whole world, barriers of the world and of all groups sleep instead.
+ * A wait inside MPI occupies a core. There may be more ranks than cores, so waits in this file poll MPI and yield the
+ * core. If one node holds the whole world, barriers of the world and of all groups sleep instead.
  */
 #include "comm/mpi_comm.h"
 
@@ -30,8 +29,8 @@ zr_status zr__mpi_fail(int code, const char *call, zr_status status)
     return ZR_FAIL(status, "%.*s: %s", (int)strcspn(call, "("), call, text);
 }
 
-/* Pause between two polls of a wait. If another thread of this rank computes, sleep briefly, which leaves the core to
- * that thread. Bytes that a link delivers meanwhile (12 KB at 1 Gbit/s) wait in the sockets' buffers. */
+/* Pause between two polls of a wait. If another thread of this rank computes, sleep briefly to leave the core to it.
+ * Bytes that arrive during the sleep (12 KB at 1 Gbit/s) wait in the sockets' buffers. */
 static void relax_mpi(const zr__comm_mpi *me, int polls)
 {
     if (!me->world->comm.concurrent)
@@ -47,7 +46,7 @@ static zr_status check_cancelled(zr__comm_mpi *me)
     return ZR_OK;
 }
 
-/* Return the error code of the request that failed, after MPI_Testall failed with `code`. */
+/* Return the error code of the request that failed. `code` is the result of MPI_Testall. */
 static int first_error(const zr__comm_mpi *me, int code, int n)
 {
     for (int i = 0; code == MPI_ERR_IN_STATUS && i < n; i++) {
@@ -57,7 +56,7 @@ static int first_error(const zr__comm_mpi *me, int code, int n)
     return code;
 }
 
-/* Show on the board a rank whose message has not arrived yet, so that other ranks can find out why the job hangs. */
+/* Write to the board a rank whose message has not arrived yet. Other ranks can then find out why the job hangs. */
 static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, const int *peer)
 {
     int done = 1, i = 0;
@@ -69,7 +68,8 @@ static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, co
 
 static zr_status poll_all(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer)
 {
-    /* Number of polls before the clock is read. A poll takes microseconds, or milliseconds on a busy machine. */
+    /* Number of polls between two readings of the clock. A poll takes microseconds, but milliseconds on a busy machine.
+     */
     enum { CLOCK_POLLS = 128 };
     const double long_sec = 0.25;
     double shown_sec = zr_clock_sec();
@@ -105,16 +105,16 @@ zr_status zr__mpi_poll(zr_comm *comm)
     return ZR_OK;
 }
 
-/* Wait until every rank of this node has arrived, and make the bytes that they wrote to the windows visible. If the
- * world has remote ranks, poll MPI meanwhile: a remote rank may be waiting for a message that MPI has yet to send,
- * possibly for another communicator's call. */
+/* Wait until every rank of this node has arrived. Make the bytes that these ranks wrote to the windows visible. If the
+ * world has remote ranks, poll MPI while waiting. Otherwise a remote rank could wait forever for a message that MPI has
+ * not sent yet. */
 static zr_status meet_node(zr__comm_mpi *me)
 {
     if (me->node_size == 1) return ZR_OK;
     if (me->staging_window != MPI_WIN_NULL) ZR__TRY_MPI(MPI_Win_sync(me->staging_window));
     if (me->barrier) {
         zr__comm_wait(&me->comm);
-        /* A result of 0 or more is a rank that was cancelled, because only cancelled ranks leave this barrier. */
+        /* A result of 0 or more is a cancelled rank, because only cancelled ranks leave this barrier. */
         int cancelled = zr__barrier_wait(me->barrier) - 1;
         zr__comm_wait(&me->comm);
         ZR_CHECK(cancelled < 0, ZR_ERR_PEER, "rank %d was stopped", me->comm.world_ranks[cancelled]);
@@ -130,24 +130,24 @@ static zr_status meet_node(zr__comm_mpi *me)
 /* ---- moving bytes ---------------------------------------------------------------------------- */
 
 /* A transfer of pieces in chunks. Each half of the staging has a slot for every rank. In an exchange, slot r holds the
- * bytes for node peer r, or the bytes received from remote rank r. A gather receives straight into `out`, and stores in
- * this rank's own slot the bytes that node peers copy. No message is ever received into a rank's own slot, so the next
- * call cannot overwrite it while peers still read. */
+ * bytes for rank r of this node, or the bytes received from remote rank r. In a gather, this rank's own slot holds the
+ * bytes that ranks of this node copy; messages are received directly into `out`. No message is ever received into a
+ * rank's own slot. Therefore the next call cannot overwrite the slot while peers still read it. */
 typedef struct move {
-    int from, to; /* sending and receiving rank; ZR__ALL: all ranks */
+    int from, to; /* sending rank, and receiving rank; each may be ZR__ALL */
     const unsigned char *send;
     int64_t send_stride;
     unsigned char *out;
     int64_t out_stride;
     int64_t slot_stride, piece_bytes, chunk_bytes;
-    zr_comm_arrived_fn fn; /* callback for pieces in slots; NULL in a gather */
+    zr_comm_arrived_fn fn; /* callback for received pieces; NULL in a gather */
     void *arg;
 } move;
 
 /* One chunk of a transfer. */
 typedef struct chunk {
     int64_t at, bytes;
-    int64_t half; /* offset of this half in the staging, in bytes */
+    int64_t half; /* offset of this chunk's half of the staging, in bytes */
     zr__flight *flight;
 } chunk;
 
@@ -166,22 +166,22 @@ static bool is_node_peer(const zr__comm_mpi *me, int r)
     return r != me->comm.rank && me->node_rank[r] >= 0;
 }
 
-/* Count `bytes` of a peer's piece, which this rank receives, as traffic. */
+/* Count `bytes` received of a peer's piece as traffic. */
 static void count_received(zr__comm_mpi *me, const move *m, int64_t bytes)
 {
     zr_traffic_count(&me->comm.traffic, m->out ? ZR_TRAFFIC_ALL_GATHER : ZR_TRAFFIC_REDUCE_SCATTER, bytes);
 }
 
-/* Start all sends, or all receives, of a chunk. Callers start the sends first. Over TCP, a receiver's permission to
- * send a long message travels in the same stream as the receiver's own data. If a peer got this rank's permission
- * before it saw this rank's sends, it would queue its own permission behind all its data, and the link would carry one
- * direction after the other. */
+/* Start all sends, or all receives, of a chunk. Callers start the sends first, because of TCP. Over TCP, the permission
+ * to send a long message travels in the same stream as data. If a peer got this rank's permission before this rank's
+ * sends, the peer's own permission would queue behind all its data. The link would then carry one direction after the
+ * other. */
 static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c, bool sending)
 {
     zr__flight *f = c->flight;
     if (!zr__comm_is(sending ? m->from : m->to, me->comm.rank)) return ZR_OK;
     for (int i = 1; i < me->comm.size; i++) {
-        /* Begin with the next rank, so that not all ranks send to the same rank at once. */
+        /* Begin with the next rank. Otherwise all ranks would send to the same rank at once. */
         int r = (me->comm.rank + i) % me->comm.size, bytes = (int)c->bytes;
         if (me->node_rank[r] >= 0 || !zr__comm_is(sending ? m->to : m->from, r)) continue;
         const unsigned char *piece = m->send + r * m->send_stride + c->at;
@@ -196,7 +196,7 @@ static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c,
     return ZR_OK;
 }
 
-/* Write into this rank's staging the bytes of a chunk that its node peers will read. */
+/* Copy the bytes of a chunk that ranks of this node will read into this rank's staging. */
 static void fill_staging(zr__comm_mpi *me, const move *m, const chunk *c)
 {
     int rank = me->comm.rank;
@@ -230,14 +230,14 @@ static void take_exchanged(zr__comm_mpi *me, const move *m, const chunk *c)
     for (int r = 0; r < me->comm.size; r++) {
         me->comm.pieces[r] = is_node_peer(me, r) ? me->stagings[r] + c->half + rank * m->slot_stride
                                                  : me->staging + c->half + r * m->slot_stride;
-        if (is_node_peer(me, r)) count_received(me, m, c->bytes); /* messages were counted when they were started */
+        if (is_node_peer(me, r)) count_received(me, m, c->bytes); /* messages were already counted when they started */
     }
     me->comm.pieces[rank] = m->send + rank * m->send_stride + c->at;
-    (void)m->fn(m->arg, c->at, c->bytes, me->comm.pieces); /* fn never fails, see transport.h */
+    (void)m->fn(m->arg, c->at, c->bytes, me->comm.pieces); /* the callback never fails, see transport.h */
 }
 
-/* Return the chunk that begins at byte `at`. Chunks use the two halves of the staging in turn. At the end of the pieces
- * the chunk has 0 bytes. */
+/* Return the chunk that begins at byte `at`. Chunks use the two halves of the staging in turn. After the last chunk,
+ * return a chunk of 0 bytes. */
 static chunk next_chunk(zr__comm_mpi *me, const move *m, int64_t at)
 {
     int64_t left = m->piece_bytes - at;
@@ -256,7 +256,7 @@ static zr_status move_pieces(zr__comm_mpi *me, const move *m)
     ZR_TRY(start_messages(me, m, &now, true));
     fill_staging(me, m, &now);
     for (chunk next; now.bytes > 0; now = next) {
-        /* Start sending the next chunk before waiting for this one, so that the link is never idle. */
+        /* Send the next chunk while waiting for the current chunk, so that the link is never idle. */
         next = next_chunk(me, m, now.at + now.bytes);
         if (next.bytes > 0) ZR_TRY(start_messages(me, m, &next, true));
         if (now.at == 0) ZR_TRY(start_messages(me, m, &now, false));
@@ -293,8 +293,8 @@ zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stri
                                    .arg = arg});
 }
 
-/* Gather pieces. Node peers read a copy of `mine` in the staging, since `mine` may change after the call. Without
- * remote ranks, a half of the staging needs no slots, so a chunk of the copy may fill the whole half. */
+/* Gather pieces. Ranks of this node read a copy of `mine` in the staging, since `mine` may change after the call.
+ * Without remote ranks the staging needs no slots, so a chunk of the copy may fill a whole half. */
 zr_status zr__mpi_gather(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                          int64_t piece_bytes)
 {
@@ -322,8 +322,8 @@ zr_status zr__mpi_reduce_scatter(zr_comm *comm, void *data, zr_dtype dtype, int6
     return ZR_OK;
 }
 
-/* Exchange numbers as bytes, because zr_comm_agree sends text by this function: MPI must not convert the bytes as
- * numbers. */
+/* Exchange numbers as bytes. MPI must not convert the bytes as numbers, because zr_comm_agree sends text by this
+ * function. */
 zr_status zr__mpi_scalars(zr_comm *comm, const double *mine, int n)
 {
     zr__comm_mpi *me = (zr__comm_mpi *)comm;

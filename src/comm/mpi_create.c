@@ -1,4 +1,4 @@
-/** Communicators of MPI processes: creation, splitting, cancelling and destruction. */
+/** Creates, splits, cancels and destroys communicators of MPI processes. */
 #include "comm/mpi_create.h"
 #include "comm/mpi_comm.h"
 #include "comm/comm.h"
@@ -6,19 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Usual maximum length of a message: long enough that sending takes far longer than a round trip, and short enough that
- * the wait for the first message stays short. */
+/* Usual maximum length of a message in bytes. Sending 1 MiB takes far longer than a round trip, but the wait for the
+ * first message is still short. */
 #define CHUNK_BYTES ((int64_t)1 << 20)
-#define CHUNK_BYTES_MAX ((int64_t)1 << 30) /* limit in MPI-3.1, whose counts are ints */
+#define CHUNK_BYTES_MAX ((int64_t)1 << 30) /* limit of MPI-3.1, whose counts are ints */
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-/* Cancel a communicator and all communicators split off it. */
+/* Cancel a communicator, and all communicators split off this one. */
 static void cancel_tree(zr__comm_mpi *me)
 {
     atomic_store(&me->cancelled, true);
-    /* Leave the sleeping barrier, since a rank that waits there does not check `cancelled`. The ranks of the barrier's
-     * node are all ranks of `comm`, with the same numbers. */
+    /* Leave the sleeping barrier, since a rank that sleeps there does not check `cancelled`. This barrier exists only
+     * if the node has all ranks of `comm`, with the same numbers. */
     if (me->barrier) zr__barrier_leave(me->barrier, me->comm.rank);
     for (zr__comm_mpi *part = me->parts; part; part = part->sibling) cancel_tree(part);
 }
@@ -36,8 +36,8 @@ static void abort_mpi(zr_comm *comm, int code)
     MPI_Abort(((zr__comm_mpi *)comm)->world->all, code);
 }
 
-/* Link a part to its parent, so that cancelling the parent cancels the part too. Cancel the part now if the parent is
- * already cancelled. */
+/* Link a split communicator to its parent. Cancelling the parent then cancels the part too. If the parent is already
+ * cancelled, cancel the part now. */
 static void attach_part(zr__comm_mpi *part)
 {
     zr__comm_mpi *parent = part->parent;
@@ -65,7 +65,7 @@ static bool mpi_runs(void)
     return started && !finished;
 }
 
-/* Cancel the pending requests of a cancelled call, so that no message arrives in memory that is about to be freed. */
+/* Cancel the pending requests of a cancelled call. Otherwise a message could arrive in memory that has been freed. */
 static void cancel_messages(zr__flight *f)
 {
     for (int i = 0; i < f->n; i++) {
@@ -81,14 +81,14 @@ static void destroy_mpi(zr_comm *comm)
     zr__comm_mpi *me = (zr__comm_mpi *)comm;
     const bool runs = mpi_runs();
     if (me->parent) detach_part(me);
-    if (!runs) atomic_store(&me->cancelled, true); /* keeps the destruction of NCCL from polling MPI */
+    if (!runs) atomic_store(&me->cancelled, true); /* NCCL's destruction must not poll MPI, which has ended */
     zr__nccl_destroy(&me->nccl);
     if (runs) {
         for (int half = 0; half < 2; half++) cancel_messages(&me->flight[half]);
         zr__mpi_drop_staging(me);
         zr__mpi_close_shared(me);
-        /* Do not free MPI's communicators on a cancelled rank. MPI may give their numbers to new communicators, where
-         * messages that were sent but never received could then arrive. */
+        /* Do not free MPI's communicators on a cancelled rank. MPI may reuse their numbers for new communicators.
+         * Messages that nobody has received could then arrive in a new communicator. */
         const bool frees = !atomic_load(&me->cancelled);
         if (frees && me->node != MPI_COMM_NULL) MPI_Comm_free(&me->node);
         if (frees && me->all != MPI_COMM_NULL) MPI_Comm_free(&me->all);
@@ -143,7 +143,7 @@ static const zr_comm_ops ops_mpi = {
     .devices = devices_mpi,
 };
 
-/* Allocate and fill the tables of a communicator, without communication. */
+/* Allocate and fill the tables of a communicator. This function does not communicate. */
 static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
 {
     me->names = zr_alloc((size_t)size * sizeof *me->names);
@@ -167,8 +167,8 @@ static zr_status fill_tables(zr__comm_mpi *me, int rank, int size)
     return ZR_OK;
 }
 
-/* Create the communicator of the world (if `parent` is NULL) or of a part of `parent`, without communication. The
- * caller must fill in me->names. */
+/* Create a communicator, either of the world (`parent` is NULL) or of a part of `parent`. This function does not
+ * communicate. The caller must fill in me->names. */
 static zr_status create_alone(zr__comm_mpi *parent, int rank, int size, zr__comm_mpi **made)
 {
     zr__comm_mpi *me = zr_alloc(sizeof *me);
@@ -202,7 +202,7 @@ static zr_status number_node_ranks(zr__comm_mpi *me)
 }
 
 /* Create me->node, and find the numbers of its ranks. Two ranks of a group share a window if they share one in the
- * world. local_rank and local_size count the ranks of the whole host, whatever ranks_per_node is. */
+ * world. local_rank and local_size count all ranks of the host, whatever ranks_per_node is. */
 static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
 {
     MPI_Comm host = MPI_COMM_NULL;
@@ -223,7 +223,7 @@ static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
     return number_node_ranks(me);
 }
 
-/* Communicate with the other ranks over me->all, and create what needs them: the node and the shared memory. */
+/* Connect the ranks of me->all: find the node, and open the memory that it shares. */
 static zr_status connect_ranks(zr__comm_mpi *me, int ranks_per_node)
 {
     ZR__TRY_MPI(MPI_Comm_set_errhandler(me->all, MPI_ERRORS_RETURN));
@@ -231,8 +231,7 @@ static zr_status connect_ranks(zr__comm_mpi *me, int ranks_per_node)
     ZR_TRY(zr__mpi_open_shared(me));
     int level = 0;
     MPI_Query_thread(&level);
-    /* Treat messages between remote ranks as messages over a link, even if ZR_MPI=p2p makes ranks of one host remote.
-     */
+    /* Treat remote ranks as connected by a network link. With ZR_MPI=p2p, ranks of one host count as remote too. */
     me->comm.concurrent = zr__mpi_has_remote(me) && level >= MPI_THREAD_SERIALIZED;
     return ZR_OK;
 }
@@ -263,7 +262,7 @@ zr_status zr__comm_mpi_create(const zr__mpi_options *options, zr_comm **comm)
     return ZR_OK;
 }
 
-/* Connect the ranks of a group. `me` is this rank's communicator of the group. A rank that is in no group must call the
+/* Connect the ranks of a group. `me` is this rank's communicator of the group. A rank outside all groups must call the
  * function too, with `me` NULL. */
 static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__group *group)
 {
@@ -278,8 +277,8 @@ static zr_status connect_part(zr__comm_mpi *parent, zr__comm_mpi *me, const zr__
     return connect_ranks(me, 0);
 }
 
-/* Split a communicator. Steps that may fail on a single rank come before MPI calls, in which the peers would wait for
- * that rank. */
+/* Split a communicator. Steps that may fail on one rank alone come before MPI calls. Otherwise the peers would wait in
+ * MPI for the failed rank. */
 static zr_status split_mpi(zr_comm *comm, const zr__group *group, zr_comm **sub)
 {
     zr__comm_mpi *parent = (zr__comm_mpi *)comm, *part = NULL;
@@ -304,7 +303,7 @@ const char *zr__comm_mpi_version(void)
     static _Thread_local char line[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
     MPI_Get_library_version(line, &length);
-    /* Cut the rest of the text, where MPICH describes its build and Open MPI its package. */
+    /* Cut the text after the first part. The rest describes MPICH's build or Open MPI's package. */
     line[strcspn(line, "\n,")] = '\0';
     for (char *c = line; *c; c++)
         if (*c == '\t') *c = ' ';

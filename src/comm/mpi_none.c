@@ -1,4 +1,4 @@
-/* Replacement for mpi.c in builds without MPI: starting MPI fails with a message. */
+/* Replaces mpi.c in builds without MPI. Starting MPI fails with a message. */
 #include "zr/comm.h"
 #include "comm/comm.h"
 

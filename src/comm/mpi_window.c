@@ -1,4 +1,4 @@
-/* Memory that the ranks of a node share: windows of the staging, the boards and the sleeping barrier. */
+/* Memory that the ranks of a node share: windows of the staging, boards, and the sleeping barrier. */
 #include "comm/mpi_comm.h"
 
 #include "comm/comm.h"
@@ -9,8 +9,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* Find the aligned begin of rank r's part of a window. Rounding up gives the same offset in every process, because a
- * process maps memory at the begin of a page. */
+/* Find the aligned beginning of rank r's part of a window. The offset is the same in every process, because processes
+ * map memory at the beginning of a page. */
 static zr_status window_part(MPI_Win window, int r, unsigned char **part)
 {
     MPI_Aint bytes = 0;
@@ -26,7 +26,7 @@ static zr_status open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
     MPI_Info info = MPI_INFO_NULL;
     void *base = NULL;
     ZR__TRY_MPI(MPI_Info_create(&info));
-    MPI_Info_set(info, "alloc_shared_noncontig", "true"); /* hint: allocate pages near the rank that touches them */
+    MPI_Info_set(info, "alloc_shared_noncontig", "true"); /* hint to allocate pages near the rank that touches them */
     MPI_Aint room = (MPI_Aint)((bytes + 2 * ZR__COMM_ALIGN_BYTES - 1) / ZR__COMM_ALIGN_BYTES * ZR__COMM_ALIGN_BYTES);
     int code;
     ZR__MPI_WAIT(me, code, MPI_Win_allocate_shared(room, 1, info, me->node, &base, window));
@@ -36,13 +36,13 @@ static zr_status open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
         return zr__mpi_fail(code, "MPI_Win_allocate_shared", ZR_ERR_MEMORY);
     }
     ZR__TRY_MPI(MPI_Win_set_errhandler(*window, MPI_ERRORS_RETURN));
-    /* Lock the window until it is freed, since MPI_Win_sync is allowed only between a lock and an unlock. */
+    /* Lock the window until it is freed, since MPI_Win_sync may be called only while the window is locked. */
     ZR__TRY_MPI(MPI_Win_lock_all(MPI_MODE_NOCHECK, *window));
     return ZR_OK;
 }
 
-/* Find how many bytes were allocated for rank r's part of `wanted` bytes. Some MPI libraries count the alignment and
- * the rest of the last page too, which are not included in the result. */
+/* Find the bytes allocated for rank r's part of a window. The request was for `wanted` bytes. Some MPI libraries also
+ * count the alignment and the rest of the last page. Exclude these bytes. */
 static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *taken)
 {
     const int64_t page = sysconf(_SC_PAGESIZE);
@@ -55,7 +55,7 @@ static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *ta
     return ZR_OK;
 }
 
-void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window)
+static void close_window(zr__comm_mpi *me, MPI_Win *window)
 {
     int code;
     if (*window == MPI_WIN_NULL) return;
@@ -64,13 +64,13 @@ void zr__mpi_close_window(zr__comm_mpi *me, MPI_Win *window)
     (void)code; /* ignore a failure, since the window is no longer used */
 }
 
-/* The memory that each rank contributes to the memory shared from the start. */
+/* One rank's part of the memory that a node's ranks share from the start. */
 typedef struct shared_part {
     zr__barrier barrier; /* used only in the part of the node's first rank */
     _Alignas(ZR__COMM_ALIGN_BYTES) zr_comm_board board;
 } shared_part;
 
-/* Wait for the node's ranks, so that every rank sees the others' writes to the shared memory. */
+/* Wait for the node's ranks. Afterwards every rank sees the other ranks' writes to the shared memory. */
 static zr_status meet_window(zr__comm_mpi *me)
 {
     int code;
@@ -81,7 +81,7 @@ static zr_status meet_window(zr__comm_mpi *me)
     return ZR_OK;
 }
 
-/* Move the boards of this node's ranks into the shared memory. The world calls this function; groups use the world's
+/* Move the boards of this node's ranks into the shared memory. Only the world has boards; groups use the world's
  * boards. */
 static zr_status move_board(zr__comm_mpi *me)
 {
@@ -104,7 +104,7 @@ void zr__mpi_close_shared(zr__comm_mpi *me)
         for (int r = 0; r < me->comm.size; r++) me->boards[r] = NULL;
         me->comm.board = me->boards[me->comm.rank] = &me->own_board;
     }
-    zr__mpi_close_window(me, &me->shared_window);
+    close_window(me, &me->shared_window);
 }
 
 zr_status zr__mpi_open_shared(zr__comm_mpi *me)
@@ -121,15 +121,15 @@ zr_status zr__mpi_open_shared(zr__comm_mpi *me)
     if (sleeps) me->barrier = barrier;
     if (!world) return ZR_OK;
     me->comm.processes_seen = true;
-    /* No rank has ended yet, so every rank's process must be visible. If a process is not visible, the ranks have
-     * separate process ids (as in containers), by which a rank cannot tell that another rank has ended. */
+    /* No rank has ended yet, so every process should be visible. If one is not, ranks have separate process ids, for
+     * example in containers. A rank then cannot detect that another rank has ended. */
     me->comm.processes_seen = zr__comm_gone(&me->comm) < 0;
     return meet_window(me);
 }
 
-/* Check that a node's windows fit into /dev/shm, which containers often limit to 64 MiB: a write beyond the available
- * memory raises SIGBUS instead of an error. All ranks of the node return the same status, so that no rank waits for
- * another in the allocation. */
+/* Check that a node's windows fit into /dev/shm, which containers often limit to 64 MiB. Otherwise a write beyond the
+ * available memory would raise SIGBUS. All ranks of the node return the same status, so that no rank waits for another
+ * in the allocation. */
 static zr_status check_shared_room(zr__comm_mpi *me, int64_t bytes)
 {
     struct statvfs shm;
@@ -145,9 +145,9 @@ static zr_status check_shared_room(zr__comm_mpi *me, int64_t bytes)
     return ZR_OK;
 }
 
-/* Allocate the pages of the staging now. check_shared_room is not enough: if groups of a host create their staging at
- * the same time, all see the same free space. Linux before 5.14 cannot allocate pages by a call; there the memset below
- * allocates the pages, or ends the process. */
+/* Allocate the pages of the staging now. check_shared_room is not enough: if several groups of a host create their
+ * staging at the same time, all see the same free space. Linux before 5.14 has no call to allocate pages. There the
+ * memset below allocates the pages, or ends the process. */
 static zr_status take_pages(unsigned char *staging, int64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
@@ -164,12 +164,12 @@ static zr_status take_pages(unsigned char *staging, int64_t bytes)
     return ZR_OK;
 }
 
-/* Free the staging. No barrier is needed first, because MPI_Win_free waits for the node's ranks, so no peer still reads
- * the staging. */
+/* Free the staging. MPI_Win_free waits for the node's ranks, so peers no longer read the staging and no barrier is
+ * needed. */
 void zr__mpi_drop_staging(zr__comm_mpi *me)
 {
     if (me->staging_window == MPI_WIN_NULL) zr_free(me->staging);
-    zr__mpi_close_window(me, &me->staging_window);
+    close_window(me, &me->staging_window);
     me->staging = NULL;
     me->staging_bytes = 0;
 }
@@ -186,8 +186,8 @@ static zr_status share_staging(zr__comm_mpi *me, int64_t bytes, int64_t *taken)
     return window_bytes(me->staging_window, me->node_rank[comm->rank], bytes, taken);
 }
 
-/* Allocate the staging. With NCCL, the part in the host's memory is limited, because pieces there are then few and
- * small. */
+/* Allocate the staging. With NCCL, pieces in the host's memory are few and small, so limit the part in the host's
+ * memory. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes)
 {
     const int64_t enough = ZR_COMM_STAGING_HOST(comm->size);

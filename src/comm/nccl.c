@@ -1,15 +1,15 @@
 /*
- * Communication of pieces in memory of GPUs by NCCL, between ranks that are processes. The MPI transport still
- * exchanges scalars, among them the identities by which NCCL's ranks find each other, and does barriers.
+ * Moves pieces in memory of GPUs by NCCL, between ranks that are processes. The MPI transport still exchanges scalars
+ * and does barriers. It also exchanges the identities by which NCCL's ranks find each other. A call issues work to the
+ * copier's stream, and waits until the stream has completed the work.
  *
- * A call issues work to the copier's stream and waits until the stream has completed it. NCCL's communicators are
- * non-blocking: NCCL's functions return before the peers have arrived, so every wait is a loop in this file. The loop
- * ends early when NCCL reports a failure or this rank is stopped. NCCL's communicator is then aborted, which removes
- * its waiting work from the stream.
+ * NCCL's communicators are non-blocking: NCCL's functions return before the peers have arrived. Therefore every wait is
+ * a loop in this file. The loop ends early if NCCL reports a failure or this rank is stopped. NCCL's communicator is
+ * then aborted, which removes its waiting work from the stream.
  *
- * An exchange moves pieces in chunks. One chunk of every peer's piece is received into the staging, in memory of the
- * GPU, and handed to the callback there, before the next chunk is requested. One stream does both steps in order, so
- * two halves of the staging would gain nothing.
+ * An exchange moves pieces in chunks. One chunk of every peer's piece is received into the staging in GPU memory. The
+ * callback reads the chunk there before the next chunk is requested. Both steps run in order on one stream, so two
+ * halves of the staging would not overlap.
  */
 #include "comm/nccl_comm.h"
 
@@ -21,7 +21,7 @@
 
 #include "base/core/library.h"
 
-/* Time limit of NCCL's finalization, in seconds. Finalization needs no peer and normally takes far less. */
+/* Time limit of NCCL's finalization, in seconds. Normally it takes far less, since it waits for no peer. */
 static const double END_SEC = 5;
 
 #define FUNCTIONS(X)                                                                                                   \
@@ -51,9 +51,9 @@ struct zr__nccl {
     zr_comm_copier copier;
     zr__nccl_poll_fn poll;
     functions f;
-    unsigned char *staging; /* (staging_bytes) staging in memory of the GPU */
+    unsigned char *staging; /* (staging_bytes) staging in GPU memory */
     int64_t staging_bytes;
-    ncclComm_t ranks; /* NCCL's communicator, or NULL if not created yet or aborted after a failure */
+    ncclComm_t ranks; /* NCCL's communicator; NULL before its creation and after an abort */
     int gpu;
 };
 
@@ -83,8 +83,8 @@ static void abort_nccl(zr__nccl *me)
     me->ranks = NULL;
 }
 
-/* Fail with the first line of NCCL's own message. Read the message before aborting the communicator, since the abort
- * loses it. */
+/* Fail with the first line of NCCL's error message. Read the message before aborting the communicator, since the abort
+ * discards it. */
 static zr_status nccl_failed(zr__nccl *me, ncclResult_t result, const char *call)
 {
     char text[160] = "";
@@ -124,7 +124,7 @@ static ncclResult_t state_of(const zr__nccl *me)
     return asked == ncclSuccess ? state : asked;
 }
 
-/* Wait until NCCL has completed a non-blocking call. NCCL allows no other call on the communicator before that. */
+/* Wait until NCCL has completed a non-blocking call. Before that, NCCL allows no other call on the communicator. */
 static zr_status await_nccl(zr__nccl *me, ncclResult_t result, const char *call)
 {
     for (int polls = 0; result == ncclInProgress; polls++) {
@@ -138,7 +138,7 @@ static zr_status await_nccl(zr__nccl *me, ncclResult_t result, const char *call)
 /* Wait until the stream has completed all work issued to it. */
 static zr_status await_stream(zr__nccl *me, const char *call)
 {
-    enum { STATE_POLLS = 16 }; /* number of polls between two queries of NCCL's state; a query takes a lock */
+    enum { STATE_POLLS = 16 }; /* number of polls between two queries of NCCL's state, since a query takes a lock */
     cudaError_t gpu;
     for (int polls = 0; (gpu = cudaStreamQuery(stream_of(me))) == cudaErrorNotReady; polls++) {
         ZR_TRY(poll_transport(me));
@@ -146,7 +146,7 @@ static zr_status await_stream(zr__nccl *me, const char *call)
         if (state != ncclSuccess && state != ncclInProgress) return nccl_failed(me, state, call);
         zr__comm_relax(polls);
     }
-    (void)cudaGetLastError(); /* clear "not ready", which would look like the failure of a later launch */
+    (void)cudaGetLastError(); /* clear the error "not ready"; otherwise a later launch would seem to fail */
     return gpu == cudaSuccess ? ZR_OK : gpu_failed(me, gpu, call);
 }
 
@@ -159,7 +159,7 @@ static zr_status await_call(zr__nccl *me, ncclResult_t result, const char *call)
     return st;
 }
 
-/* Check before a call that this rank was not stopped and that NCCL has not failed. */
+/* Before a collective, check that this rank was not stopped and that NCCL has not failed. */
 static zr_status check_usable(zr__nccl *me)
 {
     ZR_TRY(poll_transport(me));
@@ -169,11 +169,11 @@ static zr_status check_usable(zr__nccl *me)
 
 /* ---- begin ------------------------------------------------------------------------------------- */
 
-/* Identity of a rank, which the rank sends to all others. Hosts are distinguished by the names that NCCL uses, too. */
+/* Identity of a rank, which is sent to all other ranks. A host is identified by the same names as in NCCL. */
 typedef struct introduction {
-    ncclUniqueId id; /* NCCL's id of the communicator; all ranks use the id of rank 0 */
+    ncclUniqueId id; /* NCCL's id of the communicator; all ranks use rank 0's id */
     char host[64];   /* host name, or the value of NCCL_HOSTID */
-    char boot[40];   /* the host's boot id, which distinguishes two hosts of equal name; empty with NCCL_HOSTID */
+    char boot[40];   /* boot id of the host, to distinguish two hosts of equal name; empty with NCCL_HOSTID */
     char bus[24];    /* PCI bus id of the GPU, such as "0000:3b:00.0" */
 } introduction;
 
@@ -214,7 +214,7 @@ static void read_introduction(const zr__nccl *me, int r, introduction *theirs)
     memcpy(theirs, me->comm->table + r * INTRODUCTION, sizeof *theirs);
 }
 
-/* Check that no two ranks use the same GPU, because NCCL would refuse some ranks and leave the others waiting. From
+/* Check that no two ranks use the same GPU. Otherwise NCCL would refuse some ranks and leave the others waiting. From
  * NCCL 2.30 on, an environment variable lets ranks share a GPU. */
 static zr_status check_gpus(const zr__nccl *me)
 {
@@ -289,8 +289,8 @@ static void drop_staging(zr__nccl *me)
     me->staging_bytes = 0;
 }
 
-/* Finalize NCCL, which first delivers to peers the bytes in flight. Abort NCCL if finalization fails or takes too long.
- */
+/* Finalize NCCL, which first delivers the bytes in flight to peers. If finalization fails or takes too long, abort
+ * NCCL. */
 static void finalize_nccl(zr__nccl *me)
 {
     const double late_sec = zr_clock_sec() + END_SEC;
@@ -348,8 +348,8 @@ zr_status zr__nccl_staging(zr__nccl *me, int64_t bytes, unsigned char **staging)
     return ZR_OK;
 }
 
-/* Combine the results of the calls of an NCCL group in *all: the first failure, or ncclInProgress if no call failed but
- * one is still in progress. */
+/* Combine the results of the calls of an NCCL group in *all. The result is the first failure. Without a failure, it is
+ * ncclInProgress if a call is still in progress. */
 static void combine_results(ncclResult_t *all, ncclResult_t one)
 {
     if (*all == ncclSuccess || (*all == ncclInProgress && one != ncclSuccess)) *all = one;
@@ -374,7 +374,7 @@ static ncclResult_t swap_pieces(zr__nccl *me, int to, const unsigned char *send,
     return all;
 }
 
-/* Set comm->pieces. A peer's chunk has a slot of the staging; this rank's own chunk is at `own`. */
+/* Set comm->pieces. A peer's chunk is in a slot of the staging, and this rank's own chunk is at `own`. */
 static void place_slots(zr__nccl *me, const void *own, int64_t slot_bytes)
 {
     zr_comm *comm = me->comm;
@@ -397,13 +397,13 @@ zr_status zr__nccl_exchange(zr__nccl *me, int to, const void *send, int64_t stri
         ZR_TRY(await_call(me, swap_pieces(me, to, from, stride_bytes, bytes), "an exchange by NCCL"));
         if (!zr__comm_is(to, comm->rank)) continue;
         zr_traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, (comm->size - 1) * bytes);
-        (void)fn(arg, at, bytes, comm->pieces); /* fn never fails, see transport.h */
+        (void)fn(arg, at, bytes, comm->pieces); /* the callback never fails, see transport.h */
     }
     return ZR_OK;
 }
 
-/* Gather by sends and receives, since NCCL's own gather allows no gaps between pieces. This rank's own piece is also
- * copied in the stream; comm.c reports a failure of that copy. */
+/* Gather by sends and receives, since NCCL's own all-gather allows no gaps between pieces. The stream also copies this
+ * rank's own piece. comm.c reports a failure of this copy. */
 static ncclResult_t gather_apart(zr__nccl *me, const void *mine, unsigned char *out, int64_t stride_bytes,
                                  int64_t piece_bytes)
 {
@@ -434,7 +434,7 @@ zr_status zr__nccl_gather(zr__nccl *me, int from, const void *mine, void *out, i
     return await_call(me, result, "a gather by NCCL");
 }
 
-/* Reduce and scatter in place, which NCCL allows: the sum replaces this rank's piece of `data`. */
+/* Do a reduce-scatter in place, as NCCL allows: the sum replaces this rank's piece of `data`. */
 zr_status zr__nccl_reduce_scatter(zr__nccl *me, void *data, zr_dtype dtype, int64_t piece_elems)
 {
     const zr_comm *comm = me->comm;

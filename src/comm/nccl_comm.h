@@ -1,6 +1,6 @@
 /**
- * Communication by NCCL between processes, of data in memory of GPUs. Functions do the same on memory of the GPU as the
- * functions of zr_comm_ops (transport.h) with the same names do on memory of the host.
+ * Moves data in GPU memory between processes by NCCL. Functions named like members of zr_comm_ops (transport.h) do the
+ * same work, but on GPU memory.
  */
 #ifndef ZR_COMM_NCCL_COMM_H
 #define ZR_COMM_NCCL_COMM_H
@@ -9,15 +9,15 @@
 
 typedef struct zr__nccl zr__nccl;
 
-/** Advice for error messages on systems without NCCL. */
+/** Advice in error messages on systems without NCCL. */
 #define ZR__NCCL_INSTEAD "run ranks as threads of one process (--ranks), or compute on processors (\"device\": \"cpu\")"
 
-/** Callback that every wait calls repeatedly, so that the transport makes progress with its own messages. If the
- * callback fails, this rank was stopped, and the wait ends. */
+/** Callback that every wait calls repeatedly, so that the MPI transport makes progress with its own messages. A failure
+ * means that this rank was stopped, and ends the wait. */
 typedef zr_status (*zr__nccl_poll_fn)(zr_comm *comm);
 
-/** Initialise NCCL for the ranks of `comm` (two or more), on the calling thread's current GPU. Collective; ranks
- * exchange identities by the transport's scalars. All ranks return the same status, which is ZR_ERR_UNSUPPORTED if NCCL
+/** Initialise NCCL for the ranks of `comm` (two or more), on the calling thread's current GPU. Collective. Ranks
+ * exchange identities by the transport's scalars. All ranks return the same status. Return ZR_ERR_UNSUPPORTED if NCCL
  * is missing or two ranks use the same GPU. */
 zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll, zr__nccl **nccl);
 
@@ -27,11 +27,10 @@ void zr__nccl_copy_with(zr__nccl *nccl, const zr_comm_copier *copier);
 /** Destroy NCCL's communicator and free the staging. Ranks may call this at different times. */
 void zr__nccl_destroy(zr__nccl **nccl);
 
-/** Return whether `memory` is memory of a GPU, so that NCCL must move its pieces. */
+/** Return whether `memory` is GPU memory. If so, NCCL must move its pieces. */
 bool zr__nccl_takes(const zr__nccl *nccl, const void *memory);
 
-/** Allocate the staging in memory of the GPU. The previous staging is freed even if the allocation fails. Not
- * collective. */
+/** Allocate the staging in GPU memory. Free the previous staging, even if the allocation fails. Not collective. */
 zr_status zr__nccl_staging(zr__nccl *nccl, int64_t bytes, unsigned char **staging);
 zr_status zr__nccl_exchange(zr__nccl *nccl, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                             int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);

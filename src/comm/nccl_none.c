@@ -1,4 +1,4 @@
-/* Replacement for nccl.c in builds where CUDA, NCCL's header or MPI was not found. */
+/* Replaces nccl.c in builds where CUDA, NCCL's header or MPI was not found. */
 #include "comm/nccl_comm.h"
 
 zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll, zr__nccl **nccl)

@@ -23,7 +23,7 @@ static zr_status split_self(zr_comm *comm, const zr__group *group, zr_comm **sub
 
 static void abort_self(zr_comm *comm, int code)
 {
-    (void)comm, (void)code; /* do nothing, since there are no peers to stop */
+    (void)comm, (void)code; /* do nothing, since a single rank has no peers to stop */
 }
 
 static const zr_comm_ops ops_self = {

@@ -1,10 +1,9 @@
 /**
- * The transport of ranks that are threads of one process. Ranks read and write each other's memory directly, so staging
- * is allocated on request but never used. Each group has one barrier, which orders all calls.
+ * Transport of ranks that are threads of one process. Ranks read and write each other's memory directly. Staging is
+ * allocated on request, but never used. Each group has one barrier, which orders all calls.
  *
- * Between the two barriers of a call, a rank's memory is lent to its peers. A rank may free its memory as soon as its
- * call returns. So if a call fails between the barriers, it waits for the peers that still use the memory before it
- * returns.
+ * During a call, between its two barriers, peers may access a rank's memory. After the call, the rank may free this
+ * memory. Therefore a call that fails between the barriers first waits for peers that still use the memory.
  */
 #include "comm/barrier.h"
 #include "comm/transport.h"
@@ -14,13 +13,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Minimum stack of a rank's thread. A rank runs whole programs, and some systems' default stack for threads is far
- * smaller. */
+/* Minimum stack of a rank's thread, in bytes. A rank runs whole programs, but the default stack of threads is far
+ * smaller on some systems. */
 #define STACK_BYTES ((size_t)8 << 20)
 #define TEXT_BYTES 512
 
-/* Number of bytes of a piece that a rank copies to all ranks before it goes on to the next bytes. Only the first copy
- * reads the bytes from memory; later copies read them from the nearest cache. */
+/* Bytes of a piece that a rank copies to all ranks at a time. Only the first copy reads the bytes from memory. Later
+ * copies read them from the nearest cache. */
 #define PART_BYTES ((int64_t)16 << 10)
 
 typedef struct group group;
@@ -30,9 +29,9 @@ typedef struct team team;
 typedef struct comm_threads {
     zr_comm comm;
     group *group;
-    unsigned turn; /* number of calls of scalars so far, equal on all ranks; calls use the group's two tables in turn */
+    unsigned turn; /* number of calls of scalars so far, equal on all ranks; its lowest bit selects the group's table */
     bool failed;   /* whether a call has failed */
-    void *lent; /* memory that peers access between a call's two barriers; peers write to it only in a gather (`out`) */
+    void *lent;    /* memory that peers access between a call's two barriers; they write only to `out` of a gather */
 } comm_threads;
 
 /* The ranks of one communicator: the whole team, or a group split off another communicator. */
@@ -40,10 +39,10 @@ struct group {
     team *team;
     group *next; /* next in the team's list of groups */
     zr__barrier barrier;
-    _Atomic int borrowers; /* number of ranks that use their peers' memory, or are about to use it */
+    _Atomic int borrowers; /* number of ranks that use their peers' memory or are about to use it */
     int size;
     int *names;           /* (size) the ranks' numbers in the world */
-    double *table[2];     /* two tables (size, ZR_COMM_SCALARS) of scalars, used in turn */
+    double *table[2];     /* (size, ZR_COMM_SCALARS) scalars of all ranks; successive calls alternate */
     comm_threads ranks[]; /* (size) each rank's communicator */
 };
 
@@ -53,12 +52,12 @@ typedef struct member {
     char text[TEXT_BYTES];
 } member;
 
-/* State of one zr_comm_threads_run. The team's ranks are the world's. */
+/* State of one zr_comm_threads_run. Its ranks are the ranks of the world. */
 struct team {
     zr_rank_fn fn;
     void *arg;
     _Atomic int first_failed; /* the rank that failed first, or -1 if none has */
-    pthread_mutex_t lock;     /* guards the list `groups`; the groups are freed when all ranks have returned */
+    pthread_mutex_t lock;     /* mutex for the list `groups`; the groups are freed when all ranks have returned */
     group *groups;
     int size;
     member *ranks;          /* (size) the ranks' threads */
@@ -66,7 +65,7 @@ struct team {
     zr_comm_board **boards; /* (size) address of each rank's board */
 };
 
-/* Wait for the group's ranks. Fail if a rank has left the barrier, which ranks do when they fail or return. */
+/* Wait for the group's ranks. Fail if a rank has left the barrier. A rank leaves when it fails or returns. */
 static zr_status meet_group(comm_threads *me)
 {
     zr__comm_wait(&me->comm);
@@ -81,15 +80,15 @@ static zr_status meet_group(comm_threads *me)
                    mine);
 }
 
-/* Wait, after a failure, until no peer uses this rank's memory any more. A peer that another thread is stopping may
- * still use the memory, because it may have completed the barrier in which the other ranks failed. */
+/* Wait, after a failure, until no peer uses this rank's memory any more. Some peer may still use the memory, because
+ * the barrier may have completed for this peer before it failed for other ranks. */
 static void await_borrowers(const comm_threads *me)
 {
     while (atomic_load(&me->group->borrowers) > 0) sched_yield();
 }
 
-/* Lend `mine` to peers, and borrow their memory, until take_back. A rank counts itself as a borrower before the
- * barrier, so that the count is never zero while a peer is about to borrow. */
+/* Let peers access `mine`, and access their memory, until take_back. A rank counts itself as a borrower before the
+ * barrier. Therefore the count is never zero while a peer is about to borrow. */
 static zr_status lend(comm_threads *me, const void *mine)
 {
     me->lent = (void *)mine;
@@ -109,8 +108,8 @@ static zr_status take_back(comm_threads *me)
     return st;
 }
 
-/* Exchange in one chunk, straight from the memory where the pieces lie. Fail if a grain exceeds the staging, although
- * this function does not use staging: a program must behave alike with ranks as threads and as processes. */
+/* Exchange in one chunk, directly from the peers' memory. Fail if a grain exceeds the staging, although this function
+ * uses no staging. A program then behaves alike with ranks as threads and as processes. */
 static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                                   int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
@@ -123,13 +122,13 @@ static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64
             comm->pieces[r] = zr__comm_piece(me->group->ranks[r].lent, stride_bytes, comm->rank);
             if (r != comm->rank) zr_traffic_count(&comm->traffic, ZR_TRAFFIC_REDUCE_SCATTER, piece_bytes);
         }
-        (void)fn(arg, 0, piece_bytes, comm->pieces); /* fn never fails, see transport.h */
+        (void)fn(arg, 0, piece_bytes, comm->pieces); /* the callback never fails, see transport.h */
     }
     return take_back(me);
 }
 
 /* Copy this rank's piece to every rank, including itself, part by part. Each of N ranks thus reads its own piece from
- * memory once and writes it N times. If instead peers fetched the piece, memory would be read N times, too. */
+ * memory once and writes it N times. If peers fetched the piece instead, memory would also be read N times. */
 static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t stride_bytes, int64_t piece_bytes)
 {
     const int64_t part_bytes = me->comm.copier.copy ? piece_bytes : PART_BYTES;
@@ -137,7 +136,7 @@ static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t str
     for (int64_t at = 0, bytes; at < piece_bytes; at += bytes) {
         bytes = piece_bytes - at < part_bytes ? piece_bytes - at : part_bytes;
         for (int i = 0; i < me->comm.size; i++) {
-            /* Begin with this rank, so that not all ranks write to the same rank at once. */
+            /* Begin with this rank. Otherwise all ranks would write to the same rank at once. */
             int r = (me->comm.rank + i) % me->comm.size;
             unsigned char *out = me->group->ranks[r].lent;
             zr__comm_copy(&me->comm, out + me->comm.rank * stride_bytes + at, mine + at, bytes, piece_bytes);
@@ -147,8 +146,8 @@ static void copy_to_all(comm_threads *me, const unsigned char *mine, int64_t str
     zr_traffic_count(&me->comm.traffic, ZR_TRAFFIC_ALL_GATHER, sent);
 }
 
-/* Gather between two barriers; the second barrier costs less than a second copy of the piece would. In a gather of a
- * single rank's piece (a broadcast), all peers fetch that piece at once. */
+/* Gather between two barriers. The second barrier costs less than a second copy of the piece. If only one rank has a
+ * piece (a broadcast), all peers fetch the piece at once. */
 static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void *out, int64_t stride_bytes,
                                 int64_t piece_bytes)
 {
@@ -165,9 +164,9 @@ static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void 
     return take_back(me);
 }
 
-/* Exchange numbers by two tables, which all ranks share and calls use in turn. Two calls write to the same table only
- * with another call between them. Every rank reads the table before it enters the barrier of the call between, so
- * overwriting is safe after that barrier. After a failure the barrier does not block, so nothing is written. */
+/* Exchange numbers through two shared tables, which successive calls use alternately. Between two calls that write to
+ * the same table, there is another call. Every rank reads the table before it enters the barrier of that other call, so
+ * overwriting is safe after the barrier. After a failure the barrier does not block, so do not write. */
 static zr_status scalars_threads(zr_comm *comm, const double *mine, int n)
 {
     comm_threads *me = (comm_threads *)comm;
@@ -184,7 +183,7 @@ static zr_status barrier_threads(zr_comm *comm)
     return meet_group((comm_threads *)comm);
 }
 
-/* Leave all groups of the rank with this number in the world, so that no rank waits for it any more. */
+/* Leave all groups of a rank, so that no other rank waits for it any more. `rank` is its number in the world. */
 static void leave_groups(team *t, int rank)
 {
     pthread_mutex_lock(&t->lock);
@@ -208,7 +207,7 @@ static void cancel_threads(zr_comm *comm)
 
 static void abort_threads(zr_comm *comm, int code)
 {
-    (void)code; /* do nothing, since the process goes on and the status that fn returns describes the failure */
+    (void)code; /* do nothing: the process goes on, and the status that fn returns describes the failure */
     cancel_threads(comm);
 }
 
@@ -275,8 +274,9 @@ static void show_on_board(comm_threads *me)
     zr__comm_set_boards(&me->comm, t->boards[zr__comm_name(&me->comm)], t->boards, t->size);
 }
 
-/* Add a group to the team. A rank that leaves the team's groups later also leaves this group. A rank that left before
- * has also left the parent group, so the agreement of all ranks there fails, and no rank gets the new group. */
+/* Add a group to the team. If a rank leaves the team's groups later, it also leaves this group. If a rank has left
+ * before, it has also left the parent group. The agreement of the parent's ranks then fails, so no rank gets the new
+ * group. */
 static void enlist(team *t, group *g)
 {
     pthread_mutex_lock(&t->lock);
@@ -319,8 +319,8 @@ static void *run_rank(void *arg)
     member *rank = &t->ranks[me->comm.rank];
     rank->status = t->fn(&me->comm, t->arg);
     if (rank->status == ZR_OK) {
-        /* Let no rank hang that still waits for this rank. Calls are collective, so no rank waits in a correct program.
-         */
+        /* Let no rank wait forever for a rank that has returned. In a correct program no rank waits here, because calls
+         * are collective. */
         leave_groups(t, me->comm.rank);
     } else {
         snprintf(rank->text, sizeof rank->text, "%s", zr_error_message());
@@ -329,8 +329,8 @@ static void *run_rank(void *arg)
     return NULL;
 }
 
-/* Start the ranks' threads. Return how many have started: all, or those before the first thread that could not be
- * created. */
+/* Start the ranks' threads, in order. Return how many were started. If a thread cannot be created, no later thread is
+ * started. */
 static int start_ranks(team *t, group *world, pthread_attr_t *attr)
 {
     for (int r = 0; r < t->size; r++) {
@@ -360,9 +360,9 @@ static zr_status run_team(team *t, group *world)
     int first = atomic_load(&t->first_failed);
     if (first < 0) return ZR_OK;
     const member *failed = &t->ranks[first];
-    /* A rank that called zr_comm_abort has failed, too, even if it then returned ZR_OK. */
+    /* A rank that called zr_comm_abort has failed, even if it returned ZR_OK. */
     if (failed->status == ZR_OK) return ZR_FAIL(ZR_ERR_PEER, "rank %d aborted", first);
-    /* A failure that ranks agreed upon already begins with a rank's number. */
+    /* Do not add the rank's number again to a failure on which the ranks have agreed. */
     if (t->size == 1 || strncmp(failed->text, "rank ", 5) == 0) return ZR_FAIL(failed->status, "%s", failed->text);
     return ZR_FAIL(failed->status, "rank %d: %s", first, failed->text);
 }

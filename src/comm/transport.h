@@ -1,24 +1,23 @@
 /**
  * Interface between comm.c and the transports: self.c, threads.c, mpi*.c, and nccl.c for memory of GPUs.
  *
- * A transport fills zr_comm_ops. comm.c checks arguments, and itself handles single ranks and empty calls. Transports
- * get neither of the two. A transport counts the bytes of pieces that its rank receives from others (zr_traffic_count),
- * in the code that copies, sends or hands them over.
+ * A transport fills zr_comm_ops. comm.c checks arguments before it calls a transport. Calls with a single rank, and
+ * calls without bytes, end in comm.c and never reach a transport. A transport counts the bytes of pieces that its rank
+ * receives from other ranks (zr_traffic_count), in the code that copies, sends or passes these pieces.
  *
- *     split     Create the communicator of a group. No rank may use it before all its ranks have it. All ranks of
- *               `comm` return the same status.
- *     staging   Set comm->staging as zr_comm_staging describes, and staging_taken_bytes to the bytes really
+ *     split     Create the communicator of a group. No rank may use this communicator before all its ranks have it.
+ *               All ranks of `comm` return the same status.
+ *     staging   Set comm->staging as zr_comm_staging describes, and staging_taken_bytes to the bytes that were
  *               allocated. comm.c makes all ranks agree on the status.
- *     exchange  Move from every rank's `send` the piece for rank `to`, or for every rank, to its receiver, in chunks of
- *               the length that zr__comm_chunk returns; call zr__comm_chunk, which may fail, before any byte is moved.
- *               For each chunk call fn on the receiver with comm->pieces, as zr_comm_arrived_fn describes. fn never
- *               fails.
- *     gather    Move `mine` of rank `from`, or of all ranks, to every rank. Rank r's piece goes to out + r*stride,
- *               where a rank's own piece may already lie.
+ *     exchange  Move a piece from every rank's `send` to rank `to`, or to every rank. First call zr__comm_chunk, which
+ *               returns the chunk length and may fail. Then move the pieces in chunks of this length. For each chunk
+ *               call fn on the receiver with comm->pieces, as zr_comm_arrived_fn describes. fn never fails.
+ *     gather    Copy `mine` of rank `from`, or of all ranks, to every rank. Rank r's piece goes to out + r*stride. A
+ *               rank's own piece may already lie there.
  *     reduce_scatter
  *               Do the work of zr_comm_reduce_scatter; NULL in transports that do not add.
- *     scalars   Set comm->table[r*n + i] = rank r's mine[i], byte by byte: zr_comm_agree sends text by this call.
- *               The table stays valid until the rank's next call. comm.c counts the bytes.
+ *     scalars   Set comm->table[r*n + i] to rank r's mine[i]. Copy the numbers as bytes, because zr_comm_agree sends
+ *               text by this call. The table stays valid until the rank's next call. comm.c counts the bytes.
  *     devices   Do the work of zr__comm_copy_with for ranks that are processes; NULL in other transports.
  *     barrier, cancel, abort, destroy
  *               Do the work of zr_comm_barrier, zr__comm_cancel, zr_comm_abort and zr_comm_destroy.
@@ -34,14 +33,14 @@
 
 /** The group that this rank joins in a split. */
 typedef struct zr__group {
-    int rank, size; /* this rank's number in the group, and the group's size; size is 0 if this rank joins no group */
+    int rank, size; /* rank number within the group, and group size; size is 0 if this rank joins no group */
     int first;      /* number of the group's rank 0 in the communicator that is split */
     int color;
 } zr__group;
 
-/** List the group's ranks in the group's order, by their numbers in the world, in names (size). Call this function only
- * in zr_comm_ops.split, before any other call of `comm`: comm->table must still hold the colors and keys of all ranks.
- */
+/** List the group's ranks in the group's order in `names` (size), by their numbers in the world. Call this function
+ * only in zr_comm_ops.split, before any other call of `comm`. Until then, comm->table holds the colors and keys of all
+ * ranks. */
 void zr__group_names(const zr_comm *comm, const zr__group *group, int *names);
 
 /** Return this rank's number in the world, which messages use as the rank's name. */
@@ -61,33 +60,33 @@ static inline int64_t zr__comm_floor_aligned(int64_t bytes)
     return bytes / ZR__COMM_ALIGN_BYTES * ZR__COMM_ALIGN_BYTES;
 }
 
-/** Return the size of a slot. Each half of the staging has a slot for each of `size` ranks. */
+/** Return the size of a slot in bytes. Each half of the staging has `size` slots, one for each rank. */
 static inline int64_t zr__comm_slot(int64_t staging_bytes, int size)
 {
     return zr__comm_floor_aligned(staging_bytes / 2 / size);
 }
 
-/** Return whether `which` selects `rank`: it is that rank or ZR__ALL. */
+/** Return whether `which` is `rank` or ZR__ALL. */
 static inline bool zr__comm_is(int which, int rank)
 {
     return which == ZR__ALL || which == rank;
 }
 
-/** Return the address of rank r's piece in the buffer of an exchange. */
+/** Return the address of the piece for rank r in the buffer of an exchange. */
 static inline const unsigned char *zr__comm_piece(const void *send, int64_t stride_bytes, int r)
 {
     return (const unsigned char *)send + r * stride_bytes;
 }
 
-/** Compute the chunk length of an exchange that has `room_bytes` for each rank: the greatest multiple of 64 bytes that
- * fits and consists of whole grains, so that chunks of an aligned piece begin on cache lines, or, if no multiple fits,
- * the largest number of whole grains. If a grain is one element, which divides 64, the length is `room_bytes` rounded
- * down to a multiple of 64. Return ZR_ERR_ARG if not even one grain fits. */
+/** Compute the chunk length of an exchange with `room_bytes` for each rank. A chunk consists of whole grains. Its
+ * length is the greatest multiple of 64 bytes that fits, so that chunks of an aligned piece begin on cache lines. If no
+ * multiple of 64 fits, the chunk has the greatest number of grains that fits. Return ZR_ERR_ARG if not even one grain
+ * fits. */
 ZR_NODISCARD zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_bytes,
                                       int64_t *chunk_bytes);
 
-/** Copy `bytes` of a piece of `piece_bytes`, unless `to` is `from`. A large piece is written past the caches, which
- * could not hold it anyway. Call zr__comm_copied on the same thread before another thread may read the bytes. */
+/** Copy `bytes` of a piece of `piece_bytes`, unless `to` is `from`. A large piece does not fit the caches, so it is
+ * written by streaming stores. Call zr__comm_copied on the same thread before another thread reads the bytes. */
 static inline void zr__comm_copy(zr_comm *comm, void *to, const void *from, int64_t bytes, int64_t piece_bytes)
 {
     if (to == from) return;
@@ -99,8 +98,8 @@ static inline void zr__comm_copy(zr_comm *comm, void *to, const void *from, int6
         zr__stream(to, from, bytes);
 }
 
-/** Complete the copies of a call. A failure is stored in comm->copied instead of ending the call, so that the ranks
- * stay in step. comm.c returns the failure at the end of the call. */
+/** Complete the copies of a call. A failure is stored in comm->copied and does not end the call, so that the ranks stay
+ * in step. comm.c returns the failure at the end of the call. */
 static inline void zr__comm_copied(zr_comm *comm)
 {
     zr__stream_end();
@@ -109,14 +108,14 @@ static inline void zr__comm_copied(zr_comm *comm)
     if (comm->copied == ZR_OK) comm->copied = st;
 }
 
-/** Mark on the board that a wait for other ranks begins or ends. Waits do not nest. */
+/** Mark the beginning or the end of a wait for other ranks on the board. Waits do not nest. */
 static inline void zr__comm_wait(zr_comm *comm)
 {
-    uint64_t *waits = &comm->board->waits; /* written by this rank alone */
+    uint64_t *waits = &comm->board->waits; /* written only by this rank */
     __atomic_store_n(waits, __atomic_load_n(waits, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 }
 
-/** Pause between two polls of a wait: yield the core after some polls, and sleep when the wait is long. */
+/** Pause between two polls of a wait. Yield the core after some polls, and sleep in a long wait. */
 static inline void zr__comm_relax(int polls)
 {
     if (polls >= 4000)
@@ -125,21 +124,21 @@ static inline void zr__comm_relax(int polls)
         sched_yield();
 }
 
-/** Set the world's boards. `mine` is this rank's board. A group uses its parent's boards. */
+/** Set the boards of the world's ranks. `mine` is this rank's board. A group uses its parent's boards. */
 void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boards, int n);
 
-/** Initialise the fields that all transports share, for ranks that are all on one host, without staging or traffic. The
- * transport keeps and frees `names`, the ranks' numbers in the world. */
+/** Initialise the fields that all transports share, for ranks on one host, without staging or traffic. `names` are the
+ * ranks' numbers in the world; the transport keeps and frees this table. */
 ZR_NODISCARD zr_status zr__comm_init(zr_comm *comm, const zr_comm_ops *ops, const char *transport, int rank, int size,
                                      const int *names);
 void zr__comm_finish(zr_comm *comm);
 
-/** Allocate staging that only this rank accesses, or set *staging to NULL for 0 bytes. Set *taken to the bytes really
- * allocated. */
+/** Allocate staging that only this rank accesses, or set *staging to NULL for 0 bytes. Set *taken to the number of
+ * bytes that were allocated. */
 ZR_NODISCARD zr_status zr__comm_alloc_staging(int64_t bytes, unsigned char **staging, int64_t *taken);
 
-/** Allocate the staging in the process's own memory. This is zr_comm_ops.staging of transports whose ranks read each
- * other's memory directly. */
+/** Allocate the staging in the process's own memory. Transports whose ranks read each other's memory directly use this
+ * function as zr_comm_ops.staging. */
 ZR_NODISCARD zr_status zr__comm_own_staging(zr_comm *comm, int64_t bytes);
 
 #endif

@@ -1,6 +1,7 @@
-/* Binds schedules to memory once, when the engine is created: computes the addresses of ops' operands and prepares
- * their kernels, lists the buffers by the steps at which their lifetimes begin and end, and numbers the steps for which
- * another stream waits. Steps other than RUN compute the addresses of their uses when they run. */
+/* Binds schedules to memory once, when the engine is created. For each op, this file computes the addresses of its
+ * operands and prepares its kernel. Buffers are listed by the steps at which their lifetimes begin and end. Steps for
+ * which another stream waits are numbered. Steps other than RUN compute the addresses of their operands when they run.
+ */
 #include "engine/walk.h"
 
 #include <string.h>
@@ -19,7 +20,7 @@ int64_t zr__first(const zr_engine *engine, const zr_range *range)
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use)
 {
     zr_range range = use->range;
-    if (use->each) range.by = (zr_stride){0}; /* without a stride, this is the range of the group's first rank */
+    if (use->each) range.by = (zr_stride){0}; /* without a stride, the range is the range of the group's first rank */
     return zr__buffer(engine, &schedule->buffer[use->buffer]) + zr_dtype_span(use->dtype, zr__first(engine, &range));
 }
 
@@ -28,14 +29,14 @@ void *zr__result(const zr_engine *engine, int32_t index)
     return zr__buffer(engine, &engine->plan->persistent[index]);
 }
 
-/* List the buffers by their first step (if `begins`) or by their last step, with a counting sort. */
+/* List the buffers by their first step if `begins`, otherwise by their last step. This is a counting sort. */
 static zr_status by_step(const zr_schedule *s, int32_t n_persistent, bool begins, int32_t **list, int32_t **end)
 {
     int32_t n = s->n_buffers - n_persistent;
     *list = zr_alloc(sizeof **list * (size_t)(n + 1));
     *end = zr_alloc(sizeof **end * (size_t)(s->n_steps + 2));
     ZR_CHECK(*list && *end, ZR_ERR_MEMORY, "no memory to bind %d steps", s->n_steps);
-    int32_t *at = *end + 1; /* shifted by one index: after the sort, end[i] is the end of step i's list */
+    int32_t *at = *end + 1; /* shifted by one index; after the sort, end[i] is the end of step i's list */
     for (int32_t b = n_persistent; b < s->n_buffers; b++)
         at[begins ? s->buffer[b].first_step : s->buffer[b].last_step]++;
     for (int32_t i = 0, sum = 0; i < s->n_steps; i++) {
@@ -78,7 +79,7 @@ static zr_status bind_run(zr_engine *e, zr_schedule_kind kind, const zr_step *st
     return ZR_OK;
 }
 
-/* Bind every RUN step to an entry of `run`, and the step's operands to entries of `tensor`. */
+/* Bind every RUN step to an entry of `run`. Bind the step's operands to entries of `tensor`. */
 static zr_status bind_runs(zr_engine *e, zr_schedule_kind kind)
 {
     zr__bound *b = &e->bound[kind];
@@ -103,7 +104,7 @@ static zr_status bind_runs(zr_engine *e, zr_schedule_kind kind)
     return ZR_OK;
 }
 
-/* Number the steps for which other streams wait, and allocate a mark for the end of each. */
+/* Number the steps for which other streams wait. Allocate marks for the ends of these steps. */
 static zr_status bind_waits(zr__bound *b)
 {
     const zr_schedule *s = b->schedule;

@@ -1,4 +1,4 @@
-/* Creates and destroys engines, and holds the calls that walk through a schedule or report measured bytes. */
+/* Creates and destroys engines. Also defines the calls that walk through a schedule or report measured bytes. */
 #include "engine/walk.h"
 #include "base/core/core.h"
 #include "base/number/exact.h"
@@ -9,7 +9,7 @@
 #include <float.h>
 #include <string.h>
 
-/* Allocate this rank's memory. This may fail on some ranks only. */
+/* Allocate this rank's memory. The allocation may fail on some ranks and succeed on others. */
 static zr_status take_memory(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -22,27 +22,27 @@ static zr_status take_memory(zr_engine *e)
         ZR_TRY((space == ZR_SPACE_HOST ? ops->alloc_host : ops->alloc)(e->device, bytes, &memory));
         e->memory[space] = memory;
         e->taken_bytes[space] = zr__alloc_taken() - before;
-        /* zr__alloc_taken reports 1 byte for an allocation of 0 bytes, and nothing for memory of a device. Use the
-         * planned bytes in these two cases. */
+        /* Use the planned bytes in two cases. For an allocation of 0 bytes, zr__alloc_taken reports 1 byte. For memory
+         * of a device, it reports no bytes. */
         if (bytes == 0 || e->taken_bytes[space] == 0) e->taken_bytes[space] = bytes;
     }
     for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr__plan_place(plan, g, e->comm->rank);
     return ZR_OK;
 }
 
-/* Return the kind of queue for the stream `first` and the streams that share its queue. Collectives and file writes
- * need a thread that waits for them; other work is only issued to the device. */
+/* Return how to configure the queue of the stream `first`, which other streams may share. Collectives and file writes
+ * need a queue with a thread, since they block. Other work is only issued to the device. */
 static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 {
-    enum { COMM_TASKS = 1024 }; /* capacity of the comm queue, more than the number of tasks ever pending */
+    enum { COMM_TASKS = 1024 }; /* capacity of the comm queue, more than the maximum number of pending tasks */
     if (first == ZR_STREAM_COMPUTE) return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
     if (first == ZR_STREAM_COMM) return (zr_queue_config){ZR_QUEUE_THREAD, COMM_TASKS};
-    /* Twice the number of SAVE steps, since waits are tasks too. */
+    /* Twice the number of SAVE steps, since each wait is a task too. */
     if (first == ZR_STREAM_SAVE) return (zr_queue_config){ZR_QUEUE_THREAD, 2 * zr__count_puts(plan)};
     return (zr_queue_config){.runs = ZR_QUEUE_STREAM};
 }
 
-/* Create a queue for each stream that has its own, and let the other streams share it. */
+/* Create the queues. Some streams share the queue of another stream. */
 static zr_status take_queues(zr_engine *e)
 {
     e->queues = zr__plan_queues(e->plan, e->comm->concurrent, zr__comm_process_ranks(e->comm));
@@ -86,16 +86,15 @@ static zr_status finish_on(void *device)
     return ((zr_device *)device)->ops->finish(device);
 }
 
-/* Let the comm queue's device copy memory between ranks if the processor cannot access the device's memory. The call
- * for a group waits for ranks of other processes. Therefore all ranks agree on the outcome of each call, and no rank
- * begins the next group's call if another rank has failed. */
+/* If the processor cannot access the device's memory, let the device of the comm queue copy memory between ranks. Each
+ * call of zr__comm_copy_with waits for ranks of other processes. Therefore all ranks agree on its status, and no rank
+ * begins the next group's call after another rank has failed. */
 static zr_status take_copies(zr_engine *e)
 {
     zr_device *device = e->queue[ZR_STREAM_COMM]->device;
     const zr_comm_copier copier = {copy_on, finish_on, device, device->stream};
     if (!device->profile.facts.apart) return ZR_OK;
-    /* NCCL creates a communicator on the GPU that is current in the calling thread. finish_on makes the device's GPU
-     * current. */
+    /* Make the device's GPU current in this thread. NCCL creates its communicator on the current GPU. */
     ZR_TRY(zr_comm_agree(e->comm, finish_on(e->device)));
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++) {
         zr_comm *comm = e->group_comm[g];
@@ -106,7 +105,7 @@ static zr_status take_copies(zr_engine *e)
 }
 
 /* Allocate the staging memory. The call is collective, so no rank may have failed before. Engines with the same
- * communicator share the staging memory. */
+ * communicator share its staging. */
 static zr_status take_staging(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -180,7 +179,7 @@ void zr_engine_destroy(zr_engine **engine)
     zr_engine *e = *engine;
     const zr_device_ops *ops = e->device->ops;
     e->saving.gone = true;
-    /* Cancel all queues before waiting for any, since queues may wait for each other. */
+    /* Cancel all queues before waiting for any queue, since queues may wait for each other. */
     for (int pass = 0; pass < 3; pass++)
         for (int s = 0; s < ZR_STREAMS; s++) {
             if (e->queues.of[s] != s || !e->queue[s]) continue;
@@ -189,8 +188,8 @@ void zr_engine_destroy(zr_engine **engine)
             if (pass == 2) ops->queue_destroy(e->queue[s]);
         }
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
-    /* A collective that was aborted may still read or write this memory, until the process or MPI ends, so the memory
-     * is not freed. */
+    /* Do not free memory that an aborted collective may still read or write. This can go on until the process or MPI
+     * ends. */
     bool in_use = e->stopped && (e->comm->concurrent || !zr_engine_serial(e));
     if (e->device->profile.facts.apart) (void)!zr__comm_copy_with(e->comm, NULL);
     for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
@@ -201,7 +200,7 @@ void zr_engine_destroy(zr_engine **engine)
     *engine = NULL;
 }
 
-/* Return whether the group has a communicator that no earlier group has. */
+/* Return whether the group has a communicator, and no earlier group has the same communicator. */
 static bool has_own_comm(const zr_engine *e, int32_t group)
 {
     for (int32_t g = ZR_GROUP_DATA; g < group; g++)
@@ -209,13 +208,13 @@ static bool has_own_comm(const zr_engine *e, int32_t group)
     return e->group_comm[group] != NULL;
 }
 
-/* Add `sign` times the current counts of all communicators to e->moved. */
+/* Add the current traffic counts of all communicators, times `sign`, to e->moved. */
 static void count_traffic(zr_engine *e, int sign)
 {
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++)
         for (int k = 0; k < ZR_TRAFFIC_KINDS && has_own_comm(e, g); k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
-            /* Scalars are exchanged among all ranks, even if the communicator belongs to a smaller group. */
+            /* Scalars go to all ranks, although a smaller group may have this communicator. */
             const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE && zr_plan_shares_layers(e->plan) ? ZR_GROUP_ALL : g;
             e->moved.traffic.bytes[k] += sign * bytes;
             for (int b = 0; b < ZR_BORDERS; b++)
@@ -224,15 +223,14 @@ static void count_traffic(zr_engine *e, int sign)
         }
 }
 
-/* Walk through a schedule and count its traffic, unless the walk fails. */
+/* Walk through a schedule and count its traffic. If the walk fails, restore the counts. */
 static zr_status walk_counted(zr_engine *e, zr_schedule_kind kind)
 {
     const zr__moved before = e->moved;
     count_traffic(e, -1);
     zr_status st = zr__walk(e, kind);
     count_traffic(e, 1);
-    if (st == ZR_OK) return ZR_OK;
-    e->moved = before;
+    if (st != ZR_OK) e->moved = before;
     return st;
 }
 
@@ -277,8 +275,8 @@ static zr_status check_step_args(const zr_engine *e, const zr_step_args *args, c
     return ZR_OK;
 }
 
-/* Return the failure of this rank's batch function, or the walk's status if the batch function did not fail. Other
- * ranks only see a loss that is not finite. */
+/* Return the failure of this rank's batch function, or the walk's status if the batch function succeeded. Other ranks
+ * only see that the loss is not finite. */
 static zr_status batch_failure(const zr_engine *e, zr_status walked)
 {
     if (e->batch_failed.status == ZR_OK || (walked != ZR_OK && walked != ZR_ERR_DIVERGED)) return walked;
@@ -293,7 +291,7 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     begin_step(e, args);
     e->refresh = e->stale;
     e->saving.now = e->saving.left > 0 && e->saving.next == 0;
-    e->stale = true; /* true even if the optimizer step is skipped, so that every training step moves the same bytes */
+    e->stale = true; /* also if the optimizer step will be skipped, so that every training step moves the same bytes */
     zr_status st = walk_counted(e, ZR_SCHEDULE_TRAIN);
     e->saving.cut = e->saving.now && st != ZR_OK;
     e->saving.now = false;
@@ -379,7 +377,7 @@ zr_status zr_engine_decode(zr_engine *e, int32_t token, int64_t position, zr_ten
     return ZR_OK;
 }
 
-/* The arguments of a task that copies a value to host memory. */
+/* Arguments of a task that copies a value to host memory. */
 typedef struct reading {
     const char *from;
     void *to;
@@ -393,7 +391,6 @@ static zr_status read_value(void *arg, zr_device *device, int64_t index)
     return device->ops->copy(device, r->to, r->from, r->bytes);
 }
 
-/* A range of bytes in a space. */
 typedef struct extent {
     zr_space space;
     int64_t begin, end;
@@ -411,8 +408,7 @@ static bool overlaps(const extent *a, const extent *b)
     return a->space == b->space && a->begin < b->end && b->begin < a->end;
 }
 
-/* Return whether this value's bytes are overwritten, by a later buffer of the schedule or by a later value in the same
- * buffer. */
+/* Return whether the value's bytes have been overwritten, by a later buffer or by a later value in the same buffer. */
 static bool is_taken_over(const zr_schedule *s, const zr_graph *g, zr_value value)
 {
     const zr_use *use = &s->value[value];

@@ -1,7 +1,9 @@
-/* Runs the steps that move a unit: casts and gathers of parameters, and reductions of gradients.
+/*
+ * Runs the steps that move a unit: casts and gathers of parameters, and reductions of gradients.
  *
- * During a collective, other ranks read and write this rank's memory, so the device's pending work is finished before
- * each collective. */
+ * During a collective, other ranks read and write this rank's memory. Therefore the device's pending work is finished
+ * before each collective.
+ */
 #include "engine/walk.h"
 
 static zr_comm *comm_of(const zr__running *r)
@@ -9,7 +11,8 @@ static zr_comm *comm_of(const zr__running *r)
     return r->engine->group_comm[r->step->group];
 }
 
-/* Wait for the device's pending work, unless the group has only one rank: the device itself works in order. */
+/* Wait for the device's pending work. With one rank in the group this is not necessary, since the device works in
+ * order. */
 static zr_status finish_pending(const zr__running *r)
 {
     return comm_of(r)->size > 1 ? r->device->ops->finish(r->device) : ZR_OK;
@@ -45,14 +48,14 @@ zr_status zr__broadcast(const zr__running *r)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-enum { SUMS = 2 }; /* index of the use of the sums; the uses of the other accumulators follow */
+enum { SUMS = 2 }; /* index in `use` of the sums; further accumulators follow */
 
 /* A chunk: elements [first, first + count) of the bucket. */
 typedef struct chunk {
     int64_t first, count;
 } chunk;
 
-/* Return the address of a chunk in accumulator d. Accumulator 0 holds the sums. */
+/* Return the address of a chunk in accumulator d. The final sums are in accumulator 0. */
 static float *accumulator(const zr__running *r, chunk s, int d)
 {
     return (float *)zr__at(r, SUMS + d) + s.first;
@@ -64,11 +67,11 @@ static zr_status merge_trees(const zr__running *r, chunk s, int into)
     return r->device->ops->sum(r->device, accumulator(r, s, into), ZR_F32, true, &upper, 1, ZR_F32, s.count);
 }
 
-/* Add a micro-batch's sum over ranks as a leaf of a binary tree over micro-batches. For each 1 in the binary form of
- * the number of micro-batches so far, one accumulator holds a finished subtree; accumulator 0 holds the largest
- * subtree. Two subtrees of equal size are merged immediately. After the last micro-batch the remaining subtrees are
- * merged, smallest first. The device adds the ranks' pieces in the same tree, so the sum does not depend on how samples
- * are divided among ranks and micro-batches. */
+/* Add a micro-batch's sum over ranks as a leaf of a binary tree over micro-batches. Each accumulator holds one finished
+ * subtree. There is one for each 1 in the binary form of the number of micro-batches so far, and accumulator 0 holds
+ * the largest. Two subtrees of equal size are merged immediately. After the last micro-batch the remaining subtrees are
+ * merged, smallest first. The device adds the ranks' pieces in the same tree. Therefore the sum does not depend on how
+ * samples are divided among ranks and micro-batches. */
 static zr_status sum_rank_free(const zr__running *r, chunk s, const void *const *pieces, int n_pieces)
 {
     int64_t micro = r->micro;
@@ -98,8 +101,8 @@ static zr_status sum_chunk(const zr__running *r, int64_t first_byte, int64_t byt
                                s.count);
 }
 
-/* Add the same chunk of all ranks' pieces. The pieces are valid only during this call, so wait for the device before
- * returning. */
+/* Add the same chunk of all ranks' pieces. Wait for the device before returning, since the pieces are valid only during
+ * this call. */
 static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces)
 {
     const zr__running *r = arg;
@@ -107,8 +110,8 @@ static zr_status sum_arrived(void *arg, int64_t first_byte, int64_t bytes, const
     return finish_pending(r);
 }
 
-/* Reduce with NCCL, which overwrites this rank's piece of the gradient with the sum over ranks. If the sums have a
- * buffer of their own, add this piece to them. */
+/* Reduce-scatter with NCCL. The sum over ranks overwrites this rank's piece of the gradient. If the sums have another
+ * buffer, add this piece there. */
 static zr_status reduce_nccl(const zr__running *r)
 {
     const int64_t count = r->count;
@@ -123,7 +126,8 @@ zr_status zr__reduce(const zr__running *r)
 {
     zr__running running = *r;
     const zr_dtype wire = r->use->dtype;
-    const int64_t bytes = zr_dtype_span(wire, r->count), grain = zr_dtype_bytes(wire); /* grain: bytes of a record */
+    /* grain: bytes of an element, which a chunk must not cut */
+    const int64_t bytes = zr_dtype_span(wire, r->count), grain = zr_dtype_bytes(wire);
     if (r->engine->plan->group[r->step->group].size == 1) {
         const void *mine = zr__at(r, 0);
         return sum_chunk(r, 0, bytes, &mine);

@@ -1,5 +1,5 @@
-/* Saves states asynchronously. SAVE steps run on their own queue, and walks do not wait for this queue. SAVE steps that
- * write copies of the states continue during later training steps. */
+/* Saves states asynchronously. SAVE steps run on their own queue, and walks do not wait for this queue. If SAVE steps
+ * read copies of the states, they continue during later training steps. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 
@@ -37,8 +37,8 @@ static zr_status put_unit(const zr__running *r)
     return ZR_OK;
 }
 
-/* Run a SAVE step. A failure of the sink is stored until zr_engine_save_end returns it; it does not fail the training
- * step. */
+/* Run a SAVE step. A failure of the sink does not fail the training step. The failure is stored, and zr_engine_save_end
+ * returns it. */
 zr_status zr__engine_put(void *arg, zr_device *device, int64_t index)
 {
     zr_engine *e = arg;
@@ -119,8 +119,8 @@ zr_status zr__save_drain(zr_engine *e)
     e->kind = ZR_SCHEDULE_TRAIN;
     for (int32_t i = s->next; f.status == ZR_OK && s->left > 0 && i < train->n_steps; i++)
         if (zr_when_asked(train->step[i].when)) zr__failure_note(&f, zr__issue_saving(e, i, true));
-    /* Wait even after a failure: the caller may free the sink only after the saving thread has ended all tasks. The
-     * copies issued in this function belong to no walk, so wait for the copies too. */
+    /* Wait even after a failure. The caller may free the sink only after the saving thread has ended all tasks. No walk
+     * waits for the copies that this function issued, so also wait for the copy queue. */
     for (int i = 0; i < 2; i++) {
         if (f.status != ZR_OK) ops->cancel(queue[i]);
         zr__failure_note(&f, ops->sync(queue[i]));

@@ -1,11 +1,11 @@
-/* Fills, reads and saves model states by elements of whole parameters, whatever the layout. On each rank that stores a
- * state, its elements pass through a host buffer of constant size, which is part of the plan. */
+/* Fills, reads and saves model states. Callers address elements of whole parameters, whatever the layout. On each rank
+ * that stores a state, elements pass through a host buffer of constant size, which is part of the plan. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 
 #include <string.h>
 
-/* Return a unit's state. The buffer of the result is ZR_NONE if this rank does not store the state. */
+/* Return a unit's state. Its buffer is ZR_NONE if this rank does not store the state. */
 static const zr_state *engine_state(const zr_plan *plan, int32_t unit, int state)
 {
     const zr_plan_unit *u = &plan->unit[unit];
@@ -70,15 +70,15 @@ static zr_status check_state(const zr_engine *e, int state)
 
 /* ---- one part, on the device ------------------------------------------------------------------- */
 
-/* Elements [at, at + n) of a unit, while they pass through host memory. */
+/* Elements [at, at + n) of a unit that are being copied through host memory. */
 typedef struct passing {
     const zr_engine *engine;
     const zr_param_info *param;
     const zr_state *state;
     int64_t at, n;
     int64_t whole; /* index in the whole parameter of the element at `at` */
-    float *host;   /* NULL if initial values are generated directly in the state */
-    bool rounded;  /* whether to write the parameters also in the dtype in which ops read them */
+    float *host;   /* host memory; NULL if initial values are generated directly in the state */
+    bool rounded;  /* whether to write the parameters also in the dtype that ops read */
 } passing;
 
 static zr_status set_part(void *arg, zr_device *device, int64_t index)
@@ -108,8 +108,8 @@ static zr_status get_part(void *arg, zr_device *device, int64_t index)
 
 /* ---- filling ----------------------------------------------------------------------------------- */
 
-/* Generate the model's initial values (zr_init). They depend only on the seed and on the element's index in the whole
- * model. */
+/* Generate the model's initial values (zr_init). A value depends only on the seed and on the element's index in the
+ * whole model. */
 static zr_status make_initial(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     const zr_engine *e = arg;
@@ -155,7 +155,7 @@ typedef struct filling {
     int state;
 } filling;
 
-/* Populate the pages of a unit's state on another thread, so that page faults overlap with disk reads. */
+/* Populate the pages of a unit's state on another thread. Page faults then overlap with disk reads. */
 static zr_status take_pages(void *arg, zr_device *device, int64_t unit)
 {
     const filling *f = arg;
@@ -177,7 +177,7 @@ static zr_status fill_params(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     filling all = {e, state};
     zr_queue *beside = NULL;
     zr_status st = ZR_OK;
-    /* Continue without this queue if it cannot be created. */
+    /* This queue is optional: continue without it if it cannot be created. */
     if (fn && ops->queue_create(e->device, &config, &beside) != ZR_OK) beside = NULL;
     for (int32_t u = 0; beside && st == ZR_OK && u < e->plan->n_units; u++)
         st = ops->issue(beside, &(zr_task){take_pages, NULL, &all, u});
@@ -196,10 +196,11 @@ zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     ZR_CHECK(state != ZR_STATE_GRAD && (fn || state == ZR_STATE_PARAM), ZR_ERR_ARG,
              "gradients are not filled, and states of the optimizer not without a function");
     zr_status st = fill_params(e, state, fn, arg);
-    ZR_TRY(zr_comm_agree(e->comm, st)); /* agree now, so that no rank waits for a rank that could not read its part */
+    /* Agree now. Otherwise a rank could wait for a rank that failed to read its part. */
+    ZR_TRY(zr_comm_agree(e->comm, st));
     if (state != ZR_STATE_PARAM) return ZR_OK;
     e->stale = true;
-    const zr__moved before = e->moved; /* traffic at start-up does not count as a step's traffic */
+    const zr__moved before = e->moved; /* traffic at start-up does not count as a training step's traffic */
     ZR_TRY(zr_engine_flush(e));
     e->moved = before;
     return ZR_OK;
@@ -214,7 +215,7 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
                  .param = param,
                  .state = engine_state(e->plan, param->unit, state),
                  .host = zr__result(e, e->plan->passing)};
-    if (p.state->buffer == ZR_NONE) return ZR_OK; /* the unit does not train */
+    if (p.state->buffer == ZR_NONE) return ZR_OK; /* the unit is not trained */
     const zr__span mine = zr__passed(e, param, &u->own);
     const double scale = state == ZR_STATE_GRAD ? e->scale : 1;
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Return the index of a unit's first parameter whose gradient is not finite, or INFINITY if all gradients are
+/* Return the index of the first parameter of a unit whose gradient is not finite. Return INFINITY if all gradients are
  * finite. */
 static double bad_param(const zr__running *r, int use)
 {
@@ -19,7 +19,7 @@ static double bad_param(const zr__running *r, int use)
     return p;
 }
 
-/* Add the squares of elements [first, end) of the unit. `begin` is the first element of the step's range. */
+/* Add the squares of elements [first, end) of a unit. `begin` is the first element of the step's range. */
 static zr_status square_range(const zr__running *r, int64_t begin, int64_t first, int64_t end)
 {
     const void *x = zr__at(r, 0) + zr_dtype_span(r->use->dtype, first - begin);
@@ -27,8 +27,8 @@ static zr_status square_range(const zr__running *r, int64_t begin, int64_t first
                                   (zr_square *)zr__at(r, 1));
 }
 
-/* Add the squares if this rank is not the first tensor-parallel rank. Count only this rank's pieces of cut parameters,
- * since the first rank counts the parameters that all ranks have. */
+/* Add the squares on a tensor-parallel rank other than the first. Count only parameters that are cut into pieces. The
+ * first rank counts the parameters that all ranks hold. */
 static zr_status square_cut(const zr__running *r, int64_t begin)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
@@ -52,10 +52,10 @@ zr_status zr__square(const zr__running *r)
 
 /* ---- agreement of all ranks -------------------------------------------------------------------- */
 
-/* indices of the uses of AGREE and NORM */
+/* Indices of the operands of AGREE and NORM in `use`. */
 enum { LOSS, NUMBERS, VERDICT, SQUARES };
 
-/* List the names of the units that this step has updated so far: "final, h.11, h.10 ...". */
+/* List the names of the units that this training step has updated so far, as in "final, h.11, h.10". */
 static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
 {
     const zr_schedule *s = &e->plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -63,7 +63,7 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     int32_t left = e->updated;
     list[0] = '\0';
     for (int32_t i = 0; i < s->n_steps && left > 0 && used + ZR_NAME_MAX + 8 < bytes; i++) {
-        /* Skip all but a unit's first bucket. */
+        /* List each unit once, at its first bucket. */
         if (s->step[i].kind != ZR_STEP_UPDATE || s->step[i].range.first > 0) continue;
         left--;
         used += (size_t)snprintf(list + used, bytes - used, "%s%s", used ? ", " : "",
@@ -73,8 +73,8 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     return list;
 }
 
-/* Agree with all ranks that a unit's gradient is finite, before the unit's update, which cannot be undone. If a number
- * is not finite on any rank, end the run with ZR_ERR_DIVERGED. */
+/* Agree with all ranks that a unit's gradient is finite. This precedes the unit's update, which cannot be undone. If a
+ * number is not finite on any rank, end the run with ZR_ERR_DIVERGED. */
 zr_status zr__agree(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -101,16 +101,16 @@ zr_status zr__agree(const zr__running *r)
                    e->updated, units, e->updated ? list_updated(e, list, sizeof list) : "none");
 }
 
-/* The results of NORM over all ranks. */
+/* Results of NORM over all ranks. */
 typedef struct agreed {
     double squares, loss;
     double bad; /* index of the first parameter whose gradient is not finite; the number of parameters if only the loss
                    is not finite; INFINITY if all are finite */
-    double micro; /* sum of the squares of all micro-gradients, or 0 if not requested */
+    double micro; /* sum of the squares of all micro-gradients; 0 if not requested */
 } agreed;
 
 /* Sum the ranks' numbers in a fixed order. Squares are summed in double within each shard, and then over the shards in
- * shard order. So the sum is the same for every stage and every assignment of shards to ranks. */
+ * shard order. Therefore the sum is the same for every stage and every assignment of shards to ranks. */
 static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
 {
     const zr_engine *e = r->engine;
@@ -119,7 +119,7 @@ static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)n * i;
         sum.squares += all[(ptrdiff_t)n * zr__plan_rank_of(e->plan, i / M, i % M)];
-        if (i % M == 0) sum.loss += its[1]; /* the other tensor-parallel ranks of the group have the same loss */
+        if (i % M == 0) sum.loss += its[1]; /* other tensor-parallel ranks have the same loss */
         sum.bad = fmin(sum.bad, its[2]);
         if (n > ZR_NORM_SCALARS) sum.micro += its[3];
     }
@@ -146,14 +146,15 @@ static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
     return sum;
 }
 
-/* Exchange all numbers in one call; exact sums of micro-gradients take a second call. */
+/* Exchange the numbers in one call. Exact sums of micro-gradients take a second call. */
 static zr_status exchange_numbers(const zr__running *r, double *numbers)
 {
     zr_engine *e = r->engine;
     const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
     const int32_t units = (r->step->n_uses - SQUARES) / (r->step->rounds > 0 ? 2 : 1);
     double bad = loss->not_finite ? zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
-    /* Sums of squares: [0] of the gradient, [1] of micro-gradients. `exact` holds them exactly, for rank_free_sums. */
+    /* Sums of squares of the gradient ([0]) and of micro-gradients ([1]). For rank_free_sums, `exact` holds the exact
+     * sums. */
     double sum[2] = {0};
     zr_exact exact[2] = {0};
     for (int32_t u = SQUARES; u < r->step->n_uses; u++) {
@@ -161,7 +162,7 @@ static zr_status exchange_numbers(const zr__running *r, double *numbers)
         const bool micro = u >= SQUARES + units;
         sum[micro] += square->sum;
         zr__exact_merge(&exact[micro], &square->exact);
-        /* A micro-gradient that is not finite makes the sums not finite too. */
+        /* If a micro-gradient is not finite, the gradient sums are not finite either. */
         if (!micro) bad = fmin(bad, bad_param(r, u));
     }
     if (!r->step->rank_free_sums) {
@@ -187,13 +188,13 @@ zr_status zr__norm(const zr__running *r)
     ZR_TRY(exchange_numbers(r, numbers));
     agreed all = r->step->rank_free_sums ? agree_exactly(r, numbers, ranks) : agree_in_order(r, numbers, ranks);
     double norm = sqrt(all.squares) / e->scale, clip = e->step->clip, ratio = 1.0;
-    /* Add 1e-6, as torch.nn.utils.clip_grad_norm_ does; the reference losses depend on this. */
+    /* Add 1e-6 like torch.nn.utils.clip_grad_norm_. The reference losses depend on this. */
     if (clip > 0 && clip / (norm + 1e-6) < 1.0) ratio = clip / (norm + 1e-6);
     *(zr_verdict *)zr__at(r, VERDICT) =
         (zr_verdict){.grad_norm = norm,
                      .loss = all.loss * e->mean,
-                     /* The gradient of a micro-batch's mean loss is `rounds` times its micro-gradient, so the mean of
-                      * the squares is rounds^2 * sum / rounds. */
+                     /* The gradient of a micro-batch's mean loss is `rounds` times its micro-gradient. Therefore the
+                      * mean of the squares is rounds^2 * sum / rounds. */
                      .micro_square = all.micro / e->scale / e->scale * (double)r->step->rounds,
                      .grad_scale = (float)(ratio / e->scale),
                      .bad_param = all.bad < zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) ? (int32_t)all.bad : -1,
@@ -203,8 +204,8 @@ zr_status zr__norm(const zr__running *r)
 
 /* ---- updates ----------------------------------------------------------------------------------- */
 
-/* Return the address of element `first` of a unit, or NULL if the use is absent. `begin` is the first element of the
- * step's range. */
+/* Return the address of element `first` of a unit, or NULL if the step does not have this operand. `begin` is the first
+ * element of the step's range. */
 static void *element(const zr__running *r, int use, int64_t begin, int64_t first)
 {
     if (r->use[use].buffer == ZR_NONE) return NULL;
@@ -212,8 +213,7 @@ static void *element(const zr__running *r, int use, int64_t begin, int64_t first
 }
 
 /* Update a range parameter by parameter, because weight decay differs between parameters. A parameter without a
- * gradient in the graph keeps its value, whatever the optimizer and its weight decay, as in torch.optim when grad is
- * None. */
+ * gradient in the graph keeps its value, even with weight decay. torch.optim does the same if grad is None. */
 zr_status zr__update(const zr__running *r)
 {
     zr_engine *e = r->engine;

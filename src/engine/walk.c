@@ -1,5 +1,6 @@
-/* Walks through a schedule. One thread issues the steps to their streams' queues. Before it issues a step, it makes the
- * queue wait for the marks of the steps that the step waits for. */
+/* Walks through a schedule. One thread issues the steps to the queues of their streams. A mark, like a CUDA event,
+ * completes when its step has ended. Before each step, the thread makes the queue wait for the marks of the steps on
+ * which the step depends. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 
@@ -28,7 +29,7 @@ static zr_status run_batch(const zr__running *r)
     if (st == ZR_ERR_STOPPED) return st;
     zr__failure_note(&e->batch_failed, st);
     /* If the batch function failed, continue with zeros and a loss that is not finite. If this rank stopped instead,
-     * the other ranks would wait for it; NORM or AGREE informs all ranks before anything is updated. */
+     * the other ranks would wait for it. NORM or AGREE informs all ranks before any update. */
     if (st != ZR_OK && e->plan->loss != ZR_NONE) ((zr_exact *)zr__result(e, e->plan->loss))->not_finite = true;
     for (int32_t i = 0; i < inputs; i++) {
         const zr_use *place = &r->use[2 * i];
@@ -61,34 +62,28 @@ static zr_status run_loss(const zr__running *r)
     return r->device->ops->total(r->device, (const float *)zr__at(r, 0), r->use->range.count, (zr_exact *)zr__at(r, 1));
 }
 
-static zr_status run_nothing(const zr__running *r)
-{
-    (void)r;
-    return ZR_OK;
-}
-
+/* REPEAT and END are not issued (walk_list), and SAVE steps run zr__engine_put. */
 static zr_status (*const run_kind[ZR_STEP_KINDS])(const zr__running *r) = {
-    [ZR_STEP_BATCH] = run_batch,    [ZR_STEP_RUN] = run_op,
-    [ZR_STEP_ZERO] = run_zero,      [ZR_STEP_CAST] = zr__cast,
-    [ZR_STEP_COPY] = run_copy,      [ZR_STEP_GATHER] = zr__gather,
-    [ZR_STEP_REDUCE] = zr__reduce,  [ZR_STEP_BROADCAST] = zr__broadcast,
-    [ZR_STEP_LOSS] = run_loss,      [ZR_STEP_GATHER_GRAD] = zr__gather,
-    [ZR_STEP_REPEAT] = run_nothing, [ZR_STEP_REDUCE_SCATTER] = zr__reduce,
-    [ZR_STEP_END] = run_nothing,    [ZR_STEP_SQUARE] = zr__square,
-    [ZR_STEP_AGREE] = zr__agree,    [ZR_STEP_NORM] = zr__norm,
-    [ZR_STEP_UPDATE] = zr__update,  [ZR_STEP_SQUARE_MICRO] = zr__square,
+    [ZR_STEP_BATCH] = run_batch,   [ZR_STEP_RUN] = run_op,
+    [ZR_STEP_ZERO] = run_zero,     [ZR_STEP_CAST] = zr__cast,
+    [ZR_STEP_COPY] = run_copy,     [ZR_STEP_GATHER] = zr__gather,
+    [ZR_STEP_REDUCE] = zr__reduce, [ZR_STEP_BROADCAST] = zr__broadcast,
+    [ZR_STEP_LOSS] = run_loss,     [ZR_STEP_GATHER_GRAD] = zr__gather,
+    [ZR_STEP_SQUARE] = zr__square, [ZR_STEP_REDUCE_SCATTER] = zr__reduce,
+    [ZR_STEP_AGREE] = zr__agree,   [ZR_STEP_NORM] = zr__norm,
+    [ZR_STEP_UPDATE] = zr__update, [ZR_STEP_SQUARE_MICRO] = zr__square,
 };
 
 /* ---- one step ---------------------------------------------------------------------------------- */
 
-/* Return a task's index, which encodes step and micro-batch. */
+/* Return the index of a task, which encodes step and micro-batch. */
 static int64_t task_index(const zr__bound *b, int64_t micro, int32_t step)
 {
     return micro * b->schedule->n_steps + step;
 }
 
-/* Fill the buffers whose lifetime begins at this step with NaNs (debug builds only), so that reads before the first
- * write are noticed. */
+/* In debug builds, fill the buffers whose lifetime begins at this step with NaNs. Reads before the first write are then
+ * noticed. */
 static zr_status poison(const zr__running *r, int32_t step)
 {
 #ifdef ZR_DEBUG
@@ -103,7 +98,7 @@ static zr_status poison(const zr__running *r, int32_t step)
     return ZR_OK;
 }
 
-/* Append the step to a failure's message: "(step 12 of the schedule, gather of h.3)". */
+/* Append the step to a failure's message, as in "(step 12 of the schedule, gather of h.3)". */
 static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t index, zr_status status)
 {
     const zr_graph *g = e->plan->graph[e->kind];
@@ -114,8 +109,8 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
                    zr_step_kind_name(step->kind), unit ? " of " : "", unit ? unit : "");
 }
 
-/* Show a step on the board as one number: 1 bit set during a walk, 3 bits for the schedule, 28 for the micro-batch, 32
- * for the step. */
+/* Show a step on the board as one number. From the top, it has 1 bit that is set during a walk, 3 bits for the
+ * schedule, 28 bits for the micro-batch, and 32 bits for the step. */
 static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
 {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
@@ -154,7 +149,7 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
 static void step_ended(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec)
 {
     zr_engine *e = arg;
-    if (!e->watch) return; /* return if the watch was removed: after a failure, a task may end late */
+    if (!e->watch) return; /* the watch may be gone, since a task may end late after a failure */
     const zr_schedule *s = e->bound[e->kind].schedule;
     const int32_t i = (int32_t)(index % s->n_steps);
     zr_event event = {.schedule = e->kind,
@@ -176,7 +171,7 @@ static void take_and_give(zr_engine *e, const zr__bound *b, int32_t step, bool t
     }
 }
 
-/* Make a step's queue wait for the marks of the steps that the step waits for. If `saves_alone`, only wait for
+/* Make a step's queue wait for the marks of all steps on which the step depends. If `saves_alone`, wait only for
  * ZR_WHEN_SAVE steps, since all other steps have ended. */
 static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step, int64_t micro, bool saves_alone)
 {
@@ -192,7 +187,7 @@ static zr_status await_all(zr_engine *e, const zr__bound *b, const zr_step *step
     return ZR_OK;
 }
 
-/* Record the mark of a ZR_WHEN_SAVE step for both even and odd rounds. */
+/* Record the mark of a ZR_WHEN_SAVE step for both even and odd micro-batches. */
 static void note_mark(const zr__bound *b, int32_t i, zr_mark mark)
 {
     if (b->awaited[i] >= 0) b->mark[0][b->awaited[i]] = b->mark[1][b->awaited[i]] = mark;
@@ -206,7 +201,7 @@ zr_status zr__issue_saving(zr_engine *e, int32_t i, bool alone)
     const zr_task task = {out ? zr__engine_put : run_step, !out && e->watch ? step_ended : NULL, e,
                           task_index(b, 0, i)};
     ZR_TRY(await_all(e, b, step, 0, alone));
-    ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task)); /* after a failure, the step will be issued again */
+    ZR_TRY(e->device->ops->issue(e->queue[step->stream], &task)); /* if this fails, the step will be issued again */
     e->saving.next = i + 1;
     note_mark(b, i, e->device->ops->mark(e->queue[step->stream]));
     return ZR_OK;
@@ -228,8 +223,8 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
     ZR_TRY(await_all(e, b, step, micro, false));
     const bool runs = zr_when_runs(step->when, micro, e->refresh, e->saving.now);
     if (runs) ZR_TRY(ops->issue(queue, &task));
-    /* In the first round, a skipped step gets the mark of the step that runs instead of it. In later rounds, no step
-     * needs to wait for a skipped step. */
+    /* In the first micro-batch, a skipped step gets the mark of the step that runs instead. In later micro-batches, no
+     * step needs to wait for a skipped step. */
     if (b->awaited[i] >= 0) b->mark[micro & 1][b->awaited[i]] = runs || micro == 0 ? ops->mark(queue) : nothing;
     return ZR_OK;
 }
@@ -259,13 +254,13 @@ static zr_status walk_list(zr_engine *e, const zr__bound *b)
     return ZR_OK;
 }
 
-/* Wait for all queues except the queue of SAVE; wait for the compute queue last. After a failure outside the comm
- * queue, cancel the comm queue and its collective. Report the message of the first failure. */
+/* Wait for all queues except the queue of SAVE, and for the compute queue last. After a failure outside the comm queue,
+ * cancel the comm queue and its collective. Report the message of the first failure. */
 static zr_status join_queues(zr_engine *e, zr_status walked)
 {
     const zr_device_ops *ops = e->device->ops;
     zr__failure first = {0};
-    /* Do not record ZR_ERR_STOPPED as the first failure, since a failure of a collective may have caused it. */
+    /* Do not record ZR_ERR_STOPPED as the first failure, since a failed collective may have caused it. */
     if (walked != ZR_ERR_STOPPED) zr__failure_note(&first, walked);
     if (first.status != ZR_OK && !e->failed_elsewhere && !zr_engine_serial(e)) {
         e->stopped = true;
@@ -275,7 +270,7 @@ static zr_status join_queues(zr_engine *e, zr_status walked)
     for (int i = 1; i <= ZR_STREAMS; i++) {
         const int s = i % ZR_STREAMS;
         if (e->queues.of[s] != s || s == ZR_STREAM_SAVE) continue;
-        /* Cancel the queue's remaining tasks: their failures would only follow from the first failure. */
+        /* Cancel the queue's remaining tasks. They would only fail as a consequence of the first failure. */
         if (first.status != ZR_OK) ops->cancel(e->queue[s]);
         zr__failure_note(&first, ops->sync(e->queue[s]));
     }
@@ -294,7 +289,8 @@ zr_status zr__walk(zr_engine *e, zr_schedule_kind kind)
     e->walked = st == ZR_OK && e->batch_failed.status == ZR_OK;
     if (st == ZR_ERR_PEER || st == ZR_ERR_COMM) e->stopped = true;
     for (int i = 0; i <= !zr_engine_serial(e); i++) zr__comm_show(e->comm, ZR_ENGINE_SHOWN + i, 0);
-    for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++) /* a failed walk leaves its buffers counted as live */
+    /* A failed walk leaves buffers counted as live. Restore the counts. */
+    for (int s = 0; s < ZR_SPACES && st != ZR_OK; s++)
         memcpy(e->ledger[s].live_bytes, before[s].live_bytes, sizeof before[s].live_bytes);
     return st;
 }

@@ -1,30 +1,29 @@
-/** engine, internal: the state of an engine, a step while it runs, and the functions that the files of this folder
- * share. walk.c issues the steps of a schedule to queues; bind.c binds the steps to memory; move.c runs the steps that
- * move units, update.c those that end a training step, and save.c the asynchronous saves. */
+/** engine, internal: the state of an engine, a running step, and the functions that files of this folder share. walk.c
+ * issues the steps of a schedule to queues. bind.c binds the steps to memory. move.c runs steps that move units,
+ * update.c runs steps that end a training step, and save.c runs asynchronous saves. */
 #ifndef ZR_ENGINE_WALK_H
 #define ZR_ENGINE_WALK_H
 
 #include "base/core/core.h"
 #include "engine/engine.h"
 
-/* An op with its operands bound to memory. */
 typedef struct zr__run {
     const zr_kernel *kernel; /* NULL until the op is prepared */
     zr_kernel_args args;
 } zr__run;
 
-/* A schedule with its operands bound to memory. Operands are bound once, when the engine is created. */
+/* A schedule whose operands are bound to memory. They are bound once, when the engine is created. */
 typedef struct zr__bound {
     const zr_schedule *schedule;
-    int32_t *run_of; /* by step, for RUN steps: index in `run` */
+    int32_t *run_of; /* for each RUN step: its index in `run` */
     zr__run *run;
     int32_t n_runs;
-    zr_tensor *tensor;        /* operands and outputs of all runs, run by run */
-    void **input;             /* by graph input: address of its host memory */
-    int32_t *take, *take_end; /* buffers whose life begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
-    int32_t *give, *give_end; /* buffers whose life ends at step i, in the format of `take` */
-    int32_t *awaited;         /* by step: index in `mark`, or -1 if no other stream waits for the step */
-    zr_mark *mark[2];         /* mark of the step's end, in even rounds ([0]) and odd rounds ([1]) */
+    zr_tensor *tensor;        /* operands and outputs of all RUN steps, in the order of the steps */
+    void **input;             /* for each graph input: its address in host memory */
+    int32_t *take, *take_end; /* buffers whose lifetime begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
+    int32_t *give, *give_end; /* buffers whose lifetime ends at step i, in the format of `take` */
+    int32_t *awaited;         /* for each step: its index in `mark`, or -1 if no other stream waits for the step */
+    zr_mark *mark[2];         /* marks (events) at the ends of steps, in even ([0]) and odd ([1]) micro-batches */
 } zr__bound;
 
 /* Bytes received from other ranks. */
@@ -36,42 +35,43 @@ typedef struct zr__moved {
 typedef struct zr__saving {
     zr_sink sink;
     bool prepared; /* whether zr__save_prepare was called */
-    bool now;      /* whether the training step in progress issues the saving steps */
-    bool cut;      /* whether the training step that issued the saving steps failed, so that the next training step must
-                      drain the save */
-    _Atomic bool gone;    /* whether the engine is being destroyed, so that nothing more is passed to the sink */
-    int32_t next;         /* index in the schedule; saving steps from this index on are still to be issued */
+    bool now;      /* whether the current training step issues the saving steps */
+    bool cut; /* whether the training step that issued the saving steps failed; the next training step must then drain
+                 the save */
+    _Atomic bool gone;    /* whether the engine is being destroyed, so that the sink gets no more data */
+    int32_t next;         /* index in the schedule from which saving steps are still to be issued */
     _Atomic int32_t left; /* number of SAVE steps that have not ended; 0 if no save is in progress */
-    zr__failure failed;   /* the sink's first failure; while left > 0, only the saving queue may access it */
+    zr__failure failed;   /* first failure of the sink; while left > 0, only the saving queue may access this field */
 } zr__saving;
 
 struct zr_engine {
     const zr_plan *plan;
     zr_device *device;
     zr_comm *comm;
-    zr_comm *group_comm[ZR_GROUPS_MAX]; /* communicators of groups that move bytes; `comm` for groups of all ranks */
-    char *memory[ZR_SPACES];            /* by space; NULL for STAGING, which only comm uses */
-    int64_t taken_bytes[ZR_SPACES];     /* by space: bytes allocated */
-    int place[ZR_GROUPS_MAX];           /* by group: this rank's number within the group */
-    zr_queues queues;                   /* for each stream, its queue; several streams may share a queue */
+    zr_comm *group_comm[ZR_GROUPS_MAX]; /* communicators of the groups that move bytes; equal to `comm` for groups of
+                                           all ranks */
+    char *memory[ZR_SPACES];            /* memory of each space; NULL for STAGING, which only comm uses */
+    int64_t taken_bytes[ZR_SPACES];     /* bytes allocated in each space */
+    int place[ZR_GROUPS_MAX];           /* this rank's number within each group */
+    zr_queues queues;                   /* queue of each stream; several streams may share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
     zr_runtime runtime;
-    bool stale;   /* whether this rank's copies of other ranks' shards are older than the last update */
-    bool refresh; /* whether the training step in progress gathers the stale parameters */
-    bool stopped; /* whether a collective was aborted, so that it may still read and write memory */
+    bool stale;   /* whether this rank's copies of other ranks' parameter shards are older than the last update */
+    bool refresh; /* whether the current training step gathers the stale parameters */
+    bool stopped; /* whether a collective was aborted and may therefore still read and write memory */
 
     /* Fields of the step in progress follow. */
-    zr_schedule_kind kind; /* schedule that is being walked, or was walked last */
+    zr_schedule_kind kind; /* schedule of the current walk, or of the last walk */
     bool walked;           /* whether the last walk reached its end */
-    bool failed_elsewhere; /* whether the walk stopped because the comm queue, for which a step waits, had failed */
+    bool failed_elsewhere; /* whether the walk stopped because a step waited for the comm queue, which had failed */
     zr_batch batch;
     zr_batch_fn batch_fn;
     void *batch_arg;
     const zr_step_args *step;
     double mean, scale;       /* mean: 1 divided by the number of losses in the global batch; scale: the loss scale */
-    int32_t updated;          /* number of units updated in this step */
-    bool probing;             /* whether a probe (a step without updates) is in progress */
+    int32_t updated;          /* number of units updated in this training step */
+    bool probing;             /* whether a probe is in progress (a training step without updates) */
     zr__failure batch_failed; /* first failure of batch_fn in this walk */
     int64_t updates;          /* number of optimizer steps that were not skipped */
 
@@ -81,7 +81,7 @@ struct zr_engine {
     zr_ledger ledger[ZR_SPACES];
     int64_t states_bytes;
     zr__moved moved;
-    _Atomic uint64_t parts; /* number of parts of states filled, read or saved so far; shown on the board */
+    _Atomic uint64_t parts; /* number of parts of states that were filled, read or saved so far; shown on the board */
     int64_t steps;
     zr__saving saving;
 };
@@ -89,52 +89,53 @@ struct zr_engine {
 zr_status zr__bind(zr_engine *engine, zr_schedule_kind kind);
 void zr__unbind(zr__bound *bound);
 
-/* zr__buffer returns the address of a buffer. zr__use_at returns the address of a use on this rank; if `use->each`, it
- * returns the address of the range of the group's first rank. */
+/* Return the address of a buffer (zr__buffer), or of an operand of a step on this rank (zr__use_at). If `use->each`,
+ * zr__use_at takes the range of the group's first rank. */
 char *zr__buffer(const zr_engine *engine, const zr_buffer *buffer);
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use);
-/* Return the index of the first element that a range has on this rank. */
+/* Return the index of a range's first element on this rank. */
 int64_t zr__first(const zr_engine *engine, const zr_range *range);
-/* Return the address of a result in host memory; `index` is a persistent buffer. */
+/* Return the address of a result in host memory. `index` is the index of a persistent buffer. */
 void *zr__result(const zr_engine *engine, int32_t index);
 
 /* ---- the walk (walk.c) ------------------------------------------------------------------------- */
 
-/* Walk through a schedule once. Wait for all queues except the queue of SAVE. */
+/* Walk through a schedule once. Then wait for all queues except the queue of SAVE. */
 zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
-/* Run a task on the compute queue, and wait for it. */
+/* Run a task on the compute queue. Wait until it has ended. */
 zr_status zr__call(zr_engine *engine, zr_status (*run)(void *arg, zr_device *device, int64_t index), void *arg);
 
-/* A step that is running, on the device of its stream's queue. */
+/* A running step, and the device of its stream's queue. */
 typedef struct zr__running {
     zr_engine *engine;
     const zr__bound *bound;
     const zr_step *step;
-    const zr_use *use; /* uses of the step */
+    const zr_use *use;
     zr_device *device;
     int64_t micro;
-    int64_t first, count; /* elements of the step's range or, for a step that moves a unit, of the current bucket */
+    int64_t first, count; /* elements of the step's range; if the step moves a unit, elements of the current bucket */
 } zr__running;
 
-/* Return the address of a use of the step or, if the step moves a unit, of its current bucket. */
+/* Return the address of an operand (zr_use) of the step. If the step moves a unit, return the address of the current
+ * bucket. */
 char *zr__at(const zr__running *r, int use);
 
-/* Count on the board one more part of a state as filled, read or saved. */
+/* Increase the number on the board that counts parts of states filled, read or saved. */
 void zr__moved_part(zr_engine *engine);
 
 /* A span of elements of a unit. */
 typedef struct zr__span {
     int64_t begin, end;
 } zr__span;
-/* Return the elements of a unit that lie both in a parameter and in a range of the unit. */
+/* Return the elements of a unit that lie in both a parameter and a range of the unit. */
 zr__span zr__meet(const zr_engine *engine, const zr_param_info *param, const zr_range *range);
-/* Return the index in the whole parameter of an element of its unit on this rank, or -1 if the element is padding. On
- * entry *n is the number of elements wanted; on return, the number of these that are contiguous in the whole
+/* Return where an element of a unit on this rank lies in the whole parameter, or -1 if the element is padding. On entry
+ * *n is the number of elements wanted. On return *n is the number of elements that are contiguous in the whole
  * parameter. */
 int64_t zr__whole_of(const zr_engine *engine, const zr_param_info *param, int64_t element, int64_t *n);
-/* Return the elements of a parameter, within a range of its unit, that this rank reads and saves. If the parameter is
- * cut, these are the elements of this rank's piece. If all tensor-parallel ranks hold the parameter, only the first of
- * these ranks gets elements. The result is empty if begin >= end. */
+/* Return the elements of a parameter that this rank reads and saves, within a range of its unit. For a cut parameter,
+ * each tensor-parallel rank gets its own piece. For any other parameter, only the first tensor-parallel rank gets
+ * elements. The result is empty if begin >= end. */
 zr__span zr__passed(const zr_engine *engine, const zr_param_info *param, const zr_range *range);
 
 /* Run the steps that move a unit (move.c). */
@@ -151,17 +152,17 @@ zr_status zr__update(const zr__running *r);
 
 /* ---- saving (save.c) --------------------------------------------------------------------------- */
 
-/* Issue a ZR_WHEN_SAVE step, after making its queue wait. If `alone`, no walk is in progress, so the step waits only
+/* Make a ZR_WHEN_SAVE step's queue wait, and issue the step. If `alone`, no walk is in progress, so the step waits only
  * for other ZR_WHEN_SAVE steps. */
 zr_status zr__issue_saving(zr_engine *engine, int32_t step, bool alone);
 /* Run a SAVE step, as a task of the saving queue. */
 zr_status zr__engine_put(void *engine, zr_device *device, int64_t step);
 /* Count the SAVE steps of a plan. */
 int32_t zr__count_puts(const zr_plan *plan);
-/* Populate the pages of the copies' buffers on the saving queue, during the first training step, so that the first save
- * does not wait for page faults. */
+/* Populate the pages of the copies' buffers on the saving queue, during the first training step. The first save then
+ * has no page faults. */
 zr_status zr__save_prepare(zr_engine *engine);
-/* Issue the remaining saving steps, and wait until the save has ended. */
+/* Issue the remaining saving steps. Wait until the save has ended. */
 zr_status zr__save_drain(zr_engine *engine);
 
 #endif

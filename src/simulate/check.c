@@ -1,12 +1,12 @@
-/* Checks that a plan can be priced on a cluster. In a cluster read from a file all numbers are within bounds; a program
- * may fill in a cluster with other numbers. */
+/* Checks that a plan can be priced on a cluster. Numbers of a cluster from a file are already within bounds, but a
+ * program may fill in a cluster with any numbers. */
 #include "simulate/simulate.h"
 
 #include <math.h>
 
 static zr_status check_numbers(const zr_plan *plan, const zr_cluster *c)
 {
-    const bool measured = c->device.n_products > 0; /* measured rates of products make product_share unnecessary */
+    const bool measured = c->device.n_products > 0; /* product_share is not needed if rates of products were measured */
     const struct {
         const char *key;
         double value;

@@ -1,5 +1,5 @@
 /* Reads clusters from files. A file may include another file, whose values are applied first. All included files stay
- * in memory until the cluster is checked, so that every message can name the file and position of the value. */
+ * in memory until the cluster has been checked. Therefore every message can name the file and position of a value. */
 #include "simulate/simulate.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
@@ -16,7 +16,7 @@ enum { MOST_FILES = 16, MESSAGE_BYTES = 1024 };
 /* ---- keys ------------------------------------------------------------------------------------- */
 
 typedef enum kind {
-    OTHER, /* take_fields leaves the value to other code */
+    OTHER, /* value that take_fields skips; other code reads it */
     TEXT,
     RATE,
     SECONDS,
@@ -26,17 +26,17 @@ typedef enum kind {
     BYTES
 } kind;
 
-/* A key of a JSON object, and the struct member that receives the key's value. */
+/* A key of a JSON object, and the struct member that receives its value. */
 typedef struct field {
     const char *key;
     kind kind;
     size_t at;
-    size_t bytes; /* for TEXT: capacity of the member */
+    size_t bytes; /* capacity of the member, for TEXT */
     bool must;
 } field;
 
-/* Bounds of each kind of value. No real machine exceeds the bounds; within them, no sum or product of the model leaves
- * the range of a double. */
+/* Bounds of each kind of value. No real machine exceeds them. Within the bounds, no sum or product of the cost model
+ * leaves the range of a double. */
 static const struct {
     double min, max;
     const char *wanted;
@@ -90,15 +90,15 @@ static const char *const algorithms[] = {[ZR_ALGORITHM_AUTO] = "auto",
 typedef struct source {
     char path[PATH_MAX];
     char *text;
-    const char *body; /* the text after any byte order mark */
+    const char *body; /* the text without a byte order mark */
     size_t bytes;     /* length of `body` */
     json_t *root;
-    dev_t device; /* device, inode: identify the file under any name; both are 0 if the file is missing, which is
-                     reported when the file is read */
+    dev_t device; /* device, inode: identity of the file under any name; both 0 if the file is missing, which reading
+                     will report */
     ino_t inode;
 } source;
 
-/* A file, the file that it includes, and so on; the last file includes no file. */
+/* A file, the file that it includes, and so on. The last file includes no other file. */
 typedef struct chain {
     int n;
     const zr__generation *generation; /* generation of the named device, or NULL if unknown */
@@ -153,7 +153,7 @@ static bool take_field_number(kind of, const json_t *json, void *out)
     return of != COUNT || number == floor(number);
 }
 
-/* Read the fields of one JSON object into the struct at `base`. */
+/* Read the members of one JSON object into the struct at `base`. */
 static zr_status take_fields(const source *s, const zr__json_place *parent, json_t *object, const field *fields, int n,
                              void *base)
 {
@@ -176,8 +176,7 @@ static zr_status take_fields(const source *s, const zr__json_place *parent, json
     return ZR_OK;
 }
 
-/* Check that all required fields were given. A required field may not be 0, so 0 means that the file did not give the
- * field. */
+/* Check that all required fields were given. A required field may not be 0, so 0 means that it was not given. */
 static zr_status check_required(const source *s, const zr__json_place *parent, const field *fields, int n,
                                 const void *base)
 {
@@ -253,7 +252,7 @@ static zr_status take_algorithm(const source *s, const json_t *json, zr_cluster 
                      near ? "did you mean " : "", near ? near : "", near ? "? " : "");
 }
 
-/* Name a cluster after its file, in case the file gives no name. Otherwise a changed cluster would have the name of the
+/* Name a cluster after its file, in case the file gives no name. Otherwise the cluster would keep the name of the
  * cluster that it includes. */
 static void name_by_path(const source *s, zr_cluster *cluster)
 {
@@ -292,7 +291,7 @@ static zr_status parse_source(source *s)
     return ZR_OK;
 }
 
-/* Reject the next file if it is in the chain already (`a -> b -> a`). */
+/* Reject the next file if it is already in the chain (`a -> b -> a`). */
 static zr_status check_cycle(const chain *c, const zr__json_place *place)
 {
     const source *next = &c->source[c->n], *first = c->source;
@@ -334,8 +333,8 @@ static zr_status read_included(chain *c, const zr__json_place *place, const char
     return ZR_OK;
 }
 
-/* Read the included files one after another, starting from the last file of the chain. The name of a built-in cluster
- * ends the chain. */
+/* Read the included files one after another. Each step reads the file that the last file of the chain includes. The
+ * name of a built-in cluster ends the chain. */
 static zr_status read_includes(chain *c, zr_cluster *cluster)
 {
     const zr__json_place place = {&top, "include", 0};
@@ -379,7 +378,7 @@ static bool stands_in(const source *s, const zr__json_place *place)
     return zr__json_find(s->body, s->bytes, place, &line, &column);
 }
 
-/* Return the file whose value takes effect, or the first file if no file gives the value. */
+/* Return the file whose value takes effect. If no file gives the value, return the first file. */
 static const source *source_of(const chain *c, const zr__json_place *place)
 {
     for (int i = 0; i < c->n; i++)
@@ -429,7 +428,7 @@ static zr_status settle_host_devices(const chain *c, zr_cluster *cluster)
                      cluster->devices);
 }
 
-/* Set the shares of peak rates that no file gives to the shares of the named device's generation. */
+/* Fill in the shares of peak rates that no file gives, from the generation of the named device. */
 static void settle_device_shares(const chain *c, zr_cluster *cluster)
 {
     const struct {
@@ -447,8 +446,8 @@ static void settle_device_shares(const chain *c, zr_cluster *cluster)
     }
 }
 
-/* Set the links' share if no file gives a share: to the share of the named device's generation, or to 1 if there is no
- * generation. If a file gives links, also set their missing NVLink shares and network latencies to the generation's. */
+/* Fill in the links' share if no file gives one. It is the share of the named device's generation, or 1 without a
+ * generation. If a file gives links, also fill in missing NVLink shares and network latencies from the generation. */
 static void settle_link_shares(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place links = {&top, "links", 0};
@@ -459,7 +458,7 @@ static void settle_link_shares(const chain *c, zr_cluster *cluster)
     for (int i = 0; i < cluster->n_links; i++) {
         zr_cluster_link *link = &cluster->link[i];
         const zr__json_place level = {&links, NULL, (size_t)i}, latency = {&level, "latency_sec", 0};
-        /* The first level counts as a link within hosts even if it also connects hosts. */
+        /* Treat the first level as a link within hosts, even if it also connects hosts. */
         const bool within = link->devices <= cluster->host_devices || (i == 0 && cluster->host_devices > 1);
         if (within && shares && link->share == 0 && !zr__through_pcie(cluster))
             link->share = generation->value[ZR__NVLINK_SHARE];
@@ -497,7 +496,7 @@ zr_status zr_cluster_read(const char *name, zr_cluster *cluster)
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory to read a cluster's file");
     zr_status st = read_chain(name, c, &read);
     if (st == ZR_OK) st = settle_cluster(c, &read);
-    read.any_hosts = false; /* false, since a file fixes the number of devices */
+    read.any_hosts = false; /* a file fixes the number of devices */
     close_chain(c);
     ZR_TRY(st);
     *cluster = read;

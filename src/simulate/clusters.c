@@ -1,5 +1,5 @@
-/* Defines clusters by name, with the rates of data sheets. A separate list gives, for each generation of devices, the
- * shares of peak rates that runs reach. */
+/* Defines clusters by name, with the rates of data sheets. Another table gives the shares of these rates that training
+ * runs reach, by generation of devices. */
 #include "simulate/simulate.h"
 #include "base/text/text.h"
 
@@ -8,18 +8,17 @@
 #include <string.h>
 
 /*
- * The shares of data sheets' rates that devices reach, by generation.
+ * Shares of data-sheet rates that devices reach, by generation.
  *
- * volta      Fitted on four rows of the ZeRO paper's tables 6 and 7, one of each kind of run:
- *            8B by ZeRO-OS and by Megatron within nodes, 40B by Megatron across nodes, 1.5B by ZeRO-OS on Azure
- *            (marked in src/cli/papers/papers_runs.c). The least-squares fit of the logarithms reaches the upper
- *            bound for kernels and NVLink, 0.8 of the peaks and rates; PCI Express and the network have a share of
- *            their own. Attention reaches the share of products.
+ * volta      Fitted on four rows of the ZeRO paper's tables 6 and 7. Each row is a different kind of run: 8B by ZeRO-OS
+ *            within nodes, 8B by Megatron within nodes, 40B by Megatron across nodes, and 1.5B by ZeRO-OS on Azure
+ *            (marked in src/cli/papers/papers_runs.c). In this least-squares fit of the logarithms, the shares of
+ *            kernels and NVLink reach their upper bound, 0.8. PCI Express and the network share one lower value.
+ *            Attention reaches the share of products.
  * ampere, hopper
  *            Products and attention are fitted on every second row of tests/published.csv (bench/published.py
- *            --fit). The shares of memory and NVLink are volta's. The network's numbers were chosen by hand, once
- *            for both generations, with all rows in view: those runs wait so little for the network that they only
- *            bound its numbers.
+ *            --fit). The shares of memory and NVLink are volta's. The network's numbers were chosen by hand for both
+ *            generations, with all rows known. These runs hardly wait for the network, so they give only bounds.
  */
 #define FITTED(reached) (1u << ZR__##reached)
 static const zr__generation generations[] = {
@@ -54,7 +53,7 @@ static const zr__generation generations[] = {
       [ZR__NETWORK_SEC] = 1e-5},
      FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(ATTENTION_SHARE)}};
 
-/* The generation of each device. Devices below the line "----" have no fit of their own, and take the values of the
+/* Generation of each device. Devices after the line "----" have no fit of their own. They take the values of the
  * nearest generation. */
 static const struct {
     const char *device, *generation;
@@ -80,8 +79,8 @@ const zr__generation *zr__generation_of(const char *device)
     return NULL;
 }
 
-/* Bytes per second in one direction: the rate of a lane after coding (128 of 130 bits, or 64 of 66, carry data) times
- * the number of lanes. */
+/* Bytes per second in one direction: the number of lanes times the rate of a lane. Coding leaves 128 of 130 bits for
+ * data, or 64 of 66 bits. */
 #define PCIE3_X16 (8e9 * 128 / 130 * 16 / 8)
 #define PCIE4_X16 (16e9 * 128 / 130 * 16 / 8)
 #define PCIE5_X16 (32e9 * 128 / 130 * 16 / 8)
@@ -92,8 +91,8 @@ const zr__generation *zr__generation_of(const char *device)
 
 #define GIB (INT64_C(1) << 30)
 
-/* Devices without a profile, with the rates of their data sheets. The 16-bit products are dense products, on GeForce
- * with fp32 accumulation. */
+/* Devices without a profile, with the rates of their data sheets. 16-bit rates are for dense products. On GeForce they
+ * are for fp32 accumulation. */
 static const struct {
     const char *name;
     zr_machine machine;
@@ -106,38 +105,38 @@ static const struct {
     {"4090", {.flops_f32 = 82.6e12, .flops_bf16 = 165.2e12, .memory_bytes_sec = 1008e9, .memory_bytes = 24000000000}}};
 
 /*
- * Rates of links count one direction; data sheets add up both directions. A network has two rates: the rate of one
- * adapter, into one device, and the rate of all adapters, into the host. A size at the end of an entry is the
- * memory of a host.
+ * Rates of links count one direction, although data sheets add up both directions. A network has two rates: the rate of
+ * one adapter, into one device, and the rate of all adapters, into the host. Disk rates are not on these data sheets.
  *
- * dgx2x25    25 DGX-2H, the ZeRO paper's cluster: 16 V100 of 32 GB each. NVSwitch gives any two GPUs all six links of
- *            25 GB/s. A host has eight EDR adapters. Two GPUs share an x16 of PCI Express 3.0 to the host. 1.5 TB.
+ * dgx2x25    25 DGX-2H, the ZeRO paper's cluster, each with 16 V100 of 32 GB and 1.5 TB of host memory. NVSwitch gives
+ *            any two GPUs all six links of 25 GB/s. A host has eight EDR adapters. Two GPUs share an x16 of PCI
+ *            Express 3.0 to the host.
  * azure-nc24rs-v3x8
- *            8 virtual machines NC24rs v3 of Azure, 4 V100 of 16 GB each, the ZeRO paper's small cluster. GPUs reach
- *            each other and the host over PCI Express 3.0. One InfiniBand adapter: FDR, as Azure's documentation of
- *            its images for such machines says ("N-series VM sizes with FDR InfiniBand (e.g. NCv3)"). 448 GiB.
- * dgx1v      One DGX-1 with 8 V100 of 32 GB. NVLink joins each to four others, two by double links; rings over
- *            all eight GPUs use all six links of each. Two GPUs share an x16 to the host. 512 GB.
+ *            8 virtual machines NC24rs v3 of Azure, the ZeRO paper's small cluster, each with 4 V100 of 16 GB and
+ *            448 GiB of host memory. GPUs reach each other and the host over PCI Express 3.0. The one InfiniBand
+ *            adapter is FDR, as Azure's documentation of its images says ("N-series VM sizes with FDR InfiniBand
+ *            (e.g. NCv3)").
+ * dgx1v      One DGX-1 with 8 V100 of 32 GB and 512 GB of host memory. NVLink joins each GPU to four others, two of
+ *            them by double links. Rings over all eight GPUs use all six links of each. Two GPUs share an x16 to the
+ *            host.
  * dgx-a100x8, dgx-a100x8-40gb
- *            DGX A100: NVLink 3 over NVSwitch, one HDR adapter a GPU; two GPUs share an x16 of PCI Express 4.0. 2 TB;
- *            with GPUs of 40 GB 1 TB.
- * dgx-h100x8 DGX H100: NVLink 4 over NVSwitch, one NDR adapter a GPU, PCI Express 5.0. 2 TB.
- * hgx-h200x8 HGX H200, in a host as the DGX H200's.
- * hgx-b200x8 HGX B200: NVLink 5, in a host as the DGX B200's.
+ *            DGX A100: NVLink 3 over NVSwitch, one HDR adapter per GPU, 2 TB of host memory (1 TB with GPUs of
+ *            40 GB). Two GPUs share an x16 of PCI Express 4.0.
+ * dgx-h100x8 DGX H100: NVLink 4 over NVSwitch, one NDR adapter per GPU, PCI Express 5.0, 2 TB of host memory.
+ * hgx-h200x8 HGX H200, in a host like the DGX H200.
+ * hgx-b200x8 HGX B200 with NVLink 5, in a host like the DGX B200.
  * gb200-nvl72
- *            Racks of 72 GPUs, each counted as a host: NVLink 5 over all, one NDR adapter a GPU; two GPUs share the
- *            900 GB/s, both ways, of a Grace's NVLink-C2C. 17 TB.
- * mi300x8    AMD's platform of 8 MI300X: seven links of 64 GB/s each way to the others; the network as NDR. The host's
- *            memory is not on the data sheet.
- * 4x4090     One host of 4 RTX 4090, which have PCI Express 4.0 alone. The host's memory is unknown.
- * h200x1     One H200. Its host is unknown.
- *
- * These data sheets give no rate of a disk.
+ *            Racks of 72 GPUs, each counted as a host: NVLink 5 between all GPUs, one NDR adapter per GPU, 17 TB of
+ *            host memory. Two GPUs share the NVLink-C2C of a Grace processor, 900 GB/s in both directions together.
+ * mi300x8    AMD's platform of 8 MI300X. Each GPU has seven links of 64 GB/s in each direction to the other GPUs. The
+ *            network has the rates of NDR. The host's memory is not on the data sheet.
+ * 4x4090     One host of 4 RTX 4090, which have only PCI Express 4.0. The host's memory is unknown.
+ * h200x1     One H200 in an unknown host.
  */
-/* columns: name; device (of zr_profile_named, or of the table `others` above); number of hosts, negative if it is only
- * a default that may be exceeded; devices per host; link within a host: name and rate; network: name, rate of one
- * adapter, rate of all adapters of a host; memory of a host; rate between host memory and a device; algorithm of
- * collectives: RING, which NCCL used on the papers' clusters, or AUTO for the faster algorithm */
+/* Columns: name; device (of zr_profile_named, or of the table `others` above); number of hosts, negative if it is only
+ * a default that may be exceeded; devices per host; link within a host (name, rate); network (name, rate of one
+ * adapter, rate of all adapters of a host); memory of a host; rate between host memory and a device; algorithm of
+ * collectives. The algorithm is RING, which NCCL used on the papers' clusters, or AUTO for the faster algorithm. */
 #define CLUSTER_LIST(X)                                                                                                \
     X("dgx2x25", "v100-dgx2", 25, 16, "NVSwitch", 150e9, "InfiniBand", INFINIBAND_EDR, 8 * INFINIBAND_EDR,             \
       1500000000000, PCIE3_X16 / 2, RING)                                                                              \

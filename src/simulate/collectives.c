@@ -1,8 +1,10 @@
-/* Prices the collectives of a group: finds the links that the collectives cross, how many groups share these links, and
- * the time of each algorithm.
+/*
+ * Prices the collectives of a group. The price depends on the links that the collectives cross, on the number of groups
+ * that share these links, and on the algorithm.
  *
  * The formulas of ring and tree are from Thakur, Rabenseifner, Gropp (2005), with the bytes that cross each level of a
- * cluster; docs/simulate.md derives them. */
+ * cluster. docs/simulate.md derives them.
+ */
 #include "simulate/simulate.h"
 #include "plan/list/place.h"
 
@@ -10,7 +12,7 @@
 
 /* ---- where ranks are ---------------------------------------------------------------------------- */
 
-/* A kind of group, and the numbers that determine on which devices the ranks of its groups are. */
+/* A kind of group, such as all tensor-parallel groups. These fields determine the devices of its ranks. */
 typedef struct placing {
     const zr_plan *plan;
     const zr_cluster *cluster;
@@ -19,15 +21,8 @@ typedef struct placing {
     const zr_group *group;
 } placing;
 
-/* Return the number of devices of one unit of a level. A unit of level 0 is a single device; a unit of level l is the
- * devices that link[l - 1] connects. */
-static int32_t unit_devices(const zr_cluster *cluster, int level)
-{
-    return level == 0 ? 1 : cluster->link[level - 1].devices;
-}
-
-/* Return the rank of a group's member number `place`, relative to the rank of the group's first member. The group's
- * first axis varies slowest. */
+/* Return the rank of a group's member number `place`, relative to the group's first member. The group's first axis
+ * varies slowest. */
 static int64_t rank_at(const placing *p, int32_t place)
 {
     int64_t rank = 0;
@@ -44,8 +39,8 @@ static int64_t unit_of(const placing *p, int64_t rank, int32_t devices)
     return zr__device_of(p->cluster, p->ranks_per_host, rank) / devices;
 }
 
-/* Return the number of the first member after member `place` that is in another unit, or the group's size if all later
- * members are in the same unit. */
+/* Return the number of the first member after `place` that is in another unit. If all later members are in the same
+ * unit, return the group's size. */
 static int32_t unit_end(const placing *p, int64_t first, int32_t place, int32_t devices)
 {
     const int64_t unit = unit_of(p, first + rank_at(p, place), devices);
@@ -61,7 +56,7 @@ static int64_t rank_from(const placing *p, int64_t device)
     return rank < p->plan->ranks ? rank : p->plan->ranks;
 }
 
-/* Count the groups of this kind with members both inside and outside a unit. These groups share the links into the
+/* Count the groups of this kind that have members both inside and outside a unit. These groups share the links into the
  * unit. */
 static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
 {
@@ -76,8 +71,8 @@ static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
     return n;
 }
 
-/* Return the bytes per second into a device over a level of links. If PCI Express links the devices of a host, traffic
- * of outer levels passes through these links too. */
+/* Return the bytes per second into a device over a level of links. Within a host linked by PCI Express, traffic of
+ * outer levels also passes through these PCI Express links. */
 static double level_rate(const zr_cluster *cluster, int level)
 {
     const zr_cluster_link *link = &cluster->link[level];
@@ -85,12 +80,13 @@ static double level_rate(const zr_cluster *cluster, int level)
     return level > 0 && zr__through_pcie(cluster) ? fmin(rate, level_rate(cluster, 0)) : rate;
 }
 
-/* Raise a spot's times to the times over a level's links, for the group whose first rank is `first`. A ring enters each
- * unit once. The number of rings is the number of members in the unit with the fewest members. */
+/* Raise the times in `spot` to the times over one level of links. `first` is the first rank of the group. A ring enters
+ * each unit once. The number of rings is the number of members in the smallest unit. */
 static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
     const zr_cluster_link *link = &p->cluster->link[level];
-    const int32_t below = unit_devices(p->cluster, level), size = p->group->size;
+    /* A unit of this level is the devices that its links connect. A unit of the level below has `below` devices. */
+    const int32_t below = level == 0 ? 1 : link[-1].devices, size = p->group->size;
     const double share = link->share > 0 ? link->share : p->cluster->link_share, rate = level_rate(p->cluster, level),
                  shared = link->shared_bytes_sec * share;
     int32_t fewest = 0;
@@ -99,7 +95,7 @@ static void add_level(const placing *p, int64_t first, int level, zr__spot *spot
         for (int32_t in = place, out; in < end; in = out) {
             out = unit_end(p, first, in, below);
             const int32_t members = out - in, others = end - place - members;
-            if (others == 0) continue; /* members of a single lower unit cross no link of this level */
+            if (others == 0) continue; /* members within a single lower unit cross no link of this level */
             if (fewest == 0 || members < fewest) fewest = members;
             spot->direct_sec = fmax(spot->direct_sec, others / (rate * (size - 1)));
             if (shared <= 0) continue;
@@ -130,30 +126,22 @@ static double ring_sec(const zr__spot *spot, double bytes)
     return bytes * spot->ring_sec + (spot->size - 1) * spot->latency_sec;
 }
 
-static double tree_sec(const zr__spot *spot, double bytes)
-{
-    return bytes * spot->direct_sec + ceil(log2(spot->size)) * spot->latency_sec;
-}
-
 double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes)
 {
-    double sec = 0;
+    const double ring = ring_sec(spot, bytes), step = cluster->step_sec,
+                 tree = bytes * spot->direct_sec + ceil(log2(spot->size)) * spot->latency_sec;
     if (spot->size < 2) return 0;
     switch (cluster->algorithm) {
     case ZR_ALGORITHM_RING:
-        sec = ring_sec(spot, bytes);
-        break;
+        return ring + step;
     case ZR_ALGORITHM_TREE:
-        sec = tree_sec(spot, bytes);
-        break;
+        return tree + step;
     case ZR_ALGORITHM_EXCHANGE:
-        sec = bytes * spot->direct_sec + (spot->size - 1) * spot->latency_sec;
-        break;
+        return bytes * spot->direct_sec + (spot->size - 1) * spot->latency_sec + step;
     case ZR_ALGORITHM_AUTO:
-        sec = fmin(ring_sec(spot, bytes), tree_sec(spot, bytes));
         break;
     }
-    return sec + cluster->step_sec;
+    return fmin(ring, tree) + step;
 }
 
 /* Return the seconds of a broadcast that is pipelined along the ring. */

@@ -1,15 +1,15 @@
-/* Finds how much longer steps take in a measured launch than alone, because ranks wait for each other and streams share
- * the cores. */
+/* Finds how much longer steps take in a measured launch than alone. Ranks wait for each other, and streams share the
+ * cores. */
 #include "simulate/simulate.h"
 
 #include <math.h>
 
 /* ---- ranks that wait for each other -------------------------------------------------------------- */
 
-/* Return the wait for an exchange as a share of the computation before the exchange. The share is interpolated between
- * measured models, by the distance in octaves of their computation between exchanges. The wait stops growing at the
- * longest measured computation: a rank is late by at most the time slice that the system gives to other tasks on its
- * core. */
+/* Return the wait for an exchange, divided by the computation before the exchange. Interpolate this share between
+ * measured models, weighted by distance. The distance to a model is the logarithm of the ratio of computation between
+ * exchanges. The wait stops growing at the longest measured computation, because another task on a rank's core delays
+ * the rank by at most one time slice. */
 static double wait_share(const zr_launch *launch, double computed_sec)
 {
     double weights = 0, sum = 0, longest = 0;
@@ -29,7 +29,7 @@ static bool is_meeting(const zr_plan *plan, int32_t index)
 }
 
 /* Find how long each exchange waits, in proportion to the computation since the previous exchange. For the first
- * exchange of a training step, the previous exchange is the last exchange of the training step before. */
+ * exchange of a training step, this computation begins in the previous training step. */
 static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -57,23 +57,15 @@ static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr__p
 
 /* ---- streams that run at once -------------------------------------------------------------------- */
 
-/* Return the first step of a stream, from `from` on, that ends after `sec`. */
-static int32_t next_of_stream(const zr_schedule *s, const zr_step_time *time, zr_stream stream, int32_t from,
-                              double sec)
-{
-    while (from < s->n_steps && (s->step[from].stream != stream || time[from].end_sec <= sec)) from++;
-    return from;
-}
-
-/* For each step of `stream`, find the seconds during which steps of the stream `other` run simultaneously. Each stream
- * runs its steps in order. */
+/* For each step of `stream`, find the seconds of overlap with steps of the stream `other`. Each stream runs its steps
+ * in order. */
 static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream stream, zr_stream other,
                       double *both_sec)
 {
-    int32_t from = 0;
+    int32_t from = 0; /* first step of `other` that ends after step i begins */
     for (int32_t i = 0; i < s->n_steps; i++) {
         if (s->step[i].stream != stream) continue;
-        from = next_of_stream(s, time, other, from, time[i].begin_sec);
+        while (from < s->n_steps && (s->step[from].stream != other || time[from].end_sec <= time[i].begin_sec)) from++;
         both_sec[i] = 0;
         for (int32_t j = from; j < s->n_steps && (s->step[j].stream != other || time[j].begin_sec < time[i].end_sec);
              j++)
@@ -83,9 +75,9 @@ static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream 
     }
 }
 
-/* Find the slowdown of computation and exchanges that overlap: each step takes longer by a share of its time of
- * overlap. The overlap depends on the slowdown, so iterate from no slowdown to a fixed point, until the total slowdown
- * changes by less than a thousandth. The larger share is the rate of convergence. */
+/* Find the slowdown of computation and exchanges that overlap. Each step takes longer by a share of its overlap. The
+ * overlap itself depends on the slowdown. Therefore iterate from no slowdown until the total changes by less than a
+ * thousandth. Each iteration multiplies the error by at most the larger of the two streams' shares. */
 static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
 {
     enum { ROUNDS = 64 };

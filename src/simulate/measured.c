@@ -1,5 +1,5 @@
-/* Estimates the time of a step in a measured launch. Seconds per unit of work are interpolated between similar measured
- * steps by inverse distance weighting (Shepard, 1968). */
+/* Estimates the time of a step in a measured launch. The seconds per unit of work are interpolated between similar
+ * measured steps, by inverse distance weighting (Shepard, 1968). */
 #include "simulate/simulate.h"
 #include "plan/list/place.h"
 
@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Distance in octaves of size. Measured steps nearer than this have nearly equal weights; beyond it, weights fall with
- * the fourth power of the distance. */
+/* Distance in octaves of size. Measured steps nearer than this have nearly equal weights. Beyond this distance, the
+ * weight falls with the fourth power of the distance. */
 #define NEAR 0.05
 
 zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
@@ -26,8 +26,8 @@ zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, in
     return sample;
 }
 
-/* Return the work to which a step's time is proportional: the step's FLOPs, or if these are 0 its bytes from other
- * ranks, or if these are 0 its bytes of memory. The result is 0 for a step without a size. */
+/* Return the work to which a step's time is proportional: its FLOPs. If these are 0, return the bytes received from
+ * other ranks. If these are 0 too, return the bytes of memory traffic. A step without a size has work 0. */
 static double sample_work(const zr_step_cost *cost)
 {
     if (cost->flops > 0) return cost->flops;
@@ -39,7 +39,7 @@ static double octaves_between(double a, double b)
     return a > 0 && b > 0 ? log2(a / b) : 0;
 }
 
-/* Return the squared distance in octaves between the sizes of two steps of the same kind. */
+/* Return the squared distance between the sizes of two steps of the same kind. The distance is in octaves. */
 static double squared_octaves(const zr_step_cost *a, const zr_step_cost *b)
 {
     double sum = 0;
@@ -55,7 +55,7 @@ static double squared_octaves(const zr_step_cost *a, const zr_step_cost *b)
     return work * work + head * head;
 }
 
-/* Return the distance in octaves between a sample's group size and `ranks`. Only samples with the nearest group size
+/* Return the distance between a sample's group size and `ranks`, in octaves. Only samples with the nearest group size
  * are used. */
 static double group_distance(const zr_step_sample *sample, int32_t ranks)
 {

@@ -11,7 +11,7 @@ const char *zr__cause_name(zr_cause cause)
     return cause < ZR_CAUSES ? names[cause] : "?";
 }
 
-/* Indices of the parts, by cause, into which a kernel's seconds are divided. */
+/* Causes by which a kernel's seconds are divided into parts. */
 enum { BY_PRODUCTS, BY_MEMORY, BY_LAUNCHES, PARTS };
 typedef struct parts {
     double sec[PARTS];
@@ -22,16 +22,16 @@ typedef struct pricer {
     const zr_cluster *cluster;
     zr_simulate_options options;
     int32_t ranks_per_host;
-    double slowest; /* factor of the slowest rank's kernels (zr_simulation.slowest) */
+    double slowest; /* factor by which the slowest rank's kernels are slower (zr_simulation.slowest) */
     zr__spot spot[ZR_GROUPS_MAX];
-    double crowded;     /* load of a core, relative to the load in the measured launch */
-    double fewer;       /* threads per rank in the measured launch, divided by the plan's threads per rank */
-    double *alone_sec;  /* by step of the training schedule: seconds alone, from measured steps; NULL if no steps were
-                           measured */
-    double *longer_sec; /* by step of the training schedule: extra seconds (zr__find_longer); NULL if no steps were
-                           measured */
-    int64_t draw; /* index of the draw of the exchanges' random times, from 1; 0 if each exchange takes its mean time */
-    double *exposed_sec; /* by cause: exposed seconds */
+    double crowded;      /* threads per core, divided by the threads per core in the measured launch */
+    double fewer;        /* threads per rank in the measured launch, divided by the plan's threads per rank */
+    double *alone_sec;   /* for each step of the training schedule: seconds alone, from measured steps; NULL without
+                            measured steps */
+    double *longer_sec;  /* for each step of the training schedule: extra seconds (zr__find_longer); NULL without
+                            measured steps */
+    int64_t draw;        /* number of the current random draw of exchange times, from 1; 0 for mean times */
+    double *exposed_sec; /* exposed seconds of each cause */
 } pricer;
 
 /* ---- kernels ------------------------------------------------------------------------------------ */
@@ -41,8 +41,8 @@ double zr__peak_of(const zr_plan *plan, const zr_machine *device)
     return plan->layout.dtype != ZR_F32 && device->flops_bf16 > 0 ? device->flops_bf16 : device->flops_f32;
 }
 
-/* Return whether a device's fast 16-bit units can compute an op's products. The sizes of the products must be multiples
- * of product_multiple. */
+/* Return whether a device's 16-bit matrix units can compute an op's products. The products' sizes must be multiples of
+ * product_multiple. */
 static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
 {
     const int64_t multiple = me->options.product_multiple > 0 ? me->options.product_multiple : 1;
@@ -52,9 +52,9 @@ static bool sizes_suit(const pricer *me, const zr_step_cost *cost)
     return true;
 }
 
-/* Return the FLOP/s of an op. If the device has measured products, interpolate between them. Otherwise compute the rate
- * of a product from its sizes, and the rate of attention from attention_share or, if attention_share is unknown, from
- * the width of a head. */
+/* Return the FLOP/s of an op. If the device has measured products, interpolate between them. Otherwise the rate of a
+ * product depends on its sizes. The rate of attention is then attention_share of the peak. If attention_share is
+ * unknown, the rate depends on the width of a head. */
 static double op_flops_sec(const pricer *me, const zr_plan *plan, const zr_op_def *def, const zr_step_cost *cost)
 {
     const zr_machine *device = &me->cluster->device;
@@ -81,8 +81,8 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     if (step->kind == ZR_STEP_RUN) {
         const zr_op_def *def = zr_graph_get_op(plan->graph[kind], step->op)->def;
         if (cost->flops > 0) compute = cost->flops / op_flops_sec(me, plan, def, cost);
-        /* Kernels between attention's products move the scores through memory. A forward op writes the scores once; the
-         * backward op reads the scores and writes their gradient, which is twice the bytes. */
+        /* Add the time to move attention scores through memory, between attention's products. A forward op writes the
+         * scores once. The backward op reads the scores and writes their gradient, which is twice the bytes. */
         scores = me->options.scores_bytes * cost->pairs * (def->adjoint ? 1 : 2) / rate;
     }
     p->sec[BY_PRODUCTS] = compute >= memory ? compute * me->slowest : 0;
@@ -102,14 +102,15 @@ bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step 
 }
 
 /* Estimate a step's seconds from the steps measured in the launch. Return false if no similar step was measured. The
- * slowest rank is slower only in computation, not in moves. */
+ * slowest rank is slower only in kernels, not in exchanges. */
 static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, double *sec,
                          parts *p)
 {
     if (!me->cluster->measured) return false;
     const zr_step_sample step = zr__step_sample_of(plan, kind, index);
     if (!zr__measured_sec(me->cluster->measured, &step, sec)) return false;
-    if (step.across) { /* a single measured exchange may have found the links idle; exchanges in a row find them busy */
+    if (step.across) { /* measured alone, an exchange may find the links idle, but successive exchanges find them busy
+                        */
         const zr__spot *spot = &me->spot[plan->schedule[kind].step[index].group];
         *sec = step.cost.calls * fmax(*sec, zr__exchange_sec(me->cluster, spot, step.cost.wire_bytes));
         return true;
@@ -129,7 +130,8 @@ static int32_t host_ranks(const pricer *me, const zr_plan *plan)
     return plan->ranks < me->ranks_per_host ? plan->ranks : me->ranks_per_host;
 }
 
-/* Return a step's seconds, and divide them into parts if the step is a kernel. Exchanges and copies have no parts. */
+/* Return a step's seconds. If the step is a kernel, divide the seconds into parts. Exchanges and copies have no parts.
+ */
 static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, parts *p)
 {
     const zr_step *step = &plan->schedule[kind].step[index];
@@ -159,8 +161,8 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
     return kernel_sec(me, plan, kind, step, &cost, p);
 }
 
-/* Return the ratio of a step's time in the current draw to its mean time. For an exchange the ratio is lognormal with
- * mean 1; for any other step it is 1. */
+/* Return a step's time in the current draw, divided by its mean time. For an exchange this ratio is lognormal with mean
+ * 1. For any other step it is 1. */
 static double drawn_ratio(const pricer *me, const zr_plan *plan, int32_t index)
 {
     const double spread = me->cluster->measured->spread;
@@ -168,7 +170,7 @@ static double drawn_ratio(const pricer *me, const zr_plan *plan, int32_t index)
     float n;
     if (me->draw == 0 || zr__step_sample_of(plan, ZR_SCHEDULE_TRAIN, index).ranks < 2) return 1;
     zr_rng_normal(&rng, (uint64_t)index, 1, &n);
-    const double calls = zr__plan_step_cost(plan, ZR_SCHEDULE_TRAIN, index).calls; /* calls vary independently */
+    const double calls = zr__plan_step_cost(plan, ZR_SCHEDULE_TRAIN, index).calls; /* each call varies independently */
     const double variance = log(1 + spread * spread / calls);
     return exp(sqrt(variance) * (double)n - variance / 2);
 }
@@ -200,8 +202,8 @@ static void add_exposed(const zr__pricer *base, const zr_plan *plan, zr_schedule
 
 /* ---- results ------------------------------------------------------------------------------------- */
 
-/* Divide the compute stream's busy time by cause. A copy to the host or an exchange counts as exposed communication if
- * it runs on this stream. */
+/* Divide the compute stream's busy time by cause. If an exchange, or a copy to or from the host, runs on this stream,
+ * it counts as exposed communication. */
 static void split_busy(const pricer *me, const zr_plan *plan, zr_simulation *made)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -245,7 +247,7 @@ static void find_rates(const pricer *me, const zr_plan *plan, zr_simulation *mad
         if (made->exposed_sec[c] > most) most = made->exposed_sec[c], made->bound_by = zr__cause_name((zr_cause)c);
 }
 
-/* Price a save. The times are NAN unless all rates that the price depends on are known. */
+/* Price a save. The times are NAN if a rate that they depend on is unknown. */
 static zr_status price_cluster_save(const pricer *me, const zr_plan *plan, zr_save_price *price)
 {
     const bool known =
@@ -259,8 +261,8 @@ static zr_status price_cluster_save(const pricer *me, const zr_plan *plan, zr_sa
 /* ---- all ranks ------------------------------------------------------------------------------------ */
 
 /* Return the factor by which the slowest rank's kernels are slower. All ranks have the same steps, and a slower kernel
- * or rank never makes a step begin earlier. So the rank with the slowest kernels is last at every step: the other ranks
- * wait for this rank, and it waits for no rank. */
+ * never makes a step begin earlier. Therefore the rank with the slowest kernels is last at every step. It waits for no
+ * rank, and the other ranks wait for it. */
 static double slowest_of(const zr_simulate_options *options, int32_t ranks)
 {
     const zr_rng rng = {.seed = options->seed, .purpose = ZR_RNG_JITTER};
@@ -274,13 +276,13 @@ static double slowest_of(const zr_simulate_options *options, int32_t ranks)
     return slowest;
 }
 
-/* Return the number of threads per core of a host, at least 1, for `ranks` ranks with `threads` threads each. */
+/* Return the threads per core of a host, but at least 1. The host has `ranks` ranks with `threads` threads each. */
 static double core_load(double ranks, double threads, double cores)
 {
     return fmax(ranks * threads / cores, 1);
 }
 
-/* Price each step of the training schedule from measured steps, and find each step's extra time. */
+/* Price each step of the training schedule from measured steps. Find each step's extra time. */
 static zr_status price_measured(pricer *me, const zr_plan *plan)
 {
     const zr_launch *measured = me->cluster->measured;
@@ -318,8 +320,8 @@ static zr_status check_options(const zr_simulate_options *o)
     return ZR_OK;
 }
 
-/* Price a training step as the mean over several draws of the exchanges' random times. The exchanges' mean times alone
- * are not enough, since a slow exchange adds more wait than a fast exchange saves. */
+/* Price a training step as the mean over several random draws of the exchanges' times. Mean exchange times alone would
+ * be too optimistic: a slow exchange adds more waiting than a fast exchange saves. */
 static zr_status price_draws(pricer *me, const zr_plan *plan, zr_price *price)
 {
     enum { DRAWS = 16 };

@@ -1,37 +1,37 @@
-/** simulate, internal: prices a plan on a cluster that is not at hand. clusters.c holds clusters by name, cluster.c
- * reads clusters from files; check.c rejects plans that cannot be priced; simulate.c prices steps and a training step;
- * collectives.c prices exchanges by the devices on which a group's ranks are; measured.c and longer.c price steps from
- * measurements on this machine. The public API is in zr/simulate.h. */
+/** simulate, internal: prices a plan on a cluster that is not at hand. clusters.c defines clusters by name, and
+ * cluster.c reads clusters from files. check.c rejects plans that cannot be priced. simulate.c prices steps and
+ * training steps. collectives.c prices exchanges by the devices of a group's ranks. measured.c and longer.c price steps
+ * from measurements on this machine. The public API is in zr/simulate.h. */
 #ifndef ZR_SIMULATE_INTERNAL_H
 #define ZR_SIMULATE_INTERNAL_H
 
 #include "zr/simulate.h"
 #include "plan/cost/cost.h"
 
-/** Return the step of index `index` as a sample, without the sample's seconds. zr_layout.host_ranks determines whether
- * the step's ranks are on several hosts. */
+/** Return step number `index` as a sample for comparison with measured steps, without seconds. zr_layout.host_ranks
+ * determines whether the step's ranks are on several hosts. */
 zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index);
 
-/** Add hosts to a cluster that has a network, until it has at least `devices` devices. */
+/** Add hosts to a cluster with a network, until it has at least `devices` devices. */
 void zr__cluster_widen(zr_cluster *cluster, int32_t devices);
 const char *zr__cause_name(zr_cause cause);
 
-/** The cost of a group's collectives, as determined by the positions of its ranks in the cluster. */
+/** Cost of a group's collectives, which depends on the devices of its ranks. */
 typedef struct zr__spot {
     int32_t size;
-    double ring_sec, direct_sec; /* seconds per byte, along a ring and directly from every other member */
-    double latency_sec;          /* latency in seconds of one message over the slowest links that it crosses */
+    double ring_sec, direct_sec; /* seconds per byte received, along a ring or directly from every other member */
+    double latency_sec;          /* latency of a message over the slowest link on its path, in seconds */
 } zr__spot;
 
-/** Return the device of a rank if each host has ranks_per_host ranks. */
+/** Return the device of a rank, if each host has ranks_per_host ranks. */
 static inline int64_t zr__device_of(const zr_cluster *cluster, int32_t ranks_per_host, int64_t rank)
 {
     return rank / ranks_per_host * cluster->host_devices + rank % ranks_per_host;
 }
 
-/** Return the worst times among all groups of this kind, because all ranks must wait for the slowest group. All groups
- * have equal times if degrees divide full hosts; otherwise some groups cross a border between hosts, or have fewer
- * links into their host. */
+/** Return the worst cost among all groups of this kind, because all ranks wait for the slowest group. All groups cost
+ * the same if they divide hosts evenly. Otherwise some groups cross a border between hosts, or have fewer links into
+ * their host. */
 zr__spot zr__spot_of(const zr_plan *plan, int32_t group, const zr_cluster *cluster, int32_t ranks_per_host);
 
 /** Return the seconds of an all-gather or reduce-scatter in which each rank receives `bytes`, in equal parts from all
@@ -41,7 +41,7 @@ double zr__exchange_sec(const zr_cluster *cluster, const zr__spot *spot, double 
 double zr__broadcast_sec(const zr_cluster *cluster, const zr__spot *spot, double bytes);
 
 /** Return how many times a step of a schedule runs in a training step without a save. Call this function for all steps
- * in order. *rounds must be 1 before the first call; the calls update *rounds at REPEAT and END. */
+ * in order. *rounds must be 1 before the first call. The calls update *rounds at REPEAT and END. */
 static inline double zr__step_runs(const zr_step *step, int64_t *rounds)
 {
     if (step->kind == ZR_STEP_REPEAT) *rounds = step->rounds;
@@ -49,12 +49,12 @@ static inline double zr__step_runs(const zr_step *step, int64_t *rounds)
     return (double)zr_when_rounds(step->when, *rounds, true, false);
 }
 
-/** Estimate the seconds of a step in a launch from similar steps measured in this launch; step->sec is ignored. Return
- * false if no similar step was measured. */
+/** Estimate the seconds of a step in a launch from similar steps that were measured in this launch. step->sec is
+ * ignored. Return false if no similar step was measured. */
 bool zr__measured_sec(const zr_launch *launch, const zr_step_sample *step, double *sec);
-/** For each step of the training schedule in a launch, find how many seconds longer the step takes than alone, because
- * ranks wait for each other or overlapping streams slow each other. `pricer` must return each step's time alone plus
- * `longer_sec`, which must be all zeros on entry. Return ZR_ERR_MEMORY if memory runs out. */
+/** For each step of the training schedule in a launch, find how many seconds longer the step takes than alone. The
+ * causes are ranks that wait for each other, and streams that overlap. `pricer` must return a step's time alone plus
+ * its `longer_sec`. All of `longer_sec` must be 0 on entry. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__find_longer(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer,
                                        double *longer_sec);
 
@@ -62,33 +62,32 @@ ZR_NODISCARD zr_status zr__find_longer(const zr_plan *plan, const zr_launch *lau
 ZR_NODISCARD zr_status zr__simulate_check(const zr_plan *plan, const zr_cluster *cluster, int32_t ranks_per_host);
 /** Return a device's peak FLOP/s in the plan's dtype. */
 double zr__peak_of(const zr_plan *plan, const zr_machine *device);
-/** zr__copies_to_host returns whether a plan's training schedule has copies to or from host memory; if `saves`, only
- * among the steps that save, otherwise only among all other steps. zr__is_host_copy returns whether one step is a copy
- * to or from host memory. */
+/** Return whether a plan's training schedule has copies to or from host memory. If `saves`, consider only steps that
+ * save; otherwise consider only other steps. */
 bool zr__copies_to_host(const zr_plan *plan, bool saves);
+/** Return whether a step is a copy to or from host memory. */
 bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step);
 
-/** The shares of data sheets' rates that a generation of devices reaches. Each entry names a member of zr_cluster, in
- * the order of this list. */
+/** Shares of data-sheet rates that a generation of devices reaches. Each entry belongs to a member of zr_cluster. */
 typedef enum zr__reached {
     ZR__PRODUCT_SHARE,
     ZR__PRODUCT_HALF,
     ZR__ATTENTION_SHARE,
     ZR__MEMORY_SHARE,
     ZR__LINK_SHARE,
-    ZR__NVLINK_SHARE, /* zr_cluster_link.share, for links between devices of a host that bypass the host */
-    ZR__NETWORK_SEC,  /* zr_cluster_link.latency_sec, for links between hosts */
+    ZR__NVLINK_SHARE, /* zr_cluster_link.share of links within a host that bypass the host's processor */
+    ZR__NETWORK_SEC,  /* zr_cluster_link.latency_sec of links between hosts */
     ZR__REACHED
 } zr__reached;
 
 typedef struct zr__generation {
     const char *name, *source;
     double value[ZR__REACHED];
-    unsigned fitted; /* bits 1 << zr__reached of the values that were fitted on runs of this generation; all other
-                        values have another source */
+    unsigned fitted; /* bit set of values that were fitted on runs of this generation (1 << zr__reached); other values
+                        have another source */
 } zr__generation;
 
-/** Return the fitted generation of a device that zr__cluster_device knows, or NULL if the device has no generation. */
+/** Return the generation of a device that zr__cluster_device knows, or NULL if the device has no generation. */
 const zr__generation *zr__generation_of(const char *device);
 /** Return whether traffic between devices and between hosts uses the same PCI Express links as copies to the host. */
 bool zr__through_pcie(const zr_cluster *cluster);
@@ -96,8 +95,8 @@ bool zr__through_pcie(const zr_cluster *cluster);
 /** Find a device by name, in the table of clusters.c or among the profiles (zr_profile_named). Drop the links of a
  * profile, since a cluster has its own links. */
 ZR_NODISCARD zr_status zr__cluster_device(const char *name, zr_machine *device);
-/** Find a cluster of the table by name. If the table has no such name, return ZR_ERR_NOT_FOUND with a message that
- * lists the names. */
+/** Find a built-in cluster by name. If the name is unknown, return ZR_ERR_NOT_FOUND with a message that lists the
+ * names. */
 ZR_NODISCARD zr_status zr__cluster_named(const char *name, zr_cluster *cluster);
 
 #endif

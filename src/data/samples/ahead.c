@@ -11,16 +11,16 @@ struct zr__ahead {
     zr__ahead_fn read;
     void *arg;
     int64_t room, window_tokens;
-    int32_t *window; /* (room, window_tokens) the prefetched windows */
+    int32_t *window; /* prefetched windows; shape (room, window_tokens) */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
 
-    /* protected by the lock: */
-    int64_t first, n, done; /* range [first, first + n) of samples to read, and how many of its windows are read;
-                               window `done` is being read */
+    /* Fields protected by `lock`: */
+    /* Samples to prefetch: [first, first + n). The windows of the first `done` samples have been read. */
+    int64_t first, n, done;
     bool quit;
-    zr__failure failed; /* failure of reading window `done` */
+    zr__failure failed; /* error of the window that could not be read */
 };
 
 static bool is_resting(const zr__ahead *a)
@@ -49,6 +49,14 @@ static void *read_stretches(void *arg)
     return NULL;
 }
 
+static void free_ahead(zr__ahead *a)
+{
+    pthread_cond_destroy(&a->changed);
+    pthread_mutex_destroy(&a->lock);
+    zr_free(a->window);
+    zr_free(a);
+}
+
 zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t room, int64_t window_tokens, zr__ahead **ahead)
 {
     zr__ahead *a = zr_alloc(sizeof(*a));
@@ -62,10 +70,7 @@ zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t room, int64_t w
         return ZR_OK;
     }
     const bool memory = a->window != NULL;
-    pthread_cond_destroy(&a->changed);
-    pthread_mutex_destroy(&a->lock);
-    zr_free(a->window);
-    zr_free(a);
+    free_ahead(a);
     return ZR_FAIL(ZR_ERR_MEMORY, "no %s available to read data ahead", memory ? "thread" : "memory");
 }
 
@@ -78,14 +83,12 @@ void zr__ahead_destroy(zr__ahead **ahead)
     pthread_cond_broadcast(&a->changed);
     pthread_mutex_unlock(&a->lock);
     pthread_join(a->thread, NULL);
-    pthread_cond_destroy(&a->changed);
-    pthread_mutex_destroy(&a->lock);
-    zr_free(a->window);
-    zr_free(a);
+    free_ahead(a);
     *ahead = NULL;
 }
 
-/* Shorten the range to end after the window being read, and wait for that window. */
+/* Drop the part of the range that the thread has not begun to read. Wait until the thread has read its current window.
+ */
 static void rest_after_window(zr__ahead *a)
 {
     if (!is_resting(a)) a->n = a->done + 1;

@@ -1,4 +1,4 @@
-/** Prefetching of windows: a thread reads one range of samples at a time while the caller does something else. */
+/** Prefetching of training windows by a background thread, which reads one range of samples at a time. */
 #ifndef ZR_DATA_AHEAD_H
 #define ZR_DATA_AHEAD_H
 
@@ -6,21 +6,21 @@
 
 typedef struct zr__ahead zr__ahead;
 
-/** Read a sample's window. Called on the prefetching thread, and never while the caller itself is reading. */
+/** Read a sample's window. The prefetching thread calls this function, but never while the caller itself is reading. */
 typedef zr_status (*zr__ahead_fn)(void *arg, int64_t sample, int32_t *window);
 
-/** Start the thread, with buffers for `room` windows of window_tokens tokens each. Error: ZR_ERR_MEMORY. */
+/** Start the prefetching thread, with buffers for `room` windows of window_tokens tokens each. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t room, int64_t window_tokens,
                                         zr__ahead **ahead);
-/** Stop the thread after the window that it is reading, and free everything. */
+/** Stop the thread after it has read its current window. Free everything. */
 void zr__ahead_destroy(zr__ahead **ahead);
 
-/** Prefetch n samples from `first` on, but at most `room`. The previous range's windows are dropped, unless that range
- * begins with the same sample, in which case it continues unchanged. */
+/** Prefetch the windows of n samples from `first` on, but at most `room` windows. If the previous range begins with the
+ * same sample and had no error, it continues unchanged. Otherwise its windows are dropped. */
 void zr__ahead_want(zr__ahead *ahead, int64_t first, int64_t n);
 
-/** Wait until a sample's window is read, copy it, and return the error of reading it. If the sample is not in the
- * range, set *there to false; the thread then reads nothing, so the caller may read the window itself. */
+/** Copy a prefetched window, after waiting until it is read. Return the error if it could not be read. If the sample is
+ * outside the range, set *there to false. The thread then reads nothing, so the caller may read the window itself. */
 ZR_NODISCARD zr_status zr__ahead_take(zr__ahead *ahead, int64_t sample, int32_t *window, bool *there);
 
 #endif

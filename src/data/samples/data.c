@@ -1,4 +1,4 @@
-/* Training data: sources of tokens, their windows, and which window belongs to a sample. */
+/* Opens training data and finds the window of each sample. The data are sources of token files, mixed by weight. */
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 #include "data/samples/ahead.h"
@@ -12,9 +12,9 @@
 #include <string.h>
 
 typedef struct source {
-    int64_t begin, tokens; /* the source's range in the concatenated tokens of all sources */
+    int64_t begin, tokens; /* first token in the concatenation of all sources, and number of tokens */
     int64_t windows, epoch_samples;
-    int64_t place, share; /* first position of the source's samples in a block, and number of these positions */
+    int64_t place, share; /* first position in each block of ZR_DATA_MIX samples, and number of positions */
     uint64_t seed;
 } source;
 
@@ -22,14 +22,14 @@ struct zr_data {
     char *path;
     zr__opening opening;
     zr__tokens *tokens;
-    source *source; /* array of `sources` sources */
+    source *source;
     int64_t sources;
     int64_t windows, seq_length;
     zr_data_order order;
     uint64_t seed;
-    unsigned char *stage; /* (T+1) tokens in the form in which files store them */
-    int32_t *window;      /* (T+1) tokens of the current window */
-    zr__ahead *ahead;     /* NULL without prefetching */
+    unsigned char *stage; /* buffer for seq_length + 1 tokens, as stored in files */
+    int32_t *window;      /* seq_length + 1 tokens of the current window */
+    zr__ahead *ahead;     /* prefetching thread, or NULL */
 };
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -67,7 +67,8 @@ static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
     return ZR_OK;
 }
 
-/* Return the source whose share is furthest below its exact value, or the first of several such sources. */
+/* Return the source with the largest remainder: its exact share of a block minus the samples that it already has. If
+ * several remainders are equal, return the first source. */
 static int64_t most_wanting(const zr_data *d, const zr__shards *shards, double sum)
 {
     int64_t most = 0;
@@ -80,8 +81,8 @@ static int64_t most_wanting(const zr_data *d, const zr__shards *shards, double s
     return most;
 }
 
-/* Divide the samples of a block among the sources by weight: first the integer parts, then the rest by the largest
- * remainders. */
+/* Divide the ZR_DATA_MIX samples of a block among the sources by weight. Each source gets the integer part of its exact
+ * share. The samples that are left go to the sources with the largest remainders. */
 static zr_status share_block(zr_data *d, const zr__shards *shards)
 {
     double sum = 0;
@@ -123,7 +124,7 @@ static zr_status find_source(const zr_data *d, int64_t sample, const source **fo
     return ZR_OK;
 }
 
-/* Add a note about skipped lines, which replaces a note about a suspicious text. */
+/* Report skipped lines in the note. This replaces an earlier remark about a suspicious text. */
 static void note_skipped(zr_data *d)
 {
     const zr__shard *first = NULL;
@@ -165,7 +166,7 @@ static zr_status open_into(zr_data *d, const zr_data_args *args)
     if (st == ZR_OK) st = open_sources(d, &shards);
     zr__shards_free(&shards);
     ZR_TRY(st);
-    d->stage = zr_alloc(tokens * sizeof(uint32_t)); /* maximum bytes of these tokens in a file */
+    d->stage = zr_alloc(tokens * sizeof(uint32_t)); /* a file stores a token in at most 4 bytes */
     d->window = zr_alloc(tokens * sizeof(*d->window));
     ZR_CHECK(d->stage && d->window, ZR_ERR_MEMORY, "no memory to read %zu tokens of %s", tokens,
              d->tokens->shard->name);
@@ -186,7 +187,7 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
     ZR_CHECK(data, ZR_ERR_MEMORY, "no memory for %zu bytes of a data file", sizeof(*data));
     *data = (zr_data){.opening = {.args = args}, .seq_length = seq, .order = args->order, .seed = args->seed};
     zr_status st = open_into(data, args);
-    data->opening.args = NULL; /* args belongs to the caller and may not outlive this call */
+    data->opening.args = NULL; /* the caller may free args after this call */
     if (st == ZR_OK)
         *out = data;
     else
@@ -315,7 +316,7 @@ zr_status zr__data_locate(const zr_data *data, int64_t sample, int64_t *first_to
     }
     ZR_CHECK(epoch <= UINT32_MAX, ZR_ERR_ARG, "sample %lld is in epoch %lld; the epoch must be below 2^32",
              (long long)sample, (long long)epoch);
-    int64_t room = from->tokens - data->seq_length; /* number of tokens at which a window may begin */
+    int64_t room = from->tokens - data->seq_length; /* number of offsets at which a window can begin */
     int64_t offset = zr__order_offset(from->seed, (uint32_t)epoch, room < data->seq_length ? room : data->seq_length);
     int64_t window = zr__order_permute(from->seed, (uint32_t)epoch, from->epoch_samples, i);
     *first_token = from->begin + offset + window * data->seq_length;

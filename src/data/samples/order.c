@@ -1,14 +1,14 @@
 /**
- * A Feistel network is a bijection on numbers of 2h bits, whatever its round function is. Applying it repeatedly until
- * the value falls below n restricts it to [0, n) (Black and Rogaway 2002, "Ciphers with Arbitrary Finite Domains"). As
- * 2^2h < 4n, this takes fewer than four steps on average.
+ * Shuffles windows by a Feistel network, which permutes the numbers of 2h bits whatever its round function is. To
+ * permute [0, n), the network is applied repeatedly until the result is below n (Black and Rogaway 2002, "Ciphers with
+ * Arbitrary Finite Domains"). Since 2^(2h) < 4n, this takes fewer than four applications on average.
  */
 #include "data/samples/order.h"
 
-/* Streams of random numbers for the purpose SHUFFLE. */
+/* Random streams of ZR_RNG_SHUFFLE: one for the offset of the first window, one for the permutation of windows. */
 enum { STREAM_OFFSET, STREAM_PERMUTE };
 
-/* Number of rounds of the network. Small domains mix slowly: with h = 1 a round is one of only four functions. */
+/* Number of Feistel rounds. Small domains need several rounds: with h = 1, a round is one of only four functions. */
 enum { ROUNDS = 8 };
 
 int64_t zr__order_offset(uint64_t seed, uint32_t epoch, int64_t range)
@@ -35,7 +35,7 @@ static int64_t permute(zr_rng rng, int64_t n, int64_t i)
     int half_bits = 1;
     while (half_bits < 31 && (int64_t)1 << 2 * half_bits < n) half_bits++;
     uint64_t value = (uint64_t)i;
-    /* The loop ends, because it follows a cycle that contains i, which is below n. */
+    /* The loop ends. At the latest, the cycle of the permutation returns to i, which is below n. */
     do value = feistel(&rng, half_bits, value);
     while (value >= (uint64_t)n);
     return (int64_t)value;

@@ -7,20 +7,28 @@
 
 #include "zr/data.h"
 
-/** Find whether a path, as in zr_data_args, is text, without tokenizing it. `note` (may be NULL) receives a remark
- * about a suspicious file, or "". */
+/** Set *text to whether a path (zr_data_args.path) is text, without tokenizing it. `note` (may be NULL) receives a
+ * remark about a suspicious file, or "". */
 ZR_NODISCARD zr_status zr__data_look(const char *path, bool *text, char *note, size_t size);
 
-/** Read all files once, in parts, and check that every token is below vocab_size. fn (may be NULL) is called with the
- * progress. *hash (unless NULL) receives the XXH3-64 of the file's bytes, or of the tokens' bytes for a text whose
- * tokens are cached. For several files, *hash combines the hashes of all files, the source of each file and the mixture
- * of the sources. A file is not read if no hash is wanted and every value of its token type is valid. Cached tokens are
- * read only if zr_data_open_with has not read them (cache_is_whole). Errors: ZR_ERR_DATA naming file, position and
- * token, or if cached tokens are damaged; ZR_ERR_IO as from zr_data_sample. */
+/**
+ * Read all files once, in parts, and check that every token is below vocab_size. fn (may be NULL) is called with the
+ * progress.
+ *
+ * *hash (unless NULL) receives a hash of the data. For one file, this is the XXH3-64 of the file's bytes; for a text
+ * with cached tokens, of the tokens' bytes. For several files, *hash combines the hashes of all files, the source of
+ * each file and the mixture of the sources.
+ *
+ * A file is not read if no hash is wanted and every value of its token type is valid. Cached tokens are read only if
+ * zr_data_open_with has not read them (cache_is_whole).
+ *
+ * Errors: ZR_ERR_DATA naming file, position and token, or if cached tokens are damaged; ZR_ERR_IO as from
+ * zr_data_sample.
+ */
 ZR_NODISCARD zr_status zr__data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn, void *arg);
 
-/** Find the index of the first token of sample g (counted from 0 over all ranks and steps), counting tokens from the
- * first source's first. Fail with ZR_ERR_ARG if g is negative or its epoch or block reaches 2^32. */
+/** Find the index of a sample's first token. Samples are counted from 0 over all ranks and steps, and tokens from 0
+ * over all sources. Fail with ZR_ERR_ARG if the sample is negative, or if its epoch or block reaches 2^32. */
 ZR_NODISCARD zr_status zr__data_locate(const zr_data *data, int64_t sample, int64_t *first_token);
 
 #endif

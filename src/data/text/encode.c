@@ -6,21 +6,20 @@
 
 #include <sched.h>
 
-/* Text bytes that a thread encodes at a time: the usual and the minimum size of a part. */
+/* Usual and minimum size of a part, in bytes of text. A thread encodes one part at a time. */
 #define PART_BYTES ((int64_t)256 << 10)
 #define PART_LEAST_BYTES ((int64_t)64 << 10)
-/* Bytes added to a thread's share of a short text, because a part ends at a cut, which may lie before its full size. */
+/* Bytes added to each thread's share of a short text. A part ends at a cut, which may come before the part is full. */
 #define SHARE_SPARE_BYTES 4096
-/* Maximum size in bytes of a part whose memory is kept for the next part. */
+/* Maximum size in bytes of a part whose memory is reused for the next part. */
 #define KEPT_BYTES ((int64_t)1 << 20)
 enum { USUAL_THREADS = 8 };
 
-/* A thread's part and its tokens. */
 typedef struct worker {
     const struct encoder *e;
     zr__part part;
-    int32_t *ids; /* buffer for one token per byte of the part; a line of .jsonl has more bytes than its text, so this
-                     leaves space for the separator */
+    int32_t *ids; /* buffer for one token per byte of the part; a .jsonl line is longer than its text, which leaves
+                     space for the separator */
     int64_t room, n;
     pthread_t thread;
     bool started;
@@ -29,9 +28,9 @@ typedef struct worker {
 typedef struct encoder {
     const zr__encoding *x;
     zr__parts parts;
-    worker *worker; /* array of n workers */
+    worker *worker;
     int n;
-    int64_t usual_room; /* capacity of a part in bytes above which its memory is freed after use */
+    int64_t usual_room; /* memory of a part, in bytes, above which it is freed after use */
 } encoder;
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -49,7 +48,7 @@ static zr_status encode_text(void *arg, const char *text, int64_t bytes, bool en
     return ZR_OK;
 }
 
-/* Convert the ids, in place, to the width in which they are written. */
+/* Convert the token ids in place from 4 bytes to the width of the output. */
 static void narrow(worker *w)
 {
     const int width = w->e->x->token_bytes;
@@ -71,7 +70,7 @@ static void *run_worker(void *arg)
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-/* Encode n parts at once, each in a thread. The calling thread encodes part 0 and any parts whose thread did not
+/* Encode n parts in parallel, each on a thread. The calling thread encodes part 0, and any part whose thread did not
  * start. */
 static void run_workers(encoder *e, int n)
 {
@@ -101,8 +100,8 @@ static zr_status take_encoded(encoder *e, const worker *w, zr__encoded *all)
     return ZR_OK;
 }
 
-/* Encode the whole file, several parts at a time. A large part is always the last of the parts encoded together, so
- * that only one large part is in memory, and its memory is freed afterwards. */
+/* Encode the whole file, several parts at a time. A large part is always the last of the parts encoded together. Only
+ * one large part is in memory at a time, and its memory is freed afterwards. */
 static zr_status encode_all(encoder *e, zr__encoded *all)
 {
     const int64_t bytes = e->parts.file->bytes;
@@ -127,8 +126,8 @@ static int64_t encoding_cut(const void *of, const char *text, int64_t from, int6
     return zr__tokenizer_cut(of, text, from, bytes);
 }
 
-/* Return whether the tokenizer can cut a text. To find out, try a text of two words: a tokenizer that can cut any text
- * can cut this one. */
+/* Return whether the tokenizer can cut texts. The test is a text of two words, which every tokenizer with cuts can cut.
+ */
 bool zr__encode_cuts(const zr_tokenizer *tokenizer)
 {
     static const char words[] = "a b";
@@ -142,7 +141,7 @@ static int threads_here(void)
     return n < USUAL_THREADS ? n : USUAL_THREADS;
 }
 
-/* Choose the size of parts. In a short file they are smaller, so that every thread has one. */
+/* Choose the size of parts. Parts of a short file are smaller, so that every thread gets one. */
 static void set_parts(encoder *e)
 {
     zr__parts *parts = &e->parts;

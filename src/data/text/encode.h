@@ -1,5 +1,5 @@
-/** Encoding of a text file as tokens by several threads, each with one part of the file at a time (data/text/parts.h).
- * The tokens depend only on the text, not on parts and threads. */
+/** Encodes a text file as tokens on several threads. Each thread encodes one part of the file at a time
+ * (data/text/parts.h). The tokens do not depend on the parts or on the number of threads. */
 #ifndef ZR_DATA_ENCODE_H
 #define ZR_DATA_ENCODE_H
 
@@ -10,15 +10,14 @@
 typedef zr_status (*zr__tokens_fn)(void *arg, const unsigned char *tokens, int64_t n);
 
 typedef struct zr__encoding {
-    zr__parts parts; /* file, settings and position of reading; zr__encode sets cut and of, and usual_bytes if it is
-                        0 */
+    zr__parts parts; /* input file and how to read it; zr__encode sets `cut`, `of`, and a missing `usual_bytes` */
     const zr_tokenizer *tokenizer;
-    int32_t separator; /* token after each document of .jsonl, or negative for none */
+    int32_t separator; /* token appended to each document of .jsonl; negative for no token */
     int token_bytes;   /* bytes per token: 1, 2 or 4 */
-    int threads;       /* 0 for one thread per processor, up to 8 */
+    int threads;       /* number of threads; 0 for one per processor, up to 8 */
     zr__tokens_fn put;
     void *put_arg;
-    zr_progress_fn progress; /* called with the progress in bytes of the file; may be NULL */
+    zr_progress_fn progress; /* callback for the progress, in bytes of the file; may be NULL */
     void *arg;
 } zr__encoding;
 
@@ -28,12 +27,12 @@ typedef struct zr__encoded {
 } zr__encoded;
 
 /** Return whether the tokenizer knows where a text may be cut. If not, a whole text must be in memory, with five bytes
- * of memory per byte of text. This rises to about 30 if the text is one word that cannot be cut, and up to 75 for a
- * line of .jsonl that consists of other members. */
+ * of memory per byte of text. A text of one word that cannot be cut takes about 30 bytes per byte. A line of .jsonl
+ * takes up to 75 if it consists of JSON members other than the text. */
 bool zr__encode_cuts(const zr_tokenizer *tokenizer);
 
-/** Encode a file. Errors: ZR_ERR_DATA naming file and line; ZR_ERR_MEMORY; ZR_ERR_IO, also if the file has changed; and
- * those of `put`. */
+/** Encode a file. Errors: ZR_ERR_DATA naming file and line; ZR_ERR_MEMORY; ZR_ERR_IO, also if the file has changed;
+ * errors of `put`. */
 ZR_NODISCARD zr_status zr__encode(const zr__encoding *encoding, zr__encoded *encoded);
 
 #endif

@@ -8,12 +8,12 @@
 
 enum {
     LOOK_BYTES = 1 << 16,
-    SURE_BYTES = 4, /* length in bytes from which a magic number does not occur by chance */
+    SURE_BYTES = 4, /* a magic number of at least this many bytes does not occur by chance */
     TAR_AT = 257,
-    BINARY = 16, /* a file in which at least one of this many bytes is NUL holds numbers, not text */
+    BINARY = 16, /* a file counts as binary if at least one of this many bytes is NUL */
 };
 
-/* Magic numbers of other formats, and their offsets in a file. */
+/* Magic numbers of formats that zr refuses, and their offsets in a file. */
 static const struct {
     const char *magic;
     int bytes, at;
@@ -74,12 +74,12 @@ zr_status zr__data_refuse_kind(const zr__file *file, bool tokens)
     return ZR_OK;
 }
 
-/* Return the index of the first byte that begins no UTF-8 character, or -1 if there is none. A last character that is
- * cut off by the end of the bytes is accepted. */
+/* Return the offset of the first byte that is not UTF-8, or -1 if all bytes are. A last character that is cut off by
+ * the end of the text is accepted. */
 static int64_t first_not_utf8(const unsigned char *text, int64_t n)
 {
     int64_t i = 0;
-    /* skip up to 3 bytes, as the part may begin in the middle of a character */
+    /* skip up to 3 continuation bytes, as the part may begin in the middle of a character */
     while (i < n && i < 3 && (text[i] & 0xc0) == 0x80) i++;
     while (i < n) {
         int64_t bytes = zr__text_utf8((const char *)text + i, n - i);
@@ -89,7 +89,7 @@ static int64_t first_not_utf8(const unsigned char *text, int64_t n)
     return -1;
 }
 
-/* Check one part of the file for NULs and bytes that are not UTF-8. */
+/* Check one part of a text for NULs and bytes that are not UTF-8. */
 static zr_status look_at_part(const zr__file *file, int64_t at, unsigned char *part, char *note, size_t size)
 {
     int64_t n = file->bytes - at < LOOK_BYTES ? file->bytes - at : LOOK_BYTES, nuls = 0, first = -1;

@@ -19,7 +19,8 @@ zr_status zr__parts_begin(zr__parts *parts)
     return ZR_OK;
 }
 
-/* Return n, or, if the text's end at n may cut a character in two, the offset at which that character begins. */
+/* Return an offset at which text[0, n) can be cut between two characters. This is n, or the beginning of the last
+ * character if that character may be incomplete. */
 static int64_t character_cut(const char *text, int64_t n)
 {
     int64_t at = n;
@@ -27,8 +28,8 @@ static int64_t character_cut(const char *text, int64_t n)
     return at > 1 && (unsigned char)text[at - 1] >= 0xc0 ? at - 1 : n;
 }
 
-/* Return the offset at which a part of text[0, n) can end, or 0 if there is none. The first `from` bytes are known to
- * contain no such offset. Not called for the part that ends with the file. */
+/* Return the last offset in text[0, n) at which a part can end, or 0 if no offset can. The caller knows that no offset
+ * in the first `from` bytes can. The last part of a file ends with the file and does not need this function. */
 static int64_t part_end(const zr__parts *parts, const char *text, int64_t from, int64_t n)
 {
     if (!parts->lines) {
@@ -81,7 +82,7 @@ void zr__part_free(zr__part *part)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Pass the text of a line to fn. A text longer than most_bytes is passed in several pieces. */
+/* Pass the text of a line to fn, in several pieces if the text is longer than most_bytes. */
 static zr_status give_text(const zr__parts *parts, zr__part *part, const char *text, int64_t bytes, zr__text_fn fn,
                            void *arg)
 {
@@ -98,7 +99,7 @@ static zr_status give_text(const zr__parts *parts, zr__part *part, const char *t
     return ZR_OK;
 }
 
-/* Handle a bad line: count it if bad lines are skipped, otherwise fail. */
+/* Count a bad line if bad lines are skipped. Otherwise fail. */
 static zr_status refuse_line(const zr__parts *parts, zr__part *part, const char *reason)
 {
     if (!parts->skip_bad_lines) part->bad_line = part->lines;

@@ -1,11 +1,11 @@
 /**
- * data/text: documents in text files. This header divides a text file into parts that can be processed independently,
- * in memory that does not grow with the file. encode.h encodes parts by several threads, jsonl.h finds the text of a
- * line, and kind.h refuses files that are not text.
+ * data/text: reads documents from text files. This header divides a text file into parts that can be processed
+ * independently, so that memory does not grow with the file. encode.h encodes parts on several threads, jsonl.h finds
+ * the text of a line, and kind.h refuses files that are not text.
  *
- * A part of a plain text ends at a cut of the tokenizer (zr__tokenizer_cut), so that the parts together have the same
- * tokens as the whole text. A part grows until there is a cut, up to a limit. A part of a .jsonl file consists of whole
- * lines, each of which is a document.
+ * A part of a plain text ends where the tokenizer can cut the text (zr__tokenizer_cut). Therefore the parts together
+ * have the same tokens as the whole text. A part grows, up to a limit, until there is a cut. A part of a .jsonl file
+ * consists of whole lines, and each line is a document.
  */
 #ifndef ZR_DATA_PARTS_H
 #define ZR_DATA_PARTS_H
@@ -13,54 +13,54 @@
 #include "base/core/core.h"
 #include "base/file/file.h"
 
-/** How to read a file, and the current position in it. Zero-initialise fields that are not used. */
+/** A file, how to read it, and the current position in it. Zero-initialise members that are not used. */
 typedef struct zr__parts {
     const zr__file *file;
-    /** Find a cut like zr__tokenizer_cut, with `of` as the first argument. If NULL, no cuts are known, so that each
-     * document is one part. */
+    /** Function that finds a cut, like zr__tokenizer_cut, with `of` as the first argument. If NULL, no cuts are known,
+     * and each document is one part. */
     int64_t (*cut)(const void *of, const char *text, int64_t from, int64_t bytes);
     const void *of;
     int64_t usual_bytes;  /* usual size of a part in bytes */
-    int64_t most_bytes;   /* maximum bytes of a document without a cut; a longer one is cut between two characters */
-    bool lines;           /* whether the file is .jsonl, to which the following fields apply */
+    int64_t most_bytes;   /* maximum bytes of a part; a longer text without a cut is cut between two characters */
+    bool lines;           /* whether the file is .jsonl; the next members apply only to .jsonl */
     const char *text_key; /* key of the text in each line */
     bool skip_bad_lines;
     const char *key_named, *skip_named; /* names of the options text_key and skip_bad_lines in messages */
     /* Current position: */
-    int64_t read, lines_read; /* bytes read, and lines in the parts passed to zr__part_take */
+    int64_t read, lines_read; /* bytes read so far; lines in the parts that zr__part_take has counted */
 } zr__parts;
 
 /** Counts of texts found in parts. */
 typedef struct zr__found_texts {
-    int64_t documents, text_bytes; /* number of documents with a text, and total bytes of their texts */
+    int64_t documents, text_bytes; /* number of documents that have text, and total bytes of their texts */
     int64_t skipped_lines, first_skipped;
 } zr__found_texts;
 
 typedef struct zr__part {
     char *text;
-    int64_t room, n, at; /* capacity and length of the part in bytes, and its offset in the file */
-    bool too_long;       /* whether the part stands for a line above the limit */
+    int64_t room, n, at; /* capacity and length of `text` in bytes, and its offset in the file */
+    bool too_long;       /* whether the part is a line above ZR__LINE_BYTES, which was skipped */
     /* Results of zr__part_run: */
     zr__found_texts found; /* counts of the part's texts; first_skipped is a line number within the part, from 1 */
     int64_t lines, bad_line;
     zr__failure failed;
 } zr__part;
 
-/** Callback that receives a document's text, or a piece of it. `ends` tells whether the document of a line ends with
- * this piece. */
+/** Callback that receives a document's text, or a piece of it. `ends` is true for the last piece of a .jsonl document,
+ * and always false for plain text. */
 typedef zr_status (*zr__text_fn)(void *arg, const char *text, int64_t bytes, bool ends);
 
-/** Begin to read. The byte order mark of a .jsonl file is skipped. */
+/** Start reading at the beginning of the file. The byte order mark of a .jsonl file is skipped. */
 ZR_NODISCARD zr_status zr__parts_begin(zr__parts *parts);
 /** Read the next part. At the end of the file part->n is 0 and part->too_long is false. Errors: ZR_ERR_MEMORY,
  * ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__part_read(zr__parts *parts, zr__part *part);
-/** Pass the texts of the part to fn, on any thread. An error of fn or of a line is stored in the part. */
+/** Pass the texts of the part to fn. Different threads may process different parts. An error of fn or of a line is
+ * stored in the part. */
 void zr__part_run(const zr__parts *parts, zr__part *part, zr__text_fn fn, void *arg);
-/** Add the part's counts to `all`. Call it for parts in their order. If the part failed, return its error, naming file
- * and position. */
+/** Add the part's counts to `all`. Call this function for the parts in file order. If the part failed, return its
+ * error, naming file and position. */
 ZR_NODISCARD zr_status zr__part_take(zr__parts *parts, const zr__part *part, zr__found_texts *all);
-/** Free the part's memory. */
 void zr__part_free(zr__part *part);
 
 #endif

@@ -9,31 +9,25 @@
 
 enum {
     NONE = -1,
-    SHORT_BYTES = 128, /* pieces up to this size need no allocated memory */
+    SHORT_BYTES = 128, /* maximum bytes of a piece that is merged without allocating memory */
     KEPT_LEAST = 64,   /* minimum number of slots in the hash table of merged pieces */
     KEPT_MOST = 1 << 15,
     KEPT_BYTES = 64, /* text bytes per slot of the hash table of merged pieces */
 };
-#define NEVER UINT32_MAX /* rank used if there is no merge */
+#define NEVER UINT32_MAX /* rank of a pair that has no merge */
 
 typedef struct zr__bpe_merge {
-    int32_t left, right; /* left is NONE in a free entry */
+    int32_t left, right; /* `left` is NONE in an empty slot */
     int32_t into;
     uint32_t rank;
 } merge;
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-static int64_t pair_slot(int32_t left, int32_t right, int64_t mask)
-{
-    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    pair *= UINT64_C(0x9e3779b97f4a7c15);
-    return (int64_t)(pair >> 32) & mask;
-}
-
 static merge *merge_place(const zr__bpe *bpe, int32_t left, int32_t right)
 {
-    int64_t slot = pair_slot(left, right, bpe->merge_mask);
+    const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    int64_t slot = (int64_t)(pair * UINT64_C(0x9e3779b97f4a7c15) >> 32) & bpe->merge_mask;
     while (bpe->merges[slot].left != NONE && (bpe->merges[slot].left != left || bpe->merges[slot].right != right))
         slot = (slot + 1) & bpe->merge_mask;
     return &bpe->merges[slot];
@@ -54,7 +48,7 @@ int32_t zr__bpe_find(const zr__bpe *bpe, const char *text, int64_t bytes)
     return bpe->names[name_place(bpe, text, bytes)];
 }
 
-/* Return the size of a hash table for n entries: a power of two that is at least 2 n. */
+/* Return the number of slots for a hash table of n entries: a power of two that is at least 2 n. */
 static int64_t slots_for(int64_t n)
 {
     int64_t slots = 16;
@@ -102,15 +96,16 @@ void zr__bpe_merge(zr__bpe *bpe, int32_t left, int32_t right, int32_t into, uint
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* A token of a piece. Tokens that are not merged away form a linked list. */
+/* A token of a piece during merging. Tokens that are not merged away form a doubly linked list. */
 typedef struct symbol {
     int32_t token, before, behind;
-    int32_t into;  /* token that results from merging with the next symbol */
-    uint32_t rank; /* rank of that merge, or NEVER if there is no merge or this symbol is merged away */
+    int32_t into;  /* token that results from a merge with the next symbol */
+    uint32_t rank; /* rank of that merge; NEVER if there is no merge or this symbol is merged away */
 } symbol;
 
-/* A heap of possible merges. Its keys are numbers that combine rank (first) and position. An entry that a later merge
- * has made invalid stays in the heap and is recognised by its rank. */
+/* Merging of one piece, with a heap of the possible merges. A heap key combines a merge's rank (upper half) and
+ * position (lower half). A later merge may make an entry invalid. The entry then stays in the heap and is recognised by
+ * its rank. */
 typedef struct merger {
     const zr__bpe *bpe;
     symbol *at;
@@ -139,7 +134,7 @@ static uint64_t heap_pop(merger *m)
     return top;
 }
 
-/* Find the merge of symbol i with the next symbol, and add it to the heap. */
+/* Find the merge of symbol i with the next symbol. If there is one, add it to the heap. */
 static void find_merge(merger *m, int32_t i)
 {
     symbol *s = &m->at[i];
@@ -180,11 +175,12 @@ static int64_t merge_all(merger *m, const char *piece, int32_t bytes, int32_t *t
     return n;
 }
 
-/* Maximum number of heap entries: every symbol adds one at first, every merge adds two, and there are fewer merges than
- * symbols. */
+/* Maximum number of heap entries. Every symbol adds one at first, and every merge adds at most two. There are fewer
+ * merges than symbols. */
 #define HEAP_ROOM(bytes) (3 * (bytes))
 
-/* Compute the tokens of a piece by merges alone. `tokens` must have space for `bytes` tokens. */
+/* Compute the tokens of a piece by merges alone, without looking up the whole piece. `tokens` needs space for `bytes`
+ * tokens. */
 static zr_status merge_piece(const zr__bpe *bpe, const char *piece, int64_t bytes, int32_t *tokens, int64_t *n)
 {
     symbol few[SHORT_BYTES];
@@ -207,7 +203,7 @@ static zr_status merge_piece(const zr__bpe *bpe, const char *piece, int64_t byte
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* A piece that was merged before: its range in the text, and its tokens' range in the output. */
+/* A piece that was merged before: its range in the text, and the range of its tokens in the output. */
 typedef struct kept {
     int64_t at, bytes, token, n;
 } kept;
@@ -218,7 +214,7 @@ typedef struct encoder {
     const char *text;
     int32_t *tokens;
     int64_t room, n;
-    kept *kept; /* hash table of merged pieces, in which a newer piece replaces an older one */
+    kept *kept; /* hash table of merged pieces; a new piece overwrites an old piece in the same slot */
     int64_t kept_mask;
 } encoder;
 
@@ -231,7 +227,8 @@ static zr_status put_ids(encoder *e, const int32_t *tokens, int64_t n)
     return ZR_OK;
 }
 
-/* Merge a piece, directly into the output if the output has space for one token per byte. */
+/* Merge a piece, and append its tokens to the output. If the output has space for one token per byte, the tokens are
+ * written there directly. */
 static zr_status put_merged(encoder *e, const char *piece, int64_t bytes)
 {
     int64_t n = 0;
@@ -264,7 +261,7 @@ static zr_status put_piece(void *arg, const char *piece, int64_t bytes)
     return ZR_OK;
 }
 
-/* Find the first added token in the text (the longest one, if several begin at the same byte), or return NULL. */
+/* Return the first added token in the text, or NULL. If several begin at the same byte, return the longest. */
 static const zr__bpe_added *next_added(const zr__bpe *bpe, bool later, const char *text, int64_t bytes, int64_t *at)
 {
     for (*at = 0; *at < bytes; ++*at) {
@@ -280,7 +277,7 @@ static const zr__bpe_added *next_added(const zr__bpe *bpe, bool later, const cha
     return NULL;
 }
 
-/* Encode a piece of text. The text between added tokens is encoded as separate texts. */
+/* Encode a text. Added tokens divide it into stretches, which are encoded as separate texts. */
 static zr_status put_text(encoder *e, bool later, const char *text, int64_t bytes)
 {
     while (bytes > 0) {
@@ -306,8 +303,7 @@ zr_status zr__bpe_encode(const zr__bpe *bpe, const char *text, int64_t bytes, in
     int64_t pieces = KEPT_LEAST;
     while (pieces < KEPT_MOST && pieces < bytes / KEPT_BYTES) pieces *= 2;
     if (bytes > KEPT_LEAST * KEPT_BYTES)
-        e.kept = zr_alloc((size_t)pieces * sizeof(*e.kept)); /* if this allocation fails, encoding
-                                                                works but is slower */
+        e.kept = zr_alloc((size_t)pieces * sizeof(*e.kept)); /* optional: without this table, encoding is slower */
     e.kept_mask = pieces - 1;
     zr_status st = zr__matcher_open(bpe->split, text, put_piece, &e, &e.matcher);
     if (st == ZR_OK) st = put_text(&e, false, text, bytes);
@@ -349,8 +345,8 @@ static uint64_t hash_more(uint64_t hash, const void *data, size_t bytes)
     return XXH3_64bits_withSeed(data, bytes, hash);
 }
 
-/* Compute the tokenizer's hash. Merges are in arbitrary order in their hash table, so each merge is hashed by itself
- * and the hashes are added. */
+/* Compute the tokenizer's hash. The table of merges has an arbitrary order, so each merge is hashed by itself and the
+ * hashes are added. */
 static void hash_all(zr__bpe *bpe)
 {
     uint64_t hash = zr__split_hash(bpe->split), sum = 0;
@@ -415,7 +411,7 @@ uint32_t zr__bpe_symbol(unsigned char byte)
     return ZR__BPE_BYTES + OTHERS_LOW + (uint32_t)(byte - HIGH_FIRST);
 }
 
-/* Return the byte that a symbol stands for, or NONE. */
+/* Return the byte that a character represents in token names, or NONE. */
 static int byte_of(uint32_t character)
 {
     if (character < ZR__BPE_BYTES) return zr__bpe_symbol((unsigned char)character) == character ? (int)character : NONE;

@@ -1,9 +1,10 @@
-/* Reading a tokenizer from the files of a Hugging Face directory. A setting that zr's byte-level BPE does not support
- * is refused by name rather than ignored. */
+/* Reads a tokenizer from the files of a Hugging Face directory. Settings that zr's byte-level BPE does not support are
+ * refused, with a message that names the setting. */
 #include "base/file/folder.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -16,10 +17,10 @@ typedef struct reader {
     zr__bpe *bpe;
     char file[PATH_MAX];  /* printable path of the current file, for messages */
     const json_t *vocab;  /* JSON object from names to tokens */
-    const json_t *merges; /* JSON array, or NULL if merges are in merges.txt */
-    const json_t *added;  /* JSON array, or NULL if there are none */
-    bool two_files;       /* whether the files are vocab.json and merges.txt; since these do not list added tokens,
-                             ZR_END_OF_TEXT counts as added */
+    const json_t *merges; /* JSON array of merges, or NULL if they are in merges.txt */
+    const json_t *added;  /* JSON array of added tokens, or NULL */
+    bool two_files; /* whether the files are vocab.json and merges.txt, which list no added tokens; ZR_END_OF_TEXT then
+                       counts as added */
     const char *expression[ZR__SPLIT_MOST];
     int n_expressions;
 } reader;
@@ -34,7 +35,7 @@ static zr_status read_json(reader *r, const char *path, json_t **root)
     ZR_TRY_GOTO(st, zr__json_parse_most(text, bytes, FILE_MOST_BYTES, path, root), done);
 done:
     zr_free(text);
-    /* Only CONFIG.json of a run is configuration; a tokenizer's files count as data. */
+    /* A tokenizer's files count as data, not as configuration. */
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
 }
 
@@ -65,7 +66,7 @@ static zr_status want_type(const reader *r, const json_t *in, const char *sectio
     return ZR_OK;
 }
 
-/* Check that the model is BPE. Older files have no type, but then only BPE has merges. */
+/* Check that the model is BPE. Older files give no type, and are BPE if they have merges. */
 static zr_status want_bpe(const reader *r, const json_t *model)
 {
     bool has_both = json_is_object(json_object_get(model, "vocab")) && json_is_array(json_object_get(model, "merges"));
@@ -122,11 +123,11 @@ static zr_status read_pre_tokenizer(reader *r, const json_t *told)
 
 /* ---- the vocabulary -------------------------------------------------------------------------- */
 
-/* Names of all tokens by number, from the vocabulary and the added tokens. */
+/* Token names, indexed by token number. They come from the vocabulary and from the list of added tokens. */
 typedef struct names {
     const char **name;
     int64_t *bytes;
-    bool *raw; /* whether the token is an added token, whose name is its text */
+    bool *raw; /* whether the token is an added token; its name is then its literal text */
     int64_t n, all_bytes;
 } names;
 
@@ -165,13 +166,13 @@ static zr_status note_added(const reader *r, names *all, const json_t *added)
     ZR_TRY(want_nothing(r, added, "added_tokens.", "single_word"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "lstrip"));
     ZR_TRY(want_nothing(r, added, "added_tokens.", "rstrip"));
-    if (again) return ZR_OK; /* keep a token's first entry */
+    if (again) return ZR_OK; /* the first entry of a token takes effect */
     all->raw[token] = true;
     r->bpe->added[r->bpe->n_added++] = (zr__bpe_added){token, json_is_true(json_object_get(added, "normalized"))};
     return ZR_OK;
 }
 
-/* Count the added tokens that the vocabulary does not have. A token may be listed twice. */
+/* Count the added tokens that are not in the vocabulary. An added token may be listed twice. */
 static zr_status count_new(const reader *r, int64_t *n)
 {
     json_t *seen = json_object();
@@ -206,8 +207,8 @@ static zr_status note_all(const reader *r, names *all)
     return ZR_OK;
 }
 
-/* Convert the names of all tokens to bytes. Every token below n has a name here, because n distinct tokens in 0 to n-1
- * leave no gap. */
+/* Convert the names of all tokens to bytes. Every token has a name here, because n distinct tokens from 0 to n-1 leave
+ * no gap. */
 static zr_status spell_all(const reader *r, const names *all)
 {
     zr__bpe *bpe = r->bpe;
@@ -262,7 +263,7 @@ static zr_status read_vocab(const reader *r)
 
 /* ---- merges ---------------------------------------------------------------------------------- */
 
-/* Find the token of one half of a merge, or of its result. `number` is that of the merge, or of the line in merges.txt,
+/* Find a token by its name in a merge. For messages, `number` is the number of the merge, or the line in merges.txt,
  * from 1. */
 static zr_status token_named(const reader *r, const char *name, size_t bytes, int64_t number, int32_t *token)
 {
@@ -304,7 +305,7 @@ static zr_status add_spaced(const reader *r, const char *text, size_t bytes, int
     const char *space = memchr(text, ' ', bytes);
     size_t n = space ? (size_t)(space - text) : 0;
     snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN),
-             text); /* `text` may continue after `bytes` */
+             text); /* `text` may be longer than `bytes` */
     ZR_CHECK(n > 0 && n + 1 < bytes && !memchr(space + 1, ' ', bytes - n - 1), ZR_ERR_DATA,
              "%s: merge %lld is \"%s\"; expected two names with a space between them", r->file, (long long)number,
              ZR_SHOWN(cut));
@@ -331,7 +332,7 @@ static zr_status read_merges(const reader *r)
     return ZR_OK;
 }
 
-/* Read merges, one per line. The first line may be the version. */
+/* Read merges, one per line. The first line may be a version. */
 static zr_status read_merge_lines(const reader *r, const char *text, size_t bytes)
 {
     static const char version[] = "#version";
@@ -353,7 +354,7 @@ static zr_status read_merge_lines(const reader *r, const char *text, size_t byte
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Compute all that encoding needs, after vocabulary and merges are read. */
+/* Compute the remaining tables for encoding, after vocabulary and merges are read. */
 static zr_status finish_bpe(const reader *r)
 {
     ZR_TRY(zr__split_open(r->expression, r->n_expressions, r->file, &r->bpe->split));
@@ -393,17 +394,15 @@ static zr_status read_tokenizer(reader *r, const char *path)
     return st;
 }
 
-/* Refuse the other kind of BPE, in which a name at the end of a word ends with "</w>". */
+/* Refuse the kind of BPE that marks the end of a word by "</w>" in token names. */
 static zr_status refuse_word_ends(const reader *r)
 {
     static const char end[] = "</w>";
-    const size_t n = sizeof(end) - 1;
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)r->vocab, name, value)
     {
-        size_t bytes = strlen(name);
-        ZR_CHECK(bytes < n || strcmp(name + bytes - n, end) != 0, ZR_ERR_DATA,
+        ZR_CHECK(!zr__text_ends(name, end), ZR_ERR_DATA,
                  "%s: the name \"%s\" ends with %s, so this is not byte-level BPE, the only supported kind", r->file,
                  ZR_SHOWN(name), end);
     }
@@ -417,7 +416,8 @@ static zr_status take_two_files(reader *r, const char *merges_path)
     ZR_TRY(refuse_word_ends(r));
     ZR_TRY(read_vocab(r));
     zr__text_escape(merges_path, r->file, sizeof(r->file));
-    zr_status st = zr__json_read_most(merges_path, FILE_MOST_BYTES, &text, &bytes); /* reads any text, not only JSON */
+    /* This function reads any text, not only JSON. */
+    zr_status st = zr__json_read_most(merges_path, FILE_MOST_BYTES, &text, &bytes);
     if (st == ZR_OK) st = read_merge_lines(r, text, bytes);
     zr_free(text);
     if (st == ZR_ERR_CONFIG) st = ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
@@ -458,8 +458,8 @@ static zr_status check_config(const reader *r, const json_t *config)
     return ZR_OK;
 }
 
-/* Check the other files in the directory: vocab.json and merges.txt are read like GPT-2's, so no other file may
- * contradict that. */
+/* Check the other files in the directory. vocab.json and merges.txt are read like GPT-2's files, so no other file may
+ * require something else. */
 static zr_status check_beside(reader *r, const char *dir)
 {
     char path[PATH_MAX];
@@ -494,7 +494,7 @@ static zr_status read_path(reader *r, const char *path)
     return read_two_files(r, own, merges);
 }
 
-bool zr__bpe_is_in(const char *dir)
+bool zr__tokenizer_is_in(const char *dir)
 {
     return zr__path_is_in(dir, "tokenizer.json") ||
            (zr__path_is_in(dir, "vocab.json") && zr__path_is_in(dir, "merges.txt"));

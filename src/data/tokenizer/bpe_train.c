@@ -1,12 +1,14 @@
-/* Learning merges. Every distinct piece of the texts is a word, which has a count and consists of tokens. A table holds
- * for each pair of neighbouring tokens how often it occurs in all words. A heap holds the pairs that may merge, each
- * with a list of the words in which it occurs. A merge visits only these words, and corrects the counts of the
- * neighbours.
+/*
+ * Learns merges. Every distinct piece of the texts is a word, which has a count and consists of tokens. A table holds
+ * how often each pair of neighbouring tokens occurs in all words. A heap holds the pairs that may merge. Each of these
+ * pairs has a list of the words in which it occurs, so a merge visits only these words. The merge also corrects the
+ * counts of the neighbouring pairs.
  *
- * No two merges produce the same bytes. A part of a word that consists of whole tokens has been merged as if it were a
- * word of its own, so parts with equal bytes always consist of equal tokens: if "abc" is "ab" and "c" in one word, it
- * is not "a" and "bc" in another word. Therefore a merge's token is new, every pair with it is first found by that
- * merge, and each pair enters the heap once. */
+ * No two merges produce the same bytes. A part of a word that consists of whole tokens has been merged like a word of
+ * its own. Therefore parts with equal bytes always consist of equal tokens: if "abc" is "ab" and "c" in one word, it is
+ * never "a" and "bc" in another word. Therefore the token of a merge is always new. Every pair with this token is first
+ * found by this merge, and each pair enters the heap once.
+ */
 #include "base/core/grow.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/tokenizer.h"
@@ -21,14 +23,14 @@ enum { NONE = -1, LEAST_ROOM = 64 };
 
 #define MAKE_ROOM(array, room, n) ZR_GROW(array, room, n, "things that a tokenizer is learned from")
 
-/* A hash table of indices into arrays kept elsewhere. */
+/* A hash table whose entries are indices into an array of the caller. */
 typedef struct slots {
     int32_t *number; /* NONE in a free slot */
     int64_t mask;
 } slots;
 
-/* Make sure that n entries fill at most half of the table. *made receives whether the table was replaced by a new,
- * empty one, which the caller must fill again. */
+/* Ensure that n entries fill at most half of the table. If the table must grow, replace it by an empty table and set
+ * *made. The caller must then insert all entries again. */
 static zr_status slots_for(slots *s, int64_t n, bool *made)
 {
     int64_t room = s->number ? s->mask + 1 : LEAST_ROOM;
@@ -43,7 +45,7 @@ static zr_status slots_for(slots *s, int64_t n, bool *made)
     return ZR_OK;
 }
 
-/* Distinct byte strings, numbered in the order of their addition. */
+/* Distinct byte strings, numbered in the order in which they were added. */
 typedef struct strings {
     char *text;
     int64_t *end; /* end of each string in `text` */
@@ -58,7 +60,7 @@ static const char *string_at(const strings *s, int64_t i, int64_t *bytes)
     return s->text + begin;
 }
 
-/* Return the slot of the string in the table, or the free slot where it may be inserted. */
+/* Return the string's slot in the table, or the free slot where it can be inserted. */
 static int32_t *string_slot(const strings *s, const char *text, int64_t bytes)
 {
     int64_t slot = (int64_t)XXH3_64bits(text, (size_t)bytes) & s->slots.mask, its = 0;
@@ -69,8 +71,7 @@ static int32_t *string_slot(const strings *s, const char *text, int64_t bytes)
     return &s->slots.number[slot];
 }
 
-/* Find the string's number, adding the string if it is new. `text` must not point into the table's own memory, which
- * may move. */
+/* Find the string's number, and add the string if it is new. `text` must not point into s->text, which may move. */
 static zr_status string_note(strings *s, const char *text, int64_t bytes, int32_t *number)
 {
     bool made;
@@ -167,10 +168,11 @@ typedef struct place {
 typedef struct pair {
     zr__bpe_pair of;
     int64_t count;
-    int64_t places; /* list of the words that contain the pair, until the pair enters the heap */
+    int64_t places; /* list of the words that contain the pair; empty after the pair has entered the heap */
 } pair;
 
-/* A pair in the heap. Pairs with higher counts come first; among equal counts, pairs with lower token numbers. */
+/* A pair in the heap. The pair with the highest count comes first; among equal counts, the pair with the lowest token
+ * numbers. */
 typedef struct candidate {
     int64_t count; /* count of the pair when it entered the heap */
     zr__bpe_pair of;
@@ -224,8 +226,8 @@ static zr_status find_pair(learner *l, zr__bpe_pair of, int32_t *number)
     return ZR_OK;
 }
 
-/* Record that a pair occurs in a word. The calls for one word follow one another, so it is enough to compare with the
- * last entry to record each word once. */
+/* Record that a pair occurs in a word. All calls for a word come in a row, so comparing with the last entry avoids
+ * duplicates. */
 static zr_status note_place(learner *l, int32_t number, int32_t word)
 {
     int64_t first = l->pairs[number].places, made = l->free_place;
@@ -245,7 +247,7 @@ static zr_status note_place(learner *l, int32_t number, int32_t word)
     return ZR_OK;
 }
 
-/* Change a pair's count by `by`. If the count grows, record the word. */
+/* Add `by` to a pair's count. If the count grows, record that the pair occurs in the word. */
 static zr_status change(learner *l, int32_t left, int32_t right, int64_t by, int32_t word)
 {
     int32_t number = 0;
@@ -272,7 +274,7 @@ static zr_status heap_push(learner *l, candidate c)
     return ZR_OK;
 }
 
-/* Replace the first entry with `c`. */
+/* Replace the first entry of the heap with `c`, and restore the heap's order. */
 static void heap_replace(learner *l, candidate c)
 {
     int64_t i = 0;
@@ -311,7 +313,8 @@ static zr_status queue_found(learner *l)
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* Merge a pair in a word, from left to right: neighbours to the left are already merged, those to the right are not. */
+/* Merge a pair in a word, from left to right. Neighbours to the left have then been merged, but neighbours to the right
+ * have not. */
 static zr_status merge_word(learner *l, int32_t word, zr__bpe_pair of, int32_t into)
 {
     const strings *words = &l->from->words;
@@ -369,7 +372,7 @@ static zr_status merge_all(learner *l, int64_t tokens)
     while (l->tokens.n < tokens && l->n_heap > 0) {
         candidate c = l->heap[0];
         const int64_t count = l->pairs[c.pair].count;
-        if (c.count != count) { /* the count has changed since the entry was made */
+        if (c.count != count) { /* the entry is outdated, since the pair's count has changed */
             c.count = count;
             heap_replace(l, c);
             continue;
@@ -382,7 +385,7 @@ static zr_status merge_all(learner *l, int64_t tokens)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Add the 256 bytes as tokens, in the order of their symbols in GPT-2. */
+/* Add the 256 bytes as tokens, in the order of their GPT-2 symbols. */
 static zr_status note_bytes(learner *l, int32_t token[ZR__BPE_BYTES])
 {
     for (int others = 0; others < 2; others++)

@@ -1,9 +1,9 @@
-/* Printing a tokenizer as a tokenizer.json. A merge is written as "a b", which every version of the package
- * `tokenizers` can read. */
+/* Prints a tokenizer as tokenizer.json. A merge is written as "a b", because every version of the package `tokenizers`
+ * can read this form. */
 #include "base/json/json_write.h"
 #include "data/tokenizer/bpe.h"
 
-/* Append a token's name, which has a symbol for each byte. */
+/* Append a token's name, which has one symbol for each byte. */
 static void add_name(zr__text *name, const zr__bpe_told *told, int64_t token)
 {
     for (int64_t i = token ? told->end[token - 1] : 0; i < told->end[token]; i++) {

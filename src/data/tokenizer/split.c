@@ -8,24 +8,25 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* Limits of one match. MATCH_LIMIT bounds the backtracking steps: natural text needs only a handful, and a higher limit
- * would let matches at every position of a text take minutes. The other two are sizes of the JIT stack. */
+/* Limits of one match. MATCH_LIMIT bounds the backtracking steps. Natural text needs only a handful. With a higher
+ * limit, some texts would take minutes, since every position may reach the limit. The other two are the initial and the
+ * maximum size of the JIT stack. */
 enum { MATCH_LIMIT = 10000000, STACK_LEAST_BYTES = 1 << 15, STACK_MOST_BYTES = 1 << 23 };
 
-/* White space as defined by Unicode; \s of PCRE2 has one more character (U+180E). */
+/* White space as Unicode defines it. PCRE2's \s has one more character (U+180E). */
 #define SPACE_SET "\\t-\\r\\x{85}\\p{Z}"
 
 struct zr__split {
     pcre2_general_context *memory; /* allocator of PCRE2 */
     pcre2_code *code[ZR__SPLIT_MOST];
     int n;
-    bool gpt2; /* whether the list has only GPT-2's expression */
+    bool gpt2; /* whether the only expression is GPT-2's */
     uint64_t hash;
 };
 
 /* ---- memory ----------------------------------------------------------------------------------- */
 
-static _Thread_local bool lacked; /* whether an allocation has failed since this was last reset */
+static _Thread_local bool lacked; /* whether an allocation has failed since the last reset */
 
 static void *allocate_memory(PCRE2_SIZE bytes, void *arg)
 {
@@ -43,8 +44,8 @@ static void release_memory(void *memory, void *arg)
 
 /* ---- expressions ----------------------------------------------------------------------------- */
 
-/* Translation of an expression from the syntax of Oniguruma (Ruby), used in tokenizer.json, to that of PCRE2. Only
- * constructs with the same meaning in both are accepted; `bad` is the first other construct. */
+/* Translation of an expression from Oniguruma (Ruby), the syntax of tokenizer.json, to PCRE2. Only constructs with the
+ * same meaning in both libraries are accepted. `bad` is the first construct that is not accepted. */
 typedef struct translation {
     const char *at;
     zr__text out;
@@ -63,8 +64,8 @@ static void copy_construct(translation *t, int length)
     t->at += length;
 }
 
-/* Return the length of a property at `at` if it is the short name of a general category, otherwise 0. Scripts depend on
- * the version of PCRE2, and other names exist in only one of the two libraries. */
+/* Return the length of a property at `at` if it is a short general category such as \p{Lu}, otherwise 0. Scripts are
+ * refused because they depend on PCRE2's version. Long names are refused because some exist in only one library. */
 static int category_bytes(const char *at)
 {
     static const char known[] =
@@ -108,8 +109,8 @@ static void translate_in_set(translation *t)
     copy_construct(t, 1);
 }
 
-/* Return whether a caseless group is like the contractions in GPT-2's expression. Other groups are refused: without
- * case "ss", "st", "ff", "fi" and "fl" also match a single character (U+00DF, U+FB06 ...), but only in Oniguruma. */
+/* Return whether a caseless group is like the contractions in GPT-2's expression. Other groups are refused: in
+ * Oniguruma alone, caseless "ss", "st", "ff", "fi" and "fl" also match a single character (U+00DF, U+FB06 ...). */
 static bool is_plain_caseless(const char *at)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'|";
@@ -140,7 +141,7 @@ static void translate_group(translation *t)
         copy_construct(t, 1);
 }
 
-/* Return the length of a construct like "{3}?" at `at`, or 0 if there is none. */
+/* Return the length of a construct such as "{3}?" at `at`, or 0 if there is none. */
 static int fixed_then_question(const char *at)
 {
     int n = *at == '{' ? (int)strspn(at + 1, "0123456789") : 0;
@@ -156,13 +157,15 @@ static void translate_outside(translation *t)
     } else if (*t->at == '(') {
         translate_group(t);
     } else if (*t->at == '^' || *t->at == '$') {
-        refuse_construct(t, 1); /* in Oniguruma the beginning or end of a line, in PCRE2 that of the text */
+        /* Oniguruma matches the beginning or end of a line, PCRE2 the beginning or end of the text. */
+        refuse_construct(t, 1);
     } else if ((t->at[0] == '}' && t->at[1] == '+') || (t->at[0] == '{' && t->at[1] == ',')) {
-        refuse_construct(t, 2); /* "}+" is greedy in one library and possessive in the other; "{," means "from 0 on" in
-                                   one and is plain text in the other */
+        /* The libraries differ: "}+" is either greedy or possessive, and "{," is either a count from 0 or plain text.
+         */
+        refuse_construct(t, 2);
     } else if (fixed_then_question(t->at) > 0) {
-        refuse_construct(t,
-                         fixed_then_question(t->at)); /* in Oniguruma an optional repetition, in PCRE2 an exact one */
+        /* In Oniguruma this is an optional repetition, in PCRE2 an exact repetition. */
+        refuse_construct(t, fixed_then_question(t->at));
     } else {
         copy_construct(t, 1);
     }
@@ -205,7 +208,7 @@ static zr_status compile(pcre2_compile_context *context, const char *expression,
     (void)pcre2_pattern_info(*code, PCRE2_INFO_MATCHEMPTY, &empty);
     ZR_CHECK(!empty, ZR_ERR_DATA, "%s: the regular expression \"%s\" can match an empty text", where,
              ZR_SHOWN(expression));
-    /* PCRE2 falls back to its interpreter if it has no JIT compiler for this processor or memory may not be
+    /* Ignore a failure: PCRE2 uses its interpreter if this processor has no JIT compiler or memory may not be
      * executable. */
     (void)pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE);
     ZR_CHECK(!lacked, ZR_ERR_MEMORY, "%s: no memory to compile the regular expression \"%s\"", where,
@@ -260,7 +263,7 @@ uint64_t zr__split_hash(const zr__split *split)
 
 struct zr__matcher {
     const zr__split *split;
-    const char *text; /* start of the whole text, from which positions in messages are counted */
+    const char *text; /* start of the whole text, from which messages count positions */
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
     pcre2_match_data *found[ZR__SPLIT_MOST];
@@ -296,7 +299,7 @@ static zr_status cut_level(zr__matcher *m, int level, const char *text, int64_t 
     return ZR_OK;
 }
 
-/* Count the bytes of valid UTF-8 at the beginning, eight ASCII bytes at a time. */
+/* Return how many bytes at the beginning are valid UTF-8. ASCII is checked eight bytes at a time. */
 static int64_t valid_bytes(const char *text, int64_t bytes)
 {
     int64_t i = 0, n = 1;
@@ -327,14 +330,12 @@ static bool prepare_matcher(zr__matcher *m)
 {
     lacked = false;
     m->context = pcre2_match_context_create(m->split->memory);
-    /* NULL if nothing is JIT-compiled */
+    /* the stack is NULL if nothing is JIT-compiled */
     m->stack = pcre2_jit_stack_create(STACK_LEAST_BYTES, STACK_MOST_BYTES, m->split->memory);
     if (!m->context) return false;
     pcre2_set_match_limit(m->context, MATCH_LIMIT);
     pcre2_jit_stack_assign(m->context, NULL, m->stack);
-    for (int i = 0; i < m->split->n; i++) {
-        m->found[i] = pcre2_match_data_create(1, m->split->memory);
-    }
+    for (int i = 0; i < m->split->n; i++) m->found[i] = pcre2_match_data_create(1, m->split->memory);
     return !lacked;
 }
 
@@ -367,8 +368,8 @@ static bool is_space(unsigned char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Return whether the character before `at` is certainly not white space. White space beyond ASCII begins with C2, E1,
- * E2 or E3 80 80; any character that begins so is treated as possible white space. */
+/* Return whether the character before `at` is certainly not white space. White space beyond ASCII begins with the bytes
+ * C2, E1, E2 or E3 80 80. Any character that begins with these bytes counts as possible white space. */
 static bool solid_before(const unsigned char *text, int64_t at)
 {
     if (at < 1 || text[at - 1] < 0x80) return at >= 1 && !is_space(text[at - 1]);
@@ -378,8 +379,8 @@ static bool solid_before(const unsigned char *text, int64_t at)
     return lead[0] != 0xe1 && lead[0] != 0xe2 && !(lead[0] == 0xe3 && lead[1] == 0x80 && lead[2] == 0x80);
 }
 
-/* Find the last white space that follows another character. It is a safe cut: in GPT-2's pieces white space comes
- * first, and only an expression for white space looks ahead. */
+/* Return the offset of the last white space that follows another character. A cut there is safe. In GPT-2's expression,
+ * white space begins a piece, and only the alternative for white space has a lookahead. */
 int64_t zr__split_cut(const zr__split *split, const char *string, int64_t from, int64_t bytes)
 {
     const unsigned char *text = (const unsigned char *)string;

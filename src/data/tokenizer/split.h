@@ -1,10 +1,7 @@
 /**
- * Cutting text into pieces by a list of regular expressions. Each match of the first expression is a piece, and so is
- * the text between two matches; the next expression cuts each piece further. PCRE2 does the matching, with Unicode
- * properties.
- *
- * Text need not be UTF-8: each valid range is cut as a separate text, and each byte that belongs to no character is a
- * piece.
+ * Cuts text into pieces by a list of regular expressions. Each match of the first expression is a piece, and so is the
+ * text between two matches. Each further expression cuts these pieces again. PCRE2 does the matching, with Unicode
+ * properties. The text need not be UTF-8: each valid range is cut as a separate text, and each invalid byte is a piece.
  */
 #ifndef ZR_DATA_SPLIT_H
 #define ZR_DATA_SPLIT_H
@@ -16,11 +13,11 @@
 
 #define ZR__SPLIT_MOST 8 /* maximum number of expressions */
 
-/** A list of compiled expressions. It is constant once open, so any number of threads may use it. */
+/** A list of compiled expressions. It never changes, so any number of threads may use it. */
 typedef struct zr__split zr__split;
 
-/** Compile the expressions. `where` names the file and key in messages. Fail with ZR_ERR_DATA if there is no
- * expression, or PCRE2 does not support one or gives it another meaning. */
+/** Compile the expressions. `where` names the file and key in messages. Fail with ZR_ERR_DATA if the list is empty, or
+ * if PCRE2 does not support an expression or gives it another meaning. */
 ZR_NODISCARD zr_status zr__split_open(const char *const *expression, int n, const char *where, zr__split **split);
 void zr__split_close(zr__split **split);
 
@@ -29,21 +26,21 @@ uint64_t zr__split_hash(const zr__split *split);
 
 typedef zr_status (*zr__split_fn)(void *arg, const char *piece, int64_t bytes);
 
-/** Working memory of one thread, for matching any number of ranges of one text. */
+/** Working memory of one thread for matching ranges of one text. */
 typedef struct zr__matcher zr__matcher;
 
-/** Prepare to pass fn the pieces of ranges of `text`. Messages count bytes from the beginning of `text`. Error:
+/** Prepare to cut ranges of `text` into pieces for fn. Messages count bytes from the beginning of `text`. Error:
  * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__matcher_open(const zr__split *split, const char *text, zr__split_fn fn, void *arg,
                                         zr__matcher **matcher);
 void zr__matcher_close(zr__matcher **matcher);
 
-/** Cut a range, as a separate text, and pass its pieces to fn in order; together they are the range. Errors:
- * ZR_ERR_DATA if an expression needs too much time or memory for this text; ZR_ERR_MEMORY; and those of fn. */
+/** Cut a range as a separate text, and pass its pieces to fn in order. The pieces together are the whole range. Errors:
+ * ZR_ERR_DATA if an expression needs too much time or memory for this text; ZR_ERR_MEMORY; and errors of fn. */
 ZR_NODISCARD zr_status zr__matcher_cut(zr__matcher *matcher, const char *stretch, int64_t bytes);
 
-/** Return the last offset >= `from` at which the text may safely be cut in two, so that both parts have the same pieces
- * as the whole, whatever text follows. Return 0 if there is no safe offset or none is known for these expressions. */
+/** Return the last offset >= `from` at which the text may safely be cut in two, or 0 if none is known. At a safe cut,
+ * both parts together have the same pieces as the whole, whatever text follows. */
 int64_t zr__split_cut(const zr__split *split, const char *text, int64_t from, int64_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tokenizers of two kinds, bytes and byte-level BPE, behind one table of functions. */
+/* Tokenizers of two kinds: "bytes" and byte-level BPE. */
 #include "data/tokenizer/tokenizer.h"
 
 #include "base/text/text.h"
@@ -8,30 +8,18 @@
 #include <string.h>
 #include <xxhash.h>
 
-typedef struct kind {
-    zr_status (*encode)(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens, int64_t room,
-                        int64_t *n);
-    /* `token` must be in the vocabulary */
-    void (*decode)(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes);
-    int64_t (*cut)(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes);
-} kind;
-
 struct zr_tokenizer {
-    const kind *kind;
+    bool is_bytes;
     char *name;
     int64_t vocab;
     uint64_t hash;
-    zr__bpe bpe; /* used by the kind BPE */
+    zr__bpe bpe; /* tables of a BPE tokenizer; unused by "bytes" */
 };
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-static const char bytes_name[] = "bytes";
-
-static zr_status bytes_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,
-                              int64_t room, int64_t *n)
+static zr_status bytes_encode(const char *text, int64_t bytes, int32_t *tokens, int64_t room, int64_t *n)
 {
-    (void)tokenizer;
     ZR_CHECK(bytes <= room, ZR_ERR_ARG, "there is too little room for %lld tokens: %lld", (long long)bytes,
              (long long)room);
     for (int64_t i = 0; i < bytes; i++) tokens[i] = (unsigned char)text[i];
@@ -39,9 +27,9 @@ static zr_status bytes_encode(const zr_tokenizer *tokenizer, const char *text, i
     return ZR_OK;
 }
 
-static void bytes_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
+static const char *text_of_byte(int32_t token)
 {
-/* Texts of tokens are borrowed, so all 256 must be stored, as four rows of 64. */
+/* Texts of the 256 byte tokens, in four rows of 64. They are stored because callers borrow the text of a token. */
 #define ROW4(i) (char)(i), (char)((i) + 1), (char)((i) + 2), (char)((i) + 3)
 #define ROW16(i) ROW4(i), ROW4((i) + 4), ROW4((i) + 8), ROW4((i) + 12)
 #define ROW64(i) ROW16(i), ROW16((i) + 16), ROW16((i) + 32), ROW16((i) + 48)
@@ -49,15 +37,7 @@ static void bytes_decode(const zr_tokenizer *tokenizer, int32_t token, const cha
 #undef ROW64
 #undef ROW16
 #undef ROW4
-    (void)tokenizer;
-    *text = &all[token];
-    *bytes = 1;
-}
-
-static int64_t bytes_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)
-{
-    (void)tokenizer, (void)text;
-    return bytes > from && bytes > 0 ? bytes - 1 : 0;
+    return &all[token];
 }
 
 zr_status zr__tokenizer_bytes_json(char **json)
@@ -72,38 +52,17 @@ zr_status zr__tokenizer_bytes_json(char **json)
     return zr__bpe_print(&told, json);
 }
 
-/* ---- BPE ------------------------------------------------------------------------------------- */
-
-static zr_status bpe_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,
-                            int64_t room, int64_t *n)
-{
-    return zr__bpe_encode(&tokenizer->bpe, text, bytes, tokens, room, n);
-}
-
-static void bpe_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
-{
-    *text = tokenizer->bpe.text + tokenizer->bpe.begin[token];
-    *bytes = zr__bpe_bytes(&tokenizer->bpe, token);
-}
-
-static int64_t bpe_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)
-{
-    return zr__bpe_cut(&tokenizer->bpe, text, from, bytes);
-}
-
 /* ---- the object ------------------------------------------------------------------------------ */
 
 static zr_status open_into(zr_tokenizer *tokenizer, const char *name)
 {
-    static const kind bytes = {bytes_encode, bytes_decode, bytes_cut}, bpe = {bpe_encode, bpe_decode, bpe_cut};
     ZR_TRY(zr__text_copy(name, strlen(name), &tokenizer->name));
-    if (strcmp(name, bytes_name) == 0) {
-        tokenizer->kind = &bytes;
+    tokenizer->is_bytes = strcmp(name, "bytes") == 0;
+    if (tokenizer->is_bytes) {
         tokenizer->vocab = ZR__BYTES_VOCAB;
-        tokenizer->hash = XXH3_64bits(name, strlen(name)); /* hash of the name, which alone determines the tokens */
+        tokenizer->hash = XXH3_64bits(name, strlen(name)); /* the name alone determines the tokens, so hash the name */
         return ZR_OK;
     }
-    tokenizer->kind = &bpe;
     ZR_TRY(zr__bpe_read(name, &tokenizer->bpe));
     tokenizer->vocab = tokenizer->bpe.vocab;
     tokenizer->hash = tokenizer->bpe.hash;
@@ -120,11 +79,6 @@ zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer)
     else
         zr_tokenizer_close(&opened);
     return st;
-}
-
-bool zr__tokenizer_is_in(const char *dir)
-{
-    return zr__bpe_is_in(dir);
 }
 
 void zr_tokenizer_close(zr_tokenizer **tokenizer)
@@ -156,7 +110,8 @@ zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, i
 {
     ZR_CHECK(bytes >= 0 && room >= 0, ZR_ERR_ARG, "cannot tokenize %lld bytes into room for %lld tokens",
              (long long)bytes, (long long)room);
-    return tokenizer->kind->encode(tokenizer, text, bytes, tokens, room, n);
+    return tokenizer->is_bytes ? bytes_encode(text, bytes, tokens, room, n)
+                               : zr__bpe_encode(&tokenizer->bpe, text, bytes, tokens, room, n);
 }
 
 int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text)
@@ -169,13 +124,15 @@ int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text)
 
 int64_t zr__tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)
 {
-    return tokenizer->kind->cut(tokenizer, text, from, bytes);
+    if (tokenizer->is_bytes) return bytes > from && bytes > 0 ? bytes - 1 : 0;
+    return zr__bpe_cut(&tokenizer->bpe, text, from, bytes);
 }
 
 zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
 {
     ZR_CHECK(token >= 0 && token < tokenizer->vocab, ZR_ERR_ARG, "token %d is outside the vocabulary of %lld", token,
              (long long)tokenizer->vocab);
-    tokenizer->kind->decode(tokenizer, token, text, bytes);
+    *text = tokenizer->is_bytes ? text_of_byte(token) : tokenizer->bpe.text + tokenizer->bpe.begin[token];
+    *bytes = tokenizer->is_bytes ? 1 : zr__bpe_bytes(&tokenizer->bpe, token);
     return ZR_OK;
 }

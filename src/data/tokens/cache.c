@@ -1,4 +1,4 @@
-#define XXH_STATIC_LINKING_ONLY /* makes the state's type complete, so that it can be a member of a struct */
+#define XXH_STATIC_LINKING_ONLY /* makes the hash's state a complete type, so that it can be a member of a struct */
 #include "data/tokens/cache.h"
 
 #include "base/file/folder.h"
@@ -18,8 +18,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* Limits for a text that cannot be cut: a document of .jsonl, or a whole plain text whose tokenizer knows no cuts. They
- * bound memory, since another process may be training on this machine. */
+/* Maximum bytes of a text that is tokenized in one part because the tokenizer knows no cuts: a document of .jsonl, or a
+ * whole plain text. The limits bound memory, since another process may be training on this machine. */
 #define STRETCH_MOST_BYTES ((int64_t)1 << 20)
 #define WHOLE_MOST_BYTES ((int64_t)4 << 20)
 
@@ -27,15 +27,13 @@ enum { VERSION = 3, HASHED_BYTES = 64, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS
 
 static const char magic[8] = "zrtokens";
 
-/* Key of a text's tokens in the cache, and the paths of their files. */
+/* The key of a text in the token cache, and the paths of its files. */
 typedef struct place {
     zr__encoding encoding;
     uint64_t key;
-    bool is_whole;                         /* whether to trust the header, without reading the tokens to check their
-                                              hash */
-    char folder[PATH_MAX], path[PATH_MAX]; /* folder and path of the file of tokens */
-    char lock[PATH_MAX];                   /* path of the file that the creating process locks, and to which it
-                                              writes its progress */
+    bool is_whole;                         /* whether to trust the header instead of checking the hash of the tokens */
+    char folder[PATH_MAX], path[PATH_MAX]; /* path of the token file, and of its folder */
+    char lock[PATH_MAX]; /* path of the lock file, where the creator of the tokens writes its progress */
 } place;
 
 /* ---- the header ------------------------------------------------------------------------------ */
@@ -61,7 +59,7 @@ static void write_header(const place *p, const zr__encoded *did, uint64_t hash,
     put_le(at, 8, XXH3_64bits(head, HASHED_BYTES));
 }
 
-/* Return whether the file has this key, this version and the size given in its header. */
+/* Read the header. Return whether the file has this key, the current version, and the size given in the header. */
 static bool read_header(const place *p, const zr__file *file, zr__cached *made)
 {
     unsigned char head[ZR__CACHE_HEADER_BYTES];
@@ -82,13 +80,13 @@ static bool read_header(const place *p, const zr__file *file, zr__cached *made)
 
 /* ---- the tokens ------------------------------------------------------------------------------ */
 
-/* A pass over the tokens of a file, whose progress is reported to the caller. */
+/* A pass over the tokens of a cache file. */
 typedef struct reading {
     const zr__encoding *encoding;
-    int64_t bytes; /* size of the file */
+    int64_t bytes; /* size of the cache file */
 } reading;
 
-/* Report the progress of the pass, converted to bytes of text, as in all other reports. */
+/* Report the progress of the pass over a cache file. All progress is reported in bytes of text, so convert it. */
 static zr_status tell_of_tokens(void *arg, int64_t at, const void *piece, int64_t bytes)
 {
     const reading *r = arg;
@@ -99,8 +97,8 @@ static zr_status tell_of_tokens(void *arg, int64_t at, const void *piece, int64_
     return ZR_OK;
 }
 
-/* Check the tokens against the hash in the header. A file that cannot be read counts as damaged; ZR_ERR_MEMORY says
- * nothing about the file. */
+/* Check the tokens against the hash in the header. A file that cannot be read counts as damaged. The error
+ * ZR_ERR_MEMORY says nothing about the file, so it is returned. */
 static zr_status check_tokens(const place *p, const zr__file *file, const zr__cached *made, bool *whole)
 {
     uint64_t hash = 0;
@@ -141,7 +139,7 @@ static zr_status find_folder(const zr_data_args *args, char folder[PATH_MAX])
     return zr__path_join(folder, cache, "tokens");
 }
 
-/* Report the progress of hashing the text, in bytes of text. */
+/* Report the progress of hashing the text. */
 static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t bytes)
 {
     const zr__encoding *x = arg;
@@ -153,7 +151,7 @@ static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t 
 static zr_status find_place(const zr_data_args *args, place *p)
 {
     zr__encoding *x = &p->encoding;
-    char what[KEY_BYTES], name[NAME_BYTES];
+    char what[KEY_BYTES];
     uint64_t text = 0;
     ZR_TRY(find_folder(args, p->folder));
     ZR_TRY(zr__make_folders(p->folder));
@@ -163,16 +161,14 @@ static zr_status find_place(const zr_data_args *args, place *p)
              x->parts.lines && x->parts.skip_bad_lines);
     p->key = XXH3_64bits_withSeed(what, strlen(what),
                                   x->parts.lines ? XXH3_64bits(x->parts.text_key, strlen(x->parts.text_key)) : 0);
-    snprintf(name, sizeof(name), "%016llx.tokens", (unsigned long long)p->key);
-    ZR_TRY(zr__path_join(p->path, p->folder, name));
-    snprintf(name, sizeof(name), "%016llx.lock", (unsigned long long)p->key);
-    return zr__path_join(p->lock, p->folder, name);
+    ZR_TRY(zr__path_format(p->path, "%s/%016llx.tokens", p->folder, (unsigned long long)p->key));
+    return zr__path_format(p->lock, "%s/%016llx.lock", p->folder, (unsigned long long)p->key);
 }
 
 /* ---- unfinished files ------------------------------------------------------------------------ */
 
-/* Write the common prefix of the names of this host's unfinished files for this key. Thread and time follow it, so that
- * two creators never write to the same file, even if locks do not work. */
+/* Write the common prefix of the names of this host's unfinished files for this key. The thread and the time follow the
+ * prefix. Therefore two creators never write to the same file, even if locks do not work. */
 static void name_parts(const place *p, char name[NAME_BYTES])
 {
     char host[256] = "";
@@ -184,14 +180,14 @@ static void name_parts(const place *p, char name[NAME_BYTES])
 static zr_status name_part(const place *p, char path[PATH_MAX])
 {
     struct timespec now = {0};
-    char start[NAME_BYTES], name[2 * NAME_BYTES];
+    char start[NAME_BYTES];
     name_parts(p, start);
     clock_gettime(CLOCK_REALTIME, &now);
-    snprintf(name, sizeof(name), "%s%ld.%lld%09ld.part", start, (long)gettid(), (long long)now.tv_sec, now.tv_nsec);
-    return zr__path_join(path, p->folder, name);
+    return zr__path_format(path, "%s/%s%ld.%lld%09ld.part", p->folder, start, (long)gettid(), (long long)now.tv_sec,
+                           now.tv_nsec);
 }
 
-/* Remove this host's unfinished files whose creating thread no longer exists. */
+/* Remove this host's unfinished files whose thread no longer exists. */
 static void remove_rests(const place *p)
 {
     char start[NAME_BYTES];
@@ -225,7 +221,7 @@ static void tell_waiting(void *arg, int64_t done, int64_t all)
     if (x->progress) x->progress(x->arg, done, all);
 }
 
-/* Report the progress of the process that is creating the file, and sleep for a moment. */
+/* Report the progress of the process that is creating the file. Then sleep for a moment. */
 static void await_maker(const place *p, int lock)
 {
     unsigned char number[8];
@@ -239,9 +235,9 @@ static void await_maker(const place *p, int lock)
     nanosleep(&nap, NULL);
 }
 
-/* Wait for the lock. The lock only saves double work and is not needed for correctness: on a network file system each
+/* Wait for the lock. The lock only avoids double work and is not needed for correctness. On a network file system each
  * host may have its own lock, or locks may not work at all. If the previous holder has removed the lock file, set *held
- * to false; the caller must then look for the tokens again. */
+ * to false. The caller must then look for the tokens again. */
 static zr_status hold_lock(const place *p, zr__file *lock, bool *held)
 {
     struct stat mine, there;
@@ -257,8 +253,8 @@ static zr_status hold_lock(const place *p, zr__file *lock, bool *held)
     return ZR_OK;
 }
 
-/* Give the finished file its final name atomically. A complete file of that name, which another host may have created
- * meanwhile, is never replaced, since others read it. */
+/* Give the finished file its final name atomically. If another host has created a complete file of this name meanwhile,
+ * keep that file, since others read it. */
 static zr_status publish(const place *p, const zr__file *file, const char *part)
 {
     zr__cached its;
@@ -272,7 +268,7 @@ static zr_status publish(const place *p, const zr__file *file, const char *part)
     return ZR_OK;
 }
 
-/* The file being written, and the current offset in it. */
+/* The file being written, and the current offset in the file. */
 typedef struct output {
     const zr__file *file;
     int64_t at;

@@ -7,14 +7,14 @@
 enum { HEADER_BYTES = 34, VERSION = 1, VERSION_AT = 9, TYPE_AT = 17, SEQUENCES_AT = 18, DOCUMENTS_AT = 26 };
 enum { PART = 8192, LENGTH_BYTES = 4, PLACE_BYTES = 8 };
 
-static const char magic[VERSION_AT] = "MMIDIDX\0"; /* including the NUL that ends the string */
+static const char magic[VERSION_AT] = "MMIDIDX\0"; /* the size includes the NUL that ends the string */
 
 typedef struct table {
     zr__file file;
     const zr__file *bin;
     int token_bytes;
     int64_t sequences, documents;
-    int64_t end; /* end of the sequences so far, as an offset in `bin` */
+    int64_t end; /* end of the sequences checked so far, as a byte offset in `bin` */
     /* buffers for a part of each table */
     unsigned char length[PART * LENGTH_BYTES], place[PART * PLACE_BYTES];
 } table;
@@ -81,7 +81,7 @@ static zr_status check_sequences(table *x, int64_t first, int64_t n)
     return ZR_OK;
 }
 
-/* Check the table of documents: each document must be a run of consecutive sequences. */
+/* Check the table of documents: each document must consist of consecutive sequences. */
 static zr_status check_documents(table *x)
 {
     const int64_t documents = HEADER_BYTES + x->sequences * (LENGTH_BYTES + PLACE_BYTES);

@@ -40,8 +40,8 @@ static zr_status find_llmc(const zr__file *file, bool *found)
     return ZR_OK;
 }
 
-/* Find a file's format by its name, the file beside it and its first bytes. `index` receives the path of the .idx file
- * if the format has one. */
+/* Find a file's format from its name, its first bytes and an .idx file beside it. `index` receives the path of the .idx
+ * file if the format has one. */
 static zr_status find_kind(const zr__shard *s, kind *found, char index[PATH_MAX])
 {
     const bool bin = zr__text_ends(s->path, ".bin");
@@ -114,7 +114,7 @@ static zr_status read_uint16(zr__shard *s)
     return ZR_OK;
 }
 
-/* Open the cache file that has the tokens of a text. */
+/* Open the cache file with the tokens of a text. */
 static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
 {
     char path[PATH_MAX];
@@ -185,7 +185,7 @@ static zr_status open_shard_file(const char *path, zr__shard *s)
     ZR_TRY(set_path(s, path));
     ZR_TRY(zr__file_open(path, false, &s->file));
     memcpy(s->name, s->file.name, sizeof(s->name));
-    /* Refuse index files: a pattern that matches both files would read the tokens twice. */
+    /* Refuse index files. Otherwise a pattern that matches both files would read the tokens twice. */
     ZR_CHECK(!zr__text_ends(path, ".idx"), ZR_ERR_DATA,
              "%s: this is the index of a token file; give the .bin file beside it", s->file.name);
     return ZR_OK;
@@ -196,7 +196,7 @@ zr_status zr__shard_open(zr__opening *opening, const char *path, zr__shard *shar
     *shard = (zr__shard){.file = {.fd = -1}, .text_bytes = -1};
     ZR_TRY(open_shard_file(path, shard));
     ZR_TRY(read_format(opening, shard));
-    /* With the tokenizer "bytes" each token is a byte of text, also in a token file. */
+    /* With the tokenizer "bytes", a token is a byte of text, in token files too. */
     if (shard->text_bytes < 0 && opening->tokenizer && strcmp(zr_tokenizer_name(opening->tokenizer), "bytes") == 0)
         shard->text_bytes = shard->tokens;
     return ZR_OK;

@@ -1,4 +1,4 @@
-/** One file of tokens: its format, and the location of the tokens in it. */
+/** Opens one file of tokens, and finds its format and the location of the tokens. */
 #ifndef ZR_DATA_SHARD_H
 #define ZR_DATA_SHARD_H
 
@@ -16,35 +16,34 @@ static inline uint64_t zr__le(const unsigned char *at, int bytes)
 }
 
 typedef struct zr__shard {
-    char *path;                    /* path to open; for a text with cached tokens, the path of the cache file */
-    zr__file file;                 /* fd is -1 while it is closed */
-    char name[ZR_FILE_NAME_BYTES]; /* name in messages; for a text, the text's own name even if the tokens are cached */
-    const char *format;            /* as in zr_data_info */
+    char *path;                    /* path of the file to open; for a text with cached tokens, the cache file */
+    zr__file file;                 /* the open file; fd is -1 while it is closed */
+    char name[ZR_FILE_NAME_BYTES]; /* name in messages; for a text with cached tokens, the text's name */
+    const char *format;            /* name of the format, as in zr_data_info */
     int token_bytes;               /* bytes per token: 1, 2 or 4 */
     int64_t first_byte;            /* file offset of token 0 */
     int64_t tokens;
-    int64_t begin;                        /* number of tokens in the files before this one */
+    int64_t begin;                        /* number of tokens in all previous files */
     int64_t text_bytes;                   /* bytes of text that the tokens encode, or -1 if unknown */
-    int64_t skipped_lines, first_skipped; /* number of bad lines, and line number of the first bad line */
+    int64_t skipped_lines, first_skipped; /* number of bad lines, and line number of the first one */
     uint64_t hash;                        /* XXH3-64 of cached tokens, from their file's header */
-    bool checked;                         /* whether the tokens are known to match `hash`, because they were read or
-                                             created when this file was opened */
+    bool checked; /* whether the tokens are known to match `hash`, because they were read or created during opening */
 } zr__shard;
 
 /** Arguments for opening files, and the notes collected while opening. */
 typedef struct zr__opening {
     const zr_data_args *args;
-    zr_tokenizer *tokenizer;             /* tokenizer, or NULL until a text needs it */
+    zr_tokenizer *tokenizer;             /* tokenizer; NULL until a text needs it */
     char note[ZR__NOTE_BYTES];           /* the first note on a file, or "" */
-    char made_again[2 * ZR__NOTE_BYTES]; /* a note on the first damaged cache file, or "" */
+    char made_again[2 * ZR__NOTE_BYTES]; /* a note on the first damaged cache file that was created again, or "" */
 } zr__opening;
 
-/** Open a file and find its format. A text is tokenized if its tokens are not cached. The file stays open. Errors:
- * those of zr_data_open_with. Call zr__shard_close even after a failure. */
+/** Open a file and find its format. A text is tokenized if its tokens are not cached. The file stays open. Errors: as
+ * zr_data_open_with. Call zr__shard_close even after a failure. */
 ZR_NODISCARD zr_status zr__shard_open(zr__opening *opening, const char *path, zr__shard *shard);
 void zr__shard_close(zr__shard *shard);
 
-/** Find whether the file is a text, and whether the text is .jsonl (`lines`) or plain. `note` receives a remark on a
+/** Set *text to whether the file is a text, and *lines to whether the text is .jsonl. `note` receives a remark on a
  * suspicious plain text, or "". */
 ZR_NODISCARD zr_status zr__shard_is_text(const char *path, bool *text, bool *lines, char *note, size_t size);
 

@@ -1,4 +1,4 @@
-/* Text files that are read once, to tokenize them or to learn a tokenizer. */
+/* Reads text files once, to tokenize them or to learn a tokenizer. */
 #include "data/tokens/texts.h"
 
 #include "data/text/encode.h"
@@ -10,7 +10,7 @@
 
 #define PART_BYTES ((int64_t)1 << 20)
 
-/* A file, with size and time of its first inspection. */
+/* A file, with its size and time at the first inspection. */
 typedef struct looked_at {
     zr__file file;
     bool lines;
@@ -18,18 +18,16 @@ typedef struct looked_at {
 
 struct zr__texts {
     const zr__texts_args *args;
-    looked_at *text; /* array of args->n files */
+    looked_at *text;
     zr__texts_info info;
     char note[3 * ZR__NOTE_BYTES];
-    char first_skipped[ZR__NOTE_BYTES]; /* file and line of the first skipped line */
+    char first_skipped[ZR__NOTE_BYTES]; /* name and line number of the first skipped line */
     int64_t done_bytes;                 /* bytes of the files before the current one */
 };
 
-/* State of zr__texts_encode. */
 typedef struct encoding {
-    zr__encoding x;  /* settings for each file */
-    bool lines, due; /* lines: whether the file is .jsonl; due: whether the token between documents must precede the
-                        next token */
+    zr__encoding x; /* encoder settings, set for one file at a time */
+    bool due;       /* whether a separator must be written before the next token */
     unsigned char between[sizeof(int32_t)];
     zr__tokens_fn put;
     void *arg;
@@ -105,7 +103,7 @@ static void add_found(zr__texts *t, int i, const zr__found_texts *found)
 
 typedef zr_status (*read_fn)(zr__texts *t, const zr__parts *parts, void *arg, zr__found_texts *found);
 
-/* Append the count of skipped lines to the note. */
+/* Append the number of skipped lines to the note. */
 static void note_skipped(zr__texts *t)
 {
     const size_t length = strlen(t->note);
@@ -114,7 +112,7 @@ static void note_skipped(zr__texts *t)
              length ? "; " : "", (long long)t->info.skipped_lines, t->first_skipped);
 }
 
-/* Read each file, which must not have changed since its first inspection. */
+/* Call `read` for each file. The files must not have changed since their first inspection. */
 static zr_status read_all(zr__texts *t, read_fn read, void *arg)
 {
     for (int i = 0; i < t->args->n; i++) {
@@ -141,13 +139,13 @@ static zr_status read_all(zr__texts *t, read_fn read, void *arg)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-/* Pass tokens on. The last token of each part of a .jsonl file is the separator of documents, which is held back until
+/* Pass tokens to the caller. Each part of a .jsonl file ends with a separator token. Hold this separator back until
  * another document follows. */
 static zr_status put_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
     encoding *e = arg;
     if (e->due) ZR_TRY(e->put(e->arg, e->between, 1));
-    e->due = e->lines && e->x.separator >= 0;
+    e->due = e->x.parts.lines && e->x.separator >= 0;
     n -= e->due;
     return n > 0 ? e->put(e->arg, tokens, n) : ZR_OK;
 }
@@ -158,7 +156,6 @@ static zr_status encode_one(zr__texts *t, const zr__parts *parts, void *arg, zr_
     zr__encoded did;
     e->x.parts = *parts;
     e->x.arg = t;
-    e->lines = parts->lines;
     e->due = e->x.separator >= 0 && t->info.documents > 0;
     ZR_TRY(zr__encode(&e->x, &did));
     *found = did.found;

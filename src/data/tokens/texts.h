@@ -1,7 +1,9 @@
 /**
- * data/tokens: files of tokens. shard.h opens one file and finds its format (indexed.h: Megatron's; cache.h: cached
- * tokens of a text); tokens.h reads a list of files as one sequence. This header is for texts that are read once, in
- * parts, to tokenize them or to learn from them, and for the header of llm.c's token files.
+ * data/tokens: files of tokens. shard.h opens one file and finds its format. indexed.h reads Megatron's format, and
+ * cache.h caches the tokens of texts. tokens.h reads a list of files as one sequence.
+ *
+ * This header reads texts once, in parts, to tokenize them or to learn a tokenizer. It also writes the header of
+ * llm.c's token files.
  */
 #ifndef ZR_DATA_TOKENS_TEXTS_H
 #define ZR_DATA_TOKENS_TEXTS_H
@@ -11,8 +13,9 @@
 #include "zr/data.h"
 
 /**
- * Text files that are read once, in order and in parts, so that memory does not grow with them. A plain text is one
- * document. A ".jsonl" file has one document per line, an object with a text. Documents without text are skipped.
+ * Text files that are read once, in order. They are read in parts, so memory does not grow with their size. A plain
+ * text is one document. A ".jsonl" file has one document per line, as an object with a text. Documents without text are
+ * skipped.
  */
 typedef struct zr__texts zr__texts;
 typedef struct zr__texts_args {
@@ -20,43 +23,46 @@ typedef struct zr__texts_args {
     int n;
     const char *text_key;    /* key of the text in a line of .jsonl; NULL for "text" */
     bool skip_bad_lines;     /* whether to skip bad lines; otherwise they are errors */
-    zr_progress_fn progress; /* called with the progress in bytes of all files; may be NULL */
+    zr_progress_fn progress; /* callback for the progress, in bytes of all files; may be NULL */
     void *arg;
 } zr__texts_args;
 typedef struct zr__texts_info {
     int64_t file_bytes;            /* total bytes of all files */
     int64_t documents, text_bytes; /* number of documents read so far, and total bytes of their texts */
     int64_t skipped_lines;         /* number of bad lines of .jsonl files skipped so far */
-    const char *note;              /* message about skipped bad lines or the first suspicious file, or "" */
+    const char *note;              /* message about skipped bad lines or about the first suspicious file, or "" */
 } zr__texts_info;
 
-/** Open texts and check all files, which must not change afterwards. `args` and the memory that it points to must stay
- * valid until close. Errors: ZR_ERR_NOT_FOUND or ZR_ERR_DATA if a file is missing or not text; ZR_ERR_MEMORY. */
+/** Open texts and check all files, which must not change afterwards. `args`, and all memory that it points to, must
+ * stay valid until close. Errors: ZR_ERR_NOT_FOUND or ZR_ERR_DATA if a file is missing or not text; ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__texts_open(const zr__texts_args *args, zr__texts **texts);
 void zr__texts_close(zr__texts **texts);
 zr__texts_info zr__texts_get_info(const zr__texts *texts);
 
-/** Pass `put` the tokens of all documents, with the token `between` between documents (negative for none). Each
- * document is encoded as if by zr_tokenizer_encode as a whole, whatever the number of threads.
+/**
+ * Pass the tokens of all documents to `put`, with the token `between` after each document but the last (negative for no
+ * token). Each document has the tokens that zr_tokenizer_encode gives for the whole document, whatever the number of
+ * threads.
  *
- * A thread has a part of 1 MiB at a time, which takes five bytes of memory per byte; a part grows until it can be cut
- * (zr__tokenizer_cut). If the tokenizer knows no cuts, a whole document is in memory, and one thread encodes a plain
- * text. A line may have up to 16 MiB; it takes about 30 times its length in memory if it is one word that cannot be
- * cut, and up to 75 times if it consists of other members.
+ * Each thread encodes a part of 1 MiB at a time, which takes five bytes of memory per byte. A part grows until it can
+ * be cut (zr__tokenizer_cut). If the tokenizer knows no cuts, a whole document is in memory, and one thread encodes a
+ * plain text. A line may have up to 16 MiB. It takes about 30 times its length in memory if it is one word that cannot
+ * be cut, and up to 75 times if it consists of JSON members other than the text.
  *
- * Errors: ZR_ERR_DATA naming file and byte or line; ZR_ERR_IO, also if a file has changed; ZR_ERR_MEMORY; and those of
- * `put`. */
+ * Errors: ZR_ERR_DATA naming file and byte or line; ZR_ERR_IO, also if a file has changed; ZR_ERR_MEMORY; and errors of
+ * `put`.
+ */
 ZR_NODISCARD zr_status zr__texts_encode(zr__texts *texts, const zr_tokenizer *tokenizer, int token_bytes,
                                         int32_t between, int threads, zr__tokens_fn put, void *arg);
 
-/** Count the pieces of all documents (zr__tokenizer_trainer_add), each cut as a separate text. Errors: those of
+/** Count the pieces of all documents (zr__tokenizer_trainer_add), each cut as a separate text. Errors: as
  * zr__texts_encode. */
 ZR_NODISCARD zr_status zr__texts_learn(zr__texts *texts, zr__tokenizer_trainer *trainer);
 
 #define ZR_LLMC_HEADER_BYTES 1024
 
 /** Write the header of an llm.c file with `tokens` tokens, each of token_bytes bytes (2 or 4). Fail with ZR_ERR_DATA if
- * the format cannot count so many tokens. */
+ * the number of tokens exceeds the limit of the format. */
 ZR_NODISCARD zr_status zr__llmc_header(int token_bytes, int64_t tokens, unsigned char header[ZR_LLMC_HEADER_BYTES]);
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "base/number/sorted.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { BLOCK = 64 }; /* number of tokens compared at once */
@@ -30,7 +29,7 @@ static zr_status open_again(zr__tokens *t, zr__file *file, const char *path)
 {
     zr__file now;
     zr_status st = zr__file_open(path, false, &now);
-    /* the process may have reached its limit on open files, so close files and try again */
+    /* the process may have reached its limit on open files: close files and try again */
     for (; st != ZR_OK && t->n_open > 0; st = zr__file_open(path, false, &now)) close_oldest(t);
     if (st == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_IO, "%s, while in use", zr_error_message());
     ZR_TRY(st);
@@ -69,7 +68,8 @@ zr_status zr__tokens_add(zr__tokens *t, zr__opening *opening, const char *path)
     ZR_ASSERT(t->n < t->room);
     zr__shard *s = &t->shard[t->n];
     zr_status st = zr__shard_open(opening, path, s);
-    while (st == ZR_ERR_NOT_FOUND && t->n_open > 0) { /* the process may have reached its limit on open files */
+    /* The process may have reached its limit on open files: close files and try again. */
+    while (st == ZR_ERR_NOT_FOUND && t->n_open > 0) {
         zr__shard_close(s);
         close_oldest(t);
         st = zr__shard_open(opening, path, s);
@@ -115,7 +115,7 @@ static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t firs
 {
     const int width = s->token_bytes;
     ZR_TRY(zr__file_read(&s->file, s->first_byte + first * width, stage, n * width, ZR_ERR_IO));
-    ZR_TRY(zr__file_unchanged(&s->file)); /* checked after the read, so that a change during it is noticed */
+    ZR_TRY(zr__file_unchanged(&s->file)); /* after the read, to detect a change during the read */
     for (int64_t i = 0; i < n; i++) {
         const uint32_t token = (uint32_t)zr__le(stage + i * width, width);
         ZR_TRY(check_token(t, s, first + i, token));
@@ -127,7 +127,7 @@ static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t firs
 zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char *stage, int32_t *out)
 {
     ZR_ASSERT(first >= 0 && n >= 0 && first <= t->total - n);
-    /* begin with the file that holds the first token: the last file that begins at or before it */
+    /* find the file with the first token: the last file that begins at or before this token */
     int64_t i = zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), first + 1) - 1;
     for (; n > 0; i++) {
         const zr__shard *s = &t->shard[i];
@@ -159,7 +159,7 @@ DEFINE_ANY_ABOVE(uint8_t)
 DEFINE_ANY_ABOVE(uint16_t)
 DEFINE_ANY_ABOVE(uint32_t)
 
-/* Return whether every value of the token type is below vocab_size, so that no check is needed. */
+/* Return whether no check is needed, since every value of the token type is below vocab_size. */
 static bool all_are_tokens(const zr__tokens *t, const zr__shard *s)
 {
     return t->vocab_size >> 8 * s->token_bytes;
@@ -198,26 +198,19 @@ static zr_status check_piece(void *arg, int64_t at, const void *piece, int64_t b
     return ZR_OK;
 }
 
-/* Read and check the tokens of a cache file. The header is not hashed, so that a run may resume with a cache file of
- * another format version. */
-static zr_status check_cached(whole *w, uint64_t *hash)
-{
-    const zr__shard *s = w->shard;
-    ZR_TRY(zr__file_pass_from(&s->file, s->first_byte, check_piece, w, hash));
-    ZR_CHECK(*hash == s->hash, ZR_ERR_DATA,
-             "%s: its tokens in the cache are damaged; remove %s to have it tokenized again", s->name, s->file.name);
-    return ZR_OK;
-}
-
-/* Check the tokens of a file. Cached tokens that were read when their file was opened are not read again. */
+/* Check the tokens of a file. If cached tokens were read when the file was opened, do not read them again. */
 static zr_status check_shard(zr__tokens *t, int64_t i, whole *w, bool hashed, uint64_t *hash)
 {
     const zr__shard *s = w->shard = &t->shard[i];
-    if (!hashed && !is_cached(s) && all_are_tokens(t, s)) return ZR_OK;
+    const bool cached = is_cached(s);
+    if (!hashed && !cached && all_are_tokens(t, s)) return ZR_OK;
     *hash = s->hash;
     ZR_TRY(open_needed(t, i));
-    if (is_cached(s)) return s->checked ? zr__file_unchanged(&s->file) : check_cached(w, hash);
-    ZR_TRY(zr__file_pass_from(&s->file, 0, check_piece, w, hashed ? hash : NULL));
+    if (cached && s->checked) return zr__file_unchanged(&s->file);
+    /* Do not hash the header of a cache file, so that a run may resume with a cache file of another format version. */
+    ZR_TRY(zr__file_pass_from(&s->file, cached ? s->first_byte : 0, check_piece, w, hashed || cached ? hash : NULL));
+    ZR_CHECK(!cached || *hash == s->hash, ZR_ERR_DATA,
+             "%s: its tokens in the cache are damaged; remove %s to have it tokenized again", s->name, s->file.name);
     return ZR_OK;
 }
 

@@ -11,7 +11,7 @@
 
 typedef struct zr__open_shard {
     int64_t shard;
-    uint64_t used; /* time of the last use, as counted by `clock` */
+    uint64_t used; /* value of `clock` at the last use */
 } zr__open_shard;
 
 typedef struct zr__tokens {
@@ -29,7 +29,7 @@ typedef struct zr__tokens {
 ZR_NODISCARD zr_status zr__tokens_create(int64_t shards, int64_t vocab_size, zr__tokens **tokens);
 void zr__tokens_free(zr__tokens **tokens);
 
-/** Open a file and append it. Errors: those of zr_data_open_with. */
+/** Open a file and append it. Errors: as zr_data_open_with. */
 ZR_NODISCARD zr_status zr__tokens_add(zr__tokens *tokens, zr__opening *opening, const char *path);
 
 /** Read n tokens from `first` on to `out`; `stage` is a buffer for n tokens of 4 bytes. Errors, both naming the file:
@@ -37,7 +37,7 @@ ZR_NODISCARD zr_status zr__tokens_add(zr__tokens *tokens, zr__opening *opening, 
 ZR_NODISCARD zr_status zr__tokens_read(zr__tokens *tokens, int64_t first, int64_t n, unsigned char *stage,
                                        int32_t *out);
 
-/** Check all tokens like zr__data_check. */
+/** Check all tokens (zr__data_check). */
 ZR_NODISCARD zr_status zr__tokens_check(zr__tokens *tokens, uint64_t *hash, zr_progress_fn fn, void *arg);
 
 #endif
