@@ -88,6 +88,9 @@ largest() {
         code 71 train "$GPU" none 1 --memory.limit=1085MB --model.n_layer="$((most + 1))"
 }
 check "the most layers train, one more does not start" largest
+without_products() { ZR_STAND_IN_LACKS=cuBLASLt "$GPU" train c.json --train.output_dir=without --train.steps=1 --device=auto; }
+check "GPUs without cuBLASLt: auto takes the processor" without_products
+check "... and says why" grep -q 'the GPUs of this machine are not used: cuBLASLt, .* cannot be loaded' err
 check "no GPU" code 69 train "$ZR" none 1 --device=cuda
 check "... is said so" grep -q 'no GPU: ' err
 check "a device that is none" code 78 train "$ZR" none 1 --device=tpu

@@ -1,24 +1,42 @@
 #include "train/host/device.h"
 
+#include <stdio.h>
+
 #include "device/device.h"
 #include "train/host/host.h"
 
-/** Count the GPUs that device "auto" may use. Return 0 unless all kernels and the matrix-product library run on them.
- */
-static int usable_gpus(void)
+/* Count the GPUs that device "auto" may use. Return 0 unless all kernels and the matrix-product library run on them,
+ * and write the reason to `why`, or "" if the host has no GPU. */
+static int usable_gpus(char why[ZR__UNUSED_BYTES])
 {
     char matmul[64];
     zr__gpu gpu;
     const int gpus = zr_device_cuda_count(NULL);
-    if (gpus == 0 || zr__device_cuda_gpu(0, &gpu) != ZR_OK || gpu.major < 8) return 0;
-    zr__device_cuda_matmul(matmul, sizeof(matmul)); /* last, because it loads the library, which takes 150 MB */
-    return matmul[0] ? gpus : 0;
+    why[0] = '\0';
+    if (gpus == 0) return 0;
+    if (zr__device_cuda_gpu(0, &gpu) != ZR_OK)
+        snprintf(why, ZR__UNUSED_BYTES, "%s", zr_error_message());
+    else if (gpu.major < 8)
+        snprintf(why, ZR__UNUSED_BYTES, "%s has compute capability %d.%d, wanted 8.0 or more", gpu.name, gpu.major,
+                 gpu.minor);
+    else { /* last, since it loads the library, which takes 150 MB */
+        zr__device_cuda_matmul(matmul, sizeof(matmul));
+        if (matmul[0]) return gpus;
+        snprintf(why, ZR__UNUSED_BYTES, "%s", zr_error_message());
+    }
+    return 0;
+}
+
+bool zr__train_gpus_unused(zr_config_device kind, char why[ZR__UNUSED_BYTES])
+{
+    return kind == ZR_DEVICE_AUTO && usable_gpus(why) == 0 && why[0];
 }
 
 zr_status zr__train_device(zr_config_device kind, int threads, int local_rank, zr_device **made)
 {
+    char why[ZR__UNUSED_BYTES];
     zr_device_config device = ZR_DEVICE_CONFIG_INIT;
-    const int gpus = kind == ZR_DEVICE_CPU ? 0 : kind == ZR_DEVICE_AUTO ? usable_gpus() : zr_device_cuda_count(NULL);
+    const int gpus = kind == ZR_DEVICE_CPU ? 0 : kind == ZR_DEVICE_AUTO ? usable_gpus(why) : zr_device_cuda_count(NULL);
     device.threads = threads;
     device.gpu = gpus > 0 ? local_rank % gpus : 0;
     if (kind == ZR_DEVICE_CUDA || gpus > 0) return zr_device_create_cuda(&device, made);

@@ -10,6 +10,11 @@
  * ZR_ERR_UNSUPPORTED if a GPU was requested and the host has none. */
 ZR_NODISCARD zr_status zr__train_device(zr_config_device kind, int threads, int local_rank, zr_device **device);
 
+#define ZR__UNUSED_BYTES 1024
+/** Return whether the kind "auto" selects the processor although this host has GPUs, and write why they cannot be used.
+ */
+bool zr__train_gpus_unused(zr_config_device kind, char why[ZR__UNUSED_BYTES]);
+
 /** Return the number of compute threads of a rank. This is train.threads if it is set. Otherwise it is the number of
  * this host's processors divided by local_ranks, but at least 1. */
 int zr__train_threads(const zr_config *config, int local_ranks);

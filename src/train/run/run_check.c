@@ -237,6 +237,9 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(check_reduce(r));
     const int threads = zr__train_threads(r->config, r->comm->local_size);
     ZR_TRY(zr__run_agree(r, zr__train_device(r->config->device, threads, r->comm->local_rank, &r->device)));
+    char unused[ZR__UNUSED_BYTES];
+    if (r->comm->rank == 0 && zr__train_gpus_unused(r->config->device, unused))
+        zr__run_note(r, "the GPUs of this machine are not used: %s", unused);
     ZR_TRY(zr__run_same(r, "what they compute on (write device \"cpu\" or \"cuda\")", r->device->profile.facts.apart));
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
