@@ -6,6 +6,7 @@ import sys
 
 import gpu_training
 from gpu_checks import kernels_of
+from gpu_kit import OUTSIDE
 from gpu_measure import Exited, Watcher
 from measure import PEERS, ROOT, Failed, Missing
 
@@ -22,7 +23,7 @@ def find_python(bench):
     for python in filter(None, (os.environ.get("TORCH_PYTHON"), sys.executable, shutil.which("python3"),
                                 PEERS / "python")):
         try:
-            bench.command([python, "-c", asked, DEVICE], 60)
+            bench.command([python, "-c", asked, DEVICE], 60, {"LD_LIBRARY_PATH": OUTSIDE})
             return python
         except Exited as error:
             why = "torch sees no GPU" if error.code == 3 else why
@@ -36,7 +37,7 @@ def find_python(bench):
 def torch(bench, words, limit=200):
     python = bench.once("python", lambda: find_python(bench))
     program = ROOT / "bench/parts/gpu_torch.py"
-    env = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # as deterministic algorithms want it
+    env = {"LD_LIBRARY_PATH": OUTSIDE, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # the second as deterministic algorithms want it
     told = bench.command([python, "-B", program, *words, "--device", DEVICE], limit, env).stdout
     return json.loads(told.strip().splitlines()[-1])
 

@@ -174,6 +174,8 @@ class Bench:
         self.rows.append({"part": self.part, "what": what, "value": value, "wanted": wanted, "ok": ok, "unit": unit,
                           "detail": detail})
         print(text_of(self.rows[-1]), flush=True)
+        with (LOGS / "table.txt").open("a") as table:
+            print(f"{self.part}: {text_of(self.rows[-1])}", file=table)
         self.write()
 
     def result(self, what, value, wanted=None, unit="", detail=""):

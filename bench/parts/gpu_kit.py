@@ -1,0 +1,118 @@
+"""bench/gpu --kit: an archive with all that bench/gpu needs on a machine with a GPU where zr cannot be built."""
+import ctypes
+import glob
+import json
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+from measure import BUILD, OUT, ROOT, Failed
+
+DESCRIPTION = ROOT / "kit.json"  # is there in an unpacked kit only
+OUTSIDE = os.environ.get("LD_LIBRARY_PATH", "")  # for programs that are not in the kit
+C_LIBRARY = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so")
+COMPILER = ("libstdc++.so", "libgcc_s.so")  # a machine's own are preferred: its other programs may need newer ones
+
+
+# ---- packing -------------------------------------------------------------------------------------
+
+
+def make_programs():
+    """Build for the GPUs of CUDA_ARCHS without MPI, in a folder of its own, and return the folder."""
+    folder = BUILD / "kit"
+    name = folder.relative_to(ROOT)
+    done = subprocess.run(["make", "-s", f"-j{os.cpu_count()}", f"B={name}", "MPI=none", f"CUDA_ARCHS={architectures()}",
+                           f"{name}/zr", f"{name}/bench/bench_gpu", "gpu-tests"], cwd=ROOT)
+    if done.returncode:
+        raise Failed(f"make: exit {done.returncode}")
+    return folder
+
+
+def architectures():
+    return os.environ.get("CUDA_ARCHS", "90")
+
+
+def programs(folder):
+    """Paths of the programs, by their names in the kit. The environment may name others, as for bench/gpu."""
+    tests = glob.glob(os.environ.get("GPU_TESTS", str(folder / "tests/gpu_test_*")))
+    return {"build/zr": pathlib.Path(os.environ.get("ZR", folder / "zr")),
+            "build/bench/bench_gpu": pathlib.Path(os.environ.get("BENCH_GPU", folder / "bench/bench_gpu")),
+            **{f"build/tests/{pathlib.Path(path).name}": pathlib.Path(path)
+               for path in sorted(tests) if os.access(path, os.X_OK)}}
+
+
+def libraries(paths):
+    """Shared libraries that the programs load, but for the C library, by name."""
+    found = {}
+    for path in paths:
+        for line in subprocess.run(["ldd", path], capture_output=True, text=True).stdout.splitlines():
+            name, arrow, target = line.strip().partition(" => ")
+            if "not found" in target:
+                raise Failed(f"{path}: {name} is missing here")
+            if arrow and not name.startswith(C_LIBRARY):
+                found[name] = pathlib.Path(target.split(" (")[0])
+    return found
+
+
+def glibc_of(paths):
+    """The newest version of glibc that one of the files asks for."""
+    return max((tuple(map(int, pair)) for path in paths
+                for pair in re.findall(rb"GLIBC_(\d+)\.(\d+)", path.read_bytes())), default=(0, 0))
+
+
+def pack(target, build):
+    own = programs(make_programs() if build else BUILD)
+    missing = [path for path in own.values() if not path.exists()]
+    if missing:
+        raise Failed(f"{missing[0]} was not built")
+    shared = libraries(own.values())
+    lasting = [path for name, path in shared.items() if not name.startswith(COMPILER)]
+    with tempfile.TemporaryDirectory(dir=OUT) as stage:
+        stage = pathlib.Path(stage)
+        for name, path in own.items():
+            (stage / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, stage / name)
+            subprocess.run(["strip", stage / name], check=True)
+        for name, path in shared.items():
+            place = stage / ("lib/compiler" if name.startswith(COMPILER) else "lib") / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path.resolve(), place)
+        shutil.copytree(ROOT / "bench/parts", stage / "bench/parts", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy2(ROOT / "bench/gpu", stage / "bench/gpu")
+        (stage / DESCRIPTION.name).write_text(json.dumps(
+            {"glibc": glibc_of([*own.values(), *lasting]), "architectures": architectures() if build else None},
+            indent=1) + "\n")
+        with tarfile.open(target, "w:xz", preset=1) as archive:
+            for part in sorted(stage.iterdir()):
+                archive.add(part, part.name)
+    print(f"{target}: {len(own)} programs and {len(shared)} libraries, {target.stat().st_size / 1e6:.1f} MB; unpack it "
+          "and run bench/gpu there")
+
+
+# ---- unpacked ------------------------------------------------------------------------------------
+
+
+def settle():
+    """In an unpacked kit, let programs find its libraries. Say whether this is one."""
+    if sys.prefix != sys.base_prefix:
+        os.environ.setdefault("VIRTUAL_ENV", sys.prefix)  # zr looks there for NVIDIA's libraries
+    if not DESCRIPTION.exists():
+        return False
+    wanted = tuple(json.loads(DESCRIPTION.read_text())["glibc"])
+    name, version = platform.libc_ver()
+    if name == "glibc" and tuple(map(int, version.split(".")[:2])) < wanted:
+        raise Failed(f"this kit needs glibc {wanted[0]}.{wanted[1]}, this machine has {version}: make the kit on an older "
+                     "system, or build zr here")
+    folders = [ROOT / "lib"]
+    try:
+        ctypes.CDLL("libstdc++.so.6")
+    except OSError:
+        folders.append(ROOT / "lib/compiler")
+    os.environ["LD_LIBRARY_PATH"] = ":".join([*map(str, folders), *([OUTSIDE] if OUTSIDE else [])])
+    return True
