@@ -1,7 +1,7 @@
-/* The runs of the SC20 paper (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter
- * Models) beside zr's plans: all 48 runs in the appendix of its artifact, and ZeRO-R's configurations C1 to C5 at the
- * largest models that the paper gives for them. The paper and zr both use tensor parallelism of degree M. The paper's
- * formulas divide all states by M, but in zr's plans some tensors are whole on each of the M ranks. */
+/* `zr plan --configs`: the SC20 paper (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion
+ * Parameter Models) beside zr's plans. The runs are the 48 runs in the appendix of the paper's artifact, and ZeRO-R's
+ * configurations C1 to C5 at the paper's largest models. M is the tensor-parallel degree. The paper's formulas divide
+ * all states by M. In zr's plans some tensors are replicated on all M ranks. */
 #include "base/json/json_write.h"
 #include "cli/papers/papers.h"
 #include "cli/plan/profile.h"
@@ -12,16 +12,17 @@
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
 
-/* Return the bytes of a rank's model states by the paper's formula, for mixed precision, Adam (K = 12) and M
- * tensor-parallel ranks. */
+/* Return the bytes of a rank's model states by the paper's formula. The training uses mixed precision, Adam (K = 12)
+ * and `tensor` tensor-parallel ranks. */
 static double formula_bytes(double params, int stage, int tensor, int ranks)
 {
     const double n = ranks, each[] = {16, 4 + 12 / n, 2 + 14 / n, 16 / n};
     return params * each[stage] / tensor;
 }
 
-/* Return how many bytes of a rank's states are extra copies. Norms, biases of rows and positions are whole on all M
- * ranks, but are needed once per tensor-parallel group. Assume that every element needs the same number of bytes. */
+/* Return how many bytes of a rank's model states are redundant copies. Norms, position embeddings and biases of
+ * row-parallel layers are replicated on all M tensor-parallel ranks, though one copy would be enough. Assume that every
+ * element needs the same number of bytes. */
 static double copies_bytes(const zr_plan *plan)
 {
     const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
@@ -38,10 +39,11 @@ static double copies_bytes(const zr_plan *plan)
 /* ---- the appendix ------------------------------------------------------------------------------ */
 
 typedef struct planned_run {
-    int ranks; /* number of data-parallel ranks */
+    int ranks; /* data-parallel ranks */
     int64_t params;
-    double states, formula, copies; /* bytes on a rank: planned, by the paper's formula, and in extra copies */
-    double deviation, copies_part;  /* percent of `formula`; `deviation` leaves out the extra copies */
+    double states, formula, copies; /* bytes of a rank's states: planned, by the formula, and in copies */
+    /* Percent of `formula`: deviation of `states` without the copies, and size of the copies. */
+    double deviation, copies_part;
 } planned_run;
 
 static zr_status plan_run(const cli_papers_run *r, const zr_profile *profile, planned_run *planned)
@@ -121,7 +123,7 @@ typedef struct planned_preset {
     zr_config_sizes sizes;
     bool in_pieces, on_host; /* whether checkpoints are partitioned (P_a); whether they are on the host (P_a+cpu) */
     int64_t params, checkpoint, host, total;
-    double states, copies, paper_states, paper_checkpoint; /* bytes on a rank */
+    double states, copies, paper_states, paper_checkpoint; /* bytes of a rank */
     double deviation;              /* deviation of zr's states from the paper's states, percent */
     char states_reason[128];       /* reason why zr's states are larger than the paper's */
     const char *checkpoint_reason; /* reason why zr's checkpoints are larger than the paper's, or "" if they are not */
@@ -130,8 +132,8 @@ typedef struct planned_preset {
 static void compare_preset(const cli_papers_preset *c, const zr_plan *plan, planned_preset *p)
 {
     const double paper_params = 1e9 * c->largest_billion;
-    /* The paper stores the input of each block in 16 bits. P_a divides these inputs by M. P_a+cpu puts them on the
-     * host. */
+    /* The paper keeps the 16-bit input of each block as a checkpoint. P_a divides these inputs by M. P_a+cpu puts the
+     * inputs on the host. */
     const double inputs = 2.0 * BATCH * CLI_PAPERS_TOKENS * (double)p->sizes.n_embd * (double)p->sizes.n_layer;
     const double checkpoints = p->in_pieces ? inputs / CLI_PAPERS_TENSOR : inputs;
     const zr_memory *m = &plan->memory;

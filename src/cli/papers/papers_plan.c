@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* DeepSpeed's default number of elements for reduce_bucket_size and allgather_bucket_size. */
+/* DeepSpeed's default for reduce_bucket_size and allgather_bucket_size, in elements. */
 #define BUCKET_ELEMS 500000000
 
 static zr_layout papers_layout(const cli_papers_run *r)

@@ -34,7 +34,7 @@ static void print_papers_row(FILE *out, const cli_papers_row *r)
     }
     if (r->memory_bytes > 0)
         snprintf(memory, sizeof(memory), "%.1f%s", (double)r->memory_bytes / 1e9, is_too_large(r) ? "!" : " ");
-    /* The precision 0 prints a count of 0 as blanks. */
+    /* With precision 0, printf prints the number 0 as blanks. */
     fprintf(out, "%-12s %-20s %-12s %4.0d %3.0d %2.0d %7s %7.4g %6s %-11s %6s %s\n", r->table, r->label, r->system,
             r->gpus, r->tensor, r->batch, printed, r->zr, deviation, r->unit, memory, mark_name[r->mark]);
 }
@@ -45,8 +45,8 @@ static int by_deviation(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Print the median and the largest of the absolute deviations of the rows that count. With `fitted`, include the rows
- * to which constants were fitted. */
+/* Print the median and the largest absolute deviation of the rows that count. With `fitted`, include the rows to which
+ * constants were fitted. */
 static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, const char *words)
 {
     double all[CLI_PAPERS_ROWS];
@@ -61,9 +61,8 @@ static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, co
             n % 2 ? all[n / 2] : (all[n / 2 - 1] + all[n / 2]) / 2, all[n - 1]);
 }
 
-/* Explain a row that deviates by more than a quarter, or whose run was out of memory in the paper but fits by zr's
- * plan. Print how much exposed communication, or how many bytes more than planned, would explain the paper's
- * result. */
+/* Explain a row that deviates from the paper by more than 25 %, or a run that fits in zr's plan but was out of memory
+ * in the paper. Print the exposed communication, or the additional bytes, that would give the paper's result. */
 static void print_papers_reason(FILE *out, const cli_papers_row *r)
 {
     const bool far = r->paper > 0 && fabs(cli_papers_percent(r->zr, r->paper)) > 25;

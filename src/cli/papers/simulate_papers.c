@@ -1,6 +1,6 @@
-/* Simulate the runs of the ZeRO papers, and put zr's numbers beside the papers': clusters, runs, ratios, and the
- * largest model and batch of C1 to C5. One set of constants prices all runs (src/simulate/clusters.c). The constants
- * were fitted to four rows, which are marked. No constant is tuned for a single row. */
+/* `zr simulate --paper`: zr's numbers beside the numbers of the ZeRO papers. The rows are clusters, simulated runs,
+ * ratios, and the largest model and batch of C1 to C5. One set of constants prices all runs (src/simulate/clusters.c).
+ * The constants were fitted to the four rows marked CLI_PAPERS_FITTED. No constant is tuned for a single row. */
 #include "cli/plan/profile.h"
 #include "cli/papers/papers.h"
 #include "cli/plan/max.h"
@@ -12,18 +12,17 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* Bytes that attention reads and writes per score (fp16) in the forward pass of Megatron-LM of 2019, which has no
- * fused kernels (mpu/transformer.py of its v0.1). The first product writes 2. The division by sqrt(d), the product
- * with the mask, the sum with the mask and the softmax each read 2 and write 2. Dropout reads 2, writes 2, and writes
- * 1 for its mask. The second product reads 2. */
+/* Bytes that attention reads and writes per fp16 score in the forward pass of Megatron-LM v0.1 (2019,
+ * mpu/transformer.py), which has no fused kernels. The first product writes 2. The division by sqrt(d), the product
+ * with the mask, the sum with the mask and the softmax each read 2 and write 2. Dropout reads 2, writes 2, and writes 1
+ * for its mask. The second product reads 2. */
 #define SCORES_BYTES 25
 
-/* Before version 11, cuBLAS used a V100's tensor cores for fp16 products only if all sizes were multiples of 8
- * (NVIDIA, mixed precision training guide). Other fp16 products, which PyTorch sums in fp32, run at the rate of
- * fp32. */
+/* Before version 11, cuBLAS used a V100's tensor cores for fp16 products only if all sizes were multiples of 8 (NVIDIA,
+ * mixed precision training guide). Other fp16 products run at the rate of fp32, because PyTorch sums them in fp32. */
 #define PRODUCT_MULTIPLE 8
 
-/* The two clusters of the papers. */
+/* Clusters of the papers. */
 typedef struct clusters {
     zr_cluster dgx2, azure;
 } clusters;
@@ -121,7 +120,7 @@ const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *t
 
 /* ---- ratios and means ---------------------------------------------------------------------------- */
 
-/* Add the mean over the models from 8B to 100B, for which the SC20 paper prints only the mean: 15 PFLOP/s, or 38
+/* Add the mean TFLOP/s of ZeRO over the models from 8B to 100B. The SC20 paper prints only this mean: 15 PFLOP/s, or 38
  * TFLOP/s per GPU. */
 static void add_mean(cli_papers_rows *rows)
 {
@@ -138,8 +137,8 @@ static void add_mean(cli_papers_rows *rows)
     papers_add(rows, &row, "mean of 8B to 100B");
 }
 
-/* Add the ratios of ZeRO-OS's samples per second to Megatron's. If a ratio is about `gpus`, multiply it by Megatron's
- * number of GPUs over ZeRO's. It then tells how many times fewer GPUs ZeRO would need for Megatron's throughput. */
+/* Add the ratios of ZeRO-OS to Megatron in samples per second. With `gpus`, multiply a ratio by Megatron's number of
+ * GPUs over ZeRO's. The product tells how many times fewer GPUs ZeRO needs for the same throughput. */
 static void add_ratios(cli_papers_rows *rows)
 {
     for (int i = 0; i < CLI_PAPERS_RATIOS; i++) {
@@ -159,7 +158,7 @@ static void add_ratios(cli_papers_rows *rows)
 
 /* ---- C1 to C5: the largest model, the largest batch ------------------------------------------------ */
 
-/* Find the bytes that a GPU needs at the size that the paper prints, and find the largest size that fits. */
+/* Find the bytes that a GPU needs at the paper's size, and the largest size that fits. */
 static zr_status find_largest(zr_config *config, const zr_profile *profile, cli_papers_row *row, cli_max_what what)
 {
     const cli_target target = {.ranks = row->gpus, .profile = *profile, .limit_bytes = profile->machine.memory_bytes};

@@ -1,4 +1,4 @@
-/** The largest model of usual proportions that fits a memory limit. */
+/** Search for the largest model that fits a memory limit and has the proportions of GPT families. */
 #include "cli/plan/max.h"
 
 #include <math.h>
@@ -20,8 +20,8 @@ static void set_shape(zr_config *config, const cli_shape *shape)
     config->model.sizes.n_head = shape->n_head;
 }
 
-/** Find the largest number of layers that fits at a shape's width, between half and twice the layers of the shape. If
- * half the layers do not fit, set fits->n to 0. */
+/** Find the largest number of layers that fits at a shape's width, between half and twice the shape's layers. Set
+ * fits->n to 0 if not even half the layers fit. Set fails->n to 0 if twice the layers fit. */
 static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits, cli_point *fails)
 {
     fits->n = (shape->n_layer + SPREAD - 1) / SPREAD;
@@ -40,9 +40,9 @@ static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits
     return cli_max_between(max, 0, fits, fails);
 }
 
-/** Choose the width at which the largest model that fits has proportions nearest to the family's. A width is a
- * candidate if between half and twice the family's layers fit. If one width is too narrow and the next width is too
- * wide, take the narrow width with twice the family's layers. */
+/** Choose the width at which the largest number of layers that fits is nearest to the shape's own number. A width is a
+ * candidate if between half and twice the shape's layers fit. If no width is a candidate, take the largest width at
+ * which twice the shape's layers fit. */
 zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails)
 {
     double nearest = INFINITY;

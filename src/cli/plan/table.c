@@ -166,7 +166,7 @@ static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *s
     }
 }
 
-/** Print a step's group, owner, number of rounds and condition, as far as the step has them. */
+/** Print the group, owner, number of rounds and condition of a step. Skip properties that the step does not have. */
 static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step)
 {
     static const char *const when[] = {[ZR_WHEN_STALE] = "  where stale",

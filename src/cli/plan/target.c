@@ -18,7 +18,7 @@ zr_status cli_target_profile(const char *name, cli_target *target)
     zr_cluster host;
     ZR_TRY(cli_profile(name, &target->profile));
     target->chooser = target->profile;
-    if (zr_cluster_of_device(name, &host) != ZR_OK) return ZR_OK; /* a file does not tell how many devices a host has */
+    if (zr_cluster_of_device(name, &host) != ZR_OK) return ZR_OK; /* a file does not give the number of devices */
     ZR_CHECK(target->ranks <= host.host_devices, ZR_ERR_ARG,
              "--profile %s is one host of %d devices, and there are %d ranks: give --cluster %s, which has a network "
              "between hosts, or fewer ranks",
@@ -26,7 +26,6 @@ zr_status cli_target_profile(const char *name, cli_target *target)
     return ZR_OK;
 }
 
-/** Multiply the profile's FLOP/s by `part`, because no product reaches the peak of a data sheet. */
 void cli_target_efficiency(cli_target *target, double part)
 {
     zr_machine *const machines[] = {&target->profile.machine, &target->chooser.machine};
@@ -52,9 +51,9 @@ static zr_status add_note(zr_config *config, const char *format, ...)
     return zr__config_add_note(config, text);
 }
 
-/** Set the memory limit to the smaller of memory.limit and the memory of the cluster's device. If neither is known,
- * use the profile's memory. Policy auto needs a limit; on this machine it gets the limit that `zr train` uses: the
- * host's free memory, or the rank's share of the GPU. */
+/** Set the memory limit of a rank: memory.limit or, if not given, the memory of the device. On a cluster, the limit is
+ * at most the device's memory. Policy auto always needs a limit. Without memory.limit it gets the limit of `zr train`
+ * on this machine: the host's free memory, or the rank's share of the GPU. */
 static zr_status settle_target_limit(zr_config *config, cli_target *t)
 {
     const bool must = zr__train_lacks_limit(config);
@@ -69,7 +68,7 @@ static zr_status settle_target_limit(zr_config *config, cli_target *t)
         ZR_TRY(add_note(config, "memory.limit %s is more than a device of %s has; its %s are the limit",
                         ZR_SIZE((double)t->limit_bytes), t->cluster.name, ZR_SIZE((double)device)));
     if (t->limit_bytes == 0 || lower) t->limit_bytes = device;
-    if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* read by zr__train_choose and policy auto */
+    if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* zr__train_choose and policy auto read this key */
     return ZR_OK;
 }
 
@@ -86,7 +85,7 @@ zr_status cli_settle_place(zr_config *config, cli_target *target)
     return settle_target_limit(config, target);
 }
 
-/** Price a plan on the cluster, as a callback of zr__train_choose. */
+/** Price a plan by simulating it on the cluster. Callback of zr__train_choose. */
 static zr_status price_on_cluster(void *arg, const zr_plan *plan, zr_price *made)
 {
     const cli_target *t = arg;

@@ -8,7 +8,7 @@
 #define COLUMNS 64
 #define ROWS 10
 
-/** A curve of characters. */
+/** A curve drawn in characters. */
 typedef struct terminal_curve {
     char at[ROWS][COLUMNS];
     cli_axes axes; /* coordinates are in characters */
@@ -20,7 +20,7 @@ static int terminal_column(const terminal_curve *c, double step)
     return x < 0 ? 0 : x >= COLUMNS ? COLUMNS - 1 : x;
 }
 
-/** Draw a series. Each column shows the mean of its points. */
+/** Draw a series. Each column shows the mean of the points in it. */
 static void terminal_series(terminal_curve *c, const curve_series *s, char letter)
 {
     double sum[COLUMNS] = {0}, n[COLUMNS] = {0};
@@ -62,7 +62,7 @@ static void print_terminal_curve(FILE *out, const cli_curve *curve)
             val->n ? ", o validation loss" : "", c.axes.log ? "; log scale" : "");
 }
 
-/** Print the newest sample text, beginning on a new line. */
+/** Print the newest sample text, if the run has one. */
 static void print_newest_sample(FILE *out, const json_t *samples)
 {
     char line[512], shown[1024];
