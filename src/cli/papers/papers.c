@@ -12,7 +12,8 @@ static zr_status states_bytes(const zr_chain_config *chain, int stage, int tenso
 {
     zr_model model = zr_chain(chain);
     zr_layout layout = ZR_LAYOUT_INIT;
-    zr_profile profile = {.facts = {.name = "none", .threads = 1}}; /* model states need no scratch memory */
+    /* The profile has no scratch memory, because only model states are counted. */
+    zr_profile profile = {.facts = {.name = "none", .threads = 1}};
     zr_plan *plan = NULL;
     layout.ranks = ranks;
     layout.tensor = tensor;

@@ -30,7 +30,8 @@ typedef enum cli_papers_mark {
     CLI_PAPERS_COUNTS,
     CLI_PAPERS_FITTED,
     CLI_PAPERS_SAME_RUN,  /* the number repeats the result of another row */
-    CLI_PAPERS_NO_SHAPE,  /* the paper does not print the whole shape; zr uses the appendix's shape or chooses one */
+    CLI_PAPERS_NO_SHAPE,  /* the paper does not print the whole shape; zr takes the appendix's shape or an assumed shape
+                           */
     CLI_PAPERS_NO_NUMBER, /* the paper does not print the throughput */
     CLI_PAPERS_AT_LEAST,  /* the paper prints a lower bound instead of a number */
     CLI_PAPERS_TOO_LARGE, /* the run was out of memory */

@@ -298,7 +298,7 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
 {
     int low = choices->target->ranks;
     const int host = (int)config->parallel.ranks_per_host, tensor = (int)config->parallel.tensor,
-              step = host > 0 && host % tensor == 0 ? host : tensor; /* `low` is a multiple of `step` */
+              step = host > 0 && host % tensor == 0 ? host : tensor; /* a step of the search; divides `low` */
     int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
     more->ranks = low;
     ZR_TRY(cli_choices_least(choices, config, low, &more->needs_bytes));

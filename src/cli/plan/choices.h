@@ -63,8 +63,8 @@ typedef struct cli_choices {
     cli_choice choice[CLI_CHOICES];
     int n;
     int configured, advised; /* indices into `choice`; `advised` is -1 if no choice fits */
-    zr_status
-        failed;     /* error that ended the planning, or ZR_OK; other choices than the configured one may be refused */
+    /** Error that ended the planning, or ZR_OK. Other choices than the configured one may be refused. */
+    zr_status failed;
     int most_ranks; /* maximum number of ranks in the search for more ranks */
     cli_more_ranks more;
 } cli_choices;
@@ -86,8 +86,8 @@ const char *cli_choice_name(const cli_choices *choices, const cli_choice *c, cha
  * it. Return `text`. */
 #define CLI_KEPT_BYTES 128
 const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char text[CLI_KEPT_BYTES]);
-/** Return the keys that `light` sets, such as ", stage3_prefetch_bucket_size 0 and overlap_comm false". Return "" for
- * CLI_LIGHT_NONE. The text is either in `room` or constant. */
+/** Return the keys that `light` sets, such as ", stage3_prefetch_bucket_size 0", or "" for CLI_LIGHT_NONE. The text may
+ * be stored in `room`. */
 const char *cli_light_words(const cli_choices *choices, cli_light light, char room[128]);
 /** Find the fewest bytes that a rank can need with `ranks` ranks. Plan stage 3 with recompute unit and
  * CLI_LIGHT_BUCKETS. */

@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-/** Layers, width and heads of models of GPT families, and of small models with similar proportions for CPUs. GPT-2
- * (Radford et al. 2019): 12 x 768 to 48 x 1600. Megatron-LM (Narayanan et al. 2021, table 1): 24 x 2304 to 128 x
- * 25600. */
+/** Layers, width and heads of models. The first shapes are small models for CPUs. GPT-2 (Radford et al. 2019) has the
+ * shapes from 12 x 768 to 48 x 1600. Megatron-LM (Narayanan et al. 2021, table 1) has the shapes from 24 x 2304 to 128
+ * x 25600. */
 static const cli_shape shapes[] = {
     {2, 128, 2},    {4, 256, 4},     {6, 384, 6},     {8, 512, 8},      {12, 768, 12},     {24, 1024, 16},
     {36, 1280, 20}, {48, 1600, 25},  {24, 2304, 24},  {30, 3072, 32},   {36, 4096, 32},    {40, 6144, 48},

@@ -1,4 +1,4 @@
-/** Machines and model shapes by name. */
+/** Find the profile of a machine, and the shape of a model, by name. */
 #ifndef ZR_CLI_PLAN_PROFILE_H
 #define ZR_CLI_PLAN_PROFILE_H
 

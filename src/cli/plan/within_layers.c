@@ -109,7 +109,8 @@ static void pattern_of(const char *name, char out[ZR_NAME_MAX])
     out[n] = '\0';
 }
 
-/** Write the pattern of a replicated parameter. Return whether no earlier replicated parameter has this pattern. */
+/** Write the name pattern of a replicated parameter (pattern_of). Return whether the parameter is the first replicated
+ * parameter with this pattern. */
 static bool is_first_of_pattern(const zr_graph *g, int32_t param, char pattern[ZR_NAME_MAX])
 {
     char before[ZR_NAME_MAX];

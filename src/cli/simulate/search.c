@@ -1,12 +1,20 @@
-/** `zr simulate --search`: find the fastest training configuration that fits. A candidate (cli_way) is a stage, a
- * tensor-parallel degree, a recompute policy, a place of checkpoints, groups of ranks for states (MiCS, hpZ) and a
- * bucket size. Each candidate is rated at its best micro-batch. Usually, the best micro-batch is the largest that fits,
- * because a larger micro-batch is never slower per sample. Matrix products get larger, more samples share ZeRO's
- * traffic, and the critical path does not grow per sample. A few plans find the largest micro-batch, because memory
- * grows with it. In three cases every micro-batch that fits is tried: steps are priced by measured rates, the policy
- * changes with the batch, or the number of samples in a step is given. Buckets, overlap, hierarchical collectives and
- * reducing gradients once a step change the speed of most candidates little. So these keys are varied last, only for
- * the fastest candidate of each kind of states and for the candidates that came nearest to fitting. */
+/**
+ * `zr simulate --search`: find the fastest training configuration that fits.
+ *
+ * A candidate (cli_way) is a stage, a tensor-parallel degree, a recompute policy, a place of checkpoints, groups of
+ * ranks that share states (MiCS, hpZ) and a bucket size. Each candidate is rated at its best micro-batch.
+ *
+ * Usually the best micro-batch is the largest that fits, because a larger micro-batch is never slower per sample.
+ * Matrix products get larger, more samples share ZeRO's traffic, and the critical path does not grow per sample. A few
+ * plans find the largest micro-batch, because memory grows with the micro-batch.
+ *
+ * In three cases every micro-batch that fits is tried: steps are priced by measured rates, the policy changes with the
+ * batch, or the number of samples in a step is given.
+ *
+ * Buckets, overlap, hierarchical collectives and reducing gradients once a step hardly change the speed of most
+ * candidates. Therefore these keys are varied last, only for the fastest candidate of each kind of states and for the
+ * candidates that came nearest to fitting.
+ */
 #include "cli/plan/choices.h"
 #include "cli/shell/config.h"
 #include "cli/simulate/search.h"
@@ -447,8 +455,8 @@ static bool has_states(const cli_way *const *ways, int64_t n, const cli_way *w)
     return false;
 }
 
-/** Put the candidates that fit into `best`, sorted by speed. For each kind of states with which no candidate fits, put
- * the candidate that needs the least memory into `missed`. */
+/** Sort the candidates that fit by speed, into `best`. If all candidates of a kind of states fail to fit, put the
+ * candidate of this kind with the least memory into `missed`. */
 static zr_status rank_ways(search *s)
 {
     cli_searched *b = &s->base;
@@ -533,7 +541,7 @@ static bool is_open_variant(const search *s, const cli_way *way, const cli_varia
 static zr_status add_variants(search *s, const cli_way *from)
 {
     const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->in.levels,
-                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto is flat with tensor parallelism */
+                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto is off with tensor parallelism */
         other = levels == off || (levels == ZR_SWITCH_AUTO && both == on) ? both : off, overlap = from->in.overlap;
     const int64_t large = LARGE_BUCKET, small = SMALL_BUCKET;
     const bool had = from->in.once;

@@ -45,8 +45,8 @@ typedef struct cli_searched {
     int64_t n;
     const cli_way **best; /* (n_best) the candidates that fit, the fastest first */
     int64_t n_best;
-    const cli_way **missed; /* (n_missed) for each kind of states with which no candidate fits, the candidate with the
-                               least memory */
+    /** (n_missed) The candidate with the least memory, for each kind of states with which no candidate fits. */
+    const cli_way **missed;
     int64_t n_missed;
     int64_t ways, tried; /* number of candidates that can be planned, and number of plans made */
 } cli_searched;

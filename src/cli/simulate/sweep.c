@@ -162,16 +162,16 @@ static zr_status check_axes(sweep *s)
 
 /* ---- one combination ---------------------------------------------------------------------------- */
 
-/** Return the index of the value that row `number` has on axis `index`. From row to row, the value of the last axis
- * varies fastest. */
+/** Return the index of the value that row `number` has on axis `index`. The value on the last axis changes from row to
+ * row. */
 static int value_index(const sweep *s, int64_t number, int index)
 {
     for (int i = s->n_axes - 1; i > index; i--) number /= s->axis[i].n;
     return (int)(number % s->axis[index].n);
 }
 
-/** Create the target of a row if the cluster is "this", whose target depends on the row's number of ranks. If this
- * number of ranks was not measured, return ZR_ERR_UNSUPPORTED, so that only the row is refused. */
+/** Create the target of a row for --cluster this. With any other cluster, all rows share a target. If the row's number
+ * of ranks was not measured, return ZR_ERR_UNSUPPORTED, so that only the row is refused. */
 static zr_status this_target(const sweep *s, const zr_config *config, cli_target *target)
 {
     if (strcmp(s->o->cluster, CLI_CLUSTER_THIS) != 0) return ZR_OK;
@@ -333,7 +333,7 @@ static zr_status draw_sweep(const sweep *s)
     for (int i = 0; i < n; i++) name[i] = name_line(s, i, room[i]);
     for (int64_t k = 0; st == ZR_OK && k < s->n_rows; k++) {
         const row *r = &s->row[k];
-        const int64_t at = k % n * n_x + k / n; /* in the rows, the value of the first axis varies slowest */
+        const int64_t at = k % n * n_x + k / n; /* rows are in the order of the first axis */
         y[at] = r->error ? NAN : cli_value_of(s->plotted, &r->made);
         hollow[at] = !r->error && !r->made.fits;
     }
