@@ -29,14 +29,14 @@ ZR_NODISCARD zr_status cli_launches_threads(const cli_launches_how *how, cli_lau
 ZR_NODISCARD zr_status cli_launches_world(const cli_launches_how *how, zr_comm *comm, cli_launches *launches);
 void cli_launches_clear(cli_launches *launches);
 
-/** Store the launches for later commands. Print a note on failure. */
+/** Store the measured training steps for later commands. Print a note on failure. */
 void cli_launches_remember(const cli_launches *launches, const zr_device_facts *facts);
 void cli_launches_print(const cli_launches *launches);
 /** Add the launches to the JSON output as an array of objects. */
 void cli_launches_json(zr__json_out *json, const char *key, const cli_launches *launches);
 
-/** Read the stored launch of `ranks` ranks on `hosts` hosts. If ranks are threads and `ranks` was not measured, read
- * the launch of the largest measured power of two below `ranks`. Free the launch with zr__launch_clear. On
+/** Read the stored training steps of `ranks` ranks on `hosts` hosts. If ranks are threads and `ranks` was not measured,
+ * read the steps of the largest measured power of two below `ranks`. Free the launch with zr__launch_clear. On
  * ZR_ERR_NOT_FOUND and ZR_ERR_DATA the message names the command that measures the launch. */
 ZR_NODISCARD zr_status cli_launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
                                          zr_launch *launch);

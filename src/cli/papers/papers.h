@@ -133,8 +133,8 @@ ZR_NODISCARD zr_status cli_papers_draw(const char *path, const char *name, const
 ZR_NODISCARD zr_status cli_papers_table1(FILE *out, bool json);
 ZR_NODISCARD zr_status cli_papers_table2(FILE *out, bool json);
 
-/** Print zr's plans beside the SC20 paper, for the runs of the appendix and for C1 to C5. Print aligned text or one
- * JSON document. */
+/** Print zr's plans beside the numbers of the SC20 paper, for the runs of the appendix and for C1 to C5. Print aligned
+ * text or one JSON document. */
 ZR_NODISCARD zr_status cli_papers_configs(FILE *out, bool json);
 
 #endif

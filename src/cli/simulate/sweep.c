@@ -170,8 +170,8 @@ static int value_index(const sweep *s, int64_t number, int index)
     return (int)(number % s->axis[index].n);
 }
 
-/** Create the target of a row for --cluster this. With any other cluster, all rows share a target. If the row's number
- * of ranks was not measured, return ZR_ERR_UNSUPPORTED, so that only the row is refused. */
+/** Create the target of a row if the option is `--cluster this`. For any other cluster, keep the target that all rows
+ * share. If the row's number of ranks was not measured, return ZR_ERR_UNSUPPORTED, so that only the row is refused. */
 static zr_status this_target(const sweep *s, const zr_config *config, cli_target *target)
 {
     if (strcmp(s->o->cluster, CLI_CLUSTER_THIS) != 0) return ZR_OK;
