@@ -5,7 +5,6 @@
 #include "train/setup/setup.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /** Recompute policies and places of checkpoints that are planned at each stage. The configured policy is planned too.
  * Partitioned checkpoints are planned only with tensor parallelism. */
@@ -32,29 +31,25 @@ static void keep_as(zr_layout *layout, cli_kept kept)
     layout->offload_checkpoints = kept.host;
 }
 
-static zr_status try_choice(const cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_choice *c)
-{
-    zr_plan *plan = NULL;
-    ZR_TRY(cli_try(choices->target, config, layout, &c->made, &plan));
-    c->kept = (cli_kept){plan->partition_checkpoints, plan->offload_checkpoints};
-    const zr_status st = zr__plan_fullest(plan, &c->fullest);
-    zr_plan_destroy(&plan);
-    return st;
-}
-
 /** Plan a choice and add it. Skip a choice that the planner refuses, for example because the stage has no all-reduce.
  */
 static void add_choice(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
                        bool configured)
 {
     if (choices->n == CLI_CHOICES || choices->failed != ZR_OK) return;
+    zr_plan *plan = NULL;
     cli_choice *c = &choices->choice[choices->n];
     *c = (cli_choice){.stage = layout->stage,
                       .light = light,
                       .recompute = layout->recompute,
                       .every = layout->recompute_every,
                       .asked = kept_of(layout)};
-    const zr_status st = try_choice(choices, config, layout, c);
+    zr_status st = cli_try(choices->target, config, layout, &c->made, &plan);
+    if (st == ZR_OK) {
+        c->kept = (cli_kept){plan->partition_checkpoints, plan->offload_checkpoints};
+        st = zr__plan_fullest(plan, &c->fullest);
+    }
+    zr_plan_destroy(&plan);
     if (st != ZR_OK && (configured || !cli_refused(st))) choices->failed = st;
     if (st != ZR_OK) return;
     if (configured) choices->configured = choices->n;
@@ -110,16 +105,14 @@ const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char
     const bool free = !choices->shares_layers || c->recompute == ZR_RECOMPUTE_NONE || c->recompute == ZR_RECOMPUTE_AUTO;
     const bool pieces = !free && c->asked.pieces != choices->base.pieces,
                host = !free && c->asked.host != choices->base.host;
-    snprintf(text, CLI_KEPT_BYTES, "%s%s%s",
-             !pieces           ? ""
-             : c->asked.pieces ? ", activation_checkpointing.partition_activations true"
-                               : ", activation_checkpointing.partition_activations false",
-             !host    ? ""
-             : pieces ? " and cpu_checkpointing "
-                      : ", activation_checkpointing.cpu_checkpointing ",
-             !host           ? ""
-             : c->asked.host ? "true"
-                             : "false");
+    int n = 0;
+    text[0] = '\0';
+    if (pieces)
+        n = snprintf(text, CLI_KEPT_BYTES, ", activation_checkpointing.partition_activations %s",
+                     c->asked.pieces ? "true" : "false");
+    if (host)
+        snprintf(text + n, CLI_KEPT_BYTES - (size_t)n, "%scpu_checkpointing %s",
+                 pieces ? " and " : ", activation_checkpointing.", c->asked.host ? "true" : "false");
     return text;
 }
 

@@ -37,7 +37,7 @@ static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits
         *fails = (cli_point){0};
         return ZR_OK;
     }
-    return cli_max_between(max, 0, fits, fails);
+    return cli_largest(cli_max_needs, max, max->target->limit_bytes, 0, fits, fails);
 }
 
 /** Choose the width at which the largest number of layers that fits is nearest to the shape's own number. A width is a

@@ -47,21 +47,17 @@ zr_status cli_max_parse(const char *text, cli_max_what *what)
     return ZR_OK;
 }
 
-zr_status cli_max_between(cli_max *max, int64_t guess, cli_point *fits, cli_point *fails)
-{
-    return cli_largest(cli_max_needs, max, max->target->limit_bytes, guess, fits, fails);
-}
-
 /** Guess the largest number that fits with policy auto, which makes many plans for each tried number. The guess is the
  * largest number that fits with policy unit, because the two numbers are nearly equal. */
 static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, int64_t *guess)
 {
+    const int64_t limit = max->target->limit_bytes;
     zr_config unit = *max->config;
     cli_max cheap = *max;
     cheap.config = &unit;
     unit.recompute.policy = ZR_POLICY_UNIT;
     ZR_TRY(cli_max_needs(&cheap, fits.n, &fits.needs));
-    if (fits.needs <= max->target->limit_bytes) ZR_TRY(cli_max_between(&cheap, 0, &fits, &fails));
+    if (fits.needs <= limit) ZR_TRY(cli_largest(cli_max_needs, &cheap, limit, 0, &fits, &fails));
     *guess = fits.n;
     return ZR_OK;
 }
@@ -98,7 +94,7 @@ static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
              ZR_SIZE((double)fits->needs), cli_beside(&max->target->profile.facts),
              max->what != CLI_MAX_BATCH ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
     if (max->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(max, *fits, *fails, &guess));
-    return cli_max_between(max, guess, fits, fails);
+    return cli_largest(cli_max_needs, max, max->target->limit_bytes, guess, fits, fails);
 }
 
 /** Choose the lowest stage at which the found model fits, because lower stages move less data. The next larger model

@@ -50,8 +50,6 @@ void cli_max_json(zr__json_out *out, const cli_max *max);
 /** Find the bytes that a rank needs with `n` layers or samples. `arg` is a cli_max, whose configuration is set to `n`
  * and planned. If a host's memory is too small, set *bytes to more than the limit. Callback of type cli_needs_of. */
 ZR_NODISCARD zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes);
-/** Find the largest number of layers or samples between *fits and *fails that fits (see cli_largest). */
-ZR_NODISCARD zr_status cli_max_between(cli_max *max, int64_t guess, cli_point *fits, cli_point *fails);
 /** Choose a shape of a GPT family, and find the largest number of layers that fits at its width. Set max->shape, and
  * the width and heads of the configuration. Set fits->n to 0 if no shape fits. Set fails->n to 0 if even twice the
  * shape's layers fit. */

@@ -27,9 +27,7 @@
 #include "train/setup/setup.h"
 
 #include <stdio.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define MOST_BATCH (1 << 20) /* maximum number of samples in a micro-batch */
