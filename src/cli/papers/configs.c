@@ -247,6 +247,5 @@ zr_status cli_papers_configs(FILE *out, bool as_json)
     add_runs_json(&json, planned);
     add_presets_json(&json, made);
     zr__json_close(&json, '}');
-    ZR_TRY(zr__json_write(&json, out));
-    return ZR_OK;
+    return zr__json_write(&json, out);
 }

@@ -34,8 +34,7 @@ static zr_status end_table_json(zr__json_out *json, FILE *out)
     zr__text_add(&json->text, "\n");
     zr__json_close(json, ']');
     zr__json_close(json, '}');
-    ZR_TRY(zr__json_write(json, out));
-    return ZR_OK;
+    return zr__json_write(json, out);
 }
 
 /* ---- table 1: gigabytes of a rank ------------------------------------------------------------- */

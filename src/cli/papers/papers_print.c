@@ -112,21 +112,21 @@ static json_t *row_json(const cli_papers_row *r)
                             r->paper > 0 ? json_real(r->paper) : json_null(), "zr",
                             isfinite(r->zr) ? json_real(r->zr) : json_null(), "fitted", r->mark == CLI_PAPERS_FITTED,
                             "counts", r->mark == CLI_PAPERS_COUNTS, "mark", mark_name[r->mark]);
-    if (r->gpus > 0) (void)json_object_set_new(one, "gpus", json_integer(r->gpus));
-    if (r->tensor > 0) (void)json_object_set_new(one, "tensor", json_integer(r->tensor));
-    if (r->batch > 0) (void)json_object_set_new(one, "batch", json_integer(r->batch));
+    if (r->gpus > 0) cli_json_set(one, "gpus", json_integer(r->gpus));
+    if (r->tensor > 0) cli_json_set(one, "tensor", json_integer(r->tensor));
+    if (r->batch > 0) cli_json_set(one, "batch", json_integer(r->batch));
     if (r->memory_bytes > 0) {
-        (void)json_object_set_new(one, "memory_bytes", json_integer(r->memory_bytes));
-        (void)json_object_set_new(one, "fits", json_boolean(!is_too_large(r)));
+        cli_json_set(one, "memory_bytes", json_integer(r->memory_bytes));
+        cli_json_set(one, "fits", json_boolean(!is_too_large(r)));
     }
     if (!r->run) return one;
     json_t *exposed = json_object();
     for (int i = 0; i < ZR_CAUSES; i++)
-        (void)json_object_set_new(exposed, zr__cause_name((zr_cause)i), json_real(r->made.exposed_sec[i]));
-    (void)json_object_set_new(one, "step_sec", json_real(r->made.price.step_sec));
-    (void)json_object_set_new(one, "product_sec", json_real(r->made.product_sec));
-    (void)json_object_set_new(one, "memory_sec", json_real(r->made.memory_sec));
-    (void)json_object_set_new(one, "exposed", exposed);
+        cli_json_set(exposed, zr__cause_name((zr_cause)i), json_real(r->made.exposed_sec[i]));
+    cli_json_set(one, "step_sec", json_real(r->made.price.step_sec));
+    cli_json_set(one, "product_sec", json_real(r->made.product_sec));
+    cli_json_set(one, "memory_sec", json_real(r->made.memory_sec));
+    cli_json_set(one, "exposed", exposed);
     return one;
 }
 

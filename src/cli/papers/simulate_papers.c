@@ -158,19 +158,8 @@ static void add_ratios(cli_papers_rows *rows)
 
 /* ---- C1 to C5: the largest model, the largest batch ------------------------------------------------ */
 
-/* Find the bytes that a GPU needs at the paper's size, and the largest size that fits. */
-static zr_status find_largest(zr_config *config, const zr_profile *profile, cli_papers_row *row, cli_max_what what)
-{
-    const cli_target target = {.ranks = row->gpus, .profile = *profile, .limit_bytes = profile->machine.memory_bytes};
-    const int64_t papers = what == CLI_MAX_BATCH ? row->batch : config->model.sizes.n_layer;
-    cli_max max = {.what = what, .config = config, .target = &target};
-    row->limit_bytes = target.limit_bytes;
-    ZR_TRY(cli_max_needs(&max, papers, &row->memory_bytes));
-    ZR_TRY(cli_max_find(&max));
-    row->zr = what == CLI_MAX_BATCH ? (double)max.n : max.params / 1e9;
-    return ZR_OK;
-}
-
+/* Add the largest model, or the largest batch of the 60B model, that a configuration of ZeRO-R fits. Also add the bytes
+ * that a GPU needs at the paper's size. */
 static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *preset, const zr_profile *profile,
                              cli_max_what what)
 {
@@ -182,12 +171,17 @@ static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *pre
                           .tensor = CLI_PAPERS_TENSOR,
                           .batch = batch ? preset->batch : 16,
                           .paper = batch ? preset->batch : preset->largest_billion,
+                          .limit_bytes = profile->machine.memory_bytes,
                           .mark = CLI_PAPERS_NO_SPEED};
+    const cli_target target = {.ranks = row.gpus, .profile = *profile, .limit_bytes = row.limit_bytes};
     zr_config *config = NULL;
     ZR_TRY(cli_papers_preset_config(preset, batch ? "zero-60b-75x8192x64" : NULL, row.gpus, row.batch, &config));
-    zr_status st = find_largest(config, profile, &row, what);
+    cli_max max = {.what = what, .config = config, .target = &target};
+    zr_status st = cli_max_needs(&max, batch ? row.batch : config->model.sizes.n_layer, &row.memory_bytes);
+    if (st == ZR_OK) st = cli_max_find(&max);
     zr_config_destroy(&config);
     ZR_TRY(st);
+    row.zr = batch ? (double)max.n : max.params / 1e9;
     snprintf(row.system, sizeof(row.system), "%s%s", cli_papers_stage_name[preset->stage],
              cli_papers_kept_name[preset->kept]);
     papers_add(rows, &row, batch ? "%s batch of 60B" : "%s largest model", preset->name);

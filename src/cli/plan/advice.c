@@ -26,7 +26,7 @@ static void print_wrapped(FILE *out, const char *text)
 /** Return the arithmetic intensity: a rank's model FLOPs per byte of traffic, or 0 without traffic. */
 static double intensity(const cli_choice *c)
 {
-    double traffic = cli_traffic_bytes(&c->made.report);
+    double traffic = cli_traffic_bytes(&c->made.report.traffic);
     return traffic > 0 ? c->made.report.flops_model / c->made.report.ranks / traffic : 0;
 }
 
@@ -56,7 +56,7 @@ static void add_advised(zr__text *p, const cli_choices *choices)
         return;
     }
     zr__text_add(p, ". A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
-                 ZR_SIZE(cli_traffic_bytes(&c->made.report)), ZR_AMOUNT(intensity(c)));
+                 ZR_SIZE(cli_traffic_bytes(&c->made.report.traffic)), ZR_AMOUNT(intensity(c)));
     if (!timed) return;
     const double share = price->step_sec > 0 ? 100 * price->exposed_sec / price->step_sec : 0;
     zr__text_add(p, " %s of communication is exposed (%.1f %% of the step)%s", CLI_SECONDS(price->exposed_sec), share,
@@ -185,12 +185,6 @@ zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_confi
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/** Add a number, or null if it is not known. */
-static void add_known(zr__json_out *out, const char *key, bool known, double x)
-{
-    zr__json_add(out, key, known ? x : NAN);
-}
-
 /** Add a number of bytes, or null if there is no memory limit. */
 static void add_limited(zr__json_out *out, const cli_choices *choices, const char *key, int64_t bytes)
 {
@@ -205,10 +199,10 @@ static void add_time(zr__json_out *out, const cli_choices *choices, const cli_ch
     const zr_price *price = &c->made.simulation.price;
     const bool compute_known = choices->compute_known, all = compute_known && choices->link_known;
     zr__json_open(out, "time", '{');
-    add_known(out, "step_sec", all, price->step_sec);
-    add_known(out, "compute_sec", compute_known, price->compute_sec);
-    add_known(out, "comm_sec", choices->link_known, price->comm_sec);
-    add_known(out, "exposed_sec", all, price->exposed_sec);
+    zr__json_add(out, "step_sec", all ? price->step_sec : NAN); /* NAN is written as null */
+    zr__json_add(out, "compute_sec", compute_known ? price->compute_sec : NAN);
+    zr__json_add(out, "comm_sec", choices->link_known ? price->comm_sec : NAN);
+    zr__json_add(out, "exposed_sec", all ? price->exposed_sec : NAN);
     cli_speed_json(out, choices, c);
     zr__json_close(out, '}');
 }
@@ -268,7 +262,7 @@ void cli_advice_json(zr__json_out *out, const cli_choices *choices)
     if (advised) {
         zr__json_open(out, "advice", '{');
         add_choice_policy(out, advised);
-        add_known(out, "flops_per_byte", choices->target->ranks > 1, intensity(advised));
+        zr__json_add(out, "flops_per_byte", choices->target->ranks > 1 ? intensity(advised) : NAN);
         add_limited(out, choices, "left", choices->target->limit_bytes - advised->made.needs_bytes);
         add_choice_keys(out, choices, advised);
         zr__json_close(out, '}');

@@ -23,8 +23,8 @@ const char *cli_category_words(zr_category category);
 /** Write the name of a recompute policy, such as "none" or "unit/4", into `text`. Return `text`. */
 const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32]);
 
-/** Return a rank's traffic in a step in bytes, summed over all kinds of traffic. */
-double cli_traffic_bytes(const zr_report *report);
+/** Return the bytes of a rank's traffic in a step, summed over all kinds of traffic. */
+double cli_traffic_bytes(const zr_traffic *traffic);
 
 /** Fill in the reports of stages 0 to 3 for a resolved configuration. `chosen` is the plan of the configured stage.
  * Leave out stages that cannot be planned. */

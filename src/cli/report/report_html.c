@@ -377,6 +377,5 @@ static zr_status put_page(FILE *out, void *arg)
 
 zr_status cli_report_html(const cli_report *report, char **html, size_t *bytes)
 {
-    ZR_TRY(svg_page(put_page, (void *)report, html, bytes));
-    return ZR_OK;
+    return svg_page(put_page, (void *)report, html, bytes);
 }

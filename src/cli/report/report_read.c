@@ -380,8 +380,7 @@ zr_status cli_report_read(cli_report *report, const char *const *dir, const char
         ZR_TRY(read_report_run(&report->run[i]));
         report->curve[i] = report->run[i].curve;
     }
-    ZR_TRY(find_differences(report));
-    return ZR_OK;
+    return find_differences(report);
 }
 
 void cli_report_clear(cli_report *report)

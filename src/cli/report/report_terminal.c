@@ -14,10 +14,9 @@ typedef struct terminal_curve {
     cli_axes axes; /* coordinates are in characters */
 } terminal_curve;
 
-static int terminal_column(const terminal_curve *c, double step)
+static int clamp(int at, int n)
 {
-    const int x = (int)cli_axes_x(&c->axes, step);
-    return x < 0 ? 0 : x >= COLUMNS ? COLUMNS - 1 : x;
+    return at < 0 ? 0 : at >= n ? n - 1 : at;
 }
 
 /** Draw a series. Each column shows the mean of the points in it. */
@@ -27,14 +26,14 @@ static void terminal_series(terminal_curve *c, const curve_series *s, char lette
     for (int i = 0; i < s->n; i++) {
         const curve_bucket *b = &s->bucket[i];
         if (!b->n) continue;
-        const int x = terminal_column(c, b->step_sum / (double)b->n);
+        const int x = clamp((int)cli_axes_x(&c->axes, b->step_sum / (double)b->n), COLUMNS);
         sum[x] += b->sum / (double)b->n;
         n[x] += 1;
     }
     for (int x = 0; x < COLUMNS; x++) {
         if (n[x] == 0) continue;
-        const int y = (int)cli_axes_y(&c->axes, sum[x] / n[x]);
-        c->at[y < 0 ? 0 : y >= ROWS ? ROWS - 1 : y][x] = letter;
+        const int y = clamp((int)cli_axes_y(&c->axes, sum[x] / n[x]), ROWS);
+        c->at[y][x] = letter;
     }
 }
 
