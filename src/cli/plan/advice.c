@@ -26,7 +26,7 @@ static void print_wrapped(FILE *out, const char *text)
 /** Return the arithmetic intensity: a rank's model FLOPs per byte of traffic, or 0 without traffic. */
 static double intensity(const cli_choice *c)
 {
-    double traffic = cli_traffic_bytes(&c->made.report.traffic);
+    double traffic = cli_traffic_bytes(c->made.report.traffic);
     return traffic > 0 ? c->made.report.flops_model / c->made.report.ranks / traffic : 0;
 }
 
@@ -56,7 +56,7 @@ static void add_advised(zr__text *p, const cli_choices *choices)
         return;
     }
     zr__text_add(p, ". A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
-                 ZR_SIZE(cli_traffic_bytes(&c->made.report.traffic)), ZR_AMOUNT(intensity(c)));
+                 ZR_SIZE(cli_traffic_bytes(c->made.report.traffic)), ZR_AMOUNT(intensity(c)));
     if (!timed) return;
     const double share = price->step_sec > 0 ? 100 * price->exposed_sec / price->step_sec : 0;
     zr__text_add(p, " %s of communication is exposed (%.1f %% of the step)%s", CLI_SECONDS(price->exposed_sec), share,

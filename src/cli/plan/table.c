@@ -32,10 +32,10 @@ const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[
     return text;
 }
 
-double cli_traffic_bytes(const zr_traffic *traffic)
+double cli_traffic_bytes(zr_traffic traffic)
 {
     double sum = 0;
-    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)traffic->bytes[i];
+    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)traffic.bytes[i];
     return sum;
 }
 
@@ -97,12 +97,6 @@ static void print_memory_rows(FILE *out, const cli_table *table, bool color)
                                        r->memory.space[ZR_SPACE_HOST].category_bytes[OPTIM]);
 }
 
-static double within_bytes(const zr_report *report, zr_border border)
-{
-    const zr_traffic within = zr__report_within(report, border);
-    return cli_traffic_bytes(&within);
-}
-
 static void print_traffic_rows(FILE *out, const cli_table *table, bool color)
 {
     static const char *const words[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce-scatter",
@@ -110,17 +104,17 @@ static void print_traffic_rows(FILE *out, const cli_table *table, bool color)
                                                         [ZR_TRAFFIC_ALL_REDUCE] = "all-reduce (scalars)"};
     const zr_traffic *across = table->report[table->chosen].across;
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) ROW(words[kind], r->traffic.bytes[kind]);
-    ROW("total", cli_traffic_bytes(&r->traffic));
-    if (cli_traffic_bytes(&across[ZR_BORDER_GROUP]) > 0) {
-        ROW("of it within groups", within_bytes(r, ZR_BORDER_GROUP));
-        ROW("of it across groups", cli_traffic_bytes(&r->across[ZR_BORDER_GROUP]));
+    ROW("total", cli_traffic_bytes(r->traffic));
+    if (cli_traffic_bytes(across[ZR_BORDER_GROUP]) > 0) {
+        ROW("of it within groups", cli_traffic_bytes(zr__report_within(r, ZR_BORDER_GROUP)));
+        ROW("of it across groups", cli_traffic_bytes(r->across[ZR_BORDER_GROUP]));
     }
-    if (cli_traffic_bytes(&across[ZR_BORDER_TENSOR]) > 0) {
-        ROW("of it for ZeRO", within_bytes(r, ZR_BORDER_TENSOR));
-        ROW("of it within layers", cli_traffic_bytes(&r->across[ZR_BORDER_TENSOR]));
+    if (cli_traffic_bytes(across[ZR_BORDER_TENSOR]) > 0) {
+        ROW("of it for ZeRO", cli_traffic_bytes(zr__report_within(r, ZR_BORDER_TENSOR)));
+        ROW("of it within layers", cli_traffic_bytes(r->across[ZR_BORDER_TENSOR]));
     }
-    if (cli_traffic_bytes(&across[ZR_BORDER_HOST]) > 0)
-        ROW("of it across hosts", cli_traffic_bytes(&r->across[ZR_BORDER_HOST]));
+    if (cli_traffic_bytes(across[ZR_BORDER_HOST]) > 0)
+        ROW("of it across hosts", cli_traffic_bytes(r->across[ZR_BORDER_HOST]));
 }
 
 void cli_table_print(FILE *out, const cli_table *table, bool color)

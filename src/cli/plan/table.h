@@ -24,7 +24,7 @@ const char *cli_category_words(zr_category category);
 const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32]);
 
 /** Return the bytes of a rank's traffic in a step, summed over all kinds of traffic. */
-double cli_traffic_bytes(const zr_traffic *traffic);
+double cli_traffic_bytes(zr_traffic traffic);
 
 /** Fill in the reports of stages 0 to 3 for a resolved configuration. `chosen` is the plan of the configured stage.
  * Leave out stages that cannot be planned. */

@@ -11,28 +11,21 @@
 #include <math.h>
 #include <string.h>
 
-/** Return the configured layout, but with stage 3 over all ranks instead of tensor parallelism. */
-static zr_layout stage3_alone(const zr_config *config, int ranks)
+/** Compute the ratio of the traffic between tensor-parallel ranks to the traffic of stage 3 without tensor parallelism.
+ * For stage 3, plan the configured layout with stage 3 over all ranks instead of tensor parallelism. */
+static zr_status tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
+                                  double *ratio)
 {
-    zr_layout layout = zr__train_layout(config, ranks);
+    const int64_t *tensor = report->across[ZR_BORDER_TENSOR].bytes;
+    zr_plan *plan = NULL;
+    zr_layout layout = zr__train_layout(config, report->ranks);
     layout.tensor = 1;
-    layout.ranks = ranks;
+    layout.ranks = report->ranks;
     layout.stage = 3;
     layout.eval = false;
     layout.save = ZR_SAVE_NONE;
     if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS;  /* stage 3 has no all-reduce */
     if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT; /* gathers the same bytes */
-    return layout;
-}
-
-/** Compute the ratio of the traffic between tensor-parallel ranks to the traffic of stage 3 without tensor
- * parallelism. */
-static zr_status tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
-                                  double *ratio)
-{
-    const zr_layout layout = stage3_alone(config, report->ranks);
-    const int64_t *tensor = report->across[ZR_BORDER_TENSOR].bytes;
-    zr_plan *plan = NULL;
     ZR_TRY(zr__train_plan_layout(config, &layout, profile, &plan));
     const int64_t *stage3 = plan->traffic.bytes;
     *ratio = (double)(tensor[ZR_TRAFFIC_REDUCE_SCATTER] + tensor[ZR_TRAFFIC_ALL_GATHER]) /
