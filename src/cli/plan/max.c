@@ -2,10 +2,10 @@
 #include "cli/plan/max.h"
 
 #include "base/text/text.h"
+#include "cli/shell/args.h"
 #include "train/setup/setup.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /** Upper limits of the search. Plans with more layers take too long. Larger micro-batches are of no use. */
 #define TRIED_LAYERS 2048
@@ -30,7 +30,8 @@ zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes)
     return ZR_OK;
 }
 
-static const char *const names[] = {[CLI_MAX_MODEL] = "model", [CLI_MAX_LAYERS] = "layers", [CLI_MAX_BATCH] = "batch"};
+static const char *const names[] = {
+    [CLI_MAX_MODEL] = "model", [CLI_MAX_LAYERS] = "layers", [CLI_MAX_BATCH] = "batch", NULL};
 
 /** Return the configuration key that the search varies. */
 static const char *key_of(cli_max_what what)
@@ -40,10 +41,9 @@ static const char *key_of(cli_max_what what)
 
 zr_status cli_max_parse(const char *text, cli_max_what *what)
 {
-    *what = CLI_MAX_NONE;
-    for (int i = CLI_MAX_MODEL; i <= CLI_MAX_BATCH; i++)
-        if (strcmp(text, names[i]) == 0) *what = (cli_max_what)i;
-    ZR_CHECK(*what != CLI_MAX_NONE, ZR_ERR_ARG, "--max is \"%s\"; expected model, layers or batch", text);
+    int index;
+    ZR_TRY(cli_word("max", text, names + CLI_MAX_MODEL, &index));
+    *what = (cli_max_what)(CLI_MAX_MODEL + index);
     return ZR_OK;
 }
 
