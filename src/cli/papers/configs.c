@@ -124,9 +124,8 @@ typedef struct planned_preset {
     bool in_pieces, on_host; /* whether checkpoints are partitioned (P_a); whether they are on the host (P_a+cpu) */
     int64_t params, checkpoint, host, total;
     double states, copies, paper_states, paper_checkpoint; /* bytes of a rank */
-    double deviation;              /* deviation of zr's states from the paper's states, percent */
-    char states_reason[128];       /* reason why zr's states are larger than the paper's */
-    const char *checkpoint_reason; /* reason why zr's checkpoints are larger than the paper's, or "" if they are not */
+    double deviation; /* deviation of zr's states from the paper's states, percent */
+    char reason[128]; /* reason why zr's states are larger than the paper's */
 } planned_preset;
 
 static void compare_preset(const cli_papers_preset *c, const zr_plan *plan, planned_preset *p)
@@ -146,13 +145,10 @@ static void compare_preset(const cli_papers_preset *c, const zr_plan *plan, plan
     p->paper_states = formula_bytes(paper_params, c->stage, CLI_PAPERS_TENSOR, GPUS / CLI_PAPERS_TENSOR);
     p->paper_checkpoint = p->on_host ? 0 : checkpoints;
     p->deviation = cli_papers_percent(p->states, p->paper_states);
-    snprintf(p->states_reason, sizeof(p->states_reason),
+    snprintf(p->reason, sizeof(p->reason),
              "%+.2f %% as the paper's %g billion parameters are %.2f, %+.2f %% for copies",
              cli_papers_percent((double)p->params, paper_params), c->largest_billion, (double)p->params / 1e9,
              100 * p->copies / p->paper_states);
-    p->checkpoint_reason = p->in_pieces && (double)(p->checkpoint + p->host) > 2 * checkpoints
-                               ? "each of the M ranks has whole checkpoints: P_a has no effect in this plan"
-                               : "";
 }
 
 static zr_status plan_preset(const cli_papers_preset *c, const zr_profile *profile, planned_preset *planned)
@@ -191,22 +187,17 @@ static void print_planned_presets(FILE *out, const planned_preset planned[CLI_PA
     }
     fprintf(out, "\ntotal: with a block's gradient and activations, and staging buffers\nWhy zr is above the paper:\n");
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) {
-        const planned_preset *p = &planned[i];
-        fprintf(out, "%s %s\n", cli_papers_presets[i].name, p->states_reason);
-        if (*p->checkpoint_reason) fprintf(out, "   %s\n", p->checkpoint_reason);
+        fprintf(out, "%s %s\n", cli_papers_presets[i].name, planned[i].reason);
     }
 }
 
 static void add_presets_json(zr__json_out *json, const planned_preset planned[CLI_PAPERS_PRESETS])
 {
-    char reason[256];
     zr__json_break(json, "\n");
     zr__json_open(json, "presets", '[');
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) {
         const cli_papers_preset *c = &cli_papers_presets[i];
         const planned_preset *p = &planned[i];
-        snprintf(reason, sizeof(reason), "%s%s%s", p->states_reason, *p->checkpoint_reason ? "; " : "",
-                 p->checkpoint_reason);
         zr__json_break(json, "\n  ");
         zr__json_open(json, NULL, '{');
         zr__json_add(json, "name", c->name, "stage", c->stage);
@@ -222,7 +213,7 @@ static void add_presets_json(zr__json_out *json, const planned_preset planned[CL
         zr__json_add_as(json, "copies", "%.0f", p->copies);
         zr__json_add(json, "checkpoint", p->checkpoint, "host_checkpoint", p->host);
         zr__json_add_as(json, "paper_checkpoint", "%.0f", p->paper_checkpoint);
-        zr__json_add(json, "total", p->total, "reason", reason);
+        zr__json_add(json, "total", p->total, "reason", p->reason);
         zr__json_close(json, '}');
     }
     zr__text_add(&json->text, "\n");

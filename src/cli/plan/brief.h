@@ -10,27 +10,25 @@ typedef struct cli_brief {
     int64_t stage, batch, seq, tensor;
     bool chooses; /* whether zr chooses missing keys to fit --memory; else --memory is only a limit */
 } cli_brief;
-#define CLI_BRIEF_INIT                                                                                                 \
-    {                                                                                                                  \
-        .stage = -1                                                                                                    \
-    }
+/* clang-format off */
+#define CLI_BRIEF_INIT {.stage = -1}
+/* clang-format on */
 
-/** Rows for a command's table of options. The parsed values are stored in the cli_brief `brief`. */
-#define CLI_BRIEF_PRESET(brief)                                                                                        \
-    {                                                                                                                  \
-        "preset", CLI_TEXT, &(brief).preset, 0, "NAME",                                                                \
-            "named model shape, e.g. gpt2-124m (`zr plan --shapes` lists them)"                                        \
-    }
 #define CLI_MEMORY_LIMITS "memory available to each rank, e.g. 32GB (key memory.limit)"
 #define CLI_MEMORY_CHOOSES                                                                                             \
     "memory limit of each rank, e.g. 32GB (key memory.limit); stage, recompute policy and micro-batch, where not "     \
     "given, are chosen to fit it"
+
+/** Rows for a command's table of options. The parsed values are stored in the cli_brief `brief`. */
 /* clang-format off */
-#define CLI_BRIEF_OPTIONS(brief, memory_help)                                                                             \
+#define CLI_BRIEF_PRESET(brief)                                                                                        \
+    {"preset", CLI_TEXT, &(brief).preset, 0, "NAME",                                                                   \
+     "named model shape, e.g. gpt2-124m (`zr plan --shapes` lists them)"}
+#define CLI_BRIEF_OPTIONS(brief, memory_help)                                                                          \
     {"stage", CLI_INT, &(brief).stage, 0, "S", "ZeRO stage 0-3"},                                                      \
-    {"batch", CLI_INT, &(brief).batch, 1, "B", "micro-batch size: samples per rank"},                               \
-    {"seq", CLI_INT, &(brief).seq, 1, "T", "sequence length: tokens per sample"},                                                      \
-    {"tensor", CLI_INT, &(brief).tensor, 1, "M", "tensor-parallel degree: M ranks share each layer"},         \
+    {"batch", CLI_INT, &(brief).batch, 1, "B", "micro-batch size: samples per rank"},                                  \
+    {"seq", CLI_INT, &(brief).seq, 1, "T", "sequence length: tokens per sample"},                                      \
+    {"tensor", CLI_INT, &(brief).tensor, 1, "M", "tensor-parallel degree: M ranks share each layer"},                  \
     {"memory", CLI_TEXT, &(brief).memory, 0, "SIZE", memory_help}
 /* clang-format on */
 
