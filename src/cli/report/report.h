@@ -26,7 +26,7 @@ typedef struct cli_report_run {
     const char *dir;
     cli_curve *curve;
     json_t *config, *facts; /* contents of config.json and run.json; NULL if the file is missing or damaged */
-    json_t *samples;        /* the last REPORT_SAMPLES lines of metrics.jsonl with a text by the model */
+    json_t *samples;        /* last REPORT_SAMPLES lines of metrics.jsonl that have a sample text */
     cli_fact fact[REPORT_FACTS];
     int n_facts;
     char note[REPORT_NOTES][512]; /* notes for the reader on unexpected facts, such as a missing file */
