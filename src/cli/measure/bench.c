@@ -21,7 +21,7 @@ static zr_status measure_device(cli_bench *b, zr_device *device)
     if (!b->how.quiet) cli_say("measuring arithmetic, memory, and copies between ranks ...");
     ZR_TRY(device->ops->bench(device, &b->rates));
     bool native = device->profile.facts.bf16_products;
-    /* Set the profile first: its rates determine how many rows of a large product are timed. */
+    /* Set the profile before timing products. Its rates determine how many rows of a large product are timed. */
     zr__rates_profile(&b->rates, native ? ZR_BF16 : ZR_F32, 1, 1, &device->profile);
     if (!b->how.quiet) cli_say("measuring the products of %s in fp32 ...", b->preset);
     ZR_TRY(zr__products_measure(&model, b->batch, b->seq, ZR_F32, device, &b->f32));
@@ -71,8 +71,8 @@ static void add_levels(zr__json_out *json, const zr_rates *rates)
     zr__json_close(json, ']');
 }
 
-/** Add the peak rate, and whether a library or zr's loop in registers reached the peak. Shares are relative to this
- * rate. */
+/** Add the peak FLOP/s of a data type, and whether the library or zr's register loop reached the peak. Shares of the
+ * peak are relative to this rate. */
 static void add_peak(zr__json_out *json, const zr_rates *rates, zr_dtype dtype)
 {
     bool library = false;
@@ -158,7 +158,7 @@ static void print_levels(const zr_rates *rates)
     printf("    %-10s%18s%10s%11s\n", "products", GIGA(rates->matmul_f32), "", GIGA(rates->matmul_bf16));
 }
 
-/** If a library's product ran faster than zr's loop in registers, print that shares refer to the library's rate. */
+/** If a product of the library ran faster than zr's register loop, print a note that the peak is the library's rate. */
 static void print_library_peak(const zr_rates *rates, zr_dtype dtype, const char *type)
 {
     bool library = false;
@@ -169,8 +169,7 @@ static void print_library_peak(const zr_rates *rates, zr_dtype dtype, const char
            type, GIGA(peak.all));
 }
 
-/** Print the rate of a product and its share of the peak. Print "~" before the rate if only a part of the rows was
- * timed. */
+/** Print the rate of a product and its share of the peak. Print "~" before the rate if only some rows were timed. */
 static void print_product_rate(const zr__product_timing *p, double peak)
 {
     char text[40];
@@ -230,8 +229,8 @@ const char *cli_rates_line(const zr_rates *rates, char text[192])
 
 /* ---- run ------------------------------------------------------------------------------------- */
 
-/** Remember the measured rates, then measure and remember training steps. If measuring or remembering fails, print a
- * note. */
+/** Store the measured rates for later commands. Then measure and store training steps. If measuring or storing fails,
+ * print a note. */
 static void remember_rates(cli_bench *b, const zr_device *device)
 {
     const zr_device_facts *facts = &device->profile.facts;

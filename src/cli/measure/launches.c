@@ -13,7 +13,7 @@
 
 typedef struct launch_job {
     const cli_launches_how *how;
-    zr_launch *launch; /* the result, which rank 0 writes */
+    zr_launch *launch; /* result, which rank 0 writes */
 } launch_job;
 
 /** Return the number of threads of each rank on a host with `local_size` ranks. */
@@ -86,8 +86,8 @@ void cli_launches_remember(const cli_launches *launches, const zr_device_facts *
 
 /* ---- print ----------------------------------------------------------------------------------- */
 
-/** Return the rate, in bytes/s into a rank, of the largest gather measured within a host. Return NAN if no gather was
- * measured. */
+/** Return the bandwidth into a rank, in bytes/s, of the largest all-gather measured within a host. Return NAN if no
+ * all-gather was measured. */
 static double gather_bytes_sec(const zr_launch *launch)
 {
     double bytes = 0, rate = NAN;
@@ -101,8 +101,7 @@ static double gather_bytes_sec(const zr_launch *launch)
     return rate;
 }
 
-/** Return the sustained rate, in bytes/s into a rank, of the links between hosts. Return NAN if there is only one
- * host. */
+/** Return the sustained bandwidth between hosts, in bytes/s into a rank. Return NAN if there is only one host. */
 static double across_bytes_sec(const zr_launch *launch)
 {
     return launch->hosts > 1 ? launch->across_bytes_sec : NAN;
@@ -150,7 +149,7 @@ void cli_launches_json(zr__json_out *json, const char *key, const cli_launches *
 
 /* ---- recall ---------------------------------------------------------------------------------- */
 
-/** Return the command line that measures a transport. */
+/** Return the command that measures training steps on a transport, for a message. */
 static const char *command_of(const char *transport)
 {
     if (strcmp(transport, "threads") != 0) return "`zr info --bench` under the launcher that starts them";

@@ -7,8 +7,8 @@
 #include "zr/device.h"
 #include "zr/simulate.h"
 
-/** Maximum number of ranks that are threads, and maximum number of measured launches. A launch is measured for each
- * power of two up to twice the number of cores, but at most 16 ranks. */
+/** Maximum number of ranks that are threads, and maximum number of measured launches. Launches are measured with 1, 2,
+ * 4, 8 ... ranks, up to twice the number of cores and at most 16. */
 enum { CLI_LAUNCH_RANKS = 16, CLI_LAUNCHES = 5 };
 
 typedef struct cli_launches {
@@ -19,30 +19,29 @@ typedef struct cli_launches {
 /** Options for measuring training steps. */
 typedef struct cli_launches_how {
     int64_t threads; /* threads of each rank, or 0 for an equal share of the cores */
-    bool quick;      /* passed on to zr__launch_measure; also limits the ranks to the number of cores or, if more, to 2
-                      */
-    bool quiet;      /* whether to omit the line that each measurement prints */
+    bool quick;      /* whether to measure less (see zr__launch_measure) and to use at most max(2, cores) ranks */
+    bool quiet;      /* whether to print no progress */
 } cli_launches_how;
 
-/** Measure training steps with ranks that are threads of this process. */
+/** Measure training steps. The ranks are threads of this process. */
 ZR_NODISCARD zr_status cli_launches_threads(const cli_launches_how *how, cli_launches *launches);
-/** Measure training steps with the ranks of a launcher. Collective. */
+/** Measure training steps on the ranks of `comm`, which a launcher such as mpirun started. Collective. */
 ZR_NODISCARD zr_status cli_launches_world(const cli_launches_how *how, zr_comm *comm, cli_launches *launches);
 void cli_launches_clear(cli_launches *launches);
 
-/** Remember the launches for later commands. Print a note on failure. */
+/** Store the measured training steps for later commands. Print a note on failure. */
 void cli_launches_remember(const cli_launches *launches, const zr_device_facts *facts);
 void cli_launches_print(const cli_launches *launches);
 /** Add the launches to the JSON output as an array of objects. */
 void cli_launches_json(zr__json_out *json, const char *key, const cli_launches *launches);
 
-/** Recall the launch that was measured with `ranks` ranks on `hosts` hosts. If ranks are threads and `ranks` was not
- * measured, recall the launch with the largest measured power of two below `ranks`. Free the launch with
- * zr__launch_clear. On ZR_ERR_NOT_FOUND and ZR_ERR_DATA the message names the command that measures the launch. */
+/** Read the stored training steps of `ranks` ranks on `hosts` hosts. If ranks are threads and `ranks` was not measured,
+ * read the steps of the largest measured power of two below `ranks`. Free the launch with zr__launch_clear. On
+ * ZR_ERR_NOT_FOUND and ZR_ERR_DATA the message names the command that measures the launch. */
 ZR_NODISCARD zr_status cli_launch_recall(const zr_device_facts *facts, const char *transport, int ranks, int hosts,
                                          zr_launch *launch);
-/** Recall the measured rates of this machine's processor. On ZR_ERR_NOT_FOUND the message names the command that
- * measures the rates. Also return the other errors of zr__rates_recall. */
+/** Read the stored rates of this machine's processor. On ZR_ERR_NOT_FOUND the message names the command that measures
+ * the rates. Also return the other errors of zr__rates_recall. */
 ZR_NODISCARD zr_status cli_rates_recall(const zr_device_facts *facts, zr_rates *rates);
 
 #endif

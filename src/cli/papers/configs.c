@@ -1,7 +1,7 @@
-/* The runs of the SC20 paper (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter
- * Models) beside zr's plans: all 48 runs in the appendix of its artifact, and ZeRO-R's configurations C1 to C5 at the
- * largest models that the paper gives for them. The paper and zr both use tensor parallelism of degree M. The paper's
- * formulas divide all states by M, but in zr's plans some tensors are whole on each of the M ranks. */
+/* `zr plan --configs`: the SC20 paper (Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion
+ * Parameter Models) beside zr's plans. The runs are the 48 runs in the appendix of the paper's artifact, and ZeRO-R's
+ * configurations C1 to C5 at the paper's largest models. M is the tensor-parallel degree. The paper's formulas divide
+ * all states by M. In zr's plans some tensors are replicated on all M ranks. */
 #include "base/json/json_write.h"
 #include "cli/papers/papers.h"
 #include "cli/plan/profile.h"
@@ -12,16 +12,17 @@
 
 /* ---- bytes ------------------------------------------------------------------------------------ */
 
-/* Return the bytes of a rank's model states by the paper's formula, for mixed precision, Adam (K = 12) and M
- * tensor-parallel ranks. */
+/* Return the bytes of a rank's model states by the paper's formula. The training uses mixed precision, Adam (K = 12)
+ * and `tensor` tensor-parallel ranks. */
 static double formula_bytes(double params, int stage, int tensor, int ranks)
 {
     const double n = ranks, each[] = {16, 4 + 12 / n, 2 + 14 / n, 16 / n};
     return params * each[stage] / tensor;
 }
 
-/* Return how many bytes of a rank's states are extra copies. Norms, biases of rows and positions are whole on all M
- * ranks, but are needed once per tensor-parallel group. Assume that every element needs the same number of bytes. */
+/* Return how many bytes of a rank's model states are redundant copies. Norms, position embeddings and biases of
+ * row-parallel layers are replicated on all M tensor-parallel ranks, though one copy would be enough. Assume that every
+ * element needs the same number of bytes. */
 static double copies_bytes(const zr_plan *plan)
 {
     const zr_graph *graph = plan->graph[ZR_SCHEDULE_TRAIN];
@@ -38,10 +39,11 @@ static double copies_bytes(const zr_plan *plan)
 /* ---- the appendix ------------------------------------------------------------------------------ */
 
 typedef struct planned_run {
-    int ranks; /* number of data-parallel ranks */
+    int ranks; /* data-parallel ranks */
     int64_t params;
-    double states, formula, copies; /* bytes on a rank: planned, by the paper's formula, and in extra copies */
-    double deviation, copies_part;  /* percent of `formula`; `deviation` leaves out the extra copies */
+    double states, formula, copies; /* bytes of a rank's states: planned, by the formula, and in copies */
+    /* Percent of `formula`: deviation of `states` without the copies, and size of the copies. */
+    double deviation, copies_part;
 } planned_run;
 
 static zr_status plan_run(const cli_papers_run *r, const zr_profile *profile, planned_run *planned)
@@ -121,17 +123,16 @@ typedef struct planned_preset {
     zr_config_sizes sizes;
     bool in_pieces, on_host; /* whether checkpoints are partitioned (P_a); whether they are on the host (P_a+cpu) */
     int64_t params, checkpoint, host, total;
-    double states, copies, paper_states, paper_checkpoint; /* bytes on a rank */
-    double deviation;              /* deviation of zr's states from the paper's states, percent */
-    char states_reason[128];       /* reason why zr's states are larger than the paper's */
-    const char *checkpoint_reason; /* reason why zr's checkpoints are larger than the paper's, or "" if they are not */
+    double states, copies, paper_states, paper_checkpoint; /* bytes of a rank */
+    double deviation; /* deviation of zr's states from the paper's states, percent */
+    char reason[128]; /* reason why zr's states are larger than the paper's */
 } planned_preset;
 
 static void compare_preset(const cli_papers_preset *c, const zr_plan *plan, planned_preset *p)
 {
     const double paper_params = 1e9 * c->largest_billion;
-    /* The paper stores the input of each block in 16 bits. P_a divides these inputs by M. P_a+cpu puts them on the
-     * host. */
+    /* The paper keeps the 16-bit input of each block as a checkpoint. P_a divides these inputs by M. P_a+cpu puts the
+     * inputs on the host. */
     const double inputs = 2.0 * BATCH * CLI_PAPERS_TOKENS * (double)p->sizes.n_embd * (double)p->sizes.n_layer;
     const double checkpoints = p->in_pieces ? inputs / CLI_PAPERS_TENSOR : inputs;
     const zr_memory *m = &plan->memory;
@@ -144,13 +145,10 @@ static void compare_preset(const cli_papers_preset *c, const zr_plan *plan, plan
     p->paper_states = formula_bytes(paper_params, c->stage, CLI_PAPERS_TENSOR, GPUS / CLI_PAPERS_TENSOR);
     p->paper_checkpoint = p->on_host ? 0 : checkpoints;
     p->deviation = cli_papers_percent(p->states, p->paper_states);
-    snprintf(p->states_reason, sizeof(p->states_reason),
+    snprintf(p->reason, sizeof(p->reason),
              "%+.2f %% as the paper's %g billion parameters are %.2f, %+.2f %% for copies",
              cli_papers_percent((double)p->params, paper_params), c->largest_billion, (double)p->params / 1e9,
              100 * p->copies / p->paper_states);
-    p->checkpoint_reason = p->in_pieces && (double)(p->checkpoint + p->host) > 2 * checkpoints
-                               ? "each of the M ranks has whole checkpoints: P_a has no effect in this plan"
-                               : "";
 }
 
 static zr_status plan_preset(const cli_papers_preset *c, const zr_profile *profile, planned_preset *planned)
@@ -189,22 +187,17 @@ static void print_planned_presets(FILE *out, const planned_preset planned[CLI_PA
     }
     fprintf(out, "\ntotal: with a block's gradient and activations, and staging buffers\nWhy zr is above the paper:\n");
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) {
-        const planned_preset *p = &planned[i];
-        fprintf(out, "%s %s\n", cli_papers_presets[i].name, p->states_reason);
-        if (*p->checkpoint_reason) fprintf(out, "   %s\n", p->checkpoint_reason);
+        fprintf(out, "%s %s\n", cli_papers_presets[i].name, planned[i].reason);
     }
 }
 
 static void add_presets_json(zr__json_out *json, const planned_preset planned[CLI_PAPERS_PRESETS])
 {
-    char reason[256];
     zr__json_break(json, "\n");
     zr__json_open(json, "presets", '[');
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++) {
         const cli_papers_preset *c = &cli_papers_presets[i];
         const planned_preset *p = &planned[i];
-        snprintf(reason, sizeof(reason), "%s%s%s", p->states_reason, *p->checkpoint_reason ? "; " : "",
-                 p->checkpoint_reason);
         zr__json_break(json, "\n  ");
         zr__json_open(json, NULL, '{');
         zr__json_add(json, "name", c->name, "stage", c->stage);
@@ -220,7 +213,7 @@ static void add_presets_json(zr__json_out *json, const planned_preset planned[CL
         zr__json_add_as(json, "copies", "%.0f", p->copies);
         zr__json_add(json, "checkpoint", p->checkpoint, "host_checkpoint", p->host);
         zr__json_add_as(json, "paper_checkpoint", "%.0f", p->paper_checkpoint);
-        zr__json_add(json, "total", p->total, "reason", reason);
+        zr__json_add(json, "total", p->total, "reason", p->reason);
         zr__json_close(json, '}');
     }
     zr__text_add(&json->text, "\n");
@@ -245,6 +238,5 @@ zr_status cli_papers_configs(FILE *out, bool as_json)
     add_runs_json(&json, planned);
     add_presets_json(&json, made);
     zr__json_close(&json, '}');
-    ZR_TRY(zr__json_write(&json, out));
-    return ZR_OK;
+    return zr__json_write(&json, out);
 }

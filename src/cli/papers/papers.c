@@ -1,18 +1,19 @@
-/* Tables 1 and 2 of the ZeRO paper (Rajbhandari et al., arXiv 1910.02054 v1) beside zr's plans. The paper's numbers
- * are stored as printed, some rounded and some truncated. zr's numbers come from planning a chain of matrices that has
- * the same number of parameters. */
+/* Tables 1 and 2 of the ZeRO paper (Rajbhandari et al., arXiv 1910.02054 v1) beside zr's plans. The paper's numbers are
+ * stored as printed, some rounded and some truncated. zr's numbers are plans of a chain of matrices with the same
+ * number of parameters. */
 #include "base/json/json_write.h"
 #include "cli/papers/papers.h"
 
 #include <stdio.h>
 
-/* Find the bytes of a rank's model states with mixed precision and Adam. Buckets are as large as a unit, which keeps
- * the schedule short. */
+/* Find the bytes of a rank's model states with mixed precision and Adam. Each unit has one bucket, which keeps the
+ * schedule short. */
 static zr_status states_bytes(const zr_chain_config *chain, int stage, int tensor, int ranks, int64_t *bytes)
 {
     zr_model model = zr_chain(chain);
     zr_layout layout = ZR_LAYOUT_INIT;
-    zr_profile profile = {.facts = {.name = "none", .threads = 1}}; /* model states need no scratch memory */
+    /* The profile has no scratch memory, because only model states are counted. */
+    zr_profile profile = {.facts = {.name = "none", .threads = 1}};
     zr_plan *plan = NULL;
     layout.ranks = ranks;
     layout.tensor = tensor;
@@ -33,8 +34,7 @@ static zr_status end_table_json(zr__json_out *json, FILE *out)
     zr__text_add(&json->text, "\n");
     zr__json_close(json, ']');
     zr__json_close(json, '}');
-    ZR_TRY(zr__json_write(json, out));
-    return ZR_OK;
+    return zr__json_write(json, out);
 }
 
 /* ---- table 1: gigabytes of a rank ------------------------------------------------------------- */
@@ -120,15 +120,15 @@ zr_status cli_papers_table1(FILE *out, bool json)
 enum { ROWS = 5, LIMIT_GB = 32 };
 
 static const struct {
-    int tensor, ranks; /* number of tensor-parallel parts (M), and of data-parallel ranks of each part (N) */
+    int tensor, ranks; /* tensor-parallel degree (M) and data-parallel degree (N) */
     double printed_billion[4];
 } table2[ROWS] = {
     {1, 64, {2, 7.6, 14.4, 128}},     {2, 64, {4, 15.2, 28.8, 256}},      {4, 64, {8, 30.4, 57.6, 500}},
     {8, 64, {16, 60.8, 115.2, 1000}}, {16, 64, {32, 121.6, 230.4, 2000}},
 };
 
-/* Find the largest chain of matrices whose states fit. The chain grows in steps of 16,000 parameters for each of the M
- * parts. */
+/* Find the largest chain of matrices whose states fit LIMIT_GB, in billions of parameters. The search varies the chain
+ * in steps of 16,000 x M parameters. */
 static zr_status largest_billion(int stage, int tensor, int ranks, double *billion)
 {
     zr_chain_config chain = {.units = 20, .rows = 800}; /* zr_chain requires `rows` to be a multiple of M */
@@ -146,8 +146,8 @@ static zr_status largest_billion(int stage, int tensor, int ranks, double *billi
     return ZR_OK;
 }
 
-/* Print the stages as rows and the tensor-parallel degrees as columns. Print two degrees side by side, in lines of at
- * most 80 columns. */
+/* Print a row for each stage and a column for each tensor-parallel degree. Two degrees fit side by side in 80
+ * columns. */
 static void print_table2(FILE *out, double billion[ROWS][4])
 {
     enum { ABREAST = 2 };

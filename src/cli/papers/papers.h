@@ -1,6 +1,6 @@
-/** cli/papers: the ZeRO papers' runs and printed numbers, beside zr's numbers. papers_runs.c has the papers' data, and
- * papers_plan.c plans the papers' systems with zr. papers.c prints `zr plan --table1` and `--table2`, configs.c prints
- * `zr plan --configs`. For `zr simulate --paper`, simulate_papers.c fills the rows, papers_print.c prints them and
+/** cli/papers: the ZeRO papers' runs and printed numbers, beside zr's numbers. papers_runs.c has the papers' data.
+ * papers_plan.c plans the papers' systems with zr. papers.c prints `zr plan --table1` and `--table2`. configs.c prints
+ * `zr plan --configs`. For `zr simulate --paper`, simulate_papers.c makes rows, papers_print.c prints the rows and
  * papers_draw.c draws them. */
 #ifndef ZR_CLI_PAPERS_H
 #define ZR_CLI_PAPERS_H
@@ -11,11 +11,11 @@
 
 #include <stdio.h>
 
-/** System that trained a run. Only the fetches of stage 2 overlapped with computation. */
+/** System that trained a run. */
 typedef enum cli_papers_system {
-    CLI_PAPERS_MEGATRON, /* stage 0: data parallelism (DDP); with M above 1, also tensor parallelism */
-    CLI_PAPERS_ZERO_OS,  /* stage 1 as first built: with all-reduce and one fused buffer */
-    CLI_PAPERS_ZERO_1,   /* stage 1 of the SC20 paper, with C_B and M_D */
+    CLI_PAPERS_MEGATRON, /* stage 0: plain data parallelism (DDP) and, with M above 1, tensor parallelism */
+    CLI_PAPERS_ZERO_OS,  /* first version of stage 1: with all-reduce and one fused buffer */
+    CLI_PAPERS_ZERO_1,   /* stage 1 of the SC20 paper: with constant-size buffers (C_B) and defragmentation (M_D) */
     CLI_PAPERS_ZERO_2,
     CLI_PAPERS_ZERO_3
 } cli_papers_system;
@@ -24,14 +24,14 @@ typedef enum cli_papers_system {
  * (P_a+cpu). */
 typedef enum cli_papers_kept { CLI_PAPERS_WHOLE, CLI_PAPERS_PIECES, CLI_PAPERS_HOST } cli_papers_kept;
 
-/** Use of a printed number. The median deviation is computed from the numbers marked COUNTS, and zr's constants were
- * fitted to the numbers marked FITTED. The other marks tell why a number does not count. */
+/** Use of a number that a paper prints. Numbers marked COUNTS enter the median deviation. zr's constants were fitted to
+ * the numbers marked FITTED. The other marks tell why a number does not count. */
 typedef enum cli_papers_mark {
     CLI_PAPERS_COUNTS,
     CLI_PAPERS_FITTED,
-    CLI_PAPERS_SAME_RUN, /* the number repeats, in another unit, the result of a run that counts */
-    CLI_PAPERS_NO_SHAPE, /* the paper does not print the whole configuration, so the shape was chosen, or taken from the
-                            appendix */
+    CLI_PAPERS_SAME_RUN,  /* the number repeats the result of another row */
+    CLI_PAPERS_NO_SHAPE,  /* the paper does not print the whole shape; zr takes the appendix's shape or an assumed shape
+                           */
     CLI_PAPERS_NO_NUMBER, /* the paper does not print the throughput */
     CLI_PAPERS_AT_LEAST,  /* the paper prints a lower bound instead of a number */
     CLI_PAPERS_TOO_LARGE, /* the run was out of memory */
@@ -53,7 +53,7 @@ typedef struct cli_papers_run {
 /** Runs of arXiv 1910.02054 v1: tables 4 to 8, and the model of a trillion parameters on 1,024 GPUs. */
 extern const cli_papers_run cli_papers_v1[];
 extern const int cli_papers_v1_n;
-/** Runs of the appendix of the SC20 paper's artifact, in the same order. */
+/** The runs in the appendix of the SC20 paper's artifact, in the appendix's order. */
 #define CLI_PAPERS_APPENDIX 48
 extern const cli_papers_run cli_papers_appendix[CLI_PAPERS_APPENDIX];
 
@@ -63,8 +63,8 @@ int cli_papers_stage(const cli_papers_run *run);
 ZR_NODISCARD zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machine *device,
                                        zr_plan **plan);
 
-/** Ratio of two runs of a table, ZeRO-OS to Megatron: the ratio of their samples per second or, with `gpus`, how many
- * times fewer GPUs ZeRO-OS needs for the same throughput. */
+/** Ratio of ZeRO-OS to Megatron, for two runs of a table. Without `gpus`, the ratio compares samples per second. With
+ * `gpus`, the ratio tells how many times fewer GPUs ZeRO-OS needs for the same throughput. */
 typedef struct cli_papers_ratio {
     const char *table, *label;
     bool gpus;
@@ -74,7 +74,7 @@ typedef struct cli_papers_ratio {
 extern const cli_papers_ratio cli_papers_ratios[CLI_PAPERS_RATIOS];
 
 /** A configuration of ZeRO-R, C1 to C5. The configurations differ in the stage and in the place of checkpoints. zr's
- * own constant buffers stand for C_B, and zr's memory map stands for M_D. */
+ * constant-size buffers replace the paper's C_B, and zr's memory map replaces M_D. */
 typedef struct cli_papers_preset {
     const char *name;
     int stage;
@@ -87,7 +87,7 @@ extern const cli_papers_preset cli_papers_presets[CLI_PAPERS_PRESETS];
 enum { CLI_PAPERS_TENSOR = 16, CLI_PAPERS_TOKENS = 1024, CLI_PAPERS_VOCABULARY = 50257 };
 
 /** Create the resolved configuration of a preset, as the command line would create it. `model` is the name of a model
- * that zr knows, or NULL for the largest model that the paper gives for the preset. */
+ * that zr knows. If `model` is NULL, use the largest model that the paper gives for the preset. */
 ZR_NODISCARD zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *model, int gpus, int batch,
                                                 zr_config **config);
 
@@ -95,7 +95,7 @@ ZR_NODISCARD zr_status cli_papers_preset_config(const cli_papers_preset *preset,
 double cli_papers_percent(double ours, double printed);
 /** Return `percent`, or 0 if it rounds to zero at two decimals, so that "-0.00" is never printed. */
 double cli_papers_rounded(double percent);
-/** Names of the stages, from "baseline" to "Pos+g+p", and of the places of checkpoints: "", " Pa" and " Pa+cpu". */
+/** Names of the stages, from "baseline" to "Pos+g+p". Names of the places of checkpoints: "", " Pa" and " Pa+cpu". */
 extern const char *const cli_papers_stage_name[4], *const cli_papers_kept_name[3];
 
 /* ---- `zr simulate --paper` ----------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ typedef struct cli_papers_row {
     double paper, zr;        /* `paper` is 0 if the paper does not print the number */
     cli_papers_mark mark;
     int64_t memory_bytes, limit_bytes; /* bytes of a device: needed and available; 0 if not planned */
-    const cli_papers_run *run; /* run that was simulated, with the result in `made`; NULL if no run was simulated */
+    const cli_papers_run *run;         /* simulated run, whose result is `made`; NULL if no run was simulated */
     zr_simulation made;
 } cli_papers_row;
 #define CLI_PAPERS_ROWS 128
@@ -116,7 +116,7 @@ typedef struct cli_papers_row {
 typedef struct cli_papers_rows {
     cli_papers_row row[CLI_PAPERS_ROWS];
     int n;
-    bool elsewhere; /* whether the cluster is another than the papers', so that deviations mean nothing */
+    bool elsewhere; /* whether the user gave another cluster than the papers', so that deviations mean nothing */
 } cli_papers_rows;
 
 /** Return the row of a simulated run, or NULL if no row matches. If `gpus` is 0, any number of GPUs matches. */
@@ -128,13 +128,13 @@ ZR_NODISCARD zr_status cli_papers_print_json(FILE *out, const cli_papers_rows *r
  * pictures. */
 ZR_NODISCARD zr_status cli_papers_draw(const char *path, const char *name, const cli_papers_rows *rows);
 
-/** Print table 1 or table 2 of the ZeRO paper, zr's numbers and the deviations, as aligned text or as one JSON
+/** Print table 1 or table 2 of the ZeRO paper, zr's numbers and the deviations. Print aligned text or one JSON
  * document. */
 ZR_NODISCARD zr_status cli_papers_table1(FILE *out, bool json);
 ZR_NODISCARD zr_status cli_papers_table2(FILE *out, bool json);
 
-/** Print the runs of the SC20 paper's appendix and of C1 to C5 beside zr's plans, as aligned text or as one JSON
- * document. */
+/** Print zr's plans beside the numbers of the SC20 paper, for the runs of the appendix and for C1 to C5. Print aligned
+ * text or one JSON document. */
 ZR_NODISCARD zr_status cli_papers_configs(FILE *out, bool json);
 
 #endif

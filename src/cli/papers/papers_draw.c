@@ -22,8 +22,8 @@ static void set_value(papers_picture *p, int line, int at, const cli_papers_row 
     p->hollow[line * p->lines.n_x + at] = row && row->memory_bytes > row->limit_bytes;
 }
 
-/* Draw the scaling of the 60B model from 64 to 400 GPUs, beside linear scaling from 64 GPUs. If `all`, draw the FLOP/s
- * of all GPUs together, else the FLOP/s of each GPU. */
+/* Draw the scaling of the 60B model from 64 to 400 GPUs, beside linear scaling from 64 GPUs. With `all`, draw the total
+ * FLOP/s of all GPUs, otherwise the FLOP/s of each GPU. */
 static void draw_scaling(papers_picture *p, const cli_papers_rows *rows, bool all)
 {
     static const char *const gpus[] = {"64", "128", "256", "400"};
@@ -46,7 +46,7 @@ static void draw_scaling(papers_picture *p, const cli_papers_rows *rows, bool al
     }
 }
 
-/* Draw the throughput by model size. */
+/* Draw the TFLOP/s of a GPU by model size, for ZeRO and for Megatron-LM. */
 static void draw_models(papers_picture *p, const cli_papers_rows *rows)
 {
     static const char *const names[] = {"zr, ZeRO (Pos+g)", "zr, Megatron-LM", "SC20, ZeRO: 38 for 8B to 100B",

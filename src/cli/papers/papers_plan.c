@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* DeepSpeed's default number of elements for reduce_bucket_size and allgather_bucket_size. */
+/* DeepSpeed's default for reduce_bucket_size and allgather_bucket_size, in elements. */
 #define BUCKET_ELEMS 500000000
 
 static zr_layout papers_layout(const cli_papers_run *r)
@@ -43,8 +43,7 @@ zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machi
     const zr_model model = zr_gpt2(&sizes);
     const zr_layout layout = papers_layout(run);
     const zr_profile profile = {.machine = *device, .facts = {.name = "V100", .threads = 1, .apart = true}};
-    ZR_TRY(zr_plan_create(&model, &layout, &profile, plan));
-    return ZR_OK;
+    return zr_plan_create(&model, &layout, &profile, plan);
 }
 
 zr_status cli_papers_preset_config(const cli_papers_preset *preset, const char *model, int gpus, int batch,

@@ -34,7 +34,7 @@ static void print_papers_row(FILE *out, const cli_papers_row *r)
     }
     if (r->memory_bytes > 0)
         snprintf(memory, sizeof(memory), "%.1f%s", (double)r->memory_bytes / 1e9, is_too_large(r) ? "!" : " ");
-    /* The precision 0 prints a count of 0 as blanks. */
+    /* With precision 0, printf prints the number 0 as blanks. */
     fprintf(out, "%-12s %-20s %-12s %4.0d %3.0d %2.0d %7s %7.4g %6s %-11s %6s %s\n", r->table, r->label, r->system,
             r->gpus, r->tensor, r->batch, printed, r->zr, deviation, r->unit, memory, mark_name[r->mark]);
 }
@@ -45,8 +45,8 @@ static int by_deviation(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Print the median and the largest of the absolute deviations of the rows that count. With `fitted`, include the rows
- * to which constants were fitted. */
+/* Print the median and the largest absolute deviation of the rows that count. With `fitted`, include the rows to which
+ * constants were fitted. */
 static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, const char *words)
 {
     double all[CLI_PAPERS_ROWS];
@@ -61,9 +61,8 @@ static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, co
             n % 2 ? all[n / 2] : (all[n / 2 - 1] + all[n / 2]) / 2, all[n - 1]);
 }
 
-/* Explain a row that deviates by more than a quarter, or whose run was out of memory in the paper but fits by zr's
- * plan. Print how much exposed communication, or how many bytes more than planned, would explain the paper's
- * result. */
+/* Explain a row that deviates from the paper by more than 25 %, or a run that fits in zr's plan but was out of memory
+ * in the paper. Print the exposed communication, or the additional bytes, that would give the paper's result. */
 static void print_papers_reason(FILE *out, const cli_papers_row *r)
 {
     const bool far = r->paper > 0 && fabs(cli_papers_percent(r->zr, r->paper)) > 25;
@@ -113,21 +112,21 @@ static json_t *row_json(const cli_papers_row *r)
                             r->paper > 0 ? json_real(r->paper) : json_null(), "zr",
                             isfinite(r->zr) ? json_real(r->zr) : json_null(), "fitted", r->mark == CLI_PAPERS_FITTED,
                             "counts", r->mark == CLI_PAPERS_COUNTS, "mark", mark_name[r->mark]);
-    if (r->gpus > 0) (void)json_object_set_new(one, "gpus", json_integer(r->gpus));
-    if (r->tensor > 0) (void)json_object_set_new(one, "tensor", json_integer(r->tensor));
-    if (r->batch > 0) (void)json_object_set_new(one, "batch", json_integer(r->batch));
+    if (r->gpus > 0) cli_json_set(one, "gpus", json_integer(r->gpus));
+    if (r->tensor > 0) cli_json_set(one, "tensor", json_integer(r->tensor));
+    if (r->batch > 0) cli_json_set(one, "batch", json_integer(r->batch));
     if (r->memory_bytes > 0) {
-        (void)json_object_set_new(one, "memory_bytes", json_integer(r->memory_bytes));
-        (void)json_object_set_new(one, "fits", json_boolean(!is_too_large(r)));
+        cli_json_set(one, "memory_bytes", json_integer(r->memory_bytes));
+        cli_json_set(one, "fits", json_boolean(!is_too_large(r)));
     }
     if (!r->run) return one;
     json_t *exposed = json_object();
     for (int i = 0; i < ZR_CAUSES; i++)
-        (void)json_object_set_new(exposed, zr__cause_name((zr_cause)i), json_real(r->made.exposed_sec[i]));
-    (void)json_object_set_new(one, "step_sec", json_real(r->made.price.step_sec));
-    (void)json_object_set_new(one, "product_sec", json_real(r->made.product_sec));
-    (void)json_object_set_new(one, "memory_sec", json_real(r->made.memory_sec));
-    (void)json_object_set_new(one, "exposed", exposed);
+        cli_json_set(exposed, zr__cause_name((zr_cause)i), json_real(r->made.exposed_sec[i]));
+    cli_json_set(one, "step_sec", json_real(r->made.price.step_sec));
+    cli_json_set(one, "product_sec", json_real(r->made.product_sec));
+    cli_json_set(one, "memory_sec", json_real(r->made.memory_sec));
+    cli_json_set(one, "exposed", exposed);
     return one;
 }
 

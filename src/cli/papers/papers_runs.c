@@ -24,8 +24,8 @@
 #define AT_LEAST CLI_PAPERS_AT_LEAST
 #define TOO_LARGE CLI_PAPERS_TOO_LARGE
 
-/* Table 1 gives the model states of 1T parameters on 1,024 GPUs, but no run. The row for 1T therefore has the shape of
- * Megatron-LM's 1T model (Narayanan et al. 2021) and the M of the papers' largest runs. */
+/* Table 1 gives the model states of 1T parameters on 1,024 GPUs, but no run. So the row "1T" has the shape of
+ * Megatron-LM's 1T model (Narayanan et al. 2021), and the M of ZeRO's largest runs. */
 const cli_papers_run cli_papers_v1[] = {
     {"4", "1.2B", MEGATRON, WHOLE, 32, 1, 40, 1536, 16, 8, TFLOPS, 0, NO_NUMBER},
     {"4", "1.5B", MEGATRON, WHOLE, 32, 1, 48, 1600, 16, 1, TFLOPS, 0, TOO_LARGE},
@@ -63,9 +63,9 @@ const cli_papers_run cli_papers_v1[] = {
 };
 const int cli_papers_v1_n = sizeof(cli_papers_v1) / sizeof(*cli_papers_v1);
 
-/* The data-parallel degree N is GPUs / M. The appendix's baseline is stage 0. C1 and C2 are P_os; all other ZeRO runs
- * are P_os+g. For ZeRO runs whose configuration does not give the place of checkpoints, they are partitioned if M is
- * above 1, and on the host at 170B. */
+/* The data-parallel degree N is GPUs / M. The appendix's baseline is stage 0. C1 and C2 are P_os. All other ZeRO runs
+ * are P_os+g. The appendix does not always give the place of checkpoints. Then the checkpoints of ZeRO runs are
+ * partitioned if M is above 1, and are on the host for 170B. */
 const cli_papers_run cli_papers_appendix[CLI_PAPERS_APPENDIX] = {
     {"Fig2", "1.5B", ZERO_2, WHOLE, 400, 1, 48, 1600, 16, 24, TFLOPS, 0, NO_NUMBER},
     {"Fig2", "1.5B", MEGATRON, WHOLE, 400, 2, 48, 1600, 16, 16, TFLOPS, 0, NO_NUMBER},

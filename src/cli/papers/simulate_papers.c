@@ -1,6 +1,6 @@
-/* Simulate the runs of the ZeRO papers, and put zr's numbers beside the papers': clusters, runs, ratios, and the
- * largest model and batch of C1 to C5. One set of constants prices all runs (src/simulate/clusters.c). The constants
- * were fitted to four rows, which are marked. No constant is tuned for a single row. */
+/* `zr simulate --paper`: zr's numbers beside the numbers of the ZeRO papers. The rows are clusters, simulated runs,
+ * ratios, and the largest model and batch of C1 to C5. One set of constants prices all runs (src/simulate/clusters.c).
+ * The constants were fitted to the four rows marked CLI_PAPERS_FITTED. No constant is tuned for a single row. */
 #include "cli/plan/profile.h"
 #include "cli/papers/papers.h"
 #include "cli/plan/max.h"
@@ -12,18 +12,17 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* Bytes that attention reads and writes per score (fp16) in the forward pass of Megatron-LM of 2019, which has no
- * fused kernels (mpu/transformer.py of its v0.1). The first product writes 2. The division by sqrt(d), the product
- * with the mask, the sum with the mask and the softmax each read 2 and write 2. Dropout reads 2, writes 2, and writes
- * 1 for its mask. The second product reads 2. */
+/* Bytes that attention reads and writes per fp16 score in the forward pass of Megatron-LM v0.1 (2019,
+ * mpu/transformer.py), which has no fused kernels. The first product writes 2. The division by sqrt(d), the product
+ * with the mask, the sum with the mask and the softmax each read 2 and write 2. Dropout reads 2, writes 2, and writes 1
+ * for its mask. The second product reads 2. */
 #define SCORES_BYTES 25
 
-/* Before version 11, cuBLAS used a V100's tensor cores for fp16 products only if all sizes were multiples of 8
- * (NVIDIA, mixed precision training guide). Other fp16 products, which PyTorch sums in fp32, run at the rate of
- * fp32. */
+/* Before version 11, cuBLAS used a V100's tensor cores for fp16 products only if all sizes were multiples of 8 (NVIDIA,
+ * mixed precision training guide). Other fp16 products run at the rate of fp32, because PyTorch sums them in fp32. */
 #define PRODUCT_MULTIPLE 8
 
-/* The two clusters of the papers. */
+/* Clusters of the papers. */
 typedef struct clusters {
     zr_cluster dgx2, azure;
 } clusters;
@@ -121,7 +120,7 @@ const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *t
 
 /* ---- ratios and means ---------------------------------------------------------------------------- */
 
-/* Add the mean over the models from 8B to 100B, for which the SC20 paper prints only the mean: 15 PFLOP/s, or 38
+/* Add the mean TFLOP/s of ZeRO over the models from 8B to 100B. The SC20 paper prints only this mean: 15 PFLOP/s, or 38
  * TFLOP/s per GPU. */
 static void add_mean(cli_papers_rows *rows)
 {
@@ -138,8 +137,8 @@ static void add_mean(cli_papers_rows *rows)
     papers_add(rows, &row, "mean of 8B to 100B");
 }
 
-/* Add the ratios of ZeRO-OS's samples per second to Megatron's. If a ratio is about `gpus`, multiply it by Megatron's
- * number of GPUs over ZeRO's. It then tells how many times fewer GPUs ZeRO would need for Megatron's throughput. */
+/* Add the ratios of ZeRO-OS to Megatron in samples per second. With `gpus`, multiply a ratio by Megatron's number of
+ * GPUs over ZeRO's. The product tells how many times fewer GPUs ZeRO needs for the same throughput. */
 static void add_ratios(cli_papers_rows *rows)
 {
     for (int i = 0; i < CLI_PAPERS_RATIOS; i++) {
@@ -159,19 +158,8 @@ static void add_ratios(cli_papers_rows *rows)
 
 /* ---- C1 to C5: the largest model, the largest batch ------------------------------------------------ */
 
-/* Find the bytes that a GPU needs at the size that the paper prints, and find the largest size that fits. */
-static zr_status find_largest(zr_config *config, const zr_profile *profile, cli_papers_row *row, cli_max_what what)
-{
-    const cli_target target = {.ranks = row->gpus, .profile = *profile, .limit_bytes = profile->machine.memory_bytes};
-    const int64_t papers = what == CLI_MAX_BATCH ? row->batch : config->model.sizes.n_layer;
-    cli_max max = {.what = what, .config = config, .target = &target};
-    row->limit_bytes = target.limit_bytes;
-    ZR_TRY(cli_max_needs(&max, papers, &row->memory_bytes));
-    ZR_TRY(cli_max_find(&max));
-    row->zr = what == CLI_MAX_BATCH ? (double)max.n : max.params / 1e9;
-    return ZR_OK;
-}
-
+/* Add the largest model, or the largest batch of the 60B model, that a configuration of ZeRO-R fits. Also add the bytes
+ * that a GPU needs at the paper's size. */
 static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *preset, const zr_profile *profile,
                              cli_max_what what)
 {
@@ -183,12 +171,17 @@ static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *pre
                           .tensor = CLI_PAPERS_TENSOR,
                           .batch = batch ? preset->batch : 16,
                           .paper = batch ? preset->batch : preset->largest_billion,
+                          .limit_bytes = profile->machine.memory_bytes,
                           .mark = CLI_PAPERS_NO_SPEED};
+    const cli_target target = {.ranks = row.gpus, .profile = *profile, .limit_bytes = row.limit_bytes};
     zr_config *config = NULL;
     ZR_TRY(cli_papers_preset_config(preset, batch ? "zero-60b-75x8192x64" : NULL, row.gpus, row.batch, &config));
-    zr_status st = find_largest(config, profile, &row, what);
+    cli_max max = {.what = what, .config = config, .target = &target};
+    zr_status st = cli_max_needs(&max, batch ? row.batch : config->model.sizes.n_layer, &row.memory_bytes);
+    if (st == ZR_OK) st = cli_max_find(&max);
     zr_config_destroy(&config);
     ZR_TRY(st);
+    row.zr = batch ? (double)max.n : max.params / 1e9;
     snprintf(row.system, sizeof(row.system), "%s%s", cli_papers_stage_name[preset->stage],
              cli_papers_kept_name[preset->kept]);
     papers_add(rows, &row, batch ? "%s batch of 60B" : "%s largest model", preset->name);

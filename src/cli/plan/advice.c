@@ -1,4 +1,4 @@
-/** Advice on the choices of `zr plan`: printed as text for people, and as JSON. */
+/** Advice of `zr plan` on the choices, as text and as JSON. */
 #include "cli/plan/choices.h"
 
 #include "base/text/text.h"
@@ -23,14 +23,14 @@ static void print_wrapped(FILE *out, const char *text)
     }
 }
 
-/** Return a rank's model FLOPs per byte of its traffic, or 0 if the rank has no traffic. */
+/** Return the arithmetic intensity: a rank's model FLOPs per byte of traffic, or 0 without traffic. */
 static double intensity(const cli_choice *c)
 {
-    double traffic = cli_traffic_bytes(&c->made.report);
+    double traffic = cli_traffic_bytes(c->made.report.traffic);
     return traffic > 0 ? c->made.report.flops_model / c->made.report.ranks / traffic : 0;
 }
 
-/** Add the name of a choice, and the keys that the choice sets besides the stage and the policy. */
+/** Add the stage and the recompute policy of a choice, and the other keys that the choice sets. */
 static void add_choice_name(zr__text *p, const cli_choices *choices, const cli_choice *c)
 {
     char name[CLI_CHOICE_BYTES], kept[CLI_KEPT_BYTES], light[128];
@@ -56,7 +56,7 @@ static void add_advised(zr__text *p, const cli_choices *choices)
         return;
     }
     zr__text_add(p, ". A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
-                 ZR_SIZE(cli_traffic_bytes(&c->made.report)), ZR_AMOUNT(intensity(c)));
+                 ZR_SIZE(cli_traffic_bytes(c->made.report.traffic)), ZR_AMOUNT(intensity(c)));
     if (!timed) return;
     const double share = price->step_sec > 0 ? 100 * price->exposed_sec / price->step_sec : 0;
     zr__text_add(p, " %s of communication is exposed (%.1f %% of the step)%s", CLI_SECONDS(price->exposed_sec), share,
@@ -65,7 +65,7 @@ static void add_advised(zr__text *p, const cli_choices *choices)
                                                                 : ".");
 }
 
-/** Add whether a smaller batch or a shorter sequence length would make the configuration fit. */
+/** Add a sentence that tells whether a smaller micro-batch or a shorter sequence would fit. */
 static zr_status add_batch_help(zr__text *p, const cli_choices *choices, const zr_config *config)
 {
     zr_config less = *config;
@@ -101,7 +101,7 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
     zr__text_add(p, "Advice: nothing fits %s. The least is ", ZR_SIZE((double)target->limit_bytes));
     add_choice_name(p, choices, least);
     zr__text_add(p, ": %s a rank.", ZR_SIZE((double)least->made.needs_bytes));
-    if (least->made.needs_bytes <= target->limit_bytes) { /* fits the device, so the host is too small */
+    if (least->made.needs_bytes <= target->limit_bytes) { /* fits the device, so a host is too small */
         zr__text_add(p,
                      " Its hosts lack memory: %s of %s are taken there. Keep fewer checkpoints on the host, or a "
                      "smaller batch.",
@@ -121,7 +121,7 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
     return add_batch_help(p, choices, config);
 }
 
-/** Return a sentence that names the source of the times or, without times, the rates that are missing. */
+/** Return a sentence on the source of the times. If times are unknown, name the missing rates instead. */
 static const char *source_of_times(const cli_choices *choices, char room[192])
 {
 #define MEASURE_OR_TAKE " Run `zr info --bench` once, or take those of others with --profile or --cluster."
@@ -134,7 +134,7 @@ static const char *source_of_times(const cli_choices *choices, char room[192])
     if (!choices->compute_known)
         return "Times are not known: nobody has measured the rates of this machine." MEASURE_OR_TAKE;
     /* Memory bandwidth and the link within this host are measured together. If the bandwidth is known, only the link
-     * between hosts is missing. */
+     * between hosts is unknown. */
     if (!choices->link_known && machine->memory_bytes_sec > 0)
         return "Times are without communication: the rate of the link between hosts is not known. --cluster NAME "
                "has one.";
@@ -185,13 +185,7 @@ zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_confi
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-/** Add a number, or null if it is not known. */
-static void add_known(zr__json_out *out, const char *key, bool known, double x)
-{
-    zr__json_add(out, key, known ? x : NAN);
-}
-
-/** Add bytes that are relative to the memory limit, or null if there is no limit. */
+/** Add a number of bytes, or null if there is no memory limit. */
 static void add_limited(zr__json_out *out, const cli_choices *choices, const char *key, int64_t bytes)
 {
     if (choices->target->limit_bytes)
@@ -205,10 +199,10 @@ static void add_time(zr__json_out *out, const cli_choices *choices, const cli_ch
     const zr_price *price = &c->made.simulation.price;
     const bool compute_known = choices->compute_known, all = compute_known && choices->link_known;
     zr__json_open(out, "time", '{');
-    add_known(out, "step_sec", all, price->step_sec);
-    add_known(out, "compute_sec", compute_known, price->compute_sec);
-    add_known(out, "comm_sec", choices->link_known, price->comm_sec);
-    add_known(out, "exposed_sec", all, price->exposed_sec);
+    zr__json_add(out, "step_sec", all ? price->step_sec : NAN); /* NAN is written as null */
+    zr__json_add(out, "compute_sec", compute_known ? price->compute_sec : NAN);
+    zr__json_add(out, "comm_sec", choices->link_known ? price->comm_sec : NAN);
+    zr__json_add(out, "exposed_sec", all ? price->exposed_sec : NAN);
     cli_speed_json(out, choices, c);
     zr__json_close(out, '}');
 }
@@ -227,8 +221,8 @@ static void add_needs(zr__json_out *out, const cli_choices *choices, const cli_c
         zr__json_add_json(out, "fits", NULL);
 }
 
-/** Add the keys that make a choice lighter than the configuration. With tensor parallelism, first add the key that
- * places the checkpoints. */
+/** Add the member "keys", an object of the keys that save memory (cli_light). With tensor parallelism, first add the
+ * members "partition_activations" and "cpu_checkpointing". */
 static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
 {
     if (choices->shares_layers) {
@@ -268,7 +262,7 @@ void cli_advice_json(zr__json_out *out, const cli_choices *choices)
     if (advised) {
         zr__json_open(out, "advice", '{');
         add_choice_policy(out, advised);
-        add_known(out, "flops_per_byte", choices->target->ranks > 1, intensity(advised));
+        zr__json_add(out, "flops_per_byte", choices->target->ranks > 1 ? intensity(advised) : NAN);
         add_limited(out, choices, "left", choices->target->limit_bytes - advised->made.needs_bytes);
         add_choice_keys(out, choices, advised);
         zr__json_close(out, '}');

@@ -1,4 +1,4 @@
-/** Options that set keys of the configuration, so that a command works without a CONFIG.json. */
+/** Command-line options that set configuration keys. With these options a command needs no CONFIG.json. */
 #ifndef ZR_CLI_BRIEF_H
 #define ZR_CLI_BRIEF_H
 
@@ -8,38 +8,36 @@
 typedef struct cli_brief {
     const char *preset, *memory;
     int64_t stage, batch, seq, tensor;
-    bool chooses; /* whether --memory lets zr choose keys that are not given; otherwise --memory is only a limit */
+    bool chooses; /* whether zr chooses missing keys to fit --memory; else --memory is only a limit */
 } cli_brief;
-#define CLI_BRIEF_INIT                                                                                                 \
-    {                                                                                                                  \
-        .stage = -1                                                                                                    \
-    }
+/* clang-format off */
+#define CLI_BRIEF_INIT {.stage = -1}
+/* clang-format on */
 
-/** Rows of the options of a cli_brief, for a command's table of options. */
-#define CLI_BRIEF_PRESET(brief)                                                                                        \
-    {                                                                                                                  \
-        "preset", CLI_TEXT, &(brief).preset, 0, "NAME",                                                                \
-            "named model shape, e.g. gpt2-124m (`zr plan --shapes` lists them)"                                        \
-    }
 #define CLI_MEMORY_LIMITS "memory available to each rank, e.g. 32GB (key memory.limit)"
 #define CLI_MEMORY_CHOOSES                                                                                             \
     "memory limit of each rank, e.g. 32GB (key memory.limit); stage, recompute policy and micro-batch, where not "     \
     "given, are chosen to fit it"
+
+/** Rows for a command's table of options. The parsed values are stored in the cli_brief `brief`. */
 /* clang-format off */
-#define CLI_BRIEF_OPTIONS(brief, memory_help)                                                                             \
+#define CLI_BRIEF_PRESET(brief)                                                                                        \
+    {"preset", CLI_TEXT, &(brief).preset, 0, "NAME",                                                                   \
+     "named model shape, e.g. gpt2-124m (`zr plan --shapes` lists them)"}
+#define CLI_BRIEF_OPTIONS(brief, memory_help)                                                                          \
     {"stage", CLI_INT, &(brief).stage, 0, "S", "ZeRO stage 0-3"},                                                      \
-    {"batch", CLI_INT, &(brief).batch, 1, "B", "micro-batch size: samples per rank"},                               \
-    {"seq", CLI_INT, &(brief).seq, 1, "T", "sequence length: tokens per sample"},                                                      \
-    {"tensor", CLI_INT, &(brief).tensor, 1, "M", "tensor-parallel degree: M ranks share each layer"},         \
+    {"batch", CLI_INT, &(brief).batch, 1, "B", "micro-batch size: samples per rank"},                                  \
+    {"seq", CLI_INT, &(brief).seq, 1, "T", "sequence length: tokens per sample"},                                      \
+    {"tensor", CLI_INT, &(brief).tensor, 1, "M", "tensor-parallel degree: M ranks share each layer"},                  \
     {"memory", CLI_TEXT, &(brief).memory, 0, "SIZE", memory_help}
 /* clang-format on */
 
-/** Return whether any override on the command line begins with the text `begin`. */
+/** Return whether any --key=value of the command line begins with `begin`, for example "memory.limit=". */
 bool cli_overrides(const cli_args *args, const char *begin);
 /** Check the options. On ZR_ERR_ARG the message names the wrong or missing option. */
 ZR_NODISCARD zr_status cli_brief_check(const cli_brief *brief, const cli_args *args);
-/** Turn the options into overrides of configuration keys. Insert the new overrides before the command line's own
- * overrides, which win because they come later. The texts of the new overrides are stored in `room`. */
+/** Turn the options into overrides, such as "zero_optimization.stage=2", whose texts are stored in `room`. Insert the
+ * overrides before the user's own --key=value. The user's own values win, because a later override wins. */
 #define CLI_BRIEF_KEYS 8
 ZR_NODISCARD zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[CLI_BRIEF_KEYS][256]);
 

@@ -5,9 +5,8 @@
 #include "train/setup/setup.h"
 
 #include <stdio.h>
-#include <string.h>
 
-/** Recompute policies and places of checkpoints that are planned at each stage, in addition to the configured policy.
+/** Recompute policies and places of checkpoints that are planned at each stage. The configured policy is planned too.
  * Partitioned checkpoints are planned only with tensor parallelism. */
 static const struct {
     zr_recompute recompute;
@@ -32,45 +31,41 @@ static void keep_as(zr_layout *layout, cli_kept kept)
     layout->offload_checkpoints = kept.host;
 }
 
-static zr_status try_choice(const cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_choice *c)
-{
-    zr_plan *plan = NULL;
-    ZR_TRY(cli_try(choices->target, config, layout, &c->made, &plan));
-    c->kept = (cli_kept){plan->partition_checkpoints, plan->offload_checkpoints};
-    const zr_status st = zr__plan_fullest(plan, &c->fullest);
-    zr_plan_destroy(&plan);
-    return st;
-}
-
-/** Plan a choice and add it. Leave the choice out if the planner refuses it, for example because the stage has no
- * all-reduce. */
+/** Plan a choice and add it. Skip a choice that the planner refuses, for example because the stage has no all-reduce.
+ */
 static void add_choice(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
                        bool configured)
 {
     if (choices->n == CLI_CHOICES || choices->failed != ZR_OK) return;
+    zr_plan *plan = NULL;
     cli_choice *c = &choices->choice[choices->n];
     *c = (cli_choice){.stage = layout->stage,
                       .light = light,
                       .recompute = layout->recompute,
                       .every = layout->recompute_every,
                       .asked = kept_of(layout)};
-    const zr_status st = try_choice(choices, config, layout, c);
+    zr_status st = cli_try(choices->target, config, layout, &c->made, &plan);
+    if (st == ZR_OK) {
+        c->kept = (cli_kept){plan->partition_checkpoints, plan->offload_checkpoints};
+        st = zr__plan_fullest(plan, &c->fullest);
+    }
+    zr_plan_destroy(&plan);
     if (st != ZR_OK && (configured || !cli_refused(st))) choices->failed = st;
     if (st != ZR_OK) return;
     if (configured) choices->configured = choices->n;
     choices->n++;
 }
 
-/** Return whether two layouts have the same recompute policy and place of checkpoints. Ignore the place if there is no
- * recomputation, because there are no checkpoints then. */
+/** Return whether two layouts have the same recompute policy and place of checkpoints. Without recomputation there are
+ * no checkpoints, so ignore their place. */
 static bool same_policy(const zr_layout *a, const zr_layout *b)
 {
     return a->recompute == b->recompute && a->recompute_every == b->recompute_every &&
            (a->recompute == ZR_RECOMPUTE_NONE || kept_alike(kept_of(a), kept_of(b)));
 }
 
-/** Return whether policy auto may find a mixture of policies. This is so if keeping all activations does not fit, but
- * another policy at the same stage fits. */
+/** Return whether to plan a mixture of policies (auto) for the choices from index `first` on. A mixture can help if
+ * recompute none, the first choice, does not fit, but another choice fits. */
 static bool may_mix(const cli_choices *choices, int first)
 {
     bool any = false;
@@ -110,16 +105,14 @@ const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char
     const bool free = !choices->shares_layers || c->recompute == ZR_RECOMPUTE_NONE || c->recompute == ZR_RECOMPUTE_AUTO;
     const bool pieces = !free && c->asked.pieces != choices->base.pieces,
                host = !free && c->asked.host != choices->base.host;
-    snprintf(text, CLI_KEPT_BYTES, "%s%s%s",
-             !pieces           ? ""
-             : c->asked.pieces ? ", activation_checkpointing.partition_activations true"
-                               : ", activation_checkpointing.partition_activations false",
-             !host    ? ""
-             : pieces ? " and cpu_checkpointing "
-                      : ", activation_checkpointing.cpu_checkpointing ",
-             !host           ? ""
-             : c->asked.host ? "true"
-                             : "false");
+    int n = 0;
+    text[0] = '\0';
+    if (pieces)
+        n = snprintf(text, CLI_KEPT_BYTES, ", activation_checkpointing.partition_activations %s",
+                     c->asked.pieces ? "true" : "false");
+    if (host)
+        snprintf(text + n, CLI_KEPT_BYTES - (size_t)n, "%scpu_checkpointing %s",
+                 pieces ? " and " : ", activation_checkpointing.", c->asked.host ? "true" : "false");
     return text;
 }
 
@@ -137,8 +130,8 @@ const char *cli_light_words(const cli_choices *choices, cli_light light, char ro
     return room;
 }
 
-/** Return the number of elements of a light bucket. Small buckets keep staging memory small. But each bucket is a step
- * of the schedule, so the buckets are large enough to limit their number to some thousands. */
+/** Return the bucket size for CLI_LIGHT_BUCKETS, in elements. Small buckets need little staging memory. But each bucket
+ * is a step of the schedule, so a model gets at most about CLI_LIGHT_STEPS buckets. */
 static int64_t light_elems(const zr_config *config)
 {
     const zr_config_sizes *m = &config->model.sizes;
@@ -157,8 +150,8 @@ static void lighten(zr_layout *layout, cli_light light, int64_t elems)
     if (layout->gather_bucket_elems > elems) layout->gather_bucket_elems = elems;
 }
 
-/** Plan a choice with a reduction of memory. Keep the choice if it fits or if `anyhow` is set. Return whether it
- * fits. */
+/** Plan a layout that saves memory as `light` says. Add the choice if it fits or if `anyhow` is set. Return whether the
+ * choice fits. */
 static bool try_light(cli_choices *choices, const zr_config *config, const zr_layout *layout, cli_light light,
                       bool anyhow)
 {
@@ -171,9 +164,9 @@ static bool try_light(cli_choices *choices, const zr_config *config, const zr_la
     return fits;
 }
 
-/** For each policy from index `first` on that does not fit, add the smallest reduction with which the policy fits. If
- * recompute unit does not fit even with all reductions, do not try other policies, because they keep more
- * activations. */
+/** For each choice from index `first` on that does not fit, add the choice with the mildest cli_light that fits. First
+ * try recompute unit with CLI_LIGHT_BUCKETS. If not even this fits, try no other policy, because other policies keep
+ * more activations. */
 static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout layout, int first)
 {
     if (choices->target->limit_bytes == 0) return;
@@ -187,7 +180,7 @@ static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout
     int end = choices->n;
     if (!unit_fits) {
         hope = try_light(choices, config, &layout, CLI_LIGHT_BUCKETS, at_last);
-        if (hope) choices->n = end; /* remove this choice again, because a smaller reduction may be enough */
+        if (hope) choices->n = end; /* remove this choice again, because a milder cli_light may be enough */
     }
     for (int i = first; i < end && hope; i++) {
         const cli_choice c = choices->choice[i];
@@ -223,8 +216,8 @@ static void add_stage(cli_choices *choices, const zr_config *config, const zr_la
     if (!common_base) add_choice(choices, config, &layout, CLI_LIGHT_NONE, is_base);
 }
 
-/** Add choices at the configured stage with recompute unit that keep only the inputs of every 2nd unit, every 3rd
- * unit, and so on. */
+/** Add choices at the configured stage with recompute unit and a checkpoint at every 2nd unit, every 3rd unit, and so
+ * on. */
 static void add_spacings(cli_choices *choices, const zr_config *config, const zr_layout *base)
 {
     zr_layout layout = *base;
@@ -236,9 +229,10 @@ static void add_spacings(cli_choices *choices, const zr_config *config, const zr
     }
 }
 
-/** Return the index of the fastest choice that fits, or -1 if none fits. Several choices may be within 1 % of the
- * fastest. Among these, prefer the configured choice if it was chosen to fit the memory, then the choice with the
- * least memory, then the lowest stage. If rates are unknown, compare FLOPs and traffic instead of times. */
+/** Return the index of the fastest choice that fits, or -1 if no choice fits. Choices within 1 % of the fastest count
+ * as equally fast. Of equally fast choices prefer the configured choice, if zr chose its keys to fit the memory.
+ * Otherwise prefer the least memory, then the lowest stage. If rates are unknown, compare FLOPs and traffic instead of
+ * times. */
 static int advise(const cli_choices *choices)
 {
     enum { COMPUTE, COMM, MEMORY, MEASURES };
@@ -251,7 +245,7 @@ static int advise(const cli_choices *choices)
             const cli_trial *made = &choices->choice[i].made;
             const double sec = made->simulation.price.step_sec,
                          of[MEASURES] = {choices->compute_known ? sec : made->report.flops_hardware,
-                                         choices->link_known ? sec : cli_traffic_bytes(&made->report),
+                                         choices->link_known ? sec : cli_traffic_bytes(made->report.traffic),
                                          (double)zr_memory_taken(&made->report.memory)};
             value[i] = of[m];
         }
@@ -297,12 +291,12 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
 {
     int low = choices->target->ranks;
     const int host = (int)config->parallel.ranks_per_host, tensor = (int)config->parallel.tensor,
-              step = host > 0 && host % tensor == 0 ? host : tensor; /* `step` divides `low` */
+              step = host > 0 && host % tensor == 0 ? host : tensor; /* a step of the search; divides `low` */
     int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
     more->ranks = low;
     ZR_TRY(cli_choices_least(choices, config, low, &more->needs_bytes));
-    /* Double the ranks until the plan fits. Stop if doubling shrinks the plan by less than 2 %, or if padding makes it
-     * grow. */
+    /* Double the ranks until the plan fits. Stop early if doubling shrinks the plan by less than 2 %, or if padding
+     * makes the plan grow. */
     while (more->needs_bytes > limit && (double)more->needs_bytes < 0.98 * (double)before &&
            more->ranks + step <= choices->most_ranks) {
         low = more->ranks;
@@ -312,7 +306,8 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
     }
     more->fits = more->needs_bytes <= limit;
     more->all = more->ranks + step > choices->most_ranks;
-    /* Rank-free sums allow only powers of two, so look for no ranks between them. */
+    /* Bisect for the fewest ranks that fit. With rank-free sums only powers of two are allowed, so keep the doubled
+     * number. */
     while (more->fits && more->ranks - low > step && !config->train.rank_free_sums) {
         int middle = low + (more->ranks - low) / 2 / step * step;
         ZR_TRY(cli_choices_least(choices, config, middle, &needs));
@@ -347,7 +342,7 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     if (choices->many_layers) add_choice(choices, config, &base, CLI_LIGHT_NONE, true);
     for (int stage = 0; stage < 4 && !choices->many_layers; stage++) add_stage(choices, config, &base, stage);
     if (spacings && !choices->many_layers) add_spacings(choices, config, &base);
-    ZR_TRY(choices->failed); /* the message of this failure is still set */
+    ZR_TRY(choices->failed); /* zr_error_message() still tells of this failure */
     choices->advised = advise(choices);
     choices->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;
     const bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && t->ranks <= CLI_MOST_RANKS;

@@ -1,4 +1,4 @@
-/** The cluster of a target: a cluster with a known name, a cluster read from a file, or this machine as measured. */
+/** The cluster of a target: a known cluster, a cluster from a file, or this machine with measured rates. */
 #include "cli/plan/target.h"
 
 #include "cli/measure/launches.h"
@@ -10,8 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Create the profile of a cluster's devices: the scratch memory that their kernels need, and their rates for policy
- * auto. */
+/** Create the profile of a cluster's devices: the scratch memory of kernels, and the rates that policy auto uses. */
 static void profile_of(const zr_cluster *cluster, zr_profile *profile)
 {
     *profile = (zr_profile){
@@ -34,8 +33,8 @@ static void add_link(zr_cluster *cluster, const char *name, int32_t devices, dou
     snprintf(link->name, sizeof(link->name), "%s", name);
 }
 
-/** Create a cluster of hosts that are all like this host. Steps of kinds that were not measured are priced with the
- * rates of `zr info`. */
+/** Create a cluster whose hosts are all like this host. Steps are priced as `launch` measured them. Kinds of steps that
+ * were not measured are priced by the rates of `profile`. */
 static void cluster_of(const zr_profile *profile, const zr_launch *launch, int ranks, int local, zr_cluster *cluster)
 {
     const zr_machine *machine = &profile->machine;
@@ -103,7 +102,7 @@ void cli_target_clear(cli_target *target)
 {
     zr_cluster *cluster = &target->cluster;
     if (!cluster->measured) return;
-    zr__launch_clear((zr_launch *)cluster->measured); /* allocated by this_cluster */
+    zr__launch_clear((zr_launch *)cluster->measured); /* the cast is valid, because this_cluster allocated it */
     zr_free((zr_launch *)cluster->measured);
     cluster->measured = NULL;
 }

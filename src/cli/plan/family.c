@@ -1,11 +1,11 @@
-/** The largest model of usual proportions that fits a memory limit. */
+/** Search for the largest model that fits a memory limit and has the proportions of GPT families. */
 #include "cli/plan/max.h"
 
 #include <math.h>
 
-/** Layers, width and heads of models of GPT families, and of small models with similar proportions for CPUs. GPT-2
- * (Radford et al. 2019): 12 x 768 to 48 x 1600. Megatron-LM (Narayanan et al. 2021, table 1): 24 x 2304 to 128 x
- * 25600. */
+/** Layers, width and heads of models. The first shapes are small models for CPUs. GPT-2 (Radford et al. 2019) has the
+ * shapes from 12 x 768 to 48 x 1600. Megatron-LM (Narayanan et al. 2021, table 1) has the shapes from 24 x 2304 to 128
+ * x 25600. */
 static const cli_shape shapes[] = {
     {2, 128, 2},    {4, 256, 4},     {6, 384, 6},     {8, 512, 8},      {12, 768, 12},     {24, 1024, 16},
     {36, 1280, 20}, {48, 1600, 25},  {24, 2304, 24},  {30, 3072, 32},   {36, 4096, 32},    {40, 6144, 48},
@@ -20,8 +20,8 @@ static void set_shape(zr_config *config, const cli_shape *shape)
     config->model.sizes.n_head = shape->n_head;
 }
 
-/** Find the largest number of layers that fits at a shape's width, between half and twice the layers of the shape. If
- * half the layers do not fit, set fits->n to 0. */
+/** Find the largest number of layers that fits at a shape's width, between half and twice the shape's layers. Set
+ * fits->n to 0 if not even half the layers fit. Set fails->n to 0 if twice the layers fit. */
 static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits, cli_point *fails)
 {
     fits->n = (shape->n_layer + SPREAD - 1) / SPREAD;
@@ -37,12 +37,12 @@ static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits
         *fails = (cli_point){0};
         return ZR_OK;
     }
-    return cli_max_between(max, 0, fits, fails);
+    return cli_largest(cli_max_needs, max, max->target->limit_bytes, 0, fits, fails);
 }
 
-/** Choose the width at which the largest model that fits has proportions nearest to the family's. A width is a
- * candidate if between half and twice the family's layers fit. If one width is too narrow and the next width is too
- * wide, take the narrow width with twice the family's layers. */
+/** Choose the width at which the largest number of layers that fits is nearest to the shape's own number. A width is a
+ * candidate if between half and twice the shape's layers fit. If no width is a candidate, take the largest width at
+ * which twice the shape's layers fit. */
 zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails)
 {
     double nearest = INFINITY;

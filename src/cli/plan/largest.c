@@ -8,9 +8,8 @@ static int64_t line_meets(cli_point a, cli_point b, int64_t limit_bytes)
     return n < 0x1p40 ? (int64_t)n : (int64_t)1 << 40;
 }
 
-/** Return the number to try next. Planning large models takes long, so few numbers should be tried. Bytes grow nearly
- * linearly with the number, so that interpolation needs few tries. Each third try is a bisection or a doubling, so
- * that the search ends soon for any curve. */
+/** Return the number to try next. Plans of large models take long, so try few numbers. Interpolate, because the bytes
+ * grow nearly linearly. Bisect or double in each third round, so that the search ends soon for any curve. */
 static int64_t next_try(int round, cli_point before, cli_point fits, cli_point fails, int64_t limit_bytes)
 {
     const cli_point other = fails.needs ? fails : before;

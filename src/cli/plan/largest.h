@@ -4,17 +4,17 @@
 
 #include "zr/base.h"
 
-/** A number of samples or layers, and the bytes that it needs; `needs` is 0 if unknown. */
+/** A number of samples or layers, and the bytes that a rank needs with this number. `needs` is 0 if unknown. */
 typedef struct cli_point {
     int64_t n, needs;
 } cli_point;
 
-/** Find the bytes that `n` samples or layers need. */
+/** Find the bytes that a rank needs with `n` samples or layers. Callback of cli_largest. */
 typedef zr_status cli_needs_of(void *arg, int64_t n, int64_t *bytes);
 
-/** Narrow the range from *fits, a number that fits, to *fails, a number that does not fit, until the two are
- * neighbours. If fails->n has not been tried, fails->needs is 0. Unless `guess` is 0, try `guess` first, and the
- * number after it if `guess` fits. Return the errors of `needs_of`. */
+/** Find the largest number that fits. On entry fits->n fits, and fails->n does not fit or is an untried upper limit.
+ * The needs of an untried limit are 0. On return fails->n is fits->n + 1. Unless `guess` is 0, try `guess` first and,
+ * if it fits, the next number. Return the errors of `needs_of`. */
 ZR_NODISCARD zr_status cli_largest(cli_needs_of *needs_of, void *arg, int64_t limit_bytes, int64_t guess,
                                    cli_point *fits, cli_point *fails);
 

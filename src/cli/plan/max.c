@@ -2,12 +2,12 @@
 #include "cli/plan/max.h"
 
 #include "base/text/text.h"
+#include "cli/shell/args.h"
 #include "train/setup/setup.h"
 
 #include <stdio.h>
-#include <string.h>
 
-/** Upper limits of the search. Planning more layers takes too long, and more rows are useless. */
+/** Upper limits of the search. Plans with more layers take too long. Larger micro-batches are of no use. */
 #define TRIED_LAYERS 2048
 #define TRIED_ROWS (1 << 24)
 #define MB 1e6
@@ -30,9 +30,10 @@ zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes)
     return ZR_OK;
 }
 
-static const char *const names[] = {[CLI_MAX_MODEL] = "model", [CLI_MAX_LAYERS] = "layers", [CLI_MAX_BATCH] = "batch"};
+static const char *const names[] = {
+    [CLI_MAX_MODEL] = "model", [CLI_MAX_LAYERS] = "layers", [CLI_MAX_BATCH] = "batch", NULL};
 
-/** Return the key that the search varies. */
+/** Return the configuration key that the search varies. */
 static const char *key_of(cli_max_what what)
 {
     return what != CLI_MAX_BATCH ? "model.n_layer" : "train_micro_batch_size_per_gpu";
@@ -40,35 +41,30 @@ static const char *key_of(cli_max_what what)
 
 zr_status cli_max_parse(const char *text, cli_max_what *what)
 {
-    *what = CLI_MAX_NONE;
-    for (int i = CLI_MAX_MODEL; i <= CLI_MAX_BATCH; i++)
-        if (strcmp(text, names[i]) == 0) *what = (cli_max_what)i;
-    ZR_CHECK(*what != CLI_MAX_NONE, ZR_ERR_ARG, "--max is \"%s\"; expected model, layers or batch", text);
+    int index;
+    ZR_TRY(cli_word("max", text, names + CLI_MAX_MODEL, &index));
+    *what = (cli_max_what)(CLI_MAX_MODEL + index);
     return ZR_OK;
 }
 
-zr_status cli_max_between(cli_max *max, int64_t guess, cli_point *fits, cli_point *fails)
-{
-    return cli_largest(cli_max_needs, max, max->target->limit_bytes, guess, fits, fails);
-}
-
-/** Guess the largest number for policy auto, which makes many plans for each tried number. To find the guess, search
- * with policy unit, for which nearly the same number fits. */
+/** Guess the largest number that fits with policy auto, which makes many plans for each tried number. The guess is the
+ * largest number that fits with policy unit, because the two numbers are nearly equal. */
 static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, int64_t *guess)
 {
+    const int64_t limit = max->target->limit_bytes;
     zr_config unit = *max->config;
     cli_max cheap = *max;
     cheap.config = &unit;
     unit.recompute.policy = ZR_POLICY_UNIT;
     ZR_TRY(cli_max_needs(&cheap, fits.n, &fits.needs));
-    if (fits.needs <= max->target->limit_bytes) ZR_TRY(cli_max_between(&cheap, 0, &fits, &fails));
+    if (fits.needs <= limit) ZR_TRY(cli_largest(cli_max_needs, &cheap, limit, 0, &fits, &fails));
     *guess = fits.n;
     return ZR_OK;
 }
 
-/** Find the smallest number of layers with which every pattern of model.frozen matches a parameter. A model with more
- * layers has all parameters of a model with fewer. Try the configured number first, so that a wrong pattern is refused
- * at once. */
+/** Find the smallest number of layers with which every pattern of model.frozen matches a parameter. First try the
+ * configured number, so that a wrong pattern is refused at once. Then count up from 1, because more layers only add
+ * parameters. */
 static zr_status find_fewest(cli_max *max)
 {
     const int64_t configured = max->config->model.sizes.n_layer;
@@ -80,12 +76,11 @@ static zr_status find_fewest(cli_max *max)
     return ZR_OK;
 }
 
-/** Search for the largest number of layers or rows that fits, upwards from the minimum number of layers or from one
- * row. */
+/** Search for the largest number of layers or samples that fits, upwards from max->fewest. */
 static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
 {
     int64_t guess = 0, most = TRIED_LAYERS;
-    if (max->what == CLI_MAX_BATCH) { /* do not let rows times micro-batches times ranks overflow */
+    if (max->what == CLI_MAX_BATCH) { /* prevent an overflow of rows times micro-batches times ranks */
         most = INT64_MAX / (max->config->accumulation_steps * (max->target->ranks / max->config->parallel.tensor));
         if (most > TRIED_ROWS) most = TRIED_ROWS;
     }
@@ -99,12 +94,12 @@ static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
              ZR_SIZE((double)fits->needs), cli_beside(&max->target->profile.facts),
              max->what != CLI_MAX_BATCH ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
     if (max->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(max, *fits, *fails, &guess));
-    return cli_max_between(max, guess, fits, fails);
+    return cli_largest(cli_max_needs, max, max->target->limit_bytes, guess, fits, fails);
 }
 
-/** Choose the lowest stage at which the found model fits and the next larger model does not, because lower stages move
- * less data. The next larger model fits at no stage, because it does not fit at stage 3, which needs the least
- * memory. */
+/** Choose the lowest stage at which the found model fits, because lower stages move less data. The next larger model
+ * does not fit at stage 3. Skip a stage at which the next larger model fits, so that the result remains the largest
+ * model. */
 static zr_status lowest_stage(cli_max *max, cli_point *fits, cli_point *fails)
 {
     for (int64_t stage = 0; stage < 3; stage++) {

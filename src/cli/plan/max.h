@@ -1,4 +1,5 @@
-/** Search for the largest model or micro-batch that fits a memory limit. The search plans each candidate. */
+/** Search for the largest model or micro-batch that fits a memory limit (--max). The search plans each number that it
+ * tries. */
 #ifndef ZR_CLI_MAX_H
 #define ZR_CLI_MAX_H
 
@@ -20,24 +21,24 @@ typedef struct cli_shape {
 
 typedef struct cli_max {
     cli_max_what what;
-    zr_config *config; /* set to each number that is tried, and finally to the result */
+    zr_config *config; /* the search sets the configuration to each tried number, and finally to the result */
     const cli_target *target;
     int64_t fewest;  /* smallest number of layers with which each pattern of model.frozen matches a parameter */
-    bool keep_stage; /* for CLI_MAX_MODEL: whether the stage is given; otherwise the search chooses it */
-    int stage;       /* the stage at which the result fits */
-    cli_shape shape; /* for CLI_MAX_MODEL: the shape of the model, with `n` layers */
+    bool keep_stage; /* for CLI_MAX_MODEL: whether to keep the configured stage instead of choosing one */
+    int stage;       /* stage of the result */
+    cli_shape shape; /* for CLI_MAX_MODEL: shape of the result */
     double params;   /* parameters of the model */
-    int64_t n;       /* result: number of layers, or of rows of a rank's micro-batch */
-    int64_t train_batch_size;  /* train_batch_size if a micro-batch has `n` rows */
-    int64_t needs, next_needs; /* bytes of a process with n and with n + 1; next_needs is 0 if n + 1 was not tried */
+    int64_t n;       /* result: number of layers, or number of samples in a micro-batch */
+    int64_t train_batch_size;  /* train_batch_size of the result */
+    int64_t needs, next_needs; /* bytes of a rank with n and with n + 1; next_needs is 0 if n + 1 was not tried */
 } cli_max;
 
-/** Parse "model", "layers" or "batch". Return ZR_ERR_ARG for any other text. */
+/** Parse the value of --max: "model", "layers" or "batch". Return ZR_ERR_ARG for any other text. */
 ZR_NODISCARD zr_status cli_max_parse(const char *text, cli_max_what *what);
-/** Find the largest model, number of layers or micro-batch that fits, as `what` selects. Further inputs are `config`,
- * `target` and `keep_stage`; the other fields and the configuration are set to the result. The result `n` fits, and n +
- * 1 does not, or was not tried because the search reached its upper limit. A number fits if `zr train` would start with
- * it. Return ZR_ERR_MEMORY if even the smallest number does not fit. */
+/** Find the largest model, number of layers or micro-batch that fits, as max->what selects. The caller also sets
+ * `config`, `target` and `keep_stage`. The search sets the other fields and the configuration to the result. A number
+ * fits if `zr train` would start with it. n + 1 does not fit, unless the search reached its upper limit. Return
+ * ZR_ERR_MEMORY if even the smallest number does not fit. */
 ZR_NODISCARD zr_status cli_max_find(cli_max *max);
 /** Print the result. */
 void cli_max_print(FILE *out, const cli_max *max);
@@ -46,14 +47,12 @@ void cli_max_json(zr__json_out *out, const cli_max *max);
 
 /* ---- shared by the search's files ------------------------------------------------------------ */
 
-/** Plan `n` layers or rows, and find the bytes that a rank needs. If a host's memory is too small, set *bytes to more
- * than the limit. `arg` is a cli_max, whose configuration is set to `n`. Callback of type cli_needs_of. */
+/** Find the bytes that a rank needs with `n` layers or samples. `arg` is a cli_max, whose configuration is set to `n`
+ * and planned. If a host's memory is too small, set *bytes to more than the limit. Callback of type cli_needs_of. */
 ZR_NODISCARD zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes);
-/** Find the largest number of layers or rows that fits, by means of cli_largest. */
-ZR_NODISCARD zr_status cli_max_between(cli_max *max, int64_t guess, cli_point *fits, cli_point *fails);
-/** Find the shape of the family and the largest number of layers that fits at the shape's width. Set max->shape and
- * the configuration's width. fits->n is 0 if not even the fewest layers fit. fails->n is 0 if twice the family's
- * layers fit. */
+/** Choose a shape of a GPT family, and find the largest number of layers that fits at its width. Set max->shape, and
+ * the width and heads of the configuration. Set fits->n to 0 if no shape fits. Set fails->n to 0 if even twice the
+ * shape's layers fit. */
 ZR_NODISCARD zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails);
 
 #endif

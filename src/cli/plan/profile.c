@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/** A key of the file, and the offset of the corresponding member in zr_machine. */
+/** A key of the file, and the offset of its member in zr_machine. A file without a `must` key is refused. */
 typedef struct rate_key {
     const char *key;
     size_t at;
@@ -58,8 +58,8 @@ static zr_status check_keys(json_t *root, const char *file)
     return ZR_OK;
 }
 
-/** Read a file of the user's own rates. The file has a single link rate, which is used for links of all levels,
- * because the file does not tell where ranks are. */
+/** Read the user's own rates. The file has one link rate, which is used for all levels of links, because the file does
+ * not tell where ranks are. */
 static zr_status take_own_rates(json_t *root, const char *file, zr_profile *profile)
 {
     zr_machine *machine = &profile->machine;
@@ -80,7 +80,8 @@ static zr_status take_own_rates(json_t *root, const char *file, zr_profile *prof
     return ZR_OK;
 }
 
-/** Return the rate `key` of the instruction set level that the document names as the level in use. */
+/** Return the rate `key` of the instruction-set level in use, which is the member "level" of the document. Return 0 if
+ * unknown. */
 static double level_peak(const json_t *root, const char *key)
 {
     const json_t *level = json_object_get(root, "level");
@@ -95,8 +96,8 @@ static double level_peak(const json_t *root, const char *key)
     return 0;
 }
 
-/** Read the measured rates of products of one data type. Average the rates of products of equal sizes, as is done for
- * the remembered rates of this machine. */
+/** Read the measured rates of matrix products of one data type. Average the rates of equal sizes, as is done for the
+ * stored rates of this machine. */
 static zr_status take_products(const json_t *root, zr_dtype dtype, zr_rates *rates)
 {
     static const char *const name[] = {"m", "n", "k", "count"};
@@ -128,8 +129,8 @@ static zr_rate alone_and_all(double rate)
     return (zr_rate){rate, rate};
 }
 
-/** Read the rates of a whole machine from the output of a benchmark, as remembered rates are read. If the machine
- * widens bf16 to fp32, there are no rates for bf16. */
+/** Read the rates of a machine from the output of `zr info --bench --json`. A machine that widens bf16 to fp32 has no
+ * bf16 rates. */
 static zr_status take_bench_rates(const json_t *root, const char *file, zr_profile *profile)
 {
     ZR_TRY(take_rates(root, file, bench_keys, BENCH, &profile->machine));
@@ -141,7 +142,7 @@ static zr_status take_bench_rates(const json_t *root, const char *file, zr_profi
                       .triad = alone_and_all(profile->machine.memory_bytes_sec),
                       .link = alone_and_all(profile->machine.link[ZR_LINK_PROCESS].bytes_sec)};
     ZR_CHECK(rates.peak.fma_f32.all > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
-    /* A GPU's rates have a level of their own. */
+    /* The rates of a GPU have the level ZR_CUDA_LEVEL. */
     const char *level = json_string_value(json_object_get(root, "level"));
     profile->facts.apart = level && strcmp(level, ZR_CUDA_LEVEL) == 0;
     profile->facts.narrow_attention = profile->facts.apart;

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/** Count the parameters of a shape by building its model, which declares them. */
+/** Count the parameters of a shape. For this, build its model, which declares the parameters. */
 static zr_status params_of(const zr__family_model *shape, int64_t *params)
 {
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};

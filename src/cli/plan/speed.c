@@ -1,4 +1,4 @@
-/** Figures of the speed of a step: tokens per second, MFU (model FLOPs as a share of the peak), and days. */
+/** Speed of the choices: tokens per second, MFU (model FLOPs as a share of the peak) and days of training. */
 #include "cli/plan/choices.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static double tokens_per_sec(const cli_choices *choices, const cli_choice *c)
     return (double)choices->step_tokens / c->made.simulation.price.step_sec;
 }
 
-/** Return the MFU as the papers define it, which leaves out recomputation. Return NAN if the peak is unknown. */
+/** Return the MFU, or NAN if the peak is unknown. As in the papers, recomputed FLOPs do not count. */
 static double mfu_of(const cli_choices *choices, const cli_choice *c)
 {
     if (choices->peak_flops <= 0) return NAN;

@@ -32,63 +32,53 @@ const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[
     return text;
 }
 
-static double traffic_sum(const zr_traffic *traffic)
+double cli_traffic_bytes(zr_traffic traffic)
 {
     double sum = 0;
-    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)traffic->bytes[i];
+    for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) sum += (double)traffic.bytes[i];
     return sum;
 }
 
-double cli_traffic_bytes(const zr_report *report)
-{
-    return traffic_sum(&report->traffic);
-}
-
-static void print_stages(FILE *out, const cli_table *table, bool color, const char *name, const double bytes[4])
+/** Print a row of the table: a name, and a cell for each stage. */
+static void print_cells(FILE *out, const cli_table *table, bool color, const char *name, char cell[4][ZR_SIZE_BYTES])
 {
     fprintf(out, "  %-22s", name);
     for (int stage = 0; stage < 4; stage++) {
         const bool mark = color && stage == table->chosen;
-        fprintf(out, "%s%14s%s", mark ? CLI_BOLD : "", table->planned[stage] ? ZR_SIZE(bytes[stage]) : "-",
-                mark ? CLI_PLAIN : "");
+        fprintf(out, "%s%14s%s", mark ? CLI_BOLD : "", cell[stage], mark ? CLI_PLAIN : "");
     }
     fputc('\n', out);
 }
 
 static void print_stage_names(FILE *out, const cli_table *table, bool color)
 {
-    char name[32];
-    fprintf(out, "  %-22s", "memory per rank");
-    for (int stage = 0; stage < 4; stage++) {
-        bool mark = color && stage == table->chosen;
-        snprintf(name, sizeof(name), "%sstage %d", stage == table->chosen ? "* " : "", stage);
-        fprintf(out, "%s%14s%s", mark ? CLI_BOLD : "", name, mark ? CLI_PLAIN : "");
-    }
-    fputc('\n', out);
+    char cell[4][ZR_SIZE_BYTES];
+    for (int stage = 0; stage < 4; stage++)
+        snprintf(cell[stage], sizeof(cell[stage]), "%sstage %d", stage == table->chosen ? "* " : "", stage);
+    print_cells(out, table, color, "memory per rank", cell);
 }
 
 static void print_fits(FILE *out, const cli_table *table)
 {
-    char name[48];
+    char name[48], cell[4][ZR_SIZE_BYTES];
     if (!table->memory_bytes) return;
     snprintf(name, sizeof(name), "fits in %s?", ZR_SIZE((double)table->memory_bytes));
-    fprintf(out, "  %-22s", name);
     for (int stage = 0; stage < 4; stage++) {
         const bool fits = zr__rank_needs(&table->report[stage].memory, table->facts) <= table->memory_bytes;
-        fprintf(out, "%14s", !table->planned[stage] ? "-" : fits ? "yes" : "no");
+        snprintf(cell[stage], sizeof(cell[stage]), "%s", !table->planned[stage] ? "-" : fits ? "yes" : "no");
     }
-    fputc('\n', out);
+    print_cells(out, table, false, name, cell);
 }
 
-/** Print a row of the table. The expression `bytes` is evaluated for the report `r` of each stage. */
+/** Print a row of sizes. The expression `bytes` is evaluated for the report `r` of each stage. */
 #define ROW(name, bytes)                                                                                               \
     do {                                                                                                               \
-        double of[4];                                                                                                  \
+        char cell[4][ZR_SIZE_BYTES] = {"-", "-", "-", "-"};                                                            \
         for (int stage = 0; stage < 4; stage++) {                                                                      \
             const zr_report *r = &table->report[stage];                                                                \
-            of[stage] = (double)(bytes);                                                                               \
+            if (table->planned[stage]) zr__text_size((double)(bytes), cell[stage]);                                    \
         }                                                                                                              \
-        print_stages(out, table, color, name, of);                                                                     \
+        print_cells(out, table, color, name, cell);                                                                    \
     } while (0)
 
 static void print_memory_rows(FILE *out, const cli_table *table, bool color)
@@ -107,12 +97,6 @@ static void print_memory_rows(FILE *out, const cli_table *table, bool color)
                                        r->memory.space[ZR_SPACE_HOST].category_bytes[OPTIM]);
 }
 
-static double within_bytes(const zr_report *report, zr_border border)
-{
-    const zr_traffic within = zr__report_within(report, border);
-    return traffic_sum(&within);
-}
-
 static void print_traffic_rows(FILE *out, const cli_table *table, bool color)
 {
     static const char *const words[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce-scatter",
@@ -120,16 +104,17 @@ static void print_traffic_rows(FILE *out, const cli_table *table, bool color)
                                                         [ZR_TRAFFIC_ALL_REDUCE] = "all-reduce (scalars)"};
     const zr_traffic *across = table->report[table->chosen].across;
     for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) ROW(words[kind], r->traffic.bytes[kind]);
-    ROW("total", cli_traffic_bytes(r));
-    if (traffic_sum(&across[ZR_BORDER_GROUP]) > 0) {
-        ROW("of it within groups", within_bytes(r, ZR_BORDER_GROUP));
-        ROW("of it across groups", traffic_sum(&r->across[ZR_BORDER_GROUP]));
+    ROW("total", cli_traffic_bytes(r->traffic));
+    if (cli_traffic_bytes(across[ZR_BORDER_GROUP]) > 0) {
+        ROW("of it within groups", cli_traffic_bytes(zr__report_within(r, ZR_BORDER_GROUP)));
+        ROW("of it across groups", cli_traffic_bytes(r->across[ZR_BORDER_GROUP]));
     }
-    if (traffic_sum(&across[ZR_BORDER_TENSOR]) > 0) {
-        ROW("of it for ZeRO", within_bytes(r, ZR_BORDER_TENSOR));
-        ROW("of it within layers", traffic_sum(&r->across[ZR_BORDER_TENSOR]));
+    if (cli_traffic_bytes(across[ZR_BORDER_TENSOR]) > 0) {
+        ROW("of it for ZeRO", cli_traffic_bytes(zr__report_within(r, ZR_BORDER_TENSOR)));
+        ROW("of it within layers", cli_traffic_bytes(r->across[ZR_BORDER_TENSOR]));
     }
-    if (traffic_sum(&across[ZR_BORDER_HOST]) > 0) ROW("of it across hosts", traffic_sum(&r->across[ZR_BORDER_HOST]));
+    if (cli_traffic_bytes(across[ZR_BORDER_HOST]) > 0)
+        ROW("of it across hosts", cli_traffic_bytes(r->across[ZR_BORDER_HOST]));
 }
 
 void cli_table_print(FILE *out, const cli_table *table, bool color)
@@ -166,7 +151,7 @@ static void print_waits(FILE *out, const zr_schedule *schedule, const zr_step *s
     }
 }
 
-/** Print a step's group, owner, number of rounds and condition, as far as the step has them. */
+/** Print the group, owner, number of rounds and condition of a step. Skip properties that the step does not have. */
 static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step)
 {
     static const char *const when[] = {[ZR_WHEN_STALE] = "  where stale",

@@ -8,26 +8,26 @@
 
 #include <stdio.h>
 
-/** Memory by category, traffic and FLOPs of stages 0 to 3, side by side. */
+/** Memory by category, traffic and FLOPs of stages 0 to 3. */
 typedef struct cli_table {
     zr_report report[4];
     bool planned[4];
     int chosen;           /* stage whose column is marked in the output */
-    int64_t memory_bytes; /* memory of a rank, by which the table shows the stages that fit; 0 if not given */
+    int64_t memory_bytes; /* available memory of a rank, for the row "fits in"; 0 if not given */
     const zr_device_facts *facts;
 } cli_table;
 
-/** Return words for the contents of a category. */
+/** Return the name of a memory category for people, such as "optimizer states". */
 const char *cli_category_words(zr_category category);
 
-/** Write the name of a policy, such as "none" or "unit/4", into `text`. Return `text`. */
+/** Write the name of a recompute policy, such as "none" or "unit/4", into `text`. Return `text`. */
 const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[32]);
 
-/** Return the number of bytes that a rank moves in a step, over all kinds of traffic. */
-double cli_traffic_bytes(const zr_report *report);
+/** Return the bytes of a rank's traffic in a step, summed over all kinds of traffic. */
+double cli_traffic_bytes(zr_traffic traffic);
 
-/** Fill in the reports of all stages of a resolved configuration. `chosen` is the plan of the configured stage. Leave
- * out stages that cannot be planned. */
+/** Fill in the reports of stages 0 to 3 for a resolved configuration. `chosen` is the plan of the configured stage.
+ * Leave out stages that cannot be planned. */
 void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen);
 void cli_table_print(FILE *out, const cli_table *table, bool color);
 

@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <math.h>
-#include <stdarg.h>
 
 /* ---- device and rates ---------------------------------------------------------------------------- */
 
@@ -18,7 +17,7 @@ zr_status cli_target_profile(const char *name, cli_target *target)
     zr_cluster host;
     ZR_TRY(cli_profile(name, &target->profile));
     target->chooser = target->profile;
-    if (zr_cluster_of_device(name, &host) != ZR_OK) return ZR_OK; /* a file does not tell how many devices a host has */
+    if (zr_cluster_of_device(name, &host) != ZR_OK) return ZR_OK; /* a file does not give the number of devices */
     ZR_CHECK(target->ranks <= host.host_devices, ZR_ERR_ARG,
              "--profile %s is one host of %d devices, and there are %d ranks: give --cluster %s, which has a network "
              "between hosts, or fewer ranks",
@@ -26,7 +25,6 @@ zr_status cli_target_profile(const char *name, cli_target *target)
     return ZR_OK;
 }
 
-/** Multiply the profile's FLOP/s by `part`, because no product reaches the peak of a data sheet. */
 void cli_target_efficiency(cli_target *target, double part)
 {
     zr_machine *const machines[] = {&target->profile.machine, &target->chooser.machine};
@@ -40,23 +38,12 @@ void cli_target_efficiency(cli_target *target, double part)
 
 /* ---- limit and open keys -------------------------------------------------------------------------- */
 
-static zr_status add_note(zr_config *config, const char *format, ...) ZR_PRINTF(2, 3);
-
-static zr_status add_note(zr_config *config, const char *format, ...)
-{
-    char text[ZR_TRAIN_NOTE_BYTES];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
-    return zr__config_add_note(config, text);
-}
-
-/** Set the memory limit to the smaller of memory.limit and the memory of the cluster's device. If neither is known,
- * use the profile's memory. Policy auto needs a limit; on this machine it gets the limit that `zr train` uses: the
- * host's free memory, or the rank's share of the GPU. */
+/** Set the memory limit of a rank: memory.limit or, if not given, the memory of the device. On a cluster, the limit is
+ * at most the device's memory. Policy auto always needs a limit. Without memory.limit it gets the limit of `zr train`
+ * on this machine: the host's free memory, or the rank's share of the GPU. */
 static zr_status settle_target_limit(zr_config *config, cli_target *t)
 {
+    char note[ZR_TRAIN_NOTE_BYTES];
     const bool must = zr__train_lacks_limit(config);
     const int64_t device = t->simulated ? t->cluster.device.memory_bytes : t->profile.machine.memory_bytes;
     t->limit_bytes = config->memory.limit_bytes;
@@ -65,28 +52,33 @@ static zr_status settle_target_limit(zr_config *config, cli_target *t)
         t->own_limit = t->limit_bytes > 0;
     }
     const bool lower = t->simulated && device > 0 && device < t->limit_bytes;
-    if (lower && !must)
-        ZR_TRY(add_note(config, "memory.limit %s is more than a device of %s has; its %s are the limit",
-                        ZR_SIZE((double)t->limit_bytes), t->cluster.name, ZR_SIZE((double)device)));
+    if (lower && !must) {
+        snprintf(note, sizeof(note), "memory.limit %s is more than a device of %s has; its %s are the limit",
+                 ZR_SIZE((double)t->limit_bytes), t->cluster.name, ZR_SIZE((double)device));
+        ZR_TRY(zr__config_add_note(config, note));
+    }
     if (t->limit_bytes == 0 || lower) t->limit_bytes = device;
-    if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* read by zr__train_choose and policy auto */
+    if (must || lower) config->memory.limit_bytes = t->limit_bytes; /* zr__train_choose and policy auto read this key */
     return ZR_OK;
 }
 
 zr_status cli_settle_place(zr_config *config, cli_target *target)
 {
+    char note[ZR_TRAIN_NOTE_BYTES];
     const int32_t host = target->simulated ? target->cluster.host_devices : 0;
     const zr_launch *measured = target->simulated ? target->cluster.measured : NULL;
     if (config->parallel.ranks_per_host == 0 && host > 0 && host < target->ranks && target->ranks % host == 0)
         config->parallel.ranks_per_host = host;
     target->options.ranks_per_host = (int32_t)config->parallel.ranks_per_host;
-    if (measured && measured->ranks != target->ranks)
-        ZR_TRY(add_note(config, "training steps of %d thread ranks were not measured; those of %d stand in",
-                        target->ranks, measured->ranks));
+    if (measured && measured->ranks != target->ranks) {
+        snprintf(note, sizeof(note), "training steps of %d thread ranks were not measured; those of %d stand in",
+                 target->ranks, measured->ranks);
+        ZR_TRY(zr__config_add_note(config, note));
+    }
     return settle_target_limit(config, target);
 }
 
-/** Price a plan on the cluster, as a callback of zr__train_choose. */
+/** Price a plan by simulating it on the cluster. Callback of zr__train_choose. */
 static zr_status price_on_cluster(void *arg, const zr_plan *plan, zr_price *made)
 {
     const cli_target *t = arg;

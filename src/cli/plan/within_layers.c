@@ -1,5 +1,5 @@
-/** Traffic of tensor parallelism: its bytes by purpose, and their ratio to ZeRO's traffic at stage 3 for the same
- * training on the same ranks. Also the parameters that are whole on every tensor-parallel rank. */
+/** Traffic of tensor parallelism: bytes by purpose, and the ratio to the traffic of stage 3 without tensor parallelism
+ * on the same ranks. Also the parameters that are replicated on all tensor-parallel ranks. */
 #include "cli/plan/choices.h"
 
 #include "base/text/text.h"
@@ -11,28 +11,21 @@
 #include <math.h>
 #include <string.h>
 
-/** Return a layout of the configured training that uses stage 3 over all ranks instead of tensor parallelism. */
-static zr_layout stage3_alone(const zr_config *config, int ranks)
+/** Compute the ratio of the traffic between tensor-parallel ranks to the traffic of stage 3 without tensor parallelism.
+ * For stage 3, plan the configured layout with stage 3 over all ranks instead of tensor parallelism. */
+static zr_status tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
+                                  double *ratio)
 {
-    zr_layout layout = zr__train_layout(config, ranks);
+    const int64_t *tensor = report->across[ZR_BORDER_TENSOR].bytes;
+    zr_plan *plan = NULL;
+    zr_layout layout = zr__train_layout(config, report->ranks);
     layout.tensor = 1;
-    layout.ranks = ranks;
+    layout.ranks = report->ranks;
     layout.stage = 3;
     layout.eval = false;
     layout.save = ZR_SAVE_NONE;
     if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS;  /* stage 3 has no all-reduce */
-    if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT; /* gathers stay the same */
-    return layout;
-}
-
-/** Compute the ratio of the traffic between tensor-parallel ranks to the traffic of stage 3 without tensor
- * parallelism. */
-static zr_status tensor_to_stage3(const zr_config *config, const zr_report *report, const zr_profile *profile,
-                                  double *ratio)
-{
-    const zr_layout layout = stage3_alone(config, report->ranks);
-    const int64_t *tensor = report->across[ZR_BORDER_TENSOR].bytes;
-    zr_plan *plan = NULL;
+    if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT; /* gathers the same bytes */
     ZR_TRY(zr__train_plan_layout(config, &layout, profile, &plan));
     const int64_t *stage3 = plan->traffic.bytes;
     *ratio = (double)(tensor[ZR_TRAFFIC_REDUCE_SCATTER] + tensor[ZR_TRAFFIC_ALL_GATHER]) /
@@ -47,7 +40,7 @@ typedef enum purpose { FOR_LAYERS, FOR_LOSSES, FOR_GRADIENTS, FOR_CHECKPOINTS, P
 
 /** Bytes that a rank receives from other tensor-parallel ranks in a training step. */
 typedef struct within {
-    int64_t *unit; /* bytes received for the layers of each unit */
+    int64_t *unit; /* (n_units) bytes received for the layers of a unit */
     int64_t bytes[PURPOSES];
 } within;
 
@@ -57,7 +50,7 @@ static purpose purpose_of(const zr_graph *graph, const zr_schedule *s, int32_t i
     const zr_op *op = zr_graph_get_op(graph, step->op);
     if (step->restores) return FOR_CHECKPOINTS;
     if (zr_graph_value(graph, op->out[0])->kind == ZR_VALUE_GRAD) return FOR_GRADIENTS;
-    if (strcmp(op->def->name, "tensor_gather") == 0) return FOR_LOSSES; /* the op gathers two numbers per token */
+    if (strcmp(op->def->name, "tensor_gather") == 0) return FOR_LOSSES; /* gathers two numbers per token */
     return FOR_LAYERS;
 }
 
@@ -81,7 +74,7 @@ static zr_status find_within(const zr_plan *plan, within *w)
 }
 
 /** Return the end of a range of similar units that begins at `first`. Similar units move the same number of bytes, and
- * their names differ only in a number. */
+ * their names differ only in a number, as "h.0" and "h.1". */
 static int32_t alike_from(const zr_plan *plan, const within *w, int32_t first)
 {
     const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
@@ -96,7 +89,8 @@ static int32_t alike_from(const zr_plan *plan, const within *w, int32_t first)
 
 /* ---- replicated parameters -------------------------------------------------------------------- */
 
-/** Write a name with '*' in place of its numbers, so that the same parameter of all blocks has one pattern. */
+/** Write a parameter's name with '*' in place of its numbers, so that a parameter has the same pattern in all blocks.
+ */
 static void pattern_of(const char *name, char out[ZR_NAME_MAX])
 {
     size_t n = 0;
@@ -108,8 +102,8 @@ static void pattern_of(const char *name, char out[ZR_NAME_MAX])
     out[n] = '\0';
 }
 
-/** Write the pattern of a parameter. Return whether no earlier parameter that is whole on each rank has this
- * pattern. */
+/** Write the name pattern of a replicated parameter (pattern_of). Return whether the parameter is the first replicated
+ * parameter with this pattern. */
 static bool is_first_of_pattern(const zr_graph *g, int32_t param, char pattern[ZR_NAME_MAX])
 {
     char before[ZR_NAME_MAX];
@@ -132,13 +126,13 @@ static int64_t replicated_elems(const zr_graph *g)
 
 /* ---- as text ----------------------------------------------------------------------------------- */
 
-/** State of printing a list in lines of less than 80 columns. */
+/** A list that is being printed in lines of less than 80 columns. */
 typedef struct list {
     FILE *out;
     size_t column; /* current column, or 0 if no item has been printed */
 } list;
 
-/** Print an item of a list, after `begin` if it is the first item, else after `between`. */
+/** Print an item of a list. Print `begin` before the first item, and `between` before later items. */
 static void list_item(list *l, const char *begin, const char *between, const char *item)
 {
     l->column += (size_t)fprintf(l->out, "%s%s", l->column ? "" : "    ", l->column ? between : begin);

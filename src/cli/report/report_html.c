@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Size of a panel in pixels. A panel is narrow enough that its letters are readable on a phone. */
+/* Size of a panel in pixels. Narrow panels keep their text readable on a phone. */
 #define PANEL_WIDTH 440.0
 #define PANEL_HEIGHT 250.0
 #define LEFT 66.0
@@ -27,14 +27,14 @@ static void put_escaped(FILE *out, const char *before, const char *text, const c
     fputs(after, out);
 }
 
-/** Write a figure as words for people. The number is an attribute of the element, for programs. */
+/** Write a number as an HTML element: its text is for people, and its attributes give programs the exact value. */
 static void put_data(FILE *out, const char *key, double value, const char *words)
 {
     fprintf(out, "<data data-key=\"%s\" value=\"%s\">", key, ZR_SHORTEST(value));
     put_escaped(out, "", words, "</data>");
 }
 
-/* CSS of the page. For dark mode, it replaces colours of the pictures, which it finds by their light-mode values. */
+/* CSS of the page. In dark mode it replaces the light-mode colours of the SVG pictures. */
 static const char style[] =
     ":root{--ground:#fff;--text:#1f2933;--soft:#52606d;--line:#e4e8ed;--card:#f7f9fb;--bar:#0072b2;--mark:#d55e00}\n"
     "*{box-sizing:border-box}body{margin:0 auto;padding:16px 12px 40px;max-width:1400px;background:var(--ground);"
@@ -75,7 +75,7 @@ static void put_line_key(FILE *out, const char *color, const char *dash, bool do
     put_escaped(out, "</svg><span>", words, "</span></span>");
 }
 
-/** If any run has validation losses, explain which line is the training loss and which the validation loss. */
+/** If any run has validation losses, write a legend of the lines of training and validation loss. */
 static void put_kinds(FILE *out, const cli_report *r)
 {
     const bool one = r->n == 1;
@@ -111,7 +111,7 @@ static void put_caption(FILE *out, const cli_report *r, const cli_panel *panel)
     fputs("</figcaption>\n", out);
 }
 
-/** Draw the panel of a quantity, if any run has values of it. */
+/** Draw the panel of a quantity. Draw nothing if no run has values of the quantity. */
 static void put_panel(FILE *out, const cli_report *r, int quantity)
 {
     cli_panel panel = {out, quantity, r->curve, r->name, r->n, .color = 0};
@@ -212,8 +212,8 @@ static void put_bytes_cell(FILE *out, const char *of, const cli_bytes_row *row, 
     fputs("</td>", out);
 }
 
-/** Write a table of planned and measured bytes of memory or traffic. In each row, a bar shows the measured bytes, and
- * a mark on the bar shows the planned bytes. */
+/** Write a table of planned and measured bytes of memory or traffic. Each row has a bar for the measured bytes, and a
+ * mark on the bar for the planned bytes. */
 static void put_table(FILE *out, const cli_report_run *run, const char *part, const char *title, const char *planned)
 {
     cli_bytes_row row[REPORT_ROWS];
@@ -259,7 +259,7 @@ static void put_kind(FILE *out, const char *name, const char *calls, double ms, 
             step_ms > 0 ? fmin(100, 100 * ms / step_ms) : 0);
 }
 
-/** Write a table of where the time of a step went, if the run was started with --timings. */
+/** Write a table of a step's time by kind of op, if the run was started with --timings. */
 static void put_timings(FILE *out, const cli_report_run *run)
 {
     const json_t *timings = cli_json_at(run->facts, "timings"), *kinds = json_object_get(timings, "kinds");
@@ -298,7 +298,7 @@ static void put_sample(FILE *out, const json_t *sample)
     fputs("</pre>\n", out);
 }
 
-/** Show the newest sample text. Earlier texts are folded away below it. */
+/** Show the newest sample text, and fold earlier texts away below it. */
 static void put_samples(FILE *out, const cli_report_run *run)
 {
     const size_t n = json_array_size(run->samples);
@@ -377,6 +377,5 @@ static zr_status put_page(FILE *out, void *arg)
 
 zr_status cli_report_html(const cli_report *report, char **html, size_t *bytes)
 {
-    ZR_TRY(svg_page(put_page, (void *)report, html, bytes));
-    return ZR_OK;
+    return svg_page(put_page, (void *)report, html, bytes);
 }

@@ -16,7 +16,7 @@ static json_t *finite_json(double x)
     return x == floor(x) && fabs(x) < 0x1p53 ? json_integer((json_int_t)x) : json_real(x);
 }
 
-/** Return a JSON string. Bytes that are not UTF-8, which a path may have, become U+FFFD. */
+/** Return a JSON string. Replace bytes that are not UTF-8, which a path may have, by U+FFFD. */
 static json_t *text_json(const char *text)
 {
     zr__text quoted = {0};

@@ -48,7 +48,7 @@ static void add_fact(cli_report_run *run, const char *key, const char *label, do
     va_end(list);
 }
 
-/** Add a fact: the number or text at a path in run.json or config.json. */
+/** Add a fact: the number or text that run.json or config.json has at `path`. `words` formats a number. */
 static void fact_at(cli_report_run *run, const char *key, const char *label, const json_t *file, const char *path,
                     const char *(*words)(double, char[32]))
 {
@@ -136,7 +136,7 @@ static void find_facts(cli_report_run *run)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/** Write words for the number that run.json has at `path`. */
+/** Write the label of the number at `path`, such as "parameters" for "memory.param". */
 static void row_words(const char *path, char words[96])
 {
     static const char *const names[][2] = {{"reduce_scatter", "gradients, reduced"},
@@ -191,7 +191,7 @@ int cli_report_rows(const cli_report_run *run, const char *part, cli_bytes_row r
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/** Write the path of a file of the run. Return whether the file exists. */
+/** Write the path of a file in the run's directory. Return whether the file exists. */
 static bool find_file(const cli_report_run *run, const char *file, char path[PATH_MAX])
 {
     struct stat info;
@@ -199,8 +199,8 @@ static bool find_file(const cli_report_run *run, const char *file, char path[PAT
     return n > 0 && n < PATH_MAX && stat(path, &info) == 0;
 }
 
-/** Read a JSON object from a file of the run. If the file is missing, return NULL. If the file is damaged, add a note
- * and return NULL. */
+/** Read a JSON object from a file in the run's directory. If the file is missing, return NULL. If the file is damaged,
+ * add a note and return NULL. */
 static json_t *read_run_json(cli_report_run *run, const char *file)
 {
     char path[PATH_MAX], *text = NULL;
@@ -240,8 +240,8 @@ static json_int_t sample_step(const json_t *line)
     return json_integer_value(json_object_get(line, "step"));
 }
 
-/** Append a sample text. First remove the texts of this step and of later steps, which are left from before the run
- * was continued at an earlier step. */
+/** Append a sample text. First remove the texts of the same step and of later steps. Old texts of these steps exist if
+ * the run was continued from an earlier step. */
 static void keep_sample(json_t *samples, json_t *line)
 {
     size_t n = json_array_size(samples);
@@ -269,7 +269,7 @@ static void read_samples(cli_report_run *run)
     fclose(file);
 }
 
-/** Add notes on unusual facts that a reader should know before the figures. */
+/** Add notes on unusual facts that the reader should know before reading the figures. */
 static void note_oddities(cli_report_run *run)
 {
     const cli_curve *c = run->curve;
@@ -310,8 +310,8 @@ static zr_status read_report_run(cli_report_run *run)
 
 /* ---- differences ----------------------------------------------------------------------------- */
 
-/** Add every value of a run's configuration to `all`. For the path of each value, `all` has an array with a value for
- * each run. */
+/** Add every value of the configuration of run number `run` to `all`. For each key, `all` has an array with one value
+ * for each of `n` runs. Return 0, or another number if memory is lacking. */
 static int spread_config(json_t *all, const json_t *object, const char *path, int run, int n)
 {
     const char *key;
@@ -322,7 +322,7 @@ static int spread_config(json_t *all, const json_t *object, const char *path, in
         char inner[256];
         if (snprintf(inner, sizeof(inner), "%s%s%s", path, *path ? "." : "", key) >= (int)sizeof(inner)) continue;
         if (json_is_object(value)) {
-            /* the recursion is not too deep, because the JSON reader limits the depth */
+            /* the JSON reader limits the depth of this recursion */
             failed |= spread_config(all, value, inner, run, n);
             continue;
         }
@@ -380,8 +380,7 @@ zr_status cli_report_read(cli_report *report, const char *const *dir, const char
         ZR_TRY(read_report_run(&report->run[i]));
         report->curve[i] = report->run[i].curve;
     }
-    ZR_TRY(find_differences(report));
-    return ZR_OK;
+    return find_differences(report);
 }
 
 void cli_report_clear(cli_report *report)

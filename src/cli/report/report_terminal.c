@@ -8,33 +8,32 @@
 #define COLUMNS 64
 #define ROWS 10
 
-/** A curve of characters. */
+/** A curve drawn in characters. */
 typedef struct terminal_curve {
     char at[ROWS][COLUMNS];
     cli_axes axes; /* coordinates are in characters */
 } terminal_curve;
 
-static int terminal_column(const terminal_curve *c, double step)
+static int clamp(int at, int n)
 {
-    const int x = (int)cli_axes_x(&c->axes, step);
-    return x < 0 ? 0 : x >= COLUMNS ? COLUMNS - 1 : x;
+    return at < 0 ? 0 : at >= n ? n - 1 : at;
 }
 
-/** Draw a series. Each column shows the mean of its points. */
+/** Draw a series. Each column shows the mean of the points in it. */
 static void terminal_series(terminal_curve *c, const curve_series *s, char letter)
 {
     double sum[COLUMNS] = {0}, n[COLUMNS] = {0};
     for (int i = 0; i < s->n; i++) {
         const curve_bucket *b = &s->bucket[i];
         if (!b->n) continue;
-        const int x = terminal_column(c, b->step_sum / (double)b->n);
+        const int x = clamp((int)cli_axes_x(&c->axes, b->step_sum / (double)b->n), COLUMNS);
         sum[x] += b->sum / (double)b->n;
         n[x] += 1;
     }
     for (int x = 0; x < COLUMNS; x++) {
         if (n[x] == 0) continue;
-        const int y = (int)cli_axes_y(&c->axes, sum[x] / n[x]);
-        c->at[y < 0 ? 0 : y >= ROWS ? ROWS - 1 : y][x] = letter;
+        const int y = clamp((int)cli_axes_y(&c->axes, sum[x] / n[x]), ROWS);
+        c->at[y][x] = letter;
     }
 }
 
@@ -62,7 +61,7 @@ static void print_terminal_curve(FILE *out, const cli_curve *curve)
             val->n ? ", o validation loss" : "", c.axes.log ? "; log scale" : "");
 }
 
-/** Print the newest sample text, beginning on a new line. */
+/** Print the newest sample text, if the run has one. */
 static void print_newest_sample(FILE *out, const json_t *samples)
 {
     char line[512], shown[1024];

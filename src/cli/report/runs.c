@@ -1,4 +1,4 @@
-/* Parse and name the runs that a command line gives. */
+/* Parse and name the runs of a command line. */
 #include "cli/shell/help.h"
 #include "cli/report/report.h"
 

@@ -1,14 +1,19 @@
 /**
- * `zr simulate --search`: finds the fastest training configuration that fits. A candidate (cli_way) is a stage, a
- * tensor degree, a recompute policy, a place of checkpoints, a grouping of states and a size of buckets. Each candidate
- * is rated at its best micro-batch. Within one schedule, more samples never make a step slower per sample: matrix
- * products get larger, more samples share ZeRO's traffic, and the longest path through the schedule does not grow per
- * sample. So the best micro-batch is the largest that fits. A few plans are enough to find it, because memory grows
- * with the micro-batch. There are three exceptions, in which every micro-batch that fits is tried: steps follow
- * measured rates, a policy changes with the batch, or the number of samples in a step is given. Buckets, overlap,
- * levels of collectives and reducing gradients once a step change the speed of most candidates little or not at all.
- * Therefore these keys are varied last, only for the fastest candidate of each kind of states and for the candidates
- * that came nearest to fitting.
+ * `zr simulate --search`: find the fastest training configuration that fits.
+ *
+ * A candidate (cli_way) is a stage, a tensor-parallel degree, a recompute policy, a place of checkpoints, groups of
+ * ranks that share states (MiCS, hpZ) and a bucket size. Each candidate is rated at its best micro-batch.
+ *
+ * Usually the best micro-batch is the largest that fits, because a larger micro-batch is never slower per sample.
+ * Matrix products get larger, more samples share ZeRO's traffic, and the critical path does not grow per sample. A few
+ * plans find the largest micro-batch, because memory grows with the micro-batch.
+ *
+ * In three cases every micro-batch that fits is tried: steps are priced by measured rates, the policy changes with the
+ * batch, or the number of samples in a step is given.
+ *
+ * Buckets, overlap, hierarchical collectives and reducing gradients once a step hardly change the speed of most
+ * candidates. Therefore these keys are varied last, only for the fastest candidate of each kind of states and for the
+ * candidates that came nearest to fitting.
  */
 #include "cli/plan/choices.h"
 #include "cli/shell/config.h"
@@ -22,21 +27,19 @@
 #include "train/setup/setup.h"
 
 #include <stdio.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define MOST_BATCH (1 << 20) /* maximum number of samples in a micro-batch */
 #define MOST_ACCUMS 4
-#define REFINED 8              /* maximum number of candidates whose buckets, overlap and levels are varied */
-#define LEAST_GAIN 0.005       /* minimum relative gain in speed for which the keys of a variant are set */
+#define REFINED 8              /* maximum number of candidates for which variants are tried */
+#define LEAST_GAIN 0.005       /* minimum relative speedup for which a variant replaces its candidate */
 #define STEP_TOKENS (1 << 24)  /* maximum number of tokens in a step, unless --step-tokens gives another limit */
-#define SMALL_BUCKET (1 << 22) /* elements; small staging memory, with a few hundred buckets per unit */
-#define LARGE_BUCKET (INT64_C(1) << 30) /* elements; a bucket holds whole units */
+#define SMALL_BUCKET (1 << 22) /* elements; needs little staging memory, with a few hundred buckets per unit */
+#define LARGE_BUCKET (INT64_C(1) << 30) /* elements; a whole unit fits one bucket */
 
-/** Keys that the command line gives, and that the search does not change. `kept` stands for the place of checkpoints,
- * `global` for the number of samples in a step. */
+/** For each key, whether the command line gives it. The search does not change a given key. `kept` is the place of
+ * checkpoints, and `global` is the number of samples in a step. */
 typedef struct space {
     bool stage, tensor, policy, every, kept, groups, batch, accum, global;
     bool buckets, prefetch, overlap, levels, once;
@@ -50,13 +53,12 @@ typedef struct search {
     zr_config *config;
     int64_t room;         /* capacity of base.way */
     int64_t most_samples; /* maximum number of samples in a step, over all ranks */
-    int64_t refined_from; /* index of the first candidate that is a variant with other buckets, overlap, levels or
-                             reduction */
+    int64_t refined_from; /* index in base.way of the first variant; all later candidates are variants too */
 } search;
 
 /* ---- one plan ----------------------------------------------------------------------------------- */
 
-/** Set a configuration to a candidate with a micro-batch and a number of micro-batches per step. */
+/** Set the keys of a configuration from a candidate, its micro-batch and its number of micro-batches per step. */
 static void configure_way(zr_config *config, const cli_way *w, int64_t batch, int64_t accum, int ranks)
 {
     if (w->in.bucket_elems > 0) {
@@ -79,8 +81,8 @@ static void configure_way(zr_config *config, const cli_way *w, int64_t batch, in
     zr__train_set_batch(config, ranks, batch, accum);
 }
 
-/** Plan and simulate a candidate with a micro-batch and a number of micro-batches per step. Set *planned to false if
- * the plan is refused. */
+/** Plan and simulate a candidate, with micro-batch `batch` and `accum` micro-batches per step. If the plan is refused,
+ * set *planned to false. */
 static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t accum, cli_trial *made, bool *planned)
 {
     zr_config config = *s->config;
@@ -94,8 +96,8 @@ static zr_status try_one(const search *s, cli_way *w, int64_t batch, int64_t acc
     return ZR_OK;
 }
 
-/** Return whether trial `a` is faster than trial `b` by more than rounding errors, which occur because sums are
- * computed in different orders. */
+/** Return whether trial `a` is faster than trial `b`. Ignore rounding errors, which occur because sums are computed in
+ * different orders. */
 static bool faster(const cli_trial *a, const cli_trial *b)
 {
     return a->simulation.samples_sec > (1 + 1e-9) * b->simulation.samples_sec;
@@ -120,8 +122,8 @@ static int64_t way_data_ranks(const search *s, const cli_way *w)
     return s->base.target.ranks / w->tensor;
 }
 
-/** Return the micro-batch to try after micro-batch `n`, or the first if `n` is 0. Return 0 if there are no more.
- * Micro-batches are powers of two and numbers halfway between them. If the number of samples in a step is given,
+/** Return the micro-batch to try after micro-batch `n`, or the first micro-batch if `n` is 0. Return 0 at the end. The
+ * micro-batches are powers of two and numbers halfway between them. If the number of samples in a step is given, the
  * micro-batches are the divisors of a rank's number of samples. */
 static int64_t next_batch(const search *s, const cli_way *w, int64_t n)
 {
@@ -136,16 +138,16 @@ static int64_t next_batch(const search *s, const cli_way *w, int64_t n)
     return 0;
 }
 
-/** Return whether the number of samples in a step is within the limit. One sample on each rank is always allowed, and
- * so is a micro-batch that the user gives. */
+/** Return whether a step of `samples` samples is within the limit. A micro-batch of 1 is always allowed, and so is a
+ * micro-batch that the user gives. */
 static bool is_usual(const search *s, int64_t batch, int64_t samples)
 {
     return s->given.batch || batch == 1 || samples <= s->most_samples;
 }
 
-/** List the possible numbers of micro-batches per step with a micro-batch: 1 or, with `several`, numbers above 1. All
- * listed numbers need the same memory. Return the length of the list, which is 0 if no number gives a step of the
- * required number of samples. */
+/** List the accumulation counts (micro-batches per step) that a micro-batch may have: 1 or, with `several`, counts
+ * above 1. All listed counts need the same memory. Return the length of the list. The length is 0 if no count gives the
+ * required number of samples in a step. */
 static int accums_of(const search *s, const cli_way *w, int64_t batch, bool several, int64_t accum[MOST_ACCUMS])
 {
     static const int64_t some[] = {2, 4, 8};
@@ -166,8 +168,8 @@ static int accums_of(const search *s, const cli_way *w, int64_t batch, bool seve
     return n;
 }
 
-/** Try a candidate with a micro-batch and a number of micro-batches per step. Keep the trial if it is the candidate's
- * best, and record the smallest micro-batch that does not fit. A refused plan counts as one that does not fit. */
+/** Try a candidate with micro-batch `batch` and `accum` micro-batches per step. Keep the trial if it is the candidate's
+ * best. Also record the smallest micro-batch that does not fit. A refused plan does not fit. */
 static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t accum, bool several, cli_trial *made)
 {
     bool planned = false;
@@ -180,8 +182,8 @@ static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t a
     return ZR_OK;
 }
 
-/** Try a micro-batch with each possible number of micro-batches per step, from index `first` of the list on, and stop
- * at a number that does not fit. Set *fits to false if the number at index `first` does not fit. */
+/** Try a micro-batch with the accumulation counts of accums_of, from index `first` on. Stop at a count that does not
+ * fit. Set *fits to false if the count at index `first` does not fit, else to true. */
 static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, bool *fits)
 {
     int64_t accum[MOST_ACCUMS];
@@ -196,7 +198,7 @@ static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool sev
     return ZR_OK;
 }
 
-/** Try the micro-batches in turn until a micro-batch does not fit. */
+/** Try increasing micro-batches until one does not fit. */
 static zr_status try_every(const search *s, cli_way *w, bool several)
 {
     bool fits = true;
@@ -209,11 +211,11 @@ static zr_status try_every(const search *s, cli_way *w, bool several)
 typedef struct growing {
     const search *s;
     cli_way *way;
-    bool several; /* whether a step has several micro-batches */
+    bool several; /* whether a step has more than one micro-batch */
 } growing;
 
-/** Find the bytes that a micro-batch needs with the fewest micro-batches per step. If the plan is refused, or needs
- * too much of a host's memory, set *bytes to one byte more than the limit. */
+/** Find the bytes that a micro-batch needs with the smallest accumulation count. If the plan is refused, or needs too
+ * much of a host's memory, set *bytes to one byte more than the limit. Callback of cli_largest. */
 static zr_status needs_of_batch(void *arg, int64_t batch, int64_t *bytes)
 {
     const growing *g = arg;
@@ -225,8 +227,8 @@ static zr_status needs_of_batch(void *arg, int64_t batch, int64_t *bytes)
     return ZR_OK;
 }
 
-/** Find the largest micro-batch that fits, and try it with all possible numbers of micro-batches per step. *guess is a
- * guess of this micro-batch on entry, and the found micro-batch on return. */
+/** Find the largest micro-batch that fits, and try it with all its accumulation counts. On entry *guess is a guess of
+ * this micro-batch, or 0. On return *guess is the found micro-batch. */
 static zr_status try_largest(const search *s, cli_way *w, bool several, int64_t *guess)
 {
     const int64_t limit = s->base.target.limit_bytes;
@@ -277,8 +279,8 @@ static cli_way as_configured(const zr_config *config)
                             .once = config->reduce_once}};
 }
 
-/** Add a candidate for each place of checkpoints: whole on each rank; partitioned, with tensor parallelism; and on the
- * host, if the cluster gives the rate of copies to the host. */
+/** Add a candidate for each place of checkpoints. Checkpoints can be whole on each rank. With tensor parallelism they
+ * can be partitioned. If the cluster has a rate for host copies, they can be on the host. */
 static zr_status add_kept_ways(search *s, cli_way way)
 {
     const bool host = s->base.target.cluster.host_bytes_sec > 0;
@@ -295,9 +297,8 @@ static zr_status add_kept_ways(search *s, cli_way way)
     return host ? add_way(s, &way) : ZR_OK;
 }
 
-/** Add the candidates of a policy. For policy unit, there is a candidate for each distance between kept inputs, up to
- * twice the square root of the number of layers. With larger distances, recomputation needs more memory than it
- * saves. */
+/** Add the candidates of a recompute policy. For policy unit, try checkpoint spacings of 1, 2, 4 ... units, up to twice
+ * the square root of the number of layers. With a larger spacing, recomputation needs more memory than it saves. */
 static zr_status add_policy_ways(search *s, cli_way way)
 {
     const int64_t layers = s->config->model.sizes.n_layer;
@@ -323,15 +324,16 @@ static zr_status add_policies_ways(search *s, cli_way way)
     return ZR_OK;
 }
 
-/** Return the number of data-parallel ranks on a host. Return 0 if this number does not divide the number of all
- * data-parallel ranks, or is not smaller. */
+/** Return the size of a group that consists of the data-parallel ranks of one host. Return 0 if the data-parallel ranks
+ * do not form several such groups of equal size. */
 static int64_t host_group(const search *s, const cli_way *w)
 {
     const int64_t host = cli_host_ranks(&s->base.target), group = host / w->tensor, all = way_data_ranks(s, w);
     return host % w->tensor == 0 && group > 1 && group < all && all % group == 0 ? group : 0;
 }
 
-/** Add candidates without groups of ranks, and candidates whose groups are the ranks of a host. */
+/** Add candidates without groups of ranks. Then add candidates with groups of one host: MiCS groups and, at stage 3,
+ * hpZ groups. */
 static zr_status add_group_ways(search *s, cli_way way)
 {
     const int64_t host = host_group(s, &way);
@@ -379,9 +381,8 @@ static bool same_states(const cli_way *a, const cli_way *b)
     return a->stage == b->stage && a->tensor == b->tensor && a->mics == b->mics && a->hpz == b->hpz;
 }
 
-/** Check whether the states of the first candidate of each kind of states fit. Plan this candidate with one sample and
- * one micro-batch per step, because this needs the least memory. Other candidates of the kind need no plan, because
- * recomputation does not change the states. */
+/** Check whether the model states of a candidate fit. Plan only the first candidate of each kind of states, because
+ * recomputation does not change the states. Plan the smallest micro-batch, because it needs the least memory. */
 static zr_status try_states(void *arg, int64_t index)
 {
     const search *s = arg;
@@ -393,13 +394,13 @@ static zr_status try_states(void *arg, int64_t index)
     if (index > 0 && same_states(w, w - 1)) return ZR_OK;
     ZR_TRY(try_one(s, w, batch, 1, &made, &planned));
     if (!planned || made.report.memory.states_bytes <= s->base.target.limit_bytes) return ZR_OK;
-    keep_better(w, batch, 1, &made); /* record how much memory the candidate needs */
+    keep_better(w, batch, 1, &made); /* record the memory that the candidate needs */
     w->states_fit = false;
     return ZR_OK;
 }
 
-/** Remove candidates whose states do not fit. Keep the first candidate of each kind of states, whose plan shows that
- * the states do not fit. */
+/** Remove candidates whose model states do not fit. Keep the first candidate of each kind of states, because its plan
+ * shows how much memory the states need. */
 static void drop_states(search *s)
 {
     cli_searched *b = &s->base;
@@ -433,8 +434,8 @@ static int by_speed(const void *a, const void *b)
     return by_need(a, b);
 }
 
-/** Return whether two candidates have the same plan. If there are no checkpoints, candidates that differ only in the
- * place of checkpoints have the same plan. */
+/** Return whether two candidates have the same plan. Without checkpoints, candidates that differ only in the place of
+ * checkpoints have the same plan. */
 static bool same_plan(const cli_way *a, const cli_way *b)
 {
     const cli_trial *x = &a->made, *y = &b->made;
@@ -452,8 +453,8 @@ static bool has_states(const cli_way *const *ways, int64_t n, const cli_way *w)
     return false;
 }
 
-/** Sort the candidates that fit into `best`. For each kind of states with which no candidate fits, put into `missed`
- * the candidate that needs the least memory. */
+/** Sort the candidates that fit by speed, into `best`. If all candidates of a kind of states fail to fit, put the
+ * candidate of this kind with the least memory into `missed`. */
 static zr_status rank_ways(search *s)
 {
     cli_searched *b = &s->base;
@@ -521,8 +522,8 @@ static zr_status check_found(const cli_searched *b)
 
 /* ---- buckets, overlap, levels, reduction once a step ---------------------------------------------- */
 
-/** Return whether a variant of a candidate can be planned, and keeps the values of all keys that the command line
- * gives. */
+/** Return whether a variant of a candidate may be tried. A variant must not change a key that the command line gives.
+ */
 static bool is_open_variant(const search *s, const cli_way *way, const cli_variant *to)
 {
     const space *given = &s->given;
@@ -532,13 +533,13 @@ static bool is_open_variant(const search *s, const cli_way *way, const cli_varia
     if (given->prefetch && to->prefetch_elems != from->prefetch_elems) return false;
     if (given->levels && to->levels != from->levels) return false;
     return to->once == from->once ||
-           !(given->once || way_data_ranks(s, way) == 1); /* with one data-parallel rank there is nothing to reduce */
+           !(given->once || way_data_ranks(s, way) == 1); /* with one data-parallel rank, no gradients are reduced */
 }
 
 static zr_status add_variants(search *s, const cli_way *from)
 {
     const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->in.levels,
-                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto is flat with tensor parallelism */
+                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto is off with tensor parallelism */
         other = levels == off || (levels == ZR_SWITCH_AUTO && both == on) ? both : off, overlap = from->in.overlap;
     const int64_t large = LARGE_BUCKET, small = SMALL_BUCKET;
     const bool had = from->in.once;
@@ -565,7 +566,7 @@ static zr_status try_variant(void *arg, int64_t index)
     return try_batches_of(arg, ((const search *)arg)->refined_from + index);
 }
 
-/** Replace a candidate by its fastest variant, if the gain in speed justifies setting more keys. */
+/** Replace a candidate by its fastest variant, if the speedup is above LEAST_GAIN. */
 static void take_fastest(cli_way *way, const cli_way *variant, int64_t n)
 {
     const cli_way *best = NULL;
@@ -617,7 +618,7 @@ static zr_status find_ways(search *s)
     return check_found(&s->base);
 }
 
-/** Return whether the command line gives `key` or, unless `other` is NULL, `other`. */
+/** Return whether the command line gives `key` or `other`. `other` may be NULL. */
 static bool is_typed(const search *s, const char *key, const char *other)
 {
     const cli_brief *brief = &s->base.o->brief;

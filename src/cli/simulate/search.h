@@ -7,26 +7,26 @@
 
 /** Keys of a candidate that are varied last, because they change the speed of most candidates only a little. */
 typedef struct cli_variant {
-    int64_t bucket_elems;   /* elements of a bucket of reductions and gathers, or 0 to keep the configured number */
-    int64_t prefetch_elems; /* elements that are prefetched at stage 3, or 0 to keep the configured number */
-    zr_config_switch overlap, levels; /* the keys zero_optimization.overlap_comm and collectives.hierarchical */
-    bool once;                        /* whether gradient_reduction is "step", which reduces gradients once a step */
+    int64_t bucket_elems;             /* bucket size in elements, or 0 to keep the configured sizes */
+    int64_t prefetch_elems;           /* elements prefetched at stage 3, or 0 to keep the configured number */
+    zr_config_switch overlap, levels; /* values of zero_optimization.overlap_comm and collectives.hierarchical */
+    bool once;                        /* whether gradients are reduced once a step (gradient_reduction "step") */
 } cli_variant;
 
 /** A candidate: a training configuration, with the micro-batch at which it is fastest. */
 typedef struct cli_way {
     int64_t stage, tensor;
     zr_config_policy policy;
-    int64_t every;     /* distance in units between kept inputs, with ZR_POLICY_UNIT */
+    int64_t every;     /* checkpoint spacing in units, with ZR_POLICY_UNIT */
     bool pieces, host; /* whether checkpoints are partitioned (P_a); whether they are on the host (P_a+cpu) */
-    int64_t mics, hpz; /* number of ranks of a group; -1 for no `mics` group, 1 for no `hpz` group */
+    int64_t mics, hpz; /* ranks of a MiCS group, or -1 for no groups; ranks of an hpZ group, or 1 for no groups */
     cli_variant in;
     int64_t batch, accum;
     cli_trial made;
     bool planned, fits;
-    /** Smallest micro-batch that does not fit: more[0] with one micro-batch per step, more[1] with several. `batch` is
-     * 0 if none was tried. If the candidate does not fit at any micro-batch, its `made` is the trial of the smallest
-     * micro-batch. */
+    /** Smallest tried micro-batch that does not fit, if the candidate fits with another micro-batch. more[0] is for one
+     * micro-batch per step, more[1] for several. `batch` is 0 if every tried micro-batch fits. If no micro-batch fits,
+     * the trial of the smallest micro-batch is cli_way.made. */
     struct {
         int64_t batch;
         cli_trial made;
@@ -45,14 +45,14 @@ typedef struct cli_searched {
     int64_t n;
     const cli_way **best; /* (n_best) the candidates that fit, the fastest first */
     int64_t n_best;
-    const cli_way **missed; /* (n_missed) for each kind of states with which no candidate fits, the candidate that needs
-                               the least memory */
+    /** (n_missed) The candidate with the least memory, for each kind of states with which no candidate fits. */
+    const cli_way **missed;
     int64_t n_missed;
     int64_t ways, tried; /* number of candidates that can be planned, and number of plans made */
 } cli_searched;
 
-/** Write into `text` the bytes that a trial needs of a device's memory, such as "31.2 GB of a device's 32 GB". If a
- * host's memory is too small, write the bytes that the trial needs of the host's memory. Return `text`. */
+/** Write the bytes that a trial needs of a device's memory into `text`, such as "31.2 GB of a device's 32 GB". If only
+ * a host's memory is too small, write the bytes of the host instead. Return `text`. */
 const char *cli_needs(const cli_searched *s, const cli_trial *made, char text[128]);
 ZR_NODISCARD zr_status cli_searched_json(const cli_searched *s);
 void cli_searched_print(const cli_searched *s);

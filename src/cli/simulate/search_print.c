@@ -1,4 +1,4 @@
-/** Print the results of `zr simulate --search`, and why other candidates are slower. */
+/** Print the fastest candidates of `zr simulate --search`, and why other candidates are slower. */
 #include "cli/simulate/search.h"
 
 #include "base/json/json.h"
@@ -18,8 +18,8 @@
 
 enum { RECOMPUTE, PRODUCTS, MEMORY, LAUNCHES, WAITS, PARTS = WAITS + ZR_CAUSES };
 
-/** Divide the time of a step into parts. Recomputation has a share of the FLOPs; assume that it has the same share of
- * the time of matrix products. */
+/** Divide the time of a step into parts. Divide the time of matrix products into computation and recomputation in
+ * proportion to their FLOPs. */
 static void step_parts(const cli_trial *made, double sec[PARTS])
 {
     const zr_simulation *s = &made->simulation;
@@ -44,21 +44,21 @@ static const char *part_words(int part, char text[48])
     return text;
 }
 
-/** Compare the time of a candidate with the time of the fastest candidate, for equal numbers of samples. part[i] is
- * the candidate's extra time in part i, as a share of the step time of the fastest candidate. */
+/** Compare a candidate with the fastest candidate, for equal numbers of samples. Set part[i] to the candidate's
+ * additional time in part i, as a share of the step time of the fastest candidate. */
 static void losses_of(const cli_way *best, const cli_way *way, double part[PARTS])
 {
     double its[PARTS];
     const zr_simulation *b = &best->made.simulation, *w = &way->made.simulation;
     const double step = b->price.step_sec;
-    /* ratio of the two numbers of samples in a step */
+    /* samples per step of the fastest candidate, divided by samples per step of this candidate */
     const double scale = b->samples_sec * step / (w->samples_sec * w->price.step_sec);
     step_parts(&best->made, part);
     step_parts(&way->made, its);
     for (int i = 0; i < PARTS; i++) part[i] = (its[i] * scale - part[i]) / step;
 }
 
-/** Write the names of the two parts in which a candidate loses the most time into `text`. Return `text`. */
+/** Write the two parts in which a candidate loses the most time into `text`. Return `text`. */
 static const char *why_slower(const cli_way *best, const cli_way *way, char text[128])
 {
     double part[PARTS];
@@ -106,8 +106,8 @@ static const char *group_name(const cli_way *w, char text[48])
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
-/** Return an object of the keys that turn the configuration into a candidate. The names of the members are the paths
- * of the keys. A key whose value is the configured one is included only if candidates can differ in this key. */
+/** Return an object of the keys that turn the configuration into a candidate. The name of a member is the path of its
+ * key, such as "zero_optimization.stage". A key that keeps its configured value may be left out. */
 static json_t *keys_of(const cli_searched *s, const cli_way *w)
 {
     const zr_config *c = s->config;
@@ -145,7 +145,7 @@ static json_t *keys_of(const cli_searched *s, const cli_way *w)
     return keys;
 }
 
-/** Return the keys grouped into sections, as in a CONFIG.json. */
+/** Return the keys grouped into sections, as in a CONFIG.json: "a.b" becomes member "b" of object "a". */
 static json_t *sections_of(json_t *keys)
 {
     json_t *root = json_object(), *value;

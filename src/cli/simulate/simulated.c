@@ -1,4 +1,4 @@
-/** Names and values of the numbers of a simulation. */
+/** Numbers of a simulation with their names, for CSV, JSON and plots. */
 #include "cli/simulate/simulate.h"
 
 #include "base/json/json.h"

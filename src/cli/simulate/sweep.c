@@ -1,5 +1,5 @@
-/** `zr simulate --sweep`: simulates every combination of the values of some keys, and prints a row for each
- * combination. If a combination cannot be planned, its row has the reason. */
+/** `zr simulate --sweep`: simulate every combination of the values of some keys, and print a row for each combination.
+ * The row of a combination that cannot be planned has the reason. */
 #include "cli/shell/config.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
@@ -37,7 +37,7 @@ typedef struct sweep {
     const cli_simulate_options *o;
     axis axis[CLI_LIST_MOST];
     int n_axes;
-    int ranks_axis; /* index of the axis of the ranks, or -1 if --ranks applies to all rows */
+    int ranks_axis; /* index of the axis that varies the number of ranks, or -1 if --ranks applies to all rows */
     cli_target target;
     row *row;
     int64_t n_rows;
@@ -147,8 +147,7 @@ static zr_status read_ranks(const char *value, int *ranks)
     return ZR_OK;
 }
 
-/** Check the names of keys and the numbers of ranks before planning. A wrong name or number is an error of the
- * command, not of a row. */
+/** Read the cluster, and check the swept numbers of ranks. A wrong number is an error of the command, not of a row. */
 static zr_status check_axes(sweep *s)
 {
     ZR_TRY(cli_simulate_target(s->o, NULL, (int)s->o->ranks, &s->target));
@@ -163,16 +162,16 @@ static zr_status check_axes(sweep *s)
 
 /* ---- one combination ---------------------------------------------------------------------------- */
 
-/** Return the index of the value that row `number` has on axis `index`. From row to row, the value of the last axis
- * varies fastest. */
+/** Return the index of the value that row `number` has on axis `index`. The value on the last axis changes from row to
+ * row. */
 static int value_index(const sweep *s, int64_t number, int index)
 {
     for (int i = s->n_axes - 1; i > index; i--) number /= s->axis[i].n;
     return (int)(number % s->axis[index].n);
 }
 
-/** For --cluster this, create the target of this row, which depends on the row's number of ranks. If this number of
- * ranks was not measured, refuse the row as unsupported. */
+/** Create the target of a row if the option is `--cluster this`. For any other cluster, keep the target that all rows
+ * share. If the row's number of ranks was not measured, return ZR_ERR_UNSUPPORTED, so that only the row is refused. */
 static zr_status this_target(const sweep *s, const zr_config *config, cli_target *target)
 {
     if (strcmp(s->o->cluster, CLI_CLUSTER_THIS) != 0) return ZR_OK;
@@ -221,7 +220,7 @@ static zr_status make_row(void *arg, int64_t index)
 
 /* ---- CSV and JSON ------------------------------------------------------------------------------- */
 
-/** Print a field of CSV, in quotes if `quotes` or if the text needs them. */
+/** Print a field of CSV, in quotes if `quotes` is set or if the text needs quotes. */
 static void print_field(const char *text, bool quotes)
 {
     if (!quotes && !strpbrk(text, ",\"\n\r ")) {
@@ -304,8 +303,8 @@ static zr_status find_plotted(sweep *s)
     return ZR_OK;
 }
 
-/** Write the name of a line into `name`. It consists of the values of all keys except the first, as in "stage 2,
- * tensor 4". Return `name`. */
+/** Write the name of a line into `name`, such as "stage 2, tensor 4". The name has the values of all keys except the
+ * first. Return `name`. */
 static const char *name_line(const sweep *s, int64_t line, char name[256])
 {
     size_t length = 0;
@@ -334,7 +333,7 @@ static zr_status draw_sweep(const sweep *s)
     for (int i = 0; i < n; i++) name[i] = name_line(s, i, room[i]);
     for (int64_t k = 0; st == ZR_OK && k < s->n_rows; k++) {
         const row *r = &s->row[k];
-        const int64_t at = k % n * n_x + k / n; /* rows are sorted by the value of the first axis */
+        const int64_t at = k % n * n_x + k / n; /* rows are in the order of the first axis */
         y[at] = r->error ? NAN : cli_value_of(s->plotted, &r->made);
         hollow[at] = !r->error && !r->made.fits;
     }
