@@ -18,38 +18,7 @@ template <typename T> struct zr__tokens {
     int64_t stride;
     int n, width; /* number of tokens, and number of elements in a token */
     bool wide;    /* whether tokens can be read in aligned pieces of 16 bytes */
-    bool f16;     /* whether a zr__narrow is fp16; if not, it is bf16 */
 };
-
-/* An element that is bf16 or fp16. Kernels that are rarely used have this type, so that they are not compiled for each
- * of the two types. */
-struct zr__narrow {
-    uint16_t bits;
-};
-
-/* Return element i of the array that holds the tokens. */
-template <typename T> __device__ __forceinline__ float zr__get(const zr__tokens<T> &x, int64_t i)
-{
-    return zr__get(x.data, i);
-}
-
-__device__ __forceinline__ float zr__get(const zr__tokens<const zr__narrow> &x, int64_t i)
-{
-    return x.f16 ? zr__get((const zr__f16 *)x.data, i) : zr__get((const zr__bf16 *)x.data, i);
-}
-
-template <typename T> __device__ __forceinline__ void zr__put(const zr__tokens<T> &x, int64_t i, float value)
-{
-    zr__put(x.data, i, value);
-}
-
-__device__ __forceinline__ void zr__put(const zr__tokens<zr__narrow> &x, int64_t i, float value)
-{
-    if (x.f16)
-        zr__put((zr__f16 *)x.data, i, value);
-    else
-        zr__put((zr__bf16 *)x.data, i, value);
-}
 
 struct zr__attention {
     int T, D;
@@ -61,7 +30,6 @@ struct zr__attention {
     zr__dropout dropout;
     int64_t first_head, all_heads; /* for dropout: number of heads before this rank's first head, over all rows, and
                                       number of heads in a row */
-    bool f16;                      /* whether a zr__narrow is fp16; if not, it is bf16 */
 };
 
 static inline zr__attention zr__attention_make(const zr_kernel_args *args, const zr_tensor *qkv)
@@ -76,7 +44,6 @@ static inline zr__attention zr__attention_make(const zr_kernel_args *args, const
     a.D = (int)(a.C / a.n_head);
     a.scale = (float)attr->f[0];
     a.drops = attr->f[1] > 0.0;
-    a.f16 = qkv->dtype == ZR_F16;
     a.fours = a.T % 4 == 0;
     if (a.drops) a.dropout = zr__dropout_make(now, attr->i[1], attr->f[1]);
     /* If heads are divided among ranks, i[2] is the number of heads of all ranks. */
@@ -111,14 +78,14 @@ __device__ __forceinline__ zr__head zr__head_at(const zr__attention &a, int64_t 
 template <typename T>
 __device__ __forceinline__ zr__tokens<T> zr__part(const zr__attention &a, const zr__head &h, T *qkv, int part)
 {
-    return {qkv + (h.row * a.T * 3 + part) * a.C + h.head * a.D, 3 * a.C, a.T, a.D, a.wide, a.f16};
+    return {qkv + (h.row * a.T * 3 + part) * a.C + h.head * a.D, 3 * a.C, a.T, a.D, a.wide};
 }
 
 /* Return one head in an array with the layout of y. */
 template <typename T>
 __device__ __forceinline__ zr__tokens<T> zr__result(const zr__attention &a, const zr__head &h, T *y)
 {
-    return {y + h.row * a.T * a.C + h.head * a.D, a.C, a.T, a.D, a.wide, a.f16};
+    return {y + h.row * a.T * a.C + h.head * a.D, a.C, a.T, a.D, a.wide};
 }
 
 /* Return the index of the random number of the score of query 0 and key 0. */

@@ -61,7 +61,7 @@ __device__ __forceinline__ void zr__plain_load(float *tile, int stride, const zr
     for (int i = (int)threadIdx.x; i < ZR__PLAIN_TILE * WIDTH; i += ZR__PLAIN_THREADS) {
         const int row = i / WIDTH, d = i % WIDTH, token = first + (PERMUTED ? row % 16 * 4 + row / 16 : row);
         const bool there = token < x.n && d0 + d < x.width;
-        tile[row * stride + d] = there ? zr__get(x, token * x.stride + d0 + d) : 0.0f;
+        tile[row * stride + d] = there ? zr__get(x.data, token * x.stride + d0 + d) : 0.0f;
     }
 }
 
@@ -175,7 +175,7 @@ __device__ __forceinline__ void zr__plain_store(const zr__tokens<T> &x, int firs
 #pragma unroll
             for (int c = 0; c < 4; c++) {
                 const int d = d0 + zr__plain_column(64 * p + c);
-                if (d < x.width) zr__put(x, token * x.stride + d, sum[r][p].x[c] * factor[r]);
+                if (d < x.width) zr__put(x.data, token * x.stride + d, sum[r][p].x[c] * factor[r]);
             }
     }
 }

@@ -257,16 +257,13 @@ template <typename T, int PART> zr_status launch_plain(const zr_kernel_args *arg
 
 /* ---- the op ------------------------------------------------------------------------------------ */
 
-/* Choose the kernels. With dropout, tiles have other sizes, since random numbers need registers. 16-bit heads that the
- * tiles do not support are rare, so one kernel serves both 16-bit types. */
+/* Choose the kernels. fp32 has no kernels on tensor cores, whose products would be rounded to TF32. */
 template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__attention &a)
 {
-    if constexpr (std::is_same_v<T, float>)
-        return a.D <= 64 ? launch_plain<T, 64>(args, a) : launch_plain<T, 128>(args, a);
-    else if (!zr__suits_tiles(&a))
-        return launch_plain<zr__narrow, 128>(args, a);
-    else
-        return zr__with_tiles(&a, [&](auto W, auto drops) { return launch_tiles<T, W, drops>(args, a); });
+    if constexpr (!std::is_same_v<T, float>)
+        if (zr__suits_tiles(&a))
+            return zr__with_tiles(&a, [&](auto W, auto drops) { return launch_tiles<T, W, drops>(args, a); });
+    return a.D <= 64 ? launch_plain<T, 64>(args, a) : launch_plain<T, 128>(args, a);
 }
 
 zr_status run_attention(const zr_kernel_args *args)

@@ -420,14 +420,10 @@ template <typename T> zr_status launch_delta(const zr_kernel_args *args, const z
 template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
 {
     ZR_TRY(launch_delta(args, a, o));
-    if constexpr (std::is_same_v<T, float>)
-        return launch_plain<T>(args, a, o);
-    else if (!zr__suits_tiles(&a)) {
-        using N = zr__narrow;
-        return launch_plain<N>(args, a,
-                               {(const N *)o.dy, (const N *)o.qkv, (const N *)o.y, (N *)o.dqkv, o.lse, o.delta});
-    } else
-        return zr__with_tiles(&a, [&](auto W, auto drops) { return launch_tiles<T, W, drops>(args, a, o); });
+    if constexpr (!std::is_same_v<T, float>)
+        if (zr__suits_tiles(&a))
+            return zr__with_tiles(&a, [&](auto W, auto drops) { return launch_tiles<T, W, drops>(args, a, o); });
+    return launch_plain(args, a, o);
 }
 
 zr_status run_attention_dx(const zr_kernel_args *args)
