@@ -48,6 +48,7 @@ static trainer wanted(trainer run)
  * end well. */
 static void train(trainer *run, const char *what)
 {
+    comm->second_thread = run->lanes;
 #ifdef ZR_GPU
     expect(trainer_rank(comm, run) == ZR_OK, what);
 #else
@@ -100,6 +101,31 @@ static void layouts(void **state)
             if (takes(run.layout.stage, way % LAYOUT_VARIANTS, lanes) && layout_vary(&run, v))
                 compare(&want, run, v->name);
         }
+    }
+}
+
+static zr_status expect_overlap(trainer *run, zr_engine *engine, zr_comm *of)
+{
+    (void)of;
+    expect(zr_engine_serial(engine) == !run->layout.overlap, "a queue for exchanges");
+    return ZR_OK;
+}
+
+/* Processes of one host have a queue for exchanges, which then overlap with kernels, unless overlap_comm is off. */
+static void overlap(void **state)
+{
+    (void)state;
+    trainer run = small(ZR_F32);
+    run.steps = 1;
+    const trainer want = wanted(run);
+    run = want;
+    run.layout.stage = 3;
+    run.after = expect_overlap;
+    for (int on = 0; on < 2; on++) {
+        comm->second_thread = true;
+        run.layout.overlap = on;
+        expect(trainer_rank(comm, &run) == ZR_OK, "overlap");
+        expect(comm->rank != 0 || layout_same(&want, &run), "overlap: bits");
     }
 }
 
@@ -210,9 +236,9 @@ int main(int argc, char **argv)
     const int gpus = zr_device_cuda_count(NULL);
     snprintf(host, sizeof host, "host %d", comm->rank / (gpus > 0 ? gpus : 1)); /* hosts of `gpus` ranks each */
     setenv("NCCL_HOSTID", host, 1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layouts), cmocka_unit_test(groups),
-                                       cmocka_unit_test(shared_layers), cmocka_unit_test(reduced_once),
-                                       cmocka_unit_test(sums_by_nccl)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layouts),      cmocka_unit_test(overlap),
+                                       cmocka_unit_test(groups),       cmocka_unit_test(shared_layers),
+                                       cmocka_unit_test(reduced_once), cmocka_unit_test(sums_by_nccl)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     zr_comm_destroy(&comm);
     zr_comm_mpi_stop();

@@ -1,14 +1,14 @@
 //TEST timeout=60
-/* Queues of streams: which streams share a queue, by device and transport. */
+/* Queues of streams: which streams share a queue, by device and layout. */
 #include <string.h>
 
 #include "plan_make.h"
 #include "plan/cost/cost.h"
 
 /* Check whether COMM, COPY and SAVE have queues of their own; false: the compute stream's queue. */
-static void check_queues(const zr_plan *plan, bool concurrent, int process_ranks, bool comm, bool copy, bool save)
+static void check_queues(const zr_plan *plan, bool exchanges_overlap, bool comm, bool copy, bool save)
 {
-    const zr_queues got = zr__plan_queues(plan, concurrent, process_ranks);
+    const zr_queues got = zr__plan_queues(plan, exchanges_overlap);
     const bool want[ZR_STREAMS] = {[ZR_STREAM_COMM] = comm, [ZR_STREAM_COPY] = copy, [ZR_STREAM_SAVE] = save};
     for (int s = 0; s < ZR_STREAMS; s++) {
         assert_int_equal(got.of[s], want[s] ? s : ZR_STREAM_COMPUTE);
@@ -16,7 +16,7 @@ static void check_queues(const zr_plan *plan, bool concurrent, int process_ranks
     }
 }
 
-static void by_device_and_transport(void **state)
+static void by_device_and_layout(void **state)
 {
     (void)state;
     for (int apart = 0; apart <= 1; apart++)
@@ -31,10 +31,8 @@ static void by_device_and_transport(void **state)
                 l.save = moves < 2 ? ZR_SAVE_NONE : moves == 2 ? ZR_SAVE_COPY : ZR_SAVE_IN_PLACE;
                 zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
                 const bool copy = apart && (moves == 1 || moves == 2), save = moves > 1;
-                check_queues(plan, false, 1, false, copy, save);
-                check_queues(plan, true, 1, overlap, copy, save);
-                check_queues(plan, false, 2, overlap && apart, copy, save);
-                check_queues(plan, true, 2, overlap, copy, save);
+                check_queues(plan, false, false, copy, save);
+                check_queues(plan, true, overlap, copy, save);
                 zr_plan_destroy(&plan);
             }
 }
@@ -57,6 +55,6 @@ static void tables(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(by_device_and_transport), cmocka_unit_test(tables)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(by_device_and_layout), cmocka_unit_test(tables)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,6 +88,7 @@ struct zr_comm {
     int64_t staging_taken_bytes; /* bytes that are actually allocated for `staging` */
     bool concurrent;    /* whether calls spend time waiting for a link, so that a second thread for communication saves
                            time */
+    bool second_thread; /* whether one thread may make some calls and another thread the others, one at a time */
     zr_traffic traffic; /* received bytes; the owner may reset them at any time */
     zr_comm_copier copier; /* copy functions for shared memory; `copy` is NULL if memcpy is used */
     zr_status copied;      /* status of the first failed copy in the current call */

@@ -475,6 +475,11 @@ bool zr__comm_look(const zr_comm *comm, int rank, zr_comm_board *board)
     return true;
 }
 
+bool zr__comm_overlaps(const zr_comm *comm, bool apart)
+{
+    return comm->concurrent || (apart && comm->size > 1 && comm->second_thread);
+}
+
 int zr__comm_process_ranks(const zr_comm *comm)
 {
     return strcmp(comm->transport, "threads") == 0 ? comm->size : 1;

@@ -232,7 +232,8 @@ static zr_status connect_ranks(zr__comm_mpi *me, int ranks_per_node)
     int level = 0;
     MPI_Query_thread(&level);
     /* Treat remote ranks as connected by a network link. With ZR_MPI=p2p, ranks of one host count as remote too. */
-    me->comm.concurrent = zr__mpi_has_remote(me) && level >= MPI_THREAD_SERIALIZED;
+    me->comm.second_thread = level >= MPI_THREAD_SERIALIZED;
+    me->comm.concurrent = zr__mpi_has_remote(me) && me->comm.second_thread;
     return ZR_OK;
 }
 

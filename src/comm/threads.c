@@ -260,6 +260,7 @@ static zr_status create_group(team *t, int size, group **made)
     for (int r = 0; r < size; r++) {
         ZR_TRY_GOTO(st, zr__comm_init(&g->ranks[r].comm, &ops_threads, "threads", r, size, g->names), failed);
         g->ranks[r].group = g;
+        g->ranks[r].comm.second_thread = true;
     }
     *made = g;
     return ZR_OK;

@@ -45,7 +45,7 @@ static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 /* Create the queues. Some streams share the queue of another stream. */
 static zr_status take_queues(zr_engine *e)
 {
-    e->queues = zr__plan_queues(e->plan, e->comm->concurrent, zr__comm_process_ranks(e->comm));
+    e->queues = zr__plan_queues(e->plan, zr__comm_overlaps(e->comm, e->plan->profile.facts.apart));
     for (int s = 0; s < ZR_STREAMS; s++) {
         const int first = e->queues.of[s];
         const zr_queue_config config = config_of(e->plan, (zr_stream)first);

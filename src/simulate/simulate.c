@@ -304,7 +304,7 @@ static zr_status price_measured(pricer *me, const zr_plan *plan)
 static zr_queues queues_of(const zr_plan *plan, const zr_cluster *cluster, const zr_simulate_options *options)
 {
     const zr_launch *measured = cluster->measured;
-    zr_queues queues = zr__plan_queues(plan, measured ? measured->beside : !cluster->device.link_copies, 1);
+    zr_queues queues = zr__plan_queues(plan, measured ? measured->beside : !cluster->device.link_copies);
     if (options->comm_beside) queues.of[ZR_STREAM_COMM] = ZR_STREAM_COMM;
     if (options->copies_hold) queues.of[ZR_STREAM_COPY] = ZR_STREAM_COMPUTE;
     return queues;

@@ -20,10 +20,9 @@ int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts
 void zr__memory_sum(zr_memory *memory);
 
 /** Return the queues on which an engine runs a plan's streams. SAVE always has its own queue. COPY has one if the
- * device has its own memory (facts.apart). COMM has one with zr_layout.overlap if its exchanges overlap with kernels.
- * They do so on a link for which they wait (`concurrent`, from zr_comm). They also do so as copies between the GPUs of
- * one process, which has process_ranks ranks. A stream without steps has no queue of its own, except COMM. */
-zr_queues zr__plan_queues(const zr_plan *plan, bool concurrent, int process_ranks);
+ * device has its own memory (facts.apart). COMM has one with zr_layout.overlap if the exchanges between ranks can
+ * overlap with kernels (zr__comm_overlaps). A stream without steps has no queue of its own, except COMM. */
+zr_queues zr__plan_queues(const zr_plan *plan, bool exchanges_overlap);
 
 /** The step of a training step at which a rank's memory use is highest. */
 typedef struct zr__fullest {

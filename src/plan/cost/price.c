@@ -109,7 +109,7 @@ static double step_seconds(const zr__pricer *pricer, const zr_plan *plan, zr_sch
 
 static profile_pricer pricer_of(const zr_plan *plan, const zr_profile *profile, double disk_bytes_sec)
 {
-    const zr_queues queues = zr__plan_queues(plan, !profile->machine.link_copies, 1);
+    const zr_queues queues = zr__plan_queues(plan, !profile->machine.link_copies);
     return (profile_pricer){{.step_sec = step_seconds, .queues = queues}, &profile->machine, disk_bytes_sec};
 }
 

@@ -10,12 +10,11 @@ zr_queues zr__queues_of(bool comm, bool copy, bool save)
     return queues;
 }
 
-zr_queues zr__plan_queues(const zr_plan *plan, bool concurrent, int process_ranks)
+zr_queues zr__plan_queues(const zr_plan *plan, bool exchanges_overlap)
 {
     /* Copies overlap with computation only on a device with its own memory. On a processor the same cores compute and
      * copy. */
     const bool apart = plan->profile.facts.apart;
-    const bool beside = concurrent || (apart && process_ranks > 1);
-    return zr__queues_of(plan->side_by_side && beside, plan->has_stream[ZR_STREAM_COPY] && apart,
+    return zr__queues_of(plan->side_by_side && exchanges_overlap, plan->has_stream[ZR_STREAM_COPY] && apart,
                          plan->has_stream[ZR_STREAM_SAVE]);
 }

@@ -124,7 +124,7 @@ zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings)
     zr__timings *t = *timings = zr_alloc(sizeof *t);
     ZR_CHECK(t, ZR_ERR_MEMORY, "no memory for timings");
     for (int s = 0; s < ZR_STREAMS; s++) t->n_streams += plan->has_stream[s] && s != ZR_STREAM_SAVE;
-    const zr_queues queues = zr__plan_queues(plan, false, 1);
+    const zr_queues queues = zr__plan_queues(plan, false);
     t->copies_hold = !zr_queues_apart(&queues, ZR_STREAM_COPY);
     ZR_TRY(find_kinds(t, plan));
     return alloc_spans(t, plan);

@@ -109,7 +109,7 @@ static zr_status settle_hosts(zr__run *r)
 static zr_status check_room(const zr__run *r, int ranks)
 {
     int64_t bytes = zr__plan_process_bytes(r->plan, ranks) + ranks * r->ahead_bytes;
-    const zr_queues queues = zr__plan_queues(r->plan, r->comm->concurrent, ranks);
+    const zr_queues queues = zr__plan_queues(r->plan, zr__comm_overlaps(r->comm, r->plan->profile.facts.apart));
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
     more += r->reads_ahead;
     more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's saving thread, and a thread that writes the file */
