@@ -37,7 +37,8 @@ typedef enum zr_config_policy {
     ZR_POLICY_UNIT,
     ZR_POLICY_SELECTIVE,
     ZR_POLICY_AUTO,
-    ZR_POLICY_PAPER
+    ZR_POLICY_PAPER,
+    ZR_POLICY_KEEP
 } zr_config_policy;
 typedef enum zr_config_sequence { ZR_TOKENS_OFF, ZR_TOKENS_KEEP, ZR_TOKENS_REGATHER } zr_config_sequence;
 typedef enum zr_config_offload { ZR_OFFLOAD_NONE, ZR_OFFLOAD_HOST, ZR_OFFLOAD_DISK } zr_config_offload;

@@ -29,21 +29,28 @@ typedef enum zr_states {
 } zr_states;
 
 /** Recompute policy. It determines which activations are recomputed in the backward pass rather than stored (Chen et
- * al. 2016). Every policy recomputes outputs of cheap ops (zr_op_def.cheap: norms, GELU) if only their own unit reads
- * them and their operands are stored anyway. This costs one more pass over memory, but hardly any FLOPs. */
+ * al. 2016). Every policy but KEEP recomputes outputs of cheap ops (zr_op_def.cheap: norms, GELU) if only their own
+ * unit reads them and their operands are stored anyway. This costs one more pass over memory, but hardly any FLOPs. */
 typedef enum zr_recompute {
     ZR_RECOMPUTE_NONE, /* recompute neither matrix products nor attention */
     ZR_RECOMPUTE_UNIT, /* store only the input of every recompute_every-th unit, and recompute all other activations */
     ZR_RECOMPUTE_SELECTIVE, /* recompute attention, and activations that are wider than the unit's input (Korthikanti et
                                al. 2022) */
-    ZR_RECOMPUTE_AUTO, /* choose the policy of each unit: the combination with the least work that fits limit_bytes, or
-                          the smallest if none fits. With tensor parallelism but no sequence parallelism, also choose
-                          where activation checkpoints are stored: whole or in pieces, on the device or on the host. A
-                          place that the layout requests is kept. Take the fastest choice that fits, and prefer whole
-                          checkpoints if two are equally fast */
-    ZR_RECOMPUTE_PAPER /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose
+    ZR_RECOMPUTE_AUTO,  /* choose the policy of each unit: the combination with the least work that fits limit_bytes, or
+                           the smallest if none fits. With tensor parallelism but no sequence parallelism, also choose
+                           where activation checkpoints are stored: whole or in pieces, on the device or on the host. A
+                           place that the layout requests is kept. Take the fastest choice that fits, and prefer whole
+                           checkpoints if two are equally fast */
+    ZR_RECOMPUTE_PAPER, /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose
                           result is not needed. The papers count FLOPs like this (ZeRO section 7, Megatron-LM) */
+    ZR_RECOMPUTE_KEEP   /* recompute nothing: store outputs of cheap ops too */
 } zr_recompute;
+
+/** Return whether a unit's policy recomputes more than outputs of cheap ops. */
+static inline bool zr_recomputes(zr_recompute policy)
+{
+    return policy != ZR_RECOMPUTE_NONE && policy != ZR_RECOMPUTE_KEEP;
+}
 
 /** Sequence parallelism: the tokens that a tensor-parallel rank stores between layers (Korthikanti et al. 2022). */
 typedef enum zr_sequence {

@@ -125,7 +125,7 @@ static const char *activations_sentence(const cli_picture *p, char room[160])
     const zr_layout *layout = &p->plan->layout;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         const zr_step *step = &p->schedule->step[i];
-        recomputed |= step->replay && p->plan->unit[step->unit].recompute != ZR_RECOMPUTE_NONE;
+        recomputed |= step->replay && zr_recomputes(p->plan->unit[step->unit].recompute);
     }
     if (!recomputed)
         return "Activations, but what is cheap to compute again, are kept until the backward pass has used them: the "

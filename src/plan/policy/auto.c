@@ -20,7 +20,7 @@ typedef struct search {
 
 /* Create a plan, and keep it if it is better than the best plan so far. Usually zr__plan_better compares the two
  * plans. If both fit and the search chooses only the recompute policies, the plan with fewer hardware FLOPs is
- * better. */
+ * better. Recomputed outputs of cheap ops do not count as FLOPs, only in the price. */
 static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every,
                          int64_t *bytes)
 {
@@ -30,7 +30,8 @@ static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32
     ZR_TRY(zr__plan_create_mix(s->model, s->layout, s->profile, &mix, &plan));
     *bytes = zr__memory_limited(&plan->memory, &plan->profile.facts);
     bool better = !s->best || plan->flops_hardware < s->best->flops_hardware;
-    if (s->best && (s->free || !zr__plan_fits(plan) || !zr__plan_fits(s->best)))
+    const bool as_much = s->best && plan->flops_hardware == s->best->flops_hardware;
+    if (s->best && (s->free || as_much || !zr__plan_fits(plan) || !zr__plan_fits(s->best)))
         st = zr__plan_better(plan, s->best, &better);
     zr_plan *worse = better ? s->best : plan;
     if (better) s->best = plan;
@@ -83,8 +84,10 @@ static zr_status find_best(search *s)
 {
     int64_t bytes = 0;
     ZR_TRY(try_mix(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_NONE, 0, 1, &bytes));
-    if (zr__plan_fits(s->best) || s->layout->limit_bytes == 0) return ZR_OK;
+    if (s->layout->limit_bytes == 0) return ZR_OK;
+    const bool fits = zr__plan_fits(s->best);
     s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
+    if (fits) return bisect(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_KEEP); /* spend what is left on cheap ops */
     ZR_TRY(find_mix(s));
     /* Try the simpler option first. A later plan replaces the best plan only if it is better. */
     for (int way = 0; s->free && way < 2; way++) {

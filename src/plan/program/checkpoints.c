@@ -23,7 +23,7 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
     for (int32_t v = 0; v < zr_graph_values(g); v++) c->made[v] = -1;
     for (int32_t i = 0; i < p->n; i++) {
         const zr_op *op = zr__program_op(p, g, i);
-        bool by_policy = p->run[i].role == ZR__REPLAY && plan->unit[op->unit].recompute != ZR_RECOMPUTE_NONE;
+        bool by_policy = p->run[i].role == ZR__REPLAY && zr_recomputes(plan->unit[op->unit].recompute);
         for (int j = 0; j < op->n_in && by_policy; j++)
             if (op->in[j] != ZR_NONE && c->made[op->in[j]] >= 0) c->goes[op->in[j]] = true;
         for (int j = 0; j < op->n_out; j++) c->made[op->out[j]] = p->run[i].role == ZR__FORWARD ? i : -1;

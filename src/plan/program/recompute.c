@@ -1,6 +1,6 @@
 /* Decides which forward values are dropped and recomputed in the backward pass (activation checkpointing). The policy
  * determines which values may be dropped. program.c then replays only the ops that are needed again. Under every
- * policy, the outputs of cheap ops are dropped if their operands are available anyway.
+ * policy but keep, the outputs of cheap ops are dropped if their operands are available anyway.
  *
  * Units are replayed in groups of `recompute_every` consecutive units. A value that another group reads is stored,
  * above all a group's input. So a replay never needs ops of another group. Sources: Chen et al. 2016; Korthikanti et
@@ -88,6 +88,7 @@ static bool may_drop(const zr_plan *plan, const zr_graph *g, const zr_value_info
         return zr_graph_get_op(g, v->producer)->def->selective || gathers_tokens(g, v) ||
                layer_bytes(plan, v) > input_bytes[v->unit];
     case ZR_RECOMPUTE_NONE:
+    case ZR_RECOMPUTE_KEEP:
         return plan->layout.sequence == ZR_SEQUENCE_REGATHER && gathers_tokens(g, v) && v->unit != last_unit(g);
     case ZR_RECOMPUTE_AUTO:
         break;
@@ -175,12 +176,13 @@ static bool has_operands(const zr_graph *g, const zr_op *op, const readers *r, c
     return true;
 }
 
-static void drop_cheap(const zr_graph *g, const readers *r, bool *dropped)
+static void drop_cheap(const zr_plan *plan, const zr_graph *g, const readers *r, bool *dropped)
 {
     int32_t last = last_unit(g);
     for (int32_t i = 0; i < zr_graph_ops(g); i++) {
         const zr_op *op = zr_graph_get_op(g, i);
         if (op->backward || !op->def->cheap || op->unit == last) continue;
+        if (plan->unit[op->unit].recompute == ZR_RECOMPUTE_KEEP) continue;
         int32_t at = wanted_at(g, op, r);
         if (at < 0 || !has_operands(g, op, r, dropped, at)) continue;
         for (int j = 0; j < op->n_out; j++) dropped[op->out[j]] = true;
@@ -203,7 +205,7 @@ zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *g, bool *dropped
         find_inputs(plan, g, input_bytes);
         drop_by_policy(plan, g, index, input_bytes, dropped);
         find_readers(g, dropped, &r);
-        drop_cheap(g, &r, dropped);
+        drop_cheap(plan, g, &r, dropped);
     }
     zr_free(input_bytes);
     zr_free(index);

@@ -57,7 +57,7 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
             newest[run->value] = d->n_instances++;
         }
         if (!op) continue;
-        bool by_policy = run->role == ZR__REPLAY && d->plan->unit[op->unit].recompute != ZR_RECOMPUTE_NONE;
+        bool by_policy = run->role == ZR__REPLAY && zr_recomputes(d->plan->unit[op->unit].recompute);
         for (int j = 0; j < op->n_in; j++) {
             int32_t read = op->in[j] == ZR_NONE ? -1 : newest[op->in[j]];
             if (read < 0) continue;

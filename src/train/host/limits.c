@@ -61,7 +61,7 @@ static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
 {
     bool lean = l->states == ZR_STATES_LEAN;
     bool kept = lean && l->norm_first && l->accum == 1 && !l->rank_free_sums && !l->two_pass;
-    bool again = l->recompute != ZR_RECOMPUTE_NONE && l->recompute != ZR_RECOMPUTE_SELECTIVE;
+    bool again = zr_recomputes(l->recompute) && l->recompute != ZR_RECOMPUTE_SELECTIVE;
     text[0] = '\0';
     if (!l->train) return text;
     snprintf(text, REMEDIES_BYTES, "%s%s%s%sa smaller batch or seq_length, or ",

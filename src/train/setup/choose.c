@@ -79,7 +79,7 @@ static zr_status weigh_way(const search *s, const zr_plan *plan, const way *w, t
     const double tokens = (double)w->rows * (double)w->accum * (double)plan->layout.seq * plan->layout.ranks;
     zr_price price;
     *t = (tried){.way = *w, .needs = zr__rank_needs(&plan->memory, &plan->profile.facts)};
-    for (int32_t u = 0; u < plan->n_units; u++) t->recomputes |= plan->unit[u].recompute != ZR_RECOMPUTE_NONE;
+    for (int32_t u = 0; u < plan->n_units; u++) t->recomputes |= zr_recomputes(plan->unit[u].recompute);
     if (s->target->price)
         ZR_TRY(s->target->price(s->target->arg, plan, &price));
     else
@@ -123,16 +123,22 @@ static double mixed_sec(const search *s, const tried *heavy, const tried *light)
     return light->sec + (heavy->sec - light->sec) * over / (double)(light->needs - heavy->needs);
 }
 
+/** Remember a candidate for policy auto, with a lower bound of its time per token. */
+static void note_bound(search *s, const way *w, double bound)
+{
+    if (s->n_mixed == TRIED_MOST) return;
+    s->mixed[s->n_mixed] = *w;
+    s->mixed[s->n_mixed].policy = ZR_POLICY_AUTO;
+    s->bound[s->n_mixed++] = bound;
+}
+
 static void note_mixed(search *s, const way *w, const tried *none, const tried *selective, const tried *unit)
 {
     double bound = mixed_sec(s, unit, none);
     const double others[] = {mixed_sec(s, selective, none), mixed_sec(s, unit, selective)};
     for (int i = 0; i < 2; i++)
         if (others[i] < bound && (i == 1 || selective->fits)) bound = others[i];
-    if (s->n_mixed == TRIED_MOST) return;
-    s->mixed[s->n_mixed] = *w;
-    s->mixed[s->n_mixed].policy = ZR_POLICY_AUTO;
-    s->bound[s->n_mixed++] = bound;
+    note_bound(s, w, bound);
 }
 
 /** Result of trying the recompute policies for a stage and a division into micro-batches. */
@@ -154,6 +160,15 @@ static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t
     return ZR_OK;
 }
 
+/** Try to recompute not even the outputs of cheap ops, since policy none fits. */
+static zr_status try_keep(search *s, way w, const tried *none, reached *r)
+{
+    tried keep;
+    ZR_TRY(try_policy(s, &w, ZR_POLICY_KEEP, &keep, r));
+    if (r->planned && !keep.fits) note_bound(s, &w, mixed_sec(s, none, &keep));
+    return ZR_OK;
+}
+
 /** Try the recompute policies, from the least recompute to the most. With tensor-parallel ranks, try policy auto
  * second, since it also chooses how these ranks store activation checkpoints. */
 static zr_status try_policies(search *s, way w, reached *r)
@@ -162,7 +177,8 @@ static zr_status try_policies(search *s, way w, reached *r)
     tried none, selective, unit;
     *r = (reached){.planned = false};
     ZR_TRY(try_policy(s, &w, any ? ZR_POLICY_NONE : s->config->recompute.policy, &none, r));
-    if (!any || !r->planned || r->fits) return ZR_OK;
+    if (!any || !r->planned) return ZR_OK;
+    if (r->fits) return s->timed ? try_keep(s, w, &none, r) : ZR_OK;
     if (s->config->parallel.tensor > 1) return try_policy(s, &w, ZR_POLICY_AUTO, &unit, r);
     ZR_TRY(try_policy(s, &w, ZR_POLICY_SELECTIVE, &selective, r));
     if (r->planned) ZR_TRY(try_policy(s, &w, ZR_POLICY_UNIT, &unit, r));

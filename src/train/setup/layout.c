@@ -12,6 +12,7 @@ SAME(ZR_POLICY_UNIT, ZR_RECOMPUTE_UNIT);
 SAME(ZR_POLICY_SELECTIVE, ZR_RECOMPUTE_SELECTIVE);
 SAME(ZR_POLICY_AUTO, ZR_RECOMPUTE_AUTO);
 SAME(ZR_POLICY_PAPER, ZR_RECOMPUTE_PAPER);
+SAME(ZR_POLICY_KEEP, ZR_RECOMPUTE_KEEP);
 SAME(ZR_TOKENS_KEEP, ZR_SEQUENCE_KEEP);
 SAME(ZR_TOKENS_REGATHER, ZR_SEQUENCE_REGATHER);
 SAME(ZR_COLLECTIVE_ALL_REDUCE, ZR_REDUCE_ALL_REDUCE);
@@ -25,7 +26,8 @@ const char *zr__recompute_name(zr_recompute recompute)
                                        [ZR_RECOMPUTE_UNIT] = "unit",
                                        [ZR_RECOMPUTE_SELECTIVE] = "selective",
                                        [ZR_RECOMPUTE_AUTO] = "auto",
-                                       [ZR_RECOMPUTE_PAPER] = "paper"};
+                                       [ZR_RECOMPUTE_PAPER] = "paper",
+                                       [ZR_RECOMPUTE_KEEP] = "keep"};
     return name[recompute];
 }
 
