@@ -113,10 +113,10 @@ typedef struct zr_slices {
 } zr_slices;
 
 /** Writer of ranges of a file that already has its full size (zr_safetensors_create). Any number of threads and
- * processes may write to one file, each with its own writer. Writes bypass the page cache (O_DIRECT) if the file
- * system allows this. The bytes of a range before its first multiple of 4096 and after its last one are an exception.
- * A writer has a thread and two buffers. The thread writes one buffer while the caller fills and hashes the other
- * one. */
+ * processes may write to one file, each with its own writer. Writes bypass the page cache (O_DIRECT) if the file system
+ * allows this. Only the bytes of a range before its first multiple of 4096 and after its last multiple of 4096 pass
+ * through the page cache. A writer has a thread and two buffers. The thread writes one buffer while the caller fills
+ * and hashes the other one. */
 typedef struct zr_chunk_writer zr_chunk_writer;
 
 /** Open a writer. `writers` is the number of writers that this process uses at once. The buffers of up to 128 writers
@@ -125,9 +125,9 @@ typedef struct zr_chunk_writer zr_chunk_writer;
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_open(const char *path, int writers, zr_chunk_writer **writer);
 /** Copy n bytes, to be written at `offset` in the file. Offsets must ascend. A put that begins at the end of the last
  * put continues the same range; any other put begins a new range. All bytes must lie inside the file. Errors:
- * ZR_ERR_ARG for the offset or n; ZR_ERR_STATE after zr_chunk_writer_end; ZR_ERR_IO naming the file and the byte,
- * perhaps for an earlier put. After a failure, every later call returns the same status, because the system may
- * report a later fsync as successful although it has dropped bytes. */
+ * ZR_ERR_ARG for the offset or n; ZR_ERR_STATE after zr_chunk_writer_end; ZR_ERR_IO naming the file and the byte, if
+ * the bytes of this put or of an earlier put could not be written. After a failure, every later call returns the same
+ * status, because the system may report a later fsync as successful although it has dropped bytes. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_put(zr_chunk_writer *writer, int64_t offset, const void *bytes,
                                                   int64_t n);
 /** Finish after the last put. Return ZR_OK only if all bytes are on the disk (fsync). Call this function once. Error:
@@ -205,8 +205,9 @@ typedef struct zr_chunk_reader zr_chunk_reader;
 /** Open dir/name, check the header's chunks and parse the list of tensors. `manifest` is borrowed until the reader is
  * closed. `readers` is the number of this host's ranks that read the file at once. With one or two readers, each
  * reader has a thread and a second buffer. The thread prefetches the next chunk, bypassing the page cache, while the
- * caller uses the current chunk. Errors: ZR_ERR_DATA naming the file if it is damaged (with the bytes), missing, not
- * in the manifest, a link, of another size or not a safetensors file; ZR_ERR_IO; ZR_ERR_MEMORY. */
+ * caller uses the current chunk. Errors: ZR_ERR_DATA naming the file if it is missing, damaged (the message then also
+ * gives the bytes), not in the manifest, a link, of another size or not a safetensors file; ZR_ERR_IO; ZR_ERR_MEMORY.
+ */
 ZR_API ZR_NODISCARD zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, const char *name,
                                                    int readers, zr_chunk_reader **reader);
 /** Read elements [first, first+n) of an F32 tensor into `out` (n). Each chunk is checked before its elements are
@@ -219,10 +220,10 @@ ZR_API ZR_NODISCARD zr_status zr_chunk_reader_f32(zr_chunk_reader *reader, const
 ZR_API const zr_safetensors *zr_chunk_reader_tensors(const zr_chunk_reader *reader);
 ZR_API void zr_chunk_reader_close(zr_chunk_reader **reader);
 
-/** Check every byte of a checkpoint. `report` (size bytes) receives one line "FILE: TEXT" for each damage. It also
- * receives a line for each file that is not in the manifest, which is harmless. Without such lines `report` is "". fn
- * receives the progress and may be NULL. Errors: ZR_ERR_DATA with the first damage as its message; ZR_ERR_NOT_FOUND
- * and ZR_ERR_DATA as from zr_manifest_read; ZR_ERR_IO if a file cannot be read. */
+/** Check every byte of a checkpoint. `report` (size bytes) receives one line "FILE: TEXT" for each damaged range or
+ * file. It also receives a line for each file that is not in the manifest; such a file is not an error. If there are no
+ * lines, `report` is "". fn receives the progress and may be NULL. Errors: ZR_ERR_DATA with the first damage in the
+ * message; ZR_ERR_NOT_FOUND and ZR_ERR_DATA as from zr_manifest_read; ZR_ERR_IO if a file cannot be read. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report,
                                                    size_t size);
 

@@ -245,8 +245,8 @@ ZR_API ZR_NODISCARD zr_status zr_device_create_cuda(const zr_device_config *conf
 /** Return the scratch bytes of an op on GPUs, to plan without a GPU (zr_device_facts.scratch_bytes). */
 ZR_API int64_t zr_device_cuda_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
 
-/** Return the number of GPUs that this process may use. If there is no GPU, *why receives the reason in a few words.
- * The string is constant. `why` may be NULL. */
+/** Return the number of GPUs that this process may use. If there is no such GPU, *why receives the reason, a constant
+ * string of a few words. `why` may be NULL. */
 ZR_API int zr_device_cuda_count(const char **why);
 
 #ifdef __cplusplus

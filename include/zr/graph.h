@@ -184,8 +184,8 @@ struct zr_op_def {
      * partial sum is computed in the gradient's memory. */
     int8_t in_place[ZR_OP_OUTS];
     zr_join join; /* communication that replaces the op's kernel */
-    /** Whether the output may be cut like the operands, as in elementwise functions and attention heads. In these a
-     * rank's columns of the output depend only on its own columns of the operands. Other ops refuse operands that are
+    /** Whether the output may be cut like the operands, as in elementwise functions and attention heads. In such an op,
+     * a rank's columns of the output depend only on its own columns of the operands. Other ops refuse operands that are
      * cut. */
     bool keeps_cut;
     /** Whether the op accepts a cut weight, so that each rank has only one piece of the weight. The op's builder may
@@ -297,7 +297,7 @@ ZR_API int64_t zr_graph_param_elems(const zr_graph *graph);
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-/** Sum of squares of a gradient, and position of its first element that is not finite. */
+/** Sum of squares of a unit's gradient, and index of the gradient's first element that is not finite. */
 typedef struct zr_square {
     double sum;
     zr_exact exact; /* exact sum, used instead of `sum` if sums must not depend on the number of ranks */

@@ -24,8 +24,8 @@ typedef enum zr_states {
     ZR_STATES_PAPER, /* 16-bit parameters and gradients, and fp32 optimizer states: 2 + 2 + K bytes per parameter */
     ZR_STATES_LEAN   /* 12 bytes per parameter, divided among all ranks. Stage 3 has no 16-bit copy of the parameters:
                         they are cast from the fp32 master when they are gathered. A unit's update frees the unit's
-                        gradient. Exceptions are steps with several micro-batches, and steps that need the norm of the
-                        whole gradient first */
+                        gradient, except in training steps with several micro-batches, and in training steps
+                        that need the norm of the whole gradient before the first update */
 } zr_states;
 
 /** Recompute policy. It determines which activations are recomputed in the backward pass rather than stored (Chen et
@@ -232,7 +232,7 @@ enum {
     ZR_GROUPS_MAX = 8
 };
 
-/* ---- what a plan is made of ------------------------------------------------------------------ */
+/* ---- contents of a plan ---------------------------------------------------------------------- */
 
 /** Range of bytes with a lifetime. Persistent buffers hold the model states and are always alive. */
 typedef struct zr_buffer {

@@ -1,6 +1,6 @@
 /**
- * run: training runs from a configuration, as `zr train` performs them. The functions prepare, run and resume
- * training. Others evaluate trained weights and generate text with them.
+ * run: training runs from a configuration, as `zr train` performs them. Its functions prepare, run and resume training,
+ * evaluate trained weights, and generate text with trained weights.
  *
  * This layer neither prints nor exits. The caller receives all messages through zr_observer.
  */
@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* ---- what a plan promises and a run measures ------------------------------------------------- */
+/* ---- planned and measured numbers of a run --------------------------------------------------- */
 
 /** Planned or measured numbers of a run. `zr plan --json` prints the planned numbers. run.json has both, as `planned`
  * and `measured`. Memory and traffic are per rank, FLOPs are totals over all ranks. Traffic and FLOPs are per
@@ -34,8 +34,8 @@ typedef struct zr_report {
 
 /** Complete a loaded configuration for a run with `ranks` ranks. Take the model sizes from the preset or the init
  * directory, set the default output_dir, and call zr_config_resolve. The default is runs/<model>-<time> with the time
- * `unix_sec` in UTC, which must be the same on every rank. Errors: NOT_FOUND, DATA (init directory), CONFIG,
- * UNSUPPORTED. */
+ * `unix_sec` in UTC, which must be the same on every rank. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_DATA for the init
+ * directory; ZR_ERR_CONFIG; ZR_ERR_UNSUPPORTED. */
 ZR_API ZR_NODISCARD zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec);
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -189,7 +189,8 @@ typedef struct zr_train_result {
                                    MiB */
     zr_report planned, measured;
     bool saved;           /* whether the directory model/ with the final weights is complete */
-    char model_dir[4096]; /* path of model/ on rank 0, as the run's directory may have been renamed */
+    char model_dir[4096]; /* path of model/ on rank 0; it may be outside output_dir, because the run's directory may
+                             have been renamed during the run */
     bool agreed; /* whether every rank returns the same status as this rank, so that no rank waits for another */
 } zr_train_result;
 
@@ -202,12 +203,12 @@ typedef struct zr_train_result {
  * skipped, and a note reports this. Such a step ends the run if updates begin before the whole gradient is known.
  * This happens only with layout lean and one micro-batch per step, without clipping, fp16 and the norm two_pass.
  *
- * End of the run. Disk space for the weights is reserved before the first step. However the run ends, the last good
- * weights are saved if the ranks can still agree, and the message says where. For example, they are saved if data
- * cannot be read or if training diverges. If the run is asked to stop, it saves a checkpoint from which
- * zr_train_resume continues. If the checkpoint cannot be written, it saves weights only. Weights are not saved if
- * they are not finite, or if a step has updated only some of them. They are also not saved if the last loss is not
- * finite, unless the loss on another batch is finite.
+ * End of the run. Disk space for the weights is reserved before the first step. The current weights are saved however
+ * the run ends, for example if data cannot be read or if training diverges. The final message says where the weights
+ * are. Weights are not saved if the ranks can no longer communicate with each other. If the run is asked to stop, it
+ * saves a checkpoint from which zr_train_resume continues. If the checkpoint cannot be written, it saves weights only.
+ * Weights are also not saved if they are not finite, or if a step has updated only some of them. If the last loss is
+ * not finite, weights are saved only if the loss on another batch is finite.
  *
  * Checkpoints. OUTPUT_DIR/step-N is written every train.save_interval steps, and after the last step
  * (train.save_end). If a checkpoint cannot be written, a note reports this and the run continues. At its end it then

@@ -22,9 +22,10 @@ typedef struct zr_cluster_link {
     char name[32];
     int32_t devices;  /* number of consecutive devices that the level connects: at least 2, and a multiple of the next
                          lower level's number */
-    double bytes_sec; /* rate into one device, and also out of it */
-    double shared_bytes_sec; /* limit for one unit of the next lower level, such as a node: total rate into its devices,
-                                and also out of them; 0 for no limit */
+    double bytes_sec; /* bytes per second into one device, and at the same time the same rate out of it */
+    double shared_bytes_sec; /* limit in bytes per second for one unit of the next lower level, such as a node: total
+                                rate into its devices, and at the same time the same total rate out of them; 0 for no
+                                limit */
     double latency_sec;      /* latency of one message */
     double share;            /* share of this level's rates that exchanges reach; 0 for the cluster's link_share */
 } zr_cluster_link;
@@ -66,8 +67,10 @@ typedef struct zr_launch {
     double around_sec; /* time of a training step outside the steps of its schedule */
     zr_step_sample *sample;
     int32_t n_samples;
-    bool beside; /* whether training overlaps exchanges with computation; all samples were measured without overlap */
-    double lost, late;       /* slow-down by overlap, as shares below 1: `lost` for computation, `late` for exchanges */
+    bool beside; /* whether exchanges overlap with computation in training; even then all samples were measured without
+                    overlap */
+    double lost, late;       /* slow-down by overlap: share of the overlapped time by which computation (`lost`) or an
+                                exchange (`late`) takes longer, below 1 */
     double spread;           /* relative standard deviation of exchange times, with overlap */
     double across_bytes_sec; /* rate from other hosts into one rank while all ranks run exchanges; 0 if there is only
                                 one host */
@@ -89,12 +92,12 @@ typedef struct zr_cluster {
     double launch_sec;      /* launch time of a kernel */
     double link_share;      /* share of a link's rate that exchanges reach */
     double step_sec;        /* start-up time of a collective, in addition to the times of its messages */
-    zr_cluster_link link[ZR_CLUSTER_LINKS]; /* levels of links, from the nearest devices on; the last level
-                                               connects all devices */
+    zr_cluster_link link[ZR_CLUSTER_LINKS]; /* levels of links: the first level connects the nearest devices, the last
+                                               level connects all devices */
     int32_t n_links;                        /* number of levels; 0 if there is only one device */
     int32_t devices;                        /* number of devices in the cluster */
-    bool any_hosts;                         /* whether hosts are added to the cluster if there are more ranks */
-    int32_t host_devices;                   /* number of consecutive devices in one host */
+    bool any_hosts;       /* whether hosts are added to the cluster if a plan has more ranks than `devices` */
+    int32_t host_devices; /* number of consecutive devices in one host */
     int64_t host_memory_bytes;
     double host_bytes_sec; /* rate between a device and its host's memory, in each direction; 0 if not known */
     double disk_bytes_sec; /* rate of a host's disk; 0 if not known */
