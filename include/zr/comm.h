@@ -92,8 +92,9 @@ struct zr_comm {
     zr_traffic traffic; /* received bytes; the owner may reset them at any time */
     zr_comm_copier copier; /* copy functions for shared memory; `copy` is NULL if memcpy is used */
     zr_status copied;      /* status of the first failed copy in the current call */
-    const double *table; /* numbers of all ranks, size * n, from the last call that exchanged numbers (zr_comm_scalars,
-                            _agree, _split). Valid until the next such call. Shared by all ranks of a process */
+    const double *table;   /* array of size * n numbers, n from each rank, of the last call that exchanged numbers
+                              (zr_comm_scalars, zr_comm_agree or zr_comm_split). Valid until the next such call.
+                              Shared by all ranks of a process */
     double alone[ZR_COMM_SCALARS]; /* memory of `table` in a communicator of one rank */
     const void **pieces;  /* scratch array of `size` pointers, for the argument `pieces` of zr_comm_arrived_fn */
     zr_comm_board *board; /* status of this rank that other ranks of its host can read; the world's communicator and all

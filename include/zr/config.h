@@ -93,8 +93,8 @@ typedef struct zr_config {
     struct {
         zr_config_layout layout;
         zr_config_norm norm; /* method for the gradient norm, in layout lean with one micro-batch per step */
-        int64_t limit_bytes; /* limit in bytes (key memory.limit) of the memory of a rank's process, or of its GPU
-                                memory; 0 for no limit */
+        int64_t limit_bytes; /* key memory.limit: limit in bytes of the memory of a rank's process or, with a GPU, of
+                                its GPU memory; 0 for no limit */
     } memory;
     struct {
         int64_t steps;
@@ -259,13 +259,13 @@ typedef struct zr_key {
                          object */
     zr_key_type type;
     zr_key_state state;
-    double min, max;      /* allowed range of a number, for the types INT, NUMBER and BYTES */
-    const char *choices;  /* allowed words as "a|b|c", in the order of the enum, for the types CHOICE, EITHER and
-                             STRING */
-    const char *built;    /* supported values of a LIMITED key, such as "0" or "a|b" */
+    double min, max;      /* for the types INT, NUMBER and BYTES: allowed range */
+    const char *choices;  /* for the types CHOICE, EITHER and STRING: allowed words as "a|b|c", in the order of the
+                             enum */
+    const char *built;    /* for a LIMITED key: supported values, such as "0" or "a|b" */
     const char *standard; /* default value as JSON */
     const char *help;     /* one line of help */
-    const char *instead;  /* one line of advice for users of an unsupported value, for a LIMITED key, or NULL */
+    const char *instead;  /* for a LIMITED key: advice in one line for users of an unsupported value, or NULL */
     size_t offset;        /* offset of the key's field in zr_config, or SIZE_MAX if the key has no field */
     unsigned only; /* bit set (1 << type) of the optimizers or schedulers for which the key is valid, or 0 for all */
 } zr_key;

@@ -53,7 +53,7 @@ typedef enum zr_queue_runs {
 
 typedef struct zr_queue_config {
     zr_queue_runs runs;
-    int32_t most; /* maximum number of issued tasks and waits that have not ended, for ZR_QUEUE_THREAD */
+    int32_t most; /* for ZR_QUEUE_THREAD: maximum number of issued tasks and waits that have not ended */
 } zr_queue_config;
 
 /** Values that change during training. A kernel may depend only on these values and on its operands. */
@@ -198,7 +198,7 @@ typedef struct zr_device_ops {
     /** Map the pages of memory that will be written soon, so that the first write to a page takes less time. The
      * contents do not change. Do nothing if the system does not map pages at their first access. */
     void (*populate)(zr_device *device, void *memory, int64_t bytes);
-    /** Convert between F32, BF16 and F16, or copy if the types are equal. */
+    /** Convert n elements between F32, BF16 and F16, or copy them if the types are equal. */
     zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
     /** Add the elements of x (n) to *sum exactly. */
     zr_status (*total)(zr_device *device, const float *x, int64_t n, zr_exact *sum);

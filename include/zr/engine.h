@@ -108,7 +108,8 @@ typedef struct zr_sink {
      * one after another, and each state has the parameters in the model's order. */
     zr_status (*put)(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in);
     zr_status (*end)(void *arg); /* callback after the last put */
-    /** Callback for each executed step that called put, also after a failure. NULL if the times are not needed. */
+    /** Callback after each executed step of the schedule that called put, even if put failed. NULL if the times are not
+     * needed. */
     void (*ran)(void *arg, const zr_event *event);
     void *arg;
 } zr_sink;

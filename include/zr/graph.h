@@ -151,8 +151,8 @@ typedef struct zr_cost {
     double bytes;             /* bytes of memory that are read and written */
     zr_product_sizes product; /* sizes of the matrix products that perform the FLOPs; zeros if there are no products, or
                                  no measured rates for them */
-    double pairs;             /* number of query-key pairs in all heads, for attention; otherwise 0 */
-    int64_t head;             /* width of a head in elements, for attention */
+    double pairs;             /* for attention: number of query-key pairs in all heads; otherwise 0 */
+    int64_t head;             /* for attention: width of a head in elements */
 } zr_cost;
 
 /** Definition of a kind of op. A user-defined op consists of a zr_op_def, anywhere in the user's code, and of a kernel

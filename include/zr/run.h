@@ -85,7 +85,8 @@ typedef struct zr_train_eval {
 /** Report of a checkpoint that was written. */
 typedef struct zr_train_save {
     int64_t step, bytes;
-    double sec;      /* time that training waited, not counting slower steps during an asynchronous save */
+    double sec; /* time that training waited for the save; the slow-down of training steps during an asynchronous save
+                   is not included */
     const char *dir; /* directory of the run, in which the checkpoint has the name that zr_checkpoint_name gives */
 } zr_train_save;
 
@@ -169,10 +170,11 @@ typedef struct zr_observer {
      * train.hang_timeout. The callback must end the job after ZR_HANG_OVER and after ZR_HANG_GONE: the library cannot
      * end a process, and waiting ranks cannot be interrupted. If NULL, hangs are not detected. */
     void (*hang)(void *arg, zr_hang_event event, const char *line);
-    /* Report that this rank has entered a phase of the run: "start", "evaluate", "save" or "end". After each step of
-     * the schedule, the phase is "forward", "backward", "exchange", "update" or "gather". `step` is the training
-     * step, from 1. Called on every rank by the working thread. Tests use this callback to let ranks die in a phase.
-     * NULL costs no time. */
+    /* Report a phase of the run. This rank reports "start", "evaluate", "save" or "end" when it enters the phase;
+     * `step` is then the number of training steps done. It reports "forward", "backward", "exchange", "update" or
+     * "gather" after each step of the schedule that belongs to this phase; `step` is then the number of the current
+     * training step, from 1. Called on every rank by the working thread. Tests use this callback to let ranks die in a
+     * phase. NULL costs no time. */
     void (*reached)(void *arg, int rank, const char *phase, int64_t step);
 } zr_observer;
 
@@ -310,8 +312,9 @@ typedef struct zr_generate_args {
     int64_t top_k;      /* number k of most likely tokens from which the next token is drawn; 0 for all */
     uint64_t seed;
     int threads;     /* compute threads; 0 for all processors */
-    double top_p;    /* share for nucleus sampling: draw from the smallest set of most likely tokens with at least this
-                        share of the probability that top_k leaves; 0 or 1 for all */
+    double top_p;    /* share for nucleus sampling. Of the tokens that top_k leaves, the next token is drawn from the
+                        smallest set of most likely tokens with at least this share of their total probability; 0 or
+                        1 for all */
     int64_t samples; /* number of texts to generate; text i uses the seed `seed` + i, as if it were generated alone; 0
                         means one */
     const char *const *stop; /* array of n_stop stop texts. A generated text ends before the first stop text in it. Text

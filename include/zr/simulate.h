@@ -86,8 +86,9 @@ typedef struct zr_cluster {
      * used. */
     zr_machine device;
     double product_share, product_half;
-    double attention_share; /* share of the peak FLOP/s that attention kernels reach, if masked query-key pairs count
-                               too; 0 to estimate attention like matrix products as wide as a head */
+    double attention_share; /* share of the peak FLOP/s that attention kernels reach if device.product has no rates;
+                               FLOPs of masked query-key pairs are counted too. 0 to estimate attention like matrix
+                               products as wide as a head */
     double memory_share;    /* share of memory_bytes_sec that kernels reach */
     double launch_sec;      /* launch time of a kernel */
     double link_share;      /* share of a link's rate that exchanges reach */
