@@ -229,9 +229,9 @@ typedef struct zr_product_sizes {
     int64_t size[3]; /* all 0 if there is no product */
 } zr_product_sizes;
 
-/** Measured rate of matrix products with operands of given type and sizes. */
+/** Measured rate of one kind of matrix products: products of the same sizes with operands of the same type. */
 typedef struct zr_product_rate {
-    bool bf16; /* whether the operands are bf16; otherwise they are fp32 */
+    bool bf16; /* whether both operands are bf16; otherwise both are fp32 */
     zr_product_sizes sizes;
     double flops; /* FLOPs per second */
 } zr_product_rate;

@@ -77,13 +77,13 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
 /* A checkpoint of a run is a directory such as RUN_DIR/step-00001000. It holds config.json, model.safetensors, one
- * safetensors file for each state of the optimizer, and manifest.json. The manifest is written last. It has checksums
- * of every byte of all files, including itself. Files hold whole tensors, whichever rank wrote which range. A
- * checkpoint therefore does not depend on the layout of the run that wrote it.
+ * safetensors file for each state of the optimizer, and manifest.json. The manifest is written last. The manifest has
+ * checksums of every byte of all files, including the manifest itself. Files hold whole tensors, whichever rank wrote
+ * which range. A checkpoint therefore does not depend on the layout of the run that wrote it.
  *
  * Each file is divided into chunks, and each chunk has its own XXH3-64 hash. A reader of a part of the file therefore
- * checks only that part. A chunk ends at every multiple of ZR_CHUNK_BYTES. It also ends where a contiguous range of
- * one writer begins or ends.
+ * checks only that part. A chunk ends at every multiple of ZR_CHUNK_BYTES, and also where a contiguous range of one
+ * writer begins or ends.
  *
  * With tensor parallelism, the columns of a matrix are divided among the ranks. Each rank then writes a slice of
  * every row, between the slices of other ranks (zr_slices). If each slice were a chunk, the manifest would grow with
@@ -98,8 +98,8 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
 #define ZR_CHUNK_BYTES ((int64_t)4 << 20)
 
 /** Chunk of a file: `bytes` bytes from `offset` on, and their XXH3-64 hash. No chunk crosses a multiple of
- * ZR_CHUNK_BYTES. A chunk is contiguous, unless `offset` lies in slices of rows (zr_slices). In that case it consists
- * of slices of one rank. */
+ * ZR_CHUNK_BYTES. A chunk is contiguous, unless `offset` lies in slices of rows (zr_slices). If `offset` lies in
+ * slices, the chunk consists of slices of one rank. */
 typedef struct zr_chunk {
     int64_t offset, bytes;
     uint64_t hash;

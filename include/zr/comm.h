@@ -73,8 +73,8 @@ typedef struct zr_comm_board {
     int64_t process; /* process ID on this host */
     uint64_t told;   /* on the board of the host's first rank: nonzero after a rank of the host has claimed the right to
                         report why the job ends; unused on other boards */
-    uint64_t awaited; /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if this is not
-                         known */
+    uint64_t awaited; /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if no such rank
+                         is known */
     uint64_t shown[ZR_COMM_SHOWN]; /* numbers in which the engine and the train layer show the rank's progress */
 } zr_comm_board;
 
@@ -102,8 +102,8 @@ struct zr_comm {
     zr_comm_board **boards; /* boards of all n_boards ranks of the world; an entry is NULL if this process cannot read
                                the rank's board, for example because the rank is on another host */
     int n_boards;
-    bool processes_seen; /* whether ranks of the host see each other's process IDs, which is false if they run in
-                            separate containers */
+    bool processes_seen; /* whether the processes of the host can see each other by process ID; false if the processes
+                            run in separate containers */
 };
 
 /** Allocate `bytes` of zeroed, 64-byte aligned staging memory for this rank. It is freed with the communicator or by
@@ -173,7 +173,7 @@ ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
 
 /** Split a communicator into groups. Ranks with the same color (>= 0) form a new communicator, in which they are
  * numbered by key. Ranks with equal keys keep their order in `comm`. A rank with a negative color is in no group and
- * gets *sub = NULL. A group has its own traffic counters and tables. It has no staging memory at first, and may be
+ * gets *sub = NULL. A group has its own traffic counters and tables. A new group has no staging memory. A group may be
  * split again. Ranks of a group share memory if they share memory in `comm`. A group of one rank works like the
  * communicator of zr_comm_create_self.
  *
@@ -204,10 +204,10 @@ ZR_API ZR_NODISCARD zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void 
  * this process. */
 ZR_API int zr_comm_mpi_launched(void);
 /** Start MPI and create the communicator of the world. `argc` and `argv` point to the arguments of main. Call
- * zr_comm_mpi_stop at the end of the program, after zr_comm_destroy. It stops MPI, and does nothing if MPI is not
- * running. If the program has initialised MPI itself, that MPI is used unchanged. The program then calls MPI_Finalize
- * instead of zr_comm_mpi_stop. Fail with ZR_ERR_UNSUPPORTED if zr was built without MPI, or if the launcher's number
- * of ranks differs from MPI's. */
+ * zr_comm_mpi_stop at the end of the program, after zr_comm_destroy. zr_comm_mpi_stop stops MPI, and does nothing if
+ * MPI is not running. If the program has initialised MPI itself, that MPI is used unchanged. The program then calls
+ * MPI_Finalize instead of zr_comm_mpi_stop. Fail with ZR_ERR_UNSUPPORTED if zr was built without MPI, or if the
+ * launcher's number of ranks differs from MPI's. */
 ZR_API ZR_NODISCARD zr_status zr_comm_mpi_start(int *argc, char ***argv, zr_comm **comm);
 ZR_API void zr_comm_mpi_stop(void);
 

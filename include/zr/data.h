@@ -1,9 +1,9 @@
 /**
- * data: reads texts and token files, and tokenizes texts. A source is one file or several. Its tokens are divided into
- * windows of T tokens. The target of a token is the next token of the text. The last target of a window is therefore
- * the token after the window. The window of a sample depends only on the order, the seed, the weights of the sources
- * and the sample's global index. Runs with any number of ranks or micro-batches therefore see the same samples, and so
- * do resumed runs.
+ * data: reads texts and token files, and tokenizes texts. A source is one file or several. The tokens of a source are
+ * divided into windows of T tokens. The target of a token is the next token of the text. The last target of a window is
+ * therefore the token after the window. The window of a sample depends only on the order, the seed, the weights of the
+ * sources and the sample's global index. Runs with any number of ranks or micro-batches therefore see the same samples,
+ * and so do resumed runs.
  *
  * Files are read with pread, not mapped, into a buffer that is allocated at open. Later only the first call of
  * zr_data_read_ahead allocates memory. An object must not be used by two threads at once.
@@ -135,9 +135,9 @@ typedef struct zr_data_args {
  * Each line of a ".jsonl" file is a JSON object with a text. Any other file is text.
  *
  * Tokenizing. With the tokenizer "bytes", a text file is read directly. Otherwise text and .jsonl files are tokenized
- * once, into a cache file. Its name is made from the contents, the tokenizer and the keys. Other processes of this
- * host that need the same cache file wait for it. Cached tokens are read once completely. If their hash differs from
- * the recorded hash, they are made again.
+ * once, into a cache file. The cache file's name is a hash of the text file's contents, the tokenizer, text_key and
+ * skip_bad_lines. Other processes of this host that need the same cache file wait for it. Cached tokens are read once
+ * completely. If the hash of the cached tokens differs from the hash in the cache file, the text is tokenized again.
  *
  * Memory. A text of any length passes through up to eight threads, each with a few MiB. A line of .jsonl may have up
  * to 16 MiB. A line takes about 30 times its length in memory if its text is one word that cannot be cut. A line takes

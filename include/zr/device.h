@@ -78,8 +78,9 @@ typedef struct zr_kernel_args {
     void *state; /* state of the op, made by zr_kernel.prepare */
 } zr_kernel_args;
 
-/** Kernel of an op. `prepare` may be NULL. It is called at start, once for each op, with the final operands, and makes
- * all allocations. `run` must not allocate. The functions prepare, run and release are called on the same thread. */
+/** Kernel of an op. `prepare` may be NULL. `prepare` is called at start, once for each op, with the final operands, and
+ * makes all allocations. `run` must not allocate. The functions prepare, run and release are called on the same thread.
+ */
 typedef struct zr_kernel {
     const char *op;
     zr_status (*prepare)(const zr_kernel_args *args, void **state);
@@ -172,7 +173,8 @@ typedef struct zr_device_ops {
      * with ZR_ERR_MEMORY and the number of bytes in the message. This failure is fatal. */
     zr_status (*alloc)(zr_device *device, int64_t bytes, void **memory);
     void (*free)(zr_device *device, void *memory);
-    /** Allocate memory that both the host and the device can access. Otherwise the function is like `alloc`. */
+    /** Allocate memory that both the host and the device can access. In all other respects the function is like
+     * `alloc`. */
     zr_status (*alloc_host)(zr_device *device, int64_t bytes, void **memory);
     void (*free_host)(zr_device *device, void *memory);
     /** Copy bytes within or between device memory and host memory. The two ranges must not overlap. */

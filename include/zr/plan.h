@@ -28,9 +28,10 @@ typedef enum zr_states {
                         that need the norm of the whole gradient before the first update */
 } zr_states;
 
-/** Recompute policy. It determines which activations are recomputed in the backward pass rather than stored (Chen et
+/** Recompute policy: determines which activations are recomputed in the backward pass instead of being stored (Chen et
  * al. 2016). Every policy recomputes outputs of cheap ops (zr_op_def.cheap: norms, GELU) if only their own unit reads
- * them and their operands are stored anyway. This costs one more pass over memory, but hardly any FLOPs. */
+ * them and their operands are stored anyway. Recomputing such an output costs one more pass over memory, but hardly any
+ * FLOPs. */
 typedef enum zr_recompute {
     ZR_RECOMPUTE_NONE, /* recompute neither matrix products nor attention */
     ZR_RECOMPUTE_UNIT, /* store only the input of every recompute_every-th unit, and recompute all other activations */
@@ -234,7 +235,8 @@ enum {
 
 /* ---- contents of a plan ---------------------------------------------------------------------- */
 
-/** Range of bytes with a lifetime. Persistent buffers hold the model states and are always alive. */
+/** Buffer: a range of bytes of a memory space, with a lifetime. Persistent buffers, such as the buffers of model
+ * states, are always alive. */
 typedef struct zr_buffer {
     zr_category category;
     zr_space space;
@@ -331,8 +333,8 @@ typedef enum zr_move {
     ZR_MOVE_SCALARS    /* all-gather of a few numbers from each rank */
 } zr_move;
 
-/** Properties of a kind of step. They tell all code which kinds move bytes, except the proof of a plan, which has its
- * own list. */
+/** Properties of a kind of step. All code that needs to know which kinds of steps move bytes reads these properties.
+ * Only the proof of a plan has its own list. */
 typedef struct zr_step_traits {
     zr_move move;
     int pieces; /* for moves other than SCALARS: index, among the step's uses, of the use with the communicated range
@@ -567,9 +569,9 @@ typedef struct zr_plan {
     int64_t persistent_room;
     bool moves;                             /* whether units are communicated between ranks */
     int32_t staging[ZR_GROUPS_MAX];         /* staging buffer of each group, or ZR_NONE if a group has none */
-    int32_t loss, verdict, numbers, output; /* buffers of results, or ZR_NONE if absent. They are this rank's loss
-                                               (zr_exact), a zr_verdict, the values that ranks exchange, and the
-                                               output of decoding */
+    int32_t loss, verdict, numbers, output; /* buffers of results, or ZR_NONE if absent. loss: this rank's loss
+                                               (zr_exact). verdict: a zr_verdict. numbers: the values that ranks
+                                               exchange. output: the output of decoding */
     bool has_stream[ZR_STREAMS];            /* whether a stream has steps; always true for COMPUTE and COMM */
     int32_t passing;                        /* buffer in host memory through which states are filled and read */
     int32_t saving;                      /* buffer in host memory through which states are saved in place, or ZR_NONE */

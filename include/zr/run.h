@@ -126,8 +126,8 @@ typedef struct zr_timings {
 } zr_timings;
 
 /** Trace file of training, in Chrome's trace event format. The file shows each step of the schedule on its stream, for
- * all ranks. It is a complete file after each optimizer step. An older trace at the path is replaced. Any other
- * existing file is refused with ZR_ERR_CREATE, and so is a file that the run itself reads or writes. */
+ * all ranks. The file is complete and readable after each optimizer step. An older trace at the path is replaced. Any
+ * other existing file is refused with ZR_ERR_CREATE, and so is a file that the run itself reads or writes. */
 typedef struct zr_trace {
     const char *path;              /* path of the file, which rank 0 writes; NULL for no trace */
     int64_t first_step, last_step; /* first and last training step in the trace, counted from 1 */
@@ -193,7 +193,8 @@ typedef struct zr_train_result {
     bool saved;           /* whether the directory model/ with the final weights is complete */
     char model_dir[4096]; /* path of model/ on rank 0; it may be outside output_dir, because the run's directory may
                              have been renamed during the run */
-    bool agreed; /* whether every rank returns the same status as this rank, so that no rank waits for another */
+    bool agreed; /* whether every rank returns the same status as this rank; if false, other ranks may still wait for
+                    this rank */
 } zr_train_result;
 
 /**
@@ -202,8 +203,9 @@ typedef struct zr_train_result {
  * write model/ and run.json.
  *
  * Steps that are not finite. A step updates nothing if its gradient or loss is not finite. The step is counted as
- * skipped, and a note reports this. Such a step ends the run if updates begin before the whole gradient is known.
- * This happens only with layout lean and one micro-batch per step, without clipping, fp16 and the norm two_pass.
+ * skipped, and a note reports this. A step that is not finite ends the run if updates begin before the whole gradient
+ * is known. Updates begin that early only with layout lean and one micro-batch per step, and only without clipping,
+ * fp16 and the norm two_pass.
  *
  * End of the run. Disk space for the weights is reserved before the first step. The current weights are saved however
  * the run ends, for example if data cannot be read or if training diverges. The final message says where the weights
@@ -317,14 +319,15 @@ typedef struct zr_generate_args {
                         1 for all */
     int64_t samples; /* number of texts to generate; text i uses the seed `seed` + i, as if it were generated alone; 0
                         means one */
-    const char *const *stop; /* array of n_stop stop texts. A generated text ends before the first stop text in it. Text
-                                that may be the beginning of a stop text is held back until this is decided */
+    const char *const *stop; /* array of n_stop stop texts. A generated text ends before the first stop text in it.
+                                Text that may be the beginning of a stop text is held back until further text shows
+                                whether it is one */
     int64_t n_stop;
     zr_status (*done)(void *arg, const zr_generated *text); /* callback after the end of each text; may be NULL */
 } zr_generate_args;
 
-/** Callback that receives generated text, usually of one token. It receives the text of several tokens if text was
- * held back because of a stop text. */
+/** Callback that receives generated text, usually of one token. One call receives the text of several tokens if text
+ * was held back because of a stop text. */
 typedef zr_status (*zr_emit_fn)(void *arg, const char *text, int64_t bytes);
 
 /** Generate text that continues a prompt, with the weights in `dir`. Token i is chosen by the uniform random number

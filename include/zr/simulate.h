@@ -82,8 +82,8 @@ typedef struct zr_cluster {
     char name[48];
     /** One device: peak rates, memory size and memory rate. A matrix product runs at the rate that device.product has
      * for nearby sizes. If device.product has no rates, it runs at a share of the peak: product_share * s / (s +
-     * product_half). Here s is the smallest of the product's three sizes. Of the link fields only link_copies is
-     * used. */
+     * product_half). Here s is the smallest of the product's three sizes. The rates in device.link are not used, but
+     * device.link_copies is. */
     zr_machine device;
     double product_share, product_half;
     double attention_share; /* share of the peak FLOP/s that attention kernels reach if device.product has no rates;
