@@ -168,7 +168,8 @@ ZR_API ZR_NODISCARD zr_status zr_comm_barrier(zr_comm *comm);
 
 /** Agree on a status: every rank passes its own. Return ZR_OK if all ranks passed ZR_OK, otherwise the status of the
  * lowest failed rank. A failed rank keeps its own message. Other ranks get the message of the lowest failed rank, as
- * "rank R: TEXT". No traffic is counted. The call is meant only for the start, a save and the end of a step. */
+ * "rank R: TEXT". No traffic is counted. All ranks wait for each other in this call. Make it rarely, for example at the
+ * start, after a save or at the end of a training step. */
 ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
 
 /** Split a communicator into groups. Ranks with the same color (>= 0) form a new communicator, in which they are

@@ -144,8 +144,8 @@ typedef struct zr_layout {
                             data-parallel rank */
     zr_recompute recompute;
     int64_t recompute_every;
-    int64_t limit_bytes; /* limit in bytes of a rank's arena, or of its device memory on a GPU, for ZR_RECOMPUTE_AUTO
-                            and ZR_SAVE_AUTO. ZR_SAVE_AUTO also counts the copy of the states. 0 for no limit */
+    int64_t limit_bytes; /* for ZR_RECOMPUTE_AUTO and ZR_SAVE_AUTO: limit in bytes of a rank's arena or, on a GPU, of
+                            its device memory; 0 for no limit. ZR_SAVE_AUTO also counts the copy of the states */
     /* Storage of activation checkpoints (ZeRO section 6.1). With partition_checkpoints each tensor-parallel rank
      * stores one piece of every checkpoint (P_a). With offload_checkpoints they are stored in host memory (P_a+cpu). */
     bool partition_checkpoints, offload_checkpoints;
