@@ -16,8 +16,9 @@ extern "C" {
 
 #define ZR_CLUSTER_LINKS 4
 
-/** One level of links of a cluster. Two devices communicate over the lowest level that connects them, and no other
- * level affects them. */
+/** One level of links of a cluster. Two devices communicate over the lowest level that connects them. Other levels do
+ * not limit their rate, with one exception: if the first level is named "PCIe", messages between hosts also pass
+ * through its links. */
 typedef struct zr_cluster_link {
     char name[32];
     int32_t devices;  /* number of consecutive devices that the level connects: at least 2, and a multiple of the next
@@ -82,8 +83,8 @@ typedef struct zr_cluster {
     char name[48];
     /** One device: peak rates, memory size and memory rate. A matrix product runs at the rate that device.product has
      * for nearby sizes. If device.product has no rates, it runs at a share of the peak: product_share * s / (s +
-     * product_half). Here s is the smallest of the product's three sizes. The rates in device.link are not used, but
-     * device.link_copies is. */
+     * product_half). Here s is the smallest of the product's three sizes. device.link_copies is used, but the rates in
+     * device.link are not. */
     zr_machine device;
     double product_share, product_half;
     double attention_share; /* share of the peak FLOP/s that attention kernels reach if device.product has no rates;
