@@ -209,10 +209,11 @@ typedef struct zr_train_result {
  *
  * End of the run. Disk space for the weights is reserved before the first step. The current weights are saved however
  * the run ends, for example if data cannot be read or if training diverges. The final message says where the weights
- * are. Weights are not saved if the ranks can no longer communicate with each other. If the run is asked to stop, it
- * saves a checkpoint from which zr_train_resume continues. If the checkpoint cannot be written, it saves weights only.
- * Weights are also not saved if they are not finite, or if a step has updated only some of them. If the last loss is
- * not finite, weights are saved only if the loss on another batch is finite.
+ * are. Weights are not saved if the ranks can no longer communicate with each other, or if the run fails before its
+ * first update. If the run is asked to stop, it saves a checkpoint from which zr_train_resume continues. If the
+ * checkpoint cannot be written, it saves weights only. Weights are also not saved if they are not finite, or if a step
+ * has updated only some of them. If the last loss is not finite, weights are saved only if the loss on another batch is
+ * finite.
  *
  * Checkpoints. OUTPUT_DIR/step-N is written every train.save_interval steps, and after the last step
  * (train.save_end). If a checkpoint cannot be written, a note reports this and the run continues. At its end it then
