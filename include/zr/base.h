@@ -1,6 +1,6 @@
 /**
- * base: definitions that every other layer uses. They are status codes, error messages, random numbers, counts of
- * memory and traffic, and the description of a machine (zr_profile).
+ * base: definitions that every other layer uses. They are status codes, error messages, random numbers, counts of bytes
+ * of memory and traffic, and the description of a machine (zr_profile).
  *
  * Every function that can fail returns a zr_status, which the caller must use. Each thread keeps the message of its
  * last failure (zr_error_message) and the functions through which this failure passed (zr_error_trace).
@@ -70,7 +70,8 @@ ZR_API const char *zr_status_text(zr_status status);
  * failure. */
 ZR_API const char *zr_error_message(void);
 
-/** Return the functions through which the last failure passed, innermost first. Each line is "function (file:line)". */
+/** Return the functions through which this thread's last failure passed, innermost first. Each line is "function
+ * (file:line)". */
 ZR_API const char *zr_error_trace(void);
 
 /** Store a failure's message for this thread, start its trace and return `status`. ZR_FAIL calls this function. */
@@ -94,7 +95,8 @@ ZR_API zr_status zr_error_frame(zr_status status, const char *function, const ch
  * abort. */
 #define ZR_ASSERT(cond) ZR_CHECK(cond, ZR_ERR_INTERNAL, "assertion failed: %s", #cond)
 
-/** Evaluate `call`. If it fails, return its status from the current function, which is added to the failure's trace. */
+/** Evaluate `call`. If it fails, add the current function to the failure's trace, and return the failure's status from
+ * the current function. */
 #define ZR_TRY(call)                                                                                                   \
     do {                                                                                                               \
         zr_status zr_try_status_ = (call);                                                                             \
@@ -136,7 +138,8 @@ typedef enum zr_category {
 
 ZR_API const char *zr_category_name(zr_category category);
 
-/** Bytes that are in use, and the maximum so far, for each category. Zero-initialise. */
+/** Memory in use: for each category, the bytes in use now (live_bytes) and their maximum so far (peak_bytes).
+ * Zero-initialise. */
 typedef struct zr_ledger {
     int64_t live_bytes[ZR_CATEGORIES];
     int64_t peak_bytes[ZR_CATEGORIES];
@@ -192,12 +195,12 @@ typedef struct zr_exact {
  * computed with Philox-4x32-10 (Salmon et al., SC11). The generator has no state, so random numbers do not depend on
  * ranks, threads or the order of calls. */
 typedef enum zr_rng_purpose {
-    ZR_RNG_INIT,    /* initial parameter values; the element is an index over all parameters of the model */
-    ZR_RNG_DROPOUT, /* dropout; the stream is the number of the dropout within the graph */
+    ZR_RNG_INIT,    /* initial parameter values; the element is the index of a parameter element in the whole model */
+    ZR_RNG_DROPOUT, /* dropout; the stream is the index of the dropout op among all dropouts of the graph */
     ZR_RNG_SHUFFLE, /* random order of the data */
     ZR_RNG_SAMPLE,  /* sampling of tokens when text is generated */
     ZR_RNG_JITTER,  /* random speeds of simulated ranks; the element is the rank */
-    ZR_RNG_MIX      /* random order of data sources in a block of samples; the step is the block */
+    ZR_RNG_MIX      /* random order of data sources in a block of samples; the step is the index of the block */
 } zr_rng_purpose;
 
 typedef struct zr_rng {
@@ -226,9 +229,9 @@ typedef struct zr_product_sizes {
     int64_t size[3]; /* all 0 if there is no product */
 } zr_product_sizes;
 
-/** Measured rate of matrix products with operands of given type and sizes. */
+/** Measured rate of one kind of matrix products: products of the same sizes with operands of the same type. */
 typedef struct zr_product_rate {
-    bool bf16; /* whether the operands are bf16; otherwise they are fp32 */
+    bool bf16; /* whether both operands are bf16; otherwise both are fp32 */
     zr_product_sizes sizes;
     double flops; /* FLOPs per second */
 } zr_product_rate;
@@ -280,9 +283,10 @@ typedef struct zr_machine {
     double memory_bytes_sec;
     int64_t memory_bytes; /* memory capacity */
     zr_link link[ZR_LINK_LEVELS];
-    bool link_copies; /* whether ranks communicate by copying memory, and cannot compute meanwhile */
+    bool link_copies; /* whether ranks communicate by copying memory with their own processors, so that they cannot
+                         compute at the same time */
     /** Measured rates of matrix products. A product of other sizes is assumed to run at the rate of the nearest
-     * measured sizes. If the array is empty, it is assumed to run at the peak rate. */
+     * measured sizes. If the array is empty, every product is assumed to run at the peak rate. */
     zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
 } zr_machine;

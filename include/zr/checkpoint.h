@@ -77,13 +77,13 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
 /* A checkpoint of a run is a directory such as RUN_DIR/step-00001000. It holds config.json, model.safetensors, one
- * safetensors file for each state of the optimizer, and manifest.json. The manifest is written last. It has checksums
- * of every byte of all files, including itself. Files hold whole tensors, whichever rank wrote which range. A
- * checkpoint therefore does not depend on the layout of the run that wrote it.
+ * safetensors file for each state of the optimizer, and manifest.json. The manifest is written last. The manifest has
+ * checksums of every byte of all files, including the manifest itself. Files hold whole tensors, whichever rank wrote
+ * which range. A checkpoint therefore does not depend on the layout of the run that wrote it.
  *
  * Each file is divided into chunks, and each chunk has its own XXH3-64 hash. A reader of a part of the file therefore
- * checks only that part. A chunk ends at every multiple of ZR_CHUNK_BYTES. It also ends where a contiguous range of
- * one writer begins or ends.
+ * checks only that part. A chunk ends at every multiple of ZR_CHUNK_BYTES, and also where a contiguous range of one
+ * writer begins or ends.
  *
  * With tensor parallelism, the columns of a matrix are divided among the ranks. Each rank then writes a slice of
  * every row, between the slices of other ranks (zr_slices). If each slice were a chunk, the manifest would grow with
@@ -98,8 +98,8 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
 #define ZR_CHUNK_BYTES ((int64_t)4 << 20)
 
 /** Chunk of a file: `bytes` bytes from `offset` on, and their XXH3-64 hash. No chunk crosses a multiple of
- * ZR_CHUNK_BYTES. A chunk is contiguous, unless `offset` lies in slices of rows (zr_slices). In that case it consists
- * of slices of one rank. */
+ * ZR_CHUNK_BYTES. A chunk is contiguous, unless `offset` lies in slices of rows (zr_slices). If `offset` lies in
+ * slices, the chunk consists of slices of one rank. */
 typedef struct zr_chunk {
     int64_t offset, bytes;
     uint64_t hash;
@@ -113,10 +113,10 @@ typedef struct zr_slices {
 } zr_slices;
 
 /** Writer of ranges of a file that already has its full size (zr_safetensors_create). Any number of threads and
- * processes may write to one file, each with its own writer. Writes bypass the page cache (O_DIRECT) if the file
- * system allows this. The bytes of a range before its first multiple of 4096 and after its last one are an exception.
- * A writer has a thread and two buffers. The thread writes one buffer while the caller fills and hashes the other
- * one. */
+ * processes may write to one file, each with its own writer. Writes bypass the page cache (O_DIRECT) if the file system
+ * allows this. Only the bytes of a range before its first multiple of 4096 and after its last multiple of 4096 pass
+ * through the page cache. A writer has a thread and two buffers. The thread writes one buffer while the caller fills
+ * and hashes the other one. */
 typedef struct zr_chunk_writer zr_chunk_writer;
 
 /** Open a writer. `writers` is the number of writers that this process uses at once. The buffers of up to 128 writers
@@ -125,9 +125,9 @@ typedef struct zr_chunk_writer zr_chunk_writer;
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_open(const char *path, int writers, zr_chunk_writer **writer);
 /** Copy n bytes, to be written at `offset` in the file. Offsets must ascend. A put that begins at the end of the last
  * put continues the same range; any other put begins a new range. All bytes must lie inside the file. Errors:
- * ZR_ERR_ARG for the offset or n; ZR_ERR_STATE after zr_chunk_writer_end; ZR_ERR_IO naming the file and the byte,
- * perhaps for an earlier put. After a failure, every later call returns the same status, because the system may
- * report a later fsync as successful although it has dropped bytes. */
+ * ZR_ERR_ARG for the offset or n; ZR_ERR_STATE after zr_chunk_writer_end; ZR_ERR_IO naming the file and the byte, if
+ * the bytes of this put or of an earlier put could not be written. After a failure, every later call returns the same
+ * status, because the system may report a later fsync as successful although it has dropped bytes. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_put(zr_chunk_writer *writer, int64_t offset, const void *bytes,
                                                   int64_t n);
 /** Finish after the last put. Return ZR_OK only if all bytes are on the disk (fsync). Call this function once. Error:
@@ -205,8 +205,9 @@ typedef struct zr_chunk_reader zr_chunk_reader;
 /** Open dir/name, check the header's chunks and parse the list of tensors. `manifest` is borrowed until the reader is
  * closed. `readers` is the number of this host's ranks that read the file at once. With one or two readers, each
  * reader has a thread and a second buffer. The thread prefetches the next chunk, bypassing the page cache, while the
- * caller uses the current chunk. Errors: ZR_ERR_DATA naming the file if it is damaged (with the bytes), missing, not
- * in the manifest, a link, of another size or not a safetensors file; ZR_ERR_IO; ZR_ERR_MEMORY. */
+ * caller uses the current chunk. Errors: ZR_ERR_DATA naming the file if it is missing, damaged (the message then also
+ * gives the bytes), not in the manifest, a link, of another size or not a safetensors file; ZR_ERR_IO; ZR_ERR_MEMORY.
+ */
 ZR_API ZR_NODISCARD zr_status zr_chunk_reader_open(const char *dir, const zr_manifest *manifest, const char *name,
                                                    int readers, zr_chunk_reader **reader);
 /** Read elements [first, first+n) of an F32 tensor into `out` (n). Each chunk is checked before its elements are
@@ -219,10 +220,10 @@ ZR_API ZR_NODISCARD zr_status zr_chunk_reader_f32(zr_chunk_reader *reader, const
 ZR_API const zr_safetensors *zr_chunk_reader_tensors(const zr_chunk_reader *reader);
 ZR_API void zr_chunk_reader_close(zr_chunk_reader **reader);
 
-/** Check every byte of a checkpoint. `report` (size bytes) receives one line "FILE: TEXT" for each damage. It also
- * receives a line for each file that is not in the manifest, which is harmless. Without such lines `report` is "". fn
- * receives the progress and may be NULL. Errors: ZR_ERR_DATA with the first damage as its message; ZR_ERR_NOT_FOUND
- * and ZR_ERR_DATA as from zr_manifest_read; ZR_ERR_IO if a file cannot be read. */
+/** Check every byte of a checkpoint. `report` (size bytes) receives one line "FILE: TEXT" for each damaged range or
+ * file. It also receives a line for each file that is not in the manifest; such a file is not an error. If there are no
+ * lines, `report` is "". fn receives the progress and may be NULL. Errors: ZR_ERR_DATA with the first damage in the
+ * message; ZR_ERR_NOT_FOUND and ZR_ERR_DATA as from zr_manifest_read; ZR_ERR_IO if a file cannot be read. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report,
                                                    size_t size);
 

@@ -9,8 +9,8 @@
  * their calls in the same order. Otherwise two ranks could wait in different communicators for each other forever.
  *
  * A peer's failure is fatal: calls then return ZR_ERR_PEER or ZR_ERR_COMM. Afterwards only abort and destroy are
- * allowed, in every communicator. Arguments use a rank's number in its communicator, while messages use its number in
- * the world.
+ * allowed, in every communicator. Arguments identify a rank by its number in the communicator. Error messages identify
+ * it by its number in the world.
  */
 #ifndef ZR_COMM_H
 #define ZR_COMM_H
@@ -64,24 +64,25 @@ typedef struct zr_comm_ops {
     zr_status (*devices)(zr_comm *comm, const zr_comm_copier *copier);
 } zr_comm_ops;
 
-/** State of a rank that other ranks of the same host can read at any time. */
+/** Board: status of a rank that other ranks of the same host can read at any time. */
 #define ZR_COMM_SHOWN 4
 typedef struct zr_comm_board {
-    uint64_t waits;   /* counter, incremented when a wait for other ranks begins and again when it ends, so it is
-                         odd during a wait. Among ranks with the same groups, the rank with the lowest value is
-                         behind the others */
-    int64_t process;  /* process ID on this host */
-    uint64_t told;    /* nonzero after a rank has claimed the right to report why the job ends */
-    uint64_t awaited; /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if this is not
-                         known */
-    uint64_t shown[ZR_COMM_SHOWN]; /* values by which a rank shows its progress */
+    uint64_t waits;  /* counter, incremented when a wait for other ranks begins and again when it ends, so it is
+                        odd during a wait. Among ranks with the same groups, the rank with the lowest value is
+                        behind the others */
+    int64_t process; /* process ID on this host */
+    uint64_t told;   /* on the board of the host's first rank: nonzero after a rank of the host has claimed the right to
+                        report why the job ends; unused on other boards */
+    uint64_t awaited; /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if no such rank
+                         is known */
+    uint64_t shown[ZR_COMM_SHOWN]; /* numbers in which the engine and the train layer show the rank's progress */
 } zr_comm_board;
 
 struct zr_comm {
     const zr_comm_ops *ops;
     const char *transport; /* "self", "threads" or "mpi" */
     int rank, size;
-    int local_rank, local_size; /* number of this rank, and number of ranks, within the host */
+    int local_rank, local_size; /* number of this rank among the ranks of its host, and number of these ranks */
     const int *world_ranks;     /* array of `size` world numbers of the ranks, shared by all ranks of a process */
     unsigned char *staging;     /* staging memory of this rank, of staging_bytes bytes */
     int64_t staging_bytes;
@@ -92,16 +93,18 @@ struct zr_comm {
     zr_traffic traffic; /* received bytes; the owner may reset them at any time */
     zr_comm_copier copier; /* copy functions for shared memory; `copy` is NULL if memcpy is used */
     zr_status copied;      /* status of the first failed copy in the current call */
-    const double *table; /* numbers of all ranks, size * n, from the last call that exchanged numbers (zr_comm_scalars,
-                            _agree, _split). Valid until the next such call. Shared by all ranks of a process */
+    const double *table;   /* array of size * n numbers, n from each rank, of the last call that exchanged numbers
+                              (zr_comm_scalars, zr_comm_agree or zr_comm_split). Valid until the next such call.
+                              Shared by all ranks of a process */
     double alone[ZR_COMM_SCALARS]; /* memory of `table` in a communicator of one rank */
-    const void **pieces;    /* scratch array of `size` pointers, for the argument `pieces` of zr_comm_arrived_fn */
-    zr_comm_board *board;   /* board of this rank, shared by the world's communicator and all groups */
-    zr_comm_board **boards; /* array of n_boards boards of the world's ranks; an entry is NULL if the rank's board is
-                               not visible, for example on another host */
+    const void **pieces;  /* scratch array of `size` pointers, for the argument `pieces` of zr_comm_arrived_fn */
+    zr_comm_board *board; /* status of this rank that other ranks of its host can read; the world's communicator and all
+                             groups split off it use the same board */
+    zr_comm_board **boards; /* boards of all n_boards ranks of the world; an entry is NULL if this process cannot read
+                               the rank's board, for example because the rank is on another host */
     int n_boards;
-    bool processes_seen; /* whether ranks of the host see each other's process IDs, which is false if they run in
-                            separate containers */
+    bool processes_seen; /* whether the processes of the host can see each other by process ID; false if the processes
+                            run in separate containers */
 };
 
 /** Allocate `bytes` of zeroed, 64-byte aligned staging memory for this rank. It is freed with the communicator or by
@@ -166,12 +169,13 @@ ZR_API ZR_NODISCARD zr_status zr_comm_barrier(zr_comm *comm);
 
 /** Agree on a status: every rank passes its own. Return ZR_OK if all ranks passed ZR_OK, otherwise the status of the
  * lowest failed rank. A failed rank keeps its own message. Other ranks get the message of the lowest failed rank, as
- * "rank R: TEXT". No traffic is counted. The call is meant only for the start, a save and the end of a step. */
+ * "rank R: TEXT". No traffic is counted. All ranks wait for each other in this call. Make it rarely, for example at the
+ * start, after a save or at the end of a training step. */
 ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
 
 /** Split a communicator into groups. Ranks with the same color (>= 0) form a new communicator, in which they are
  * numbered by key. Ranks with equal keys keep their order in `comm`. A rank with a negative color is in no group and
- * gets *sub = NULL. A group has its own traffic counters and tables. It has no staging memory at first, and may be
+ * gets *sub = NULL. A group has its own traffic counters and tables. A new group has no staging memory. A group may be
  * split again. Ranks of a group share memory if they share memory in `comm`. A group of one rank works like the
  * communicator of zr_comm_create_self.
  *
@@ -186,7 +190,7 @@ ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, z
 ZR_API void zr_comm_abort(zr_comm *comm, int code);
 
 /** Destroy a communicator. Collective, unless the communicator is lent by zr_comm_threads_run or split off a lent one.
- * The call then frees nothing, because zr_comm_threads_run frees such communicators when it returns. */
+ * For such a communicator the call frees nothing, because zr_comm_threads_run frees it on return. */
 ZR_API void zr_comm_destroy(zr_comm **comm);
 
 /** Create a communicator of one rank, without a transport. */
@@ -202,10 +206,10 @@ ZR_API ZR_NODISCARD zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void 
  * this process. */
 ZR_API int zr_comm_mpi_launched(void);
 /** Start MPI and create the communicator of the world. `argc` and `argv` point to the arguments of main. Call
- * zr_comm_mpi_stop at the end of the program, after zr_comm_destroy. It stops MPI, and does nothing if MPI is not
- * running. If the program has initialised MPI itself, that MPI is used unchanged. The program then calls MPI_Finalize
- * instead of zr_comm_mpi_stop. Fail with ZR_ERR_UNSUPPORTED if zr was built without MPI, or if the launcher's number
- * of ranks differs from MPI's. */
+ * zr_comm_mpi_stop at the end of the program, after zr_comm_destroy. zr_comm_mpi_stop stops MPI, and does nothing if
+ * MPI is not running. If the program has initialised MPI itself, that MPI is used unchanged. The program then calls
+ * MPI_Finalize instead of zr_comm_mpi_stop. Fail with ZR_ERR_UNSUPPORTED if zr was built without MPI, or if the
+ * launcher's number of ranks differs from MPI's. */
 ZR_API ZR_NODISCARD zr_status zr_comm_mpi_start(int *argc, char ***argv, zr_comm **comm);
 ZR_API void zr_comm_mpi_stop(void);
 

@@ -2,9 +2,9 @@
  * config: reads CONFIG.json, with the keys and meanings of DeepSpeed, into one checked struct.
  *
  * The table of keys (zr_config_keys) is the only place for names, types, ranges, defaults and help texts. Error
- * messages, help and docs/config.md are made from it. First call zr_config_load. Then code that knows the model and
- * the data sets values that the file leaves open (zr_config_set). Finally zr_config_resolve sets all remaining
- * values. A run saves the result with zr_config_to_json.
+ * messages, help and docs/config.md are made from it. First call zr_config_load. Then code that knows the model and the
+ * data sets values that the file does not give (zr_config_set). Finally zr_config_resolve sets all remaining values. A
+ * run saves the result with zr_config_to_json.
  *
  * Error messages give file:line:column, the key's path, the actual value and the expected value.
  */
@@ -50,7 +50,7 @@ typedef enum zr_config_reduce {
 } zr_config_reduce;
 typedef enum zr_config_gather { ZR_COLLECTIVE_GATHER, ZR_COLLECTIVE_BROADCAST } zr_config_gather;
 
-/** Sizes of a model. A size of 0 is not known yet. */
+/** Sizes of a model. A size is 0 until it is known. */
 typedef struct zr_config_sizes {
     int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
 } zr_config_sizes;
@@ -62,10 +62,11 @@ typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } 
 typedef struct zr_config {
     zr_config_device device;
     struct {
-        const char *type;      /* family of the model, such as "gpt2" */
-        const char *preset;    /* name of a known model from which the sizes are taken, such as "gpt2-124m" */
-        const char *init;      /* directory with config.json and model.safetensors: initial weights and sizes */
-        const char *frozen;    /* name patterns of untrained parameters, one per line; or NULL */
+        const char *type;   /* family of the model, such as "gpt2" */
+        const char *preset; /* name of a known model from which the sizes are taken, such as "gpt2-124m" */
+        const char *init;   /* directory whose config.json gives the sizes and whose model.safetensors gives the initial
+                               weights */
+        const char *frozen; /* name patterns of untrained parameters, one per line; or NULL */
         zr_config_sizes sizes; /* sizes of the model; 0 after loading for a size that is not given, or that comes from
                                   preset or init */
         double dropout; /* value of the key `dropout`, which sets the three probabilities below; 0 if not given */
@@ -93,15 +94,16 @@ typedef struct zr_config {
     struct {
         zr_config_layout layout;
         zr_config_norm norm; /* method for the gradient norm, in layout lean with one micro-batch per step */
-        int64_t limit_bytes; /* limit in bytes (key memory.limit) of the memory of a rank's process, or of its GPU
-                                memory; 0 for no limit */
+        int64_t limit_bytes; /* key memory.limit: limit in bytes of the memory of a rank's process or, with a GPU, of
+                                its GPU memory; 0 for no limit */
     } memory;
     struct {
         int64_t steps;
         int64_t seed;
-        int64_t eval_interval;     /* training steps between evaluations; 0 to never evaluate */
-        int64_t eval_batches;      /* number of batches per evaluation; 0 for all evaluation data */
-        int64_t sample_tokens;     /* number of tokens of the sample text that the model generates; 0 for no sample */
+        int64_t eval_interval; /* training steps between evaluations; 0 to never evaluate */
+        int64_t eval_batches;  /* number of batches per evaluation; 0 for all evaluation data */
+        int64_t sample_tokens; /* number of tokens of the sample text that the model generates at each evaluation and at
+                                  the end of the run; 0 for no sample text */
         const char *sample_prompt; /* prompt of the sample text, or NULL */
         const char *output_dir;    /* directory of the run; NULL for runs/<model>-<time> */
         const char *started_in;    /* directory that relative paths in a run's saved config.json refer to; NULL for the
@@ -156,10 +158,11 @@ typedef struct zr_config {
         zr_config_switch overlap_comm; /* whether communication overlaps computation; AUTO until resolved, by
                                           default ON */
         int64_t prefetch_bucket_elems; /* elements to prefetch at stage 3; 0 for no prefetch */
-        int64_t persistence_elems, model_persistence_elems; /* thresholds at stage 3. A unit stays whole if each
+        int64_t persistence_elems, model_persistence_elems; /* thresholds at stage 3. A unit is not sharded if each
                                                                of its parameters has fewer than persistence_elems
-                                                               elements. All such units together have at most
-                                                               model_persistence_elems elements; 0 for no limit */
+                                                               elements. All units that are not sharded have at
+                                                               most model_persistence_elems elements together; 0
+                                                               for no limit */
         int64_t max_live_elems; /* maximum number of gathered elements at stage 3; 0 for the elements of two units */
         int64_t max_reuse_elems;
         int64_t mics_shard_ranks;    /* number of ranks over which model states are sharded (MiCS); -1 for all ranks */
@@ -170,7 +173,8 @@ typedef struct zr_config {
         zr_config_policy policy;
         int64_t every;
         bool partition; /* whether each tensor-parallel rank stores only its part of each activation checkpoint */
-        bool cpu;       /* whether activation checkpoints are stored in host memory, the same as offload HOST */
+        bool cpu; /* whether activation checkpoints are stored in host memory; has the same effect as the value HOST of
+                     `offload` */
         zr_config_offload offload;
     } recompute; /* values of the section "activation_checkpointing" */
     struct {
@@ -185,17 +189,18 @@ typedef struct zr_config {
                           all may be removed */
     } checkpoint;
     int64_t steps_per_print;
-    int64_t train_batch_size, micro_batch_size, accumulation_steps; /* batch sizes in samples, and micro-batches
-                                                                       per step; 0 until resolved */
+    int64_t train_batch_size, micro_batch_size, accumulation_steps; /* samples per step over all ranks, samples per
+                                                                       micro-batch on one rank, and micro-batches
+                                                                       per step; each 0 until resolved */
 
     struct zr_config_state *state; /* internal state: strings, notes and the set of given keys */
 } zr_config;
 
 /** Read a configuration from the JSON file `path`, or use the defaults if `path` is NULL. `//` begins a comment in the
  * file. Then apply the overrides in order. An override has the form "key.path=value", optionally with a leading "--".
- * Later overrides win. The value is read as JSON if possible, otherwise as a string. For a key of type string, a
- * number is read as a string too. Errors: NOT_FOUND (exit code 66), CONFIG (78), UNSUPPORTED (69: a feature that does
- * not exist yet). */
+ * If two overrides set the same key, the later one counts. The value is read as JSON if possible, otherwise as a
+ * string. For a key of type string, a number is read as a string too. Errors: ZR_ERR_NOT_FOUND (exit code 66);
+ * ZR_ERR_CONFIG (78); ZR_ERR_UNSUPPORTED (69) for a feature that does not exist yet. */
 ZR_API ZR_NODISCARD zr_status zr_config_load(const char *path, const char *const *overrides, int n_overrides,
                                              zr_config **config);
 
@@ -210,12 +215,12 @@ ZR_API void zr_config_destroy(zr_config **config);
  * written as in an override. */
 ZR_API ZR_NODISCARD zr_status zr_config_set(zr_config *config, const char *key, const char *value);
 
-/** Set all open values for a run with `ranks` ranks. With tensor parallelism, parallel.tensor ranks share each layer.
- * The batch sizes must satisfy
+/** Set all values that are still open (not given, or "auto") for a run with `ranks` ranks. With tensor parallelism,
+ * parallel.tensor ranks share each layer. The batch sizes must satisfy
  *     train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks.
  * An open vocab_size becomes 256 with the tokenizer "bytes", otherwise 50257. Other open model sizes become the sizes
  * of the smallest GPT-2. Sequence length, types and schedule are set too. If preset or init is given, set the model
- * sizes before this call. The function may be called again with the same ranks. Errors: CONFIG. */
+ * sizes before this call. The function may be called again with the same number of ranks. Error: ZR_ERR_CONFIG. */
 ZR_API ZR_NODISCARD zr_status zr_config_resolve(zr_config *config, int ranks);
 
 /** Write the configuration as JSON, including all defaults. Loading this JSON gives the same configuration. Free *json
@@ -255,13 +260,13 @@ typedef struct zr_key {
                          object */
     zr_key_type type;
     zr_key_state state;
-    double min, max;      /* allowed range of a number, for the types INT, NUMBER and BYTES */
-    const char *choices;  /* allowed words as "a|b|c", in the order of the enum, for the types CHOICE, EITHER and
-                             STRING */
-    const char *built;    /* supported values of a LIMITED key, such as "0" or "a|b" */
+    double min, max;      /* for the types INT, NUMBER and BYTES: allowed range */
+    const char *choices;  /* for the types CHOICE, EITHER and STRING: allowed words as "a|b|c", in the order of the
+                             enum */
+    const char *built;    /* for a LIMITED key: supported values, such as "0" or "a|b" */
     const char *standard; /* default value as JSON */
     const char *help;     /* one line of help */
-    const char *instead;  /* one line of advice for users of an unsupported value, for a LIMITED key, or NULL */
+    const char *instead;  /* for a LIMITED key: advice in one line for users of an unsupported value, or NULL */
     size_t offset;        /* offset of the key's field in zr_config, or SIZE_MAX if the key has no field */
     unsigned only; /* bit set (1 << type) of the optimizers or schedulers for which the key is valid, or 0 for all */
 } zr_key;

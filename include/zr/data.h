@@ -1,10 +1,11 @@
 /**
- * data: reads texts and token files, and tokenizes texts. A source is one file or several. Its tokens are divided
- * into windows: a window is T tokens, and the token after them is the last target. The window of a sample depends
- * only on the order, the seed, the weights of the sources and the sample's global index. Runs with any number of
- * ranks or micro-batches therefore see the same samples, and so do resumed runs.
+ * data: reads texts and token files, and tokenizes texts. A source is one file or several. The tokens of a source are
+ * divided into windows of T tokens. The target of a token is the next token of the text. The last target of a window is
+ * therefore the token after the window. The window of a sample depends only on the order, the seed, the weights of the
+ * sources and the sample's global index. Runs with any number of ranks or micro-batches therefore see the same samples,
+ * and so do resumed runs.
  *
- * Files are read with pread, not mapped, into a buffer that is allocated at open. Later only the first
+ * Files are read with pread, not mapped, into a buffer that is allocated at open. Later only the first call of
  * zr_data_read_ahead allocates memory. An object must not be used by two threads at once.
  */
 #ifndef ZR_DATA_H
@@ -64,19 +65,21 @@ ZR_API ZR_NODISCARD zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer,
 
 typedef struct zr_data zr_data;
 
-/** Orders of samples. A source has W = floor((tokens-1)/T) windows. Window i consists of tokens [iT, iT+T].
+/** Orders of samples. A source has W = floor((tokens-1)/T) windows of T tokens. Window i begins at token iT of the
+ * source.
  *
  * SEQUENTIAL: sample g is window g mod W.
  * SHUFFLED:   each epoch is a new permutation of the windows, at a new offset. An epoch has
- *             W' = max(1, floor((tokens-T)/T)) windows [o+iT, o+iT+T], where
+ *             W' = max(1, floor((tokens-T)/T)) windows. Window i begins at token o+iT, where the offset is
  *             o = f(seed, epoch) mod min(T, tokens-T). Sample g belongs to epoch floor(g/W').
  *             A bijection with the key (seed, epoch) maps g to its window.
  *
- * With several sources, samples are drawn in blocks of ZR_DATA_MIX samples. Each block has c_s samples of source s,
- * in proportion to the source's weight. The products are rounded down, and the rest goes to the largest remainders. A
- * bijection with the key (seed, block) maps sample i of block b to a position. Positions [c_0 + ... + c_(s-1), c_0 +
- * ... + c_s) belong to source s. The j-th of these positions is sample b c_s + j of this source, which is mapped to a
- * window as above. Every sample therefore has the same cost, and no sample depends on earlier samples. */
+ * With several sources, samples are drawn in blocks of ZR_DATA_MIX samples. Each block has c_s samples of source s. c_s
+ * is ZR_DATA_MIX times the source's share of all weights, rounded down. The samples that are left go to the sources
+ * with the largest remainders, one each. A bijection with the key (seed, block) maps sample i of block b to a position.
+ * Positions [c_0 + ... + c_(s-1), c_0 + ... + c_s) belong to source s. The j-th of these positions is sample b c_s + j
+ * of this source, which is mapped to a window as above. Every sample therefore takes the same time to find, and no
+ * sample depends on earlier samples. */
 typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
 #define ZR_DATA_MIX 4096
 
@@ -132,13 +135,13 @@ typedef struct zr_data_args {
  * Each line of a ".jsonl" file is a JSON object with a text. Any other file is text.
  *
  * Tokenizing. With the tokenizer "bytes", a text file is read directly. Otherwise text and .jsonl files are tokenized
- * once, into a cache file. Its name is made from the contents, the tokenizer and the keys. Other processes of this
- * host that need the same cache file wait for it. Cached tokens are read once completely. If their hash differs from
- * the recorded hash, they are made again.
+ * once, into a cache file. The cache file's name is a hash of the text file's contents, the tokenizer, text_key and
+ * skip_bad_lines. Other processes of this host that need the same cache file wait for it. Cached tokens are read once
+ * completely. If the hash of the cached tokens differs from the hash in the cache file, the text is tokenized again.
  *
  * Memory. A text of any length passes through up to eight threads, each with a few MiB. A line of .jsonl may have up
- * to 16 MiB. It takes about 30 times its length in memory if its text is one word that cannot be cut. It takes up to
- * 75 times its length if it mostly consists of members other than the text. Only one such line is processed at a
+ * to 16 MiB. A line takes about 30 times its length in memory if its text is one word that cannot be cut. A line takes
+ * up to 75 times its length if it mostly consists of members other than the text. Only one such line is processed at a
  * time.
  *
  * Tokens. Each text of a .jsonl file is followed by ZR_END_OF_TEXT if this is one token of the tokenizer, otherwise
@@ -156,7 +159,8 @@ typedef struct zr_data_args {
  * ZR_ERR_ARG for an invalid size.
  */
 ZR_API ZR_NODISCARD zr_status zr_data_open_with(const zr_data_args *args, zr_data **data);
-/** Open data with the default values of all other options. */
+/** Open data as zr_data_open_with does, with the default values of all options that are not arguments of this function.
+ */
 ZR_API ZR_NODISCARD zr_status zr_data_open(const char *path, const char *tokenizer, int64_t vocab_size,
                                            int64_t seq_length, zr_data_order order, uint64_t seed, zr_data **data);
 ZR_API void zr_data_close(zr_data **data);
@@ -176,7 +180,7 @@ ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int3
 /** Prefetch samples first to first+n-1 on a thread of the data object. The caller must read these samples next.
  * zr_data_sample waits for the thread if necessary, and reports its errors. At most ZR_DATA_AHEAD_BYTES are
  * prefetched. n must be the same in every call. The first call allocates memory and starts the thread, or fails with
- * ZR_ERR_MEMORY. After it zr_data_window and zr_data_read must not be called. */
+ * ZR_ERR_MEMORY. After the first call, zr_data_window and zr_data_read must not be called. */
 #define ZR_DATA_AHEAD_BYTES ((int64_t)4 << 20)
 ZR_API ZR_NODISCARD zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n);
 

@@ -53,7 +53,7 @@ typedef enum zr_queue_runs {
 
 typedef struct zr_queue_config {
     zr_queue_runs runs;
-    int32_t most; /* maximum number of issued tasks and waits that have not ended, for ZR_QUEUE_THREAD */
+    int32_t most; /* for ZR_QUEUE_THREAD: maximum number of issued tasks and waits that have not ended */
 } zr_queue_config;
 
 /** Values that change during training. A kernel may depend only on these values and on its operands. */
@@ -78,8 +78,9 @@ typedef struct zr_kernel_args {
     void *state; /* state of the op, made by zr_kernel.prepare */
 } zr_kernel_args;
 
-/** Kernel of an op. `prepare` may be NULL. It is called at start, once for each op, with the final operands, and makes
- * all allocations. `run` must not allocate. The functions prepare, run and release are called on the same thread. */
+/** Kernel of an op. `prepare` may be NULL. `prepare` is called at start, once for each op, with the final operands, and
+ * makes all allocations. `run` must not allocate. The functions prepare, run and release are called on the same thread.
+ */
 typedef struct zr_kernel {
     const char *op;
     zr_status (*prepare)(const zr_kernel_args *args, void **state);
@@ -172,7 +173,8 @@ typedef struct zr_device_ops {
      * with ZR_ERR_MEMORY and the number of bytes in the message. This failure is fatal. */
     zr_status (*alloc)(zr_device *device, int64_t bytes, void **memory);
     void (*free)(zr_device *device, void *memory);
-    /** Allocate memory that both the host and the device can access. Otherwise the function is like `alloc`. */
+    /** Allocate memory that both the host and the device can access. In all other respects the function is like
+     * `alloc`. */
     zr_status (*alloc_host)(zr_device *device, int64_t bytes, void **memory);
     void (*free_host)(zr_device *device, void *memory);
     /** Copy bytes within or between device memory and host memory. The two ranges must not overlap. */
@@ -198,7 +200,7 @@ typedef struct zr_device_ops {
     /** Map the pages of memory that will be written soon, so that the first write to a page takes less time. The
      * contents do not change. Do nothing if the system does not map pages at their first access. */
     void (*populate)(zr_device *device, void *memory, int64_t bytes);
-    /** Convert between F32, BF16 and F16, or copy if the types are equal. */
+    /** Convert n elements between F32, BF16 and F16, or copy them if the types are equal. */
     zr_status (*cast)(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
     /** Add the elements of x (n) to *sum exactly. */
     zr_status (*total)(zr_device *device, const float *x, int64_t n, zr_exact *sum);
@@ -245,8 +247,8 @@ ZR_API ZR_NODISCARD zr_status zr_device_create_cuda(const zr_device_config *conf
 /** Return the scratch bytes of an op on GPUs, to plan without a GPU (zr_device_facts.scratch_bytes). */
 ZR_API int64_t zr_device_cuda_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
 
-/** Return the number of GPUs that this process may use. If there is no GPU, *why receives the reason in a few words.
- * The string is constant. `why` may be NULL. */
+/** Return the number of GPUs that this process may use. If there is no such GPU, *why receives the reason, a constant
+ * string of a few words. `why` may be NULL. */
 ZR_API int zr_device_cuda_count(const char **why);
 
 #ifdef __cplusplus

@@ -22,7 +22,8 @@ typedef struct zr_engine zr_engine;
 typedef struct zr_batch {
     int64_t step;      /* index of the training step, from 0 */
     int64_t micro;     /* index of the micro-batch within the step, from 0 to accum-1 */
-    int64_t first_row; /* (micro * ranks + rank) * B: index of the first row within the whole step */
+    int64_t first_row; /* index of the micro-batch's first row among all rows of the step: (micro * N + place) * B,
+                          where place is this rank's place in the group DATA of its N data-parallel ranks */
 } zr_batch;
 
 /** Callback that fills a micro-batch. input[i] is memory for the graph's i-th input, in that input's shape. The
@@ -72,9 +73,9 @@ enum {
 /** Callback that writes elements [first, first+n) of a parameter's state into `out` (n). */
 typedef zr_status (*zr_fill_fn)(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
 
-/** Set a state of all parameters. fn is called for the ranges that this rank updates, and for the frozen ranges that
- * it stores. A call asks for at most ZR_PASSING_ELEMS elements. Afterwards parameters are rounded and gathered. If fn
- * is NULL, parameters get the model's initial values (zr_init). Only trained parameters have optimizer states.
+/** Set a state of all parameters. fn is called for the ranges that this rank updates, and for the frozen ranges that it
+ * stores. Each call of fn asks for at most ZR_PASSING_ELEMS elements. Afterwards parameters are rounded and gathered.
+ * If fn is NULL, parameters get the model's initial values (zr_init). Only trained parameters have optimizer states.
  * Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_fill(zr_engine *engine, int state, zr_fill_fn fn, void *arg);
 
@@ -107,7 +108,8 @@ typedef struct zr_sink {
      * one after another, and each state has the parameters in the model's order. */
     zr_status (*put)(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in);
     zr_status (*end)(void *arg); /* callback after the last put */
-    /** Callback for each executed step that called put, also after a failure. NULL if the times are not needed. */
+    /** Callback after each executed step of the schedule that called put, even if put failed. NULL if the times are not
+     * needed. */
     void (*ran)(void *arg, const zr_event *event);
     void *arg;
 } zr_sink;
@@ -134,10 +136,11 @@ ZR_API ZR_NODISCARD zr_status zr_engine_resume(zr_engine *engine, int64_t update
 /** Run one training step. Collective. If a gradient or the loss is not finite, no rank updates anything, and
  * result->skipped is set.
  *
- * The layout lean without norm_first is an exception: it updates units before the whole gradient is known. In that
- * case fail with ZR_ERR_DIVERGED on all ranks. If result->skipped is set then, the bad value was found before the
- * first update, and nothing was updated. A loss that is not finite is always found in time. Otherwise only some units
- * are updated, and the parameters are useless. After ZR_ERR_STOPPED (zr_batch_fn) nothing is updated. */
+ * The layout lean without norm_first is an exception: it updates units before the whole gradient is known. If a
+ * gradient or the loss is not finite with this layout, the call fails with ZR_ERR_DIVERGED on all ranks. If
+ * result->skipped is also set, the bad value was found before the first update, and nothing was updated. If it is not
+ * set, only some units were updated, and the parameters are useless. A loss that is not finite is always found before
+ * the first update. After ZR_ERR_STOPPED (zr_batch_fn) nothing is updated. */
 ZR_API ZR_NODISCARD zr_status zr_engine_step(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 
 /** Return whether a single thread makes all calls of comm, in the order of the schedule. If so, batch callbacks may

@@ -3,12 +3,13 @@
  * zr/ops.h. The graph knows shapes, costs and adjoints. It knows nothing of ZeRO, ranks or devices.
  *
  * Tensor parallelism (Shoeybi et al. 2019). The author declares how a weight may be cut (zr_param_cut). A graph of
- * degree M is the computation of one of M ranks, and all M ranks have the same graph. It holds an M-th of each cut
- * weight. A product with such a weight may give only a partial sum. An op that adds the parts of all M ranks is then
- * inserted. The model's code does not know M.
+ * degree M is the computation of one of M ranks, and all M ranks have the same graph. The graph has only an M-th of
+ * each cut weight. A product with such a weight may give only a partial sum. An op that adds the parts of all M ranks
+ * is then inserted. The model's code does not know M.
  *
- * Sequence parallelism (Korthikanti et al. 2022). Each rank holds only an M-th of the tokens of such a sum, and of
- * all values computed from it row by row. Before the next cut weight, the tokens of all ranks are gathered.
+ * Sequence parallelism (Korthikanti et al. 2022). Each rank stores only an M-th of the rows (tokens) of each sum over
+ * the M ranks, and of all values computed from such a sum row by row. Before the next cut weight, the tokens of all
+ * ranks are gathered.
  *
  * Every value is written once (SSA). If a builder function fails, it stores its error in the graph and returns
  * ZR_NONE. Later calls then do nothing, and zr_graph_finish returns the first error. Model code therefore needs no
@@ -151,8 +152,8 @@ typedef struct zr_cost {
     double bytes;             /* bytes of memory that are read and written */
     zr_product_sizes product; /* sizes of the matrix products that perform the FLOPs; zeros if there are no products, or
                                  no measured rates for them */
-    double pairs;             /* number of query-key pairs in all heads, for attention; otherwise 0 */
-    int64_t head;             /* width of a head in elements, for attention */
+    double pairs;             /* for attention: number of query-key pairs in all heads; otherwise 0 */
+    int64_t head;             /* for attention: width of a head in elements */
 } zr_cost;
 
 /** Definition of a kind of op. A user-defined op consists of a zr_op_def, anywhere in the user's code, and of a kernel
@@ -170,13 +171,13 @@ struct zr_op_def {
      * recomputes such outputs. */
     bool selective;
     /** Whether the outputs are cheap to recompute, as in norms and activation functions: little more than one pass
-     * over memory. Every policy recomputes such outputs in the backward pass if this saves memory. This is the case
-     * if no other unit reads the outputs and if the operands are kept in memory anyway. The op must give the same
-     * bits when it runs again. */
+     * over memory. Every policy recomputes such outputs in the backward pass if recomputation saves memory. It saves
+     * memory if no other unit reads the outputs and if the operands are kept in memory anyway. The op must give the
+     * same bits when it runs again. */
     bool cheap;
     /** Whether the op is attention that multiplies in F32, whatever the type of its operands. Its FLOPs are then
-     * compared with the F32 peak. On devices with zr_device_facts.narrow_attention it multiplies in the type of its
-     * operands instead. */
+     * compared with the F32 peak. On devices with zr_device_facts.narrow_attention, attention multiplies in the type of
+     * its operands instead. */
     bool in_f32;
     /** 1 + index of an input whose memory output i may reuse, or 0 if there is no such input. The memory is reused
      * only if the input is not needed afterwards. The input must have the same size in bytes, and the kernel must
@@ -184,8 +185,8 @@ struct zr_op_def {
      * partial sum is computed in the gradient's memory. */
     int8_t in_place[ZR_OP_OUTS];
     zr_join join; /* communication that replaces the op's kernel */
-    /** Whether the output may be cut like the operands, as in elementwise functions and attention heads. In these a
-     * rank's columns of the output depend only on its own columns of the operands. Other ops refuse operands that are
+    /** Whether the output may be cut like the operands, as in elementwise functions and attention heads. In such an op,
+     * a rank's columns of the output depend only on its own columns of the operands. Other ops refuse operands that are
      * cut. */
     bool keeps_cut;
     /** Whether the op accepts a cut weight, so that each rank has only one piece of the weight. The op's builder may
@@ -226,8 +227,8 @@ ZR_API void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr 
  * is the mean of the losses over the global batch. */
 ZR_API void zr_graph_losses(zr_graph *graph, zr_value losses);
 /** Declare the model's output. In decode mode it is the result of zr_engine_decode, of shape (1, 1, V). In evaluation
- * mode it may be any value, such as the logits. Its memory is then not reused before the end of the schedule, so that
- * zr_engine_value can read it. */
+ * mode the output may be any value, such as the logits. The output's memory is then not reused before the end of the
+ * schedule, so that zr_engine_value can read it. */
 ZR_API void zr_graph_output(zr_graph *graph, zr_value output);
 
 /** Freeze the parameters declared so far whose names match a pattern. Frozen parameters keep the exact values with
@@ -256,9 +257,10 @@ ZR_API zr_value zr_grad_of(const zr_graph *graph, zr_value value);
  * adjoints. Before zr_graph_finish the result is false for every value. */
 ZR_API bool zr_grad_needed(const zr_graph *graph, zr_value value);
 /** Return the value to which an adjoint's op must write its contribution to the gradient of `value`. If the op can add
- * earlier contributions itself, pass `earlier`. It receives the sum of these contributions as an operand for the op,
- * or ZR_NONE if there are none yet. Afterwards add the op, and then call zr_grad_end, which adds any contributions
- * that the op did not add. Contributions to a parameter's gradient are F32. Their sum is rounded once to grad_dtype. */
+ * earlier contributions itself, pass a pointer as `earlier`. *earlier receives the sum of the earlier contributions,
+ * which is then an operand of the op, or ZR_NONE if there are no earlier contributions. Afterwards add the op, and then
+ * call zr_grad_end, which adds any contributions that the op did not add. Contributions to a parameter's gradient are
+ * F32. Their sum is rounded once to grad_dtype. */
 ZR_API zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier);
 ZR_API void zr_grad_end(zr_graph *graph, zr_value value, zr_value contribution);
 /** Add an existing value as a contribution to the gradient of `value`. A copy of it is made only if necessary. */
@@ -297,7 +299,7 @@ ZR_API int64_t zr_graph_param_elems(const zr_graph *graph);
 
 /* ---- optimizers ------------------------------------------------------------------------------ */
 
-/** Sum of squares of a gradient, and position of its first element that is not finite. */
+/** Sum of squares of a unit's gradient, and index of the gradient's first element that is not finite. */
 typedef struct zr_square {
     double sum;
     zr_exact exact; /* exact sum, used instead of `sum` if sums must not depend on the number of ranks */

@@ -1,8 +1,8 @@
 /**
  * models: builders of models, on top of zr/graph.h. A builder is a function that writes the forward pass of a model,
- * without regard to ZeRO, ranks or devices. The same builder is called for training, evaluation and decoding. It must
- * declare the same parameters in the same order each time. The models are in src/models/: gpt2.c and chain.c.
- * presets.c has named sizes.
+ * without regard to ZeRO, ranks or devices. The same builder is called for training, evaluation and decoding. In each
+ * of the three, it must declare the same parameters in the same order. The models are in src/models/: gpt2.c and
+ * chain.c. presets.c has named sizes.
  */
 #ifndef ZR_MODELS_H
 #define ZR_MODELS_H

@@ -24,23 +24,24 @@ typedef enum zr_states {
     ZR_STATES_PAPER, /* 16-bit parameters and gradients, and fp32 optimizer states: 2 + 2 + K bytes per parameter */
     ZR_STATES_LEAN   /* 12 bytes per parameter, divided among all ranks. Stage 3 has no 16-bit copy of the parameters:
                         they are cast from the fp32 master when they are gathered. A unit's update frees the unit's
-                        gradient. Exceptions are steps with several micro-batches, and steps that need the norm of the
-                        whole gradient first */
+                        gradient, except in training steps with several micro-batches, and in training steps
+                        that need the norm of the whole gradient before the first update */
 } zr_states;
 
-/** Recompute policy. It determines which activations are recomputed in the backward pass rather than stored (Chen et
+/** Recompute policy: determines which activations are recomputed in the backward pass instead of being stored (Chen et
  * al. 2016). Every policy but KEEP recomputes outputs of cheap ops (zr_op_def.cheap: norms, GELU) if only their own
- * unit reads them and their operands are stored anyway. This costs one more pass over memory, but hardly any FLOPs. */
+ * unit reads them and their operands are stored anyway. Recomputing such an output costs one more pass over memory, but
+ * hardly any FLOPs. */
 typedef enum zr_recompute {
     ZR_RECOMPUTE_NONE, /* recompute neither matrix products nor attention */
     ZR_RECOMPUTE_UNIT, /* store only the input of every recompute_every-th unit, and recompute all other activations */
     ZR_RECOMPUTE_SELECTIVE, /* recompute attention, and activations that are wider than the unit's input (Korthikanti et
                                al. 2022) */
     ZR_RECOMPUTE_AUTO,  /* choose the policy of each unit: the combination with the least work that fits limit_bytes, or
-                           the smallest if none fits. With tensor parallelism but no sequence parallelism, also choose
-                           where activation checkpoints are stored: whole or in pieces, on the device or on the host. A
-                           place that the layout requests is kept. Take the fastest choice that fits, and prefer whole
-                           checkpoints if two are equally fast */
+                           the smallest if none fits. With tensor parallelism, without sequence parallelism and without
+                           partition_checkpoints and offload_checkpoints, also choose how activation checkpoints are
+                           stored: whole on the device, in pieces on the device, or in pieces on the host. Take the
+                           fastest choice that fits; of equally fast ones, take the first in this order */
     ZR_RECOMPUTE_PAPER, /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose
                           result is not needed. The papers count FLOPs like this (ZeRO section 7, Megatron-LM) */
     ZR_RECOMPUTE_KEEP   /* recompute nothing: store outputs of cheap ops too */
@@ -150,21 +151,21 @@ typedef struct zr_layout {
                             data-parallel rank */
     zr_recompute recompute;
     int64_t recompute_every;
-    int64_t limit_bytes; /* limit in bytes of a rank's arena, or of its device memory on a GPU, for ZR_RECOMPUTE_AUTO
-                            and ZR_SAVE_AUTO. ZR_SAVE_AUTO also counts the copy of the states. 0 for no limit */
+    int64_t limit_bytes; /* for ZR_RECOMPUTE_AUTO and ZR_SAVE_AUTO: limit in bytes of a rank's arena or, on a GPU, of
+                            its device memory; 0 for no limit. ZR_SAVE_AUTO also counts the copy of the states */
     /* Storage of activation checkpoints (ZeRO section 6.1). With partition_checkpoints each tensor-parallel rank
      * stores one piece of every checkpoint (P_a). With offload_checkpoints they are stored in host memory (P_a+cpu). */
     bool partition_checkpoints, offload_checkpoints;
     zr_save save; /* kind of asynchronous save; requires `train` */
     /* Limits for stage 3, in elements. They have the meaning of DeepSpeed's thresholds, but apply to whole units. */
-    int64_t prefetch_elems; /* prefetch size: units are prefetched until this many elements are in flight; 0 for no
-                               prefetch */
-    int64_t live_elems;    /* maximum number of gathered elements, beyond which no unit is prefetched; 0 to prefetch one
-                              segment of the program */
-    int64_t reuse_elems;   /* reuse distance: a gathered unit stays in memory if it is used again within this many
-                              elements of other units */
-    int64_t persist_elems; /* persistence threshold: a unit is not sharded if each of its parameters has fewer elements
-                              than this */
+    int64_t prefetch_elems; /* prefetch size: units are prefetched until the prefetched units that are not in use yet
+                               have this many elements; 0 for no prefetch */
+    int64_t live_elems;     /* maximum number of gathered elements: no unit is prefetched that would exceed it; 0 to
+                               prefetch only units of the next segment of the program */
+    int64_t reuse_elems;    /* reuse distance: a gathered unit stays in memory if it is used again within this many
+                               elements of other units */
+    int64_t persist_elems;  /* persistence threshold: a unit is not sharded if each of its parameters has fewer elements
+                               than this */
     int64_t persist_model_elems; /* maximum number of elements of all units that are not sharded; 0 for no limit */
     bool micro_squares; /* whether to compute the square norm of each micro-batch's own gradient before its reduction
                            (zr_step_result.micro_square); requires at least two micro-batches per step */
@@ -239,9 +240,10 @@ enum {
     ZR_GROUPS_MAX = 8
 };
 
-/* ---- what a plan is made of ------------------------------------------------------------------ */
+/* ---- contents of a plan ---------------------------------------------------------------------- */
 
-/** Range of bytes with a lifetime. Persistent buffers hold the model states and are always alive. */
+/** Buffer: a range of bytes of a memory space, with a lifetime. Persistent buffers, such as the buffers of model
+ * states, are always alive. */
 typedef struct zr_buffer {
     zr_category category;
     zr_space space;
@@ -305,8 +307,8 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(LOSS, "loss")                     /* add the losses of this micro-batch to the loss of this rank */              \
     X(REPEAT, "repeat")                 /* run the following steps, up to END, `rounds` times */                       \
     X(END, "end")                                                                                                      \
-    X(SQUARE_MICRO, "square_micro") /* add the squares of a micro-batch's gradient to a sum, which begins in           \
-                                       the first round. Uses: the whole gradient of this rank's micro-batch            \
+    X(SQUARE_MICRO, "square_micro") /* add the squares of a micro-batch's gradient to a sum; the first round           \
+                                       sets the sum. Uses: the whole gradient of this rank's micro-batch               \
                                        before its reduction, the sum */                                                \
     X(SQUARE, "square") /* write the sum of squares of a gradient. Uses: sums (mine), the sum of squares */            \
     X(AGREE, "agree")   /* check that a unit's gradient is finite on all ranks, otherwise end the run. Uses: the loss, \
@@ -338,11 +340,12 @@ typedef enum zr_move {
     ZR_MOVE_SCALARS    /* all-gather of a few numbers from each rank */
 } zr_move;
 
-/** Properties of a kind of step. They tell all code which kinds move bytes, except the proof of a plan, which has its
- * own list. */
+/** Properties of a kind of step. All code that needs to know which kinds of steps move bytes reads these properties.
+ * Only the proof of a plan has its own list. */
 typedef struct zr_step_traits {
     zr_move move;
-    int pieces;              /* index of the use with the communicated range and type, for moves other than SCALARS */
+    int pieces; /* for moves other than SCALARS: index, among the step's uses, of the use with the communicated range
+                   and type */
     zr_traffic_kind traffic; /* kind of traffic that counts the moved bytes */
 } zr_step_traits;
 
@@ -406,26 +409,28 @@ typedef struct zr_step {
     zr_step_kind kind : 8;
     zr_stream stream : 8;
     zr_when when : 8;
-    bool replay; /* whether a RUN is repeated in the backward pass, because of the recompute policy or because the op is
-                    cheap */
-    bool adds;   /* whether later rounds add to the sums of the first, for REDUCE_SCATTER, REDUCE, SQUARE_MICRO */
-    bool rank_free_sums; /* whether sums are independent of the number of ranks, for reductions, SQUARE, SQUARE_MICRO
-                            and NORM */
-    bool nccl;           /* whether NCCL adds, for REDUCE_SCATTER */
-    bool restores; /* whether a GATHER gathers an activation checkpoint that tensor-parallel ranks store in pieces */
-    int32_t group; /* group of ranks that take part in the step */
+    bool replay; /* for RUN: whether the op runs again in the backward pass, because of the recompute policy or because
+                    the op is cheap */
+    bool adds;   /* for REDUCE_SCATTER, REDUCE and SQUARE_MICRO: whether later rounds add to the sums of the first
+                    round */
+    bool rank_free_sums; /* for reductions, SQUARE, SQUARE_MICRO and NORM: whether sums are independent of the number of
+                            ranks */
+    bool nccl;           /* for REDUCE_SCATTER: whether NCCL adds */
+    bool restores;       /* for GATHER: whether it restores an activation checkpoint that tensor-parallel ranks store in
+                            pieces */
+    int32_t group;       /* group of ranks that take part in the step */
     int32_t unit;
-    int32_t op;    /* index of the op: of a RUN, of a collective that replaces an op (zr_op_def.join), or of the op that
-                      computed a gathered checkpoint; otherwise -1 */
-    int32_t owner; /* place of the owner in the group, for REDUCE and BROADCAST; otherwise -1 */
-    int32_t slot;  /* index of the optimizer state, or -1 for the parameters, for SAVE */
-    int64_t rounds; /* number of rounds of a REPEAT, or of micro-batches that a reduction sums. For a NORM: number of
-                       micro-gradients, over all ranks, whose squares are passed, or 0 */
-    zr_range range; /* range of the unit for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, UPDATE, SAVE and copies of a
-                       state; range of rows for BATCH */
-    int64_t bucket_elems; /* bucket size: elements of the range that one exchange moves, for moves of a unit; 0 to move
-                             all at once */
-    int32_t uses, n_uses; /* index of the first use in the schedule's list, and number of uses */
+    int32_t op;     /* index of the op that a RUN runs, that a collective replaces (zr_op_def.join), or that computed a
+                       gathered checkpoint; otherwise -1 */
+    int32_t owner;  /* for REDUCE and BROADCAST: place of the owner in the group; otherwise -1 */
+    int32_t slot;   /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
+    int64_t rounds; /* for REPEAT: number of rounds. For a reduction: number of micro-batches that it sums. For NORM:
+                       number of micro-gradients, over all ranks, whose squares are passed, or 0 */
+    zr_range range; /* for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, UPDATE, SAVE and copies of a state: range of the
+                       unit. For BATCH: range of rows */
+    int64_t bucket_elems;   /* for moves of a unit: bucket size, the elements of the range that one exchange moves; 0 to
+                               move the whole range at once */
+    int32_t uses, n_uses;   /* index of the first use in the schedule's list, and number of uses */
     int32_t waits, n_waits; /* index of the first wait in the schedule's list, and number of waits */
 } zr_step;
 
@@ -439,7 +444,8 @@ static inline int64_t zr_step_buckets(const zr_step *step)
 typedef struct zr_wait {
     int32_t step;
     bool before; /* whether to wait for the previous round's run of the step; the first round then has no wait */
-    bool pace;   /* whether the wait only delays a step to save memory; no use of a buffer needs it */
+    bool pace; /* whether the wait is a throttle, which delays the step so that fewer buffers are in memory at once; no
+                  data dependency needs such a wait */
 } zr_wait;
 
 /** List of steps with their uses and waits. Steps of one stream run in order. */
@@ -456,7 +462,7 @@ typedef struct zr_schedule {
                           steps that read it */
 } zr_schedule;
 
-/** Contiguous elements of a unit that a rank stores in a persistent buffer. */
+/** State of a unit on one rank: contiguous elements of the unit, stored in a persistent buffer. */
 typedef struct zr_state {
     int32_t buffer; /* index of the buffer, or ZR_NONE if the state is not stored */
     zr_dtype dtype;
@@ -570,9 +576,9 @@ typedef struct zr_plan {
     int64_t persistent_room;
     bool moves;                             /* whether units are communicated between ranks */
     int32_t staging[ZR_GROUPS_MAX];         /* staging buffer of each group, or ZR_NONE if a group has none */
-    int32_t loss, verdict, numbers, output; /* buffers of results, or ZR_NONE if absent. They are this rank's loss
-                                               (zr_exact), a zr_verdict, the values that ranks exchange, and the
-                                               output of decoding */
+    int32_t loss, verdict, numbers, output; /* buffers of results, or ZR_NONE if absent. loss: this rank's loss
+                                               (zr_exact). verdict: a zr_verdict. numbers: the values that ranks
+                                               exchange. output: the output of decoding */
     bool has_stream[ZR_STREAMS];            /* whether a stream has steps; always true for COMPUTE and COMM */
     int32_t passing;                        /* buffer in host memory through which states are filled and read */
     int32_t saving;                      /* buffer in host memory through which states are saved in place, or ZR_NONE */
@@ -654,8 +660,8 @@ typedef struct zr_step_time {
 ZR_API ZR_NODISCARD zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time);
 
 /** Find the profile of a machine by its name, such as "h100". Its rates are from data sheets, for 16-bit products
- * without sparsity. A GPU has facts.apart. Facts about kernels are not known: the profile has one thread, no packed
- * operands, and facts.scratch_bytes NULL. The caller sets scratch_bytes to the device's function
+ * without sparsity. For a GPU, facts.apart is true. Facts about kernels are not known: the profile has one thread, no
+ * packed operands, and facts.scratch_bytes NULL. The caller sets scratch_bytes to the device's function
  * (zr_device_cuda_scratch, zr_device_cpu_scratch). For an unknown name fail with ZR_ERR_NOT_FOUND and the known names
  * in the message. */
 ZR_API ZR_NODISCARD zr_status zr_profile_named(const char *name, zr_profile *profile);

@@ -1,6 +1,6 @@
 /**
- * run: training runs from a configuration, as `zr train` performs them. The functions prepare, run and resume
- * training. Others evaluate trained weights and generate text with them.
+ * run: training runs from a configuration, as `zr train` performs them. Its functions prepare, run and resume training,
+ * evaluate trained weights, and generate text with trained weights.
  *
  * This layer neither prints nor exits. The caller receives all messages through zr_observer.
  */
@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* ---- what a plan promises and a run measures ------------------------------------------------- */
+/* ---- planned and measured numbers of a run --------------------------------------------------- */
 
 /** Planned or measured numbers of a run. `zr plan --json` prints the planned numbers. run.json has both, as `planned`
  * and `measured`. Memory and traffic are per rank, FLOPs are totals over all ranks. Traffic and FLOPs are per
@@ -34,8 +34,8 @@ typedef struct zr_report {
 
 /** Complete a loaded configuration for a run with `ranks` ranks. Take the model sizes from the preset or the init
  * directory, set the default output_dir, and call zr_config_resolve. The default is runs/<model>-<time> with the time
- * `unix_sec` in UTC, which must be the same on every rank. Errors: NOT_FOUND, DATA (init directory), CONFIG,
- * UNSUPPORTED. */
+ * `unix_sec` in UTC, which must be the same on every rank. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_DATA for the init
+ * directory; ZR_ERR_CONFIG; ZR_ERR_UNSUPPORTED. */
 ZR_API ZR_NODISCARD zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec);
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -85,7 +85,8 @@ typedef struct zr_train_eval {
 /** Report of a checkpoint that was written. */
 typedef struct zr_train_save {
     int64_t step, bytes;
-    double sec;      /* time that training waited, not counting slower steps during an asynchronous save */
+    double sec; /* time that training waited for the save; the slow-down of training steps during an asynchronous save
+                   is not included */
     const char *dir; /* directory of the run, in which the checkpoint has the name that zr_checkpoint_name gives */
 } zr_train_save;
 
@@ -125,8 +126,8 @@ typedef struct zr_timings {
 } zr_timings;
 
 /** Trace file of training, in Chrome's trace event format. The file shows each step of the schedule on its stream, for
- * all ranks. It is a complete file after each optimizer step. An older trace at the path is replaced. Any other
- * existing file is refused with ZR_ERR_CREATE, and so is a file that the run itself reads or writes. */
+ * all ranks. The file is complete and readable after each optimizer step. An older trace at the path is replaced. Any
+ * other existing file is refused with ZR_ERR_CREATE, and so is a file that the run itself reads or writes. */
 typedef struct zr_trace {
     const char *path;              /* path of the file, which rank 0 writes; NULL for no trace */
     int64_t first_step, last_step; /* first and last training step in the trace, counted from 1 */
@@ -169,10 +170,11 @@ typedef struct zr_observer {
      * train.hang_timeout. The callback must end the job after ZR_HANG_OVER and after ZR_HANG_GONE: the library cannot
      * end a process, and waiting ranks cannot be interrupted. If NULL, hangs are not detected. */
     void (*hang)(void *arg, zr_hang_event event, const char *line);
-    /* Report that this rank has entered a phase of the run: "start", "evaluate", "save" or "end". After each step of
-     * the schedule, the phase is "forward", "backward", "exchange", "update" or "gather". `step` is the training
-     * step, from 1. Called on every rank by the working thread. Tests use this callback to let ranks die in a phase.
-     * NULL costs no time. */
+    /* Report a phase of the run. This rank reports "start", "evaluate", "save" or "end" when it enters the phase;
+     * `step` is then the number of training steps done. It reports "forward", "backward", "exchange", "update" or
+     * "gather" after each step of the schedule that belongs to this phase; `step` is then the number of the current
+     * training step, from 1. Called on every rank by the working thread. Tests use this callback to let ranks die in a
+     * phase. NULL costs no time. */
     void (*reached)(void *arg, int rank, const char *phase, int64_t step);
 } zr_observer;
 
@@ -189,8 +191,10 @@ typedef struct zr_train_result {
                                    MiB */
     zr_report planned, measured;
     bool saved;           /* whether the directory model/ with the final weights is complete */
-    char model_dir[4096]; /* path of model/ on rank 0, as the run's directory may have been renamed */
-    bool agreed; /* whether every rank returns the same status as this rank, so that no rank waits for another */
+    char model_dir[4096]; /* path of model/ on rank 0; it may be outside output_dir, because the run's directory may
+                             have been renamed during the run */
+    bool agreed; /* whether every rank returns the same status as this rank; if false, other ranks may still wait for
+                    this rank */
 } zr_train_result;
 
 /**
@@ -199,15 +203,17 @@ typedef struct zr_train_result {
  * write model/ and run.json.
  *
  * Steps that are not finite. A step updates nothing if its gradient or loss is not finite. The step is counted as
- * skipped, and a note reports this. Such a step ends the run if updates begin before the whole gradient is known.
- * This happens only with layout lean and one micro-batch per step, without clipping, fp16 and the norm two_pass.
+ * skipped, and a note reports this. A step that is not finite ends the run if updates begin before the whole gradient
+ * is known. Updates begin that early only with layout lean and one micro-batch per step, and only without clipping,
+ * fp16 and the norm two_pass.
  *
- * End of the run. Disk space for the weights is reserved before the first step. However the run ends, the last good
- * weights are saved if the ranks can still agree, and the message says where. For example, they are saved if data
- * cannot be read or if training diverges. If the run is asked to stop, it saves a checkpoint from which
- * zr_train_resume continues. If the checkpoint cannot be written, it saves weights only. Weights are not saved if
- * they are not finite, or if a step has updated only some of them. They are also not saved if the last loss is not
- * finite, unless the loss on another batch is finite.
+ * End of the run. Disk space for the weights is reserved before the first step. The current weights are saved however
+ * the run ends, for example if data cannot be read or if training diverges. The final message says where the weights
+ * are. Weights are not saved if the ranks can no longer communicate with each other, or if the run fails before its
+ * first update. If the run is asked to stop, it saves a checkpoint from which zr_train_resume continues. If the
+ * checkpoint cannot be written, it saves weights only. Weights are also not saved if they are not finite, or if a step
+ * has updated only some of them. If the last loss is not finite, weights are saved only if the loss on another batch is
+ * finite.
  *
  * Checkpoints. OUTPUT_DIR/step-N is written every train.save_interval steps, and after the last step
  * (train.save_end). If a checkpoint cannot be written, a note reports this and the run continues. At its end it then
@@ -309,18 +315,20 @@ typedef struct zr_generate_args {
     int64_t top_k;      /* number k of most likely tokens from which the next token is drawn; 0 for all */
     uint64_t seed;
     int threads;     /* compute threads; 0 for all processors */
-    double top_p;    /* share for nucleus sampling: draw from the smallest set of most likely tokens with at least this
-                        share of the probability that top_k leaves; 0 or 1 for all */
+    double top_p;    /* share for nucleus sampling. Of the tokens that top_k leaves, the next token is drawn from the
+                        smallest set of most likely tokens with at least this share of their total probability; 0 or
+                        1 for all */
     int64_t samples; /* number of texts to generate; text i uses the seed `seed` + i, as if it were generated alone; 0
                         means one */
-    const char *const *stop; /* array of n_stop stop texts. A generated text ends before the first stop text in it. Text
-                                that may be the beginning of a stop text is held back until this is decided */
+    const char *const *stop; /* array of n_stop stop texts. A generated text ends before the first stop text in it.
+                                Text that may be the beginning of a stop text is held back until further text shows
+                                whether it is one */
     int64_t n_stop;
     zr_status (*done)(void *arg, const zr_generated *text); /* callback after the end of each text; may be NULL */
 } zr_generate_args;
 
-/** Callback that receives generated text, usually of one token. It receives the text of several tokens if text was
- * held back because of a stop text. */
+/** Callback that receives generated text, usually of one token. One call receives the text of several tokens if text
+ * was held back because of a stop text. */
 typedef zr_status (*zr_emit_fn)(void *arg, const char *text, int64_t bytes);
 
 /** Generate text that continues a prompt, with the weights in `dir`. Token i is chosen by the uniform random number

@@ -16,15 +16,17 @@ extern "C" {
 
 #define ZR_CLUSTER_LINKS 4
 
-/** One level of links of a cluster. Two devices communicate over the lowest level that connects them, and no other
- * level affects them. */
+/** One level of links of a cluster. Two devices communicate over the lowest level that connects them. Other levels do
+ * not limit their rate, with one exception: if the first level is named "PCIe", messages between hosts also pass
+ * through its links. */
 typedef struct zr_cluster_link {
     char name[32];
     int32_t devices;  /* number of consecutive devices that the level connects: at least 2, and a multiple of the next
                          lower level's number */
-    double bytes_sec; /* rate into one device, and also out of it */
-    double shared_bytes_sec; /* limit for one unit of the next lower level, such as a node: total rate into its devices,
-                                and also out of them; 0 for no limit */
+    double bytes_sec; /* bytes per second into one device, and at the same time the same rate out of it */
+    double shared_bytes_sec; /* limit in bytes per second for one unit of the next lower level, such as a node: total
+                                rate into its devices, and at the same time the same total rate out of them; 0 for no
+                                limit */
     double latency_sec;      /* latency of one message */
     double share;            /* share of this level's rates that exchanges reach; 0 for the cluster's link_share */
 } zr_cluster_link;
@@ -66,8 +68,10 @@ typedef struct zr_launch {
     double around_sec; /* time of a training step outside the steps of its schedule */
     zr_step_sample *sample;
     int32_t n_samples;
-    bool beside; /* whether training overlaps exchanges with computation; all samples were measured without overlap */
-    double lost, late;       /* slow-down by overlap, as shares below 1: `lost` for computation, `late` for exchanges */
+    bool beside; /* whether exchanges overlap with computation in training; even then all samples were measured without
+                    overlap */
+    double lost, late;       /* slow-down by overlap: share of the overlapped time by which computation (`lost`) or an
+                                exchange (`late`) takes longer, below 1 */
     double spread;           /* relative standard deviation of exchange times, with overlap */
     double across_bytes_sec; /* rate from other hosts into one rank while all ranks run exchanges; 0 if there is only
                                 one host */
@@ -79,22 +83,23 @@ typedef struct zr_cluster {
     char name[48];
     /** One device: peak rates, memory size and memory rate. A matrix product runs at the rate that device.product has
      * for nearby sizes. If device.product has no rates, it runs at a share of the peak: product_share * s / (s +
-     * product_half). Here s is the smallest of the product's three sizes. Of the link fields only link_copies is
-     * used. */
+     * product_half). Here s is the smallest of the product's three sizes. device.link_copies is used, but the rates in
+     * device.link are not. */
     zr_machine device;
     double product_share, product_half;
-    double attention_share; /* share of the peak FLOP/s that attention kernels reach, if masked query-key pairs count
-                               too; 0 to estimate attention like matrix products as wide as a head */
+    double attention_share; /* share of the peak FLOP/s that attention kernels reach if device.product has no rates;
+                               FLOPs of masked query-key pairs are counted too. 0 to estimate attention like matrix
+                               products as wide as a head */
     double memory_share;    /* share of memory_bytes_sec that kernels reach */
     double launch_sec;      /* launch time of a kernel */
     double link_share;      /* share of a link's rate that exchanges reach */
     double step_sec;        /* start-up time of a collective, in addition to the times of its messages */
-    zr_cluster_link link[ZR_CLUSTER_LINKS]; /* levels of links, from the nearest devices on; the last level
-                                               connects all devices */
+    zr_cluster_link link[ZR_CLUSTER_LINKS]; /* levels of links: the first level connects the nearest devices, the last
+                                               level connects all devices */
     int32_t n_links;                        /* number of levels; 0 if there is only one device */
     int32_t devices;                        /* number of devices in the cluster */
-    bool any_hosts;                         /* whether hosts are added to the cluster if there are more ranks */
-    int32_t host_devices;                   /* number of consecutive devices in one host */
+    bool any_hosts;       /* whether hosts are added to the cluster if a plan has more ranks than `devices` */
+    int32_t host_devices; /* number of consecutive devices in one host */
     int64_t host_memory_bytes;
     double host_bytes_sec; /* rate between a device and its host's memory, in each direction; 0 if not known */
     double disk_bytes_sec; /* rate of a host's disk; 0 if not known */

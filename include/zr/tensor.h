@@ -28,7 +28,7 @@ typedef enum zr_dtype {
 
 /** Return the type's name as in safetensors files, such as "F32". */
 ZR_API const char *zr_dtype_name(zr_dtype dtype);
-/** Return the number of bytes of a record. In most types a record is one element. */
+/** Return the number of bytes of a record. In all present types a record is one element. */
 ZR_API int64_t zr_dtype_bytes(zr_dtype dtype);
 /** Return the number of elements in a record. */
 ZR_API int64_t zr_dtype_grain(zr_dtype dtype);
