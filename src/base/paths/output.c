@@ -104,14 +104,15 @@ static zr_status check_output(const zr__file *file, const zr__output_kind *kind,
 
 zr_status zr__output_open(const char *path, const zr__output_kind *kind, const char *const *inputs, zr__file *file)
 {
-    /* If the output may be a pipe (it is streamed), open may wait for the pipe's reader. Otherwise O_NONBLOCK keeps
-     * open from waiting, and a special file is refused below. */
+    /* If the path is a special file, such as a pipe, and this kind of output can be streamed, open() may block until
+     * the pipe has a reader. In all other cases O_NONBLOCK keeps open() from blocking, and check_output refuses special
+     * files. */
     struct stat info;
     bool there = stat(path, &info) == 0, through = there && !S_ISREG(info.st_mode) && kind->streams;
     int flags = O_CLOEXEC | (through ? O_WRONLY : O_RDWR | O_NONBLOCK);
     *file = (zr__file){.fd = -1};
     zr__text_escape(path, file->name, sizeof(file->name));
-    /* O_NOFOLLOW keeps open from creating the target of a dangling link. */
+    /* O_NOFOLLOW keeps open() from creating the target of a dangling link. */
     file->fd = open(path, there ? flags : flags | O_CREAT | O_NOFOLLOW, 0666);
     ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the %s %s: %s; name another file", kind->what, file->name,
              errno == ELOOP ? "it is a link to a file that does not exist" : strerror(errno));

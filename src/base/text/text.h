@@ -17,7 +17,7 @@ typedef struct zr__text {
 } zr__text;
 
 void zr__text_add(zr__text *text, const char *format, ...) ZR_PRINTF(2, 3);
-/** Append `n` bytes of any value. */
+/** Append `n` bytes, which may have any values, including 0. */
 void zr__text_append(zr__text *text, const char *bytes, size_t n);
 /** Remove the first `n` bytes; the capacity does not change. */
 void zr__text_drop(zr__text *text, size_t n);
