@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Alignment of each rank's part of a shard or bucket, in elements. It must equal the number in zr_plan, whose headers
- * config cannot include because config is a layer below plan. */
+/* Alignment of each rank's part of a shard or bucket, in elements. It must equal ZR_SHARD_ALIGN of zr/plan.h. config
+ * cannot include that header, because config is a layer below plan. */
 enum { SHARD_ALIGN_ELEMS = 32 };
 
 static const char *const size_name[] = {"n_layer", "n_head", "n_embd", "n_positions", "vocab_size"};
@@ -152,7 +152,8 @@ static zr_status keep_batch(zr_config *config, int ranks)
     if (!config->state->goes_on || !batch || !*micro || !*accum || had == ranks) return ZR_OK;
     const bool batch_given = zr__config_overridden(config, "train_batch_size");
     if (micro_given && accum_given && batch_given) return ZR_OK;
-    /* No run can have written a triple that fits no number of ranks. resolve_batch refuses it. */
+    /* If the file's triple fits no number of ranks, no run has written it. Leave it unchanged, and resolve_batch
+     * refuses it. */
     if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK;
     if (micro_given && accum_given) return bad_batch(config, *micro, *accum, ranks, advice);
     if (samples * ranks != batch) {
@@ -216,8 +217,9 @@ static zr_status note_bucket(zr_config *config, const char *name, int64_t elems,
                            elems, elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
 }
 
-/* Add the note on reduce_bucket_size. With NCCL the size has no effect, because NCCL divides the buffers itself. But
- * the default size gets no note with NCCL: a run writes it into its config.json even if the user gave no size. */
+/* Add a note if reduce_bucket_size will be rounded up, or has no effect. With NCCL the size has no effect, because NCCL
+ * divides the buffers itself. For the default size, add no note about NCCL: a run writes this size into its config.json
+ * even if the user gave no size. */
 static zr_status note_reduce_bucket(zr_config *config, int ranks)
 {
     static const char name[] = "zero_optimization.reduce_bucket_size";
