@@ -52,7 +52,7 @@ ZR_NODISCARD zr_status zr__slices_add(zr__slices_list *list, const zr_slices *sl
  * interleave. */
 typedef struct zr__region {
     int64_t offset, end;
-    int64_t first, n;        /* index of the region's first chunk, and number of its chunks */
+    int64_t first, n;        /* first: index of the region's first chunk; n: number of the region's chunks */
     const zr_slices *slices; /* slices to which the region's chunks belong, or NULL if the region is a single chunk */
 } zr__region;
 /** Return the slices that contain the byte at `offset` (_at), or the first slices that end after this byte (_from).
@@ -88,8 +88,8 @@ typedef struct zr__checked_file {
 ZR_NODISCARD zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
                                         zr__checked_file *file);
 void zr__checked_close(zr__checked_file *file);
-/** Read the region of chunk i, and check all its chunks. After two loads in sequence, the next region is prefetched.
- * Error: ZR_ERR_DATA naming file and bytes. */
+/** Read the region of chunk i, and check all its chunks. If the region directly before was loaded last, begin to
+ * prefetch the next region. Error: ZR_ERR_DATA naming file and bytes. */
 ZR_NODISCARD zr_status zr__checked_load(zr__checked_file *file, int64_t i);
 /** Read bytes [offset, offset + n) of the file. Each chunk is checked before bytes are copied from it. `tensor` is the
  * name of the tensor that has the bytes, for messages, or NULL. Fail with ZR_ERR_DATA, also if the file ends too
