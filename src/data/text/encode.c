@@ -9,7 +9,8 @@
 /* Usual and minimum size of a part, in bytes of text. A thread encodes one part at a time. */
 #define PART_BYTES ((int64_t)256 << 10)
 #define PART_LEAST_BYTES ((int64_t)64 << 10)
-/* Bytes added to each thread's share of a short text. A part ends at a cut, which may come before the part is full. */
+/* Bytes added to each thread's equal share of a short text. A part ends at a cut, which may come before the part is
+ * full. Without these bytes, the end of the text could be one part more than there are threads. */
 #define SHARE_SPARE_BYTES 4096
 /* Maximum size in bytes of a part whose memory is reused for the next part. */
 #define KEPT_BYTES ((int64_t)1 << 20)
@@ -30,7 +31,7 @@ typedef struct encoder {
     zr__parts parts;
     worker *worker;
     int n;
-    int64_t usual_room; /* memory of a part, in bytes, above which it is freed after use */
+    int64_t usual_room; /* size in bytes above which a part's buffer is freed after use */
 } encoder;
 
 /* ---- one part -------------------------------------------------------------------------------- */

@@ -305,7 +305,7 @@ static zr_status add_spaced(const reader *r, const char *text, size_t bytes, int
     const char *space = memchr(text, ' ', bytes);
     size_t n = space ? (size_t)(space - text) : 0;
     snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN),
-             text); /* `text` may be longer than `bytes` */
+             text); /* only `bytes` bytes belong to this merge */
     ZR_CHECK(n > 0 && n + 1 < bytes && !memchr(space + 1, ' ', bytes - n - 1), ZR_ERR_DATA,
              "%s: merge %lld is \"%s\"; expected two names with a space between them", r->file, (long long)number,
              ZR_SHOWN(cut));
@@ -332,7 +332,8 @@ static zr_status read_merges(const reader *r)
     return ZR_OK;
 }
 
-/* Read merges, one per line. The first line may be a version. */
+/* Read merges, one per line. The first line may give the version of the format, as "#version: 0.2", and is then
+ * skipped. */
 static zr_status read_merge_lines(const reader *r, const char *text, size_t bytes)
 {
     static const char version[] = "#version";

@@ -313,8 +313,8 @@ static zr_status queue_found(learner *l)
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* Merge a pair in a word, from left to right. Neighbours to the left have then been merged, but neighbours to the right
- * have not. */
+/* Merge a pair everywhere in a word, from left to right, and correct the counts of neighbouring pairs. At each merge,
+ * the tokens on the left are already merged, and the tokens on the right are not. */
 static zr_status merge_word(learner *l, int32_t word, zr__bpe_pair of, int32_t into)
 {
     const strings *words = &l->from->words;
