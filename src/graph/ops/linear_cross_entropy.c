@@ -6,10 +6,12 @@
 #include "graph/internal.h"
 #include "base/core/core.h"
 
-/* maximum number of rows in a block. Longer blocks make faster products, shorter blocks take less memory: the logits of
+/* Maximum number of rows in a block. Longer blocks make faster products, shorter blocks take less memory: the logits of
  * 512 rows of GPT-2 are 103 MB in fp32, and products of 512 rows are as fast as products of all rows. */
 #define BLOCK_ROWS 512
-#define BLOCK_GRAIN 16 /* in rows; block lengths are multiples of this number, which suits matrix products */
+/* Every block length is a multiple of this number of rows, which suits matrix products. Only a single block of all rows
+ * may have another length. */
+#define BLOCK_GRAIN 16
 
 typedef struct sizes {
     int64_t rows, V, C;
