@@ -39,8 +39,9 @@ static zr_status move_direct(zr__file_queue *q, int64_t offset, unsigned char *b
     return ZR_OK;
 }
 
-/* Read or write a part: whole blocks by direct I/O, and the bytes before and after them through the page cache. These
- * bytes may share a block with another writer's bytes, and the page cache keeps the bytes of both writers. */
+/* Read or write a part: whole blocks by direct I/O, and the bytes before and after them through the page cache. The
+ * bytes before and after may share a block with another writer's bytes. The page cache keeps the bytes of both
+ * writers. */
 static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
 {
     unsigned char *bytes = zr__part_bytes(part);

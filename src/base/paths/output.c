@@ -20,7 +20,7 @@ static bool same_file(const char *path, const struct stat *info)
     return stat(path, &its) == 0 && its.st_dev == info->st_dev && its.st_ino == info->st_ino;
 }
 
-/* Return whether `name` is a file that zr reads in the directory of a model or a run. Files of other names may be
+/* Return whether zr reads files called `name` in the directory of a model or a run. Files of other names may be
  * outputs. */
 static bool is_read(const char *name)
 {
