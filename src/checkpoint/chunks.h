@@ -34,7 +34,7 @@ int64_t zr__slice_run(const zr_slices *slices, int64_t offset);
 /** Return the offset of the slice's next byte after n bytes from `offset`, where n <= zr__slice_run. After the slice's
  * last byte, return slices->end. */
 int64_t zr__slice_after(const zr_slices *slices, int64_t offset, int64_t n);
-/** Return the number of bytes of the slice in [offset, end). */
+/** Return how many bytes of the slice lie in the file's bytes [offset, end). */
 int64_t zr__slice_bytes(const zr_slices *slices, int64_t offset, int64_t end);
 /** Compute XXH3-64 of the slice's bytes in [offset, end). `bytes` holds the file's bytes from `offset` on. Error:
  * ZR_ERR_MEMORY. */

@@ -68,7 +68,7 @@ static void end_chunk(zr_chunk_writer *w)
     w->open.bytes = 0;
 }
 
-/* End the current part and chunk, because the next bytes do not follow directly. */
+/* End the current part and chunk, because the next bytes to write do not directly follow the last bytes. */
 static void end_range(zr_chunk_writer *w)
 {
     pass_on(w);

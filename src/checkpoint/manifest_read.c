@@ -191,7 +191,7 @@ static zr_status read_slices(parser *p, zr_manifest_file *file)
 }
 
 /* Return the number of chunks in n regions. A region has one chunk, except that a region of slices has one for each
- * slice. If the text is too short for that many hashes, return any number that is too large. */
+ * slice. Stop counting when the number exceeds the number of hashes for which the text is long enough. */
 static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64_t n)
 {
     const int64_t most = (int64_t)(p->bytes / DIGITS);

@@ -86,7 +86,8 @@ static zr_status check_chunks(verifier *v)
     const char *name = v->file.listed->name, *dot = strrchr(name, '.');
     int64_t lines = v->lines;
     zr__failure tensors = {0};
-    /* Read the tensors' names for the reports of damage. A damaged header is reported later, below. */
+    /* Read the tensors' names for the reports of damage. If the header cannot be read, report the damaged regions
+     * below, or the header's error if no region is damaged. */
     if (dot && strcmp(dot, ".safetensors") == 0) zr__failure_note(&tensors, zr__checked_tensors(&v->file, &v->tensors));
     if (tensors.status == ZR_ERR_MEMORY) return ZR_ERR_MEMORY;
     for (int64_t i = 0; i < v->file.listed->n_chunks;) {
