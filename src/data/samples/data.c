@@ -12,7 +12,7 @@
 #include <string.h>
 
 typedef struct source {
-    int64_t begin, tokens; /* index of the first token in all sources together; number of tokens */
+    int64_t begin, tokens; /* index of the source's first token among the tokens of all sources; number of its tokens */
     int64_t windows, epoch_samples;
     int64_t place, share; /* first position in each block of ZR_DATA_MIX samples; number of positions there */
     uint64_t seed;
