@@ -225,7 +225,7 @@ static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
     zr_value x = op->in[1], w = op->in[2], targets = op->in[3], part = ZR_NONE;
     bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
     zr_value dx = need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE;
-    /* Sum the ranks' parts of dx, unless the adjoint of the gather of x's tokens sums them. */
+    /* Sum the ranks' parts of dx. If zr__all_tokens gathered x, do not: the adjoint of that gather sums the parts. */
     const bool sums = !zr__is_gathered(graph, x);
     zr_value out[2] = {sums ? ZR_NONE : dx, need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE};
     zr_graph_op(graph, need_w ? &part_dx_and_dw : &part_dx_alone, &op->attr, 5,
