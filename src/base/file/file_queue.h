@@ -20,7 +20,7 @@ typedef struct zr__file_part {
     /* Memory of the part. For direct I/O, the byte at file offset b has an address equal to b modulo
      * ZR__BLOCK_BYTES. */
     unsigned char *bytes;
-    int64_t offset, n; /* offset: file offset of the part; n: length of the part; both in bytes, set by the caller */
+    int64_t offset, n; /* offset of the part in the file, and length of the part, both in bytes and set by the caller */
     /* Layout of the part in the file, set by the caller. With stride 0 the n bytes are contiguous. Otherwise (writes
      * only) they form ranges of `width` bytes, one every `stride` bytes. The part begins at `offset`, inside the first
      * range, and contains the last `first` bytes of that range. */
