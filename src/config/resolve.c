@@ -138,8 +138,9 @@ static int64_t common_divisor(int64_t a, int64_t b)
 }
 
 /* Set the batch triple of a run that resumes on a different number of ranks and whose file gives all three keys. Keep
- * train_batch_size and the values from the command line. Replace the micro-batch size by the greatest common divisor of
- * the old one and the number of samples of a rank. */
+ * train_batch_size and the values from the command line. If the command line gives neither of the other two keys,
+ * replace the micro-batch size by the greatest common divisor of the old size and a rank's samples in a step. Compute
+ * the third key from the other two. */
 static zr_status keep_batch(zr_config *config, int ranks)
 {
     static const char advice[] =
@@ -371,7 +372,8 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(check_keep_best(config));
     ZR_TRY(note_reduce_bucket(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
-    resolve_autos(config); /* sets zero_optimization.overlap_comm and the types */
+    resolve_autos(
+        config); /* sets zero_optimization.overlap_comm, communication_data_type and data_types.grad_accum_dtype */
     ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_schedule(config)); /* sets scheduler.params.total_num_steps */
     ZR_TRY(note_two_pass(config));
