@@ -112,7 +112,8 @@ static void note_skipped(zr__texts *t)
              length ? "; " : "", (long long)t->info.skipped_lines, t->first_skipped);
 }
 
-/* Call `read` for each file. A file must not have changed since it was first opened. */
+/* Call `read` for each file. Pass it the size and modification time of the first opening, so that it notices a change
+ * of the file since then. */
 static zr_status read_all(zr__texts *t, read_fn read, void *arg)
 {
     for (int i = 0; i < t->args->n; i++) {
