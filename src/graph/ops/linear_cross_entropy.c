@@ -150,7 +150,7 @@ static const zr_op_def linear_cross_entropy = {
 
 /* Each of the M tensor-parallel ranks has the logits of its own part of the vocabulary. In a first pass each rank
  * computes the log-sum-exp of its logits, and the target's logit if the target is in its part. The losses are computed
- * from these numbers of all ranks. The gradient needs the log-sum-exp over the whole vocabulary, so the backward pass
+ * from all ranks' numbers. The gradient needs the log-sum-exp over the whole vocabulary, so the backward pass
  * recomputes the logits. */
 
 /* Infer the type of the output, a pair of numbers for each row. attr.i[0] is the number of rows of a block, attr.i[1]
