@@ -33,7 +33,7 @@ static bool is_read(const char *name)
     return zr__text_ends(name, ".safetensors") || zr__text_ends(name, ".safetensors.index.json");
 }
 
-/* Return whether the file is one that zr reads in the directory `path`. */
+/* Return whether the file lies in the directory `path` and has a name that zr reads there. */
 static bool in_directory(const char *path, const struct stat *info)
 {
     DIR *dir = opendir(path);
