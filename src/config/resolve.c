@@ -372,8 +372,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(check_keep_best(config));
     ZR_TRY(note_reduce_bucket(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
-    resolve_autos(
-        config); /* sets zero_optimization.overlap_comm, communication_data_type and data_types.grad_accum_dtype */
+    resolve_autos(config); /* sets overlap_comm, communication_data_type and grad_accum_dtype */
     ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_schedule(config)); /* sets scheduler.params.total_num_steps */
     ZR_TRY(note_two_pass(config));
