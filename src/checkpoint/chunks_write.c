@@ -120,8 +120,8 @@ static void fill_part(zr_chunk_writer *w, int64_t offset, const unsigned char *f
     w->open.bytes += n;
 }
 
-/* Take as many of the n bytes as fit at once, and return their number. Without slices, a part ends at a multiple of its
- * size, so that the next part is aligned for direct I/O. */
+/* Take the first bytes of the n that fit into the current part and chunk, and return their number. Without slices, a
+ * part ends at a multiple of its size, so that the next part is aligned for direct I/O. */
 static int64_t put_some(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     const bool sliced = w->slices.row_bytes > 0;
