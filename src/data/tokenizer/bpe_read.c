@@ -417,7 +417,7 @@ static zr_status take_two_files(reader *r, const char *merges_path)
     ZR_TRY(refuse_word_ends(r));
     ZR_TRY(read_vocab(r));
     zr__text_escape(merges_path, r->file, sizeof(r->file));
-    /* This function reads any text, not only JSON. */
+    /* zr__json_read_most reads any text, not only JSON. */
     zr_status st = zr__json_read_most(merges_path, FILE_MOST_BYTES, &text, &bytes);
     if (st == ZR_OK) st = read_merge_lines(r, text, bytes);
     zr_free(text);

@@ -141,7 +141,7 @@ static void translate_group(translation *t)
         copy_construct(t, 1);
 }
 
-/* Return the length of a construct such as "{3}?" at `at`, or 0 if there is none. */
+/* Return the length of a construct such as "{3}?" at `at`, or 0 if `at` begins with another construct. */
 static int fixed_then_question(const char *at)
 {
     int n = *at == '{' ? (int)strspn(at + 1, "0123456789") : 0;
