@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-/* Infer the type of a table's gradient, with rows of width C. The dtype and the number of rows are those of the output
+/* Infer the type of a table's gradient, with rows of width C. Take the dtype and the number of rows from the output
  * value, which the adjoint has already created with zr_grad_begin. No operand shows the number of rows. */
 static zr_status prepared_table(const zr_graph *graph, const zr_op *op, int64_t C, zr_type *out)
 {

@@ -79,7 +79,8 @@ static zr_status head_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *
 /* Return the cost of the products for logits, dx and, if with_dw, dw. Logits are written, read, overwritten with their
  * gradient, and read by the products for dx and dw. w is read by the products for logits and dx. The running sum of dw
  * is read and written for every block but the first. If dw has 16 bits, the running sum of several blocks is kept in
- * F32 elsewhere. Then it is also written for the first block, and read once more to be rounded into dw. */
+ * F32 in the op's scratch memory. This F32 sum is also written for the first block, and read once more to be rounded
+ * into dw. */
 static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, bool with_dw)
 {
     sizes s = head_sizes_of(graph, op, x);
