@@ -47,8 +47,8 @@ json_t *zr__shards_list(const char *value);
 /** Return whether the path contains pattern (glob) characters. */
 bool zr__shards_is_pattern(const char *path);
 
-/** Replace each path or pattern in a value with the path that fn writes to `found`. *changed receives the new value;
- * zr_free it. Errors: ZR_ERR_MEMORY, and any error of fn. */
+/** Replace each path or pattern in a value with the path that fn writes to `found`. *changed receives the new value,
+ * which the caller releases with zr_free. Errors: ZR_ERR_MEMORY, and any error of fn. */
 typedef zr_status (*zr__shards_fn)(void *arg, const char *path, char found[PATH_MAX]);
 ZR_NODISCARD zr_status zr__shards_each(const char *value, zr__shards_fn fn, void *arg, char **changed);
 
