@@ -14,7 +14,7 @@ static inline int64_t zr__chunk_limit(int64_t offset)
 /** Return the XXH3-64 hash of n bytes, the checksum of chunks and manifests. */
 uint64_t zr__chunk_hash(const void *bytes, int64_t n);
 
-/** A growing list of chunks. Zero-initialise; free `chunk` with zr_free. */
+/** A growing list of chunks. Set it to zeros before the first use. Release `chunk` with zr_free. */
 typedef struct zr__chunk_list {
     zr_chunk *chunk;
     int64_t n, room;
@@ -41,7 +41,7 @@ int64_t zr__slice_bytes(const zr_slices *slices, int64_t offset, int64_t end);
 ZR_NODISCARD zr_status zr__slice_hash(const zr_slices *slices, int64_t offset, int64_t end, const unsigned char *bytes,
                                       uint64_t *hash);
 
-/** A growing list of slices. Zero-initialise; free `slices` with zr_free. */
+/** A growing list of slices. Set it to zeros before the first use. Release `slices` with zr_free. */
 typedef struct zr__slices_list {
     zr_slices *slices;
     int64_t n, room;

@@ -62,7 +62,8 @@ static void report_regions(verifier *v)
     v->damaged_from = v->damaged_to = 0;
 }
 
-/* Check a region, and count or report its damage. Return only errors that must end the whole check. */
+/* Check a region. If it is damaged, add it to the consecutive damaged regions. Otherwise report the damaged regions
+ * before it. Return only errors that must end the whole check. */
 static zr_status check_region(verifier *v, const zr__region *region)
 {
     zr_status st = zr__checked_load(&v->file, region->first);
