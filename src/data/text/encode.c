@@ -19,8 +19,8 @@ enum { USUAL_THREADS = 8 };
 typedef struct worker {
     const struct encoder *e;
     zr__part part;
-    int32_t *ids; /* buffer for one token per byte of the part; a .jsonl line is longer than its text, which leaves
-                     space for the separator */
+    int32_t *ids; /* buffer for one token per byte of the part; a separator also fits, since a .jsonl line has more
+                     bytes than its text */
     int64_t room, n;
     pthread_t thread;
     bool started;
@@ -101,8 +101,8 @@ static zr_status take_encoded(encoder *e, const worker *w, zr__encoded *all)
     return ZR_OK;
 }
 
-/* Encode the whole file, several parts at a time. A large part is always the last of the parts encoded together. Only
- * one large part is in memory at a time, and its memory is freed afterwards. */
+/* Encode the whole file, several parts at a time. If a part needs more memory than usual_room, it is the last part of
+ * those encoded together, so only one such part is in memory at a time. Its memory is freed afterwards. */
 static zr_status encode_all(encoder *e, zr__encoded *all)
 {
     const int64_t bytes = e->parts.file->bytes;

@@ -13,7 +13,7 @@
 #include "base/core/core.h"
 #include "base/file/file.h"
 
-/** A file, how to read it, and the current position in it. Zero-initialise members that are not used. */
+/** A file, how to read it, and the current position in it. Members that are not used must be zeros. */
 typedef struct zr__parts {
     const zr__file *file;
     /** Function that finds a cut, like zr__tokenizer_cut, with `of` as the first argument. If NULL, no cuts are known,
