@@ -1,7 +1,7 @@
 /**
  * Writing of compact JSON, member by member. The functions take care of commas, quotes, escapes and non-finite numbers.
- * The caller chooses spaces and line breaks, because programs that read zr's outputs rely on them. (zr__json_print
- * prints a jansson value instead.)
+ * The caller chooses spaces and line breaks, because programs that read zr's outputs rely on them. To print a jansson
+ * value, use zr__json_print instead.
  */
 #ifndef ZR_BASE_JSON_WRITE_H
 #define ZR_BASE_JSON_WRITE_H
