@@ -226,8 +226,9 @@ static zr_status list_chunk(listing *l, int64_t offset, int64_t bytes)
     return ZR_OK;
 }
 
-/* List the chunks of bytes [offset, stop), which lie between two neighbouring ends. Inside slices these are all chunks
- * of a region; elsewhere it is a single chunk. */
+/* List the chunks of bytes [offset, stop). A chunk ends at an element of "ends" or at a multiple of ZR_CHUNK_BYTES, and
+ * offset and stop are two neighbouring ends. Inside slices, list all chunks of a region; elsewhere, list a single
+ * chunk. */
 static zr_status list_region(listing *l, int64_t offset, int64_t stop)
 {
     const zr_slices *s = zr__slices_from(l->file, offset);
