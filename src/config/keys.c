@@ -54,7 +54,7 @@ static const char *last_part(const char *path)
 }
 
 /* If the candidate is nearer to `wanted` than *limit, store it in `best` and its distance in *limit. For a key in the
- * wrong section, the distance is the distance between the last parts of both names, plus 1. */
+ * wrong section, compare only the last parts of both names, and add 1 to their distance. */
 static void consider_name(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
 {
     char name[128];
