@@ -1,8 +1,8 @@
 /**
- * checkpoint: safetensors files (safetensors.h), checkpoints in chunks with checksums (chunks.h, manifest.h; their
- * folders: run_steps.c), and Hugging Face directories (hf.h, weights.c). This header declares functions that the layers
- * train and cli need besides zr/checkpoint.h. They write safetensors files and Hugging Face directories, and check
- * single files.
+ * checkpoint: safetensors files (safetensors.h), checkpoints in chunks with checksums (chunks.h, manifest.h), the
+ * directories of a run's checkpoints (run_steps.c), and Hugging Face directories (hf.h, weights.c). This header
+ * declares functions that the layers train and cli need besides zr/checkpoint.h. They write safetensors files and
+ * Hugging Face directories, and check single files.
  */
 #ifndef ZR_CHECKPOINT_CHECKPOINT_H
 #define ZR_CHECKPOINT_CHECKPOINT_H

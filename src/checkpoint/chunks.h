@@ -14,7 +14,7 @@ static inline int64_t zr__chunk_limit(int64_t offset)
 /** Return the XXH3-64 hash of n bytes, the checksum of chunks and manifests. */
 uint64_t zr__chunk_hash(const void *bytes, int64_t n);
 
-/** A growing list of chunks. Zero-initialise; free `chunk` with zr_free. */
+/** A growing list of chunks. Set it to zeros before the first use. Release `chunk` with zr_free. */
 typedef struct zr__chunk_list {
     zr_chunk *chunk;
     int64_t n, room;
@@ -34,14 +34,14 @@ int64_t zr__slice_run(const zr_slices *slices, int64_t offset);
 /** Return the offset of the slice's next byte after n bytes from `offset`, where n <= zr__slice_run. After the slice's
  * last byte, return slices->end. */
 int64_t zr__slice_after(const zr_slices *slices, int64_t offset, int64_t n);
-/** Return the number of bytes of the slice in [offset, end). */
+/** Return how many bytes of the slice lie in the file's bytes [offset, end). */
 int64_t zr__slice_bytes(const zr_slices *slices, int64_t offset, int64_t end);
 /** Compute XXH3-64 of the slice's bytes in [offset, end). `bytes` holds the file's bytes from `offset` on. Error:
  * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__slice_hash(const zr_slices *slices, int64_t offset, int64_t end, const unsigned char *bytes,
                                       uint64_t *hash);
 
-/** A growing list of slices. Zero-initialise; free `slices` with zr_free. */
+/** A growing list of slices. Set it to zeros before the first use. Release `slices` with zr_free. */
 typedef struct zr__slices_list {
     zr_slices *slices;
     int64_t n, room;
@@ -52,7 +52,7 @@ ZR_NODISCARD zr_status zr__slices_add(zr__slices_list *list, const zr_slices *sl
  * interleave. */
 typedef struct zr__region {
     int64_t offset, end;
-    int64_t first, n;        /* index of the region's first chunk, and number of its chunks */
+    int64_t first, n;        /* first: index of the region's first chunk; n: number of the region's chunks */
     const zr_slices *slices; /* slices to which the region's chunks belong, or NULL if the region is a single chunk */
 } zr__region;
 /** Return the slices that contain the byte at `offset` (_at), or the first slices that end after this byte (_from).
@@ -88,8 +88,8 @@ typedef struct zr__checked_file {
 ZR_NODISCARD zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
                                         zr__checked_file *file);
 void zr__checked_close(zr__checked_file *file);
-/** Read the region of chunk i, and check all its chunks. After two loads in sequence, the next region is prefetched.
- * Error: ZR_ERR_DATA naming file and bytes. */
+/** Read the region of chunk i, and check all its chunks. If the region directly before was loaded last, begin to
+ * prefetch the next region. Error: ZR_ERR_DATA naming file and bytes. */
 ZR_NODISCARD zr_status zr__checked_load(zr__checked_file *file, int64_t i);
 /** Read bytes [offset, offset + n) of the file. Each chunk is checked before bytes are copied from it. `tensor` is the
  * name of the tensor that has the bytes, for messages, or NULL. Fail with ZR_ERR_DATA, also if the file ends too

@@ -54,8 +54,8 @@ static void give_region(zr__checked_file *file, int part, const zr__region *regi
     zr__queue_give(&file->queue, part);
 }
 
-/* Get a region into the queue's other part, and make this the current part. If the region is being prefetched, wait for
- * it; otherwise read it now. Its bytes are not checked yet. */
+/* Read a region into the queue's part that is not the current one, and make that part the current part. If the region
+ * is already being prefetched into it, only wait. The region's bytes are not checked yet. */
 static zr_status take_region(zr__checked_file *file, const zr__region *region)
 {
     const int other = (file->part + 1) % file->queue.n_parts;
@@ -115,7 +115,8 @@ zr_status zr__checked_read(zr__checked_file *file, int64_t offset, int64_t n, co
     ZR_CHECK(offset >= 0 && n >= 0 && offset <= file->listed->bytes && n <= file->listed->bytes - offset, ZR_ERR_DATA,
              "%s: cannot read %lld bytes from byte %lld on: there are %lld bytes", file->file.name, (long long)n,
              (long long)offset, (long long)file->listed->bytes);
-    /* Find a chunk of the region that contains the first byte. */
+    /* Find the last chunk that begins at or before `offset`. This chunk belongs to the region that contains the first
+     * byte to read. */
     int64_t i = zr__sorted_below(file->listed->chunk, file->listed->n_chunks, sizeof(zr_chunk),
                                  offsetof(zr_chunk, offset), offset + 1) -
                 1;

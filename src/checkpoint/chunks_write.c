@@ -1,9 +1,9 @@
 /*
  * Writing ranges of a file in chunks: the caller fills and hashes one part while the queue writes the other.
  *
- * A part is a whole chunk, unless many ranks of a process write at once: then it is a fraction of a chunk. The plan
- * does not count the memory of parts, and smaller parts keep the disk just as busy. If the bytes belong to a slice, the
- * part holds them row by row, and may continue across the end of a chunk.
+ * A part holds a whole chunk, unless many ranks of a process write at once: then it holds a fraction of a chunk. The
+ * fraction saves memory that the plan does not count, and many small parts keep the disk as busy as a few large ones.
+ * If the bytes belong to a slice, the part holds them row by row, and may continue across the end of a chunk.
  */
 #include "base/file/file_queue.h"
 #include "checkpoint/checkpoint.h"
@@ -68,7 +68,7 @@ static void end_chunk(zr_chunk_writer *w)
     w->open.bytes = 0;
 }
 
-/* End the current part and chunk, because the next bytes do not follow directly. */
+/* End the current part and chunk, because the next bytes to write do not directly follow the last bytes. */
 static void end_range(zr_chunk_writer *w)
 {
     pass_on(w);
@@ -120,8 +120,8 @@ static void fill_part(zr_chunk_writer *w, int64_t offset, const unsigned char *f
     w->open.bytes += n;
 }
 
-/* Take as many of the n bytes as fit at once, and return their number. Without slices, a part ends at a multiple of its
- * size, so that the next part is aligned for direct I/O. */
+/* Take the first bytes of the n that fit into the current part and chunk, and return their number. Without slices, a
+ * part ends at a multiple of its size, so that the next part is aligned for direct I/O. */
 static int64_t put_some(zr_chunk_writer *w, int64_t offset, const unsigned char *from, int64_t n)
 {
     const bool sliced = w->slices.row_bytes > 0;

@@ -191,7 +191,7 @@ static zr_status read_slices(parser *p, zr_manifest_file *file)
 }
 
 /* Return the number of chunks in n regions. A region has one chunk, except that a region of slices has one for each
- * slice. If the text is too short for that many hashes, return any number that is too large. */
+ * slice. Stop counting when the number exceeds the number of hashes for which the text is long enough. */
 static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64_t n)
 {
     const int64_t most = (int64_t)(p->bytes / DIGITS);
@@ -226,8 +226,9 @@ static zr_status list_chunk(listing *l, int64_t offset, int64_t bytes)
     return ZR_OK;
 }
 
-/* List the chunks of bytes [offset, stop), which lie between two neighbouring ends. Inside slices these are all chunks
- * of a region; elsewhere it is a single chunk. */
+/* List the chunks of bytes [offset, stop). A chunk ends at an element of "ends" or at a multiple of ZR_CHUNK_BYTES, and
+ * offset and stop are two neighbouring ends. Inside slices, list all chunks of a region; elsewhere, list a single
+ * chunk. */
 static zr_status list_region(listing *l, int64_t offset, int64_t stop)
 {
     const zr_slices *s = zr__slices_from(l->file, offset);

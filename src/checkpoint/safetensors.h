@@ -5,8 +5,8 @@
 #include "base/file/file.h"
 #include "zr/checkpoint.h"
 
-/* Maximum bytes of a header, set by the format, and of a file, set by zr. The file limit exceeds any memory, but the
- * products below do not overflow. */
+/* Maximum bytes of a header, set by the format, and of a file, set by zr. The limit of a file exceeds the memory of any
+ * machine. It is also low enough that elements times bits per element do not overflow 63 bits. */
 #define ZR_SAFETENSORS_HEADER_MAX 100000000
 #define ZR_SAFETENSORS_BYTES_MAX ((int64_t)1 << 48)
 #define ZR_SAFETENSORS_PREFIX_BYTES 8

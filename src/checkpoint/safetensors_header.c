@@ -236,8 +236,8 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Check that the sorted tensors cover the data exactly. Each tensor must begin where the one before ends, without gaps
- * or overlaps. Two tensors at the same offset are refused even if both are empty. */
+/* Check that the sorted tensors cover the data exactly. Each tensor must begin where the previous tensor ends, without
+ * gaps or overlaps. Two tensors at the same offset are refused even if both are empty. */
 static zr_status check_tiling(parser *p)
 {
     zr__safetensors_header *header = p->header;

@@ -62,7 +62,8 @@ static void report_regions(verifier *v)
     v->damaged_from = v->damaged_to = 0;
 }
 
-/* Check a region, and count or report its damage. Return only errors that must end the whole check. */
+/* Check a region. If it is damaged, add it to the consecutive damaged regions. Otherwise report the damaged regions
+ * before it. Return only errors that must end the whole check. */
 static zr_status check_region(verifier *v, const zr__region *region)
 {
     zr_status st = zr__checked_load(&v->file, region->first);
@@ -86,7 +87,8 @@ static zr_status check_chunks(verifier *v)
     const char *name = v->file.listed->name, *dot = strrchr(name, '.');
     int64_t lines = v->lines;
     zr__failure tensors = {0};
-    /* Read the tensors' names for the reports of damage. A damaged header is reported later, below. */
+    /* Read the tensors' names for the reports of damage. If the header cannot be read, report the damaged regions
+     * below, or the header's error if no region is damaged. */
     if (dot && strcmp(dot, ".safetensors") == 0) zr__failure_note(&tensors, zr__checked_tensors(&v->file, &v->tensors));
     if (tensors.status == ZR_ERR_MEMORY) return ZR_ERR_MEMORY;
     for (int64_t i = 0; i < v->file.listed->n_chunks;) {

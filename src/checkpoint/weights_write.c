@@ -15,7 +15,7 @@ struct zr__weights_out {
     zr_dtype dtype;
     const zr_tensor_spec *spec;
     int64_t n;
-    int64_t *first; /* index of each file's first tensor, then n (files + 1 entries) */
+    int64_t *first; /* array of files + 1 entries: the index of each file's first tensor, then n */
     int64_t files, made;
     zr_safetensors *file; /* the file being written */
     int64_t at;           /* index of the file being written, or -1 before the first file */

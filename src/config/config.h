@@ -30,10 +30,12 @@ bool zr__config_overridden(const zr_config *config, const char *key);
 /** Choices that the configuration leaves open. zr__train_choose makes them so that the run stays within
  * memory.limit. */
 typedef struct zr__config_open {
-    bool stage;  /* whether zero_optimization.stage is open; its value is 0 until chosen */
-    bool policy; /* whether activation_checkpointing.policy is open; its value is "none" until chosen */
-    bool split;  /* whether the split of train_batch_size into micro-batches is open; one micro-batch until chosen */
-    bool batch;  /* whether train_micro_batch_size_per_gpu and train_batch_size are open; one sample until chosen */
+    bool stage;  /* whether zero_optimization.stage is open; until it is chosen, its value is 0 */
+    bool policy; /* whether activation_checkpointing.policy is open; until it is chosen, its value is "none" */
+    bool split;  /* whether the split of train_batch_size into micro-batches is open; until it is chosen, each rank's
+                    samples form one micro-batch */
+    bool batch;  /* whether train_micro_batch_size_per_gpu and train_batch_size are open; until they are chosen, a
+                    micro-batch has one sample */
 } zr__config_open;
 
 /** Leave open every choice of zr__config_open whose key is not given, as the option `--memory` requests. Call this

@@ -90,7 +90,7 @@ static void add_example_key(zr__text *out, const zr_key *key, const char *value)
     const int level = dots_in(key->path, strlen(key->path)) + 1;
     const char *choices = key->state == ZR_KEY_LIMITED ? key->built : key->choices;
     const char *last = choices ? strrchr(choices, '|') : NULL;
-    /* List the choices if the help text does not contain the last of them. */
+    /* List the choices, unless the help text contains the last choice and so probably the others too. */
     const bool list = last && !strstr(key->help, last + 1);
     snprintf(words, sizeof(words), "%s%s%s", key->help, list ? ": " : "", list ? ZR_CHOICES(choices) : "");
     add_comment(out, level, words);

@@ -53,8 +53,9 @@ static const char *last_part(const char *path)
     return dot ? dot + 1 : path;
 }
 
-/* If the candidate is nearer to `wanted` than *limit, store it in `best` and its distance in *limit. For a key in the
- * wrong section, the distance is the distance between the last parts of both names, plus 1. */
+/* If the candidate is nearer to `wanted` than *limit, store it in `best` and its distance in *limit. The distance is
+ * the smaller of two numbers: the distance between the whole names, and the distance between their last parts plus 1.
+ * The second number finds a key that was written in the wrong section. */
 static void consider_name(const char *wanted, const char *candidate, size_t length, char *best, size_t size, int *limit)
 {
     char name[128];

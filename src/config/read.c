@@ -8,8 +8,8 @@
 
 enum { PATH_BYTES = 256 };
 
-/* Return whether an override gave the value at `path`. It did if its key is `path` or an object that contains `path`.
- * If the file does not contain `path`, the override's key may also be inside `path`. */
+/* Return whether an override gave the value at `path`. The key of such an override is `path` or an object that contains
+ * `path`. If the file does not contain `path`, the key may also lie inside `path`. */
 static bool from_override(const zr__source *source, const char *path, bool in_file)
 {
     size_t whole = strlen(path);

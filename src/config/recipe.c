@@ -42,7 +42,8 @@ void zr__config_take_recipe(zr_config *config)
     config->state->recipe = true;
 }
 
-/* Return the learning rate of the listed model that is nearest in size, compared by the ratio of sizes. */
+/* Return the learning rate of the model in `rates` whose number of parameters is nearest to this model's. Numbers are
+ * compared by their ratio. */
 static const char *recipe_lr(const zr_config_sizes *s)
 {
     const double width = (double)s->n_embd;

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Alignment of each rank's part of a shard or bucket, in elements. It must equal the number in zr_plan, whose headers
- * config cannot include because config is a layer below plan. */
+/* Alignment of each rank's part of a shard or bucket, in elements. It must equal ZR_SHARD_ALIGN of zr/plan.h. config
+ * cannot include that header, because config is a layer below plan. */
 enum { SHARD_ALIGN_ELEMS = 32 };
 
 static const char *const size_name[] = {"n_layer", "n_head", "n_embd", "n_positions", "vocab_size"};
@@ -138,8 +138,9 @@ static int64_t common_divisor(int64_t a, int64_t b)
 }
 
 /* Set the batch triple of a run that resumes on a different number of ranks and whose file gives all three keys. Keep
- * train_batch_size and the values from the command line. Replace the micro-batch size by the greatest common divisor of
- * the old one and the number of samples of a rank. */
+ * train_batch_size and the values from the command line. If the command line gives neither of the other two keys,
+ * replace the micro-batch size by the greatest common divisor of the old size and a rank's samples in a step. Compute
+ * the third key from the other two. */
 static zr_status keep_batch(zr_config *config, int ranks)
 {
     static const char advice[] =
@@ -152,7 +153,8 @@ static zr_status keep_batch(zr_config *config, int ranks)
     if (!config->state->goes_on || !batch || !*micro || !*accum || had == ranks) return ZR_OK;
     const bool batch_given = zr__config_overridden(config, "train_batch_size");
     if (micro_given && accum_given && batch_given) return ZR_OK;
-    /* No run can have written a triple that fits no number of ranks. resolve_batch refuses it. */
+    /* If the file's triple fits no number of ranks, no run has written it. Leave it unchanged, and resolve_batch
+     * refuses it. */
     if (had == 0 && !micro_given && !accum_given && !batch_given) return ZR_OK;
     if (micro_given && accum_given) return bad_batch(config, *micro, *accum, ranks, advice);
     if (samples * ranks != batch) {
@@ -216,8 +218,9 @@ static zr_status note_bucket(zr_config *config, const char *name, int64_t elems,
                            elems, elems - rest + unit, SHARD_ALIGN_ELEMS, ranks);
 }
 
-/* Add the note on reduce_bucket_size. With NCCL the size has no effect, because NCCL divides the buffers itself. But
- * the default size gets no note with NCCL: a run writes it into its config.json even if the user gave no size. */
+/* Add a note if reduce_bucket_size will be rounded up, or has no effect. With NCCL the size has no effect, because NCCL
+ * divides the buffers itself. For the default size, add no note about NCCL: a run writes this size into its config.json
+ * even if the user gave no size. */
 static zr_status note_reduce_bucket(zr_config *config, int ranks)
 {
     static const char name[] = "zero_optimization.reduce_bucket_size";
@@ -369,7 +372,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(check_keep_best(config));
     ZR_TRY(note_reduce_bucket(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
-    resolve_autos(config); /* sets zero_optimization.overlap_comm and the types */
+    resolve_autos(config); /* sets overlap_comm, communication_data_type and grad_accum_dtype */
     ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_schedule(config)); /* sets scheduler.params.total_num_steps */
     ZR_TRY(note_two_pass(config));

@@ -24,8 +24,8 @@ const char *zr__config_keep(zr_config *config, const char *text)
     return string->text;
 }
 
-/* Append a string, unless the list contains it already or has `most` strings. The length is limited because a section
- * may have a million keys. */
+/* Append a string, unless the list contains it already or has `most` strings. The number of strings is limited because
+ * a section may have a million keys. */
 static zr_status append_once(zr__string **end, const char *text, int most)
 {
     int n = 0;

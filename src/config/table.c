@@ -4,7 +4,7 @@
 #define ONLY(values) .state = ZR_KEY_LIMITED, .built = values
 #define FROM(lo) .min = lo, .max = ZR_CONFIG_MAX_INT
 #define RANGE(lo, hi) .min = lo, .max = hi
-#define ANY_NUMBER .min = 0, .max = 3.4e38 /* the range of fp32, in which updates are computed */
+#define ANY_NUMBER .min = 0, .max = 3.4e38 /* from 0 to the maximum of fp32, in which updates are computed */
 
 #define ADAMS (1u << ZR_OPTIMIZER_ADAMW | 1u << ZR_OPTIMIZER_ADAM)
 #define SGD (1u << ZR_OPTIMIZER_SGD)

@@ -188,8 +188,8 @@ static bool standard_is(const zr_key *key, const char *json)
     return strcmp(key->standard, json) == 0;
 }
 
-/* Return a default as JSON. Do not parse strings: jansson's scanner reads blocks of 16 bytes, which may extend past the
- * end of the string's memory. */
+/* Return a default as JSON. Convert a string without jansson's parser, which reads blocks of 16 bytes and could read
+ * past the end of the string's memory. */
 static json_t *standard_json(const zr_key *key)
 {
     const char *text = key->standard;

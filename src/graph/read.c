@@ -1,4 +1,4 @@
-/* Answers questions about a graph. */
+/* Functions that read a graph's ops, values, parameters, units and inputs. */
 #include "graph/internal.h"
 
 const zr_graph_spec *zr_graph_get_spec(const zr_graph *graph)

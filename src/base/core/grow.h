@@ -1,4 +1,4 @@
-/** Growing arrays. (zr__text is a growing string.) */
+/** Growing arrays. For a growing string use zr__text instead. */
 #ifndef ZR_BASE_GROW_H
 #define ZR_BASE_GROW_H
 

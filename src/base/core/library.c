@@ -8,8 +8,9 @@
 
 enum { TEXT = 512, PATH = 4096 };
 
-/* Load the file from the packages of the Python whose programs are in the `length` bytes of `bin`. NVIDIA's wheels have
- * their libraries in nvidia/PACKAGE/lib, where the loader does not look. Return NULL if no such file can be loaded. */
+/* Load a library's file from the packages of one Python. `bin`, a path of `length` bytes, is the directory of that
+ * Python's programs, such as /usr/bin. NVIDIA's packages have their libraries in nvidia/PACKAGE/lib, where the loader
+ * does not look. Return NULL if no such file can be loaded. */
 static void *load_from_wheels(const char *bin, size_t length, const char *file)
 {
     static const char *const folders[] = {"site-packages", "dist-packages"}; /* the second is Debian's */
@@ -27,8 +28,8 @@ static void *load_from_wheels(const char *bin, size_t length, const char *file)
     return loaded;
 }
 
-/* Load the file from the first Python that has it: the active virtual environment, the user's own packages, then those
- * of the programs in PATH. */
+/* Load the file from the first Python that has it. Try the active virtual environment first, then the user's own
+ * packages (~/.local), then the Pythons in the directories of PATH. */
 static void *load_from_pythons(const char *file)
 {
     static const char *const homes[][2] = {{"VIRTUAL_ENV", "bin"}, {"HOME", ".local/bin"}};
@@ -47,8 +48,9 @@ static void *load_from_pythons(const char *file)
     return loaded;
 }
 
-/* Load the library from the first of its candidate files that can be loaded: from where the loader looks, or else from
- * packages of Python. If every file fails, return NULL and write the loader's message for each file to `why`. */
+/* Load the library from its first candidate file that can be loaded. Try all files where the loader looks, then all
+ * files in packages of Python. If every file fails, return NULL and write the loader's message for each file to
+ * `why`. */
 static void *load_first(const zr__library *library, char *why)
 {
     size_t used = 0;

@@ -1,14 +1,14 @@
 /**
  * A record of allocations that failed inside a library that does not report failures. oneDNN, for example, throws a C++
- * exception into C, or continues with a wrong result. The command's allocators note each failure here, and callers of
- * the library check for a note.
+ * exception into C, or continues with a wrong result. The command's allocators record each failure with
+ * zr__shortage_note. After a call of such a library, zr__shortage_check tells whether there was a failure.
  */
 #ifndef ZR_BASE_SHORTAGE_H
 #define ZR_BASE_SHORTAGE_H
 
 #include "zr/base.h"
 
-/** Note that a library's allocation failed on this thread. The note lasts until the thread ends. */
+/** Record that a library's allocation failed on this thread. The record lasts until the thread ends. */
 void zr__shortage_note(void);
 /** Return ZR_ERR_MEMORY if a library's allocation has failed on this thread. Results that the library returned
  * afterwards may be wrong. */

@@ -32,7 +32,7 @@ zr_status zr__file_commit(const char *tmp, const char *final)
 
 zr_status zr__dir_commit(const char *tmp, const char *final)
 {
-    ZR_TRY(sync_folder(tmp)); /* without this, a crash after the rename could lose the folder's files */
+    ZR_TRY(sync_folder(tmp)); /* otherwise a crash after the rename could lose the folder's files */
     return zr__file_commit(tmp, final);
 }
 

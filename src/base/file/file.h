@@ -10,7 +10,8 @@
 
 #include <time.h>
 
-/** Buffer sizes for the printable form of a path and for a name quoted from a file. */
+/** Buffer sizes in bytes: ZR_FILE_NAME_BYTES for the printable form of a path, ZR_QUOTE_BYTES for a name quoted from a
+ * file. */
 #define ZR_FILE_NAME_BYTES 256
 #define ZR_QUOTE_BYTES 96
 
@@ -47,8 +48,8 @@ ZR_NODISCARD zr_status zr__file_read(const zr__file *file, int64_t offset, void 
 void zr__file_ahead(const zr__file *file, int64_t offset, int64_t bytes);
 
 /** Read the whole file once, in pieces of ZR__FILE_PIECE_BYTES. Call fn for each piece with the piece's file offset
- * `at`, and stop if fn fails. The piece is aligned to 64 bytes. *hash receives the XXH3-64 hash of all bytes. fn and
- * hash may be NULL. */
+ * `at`, and stop if fn fails. The address of each piece is a multiple of 64 bytes. *hash receives the XXH3-64 hash of
+ * all bytes. fn and hash may be NULL. */
 #define ZR__FILE_PIECE_BYTES ((int64_t)1 << 20)
 typedef zr_status (*zr__piece_fn)(void *arg, int64_t at, const void *piece, int64_t bytes);
 ZR_NODISCARD zr_status zr__file_pass(const zr__file *file, zr__piece_fn fn, void *arg, uint64_t *hash);

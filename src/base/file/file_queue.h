@@ -1,7 +1,7 @@
 /**
  * Asynchronous reads or writes of one file, with two buffers called parts: a thread reads or writes one part while the
- * caller uses the other. Without this overlap, a disk of 2 GB/s would be idle for a third of the time in copies and
- * checksums. Where the file system allows it, I/O bypasses the page cache (O_DIRECT).
+ * caller uses the other. Without this overlap, a disk of 2 GB/s would be idle for a third of the time, while the caller
+ * copies and hashes the bytes. Where the file system allows it, I/O bypasses the page cache (O_DIRECT).
  */
 #ifndef ZR_BASE_FILE_QUEUE_H
 #define ZR_BASE_FILE_QUEUE_H
@@ -20,7 +20,7 @@ typedef struct zr__file_part {
     /* Memory of the part. For direct I/O, the byte at file offset b has an address equal to b modulo
      * ZR__BLOCK_BYTES. */
     unsigned char *bytes;
-    int64_t offset, n; /* file offset and length of the part in bytes, set by the caller */
+    int64_t offset, n; /* offset of the part in the file, and length of the part, both in bytes and set by the caller */
     /* Layout of the part in the file, set by the caller. With stride 0 the n bytes are contiguous. Otherwise (writes
      * only) they form ranges of `width` bytes, one every `stride` bytes. The part begins at `offset`, inside the first
      * range, and contains the last `first` bytes of that range. */

@@ -38,8 +38,9 @@ static zr_status read_to_end(int fd, const char *name, size_t most, char **text,
     }
 }
 
-/* Open a file. `pipes` tells whether it may be a pipe. If not, use O_NONBLOCK, since opening a pipe would wait for its
- * writer, and refuse special files. A directory opens here and fails at the first read. */
+/* Open a file. If `pipes` is true, the file may be a pipe, and open() waits for the pipe's writer. If `pipes` is false,
+ * O_NONBLOCK keeps open() from waiting, and a special file is refused. A directory is opened, but its first read
+ * fails. */
 static zr_status open_text(const char *path, const char *name, bool pipes, int *fd)
 {
     struct stat info;

@@ -21,16 +21,17 @@ typedef struct zr__json_place {
     size_t index;
 } zr__json_place;
 
-/** Read a whole file into *text; zr_free it. zr__json_read is for paths that a person types, and also reads a pipe to
- * its end. zr__json_read_file is for paths inside directories, and accepts only regular files. Errors:
- * ZR_ERR_NOT_FOUND; ZR_ERR_IO; ZR_ERR_CONFIG if the file exceeds the size limit. */
+/** Read a whole file into *text, which the caller releases with zr_free. zr__json_read is for paths that a person
+ * types, and also reads a pipe to its end. zr__json_read_file is for paths inside directories, and accepts only regular
+ * files. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_IO; ZR_ERR_CONFIG if the file exceeds the size limit. */
 ZR_NODISCARD zr_status zr__json_read(const char *path, char **text, size_t *bytes);
 ZR_NODISCARD zr_status zr__json_read_file(const char *path, char **text, size_t *bytes);
 /** Read a file like zr__json_read_file, but with a limit of `most` bytes. */
 ZR_NODISCARD zr_status zr__json_read_most(const char *path, size_t most, char **text, size_t *bytes);
 
-/** Parse a text that is a JSON object or array; json_decref the root. `name` is the file's name in messages. Fail with
- * ZR_ERR_CONFIG and the message "name:line:column: key.path: reason". */
+/** Parse a text that is a JSON object or array. *root receives its value, which the caller releases with json_decref.
+ * `name` is the file's name in messages. Fail with ZR_ERR_CONFIG and the message "name:line:column: key.path:
+ * reason". */
 ZR_NODISCARD zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_t **root);
 /** Call json_loadb with `flags`. If the text is not JSON, return ZR_OK, set *root to NULL and store the reason in
  * *error. Return ZR_ERR_MEMORY if memory is short. jansson reports a lack of memory like a syntax error. To tell them
@@ -79,8 +80,9 @@ const char *zr__json_show(const json_t *json, char *out, size_t size);
 /** Short form of a value for a message, in a buffer that lives as long as the enclosing block. */
 #define ZR_JSON_SHOWN(json) zr__json_show((json), (char[ZR_JSON_SHOWN_BYTES]){0}, ZR_JSON_SHOWN_BYTES)
 
-/** Print a value as indented text; zr_free it. Numbers have the fewest digits that read back as the same number. Error:
- * ZR_ERR_MEMORY. It is also returned if `json` is NULL, as jansson returns NULL when memory is short. */
+/** Print a value as indented text, which the caller releases with zr_free. Numbers have the fewest digits that read
+ * back as the same number. Error: ZR_ERR_MEMORY. It is also returned if `json` is NULL, as jansson returns NULL when
+ * memory is short. */
 ZR_NODISCARD zr_status zr__json_print(const json_t *json, char **text);
 
 #endif

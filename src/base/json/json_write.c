@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/** Write what precedes a member's value: a comma, whitespace and the key. */
+/** Write everything that comes before a member's value: a comma, whitespace and the key. */
 static void begin_member(zr__json_out *out, const char *key)
 {
     if (out->more) zr__text_append(&out->text, ", ", out->at || out->tight ? 1 : 2);

@@ -1,7 +1,7 @@
 /**
  * Writing of compact JSON, member by member. The functions take care of commas, quotes, escapes and non-finite numbers.
- * The caller chooses spaces and line breaks, because programs that read zr's outputs rely on them. (zr__json_print
- * prints a jansson value instead.)
+ * The caller chooses spaces and line breaks, because programs that read zr's outputs rely on them. To print a jansson
+ * value, use zr__json_print instead.
  */
 #ifndef ZR_BASE_JSON_WRITE_H
 #define ZR_BASE_JSON_WRITE_H
@@ -10,8 +10,8 @@
 
 #include <stdio.h>
 
-/** A JSON document being written. Zero-initialise. A failed allocation is recorded and reported at the end, as in
- * zr__text. */
+/** A JSON document being written. Set it to zeros before the first use. A failed allocation is recorded and reported at
+ * the end, as in zr__text. */
 typedef struct zr__json_out {
     zr__text text;
     bool spaced; /* whether to write "key": value, with a space, rather than "key":value */

@@ -5,7 +5,8 @@
 
 #define LIMB_BITS ZR__EXACT_LIMB_BITS
 #define LIMB_MASK ZR__EXACT_LIMB_MASK
-#define TERMS_A_CARRY 4096 /* number of terms between two propagations of carries; far fewer than a limb can hold */
+/* Number of terms after which carries are propagated. A limb could hold 2^30 terms. */
+#define TERMS_A_CARRY 4096
 
 /* Add a finite F32 as an integer of 24 bits times a power of two. For a subnormal, the power is the same as for the
  * smallest normal number. */

@@ -41,7 +41,7 @@ ZR_INLINE float zr__choose(uint32_t mask, float yes, float no)
  * f). */
 ZR_INLINE float zr__normal_radius(uint32_t word)
 {
-    const uint32_t sqrt_half = 0x3F3504F3u, one = 0x3F800000u; /* bit patterns of these floats */
+    const uint32_t sqrt_half = 0x3F3504F3u, one = 0x3F800000u; /* bit patterns of the floats sqrt(1/2) and 1 */
     int32_t h = (int32_t)(word >> 1);
     float x = (float)h + 0.5f, m;
     uint32_t bits;

@@ -41,7 +41,7 @@ ZR_INLINE void zr__rng_block(const zr_rng *rng, uint64_t block, uint32_t out[4])
                (uint32_t)rng->seed, (uint32_t)(rng->seed >> 32), out);
 }
 
-/** Number of blocks computed at a time: the 32-bit elements of the widest vector, which has 512 bits. */
+/** Number of blocks computed at a time. It equals the number of 32-bit elements in the widest vector, of 512 bits. */
 #define ZR__RNG_BLOCKS 16
 
 /** Compute word[w][i] = word w of block number `block` + i. */

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** Count the elements below `number` in an array sorted in ascending order. The array has n elements of `each` bytes;
- * the sort key is the int64_t at offset `at` (offsetof) of an element. */
+/** Count the elements whose key is below `number`, in an array sorted by this key in ascending order. The array has n
+ * elements of `each` bytes, and the key is the int64_t at offset `at` (offsetof) of an element. */
 static inline int64_t zr__sorted_below(const void *array, int64_t n, size_t each, size_t at, int64_t number)
 {
     int64_t begin = 0, end = n;

@@ -20,7 +20,7 @@ static bool same_file(const char *path, const struct stat *info)
     return stat(path, &its) == 0 && its.st_dev == info->st_dev && its.st_ino == info->st_ino;
 }
 
-/* Return whether `name` is a file that zr reads in the directory of a model or a run. Files of other names may be
+/* Return whether zr reads files called `name` in the directory of a model or a run. Files of other names may be
  * outputs. */
 static bool is_read(const char *name)
 {
@@ -33,7 +33,7 @@ static bool is_read(const char *name)
     return zr__text_ends(name, ".safetensors") || zr__text_ends(name, ".safetensors.index.json");
 }
 
-/* Return whether the file is one that zr reads in the directory `path`. */
+/* Return whether the file lies in the directory `path` and has a name that zr reads there. */
 static bool in_directory(const char *path, const struct stat *info)
 {
     DIR *dir = opendir(path);
@@ -67,7 +67,7 @@ static bool is_shard(const char *value, const struct stat *info)
     return found;
 }
 
-/* Return the first of the inputs that is or includes this file, or NULL if none does. */
+/* Return the first input that is this file or includes it, or NULL if there is no such input. */
 static const char *input_of(const char *const *inputs, const struct stat *info)
 {
     for (; inputs && *inputs; inputs++)
@@ -104,14 +104,15 @@ static zr_status check_output(const zr__file *file, const zr__output_kind *kind,
 
 zr_status zr__output_open(const char *path, const zr__output_kind *kind, const char *const *inputs, zr__file *file)
 {
-    /* If the output may be a pipe (it is streamed), open may wait for the pipe's reader. Otherwise O_NONBLOCK keeps
-     * open from waiting, and a special file is refused below. */
+    /* If the path is a special file, such as a pipe, and this kind of output can be streamed, open() may block until
+     * the pipe has a reader. In all other cases O_NONBLOCK keeps open() from blocking, and check_output refuses special
+     * files. */
     struct stat info;
     bool there = stat(path, &info) == 0, through = there && !S_ISREG(info.st_mode) && kind->streams;
     int flags = O_CLOEXEC | (through ? O_WRONLY : O_RDWR | O_NONBLOCK);
     *file = (zr__file){.fd = -1};
     zr__text_escape(path, file->name, sizeof(file->name));
-    /* O_NOFOLLOW keeps open from creating the target of a dangling link. */
+    /* O_NOFOLLOW keeps open() from creating the target of a dangling link. */
     file->fd = open(path, there ? flags : flags | O_CREAT | O_NOFOLLOW, 0666);
     ZR_CHECK(file->fd >= 0, ZR_ERR_CREATE, "cannot create the %s %s: %s; name another file", kind->what, file->name,
              errno == ELOOP ? "it is a link to a file that does not exist" : strerror(errno));

@@ -16,8 +16,8 @@
 #include <limits.h>
 
 typedef struct zr__source_shards {
-    int64_t first, n; /* index of the source's first path in zr__shards.path, and number of its paths */
-    double weight;    /* weight of the source, above 0; 1 if the value has no weights */
+    int64_t first, n; /* first: index of the source's first path in zr__shards.path; n: number of the source's paths */
+    double weight;    /* weight of the source, above 0; 1 if the configured value has no weights */
 } zr__source_shards;
 
 typedef struct zr__shards {
@@ -25,7 +25,7 @@ typedef struct zr__shards {
     int64_t n, room;
     zr__source_shards *source; /* array of `sources` sources */
     int64_t sources;
-    bool weighted; /* whether the value gives weights */
+    bool weighted; /* whether the configured value is a list with a weight for each source */
 } zr__shards;
 
 /** Find the files named by a value. Fail with ZR_ERR_NOT_FOUND if a pattern matches no file, or with ZR_ERR_CONFIG if a
@@ -40,14 +40,15 @@ void zr__shards_free(zr__shards *shards);
  * element of the list, or -1 if the value itself is wrong. */
 bool zr__shards_fit(const json_t *value, int64_t *element);
 
-/** Parse a value as a JSON list; json_decref it. Return NULL if the value is a path or a pattern instead. */
+/** Return the JSON list that `value` contains, or NULL if `value` is not a JSON list, such as a path or a pattern. The
+ * caller releases the list with json_decref. */
 json_t *zr__shards_list(const char *value);
 
 /** Return whether the path contains pattern (glob) characters. */
 bool zr__shards_is_pattern(const char *path);
 
-/** Replace each path or pattern in a value with the path that fn writes to `found`. *changed receives the new value;
- * zr_free it. Errors: ZR_ERR_MEMORY, and any error of fn. */
+/** Replace each path or pattern in a value with the path that fn writes to `found`. *changed receives the new value,
+ * which the caller releases with zr_free. Errors: ZR_ERR_MEMORY, and any error of fn. */
 typedef zr_status (*zr__shards_fn)(void *arg, const char *path, char found[PATH_MAX]);
 ZR_NODISCARD zr_status zr__shards_each(const char *value, zr__shards_fn fn, void *arg, char **changed);
 

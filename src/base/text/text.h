@@ -7,22 +7,22 @@
 
 #include "zr/base.h"
 
-/** A growing string. Zero-initialise. The first failed allocation sets `failed`, and later additions are dropped, so a
- * writer needs to check only once, at the end. */
+/** A growing string. Set it to zeros before the first use. The first failed allocation sets `failed`, and later
+ * additions are dropped, so a writer needs to check only once, at the end. */
 typedef struct zr__text {
-    char *data; /* the string, terminated by '\0', or NULL while the string is empty; zr_free it */
+    char *data; /* the string, terminated by '\0', or NULL while the string is empty; released with zr_free */
     size_t length;
     int64_t room;
     bool failed;
 } zr__text;
 
 void zr__text_add(zr__text *text, const char *format, ...) ZR_PRINTF(2, 3);
-/** Append `n` bytes of any value. */
+/** Append `n` bytes, which may have any values, including 0. */
 void zr__text_append(zr__text *text, const char *bytes, size_t n);
 /** Remove the first `n` bytes; the capacity does not change. */
 void zr__text_drop(zr__text *text, size_t n);
-/** Move the string, or "" if it is empty, to *data; zr_free it. Fail with ZR_ERR_MEMORY if an earlier
- * allocation failed. */
+/** Move the string, or "" if it is empty, to *data, which the caller releases with zr_free. Fail with ZR_ERR_MEMORY if
+ * an earlier allocation failed. */
 ZR_NODISCARD zr_status zr__text_take(zr__text *text, char **data);
 void zr__text_clear(zr__text *text);
 
@@ -45,8 +45,8 @@ const char *zr__text_size(double bytes, char out[ZR_SIZE_BYTES]);
  * form or is above 2^53. */
 bool zr__text_bytes(const char *text, int64_t *bytes);
 
-/** Count the insertions, deletions, replacements and swaps of neighbours that turn a into b. A name longer than 63
- * bytes has a large distance from every other name. */
+/** Return the minimum number of insertions, deletions, replacements and swaps of neighbouring characters that turns a
+ * into b. A name longer than 63 bytes has a large distance from every other name. */
 int zr__text_distance(const char *a, const char *b);
 /** Return the name closest to `wanted`, or NULL if no name is close enough for a suggestion. */
 const char *zr__text_nearest(const char *wanted, const char *const *names, int n_names);
@@ -72,7 +72,7 @@ const char *zr__text_escape(const char *text, char *out, size_t size);
 
 /** Return whether `text` ends with `end`. */
 bool zr__text_ends(const char *text, const char *end);
-/** Copy n bytes to *copy and append '\0'; zr_free the copy. Error: ZR_ERR_MEMORY. */
+/** Copy n bytes to *copy and append '\0'. The caller releases the copy with zr_free. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__text_copy(const char *text, size_t n, char **copy);
 
 /** Return the number of bytes of the UTF-8 character at the beginning of text[0, bytes), or 0 if none begins there. */

@@ -12,9 +12,9 @@
 #include <string.h>
 
 typedef struct source {
-    int64_t begin, tokens; /* first token in the concatenation of all sources, and number of tokens */
+    int64_t begin, tokens; /* index of the source's first token among the tokens of all sources; number of its tokens */
     int64_t windows, epoch_samples;
-    int64_t place, share; /* first position in each block of ZR_DATA_MIX samples, and number of positions */
+    int64_t place, share; /* first position in each block of ZR_DATA_MIX samples; number of positions there */
     uint64_t seed;
 } source;
 
@@ -124,7 +124,7 @@ static zr_status find_source(const zr_data *d, int64_t sample, const source **fo
     return ZR_OK;
 }
 
-/* Report skipped lines in the note. This replaces an earlier remark about a suspicious text. */
+/* Write a note about skipped lines. If no line was skipped, keep an earlier note about a suspicious text. */
 static void note_skipped(zr_data *d)
 {
     const zr__shard *first = NULL;

@@ -7,8 +7,8 @@
 
 #include "zr/data.h"
 
-/** Set *text to whether a path (zr_data_args.path) is text, without tokenizing it. `note` (may be NULL) receives a
- * remark about a suspicious file, or "". */
+/** Set *text to whether any file that `path` names (as in zr_data_args.path) is a text. No text is tokenized. `note`
+ * (may be NULL) receives a remark about the first suspicious file, or "". */
 ZR_NODISCARD zr_status zr__data_look(const char *path, bool *text, char *note, size_t size);
 
 /**

@@ -9,7 +9,8 @@
 /* Usual and minimum size of a part, in bytes of text. A thread encodes one part at a time. */
 #define PART_BYTES ((int64_t)256 << 10)
 #define PART_LEAST_BYTES ((int64_t)64 << 10)
-/* Bytes added to each thread's share of a short text. A part ends at a cut, which may come before the part is full. */
+/* Bytes added to each thread's equal share of a short text. A part ends at a cut, which may come before the part is
+ * full. Without these bytes, the end of the text could be one part more than there are threads. */
 #define SHARE_SPARE_BYTES 4096
 /* Maximum size in bytes of a part whose memory is reused for the next part. */
 #define KEPT_BYTES ((int64_t)1 << 20)
@@ -18,8 +19,8 @@ enum { USUAL_THREADS = 8 };
 typedef struct worker {
     const struct encoder *e;
     zr__part part;
-    int32_t *ids; /* buffer for one token per byte of the part; a .jsonl line is longer than its text, which leaves
-                     space for the separator */
+    int32_t *ids; /* buffer for one token per byte of the part; a separator also fits, since a .jsonl line has more
+                     bytes than its text */
     int64_t room, n;
     pthread_t thread;
     bool started;
@@ -30,7 +31,7 @@ typedef struct encoder {
     zr__parts parts;
     worker *worker;
     int n;
-    int64_t usual_room; /* memory of a part, in bytes, above which it is freed after use */
+    int64_t usual_room; /* size in bytes above which a part's buffer is freed after use */
 } encoder;
 
 /* ---- one part -------------------------------------------------------------------------------- */
@@ -100,8 +101,8 @@ static zr_status take_encoded(encoder *e, const worker *w, zr__encoded *all)
     return ZR_OK;
 }
 
-/* Encode the whole file, several parts at a time. A large part is always the last of the parts encoded together. Only
- * one large part is in memory at a time, and its memory is freed afterwards. */
+/* Encode the whole file, several parts at a time. If a part needs more memory than usual_room, it is the last part of
+ * those encoded together, so only one such part is in memory at a time. Its memory is freed afterwards. */
 static zr_status encode_all(encoder *e, zr__encoded *all)
 {
     const int64_t bytes = e->parts.file->bytes;

@@ -6,8 +6,8 @@
 #include "base/file/file.h"
 
 /** Fail with ZR_ERR_DATA if the file begins like another format, such as gzip or PDF. The message names the format and
- * gives advice. Pass `tokens` for a file of uint16 tokens: short magic numbers are then ignored, since tokens may equal
- * them by chance. */
+ * gives advice. If `tokens` is true, the file should hold uint16 tokens: short magic numbers are then ignored, since
+ * tokens may equal them by chance. */
 ZR_NODISCARD zr_status zr__data_refuse_kind(const zr__file *file, bool tokens);
 
 /** Check the beginning, middle and end of a text. Fail with ZR_ERR_DATA if at least one byte in sixteen is NUL, because

@@ -13,11 +13,11 @@
 #include "base/core/core.h"
 #include "base/file/file.h"
 
-/** A file, how to read it, and the current position in it. Zero-initialise members that are not used. */
+/** A file, how to read it, and the current position in it. Members that are not used must be zeros. */
 typedef struct zr__parts {
     const zr__file *file;
     /** Function that finds a cut, like zr__tokenizer_cut, with `of` as the first argument. If NULL, no cuts are known,
-     * and each document is one part. */
+     * and a plain text of up to most_bytes is one part. */
     int64_t (*cut)(const void *of, const char *text, int64_t from, int64_t bytes);
     const void *of;
     int64_t usual_bytes;  /* usual size of a part in bytes */
@@ -25,9 +25,10 @@ typedef struct zr__parts {
     bool lines;           /* whether the file is .jsonl; the next members apply only to .jsonl */
     const char *text_key; /* key of the text in each line */
     bool skip_bad_lines;
-    const char *key_named, *skip_named; /* names of the options text_key and skip_bad_lines in messages */
+    const char *key_named, *skip_named; /* names of the options text_key and skip_bad_lines in messages, such as
+                                           "--text-key" and "--bad-lines skip" */
     /* Current position: */
-    int64_t read, lines_read; /* bytes read so far; lines in the parts that zr__part_take has counted */
+    int64_t read, lines_read; /* bytes read so far; number of lines that zr__part_take has counted */
 } zr__parts;
 
 /** Counts of texts found in parts. */
@@ -38,7 +39,7 @@ typedef struct zr__found_texts {
 
 typedef struct zr__part {
     char *text;
-    int64_t room, n, at; /* capacity and length of `text` in bytes, and its offset in the file */
+    int64_t room, n, at; /* room, n: capacity and length of `text` in bytes; at: file offset of `text` */
     bool too_long;       /* whether the part is a line above ZR__LINE_BYTES, which was skipped */
     /* Results of zr__part_run: */
     zr__found_texts found; /* counts of the part's texts; first_skipped is a line number within the part, from 1 */

@@ -103,9 +103,9 @@ typedef struct symbol {
     uint32_t rank; /* rank of that merge; NEVER if there is no merge or this symbol is merged away */
 } symbol;
 
-/* Merging of one piece, with a heap of the possible merges. A heap key combines a merge's rank (upper half) and
- * position (lower half). A later merge may make an entry invalid. The entry then stays in the heap and is recognised by
- * its rank. */
+/* State of merging one piece, with a heap of the possible merges. The upper half of a heap key is the merge's rank, the
+ * lower half is the index of its left symbol. A later merge may make an entry invalid. The entry then stays in the
+ * heap, and is later ignored because its rank differs from the rank of its symbol. */
 typedef struct merger {
     const zr__bpe *bpe;
     symbol *at;
@@ -411,7 +411,7 @@ uint32_t zr__bpe_symbol(unsigned char byte)
     return ZR__BPE_BYTES + OTHERS_LOW + (uint32_t)(byte - HIGH_FIRST);
 }
 
-/* Return the byte that a character represents in token names, or NONE. */
+/* Return the byte that a character represents in token names, or NONE if it represents no byte. */
 static int byte_of(uint32_t character)
 {
     if (character < ZR__BPE_BYTES) return zr__bpe_symbol((unsigned char)character) == character ? (int)character : NONE;

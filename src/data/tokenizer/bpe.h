@@ -21,10 +21,10 @@ typedef struct zr__bpe_added {
 /** A tokenizer as read from its files. */
 typedef struct zr__bpe {
     int64_t vocab;
-    char *text;         /* bytes of all tokens, concatenated */
-    int64_t *begin;     /* (vocab + 1) token i has the bytes text[begin[i], begin[i + 1]) */
-    bool *spelled;      /* (vocab) whether merges may produce the token, since its name consists of symbols for bytes */
-    bool *alone;        /* (vocab) whether merging the token's bytes gives exactly this token */
+    char *text;     /* bytes of all tokens, concatenated */
+    int64_t *begin; /* array of vocab + 1 offsets: token i has the bytes text[begin[i], begin[i + 1]) */
+    bool *spelled;  /* for each token: whether merges may produce it, since its name consists of symbols for bytes */
+    bool *alone;    /* for each token: whether merging its bytes gives exactly this token */
     bool ignore_merges; /* whether a piece that equals a token becomes this token without merging */
     int32_t byte_token[ZR__BPE_BYTES];
 
@@ -35,7 +35,7 @@ typedef struct zr__bpe {
 
     zr__bpe_added *added; /* added tokens, longest first */
     int64_t n_added;
-    bool begins[ZR__BPE_BYTES]; /* by byte: whether an added token begins with this byte */
+    bool begins[ZR__BPE_BYTES]; /* for each byte: whether an added token begins with it */
     bool has_later, spaced; /* has_later: whether any added token is `later`; spaced: whether any has white space after
                                its first byte */
 

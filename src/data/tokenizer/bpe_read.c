@@ -305,7 +305,7 @@ static zr_status add_spaced(const reader *r, const char *text, size_t bytes, int
     const char *space = memchr(text, ' ', bytes);
     size_t n = space ? (size_t)(space - text) : 0;
     snprintf(cut, sizeof(cut), "%.*s", (int)(bytes < SHOWN ? bytes : SHOWN),
-             text); /* `text` may be longer than `bytes` */
+             text); /* only `bytes` bytes belong to this merge */
     ZR_CHECK(n > 0 && n + 1 < bytes && !memchr(space + 1, ' ', bytes - n - 1), ZR_ERR_DATA,
              "%s: merge %lld is \"%s\"; expected two names with a space between them", r->file, (long long)number,
              ZR_SHOWN(cut));
@@ -332,7 +332,8 @@ static zr_status read_merges(const reader *r)
     return ZR_OK;
 }
 
-/* Read merges, one per line. The first line may be a version. */
+/* Read merges, one per line. The first line may give the version of the format, as "#version: 0.2", and is then
+ * skipped. */
 static zr_status read_merge_lines(const reader *r, const char *text, size_t bytes)
 {
     static const char version[] = "#version";
@@ -416,7 +417,7 @@ static zr_status take_two_files(reader *r, const char *merges_path)
     ZR_TRY(refuse_word_ends(r));
     ZR_TRY(read_vocab(r));
     zr__text_escape(merges_path, r->file, sizeof(r->file));
-    /* This function reads any text, not only JSON. */
+    /* zr__json_read_most reads any text, not only JSON. */
     zr_status st = zr__json_read_most(merges_path, FILE_MOST_BYTES, &text, &bytes);
     if (st == ZR_OK) st = read_merge_lines(r, text, bytes);
     zr_free(text);

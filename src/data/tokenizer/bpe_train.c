@@ -4,10 +4,10 @@
  * pairs has a list of the words in which it occurs, so a merge visits only these words. The merge also corrects the
  * counts of the neighbouring pairs.
  *
- * No two merges produce the same bytes. A part of a word that consists of whole tokens has been merged like a word of
- * its own. Therefore parts with equal bytes always consist of equal tokens: if "abc" is "ab" and "c" in one word, it is
- * never "a" and "bc" in another word. Therefore the token of a merge is always new. Every pair with this token is first
- * found by this merge, and each pair enters the heap once.
+ * No two merges produce the same bytes. A part of a word that consists of whole tokens has been merged as if it were a
+ * word of its own. Therefore parts with equal bytes always consist of equal tokens: if "abc" is "ab" and "c" in one
+ * word, it is never "a" and "bc" in another word. Since no merge repeats the bytes of an earlier one, the token of a
+ * merge is always new. All pairs with the new token are found during its merge, so each pair enters the heap only once.
  */
 #include "base/core/grow.h"
 #include "data/tokenizer/bpe.h"
@@ -313,8 +313,8 @@ static zr_status queue_found(learner *l)
 
 /* ---- merging --------------------------------------------------------------------------------- */
 
-/* Merge a pair in a word, from left to right. Neighbours to the left have then been merged, but neighbours to the right
- * have not. */
+/* Merge a pair everywhere in a word, from left to right, and correct the counts of neighbouring pairs. At each merge,
+ * the tokens on the left are already merged, and the tokens on the right are not. */
 static zr_status merge_word(learner *l, int32_t word, zr__bpe_pair of, int32_t into)
 {
     const strings *words = &l->from->words;

@@ -141,7 +141,7 @@ static void translate_group(translation *t)
         copy_construct(t, 1);
 }
 
-/* Return the length of a construct such as "{3}?" at `at`, or 0 if there is none. */
+/* Return the length of a construct such as "{3}?" at `at`, or 0 if `at` begins with another construct. */
 static int fixed_then_question(const char *at)
 {
     int n = *at == '{' ? (int)strspn(at + 1, "0123456789") : 0;
@@ -330,7 +330,7 @@ static bool prepare_matcher(zr__matcher *m)
 {
     lacked = false;
     m->context = pcre2_match_context_create(m->split->memory);
-    /* the stack is NULL if nothing is JIT-compiled */
+    /* the stack is NULL if PCRE2 was built without its JIT compiler, which alone needs the stack */
     m->stack = pcre2_jit_stack_create(STACK_LEAST_BYTES, STACK_MOST_BYTES, m->split->memory);
     if (!m->context) return false;
     pcre2_set_match_limit(m->context, MATCH_LIMIT);
@@ -379,8 +379,9 @@ static bool solid_before(const unsigned char *text, int64_t at)
     return lead[0] != 0xe1 && lead[0] != 0xe2 && !(lead[0] == 0xe3 && lead[1] == 0x80 && lead[2] == 0x80);
 }
 
-/* Return the offset of the last white space that follows another character. A cut there is safe. In GPT-2's expression,
- * white space begins a piece, and only the alternative for white space has a lookahead. */
+/* Return the offset of the last ASCII white space that follows a character other than white space. A cut before this
+ * white space is safe: in GPT-2's expression, white space begins a piece, and only the alternative for white space has
+ * a lookahead. */
 int64_t zr__split_cut(const zr__split *split, const char *string, int64_t from, int64_t bytes)
 {
     const unsigned char *text = (const unsigned char *)string;

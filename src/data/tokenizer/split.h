@@ -35,8 +35,9 @@ ZR_NODISCARD zr_status zr__matcher_open(const zr__split *split, const char *text
                                         zr__matcher **matcher);
 void zr__matcher_close(zr__matcher **matcher);
 
-/** Cut a range as a separate text, and pass its pieces to fn in order. The pieces together are the whole range. Errors:
- * ZR_ERR_DATA if an expression needs too much time or memory for this text; ZR_ERR_MEMORY; and errors of fn. */
+/** Cut the range `stretch` of the matcher's text into pieces, as if no text came before or after it, and pass the
+ * pieces to fn in order. Together the pieces cover the whole range. Errors: ZR_ERR_DATA if an expression needs too much
+ * time or memory for this text; ZR_ERR_MEMORY; and errors of fn. */
 ZR_NODISCARD zr_status zr__matcher_cut(zr__matcher *matcher, const char *stretch, int64_t bytes);
 
 /** Return the last offset >= `from` at which the text may safely be cut in two, or 0 if none is known. At a safe cut,

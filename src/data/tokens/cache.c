@@ -32,7 +32,7 @@ typedef struct place {
     zr__encoding encoding;
     uint64_t key;
     bool is_whole;                         /* whether to trust the header instead of checking the hash of the tokens */
-    char folder[PATH_MAX], path[PATH_MAX]; /* path of the token file, and of its folder */
+    char folder[PATH_MAX], path[PATH_MAX]; /* folder: path of the cache's folder; path: path of the token file */
     char lock[PATH_MAX]; /* path of the lock file, where the creator of the tokens writes its progress */
 } place;
 
@@ -167,8 +167,9 @@ static zr_status find_place(const zr_data_args *args, place *p)
 
 /* ---- unfinished files ------------------------------------------------------------------------ */
 
-/* Write the common prefix of the names of this host's unfinished files for this key. The thread and the time follow the
- * prefix. Therefore two creators never write to the same file, even if locks do not work. */
+/* Write the prefix with which this host's unfinished files for this key begin: the key and a hash of the host's name.
+ * In a file's name, the thread and the time follow the prefix. Therefore two creators never write to the same file,
+ * even if locks do not work. */
 static void name_parts(const place *p, char name[NAME_BYTES])
 {
     char host[256] = "";

@@ -15,7 +15,8 @@ typedef struct table {
     int token_bytes;
     int64_t sequences, documents;
     int64_t end; /* end of the sequences checked so far, as a byte offset in `bin` */
-    /* buffers for a part of each table */
+    /* Buffers for up to PART entries: `length` for the table of lengths, `place` for the tables of offsets and
+     * documents. */
     unsigned char length[PART * LENGTH_BYTES], place[PART * PLACE_BYTES];
 } table;
 

@@ -10,7 +10,7 @@
 
 #define PART_BYTES ((int64_t)1 << 20)
 
-/* A file, with its size and time at the first inspection. */
+/* An input file, with the size and modification time that it had when it was first opened. */
 typedef struct looked_at {
     zr__file file;
     bool lines;
@@ -21,7 +21,7 @@ struct zr__texts {
     looked_at *text;
     zr__texts_info info;
     char note[3 * ZR__NOTE_BYTES];
-    char first_skipped[ZR__NOTE_BYTES]; /* name and line number of the first skipped line */
+    char first_skipped[ZR__NOTE_BYTES]; /* position of the first skipped line, such as "a.jsonl:12" */
     int64_t done_bytes;                 /* bytes of the files before the current one */
 };
 
@@ -112,7 +112,8 @@ static void note_skipped(zr__texts *t)
              length ? "; " : "", (long long)t->info.skipped_lines, t->first_skipped);
 }
 
-/* Call `read` for each file. The files must not have changed since their first inspection. */
+/* Call `read` for each file. Pass it the size and modification time of the first opening, so that it notices a change
+ * of the file since then. */
 static zr_status read_all(zr__texts *t, read_fn read, void *arg)
 {
     for (int i = 0; i < t->args->n; i++) {

@@ -24,7 +24,8 @@ static void remember(zr__tokens *t, int64_t shard)
     t->open[t->n_open++] = (zr__open_shard){shard, ++t->clock};
 }
 
-/* Open a file again. Keep the size and time of the first opening, so that a reader notices changes since then. */
+/* Open a file again. Keep the size and modification time of the first opening, so that a reader notices changes since
+ * then. */
 static zr_status open_again(zr__tokens *t, zr__file *file, const char *path)
 {
     zr__file now;

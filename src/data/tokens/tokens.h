@@ -37,7 +37,7 @@ ZR_NODISCARD zr_status zr__tokens_add(zr__tokens *tokens, zr__opening *opening, 
 ZR_NODISCARD zr_status zr__tokens_read(zr__tokens *tokens, int64_t first, int64_t n, unsigned char *stage,
                                        int32_t *out);
 
-/** Check all tokens (zr__data_check). */
+/** Check all tokens, as zr__data_check describes. */
 ZR_NODISCARD zr_status zr__tokens_check(zr__tokens *tokens, uint64_t *hash, zr_progress_fn fn, void *arg);
 
 #endif

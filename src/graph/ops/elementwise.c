@@ -96,7 +96,7 @@ static zr_status mul_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
     return zr__map_infer(graph, op, 2, (const char *[]){"a", "b"}, out);
 }
 
-/* Contribute the gradients of a b: dy times b for a, dy times a for b. */
+/* Contribute the gradients of the product a * b: dy * b to a, and dy * a to b. */
 static zr_status mul_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value dy = zr_grad_of(graph, op->out[0]);

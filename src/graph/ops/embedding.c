@@ -3,8 +3,8 @@
 
 #include <inttypes.h>
 
-/* Infer the type of a table's gradient from the output that the adjoint prepared, because no operand shows the number
- * of rows. */
+/* Infer the type of a table's gradient, with rows of width C. Take the dtype and the number of rows from the output
+ * value, which the adjoint has already created with zr_grad_begin. No operand shows the number of rows. */
 static zr_status prepared_table(const zr_graph *graph, const zr_op *op, int64_t C, zr_type *out)
 {
     ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "%s: the output must come from zr_grad_begin", op->def->name);

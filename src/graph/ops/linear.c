@@ -101,8 +101,8 @@ static zr_status linear_adjoint(zr_graph *graph, const zr_op *op)
     ZR_TRY(zr__accumulate(graph, b, &linear_db, NULL, 1, &dy));
     if (zr_grad_needed(graph, x)) {
         zr_value dx = zr_grad_begin(graph, x, NULL), part = ZR_NONE;
-        /* If w is cut by columns, each rank computes only a part of dx. Sum the parts, unless the adjoint of the gather
-         * of x's tokens sums them. */
+        /* If w is cut by columns, each rank computes only a part of dx. Sum the parts. If zr__all_tokens gathered x, do
+         * not: the adjoint of that gather sums the parts. */
         const bool cut = zr__is_cut(graph, w, output_dim(&op->attr)) && !zr__is_gathered(graph, x);
         zr_graph_op(graph, &linear_dx, &op->attr, 2, (zr_value[]){dy, w}, cut ? &part : &dx);
         if (cut) zr__tensor_sum(graph, part, &dx);

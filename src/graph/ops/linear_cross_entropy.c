@@ -6,10 +6,12 @@
 #include "graph/internal.h"
 #include "base/core/core.h"
 
-/* maximum number of rows in a block. Longer blocks make faster products, shorter blocks take less memory: the logits of
+/* Maximum number of rows in a block. Longer blocks make faster products, shorter blocks take less memory: the logits of
  * 512 rows of GPT-2 are 103 MB in fp32, and products of 512 rows are as fast as products of all rows. */
 #define BLOCK_ROWS 512
-#define BLOCK_GRAIN 16 /* in rows; block lengths are multiples of this number, which suits matrix products */
+/* Every block length is a multiple of this number of rows, which suits matrix products. Only a single block of all rows
+ * may have another length. */
+#define BLOCK_GRAIN 16
 
 typedef struct sizes {
     int64_t rows, V, C;
@@ -77,7 +79,8 @@ static zr_status head_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *
 /* Return the cost of the products for logits, dx and, if with_dw, dw. Logits are written, read, overwritten with their
  * gradient, and read by the products for dx and dw. w is read by the products for logits and dx. The running sum of dw
  * is read and written for every block but the first. If dw has 16 bits, the running sum of several blocks is kept in
- * F32 elsewhere. Then it is also written for the first block, and read once more to be rounded into dw. */
+ * F32 in the op's scratch memory. This F32 sum is also written for the first block, and read once more to be rounded
+ * into dw. */
 static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, bool with_dw)
 {
     sizes s = head_sizes_of(graph, op, x);
@@ -148,7 +151,7 @@ static const zr_op_def linear_cross_entropy = {
 
 /* Each of the M tensor-parallel ranks has the logits of its own part of the vocabulary. In a first pass each rank
  * computes the log-sum-exp of its logits, and the target's logit if the target is in its part. The losses are computed
- * from these numbers of all ranks. The gradient needs the log-sum-exp over the whole vocabulary, so the backward pass
+ * from all ranks' numbers. The gradient needs the log-sum-exp over the whole vocabulary, so the backward pass
  * recomputes the logits. */
 
 /* Infer the type of the output, a pair of numbers for each row. attr.i[0] is the number of rows of a block, attr.i[1]
@@ -223,7 +226,7 @@ static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
     zr_value x = op->in[1], w = op->in[2], targets = op->in[3], part = ZR_NONE;
     bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
     zr_value dx = need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE;
-    /* Sum the ranks' parts of dx, unless the adjoint of the gather of x's tokens sums them. */
+    /* Sum the ranks' parts of dx. If zr__all_tokens gathered x, do not: the adjoint of that gather sums the parts. */
     const bool sums = !zr__is_gathered(graph, x);
     zr_value out[2] = {sums ? ZR_NONE : dx, need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE};
     zr_graph_op(graph, need_w ? &part_dx_and_dw : &part_dx_alone, &op->attr, 5,

@@ -1,5 +1,5 @@
-/* Ops in which tensor-parallel ranks exchange values: sums of partial values, and gathers. The planner adds the
- * collectives for these ops (zr_op_def.join). */
+/* Ops in which tensor-parallel ranks exchange values: sums of partial values, and gathers. The planner recognises these
+ * ops by zr_op_def.join, and adds a collective for each. */
 #include "graph/internal.h"
 
 /* ---- sums ------------------------------------------------------------------------------------ */
