@@ -1,7 +1,8 @@
-/* Recompute policy auto: finds the plan that recomputes least and still fits the memory limit. The units are assumed
- * to be alike. The best plan then mixes at most two recompute policies (a linear programme with two constraints).
+/* Recompute policy auto: finds the plan that recomputes least among the plans that fit the memory limit. The units are
+ * assumed to be alike. The best plan then mixes at most two recompute policies (a linear programme with two
+ * constraints).
  *
- * The heavier policy goes to the first units, because their activations would be stored longest. Bisection over
+ * * The heavier policy goes to the first units, because their activations would be stored longest. Bisection over
  * complete plans finds the smallest number of units that need the heavier policy. With tensor parallelism the search
  * also tries checkpoints in pieces (P_a) and pieces in host memory (P_a+cpu). The memory saved may allow less
  * recompute. */
@@ -12,14 +13,15 @@ typedef struct search {
     const zr_model *model;
     const zr_layout *layout;
     const zr_profile *profile;
-    bool free;               /* whether the search also chooses how activation checkpoints are stored */
-    bool partition, offload; /* whether the plans being tried store checkpoints in pieces, and on the host */
-    int32_t units;           /* number of units that may be recomputed */
+    bool free; /* whether the search also chooses how activation checkpoints are stored */
+    bool partition,
+        offload;   /* whether the plans tried now store checkpoints in pieces (partition) and on the host (offload) */
+    int32_t units; /* number of units that may be recomputed */
     zr_plan *best;
 } search;
 
-/* Create a plan, and keep it if it is better than the best plan so far. Usually zr__plan_better compares the two
- * plans. If both fit and the search chooses only the recompute policies, the plan with fewer hardware FLOPs is
+/* Create a plan, and keep it if it is better than the best plan so far. In most cases zr__plan_better compares the two
+ * plans. If both plans fit and the search chooses only the recompute policies, the plan with fewer hardware FLOPs is
  * better. */
 static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every,
                          int64_t *bytes)
@@ -63,7 +65,7 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     return ZR_OK;
 }
 
-/* Search for the best mix of recompute policies. s->partition and s->offload say how checkpoints are stored. */
+/* Search for the best mix of recompute policies, with checkpoints stored as s->partition and s->offload say. */
 static zr_status find_mix(search *s)
 {
     int64_t bytes = INT64_MAX, before = INT64_MAX;
@@ -86,7 +88,8 @@ static zr_status find_best(search *s)
     if (zr__plan_fits(s->best) || s->layout->limit_bytes == 0) return ZR_OK;
     s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
     ZR_TRY(find_mix(s));
-    /* Try the simpler option first. A later plan replaces the best plan only if it is better. */
+    /* Try checkpoints in pieces first, then pieces on the host. A later plan replaces the best plan only if it is
+     * better. */
     for (int way = 0; s->free && way < 2; way++) {
         s->partition = true;
         s->offload = way > 0;
