@@ -1,10 +1,10 @@
 /* Part of the proof of a plan: the buffers of model states. The home of a state is its own buffer, as opposed to a copy
  * on the device.
  *
- * * A step that computes with a state must read the elements of its range on the device, from the home or from a copy.
- * If an update changes a copy, the copy must be copied home. No other step may write a state. A schedule that saves
- * must save every state, from its home or from a copy. check_order.c proves that conflicting uses happen in the order
- * of the list of steps. */
+ * A step that computes with a state must read the elements of its range on the device, from the home or from a copy. If
+ * an update changes a copy, the copy must be copied home. No other step may write a state. A schedule that saves must
+ * save every state, from its home or from a copy. check_order.c proves that conflicting uses happen in the order of the
+ * list of steps. */
 #include "plan/check/check.h"
 
 /* A copy of a range of a state, in a buffer other than the state's home. */

@@ -1,10 +1,10 @@
 /* Part of the proof of a plan: checks that every byte that a step reads has been written before. "Before" means earlier
  * in the list of steps, since check_order.c proves that conflicting uses have this order.
  *
- * * The first byte of a range may differ between ranks: it is a stride times the rank's number in a group. Written
- * bytes are recorded for each combination of strides, as a set of byte ranges ("stretches"). A range without a stride,
- * or one that all members of a group write together, is recorded without a stride. Therefore the number of records does
- * not grow with the number of ranks. */
+ * The first byte of a range may differ between ranks: it is a stride times the rank's number in a group. Written bytes
+ * are recorded for each combination of strides, as a set of byte ranges ("stretches"). A range without a stride, or one
+ * that all members of a group write together, is recorded without a stride. Therefore the number of records does not
+ * grow with the number of ranks. */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "plan/check/check.h"

@@ -19,8 +19,8 @@ typedef struct zr__link {
     int32_t pace; /* index in zr__list.pace of the newest pace of this step, or ZR_NONE */
 } zr__link;
 
-/* A pace is a wait that throttles a step: the step waits for the step `step`, although no data dependency requires
- * this. Otherwise the waiting step could run too far ahead of other streams. */
+/* A pace is a wait that throttles a step. The step waits for another step, `step`, although no data dependency requires
+ * this. Otherwise it could run too far ahead of other streams. */
 typedef struct zr__pace {
     zr__id step;
     int32_t next; /* index in zr__list.pace of the waiting step's previous pace, or ZR_NONE */

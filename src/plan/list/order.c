@@ -3,8 +3,8 @@
  * of a buffer in a round of REPEAT also waits for the previous round's last uses of the same bytes. A wait is omitted
  * if the order of a stream or another wait implies it.
  *
- * * Each run of a step has a number, its time point. Steps of the first round are numbered first, then steps of a
- * second round. The vector clock of a time point has, for each stream, the last time point that comes before it. */
+ * Each run of a step has a number, its time point. Steps of the first round are numbered first, then steps of a second
+ * round. The vector clock of a time point has, for each stream, the last time point that comes before it. */
 #include "plan/list/list.h"
 
 /* The constraints of one step. at[stream]: the latest time point of the stream that the step must follow, or -1.

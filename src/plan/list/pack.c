@@ -4,7 +4,7 @@
  * streams and waits must guarantee this. The order of steps in the list is not enough, since streams run at the same
  * time.
  *
- * * Most pairs of buffers are far apart in the schedule. Therefore a buffer is compared only with buffers in the same
+ * Most pairs of buffers are far apart in the schedule. Therefore a buffer is compared only with buffers in the same
  * slices of time. Placed buffers with neighbouring offsets are grouped into blocks. In most cases a buffer is alive
  * together with all buffers of a block or with none. One comparison with the block then decides. */
 #include "base/core/grow.h"

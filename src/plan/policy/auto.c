@@ -2,7 +2,7 @@
  * assumed to be alike. The best plan then mixes at most two recompute policies (a linear programme with two
  * constraints).
  *
- * * The heavier policy goes to the first units, because their activations would be stored longest. Bisection over
+ * The heavier policy goes to the first units, because their activations would be stored longest. Bisection over
  * complete plans finds the smallest number of units that need the heavier policy. With tensor parallelism the search
  * also tries checkpoints in pieces (P_a) and pieces in host memory (P_a+cpu). The memory saved may allow less
  * recompute. */

@@ -49,8 +49,8 @@ typedef struct cut {
     int64_t elems;
     /* last compute step before the original step, for which the first two buckets' copies to the device wait */
     zr__id pace;
-    int32_t
-        place[2][USES_MAX]; /* place[bucket % 2][operand]: buffer on the device that holds the bucket of this operand */
+    /* place[bucket % 2][operand]: buffer on the device that holds the bucket of this operand */
+    int32_t place[2][USES_MAX];
 } cut;
 
 static int64_t count_of(const cut *c, int64_t bucket)

@@ -2,7 +2,7 @@
  * (ZeRO section 6.1). If a checkpoint is identical on all tensor-parallel ranks, each rank may store only its own piece
  * (P_a). Checkpoints may also be stored in host memory (P_a+cpu).
  *
- * * A checkpoint is copied out after the op that writes it. It is fetched back at the beginning of the segment that
+ * A checkpoint is copied out after the op that writes it. It is fetched back at the beginning of the segment that
  * recomputes from it. Lifetimes, buffers and waits of the value and of its copy are derived from the program, as for
  * ops. */
 #include "plan/program/program.h"

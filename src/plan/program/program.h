@@ -1,6 +1,6 @@
 /** plan/program: the ops of one micro-batch in order, before any step is written.
  *
- * * An op of the forward pass may run a second time in the backward pass, for recompute. Entries that are no ops store
+ * An op of the forward pass may run a second time in the backward pass, for recompute. Entries that are no ops store
  * and restore activation checkpoints. segments.c divides the program into segments. It also decides how long each value
  * lives and when a unit's gradient is complete. This folder does not use buffers or streams. */
 #ifndef ZR_PLAN_PROGRAM_H

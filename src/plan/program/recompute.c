@@ -2,9 +2,9 @@
  * determines which values may be dropped. program.c then replays only the ops that are needed again. Under every
  * policy, the outputs of cheap ops are dropped if their operands are available anyway.
  *
- * * Units are replayed in groups of `recompute_every` consecutive units. A value that another group reads is stored,
- * for example a group's input. Therefore a replay never needs ops of another group. Sources: Chen et al. 2016;
- * Korthikanti et al. 2022 (selective). */
+ * Units are replayed in groups of `recompute_every` consecutive units. A value that another group reads is stored, for
+ * example a group's input. Therefore a replay never needs ops of another group. Sources: Chen et al. 2016; Korthikanti
+ * et al. 2022 (selective). */
 #include "plan/list/list.h"
 #include "plan/program/program.h"
 

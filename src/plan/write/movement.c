@@ -1,7 +1,7 @@
 /* Writes the steps that move a unit between ranks: gathers of parameters and reductions of gradients. A bucket is the
  * same sub-range of all N shards of a unit, so that each reduced bucket completes a part of every shard.
  *
- * * The baselines of the ZeRO papers can also be planned: reductions or broadcasts for one owner at a time, all-reduce,
+ * The baselines of the ZeRO papers can also be planned: reductions or broadcasts for one owner at a time, all-reduce,
  * and one fused buffer for the whole model. NCCL's own reduce-scatter is another option. */
 #include "plan/write/write.h"
 

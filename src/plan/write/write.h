@@ -59,11 +59,10 @@ typedef struct zr__writing {
     zr_schedule_kind kind;
     zr__decided decided;
     zr__gathers gathers;
-    int32_t *instance; /* indexed by zr_value: newest instance of the value, or -1 if the value is not written yet */
-    int32_t *kept;     /* indexed by zr_value: buffer of the value's checkpoint */
-    int32_t *place;    /* for each instance: its buffer */
-    int32_t
-        *grad_buffer; /* for each unit: buffer of its whole gradient in this pass, or ZR_NONE before the first write */
+    int32_t *instance;    /* indexed by zr_value: newest instance of the value, or -1 if the value is not written yet */
+    int32_t *kept;        /* indexed by zr_value: buffer of the value's checkpoint */
+    int32_t *place;       /* for each instance: its buffer */
+    int32_t *grad_buffer; /* for each unit: buffer of its gradient in this pass, or ZR_NONE before the first write */
     int32_t n_instances;
     zr__id ended[2]; /* last compute steps of the previous segment [0] and of the segment before it [1] */
 } zr__writing;
