@@ -11,8 +11,7 @@ static zr_comm *comm_of(const zr__running *r)
     return r->engine->group_comm[r->step->group];
 }
 
-/* Wait for the device's pending work. With one rank in the group this is not necessary, since the device works in
- * order. */
+/* Wait for the device's pending work. With one rank in the group no wait is needed, since the device works in order. */
 static zr_status finish_pending(const zr__running *r)
 {
     return comm_of(r)->size > 1 ? r->device->ops->finish(r->device) : ZR_OK;

@@ -27,8 +27,8 @@ typedef struct zr__program {
     zr__run_of *run;
     int32_t n;
     int64_t room;
-    int32_t
-        pass_end[2]; /* for each pass: index in `run` after its last run; the first pass includes the forward pass */
+    /* for each pass: index in `run` after its last run; the first pass includes the forward pass */
+    int32_t pass_end[2];
     int passes;
     zr_status status;
 } zr__program;
@@ -83,8 +83,9 @@ typedef struct zr__decided {
                           replay under a recompute policy reads */
     int32_t
         *due; /* due[pass][unit], as one array: segment at whose end the unit's gradient is reduced, or -1 for never */
-    int32_t *consumed; /* consumed[pass][unit], as one array: segment at whose end the unit's update consumes its
-                          gradient (zr_plan.consume_grad), or -1 for never */
+    /* consumed[pass][unit], as one array: segment at whose end the unit's update consumes its gradient
+     * (zr_plan.consume_grad), or -1 for never */
+    int32_t *consumed;
 } zr__decided;
 
 zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind);
