@@ -231,8 +231,7 @@ static void take_exchanged(zr__comm_mpi *me, const move *m, const chunk *c)
     for (int r = 0; r < me->comm.size; r++) {
         me->comm.pieces[r] = is_node_peer(me, r) ? me->stagings[r] + c->half + rank * m->slot_stride
                                                  : me->staging + c->half + r * m->slot_stride;
-        if (is_node_peer(me, r))
-            count_received(me, m, c->bytes); /* bytes in messages were already counted when the messages were started */
+        if (is_node_peer(me, r)) count_received(me, m, c->bytes); /* messages were counted when they were started */
     }
     me->comm.pieces[rank] = m->send + rank * m->send_stride + c->at;
     (void)m->fn(m->arg, c->at, c->bytes, me->comm.pieces); /* the callback never fails, see transport.h */

@@ -103,8 +103,8 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
     int64_t times = 1;
-    int rank[ZR_GROUPS_MAX]
-            [ZR_BORDERS]; /* rank[group][border]: rank whose received bytes across the border are counted */
+    /* rank[group][border]: rank whose received bytes across the border are counted */
+    int rank[ZR_GROUPS_MAX][ZR_BORDERS];
     for (int32_t g = 0; g < plan->n_groups; g++)
         for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = zr__plan_most_across(plan, g, (zr_border)b);
     for (int32_t i = 0; i < s->n_steps; i++) {

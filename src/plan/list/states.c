@@ -256,8 +256,8 @@ zr_status zr__plan_staging(zr_plan *plan)
     for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->staging[g] = ZR_NONE;
     find_moved(plan, &largest, &all);
     const int64_t joined = largest_joined(plan);
-    plan->moves =
-        l->ranks > 1 && largest > 0; /* otherwise no parameters or gradients move between data-parallel ranks */
+    /* otherwise no parameters or gradients move between data-parallel ranks */
+    plan->moves = l->ranks > 1 && largest > 0;
     const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
     const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saves use this staging memory too */
                                       [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),

@@ -13,10 +13,9 @@ typedef struct search {
     const zr_model *model;
     const zr_layout *layout;
     const zr_profile *profile;
-    bool free; /* whether the search also chooses how activation checkpoints are stored */
-    bool partition,
-        offload;   /* whether the plans tried now store checkpoints in pieces (partition) and on the host (offload) */
-    int32_t units; /* number of units that may be recomputed */
+    bool free;               /* whether the search also chooses how activation checkpoints are stored */
+    bool partition, offload; /* whether the plans tried now store checkpoints in pieces, and on the host */
+    int32_t units;           /* number of units that may be recomputed */
     zr_plan *best;
 } search;
 

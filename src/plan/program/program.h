@@ -81,8 +81,8 @@ typedef struct zr__decided {
                           needed after the last run */
     bool *checkpoint;  /* for each instance: whether it is an activation checkpoint, which the forward pass writes and a
                           replay under a recompute policy reads */
-    int32_t
-        *due; /* due[pass][unit], as one array: segment at whose end the unit's gradient is reduced, or -1 for never */
+    /* due[pass][unit], as one array: segment at whose end the unit's gradient is reduced, or -1 for never */
+    int32_t *due;
     /* consumed[pass][unit], as one array: segment at whose end the unit's update consumes its gradient
      * (zr_plan.consume_grad), or -1 for never */
     int32_t *consumed;

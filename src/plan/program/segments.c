@@ -47,8 +47,8 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
         newest[zr_graph_input(g, i)] = d->n_instances++;
     }
     const int32_t inputs = d->n_instances;
-    int32_t forward =
-        inputs; /* number after the last instance that the forward pass writes; the inputs have lower numbers */
+    /* number after the last instance that the forward pass writes; the inputs have lower numbers */
+    int32_t forward = inputs;
     for (int32_t i = 0; i < d->program.n; i++) {
         const zr__run_of *run = &d->program.run[i];
         const zr_op *op = zr__op_of(d, i);
