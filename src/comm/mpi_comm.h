@@ -30,7 +30,7 @@ typedef struct zr__comm_mpi {
     MPI_Win shared_window; /* window of the sleeping barrier; the world's window also contains the boards */
     /* The node's sleeping barrier. NULL if the world has remote ranks, or if the node has only one rank. */
     zr__barrier *barrier;
-    /* Boards of the world's ranks. This rank's board is `own_board` if the rank shares no memory. */
+    /* Boards of the world's ranks. If this rank shares no memory with other ranks, its board is `own_board`. */
     zr_comm_board **boards;
     zr_comm_board own_board;
     MPI_Win staging_window; /* window of the staging; MPI_WIN_NULL if this rank is alone on the node */

@@ -223,7 +223,7 @@ static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
     return number_node_ranks(me);
 }
 
-/* Connect the ranks of me->all: find the node, and open the memory that it shares. */
+/* Connect the ranks of me->all: find this rank's node, and open the memory that the node's ranks share. */
 static zr_status connect_ranks(zr__comm_mpi *me, int ranks_per_node)
 {
     ZR__TRY_MPI(MPI_Comm_set_errhandler(me->all, MPI_ERRORS_RETURN));

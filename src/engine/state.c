@@ -177,7 +177,7 @@ static zr_status fill_params(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     filling all = {e, state};
     zr_queue *beside = NULL;
     zr_status st = ZR_OK;
-    /* This queue is optional: continue without it if it cannot be created. */
+    /* the queue `beside` is optional: continue without it if it cannot be created */
     if (fn && ops->queue_create(e->device, &config, &beside) != ZR_OK) beside = NULL;
     for (int32_t u = 0; beside && st == ZR_OK && u < e->plan->n_units; u++)
         st = ops->issue(beside, &(zr_task){take_pages, NULL, &all, u});

@@ -45,7 +45,7 @@ static zr_status square_cut(const zr__running *r, int64_t begin)
 zr_status zr__square(const zr__running *r)
 {
     const int64_t begin = zr__first(r->engine, &r->step->range);
-    /* Overwrite the previous squares: NORM or AGREE has already read them. */
+    /* Start from zero. NORM or AGREE has already read the squares of the previous training step. */
     if (!r->step->adds || r->micro == 0) *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1};
     return r->engine->runtime.place > 0 ? square_cut(r, begin)
                                         : square_range(r, begin, begin, begin + r->step->range.count);

@@ -8,7 +8,7 @@
 #include "engine/engine.h"
 
 typedef struct zr__run {
-    const zr_kernel *kernel; /* NULL until the op is prepared */
+    const zr_kernel *kernel; /* kernel of the op; NULL until the op is prepared */
     zr_kernel_args args;
 } zr__run;
 

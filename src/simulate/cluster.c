@@ -31,7 +31,7 @@ typedef struct field {
     const char *key;
     kind kind;
     size_t at;
-    size_t bytes; /* capacity of the member, for TEXT */
+    size_t bytes; /* for TEXT: capacity of the member in bytes */
     bool must;
 } field;
 

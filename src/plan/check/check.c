@@ -29,8 +29,8 @@ static bool is_agreed(const zr__proof *p, int32_t update)
     return false;
 }
 
-/* Return whether a use and an update may touch the same elements of a state. Return false only if their elements are
- * certainly disjoint on the same rank. */
+/* Return whether a use and an update may touch the same elements of a state on one rank. Return false only if they
+ * certainly touch different elements on every rank. */
 static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
     /* the elements of the unit that the use covers, if the use and the update are on the same rank */

@@ -11,7 +11,7 @@
 typedef struct copied {
     int32_t state; /* home of the copied state, or -1 if the buffer holds no copy */
     zr_range range;
-    zr_when when; /* rounds in which the copy was made */
+    zr_when when; /* rounds in which the step runs that makes the copy */
     bool changed; /* whether an update has changed the copy, and the change is not yet copied home */
 } copied;
 
@@ -185,7 +185,7 @@ static zr_status check_save(const homes *h, int32_t index)
 static zr_status check_step_homes(const homes *h, int32_t i)
 {
     const zr_step *step = &h->p->s->step[i];
-    int first = 0; /* number of operands, at the beginning of the step's uses, that are states */
+    int first = 0; /* number of operands, at the beginning of the step's uses, that are already checked */
     if (step->when == ZR_WHEN_SAVE || step->kind == ZR_STEP_SAVE) {
         const bool known = (step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY) && step->when == ZR_WHEN_SAVE &&
                            step->unit >= 0 && h->p->s->use[step->uses].buffer >= 0;

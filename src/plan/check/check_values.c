@@ -12,8 +12,8 @@ static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
     return r->first + (by * which > 0 ? by : 0) + (outer * which > 0 ? outer : 0);
 }
 
-/* Check that every use is within its buffer on every rank. If a step has a range of a unit, check that each of its uses
- * of a range has as many elements as the step's range. */
+/* Check that every use is within its buffer on every rank. If a step has a range of a unit, check that each use of a
+ * range has the same number of elements as the step's range. */
 zr_status zr__check_ranges(const zr__proof *p)
 {
     for (int32_t i = 0; i < p->s->n_steps; i++) {
@@ -105,11 +105,11 @@ static zr_use all_of(const zr__proof *p, const zr_use *pieces)
     return use;
 }
 
-/* The value that each buffer holds whole (`all`), the value of which it holds this rank's piece (`piece`), and the
- * value in the bytes of each parameter's gradient (`grad`). ZR_NONE means no value. */
+/* all[buffer]: value that the buffer holds whole; piece[buffer]: value of which the buffer holds only this rank's
+ * piece; grad[parameter]: value in the bytes of the parameter's gradient. ZR_NONE means no value. */
 typedef struct held {
-    zr_value *all, *piece; /* one entry for each buffer */
-    zr_value *grad;        /* one entry for each parameter */
+    zr_value *all, *piece;
+    zr_value *grad;
 } held;
 
 /* Return whether a use covers exactly this tensor-parallel rank's piece of a value. */

@@ -305,7 +305,7 @@ static pricing pricing_by(const zr_plan *plan, const zr__pricer *pricer)
     return p;
 }
 
-/* Price a training step in the middle of training. The step includes the gathers of parameters that the previous
+/* Price a training step that follows another training step. It includes the gathers of parameters that the previous
  * training step has updated. */
 zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price)
 {

@@ -13,9 +13,11 @@ typedef struct search {
     const zr_model *model;
     const zr_layout *layout;
     const zr_profile *profile;
-    bool free;               /* whether the search also chooses how activation checkpoints are stored */
-    bool partition, offload; /* whether the plans tried now store checkpoints in pieces, and on the host */
-    int32_t units;           /* number of units that may be recomputed */
+    bool free; /* whether the search also chooses how activation checkpoints are stored */
+    /* partition: whether the plans tried now store checkpoints in pieces; offload: whether they store them on the
+     * host */
+    bool partition, offload;
+    int32_t units; /* number of units that may be recomputed */
     zr_plan *best;
 } search;
 
@@ -71,8 +73,9 @@ static zr_status find_mix(search *s)
     ZR_TRY(bisect(s, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));
-    /* With longer groups of units (`every`), fewer checkpoints are stored, but more is recomputed at once. Memory
-     * first falls with `every` and then grows, so stop at the first growth. */
+    /* `every` is the number of units that are replayed together. With a larger number, fewer checkpoints are stored,
+     * but more is recomputed at once. Memory first falls as `every` grows, and then rises. Therefore stop at the first
+     * rise. */
     for (int64_t every = 2; !zr__plan_fits(s->best) && every <= s->units && bytes <= before; every++) {
         before = bytes;
         ZR_TRY(try_mix(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_UNIT, s->units, every, &bytes));

@@ -97,8 +97,8 @@ static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
            plan->offload_checkpoints <= other->offload_checkpoints;
 }
 
-/* Choose between saving from copies and saving in place. Prefer copies if they fit, if they require no more recompute
- * than saving in place, and if they force no activation checkpoints into pieces or onto the host. */
+/* Choose between saving from copies and saving in place. Prefer copies under three conditions: they fit; they require
+ * no more recompute than saving in place; and they force no activation checkpoints into pieces or onto the host. */
 static zr_status choose_save(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     zr_layout l = *layout;
