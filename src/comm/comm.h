@@ -1,6 +1,6 @@
-/** comm, internal: calls for engine, train and cli that the public zr/comm.h does not have. With these calls GPU memory
- * can be exchanged, ranks that have ended are detected, and a rank shows its progress to other ranks on its board. One
- * rank per host claims the right to report why a job ends.
+/** comm, internal: calls for engine, train and cli that the public zr/comm.h does not have. These calls exchange GPU
+ * memory, show a rank's progress to other ranks on its board, and detect ranks that have ended. One rank per host
+ * claims the right to report why a job ends.
  *
  * comm.c checks arguments and calls a transport (transport.h): self.c (one rank), threads.c (ranks as threads, over
  * barrier.h), mpi*.c (ranks as processes) or nccl.c (memory of GPUs, for ranks as processes). launcher.c detects MPI

@@ -257,7 +257,7 @@ static zr_status move_pieces(zr__comm_mpi *me, const move *m)
     ZR_TRY(start_messages(me, m, &now, true));
     fill_staging(me, m, &now);
     for (chunk next; now.bytes > 0; now = next) {
-        /* Send the next chunk while waiting for the current chunk, so that the link is never idle. */
+        /* Send the next chunk while waiting for the messages of the current chunk, so that the link is never idle. */
         next = next_chunk(me, m, now.at + now.bytes);
         if (next.bytes > 0) ZR_TRY(start_messages(me, m, &next, true));
         if (now.at == 0) ZR_TRY(start_messages(me, m, &now, false));

@@ -36,8 +36,8 @@ typedef struct zr__proof {
     bool has_when[ZR_WHEN_SAVE + 1];
     zr__pair pair;
     bool asked; /* whether this training step saves, so that the ZR_WHEN_SAVE steps run */
-    /* clock[time][stream]: last time point of the stream that happens before `time`, or -1 if none does. The row of a
-     * time point is its vector clock. */
+    /* clock[time][stream]: last time point of the stream that happens before `time`, or -1 if none does. clock[time] is
+     * the vector clock of the time point `time`. */
     int32_t (*clock)[ZR_STREAMS];
     zr__use_of *use; /* all uses. Instance b of a buffer has the uses [first[b], first[b+1]), ordered by time. */
     int32_t *first;

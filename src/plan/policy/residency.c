@@ -28,8 +28,8 @@ static bool is_away(const zr__list *l, int32_t buffer)
     return b->category == ZR_CATEGORY_OPTIM && b->unit >= 0 && b->space != ZR_SPACE_DEVICE;
 }
 
-/* Return whether a step computes with an offloaded state. COPY and SAVE only read a state where it is stored, so the
- * result is false for them. */
+/* Return whether a step computes with an offloaded state. The result is false for COPY and SAVE, which access states in
+ * host memory directly. */
 static bool computes_away(const zr__list *l, const zr_step *step)
 {
     bool away = false;
@@ -95,7 +95,7 @@ static zr__id copy_bucket(const cut *c, int64_t bucket, zr_use from, zr_use to)
 }
 
 /* Write the copies of a bucket to the device. Each operand has two buffers on the device, for even and for odd buckets.
- * Buckets that use the same buffer wait for each other. */
+ * A bucket waits for the previous bucket that used the same buffer. */
 static void fetch_bucket(cut *c, int64_t bucket)
 {
     for (int i = 0; i < c->step.n_uses; i++) {

@@ -24,7 +24,7 @@ typedef struct zr__gathers {
     int32_t *of;         /* for each unit: index in `fetch` of the unit's current gather, or ZR_NONE */
     int64_t *gone_elems; /* for each segment: number of gathered elements that are freed at its end */
     int64_t *used_elems; /* for each segment: number of elements that all earlier segments use */
-    int32_t segment;     /* last segment that zr__gathers_add was called for */
+    int32_t segment;     /* segment of the newest call of zr__gathers_add */
     int64_t total_elems, live_elems, ahead_elems;
     zr_status status;
 } zr__gathers;
