@@ -19,7 +19,8 @@ const char *zr__cause_name(zr_cause cause);
 /** Cost of the collectives of a group. The cost depends on the devices of the group's ranks. */
 typedef struct zr__spot {
     int32_t size;
-    double ring_sec, direct_sec; /* seconds per byte received, along a ring or directly from every other member */
+    double ring_sec, direct_sec; /* seconds per received byte: along a ring (ring_sec), and directly from all other
+                                    members (direct_sec) */
     double latency_sec;          /* latency of a message over the slowest link on its path, in seconds */
 } zr__spot;
 

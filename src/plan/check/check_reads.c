@@ -39,9 +39,8 @@ typedef struct written {
     stretch *stretch;
     int32_t n, next; /* next: index in state.list of the next entry for the same buffer, or -1 */
     int64_t room;
-    stretch turn; /* turn: byte range that the owners reduce one after another; owners (below): number of owners that
-                     have reduced it */
-    int32_t owners;
+    stretch turn;   /* byte range that the owners reduce one after another */
+    int32_t owners; /* number of owners that have reduced `turn` */
 } written;
 
 typedef struct state {

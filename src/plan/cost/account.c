@@ -115,8 +115,8 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         const int64_t runs = zr_when_rounds(step->when, times, false, false);
         const int64_t bytes = zr__wire_bytes(plan, s, step);
         const zr_step_traits traits = zr_step_traits_of(step->kind);
-        /* Count a step with an owner only if rank 0 receives bytes in it. Over a training step each rank is the owner
-         * once, so all ranks receive equally many bytes. */
+        /* Count a step with an owner only if rank 0 receives bytes in it. A collective consists of one such step for
+         * each owner. Each rank is the owner once, so all ranks receive equally many bytes. */
         const bool receives = step->owner < 0 || (step->owner == 0) == (traits.move == ZR_MOVE_COLLECT);
         if (bytes == 0 || !receives) continue;
         ZR_TRY(charge(plan, &plan->traffic, traits.traffic, bytes, runs));

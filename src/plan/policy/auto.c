@@ -47,8 +47,9 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     int32_t low = 0, high = s->units;
     int64_t bytes = 0, fewer = 0, limit = s->layout->limit_bytes;
     ZR_TRY(try_mix(s, heavy, light, high, 1, &bytes));
-    /* First reduce the number of heavy units one by one, while this saves memory. For example, the last units may need
-     * no recompute, since their activations can use the memory in which other units are recomputed later. */
+    /* If the plan does not fit even with all units heavy, first reduce the number of heavy units one by one, while this
+     * saves memory. For example, the last units may need no recompute, since their activations can use the memory in
+     * which other units are recomputed later. */
     while (bytes > limit && high > 0) {
         ZR_TRY(try_mix(s, heavy, light, high - 1, 1, &fewer));
         if (fewer > bytes) return ZR_OK;
