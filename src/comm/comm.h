@@ -32,14 +32,13 @@ ZR_NODISCARD zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t m
 
 /** Stop this rank's communication: its current wait in a call, and every later call, soon returns ZR_ERR_PEER. Not
  * collective; any thread may call it. Use it when the computing thread has failed while another thread of the rank is
- * in a call. Afterwards join this other thread, and free the memory that its call used.
+ * in a call. Afterwards join this other thread. The memory that its call used may then be freed, except under MPI.
  *
  * Communicators split off `comm` are stopped too. If ranks are threads, all other communicators of this rank are also
  * stopped; under MPI they are not. Peers notice that this rank has stopped if ranks are threads, or if all ranks of an
  * MPI world share a window. In other MPI worlds, peers wait until this rank calls zr_comm_abort. Under MPI, messages
- * that this rank has requested may still arrive in memory of the stopped call. Under MPI therefore call zr_comm_abort,
- * or keep this memory until zr_comm_destroy. With one rank the function does nothing, since a single rank never
- * waits. */
+ * that this rank has requested may still arrive in this memory: call zr_comm_abort, or keep the memory until
+ * zr_comm_destroy. With one rank the function does nothing, since a single rank never waits. */
 void zr__comm_cancel(zr_comm *comm);
 
 /** Write a number to slot i of this rank's board, where the host's other ranks can read it. A call costs one store. */
