@@ -135,8 +135,8 @@ static zr_status hand_over(void *arg, int64_t first_byte, int64_t bytes, const v
     return ZR_OK;
 }
 
-/* Send every rank's piece for rank `to` to that rank. If `to` is ZR__ALL, send the pieces for all ranks. The arguments
- * have been checked. */
+/* Every rank sends its piece for rank `to` to this rank. If `to` is ZR__ALL, every rank sends one piece to each rank.
+ * The arguments have been checked. */
 static zr_status exchange_pieces(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                                  int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {
@@ -253,7 +253,7 @@ zr_status zr_comm_all_gather(zr_comm *comm, const void *mine, void *out, int64_t
 
 /* ---- scalars --------------------------------------------------------------------------------- */
 
-/* Exchange numbers without counting traffic. zr_comm_agree and zr__comm_same also call this function, and their numbers
+/* Exchange numbers without counting traffic. zr_comm_agree and zr__comm_same call this function too, and their numbers
  * do not count as traffic. */
 static zr_status scalars(zr_comm *comm, const double *mine, int n)
 {
@@ -270,8 +270,7 @@ zr_status zr_comm_scalars(zr_comm *comm, const double *mine, int n, double *all)
              ZR_COMM_SCALARS);
     ZR_TRY(scalars(comm, mine, n));
     if (all) memcpy(all, comm->table, (size_t)comm->size * (size_t)n * sizeof *all);
-    /* Count traffic only in this public function; scalars() also serves zr_comm_agree and zr__comm_same, which do not
-     * count. */
+    /* Count traffic here, because scalars() also serves callers whose numbers do not count. */
     zr_traffic_count(&comm->traffic, ZR_TRAFFIC_ALL_REDUCE, (comm->size - 1) * n * (int64_t)sizeof(double));
     return ZR_OK;
 }
@@ -285,9 +284,9 @@ zr_status zr_comm_barrier(zr_comm *comm)
 
 /* ---- agree ----------------------------------------------------------------------------------- */
 
-/* Exchange the ranks' statuses. Set *first to the first rank that failed, and copy that rank's status and text. If no
- * rank failed, leave *first at -1. Only after a failure, a second call of scalars sends the text as bytes. Therefore
- * transports need no function for text. */
+/* Exchange the ranks' statuses. Set *first to the first rank that failed, *status to its status, and their_text to its
+ * text. If no rank failed, leave *first at -1. Only after a failure, a second call of scalars sends the text as bytes.
+ * Therefore transports need no function for text. */
 static zr_status share_failure(zr_comm *comm, zr_status mine, const char *text, int *first, zr_status *status,
                                char *their_text)
 {
@@ -326,13 +325,14 @@ zr_status zr_comm_agree(zr_comm *comm, zr_status mine)
 
 /* ---- same ------------------------------------------------------------------------------------ */
 
-/* Return the number of rank r. Each number was sent as two 32-bit halves, because a double holds a half exactly. */
+/* Return the number that rank r passed to zr__comm_same. Each number was sent as two 32-bit halves, because a double
+ * holds a half exactly. */
 static uint64_t number_of(const zr_comm *comm, int r)
 {
     return ((uint64_t)comm->table[2 * r] << 32) | (uint64_t)comm->table[2 * r + 1];
 }
 
-/* Return the lowest rank among the ranks with the most common number. */
+/* Return the lowest of the ranks that passed the most common number. */
 static int usual_rank(const zr_comm *comm)
 {
     int usual = 0, most = 0;
@@ -369,8 +369,8 @@ static void list_odd_ranks(const zr_comm *comm, uint64_t usual, char *list, size
     }
 }
 
-/* Print a number into `text`, and return `text`. A hash has 48 bits or more and is printed in hexadecimal, a count in
- * decimal. */
+/* Print a number into `text`, and return `text`. A number of more than 48 bits is a hash and is printed in hexadecimal.
+ * A smaller number is a count and is printed in decimal. */
 #define NUMBER_BYTES 24
 static const char *print_number(uint64_t number, char text[NUMBER_BYTES])
 {
@@ -404,8 +404,8 @@ static bool has_color(const zr_comm *comm, int r, int color)
     return comm->table[2 * r] == color;
 }
 
-/* Return whether rank a comes before rank b in a group. Ranks are ordered by key, and ranks with equal keys by number.
- */
+/* Return whether rank a comes before rank b in a group. Ranks are ordered by key, and ranks with equal keys by their
+ * numbers in `comm`. */
 static bool is_before(const zr_comm *comm, int a, int b)
 {
     const double first = comm->table[2 * a + 1], second = comm->table[2 * b + 1];
@@ -454,7 +454,7 @@ void zr__comm_set_boards(zr_comm *comm, zr_comm_board *mine, zr_comm_board **boa
     comm->board = mine;
     comm->boards = boards;
     comm->n_boards = n;
-    /* Write the field only once, since other ranks may read it afterwards. */
+    /* Write the field only once for a board, since other ranks may read it afterwards. */
     if (mine->process == 0) mine->process = getpid();
 }
 
@@ -495,7 +495,7 @@ int zr__comm_gone(const zr_comm *comm)
     return -1;
 }
 
-/* Return the address of this host's flag, which lies on the board of the host's first rank. The first rank that reports
+/* Return the address of this host's flag, which lies on the board of the host's first rank. The rank that first reports
  * why the job ends sets the flag. */
 static uint64_t *told_mark(const zr_comm *comm)
 {

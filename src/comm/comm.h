@@ -1,12 +1,10 @@
-/**
- * comm, internal: calls for engine, train and cli that the public zr/comm.h does not have. They handle memory of GPUs
- * and detect ranks that have ended. On its board, a rank shows its progress to other ranks. One rank per host is chosen
- * to report why a job ends.
+/** comm, internal: calls for engine, train and cli that the public zr/comm.h does not have. These calls exchange GPU
+ * memory, show a rank's progress to other ranks on its board, and detect ranks that have ended. One rank per host
+ * claims the right to report why a job ends.
  *
  * comm.c checks arguments and calls a transport (transport.h): self.c (one rank), threads.c (ranks as threads, over
  * barrier.h), mpi*.c (ranks as processes) or nccl.c (memory of GPUs, for ranks as processes). launcher.c detects MPI
- * launchers.
- */
+ * launchers. */
 #ifndef ZR_COMM_COMM_H
 #define ZR_COMM_COMM_H
 
@@ -32,17 +30,15 @@ ZR_NODISCARD zr_status zr__comm_copy_with(zr_comm *comm, const zr_comm_copier *c
  * and the ranks that differ. */
 ZR_NODISCARD zr_status zr__comm_same(zr_comm *comm, const char *what, uint64_t mine);
 
-/**
- * Stop this rank's communication: its current wait in a call, and every later call, soon returns ZR_ERR_PEER. Not
+/** Stop this rank's communication: its current wait in a call, and every later call, soon returns ZR_ERR_PEER. Not
  * collective; any thread may call it. Use it when the computing thread has failed while another thread of the rank is
- * in a call. Afterwards join this other thread, and free the memory that its call used.
+ * in a call. Afterwards join this other thread. The memory that its call used may then be freed, except under MPI.
  *
  * Communicators split off `comm` are stopped too. If ranks are threads, all other communicators of this rank are also
- * stopped; under MPI they are not. Peers notice an abort if ranks are threads, or if all ranks of an MPI world share a
- * window. In other MPI worlds, peers wait until this rank aborts. Under MPI, messages that this rank has requested may
- * still arrive: abort, or keep the memory until zr_comm_destroy. With one rank the function does nothing, since a
- * single rank never waits.
- */
+ * stopped; under MPI they are not. Peers notice that this rank has stopped if ranks are threads, or if all ranks of an
+ * MPI world share a window. In other MPI worlds, peers wait until this rank calls zr_comm_abort. Under MPI, messages
+ * that this rank has requested may still arrive in this memory: call zr_comm_abort, or keep the memory until
+ * zr_comm_destroy. With one rank the function does nothing, since a single rank never waits. */
 void zr__comm_cancel(zr_comm *comm);
 
 /** Write a number to slot i of this rank's board, where the host's other ranks can read it. A call costs one store. */

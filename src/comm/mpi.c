@@ -56,7 +56,8 @@ static int first_error(const zr__comm_mpi *me, int code, int n)
     return code;
 }
 
-/* Write to the board a rank whose message has not arrived yet. Other ranks can then find out why the job hangs. */
+/* Write the number of a rank whose message has not arrived yet to the board. Other ranks can then find out why the job
+ * hangs. */
 static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, const int *peer)
 {
     int done = 1, i = 0;
@@ -68,8 +69,8 @@ static void show_awaited(zr__comm_mpi *me, int n, const MPI_Request *request, co
 
 static zr_status poll_all(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer)
 {
-    /* Number of polls between two readings of the clock. A poll takes microseconds, but milliseconds on a busy machine.
-     */
+    /* Number of polls between two readings of the clock. A poll takes microseconds, but on a busy machine it takes
+     * milliseconds. */
     enum { CLOCK_POLLS = 128 };
     const double long_sec = 0.25;
     double shown_sec = zr_clock_sec();
@@ -196,7 +197,7 @@ static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c,
     return ZR_OK;
 }
 
-/* Copy the bytes of a chunk that ranks of this node will read into this rank's staging. */
+/* Copy into this rank's staging the bytes of a chunk that other ranks of this node will read. */
 static void fill_staging(zr__comm_mpi *me, const move *m, const chunk *c)
 {
     int rank = me->comm.rank;
@@ -230,7 +231,7 @@ static void take_exchanged(zr__comm_mpi *me, const move *m, const chunk *c)
     for (int r = 0; r < me->comm.size; r++) {
         me->comm.pieces[r] = is_node_peer(me, r) ? me->stagings[r] + c->half + rank * m->slot_stride
                                                  : me->staging + c->half + r * m->slot_stride;
-        if (is_node_peer(me, r)) count_received(me, m, c->bytes); /* messages were already counted when they started */
+        if (is_node_peer(me, r)) count_received(me, m, c->bytes); /* messages were counted when they were started */
     }
     me->comm.pieces[rank] = m->send + rank * m->send_stride + c->at;
     (void)m->fn(m->arg, c->at, c->bytes, me->comm.pieces); /* the callback never fails, see transport.h */
@@ -256,7 +257,7 @@ static zr_status move_pieces(zr__comm_mpi *me, const move *m)
     ZR_TRY(start_messages(me, m, &now, true));
     fill_staging(me, m, &now);
     for (chunk next; now.bytes > 0; now = next) {
-        /* Send the next chunk while waiting for the current chunk, so that the link is never idle. */
+        /* Send the next chunk while waiting for the messages of the current chunk, so that the link is never idle. */
         next = next_chunk(me, m, now.at + now.bytes);
         if (next.bytes > 0) ZR_TRY(start_messages(me, m, &next, true));
         if (now.at == 0) ZR_TRY(start_messages(me, m, &now, false));

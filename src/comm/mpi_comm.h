@@ -11,39 +11,39 @@
 
 /* Messages of one chunk that have not completed. */
 typedef struct zr__flight {
-    MPI_Request *request; /* (2 * size) sends and receives */
-    int *peer;            /* (2 * size) source or destination rank of each message */
+    MPI_Request *request; /* array of 2 * size requests of sends and receives */
+    int *peer;            /* array of 2 * size ranks: source or destination of each message */
     int n;
 } zr__flight;
 
 typedef struct zr__comm_mpi {
     zr_comm comm;
-    MPI_Comm all, node; /* MPI communicators of all ranks, and of the ranks that share a window with this rank */
+    MPI_Comm all, node; /* MPI communicators: of all ranks, and of the ranks that share a window with this rank */
     int node_size;
-    int *node_rank; /* (size) each rank's number within this rank's node; -1 for remote ranks */
-    int *names;     /* (size) the ranks' numbers in the world; comm.world_ranks points here */
+    int *node_rank; /* array of `size` numbers: each rank's number within this rank's node; -1 for remote ranks */
+    int *names;     /* array of `size` world numbers of the ranks; comm.world_ranks points here */
     zr__flight flight[2];
-    MPI_Status *statuses;  /* (2 * size) statuses of the requests */
-    double *scalars;       /* (1 + size, ZR_COMM_SCALARS) this rank's numbers, followed by comm.table */
-    bool unfinished;       /* whether a call of scalars has failed; MPI may then still write to `scalars` */
+    MPI_Status *statuses;  /* array of 2 * size statuses, one for each request */
+    double *scalars;       /* array of (1 + size) * ZR_COMM_SCALARS numbers: this rank's numbers, then comm.table */
+    bool unfinished;       /* whether a call of zr__mpi_scalars has failed; MPI may then still write to `scalars` */
     int64_t chunk_bytes;   /* maximum length of a message, in bytes */
-    MPI_Win shared_window; /* window of the sleeping barrier; in the world's communicator, also of the boards */
+    MPI_Win shared_window; /* window of the sleeping barrier; the world's window also contains the boards */
     /* The node's sleeping barrier. NULL if the world has remote ranks, or if the node has only one rank. */
     zr__barrier *barrier;
-    /* Boards of the world's ranks. This rank's board is `own_board` if the rank shares no memory. */
+    /* Boards of the world's ranks. If this rank shares no memory with other ranks, its board is `own_board`. */
     zr_comm_board **boards;
     zr_comm_board own_board;
     MPI_Win staging_window; /* window of the staging; MPI_WIN_NULL if this rank is alone on the node */
-    /* (staging_bytes) Staging in the host's memory. comm.staging may instead be NCCL's staging. */
+    /* staging_bytes bytes of staging in the host's memory; comm.staging may instead be NCCL's staging */
     unsigned char *staging;
     int64_t staging_bytes;
-    unsigned char **stagings; /* (size) address in this process of each staging on the node */
+    unsigned char **stagings; /* array of `size` addresses in this process: the staging of each rank of the node */
     int half;                 /* half of the staging that the next chunk uses, 0 or 1; equal on all ranks */
     _Atomic bool cancelled;
     zr__nccl *nccl;               /* NCCL state for pieces in memory of GPUs, or NULL */
     int node_number;              /* index of this node within its host; split communicators copy the world's index */
     struct zr__comm_mpi *parent;  /* communicator from which this one was split; NULL for the world */
-    struct zr__comm_mpi *parts;   /* first in the list of communicators split off this one */
+    struct zr__comm_mpi *parts;   /* head of the list of communicators split off this one */
     struct zr__comm_mpi *sibling; /* next communicator in the parent's list `parts` */
     struct zr__comm_mpi *world;   /* the world's communicator, from which this one was split directly or indirectly */
     pthread_mutex_t lock;         /* mutex for `parts` of all communicators; only the world's mutex is used */
@@ -72,12 +72,12 @@ zr_status zr__mpi_fail(int code, const char *call, zr_status status);
         if (code_ != MPI_SUCCESS) ZR_TRY(zr__mpi_fail(code_, #call, ZR_ERR_COMM));                                     \
     } while (0)
 
-/** Wait for n requests, or until this rank is cancelled. peer[i] is the rank with which request i communicates. Pass
- * NULL if the requests have no single peer. */
+/** Wait for n requests, or until this rank is cancelled. peer[i] is the rank with which request i communicates. `peer`
+ * is NULL if the requests have no single peer. */
 zr_status zr__mpi_finish(zr__comm_mpi *me, int n, MPI_Request *request, const int *peer);
 
-/** Open the memory that a node's ranks share. This memory holds the boards if `me` is the world, and the sleeping
- * barrier if the world has no remote ranks. Collective. */
+/** Open the memory that the ranks of a node share. This memory contains the boards if `me` is the world, and the
+ * sleeping barrier if the world has no remote ranks. Collective. */
 zr_status zr__mpi_open_shared(zr__comm_mpi *me);
 void zr__mpi_close_shared(zr__comm_mpi *me);
 
@@ -87,7 +87,7 @@ zr_status zr__mpi_poll(zr_comm *comm);
 /** Free the staging. Collective over the node. */
 void zr__mpi_drop_staging(zr__comm_mpi *me);
 
-/* MPI's functions for zr_comm_ops. */
+/* Functions of the MPI transport for zr_comm_ops. */
 zr_status zr__mpi_staging(zr_comm *comm, int64_t bytes);
 zr_status zr__mpi_exchange(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                            int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);

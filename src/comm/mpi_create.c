@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Usual maximum length of a message in bytes. Sending 1 MiB takes far longer than a round trip, but the wait for the
- * first message is still short. */
+/* Default maximum length of a message in bytes. Sending 1 MiB takes far longer than a round trip, so that the link is
+ * used well. The wait for the first message is still short. */
 #define CHUNK_BYTES ((int64_t)1 << 20)
 #define CHUNK_BYTES_MAX ((int64_t)1 << 30) /* limit of MPI-3.1, whose counts are ints */
 
@@ -223,7 +223,7 @@ static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
     return number_node_ranks(me);
 }
 
-/* Connect the ranks of me->all: find the node, and open the memory that it shares. */
+/* Connect the ranks of me->all: find this rank's node, and open the memory that the node's ranks share. */
 static zr_status connect_ranks(zr__comm_mpi *me, int ranks_per_node)
 {
     ZR__TRY_MPI(MPI_Comm_set_errhandler(me->all, MPI_ERRORS_RETURN));
@@ -304,7 +304,7 @@ const char *zr__comm_mpi_version(void)
     static _Thread_local char line[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
     MPI_Get_library_version(line, &length);
-    /* Cut the text after the first part. The rest describes MPICH's build or Open MPI's package. */
+    /* Cut the text at the first newline or comma. The rest describes MPICH's build or Open MPI's package. */
     line[strcspn(line, "\n,")] = '\0';
     for (char *c = line; *c; c++)
         if (*c == '\t') *c = ' ';

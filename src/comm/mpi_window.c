@@ -42,7 +42,7 @@ static zr_status open_window(zr__comm_mpi *me, int64_t bytes, MPI_Win *window)
 }
 
 /* Find the bytes allocated for rank r's part of a window. The request was for `wanted` bytes. Some MPI libraries also
- * count the alignment and the rest of the last page. Exclude these bytes. */
+ * count the alignment and the rest of the last page. These bytes are excluded from *taken. */
 static zr_status window_bytes(MPI_Win window, int r, int64_t wanted, int64_t *taken)
 {
     const int64_t page = sysconf(_SC_PAGESIZE);

@@ -51,7 +51,7 @@ struct zr__nccl {
     zr_comm_copier copier;
     zr__nccl_poll_fn poll;
     functions f;
-    unsigned char *staging; /* (staging_bytes) staging in GPU memory */
+    unsigned char *staging; /* staging_bytes bytes of staging in GPU memory */
     int64_t staging_bytes;
     ncclComm_t ranks; /* NCCL's communicator; NULL before its creation and after an abort */
     int gpu;
@@ -254,7 +254,7 @@ static zr_status connect_ranks(zr__nccl *me, const introduction *mine)
     double words[INTRODUCTION];
     memcpy(words, mine, sizeof *mine);
     ZR_TRY(comm->ops->scalars(comm, words, INTRODUCTION));
-    ZR_TRY(check_gpus(me)); /* returns the same status on all ranks */
+    ZR_TRY(check_gpus(me)); /* the status is the same on all ranks */
     return zr_comm_agree(comm, init_nccl(me));
 }
 

@@ -41,9 +41,10 @@ struct group {
     zr__barrier barrier;
     _Atomic int borrowers; /* number of ranks that use their peers' memory or are about to use it */
     int size;
-    int *names;           /* (size) the ranks' numbers in the world */
-    double *table[2];     /* (size, ZR_COMM_SCALARS) scalars of all ranks; successive calls alternate */
-    comm_threads ranks[]; /* (size) each rank's communicator */
+    int *names;       /* array of `size` world numbers of the ranks */
+    double *table[2]; /* two arrays of size * ZR_COMM_SCALARS scalars, of all ranks; successive calls alternate between
+                         the arrays */
+    comm_threads ranks[]; /* communicators of the `size` ranks */
 };
 
 typedef struct member {
@@ -60,9 +61,9 @@ struct team {
     pthread_mutex_t lock;     /* mutex for the list `groups`; the groups are freed when all ranks have returned */
     group *groups;
     int size;
-    member *ranks;          /* (size) the ranks' threads */
-    zr_comm_board *board;   /* (size) the ranks' boards */
-    zr_comm_board **boards; /* (size) address of each rank's board */
+    member *ranks;          /* array of `size` threads, one for each rank */
+    zr_comm_board *board;   /* array of `size` boards, one for each rank */
+    zr_comm_board **boards; /* array of `size` addresses of the boards */
 };
 
 /* Wait for the group's ranks. Fail if a rank has left the barrier. A rank leaves when it fails or returns. */
@@ -87,8 +88,8 @@ static void await_borrowers(const comm_threads *me)
     while (atomic_load(&me->group->borrowers) > 0) sched_yield();
 }
 
-/* Let peers access `mine`, and access their memory, until take_back. A rank counts itself as a borrower before the
- * barrier. Therefore the count is never zero while a peer is about to borrow. */
+/* From now on until take_back, peers may access `mine`, and this rank may access the peers' memory. A rank counts
+ * itself as a borrower before the barrier. Therefore the count is never zero while a peer is about to borrow. */
 static zr_status lend(comm_threads *me, const void *mine)
 {
     me->lent = (void *)mine;
@@ -109,7 +110,7 @@ static zr_status take_back(comm_threads *me)
 }
 
 /* Exchange in one chunk, directly from the peers' memory. Fail if a grain exceeds the staging, although this function
- * uses no staging. A program then behaves alike with ranks as threads and as processes. */
+ * uses no staging. A program then fails in the same way with ranks as threads and with ranks as processes. */
 static zr_status exchange_threads(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                                   int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {

@@ -38,12 +38,12 @@ typedef struct zr__group {
     int color;
 } zr__group;
 
-/** List the group's ranks in the group's order in `names` (size), by their numbers in the world. Call this function
- * only in zr_comm_ops.split, before any other call of `comm`. Until then, comm->table holds the colors and keys of all
- * ranks. */
+/** Write the world numbers of the group's ranks to `names`, in the group's order. `names` has room for group->size
+ * numbers. Call this function only in zr_comm_ops.split, before any other call of `comm`. Until then, comm->table holds
+ * the colors and keys of all ranks. */
 void zr__group_names(const zr_comm *comm, const zr__group *group, int *names);
 
-/** Return this rank's number in the world, which messages use as the rank's name. */
+/** Return this rank's number in the world, by which error messages identify the rank. */
 static inline int zr__comm_name(const zr_comm *comm)
 {
     return comm->world_ranks[comm->rank];
@@ -85,8 +85,9 @@ static inline const unsigned char *zr__comm_piece(const void *send, int64_t stri
 ZR_NODISCARD zr_status zr__comm_chunk(const zr_comm *comm, int64_t room_bytes, int64_t grain_bytes,
                                       int64_t *chunk_bytes);
 
-/** Copy `bytes` of a piece of `piece_bytes`, unless `to` is `from`. A large piece does not fit the caches, so it is
- * written by streaming stores. Call zr__comm_copied on the same thread before another thread reads the bytes. */
+/** Copy `bytes` bytes of a piece, unless `to` is `from`. The whole piece has piece_bytes bytes. A large piece does not
+ * fit the caches, so it is written by streaming stores. Call zr__comm_copied on the same thread before another thread
+ * reads the bytes. */
 static inline void zr__comm_copy(zr_comm *comm, void *to, const void *from, int64_t bytes, int64_t piece_bytes)
 {
     if (to == from) return;

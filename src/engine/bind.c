@@ -20,7 +20,8 @@ int64_t zr__first(const zr_engine *engine, const zr_range *range)
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use)
 {
     zr_range range = use->range;
-    if (use->each) range.by = (zr_stride){0}; /* without a stride, the range is the range of the group's first rank */
+    /* without its stride, the range lies where the range of the group's first rank lies */
+    if (use->each) range.by = (zr_stride){0};
     return zr__buffer(engine, &schedule->buffer[use->buffer]) + zr_dtype_span(use->dtype, zr__first(engine, &range));
 }
 
@@ -29,7 +30,8 @@ void *zr__result(const zr_engine *engine, int32_t index)
     return zr__buffer(engine, &engine->plan->persistent[index]);
 }
 
-/* List the buffers by their first step if `begins`, otherwise by their last step. This is a counting sort. */
+/* For each step, list the buffers whose lifetimes begin there if `begins` is true. Otherwise list the buffers whose
+ * lifetimes end there. This is a counting sort. */
 static zr_status by_step(const zr_schedule *s, int32_t n_persistent, bool begins, int32_t **list, int32_t **end)
 {
     int32_t n = s->n_buffers - n_persistent;
@@ -79,7 +81,7 @@ static zr_status bind_run(zr_engine *e, zr_schedule_kind kind, const zr_step *st
     return ZR_OK;
 }
 
-/* Bind every RUN step to an entry of `run`. Bind the step's operands to entries of `tensor`. */
+/* Bind every RUN step to an entry of `run`, and the step's operands and outputs to entries of `tensor`. */
 static zr_status bind_runs(zr_engine *e, zr_schedule_kind kind)
 {
     zr__bound *b = &e->bound[kind];
@@ -104,7 +106,8 @@ static zr_status bind_runs(zr_engine *e, zr_schedule_kind kind)
     return ZR_OK;
 }
 
-/* Number the steps for which other streams wait. Allocate marks for the ends of these steps. */
+/* Number the steps for which other streams wait. Allocate two marks for the end of each: for even and for odd
+ * micro-batches. */
 static zr_status bind_waits(zr__bound *b)
 {
     const zr_schedule *s = b->schedule;

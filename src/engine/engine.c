@@ -22,8 +22,8 @@ static zr_status take_memory(zr_engine *e)
         ZR_TRY((space == ZR_SPACE_HOST ? ops->alloc_host : ops->alloc)(e->device, bytes, &memory));
         e->memory[space] = memory;
         e->taken_bytes[space] = zr__alloc_taken() - before;
-        /* Use the planned bytes in two cases. For an allocation of 0 bytes, zr__alloc_taken reports 1 byte. For memory
-         * of a device, it reports no bytes. */
+        /* Use the planned bytes in two cases in which zr__alloc_taken is wrong: it reports 1 byte for an allocation of
+         * 0 bytes, and no bytes for memory of a device. */
         if (bytes == 0 || e->taken_bytes[space] == 0) e->taken_bytes[space] = bytes;
     }
     for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr__plan_place(plan, g, e->comm->rank);
@@ -87,8 +87,8 @@ static zr_status finish_on(void *device)
 }
 
 /* If the processor cannot access the device's memory, let the device of the comm queue copy memory between ranks. Each
- * call of zr__comm_copy_with waits for ranks of other processes. Therefore all ranks agree on its status, and no rank
- * begins the next group's call after another rank has failed. */
+ * call of zr__comm_copy_with waits for ranks of other processes. Therefore all ranks agree on each call's status. No
+ * rank then begins the next group's call after another rank has failed. */
 static zr_status take_copies(zr_engine *e)
 {
     zr_device *device = e->queue[ZR_STREAM_COMM]->device;
@@ -104,8 +104,8 @@ static zr_status take_copies(zr_engine *e)
     return ZR_OK;
 }
 
-/* Allocate the staging memory. The call is collective, so no rank may have failed before. Engines with the same
- * communicator share its staging. */
+/* Allocate the staging memory. The call is collective, so no rank may make it if another rank has failed before.
+ * Engines with the same communicator share its staging memory. */
 static zr_status take_staging(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -188,8 +188,8 @@ void zr_engine_destroy(zr_engine **engine)
             if (pass == 2) ops->queue_destroy(e->queue[s]);
         }
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
-    /* Do not free memory that an aborted collective may still read or write. This can go on until the process or MPI
-     * ends. */
+    /* Do not free memory that an aborted collective may still read or write. The collective may go on until the process
+     * or MPI ends. */
     bool in_use = e->stopped && (e->comm->concurrent || !zr_engine_serial(e));
     if (e->device->profile.facts.apart) (void)!zr__comm_copy_with(e->comm, NULL);
     for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
@@ -208,13 +208,14 @@ static bool has_own_comm(const zr_engine *e, int32_t group)
     return e->group_comm[group] != NULL;
 }
 
-/* Add the current traffic counts of all communicators, times `sign`, to e->moved. */
+/* Add the current traffic counts of all communicators to e->moved if `sign` is 1. Subtract them if it is -1. */
 static void count_traffic(zr_engine *e, int sign)
 {
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++)
         for (int k = 0; k < ZR_TRAFFIC_KINDS && has_own_comm(e, g); k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
-            /* Scalars go to all ranks, although a smaller group may have this communicator. */
+            /* Count scalars for the group ALL. A group with the same ranks, such as TENSOR, may come first with this
+             * communicator. */
             const int32_t group = k == ZR_TRAFFIC_ALL_REDUCE && zr_plan_shares_layers(e->plan) ? ZR_GROUP_ALL : g;
             e->moved.traffic.bytes[k] += sign * bytes;
             for (int b = 0; b < ZR_BORDERS; b++)
@@ -291,7 +292,8 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     begin_step(e, args);
     e->refresh = e->stale;
     e->saving.now = e->saving.left > 0 && e->saving.next == 0;
-    e->stale = true; /* also if the optimizer step will be skipped, so that every training step moves the same bytes */
+    /* true even if the optimizer step will be skipped, so that every training step moves the same bytes */
+    e->stale = true;
     zr_status st = walk_counted(e, ZR_SCHEDULE_TRAIN);
     e->saving.cut = e->saving.now && st != ZR_OK;
     e->saving.now = false;
@@ -408,7 +410,8 @@ static bool overlaps(const extent *a, const extent *b)
     return a->space == b->space && a->begin < b->end && b->begin < a->end;
 }
 
-/* Return whether the value's bytes have been overwritten, by a later buffer or by a later value in the same buffer. */
+/* Return whether the value's bytes have been overwritten: by a later buffer that shares the bytes, or by a later value
+ * in the same buffer. */
 static bool is_taken_over(const zr_schedule *s, const zr_graph *g, zr_value value)
 {
     const zr_use *use = &s->value[value];

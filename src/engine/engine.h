@@ -12,19 +12,21 @@
  * training step. */
 ZR_NODISCARD zr_status zr__engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 
-/** Function to call after every step of every schedule; NULL for no calls. The queue that ran the step calls fn. Calls
- * for one stream come in order, but calls for different streams may come at the same time. fn must be quick, and must
- * not call the engine, comm or MPI. It must not read comm's counters, since another thread may be writing them. Without
- * fn no clock is read. */
+/** Function that the engine calls after every step of every schedule; NULL for no calls. The queue that ran the step
+ * makes the call. Calls for one stream come in order, but calls for different streams may come at the same time. fn
+ * must be quick, and must not call the engine, comm or MPI. It must not read comm's counters, since another thread may
+ * be writing them. If fn is NULL, the engine does not read the clock for each step. */
 typedef void (*zr__watch_fn)(void *arg, const zr_event *event);
 void zr__engine_watch(zr_engine *engine, zr__watch_fn fn, void *arg);
 
-/** Slot of a rank's board (zr__comm_show) for the step that the computing thread began last. zr__engine_shown decodes
- * the number in this slot. If another thread makes the calls between ranks, the next slot is for that thread. */
+/** Slot of a rank's board (zr__comm_show) that shows the step that the computing thread began last. zr__engine_shown
+ * decodes the number in this slot. If another thread makes the calls between ranks, the next slot shows the step of
+ * this thread. */
 #define ZR_ENGINE_SHOWN 0
 
-/** Slot of the board for a counter of the parts of states that were filled, read or saved. Other ranks thus see that a
- * long transfer progresses. Between calls of the engine, other code may also increase the counter. */
+/** Slot of a rank's board for a counter of the parts of model states that the rank has filled, read or saved. Other
+ * ranks can thus see that a long transfer progresses. Between calls of the engine, other code may also increase the
+ * counter. */
 #define ZR_ENGINE_MOVED 3
 typedef struct zr__engine_at {
     bool walks; /* whether a schedule is being walked */

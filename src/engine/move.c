@@ -11,8 +11,7 @@ static zr_comm *comm_of(const zr__running *r)
     return r->engine->group_comm[r->step->group];
 }
 
-/* Wait for the device's pending work. With one rank in the group this is not necessary, since the device works in
- * order. */
+/* Wait for the device's pending work. With one rank in the group no wait is needed, since the device works in order. */
 static zr_status finish_pending(const zr__running *r)
 {
     return comm_of(r)->size > 1 ? r->device->ops->finish(r->device) : ZR_OK;
@@ -68,10 +67,10 @@ static zr_status merge_trees(const zr__running *r, chunk s, int into)
 }
 
 /* Add a micro-batch's sum over ranks as a leaf of a binary tree over micro-batches. Each accumulator holds one finished
- * subtree. There is one for each 1 in the binary form of the number of micro-batches so far, and accumulator 0 holds
- * the largest. Two subtrees of equal size are merged immediately. After the last micro-batch the remaining subtrees are
- * merged, smallest first. The device adds the ranks' pieces in the same tree. Therefore the sum does not depend on how
- * samples are divided among ranks and micro-batches. */
+ * subtree. There is one accumulator for each 1 in the binary form of the number of micro-batches so far, and
+ * accumulator 0 holds the largest. Two subtrees of equal size are merged immediately. After the last micro-batch the
+ * remaining subtrees are merged, smallest first. The device adds the ranks' pieces in the same tree. Therefore the sum
+ * does not depend on how samples are divided among ranks and micro-batches. */
 static zr_status sum_rank_free(const zr__running *r, chunk s, const void *const *pieces, int n_pieces)
 {
     int64_t micro = r->micro;

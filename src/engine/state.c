@@ -76,7 +76,7 @@ typedef struct passing {
     const zr_param_info *param;
     const zr_state *state;
     int64_t at, n;
-    int64_t whole; /* index in the whole parameter of the element at `at` */
+    int64_t whole; /* index, within the whole parameter, of the unit's element `at` */
     float *host;   /* host memory; NULL if initial values are generated directly in the state */
     bool rounded;  /* whether to write the parameters also in the dtype that ops read */
 } passing;
@@ -155,7 +155,7 @@ typedef struct filling {
     int state;
 } filling;
 
-/* Populate the pages of a unit's state on another thread. Page faults then overlap with disk reads. */
+/* Populate the pages of a unit's state on another thread, so that page faults overlap with disk reads. */
 static zr_status take_pages(void *arg, zr_device *device, int64_t unit)
 {
     const filling *f = arg;
@@ -177,7 +177,7 @@ static zr_status fill_params(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     filling all = {e, state};
     zr_queue *beside = NULL;
     zr_status st = ZR_OK;
-    /* This queue is optional: continue without it if it cannot be created. */
+    /* the queue `beside` is optional: continue without it if it cannot be created */
     if (fn && ops->queue_create(e->device, &config, &beside) != ZR_OK) beside = NULL;
     for (int32_t u = 0; beside && st == ZR_OK && u < e->plan->n_units; u++)
         st = ops->issue(beside, &(zr_task){take_pages, NULL, &all, u});

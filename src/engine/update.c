@@ -19,7 +19,8 @@ static double bad_param(const zr__running *r, int use)
     return p;
 }
 
-/* Add the squares of elements [first, end) of a unit. `begin` is the first element of the step's range. */
+/* Add the squares of elements [first, end) of a unit to the step's sum of squares. `begin` is the first element of the
+ * step's range on this rank. */
 static zr_status square_range(const zr__running *r, int64_t begin, int64_t first, int64_t end)
 {
     const void *x = zr__at(r, 0) + zr_dtype_span(r->use->dtype, first - begin);
@@ -44,7 +45,7 @@ static zr_status square_cut(const zr__running *r, int64_t begin)
 zr_status zr__square(const zr__running *r)
 {
     const int64_t begin = zr__first(r->engine, &r->step->range);
-    /* Overwrite the previous squares: NORM or AGREE has already read them. */
+    /* Start from zero. NORM or AGREE has already read the squares of the previous training step. */
     if (!r->step->adds || r->micro == 0) *(zr_square *)zr__at(r, 1) = (zr_square){.bad = -1};
     return r->engine->runtime.place > 0 ? square_cut(r, begin)
                                         : square_range(r, begin, begin, begin + r->step->range.count);
@@ -63,7 +64,7 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     int32_t left = e->updated;
     list[0] = '\0';
     for (int32_t i = 0; i < s->n_steps && left > 0 && used + ZR_NAME_MAX + 8 < bytes; i++) {
-        /* List each unit once, at its first bucket. */
+        /* a unit may be updated in several buckets; list it at the first */
         if (s->step[i].kind != ZR_STEP_UPDATE || s->step[i].range.first > 0) continue;
         left--;
         used += (size_t)snprintf(list + used, bytes - used, "%s%s", used ? ", " : "",
@@ -146,15 +147,15 @@ static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
     return sum;
 }
 
-/* Exchange the numbers in one call. Exact sums of micro-gradients take a second call. */
+/* Exchange the ranks' numbers for NORM in one call. Exact sums of micro-gradients take a second call. */
 static zr_status exchange_numbers(const zr__running *r, double *numbers)
 {
     zr_engine *e = r->engine;
     const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
     const int32_t units = (r->step->n_uses - SQUARES) / (r->step->rounds > 0 ? 2 : 1);
     double bad = loss->not_finite ? zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
-    /* Sums of squares of the gradient ([0]) and of micro-gradients ([1]). For rank_free_sums, `exact` holds the exact
-     * sums. */
+    /* sum[0]: sum of squares of the gradient; sum[1]: sum of squares of the micro-gradients. With rank_free_sums,
+     * `exact` holds the exact sums instead. */
     double sum[2] = {0};
     zr_exact exact[2] = {0};
     for (int32_t u = SQUARES; u < r->step->n_uses; u++) {
@@ -162,7 +163,7 @@ static zr_status exchange_numbers(const zr__running *r, double *numbers)
         const bool micro = u >= SQUARES + units;
         sum[micro] += square->sum;
         zr__exact_merge(&exact[micro], &square->exact);
-        /* If a micro-gradient is not finite, the gradient sums are not finite either. */
+        /* Check only the gradient: if a micro-gradient is not finite, the gradient is not finite either. */
         if (!micro) bad = fmin(bad, bad_param(r, u));
     }
     if (!r->step->rank_free_sums) {
@@ -204,8 +205,8 @@ zr_status zr__norm(const zr__running *r)
 
 /* ---- updates ----------------------------------------------------------------------------------- */
 
-/* Return the address of element `first` of a unit, or NULL if the step does not have this operand. `begin` is the first
- * element of the step's range. */
+/* Return the address of element `first` of a unit in operand `use`, or NULL if the step does not have this operand.
+ * `begin` is the first element of the step's range on this rank. */
 static void *element(const zr__running *r, int use, int64_t begin, int64_t first)
 {
     if (r->use[use].buffer == ZR_NONE) return NULL;

@@ -62,7 +62,8 @@ static zr_status run_loss(const zr__running *r)
     return r->device->ops->total(r->device, (const float *)zr__at(r, 0), r->use->range.count, (zr_exact *)zr__at(r, 1));
 }
 
-/* REPEAT and END are not issued (walk_list), and SAVE steps run zr__engine_put. */
+/* Functions that run the steps. REPEAT and END have none, since they are not issued (walk_list). SAVE has none, since
+ * zr__engine_put runs it. */
 static zr_status (*const run_kind[ZR_STEP_KINDS])(const zr__running *r) = {
     [ZR_STEP_BATCH] = run_batch,   [ZR_STEP_RUN] = run_op,
     [ZR_STEP_ZERO] = run_zero,     [ZR_STEP_CAST] = zr__cast,
@@ -82,8 +83,8 @@ static int64_t task_index(const zr__bound *b, int64_t micro, int32_t step)
     return micro * b->schedule->n_steps + step;
 }
 
-/* In debug builds, fill the buffers whose lifetime begins at this step with NaNs. Reads before the first write are then
- * noticed. */
+/* In debug builds, fill the buffers whose lifetime begins at this step with NaNs. A step that reads such a buffer
+ * before the first write then computes NaNs, which are noticed. */
 static zr_status poison(const zr__running *r, int32_t step)
 {
 #ifdef ZR_DEBUG
@@ -109,8 +110,8 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
                    zr_step_kind_name(step->kind), unit ? " of " : "", unit ? unit : "");
 }
 
-/* Show a step on the board as one number. From the top, it has 1 bit that is set during a walk, 3 bits for the
- * schedule, 28 bits for the micro-batch, and 32 bits for the step. */
+/* Show a step on the board as one number. From the highest bit down, it has 1 bit that is set during a walk, 3 bits for
+ * the schedule, 28 bits for the micro-batch, and 32 bits for the step. */
 static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
 {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
@@ -149,7 +150,7 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
 static void step_ended(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec)
 {
     zr_engine *e = arg;
-    if (!e->watch) return; /* the watch may be gone, since a task may end late after a failure */
+    if (!e->watch) return; /* the watch may have been removed, since a task may end late after a failure */
     const zr_schedule *s = e->bound[e->kind].schedule;
     const int32_t i = (int32_t)(index % s->n_steps);
     zr_event event = {.schedule = e->kind,

@@ -8,11 +8,11 @@
 #include "engine/engine.h"
 
 typedef struct zr__run {
-    const zr_kernel *kernel; /* NULL until the op is prepared */
+    const zr_kernel *kernel; /* kernel of the op; NULL until the op is prepared */
     zr_kernel_args args;
 } zr__run;
 
-/* A schedule whose operands are bound to memory. They are bound once, when the engine is created. */
+/* A schedule whose operands are bound to memory addresses. The operands are bound once, when the engine is created. */
 typedef struct zr__bound {
     const zr_schedule *schedule;
     int32_t *run_of; /* for each RUN step: its index in `run` */
@@ -26,7 +26,7 @@ typedef struct zr__bound {
     zr_mark *mark[2];         /* marks (events) at the ends of steps, in even ([0]) and odd ([1]) micro-batches */
 } zr__bound;
 
-/* Bytes received from other ranks. */
+/* Bytes received from other ranks: `traffic` in total, and `across` for each border that they crossed. */
 typedef struct zr__moved {
     zr_traffic traffic, across[ZR_BORDERS];
 } zr__moved;
@@ -41,7 +41,7 @@ typedef struct zr__saving {
     _Atomic bool gone;    /* whether the engine is being destroyed, so that the sink gets no more data */
     int32_t next;         /* index in the schedule from which saving steps are still to be issued */
     _Atomic int32_t left; /* number of SAVE steps that have not ended; 0 if no save is in progress */
-    zr__failure failed;   /* first failure of the sink; while left > 0, only the saving queue may access this field */
+    zr__failure failed;   /* first failure of the sink; while left > 0, only the saving queue may access it */
 } zr__saving;
 
 struct zr_engine {
@@ -89,8 +89,9 @@ struct zr_engine {
 zr_status zr__bind(zr_engine *engine, zr_schedule_kind kind);
 void zr__unbind(zr__bound *bound);
 
-/* Return the address of a buffer (zr__buffer), or of an operand of a step on this rank (zr__use_at). If `use->each`,
- * zr__use_at takes the range of the group's first rank. */
+/* Return the address of a buffer (zr__buffer), or of an operand of a step on this rank (zr__use_at). If `use->each` is
+ * set, the use covers the ranges of all ranks of a group. zr__use_at then returns the address of the first rank's
+ * range. */
 char *zr__buffer(const zr_engine *engine, const zr_buffer *buffer);
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use);
 /* Return the index of a range's first element on this rank. */
@@ -113,29 +114,30 @@ typedef struct zr__running {
     const zr_use *use;
     zr_device *device;
     int64_t micro;
-    int64_t first, count; /* elements of the step's range; if the step moves a unit, elements of the current bucket */
+    int64_t first, count; /* first element, relative to the step's range, and number of elements; if the step moves a
+                             unit, of the current bucket only */
 } zr__running;
 
-/* Return the address of an operand (zr_use) of the step. If the step moves a unit, return the address of the current
- * bucket. */
+/* Return the address of operand `use` of the step. If the step moves a unit, return the address of the operand's
+ * current bucket. */
 char *zr__at(const zr__running *r, int use);
 
-/* Increase the number on the board that counts parts of states filled, read or saved. */
+/* Increase the counter on the board of parts of model states that were filled, read or saved (ZR_ENGINE_MOVED). */
 void zr__moved_part(zr_engine *engine);
 
-/* A span of elements of a unit. */
+/* Elements [begin, end) of a unit. */
 typedef struct zr__span {
     int64_t begin, end;
 } zr__span;
 /* Return the elements of a unit that lie in both a parameter and a range of the unit. */
 zr__span zr__meet(const zr_engine *engine, const zr_param_info *param, const zr_range *range);
-/* Return where an element of a unit on this rank lies in the whole parameter, or -1 if the element is padding. On entry
- * *n is the number of elements wanted. On return *n is the number of elements that are contiguous in the whole
+/* Return the index within the whole parameter of a unit's element on this rank, or -1 if the element is padding. On
+ * entry *n is the number of elements wanted. On return *n is the number of elements that are contiguous in the whole
  * parameter. */
 int64_t zr__whole_of(const zr_engine *engine, const zr_param_info *param, int64_t element, int64_t *n);
-/* Return the elements of a parameter that this rank reads and saves, within a range of its unit. For a cut parameter,
- * each tensor-parallel rank gets its own piece. For any other parameter, only the first tensor-parallel rank gets
- * elements. The result is empty if begin >= end. */
+/* Return the elements of a parameter that this rank passes to callers and sinks, within a range of its unit. For a cut
+ * parameter, each tensor-parallel rank gets its own piece. For any other parameter, only the first tensor-parallel rank
+ * gets elements. The result is empty if begin >= end. */
 zr__span zr__passed(const zr_engine *engine, const zr_param_info *param, const zr_range *range);
 
 /* Run the steps that move a unit (move.c). */
@@ -152,14 +154,14 @@ zr_status zr__update(const zr__running *r);
 
 /* ---- saving (save.c) --------------------------------------------------------------------------- */
 
-/* Make a ZR_WHEN_SAVE step's queue wait, and issue the step. If `alone`, no walk is in progress, so the step waits only
- * for other ZR_WHEN_SAVE steps. */
+/* Make the queue of a ZR_WHEN_SAVE step wait for the steps on which the step depends. Then issue the step. `alone`:
+ * whether no walk is in progress, so that the step waits only for other ZR_WHEN_SAVE steps. */
 zr_status zr__issue_saving(zr_engine *engine, int32_t step, bool alone);
 /* Run a SAVE step, as a task of the saving queue. */
 zr_status zr__engine_put(void *engine, zr_device *device, int64_t step);
-/* Count the SAVE steps of a plan. */
+/* Return the number of SAVE steps of a plan. */
 int32_t zr__count_puts(const zr_plan *plan);
-/* Populate the pages of the copies' buffers on the saving queue, during the first training step. The first save then
+/* Populate the pages of the buffers of copies on the saving queue, during the first training step. The first save then
  * has no page faults. */
 zr_status zr__save_prepare(zr_engine *engine);
 /* Issue the remaining saving steps. Wait until the save has ended. */

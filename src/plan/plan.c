@@ -35,7 +35,7 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
     return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
 }
 
-/* Reject options for storing and moving model states that exclude each other. Return ZR_ERR_CONFIG or
+/* Reject combinations of options for storing and moving model states that exclude each other. Return ZR_ERR_CONFIG or
  * ZR_ERR_UNSUPPORTED. */
 static zr_status check_choices(const zr_layout *l)
 {
@@ -68,8 +68,8 @@ static zr_status check_choices(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Return the number of data-parallel ranks per host. Return 0 if it is unknown or a tensor-parallel group spans
- * hosts. */
+/* Return the number of data-parallel ranks per host. Return 0 if this number is unknown or a tensor-parallel group
+ * spans hosts. */
 static int host_data_ranks(const zr_layout *l)
 {
     return l->host_ranks % l->tensor == 0 ? l->host_ranks / l->tensor : 0;
@@ -179,8 +179,8 @@ static zr_status check_layout(const zr_layout *l)
     return zr__policies_check(l);
 }
 
-/* Build a graph, and check what the engine assumes. An evaluation graph has losses. A decoding graph has one token as
- * its only input, and an output. */
+/* Build the graph of a schedule. Check the properties of the graph that the engine assumes: an evaluation graph has
+ * losses; a decoding graph has one token as its only input, and an output. */
 static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_kind kind)
 {
     const zr_layout *l = &plan->layout;
@@ -228,7 +228,7 @@ static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *m
     return ZR_OK;
 }
 
-/* Plan the persistent buffers. `g` may be any graph of the plan, since all have the same parameters. */
+/* Plan the persistent buffers. `g` may be any graph of the plan, since all graphs have the same parameters. */
 static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
 {
     const zr_graph *decode = plan->graph[ZR_SCHEDULE_DECODE];
@@ -276,8 +276,8 @@ static void make_groups(zr_plan *plan)
 }
 
 /* Translate the ZeRO stage into the groups over which each state is sharded. A single rank has nothing to shard, but
- * two stages still save memory there. Stage 2 with fp32 sums drops a gradient once it is added. Stage 3 with lean
- * states casts parameters from the master when they are needed. */
+ * two stages still save memory there. Stage 2 with fp32 sums frees a gradient as soon as it is added to the sums. Stage
+ * 3 with lean states stores no 16-bit parameters, but casts them from the master when they are needed. */
 static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;

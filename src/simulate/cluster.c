@@ -31,7 +31,7 @@ typedef struct field {
     const char *key;
     kind kind;
     size_t at;
-    size_t bytes; /* capacity of the member, for TEXT */
+    size_t bytes; /* for TEXT: capacity of the member in bytes */
     bool must;
 } field;
 
@@ -402,7 +402,7 @@ static zr_status settle_links(const chain *c, zr_cluster *cluster)
     zr_cluster_link *link = cluster->link;
     int n = cluster->n_links;
     if (cluster->any_hosts && n && !is_in_chain(c, &links) && link[n - 1].devices < all)
-        link[n - 1].devices = all; /* set to all devices, since the included cluster may have another number of hosts */
+        link[n - 1].devices = all; /* the included cluster may have fewer hosts: connect all devices */
     if (all > 1 && n == 0) return refuse_at(source_of(c, &links), &links, "is missing; %d devices need links", all);
     if (n && link[n - 1].devices < all)
         return refuse_at(s, place, "the last level, %s, connects %d of the %d devices; it must connect all",
@@ -446,8 +446,9 @@ static void settle_device_shares(const chain *c, zr_cluster *cluster)
     }
 }
 
-/* Fill in the links' share if no file gives one. It is the share of the named device's generation, or 1 without a
- * generation. If a file gives links, also fill in missing NVLink shares and network latencies from the generation. */
+/* If no file gives link_share (the share of a link's rate that exchanges reach), set it from the GPU generation of the
+ * named device, or to 1 if the generation is unknown. If a file gives links and the generation is known, also set
+ * missing network latencies from the generation. Missing NVLink shares are set only if no file gives link_share. */
 static void settle_link_shares(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place links = {&top, "links", 0};

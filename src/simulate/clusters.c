@@ -91,8 +91,8 @@ const zr__generation *zr__generation_of(const char *device)
 
 #define GIB (INT64_C(1) << 30)
 
-/* Devices without a profile, with the rates of their data sheets. 16-bit rates are for dense products. On GeForce they
- * are for fp32 accumulation. */
+/* Devices without a profile, with the rates of their data sheets. 16-bit rates are for dense products. On the GeForce
+ * 4090 they are for products with fp32 accumulation. */
 static const struct {
     const char *name;
     zr_machine machine;

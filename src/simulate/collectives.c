@@ -12,7 +12,7 @@
 
 /* ---- where ranks are ---------------------------------------------------------------------------- */
 
-/* A kind of group, such as all tensor-parallel groups. These fields determine the devices of its ranks. */
+/* A kind of group, such as all tensor-parallel groups, with all facts that determine the devices of its ranks. */
 typedef struct placing {
     const zr_plan *plan;
     const zr_cluster *cluster;
@@ -21,8 +21,8 @@ typedef struct placing {
     const zr_group *group;
 } placing;
 
-/* Return the rank of a group's member number `place`, relative to the group's first member. The group's first axis
- * varies slowest. */
+/* Return the rank of member number `place` of a group, relative to the rank of the group's first member. The group's
+ * first axis varies slowest. */
 static int64_t rank_at(const placing *p, int32_t place)
 {
     int64_t rank = 0;
@@ -39,8 +39,8 @@ static int64_t unit_of(const placing *p, int64_t rank, int32_t devices)
     return zr__device_of(p->cluster, p->ranks_per_host, rank) / devices;
 }
 
-/* Return the number of the first member after `place` that is in another unit. If all later members are in the same
- * unit, return the group's size. */
+/* A unit is a block of `devices` consecutive devices. Return the number of the first member after `place` that is in
+ * another unit than member `place`. If all later members are in its unit, return the group's size. */
 static int32_t unit_end(const placing *p, int64_t first, int32_t place, int32_t devices)
 {
     const int64_t unit = unit_of(p, first + rank_at(p, place), devices);
@@ -56,8 +56,8 @@ static int64_t rank_from(const placing *p, int64_t device)
     return rank < p->plan->ranks ? rank : p->plan->ranks;
 }
 
-/* Count the groups of this kind that have members both inside and outside a unit. These groups share the links into the
- * unit. */
+/* Count the groups of this kind that have members both inside and outside a unit, a block of `devices` consecutive
+ * devices. These groups share the links into the unit. */
 static int32_t groups_across(const placing *p, int64_t unit, int32_t devices)
 {
     const int64_t first = rank_from(p, unit * devices), end = rank_from(p, (unit + 1) * devices);
@@ -80,12 +80,14 @@ static double level_rate(const zr_cluster *cluster, int level)
     return level > 0 && zr__through_pcie(cluster) ? fmin(rate, level_rate(cluster, 0)) : rate;
 }
 
-/* Raise the times in `spot` to the times over one level of links. `first` is the first rank of the group. A ring enters
- * each unit once. The number of rings is the number of members in the smallest unit. */
+/* Raise the times in `spot` to at least the times over one level of links. `first` is the first rank of the group. A
+ * ring enters each unit of the level once. The number of rings is the number of members in the unit with the fewest
+ * members. */
 static void add_level(const placing *p, int64_t first, int level, zr__spot *spot)
 {
     const zr_cluster_link *link = &p->cluster->link[level];
-    /* A unit of this level is the devices that its links connect. A unit of the level below has `below` devices. */
+    /* A unit of this level is a block of the devices that its links connect. A unit of the level below has `below`
+     * devices. */
     const int32_t below = level == 0 ? 1 : link[-1].devices, size = p->group->size;
     const double share = link->share > 0 ? link->share : p->cluster->link_share, rate = level_rate(p->cluster, level),
                  shared = link->shared_bytes_sec * share;
@@ -95,7 +97,7 @@ static void add_level(const placing *p, int64_t first, int level, zr__spot *spot
         for (int32_t in = place, out; in < end; in = out) {
             out = unit_end(p, first, in, below);
             const int32_t members = out - in, others = end - place - members;
-            if (others == 0) continue; /* members within a single lower unit cross no link of this level */
+            if (others == 0) continue; /* members within a single unit of the level below cross no link of this level */
             if (fewest == 0 || members < fewest) fewest = members;
             spot->direct_sec = fmax(spot->direct_sec, others / (rate * (size - 1)));
             if (shared <= 0) continue;

@@ -1,15 +1,15 @@
-/* Finds how much longer steps take in a measured launch than alone. Ranks wait for each other, and streams share the
- * cores. */
+/* Finds how much longer steps take in a measured launch than alone. The causes are ranks that wait for each other, and
+ * streams that share the cores. */
 #include "simulate/simulate.h"
 
 #include <math.h>
 
 /* ---- ranks that wait for each other -------------------------------------------------------------- */
 
-/* Return the wait for an exchange, divided by the computation before the exchange. Interpolate this share between
- * measured models, weighted by distance. The distance to a model is the logarithm of the ratio of computation between
- * exchanges. The wait stops growing at the longest measured computation, because another task on a rank's core delays
- * the rank by at most one time slice. */
+/* Return the time of the wait for an exchange, divided by the time of the computation before the exchange. Interpolate
+ * this share between measured models, weighted by distance. The distance to a measured model is the logarithm of a
+ * ratio: its computation between exchanges to this computation. The wait stops growing at the longest measured
+ * computation, because another task on a rank's core delays the rank by at most one time slice. */
 static double wait_share(const zr_launch *launch, double computed_sec)
 {
     double weights = 0, sum = 0, longest = 0;

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Distance in octaves of size. Measured steps nearer than this have nearly equal weights. Beyond this distance, the
- * weight falls with the fourth power of the distance. */
+/* Distance between the sizes of two steps, in octaves (factors of 2). Measured steps nearer than this distance have
+ * nearly equal weights. Beyond it, the weight falls with the fourth power of the distance. */
 #define NEAR 0.05
 
 zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
@@ -39,7 +39,8 @@ static double octaves_between(double a, double b)
     return a > 0 && b > 0 ? log2(a / b) : 0;
 }
 
-/* Return the squared distance between the sizes of two steps of the same kind. The distance is in octaves. */
+/* Return the squared distance between the sizes of two steps of the same kind. The distance is in octaves (factors of
+ * 2). */
 static double squared_octaves(const zr_step_cost *a, const zr_step_cost *b)
 {
     double sum = 0;

@@ -22,16 +22,17 @@ typedef struct pricer {
     const zr_cluster *cluster;
     zr_simulate_options options;
     int32_t ranks_per_host;
-    double slowest; /* factor by which the slowest rank's kernels are slower (zr_simulation.slowest) */
+    double slowest; /* slowest rank's kernel time, divided by the kernel time at the cluster's rates
+                       (zr_simulation.slowest) */
     zr__spot spot[ZR_GROUPS_MAX];
-    double crowded;      /* threads per core, divided by the threads per core in the measured launch */
-    double fewer;        /* threads per rank in the measured launch, divided by the plan's threads per rank */
-    double *alone_sec;   /* for each step of the training schedule: seconds alone, from measured steps; NULL without
-                            measured steps */
-    double *longer_sec;  /* for each step of the training schedule: extra seconds (zr__find_longer); NULL without
-                            measured steps */
+    double crowded;    /* threads per core in the plan, divided by the threads per core in the measured launch */
+    double fewer;      /* threads per rank in the measured launch, divided by the plan's threads per rank */
+    double *alone_sec; /* for each step of the training schedule: seconds that it takes alone, from measured steps; NULL
+                          without measured steps */
+    double *longer_sec;  /* for each step of the training schedule: extra seconds in the launch (zr__find_longer); NULL
+                            without measured steps */
     int64_t draw;        /* number of the current random draw of exchange times, from 1; 0 for mean times */
-    double *exposed_sec; /* exposed seconds of each cause */
+    double *exposed_sec; /* for each cause: exposed seconds */
 } pricer;
 
 /* ---- kernels ------------------------------------------------------------------------------------ */
@@ -81,8 +82,9 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     if (step->kind == ZR_STEP_RUN) {
         const zr_op_def *def = zr_graph_get_op(plan->graph[kind], step->op)->def;
         if (cost->flops > 0) compute = cost->flops / op_flops_sec(me, plan, def, cost);
-        /* Add the time to move attention scores through memory, between attention's products. A forward op writes the
-         * scores once. The backward op reads the scores and writes their gradient, which is twice the bytes. */
+        /* Add the time to move attention scores to and from memory, between the two products of attention. A forward op
+         * writes the scores once. The backward op reads the scores and writes their gradient, which is twice the
+         * bytes. */
         scores = me->options.scores_bytes * cost->pairs * (def->adjoint ? 1 : 2) / rate;
     }
     p->sec[BY_PRODUCTS] = compute >= memory ? compute * me->slowest : 0;
@@ -102,15 +104,16 @@ bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step 
 }
 
 /* Estimate a step's seconds from the steps measured in the launch. Return false if no similar step was measured. The
- * slowest rank is slower only in kernels, not in exchanges. */
+ * slowest rank is slower than the others only in kernels, not in exchanges. */
 static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, double *sec,
                          parts *p)
 {
     if (!me->cluster->measured) return false;
     const zr_step_sample step = zr__step_sample_of(plan, kind, index);
     if (!zr__measured_sec(me->cluster->measured, &step, sec)) return false;
-    if (step.across) { /* measured alone, an exchange may find the links idle, but successive exchanges find them busy
-                        */
+    /* The measured time may be too short: the exchange was measured alone, when the links between hosts could be idle,
+     * but in training successive exchanges keep them busy. Use at least the time that the links need for the bytes. */
+    if (step.across) {
         const zr__spot *spot = &me->spot[plan->schedule[kind].step[index].group];
         *sec = step.cost.calls * fmax(*sec, zr__exchange_sec(me->cluster, spot, step.cost.wire_bytes));
         return true;
@@ -260,9 +263,9 @@ static zr_status price_cluster_save(const pricer *me, const zr_plan *plan, zr_sa
 
 /* ---- all ranks ------------------------------------------------------------------------------------ */
 
-/* Return the factor by which the slowest rank's kernels are slower. All ranks have the same steps, and a slower kernel
- * never makes a step begin earlier. Therefore the rank with the slowest kernels is last at every step. It waits for no
- * rank, and the other ranks wait for it. */
+/* Return the slowest rank's kernel time, divided by the kernel time at the cluster's rates. All ranks have the same
+ * steps, and a slower kernel never makes a step begin earlier. Therefore the rank with the slowest kernels is last at
+ * every step. It waits for no rank, and the other ranks wait for it. */
 static double slowest_of(const zr_simulate_options *options, int32_t ranks)
 {
     const zr_rng rng = {.seed = options->seed, .purpose = ZR_RNG_JITTER};
@@ -276,13 +279,15 @@ static double slowest_of(const zr_simulate_options *options, int32_t ranks)
     return slowest;
 }
 
-/* Return the threads per core of a host, but at least 1. The host has `ranks` ranks with `threads` threads each. */
+/* Return the threads per core of a host, or 1 if the host has more cores than threads. The host has `ranks` ranks with
+ * `threads` threads each. */
 static double core_load(double ranks, double threads, double cores)
 {
     return fmax(ranks * threads / cores, 1);
 }
 
-/* Price each step of the training schedule from measured steps. Find each step's extra time. */
+/* Price each step of the training schedule alone, from measured steps. Then find the extra time of each step in the
+ * launch. */
 static zr_status price_measured(pricer *me, const zr_plan *plan)
 {
     const zr_launch *measured = me->cluster->measured;

@@ -8,18 +8,19 @@
 #include "zr/simulate.h"
 #include "plan/cost/cost.h"
 
-/** Return step number `index` as a sample for comparison with measured steps, without seconds. zr_layout.host_ranks
- * determines whether the step's ranks are on several hosts. */
+/** Return step number `index` as a sample that can be compared with measured steps, without seconds.
+ * zr_layout.host_ranks determines whether the step's ranks are on several hosts. */
 zr_step_sample zr__step_sample_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index);
 
 /** Add hosts to a cluster with a network, until it has at least `devices` devices. */
 void zr__cluster_widen(zr_cluster *cluster, int32_t devices);
 const char *zr__cause_name(zr_cause cause);
 
-/** Cost of a group's collectives, which depends on the devices of its ranks. */
+/** Cost of the collectives of a group. The cost depends on the devices of the group's ranks. */
 typedef struct zr__spot {
     int32_t size;
-    double ring_sec, direct_sec; /* seconds per byte received, along a ring or directly from every other member */
+    double ring_sec, direct_sec; /* seconds per received byte: along a ring (ring_sec), and directly from all other
+                                    members (direct_sec) */
     double latency_sec;          /* latency of a message over the slowest link on its path, in seconds */
 } zr__spot;
 
@@ -29,9 +30,9 @@ static inline int64_t zr__device_of(const zr_cluster *cluster, int32_t ranks_per
     return rank / ranks_per_host * cluster->host_devices + rank % ranks_per_host;
 }
 
-/** Return the worst cost among all groups of this kind, because all ranks wait for the slowest group. All groups cost
- * the same if they divide hosts evenly. Otherwise some groups cross a border between hosts, or have fewer links into
- * their host. */
+/** Return the worst cost among all groups of the kind `group`, because all ranks wait for the slowest group. All these
+ * groups cost the same if they divide hosts evenly. Otherwise some groups cross a border between hosts, or have fewer
+ * links into their host than others. */
 zr__spot zr__spot_of(const zr_plan *plan, int32_t group, const zr_cluster *cluster, int32_t ranks_per_host);
 
 /** Return the seconds of an all-gather or reduce-scatter in which each rank receives `bytes`, in equal parts from all
@@ -68,7 +69,8 @@ bool zr__copies_to_host(const zr_plan *plan, bool saves);
 /** Return whether a step is a copy to or from host memory. */
 bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step);
 
-/** Shares of data-sheet rates that a generation of devices reaches. Each entry belongs to a member of zr_cluster. */
+/** Shares of data-sheet rates that devices of one generation reach in training. Each entry belongs to a member of
+ * zr_cluster. */
 typedef enum zr__reached {
     ZR__PRODUCT_SHARE,
     ZR__PRODUCT_HALF,

@@ -13,8 +13,8 @@ static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, in
     return false;
 }
 
-/* Return whether all ranks have agreed on the gradient that this update applies. They must agree after the gradient's
- * squares and the loss are known. */
+/* Return whether all ranks have agreed on the gradient that this update applies. The ranks must agree only after the
+ * gradient's squares and the loss are known. */
 static bool is_agreed(const zr__proof *p, int32_t update)
 {
     int32_t unit = p->s->step[update].unit;
@@ -29,11 +29,11 @@ static bool is_agreed(const zr__proof *p, int32_t update)
     return false;
 }
 
-/* Return whether a use and an update may touch the same elements of a state. Return false only if their elements are
- * certainly disjoint on the same rank. */
+/* Return whether a use and an update may touch the same elements of a state on one rank. Return false only if they
+ * certainly touch different elements on every rank. */
 static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
-    /* the unit's elements that the use covers, if use and update are on the same rank */
+    /* the elements of the unit that the use covers, if the use and the update are on the same rank */
     zr_range part = *updated;
     part.first = kept->first + use->range.first;
     part.count = use->range.count;
@@ -112,8 +112,9 @@ static zr_status check_sums(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that each micro-batch squares each unit's whole gradient once, before a reduction may change the gradient. If
- * sums overwrite a piece of the gradient, the uses of its buffer do not show this. */
+/* Check that each micro-batch squares each unit's whole gradient once, before a reduction may change the gradient. A
+ * reduction may overwrite a piece of the gradient with sums. The other checks would not notice if this piece were
+ * squared afterwards. */
 static zr_status check_micro_squares(const zr__proof *p)
 {
     const int32_t rest = p->end >= 0 ? p->end : p->s->n_steps;
@@ -157,7 +158,7 @@ static zr_status check_nccl(const zr__proof *p, int32_t index)
 }
 
 /* Check that all collectives are on the comm stream, since no two may run at once. Check that moves use the staging
- * memory of their group, and that it has room for the smallest chunk of each rank. */
+ * memory of their group. Check that this memory has room for the smallest chunk of each rank. */
 static zr_status check_comm(const zr__proof *p)
 {
     if (p->plan->ranks == 1) return ZR_OK;
@@ -189,7 +190,8 @@ static zr_status check_comm(const zr__proof *p)
 }
 
 /* Check the ZR_WHEN_STALE steps, which are skipped after a flush. Each must gather parts of a unit that is stored
- * whole, and must wait for no step. Together they must bring the unit up to date. */
+ * whole, and must wait for no step. Together the steps of a unit must bring all of the unit's parameters up to date.
+ * Check the gathers of the flush schedule in the same way. */
 static zr_status check_once(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units; u++) {
@@ -215,13 +217,13 @@ static zr_status check_once(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check every kind of pair of consecutive rounds. These are the first two rounds of a training step, with and without
- * a flush before them. If later rounds run other steps, two later rounds are another pair. Check the first two rounds
- * both with and without the steps of a save. */
+/* Check every kind of pair of consecutive rounds. The first two rounds of a training step are one pair after a flush,
+ * and another pair without a flush. Two later rounds are a third pair if they run other steps than the first two
+ * rounds. Check the first two rounds both with and without the steps of a save. */
 static zr_status check_rounds(zr__proof *p)
 {
-    /* Whether a training step has several rounds. A second round is then also checked as a later round, since the
-     * steps after END follow it. */
+    /* Whether a training step has several rounds. Even with only two rounds, the pair of two later rounds is checked:
+     * its first round stands for the second round, after which the steps after END run. */
     const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};

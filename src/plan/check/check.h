@@ -9,35 +9,37 @@
 
 #include "zr/plan.h"
 
-/* A use of a buffer by the step at the time point `time`. */
+/* A use of a buffer by the step that runs at the time point `time`. */
 typedef struct zr__use_of {
     int32_t time;
     bool reads, writes;
 } zr__use_of;
 
-/* The first of two consecutive rounds that are proved. The steps between REPEAT and END are proved for pairs of
- * rounds. */
+/* The kind of round that comes first in a pair of consecutive rounds. The steps between REPEAT and END are proved for
+ * pairs of rounds. */
 typedef enum zr__pair {
     ZR__PAIR_STALE,   /* first round of a training step, without a flush before it */
     ZR__PAIR_FLUSHED, /* first round of a training step after a flush, so ZR_WHEN_STALE steps are skipped */
     ZR__PAIR_LATER    /* any later round of a training step */
 } zr__pair;
 
-/* The state of the proof of one schedule. A time point numbers one run of a step. The first time points are all steps
- * of the schedule, with the first of two rounds. The steps of the second round follow. A transient buffer has one
- * instance per round. */
+/* The state of the proof of one schedule. Each run of a step has a number, its time point. Time points 0 to n_steps - 1
+ * are all steps of the schedule, with the first round of a pair. The steps of the second round follow from n_steps on.
+ * A transient buffer has one instance for each of the two rounds. */
 typedef struct zr__proof {
     const zr_plan *plan;
     const zr_graph *graph; /* NULL for the schedule FLUSH */
     const zr_schedule *s;
     zr_schedule_kind kind;
-    int32_t repeat, end, times; /* positions of REPEAT and END, or -1; number of time points */
+    int32_t repeat, end, times; /* repeat, end: positions of REPEAT and END in the schedule, or -1 if absent; times:
+                                   number of time points */
     bool has_when[ZR_WHEN_SAVE + 1];
     zr__pair pair;
-    bool asked;                   /* whether this training step saves, so that the ZR_WHEN_SAVE steps run */
-    int32_t (*clock)[ZR_STREAMS]; /* [time][stream]: vector clocks: last time point of the stream that happens before
-                                   * `time`, or -1 */
-    zr__use_of *use;              /* all uses. Instance b has the uses [first[b], first[b+1]), ordered by time. */
+    bool asked; /* whether this training step saves, so that the ZR_WHEN_SAVE steps run */
+    /* clock[time][stream]: last time point of the stream that happens before `time`, or -1 if none does. clock[time] is
+     * the vector clock of the time point `time`. */
+    int32_t (*clock)[ZR_STREAMS];
+    zr__use_of *use; /* all uses. Instance b of a buffer has the uses [first[b], first[b+1]), ordered by time. */
     int32_t *first;
 } zr__proof;
 
@@ -51,33 +53,33 @@ zr_status zr__check_order(zr__proof *p, zr__pair pair, bool asked);
 int32_t zr__step_at(const zr__proof *p, int32_t time);
 /* Return whether the step at time point a happens before the step at time point b. Both steps must run. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b);
-/* Return whether one time point is in the second round and the other is after END. The proof never compares two time
- * points like this: it proves the steps after END as if they followed the first round. */
+/* Return whether one time point is in the second round and the other is after END. The proof never compares two such
+ * time points, because it proves the steps after END as if they followed the first round. */
 bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b);
 
-/* Return a property of a step (check_kinds.c). zr__gathers: gathers pieces. zr__reduces: reduces pieces. zr__asks_all:
- * exchanges scalars among all ranks. zr__takes_gradient: needs a unit's complete gradient. zr__adds_to_sums: adds to
- * the sum in its buffer. `later`: in a later round of REPEAT. */
+/* Return a property of a step (check_kinds.c). zr__gathers: the step gathers pieces. zr__reduces: it reduces pieces.
+ * zr__asks_all: it exchanges scalars among all ranks. zr__takes_gradient: it needs a unit's complete gradient.
+ * zr__adds_to_sums: it adds to the sum in its buffer; `later` is true in any round of REPEAT except the first. */
 bool zr__gathers(const zr_step *step);
 bool zr__reduces(const zr_step *step);
 bool zr__asks_all(const zr_step *step);
 bool zr__takes_gradient(const zr_step *step);
 bool zr__adds_to_sums(const zr_step *step, bool later);
-/* Return whether a step runs in a round of a training step. `first`: in the first round. `stale`: no flush came before
- * the training step. `asked`: the training step saves. */
+/* Return whether a step runs in a round of a training step. `first`: whether the round is the first. `stale`: whether
+ * no flush came before the training step. `asked`: whether the training step saves. */
 bool zr__runs(const zr_step *step, bool first, bool stale, bool asked);
 
 /* Check that every use is within its buffer on every rank. */
 zr_status zr__check_ranges(const zr__proof *p);
-/* Check that every byte that is read has been written. */
+/* Check that every byte that a step reads has been written before. */
 zr_status zr__check_reads(const zr__proof *p);
 /* Check that every value is still in its buffer when a step reads it. */
 zr_status zr__check_values(const zr__proof *p);
 /* Check that steps which compute with a unit's states read them from their own buffer or from a copy. Check that
  * changes to a copy are written back (check_homes.c). */
 zr_status zr__check_homes(const zr__proof *p);
-/* Return whether a use covers exactly the elements `wanted` of a unit on every rank. `kept` is the range of the unit
- * that the use's buffer stores. */
+/* Return whether a use covers exactly the range `wanted` of a unit on every rank. `kept` is the range of the unit that
+ * the use's buffer stores. */
 bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted);
 
 #endif

@@ -1,26 +1,27 @@
-/* Part of the proof of a plan: the buffers of model states. The home of a state is its own buffer, as opposed to a
- * copy on the device.
+/* Part of the proof of a plan: the buffers of model states. The home of a state is its own buffer, as opposed to a copy
+ * on the device.
  *
- * A step that computes with a state must read the elements of its range on the device, from the home or from a copy.
- * An update of a copy must be copied home. No other step may write a state. A schedule that saves must save every
- * state, from its home or from a copy. check_order.c proves that conflicting uses have the order of the list of steps.
- */
+ * A step that computes with a state must read the elements of its range on the device, from the home or from a copy. If
+ * an update changes a copy, the copy must be copied home. No other step may write a state. A schedule that saves must
+ * save every state, from its home or from a copy. check_order.c proves that conflicting uses happen in the order of the
+ * list of steps. */
 #include "plan/check/check.h"
 
-/* The part of a state of which a buffer holds a copy. */
+/* A copy of a range of a state, in a buffer other than the state's home. */
 typedef struct copied {
-    int32_t state; /* home buffer of the state, or -1 if the buffer holds no copy */
+    int32_t state; /* home of the copied state, or -1 if the buffer holds no copy */
     zr_range range;
-    zr_when when; /* rounds in which the copy was made */
-    bool changed; /* whether an update changed the copy and its result is not yet copied home */
+    zr_when when; /* rounds in which the step runs that makes the copy */
+    bool changed; /* whether an update has changed the copy, and the change is not yet copied home */
 } copied;
 
-/* The state of this check. Arrays are by buffer unless noted. */
+/* The state of this check. Arrays have one entry for each buffer unless noted. */
 typedef struct homes {
     const zr__proof *p;
     copied *held;
     int32_t *unit; /* unit of the state whose home is this buffer, or -1 */
-    bool *saved;   /* [unit][1 + slot]: whether this state is saved; slot -1 is the parameters */
+    bool *saved; /* saved[unit][1 + slot], as one array: whether a SAVE step saves this state; slot -1 is the parameters
+                  */
 } homes;
 
 static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
@@ -31,7 +32,7 @@ static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int si
 
 bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted)
 {
-    /* by group: stride of `wanted` minus the strides of `kept` and of the use, in elements */
+    /* for each group: stride of `wanted` minus the strides of `kept` and of the use, in elements */
     int64_t by[ZR_GROUPS_MAX] = {0};
     add_strides(by, wanted, 1);
     add_strides(by, kept, -1);
@@ -48,8 +49,8 @@ static const zr_state *kept_state(const zr_plan_unit *u, int number)
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-/* Return the state that is saved under a number. Number 0 is the parameters in fp32, which are the master if there is
- * one. Numbers 1 to 4 are the optimizer states. */
+/* Return the fp32 state that is saved under a number. Number 0 is the master parameters, or the parameters themselves
+ * if the unit has no master. Numbers 1 to 4 are the optimizer states. */
 static const zr_state *saved_state(const zr_plan_unit *u, int number)
 {
     return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
@@ -70,7 +71,7 @@ static bool same_range(const zr_range *a, const zr_range *b)
     return zr__names(&use, &(zr_range){0}, b);
 }
 
-/* Return whether a use covers a whole copy of `range`. A copy begins at the first element of its buffer. */
+/* Return whether a use covers all elements of a copy of `range`. A copy begins at the first element of its buffer. */
 static bool is_copy_of(const zr_use *use, const zr_range *range)
 {
     const zr_range all = {.count = range->count};
@@ -79,7 +80,8 @@ static bool is_copy_of(const zr_use *use, const zr_range *range)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Check that an operand is on the device and holds the elements of a state that the step's range selects. */
+/* Check that an operand is on the device, and that it holds exactly the elements of a state that the step's range
+ * selects. */
 static zr_status check_operand(const homes *h, int32_t index, const zr_use *use, const zr_state *kept, bool changes)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -98,7 +100,7 @@ static zr_status check_operand(const homes *h, int32_t index, const zr_use *use,
     return ZR_OK;
 }
 
-/* Check that a copy to the home moves all elements of a bucket that an update changed. */
+/* Check that a copy to a state's home moves all elements of a bucket that an update has changed. */
 static zr_status check_home(const homes *h, int32_t index, const zr_state *target)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -183,7 +185,7 @@ static zr_status check_save(const homes *h, int32_t index)
 static zr_status check_step_homes(const homes *h, int32_t i)
 {
     const zr_step *step = &h->p->s->step[i];
-    int first = 0; /* number of leading operands that are states */
+    int first = 0; /* number of operands, at the beginning of the step's uses, that are already checked */
     if (step->when == ZR_WHEN_SAVE || step->kind == ZR_STEP_SAVE) {
         const bool known = (step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY) && step->when == ZR_WHEN_SAVE &&
                            step->unit >= 0 && h->p->s->use[step->uses].buffer >= 0;

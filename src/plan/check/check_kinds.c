@@ -1,5 +1,5 @@
-/* Part of the proof of a plan: the proof's own tables of step kinds and of the rounds in which steps run. The code
- * that writes plans uses other tables (zr_step_traits_of, zr_when_runs). */
+/* Part of the proof of a plan: the proof's own tables of step kinds, and of the rounds in which steps run. The code
+ * that writes plans has separate tables (zr_step_traits_of, zr_when_runs). */
 #include "plan/check/check.h"
 
 bool zr__gathers(const zr_step *step)

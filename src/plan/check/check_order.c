@@ -28,8 +28,8 @@ bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b)
     return (a >= p->s->n_steps && follows_end(p, b)) || (b >= p->s->n_steps && follows_end(p, a));
 }
 
-/* Return whether b's clock for a's stream has reached a. No other comparison is needed, since a stream runs its steps
- * in the order of their time points. */
+/* Return whether b's clock for a's stream has reached a. This comparison is enough, since a stream runs its steps in
+ * the order of their time points. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b)
 {
     return p->clock[b][p->s->step[zr__step_at(p, a)].stream] >= a && !zr__never_meet(p, a, b);
@@ -72,8 +72,9 @@ static bool is_first(const zr__proof *p, int32_t time)
     return time < p->s->n_steps && p->pair != ZR__PAIR_LATER;
 }
 
-/* Return whether the step at a time point is skipped. A ZR_WHEN_LATER step never counts as skipped. In the first round
- * it does nothing, but still follows the step that it replaces. So a single wait for it serves all rounds. */
+/* Return whether the step at a time point is skipped. A ZR_WHEN_LATER step never counts as skipped. It does nothing in
+ * the first round, but still follows the step that it replaces. Therefore one wait for the ZR_WHEN_LATER step serves
+ * all rounds. */
 static bool is_idle(const zr__proof *p, int32_t time)
 {
     const zr_step *step = &p->s->step[zr__step_at(p, time)];
@@ -92,7 +93,7 @@ static void order_after(const zr__proof *p, int32_t time, int32_t earlier)
 }
 
 /* Compute the vector clock of a time point from its stream's previous step and from its waits. A wait for a skipped
- * step has no effect. `last` has each stream's last time point so far. */
+ * step has no effect. last[stream] is the stream's last time point so far. */
 static zr_status order_time(const zr__proof *p, int32_t time, int32_t last[ZR_STREAMS])
 {
     const int32_t at = zr__step_at(p, time);
@@ -187,9 +188,9 @@ static zr_status list_uses(zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that all conflicting uses of a buffer are ordered. `both`: uses in both rounds of the pair, otherwise uses in
- * the first round and after END. A use is compared only with each stream's last read and last write, since the
- * stream's earlier uses come before these. */
+/* Check that all conflicting uses of a buffer are ordered. `both` selects the uses in both rounds of the pair,
+ * otherwise the uses in the first round and after END. A use is compared only with each stream's last read and last
+ * write, since that stream's earlier uses come before these two. */
 static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both)
 {
     int32_t read[ZR_STREAMS], written[ZR_STREAMS];
@@ -213,7 +214,7 @@ static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both
 
 /* ---- bytes that buffers share ------------------------------------------------------------------ */
 
-/* The bytes that a buffer occupies, and the time points of its first and last use by each stream, or -1. */
+/* The bytes that a buffer occupies, and the time points of each stream's first and last use of the buffer, or -1. */
 typedef struct placed {
     const zr_buffer *buffer;
     int64_t begin, end;
@@ -293,8 +294,8 @@ static zr_status take_bytes(const zr__proof *p, space_taken *t, const placed *x)
     return ZR_OK;
 }
 
-/* Check all shared bytes, with the buffers in order of their first uses. `both` selects the rounds (see
- * check_conflicts). */
+/* Check all bytes that buffers share. Buffers are taken in the order of their first uses. `both` selects the rounds
+ * (see check_conflicts). */
 static zr_status check_sharing(const zr__proof *p, placed *list, bool both)
 {
     space_taken t = {0};

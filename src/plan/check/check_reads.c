@@ -1,18 +1,18 @@
-/* Part of the proof of a plan: checks that every byte that a step reads has been written before. "Before" means
- * earlier in the list of steps, since check_order.c proves that conflicting uses have this order.
+/* Part of the proof of a plan: checks that every byte that a step reads has been written before. "Before" means earlier
+ * in the list of steps, since check_order.c proves that conflicting uses have this order.
  *
  * The first byte of a range may differ between ranks: it is a stride times the rank's number in a group. Written bytes
- * are recorded for each combination of strides, as a set of ranges ("stretches"). A range without a stride, or one
- * that all members of a group write together, is recorded without a stride. So one record serves any number of ranks.
- */
+ * are recorded for each combination of strides, as a set of byte ranges ("stretches"). A range without a stride, or one
+ * that all members of a group write together, is recorded without a stride. Therefore the number of records does not
+ * grow with the number of ranks. */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "plan/check/check.h"
 
 #include <string.h>
 
-/* Distance in bytes between the ranges of consecutive members of a group. `each`: the use covers the ranges of all
- * members, otherwise only this rank's range. */
+/* Distance in bytes between the ranges of consecutive members of a group. `each`: whether the use covers the ranges of
+ * all members. Otherwise it covers only this rank's range. */
 typedef struct stride {
     int64_t bytes;
     int32_t group;
@@ -32,22 +32,21 @@ typedef struct stretch {
     int64_t begin, end;
 } stretch;
 
-/* The bytes of a buffer that were written with the strides of `at`. They are disjoint ranges in order, with gaps
- * between them. */
+/* The bytes of a buffer that were written with the strides of `at`. `stretch` lists them as disjoint ranges in
+ * ascending order, with gaps between the ranges. */
 typedef struct written {
-    spot at; /* only buffer, summed and strides are used */
+    spot at; /* only the fields buffer, summed, n_strides and by are used */
     stretch *stretch;
-    int32_t n, next; /* next: index of the next entry for the same buffer, or -1 */
+    int32_t n, next; /* next: index in state.list of the next entry for the same buffer, or -1 */
     int64_t room;
-    stretch turn; /* turn: bytes that the owners reduce one after another; owners: number of owners that have reduced
-                   * them */
-    int32_t owners;
+    stretch turn;   /* byte range that the owners reduce one after another */
+    int32_t owners; /* number of owners that have reduced `turn` */
 } written;
 
 typedef struct state {
     const zr__proof *p;
     written *list;
-    int32_t n, *newest; /* newest: by buffer, index of its newest entry in `list`, or -1 */
+    int32_t n, *newest; /* newest[buffer]: index in `list` of the buffer's newest entry, or -1 */
     int64_t room;
 } state;
 
@@ -74,7 +73,7 @@ static spot spot_of(const zr__proof *p, const zr_use *use, bool summed)
     return at;
 }
 
-/* Return a spot without stride i, extended over the ranges of all members of that stride's group. */
+/* Return a spot with one stride less. The result extends over the ranges of all members of the group of stride i. */
 static spot along(const zr_plan *plan, spot at, int i)
 {
     at.end += (plan->group[at.by[i].group].size - 1) * at.by[i].bytes;
@@ -143,14 +142,14 @@ static zr_status note_spot(state *k, spot at)
     ZR_TRY(insert_stretch(w, at.begin, at.end, &joined));
     at.begin = joined.begin;
     at.end = joined.end;
-    /* if the bytes of neighbouring members touch, the bytes of all members form one stretch */
+    /* if the ranges of consecutive members touch, the ranges of all members form one stretch */
     for (int i = 0; i < at.n_strides; i++)
         if (at.by[i].each && at.end - at.begin >= at.by[i].bytes) return note_spot(k, along(k->p->plan, at, i));
     return ZR_OK;
 }
 
-/* Record a reduction to one owner. When every owner has reduced, each rank has its sums, and the bytes count as
- * written. */
+/* Record a reduction to one owner. When every owner has reduced the range, each rank has its own sums, and the bytes
+ * count as written. */
 static zr_status note_owner(state *k, const zr_step *step, spot at)
 {
     written *w;
@@ -161,8 +160,8 @@ static zr_status note_owner(state *k, const zr_step *step, spot at)
     return w->owners == k->p->plan->group[step->group].size ? note_spot(k, at) : ZR_OK;
 }
 
-/* Return whether all bytes of a spot are written. Search the record with the spot's strides first. Search missing
- * bytes in the records that cover all members of a group. */
+/* Return whether all bytes of a spot are written. First search the record with the spot's strides. Then search the
+ * bytes that are missing there in the records that cover all members of a group. */
 static bool is_written(const state *k, const spot *at)
 {
     const written *w = find_written(k, at);
@@ -190,8 +189,8 @@ static zr_status note_whole(state *k, int32_t buffer)
     return buffer == ZR_NONE ? ZR_OK : note_spot(k, (spot){.buffer = buffer, .end = k->p->s->buffer[buffer].bytes});
 }
 
-/* Record a unit's parameters as written at the beginning. If the unit is stored whole and other ranks have updated
- * parts of it, record only the part that this rank has updated. */
+/* Mark the bytes of a unit's parameters as already written when the schedule begins. If every rank stores the whole
+ * unit but other ranks have updated parts of it (`stale`), mark only the part that this rank has updated. */
 static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
 {
     const zr_plan *plan = k->p->plan;
@@ -201,8 +200,8 @@ static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
     return u->update.count == 0 ? ZR_OK : note_spot(k, spot_of(k->p, &own, false));
 }
 
-/* Record the gaps between the parameters as written, in a persistent whole gradient. They are zero from the start, and
- * no op writes them. */
+/* In a persistent buffer of a whole gradient, mark the gaps between the parameters as already written when the schedule
+ * begins. These gaps are zero from the start, and no op writes them. */
 static zr_status note_gaps(state *k, int32_t unit)
 {
     const zr_graph *g = k->p->graph;
@@ -238,9 +237,9 @@ static zr_status note_beginning(state *k, bool stale)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Return whether a step's i-th use reads bytes that other steps must have written. Scratch does not count, since the
- * step itself writes it first. The target of a move does not count. Sums, also of squares, count from the second round
- * on. */
+/* Return whether a step's i-th use reads bytes that earlier steps must have written. The result is false for scratch,
+ * since the step itself writes it before reading it, and for the target of a move. For sums of gradients or of
+ * micro-batches' squares it is true only from the second round on: the first round overwrites their buffer. */
 static bool reads_written(const zr_step *step, int i, const zr_use *use, bool later)
 {
     bool works = use->writes && use->range.count == 0 && !zr__adds_to_sums(step, later);
@@ -248,14 +247,14 @@ static bool reads_written(const zr_step *step, int i, const zr_use *use, bool la
     return use->reads && !works && !moved;
 }
 
-/* Return whether a use holds sums over all ranks or over several micro-batches. With reduce_once, a rank's own
- * accumulators do not count. */
+/* Return whether a use holds sums over all ranks or over several micro-batches. With reduce_once the result is false
+ * for a rank's own accumulators. */
 static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
     bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
     const bool own = plan->reduce_once && plan->group[step->group].size == 1;
-    /* Sums of an op's outputs over tensor-parallel ranks do not count. The next gather reads them as ordinary
-     * values. */
+    /* The result is false for sums of an op's outputs over tensor-parallel ranks, because the next gather reads them as
+     * ordinary values. */
     if (zr__reduces(step)) return i > 0 && step->op < 0 && !own;
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }
@@ -310,8 +309,8 @@ static void forget_written(state *k, int32_t first_buffer)
     }
 }
 
-/* Check a training step of two rounds. More rounds need no check, because a third round would find the same bytes
- * written as the second. */
+/* Check a training step, of two rounds if it has several. More rounds need no check: a third round would find the same
+ * bytes written as the second. */
 static zr_status check_run_reads(state *k, bool stale, bool asked)
 {
     const zr__proof *p = k->p;

@@ -1,9 +1,10 @@
 /* Part of the proof of a plan: checks that every read finds the intended value. A use must be within its buffer on
- * every rank. The buffer of an operand, of the losses or of the output must still hold this value. */
+ * every rank. When a step or the caller reads an operand, the losses or the output, the buffer must still hold this
+ * value. */
 #include "plan/check/check.h"
 
-/* Return the lowest or highest first element that a range has on any rank. `which` is -1 for the lowest, 1 for the
- * highest. */
+/* A range's first element differs between ranks. Return the lowest one if `which` is -1, or the highest one if it is
+ * 1. */
 static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
 {
     const int64_t by = (plan->group[r->by.group].size - 1) * r->by.elems,
@@ -11,8 +12,8 @@ static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
     return r->first + (by * which > 0 ? by : 0) + (outer * which > 0 ? outer : 0);
 }
 
-/* Check that every use is within its buffer on every rank. If a step has a range of a unit, check that its uses have
- * the same number of elements. */
+/* Check that every use is within its buffer on every rank. If a step has a range of a unit, check that each use of a
+ * range has the same number of elements as the step's range. */
 zr_status zr__check_ranges(const zr__proof *p)
 {
     for (int32_t i = 0; i < p->s->n_steps; i++) {
@@ -41,15 +42,15 @@ zr_status zr__check_ranges(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Compute the bytes of a use, from *begin to *end. */
+/* Compute the byte range [*begin, *end) of a use within its buffer. */
 static void bytes_used(const zr_use *use, int64_t *begin, int64_t *end)
 {
     *begin = zr_dtype_span(use->dtype, use->range.first);
     *end = *begin + zr_dtype_span(use->dtype, use->range.count);
 }
 
-/* Return whether `value`, a part of a parameter's gradient, is the last value written to these bytes. Only steps
- * before `end_step` count. */
+/* Return whether `value`, which is a part of a parameter's gradient, is the last value that a RUN step wrote to the
+ * bytes of `use`. Only steps before `end_step` count. */
 static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const zr_use *use)
 {
     int64_t first, end, at, stop;
@@ -66,8 +67,8 @@ static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const
     return false;
 }
 
-/* Check that a use names the buffer of `value`, and that the buffer still holds this value. `made`: this step has just
- * written the value. */
+/* Check that a use names the buffer of `value`, and that the buffer still holds this value. `made`: whether the step
+ * itself has just written the value. */
 static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t step, zr_value value, const zr_use *use,
                             bool made)
 {
@@ -93,8 +94,8 @@ static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t 
     return ZR_OK;
 }
 
-/* Return a use of a whole value, given the use of all ranks' pieces. If the pieces do not tile the value, the range of
- * the result is empty. */
+/* Return a use of a whole value, made from the use of all ranks' pieces of the value. If the pieces do not tile the
+ * value, the range of the result is empty. */
 static zr_use all_of(const zr__proof *p, const zr_use *pieces)
 {
     const zr_range *r = &pieces->range;
@@ -104,11 +105,11 @@ static zr_use all_of(const zr__proof *p, const zr_use *pieces)
     return use;
 }
 
-/* The value in each buffer, either whole or this rank's piece, and the value in the bytes of each parameter's
- * gradient. */
+/* all[buffer]: value that the buffer holds whole; piece[buffer]: value of which the buffer holds only this rank's
+ * piece; grad[parameter]: value in the bytes of the parameter's gradient. ZR_NONE means no value. */
 typedef struct held {
-    zr_value *all, *piece; /* by buffer */
-    zr_value *grad;        /* by parameter */
+    zr_value *all, *piece;
+    zr_value *grad;
 } held;
 
 /* Return whether a use covers exactly this tensor-parallel rank's piece of a value. */
@@ -206,8 +207,8 @@ static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
     return check_held(p, holder, i, op->out[0], &all, true);
 }
 
-/* Record which value is in the bytes of a parameter's gradient. A part of the gradient may be written there first, and
- * the rest added in place. */
+/* Record which value is in the bytes of a parameter's gradient. These bytes may first get a part of the gradient, to
+ * which a later op adds the rest in place. */
 static void note_gradient(const zr__proof *p, const held *h, zr_value value, const zr_use *use, bool finished)
 {
     const int32_t param = zr_graph_value(p->graph, value)->param;

@@ -18,8 +18,8 @@ static int by_last_step(const void *x, const void *y)
     return (a->last_step > b->last_step) - (a->last_step < b->last_step);
 }
 
-/* Raise the peaks in `memory` to the peaks of one schedule. As in the engine, a step's new buffers are added before
- * the buffers that end in the step are removed. */
+/* Raise the peaks in `memory` to the peaks of one schedule. At each step, first add the buffers that begin there, then
+ * remove the buffers that end there. The engine does the same. */
 static zr_status account_memory(const zr_plan *plan, const zr_schedule *s, zr_memory *memory)
 {
     const int32_t n = s->n_buffers - plan->n_persistent;
@@ -67,8 +67,8 @@ void zr__memory_sum(zr_memory *memory)
     memory->total_bytes = device->total_bytes + staging->total_bytes;
 }
 
-/* Add a step's bytes to the traffic of a kind, for all runs of the step. Each kind is limited to a quarter of the
- * range of 64 bits, so that a sum over the kinds cannot overflow. */
+/* Add a step's bytes to the traffic of a kind, for all runs of the step. The bytes of a kind are limited to 2^61, so
+ * that a sum over the kinds fits in 64 bits. */
 static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes, int64_t runs)
 {
     const bool wraps = __builtin_mul_overflow(bytes, runs, &bytes);
@@ -103,7 +103,8 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
     int64_t times = 1;
-    int rank[ZR_GROUPS_MAX][ZR_BORDERS]; /* [group][border]: rank whose bytes across the border are counted */
+    /* rank[group][border]: rank whose received bytes across the border are counted */
+    int rank[ZR_GROUPS_MAX][ZR_BORDERS];
     for (int32_t g = 0; g < plan->n_groups; g++)
         for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = zr__plan_most_across(plan, g, (zr_border)b);
     for (int32_t i = 0; i < s->n_steps; i++) {
@@ -114,8 +115,8 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         const int64_t runs = zr_when_rounds(step->when, times, false, false);
         const int64_t bytes = zr__wire_bytes(plan, s, step);
         const zr_step_traits traits = zr_step_traits_of(step->kind);
-        /* Count a step with an owner only if rank 0 receives bytes in it. Over a training step each rank is the owner
-         * once, so all ranks receive equally many bytes. */
+        /* Count a step with an owner only if rank 0 receives bytes in it. A collective consists of one such step for
+         * each owner. Each rank is the owner once, so all ranks receive equally many bytes. */
         const bool receives = step->owner < 0 || (step->owner == 0) == (traits.move == ZR_MOVE_COLLECT);
         if (bytes == 0 || !receives) continue;
         ZR_TRY(charge(plan, &plan->traffic, traits.traffic, bytes, runs));

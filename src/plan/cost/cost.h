@@ -19,9 +19,11 @@ int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts
 /** Compute the total bytes and the bytes by category, which are the sums of device memory and staging memory. */
 void zr__memory_sum(zr_memory *memory);
 
-/** Return the queues on which an engine runs a plan's streams. SAVE always has its own queue. COPY has one if the
- * device has its own memory (facts.apart). COMM has one with zr_layout.overlap if the exchanges between ranks can
- * overlap with kernels (zr__comm_overlaps). A stream without steps has no queue of its own, except COMM. */
+/** Return the queues on which an engine runs a plan's streams. SAVE has its own queue. COPY has its own queue if the
+ * device has its own memory (facts.apart). COMM has its own queue with zr_layout.overlap, if the exchanges between
+ * ranks can run at the same time as kernels (zr__comm_overlaps). COPY and SAVE get no queue if the plan has no steps on
+ * them.
+ */
 zr_queues zr__plan_queues(const zr_plan *plan, bool exchanges_overlap);
 
 /** The step of a training step at which a rank's memory use is highest. */
@@ -35,7 +37,7 @@ typedef struct zr__fullest {
 ZR_NODISCARD zr_status zr__plan_fullest(const zr_plan *plan, zr__fullest *fullest);
 zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t step);
 
-/** Return the FLOP/s of an op's matrix products on a machine. The rate depends on the type in which the plan's device
+/** Return the FLOP/s of an op's matrix products on a machine. The FLOP/s depend on the type in which the plan's device
  * (plan->profile.facts) multiplies. */
 double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
                              zr_product_sizes sizes);
@@ -43,17 +45,19 @@ double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr
 /** Return the bytes that a SAVE step writes to the checkpoint. */
 int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step);
 
-/** A source of step durations, such as a measurement. With it a plan is priced over its streams and waits. */
+/** A source of step durations, such as a measurement. A plan is priced by following its streams and waits with these
+ * durations. */
 typedef struct zr__pricer {
     double (*step_sec)(const struct zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t step);
-    /** Function that reports a wait of the compute stream, or NULL. The stream waits `sec` seconds before the step
-     * `waiting`, in total over all rounds. ZR_NONE stands for the end of the schedule. During this time another stream
-     * is busy with the step `awaited`. This is the step for which the compute stream waits, or a step queued before
-     * it. There is one call for each busy step. */
+    /** Function that is called for each wait of the compute stream, or NULL. Before the step `waiting`, the compute
+     * stream waits `sec` seconds, in total over all rounds. ZR_NONE as `waiting` stands for the end of the schedule.
+     * During this time another stream is busy with the step `awaited`. This is the step for which the compute stream
+     * waits, or an earlier step on the same stream as that step. If several steps keep the other stream busy during a
+     * wait, there is one call for each. */
     void (*waited)(const struct zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
                    int32_t awaited, double sec);
-    zr_queues queues; /* queue of each stream; a step occupies all streams of its queue. With all zeros, streams run in
-                       * turn. */
+    zr_queues queues; /* queue of each stream; a step occupies all streams of its queue. If all entries are 0, all
+                         streams share one queue, and their steps run one at a time. */
 } zr__pricer;
 
 /** Price a plan with a pricer. Return ZR_ERR_STATE if the plan has no training schedule, or ZR_ERR_MEMORY. */
@@ -83,8 +87,8 @@ ZR_NODISCARD zr_status zr__plan_price_save(const zr_plan *plan, const zr_profile
 ZR_NODISCARD zr_status zr__plan_price_save_by(const zr_plan *plan, const zr__pricer *pricer, zr_save_price *price);
 ZR_NODISCARD zr_status zr__plan_times_by(const zr_plan *plan, const zr__pricer *pricer, zr_step_time *time);
 
-/* Return the bytes that a receiving rank gets in a step. In REDUCE only the owner receives bytes. In BROADCAST all
- * ranks except the owner receive bytes. */
+/* Return the bytes that a receiving rank gets in a step. In REDUCE only the owner receives bytes. In BROADCAST every
+ * rank but the owner receives bytes. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);
 
 /* Fill in plan->memory, plan->traffic and plan->flops. */

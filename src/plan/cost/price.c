@@ -10,16 +10,16 @@ typedef struct pricing {
     const zr__pricer *pricer;
     bool in_turn;             /* whether all streams except SAVE share one queue */
     bool saves;               /* whether the training step saves states */
-    double clock[ZR_STREAMS]; /* by stream: time in seconds from which the stream is free */
+    double clock[ZR_STREAMS]; /* clock[stream]: time in seconds from which the stream is free */
     double busy[ZR_STREAMS];
-    struct ran *ran; /* steps in the order of their runs, or NULL if waits are not reported */
+    struct ran *ran; /* all runs of steps, in order, or NULL if waits are not reported */
     int32_t n_ran;
-    int32_t last[ZR_STREAMS]; /* by stream: index in `ran` of its last step, or -1 */
-    double rounds;            /* number of rounds that take as long as the walked round */
+    int32_t last[ZR_STREAMS]; /* last[stream]: index in `ran` of the stream's last step, or -1 */
+    double rounds;            /* number of rounds for which the walked round stands, because they take equally long */
     zr_step_time *time;       /* begin and end of each step in one round, or NULL if not wanted */
 } pricing;
 
-/* Return the time in seconds for an amount at a rate, or 0 if the rate is unknown. */
+/* Return the seconds that `amount` takes at `rate` (amount per second), or 0 if the rate is unknown. */
 static double seconds(double amount, double rate)
 {
     return rate > 0 ? amount / rate : 0;
@@ -125,9 +125,10 @@ static double all_streams_free(const pricing *p)
     return free_at;
 }
 
-/* Times in seconds at which steps end, in this round of REPEAT and in the previous round. */
+/* For each step: time in seconds at which it ends, in this round of REPEAT (`now`) and in the previous round
+ * (`before`). */
 typedef struct ends {
-    double *now, *before; /* before: NULL in the first round */
+    double *now, *before; /* `before` is NULL in the first round */
 } ends;
 
 /* ---- waits -------------------------------------------------------------------------------------- */
@@ -144,9 +145,9 @@ static void report_wait(const pricing *p, int32_t waiting, int32_t awaited, doub
         p->pricer->waited(p->pricer, p->plan, ZR_SCHEDULE_TRAIN, waiting, awaited, p->rounds * sec);
 }
 
-/* Report a wait of the compute stream, from `from` to `until`, for the step `awaited` of `stream`. If several steps
- * ran on `stream` in this time, report each step's time separately. Idle time of `stream` counts for the step that
- * began next. */
+/* Report a wait of the compute stream, from `from` to `until`, for the step `awaited` of `stream`. If several steps ran
+ * on `stream` in this time, report the time of each separately. Time in which `stream` was idle is reported for its
+ * next step. */
 static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_stream stream, double from, double until)
 {
     if (!p->ran) return;
@@ -164,11 +165,12 @@ static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_str
 }
 
 /* Advance all streams of a queue to the latest clock among them. If all streams except SAVE share one queue, a single
- * thread runs their steps and issues the SAVE steps. A SAVE step then cannot begin before this thread issues it. */
+ * thread runs their steps and also issues the SAVE steps. In this case a SAVE step cannot begin before the thread
+ * reaches it. */
 static void advance_queues(pricing *p, int32_t index)
 {
     const int8_t *of = p->pricer->queues.of;
-    int latest[ZR_STREAMS]; /* by queue: stream with the latest clock */
+    int latest[ZR_STREAMS]; /* latest[queue]: stream of the queue with the latest clock */
     for (int i = 0; i < ZR_STREAMS; i++) {
         if (of[i] == i) latest[i] = i;
         if (p->clock[i] > p->clock[latest[of[i]]]) latest[of[i]] = i;
@@ -206,8 +208,8 @@ static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
         const zr_step *step = &p->s->step[i];
         advance_queues(p, i);
         if (!zr_when_runs(step->when, end->before != NULL, true, p->saves)) {
-            /* The step is skipped. Steps that wait for a skipped ZR_WHEN_LATER step may begin when its stream is
-             * free. */
+            /* The step is skipped. A step that waits for a skipped ZR_WHEN_LATER step may begin as soon as the skipped
+             * step's stream is free. */
             const double now = p->clock[step->stream];
             bool goes_on = zr_when_asked(step->when) && end->before;
             end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? now : 0;
@@ -226,7 +228,8 @@ static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
     }
 }
 
-/* Walk through the second round, and extrapolate to the later rounds. Each takes as long as the second. */
+/* Walk through the second round, and extrapolate its time to the later rounds. Each later round takes as long as the
+ * second. */
 static void walk_again(pricing *p, int32_t repeat, int32_t stop, ends *end)
 {
     const zr_step *step = p->s->step;
@@ -238,7 +241,7 @@ static void walk_again(pricing *p, int32_t repeat, int32_t stop, ends *end)
     p->rounds = more;
     walk_steps(p, repeat, stop, end);
     p->rounds = 1;
-    for (int32_t i = repeat; i <= stop; i++) { /* shift each step's end to the last round */
+    for (int32_t i = repeat; i <= stop; i++) { /* shift each step's end from the second round to the last round */
         if (zr_when_asked(step[i].when)) continue;
         end->now[i] += (more - 1) * (p->clock[step[i].stream] - before.clock[step[i].stream]);
     }
@@ -260,7 +263,8 @@ static zr_status walk_step(pricing *p)
     ZR_CHECK(p->plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
              "this plan has no training step to price: set zr_layout.train");
     int32_t repeat = 0, stop = -1;
-    const size_t most = ((size_t)s->n_steps + 1) * 2; /* maximum number of runs of steps, with two rounds of REPEAT */
+    /* maximum number of runs of steps, if the steps of REPEAT run in two rounds */
+    const size_t most = ((size_t)s->n_steps + 1) * 2;
     double *time = zr_alloc(most * sizeof *time);
     if (p->pricer->waited) p->ran = zr_alloc(most * sizeof *p->ran);
     if (!time || (p->pricer->waited && !p->ran)) {
@@ -279,7 +283,7 @@ static zr_status walk_step(pricing *p)
         walk_again(p, repeat, stop, &end);
     }
     walk_steps(p, stop + 1, s->n_steps - 1, &(ends){.now = end.now});
-    for (int i = 0; i < ZR_STREAMS; i++) { /* report transfers that still run after the last computation */
+    for (int i = 0; i < ZR_STREAMS; i++) { /* report the stream whose transfers still run after the last computation */
         if (i != ZR_STREAM_COMPUTE && i != ZR_STREAM_SAVE && p->clock[i] == all_streams_free(p)) {
             book_wait(p, ZR_NONE, ZR_NONE, (zr_stream)i, p->clock[ZR_STREAM_COMPUTE], p->clock[i]);
             break;
@@ -301,7 +305,7 @@ static pricing pricing_by(const zr_plan *plan, const zr__pricer *pricer)
     return p;
 }
 
-/* Price a training step in the middle of training. The step includes the gathers of parameters that the previous
+/* Price a training step that follows another training step. It includes the gathers of parameters that the previous
  * training step has updated. */
 zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price)
 {
@@ -334,8 +338,8 @@ static double all_traffic(const zr_plan *plan)
     return bytes;
 }
 
-/* Return whether a is less than b by more than rounding errors. Sums in a different order may differ in their last
- * bits. */
+/* Return whether a is less than b by more than a rounding error. Two plans' equal times may differ in their last bits,
+ * because they were summed in different orders. */
 static bool clearly_less(double a, double b)
 {
     return a < (1 - 1e-9) * b;

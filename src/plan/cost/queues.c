@@ -1,4 +1,4 @@
-/* Decides which streams share a queue. The engine, the prices and the simulator use this. */
+/* Decides which streams share a queue. The engine, the prices and the simulator use this decision. */
 #include "plan/cost/cost.h"
 
 zr_queues zr__queues_of(bool comm, bool copy, bool save)

@@ -16,14 +16,14 @@ typedef int32_t zr__id;
 
 typedef struct zr__link {
     zr__id next, prev;
-    int32_t pace; /* index of the step's newest pace (see zr__pace), or ZR_NONE */
+    int32_t pace; /* index in zr__list.pace of the newest pace of this step, or ZR_NONE */
 } zr__link;
 
-/* A pace: a wait for the step `step` that no data dependency requires. It keeps the waiting step from running too far
- * ahead. */
+/* A pace is a wait that throttles a step. The step waits for another step, `step`, although no data dependency requires
+ * this. Otherwise it could run too far ahead of other streams. */
 typedef struct zr__pace {
     zr__id step;
-    int32_t next; /* index of the waiting step's previous pace, or ZR_NONE */
+    int32_t next; /* index in zr__list.pace of the waiting step's previous pace, or ZR_NONE */
 } zr__pace;
 
 /* The list of a schedule's steps while they are being written. Arrays grow on demand. After the first failure,
@@ -32,8 +32,8 @@ typedef struct zr__list {
     zr_plan *plan;
     const zr_graph *graph; /* NULL for the schedule FLUSH */
     zr_schedule *schedule; /* schedule being written; it gets its steps when the list is finished */
-    zr_step *step;         /* steps by id; their waits are found when the list is finished */
-    zr__link *link;        /* by id */
+    zr_step *step;         /* steps, indexed by id; their waits are found when the list is finished */
+    zr__link *link;        /* indexed by id */
     zr_use *use;
     zr__pace *pace;
     int32_t n, n_uses, n_paces;
@@ -41,23 +41,24 @@ typedef struct zr__list {
     bool edited;             /* whether a step was inserted before the end of the list, so that ids are not positions */
     zr__id first, end;       /* first and last step of the list */
     zr__id before;           /* step before which new steps are inserted, or ZR_NONE for the end of the list */
-    zr_when when;            /* rounds in which steps added from now on run */
+    zr_when when;            /* rounds in which steps run that are inserted from now on */
     zr__id newest;           /* step that was inserted last */
-    zr__id last[ZR_STREAMS]; /* by stream: last step appended at the end of the list */
-    zr__id reduced[2];       /* last step of each of the two newest reductions of a unit; index 0 is the newest */
-    int64_t bytes[ZR_SPACES]; /* by space: total bytes of all buffers without sharing; an upper bound of every offset */
+    zr__id last[ZR_STREAMS]; /* for each stream: last step appended at the end of the list */
+    zr__id reduced[2];       /* last steps of the two newest reductions of units; index 0 is the newest reduction */
+    int64_t bytes[ZR_SPACES]; /* for each memory space: total bytes of all buffers without sharing, which no offset
+                                 exceeds */
     zr_step unused;           /* dummy step that zr__list_newest returns after a failure */
     zr_status status;
 } zr__list;
 
-/* maximum number of steps in a schedule. A step takes about 300 bytes with its uses. A longer schedule takes seconds
- * to write. */
+/* Maximum number of steps in a schedule. A step takes about 300 bytes with its uses. Planning more steps than this
+ * would take seconds. */
 #define ZR__STEPS_MAX (1 << 20)
 
 /* Begin a list of steps. Its schedule starts with the plan's persistent buffers. */
 zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_schedule *schedule);
 void zr__list_end(zr__list *l);
-/* Insert steps from now on before the step `before`, or at the end of the list if `before` is ZR_NONE. */
+/* From now on insert steps before the step `before`, or at the end of the list if `before` is ZR_NONE. */
 void zr__list_seek(zr__list *l, zr__id before);
 /* Insert a step and return its id. The step involves only this rank (group SELF). The caller completes it through
  * zr__list_newest. */
@@ -66,9 +67,10 @@ zr_step *zr__list_newest(zr__list *l);
 void zr__list_use(zr__list *l, zr__id id, zr_use use);
 /* Insert a COPY of `range` from `from` to `to`. The flags `reads` and `writes` of both uses are ignored. */
 zr__id zr__list_copy(zr__list *l, zr_stream stream, int32_t unit, zr_range range, zr_use from, zr_use to);
-/* Add a wait for the step `earlier` that no data dependency requires. If `earlier` is ZR_NONE, add nothing. */
+/* Make the step `step` wait for the step `earlier`, although no data dependency requires this (see zr__pace). If
+ * `earlier` is ZR_NONE, do nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
-/* Copy all paces of the step `other` to `step`. */
+/* Make `step` wait for the same steps as all paces of the step `other`. */
 void zr__list_pace_as(zr__list *l, zr__id step, zr__id other);
 int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,
                         int64_t bytes);
@@ -84,7 +86,7 @@ static inline bool zr__grow(zr_status *status, void **array, int32_t n, int64_t 
 
 /* ---- waits (order.c) ------------------------------------------------------------------------------------------- */
 
-/* Raise each stream's time point in `time` to at least its time point in `by`. */
+/* For each stream, raise the time point in `time` to at least the stream's time point in `by`. */
 static inline void zr__raise(int32_t time[ZR_STREAMS], const int32_t by[ZR_STREAMS])
 {
     for (int s = 0; s < ZR_STREAMS; s++)
@@ -96,8 +98,8 @@ typedef struct zr__found {
     zr_wait wait;
 } zr__found;
 
-/* For each byte of a memory space, the time points at which each stream last used it (painted.c). A buffer's time
- * points are "painted" over its bytes. */
+/* For each byte of a memory space, the time point at which each stream last used the byte (painted.c). The time points
+ * of a buffer's last uses are "painted" over its bytes. */
 typedef struct zr__painted {
     int64_t *edge; /* offsets at which transient buffers begin or end, in ascending order */
     struct zr__cell *cell;
@@ -106,12 +108,13 @@ typedef struct zr__painted {
 
 zr_status zr__painted_begin(zr__painted *painted, const zr_schedule *schedule, zr_space space);
 void zr__painted_end(zr__painted *painted);
-/* Record when each stream last used a buffer of the schedule, for all its bytes. A time of -1 means never. */
+/* Record time[stream], each stream's last use of a buffer, for all bytes of the buffer. A time point of -1 means that
+ * the stream never used the buffer. */
 void zr__painted_add(zr__painted *painted, const zr_buffer *buffer, const int32_t time[ZR_STREAMS]);
-/* Raise `time` to the latest time points of any byte of the buffer. */
+/* Raise time[stream] to the latest time point at which the stream used any byte of the buffer. */
 void zr__painted_latest(const zr__painted *painted, const zr_buffer *buffer, int32_t time[ZR_STREAMS]);
 
-/* The time points at which each stream last read and last wrote a buffer, or -1 for never. */
+/* For each stream: the time points at which it last read and last wrote a buffer, or -1 for never. */
 typedef struct zr__touched {
     int32_t read[ZR_STREAMS], written[ZR_STREAMS];
     bool again; /* whether the second round uses the buffer */
@@ -121,22 +124,24 @@ typedef struct zr__order {
     const zr_plan *plan;
     zr_schedule *schedule;
     const zr__list *list;
-    const int32_t *position, *id; /* position: position of each id; id: id at each position */
+    const int32_t *position, *id; /* position: position in the schedule of the step with a given id; id: id of the step
+                                     at a given position */
     int64_t rounds;
     int32_t repeat, end; /* positions of REPEAT and END, or -1 if absent */
     int32_t (*clock)[ZR_STREAMS];
-    zr__touched *touched;        /* by buffer */
-    int32_t *of_all[ZR_STREAMS]; /* by stream: its steps, in ascending order */
+    zr__touched *touched;        /* for each buffer */
+    int32_t *of_all[ZR_STREAMS]; /* for each stream: positions of its steps, in ascending order */
     int32_t n_of[ZR_STREAMS];
     int32_t last[ZR_STREAMS];
-    zr__painted painted[ZR_SPACES]; /* by space: uses of transient buffers in the first round */
+    /* for each memory space: for each byte, when each stream last used a transient buffer there in the first round */
+    zr__painted painted[ZR_SPACES];
     zr__found *found;
     int32_t n_found;
     int64_t found_room;
     zr_status status;
 } zr__order;
 
-/* Find the lifetimes of buffers and the waits within a round. Find also the vector clocks, which determine the buffers
+/* Find the lifetimes of buffers and the waits within a round. Also find the vector clocks, which determine the buffers
  * that may share bytes. */
 zr_status zr__order_steps(zr__order *order);
 /* Find the waits for steps of the previous round, which depend on the buffers' offsets. Write all waits into the
@@ -152,8 +157,8 @@ zr_status zr__add_bytes(int64_t *sum, int64_t bytes);
 /* ---- offsets (pack.c) ------------------------------------------------------------------------------------------ */
 
 typedef struct zr__packed {
-    int64_t bytes[ZR_SPACES]; /* by space: highest end of a buffer */
-    int64_t looks;            /* number of comparisons with placed buffers or blocks; it measures the work of packing */
+    int64_t bytes[ZR_SPACES]; /* for each memory space: highest offset at which a buffer ends */
+    int64_t looks;            /* number of comparisons with placed buffers or blocks, as a measure of the work */
 } zr__packed;
 
 /* Assign an offset to every transient buffer. */

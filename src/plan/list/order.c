@@ -1,14 +1,15 @@
 /* Finds the waits that follow from uses of buffers. A step that reads a buffer waits for the steps of other streams
  * that wrote it. A step that writes a buffer waits for the steps of other streams that wrote or read it. The first use
- * of a buffer in a round of REPEAT also waits for the previous round's last uses of the same bytes. A wait is left out
+ * of a buffer in a round of REPEAT also waits for the previous round's last uses of the same bytes. A wait is omitted
  * if the order of a stream or another wait implies it.
  *
- * Time points number the steps of the first round, and then the steps of a second round. The vector clock of a time
- * point has, for each stream, the last time point that comes before it. */
+ * Each run of a step has a number, its time point. Steps of the first round are numbered first, then steps of a second
+ * round. The vector clock of a time point has, for each stream, the last time point that comes before it. */
 #include "plan/list/list.h"
 
-/* The constraints of one step. `at`: by stream, the latest time point that the step must follow, or -1. `pace`: by
- * stream, whether the constraint comes from a pace. */
+/* The constraints of one step. at[stream]: the latest time point of the stream that the step must follow, or -1.
+ * pace[stream]: whether this constraint is a throttle (zr__pace), which keeps the step from running too far ahead,
+ * rather than a data dependency. */
 typedef struct earlier {
     int32_t at[ZR_STREAMS];
     bool pace[ZR_STREAMS];
@@ -26,8 +27,8 @@ static const zr_step *step_at(const zr__order *o, int32_t time)
     return &o->schedule->step[time < n ? time : time - n];
 }
 
-/* Return whether the step `by` may rely on the waits of `step`. It may not if `step` runs only on request
- * (zr_when_asked) and `by` always runs. */
+/* Return whether the step `by` may rely on the waits of `step`. The result is false if `step` runs only on request
+ * (zr_when_asked) but `by` always runs. */
 static bool is_known(const zr_step *step, const zr_step *by)
 {
     return !zr_when_asked(step->when) || zr_when_asked(by->when);
@@ -74,7 +75,8 @@ static void after_paces(const zr__order *o, int32_t step, int32_t round, earlier
 
 /* ---- clocks and waits ------------------------------------------------------------------------ */
 
-/* Set the vector clock of a step's time point. If `record`, record the step's waits that no other wait implies. */
+/* Set the vector clock of a step's time point. If `record` is true, record the step's waits that no other wait
+ * implies. */
 static void settle_waits(zr__order *o, int32_t step, int32_t time, const earlier *e, bool record)
 {
     const zr_step *its = &o->schedule->step[step];
@@ -111,7 +113,7 @@ static void note_uses(const zr__order *o, const zr_step *step, int32_t time)
 }
 
 /* Walk through steps [begin, end) of a round. A ZR_WHEN_FIRST step does nothing in the second round. A ZR_WHEN_LATER
- * step counts as run in the first round too, after the step that it replaces. So a single wait for it serves both
+ * step counts as run in the first round too, after the step that it replaces. Therefore one wait for it serves both
  * rounds. */
 static void walk_round(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
 {
@@ -183,7 +185,7 @@ zr_status zr__order_steps(zr__order *o)
     return o->status;
 }
 
-/* Record when each stream last used the bytes of each transient buffer in the first round. */
+/* For each transient buffer, record when each stream last used its bytes in the first round. */
 static zr_status paint_first_round(zr__order *o)
 {
     for (int space = 0; space < ZR_SPACES; space++)

@@ -1,31 +1,32 @@
-/* The memory map: assigns offsets to the transient buffers of a schedule, in each memory space. The largest buffers
- * are placed first. Each gets the lowest offset at which it overlaps no placed buffer that may be alive at the same
- * time. Two buffers may share bytes only if all uses of one happen before the first write of the other. Streams and
- * waits must guarantee this; the order of steps in the list is not enough.
+/* The memory map: assigns offsets to the transient buffers of a schedule, in each memory space. The largest buffers are
+ * placed first. Each buffer gets the lowest offset at which it overlaps no placed buffer that may be alive at the same
+ * time. Two buffers may share bytes only if all uses of one happen before the first write of the other. The order of
+ * streams and waits must guarantee this. The order of steps in the list is not enough, since streams run at the same
+ * time.
  *
- * Most pairs of buffers are far apart in the schedule. So a buffer is compared only with buffers in the same slices of
- * time. Placed buffers with neighbouring offsets are grouped into blocks. A buffer is mostly alive together with all
- * buffers of a block or with none, and one comparison with the block decides this. */
+ * Most pairs of buffers are far apart in the schedule. Therefore a buffer is compared only with buffers in the same
+ * slices of time. Placed buffers with neighbouring offsets are grouped into blocks. In most cases a buffer is alive
+ * together with all buffers of a block or with none. One comparison with the block then decides. */
 #include "base/core/grow.h"
 #include "plan/list/list.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* At level l, the schedule is divided into 4^l slices of time. A buffer belongs to the finest level at which it lives
- * in at most two slices. So a short-lived buffer is compared with few others. */
+/* At level l, the schedule is divided into 4^l slices of time. A buffer belongs to the finest level at which its
+ * lifetime touches at most two slices. Therefore a short-lived buffer is compared with few others. */
 enum { LEVELS_MOST = 7, SLICE_LEAST = 192 }; /* SLICE_LEAST: minimum average number of buffers per slice */
 
 typedef struct span {
     int64_t bytes, offset;
-    int32_t first[ZR_STREAMS]; /* by stream: its last step that happens before the buffer's first step */
-    int32_t last[ZR_STREAMS];  /* by stream: its last step that uses the buffer, or -1 */
+    int32_t first[ZR_STREAMS]; /* for each stream: its last step that happens before the buffer's first step */
+    int32_t last[ZR_STREAMS];  /* for each stream: its last step that uses the buffer, or -1 */
     int32_t buffer, from, to;  /* from, to: first and last step at which the buffer may be alive */
     zr_space space;
 } span;
 
 typedef struct placed {
-    int64_t offset, end; /* copies from the span, for faster comparison */
+    int64_t offset, end; /* copied from the span, for faster comparison */
     const span *span;
 } placed;
 
@@ -43,18 +44,18 @@ typedef struct block {
 typedef struct slice {
     block **block;
     int32_t n;
-    int64_t room, reach; /* reach: highest end of a buffer */
+    int64_t room, reach; /* reach: highest offset at which a buffer ends */
 } slice;
 
 typedef struct packing {
-    span *span; /* all spans, ordered by space and then by decreasing size */
+    span *span; /* spans of all buffers, ordered by memory space and then by decreasing size */
     int64_t looks;
     int32_t n_steps, levels, n_slices; /* n_slices: total over all levels */
     slice *slice;                      /* slices of all levels, level by level */
 } packing;
 
-/* Return whether all uses of a's buffer happen before the first step of b's buffer. The loop has no branch, because
- * this is the innermost operation of packing. */
+/* Return whether all uses of a's buffer happen before the first step that uses b's buffer. The loop has no branch,
+ * because it is the innermost loop of packing. */
 static bool is_before(const span *a, const span *b)
 {
     int32_t later = 0;
@@ -70,7 +71,8 @@ static int by_span_size(const void *x, const void *y)
     return a->buffer - b->buffer;
 }
 
-/* Return the first step of a stream after `step`. After the stream's last step, return the number of all steps. */
+/* Return the position of a stream's first step after `step`. After the stream's last step, return the number of all
+ * steps. */
 static int32_t next_of(const zr__order *o, int stream, int32_t step)
 {
     int32_t begin = 0, end = o->n_of[stream];
@@ -84,9 +86,9 @@ static int32_t next_of(const zr__order *o, int stream, int32_t step)
     return begin < o->n_of[stream] ? o->of_all[stream][begin] : o->schedule->n_steps;
 }
 
-/* Find a buffer's span, which are the steps at which the buffer may be alive. It begins at the first step that is not
- * known to happen before the buffer's first use. It ends at the buffer's last use. Two buffers whose spans do not
- * overlap are never alive together. */
+/* Find a buffer's span: the steps at which the buffer may be alive. The span begins at the first step that is not known
+ * to happen before the buffer's first use. It ends at the buffer's last use. Two buffers whose spans do not overlap are
+ * never alive together. */
 static span find_span(const zr__order *o, int32_t buffer)
 {
     const zr_buffer *b = &o->schedule->buffer[buffer];
@@ -102,15 +104,15 @@ static span find_span(const zr__order *o, int32_t buffer)
     return x;
 }
 
-/* Return the slice of time at a level that contains a step. */
+/* Return the slice of time, of the slices at `level`, that contains a step. */
 static slice *slice_at(const packing *k, int level, int32_t step)
 {
     const int64_t slices = (int64_t)1 << 2 * level;
     return &k->slice[(slices - 1) / 3 + step * slices / k->n_steps];
 }
 
-/* meets_all returns true only if an item is alive at the same time as every buffer of a block. meets_none returns true
- * only if it is alive at the same time as no buffer of the block. */
+/* meets_all returns true only if an item is certainly alive at the same time as every buffer of a block. meets_none
+ * returns true only if the item is certainly never alive at the same time as any buffer of the block. */
 static bool meets_all(const block *b, const span *item)
 {
     bool none_before = false, none_behind = false;
@@ -138,7 +140,7 @@ static int64_t lowest_in(packing *k, const block *b, const span *item, int64_t o
     if (b->hole < item->bytes && meets_all(b, item)) return b->reach;
     for (const placed *p = b->item; p < b->item + b->n; p++) {
         k->looks++;
-        if (p->offset >= offset + item->bytes) break; /* the item fits below this buffer and all later ones */
+        if (p->offset >= offset + item->bytes) break; /* the item fits below this buffer and below all later ones */
         if (p->end <= offset || is_before(p->span, item) || is_before(item, p->span)) continue;
         offset = p->end;
     }
@@ -179,7 +181,7 @@ static void widen(block *b, const span *item)
     }
 }
 
-/* Recompute a block's bounds from all its spans. */
+/* Recompute the bounds and holes of a block from all its spans. */
 static void sum_up(block *b)
 {
     for (int s = 0; s < ZR_STREAMS; s++) {

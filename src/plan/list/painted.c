@@ -1,16 +1,16 @@
-/* Records when each stream last used each byte of a memory space. The bytes are divided into cells at the offsets
- * where buffers begin or end. A time point is "painted" on all cells of a buffer.
+/* Records when each stream last used each byte of a memory space. The bytes are divided into cells at the offsets where
+ * buffers begin or end. A time point is "painted" on all cells of a buffer.
  *
- * The cells are the leaves of a binary tree: of n cells, the leaves are nodes n .. 2n-1, and node x is the parent of
- * 2x and 2x+1. So painting and look-up take O(log n), however many buffers share bytes. */
+ * The cells are the leaves of a binary tree: of n cells, the leaves are nodes n .. 2n-1, and node x is the parent of 2x
+ * and 2x+1. Therefore painting and look-up take O(log n) steps for n cells, however many buffers share bytes. */
 #include "base/number/sorted.h"
 #include "plan/list/list.h"
 
 #include <stdlib.h>
 
 struct zr__cell {
-    int32_t all[ZR_STREAMS], any[ZR_STREAMS]; /* latest time points by stream. all: painted on the whole node; any:
-                                               * painted on any cell below the node */
+    int32_t all[ZR_STREAMS], any[ZR_STREAMS]; /* all[stream]: latest time point painted on the whole node; any[stream]:
+                                                 latest time point painted on any cell below the node */
 };
 
 static int by_edge(const void *x, const void *y)

@@ -1,5 +1,5 @@
-/* Answers questions about the grid of ranks: a rank's number within a group, its shard, and the ranks beyond a border
- * such as a host. */
+/* Answers questions about the grid of ranks: a rank's number within a group, its shard, and the bytes or group members
+ * beyond a border, such as the border of a host. */
 #include "plan/list/place.h"
 
 int zr__plan_place(const zr_plan *plan, int32_t group, int rank)
@@ -59,8 +59,8 @@ int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, in
     return width > 0 && size > 1 ? bytes / (size - 1) * count_beyond(plan, group, width, rank) : 0;
 }
 
-/* Return a rank with the largest number of group members beyond a border. The numbers repeat periodically. The period
- * is a multiple of the border's width and of the size of the group LOCAL, so only ranks below `all` are searched. */
+/* Return a rank with the largest number of group members beyond a border. From rank to rank, these numbers repeat with
+ * a period that divides `all`. Therefore only ranks below `all` are searched. */
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border)
 {
     if (border == ZR_BORDER_TENSOR) return 0;

@@ -1,5 +1,5 @@
-/* Plans the model states, which are stored in flat buffers of each unit. A rank stores a whole buffer or only one
- * shard. This choice is all that a ZeRO stage changes in the memory map (ZeRO section 5). */
+/* Plans the model states, which are stored in flat buffers, one set for each unit. A rank stores either a whole buffer
+ * or only one shard of it. A ZeRO stage changes nothing else in the memory map (ZeRO section 5). */
 #include "plan/list/list.h"
 
 int64_t zr__value_bytes(const zr_value_info *v)
@@ -28,8 +28,8 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
 
 /* ---- what a rank keeps of a unit --------------------------------------------------------------- */
 
-/* Return a rank's part of a unit that is sharded over a group. With the group SELF, return the whole unit. With sums
- * in two levels, the shards of one host are side by side, so that each level moves contiguous ranges. */
+/* Return a rank's part of a unit that is sharded over a group. With the group SELF, return the whole unit. With sums in
+ * two levels, the shards of one host's ranks are side by side, so that each level moves contiguous ranges. */
 static zr_range unit_part(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
 {
     const zr_stride local = {u->padded_elems / plan->group[ZR_GROUP_LOCAL].size, ZR_GROUP_LOCAL};
@@ -63,8 +63,8 @@ zr_use zr__use_all(int32_t buffer, bool reads, bool writes)
 
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes)
 {
-    /* If the buffer itself has a stride, remove this stride from the use. The buffer already begins at this rank's
-     * elements. */
+    /* If the buffer itself has a stride, remove this stride from the use, because the buffer already begins at this
+     * rank's elements. */
     const zr_stride moved[] = {state->range.by, state->range.outer};
     for (int i = 0; i < 2; i++) {
         if (moved[i].elems == range.by.elems && moved[i].group == range.by.group) range.by = (zr_stride){0};
@@ -93,9 +93,9 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
                           plan->grad_group, &u->grad));
     u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
-    /* The binary tree over micro-batches keeps one partial sum for each 1 in the binary form of the micro-batch's
-     * index j. An even j opens a new partial sum. An odd j is added to the newest one. `sums` stores the first partial
-     * sum, `open_sums` the later ones. */
+    /* The binary tree over micro-batches keeps one partial sum for each 1 in the binary form of the number of
+     * micro-batches so far. Micro-batch j (from 0) opens a new partial sum if j is even. If j is odd, its gradient is
+     * added to the newest partial sum. `sums` stores the first partial sum, `open_sums` the later ones. */
     while (l->rank_free_sums && ((uint64_t)l->accum + 1) >> (u->n_open_sums + 1) > 1) u->n_open_sums++;
     ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_open_sums + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
@@ -112,7 +112,7 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
     if (!u->trains) return ZR_OK;
-    /* with fp32 parameters no separate master is needed */
+    /* no separate master is needed with fp32 parameters */
     if (plan->layout.dtype != ZR_F32)
         ZR_TRY(keep_state(plan, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32, plan->optim_group,
                           &u->master));
@@ -122,8 +122,8 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
     return ZR_OK;
 }
 
-/* Return whether a unit stays whole at stage 3 because its parameters are small. *persisting counts the elements of
- * all units that stay whole. Its maximum is persist_model_elems. */
+/* Return whether a unit stays whole at stage 3 because its parameters are small. *persisting counts the elements of all
+ * units that stay whole, at most persist_model_elems. */
 static bool stays_whole(const zr_plan *plan, const zr_graph *graph, int32_t unit, int64_t *persisting)
 {
     const zr_layout *l = &plan->layout;
@@ -157,8 +157,8 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = ZR_NONE;
         const bool shared = plan->group[plan->param_group].size > 1;
-        /* Shard the parameters over several ranks. On a single rank do so only if the unit trains: its parameters are
-         * then cast from the master when needed. */
+        /* With several ranks, shard the parameters. On a single rank, treat the unit as sharded only if it trains: its
+         * parameters can then be cast from the master when needed. */
         const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || shared);
         u->gathered = apart && !stays_whole(plan, graph, i, &persisting);
         for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
@@ -185,8 +185,8 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Return the larger of the types that gathers move. These are the type of the parameters and, if all ranks get the
- * sums, the type of the sums. */
+/* Return the larger of the types that gathers move: the type of the parameters and, if gathers also move sums, the type
+ * of the sums. */
 static zr_dtype gathered_dtype(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
@@ -256,7 +256,8 @@ zr_status zr__plan_staging(zr_plan *plan)
     for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->staging[g] = ZR_NONE;
     find_moved(plan, &largest, &all);
     const int64_t joined = largest_joined(plan);
-    plan->moves = l->ranks > 1 && largest > 0; /* otherwise no bytes move between data-parallel ranks */
+    /* otherwise no parameters or gradients move between data-parallel ranks */
+    plan->moves = l->ranks > 1 && largest > 0;
     const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
     const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saves use this staging memory too */
                                       [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),

@@ -1,5 +1,6 @@
-/* Recompute policy auto: finds the plan that recomputes least and still fits the memory limit. The units are assumed
- * to be alike. The best plan then mixes at most two recompute policies (a linear programme with two constraints).
+/* Recompute policy auto: finds the plan that recomputes least among the plans that fit the memory limit. The units are
+ * assumed to be alike. The best plan then mixes at most two recompute policies (a linear programme with two
+ * constraints).
  *
  * The heavier policy goes to the first units, because their activations would be stored longest. Bisection over
  * complete plans finds the smallest number of units that need the heavier policy. With tensor parallelism the search
@@ -12,15 +13,17 @@ typedef struct search {
     const zr_model *model;
     const zr_layout *layout;
     const zr_profile *profile;
-    bool free;               /* whether the search also chooses how activation checkpoints are stored */
-    bool partition, offload; /* whether the plans being tried store checkpoints in pieces, and on the host */
-    int32_t units;           /* number of units that may be recomputed */
+    bool free; /* whether the search also chooses how activation checkpoints are stored */
+    /* partition: whether the plans tried now store checkpoints in pieces; offload: whether they store them on the
+     * host */
+    bool partition, offload;
+    int32_t units; /* number of units that may be recomputed */
     zr_plan *best;
 } search;
 
-/* Create a plan, and keep it if it is better than the best plan so far. Usually zr__plan_better compares the two
- * plans. If both fit and the search chooses only the recompute policies, the plan with fewer hardware FLOPs is
- * better. Recomputed outputs of cheap ops do not count as FLOPs, only in the price. */
+/* Create a plan, and keep it if it is better than the best plan so far. In most cases zr__plan_better compares the two
+ * plans. If both plans fit and the search chooses only the recompute policies, the plan with fewer hardware FLOPs is
+ * better. FLOPs do not include recomputed outputs of cheap ops. If the FLOPs are equal, zr__plan_better decides. */
 static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every,
                          int64_t *bytes)
 {
@@ -45,8 +48,9 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     int32_t low = 0, high = s->units;
     int64_t bytes = 0, fewer = 0, limit = s->layout->limit_bytes;
     ZR_TRY(try_mix(s, heavy, light, high, 1, &bytes));
-    /* First reduce the number of heavy units one by one, while this saves memory. For example, the last units may need
-     * no recompute, since their activations can use the memory in which other units are recomputed later. */
+    /* If the plan does not fit even with all units heavy, first reduce the number of heavy units one by one, while this
+     * saves memory. For example, the last units may need no recompute, since their activations can use the memory in
+     * which other units are recomputed later. */
     while (bytes > limit && high > 0) {
         ZR_TRY(try_mix(s, heavy, light, high - 1, 1, &fewer));
         if (fewer > bytes) return ZR_OK;
@@ -64,15 +68,16 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     return ZR_OK;
 }
 
-/* Search for the best mix of recompute policies. s->partition and s->offload say how checkpoints are stored. */
+/* Search for the best mix of recompute policies, with checkpoints stored as s->partition and s->offload say. */
 static zr_status find_mix(search *s)
 {
     int64_t bytes = INT64_MAX, before = INT64_MAX;
     ZR_TRY(bisect(s, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));
-    /* With longer groups of units (`every`), fewer checkpoints are stored, but more is recomputed at once. Memory
-     * first falls with `every` and then grows, so stop at the first growth. */
+    /* `every` is the number of units that are replayed together. With a larger number, fewer checkpoints are stored,
+     * but more is recomputed at once. Memory first falls as `every` grows, and then rises. Therefore stop at the first
+     * rise. */
     for (int64_t every = 2; !zr__plan_fits(s->best) && every <= s->units && bytes <= before; every++) {
         before = bytes;
         ZR_TRY(try_mix(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_UNIT, s->units, every, &bytes));
@@ -89,7 +94,8 @@ static zr_status find_best(search *s)
     s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
     if (fits) return bisect(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_KEEP); /* spend what is left on cheap ops */
     ZR_TRY(find_mix(s));
-    /* Try the simpler option first. A later plan replaces the best plan only if it is better. */
+    /* Try checkpoints in pieces first, then pieces on the host. A later plan replaces the best plan only if it is
+     * better. */
     for (int way = 0; s->free && way < 2; way++) {
         s->partition = true;
         s->offload = way > 0;

@@ -1,6 +1,6 @@
 /* The policy of the gradient noise scale (McCandlish et al. 2018). It computes the squared norm of each micro-batch's
- * own gradient before a reduction may overwrite this gradient with sums. The step NORM sends the sum of the squared
- * norms to all ranks, together with its own scalars. */
+ * own gradient before a reduction may overwrite this gradient with sums over ranks. The step NORM sends the sum of a
+ * rank's squared norms to all ranks, together with NORM's other scalars. */
 #include "plan/policy/policy.h"
 
 static zr_status check_micro_gradients(const zr_layout *l)

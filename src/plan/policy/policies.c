@@ -1,4 +1,4 @@
-/* Lists the policies that take part in a plan. Their hooks are called in this order. */
+/* Lists the policies that take part in a plan. Their hooks are called in the order of the list. */
 #include "plan/policy/policy.h"
 
 static const zr__policy *const policies[] = {

@@ -1,7 +1,6 @@
-/** plan/policy: choices of a layout other than the ZeRO stage. Each policy has its own file.
- *
- * A policy is an entry of policies.c. Its hooks check a layout, choose among plans, add buffers, or write and rewrite
- * steps. A new policy is added in this folder and needs no change in other folders. */
+/** plan/policy: choices of a layout other than the ZeRO stage. Each policy has its own file and an entry in policies.c.
+ * Its hooks check a layout, choose among plans, add buffers, or write and rewrite steps. A new policy is a file in this
+ * folder and needs no change in other folders. */
 #ifndef ZR_PLAN_POLICY_H
 #define ZR_PLAN_POLICY_H
 
@@ -12,8 +11,8 @@
 typedef struct zr__policy {
     /* Reject an impossible layout with ZR_ERR_CONFIG or ZR_ERR_UNSUPPORTED. */
     zr_status (*check)(const zr_layout *layout);
-    /* `chooses` returns whether the layout leaves this policy's choice open. `create` then tries the candidates and
-     * creates the best plan. */
+    /* `chooses` returns whether the layout leaves this policy's choice open. If so, `create` tries the possible choices
+     * and creates the best plan. */
     bool (*chooses)(const zr_layout *layout);
     zr_status (*create)(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan);
     /* Add persistent buffers. */
@@ -39,7 +38,7 @@ void zr__policies_gradient(zr__list *l, int32_t unit, const zr_state *gradient);
 void zr__policies_norm(zr__list *l, zr__id norm);
 void zr__policies_rewrite(zr__list *l);
 
-/* Create one plan that recomputes as `mix` says, without a search (plan.c). */
+/* Create one plan with the recompute policies and checkpoint storage of `mix`, without a search (plan.c). */
 zr_status zr__plan_create_mix(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
                               const zr__mix *mix, zr_plan **plan);
 

@@ -7,7 +7,7 @@
  * prefetched. */
 #include "plan/policy/policy.h"
 
-/* maximum number of operands of a step. An update has eight: sums, master, four slots, parameters, verdict. */
+/* Maximum number of operands of a step. An update has eight: sums, master, four slots, parameters, verdict. */
 enum { USES_MAX = 8 };
 
 static zr_status check_homes_built(const zr_layout *l)
@@ -20,7 +20,7 @@ static zr_status check_homes_built(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Return whether a buffer stores an offloaded optimizer state, which is outside device memory. */
+/* Return whether a buffer stores an optimizer state outside device memory, that is, an offloaded state. */
 static bool is_away(const zr__list *l, int32_t buffer)
 {
     if (buffer == ZR_NONE || buffer >= l->plan->n_persistent) return false;
@@ -28,8 +28,8 @@ static bool is_away(const zr__list *l, int32_t buffer)
     return b->category == ZR_CATEGORY_OPTIM && b->unit >= 0 && b->space != ZR_SPACE_DEVICE;
 }
 
-/* Return whether a step computes with an offloaded state. COPY and SAVE only read a state where it is stored, so the
- * result is false for them. */
+/* Return whether a step computes with an offloaded state. The result is false for COPY and SAVE, which access states in
+ * host memory directly. */
 static bool computes_away(const zr__list *l, const zr_step *step)
 {
     bool away = false;
@@ -38,7 +38,8 @@ static bool computes_away(const zr__list *l, const zr_step *step)
     return away;
 }
 
-/* A step that is split into buckets. A bucket has `elems` elements of the step's range. */
+/* A step that is split into buckets. Each bucket has `elems` elements of the step's range; the last bucket may have
+ * fewer. */
 typedef struct cut {
     zr__list *l;
     zr__id id; /* id of the original step, which becomes the last bucket */
@@ -46,9 +47,10 @@ typedef struct cut {
     zr_use use[USES_MAX];
     bool away[USES_MAX];
     int64_t elems;
-    zr__id pace; /* last compute step before the original step; the copies to the device of the first two buckets wait
-                  * for it */
-    int32_t place[2][USES_MAX]; /* [bucket % 2][operand]: the bucket's buffer on the device */
+    /* last compute step before the original step, for which the first two buckets' copies to the device wait */
+    zr__id pace;
+    /* place[bucket % 2][operand]: buffer on the device that holds the bucket of this operand */
+    int32_t place[2][USES_MAX];
 } cut;
 
 static int64_t count_of(const cut *c, int64_t bucket)
@@ -57,7 +59,7 @@ static int64_t count_of(const cut *c, int64_t bucket)
     return left < c->elems ? left : c->elems;
 }
 
-/* Return a bucket's part of a range of the original step. */
+/* Return a bucket's part of `range`, which is a range of the original step. */
 static zr_range part_of(const cut *c, int64_t bucket, zr_range range)
 {
     range.first += bucket * c->elems;
@@ -86,14 +88,14 @@ static zr_use on_device(const cut *c, int64_t bucket, int i)
     return use;
 }
 
-/* Write a COPY of a bucket of an offloaded state, to the device or back. */
+/* Write a COPY of a bucket of an offloaded state, from the state's home to the device or back. */
 static zr__id copy_bucket(const cut *c, int64_t bucket, zr_use from, zr_use to)
 {
     return zr__list_copy(c->l, ZR_STREAM_COPY, c->step.unit, part_of(c, bucket, c->step.range), from, to);
 }
 
-/* Write the copies of a bucket to the device. There are two buffers on the device, one for even and one for odd
- * buckets. Uses of the same buffer keep the buckets in order. */
+/* Write the copies of a bucket to the device. Each operand has two buffers on the device, for even and for odd buckets.
+ * A bucket waits for the previous bucket that used the same buffer. */
 static void fetch_bucket(cut *c, int64_t bucket)
 {
     for (int i = 0; i < c->step.n_uses; i++) {
@@ -115,7 +117,8 @@ static void store_bucket(const cut *c, int64_t bucket)
             (void)copy_bucket(c, bucket, on_device(c, bucket, i), at_home(c, bucket, i));
 }
 
-/* Write the step that computes one bucket. The last bucket reuses the original step. */
+/* Write the step that computes one bucket. For the last bucket, change the original step instead of inserting a new
+ * one. */
 static void compute_bucket(const cut *c, int64_t bucket, bool last)
 {
     zr__list *l = c->l;
@@ -146,8 +149,8 @@ static zr__id computed_before(const zr__list *l, zr__id id)
     return id;
 }
 
-/* Return the number of elements per bucket. This is the bucket size of gradient reductions, divided by the number of
- * parts of the unit. */
+/* Return the number of elements per bucket: the bucket size of gradient reductions, divided by the number of parts into
+ * which the unit is sharded. */
 static int64_t bucket_elems(const zr_plan *plan, const zr_step *step)
 {
     const int64_t parts = plan->unit[step->unit].padded_elems / step->range.count;

@@ -9,8 +9,8 @@ static int n_states(const zr_plan *plan, const zr_plan_unit *u)
     return u->elems == 0 ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
 }
 
-/* Return whether a unit's states are saved from a copy. A frozen unit needs no copy, since no update waits for its
- * save. */
+/* Return whether a unit's states are saved from a copy. A frozen unit needs no copy, since no update has to wait for
+ * its save. */
 static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
 {
     return plan->save == ZR_SAVE_COPY && u->trains;
@@ -31,7 +31,6 @@ static zr_status check_save_trains(const zr_layout *l)
     return ZR_OK;
 }
 
-/* Add the host buffers for asynchronous saves. */
 static zr_status add_save_buffers(zr_plan *plan)
 {
     plan->save = plan->layout.save;
@@ -89,16 +88,17 @@ static void write_saves(zr__list *l)
     l->when = ZR_WHEN_ALWAYS;
 }
 
-/* Return whether a plan stores activation checkpoints at least as simply as another plan. The plans may differ in
- * this, because policy auto chooses how checkpoints are stored. */
+/* Return whether a plan stores activation checkpoints at least as simply as another plan: whole is simpler than in
+ * pieces, on the device simpler than on the host. The plans may differ in this, because policy auto chooses how
+ * checkpoints are stored. */
 static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
 {
     return plan->partition_checkpoints <= other->partition_checkpoints &&
            plan->offload_checkpoints <= other->offload_checkpoints;
 }
 
-/* Choose between saving from copies and saving in place. Prefer copies if they fit without more recompute. The copies
- * must also not force activation checkpoints into pieces or onto the host. */
+/* Choose between saving from copies and saving in place. Prefer copies under three conditions: they fit; they require
+ * no more recompute than saving in place; and they force no activation checkpoints into pieces or onto the host. */
 static zr_status choose_save(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     zr_layout l = *layout;

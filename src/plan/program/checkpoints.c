@@ -1,22 +1,23 @@
-/* Rewrites the program so that activation checkpoints are stored from the forward pass until their unit's backward
- * pass (ZeRO section 6.1). If a checkpoint is identical on all tensor-parallel ranks, each rank may store only its own
- * piece (P_a). Checkpoints may also be stored in host memory (P_a+cpu).
+/* Rewrites the program so that activation checkpoints are stored from the forward pass until their unit's backward pass
+ * (ZeRO section 6.1). If a checkpoint is identical on all tensor-parallel ranks, each rank may store only its own piece
+ * (P_a). Checkpoints may also be stored in host memory (P_a+cpu).
  *
  * A checkpoint is copied out after the op that writes it. It is fetched back at the beginning of the segment that
- * recomputes from it. Lifetimes, buffers and waits of both copies are derived from the program, as for ops. */
+ * recomputes from it. Lifetimes, buffers and waits of the value and of its copy are derived from the program, as for
+ * ops. */
 #include "plan/program/program.h"
 
 #include <string.h>
 
-/* The activation checkpoints, by value. `goes`: whether the value is copied out. `pieces`: whether each rank stores
- * only a piece. */
+/* The activation checkpoints. Arrays are indexed by zr_value. `goes`: whether the value is copied out until the
+ * backward pass. `pieces`: whether each rank stores only a piece of it. */
 typedef struct checkpoints {
-    int32_t *made; /* by value: index of the forward run that writes the value, or -1 */
+    int32_t *made; /* indexed by zr_value: number of the forward run that writes the value, or -1 */
     bool *goes;
     bool *pieces;
 } checkpoints;
 
-/* Mark the checkpoints. A checkpoint is a value of the forward pass that is read by a replay under a recompute policy.
+/* Mark the checkpoints. A checkpoint is a value of the forward pass that a replay under a recompute policy reads.
  * segments.c uses the same rule. */
 static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr_graph *g, const checkpoints *c)
 {

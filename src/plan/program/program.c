@@ -22,8 +22,8 @@ static void emit_op(zr__program *p, const zr_graph *g, int32_t op, zr__role role
     zr__program_emit(p, (zr__run_of){op, role, ZR_NONE, zr_graph_get_op(g, op)->unit, false});
 }
 
-/* Return the forward op that must be replayed to compute `value`. Return -1 if `value` is stored or already
- * recomputed. */
+/* Return the forward op that must be replayed to compute `value`. Return -1 if `value` is stored or its producer was
+ * already replayed. */
 static int32_t missing_producer(const zr_graph *g, const bool *dropped, const bool *present, zr_value value)
 {
     if (value == ZR_NONE || !dropped[value]) return -1;
@@ -31,8 +31,8 @@ static int32_t missing_producer(const zr_graph *g, const bool *dropped, const bo
     return present[producer] ? -1 : producer;
 }
 
-/* Emit replays of the dropped values that backward op `index` needs, in forward order. A replay's own operands may
- * need replays too. With ZR_RECOMPUTE_PAPER, replay all forward ops of the unit. */
+/* Emit replays of the dropped values that backward op `index` needs. Replays are in the order of the forward pass. A
+ * replay's own operands may need replays too. With ZR_RECOMPUTE_PAPER, replay all forward ops of the unit. */
 static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g, const bool *dropped, const bool *live,
                          bool *present, bool *wanted, int32_t index)
 {
@@ -53,7 +53,7 @@ static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g,
         if (i > high) high = i;
         if (i < low) low = i;
     }
-    for (int32_t i = high; i >= low; i--) { /* go backwards, because earlier ops compute the operands */
+    for (int32_t i = high; i >= low; i--) { /* go backwards, because an op's operands are computed by earlier ops */
         if (!wanted[i]) continue;
         const zr_op *again = zr_graph_get_op(g, i);
         for (int j = 0; j < again->n_in; j++) {
@@ -84,7 +84,7 @@ static void emit_forward(zr__program *p, const zr_graph *g, bool *live)
     int32_t n = zr_graph_ops(g);
     mark_producer(g, live, zr_graph_get_losses(g));
     mark_producer(g, live, zr_graph_get_output(g));
-    for (int32_t i = n - 1; i >= 0; i--) { /* go backwards, because earlier ops compute the operands */
+    for (int32_t i = n - 1; i >= 0; i--) { /* go backwards, because an op's operands are computed by earlier ops */
         const zr_op *op = zr_graph_get_op(g, i);
         for (int j = 0; j < op->n_in && (op->backward || live[i]); j++) mark_producer(g, live, op->in[j]);
     }

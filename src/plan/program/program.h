@@ -1,8 +1,8 @@
 /** plan/program: the ops of one micro-batch in order, before any step is written.
  *
- * An op runs in the forward pass, in the backward pass, or once more for recompute. Activation checkpoints are stored
- * and restored. segments.c divides the program into segments. It decides how long each value lives and when a unit's
- * gradient is complete. This folder knows no buffers and no streams. */
+ * An op of the forward pass may run a second time in the backward pass, for recompute. Entries that are no ops store
+ * and restore activation checkpoints. segments.c divides the program into segments. It also decides how long each value
+ * lives and when a unit's gradient is complete. This folder does not use buffers or streams. */
 #ifndef ZR_PLAN_PROGRAM_H
 #define ZR_PLAN_PROGRAM_H
 
@@ -11,8 +11,8 @@
 /* ---- runs (program.c, recompute.c, checkpoints.c) -------------------------------------------------------------- */
 
 typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD, ZR__KEEP, ZR__RESTORE } zr__role;
-/* An entry of the program. FORWARD, REPLAY and BACKWARD run an op. KEEP stores a value until the backward pass.
- * RESTORE loads the stored value into a new instance. */
+/* An entry of the program. FORWARD, REPLAY and BACKWARD run an op. KEEP stores a value until the backward pass. RESTORE
+ * loads the stored value into a new instance of the value. */
 typedef struct zr__run_of {
     int32_t op; /* -1 for KEEP and RESTORE */
     zr__role role;
@@ -27,7 +27,8 @@ typedef struct zr__program {
     zr__run_of *run;
     int32_t n;
     int64_t room;
-    int32_t pass_end[2]; /* by pass: index after its last run; the first pass includes the forward pass */
+    /* for each pass: index in `run` after its last run; the first pass includes the forward pass */
+    int32_t pass_end[2];
     int passes;
     zr_status status;
 } zr__program;
@@ -45,8 +46,8 @@ zr_status zr__keep_checkpoints(zr__program *program, const zr_plan *plan, const 
  * at its end. */
 int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value);
 
-/* The recompute policies of a plan (`first` for the first n_first units, `rest` for the others), and the storage of
- * checkpoints. */
+/* The recompute policies of a plan, and the storage of checkpoints. The first n_first units have the policy `first`,
+ * the other units the policy `rest`. */
 typedef struct zr__mix {
     zr_recompute first, rest;
     int32_t n_first;
@@ -54,7 +55,7 @@ typedef struct zr__mix {
     bool partition, offload; /* values for zr_plan.partition_checkpoints and zr_plan.offload_checkpoints */
 } zr__mix;
 
-/* Return the number of units that may be recomputed. These are the first units of the model. */
+/* Return the number of units that may be recomputed: all units before the last unit of the forward pass. */
 int32_t zr__recompute_units(const zr_plan *plan, const zr_graph *graph);
 void zr__recompute_assign(zr_plan *plan, const zr_graph *graph, const zr__mix *mix);
 /* Set dropped[value] to true for each forward value that is not stored for the backward pass. */
@@ -76,13 +77,15 @@ typedef struct zr__decided {
     zr__program program;
     zr__segment *segment;
     int32_t n_segments, n_instances;
-    int32_t *last_use; /* by instance: last run that reads it, or -1 if no run does; the number of runs if it is needed
-                        * after the last run */
-    bool *checkpoint;  /* by instance: whether it is an activation checkpoint: the forward pass writes it, and a replay
-                        * under a recompute policy reads it */
-    int32_t *due;      /* [pass][unit]: segment at whose end the unit's gradient is reduced, or -1 for never */
-    int32_t *consumed; /* [pass][unit]: segment at whose end the unit's update consumes its gradient
-                        * (zr_plan.consume_grad), or -1 for never */
+    int32_t *last_use; /* for each instance: last run that reads it, or -1 if no run does; the number of runs if it is
+                          needed after the last run */
+    bool *checkpoint;  /* for each instance: whether it is an activation checkpoint, which the forward pass writes and a
+                          replay under a recompute policy reads */
+    /* due[pass][unit], as one array: segment at whose end the unit's gradient is reduced, or -1 for never */
+    int32_t *due;
+    /* consumed[pass][unit], as one array: segment at whose end the unit's update consumes its gradient
+     * (zr_plan.consume_grad), or -1 for never */
+    int32_t *consumed;
 } zr__decided;
 
 zr_status zr__decide(zr__decided *d, const zr_plan *plan, zr_schedule_kind kind);

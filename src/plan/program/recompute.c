@@ -2,14 +2,14 @@
  * determines which values may be dropped. program.c then replays only the ops that are needed again. Under every
  * policy but keep, the outputs of cheap ops are dropped if their operands are available anyway.
  *
- * Units are replayed in groups of `recompute_every` consecutive units. A value that another group reads is stored,
- * above all a group's input. So a replay never needs ops of another group. Sources: Chen et al. 2016; Korthikanti et
- * al. 2022 (selective). */
+ * Units are replayed in groups of `recompute_every` consecutive units. A value that another group reads is stored, for
+ * example a group's input. Therefore a replay never needs ops of another group. Sources: Chen et al. 2016; Korthikanti
+ * et al. 2022 (selective). */
 #include "plan/list/list.h"
 #include "plan/program/program.h"
 
-/* Return the last unit of the forward pass, or -1. Its backward pass follows immediately, so recompute would save no
- * memory there. */
+/* Return the last unit of the forward pass, or -1. Recompute would save no memory in this unit, because its backward
+ * pass immediately follows its forward pass. */
 static int32_t last_unit(const zr_graph *g)
 {
     int32_t unit = -1;
@@ -49,8 +49,8 @@ static void find_groups(const zr_plan *plan, int32_t *group)
     }
 }
 
-/* Return a value's total bytes over all tensor-parallel ranks. The total makes the choice of recompute independent of
- * the number of ranks. */
+/* Return a value's total bytes over all tensor-parallel ranks. With the total, the choice of recompute does not depend
+ * on the number of ranks. */
 static int64_t layer_bytes(const zr_plan *plan, const zr_value_info *v)
 {
     return zr__value_bytes(v) * (v->cut || v->tokens ? plan->layout.tensor : 1);
@@ -111,12 +111,12 @@ static void drop_by_policy(const zr_plan *plan, const zr_graph *g, const int32_t
 
 /* ---- cheap ops ------------------------------------------------------------------------------- */
 
-/* Facts about the ops that read each value. */
 typedef struct readers {
-    int32_t *first, *last; /* by value: first and last backward op that reads the value, or -1 */
-    bool *elsewhere;       /* by value: whether an op of another unit reads it */
-    bool *whole; /* by unit: whether the unit's backward pass reads its parameters; stage 3 then gathers them in any
-                  * case */
+    int32_t *first, *last; /* indexed by zr_value: first and last backward op that reads the value, or -1 */
+    bool *elsewhere;       /* indexed by zr_value: whether an op of another unit reads the value */
+    /* for each unit: whether its backward ops read its parameters, so that stage 3 gathers them for the backward pass
+     * anyway */
+    bool *whole;
 } readers;
 
 static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
@@ -129,8 +129,8 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
             if (in == ZR_NONE) continue;
             const zr_value_info *v = zr_graph_value(g, in);
             if (v->unit != op->unit) r->elsewhere[in] = true;
-            /* If a gather's output is dropped, the gather is replayed before this op. Then this op needs the gather's
-             * operand. */
+            /* If a gather's output is dropped, the gather is replayed before this op. Its operand must then be
+             * available for the replay. */
             if (op->backward && dropped[in] && gathers_tokens(g, v)) {
                 in = zr_graph_get_op(g, v->producer)->in[0];
                 v = zr_graph_value(g, in);
@@ -144,11 +144,11 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
 }
 
 /* Return the backward op before which `op` would be recomputed, or -1 if recompute does not pay. It pays only if the
- * backward pass reads more than half of the bytes that `op` writes. For example, a norm is not repeated only for its
- * two statistics per row. Return -1 also if another unit reads an output of `op`. */
+ * backward pass reads more than half of the bytes that `op` writes. For example, a norm is not recomputed if the
+ * backward pass reads only its two statistics per row. Return -1 also if another unit reads an output of `op`. */
 static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
 {
-    double written = 0, read = 0; /* double, because impossibly large sizes are rejected only later */
+    double written = 0, read = 0; /* double instead of int64_t, since impossibly large sizes are rejected only later */
     int32_t at = -1;
     for (int j = 0; j < op->n_out; j++) {
         zr_value out = op->out[j];
@@ -162,8 +162,9 @@ static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
     return 2 * read > written ? at : -1;
 }
 
-/* Return whether all operands of `op` are available at backward op `at` without recompute. Dropped operands do not
- * count. So no replay depends on another replay, and dropping one value keeps no other value longer. */
+/* Return whether all operands of `op` are available at backward op `at` without recompute. A dropped operand is not
+ * available. Therefore no replay depends on another replay, and no value has to be stored longer because another value
+ * is dropped. */
 static bool has_operands(const zr_graph *g, const zr_op *op, const readers *r, const bool *dropped, int32_t at)
 {
     for (int j = 0; j < op->n_in; j++) {

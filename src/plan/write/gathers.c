@@ -1,6 +1,6 @@
 /* Decides when stage 3 gathers units and when it frees them again. DeepSpeed's thresholds are applied when the plan is
- * created. They limit how far ahead to prefetch (prefetch_elems, live_elems), and say whether a unit stays gathered
- * until its next use (reuse_elems). */
+ * created. prefetch_elems and live_elems limit how far ahead units are prefetched. reuse_elems decides whether a unit
+ * stays gathered until its next use. */
 #include "plan/write/write.h"
 
 #include <string.h>
@@ -30,8 +30,8 @@ void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32
     if (newest && newest->to == segment) return;
     while (g->segment < segment) g->used_elems[++g->segment] = g->total_elems;
     g->total_elems += plan->unit[unit].padded_elems;
-    /* number of elements used between the unit's previous use and this use; a unit that the previous segment used
-     * always stays gathered */
+    /* Number of elements that segments use between the unit's previous use and this use. A unit that the previous
+     * segment used stays gathered in any case. */
     int64_t between = newest ? g->used_elems[segment] - g->used_elems[newest->to + 1] : 0;
     if (newest && (newest->to + 1 == segment || between < plan->layout.reuse_elems)) {
         newest->to = segment;
@@ -39,7 +39,7 @@ void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32
     }
     if (!zr__grow(&g->status, (void **)&g->fetch, g->n, &g->room, sizeof *g->fetch)) return;
     g->fetch[g->n] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .first = !newest, .buffer = ZR_NONE};
-    g->of[unit] = g->n++; /* while gathers are being added, `of` holds the unit's newest entry */
+    g->of[unit] = g->n++; /* while gathers are being added, of[unit] is the unit's newest entry */
 }
 
 static bool may_gather(const zr__gathers *g, const zr_layout *l, const zr__fetch *f, int32_t segment, int64_t elems)

@@ -1,8 +1,8 @@
 /* Writes the steps that move a unit between ranks: gathers of parameters and reductions of gradients. A bucket is the
- * same sub-range of all N shards of a unit, so a reduced bucket is a part of every shard.
+ * same sub-range of all N shards of a unit, so that each reduced bucket completes a part of every shard.
  *
- * The baselines of the ZeRO papers can be planned as well: reductions or broadcasts for one owner at a time,
- * all-reduce, and one fused buffer for the whole model. NCCL's own reduce-scatter is another option. */
+ * The baselines of the ZeRO papers can also be planned: reductions or broadcasts for one owner at a time, all-reduce,
+ * and one fused buffer for the whole model. NCCL's own reduce-scatter is another option. */
 #include "plan/write/write.h"
 
 /* One level of a hierarchical collective. Each rank of the level's group has `elems` consecutive elements, in rank
@@ -17,9 +17,9 @@ static bool has_stride(const zr_range *range, zr_stride stride)
     return stride.group == ZR_GROUP_SELF || stride.group == range->by.group || stride.group == range->outer.group;
 }
 
-/* Find the levels of the gather from one rank's part of a unit to the range `known`. Each stride of the part that
- * `known` does not have makes a level, which gathers over one group of ranks. A reduction takes the levels in reverse
- * order. */
+/* Find the levels of the gather that extends one rank's part of a unit to the range `known`. Each stride of the part
+ * that `known` does not have makes one level, which gathers over the stride's group of ranks. A reduction takes the
+ * levels in reverse order. */
 static int levels_of(const zr_range *part, const zr_range *known, level found[2])
 {
     int n = 0;
@@ -30,7 +30,8 @@ static int levels_of(const zr_range *part, const zr_range *known, level found[2]
 
 static const zr_range whole = {0};
 
-/* Return the number of elements of one rank's shard in a bucket of `bucket_elems` elements. */
+/* Return the number of elements of one rank's shard in a bucket of `bucket_elems` elements. The shard is the rank's
+ * part at level `v`. */
 static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const level *v)
 {
     int ranks = plan->group[v->by.group].size;
@@ -51,8 +52,8 @@ static zr_state whole_in(const zr_plan_unit *u, int32_t buffer, zr_dtype dtype)
     return (zr_state){buffer, dtype, {.count = u->padded_elems}};
 }
 
-/* Add a step that moves a unit between ranks in buckets. `owner` is the only rank whose part moves, or -1 for all
- * ranks. */
+/* Add a step that moves a unit between ranks in buckets. `owner` is the only rank whose part moves, or -1 if the parts
+ * of all ranks move. */
 static zr__id move_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t unit, const level *v,
                         int64_t bucket_elems)
 {
@@ -87,7 +88,7 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t
 }
 
 /* Gather over one group of ranks. With `cast` (lean states), first cast this rank's part of the fp32 master to the
- * 16-bit type, into the whole unit. */
+ * 16-bit type. The cast writes into the buffer of the whole unit. */
 static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_state *source, const zr_state *target,
                          bool cast, zr__id pace)
 {
@@ -120,8 +121,8 @@ static void write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
 }
 
 /* Write a gather of a unit at stage 3. With hpZ (Wang et al. 2023, ZeRO++ section 3.2), the first gather of a training
- * step is from all ranks. This rank then copies its shard into the secondary partition. Later gathers of the training
- * step read the secondary partition, within the group. */
+ * step is over all ranks. This rank then copies its shard into the secondary partition. Later gathers of the training
+ * step read the secondary partition, and are only over the group LOCAL. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace)
 {
     const zr_plan *plan = l->plan;
@@ -144,7 +145,8 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
     l->when = ZR_WHEN_ALWAYS;
 }
 
-/* Zero the parts of a transient unit gradient that no op writes: padding, and parameters without a gradient. */
+/* Zero the parts of a transient unit gradient that no op writes: padding, and the ranges of parameters without a
+ * gradient. */
 static void zero_gaps(zr__list *l, int32_t unit, const zr_state *grad)
 {
     const zr_unit_info *info = zr_graph_unit_info(l->graph, unit);
@@ -174,16 +176,16 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
     return u->sums.buffer == ZR_NONE ? whole_in(u, grad, plan->layout.wire_dtype) : u->sums;
 }
 
-/* Return whether a level has only one rank. Then no communication is needed: the compute stream adds this rank's own
- * gradient. */
+/* Return whether a level has only one rank. In this case no communication is needed: the compute stream adds this
+ * rank's own gradient to the sums. */
 static bool is_alone(const zr_plan *plan, const level *v)
 {
     return !plan->moves || v->by.group == ZR_GROUP_SELF;
 }
 
-/* Add a step that reduces a unit's gradients over one level, into the sums of the owners. On a level with one rank the
- * step adds only this rank's gradient. `kept`: whether the sums are the final sums of a micro-batch, which may
- * accumulate over micro-batches. Otherwise they are partial sums of a level. */
+/* Add a step that reduces a unit's gradients over one level, into the sums of the owners. On a level with one rank, the
+ * step adds only this rank's gradient. `kept`: whether the sums are the final sums of a micro-batch over all ranks,
+ * which may accumulate over micro-batches. Otherwise they are the partial sums between two levels. */
 static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v, const zr_state *from,
                         const zr_state *sums, bool kept)
 {
@@ -191,7 +193,7 @@ static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v
     const zr_plan_unit *u = &plan->unit[unit];
     const bool in_place = sums->buffer == from->buffer, adds = kept && plan->sum_f32;
     const bool alone = is_alone(plan, v);
-    /* NCCL needs contiguous pieces, one per rank, and divides them into chunks itself. */
+    /* NCCL needs contiguous pieces, one per rank. It divides the pieces into chunks itself. */
     const bool by_nccl = plan->layout.reduce == ZR_REDUCE_NCCL, nccl = by_nccl && !alone;
     const int64_t bucket = by_nccl ? v->elems : bucket_range(plan, plan->layout.reduce_bucket_elems, v);
     zr__id step = move_step(l, owner < 0 ? ZR_STEP_REDUCE_SCATTER : ZR_STEP_REDUCE, owner, unit, v, bucket);
@@ -258,7 +260,7 @@ void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
                    sums = zr__sums_of(plan, unit, grad);
     if (zr__grad_transient(plan)) zero_gaps(l, unit, &gradient);
     if (!again) zr__policies_gradient(l, unit, &gradient);
-    if (!plan->moves && sums.buffer == grad) return; /* with one rank, the gradient is its own sum */
+    if (!plan->moves && sums.buffer == grad) return; /* with one data-parallel rank, the gradient is its own sum */
 
     l->reduced[1] = l->reduced[0];
     const level own = {.elems = plan->unit[unit].padded_elems};

@@ -1,9 +1,9 @@
-/* Chooses the buffers of an op's operands and outputs. An output may be a part of its unit's gradient. It may also
- * reuse the buffer of an input that is last used by this op. Otherwise it gets its own buffer. */
+/* Chooses the buffers of an op's operands and outputs. An output may be written into its unit's gradient. It may also
+ * reuse the buffer of an input that this op is the last to use. Otherwise the output gets its own buffer. */
 #include "plan/write/write.h"
 
-/* Return the size in bytes of a value's buffer. If the value may be stored in pieces, this includes the padding of the
- * last rank's piece. */
+/* Return the size in bytes of a value's buffer. If the value may be stored in pieces, the size includes the padding of
+ * the last rank's piece. */
 static int64_t room_of(const zr_plan *plan, const zr_value_info *v)
 {
     const bool pieces = plan->partition_checkpoints && v->kind == ZR_VALUE_ACT && !v->cut && !v->tokens;
@@ -32,9 +32,9 @@ int32_t zr__unit_gradient(zr__writing *w, int32_t unit)
     return w->grad_buffer[unit];
 }
 
-/* Return the buffer of the input that output `out` may overwrite, or ZR_NONE. The input must have the output's size.
- * It must be only one operand of this op, and this op must be its last use. No earlier output may have claimed the
- * same input. */
+/* Return the buffer of the input that output `out` may overwrite, or ZR_NONE. The input must have the output's size. It
+ * must be only one operand of this op, and this op must be the last to use it. No earlier output of the op may
+ * overwrite the same input. */
 static int32_t donated(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
@@ -53,8 +53,8 @@ static int32_t donated(const zr__writing *w, int32_t run, int out)
     return d->kind == ZR_VALUE_ACT && fits ? w->place[given] : ZR_NONE;
 }
 
-/* Return whether output `out` of `run` can be written directly into the gradient's buffer. The output must be a part
- * of a parameter's gradient, and its only reader must add the rest of the gradient in place. */
+/* Return whether output `out` of `run` can be written directly into the buffer of a parameter's gradient. The output
+ * must be a part of this gradient, and its only reader must be the op that adds the rest of the gradient in place. */
 static bool grows_in_place(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
@@ -88,7 +88,8 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
     if (v->kind == ZR_VALUE_GRAD || grows_in_place(w, run, out)) {
         const zr_param_info *param = zr_graph_param(l->graph, v->param);
         use.range.first = param->unit_offset;
-        /* Wait for an earlier reduction. Otherwise the gradients of all units could be in memory at the same time. */
+        /* Let the first op that writes a unit's gradient wait for an earlier reduction. Otherwise the gradients of all
+         * units could be in memory at the same time. */
         if (w->grad_buffer[param->unit] == ZR_NONE && zr__grad_transient(l->plan))
             zr__list_pace(l, step, l->reduced[l->plan->layout.overlap]);
         use.buffer = zr__unit_gradient(w, param->unit);

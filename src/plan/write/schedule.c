@@ -3,8 +3,8 @@
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Return the segment that `decided` names for a unit, in the pass of the given segment. `decided` is the table `due`
- * or `consumed` of zr__decided. */
+/* Return the segment that `decided` names for a unit, in the pass to which `segment` belongs. `decided` is the table
+ * `due` or `consumed` of zr__decided. */
 static int32_t of_unit(const zr__writing *w, const int32_t *decided, int32_t unit, int32_t segment)
 {
     return decided[(ptrdiff_t)w->decided.segment[segment].pass * w->list.plan->n_units + unit];
@@ -17,7 +17,8 @@ static bool for_norm(const zr__writing *w, int32_t segment)
 }
 
 /* Update the units whose gradients are consumed at the end of this segment (lean states). `reduced_now` selects the
- * units that are also reduced at the end of this segment, otherwise the units that were reduced earlier. */
+ * units whose gradients are also reduced at the end of this segment. Otherwise update the units that were reduced at
+ * the end of an earlier segment. */
 static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 {
     const zr__decided *d = &w->decided;
@@ -29,14 +30,13 @@ static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 
 static void reduce_units(zr__writing *w, int32_t segment)
 {
-    /* Update before this segment's reductions. Otherwise the AGREE steps of earlier units would wait for these
-     * reductions on the comm stream. */
+    /* Update units before this segment's reductions are written. Otherwise the AGREE steps of these units would wait
+     * for the reductions on the comm stream. */
     consume_units(w, segment, false);
     for (int32_t u = 0; u < w->list.plan->n_units && w->list.status == ZR_OK; u++) {
         if (of_unit(w, w->decided.due, u, segment) != segment) continue;
         zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
-        /* Gather the other ranks' shards of the sums. A pass that only computes the norm needs this rank's shards
-         * alone. */
+        /* Gather the other ranks' shards of the sums. A pass that only computes the norm does not need them. */
         if (!for_norm(w, segment)) zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false);
     }
     consume_units(w, segment, true);
@@ -44,7 +44,7 @@ static void reduce_units(zr__writing *w, int32_t segment)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Record that a value has a new instance, stored in the buffer of `place`. */
+/* Record a new instance of a value, stored in the buffer of the use `place`. */
 static void now_at(zr__writing *w, zr_value value, zr_use place)
 {
     w->list.schedule->value[value] = place;
@@ -98,7 +98,7 @@ static zr__id join_step(zr__writing *w, int32_t op, int32_t unit, zr_step_kind k
     return step;
 }
 
-/* Return a use of all ranks' pieces if `each`, otherwise of this rank's piece. */
+/* Return a use of all ranks' pieces of a value if `each` is true, otherwise of this rank's piece. */
 static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool writes)
 {
     use.range.count = piece;
@@ -162,7 +162,8 @@ int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value)
     return (zr_shape_elems(&value->type.shape) + ranks - 1) / ranks;
 }
 
-/* Write the copy of a forward value into the buffer of its checkpoint. With `pieces`, copy only this rank's piece. */
+/* Write the copy of a forward value into the buffer of its checkpoint. If the checkpoint is stored in pieces, copy only
+ * this rank's piece. */
 static void write_keep(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
@@ -209,15 +210,15 @@ static void write_restore(zr__writing *w, int32_t run)
         zr__list_newest(l)->restores = true;
         if (!host) step = gather;
     }
-    /* Do not fetch before the previous segment computes. Otherwise all checkpoints could be on the device at the same
-     * time. */
+    /* Do not fetch a checkpoint before the previous segment computes. Otherwise all checkpoints could be on the device
+     * at the same time. */
     zr__list_pace(l, step, w->ended[l->plan->layout.overlap]);
     now_at(w, of->value, to);
 }
 
 /* ---- beginning and end of a micro-batch ------------------------------------------------------- */
 
-/* Write BATCH. The caller fills the inputs in host memory, and this step copies them to the device. */
+/* Write the step BATCH. The caller fills the inputs in host memory, and BATCH copies them to the device. */
 static void write_batch(zr__writing *w)
 {
     zr__list *l = &w->list;
@@ -252,12 +253,12 @@ static void refresh_units(zr__writing *w, bool *done)
             done[unit] = true;
         }
     }
-    for (int32_t u = 0; u < l->plan->n_units; u++) /* also units whose parameters no op reads */
+    for (int32_t u = 0; u < l->plan->n_units; u++) /* then the units whose parameters no op reads */
         if (!done[u]) zr__write_refresh(l, u, ZR_WHEN_STALE);
 }
 
-/* Write the runs [run, end). If `restores`, write only the RESTOREs at the beginning of this range. Return the first
- * run that is not written. */
+/* Write the runs [run, end). If `restores` is true, write only the RESTOREs at the beginning of these runs. Return the
+ * first run that is not written. */
 static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool restores)
 {
     for (; run < end; run++) {
@@ -286,12 +287,12 @@ static void write_segments(zr__writing *w)
         }
         pass = segment[i].pass;
         zr__gathers_issue(&w->gathers, l, i, w->ended[0]);
-        if (i == 0) write_batch(w); /* after the gathers, so that they overlap with BATCH */
+        if (i == 0) write_batch(w); /* BATCH comes after the gathers, so that they overlap with it */
         next = write_runs(w, next, segment[i].end, false);
         w->ended[1] = w->ended[0];
         w->ended[0] = l->last[ZR_STREAM_COMPUTE];
-        /* Restore the next segment's checkpoints before the reductions of this segment, since they are needed
-         * earlier. */
+        /* Restore the next segment's checkpoints before this segment's reductions are written, since the checkpoints
+         * are needed earlier than the sums. */
         const bool ahead = l->plan->layout.overlap && i + 1 < w->decided.n_segments && segment[i + 1].pass == pass;
         if (ahead) next = write_runs(w, next, segment[i + 1].end, true);
         if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, i);

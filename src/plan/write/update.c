@@ -27,8 +27,8 @@ static void write_unit_update(zr__list *l, int32_t unit, const zr_state *sums)
     zr__list_use(l, step, zr__use_all(u->verdict, true, false));
 }
 
-/* Write the part that the steps NORM and AGREE share. Both are collectives of all ranks, so they are on the comm
- * stream. */
+/* Write the operands that the steps NORM and AGREE have in common. Both steps are collectives of all ranks, so they are
+ * on the comm stream. */
 static zr__id verdict(zr__list *l, zr_step_kind kind, int32_t unit)
 {
     zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
