@@ -23,8 +23,9 @@ static inline bool zr__suits_tiles(const zr__attention *a)
     return a->D <= (a->drops ? 128 : 256) && a->scale > 0.0f;
 }
 
-/* Call f(W, DROPS), two constants of the compiler: the smallest width for which kernels exist and which fits the heads,
- * and whether weights are dropped. With dropout there are fewer widths, since the kernels take long to compile. */
+/* Call f(W, DROPS) with two compile-time constants. W is the smallest width of the kernels that is at least the heads'
+ * width. DROPS says whether weights are dropped. With dropout there are kernels for fewer widths, since they take long
+ * to compile. */
 template <typename F> zr_status zr__with_tiles(const zr__attention *a, F f)
 {
     const auto with = [&]<int W>(std::integral_constant<int, W> width) {
@@ -38,8 +39,8 @@ template <typename F> zr_status zr__with_tiles(const zr__attention *a, F f)
     return with(std::integral_constant<int, 256>());
 }
 
-/* Number of elements from one token of a tile to the next. The distance is an odd multiple of 16 bytes, so that 16-byte
- * reads of eight consecutive tokens use different banks. */
+/* Distance between consecutive tokens of a tile, in elements. The distance is an odd multiple of 16 bytes, so that
+ * 16-byte reads of eight consecutive tokens use different banks. */
 template <int W> constexpr int zr__tile_stride = W + 8;
 
 struct zr__lane {

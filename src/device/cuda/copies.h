@@ -11,9 +11,9 @@ __device__ __forceinline__ uint32_t zr__shared_address(const void *x)
     return (uint32_t)__cvta_generic_to_shared(x);
 }
 
-/* Asynchronous copies of 16 or 4 bytes from global to shared memory. Each `close` ends a group, which has all copies
- * since the `close` before. After `wait<N>`, the copies of all groups but the last N are complete for this thread; a
- * barrier makes them visible to other threads. */
+/* Asynchronous copies of 16 or 4 bytes from global to shared memory. Each `close` ends a group, which consists of all
+ * copies since the previous `close`. After `wait<N>`, the copies of all groups but the last N are complete for this
+ * thread. A barrier then makes them visible to other threads. */
 struct zr__copies {
     /* Start one copy. If `there` is false, read nothing and write zeros. */
     template <int BYTES> __device__ __forceinline__ void add(void *to, const void *from, bool there)

@@ -184,7 +184,7 @@ static void cuda_free_host(zr_device *device, void *memory)
 
 static void cuda_populate(zr_device *device, void *memory, int64_t bytes)
 {
-    /* Do nothing, since memory of the GPU or of the host has its pages from the start. */
+    /* Do nothing, because GPU memory and pinned host memory have their pages from the start. */
     (void)device, (void)memory, (void)bytes;
 }
 
@@ -322,7 +322,7 @@ static void cuda_destroy(zr_device *device)
     zr_free(cuda);
 }
 
-/* Create the device's own stream, and the memory through which its steps pass results. */
+/* Create the device's own stream, and the memory through which the kernels of ZeRO's steps pass results. */
 static zr_status take_own(zr__cuda_device *cuda)
 {
     pthread_mutex_init(&cuda->lost.lock, NULL);

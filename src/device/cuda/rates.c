@@ -1,5 +1,5 @@
-/* Measurement of a GPU's rates: of memory by a copy within the GPU's memory, of arithmetic by a product of two large
- * matrices. */
+/* Measurement of a GPU's rates: memory bandwidth by a copy within the GPU's memory, and FLOP/s by a product of two
+ * large matrices. */
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>

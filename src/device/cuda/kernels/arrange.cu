@@ -7,7 +7,7 @@ namespace
 
 /* ---- columns ----------------------------------------------------------------------------------- */
 
-/* Offsets in pieces: begin of a row in the destination, and begin of a row in the source. */
+/* Offsets of a row, in pieces: `to` in the destination, and `from` in the source. */
 struct row_ends {
     int64_t to, from;
 };
@@ -62,7 +62,7 @@ zr_status run_concat(const zr_kernel_args *args)
 template <int V> struct slice_dx {
     zr__array dx, dy, earlier;
     int64_t C, n, first;
-    int64_t skipped; /* number of first columns that are not written */
+    int64_t skipped; /* number of pieces at the start of each row that are not written */
 
     __device__ row_ends row(int64_t r) const
     {

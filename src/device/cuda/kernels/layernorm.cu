@@ -187,7 +187,8 @@ template <bool CENTRED> zr_status run_norm_dx(const zr_kernel_args *args)
 
 /* ---- gradients of gain and bias ---------------------------------------------------------------- */
 
-constexpr int dw_warps = 8, dw_batch = 4; /* number of rows that a warp reads before it adds them */
+/* dw_warps: number of warps in a block. dw_batch: number of rows that a warp loads before it adds them. */
+constexpr int dw_warps = 8, dw_batch = 4;
 
 /* Arrays for the sums over rows: of dy * xhat and, if there is a bias, of dy. */
 template <typename T> struct norm_dw {
@@ -226,7 +227,7 @@ __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int
     }
 }
 
-/* Sum a run of rows in each block, for the columns that a warp processes. Each warp sums some of the rows; the warps'
+/* Sum a run of rows in each block, for as many columns as one warp covers. Each warp sums some of the rows. The warps'
  * sums are then added in the order of the warps. */
 template <typename T, bool PACKED, bool CENTRED>
 __global__ void __launch_bounds__(dw_warps *ZR__WARP) norm_dw_runs(norm_dw<T> n)

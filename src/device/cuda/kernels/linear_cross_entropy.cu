@@ -32,7 +32,8 @@ struct products {
 };
 
 struct head {
-    products whole, last; /* products of a whole block, and of a shorter last block */
+    products whole, /* products of a whole block */
+        last;       /* products of a shorter last block */
 };
 
 /* Operands of the products of one block. */
