@@ -40,7 +40,7 @@ typedef struct zr__rule {
 const char *const *zr__cpu_levels(void);
 /* Return whether this processor has the level's instructions and this process may use them. */
 bool zr__cpu_has(const char *level);
-/* Return the matrix product of a level. The build must include the level. */
+/* Return the matrix-product functions of a level. The build must include the level. */
 const zr__panel_ops *zr__cpu_panels(const char *level);
 /* Return the benchmark loops of a level. The build must include the level. */
 const zr__peak_ops *zr__cpu_peaks(const char *level);

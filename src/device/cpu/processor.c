@@ -28,7 +28,7 @@ static bool bit(uint64_t word, int i)
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { ECX_OSXSAVE = 27, ASK_FOR_STATE = 0x1023 /* Linux's ARCH_REQ_XCOMP_PERM */ };
+enum { ECX_OSXSAVE = 27, ASK_FOR_STATE = 0x1023 /* ARCH_REQ_XCOMP_PERM of arch_prctl */ };
 
 static uint64_t read_xcr0(void)
 {

@@ -14,7 +14,7 @@
 #define ZR__PRODUCT_DEPTH 768                  /* maximum length of a range of k, at any level */
 #define ZR__PRODUCT_SHORT 384                  /* maximum k for which every level uses a single range of k */
 #define ZR__PRODUCT_BLOCK ((int64_t)640 << 10) /* maximum bytes of a thread's own block, which stays in its cache */
-#define ZR__PRODUCT_UNIT 48                    /* rows or columns in a unit; a block has whole units, at every level */
+#define ZR__PRODUCT_UNIT 48                    /* number of rows or columns in a unit; blocks consist of units */
 #define ZR__PRODUCT_SIDE ((int64_t)1024) /* maximum number of rows or columns of a part of C that is stored in fp32 */
 
 /** Sizes in bytes, and offsets in bytes from the start of the scratch. All are multiples of 64. */

@@ -205,7 +205,7 @@ __device__ __forceinline__ void zr__hide_later(float (&score)[M][N][4], int i0, 
             }
 }
 
-/* Round scores to T, and pack them in words as a left operand. */
+/* Round scores to T, and pack them in words, in the layout of a product's left operand. */
 template <typename T, int M, int N>
 __device__ __forceinline__ void zr__round(uint32_t (&word)[M][N / 2][4], const float (&score)[M][N][4])
 {

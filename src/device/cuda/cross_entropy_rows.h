@@ -11,7 +11,8 @@
 struct zr__loss_rows {
     const void *logits;
     void *dlogits;         /* gradient of the logits; may be the same array as `logits` */
-    int64_t ld, V;         /* row stride in elements, and number of columns */
+    int64_t ld,            /* row stride in elements */
+        V;                 /* number of columns */
     int64_t width;         /* number of columns of dlogits; columns from V on become 0 */
     int64_t first;         /* token id of the first column */
     const int32_t *target; /* target tokens; a row with a negative target has loss and gradient 0; a target in another

@@ -344,7 +344,7 @@ static zr_status create_ended(zr__cuda_device *cuda)
 }
 
 /* Complete a device: create its stream and memory. If the device's queue has a thread, also create the event that the
- * thread waits for, otherwise the events that mark the stream. */
+ * thread waits for. Otherwise create the events that mark the stream. */
 static zr_status complete_device(zr__cuda_device *cuda, bool threaded, zr_device **device)
 {
     zr_status st = take_own(cuda);

@@ -70,8 +70,8 @@ typedef struct zr__cuda_device {
     cudaEvent_t ended; /* event by which the queue's thread waits for the end of a task, or NULL without a thread */
     zr__cuda_times *times;
     zr__cuda_lost lost;
-    bool
-        in_task; /* whether operations belong to a task and may return before they complete; others return afterwards */
+    /* whether operations belong to a task, and may return before they complete; others complete before they return */
+    bool in_task;
 } zr__cuda_device;
 
 static inline zr__cuda_device *zr__cuda(zr_device *device)

@@ -42,7 +42,7 @@ static inline zr__cuda_product_spec zr__cuda_product_spec_make(int64_t m, int64_
  * Addresses of later runs must have at least that alignment. */
 typedef struct zr__cuda_product_operands {
     const void *a, *b;
-    const void *bias;    /* used only if the spec has a bias */
+    const void *bias;    /* bias to add; not used if the spec has no bias */
     const void *earlier; /* array to add before rounding, with the layout and type of C, or NULL; may be C itself */
     void *c;
     void *workspace;

@@ -10,7 +10,7 @@ enum { RUNS = 8 };
  * edge, or until a product takes LONG_SEC. */
 enum { FIRST_EDGE = 128, LAST_EDGE = 8192 };
 #define LONG_SEC 1e-3
-#define SCRATCH_BYTES ((int64_t)64 << 20) /* more scratch than a product needs */
+#define SCRATCH_BYTES ((int64_t)64 << 20) /* size of the scratch, more than any product here needs */
 
 /* Measure the seconds of the fastest of several runs, after a run that warms up. `run` may return before its work is
  * complete. */

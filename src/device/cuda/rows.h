@@ -56,8 +56,8 @@ __device__ __forceinline__ float zr__row_all(const zr__row_place &at, float x, O
     return at.lanes == ZR__WARP ? zr__warp_all(x, op) : zr__block_all(x, op, neutral);
 }
 
-/* Call f(k, c) for each chunk of the thread, where c is the chunk's first element and k the chunk's number. If not
- * PACKED, k is 0. */
+/* Call f(k, c) for each chunk of the thread. c is the index of the chunk's first element in the row. k is the chunk's
+ * index among the thread's chunks, or always 0 if not PACKED. */
 template <typename T, bool PACKED, typename F>
 __device__ __forceinline__ void zr__row_chunks(const zr__row_place &at, int64_t C, F f)
 {
@@ -184,7 +184,7 @@ template <typename F> zr_status zr__each_piece(cudaStream_t stream, int64_t rows
 
 /* ---- pieces that are moved --------------------------------------------------------------------- */
 
-constexpr int ZR__MOVE_ROWS = 4; /* number of rows; a thread reads a piece of each row before it writes the pieces */
+constexpr int ZR__MOVE_ROWS = 4; /* number of rows from which a thread reads a piece before it writes these pieces */
 
 /* Call f.put(at, i, f.get(at, i)) for each piece i of each row, where at = f.row(row). */
 template <typename F>

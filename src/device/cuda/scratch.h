@@ -1,6 +1,6 @@
 /**
- * Scratch of a GPU's kernels, computed from shapes alone. This is plain C, because machines without a GPU or CUDA also
- * create plans. The kernels use the layouts that these functions compute.
+ * Scratch of a GPU's kernels, computed from shapes alone. The header is plain C, because machines without a GPU or
+ * CUDA also create plans. The kernels use the layouts that these functions compute.
  */
 #ifndef ZR_DEVICE_CUDA_SCRATCH_H
 #define ZR_DEVICE_CUDA_SCRATCH_H

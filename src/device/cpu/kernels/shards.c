@@ -151,10 +151,9 @@ static void cast_range(void *out, zr_dtype out_dtype, const void *in, zr_dtype d
 
 static void cast(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
 {
-    enum {
-        ALONE_ELEMS = 1 << 15
-    }; /* maximum number of elements that one thread casts alone, because waking a second thread would cost more than it
-          saves */
+    /* Maximum number of elements that one thread casts alone. For so few elements, waking a second thread costs more
+     * time than it saves. */
+    enum { ALONE_ELEMS = 1 << 15 };
 #pragma omp parallel for num_threads(threads) schedule(static) if (n > ALONE_ELEMS)
     for (int t = 0; t < threads; t++) {
         int64_t begin, end;

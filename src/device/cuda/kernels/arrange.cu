@@ -89,8 +89,9 @@ zr_status slice_dx_by(const zr_kernel_args *args, zr__array earlier, int64_t C, 
 {
     const zr__array dx = zr__array_of(&args->out[0]), dy = zr__array_of(&args->in[0]);
     const int64_t rows = zr_shape_rows(&args->out[0].shape);
-    const bool in_place =
-        dx.data == earlier.data; /* if dx overwrites `earlier`, only the columns of dx to which dy is added change */
+    /* If dx overwrites `earlier`, write only the columns to which dy is added. The other columns already have their
+     * results. */
+    const bool in_place = dx.data == earlier.data;
     const slice_dx<V> f = {dx, dy, earlier, C / V, n / V, first / V, in_place ? first / V : 0};
     return zr__each_move(zr__stream_of(args), rows, (in_place ? n : C) / V, f);
 }
