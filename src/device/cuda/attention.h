@@ -24,7 +24,7 @@ struct zr__attention {
     int T, D;
     int64_t B, C, n_head;
     float scale;
-    bool wide; /* whether all arrays are `wide`, as zr__tokens defines it */
+    bool wide; /* whether tokens of all arrays can be read in aligned pieces of 16 bytes */
     bool drops;
     bool fours; /* whether random numbers of keys 0, 4, 8 ... have indices that are multiples of 4 */
     zr__dropout dropout;
@@ -66,9 +66,9 @@ static inline int64_t zr__attention_blocks(const zr__attention *a, int tokens)
 /* ---- in kernels -------------------------------------------------------------------------------- */
 
 struct zr__head {
-    int64_t index, /* number of the head among the heads of all rows */
+    int64_t index, /* index of the head among the heads of all rows */
         row,       /* row of the batch */
-        head;      /* number of the head among the heads of its row */
+        head;      /* index of the head among the heads of its row */
 };
 
 __device__ __forceinline__ zr__head zr__head_at(const zr__attention &a, int64_t index)

@@ -53,7 +53,8 @@ __device__ __forceinline__ zr__lane zr__lane_here()
     return {lane / 4, lane % 4};
 }
 
-/* Return the number of the thread's warp. The shuffle tells the compiler that all lanes have the same result. */
+/* Return the index of the thread's warp in its block. The shuffle tells the compiler that all lanes have the same
+ * result. */
 __device__ __forceinline__ int zr__warp_here()
 {
     return __shfl_sync(ZR__ALL_LANES, (int)threadIdx.x / ZR__WARP, 0);
@@ -220,7 +221,7 @@ __device__ __forceinline__ void zr__round(uint32_t (&word)[M][N / 2][4], const f
 }
 
 /* Add to sum (16 * M rows, 8 * N elements) the product of weight (16 * M rows, 16 * K columns) and the first 16 * K
- * tokens of a tile. Of each token, elements from `begin` on are used. */
+ * tokens of a tile. The product uses 8 * N elements of each token, from `begin` on. */
 template <typename T, int W, int M, int N, int K>
 __device__ __forceinline__ void zr__add_weighted(float (&sum)[M][N][4], const uint32_t (&weight)[M][K][4],
                                                  const T *begin)

@@ -42,9 +42,9 @@ struct zr__copies {
 
 #else /* stand-in for tests without a GPU */
 
-/* Copies of the stand-in. Blocks of threads with even numbers do a copy at once; blocks with odd numbers delay the copy
- * until the kernel waits for it. So a missing wait or barrier gives a wrong result in one of the two kinds of blocks.
- */
+/* Copies of the stand-in. Blocks of threads with even indices do a copy at once. Blocks with odd indices delay the copy
+ * until the kernel waits for it. A missing wait or barrier therefore gives a wrong result in one of the two kinds of
+ * blocks. */
 struct zr__copies {
     struct copy {
         void *to;

@@ -204,8 +204,8 @@ static zr_status outside_failure(zr__cuda_device *cuda)
 
 /* Wait until the stream has completed all work. The computing thread spins while it waits, as CUDA does by default if
  * there are enough cores, because the GPU is idle until this thread goes on. A queue's thread sleeps, because it waits
- * for copies and other ranks for most of a step, and ranks and loaders need its core. It wakes some 20 us late, but
- * this delays only work that runs beside computation. */
+ * for copies and other ranks for most of a step, and ranks and loaders need its core. A sleeping thread wakes some 20
+ * us late, but this delays only work that runs beside computation. */
 static zr_status await_stream(zr__cuda_device *cuda)
 {
     if (cuda->ended) ZR_CUDA(cudaEventRecord(cuda->ended, cuda->stream));

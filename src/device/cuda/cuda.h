@@ -24,7 +24,7 @@ extern "C" {
 /** Number of values that the exponent of an F32 can have. */
 #define ZR__CUDA_EXACT_BINS 256
 
-/** Maximum number of pieces that zr__cuda_sum adds. */
+/** Maximum number of pieces that zr__cuda_sum can add. */
 #define ZR__CUDA_PIECES 2048
 
 /** Memory on the GPU through which the kernels of ZeRO's steps (kernels/shards.cu) pass results to each other. The

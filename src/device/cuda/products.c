@@ -242,7 +242,7 @@ zr_status zr__cuda_product_create(zr_device *device, const zr__cuda_product_spec
                                   const zr__cuda_product_operands *used, zr__cuda_product **product)
 {
     ZR_TRY(check_types(spec));
-    ZR_TRY(zr__cuda_enter(device)); /* cuBLASLt's handle belongs to the current GPU */
+    ZR_TRY(zr__cuda_enter(device)); /* cuBLASLt's handle will belong to the current GPU */
     ZR_TRY(share_library(zr__cuda(device)));
     zr__cuda_product *p = zr_alloc(sizeof *p);
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a product's %zu bytes", sizeof *p);

@@ -38,8 +38,8 @@ static inline zr__cuda_product_spec zr__cuda_product_spec_make(int64_t m, int64_
     return s;
 }
 
-/** Addresses of the operands. A product is created for the alignment, up to 16 bytes, of the addresses at its creation.
- * Addresses of later runs must have at least that alignment. */
+/** Addresses of the operands. The algorithm of a product depends on the alignment, up to 16 bytes, of the addresses at
+ * its creation. The addresses of each run must have at least this alignment. */
 typedef struct zr__cuda_product_operands {
     const void *a, *b;
     const void *bias;    /* bias to add; not used if the spec has no bias */

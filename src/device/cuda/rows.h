@@ -11,10 +11,10 @@
 
 /* ---- rows that are kept ------------------------------------------------------------------------ */
 
-/* Kept rows. A row of C elements has one warp, or a block whose number of warps depends only on C. So the order of the
- * row's sums depends only on C and the type. Each thread processes every lanes-th chunk. If PACKED, chunks are aligned
- * to 16 bytes, and a thread keeps its chunks in registers, so that memory is read once. Otherwise every pass reads the
- * elements again, one by one. */
+/* Kept rows. One warp processes a row of C elements, or one block whose number of warps depends only on C. The order of
+ * a row's sums therefore depends only on C and the type. Each thread processes every lanes-th chunk. If PACKED, chunks
+ * are aligned to 16 bytes, and a thread keeps its chunks in registers, so that memory is read once. Otherwise every
+ * pass reads the elements again, one by one. */
 constexpr int ZR__ROW_KEPT = 32;   /* maximum number of elements that a thread keeps */
 constexpr int ZR__ROW_LANES = 512; /* maximum number of threads of a row */
 
@@ -34,8 +34,8 @@ template <typename T> zr__row_grid zr__row_grid_of(int64_t rows, int64_t C, bool
     return {zr__blocks(rows, threads / lanes), (unsigned)threads, lanes, packed};
 }
 
-/* Position of a thread: its current row, the step to its next row, its number among the row's threads, and the number
- * of the row's threads. */
+/* Position of a thread: its current row, the step to its next row, its index among the row's threads, and the number of
+ * threads for each row. */
 struct zr__row_place {
     int64_t row, step;
     int lane, lanes;
@@ -152,8 +152,8 @@ static inline zr__piece_grid zr__piece_grid_of(int64_t rows, int64_t pieces)
     return {dim3(zr__blocks(rows, ZR__PIECE_THREADS >> log), (unsigned)(across < 1024 ? across : 1024)), log};
 }
 
-/* Process those rows that belong to block number `block` of `blocks` blocks. For each row, compute at = f.row(row), the
- * values that all pieces of the row share, then call f.piece(at, i) for the thread's pieces i. */
+/* Process the rows that belong to the block with index `block` among `blocks` blocks. For each row, compute at =
+ * f.row(row), the values that all pieces of the row share, then call f.piece(at, i) for the thread's pieces i. */
 template <typename F>
 __device__ __forceinline__ void zr__pieces_of(int64_t block, int64_t blocks, int64_t rows, int64_t pieces, int log,
                                               const F &f)
@@ -218,7 +218,7 @@ template <typename F> zr_status zr__each_move(cudaStream_t stream, int64_t rows,
 }
 
 /* Mover of pieces between arrays of the same type: it copies bytes. zr__move_values converts pieces of V elements
- * between arrays of different types. `to` and `from` are numbers of pieces. */
+ * between arrays of different types. `to` and `from` are indices of pieces. */
 template <typename E> struct zr__move_bytes {
     E *out;
     const E *in;

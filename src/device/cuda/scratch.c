@@ -60,7 +60,7 @@ static int64_t norm_dw(const zr_graph *graph, const zr_op *op)
     return runs * op->n_out * zr_shape_cols(x) * (int64_t)sizeof(float);
 }
 
-/* Return the scratch bytes of embedding_dw: the tokens sorted by their rows. */
+/* Return the scratch bytes of embedding_dw, which sorts the tokens by their rows. */
 static int64_t embedding_dw(const zr_graph *graph, const zr_op *op)
 {
     const int64_t tokens = zr_shape_elems(&zr__in_type(graph, op, 0)->shape);

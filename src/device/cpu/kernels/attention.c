@@ -19,7 +19,7 @@
 
 typedef struct head {
     int64_t b, h, T, C, D, n_head;
-    int64_t first_head, /* with tensor parallelism: number of this rank's first head among all ranks' heads; else 0 */
+    int64_t first_head, /* with tensor parallelism: index of this rank's first head among all ranks' heads; else 0 */
         all_heads;      /* number of heads on all ranks together */
     int64_t width;
     float scale;
@@ -341,8 +341,8 @@ static zr_status run_heads(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Return the scratch bytes of all threads. Each thread works on a head of its own. y (B,T,C) is the output of the
- * forward pass, or dy in the backward pass. */
+/* Return the scratch bytes of all threads, because each thread works on a head of its own. y (B,T,C) is the output of
+ * the forward pass, or dy in the backward pass. */
 static int64_t heads_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const bool backward = op->n_in > 1;

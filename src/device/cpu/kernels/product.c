@@ -208,8 +208,8 @@ typedef struct range {
     int64_t begin, end;
 } range;
 
-/* Divide a range into `ways` shares, and return share number `way`. The range and every share begin at a multiple of
- * `grain`. */
+/* Divide a range into `ways` shares, and return the share with index `way`. The range and every share begin at a
+ * multiple of `grain`. */
 static range share_of(range all, int64_t grain, int way, int ways)
 {
     range r;
@@ -357,7 +357,7 @@ static void multiply(const zr__product_spec *s, const zr__matmul_operands *at)
     const bool rows_shared = s->m <= s->n;
 #pragma omp parallel num_threads(team) if (team > 1)
     {
-        /* OpenMP may have started fewer threads than `team`. */
+        /* OpenMP may have started fewer threads than `team`, so use the actual number. */
         const int threads = omp_get_num_threads();
         job j = shape;
         j.shared = rows_shared ? &j.a : &j.b;

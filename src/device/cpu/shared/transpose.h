@@ -20,8 +20,8 @@
 #define ZR_LANES_8(f, w, l)                                                                                            \
     f(l, w), f(l + 1, w), f(l + 2, w), f(l + 3, w), f(l + 4, w), f(l + 5, w), f(l + 6, w), f(l + 7, w)
 
-/* Number of the lane that a step moves to lane l of the upper row (ZR_LANE_UPPER) or of the lower row (ZR_LANE_LOWER)
- * of a pair. The upper row's lanes have the numbers 0 to ZR_VEC - 1, and the lower row's lanes follow. */
+/* Index of the lane that a step moves to lane l of the upper row (ZR_LANE_UPPER) or of the lower row (ZR_LANE_LOWER) of
+ * a pair. The upper row's lanes have the indices 0 to ZR_VEC - 1, and the lower row's lanes follow. */
 #define ZR_LANE_UPPER(l, w) (((l) & (w)) ? ZR_VEC + (l) - (w) : (l))
 #define ZR_LANE_LOWER(l, w) (((l) & (w)) ? ZR_VEC + (l) : (l) + (w))
 #if defined(__clang__)

@@ -1,7 +1,7 @@
 /*
  * attention_dx. The weights are recomputed twice from q, k and lse: in blocks that hold queries and sum dq over the
- * keys, and in blocks that hold keys and sum dk and dv over the queries. So one block computes each sum, in a fixed
- * order. With P for the weights before dropout and `kept` for the factors of dropout:
+ * keys, and in blocks that hold keys and sum dk and dv over the queries. Each sum is therefore computed by one block,
+ * in a fixed order. With P for the weights before dropout and `kept` for the factors of dropout:
  *   - dv = (kept P)^T dy, dS = P (kept dy v^T - delta), dq = scale dS k, dk = scale dS^T q
  *   - delta = sum of dy y over the width of a head, for each query
  */

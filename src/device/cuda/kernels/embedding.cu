@@ -71,7 +71,7 @@ zr_status run_embedding(const zr_kernel_args *args)
 
 /* ---- tokens in the order of their rows --------------------------------------------------------- */
 
-/* A stable sort of tokens by the numbers of their rows, one digit at a time, lowest digit first. The tokens of a row
+/* A stable sort of tokens by the indices of their rows, one digit at a time, lowest digit first. The tokens of a row
  * keep their order. The kernels count how often each digit occurs in each tile of tokens. The counts give the offsets
  * to which a tile's tokens of each digit are moved. */
 constexpr int sort_threads = 256, sort_warps = sort_threads / ZR__WARP, digit_bits = 8;
@@ -201,8 +201,8 @@ struct sorted_tokens {
     token_ids tokens;
     const uint32_t *order;
     uint32_t *first;
-    uint32_t *many; /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, followed by those rows' numbers, in
-                       any order */
+    uint32_t *many; /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, followed by the indices of these rows,
+                       in any order */
 
     __device__ int64_t row_at(int64_t i) const
     {
@@ -314,8 +314,8 @@ template <typename T, int V> struct row_sums {
         if (there) zr__put(dtable, at.row * C + c, sum);
     }
 
-    /* Add the rows with many tokens, as far as they belong to block number `block` of `blocks` blocks. A row is divided
-     * into parts of ZR__PIECE_THREADS columns. Part p belongs to block p mod blocks. */
+    /* Process the parts of rows with many tokens that belong to the block with index `block` among `blocks` blocks. A
+     * part has ZR__PIECE_THREADS columns of a row. Part p belongs to block p mod blocks. */
     __device__ void many(int64_t block, int64_t blocks) const
     {
         const int64_t tiles = (C + ZR__PIECE_THREADS - 1) / ZR__PIECE_THREADS, parts = sorted.many[0] * tiles;
