@@ -75,7 +75,8 @@ static zr_rate rate_of(pass run, const arrays *m, const zr__peak_ops *ops, int t
     return rate;
 }
 
-/* Return the size of an array in bytes: OF_CACHE times the last-level cache, but within the minimum and maximum. */
+/* Return the size of an array in bytes: OF_CACHE times the size of the last-level cache, but at least LEAST_BYTES and
+ * at most MOST_BYTES. */
 static int64_t array_bytes(void)
 {
     int64_t bytes = 0;

@@ -24,8 +24,8 @@ static inline bool zr__suits_tiles(const zr__attention *a)
 }
 
 /* Call f(W, DROPS) with two compile-time constants. W is the smallest width of the kernels that is at least the heads'
- * width. DROPS says whether weights are dropped. With dropout there are kernels for fewer widths, since they take long
- * to compile. */
+ * width. DROPS says whether weights are dropped. With dropout there are kernels for fewer widths than without, since
+ * the kernels take long to compile. */
 template <typename F> zr_status zr__with_tiles(const zr__attention *a, F f)
 {
     const auto with = [&]<int W>(std::integral_constant<int, W> width) {

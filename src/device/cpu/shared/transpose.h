@@ -30,8 +30,8 @@
 #define ZR_SHUFFLE(a, b, f, w) __builtin_shuffle(a, b, (zr__mask){ZR_LANES(f, w)})
 #endif
 
-/* Run one step of a transpose: swap lanes of every pair of rows at a distance of w. The step is a macro because lane
- * numbers must be compile-time constants. */
+/* Run one step of a transpose: swap lanes of every pair of rows whose indices differ by w. The step is a macro because
+ * lane indices must be compile-time constants. */
 #define ZR_TRANSPOSE_STEP(v, w)                                                                                        \
     _Pragma("GCC unroll 16") for (int i_ = 0; i_ < ZR_VEC; i_++) if (!(i_ & (w)))                                      \
     {                                                                                                                  \

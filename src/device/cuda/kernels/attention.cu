@@ -258,7 +258,7 @@ template <typename T, int PART> zr_status launch_plain(const zr_kernel_args *arg
 
 /* ---- the op ------------------------------------------------------------------------------------ */
 
-/* Choose the kernels. fp32 has no kernels on tensor cores, whose products would be rounded to TF32. */
+/* Choose the kernels. fp32 has no kernels on tensor cores, because tensor cores would round fp32 operands to TF32. */
 template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__attention &a)
 {
     if constexpr (!std::is_same_v<T, float>)
