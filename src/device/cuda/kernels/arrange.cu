@@ -187,7 +187,7 @@ struct element_values {
 constexpr int tile = 64, tile_threads = 256, tile_rows = tile_threads / tile, tile_turns = tile / tile_rows;
 
 struct matrices {
-    int64_t count, a, b;  /* number of matrices, each (a, b) */
+    int64_t count, a, b;  /* number of matrices, and rows and columns of each */
     int64_t down, across; /* number of tiles along a, and along b */
 };
 
