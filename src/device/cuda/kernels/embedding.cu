@@ -301,9 +301,8 @@ template <typename T, int V> struct row_sums {
         const bool there = c < C;
         const int64_t column = there ? c : 0;
         float sum = earlier.data ? zr__get(earlier, at.row * C + column) : 0.0f, x[many_batch];
-        uint32_t next =
-            sorted.order[at.begin +
-                         lane]; /* the index is in range, because this row has more tokens than a warp has lanes */
+        /* The index is in range, because this row has more tokens than a warp has lanes. */
+        uint32_t next = sorted.order[at.begin + lane];
         for (int64_t i = at.begin; i < at.end; i += many_batch) {
             const uint32_t own = next;
             if (i + many_batch + lane < at.end) next = sorted.order[i + many_batch + lane];
