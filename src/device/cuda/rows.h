@@ -260,8 +260,8 @@ template <int V> struct zr__move_values {
     }
 };
 
-/* Call f(mover, V) with a mover for pieces of V elements. V divides each of `sizes`, the lengths in elements of rows
- * and runs. */
+/* Call f(mover, V) with a mover for pieces of V elements. V divides each of `sizes`, which are lengths of rows and runs
+ * in elements. */
 template <typename F>
 zr_status zr__with_mover(const zr_tensor *out, const zr_tensor *in, std::initializer_list<int64_t> sizes, F f)
 {
