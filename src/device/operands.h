@@ -21,9 +21,10 @@ static inline const zr_type *zr__out_type(const zr_graph *graph, const zr_op *op
 
 /* ---- rows of a micro-batch --------------------------------------------------------------------- */
 
-/** Tokens in a sequence, and index of this rank's first row. A row is one token of the flat micro-batch. */
+/** Sequences of a micro-batch. A row is one token of the flat micro-batch. */
 typedef struct zr__sequence {
-    int64_t T, row;
+    int64_t T, /* number of tokens in a sequence */
+        row;   /* index of this rank's first row */
 } zr__sequence;
 
 /** Return the sequence length and the first row for the op position or position_dw. Attribute 0 of the op is T if this
@@ -53,11 +54,13 @@ static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t ele
  * pass that computes no dw, dw is NULL. */
 typedef struct zr__loss_operands {
     const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
-    const zr_tensor *lse, *part; /* only for ops on a part of the vocabulary: log-sum-exps (input of the backward pass),
-                                    partial results (output of the forward pass) */
+    /* lse and part are only for ops on a part of the vocabulary. */
+    const zr_tensor *lse, /* log-sum-exps, an input of the backward pass */
+        *part;            /* partial results, the output of the forward pass */
     int64_t rows, V, C;
-    int64_t first, valid, all; /* first token id of this rank's part of the vocabulary, number of the part's tokens
-                                  without padding, number of tokens in the whole vocabulary */
+    int64_t first, /* first token id of this rank's part of the vocabulary */
+        valid,     /* number of the part's tokens without padding */
+        all;       /* number of tokens in the whole vocabulary */
 } zr__loss_operands;
 
 /** Return the index of x among the inputs. w and the targets follow x. */

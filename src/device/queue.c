@@ -1,7 +1,7 @@
 /*
  * Task queues on CPU threads. A queue runs a task either at once, on the thread that issues it, or later, on a thread
  * of its own. On an asynchronous device (a GPU), a task only launches work. A queue with its own thread waits for this
- * work before the task counts as ended. Its entries are stored in a ring buffer of fixed size.
+ * work before the task counts as ended. Such a queue stores its entries in a ring buffer of fixed size.
  *
  * A ticket is the number of an entry, counted in the order in which the queue's entries are issued. The end of an entry
  * does not wake threads that wait for a later ticket, because on a busy host each wake-up takes CPU time from
@@ -31,10 +31,11 @@ typedef struct host_queue {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t issued, ended; /* tickets of the last entry issued and of the last entry ended */
-    int64_t reached;       /* ticket of the last entry that ended before the first failure */
-    int64_t awaited;       /* lowest ticket for which a thread sleeps; no thread sleeps if this ticket has ended */
-    double free_sec;       /* end time of the last task since the last sync, in seconds; 0 before the first task ends */
+    int64_t issued,  /* ticket of the last issued entry */
+        ended;       /* ticket of the last entry that has ended */
+    int64_t reached; /* ticket of the last entry that ended before a failure or a cancel; sync sets it to `ended` */
+    int64_t awaited; /* lowest ticket for which a thread sleeps; no thread sleeps if this ticket has ended */
+    double free_sec; /* end time of the last task since the last sync, in seconds; 0 before the first task ends */
     bool quit;
     bool dropping;    /* whether tasks are skipped until the next sync, after a failure or a cancel */
     bool cancelled;   /* whether the queue was cancelled, so that the next sync reports no failure */
@@ -64,15 +65,15 @@ static void end_entry(host_queue *q, zr_status status)
     if (wakes) pthread_cond_broadcast(&q->changed);
 }
 
-/* Sleep until `changed` is signalled, at the latest when this ticket ends. `awaited` may be overwritten if that ticket
- * has ended, because its thread is being woken and will call this function again if necessary. */
+/* Sleep until `changed` is signalled, at the latest when this ticket ends. If the ticket `awaited` has ended, it may be
+ * overwritten: the thread that waits for it is being woken, and will call this function again if necessary. */
 static void sleep_for(host_queue *q, int64_t ticket)
 {
     if (q->awaited <= q->ended || ticket < q->awaited) q->awaited = ticket;
     pthread_cond_wait(&q->changed, &q->lock);
 }
 
-/* Wait until all entries up to this ticket have ended. Return false if the queue drops tasks before that. */
+/* Wait until all entries up to this ticket have ended. Return false at once if the queue drops tasks before then. */
 static bool await_ticket(host_queue *q, int64_t ticket)
 {
     pthread_mutex_lock(&q->lock);
@@ -137,7 +138,7 @@ static void *run_queue(void *arg)
 
 static void put_entry(host_queue *q, const entry *new)
 {
-    /* Wait for room in the ring buffer. Discard the entry if the queue drops tasks; sync then reports the failure. */
+    /* Wait for room in the ring buffer. If the queue drops tasks, discard the entry; sync then reports the failure. */
     if (!await_ticket(q, q->issued + 1 - q->room)) return;
     pthread_mutex_lock(&q->lock);
     q->ring[q->issued++ % q->room] = *new;

@@ -54,8 +54,8 @@ static inline zr__adam zr__adam_make(const zr_update_args *args, bool decoupled)
 
 typedef struct zr__sgd {
     float lr, decay, momentum, grad_scale;
-    float own, look; /* factors of the gradient and of the velocity in the weight's update; Nesterov: 1 and momentum,
-                        else 0 and 1 */
+    float own, /* factor of the gradient in the weight's update: 1 with Nesterov, else 0 */
+        look;  /* factor of the velocity in the weight's update: momentum with Nesterov, else 1 */
 } zr__sgd;
 
 static inline zr__sgd zr__sgd_make(const zr_update_args *args)

@@ -20,8 +20,10 @@
 /** Offsets of blocks from the start of a thread's scratch, in floats. An offset is a multiple of 16 (64 bytes), or -1
  * if the pass does not use the block. The comments give the shapes of the blocks. */
 typedef struct zr__attention_layout {
-    int64_t width;    /* row stride of q, k, v, y and gradients: D rounded up to a multiple of the lanes */
-    int64_t keys_t;   /* offset of transposed keys; forward: (D, BLOCK) for every block of keys; backward: (D, BLOCK) */
+    int64_t width; /* row stride of q, k, v, y and gradients, in floats: D rounded up to a multiple of
+                      ZR__ATTENTION_LANES */
+    /* offset of transposed keys; forward: all blocks of keys, (D, BLOCK) each; backward: one block, (D, BLOCK) */
+    int64_t keys_t;
     int64_t keys;     /* offset of one block's keys (BLOCK, width), backward only */
     int64_t values_t; /* offset of one block's transposed values (D, BLOCK), backward only */
     int64_t values;   /* offset of the head's values (T rounded up to lanes, width), forward only */
@@ -29,11 +31,13 @@ typedef struct zr__attention_layout {
     int64_t y;        /* offset of the attention output (BLOCK, width), forward only */
     int64_t dy;       /* offset of the output's gradient (T, width), backward only */
     int64_t dq;       /* offset of the queries' gradient (T, width), backward only */
-    int64_t dk, dv;   /* offsets of the keys' and the values' gradient (BLOCK, width each), backward only */
+    int64_t dk, dv;   /* offsets of the gradients of one block's keys and values, (BLOCK, width) each, backward only */
     int64_t p;        /* offset of the scores (BLOCK, BLOCK), which the probabilities replace later */
     int64_t ds;       /* offset of the scores' gradient (BLOCK, BLOCK), backward only */
     int64_t kept;     /* offset of the dropout factors (BLOCK, BLOCK), backward only */
-    int64_t stat; /* offset of numbers per query; forward: maximum and sum (BLOCK each); backward: sum of dy * y (T) */
+    /* offset of statistics; forward: maximum and sum of each query (BLOCK each); backward: sum of dy * y of each query
+     * (T) */
+    int64_t stat;
     int64_t floats; /* length of the whole scratch, in floats */
 } zr__attention_layout;
 
@@ -50,7 +54,8 @@ static inline int64_t zr__attention_take(int64_t *used, int64_t floats)
     return offset;
 }
 
-/** Return the layout for T tokens and heads of width D. */
+/** Return the layout for T tokens and heads of width D, for the backward pass if `backward`, else for the forward
+ * pass. */
 static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t D, bool backward)
 {
     const int64_t n = ZR__ATTENTION_BLOCK;

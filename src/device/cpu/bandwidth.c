@@ -1,7 +1,7 @@
 /* Measurement of two bandwidths. The memory bandwidth is measured by the triad of McCalpin's STREAM. The bandwidth
  * between ranks is measured by threads that read each other's memory, as thread ranks do in an all-gather. All threads
- * share the bandwidth, so a pass is timed from its begin to the end of its slowest thread. The fastest of several
- * passes counts. */
+ * share the bandwidth, so a pass is timed from its start to the end of its slowest thread. The result is the rate of
+ * the fastest of several passes. */
 #include <string.h>
 #include <unistd.h>
 
@@ -12,7 +12,10 @@
 #define LEAST_BYTES ((int64_t)64 << 20)
 #define MOST_BYTES ((int64_t)256 << 20)
 #define MEASURE_SEC 0.08
-enum { LEAST_PASSES = 5, OF_CACHE = 4 /* ratio of an array's size to the last-level cache, by STREAM's rule */ };
+enum {
+    LEAST_PASSES = 5,
+    OF_CACHE = 4 /* ratio of an array's size to the size of the last-level cache; STREAM's rules require at least 4 */
+};
 
 typedef struct arrays {
     float *a, *b, *c;
@@ -72,7 +75,8 @@ static zr_rate rate_of(pass run, const arrays *m, const zr__peak_ops *ops, int t
     return rate;
 }
 
-/* Return the size of an array in bytes: OF_CACHE times the last-level cache, but within the minimum and maximum. */
+/* Return the size of an array in bytes: OF_CACHE times the size of the last-level cache, but at least LEAST_BYTES and
+ * at most MOST_BYTES. */
 static int64_t array_bytes(void)
 {
     int64_t bytes = 0;

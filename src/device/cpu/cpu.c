@@ -13,8 +13,8 @@
 #include "base/number/exact.h"
 
 #define DECLARE_FAMILY(family, level) extern const zr_kernel zr__kernels_##family##_##level[];
-/* Declare the tables of a level. Kernels without matrix products are not compiled for `level`, which uses the kernels
- * of the level `vector` instead. */
+/* Declare the tables of a level. Only kernels with matrix products are compiled for every level. The other kernels of
+ * `level` are those of the level `vector`, for example v4 for the level v4amx. */
 #define DECLARE_LEVEL(level, vector)                                                                                   \
     ZR_KERNEL_FAMILIES(DECLARE_FAMILY, level, vector)                                                                  \
     extern const zr__shards zr__shards_##vector;                                                                       \
@@ -138,8 +138,8 @@ static void cpu_destroy(zr_device *device)
     zr_free(device);
 }
 
-/* Create a copy of the device for a queue's tasks. If the queue has its own thread, the copy computes with one thread.
- */
+/* Create a copy of the device for a queue's tasks. If the queue has its own thread, the copy computes with one thread,
+ * otherwise with as many threads as the device. */
 static zr_status cpu_side(zr_device *device, zr_queue_runs runs, zr_device **side)
 {
     cpu_device *cpu = zr_alloc(sizeof *cpu);

@@ -1,6 +1,6 @@
 /*
  * Internal API of the CPU device: the tables that each processor level exports, and the creation of a device at a
- * chosen level. Tests use the latter to run every level that the machine supports.
+ * chosen level. Tests create a device at every level that the machine supports.
  *
  * Files: cpu.c implements zr_device_ops. processor.c chooses the level. matmul.c selects the code of a matrix product
  * (onednn.c or kernels/product.c). peak.c and bandwidth.c measure rates. *_blocks.h define layouts of scratch memory.
@@ -26,8 +26,8 @@ typedef struct zr__shards {
 /* Function of kernels/exact.c: add the squares of n elements to *sum, without rounding. */
 typedef void (*zr__square_exact)(int threads, const void *x, zr_dtype dtype, int64_t n, zr_exact *sum);
 
-/* Function of kernels/normal.c: set out[i] to std times number first + i of rng's sequence of standard normal numbers.
- */
+/* Function of kernels/normal.c: set out[i] to std * z[first + i] for i < n, where z is rng's sequence of standard
+ * normal numbers. */
 typedef void (*zr__normal_fn)(int threads, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
 
 /* An optimizer's name and update rule. The table in kernels/optimizer.c ends with an entry whose name is NULL. */
@@ -40,7 +40,7 @@ typedef struct zr__rule {
 const char *const *zr__cpu_levels(void);
 /* Return whether this processor has the level's instructions and this process may use them. */
 bool zr__cpu_has(const char *level);
-/* Return the matrix product of a level. The build must include the level. */
+/* Return the matrix-product functions of a level. The build must include the level. */
 const zr__panel_ops *zr__cpu_panels(const char *level);
 /* Return the benchmark loops of a level. The build must include the level. */
 const zr__peak_ops *zr__cpu_peaks(const char *level);

@@ -22,7 +22,7 @@ static inline zr__head_layout zr__head_layout_make(int64_t rows, int64_t block, 
                                                    zr_dtype w)
 {
     zr__head_layout l = {.rows = block, .blocks = (rows + block - 1) / block};
-    /* A single block is rounded only once, so that dw needs no fp32 accumulator. */
+    /* A single block is rounded only once, so dw needs no fp32 accumulator. */
     l.sum_in_dw = w == ZR_F32 || (l.blocks == 1 && w == g);
     l.sum = (l.rows * V * zr_dtype_bytes(g) + 63) / 64 * 64;
     l.panels = l.sum + (l.sum_in_dw ? 0 : (V * C * zr_dtype_bytes(ZR_F32) + 63) / 64 * 64);

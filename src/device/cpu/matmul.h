@@ -24,7 +24,7 @@ typedef struct zr__panel_ops {
 #define ZR__PANEL_BYTES ((int64_t)4 << 20)
 
 /* Return the scratch bytes of a product C (m,n) = A (m,k) B (k,n). A and B have `dtype`, C has `out_dtype`. Return 0 if
- * a library computes the product, or if the device does not pack operands. */
+ * oneDNN computes the product, or if facts->panel_bytes is 0, because operands are not packed then. */
 int64_t zr__matmul_scratch(const zr_device_facts *facts, int64_t m, int64_t n, int64_t k, zr_dtype dtype,
                            zr_dtype out_dtype);
 

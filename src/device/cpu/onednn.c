@@ -43,8 +43,8 @@ static zr_status check_dnnl(dnnl_status_t status, const char *call)
     return ZR_FAIL(ZR_ERR_INTERNAL, "oneDNN failed with status %d (%s)", (int)status, call);
 }
 
-/* Set the calling thread's OpenMP number of threads, which oneDNN uses. Return the previous number, which threads_leave
- * restores. */
+/* Set the number of OpenMP threads that oneDNN uses when the calling thread runs a product. Return the previous number,
+ * which threads_leave restores. */
 static int threads_enter(int threads)
 {
     int before = omp_get_max_threads();

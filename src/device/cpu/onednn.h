@@ -13,7 +13,8 @@ typedef struct zr__strides {
  * has A's dtype. `earlier` (m,n) is optional, has dtype F32 and is not C itself. */
 typedef struct zr__product_spec {
     int64_t m, n, k;
-    zr_dtype dtype, out_dtype; /* dtype of A and B, and dtype of C */
+    zr_dtype dtype, /* dtype of A and B */
+        out_dtype;  /* dtype of C */
     zr__strides a, b;
     bool bias, earlier;
     bool accumulate; /* whether to compute C += A B; then C must be F32, and `earlier` must be false */

@@ -28,7 +28,7 @@ static bool bit(uint64_t word, int i)
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { ECX_OSXSAVE = 27, ASK_FOR_STATE = 0x1023 /* Linux's ARCH_REQ_XCOMP_PERM */ };
+enum { ECX_OSXSAVE = 27, ASK_FOR_STATE = 0x1023 /* ARCH_REQ_XCOMP_PERM of arch_prctl */ };
 
 static uint64_t read_xcr0(void)
 {
@@ -49,8 +49,8 @@ zr__processor zr__processor_here(void)
                        .intel = __builtin_cpu_is("intel"),
                        .xcr0 = read_xcr0()};
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) p.cpuid_7_edx = d;
-    /* Ask Linux for permission to use AMX tiles. Linux grants this permission to a process, because tile registers are
-     * large. Threads created later inherit it. */
+    /* Ask Linux for permission to use AMX tiles. Linux requires this because tile registers are large. The permission
+     * is valid for the process, and threads created later inherit it. */
     if (zr__processor_has_tiles(&p)) p.tiles_permitted = syscall(SYS_arch_prctl, ASK_FOR_STATE, XCR0_TILE_DATA) == 0;
     const char *most = getenv("ONEDNN_MAX_CPU_ISA");
     /* DNNL_MAX_CPU_ISA is the variable's name in older versions of oneDNN. */

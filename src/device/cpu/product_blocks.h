@@ -14,14 +14,16 @@
 #define ZR__PRODUCT_DEPTH 768                  /* maximum length of a range of k, at any level */
 #define ZR__PRODUCT_SHORT 384                  /* maximum k for which every level uses a single range of k */
 #define ZR__PRODUCT_BLOCK ((int64_t)640 << 10) /* maximum bytes of a thread's own block, which stays in its cache */
-#define ZR__PRODUCT_UNIT 48                    /* rows or columns in a unit; a block has whole units, at every level */
+#define ZR__PRODUCT_UNIT 48                    /* number of rows or columns in a unit; blocks consist of units */
 #define ZR__PRODUCT_SIDE ((int64_t)1024) /* maximum number of rows or columns of a part of C that is stored in fp32 */
 
 /** Sizes in bytes, and offsets in bytes from the start of the scratch. All are multiples of 64. */
 typedef struct zr__product_layout {
-    int64_t shared_bytes, own_bytes; /* bytes of the shared operand's buffer, and of a thread's own block */
-    int64_t own, sums; /* offsets of the threads' blocks, which are contiguous, and of the part of C in fp32 */
-    int64_t bytes;     /* size of the whole scratch */
+    int64_t shared_bytes, /* size of the shared operand's buffer */
+        own_bytes;        /* size of the block that each thread packs */
+    int64_t own,          /* offset of the threads' blocks, which are contiguous */
+        sums;             /* offset of the part of C in fp32, which is last */
+    int64_t bytes;        /* size of the whole scratch */
 } zr__product_layout;
 
 /** Return the bytes of a buffer for `length` rows or columns of `depth` elements. The buffer has at most `most` bytes,

@@ -1,6 +1,6 @@
-/* Heads of attention, the addresses of their tokens and their factors of dropout, for all kernels of attention. A block
- * of threads works on one head of one row of the batch. Only the scores of a tile of queries x keys exist at a time
- * (Dao et al. 2022), never all T x T scores. */
+/* Code that all attention kernels share: the heads, the addresses of their tokens, and the dropout factors. A block of
+ * threads works on one head of one row of the batch. Only the scores of a tile of queries x keys exist at a time (Dao
+ * et al. 2022), never all T x T scores. */
 #ifndef ZR_DEVICE_CUDA_ATTENTION_H
 #define ZR_DEVICE_CUDA_ATTENTION_H
 
@@ -24,12 +24,12 @@ struct zr__attention {
     int T, D;
     int64_t B, C, n_head;
     float scale;
-    bool wide; /* whether all arrays are `wide`, as zr__tokens defines it */
+    bool wide; /* whether tokens of all arrays can be read in aligned pieces of 16 bytes */
     bool drops;
     bool fours; /* whether random numbers of keys 0, 4, 8 ... have indices that are multiples of 4 */
     zr__dropout dropout;
-    int64_t first_head, all_heads; /* for dropout: number of heads before this rank's first head, over all rows, and
-                                      number of heads in a row */
+    int64_t first_head, /* number of heads before this rank's first head, in all rows; used by dropout */
+        all_heads;      /* number of heads in a row on all ranks together; used by dropout */
 };
 
 static inline zr__attention zr__attention_make(const zr_kernel_args *args, const zr_tensor *qkv)
@@ -46,7 +46,7 @@ static inline zr__attention zr__attention_make(const zr_kernel_args *args, const
     a.drops = attr->f[1] > 0.0;
     a.fours = a.T % 4 == 0;
     if (a.drops) a.dropout = zr__dropout_make(now, attr->i[1], attr->f[1]);
-    /* If heads are divided among ranks, i[2] is the number of heads of all ranks. */
+    /* If ranks share the heads of a sequence, i[2] is the number of heads of all ranks together. */
     const bool shared = attr->i[2] > a.n_head;
     a.all_heads = shared ? attr->i[2] : a.n_head;
     a.first_head = now->first_row * a.all_heads + (shared ? now->place * a.n_head : 0);
@@ -66,7 +66,9 @@ static inline int64_t zr__attention_blocks(const zr__attention *a, int tokens)
 /* ---- in kernels -------------------------------------------------------------------------------- */
 
 struct zr__head {
-    int64_t index, row, head; /* `index` is the head's number among the heads of all rows */
+    int64_t index, /* index of the head among the heads of all rows */
+        row,       /* row of the batch */
+        head;      /* index of the head among the heads of its row */
 };
 
 __device__ __forceinline__ zr__head zr__head_at(const zr__attention &a, int64_t index)
@@ -88,7 +90,7 @@ __device__ __forceinline__ zr__tokens<T> zr__result(const zr__attention &a, cons
     return {y + h.row * a.T * a.C + h.head * a.D, a.C, a.T, a.D, a.wide};
 }
 
-/* Return the index of the random number of the score of query 0 and key 0. */
+/* Return the index of the random number that decides whether the weight of query 0 and key 0 is dropped. */
 __device__ __forceinline__ uint64_t zr__first_element(const zr__attention &a, const zr__head &h)
 {
     return (uint64_t)(a.first_head + h.row * a.all_heads + h.head) * (uint64_t)a.T * (uint64_t)a.T;
@@ -101,7 +103,7 @@ __device__ __forceinline__ float zr__factor(const zr__dropout &dropout, uint32_t
 
 /* ---- launching --------------------------------------------------------------------------------- */
 
-/* Let a kernel use `bytes` of shared memory. Without this call the limit is 48 KiB. */
+/* Let a kernel use `bytes` of dynamic shared memory. Without this call, a kernel can use at most 48 KiB. */
 template <typename... Params> zr_status zr__allow_shared(void (*kernel)(Params...), int bytes)
 {
     if (bytes > 48 << 10) ZR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));

@@ -1,12 +1,13 @@
 /*
  * Attention in plain fp32: for operands in fp32, whose products must not be rounded to TF32, and for heads of any
  * width. The kernels test at run time whether dropout is used. All threads take the same branch, which costs little
- * next to the products.
+ * compared to the products.
  *
- * A block of threads computes a tile of 64 rows x 64 columns of scores, and each thread 8 x 4 scores of the tile. The
- * block sums the scores over the head's width, a segment (STRETCH) at a time. The block then stores the weights in
- * shared memory, and multiplies them by a part of the columns' elements. Each part of a wide head has its own block,
- * which recomputes the scores.
+ * For y and dq, rows are queries and columns are keys; for dk and dv, rows are keys and columns are queries. A block of
+ * threads computes a tile of 64 rows x 64 columns of scores, and each thread 8 x 4 scores of the tile. A score is a sum
+ * over the head's width, and the block adds ZR__PLAIN_STRETCH elements of the width at a time. The block then stores
+ * the weights in shared memory, and multiplies them by PART elements of each column's token. A wide head is divided
+ * into several such parts. Each part has its own block, which recomputes the scores.
  */
 #ifndef ZR_DEVICE_CUDA_ATTENTION_PLAIN_H
 #define ZR_DEVICE_CUDA_ATTENTION_PLAIN_H
@@ -15,11 +16,12 @@
 
 constexpr int ZR__PLAIN_TILE = 64, ZR__PLAIN_STRETCH = 32, ZR__PLAIN_THREADS = 128;
 constexpr int ZR__PLAIN_ROWS = 8, ZR__PLAIN_COLUMNS = 4; /* numbers of rows and of columns of a thread's scores */
-/* Row strides in shared memory. With these strides, four rows, or a thread's eight columns in consecutive rows, use
- * different banks. */
+/* Row strides in shared memory, in floats. Row i begins at bank 4 * i mod 32, so 16-byte accesses to eight consecutive
+ * rows use different banks. */
 constexpr int ZR__PLAIN_STRIDE = ZR__PLAIN_TILE + 4, ZR__STRETCH_STRIDE = ZR__PLAIN_STRETCH + 4;
-/* Number of floats in shared memory for two segments. The weights replace the segments when the scores are complete.
- * The columns' elements need further memory (zr__plain_shared). */
+/* Number of floats in shared memory for a tile's scores: ZR__PLAIN_STRETCH elements of the token of each row and each
+ * column. The weights replace these elements when the scores are complete. The elements that are multiplied by the
+ * weights need further memory (zr__plain_shared). */
 constexpr int ZR__PLAIN_SCORES = 2 * ZR__PLAIN_TILE * ZR__STRETCH_STRIDE;
 static_assert(ZR__PLAIN_SCORES >= ZR__PLAIN_TILE * ZR__PLAIN_STRIDE, "the weights fit where the stretches were");
 
@@ -32,7 +34,8 @@ struct alignas(16) zr__four {
     float x[4];
 };
 
-/* The scores of a thread: element [r][c] is row 4 ty + r % 4 + r / 4 * 32 and column 4 tx + c of the tile. */
+/* The scores of a thread. With tx = threadIdx.x % 16 and ty = threadIdx.x / 16, element [r][c] is the score of row 4 ty
+ * + r % 4 + r / 4 * 32 and column 4 tx + c of the tile. */
 using zr__plain_scores = float[ZR__PLAIN_ROWS][ZR__PLAIN_COLUMNS];
 
 __device__ __forceinline__ int zr__plain_row(int r)
@@ -65,8 +68,8 @@ __device__ __forceinline__ void zr__plain_load(float *tile, int stride, const zr
     }
 }
 
-/* Compute score = rows times columns^T. `shared` has ZR__PLAIN_SCORES floats; the block of threads synchronizes before
- * it writes to `shared`. */
+/* Compute score = rows times columns^T. `shared` has room for ZR__PLAIN_SCORES floats. The block of threads
+ * synchronizes before it writes to `shared`. */
 template <typename T>
 __device__ __forceinline__ void zr__plain_score(zr__plain_scores &score, float *shared, const zr__tokens<const T> &rows,
                                                 int first_row, const zr__tokens<const T> &columns, int first_column)
@@ -108,7 +111,8 @@ __device__ __forceinline__ void zr__plain_put(float *weights, const zr__plain_sc
     }
 }
 
-/* Sums of a thread for each of its rows: elements 4 tx + 64 p + c of the part of the width. */
+/* The sums of a thread: x[c] of element [r][p] is element 4 tx + 64 p + c of the block's part of the width, in row
+ * zr__plain_row(r) of the tile. tx is threadIdx.x % 16. */
 template <int PART> using zr__plain_sums = zr__four[ZR__PLAIN_ROWS][PART / 64];
 
 /* Add to `sum` the product of weights (64, 64) and elements (64, PART) of the columns' tokens. Weights and elements are
@@ -135,8 +139,9 @@ __device__ __forceinline__ void zr__plain_add(zr__plain_sums<PART> &sum, const f
     }
 }
 
-/* Put the weights, and the elements [d0, d0 + PART) of the tokens [first, first + 64) of `columns`, into shared memory,
- * and add their product to `sum`. The block synchronizes before it writes; the weights overwrite the segments. */
+/* Put two factors into shared memory: the weights, and the elements [d0, d0 + PART) of the tokens [first, first + 64)
+ * of `columns`. Add their product to `sum`. The block synchronizes before it writes. The weights overwrite the memory
+ * that zr__plain_score used. */
 template <int PART, typename T>
 __device__ __forceinline__ void zr__plain_weighted(zr__plain_sums<PART> &sum, float *shared,
                                                    const zr__plain_scores &weight, const zr__tokens<const T> &columns,

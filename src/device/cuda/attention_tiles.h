@@ -23,8 +23,9 @@ static inline bool zr__suits_tiles(const zr__attention *a)
     return a->D <= (a->drops ? 128 : 256) && a->scale > 0.0f;
 }
 
-/* Call f(W, DROPS), two constants of the compiler: the smallest width for which kernels exist and which fits the heads,
- * and whether weights are dropped. With dropout there are fewer widths, since the kernels take long to compile. */
+/* Call f(W, DROPS) with two compile-time constants. W is the smallest width of the kernels that is at least the heads'
+ * width. DROPS says whether weights are dropped. With dropout there are kernels for fewer widths than without, since
+ * the kernels take long to compile. */
 template <typename F> zr_status zr__with_tiles(const zr__attention *a, F f)
 {
     const auto with = [&]<int W>(std::integral_constant<int, W> width) {
@@ -38,8 +39,8 @@ template <typename F> zr_status zr__with_tiles(const zr__attention *a, F f)
     return with(std::integral_constant<int, 256>());
 }
 
-/* Number of elements from one token of a tile to the next. The distance is an odd multiple of 16 bytes, so that 16-byte
- * reads of eight consecutive tokens use different banks. */
+/* Distance between consecutive tokens of a tile, in elements. The distance is an odd multiple of 16 bytes, so that
+ * 16-byte reads of eight consecutive tokens use different banks. */
 template <int W> constexpr int zr__tile_stride = W + 8;
 
 struct zr__lane {
@@ -52,7 +53,8 @@ __device__ __forceinline__ zr__lane zr__lane_here()
     return {lane / 4, lane % 4};
 }
 
-/* Return the number of the thread's warp. The shuffle tells the compiler that all lanes have the same result. */
+/* Return the index of the thread's warp in its block. The shuffle tells the compiler that all lanes have the same
+ * result. */
 __device__ __forceinline__ int zr__warp_here()
 {
     return __shfl_sync(ZR__ALL_LANES, (int)threadIdx.x / ZR__WARP, 0);
@@ -204,7 +206,7 @@ __device__ __forceinline__ void zr__hide_later(float (&score)[M][N][4], int i0, 
             }
 }
 
-/* Round scores to T, and pack them in words as a left operand. */
+/* Round scores to T, and pack them in words, in the layout of a product's left operand. */
 template <typename T, int M, int N>
 __device__ __forceinline__ void zr__round(uint32_t (&word)[M][N / 2][4], const float (&score)[M][N][4])
 {
@@ -219,7 +221,7 @@ __device__ __forceinline__ void zr__round(uint32_t (&word)[M][N / 2][4], const f
 }
 
 /* Add to sum (16 * M rows, 8 * N elements) the product of weight (16 * M rows, 16 * K columns) and the first 16 * K
- * tokens of a tile. Of each token, elements from `begin` on are used. */
+ * tokens of a tile. The product uses 8 * N elements of each token, from `begin` on. */
 template <typename T, int W, int M, int N, int K>
 __device__ __forceinline__ void zr__add_weighted(float (&sum)[M][N][4], const uint32_t (&weight)[M][K][4],
                                                  const T *begin)

@@ -11,9 +11,9 @@ __device__ __forceinline__ uint32_t zr__shared_address(const void *x)
     return (uint32_t)__cvta_generic_to_shared(x);
 }
 
-/* Asynchronous copies of 16 or 4 bytes from global to shared memory. Each `close` ends a group, which has all copies
- * since the `close` before. After `wait<N>`, the copies of all groups but the last N are complete for this thread; a
- * barrier makes them visible to other threads. */
+/* Asynchronous copies of 16 or 4 bytes from global to shared memory. Each `close` ends a group, which consists of all
+ * copies since the previous `close`. After `wait<N>`, the copies of all groups but the last N are complete for this
+ * thread. A barrier then makes them visible to other threads. */
 struct zr__copies {
     /* Start one copy. If `there` is false, read nothing and write zeros. */
     template <int BYTES> __device__ __forceinline__ void add(void *to, const void *from, bool there)
@@ -42,9 +42,9 @@ struct zr__copies {
 
 #else /* stand-in for tests without a GPU */
 
-/* Copies of the stand-in. Blocks of threads with even numbers do a copy at once; blocks with odd numbers delay the copy
- * until the kernel waits for it. So a missing wait or barrier gives a wrong result in one of the two kinds of blocks.
- */
+/* Copies of the stand-in. Blocks of threads with even indices do a copy at once. Blocks with odd indices delay the copy
+ * until the kernel waits for it. A missing wait or barrier therefore gives a wrong result in one of the two kinds of
+ * blocks. */
 struct zr__copies {
     struct copy {
         void *to;

@@ -10,12 +10,13 @@
 /* Rows of logits whose losses or gradients are computed. Pointers that are not used are null. */
 struct zr__loss_rows {
     const void *logits;
-    void *dlogits;         /* may be the same array as `logits` */
-    int64_t ld, V;         /* row stride in elements, and number of columns */
+    void *dlogits;         /* gradient of the logits; may be the same array as `logits` */
+    int64_t ld,            /* row stride in elements */
+        V;                 /* number of columns */
     int64_t width;         /* number of columns of dlogits; columns from V on become 0 */
-    int64_t first;         /* token of the first column */
+    int64_t first;         /* token id of the first column */
     const int32_t *target; /* target tokens; a row with a negative target has loss and gradient 0; a target in another
-                              part adds no term */
+                              part of the vocabulary adds no term */
     const float *dlosses;
     const float *lse; /* log-sum-exps for the gradient, used if the kernel does not compute them from the logits */
     float *losses, *lses;

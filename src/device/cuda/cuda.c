@@ -184,7 +184,7 @@ static void cuda_free_host(zr_device *device, void *memory)
 
 static void cuda_populate(zr_device *device, void *memory, int64_t bytes)
 {
-    /* Do nothing, since memory of the GPU or of the host has its pages from the start. */
+    /* Do nothing, because GPU memory and pinned host memory have their pages from the start. */
     (void)device, (void)memory, (void)bytes;
 }
 
@@ -204,8 +204,8 @@ static zr_status outside_failure(zr__cuda_device *cuda)
 
 /* Wait until the stream has completed all work. The computing thread spins while it waits, as CUDA does by default if
  * there are enough cores, because the GPU is idle until this thread goes on. A queue's thread sleeps, because it waits
- * for copies and other ranks for most of a step, and ranks and loaders need its core. It wakes some 20 us late, but
- * this delays only work that runs beside computation. */
+ * for copies and other ranks for most of a step, and ranks and loaders need its core. A sleeping thread wakes some 20
+ * us late, but this delays only work that runs beside computation. */
 static zr_status await_stream(zr__cuda_device *cuda)
 {
     if (cuda->ended) ZR_CUDA(cudaEventRecord(cuda->ended, cuda->stream));
@@ -322,7 +322,7 @@ static void cuda_destroy(zr_device *device)
     zr_free(cuda);
 }
 
-/* Create the device's own stream, and the memory through which its steps pass results. */
+/* Create the device's own stream, and the memory through which the kernels of ZeRO's steps pass results. */
 static zr_status take_own(zr__cuda_device *cuda)
 {
     pthread_mutex_init(&cuda->lost.lock, NULL);
@@ -344,7 +344,7 @@ static zr_status create_ended(zr__cuda_device *cuda)
 }
 
 /* Complete a device: create its stream and memory. If the device's queue has a thread, also create the event that the
- * thread waits for, otherwise the events that mark the stream. */
+ * thread waits for. Otherwise create the events that mark the stream. */
 static zr_status complete_device(zr__cuda_device *cuda, bool threaded, zr_device **device)
 {
     zr_status st = take_own(cuda);

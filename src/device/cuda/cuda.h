@@ -1,9 +1,9 @@
 /**
- * device/cuda, internal: GPUs of NVIDIA. This header has the device and its failures. cuda.c is the table of
- * operations, queue.c marks and times tasks, products.[ch] multiply matrices by cuBLASLt, rates.c measures, and
- * scratch.[ch] compute the kernels' scratch, also in builds without CUDA. Headers of kernels: launch.h (read it first),
- * rows.h (loops over rows), indices.h, dropout.h, cross_entropy_rows.h, attention*.h over mma.h and copies.h. kernels/
- * has a file for each family of ops.
+ * Internal API of the CUDA device, for NVIDIA GPUs. This header declares the device and its failures. cuda.c is the
+ * table of operations, queue.c marks and times tasks, products.[ch] multiply matrices by cuBLASLt, rates.c measures
+ * rates, and scratch.[ch] compute the kernels' scratch, also in builds without CUDA. Headers of kernels: launch.h (read
+ * it first), rows.h (loops over rows), indices.h, dropout.h, cross_entropy_rows.h, and attention*.h, which use mma.h
+ * and copies.h. kernels/ has a file for each family of ops.
  */
 #ifndef ZR_DEVICE_CUDA_H
 #define ZR_DEVICE_CUDA_H
@@ -17,30 +17,32 @@
 extern "C" {
 #endif
 
-/** Number of partial sums of a square norm or a total. Each block of threads computes a partial sum; blocks have the
+/** Number of partial sums of a square norm or a total. Each block of threads computes one partial sum. Blocks have the
  * same size on every GPU. */
 #define ZR__CUDA_PARTS 1024
 
 /** Number of values that the exponent of an F32 can have. */
 #define ZR__CUDA_EXACT_BINS 256
 
-/** Maximum number of pieces that zr__cuda_sum adds. */
+/** Maximum number of pieces that zr__cuda_sum can add. */
 #define ZR__CUDA_PIECES 2048
 
-/** Memory on the GPU through which kernels of the device's own steps pass results to each other. The device of each
- * queue has its own memory for this. */
+/** Memory on the GPU through which the kernels of ZeRO's steps (kernels/shards.cu) pass results to each other. The
+ * device of each queue has its own. */
 typedef struct zr__cuda_room {
     double part[ZR__CUDA_PARTS]; /* partial sum of each block */
     int64_t bad[ZR__CUDA_PARTS]; /* index of each block's first element that is not finite, or -1 if all are finite */
-    unsigned long long bin[2][ZR__CUDA_EXACT_BINS]; /* for each exponent, over the runs: sum of the low 32 bits of a
-                                                       run's sum, and sum of its high bits */
-    const void *piece[ZR__CUDA_PIECES];             /* addresses of the pieces of a sum */
+    /* for each exponent: bin[0] is the sum of the low 32 bits of each run's sum, and bin[1] of the high 32 bits */
+    unsigned long long bin[2][ZR__CUDA_EXACT_BINS];
+    const void *piece[ZR__CUDA_PIECES]; /* addresses of the pieces of a sum */
 } zr__cuda_room;
 
-/** The first index in an operand that is outside its table. A kernel records the index, and `finish` fails with it. */
+/** The first index in an operand that is outside its table. A kernel records the index, and the next `finish` fails
+ * with it. */
 typedef struct zr__cuda_outside {
     const char *what; /* name of the index, such as "target" or "token id"; NULL if no index is outside */
-    int64_t at, cols; /* position of the index in the operand, and number of columns of the operand */
+    int64_t at,       /* position of the index in the operand */
+        cols;         /* number of columns of the operand */
     int64_t end;      /* number of rows of the table */
     int32_t index;
 } zr__cuda_outside;
@@ -62,14 +64,14 @@ typedef struct zr__cuda_device {
     int ordinal;
     cudaStream_t stream;
     zr__cuda_room *room;
-    zr__cuda_outside *outside;   /* record that kernels write, in memory of the host */
+    zr__cuda_outside *outside;   /* record of an index outside its table, written by kernels, in host memory */
     zr__cuda_products *products; /* cuBLASLt's products (products.c), or NULL before the first is prepared */
     zr__cuda_marks *marks;       /* events that mark the stream, or NULL if the queue has a thread */
     cudaEvent_t ended; /* event by which the queue's thread waits for the end of a task, or NULL without a thread */
     zr__cuda_times *times;
     zr__cuda_lost lost;
-    bool in_task; /* whether a task runs; operations are asynchronous in tasks, and complete before they return outside
-                     tasks */
+    /* whether operations belong to a task, and may return before they complete; others complete before they return */
+    bool in_task;
 } zr__cuda_device;
 
 static inline zr__cuda_device *zr__cuda(zr_device *device)

@@ -210,8 +210,8 @@ struct alignas(16) [[gnu::may_alias]] zr__chunk {
 };
 template <typename T> constexpr int zr__chunk_elems = (int)(sizeof(zr__chunk) / sizeof(T));
 
-/* Load V elements from x[i] on. If V > 1, their bytes must be a multiple of 16, and they must be aligned to 16 bytes.
- */
+/* Load V elements from x[i] on. If V > 1, the size of V elements must be a multiple of 16 bytes, and x[i] must be
+ * aligned to 16 bytes. */
 template <int V, typename T> __device__ __forceinline__ void zr__get_all(float (&out)[V], const T *x, int64_t i)
 {
     if constexpr (V == 1)

@@ -34,7 +34,8 @@ __device__ __forceinline__ void zr__mma(float (&c)[4], const uint32_t (&a)[4], u
 }
 
 /* Load four 8 x 8 matrices from shared memory. Lane l passes the address of row l % 8 of matrix l / 8, aligned to 16
- * bytes. out[i] gets the elements [g][2t] and [g][2t + 1] of matrix i, or [2t][g] and [2t + 1][g] if TRANSPOSED. */
+ * bytes. With g = l / 4 and t = l % 4, out[i] gets the elements [g][2t] and [g][2t + 1] of matrix i, or [2t][g] and [2t
+ * + 1][g] if TRANSPOSED. */
 template <bool TRANSPOSED> __device__ __forceinline__ void zr__matrices(uint32_t (&out)[4], const void *row)
 {
     if constexpr (TRANSPOSED)

@@ -1,4 +1,4 @@
-/* Replacement for the functions of GPUs in builds without CUDA. */
+/* Replacements of the GPU functions in builds without CUDA. */
 #include "zr/device.h"
 #include "device/device.h"
 

@@ -38,8 +38,8 @@ typedef struct functions {
     FUNCTIONS(FIELD)
 } functions;
 
-/* Open cuBLASLt. Try first the version that belongs to the CUDA with which zr was built, as the header does, then other
- * versions. */
+/* Open cuBLASLt. First try the version of the CUDA with which zr was built, because the included header declares that
+ * version. Then try other versions. */
 static zr_status open_library(functions *lt)
 {
 #define NAME(function) #function,
@@ -233,8 +233,8 @@ static zr_status create_all(const zr__cuda_product_spec *s, zr__cuda_product *p)
 
 bool zr__cuda_product_takes_bias(const void *bias)
 {
-    /* Return true for an aligned bias only: cuBLASLt reads the bias 16 bytes at a time, which its documentation does
-     * not mention. */
+    /* Return true only if the bias is aligned to 16 bytes. cuBLASLt reads the bias 16 bytes at a time, which its
+     * documentation does not mention. */
     return alignment(bias) == ALIGNED;
 }
 
@@ -242,7 +242,7 @@ zr_status zr__cuda_product_create(zr_device *device, const zr__cuda_product_spec
                                   const zr__cuda_product_operands *used, zr__cuda_product **product)
 {
     ZR_TRY(check_types(spec));
-    ZR_TRY(zr__cuda_enter(device)); /* cuBLASLt's handle belongs to the current GPU */
+    ZR_TRY(zr__cuda_enter(device)); /* cuBLASLt's handle will belong to the current GPU */
     ZR_TRY(share_library(zr__cuda(device)));
     zr__cuda_product *p = zr_alloc(sizeof *p);
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for a product's %zu bytes", sizeof *p);

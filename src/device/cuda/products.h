@@ -21,11 +21,13 @@ typedef struct zr__cuda_product_spec {
     int64_t m, n, k;
     bool a_transposed;       /* whether A (m,k) is stored as (k,m) */
     bool b_transposed;       /* whether B (k,n) is stored as (n,k) */
-    int64_t a_ld, c_ld;      /* row strides of A and C as stored, in elements; 0 if the rows are contiguous */
+    int64_t a_ld,            /* row stride of A as stored, in elements; 0 if the rows are contiguous */
+        c_ld;                /* row stride of C, in elements; 0 if the rows are contiguous */
     zr_dtype dtype;          /* dtype of A and B */
     zr_dtype out_dtype;      /* dtype of C */
     bool bias;               /* whether to add a bias (n), which has C's dtype, to each row before rounding */
-    int64_t workspace_bytes; /* at least the result of zr__cuda_workspace */
+    int64_t workspace_bytes; /* size of the workspace in bytes, with padding for its alignment; at least the result of
+                                zr__cuda_workspace */
 } zr__cuda_product_spec;
 
 /** Return the spec of a product of dense matrices, without transposes and without a bias. */
@@ -36,11 +38,11 @@ static inline zr__cuda_product_spec zr__cuda_product_spec_make(int64_t m, int64_
     return s;
 }
 
-/** Addresses of the operands. A product is created for the alignment, up to 16 bytes, of the addresses at its creation.
- * Addresses of later runs must have at least that alignment. */
+/** Addresses of the operands. The algorithm of a product depends on the alignment, up to 16 bytes, of the addresses at
+ * its creation. The addresses of each run must have at least this alignment. */
 typedef struct zr__cuda_product_operands {
     const void *a, *b;
-    const void *bias;    /* used only if the spec has a bias */
+    const void *bias;    /* bias to add; not used if the spec has no bias */
     const void *earlier; /* array to add before rounding, with the layout and type of C, or NULL; may be C itself */
     void *c;
     void *workspace;

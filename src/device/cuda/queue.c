@@ -66,7 +66,8 @@ void zr__cuda_marks_destroy(zr__cuda_device *cuda)
     zr_free(cuda->marks);
 }
 
-/* Mark the stream. Both the thread that waits for the mark and `finish` report a failure. */
+/* Mark the stream. If marking fails, the thread that waits for the mark and the next `finish` both report the
+ * failure. */
 static void mark_stream(zr_device *device, int64_t ticket)
 {
     zr__cuda_device *cuda = zr__cuda(device);
@@ -160,8 +161,8 @@ static zr_status run_timed(zr__cuda_device *cuda, const zr_task *task)
     cudaEvent_t begin = t->task[i].begin;
     ZR_CUDA(cudaEventRecord(begin, cuda->stream));
     ZR_TRY(task->run(task->arg, &cuda->base, task->index));
-    /* Move the task's begin event if the task itself waited for the stream. In that case all earlier times were
-     * reported, and this task now has the first entry. */
+    /* Swap begin events if the task itself waited for the stream. In this case all earlier times were reported, and
+     * this task now has the first entry. */
     const int32_t own = t->n;
     t->task[i].begin = t->task[own].begin;
     t->task[own].begin = begin;

@@ -1,5 +1,5 @@
-/* Measurement of a GPU's rates: of memory by a copy within the GPU's memory, of arithmetic by a product of two large
- * matrices. */
+/* Measurement of a GPU's rates: memory bandwidth by a copy within the GPU's memory, and FLOP/s by a product of two
+ * large matrices. */
 #include "device/cuda/cuda.h"
 
 #include <stdio.h>
@@ -10,10 +10,10 @@ enum { RUNS = 8 };
  * edge, or until a product takes LONG_SEC. */
 enum { FIRST_EDGE = 128, LAST_EDGE = 8192 };
 #define LONG_SEC 1e-3
-#define SCRATCH_BYTES ((int64_t)64 << 20) /* more scratch than a product needs */
+#define SCRATCH_BYTES ((int64_t)64 << 20) /* size of the scratch, more than any product here needs */
 
-/* Measure the seconds of the fastest of several runs, after a run that warms up. `run` may return before its work is
- * complete. */
+/* Measure the seconds that the fastest of several runs takes, after a run that warms up. `run` may return before its
+ * work is complete. */
 static zr_status fastest(zr_device *device, zr_status (*run)(void *arg), void *arg, double *sec)
 {
     *sec = 0;

@@ -11,10 +11,10 @@
 
 /* ---- rows that are kept ------------------------------------------------------------------------ */
 
-/* Kept rows. A row of C elements has one warp, or a block whose number of warps depends only on C. So the order of the
- * row's sums depends only on C and the type. Each thread processes every lanes-th chunk. If PACKED, chunks are aligned
- * to 16 bytes, and a thread keeps its chunks in registers, so that memory is read once. Otherwise every pass reads the
- * elements again, one by one. */
+/* Kept rows. One warp processes a row of C elements, or one block whose number of warps depends only on C. The order of
+ * a row's sums therefore depends only on C and the type. Each thread processes every lanes-th chunk. If PACKED, chunks
+ * are aligned to 16 bytes, and a thread keeps its chunks in registers, so that memory is read once. Otherwise every
+ * pass reads the elements again, one by one. */
 constexpr int ZR__ROW_KEPT = 32;   /* maximum number of elements that a thread keeps */
 constexpr int ZR__ROW_LANES = 512; /* maximum number of threads of a row */
 
@@ -34,8 +34,8 @@ template <typename T> zr__row_grid zr__row_grid_of(int64_t rows, int64_t C, bool
     return {zr__blocks(rows, threads / lanes), (unsigned)threads, lanes, packed};
 }
 
-/* Position of a thread: its current row, the step to its next row, its number among the row's threads, and the number
- * of the row's threads. */
+/* Position of a thread: its current row, the step to its next row, its index among the row's threads, and the number of
+ * threads for each row. */
 struct zr__row_place {
     int64_t row, step;
     int lane, lanes;
@@ -56,8 +56,8 @@ __device__ __forceinline__ float zr__row_all(const zr__row_place &at, float x, O
     return at.lanes == ZR__WARP ? zr__warp_all(x, op) : zr__block_all(x, op, neutral);
 }
 
-/* Call f(k, c) for each chunk of the thread, where c is the chunk's first element and k the chunk's number. If not
- * PACKED, k is 0. */
+/* Call f(k, c) for each chunk of the thread. c is the index of the chunk's first element in the row. k is the chunk's
+ * index among the thread's chunks, or always 0 if not PACKED. */
 template <typename T, bool PACKED, typename F>
 __device__ __forceinline__ void zr__row_chunks(const zr__row_place &at, int64_t C, F f)
 {
@@ -152,8 +152,8 @@ static inline zr__piece_grid zr__piece_grid_of(int64_t rows, int64_t pieces)
     return {dim3(zr__blocks(rows, ZR__PIECE_THREADS >> log), (unsigned)(across < 1024 ? across : 1024)), log};
 }
 
-/* Process those rows that belong to block number `block` of `blocks` blocks. For each row, compute at = f.row(row), the
- * values that all pieces of the row share, then call f.piece(at, i) for the thread's pieces i. */
+/* Process the rows that belong to the block with index `block` among `blocks` blocks. For each row, compute at =
+ * f.row(row), the values that all pieces of the row share, then call f.piece(at, i) for the thread's pieces i. */
 template <typename F>
 __device__ __forceinline__ void zr__pieces_of(int64_t block, int64_t blocks, int64_t rows, int64_t pieces, int log,
                                               const F &f)
@@ -184,7 +184,7 @@ template <typename F> zr_status zr__each_piece(cudaStream_t stream, int64_t rows
 
 /* ---- pieces that are moved --------------------------------------------------------------------- */
 
-constexpr int ZR__MOVE_ROWS = 4; /* number of rows; a thread reads a piece of each row before it writes the pieces */
+constexpr int ZR__MOVE_ROWS = 4; /* number of rows from which a thread reads a piece before it writes these pieces */
 
 /* Call f.put(at, i, f.get(at, i)) for each piece i of each row, where at = f.row(row). */
 template <typename F>
@@ -218,7 +218,7 @@ template <typename F> zr_status zr__each_move(cudaStream_t stream, int64_t rows,
 }
 
 /* Mover of pieces between arrays of the same type: it copies bytes. zr__move_values converts pieces of V elements
- * between arrays of different types. `to` and `from` are numbers of pieces. */
+ * between arrays of different types. `to` and `from` are indices of pieces. */
 template <typename E> struct zr__move_bytes {
     E *out;
     const E *in;
@@ -260,8 +260,8 @@ template <int V> struct zr__move_values {
     }
 };
 
-/* Call f(mover, V) with a mover for pieces of V elements. V divides each of `sizes`, the lengths in elements of rows
- * and runs. */
+/* Call f(mover, V) with a mover for pieces of V elements. V divides each of `sizes`, which are lengths of rows and runs
+ * in elements. */
 template <typename F>
 zr_status zr__with_mover(const zr_tensor *out, const zr_tensor *in, std::initializer_list<int64_t> sizes, F f)
 {

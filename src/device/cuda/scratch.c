@@ -5,8 +5,8 @@
 #include "device/device.h"
 #include "device/operands.h"
 
-/* Scratch bytes of an op's kernel. The function is called only if the kernels can count the elements of all operands.
- */
+/* An op, and the function that returns the scratch bytes of its kernel. The function is called only if
+ * zr__op_is_counted is true for the op. */
 typedef struct entry {
     const char *op;
     int64_t (*bytes)(const zr_graph *graph, const zr_op *op);
@@ -30,7 +30,7 @@ static int64_t linear_dw(const zr_graph *graph, const zr_op *op)
     return zr__cuda_rounded_make(zr_shape_rows(&dw->shape), zr_shape_cols(&dw->shape)).bytes;
 }
 
-/* Return the scratch bytes of linear_db: the sums of runs of rows, F32. */
+/* Return the scratch bytes of linear_db: one sum of each column for each run of rows, in F32. */
 static int64_t linear_db(const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *dy = &zr__in_type(graph, op, 0)->shape;
@@ -60,7 +60,7 @@ static int64_t norm_dw(const zr_graph *graph, const zr_op *op)
     return runs * op->n_out * zr_shape_cols(x) * (int64_t)sizeof(float);
 }
 
-/* Return the scratch bytes of embedding_dw: the tokens sorted by their rows. */
+/* Return the scratch bytes of embedding_dw, which sorts the tokens by their rows. */
 static int64_t embedding_dw(const zr_graph *graph, const zr_op *op)
 {
     const int64_t tokens = zr_shape_elems(&zr__in_type(graph, op, 0)->shape);

@@ -1,6 +1,6 @@
 /**
- * Scratch of a GPU's kernels, computed from shapes alone. This is plain C, because machines without a GPU or CUDA also
- * create plans. The kernels use the layouts that these functions compute.
+ * Scratch of a GPU's kernels, computed from shapes alone. The header is plain C, because machines without a GPU or
+ * CUDA also create plans. The kernels use the layouts that these functions compute.
  */
 #ifndef ZR_DEVICE_CUDA_SCRATCH_H
 #define ZR_DEVICE_CUDA_SCRATCH_H
@@ -37,16 +37,15 @@ static inline int64_t zr__cuda_row_run(int64_t rows)
 
 /* ---- products ---------------------------------------------------------------------------------- */
 
-/** Maximum distance in bytes from the begin of the scratch, which is aligned to 64 bytes, to the library's workspace in
- * it, which needs a greater alignment. */
+/** Maximum padding in bytes that aligns cuBLASLt's workspace in the scratch. The scratch is aligned to only 64 bytes,
+ * but the workspace must be aligned to 256: 256 - 64 = 192. */
 #define ZR__CUDA_WORKSPACE_SHIFT 192
-/** Limits on the bytes of the workspace. The upper limit is NVIDIA's recommendation for the library's largest products.
- */
+/** Limits on the bytes of the workspace. The upper limit is NVIDIA's recommendation for cuBLASLt's largest products. */
 #define ZR__CUDA_WORKSPACE_MOST ((int64_t)32 << 20)
 #define ZR__CUDA_WORKSPACE_LEAST ((int64_t)1 << 20)
 
-/** Return the workspace bytes of a product C (m,n). If C is small and k is large, the library stores partial sums in
- * the workspace, in fp32: about 16 sums for each element of C. */
+/** Return the workspace bytes of a product C (m,n). If C is small and k is large, cuBLASLt stores partial sums in the
+ * workspace, in fp32: about 16 sums for each element of C. */
 static inline int64_t zr__cuda_workspace(int64_t m, int64_t n)
 {
     const int64_t parts = m > ZR__CUDA_WORKSPACE_MOST / n ? ZR__CUDA_WORKSPACE_MOST : 16 * 4 * m * n;
@@ -57,8 +56,9 @@ static inline int64_t zr__cuda_workspace(int64_t m, int64_t n)
 /** Layout of the scratch of a linear_dw that adds `earlier` in fp32 and rounds the sum to 16 bits. The sum is computed
  * for one block of rows of w at a time. */
 typedef struct zr__cuda_rounded {
-    int64_t rows;             /* number of rows in a block; the last block may have fewer */
-    int64_t workspace, bytes; /* offset of the workspace (after the rows in fp32), and size of the whole scratch */
+    int64_t rows;      /* number of rows in a block; the last block may have fewer */
+    int64_t workspace, /* offset in bytes of the workspace, which follows the rows in fp32 */
+        bytes;         /* size of the whole scratch */
 } zr__cuda_rounded;
 
 static inline zr__cuda_rounded zr__cuda_rounded_make(int64_t rows, int64_t cols)
@@ -73,18 +73,21 @@ static inline zr__cuda_rounded zr__cuda_rounded_make(int64_t rows, int64_t cols)
 
 /* ---- a head and its losses --------------------------------------------------------------------- */
 
-/** Maximum rows and bytes of a block of logits in linear_cross_entropy and related ops; a block always has at least the
- * rows that the op requests. Large blocks are faster, since the sum of dw is read and written once for each block. */
+/** Maximum rows and bytes of a block of logits in linear_cross_entropy and related ops. A block always has at least the
+ * rows that the op requests. Large blocks are faster than small ones, since the sum of dw is read and written once for
+ * each block. */
 #define ZR__CUDA_HEAD_ROWS 2048
 #define ZR__CUDA_HEAD_BYTES ((int64_t)256 << 20)
 
 /** Layout of the scratch of linear_cross_entropy; offsets are in bytes. */
 typedef struct zr__cuda_head {
-    int64_t rows, blocks;     /* number of rows in a block (the last block may have fewer), and number of blocks */
-    int64_t ld;               /* row stride of the logits in elements; a row has whole lines of 128 bytes */
-    bool sum_in_dw;           /* whether dw itself holds the sum over the blocks */
-    int64_t sum;              /* offset of the sum (V,C), F32, which follows the logits and has no bytes if sum_in_dw */
-    int64_t workspace, bytes; /* offset of the products' workspace, and size of the whole scratch */
+    int64_t rows,      /* number of rows in a block; the last block may have fewer */
+        blocks;        /* number of blocks */
+    int64_t ld;        /* row stride of the logits in elements; a row has whole lines of 128 bytes */
+    bool sum_in_dw;    /* whether dw itself holds the sum over the blocks */
+    int64_t sum;       /* offset of the sum (V,C), F32, which follows the logits and has no bytes if sum_in_dw */
+    int64_t workspace, /* offset of the products' workspace */
+        bytes;         /* size of the whole scratch */
 } zr__cuda_head;
 
 /** Compute the layout for rows of V logits in dtype g, in blocks of at least `block` rows. w is the dtype of dw, or
@@ -112,8 +115,9 @@ static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int6
 
 /* ---- tokens in the order of their rows (embedding_dw) ------------------------------------------ */
 
-/** SORT_TILE: number of tokens that a block sorts. SORT_DIGITS: number of values of a digit in a round of the sort.
- * MANY_TOKENS: rows with more tokens than this get separate blocks. */
+/** SORT_TILE: number of tokens in a tile, which one block of threads processes. SORT_DIGITS: number of values of a
+ * digit in a round of the sort. MANY_TOKENS: number of tokens above which separate blocks process a row of the
+ * table. */
 #define ZR__CUDA_SORT_TILE 1024
 #define ZR__CUDA_SORT_DIGITS 256
 #define ZR__CUDA_MANY_TOKENS 64
@@ -122,10 +126,11 @@ static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int6
 typedef struct zr__cuda_token_places {
     int64_t tiles;
     int64_t order[2]; /* offsets of two buffers of tokens, which rounds of the sort use in turn */
-    int64_t counts;   /* offset of the number of tokens of each digit in each tile */
-    int64_t first;    /* offset of the first token of each row, and of the end of the last row */
-    int64_t many;     /* offset of the number of rows with many tokens, which these rows' numbers follow */
-    int64_t words;    /* size of the whole scratch */
+    int64_t counts;   /* offset of counts: the number of tokens with each digit in each tile */
+    int64_t first;    /* offset of rows + 1 indices into the sorted tokens: each row's first token, then the end of the
+                         last row's tokens */
+    int64_t many;     /* offset of the number of rows with many tokens, followed by the indices of these rows */
+    int64_t words;    /* size of the whole scratch, in words */
 } zr__cuda_token_places;
 
 static inline zr__cuda_token_places zr__cuda_token_places_of(int64_t tokens, int64_t rows)

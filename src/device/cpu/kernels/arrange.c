@@ -29,7 +29,8 @@ static zr_status slice(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Copy elements [to, to + n) of `earlier` to `out`, or set them to 0 if `earlier` is NULL. */
+/* Copy the elements [to, to + n) of `earlier` to the same elements of `out`. If `earlier` is NULL, set these elements
+ * of `out` to 0. */
 static void keep_elems(const zr_tensor *out, int64_t to, const zr_tensor *earlier, int64_t n)
 {
     const int64_t width = zr_dtype_bytes(out->dtype);
@@ -76,14 +77,15 @@ typedef struct swap_sizes {
     int64_t outer, a, b, inner;
 } swap_sizes;
 
-enum { TILE = 32 }; /* edge of a tile, in elements; moving elements by tiles uses cache lines whole */
+/* Edge of a tile, in elements. A copy by tiles uses all elements of a cache line while the line is in the cache. */
+enum { TILE = 32 };
 
 #define TILE_LOOP(type)                                                                                                \
     for (int64_t j = j0; j < j1; j++)                                                                                  \
         for (int64_t i = i0; i < i1; i++)                                                                              \
     ((type *)out->data)[at + j * s.a + i] = ((const type *)in->data)[at + i * s.b + j]
 
-/* Transpose the tile with first row i0 and first column j0 of the matrix (a, b) that begins at element `at`. */
+/* Transpose the tile with first row i0 and first column j0 of the s.a x s.b matrix that begins at element `at`. */
 static void swap_tile(const zr_tensor *out, const zr_tensor *in, swap_sizes s, int64_t at, int64_t i0, int64_t j0)
 {
     const int64_t i1 = zr__min64(i0 + TILE, s.a), j1 = zr__min64(j0 + TILE, s.b);

@@ -19,8 +19,8 @@
 
 typedef struct head {
     int64_t b, h, T, C, D, n_head;
-    int64_t first_head, all_heads; /* with tensor parallelism: index of this rank's first head, number of heads on all
-                                      ranks; else 0 and n_head */
+    int64_t first_head, /* with tensor parallelism: index of this rank's first head among all ranks' heads; else 0 */
+        all_heads;      /* number of heads on all ranks together */
     int64_t width;
     float scale;
     bool drops;
@@ -118,8 +118,8 @@ static int64_t lanes_read(int64_t seen, int64_t n)
     return zr__attention_lanes(zr__min64(n, seen + ZR_TILE_ROWS - 1));
 }
 
-/* Compute x = exp(x - m) in place. x - m is at most 0, except for rounding. Masked scores must be -infinity, or the
- * caller must overwrite their results. */
+/* Compute x = exp(x - m) in place. x - m is at most 0, except for rounding. A masked score must be -infinity, or the
+ * caller must overwrite its result. */
 static void exp_run(float *restrict x, float m, int64_t n)
 {
     for (int64_t j = 0; j < n; j++) x[j] = zr__expf_low(x[j] - m);
@@ -135,7 +135,7 @@ static void multiply_run(float *restrict x, const float *restrict factor, int64_
     for (int64_t j = 0; j < n; j++) x[j] *= factor[j];
 }
 
-/* Return the dot product of x and y as one partial sum for each lane. n is a multiple of ZR_VEC. */
+/* Compute the dot product of x and y, and return its partial sums, one for each lane. n is a multiple of ZR_VEC. */
 static zr__vec dot_lanes(const float *x, const float *y, int64_t n)
 {
     zr__vec acc = {0};
@@ -220,7 +220,8 @@ static void head_forward(const zr_kernel_args *args, const head *s, const zr__at
 {
     const zr_tensor *qkv = &args->in[0];
     float *lse = (float *)args->out[1].data + (s->b * s->n_head + s->h) * s->T;
-    float *values = work + at->values; /* memory of the values, which holds rows of keys until the values are packed */
+    /* memory of the packed values; it holds rows of keys until the values are packed */
+    float *values = work + at->values;
     for (int64_t j0 = 0; j0 < s->T; j0 += NB)
         pack_transposed(work + at->keys_t + j0 * s->D, values, qkv, s, 1, j0, zr__min64(NB, s->T - j0));
     pack_rows(values, qkv, s, 2, 0, s->T, 1.0f);
@@ -340,8 +341,8 @@ static zr_status run_heads(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Return the scratch bytes of all threads. Each thread works on a head of its own. y (B,T,C) is the output of the
- * forward pass, or dy in the backward pass. */
+/* Return the scratch bytes of all threads, because each thread works on a head of its own. y (B,T,C) is the output of
+ * the forward pass, or dy in the backward pass. */
 static int64_t heads_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const bool backward = op->n_in > 1;

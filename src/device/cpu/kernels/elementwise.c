@@ -5,7 +5,8 @@
 
 #define GELU_A 0.7978845608028654f /* sqrt(2/pi) */
 #define GELU_B 0.044715f
-#define GELU_END 10.0f /* for |x| > 10, gelu is 0 or x, and its slope is 0 or 1, with errors below 1e-36 */
+/* For x < -10, gelu and its slope are 0. For x > 10, gelu is x and its slope is 1. The errors are below 1e-36. */
+#define GELU_END 10.0f
 
 /* Limit x to at least `low`. NaN stays NaN. */
 static inline float at_least(float low, float x)
@@ -73,7 +74,8 @@ static void relu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++) dx[i] = zr__select(x[i] <= 0.0f, 0.0f, dy[i]);
 }
 
-/* For |x| > 88, silu is 0 or x, and its slope is 0 or 1, with errors below 1e-36. e^88 is finite in fp32. */
+/* For x < -88, silu and its slope are 0. For x > 88, silu is x and its slope is 1. The errors are below 1e-36. e^88 is
+ * finite in fp32. */
 #define SILU_END 88.0f
 
 static void silu_run(float *y, const float *x, int64_t n)

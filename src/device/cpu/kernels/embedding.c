@@ -48,8 +48,8 @@ static void row_begin(float *restrict acc, const zr_tensor *earlier, int64_t row
         memset(acc, 0, (size_t)C * sizeof(float));
 }
 
-/* Sort keys (id << 32 | position) by id. The sort is stable; ids are below V. Return the sorted keys, which are in
- * `keys` or in `spare`. */
+/* Sort keys (id << 32 | position) by id, with a stable sort. All ids are below V. Return the address of the sorted
+ * keys, which is `keys` or `spare`. */
 static const uint64_t *sort_by_id(uint64_t *keys, uint64_t *spare, int64_t n, int64_t V)
 {
     for (int shift = 32; (V - 1) >> (shift - 32) > 0; shift += RADIX_BITS) {
@@ -79,7 +79,7 @@ static int64_t first_of_id(const uint64_t *keys, int64_t n, int64_t id)
 }
 
 typedef struct sorted_tokens {
-    const uint64_t *key; /* (n) keys id << 32 | position, sorted */
+    const uint64_t *key; /* n keys (id << 32 | position), sorted by id */
     int64_t n;
 } sorted_tokens;
 
@@ -224,7 +224,7 @@ static zr_status position_dw(const zr_kernel_args *args)
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < P; t++) {
             row_begin(acc, earlier, t, C);
-            /* Add all rows of dy at position t, in ascending order. */
+            /* Add all rows of dy at position t, in the order of the rows. */
             for (int64_t r = (t - s.row % s.T + s.T) % s.T; t < s.T && r < rows; r += s.T)
                 zr__add_to(acc, dy, r * C, C);
             zr__store(out->data, out->dtype, t * C, acc, C);

@@ -9,8 +9,8 @@
 #include "device/cpu/shared/level.h"
 
 #define EXPONENTS 256
-/* Number of sets of bins. Consecutive elements often have the same exponent, so they use the sets in turn. Adding an
- * element then does not wait for the previous element's store. */
+/* Number of sets of bins. Consecutive elements often have the same exponent. They use the sets in turn, so that adding
+ * an element does not wait for the previous element's store. */
 #define SETS 4
 /* Number of elements after which the bins are flushed, because a 64-bit bin can hold only 2^16 squares of 48 bits. */
 #define BLOCK ((int64_t)SETS << 16)

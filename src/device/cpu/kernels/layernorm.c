@@ -99,7 +99,7 @@ typedef struct norm_saved {
     const float *mean, *rstd;
 } norm_saved;
 
-/* A part of a row in fp32. Functions compute xhat = (x - mean) * rstd and dxhat = dy * gain from it. */
+/* A part of a row in fp32. Two values are computed from it: xhat = (x - mean) * rstd and dxhat = dy * gain. */
 typedef struct row_part {
     const float *dy, *x, *gain;
     float mean, rstd;

@@ -142,8 +142,8 @@ static void add_group(float *restrict total, const zr_tensor *dy, int64_t row, i
     for (int64_t i = 0; i < n; i++) total[i] += sum[i];
 }
 
-/* Return the number of columns that a thread sums at a time: whole cache lines, up to DB_COLS. If there are few
- * columns, each thread gets one piece. */
+/* Return the number of columns that a thread sums at a time. The columns are divided evenly among the threads, in whole
+ * cache lines of 16 floats, but a thread sums at most DB_COLS columns at a time. */
 static int64_t db_piece(int64_t cols, int threads)
 {
     const int64_t line = 16, lines = (cols + line * threads - 1) / (line * threads);

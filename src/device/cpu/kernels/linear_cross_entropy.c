@@ -30,7 +30,8 @@ typedef struct products {
 } products;
 
 typedef struct head {
-    products whole, last;  /* products for full blocks, and for a last block with fewer rows */
+    products whole,        /* products for a full block */
+        last;              /* products for a last block with fewer rows */
     zr__matmul *dw_begins; /* product for the first block's dw, which initialises the sum; later blocks add to it */
 } head;
 
@@ -105,8 +106,8 @@ static zr_status prepare_head(const zr_kernel_args *args, void **state)
 
 /* ---- a block ---------------------------------------------------------------------------------- */
 
-/* Compute the losses of n rows from `row` on. The logits are in the scratch. In the backward pass, replace them by
- * their gradient. */
+/* Compute the losses of n rows from `row` on. The logits are in the scratch. In the backward pass, replace the logits
+ * by their gradient. */
 static void run_rows(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n)
 {
     const int32_t *target = (const int32_t *)o->of.targets->data + row;
@@ -121,9 +122,9 @@ static void run_rows(const zr_kernel_args *args, const operands *o, int64_t row,
     }
 }
 
-/* Process n rows from `row` on, for a part of the vocabulary. Forward: compute the log-sum-exp over the part, and the
- * target's logit, or 0 if the target is in another part. linear_cross_entropy_join computes losses from both. Backward:
- * replace the logits by their gradient. */
+/* Process n rows from `row` on, for a part of the vocabulary. Forward: compute two numbers for each row, from which
+ * linear_cross_entropy_join computes the loss: the log-sum-exp over the part, and the target's logit (0 if the target
+ * is in another part). Backward: replace the logits by their gradient. */
 static void run_part_rows(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n)
 {
     const int32_t *target = (const int32_t *)o->of.targets->data + row;
@@ -188,7 +189,8 @@ static zr_status run_head(const zr_kernel_args *args)
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */
 
-/* Compute losses and log-sum-exps from the results (M,B,T,2) of all M ranks, added in rank order. */
+/* Compute losses and log-sum-exps from the results (M,B,T,2) of all M ranks. The results are added in the order of the
+ * ranks. */
 static zr_status run_join(const zr_kernel_args *args)
 {
     const zr_tensor *all = &args->in[0], *targets = &args->in[3];

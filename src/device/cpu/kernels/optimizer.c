@@ -73,8 +73,8 @@ static void sgd_chunk(const zr__sgd *c, float *restrict w, const float *restrict
     for (int64_t i = 0; i < n; i++) w[i] = ZR_FMA(-c->lr, ZR_FMA(c->decay, w[i], g[i] * c->grad_scale), w[i]);
 }
 
-/* Update v = momentum v + g, then w -= lr (look v + own g). look is 1 and own is 0; for Nesterov, look is momentum and
- * own is 1. */
+/* Update v = momentum v + g, then w -= lr (look v + own g). Without Nesterov, look is 1 and own is 0. With Nesterov,
+ * look is momentum and own is 1. */
 static void momentum_chunk(const zr__sgd *c, float *restrict w, float *restrict v, const float *restrict g, int64_t n)
 {
     ZR_STREAM_LOOP

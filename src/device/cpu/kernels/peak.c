@@ -72,7 +72,7 @@ static double dot_bf16(int64_t rounds, const float in[2], float *out)
     _tile_zero(5);
     _tile_loadd(6, a, ROW_BYTES);
     _tile_loadd(7, b, ROW_BYTES);
-    const int64_t turns = rounds / 8; /* one turn takes about the time of eight rounds with vectors */
+    const int64_t turns = rounds / 8; /* a turn on tiles takes about as long as eight rounds on vectors */
     for (int64_t r = 0; r < turns; r++) {
         _tile_dpbf16ps(0, 6, 7);
         _tile_dpbf16ps(1, 6, 7);

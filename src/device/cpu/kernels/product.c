@@ -100,14 +100,15 @@ typedef struct job {
     const zr__product_spec *spec;
     const zr__matmul_operands *at;
     zr__side a, b;
-    const zr__side *shared, *own;  /* operand packed once for all threads; operand packed in blocks by each thread */
+    const zr__side *shared,        /* operand that is packed once for all threads */
+        *own;                      /* operand that each thread packs in blocks for itself */
     int shared_ways, own_ways;     /* numbers of shares into which threads divide each operand's rows or columns */
     int64_t shared_most, own_most; /* maximum number of rows or columns in each operand's buffer */
     float *shared_at, *own_at, *sums;
     int64_t own_elems; /* distance between the blocks of two threads, in elements */
 } job;
 
-/* A part of C, and a range of k. */
+/* Part of C that is computed at a time, for one range of k. */
 typedef struct part {
     int64_t row, col, cols; /* first row and column of the part, and its number of columns */
     int64_t k, depth;
@@ -207,8 +208,8 @@ typedef struct range {
     int64_t begin, end;
 } range;
 
-/* Divide a range into `ways` shares, and return share number `way`. The range and every share begin at a multiple of
- * `grain`. */
+/* Divide a range into `ways` shares, and return the share with index `way`. The range and every share begin at a
+ * multiple of `grain`. */
 static range share_of(range all, int64_t grain, int way, int ways)
 {
     range r;
@@ -282,7 +283,7 @@ static void choose_ways(job *j, int threads)
     }
 }
 
-/* Return the number of threads for the product: one for each 2^17 multiply-adds, up to the spec's number. */
+/* Return the number of threads for the product: one for each 2^17 multiply-adds, up to s->threads. */
 static int team_of(const zr__product_spec *s)
 {
     const double share = 1 << 17, wanted = (double)s->m * (double)s->n * (double)s->k / share;
@@ -356,7 +357,7 @@ static void multiply(const zr__product_spec *s, const zr__matmul_operands *at)
     const bool rows_shared = s->m <= s->n;
 #pragma omp parallel num_threads(team) if (team > 1)
     {
-        /* OpenMP may have started fewer threads than `team`. */
+        /* OpenMP may have started fewer threads than `team`, so use the actual number. */
         const int threads = omp_get_num_threads();
         job j = shape;
         j.shared = rows_shared ? &j.a : &j.b;

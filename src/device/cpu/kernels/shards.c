@@ -19,8 +19,8 @@ typedef struct sum_part {
     int64_t first, n;
 } sum_part;
 
-/* Return the sum of the pieces, added in a binary tree. The result is in `out`. Only if there is a single F32 piece,
- * return the piece itself. The left subtree has the largest power of two below the number of pieces. All subtrees of a
+/* Add the pieces in a binary tree, and return the address of the sum. The sum is in `out`, except that a single F32
+ * piece is itself the sum. The left subtree has the largest power of two below the number of pieces. All subtrees of a
  * level are therefore full, except the last. `out` is written only after all pieces have been read. */
 static const float *sum_tree(float *out, float (*room)[SUM_BLOCK], const void *const *pieces, int n_pieces,
                              const sum_part *part)
@@ -151,7 +151,9 @@ static void cast_range(void *out, zr_dtype out_dtype, const void *in, zr_dtype d
 
 static void cast(int threads, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
 {
-    enum { ALONE_ELEMS = 1 << 15 }; /* for fewer elements, waking a second thread costs more than it saves */
+    /* Maximum number of elements that one thread casts alone. For so few elements, waking a second thread costs more
+     * time than it saves. */
+    enum { ALONE_ELEMS = 1 << 15 };
 #pragma omp parallel for num_threads(threads) schedule(static) if (n > ALONE_ELEMS)
     for (int t = 0; t < threads; t++) {
         int64_t begin, end;

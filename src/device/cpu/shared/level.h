@@ -301,7 +301,6 @@ static inline float zr__vec_reduce(const zr__vec acc[ZR_ACCS])
         }                                                                                                              \
     } while (0)
 
-/* Return the sum of x[i] over n elements. */
 static inline float zr__sum(const float *x, int64_t n)
 {
     zr__vec acc[ZR_ACCS] = {{0}};
@@ -309,7 +308,6 @@ static inline float zr__sum(const float *x, int64_t n)
     return zr__vec_reduce(acc);
 }
 
-/* Return the sum of x[i] * y[i] over n elements. */
 static inline float zr__dot(const float *x, const float *y, int64_t n)
 {
     zr__vec acc[ZR_ACCS] = {{0}};

@@ -58,7 +58,7 @@ static inline int zr__team(const zr_kernel_args *args, int64_t elems)
     return (int)(wanted < 1 ? 1 : zr__min64(wanted, args->threads));
 }
 
-/* Return the mean of row number `row` of x (rows, C). */
+/* Return the mean of row `row` of x (rows, C). */
 static inline float zr__row_mean(const zr_tensor *x, int64_t row, int64_t C)
 {
     float buffer[ZR_CHUNK], sum = 0.0f;

@@ -100,7 +100,7 @@ __attribute__((always_inline)) static inline void zr__tile_product(int64_t m, in
     if (j < n) zr__tile_column(1, 0, m, depth, a, band, b + j, ldb, c + j, ldc, add);
 }
 
-/* Return the first row of a tile: the tile that contains row i, the smallest row with j < i + above. */
+/* Return the first row of the tile that contains row i, where i is the smallest row with j < i + above. */
 static inline int64_t zr__tile_first(int64_t j, int64_t above)
 {
     const int64_t i = j - above + 1;

@@ -20,8 +20,8 @@
 #define ZR_LANES_8(f, w, l)                                                                                            \
     f(l, w), f(l + 1, w), f(l + 2, w), f(l + 3, w), f(l + 4, w), f(l + 5, w), f(l + 6, w), f(l + 7, w)
 
-/* Return the number of the lane that a step moves to lane l of the upper (or lower) row of a pair. The upper row's
- * lanes have the numbers 0 to ZR_VEC - 1, and the lower row's lanes follow. */
+/* Index of the lane that a step moves to lane l of the upper row (ZR_LANE_UPPER) or of the lower row (ZR_LANE_LOWER) of
+ * a pair. The upper row's lanes have the indices 0 to ZR_VEC - 1, and the lower row's lanes follow. */
 #define ZR_LANE_UPPER(l, w) (((l) & (w)) ? ZR_VEC + (l) - (w) : (l))
 #define ZR_LANE_LOWER(l, w) (((l) & (w)) ? ZR_VEC + (l) : (l) + (w))
 #if defined(__clang__)
@@ -30,8 +30,8 @@
 #define ZR_SHUFFLE(a, b, f, w) __builtin_shuffle(a, b, (zr__mask){ZR_LANES(f, w)})
 #endif
 
-/* Run one step of a transpose: swap lanes of every pair of rows at a distance of w. The step is a macro because lane
- * numbers must be compile-time constants. */
+/* Run one step of a transpose: swap lanes of every pair of rows whose indices differ by w. The step is a macro because
+ * lane indices must be compile-time constants. */
 #define ZR_TRANSPOSE_STEP(v, w)                                                                                        \
     _Pragma("GCC unroll 16") for (int i_ = 0; i_ < ZR_VEC; i_++) if (!(i_ & (w)))                                      \
     {                                                                                                                  \

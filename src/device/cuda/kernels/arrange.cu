@@ -7,7 +7,7 @@ namespace
 
 /* ---- columns ----------------------------------------------------------------------------------- */
 
-/* Offsets in pieces: begin of a row in the destination, and begin of a row in the source. */
+/* Offsets of a row, in pieces: `to` in the destination, and `from` in the source. */
 struct row_ends {
     int64_t to, from;
 };
@@ -62,7 +62,7 @@ zr_status run_concat(const zr_kernel_args *args)
 template <int V> struct slice_dx {
     zr__array dx, dy, earlier;
     int64_t C, n, first;
-    int64_t skipped; /* number of first columns that are not written */
+    int64_t skipped; /* number of pieces at the start of each row that are not written */
 
     __device__ row_ends row(int64_t r) const
     {
@@ -89,8 +89,9 @@ zr_status slice_dx_by(const zr_kernel_args *args, zr__array earlier, int64_t C, 
 {
     const zr__array dx = zr__array_of(&args->out[0]), dy = zr__array_of(&args->in[0]);
     const int64_t rows = zr_shape_rows(&args->out[0].shape);
-    const bool in_place =
-        dx.data == earlier.data; /* if dx overwrites `earlier`, only the columns of dx to which dy is added change */
+    /* If dx overwrites `earlier`, write only the columns to which dy is added. The other columns already have their
+     * results. */
+    const bool in_place = dx.data == earlier.data;
     const slice_dx<V> f = {dx, dy, earlier, C / V, n / V, first / V, in_place ? first / V : 0};
     return zr__each_move(zr__stream_of(args), rows, (in_place ? n : C) / V, f);
 }
@@ -186,7 +187,7 @@ struct element_values {
 constexpr int tile = 64, tile_threads = 256, tile_rows = tile_threads / tile, tile_turns = tile / tile_rows;
 
 struct matrices {
-    int64_t count, a, b;  /* number of matrices, each (a, b) */
+    int64_t count, a, b;  /* number of matrices, and rows and columns of each */
     int64_t down, across; /* number of tiles along a, and along b */
 };
 

@@ -34,7 +34,7 @@ template <typename Op> __device__ __forceinline__ float quad_all(float x, Op op)
 }
 
 /* Replace scores by weights relative to the running maxima of their queries. If a query's maximum grows, rescale its y
- * and its sum. to_log2 is the factor of scores that makes their exponential a power of 2. */
+ * and its sum. to_log2 is scale * log2(e), so that 2^(to_log2 * score) = e^(scale * score). */
 template <int M, int N, int NY>
 __device__ __forceinline__ void weigh(float (&score)[M][N][4], float (&y)[M][NY][4], online<M> &so_far, float to_log2)
 {
@@ -211,7 +211,8 @@ __device__ __forceinline__ void plain_drop(zr__plain_scores &weight, const zr__a
     }
 }
 
-/* Compute y and lse of a tile of queries in plain fp32. blockIdx.y is the number of the part of the head's width. */
+/* Compute y and lse of a tile of queries in plain fp32. Each block computes only PART elements of each y, from element
+ * blockIdx.y * PART on. The blocks with blockIdx.y = 0 also write lse. */
 template <typename T, int PART>
 __global__ void __launch_bounds__(ZR__PLAIN_THREADS, PART <= 64 ? 3 : 2)
     forward_plain(zr__attention a, const T *qkv, T *y, float *lse)
@@ -257,7 +258,7 @@ template <typename T, int PART> zr_status launch_plain(const zr_kernel_args *arg
 
 /* ---- the op ------------------------------------------------------------------------------------ */
 
-/* Choose the kernels. fp32 has no kernels on tensor cores, whose products would be rounded to TF32. */
+/* Choose the kernels. fp32 has no kernels on tensor cores, because tensor cores would round fp32 operands to TF32. */
 template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__attention &a)
 {
     if constexpr (!std::is_same_v<T, float>)

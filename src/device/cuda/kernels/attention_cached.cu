@@ -31,8 +31,8 @@ template <typename T> __device__ __forceinline__ void keep_token(const cached<T>
     __syncthreads();
 }
 
-/* Set weight[j] to the score of key j0 + j, scaled so that its exponential is a power of 2. Each warp computes one key
- * at a time. */
+/* Set weight[j] to to_log2 times the score of key j0 + j, so that 2^weight[j] = e^(scale * score). Each warp computes
+ * one key at a time. */
 template <typename T>
 __device__ __forceinline__ void score_keys(const cached<T> &c, float *weight, int64_t head, int64_t j0, int n)
 {

@@ -1,7 +1,7 @@
 /*
  * attention_dx. The weights are recomputed twice from q, k and lse: in blocks that hold queries and sum dq over the
- * keys, and in blocks that hold keys and sum dk and dv over the queries. So one block computes each sum, in a fixed
- * order. With P for the weights before dropout and `kept` for the factors of dropout:
+ * keys, and in blocks that hold keys and sum dk and dv over the queries. Each sum is therefore computed by one block,
+ * in a fixed order. With P for the weights before dropout and `kept` for the factors of dropout:
  *   - dv = (kept P)^T dy, dS = P (kept dy v^T - delta), dq = scale dS k, dk = scale dS^T q
  *   - delta = sum of dy y over the width of a head, for each query
  */
@@ -11,7 +11,7 @@
 namespace
 {
 
-/* Statistics of a query: its log-sum-exp, scaled so that exponentials become powers of 2, and delta. */
+/* Statistics of a query: its log-sum-exp times log2(e), because the kernels compute powers of 2, and its delta. */
 struct stat {
     float lse, delta;
 };
@@ -20,7 +20,7 @@ template <typename T> struct operands {
     const T *dy, *qkv, *y;
     T *dqkv;
     const float *lse;
-    float *delta; /* (B, n_head, T) in scratch */
+    float *delta; /* (B, n_head, T) deltas, in the scratch */
 };
 
 __device__ __forceinline__ stat stat_of(const float *lse, const float *delta, int query, int n)
@@ -163,13 +163,13 @@ template <int W, bool DROPS> struct dk_tiles {
     /* Number of elements of each token's dk and dv that a block computes. */
     static constexpr int part = W <= 128 ? W : 128;
     static constexpr int turns = W <= 128 ? 2 : 1; /* number of buffers for tiles of columns */
-    static constexpr int stats = 2 * queries;      /* number of floats for lse and delta of a tile */
+    static constexpr int stats = 2 * queries;      /* number of floats for the lse and delta of a tile's queries */
     static constexpr int shared = turns * stats * 4 + (2 * keys * zr__tile_stride<W> + turns * pair) * 2;
     static_assert(shared <= ZR__SHARED_MOST && stats % 4 == 0, "the tiles fit");
 };
 
-/* Set to 0 the scores and gradients of queries that come before the key, since a query must not see later keys, and of
- * queries beyond the last query. */
+/* Set scores and gradients to 0 for queries that come before the key, since a query must not see later keys. Do the
+ * same for queries beyond the last query. */
 template <int M, int N>
 __device__ __forceinline__ void hide_earlier_queries(float (&score)[M][N][4], float (&gradient)[M][N][4], int i0,
                                                      int j0, int n_queries)
@@ -209,7 +209,7 @@ __device__ __forceinline__ void backward_by_key(float (&score)[M][N][4], float (
     }
 }
 
-/* Arrays of a head's queries, which a block of keys reads. */
+/* Arrays of one head's queries, read by the blocks of threads that hold the head's keys. */
 template <typename T> struct queries_of_head {
     zr__tokens<const T> q, dy;
     const float *lse, *delta;
@@ -232,7 +232,8 @@ __device__ __forceinline__ void load_queries(zr__copies &copies, T *columns, flo
     copies.close();
 }
 
-/* Compute dk and dv of a block's keys. blockIdx.y is the number of the part of the head's width. */
+/* Compute dk and dv of a tile of keys. Each block computes only tile::part elements of each dk and dv, from element
+ * blockIdx.y * tile::part on. */
 template <typename T, int W, bool DROPS>
 __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dk_dv(zr__attention a, operands<T> o)
 {
@@ -306,7 +307,8 @@ zr_status launch_tiles(const zr_kernel_args *args, const zr__attention &a, const
 
 /* ---- in plain fp32 ------------------------------------------------------------------------------- */
 
-/* Compute dq of a tile of queries in plain fp32. blockIdx.y is the number of the part of the head's width. */
+/* Compute dq of a tile of queries in plain fp32. Each block computes only PART elements of each dq, from element
+ * blockIdx.y * PART on. */
 template <typename T, int PART>
 __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention a, operands<T> o)
 {
@@ -343,8 +345,8 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
     zr__plain_store<PART>(zr__part(a, head, o.dqkv, 0), i0, d0, sum, scale);
 }
 
-/* Compute the weights and the gradients of scores of one query and four consecutive keys, which are rows r to r + 3 of
- * a thread. */
+/* Compute the weights and the gradients of scores of one query and four consecutive keys. The query is column c of a
+ * thread, and the keys are the thread's rows r to r + 3. */
 __device__ __forceinline__ void plain_by_key(zr__plain_scores &score, zr__plain_scores &gradient, int r, int c, stat of,
                                              const zr__attention &a, uint64_t element, int query, int key)
 {

@@ -71,9 +71,9 @@ zr_status run_embedding(const zr_kernel_args *args)
 
 /* ---- tokens in the order of their rows --------------------------------------------------------- */
 
-/* A stable sort of tokens by the numbers of their rows, one digit at a time, lowest digit first. The tokens of a row
- * keep their order. Each tile of tokens counts how often each digit occurs. The counts give the offsets to which the
- * tile's tokens of each digit are moved. */
+/* A stable sort of tokens by the indices of their rows, one digit at a time, lowest digit first. The tokens of a row
+ * keep their order. The kernels count how often each digit occurs in each tile of tokens. The counts give the offsets
+ * to which a tile's tokens of each digit are moved. */
 constexpr int sort_threads = 256, sort_warps = sort_threads / ZR__WARP, digit_bits = 8;
 constexpr int sort_turns = ZR__CUDA_SORT_TILE / sort_threads;
 static_assert(ZR__CUDA_SORT_DIGITS == 1 << digit_bits && ZR__CUDA_SORT_DIGITS == sort_threads,
@@ -84,7 +84,7 @@ struct sort_round {
     token_ids tokens;
     const uint32_t *in;
     uint32_t *out;
-    uint32_t *counts; /* (digits, tiles) numbers of tokens, which sort_scan replaces by offsets */
+    uint32_t *counts; /* counts of tokens (digits, tiles), which sort_scan replaces by offsets */
     int64_t tiles;
     int shift;
 
@@ -201,8 +201,8 @@ struct sorted_tokens {
     token_ids tokens;
     const uint32_t *order;
     uint32_t *first;
-    uint32_t *many; /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, followed by those rows' numbers, in
-                       any order */
+    uint32_t *many; /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, followed by the indices of these rows,
+                       in any order */
 
     __device__ int64_t row_at(int64_t i) const
     {
@@ -210,8 +210,8 @@ struct sorted_tokens {
     }
 };
 
-/* Find the first token of each row, and list the rows with many tokens. Each row has a thread; a further thread handles
- * the end of the last row. */
+/* Find the first token of each row, and list the rows with many tokens. Each row has its own thread. One further thread
+ * stores the end of the last row's tokens. */
 __global__ void find_rows(sorted_tokens t)
 {
     const int64_t n = t.tokens.n, rows = t.tokens.rows;
@@ -255,8 +255,8 @@ zr_status sort_tokens(const zr_kernel_args *args, const token_ids &tokens, sorte
  * many_batch for rows with many. */
 constexpr int few_batch = 4, many_batch = ZR__WARP;
 
-/* Functor that computes dtable[v] = earlier[v] + the sum of the rows of dy of row v's tokens, in the tokens' order. A
- * piece is V elements. */
+/* Functor that computes dtable[v] = earlier[v] + the sum of dy over the tokens of row v, in the tokens' order. A piece
+ * has V elements. */
 template <typename T, int V> struct row_sums {
     sorted_tokens sorted;
     zr__array dtable, earlier;
@@ -301,7 +301,8 @@ template <typename T, int V> struct row_sums {
         const bool there = c < C;
         const int64_t column = there ? c : 0;
         float sum = earlier.data ? zr__get(earlier, at.row * C + column) : 0.0f, x[many_batch];
-        uint32_t next = sorted.order[at.begin + lane]; /* in range: a row here has more tokens than a warp has lanes */
+        /* The index is in range, because this row has more tokens than a warp has lanes. */
+        uint32_t next = sorted.order[at.begin + lane];
         for (int64_t i = at.begin; i < at.end; i += many_batch) {
             const uint32_t own = next;
             if (i + many_batch + lane < at.end) next = sorted.order[i + many_batch + lane];
@@ -314,8 +315,8 @@ template <typename T, int V> struct row_sums {
         if (there) zr__put(dtable, at.row * C + c, sum);
     }
 
-    /* Process one after the other those parts of the rows with many tokens that belong to block number `block` of
-     * `blocks` blocks. */
+    /* Process the parts of rows with many tokens that belong to the block with index `block` among `blocks` blocks. A
+     * part has ZR__PIECE_THREADS columns of a row. Part p belongs to block p mod blocks. */
     __device__ void many(int64_t block, int64_t blocks) const
     {
         const int64_t tiles = (C + ZR__PIECE_THREADS - 1) / ZR__PIECE_THREADS, parts = sorted.many[0] * tiles;
@@ -425,7 +426,7 @@ zr_status run_position(const zr_kernel_args *args)
 
 constexpr int position_batch = 4; /* number of rows of dy that a thread reads before it adds them */
 
-/* Functor that computes dtable[t] = earlier[t] + the sum of the rows of dy at position t, in the order of the rows. */
+/* Functor that computes dtable[t] = earlier[t] + the sum of the rows of dy at position t, added in ascending order. */
 template <typename T, int V> struct position_sums {
     zr__array dtable, earlier;
     const T *dy;
@@ -433,7 +434,8 @@ template <typename T, int V> struct position_sums {
     zr__sequence s;
 
     struct place {
-        int64_t t, first; /* position t, and this rank's first row at this position */
+        int64_t t, /* position */
+            first; /* index of this rank's first row at the position */
     };
     __device__ place row(int64_t t) const
     {

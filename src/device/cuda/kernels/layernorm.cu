@@ -187,7 +187,8 @@ template <bool CENTRED> zr_status run_norm_dx(const zr_kernel_args *args)
 
 /* ---- gradients of gain and bias ---------------------------------------------------------------- */
 
-constexpr int dw_warps = 8, dw_batch = 4; /* number of rows that a warp reads before it adds them */
+/* dw_warps: number of warps in a block. dw_batch: number of rows that a warp loads before it adds them. */
+constexpr int dw_warps = 8, dw_batch = 4;
 
 /* Arrays for the sums over rows: of dy * xhat and, if there is a bias, of dy. */
 template <typename T> struct norm_dw {
@@ -226,8 +227,8 @@ __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int
     }
 }
 
-/* Sum a run of rows in each block, for the columns that a warp processes. Each warp sums some of the rows; the warps'
- * sums are then added in the order of the warps. */
+/* Sum the rows in runs. Each block of threads sums one run, for as many columns as one warp covers. Each warp sums some
+ * of the run's rows. The warps' sums are then added in the order of the warps. */
 template <typename T, bool PACKED, bool CENTRED>
 __global__ void __launch_bounds__(dw_warps *ZR__WARP) norm_dw_runs(norm_dw<T> n)
 {
@@ -253,8 +254,8 @@ __global__ void __launch_bounds__(dw_warps *ZR__WARP) norm_dw_runs(norm_dw<T> n)
 
 constexpr int join_groups = 8;
 
-/* Add the runs' sums of output number blockIdx.y. Each group adds consecutive runs in their order. The groups' sums are
- * then added in the order of the groups. */
+/* Add the runs' sums of output blockIdx.y (0: dgain, 1: dbias). Each group adds consecutive runs in their order. The
+ * groups' sums are then added in the order of the groups. */
 __global__ void norm_dw_join(const float *partial, int runs, int64_t C, zr__array dgain, zr__array dbias)
 {
     __shared__ float part[join_groups][ZR__WARP];

@@ -32,7 +32,8 @@ struct products {
 };
 
 struct head {
-    products whole, last; /* products of a whole block, and of a shorter last block */
+    products whole, /* products of a whole block */
+        last;       /* products of a shorter last block */
 };
 
 /* Operands of the products of one block. */
@@ -155,7 +156,8 @@ zr_status run_head(const zr_kernel_args *args)
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */
 
-/* Compute losses and log-sum-exps from the parts of all ranks (ranks,rows,2), in the order of the ranks. */
+/* Compute losses and log-sum-exps from the results of all ranks, `part` (ranks,rows,2). The results are added in the
+ * order of the ranks. */
 __global__ void join(const float *part, const int32_t *target, float *losses, float *lse, int64_t rows, int64_t ranks)
 {
     const int64_t r = zr__first();

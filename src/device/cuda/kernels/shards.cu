@@ -18,7 +18,7 @@ constexpr int few_pieces = 16, tree_levels = 12;
 template <typename Out, typename In> struct sum_each {
     Out *out;
     const void *few[few_pieces];
-    const void *const *all; /* list of the pieces in GPU memory, or NULL if `few` has them all */
+    const void *const *all; /* addresses of the pieces, in GPU memory; NULL if `few` has them all */
     int pieces;
     bool accumulate;
 
