@@ -59,11 +59,11 @@ struct zr__family {
     void (*configure)(const zr_config *config, void *numbers);
     zr_status (*read)(const char *dir, void *numbers);
 
-    zr_status (*check)(const void *numbers); /* fails with ZR_ERR_CONFIG, naming the bad field */
+    zr_status (*check)(const void *numbers); /* checks the sizes; fails with ZR_ERR_CONFIG, naming the bad field */
     zr_config_sizes (*sizes)(const void *numbers);
     zr_model (*builder)(const void *numbers); /* `numbers` is borrowed */
 
-    /* Functions for Hugging Face directories. `adopt` is for a run that starts from a directory. It copies the model's
+    /* Functions for Hugging Face directories. `adopt` is called if a run starts from a directory. It copies the model's
      * settings other than the sizes into the configuration. `write` writes config.json. `names` returns the names of
      * tensors. */
     zr_status (*adopt)(const void *numbers, zr_config *config);

@@ -504,8 +504,8 @@ static zr_status write_sample_line(zr__run *r)
     return ZR_OK;
 }
 
-/** Return whether a checkpoint is due after the current step. It is also due after the last step, so that the run can
- * be extended. */
+/** Return whether a checkpoint is due after the current step. After the last step a checkpoint is always due, so that
+ * the run can be extended. */
 static bool save_is_due(const zr__run *r)
 {
     const int64_t step = r->result->steps, interval = r->config->train.save_interval;

@@ -65,8 +65,8 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
     layout->rank_free_sums = config->train.rank_free_sums;
     layout->reduce_once = config->reduce_once;
-    /* Leave micro_squares off with only one micro-batch in the whole training step. This happens in a plan for fewer
-     * ranks than the run has. */
+    /* Leave micro_squares off if a training step has only one micro-batch on all ranks together. This is possible in a
+     * plan for fewer ranks than the run has. */
     layout->micro_squares = config->train.noise_scale && layout->ranks * config->accumulation_steps > 1;
     /* whether gradients are added to sums that persist between micro-batches */
     bool summed = config->accumulation_steps > 1 || layout->rank_free_sums;

@@ -1,4 +1,5 @@
-/** Preparation of a loaded configuration: sets its model sizes, tokenizer and output directory from files. */
+/** Preparation of a loaded configuration: the model's sizes, the tokenizer and the output directory are set from files.
+ */
 #include "config/config.h"
 #include "data/samples/samples.h"
 #include "data/tokenizer/tokenizer.h"

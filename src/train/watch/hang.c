@@ -31,8 +31,8 @@ const char *zr__phase_name(zr__phase phase)
     return phases[phase].name;
 }
 
-/* Pack the phase and the number of completed steps into one number. The number is never 0, because 0 on a board means
- * that the rank has not begun. */
+/* Pack the phase and the number of completed steps into one number. The number is never 0, because 0 on a rank's board
+ * means that the rank has not begun. */
 uint64_t zr__phase_shown(zr__phase phase, int64_t steps)
 {
     return (uint64_t)(phase + 1) << 56 | ((uint64_t)steps & (((uint64_t)1 << 56) - 1));
@@ -44,7 +44,7 @@ static zr__phase phase_on(const zr_comm_board *b)
     return phase >= 1 && phase <= ZR__PHASES ? (zr__phase)(phase - 1) : ZR__PHASE_START;
 }
 
-/* State of a rank when its board was last read. */
+/* State of a rank, as its board (zr_comm_board) showed it when it was last read. */
 typedef struct row {
     bool seen; /* whether the board can be read, because the rank is on this host */
     zr_comm_board board;
@@ -198,8 +198,8 @@ static int find_behind(const zr__hang *h)
     return behind;
 }
 
-/* Return whether the slowest rank is on another host. This is the case if there are other hosts and all ranks of this
- * host wait in the same call. */
+/* Return whether the slowest rank must be on another host, because all ranks of this host wait in the same call.
+ * Without other hosts, return false. */
 static bool is_elsewhere(const zr__hang *h, int behind)
 {
     bool unseen = false;

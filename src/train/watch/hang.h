@@ -1,5 +1,5 @@
-/** Detection of hung ranks in a training run. Each rank publishes its progress on a board. In each process, one thread
- * reads the boards regularly (zr__comm_look). */
+/** Detection of hung ranks in a training run. Each rank publishes its progress on its board (zr_comm_board), which all
+ * ranks of its host can read. In each process, one thread reads the boards regularly (zr__comm_look). */
 #ifndef ZR_TRAIN_HANG_H
 #define ZR_TRAIN_HANG_H
 
@@ -23,7 +23,7 @@ typedef enum zr__phase {
 /** Return the name of a phase, such as "start", which is passed to zr_observer.reached. */
 const char *zr__phase_name(zr__phase phase);
 
-/** Index of a number on a rank's board. The number encodes the rank's phase and its completed steps (zr__phase_shown).
+/** Index in zr_comm_board.shown of the number that encodes the rank's phase and its completed steps (zr__phase_shown).
  */
 enum { ZR__PHASE_SHOWN = ZR_ENGINE_SHOWN + 2 };
 uint64_t zr__phase_shown(zr__phase phase, int64_t steps);

@@ -20,7 +20,7 @@ typedef struct zr__stored {
     char path[4096];       /* path of the directory or file */
     char run[4096];        /* directory of the run that the weights belong to, or "" */
     bool from_run;         /* whether the given path was the run's directory */
-    char passed_over[512]; /* name of a newer checkpoint that is incomplete, with the reason; or "" */
+    char passed_over[512]; /* name of a newer checkpoint that is incomplete, and the reason; "" if there is none */
 } zr__stored;
 
 /** Find the weights at a path, which is a safetensors file, a Hugging Face directory, a checkpoint, or the directory of

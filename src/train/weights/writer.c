@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Return the token that precedes a text without a prompt. It is the end-of-text token if the tokenizer has it, else
- * the token of a newline, else 0. */
+/** Return the token that precedes a text without a prompt: the end-of-text token if the tokenizer has it, else the
+ * token of a newline, else 0. */
 static int32_t first_token(const zr__writer *w)
 {
     int32_t token = zr_tokenizer_token(w->tokenizer, ZR_END_OF_TEXT);
