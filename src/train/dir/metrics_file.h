@@ -9,20 +9,18 @@
 #include "zr/base.h"
 
 typedef struct zr__metrics_file {
-    const char *name,
-        *line;      /* name of the file, and word for one entry of it ("line" or "record"), both for messages */
-    int fd;         /* file descriptor; -1 if closed */
-    bool torn;      /* whether a partial line follows the first `bytes` bytes of the file */
-    int64_t bytes;  /* size of the file in bytes before the last write */
-    zr__text kept;  /* buffered lines, in order, that wait for a successful write */
-    int64_t n_kept; /* number of lines in `kept` */
-    int64_t n_lost; /* number of lines dropped because `kept` was full */
-    int error;      /* errno of the last write that failed */
+    const char *name, *line; /* name of the file; name of one entry of it, "line" or "record" (for messages) */
+    int fd;                  /* file descriptor; -1 if closed */
+    bool torn;               /* whether a partial line follows the first `bytes` bytes of the file */
+    int64_t bytes;           /* size of the file in bytes before the last write */
+    zr__text kept;           /* buffered lines, in order, that wait for a successful write */
+    int64_t n_kept;          /* number of lines in `kept` */
+    int64_t n_lost;          /* number of lines dropped because `kept` was full */
+    int error;               /* errno of the last write that failed */
     struct {
-        bool now; /* whether the outage continues: the last line could not be written */
-        int64_t n_late,
-            n_lost; /* number of lines written later than intended, and number of lines lost, in the outage */
-    } outage;       /* the current outage (a series of failed writes) or, if writes succeed again, the last outage */
+        bool now;               /* whether the outage continues: the last line could not be written */
+        int64_t n_late, n_lost; /* numbers of lines in the outage: written late, and lost */
+    } outage; /* the current outage (a series of failed writes) or, if writes succeed again, the last outage */
 } zr__metrics_file;
 
 #define ZR_METRICS_FILE_INIT                                                                                           \
@@ -35,13 +33,13 @@ typedef struct zr__metrics_file {
 
 /** Results in metrics.jsonl up to the step from which a run resumes. */
 typedef struct zr__run_made {
-    bool evaluation,
-        sample;        /* whether the file has an evaluation, and a sample, of the step from which the run resumes */
+    /* whether the file has an evaluation, and a sample, of the step from which the run resumes */
+    bool evaluation, sample;
     double best_loss;  /* lowest val_loss; infinity without evaluations */
     int64_t last_step; /* last step with a training line; 0 without training lines */
 } zr__run_made;
 
-/** Change between successful and failed writes that zr__metrics_write reports, for a message to the user. */
+/** Result of zr__metrics_write, which the caller may report to the user. */
 typedef enum zr__metrics_news {
     ZR_METRICS_NO_NEWS,
     ZR_METRICS_KEPT, /* the first failed write of an outage; the line is buffered */

@@ -15,21 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    PASSES = 3
-}; /* number of times that all models are measured; more than one, since the machine may be busy during one */
-enum {
-    WARM_RUNS = 1,
-    LEAST_RUNS = 3,
-    MOST_RUNS = 24
-}; /* training steps of one model: warm-up, and minimum and maximum after it */
-enum {
-    MOST_MICRO = 4,
-    STEP_RUNS = MOST_MICRO * MOST_RUNS
-};                    /* maximum number of micro-batches; maximum number of runs of a schedule step */
+/* Number of times that all models are measured: more than once, since the machine may be busy during one. */
+enum { PASSES = 3 };
+/* Training steps of one model: warm-up steps, then at least LEAST_RUNS and at most MOST_RUNS measured steps. */
+enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };
+/* Maximum number of micro-batches of a training step, and of measured runs of a schedule step. */
+enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS };
 #define MODEL_SEC 0.1 /* seconds after which the measurement of a model ends, if LEAST_RUNS training steps are done */
-#define MOST_LOST                                                                                                      \
-    0.9 /* maximum fraction of a stream's speed that overlap can cost; less than 1, since no stream stops entirely */
+#define MOST_LOST 0.9 /* maximum fraction of a stream's speed that overlap can cost, since no stream stops */
 /* Settings of a quick measurement: the maximum width of its models (QUICK_WIDTH), and its values in place of LEAST_RUNS
  * (QUICK_RUNS) and MODEL_SEC (QUICK_SEC). */
 enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
@@ -419,9 +412,8 @@ static zr_status measure_beside(measuring *m, division divided, runner r[2])
     ZR_TRY(keep_model(m, &r[0]));
     ZR_TRY(zr__timings_collect(r[0].timings, m->comm, &alone));
     ZR_TRY(zr__timings_collect(r[1].timings, m->comm, &both));
-    if (divided == LINKS)
-        return ZR_OK; /* LINKS says nothing about compute: with overlap, its exchanges are slower because the links stay
-                         busy */
+    /* Leave out LINKS, whose exchanges take longer with overlap only because the links then stay busy. */
+    if (divided == LINKS) return ZR_OK;
     keep_lost(m, &alone, &both);
     keep_spread(m, &r[1]);
     return ZR_OK;

@@ -32,8 +32,7 @@ typedef struct span {
 } span;
 
 struct zr__timings {
-    site *
-        site; /* array with one site for each step of the training schedule; an optimizer step runs no other schedule */
+    site *site; /* one element for each step of the training schedule, which is all that an optimizer step runs */
     int n_kinds;
     sums sums;
     /* Spans of the current optimizer step, one array for each stream. A stream's thread writes only to its own array.
