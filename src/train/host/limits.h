@@ -18,12 +18,13 @@ int64_t zr__rank_bytes(int64_t limited_bytes, const zr_device_facts *facts);
 /** Return how many bytes of memory.limit a rank uses for a plan with the given memory. */
 int64_t zr__rank_needs(const zr_memory *memory, const zr_device_facts *facts);
 
-/** Return the default of memory.limit for a rank. This is its share of the host's memory (zr__train_host_limit). With a
- * GPU it is its share of the GPU's memory, which other ranks of its process may share. Return 0 if unknown. */
+/** Return the default of memory.limit for a rank. On the processor, return the rank's share of the host's memory
+ * (zr__train_host_limit). With a GPU, return the GPU's memory divided by the maximum number of ranks on one GPU. Return
+ * 0 if unknown. */
 int64_t zr__train_limit(const zr_profile *profile, int local_ranks, int in_process);
 
-/** Return the default of memory.limit for each of local_ranks ranks on this host. This is an equal share of nine tenths
- * of the available memory. The last tenth is for other programs. Return 0 if unknown. */
+/** Return the default of memory.limit for each of local_ranks ranks on this host: an equal share of nine tenths of the
+ * available memory. The last tenth is for other programs. Return 0 if unknown. */
 int64_t zr__train_host_limit(int local_ranks);
 
 /** Check that a plan is within memory.limit (limit_bytes per rank, 0 for no limit), and that local_ranks ranks with

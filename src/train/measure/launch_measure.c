@@ -21,7 +21,7 @@ enum { PASSES = 3 };
 enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };
 /* Maximum number of micro-batches of a training step, and of measured runs of a schedule step. */
 enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS };
-#define MODEL_SEC 0.1 /* seconds after which the measurement of a model ends, if LEAST_RUNS training steps are done */
+#define MODEL_SEC 0.1 /* seconds after which a model's measurement ends, but not before LEAST_RUNS training steps */
 #define MOST_LOST 0.9 /* maximum fraction of a stream's speed that overlap can cost, since no stream stops */
 /* Settings of a quick measurement: the maximum width of its models (QUICK_WIDTH), and its values in place of LEAST_RUNS
  * (QUICK_RUNS) and MODEL_SEC (QUICK_SEC). */

@@ -32,7 +32,7 @@ typedef struct span {
 } span;
 
 struct zr__timings {
-    site *site; /* one element for each step of the training schedule, which is all that an optimizer step runs */
+    site *site; /* array with one site for each step of the training schedule, the only one that is timed */
     int n_kinds;
     sums sums;
     /* Spans of the current optimizer step, one array for each stream. A stream's thread writes only to its own array.

@@ -60,7 +60,7 @@ typedef struct zr__run {
                           written to best/ */
     int64_t saved_step;        /* step of the newest checkpoint; -1 without a checkpoint */
     struct zr__save *saving;   /* the asynchronous checkpoint that is being written, or NULL */
-    double step_sec, save_sec; /* seconds of a recent step; seconds of the last checkpoint; 0 if unknown */
+    double step_sec, save_sec; /* estimated seconds of a training step; seconds of the last checkpoint; 0 if unknown */
     char save_failure[512];    /* message of the first save that failed, or "" */
     zr_status save_failed;     /* status of the first save that failed: ZR_ERR_MEMORY or ZR_ERR_IO */
     zr__watch watch;

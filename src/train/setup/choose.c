@@ -114,8 +114,8 @@ static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 
 /* ---- the policies of a candidate ---------------------------------------------------------------- */
 
-/** Return the estimated time per token of a plan in which some units use the policy `heavy`, which recomputes more. As
- * few units as the memory limit allows use it. The other units use the policy `light`. */
+/** Return the estimated time per token of a plan in which some units use the policy `heavy` and all others the policy
+ * `light`, which recomputes less. Only as many units use `heavy` as the memory limit requires. */
 static double mixed_sec(const search *s, const tried *heavy, const tried *light)
 {
     if (!heavy->fits || light->fits || light->needs <= heavy->needs) return heavy->sec;

@@ -67,7 +67,8 @@ typedef struct zr__train_target {
  * micro-batches are open and rates are unknown, take the fewest FLOPs, then the least traffic.
  *
  * At most 65536 micro-batches are tried. The result depends only on the configuration and the target with its rates.
- * `kept` is used if it fits, and always if the number of samples is open. `note` gets a description of the choice, or
+ * If the number of samples is open, its value in `kept` is used. If only the micro-batches are open, `kept` is used if
+ * it fits. `note` gets a description of the choice, or
  * "" if nothing was open. If nothing can be planned, return the error of zr__train_plan. Other errors are errors of
  * `price`. */
 #define ZR_TRAIN_NOTE_BYTES 320

@@ -42,7 +42,7 @@ static bool is_checkpoint(const char *path)
     return strcmp(name, own) == 0 && zr__path_is_in(above, "metrics.jsonl");
 }
 
-/** Set stored->run to the parent directory of the weights, if that is the directory of a run. */
+/** Set stored->run to the parent directory of the weights, if the parent is the directory of a run. */
 static zr_status find_run_above(zr__stored *stored)
 {
     char above[PATH_MAX];

@@ -113,8 +113,8 @@ static void keep_share(zr__writer *w, double top, double sum)
     keep_likeliest(w, k);
 }
 
-/** Draw a token from softmax(logits / temperature). Only the top_k likeliest tokens take part, reduced to the nucleus
- * for top_p. */
+/** Draw a token from softmax(logits / temperature). Only the top_k likeliest tokens take part, and of these only the
+ * nucleus for top_p (keep_share). */
 static int32_t draw_token(zr__writer *w, uint64_t seed, int64_t index)
 {
     zr_rng rng = {.seed = seed, .purpose = ZR_RNG_SAMPLE};
