@@ -123,7 +123,7 @@ static bool append_lines(zr__metrics_file *m, const char *lines, size_t bytes)
         while (n < 0 && errno == EINTR);
     if (n == (ssize_t)bytes) return true;
     m->error = n < 0 ? errno : ENOSPC; /* a partial write means that the disk is full */
-    /* If the partial line cannot be removed now, the next write removes it. */
+    /* If a partial line cannot be removed now, the next write removes it. */
     m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0);
     return false;
 }

@@ -78,8 +78,8 @@ typedef struct measuring {
     bool quick;        /* argument of zr__launch_measure */
     double around_sec; /* time of a training step outside its schedule steps, in seconds, summed over the models */
     int n_around;
-    slope lost, late;  /* fits of the values for the fields `lost` and `late` of zr_launch */
-    double bytes, sec; /* bytes and seconds of the exchanges between hosts, from the division LINKS */
+    slope lost, late;  /* fits from which the fields `lost` and `late` of zr_launch are computed */
+    double bytes, sec; /* bytes and seconds of the exchanges between hosts in the models divided by LINKS */
     /* Sums over the exchanges that move bytes. `squares` is the sum of squared deviations from the mean duration of a
      * schedule step. `exchanges` is the sum of the squared mean durations. */
     double squares, exchanges;

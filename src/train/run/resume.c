@@ -358,7 +358,8 @@ zr_status zr__resume_fill(zr__run *r)
     return ZR_OK;
 }
 
-/** Return a pointer to `step` among the first n entries of the list of checkpoints. Return NULL if it is not there. */
+/** Return a pointer to `step` among the first n entries of the list of checkpoints. Return NULL if `step` is not among
+ * them. */
 static int64_t *find_step(const zr__run *r, int64_t n, int64_t step)
 {
     for (int64_t i = 0; i < n; i++)

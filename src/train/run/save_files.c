@@ -180,7 +180,7 @@ zr_status zr__save_put_all(zr__save *s)
 
 /** Destination of a gathered list. All ranks send the same number of bytes. */
 typedef struct arrival {
-    unsigned char *to; /* buffer of `piece` bytes for each rank, in the order of the ranks */
+    unsigned char *to; /* buffer with `piece` bytes for each rank, in the order of the ranks */
     int64_t piece;
     int ranks;
 } arrival;

@@ -90,8 +90,8 @@ static zr_status weigh_way(const search *s, const zr_plan *plan, const way *w, t
     return ZR_OK;
 }
 
-/** Plan a candidate. Set *planned to false if its sizes overflow or its settings exclude each other. For example,
- * all-reduce excludes stage 3, and the noise scale excludes a single micro-batch. */
+/** Plan a candidate. If its sizes overflow or its settings exclude each other, set *planned to false and succeed. For
+ * example, all-reduce excludes stage 3, and the noise scale excludes a single micro-batch. */
 static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 {
     zr_config config = *s->config;

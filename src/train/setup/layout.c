@@ -75,8 +75,8 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->recompute_every = config->recompute.every;
     layout->partition_checkpoints = config->recompute.partition;
     layout->offload_checkpoints = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
-    /* Allow saves from a copy only if the user gave memory.limit. A copy takes more memory than a process promises
-     * otherwise. */
+    /* Allow saves from a copy only if the user gave memory.limit. The copy takes memory that a run without memory.limit
+     * does not promise. */
     if (zr__train_saves_async(config))
         layout->save = zr__config_given(config, "memory.limit") ? ZR_SAVE_AUTO : ZR_SAVE_IN_PLACE;
     /* The limit is for an arena in host memory. If the device has its own memory, zr__train_plan_layout replaces it. */

@@ -42,8 +42,8 @@ void zr__hang_plan(zr__hang *hang, const zr_plan *plan);
 /** Record the duration of a training step. With train.hang_timeout "auto", recent durations determine the limit. */
 void zr__hang_took(zr__hang *hang, double sec);
 
-/** Describe the limits in `text` for people, and return `text`. The description is "" if this rank does not watch, or
- * if the limit is "auto". */
+/** Write a description of the limits to `text`, for people, and return `text`. The description is "" if this rank does
+ * not watch, or if the limit is "auto". */
 #define ZR__LIMITS_BYTES 160
 const char *zr__hang_limits(zr__hang *hang, char text[ZR__LIMITS_BYTES]);
 

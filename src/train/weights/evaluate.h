@@ -1,4 +1,4 @@
-/** Mean loss over the windows of a file, which are distributed over the ranks. */
+/** Mean loss over the windows of a file. The ranks share the windows among them. */
 #ifndef ZR_TRAIN_EVALUATE_H
 #define ZR_TRAIN_EVALUATE_H
 

@@ -47,7 +47,7 @@ typedef struct zr__convert_args {
     const char *to;   /* path of the target, which must not exist */
     zr__convert_to kind;
     zr_dtype dtype;          /* dtype of the weights in a new Hugging Face directory */
-    zr_progress_fn progress; /* called with progress in elements; may be NULL */
+    zr_progress_fn progress; /* function that receives the progress in elements; may be NULL */
     void *arg;
     int64_t file_bytes; /* maximum bytes of one weights file in a Hugging Face directory (zr__weights_create); 0 for a
                            single file */
