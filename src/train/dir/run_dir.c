@@ -292,8 +292,8 @@ zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t
     *name = NULL;
     *step = -1;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        /* After other weights were found, consider model.old only if it has a weights file. Otherwise it may have only
-         * files of the user. */
+        /* If other weights were found before, consider model.old only if it has a weights file, since without one it
+         * may have only files of the user. */
         if (!has_entry(dir->path, *name ? places[i].file : places[i].name)) continue;
         ZR_TRY(step_of_weights(dir, places[i].folder, &its));
         if (*name && its <= *step) continue;

@@ -53,7 +53,8 @@ zr_status zr__data_window(void *data, int64_t window, int32_t *tokens, int32_t *
 struct zr__family {
     const char *name; /* model.type in a configuration, and model_type in a directory's config.json */
 
-    /* Functions that fill `numbers` from a preset, from a resolved configuration, or from a directory's config.json. */
+    /* Functions for the sizes and settings `numbers`: list the presets, and fill `numbers` from a preset, from a
+     * resolved configuration, or from a directory's config.json. */
     const char *const *(*presets)(void); /* returns the preset names, a list that ends with NULL */
     zr_status (*preset)(const char *name, void *numbers);
     void (*configure)(const zr_config *config, void *numbers);

@@ -60,7 +60,7 @@ static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
     return true;
 }
 
-/* Search for `path`, and for its last name component, in the run's directory and in the two directories above. A user
+/* Search for `path`, and for the file name at its end, in the run's directory and in the two directories above. A user
  * may have moved a run together with its inputs. */
 static bool beside(const char *run, const char *path, char found[PATH_MAX])
 {

@@ -1,5 +1,5 @@
-/* Storage of measured training steps in the user's cache. Each combination of machine, transport, number of ranks and
- * number of hosts has its own file. */
+/* Storage of measured schedule steps (zr_launch) in the user's cache. Each combination of machine, transport, number of
+ * ranks and number of hosts has its own file. */
 #include "train/measure/machine.h"
 #include "train/measure/measure.h"
 

@@ -44,8 +44,8 @@ zr_status zr__run_highest_report(zr__run *r, zr_report *report)
     return ZR_OK;
 }
 
-/** Add a note if measured memory or traffic differs from the plan. Also add a note if the peak memory exceeds the
- * promised peak, unless the process had reached this peak before the run. */
+/** Add a note if the measured memory or traffic differs from the plan. Add a note if the peak memory exceeds the
+ * promised peak, unless the process had already reached this peak before the run began. */
 static void note_broken_promises(zr__run *r)
 {
     const zr_train_result *result = r->result;

@@ -68,7 +68,7 @@ struct zr__hang {
     int n;
     bool warned;
     double gone_sec;    /* seconds since a process of this host was found to have ended */
-    double another_sec; /* grace period in seconds for another process to end the job; 0 before the end is reported */
+    double another_sec; /* grace period in seconds for another process to end the job; 0 until the limit is exceeded */
 };
 
 /* ---- limits ------------------------------------------------------------------------------------ */
@@ -312,8 +312,8 @@ static bool doze(zr__hang *h, double sec)
     return goes_on;
 }
 
-/* Check the ranks periodically. Count only time in which this thread runs. A job that was suspended (^Z, a scheduler)
- * or a busy host then does not look like a hang. */
+/* Check the ranks periodically. Count only the time in which this thread runs, so that a suspended job (^Z, a
+ * scheduler) or a busy host does not look like a hang. */
 static void *watch_ranks(void *arg)
 {
     zr__hang *h = arg;
