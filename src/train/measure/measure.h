@@ -39,7 +39,7 @@ zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
  * memory copy, which cannot overlap with compute. With several hosts the link's rate is 0, which means unknown. */
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
 
-/* Measured steps of training runs, from which zr_cluster.measured estimates times of plans. Files steps-<hash>.json
+/* Measured schedule steps, from which times of plans are estimated (zr_cluster.measured). Files steps-<hash>.json
  * beside the rates store these steps. Each combination of machine, transport, number of ranks and number of hosts has
  * its own file. */
 

@@ -178,7 +178,7 @@ zr_status zr__save_put_all(zr__save *s)
 
 /* ---- checksums, to rank 0 --------------------------------------------------------------------- */
 
-/** Destination of a gathered list. All ranks send the same number of bytes. */
+/** Memory of rank 0 into which a list is gathered from all ranks. All ranks send the same number of bytes. */
 typedef struct arrival {
     unsigned char *to; /* buffer with `piece` bytes for each rank, in the order of the ranks */
     int64_t piece;
