@@ -1,6 +1,7 @@
 /**
- * train/control: per-step values of training: the learning rate, the fp16 loss scale and the gradient noise scale. Each
- * depends only on the configuration and on earlier steps. A checkpoint stores the state of each value.
+ * train/control: values that can change at every step of training, namely the learning rate, the fp16 loss scale and
+ * the gradient noise scale. Each value depends only on the configuration and on earlier steps. A checkpoint stores the
+ * numbers from which a resumed run continues these values.
  */
 #ifndef ZR_TRAIN_CONTROL_CONTROL_H
 #define ZR_TRAIN_CONTROL_CONTROL_H
@@ -11,24 +12,34 @@
  * Return the learning rate of the next update. `updates` is the number of completed updates, without skipped steps.
  * `config` must be resolved.
  *
- * The schedules are DeepSpeed's. DeepSpeed advances its scheduler after each update, so the update with number u (from
- * 0) uses iteration i = u - 1. The first update has i = -1 and uses the start value:
+ * The schedules are DeepSpeed's. Update u (from 0) uses iteration i = u - 1, because DeepSpeed advances its scheduler
+ * after each update. The first updates are the warm-up, in which a factor gamma rises from 0 towards 1:
  *
- *     gamma(i) = ln(i+1)/ln(W)  or  i/W               for i < W = max(2, warmup_num_steps)
- *     WarmupLR:       min + (max - min) gamma(i), then max;                              start value: min
- *     WarmupDecayLR:  min + (max - min) gamma(i),
- *                     then min + (max - min) max(0, (S-i)/max(1, S-W));                  start value: min
- *     WarmupCosineLR: lr (r + (1-r) gamma(i)), then lr (c + (1-c)(1 + cos(pi p))/2),
- *                     p = min(1, (i-W+1)/max(1, S-W));                                   start value: 0
+ *     W     = max(2, warmup_num_steps), the number of iterations of the warm-up
+ *     gamma = 0 at the first update; then ln(i+1)/ln(W) if warmup_type is log, and i/W if it is linear
  *
- * with S = total_num_steps, r = warmup_min_ratio, c = cos_min_ratio, lr = optimizer.params.lr. "Then" precedes the
- * value for i >= W.
+ * The learning rate is computed by these formulas:
+ *
+ *     min = warmup_min_lr, max = warmup_max_lr, lr = optimizer.params.lr, S = total_num_steps,
+ *     r = warmup_min_ratio, c = cos_min_ratio
+ *
+ *     WarmupLR        i < W:         min + (max - min) gamma
+ *                     i >= W:        max
+ *     WarmupDecayLR   i < W:         min + (max - min) gamma
+ *                     i >= W:        min + (max - min) max(0, (S-i)/max(1, S-W))
+ *     WarmupCosineLR  first update:  0
+ *                     i < W:         lr (r + (1-r) gamma)
+ *                     i >= W:        lr (c + (1-c)(1 + cos(pi p))/2), where p = min(1, (i-W+1)/max(1, S-W))
+ *     no schedule     every update:  lr
  */
 double zr__lr(const zr_config *config, int64_t updates);
 
 /**
- * Loss scale of fp16. A dynamic scale starts at 2^initial_scale_power and is updated after each step by DeepSpeed's
- * rule. Steps s count from 0 and include skipped steps:
+ * Loss scale of fp16, by which the loss is multiplied. An overflow is a gradient that is not finite. A step with an
+ * overflow is skipped. If the key loss_scale is not 0, the scale is static: it always equals loss_scale.
+ *
+ * If the key is 0, the scale is dynamic. It starts at 2^initial_scale_power and is updated after each step by
+ * DeepSpeed's rule. Here s is the number of the step, counted from 0 with skipped steps:
  *
  *     after an overflow:  if hysteresis_left > 1:  hysteresis_left -= 1
  *                         otherwise:               scale = max(scale / 2, min_loss_scale)
@@ -37,8 +48,7 @@ double zr__lr(const zr_config *config, int64_t updates);
  *                         if consecutive_hysteresis is set:
  *                                                  hysteresis_left = hysteresis
  *
- * If the key loss_scale is not 0, the scale is static: it always equals loss_scale. A step with an overflow is skipped
- * with both kinds of scale. Source: DeepSpeed's documentation of its configuration, "FP16 training options".
+ * Source: DeepSpeed's documentation of its configuration, "FP16 training options".
  */
 typedef struct zr__loss_scaler {
     double scale;
@@ -56,20 +66,20 @@ zr__loss_scaler zr__loss_scaler_create(const zr_config *config);
  * not finite. */
 void zr__loss_scaler_update(zr__loss_scaler *scaler, bool overflow);
 
-/** Minimum number of averaged steps. Below this number, zr__noise_scale_value returns NaN. */
+/** Minimum number of steps in the averages. With fewer steps, zr__noise_scale_value returns NaN. */
 #define ZR_NOISE_SCALE_STEPS 10
 #define ZR_NOISE_SCALE_BYTES 320
 
 /**
  * Running estimate of the gradient noise scale tr(S) / |G|^2. G is the true gradient, and S is the covariance of the
- * gradient of a single token (or sample). Batches larger than the noise scale bring little. A step computes gradients
- * g_b and g_B for two batch sizes b < B, and from them the estimates
+ * gradient of a single token (or sample). Increasing the batch beyond the noise scale saves few training steps. A step
+ * computes gradients g_b and g_B for two batch sizes b < B, and from them the estimates
  *
  *     |G|^2 ~ (B |g_B|^2 - b |g_b|^2) / (B - b)        tr(S) ~ (|g_b|^2 - |g_B|^2) / (1/b - 1/B)
  *
- * Both estimates are unbiased but noisy. Each estimate is therefore averaged over steps, where a new value has the
- * weight 1/100. The noise scale is the quotient of the averages. Initialise with zeros. Source: McCandlish et al. 2018,
- * "An Empirical Model of Large-Batch Training", appendix A.1.
+ * Both estimates are unbiased but noisy. Each is therefore replaced by a moving average over steps, in which a new
+ * value has the weight 1/100. The noise scale is the quotient of the averages. Initialise the struct with zeros.
+ * Source: McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", appendix A.1.
  */
 typedef struct zr__noise_scale {
     double gradient, trace; /* averages of |G|^2 and tr(S); in the first steps both are too small by the same factor */

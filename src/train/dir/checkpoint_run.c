@@ -189,15 +189,15 @@ typedef struct difference {
 
 static zr_status compare_sections(const difference *d, const char *path, const json_t *then, const json_t *now);
 
-/** Call the callback if the old value `was` and the new value `is` of a key differ. A value is NULL if its
- * configuration lacks the key. */
+/** If the old value `was` and the new value `is` of a key differ, call the callback. For a section, compare its keys
+ * instead. A value is NULL if its configuration lacks the key. */
 static zr_status compare_key(const difference *d, const char *path, const char *name, const json_t *was,
                              const json_t *is)
 {
     char key[256], *before = NULL, *after = NULL;
     snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
     if (json_is_object(is ? is : was)) return compare_sections(d, key, json_is_object(was) ? was : NULL, is);
-    /* A new key with the value null is no difference. */
+    /* A key that only the new configuration has does not count as different if its value is null. */
     if (is && (was ? json_equal(was, is) : json_is_null(is))) return ZR_OK;
     if (was) before = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     if (is) after = json_dumps(is, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
@@ -208,8 +208,8 @@ static zr_status compare_key(const difference *d, const char *path, const char *
     return st;
 }
 
-/** Compare one section of two configurations, recursively. The nesting is bounded by the table of keys and by the JSON
- * parser's depth limit. */
+/** Compare one section of two configurations, recursively. The JSON parser's depth limit and the table of keys bound
+ * the depth of the recursion. */
 static zr_status compare_sections(const difference *d, const char *path, const json_t *then, const json_t *now)
 {
     const char *name;

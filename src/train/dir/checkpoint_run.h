@@ -1,5 +1,5 @@
-/** The record "run" in a checkpoint's manifest. It describes the run that wrote the checkpoint. Apart from tensors, it
- * has everything that a resumed run needs. */
+/** The record "run" in a checkpoint's manifest, which describes the run that wrote the checkpoint. The record has
+ * everything that a resumed run needs, except the tensors. */
 #ifndef ZR_TRAIN_CHECKPOINT_RUN_H
 #define ZR_TRAIN_CHECKPOINT_RUN_H
 
@@ -24,9 +24,9 @@ typedef struct zr__checkpoint_run {
     zr__loss_scaler scaler; /* loss scaler; the JSON has `scale` and, if the scale is dynamic, `step`, `last_overflow`
                                and `hysteresis_left` */
     zr__noise_scale noise;  /* averages for the gradient noise scale; noise.steps is 0 if the noise was not measured */
-    int64_t micro_batch_size, accumulation_steps; /* samples of a micro-batch; micro-batches of a step; both 0 in a
-                                                     converted checkpoint (zr__convert_dir) */
-    int ranks; /* number of ranks; 0 in a converted checkpoint (zr__convert_dir), whose `config` has only the model's
+    int64_t micro_batch_size, accumulation_steps; /* samples per micro-batch, and micro-batches per step; both 0 in a
+                                                     checkpoint that zr__convert_dir wrote */
+    int ranks; /* number of ranks; 0 in a checkpoint that zr__convert_dir wrote, whose `config` has only the model's
                   keys */
     char optimizer[ZR_OPTIMIZER_BYTES];
     zr__file_print train, val;
@@ -44,8 +44,8 @@ ZR_NODISCARD zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, c
 ZR_NODISCARD zr_status zr__checkpoint_run_read(const char *json, const char *where, zr__checkpoint_run *run);
 void zr__checkpoint_run_clear(zr__checkpoint_run *run);
 
-/** Callback for a key whose value differs between two configurations. `was` and `is` are its old and new value as JSON,
- * or NULL if a configuration lacks the key. */
+/** Callback for a key whose value differs between two configurations. `was` is the old value and `is` the new value,
+ * both as JSON. A value is NULL if its configuration lacks the key. */
 typedef zr_status (*zr__key_fn)(void *arg, const char *key, const char *was, const char *is);
 
 /** Call `fn` for each key whose value differs between two resolved configurations. The keys of `now` come first, in

@@ -16,8 +16,8 @@
 /** Write the first record of an event file, and return its length in bytes. wall_sec is the time in seconds since 1970,
  * also in the functions below. */
 int zr__event_version(double wall_sec, char record[ZR_EVENT_BYTES]);
-/** Write a SessionLog START record, and return its length in bytes. It marks that a run resumes at `step`. TensorBoard
- * then drops the data that earlier files have for `step` and later steps. */
+/** Write a SessionLog START record, and return its length in bytes. The record marks that a run resumes at `step`.
+ * TensorBoard then drops the data that earlier files have for `step` and later steps. */
 int zr__event_start(double wall_sec, int64_t step, char record[ZR_EVENT_BYTES]);
 /** Write a record with n scalars of a step, and return its length in bytes. The tag of a scalar is group/name. */
 int zr__event_scalars(double wall_sec, int64_t step, const char *group, const zr__scalar *scalar, int n,

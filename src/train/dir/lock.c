@@ -20,7 +20,7 @@
 enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64 };
 
 /* Age in seconds from which an empty lock file counts as abandoned. A running process writes its name into the file
- * directly after creating the file. */
+ * immediately after it has created the file. */
 enum { EMPTY_SEC = 10 };
 
 /** Identity of a process. A process number alone is not enough, since the system reuses process numbers. */
@@ -70,8 +70,9 @@ static holder myself(void)
     return me;
 }
 
-/** Return whether the process `its` has certainly ended. Return false for a process of another host or container, since
- * it may still be alive. */
+/** Return whether the process `its` has certainly ended: either its host has rebooted since, or the host has no process
+ * with this number and start time. Return false for a process of another host. Without a reboot, return false also for
+ * a process of another container, since it may still be alive. */
 static bool is_gone(const holder *its, const holder *mine)
 {
     if (its->process <= 0 || strcmp(its->host, mine->host) != 0) return false;
@@ -84,7 +85,7 @@ static bool is_gone(const holder *its, const holder *mine)
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-/** Write the lock's text: one line for people and one line for other processes. */
+/** Write the lock's text: one line for people, and one line that other processes parse. */
 static int print_lock(const holder *h, char text[TEXT_BYTES])
 {
     const char *job = getenv("SLURM_JOB_ID");
@@ -173,8 +174,8 @@ static bool is_abandoned(int fd)
     return fstat(fd, &info) == 0 && info.st_size == 0 && difftime(time(NULL), info.st_mtime) > EMPTY_SEC;
 }
 
-/** Take over an abandoned lock. If two processes try this at the same time, flock admits only one of the processes, and
- * the other process fails. */
+/** Take over the lock if it is abandoned, and fail otherwise. If two processes try this at the same time, flock admits
+ * only one of them, and the other process fails. */
 static zr_status take_over(int fd, const char *path, const holder *me, char gone[ZR_LOCK_HOLDER_BYTES])
 {
     char text[TEXT_BYTES];
@@ -188,9 +189,9 @@ static zr_status take_over(int fd, const char *path, const holder *me, char gone
     return ZR_OK;
 }
 
-/** Write this process's name into the lock file that it has just created. Wait for flock, since a process that found
- * the file empty may hold it for a moment. Fail if another process has taken over the lock, which is possible if this
- * process was suspended for long. */
+/** Write this process's name into the lock file that it has just created. Wait for flock, which another process that
+ * found the file empty may hold for a moment. Fail if another process has taken over the lock. This is possible if this
+ * process was suspended for more than EMPTY_SEC seconds. */
 static zr_status name_new_lock(int fd, const char *path, const holder *me)
 {
     struct stat info;

@@ -15,10 +15,10 @@
 typedef struct zr__scalar {
     const char *name;
     double value;
-    bool exact;  /* whether all digits are written instead of nine */
+    bool exact;  /* whether the value is written with all its digits; otherwise with nine */
     bool absent; /* whether the number is omitted because the run does not measure it */
 } zr__scalar;
-/** Maximum number of scalars in a line, checked at compile time. */
+/** Maximum number of scalars in a line; metrics.c checks at compile time that it is large enough. */
 #define ZR_SCALARS 16
 /** Maximum length of a line in bytes: 64 for the step, and 64 for each scalar with its name. */
 #define ZR_METRICS_LINE_BYTES (64 + 64 * ZR_SCALARS)

@@ -36,8 +36,8 @@ static line_start next_line(FILE *file)
     return line;
 }
 
-/** Lower *loss to the val_loss in an evaluation's line. Leave *loss unchanged if the line has no val_loss or the
- * val_loss is not finite. */
+/** If the line of an evaluation has a val_loss below *loss, set *loss to it. Leave *loss unchanged if the val_loss is
+ * missing or not finite. */
 static zr_status take_val_loss(const char *line, double *loss)
 {
     static const char key[] = "\"val_loss\":";
@@ -52,7 +52,8 @@ static zr_status take_val_loss(const char *line, double *loss)
     return ZR_OK;
 }
 
-/** Set *end to the offset after the lines of steps up to `step`. *made receives the results in these lines. */
+/** Set *end to the offset after the lines of steps up to `step`. *made receives the results that these lines contain.
+ */
 static zr_status find_end(FILE *file, int64_t step, zr__run_made *made, int64_t *end)
 {
     *end = 0;
@@ -113,7 +114,7 @@ static bool find_place(zr__metrics_file *m)
     return true;
 }
 
-/** Append all lines and return true, or leave the file unchanged and return false. */
+/** Append all lines and return true. On failure, remove any part of them that was written, and return false. */
 static bool append_lines(zr__metrics_file *m, const char *lines, size_t bytes)
 {
     ssize_t n = -1;
@@ -122,7 +123,7 @@ static bool append_lines(zr__metrics_file *m, const char *lines, size_t bytes)
         while (n < 0 && errno == EINTR);
     if (n == (ssize_t)bytes) return true;
     m->error = n < 0 ? errno : ENOSPC; /* a partial write means that the disk is full */
-    /* If the partial line cannot be removed now, the next write removes it. */
+    /* If a partial line cannot be removed now, the next write removes it. */
     m->torn = m->torn || (n > 0 && ftruncate(m->fd, m->bytes) != 0);
     return false;
 }
@@ -136,7 +137,7 @@ static bool append_kept(zr__metrics_file *m)
     return true;
 }
 
-/** Buffer a line for a later write. Return false if the buffer is full. */
+/** Buffer a line for a later write. Return false if the buffer is full or memory runs out. */
 static bool keep_line(zr__metrics_file *m, const char *line, size_t bytes)
 {
     const size_t before = m->kept.length;

@@ -9,7 +9,7 @@
 #include "zr/base.h"
 
 typedef struct zr__metrics_file {
-    const char *name, *line; /* name of the file; name of its unit ("line" or "record"); both for messages */
+    const char *name, *line; /* name of the file; name of one entry of it, "line" or "record" (for messages) */
     int fd;                  /* file descriptor; -1 if closed */
     bool torn;               /* whether a partial line follows the first `bytes` bytes of the file */
     int64_t bytes;           /* size of the file in bytes before the last write */
@@ -18,8 +18,8 @@ typedef struct zr__metrics_file {
     int64_t n_lost;          /* number of lines dropped because `kept` was full */
     int error;               /* errno of the last write that failed */
     struct {
-        bool now;               /* whether the last line could not be written */
-        int64_t n_late, n_lost; /* number of lines written late; number of lines lost */
+        bool now;               /* whether the outage continues: the last line could not be written */
+        int64_t n_late, n_lost; /* numbers of lines in the outage: written late, and lost */
     } outage; /* the current outage (a series of failed writes) or, if writes succeed again, the last outage */
 } zr__metrics_file;
 
@@ -28,17 +28,18 @@ typedef struct zr__metrics_file {
         .name = ZR_RUN_METRICS, .line = "line", .fd = -1                                                               \
     }
 
-/** Maximum bytes of buffered lines. */
+/** Maximum total size of the buffered lines in bytes. */
 #define ZR_METRICS_KEPT_BYTES (1 << 20)
 
 /** Results in metrics.jsonl up to the step from which a run resumes. */
 typedef struct zr__run_made {
-    bool evaluation, sample; /* whether this step has an evaluation, and a sample, in the file */
-    double best_loss;        /* lowest val_loss; infinity without evaluations */
-    int64_t last_step;       /* last step with a training line; 0 without training lines */
+    /* whether the file has an evaluation, and a sample, of the step from which the run resumes */
+    bool evaluation, sample;
+    double best_loss;  /* lowest val_loss; infinity without evaluations */
+    int64_t last_step; /* last step with a training line; 0 without training lines */
 } zr__run_made;
 
-/** Result of a write that the caller may report to the user. */
+/** Result of zr__metrics_write, which the caller may report to the user. */
 typedef enum zr__metrics_news {
     ZR_METRICS_NO_NEWS,
     ZR_METRICS_KEPT, /* the first failed write of an outage; the line is buffered */
@@ -58,7 +59,7 @@ ZR_NODISCARD zr_status zr__metrics_continue(zr__metrics_file *m, const char *pat
  * and `step` are used only in the error message. Errors: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__metrics_cut(const zr__metrics_file *m, const char *path, int64_t step);
 
-/** Append one line, including its newline, after any buffered lines. */
+/** Append one line, including its newline, after any buffered lines. If a write fails, buffer the line. */
 zr__metrics_news zr__metrics_write(zr__metrics_file *m, const char *line, size_t bytes);
 
 /** Write the buffered lines and sync the file to disk. Fail with ZR_ERR_IO if the sync fails, or if some lines cannot

@@ -6,8 +6,9 @@
 
 #include <limits.h>
 
-/** Create the directory `to`.tmp, which must not exist, since another command may be writing it. Return both names,
- * `to` and `to`.tmp, without trailing slashes. Fail with ZR_ERR_CREATE if the directory cannot be created. */
+/** Create the directory `to`.tmp, which must not exist, since another command may be writing it. `name` receives the
+ * path `to` without trailing slashes, and `tmp` the path of the new directory. Fail with ZR_ERR_CREATE if the directory
+ * cannot be created. */
 ZR_NODISCARD zr_status zr__new_dir_begin(const char *to, char name[PATH_MAX], char tmp[PATH_MAX]);
 
 #endif

@@ -11,9 +11,9 @@
 
 zr_report zr__report_planned(const zr_plan *plan);
 
-/** Return the part of a report's traffic that does not cross `border`. For ZR_BORDER_GROUP this is the traffic within
- * groups of neighbouring ranks, without the traffic of tensor parallelism. For ZR_BORDER_TENSOR this is the traffic of
- * ZeRO itself. */
+/** Return the part of a report's traffic that does not cross `border`. For ZR_BORDER_GROUP, return the traffic within
+ * groups of neighbouring ranks, without the traffic of tensor parallelism. For ZR_BORDER_TENSOR, return all traffic
+ * except that of tensor parallelism. */
 zr_traffic zr__report_within(const zr_report *report, zr_border border);
 
 /** Fill a report with the memory and the traffic per step that the engine measured. Copy the FLOPs from the plan,

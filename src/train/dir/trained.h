@@ -1,5 +1,5 @@
-/** trained.json, a file beside the weights of a run. It records the step after which the weights were written, and
- * their validation loss. A resumed run reads it to know which weights it would replace. */
+/** trained.json, a file beside the weights of a run. The file records the step after which the weights were written,
+ * and their validation loss. A resumed run reads it to know which weights it would replace. */
 #ifndef ZR_TRAIN_TRAINED_H
 #define ZR_TRAIN_TRAINED_H
 

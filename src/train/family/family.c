@@ -21,7 +21,7 @@ zr_status zr__family_of(const zr_config *config, const zr__family **family)
     *family = NULL;
     for (int i = 0; i < FAMILIES; i++)
         if (strcmp(table[i]->name, config->model.type) == 0) *family = table[i];
-    ZR_ASSERT(*family); /* the table of configuration keys accepts no other type */
+    ZR_ASSERT(*family); /* never NULL, since the table of configuration keys accepts no other value of model.type */
     return ZR_OK;
 }
 
@@ -78,8 +78,8 @@ zr_status zr__train_model(const zr_config *config, zr__family_model *model)
 
 /* ---- presets of all families ------------------------------------------------------------------ */
 
-/** Return the name of preset `i` and set *family to its family. Presets are counted over all families. Return NULL
- * after the last preset. */
+/** Return the name of preset `i` and set *family to its family. The presets of all families are numbered together, one
+ * family after the other. Return NULL after the last preset. */
 static const char *shape(int i, const zr__family **family)
 {
     for (int f = 0; f < FAMILIES; f++)

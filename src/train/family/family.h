@@ -53,17 +53,18 @@ zr_status zr__data_window(void *data, int64_t window, int32_t *tokens, int32_t *
 struct zr__family {
     const char *name; /* model.type in a configuration, and model_type in a directory's config.json */
 
-    /* Functions that fill `numbers` from a preset, from a resolved configuration, or from a directory's config.json. */
+    /* Functions for the sizes and settings `numbers`: list the presets, and fill `numbers` from a preset, from a
+     * resolved configuration, or from a directory's config.json. */
     const char *const *(*presets)(void); /* returns the preset names, a list that ends with NULL */
     zr_status (*preset)(const char *name, void *numbers);
     void (*configure)(const zr_config *config, void *numbers);
     zr_status (*read)(const char *dir, void *numbers);
 
-    zr_status (*check)(const void *numbers); /* fails with ZR_ERR_CONFIG, naming the bad field */
+    zr_status (*check)(const void *numbers); /* checks the sizes; fails with ZR_ERR_CONFIG, naming the bad field */
     zr_config_sizes (*sizes)(const void *numbers);
     zr_model (*builder)(const void *numbers); /* `numbers` is borrowed */
 
-    /* Functions for Hugging Face directories. `adopt` is for a run that starts from a directory. It copies the model's
+    /* Functions for Hugging Face directories. `adopt` is called if a run starts from a directory. It copies the model's
      * settings other than the sizes into the configuration. `write` writes config.json. `names` returns the names of
      * tensors. */
     zr_status (*adopt)(const void *numbers, zr_config *config);

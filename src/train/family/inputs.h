@@ -1,4 +1,5 @@
-/** Inputs of a run: token files and initial weights. They are opened and checked before the run creates any output. */
+/** Inputs of a run: token files and initial weights. The inputs are opened and checked before the run creates any
+ * output. */
 #ifndef ZR_TRAIN_INPUTS_H
 #define ZR_TRAIN_INPUTS_H
 
@@ -25,7 +26,8 @@ void zr__inputs_close(zr__inputs *inputs);
  * folder. */
 void zr__data_keys(const zr_config *config, zr_data_args *args);
 
-/** Open the weights of a Hugging Face directory of any family, and check that they fit its config.json. */
+/** Open the weights of a Hugging Face directory of any family, and check that they fit its config.json. `note` (of
+ * `size` bytes) receives the names of tensors that the model does not use. */
 ZR_NODISCARD zr_status zr__weights_of_dir(const char *dir, zr__family_model *model, zr_weights **weights, char *note,
                                           size_t size);
 

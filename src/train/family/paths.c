@@ -49,8 +49,8 @@ static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
 }
 
 /* Remove the relative path `end` from the end of the path `whole`, and write the rest to `out`. Return false if `whole`
- * does not end with `end`. For a run's directory and its output_dir, the rest is the directory to which output_dir is
- * relative. */
+ * does not end with `end`. If `whole` is a run's directory and `end` its output_dir, the rest is the directory to which
+ * output_dir is relative. */
 static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
 {
     size_t n = strlen(whole), m = strlen(end);
@@ -60,7 +60,7 @@ static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
     return true;
 }
 
-/* Search for `path`, and for its last name component, in the run's directory and in the two directories above. A user
+/* Search for `path`, and for the file name at its end, in the run's directory and in the two directories above. A user
  * may have moved a run together with its inputs. */
 static bool beside(const char *run, const char *path, char found[PATH_MAX])
 {
@@ -186,8 +186,8 @@ zr_status zr__run_paths_settle(zr_config *config)
     zr__config_inputs(config, inputs);
     zr__path_parent(inputs[0] ? inputs[0] : ".", run);
     for (size_t i = 0; i < sizeof(read) / sizeof(read[0]); i++) {
-        /* Leave paths from overrides, such as --data.train=PATH, unchanged. They are relative to the current directory.
-         */
+        /* Leave a path from an override, such as --data.train=PATH, unchanged, since it is relative to the current
+         * directory. */
         if (!read[i].path || zr__config_overridden(config, read[i].key)) continue;
         path_key s = {config, run, read[i].key};
         char *found = NULL;

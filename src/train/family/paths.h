@@ -24,15 +24,16 @@ ZR_NODISCARD zr_status zr__run_tokenizer_find(const zr_config *config, const cha
                                               const char **tokenizer);
 
 /** Find the folder of the run's token cache (data.cache_dir), if files can be created in it. A relative path is tried
- * from two directories: where the run was started, and where it would have been started at its present place. *cache
- * receives the given path or `found`. Without a usable folder *cache receives NULL, which selects the user's cache. */
+ * first in train.started_in, then in the directory that replaces it if the run has moved (see zr__run_path_find).
+ * *cache receives the given path or `found`. Without a usable folder *cache receives NULL, which selects the user's
+ * cache. */
 ZR_NODISCARD zr_status zr__run_cache_find(const zr_config *config, const char *run, char found[PATH_MAX],
                                           const char **cache);
 
-/** Make the input paths of a run's configuration absolute, so that the configuration works from any directory. A file
- * that is not found gets a path in the directory where the run was started, for error messages. Add a note for a file
- * that is found at another path than before. A path from an override stays relative to the current directory. A
- * configuration that no run wrote is unchanged. */
+/** Make the input paths of a run's configuration absolute, so that the configuration works from any directory. If a
+ * file is not found, use its path in the directory where the run was started, for error messages. If a file is found at
+ * another path than before, add a note. A path from an override stays relative to the current directory. A
+ * configuration file that no run has written is left unchanged. */
 ZR_NODISCARD zr_status zr__run_paths_settle(zr_config *config);
 
 /** Set train.output_dir to the directory of the configuration file, if a run wrote the file into its own directory.

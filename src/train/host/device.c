@@ -5,8 +5,8 @@
 #include "device/device.h"
 #include "train/host/host.h"
 
-/* Count the GPUs that device "auto" may use. Return 0 unless all kernels and the matrix-product library run on them,
- * and write the reason to `why`, or "" if the host has no GPU. */
+/* Count the GPUs that device "auto" may use. If zr's kernels or the matrix-product library cannot run on them, return 0
+ * and write the reason to `why`. If the host has no GPU, return 0 and write "". */
 static int usable_gpus(char why[ZR__UNUSED_BYTES])
 {
     char matmul[64];
@@ -19,7 +19,7 @@ static int usable_gpus(char why[ZR__UNUSED_BYTES])
     else if (gpu.major < 8)
         snprintf(why, ZR__UNUSED_BYTES, "%s has compute capability %d.%d, wanted 8.0 or more", gpu.name, gpu.major,
                  gpu.minor);
-    else { /* last, since it loads the library, which takes 150 MB */
+    else { /* last check, since it loads the matrix-product library, which takes 150 MB */
         zr__device_cuda_matmul(matmul, sizeof(matmul));
         if (matmul[0]) return gpus;
         snprintf(why, ZR__UNUSED_BYTES, "%s", zr_error_message());

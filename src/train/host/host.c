@@ -21,7 +21,7 @@ bool zr__host_line(const char *path, const char *key, char *line, int size)
 }
 
 /** Return the number at the beginning of a file. If `key` is not empty, return the number after `key` in the line that
- * begins with `key`. Return -1 if there is no file or no number (the text may be "max"). */
+ * begins with `key`. Return -1 if there is no file or no number, for example if the text is "max". */
 static int64_t read_number(const char *path, const char *key)
 {
     char line[512], *end = line;

@@ -55,8 +55,8 @@ int64_t zr__train_host_limit(int local_ranks)
     return left > 0 ? (int64_t)(HOST_SHARE * (double)left / local_ranks) : 0;
 }
 
-/** List the settings that would make the plan smaller and are not used yet. The caller's message adds a last remedy
- * after this text. */
+/** List the settings that would make the plan smaller and are not used yet. The caller appends one more remedy to this
+ * text. */
 static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
 {
     bool lean = l->states == ZR_STATES_LEAN;

@@ -18,21 +18,22 @@ int64_t zr__rank_bytes(int64_t limited_bytes, const zr_device_facts *facts);
 /** Return how many bytes of memory.limit a rank uses for a plan with the given memory. */
 int64_t zr__rank_needs(const zr_memory *memory, const zr_device_facts *facts);
 
-/** Return the default of memory.limit for a rank. This is its share of the host's memory (zr__train_host_limit). With a
- * GPU it is its share of the GPU's memory, which other ranks of its process may share. Return 0 if unknown. */
+/** Return the default of memory.limit for a rank. On the processor, return the rank's share of the host's memory
+ * (zr__train_host_limit). With a GPU, return the GPU's memory divided by the maximum number of ranks on one GPU. Return
+ * 0 if unknown. */
 int64_t zr__train_limit(const zr_profile *profile, int local_ranks, int in_process);
 
-/** Return the default of memory.limit for each of local_ranks ranks on this host. This is an equal share of nine tenths
- * of the available memory. The last tenth is for other programs. Return 0 if unknown. */
+/** Return the default of memory.limit for each of local_ranks ranks on this host: an equal share of nine tenths of the
+ * available memory. The last tenth is for other programs. Return 0 if unknown. */
 int64_t zr__train_host_limit(int local_ranks);
 
-/** Check that a plan is within memory.limit (limit_bytes per rank, 0 for no limit). Check also that local_ranks ranks
- * with this plan fit into the available memory of this host. `threads`: whether the ranks are threads of one process.
- * If not, fail with ZR_ERR_MEMORY. The message has the plan's numbers. */
+/** Check that a plan is within memory.limit (limit_bytes per rank, 0 for no limit), and that local_ranks ranks with
+ * this plan fit into the available memory of this host. If not, fail with ZR_ERR_MEMORY and a message with the plan's
+ * numbers. `threads` tells whether the ranks are threads of one process. */
 ZR_NODISCARD zr_status zr__train_memory_check(const zr_plan *plan, int64_t limit_bytes, int local_ranks, bool threads);
 
-/** Return how many bytes of a rank's staging memory are in host memory, in a process with `ranks` ranks. If several
- * processes use GPUs, most of the staging memory is elsewhere. */
+/** Return how many bytes of the staging memory of a plan's rank are in host memory. The rank belongs to a process with
+ * `ranks` ranks. If several processes use GPUs, most of the staging memory is in GPU memory. */
 int64_t zr__plan_staging_bytes(const zr_plan *plan, int ranks);
 
 /** Upper bound in bytes of the GPU memory that a rank takes besides its plan, for the context and the libraries' code.
@@ -43,8 +44,8 @@ int64_t zr__plan_staging_bytes(const zr_plan *plan, int ranks);
  * plus the host memory that CUDA takes. */
 int64_t zr__plan_process_bytes(const zr_plan *plan, int ranks);
 
-/** Return the largest arena in bytes with which a rank stays within `limit_bytes` (zr__rank_bytes). `apart`: whether
- * the device has its own memory. If limit_bytes is 0, which means no limit, return 0. */
+/** Return the largest arena in bytes with which a rank stays within `limit_bytes` (zr__rank_bytes). `apart` tells
+ * whether the device has its own memory. If limit_bytes is 0, which means no limit, return 0. */
 int64_t zr__arena_limit(int64_t limit_bytes, bool apart);
 
 #endif

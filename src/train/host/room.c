@@ -1,5 +1,5 @@
-/** Check, before a run starts, that the system grants the run its memory and threads. Otherwise compute libraries would
- * end the program when they fail to get memory or a thread. */
+/** Check, before a run starts, that the system grants the run its memory and threads. Without this check, a compute
+ * library that fails to get memory or a thread would end the program. */
 #include "base/text/text.h"
 #include "train/host/host.h"
 

@@ -1,5 +1,5 @@
-/* Storage of measured training steps in the user's cache. Each combination of machine, transport, number of ranks and
- * number of hosts has its own file. */
+/* Storage of measured schedule steps (zr_launch) in the user's cache. Each combination of machine, transport, number of
+ * ranks and number of hosts has its own file. */
 #include "train/measure/machine.h"
 #include "train/measure/measure.h"
 
@@ -38,7 +38,7 @@ static json_t *samples_to_json(const zr_launch *launch)
     return list;
 }
 
-/* Return the waits as a JSON list, or NULL if memory runs out. */
+/* Return the waiting times as a JSON list, or NULL if memory runs out. */
 static json_t *waits_to_json(const zr_launch *launch)
 {
     json_t *list = json_array();
@@ -79,7 +79,7 @@ static bool sample_from_json(const json_t *json, zr_step_sample *s)
     return good && counts && isfinite(s->sec) && s->sec > 0;
 }
 
-/* Numeric fields of a zr_launch. In a valid file, each value is at least 0 and less than `below`. */
+/* Numeric fields of a zr_launch. In a valid file, the value of a field is at least 0 and less than `below`. */
 static const struct {
     const char *key;
     size_t at;

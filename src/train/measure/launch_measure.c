@@ -1,5 +1,5 @@
-/* Measurement of schedule steps while small models are trained. They are trained by the same engine as large models.
- * So caches, threads, links and waits for other ranks behave as in real training. */
+/* Measurement of schedule steps while small models are trained. The engine is the same as for large models. Therefore
+ * caches, threads, links and waits for other ranks behave as in real training. */
 #include "base/core/grow.h"
 #include "engine/engine.h"
 #include "plan/cost/cost.h"
@@ -15,12 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PASSES = 3 }; /* passes over all models; several, since the machine may be busy during one */
-enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };      /* numbers of training steps of one model */
-enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS }; /* maximum micro-batches; maximum runs of a step */
-#define MODEL_SEC 0.1 /* seconds after which a model stops, if it has run LEAST_RUNS training steps */
-#define MOST_LOST 0.9 /* maximum share of a stream's speed that overlap can take; the stream never stops entirely */
-/* Settings of a quick measurement: the maximum width of its models, and its values for LEAST_RUNS and MODEL_SEC. */
+/* Number of times that all models are measured: more than once, since the machine may be busy during one. */
+enum { PASSES = 3 };
+/* Training steps of one model: warm-up steps, then at least LEAST_RUNS and at most MOST_RUNS measured steps. */
+enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };
+/* Maximum number of micro-batches of a training step, and of measured runs of a schedule step. */
+enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS };
+#define MODEL_SEC 0.1 /* seconds after which a model's measurement ends, but not before LEAST_RUNS training steps */
+#define MOST_LOST 0.9 /* maximum fraction of a stream's speed that overlap can cost, since no stream stops */
+/* Settings of a quick measurement: the maximum width of its models (QUICK_WIDTH), and its values in place of LEAST_RUNS
+ * (QUICK_RUNS) and MODEL_SEC (QUICK_SEC). */
 enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
 #define QUICK_SEC 0.02
 
@@ -30,11 +34,11 @@ typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS, LINKS } 
 
 /* Models to measure. A step of a user's model is priced by interpolation between samples of the steps of these models.
  * The operands of their matrix products range from sizes that fit in one cache to sizes that fit in no cache. Their
- * vocabularies range from bytes to words. */
+ * vocabulary sizes range from 256 (bytes) to 16384 (words). */
 static const struct trial {
     int64_t width, heads, layers, vocabulary, batch, tokens, micro;
     division division;
-    bool flat; /* whether collectives have one level. Most trials have two: within a host and between hosts. */
+    bool flat; /* whether collectives have one level instead of two (within a host and between hosts) */
 } trials[] = {
     {64, 1, 4, 256, 1, 64, 1, STAGE3, false},    {128, 2, 4, 256, 2, 128, 2, STAGE1, true},
     {128, 2, 4, 256, 2, 64, 4, STAGE2, false},   {128, 2, 4, 1024, 4, 128, 1, TENSOR, false},
@@ -45,7 +49,7 @@ static const struct trial {
 };
 enum { TRIALS = sizeof(trials) / sizeof(trials[0]) };
 
-/* Durations of all runs of one schedule step so far. */
+/* Durations of all runs of one schedule step so far, in seconds. */
 typedef struct step_runs {
     double sec[STEP_RUNS];
     int64_t n;
@@ -53,11 +57,11 @@ typedef struct step_runs {
 
 /* A plan and its engine, which runs training steps. */
 typedef struct runner {
-    int64_t vocabulary, tokens; /* vocabulary size of the model; number of tokens of a micro-batch */
+    int64_t vocabulary, tokens; /* vocabulary size of the model; number of tokens in a micro-batch */
     zr_plan *plan;
     zr_engine *engine;
     zr__timings *timings;       /* NULL if not wanted */
-    step_runs *runs;            /* one element for each schedule step */
+    step_runs *runs;            /* array with one element for each schedule step */
     double wall_sec[MOST_RUNS]; /* duration of each training step in seconds */
     bool typical[MOST_RUNS];
     int n; /* number of completed training steps */
@@ -72,12 +76,12 @@ typedef struct measuring {
     zr_comm *comm;
     zr_device *device;
     bool quick;        /* argument of zr__launch_measure */
-    double around_sec; /* sum over models of the seconds of a training step outside all schedule steps */
+    double around_sec; /* time of a training step outside its schedule steps, in seconds, summed over the models */
     int n_around;
-    slope lost, late;  /* fits for the fields `lost` and `late` of zr_launch */
-    double bytes, sec; /* bytes and seconds of the exchanges between hosts, from the division LINKS */
-    /* Sums over exchanges of bytes. `squares` sums squared deviations from the mean duration, `exchanges` sums the
-     * squared mean. */
+    slope lost, late;  /* fits from which the fields `lost` and `late` of zr_launch are computed */
+    double bytes, sec; /* bytes and seconds of the exchanges between hosts in the models divided by LINKS */
+    /* Sums over the exchanges that move bytes. `squares` is the sum of squared deviations from the mean duration of a
+     * schedule step. `exchanges` is the sum of the squared mean durations. */
     double squares, exchanges;
     zr_launch *launch;
     int64_t room; /* capacity of launch->sample */
@@ -182,7 +186,7 @@ static zr_status run_step(runner *r, int number)
     return ZR_OK;
 }
 
-/* Run training steps of all runners by turns, so that a slow period of the machine affects every runner. */
+/* Run training steps of all runners in turn, so that a slow period of the machine affects every runner. */
 static zr_status run_steps(const measuring *m, runner *r, int n_runners)
 {
     bool more = true;
@@ -209,8 +213,8 @@ static bool same_step(const zr_step_sample *a, const zr_step_sample *b)
            x->pairs == y->pairs && x->head == y->head && memcmp(&x->product, &y->product, sizeof(x->product)) == 0;
 }
 
-/* Add a sample of a schedule step. Equal steps of one model become one sample with their mean time. `first` is the
- * index of the model's first sample. `times` counts the steps in each sample. */
+/* Add a sample of a schedule step. Equal schedule steps of one model become one sample with their mean time. `first` is
+ * the index of the model's first sample. `times` counts the schedule steps in each sample. */
 static void add_sample(zr_launch *l, int32_t first, const zr_step_sample *sample, int32_t *times)
 {
     int32_t i = first;
@@ -237,8 +241,8 @@ static zr_status keep_steps(measuring *m, const runner *r, const double *sec)
     return ZR_OK;
 }
 
-/* Mark the typical training steps. These are all except the fastest quarter and the slowest quarter. For example, one
- * of three steps is typical. */
+/* Mark the typical training steps: all except the fastest quarter and the slowest quarter. For example, one of three
+ * training steps is typical. */
 static void find_typical(const double *wall_sec, int n, bool *typical)
 {
     for (int i = 0; i < n; i++) {
@@ -369,7 +373,7 @@ static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *b
 }
 
 /* Record how much the durations of exchanges vary, for exchanges that move bytes. Long exchanges have a high weight.
- * Each rank uses its own clock. */
+ * The durations are those that this rank measured. */
 static void keep_spread(measuring *m, const runner *r)
 {
     for (int32_t i = 0; i < r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
@@ -384,8 +388,8 @@ static void keep_spread(measuring *m, const runner *r)
     }
 }
 
-/* Add up the bytes and seconds of exchanges between hosts. Their ratio is the sustained rate of the links, since the
- * exchanges are back to back. Each rank uses its own clock. */
+/* Add up the bytes and seconds of exchanges between hosts, as measured by this rank. Their ratio is the sustained rate
+ * of the links, since the exchanges are back to back. */
 static void keep_rate(measuring *m, const runner *r)
 {
     const zr_schedule *s = &r->plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -408,7 +412,8 @@ static zr_status measure_beside(measuring *m, division divided, runner r[2])
     ZR_TRY(keep_model(m, &r[0]));
     ZR_TRY(zr__timings_collect(r[0].timings, m->comm, &alone));
     ZR_TRY(zr__timings_collect(r[1].timings, m->comm, &both));
-    if (divided == LINKS) return ZR_OK; /* overlap keeps the links busy, so these exchanges take longer */
+    /* Leave out LINKS, whose exchanges take longer with overlap only because the links then stay busy. */
+    if (divided == LINKS) return ZR_OK;
     keep_lost(m, &alone, &both);
     keep_spread(m, &r[1]);
     return ZR_OK;
@@ -447,7 +452,7 @@ done:
 }
 
 /* Count the hosts. All ranks get the same number. Fail with ZR_ERR_UNSUPPORTED unless each host has equally many ranks
- * with consecutive numbers, because plans cannot represent other divisions. */
+ * with consecutive numbers, because a plan cannot represent ranks that are placed otherwise. */
 static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
 {
     const double local[2] = {comm->local_size, comm->local_rank};
@@ -508,7 +513,7 @@ static zr_status measure_pass(zr_comm *comm, zr_device *device, int32_t hosts, b
                 ZR_TRY(measure_model(&m, &trials[t], dtype ? ZR_BF16 : ZR_F32));
     launch->around_sec = m.around_sec / m.n_around;
     const double lost = fmin(slope_of(&m.lost), MOST_LOST), late = fmin(slope_of(&m.late), MOST_LOST),
-                 most = fmax(lost + late, 1); /* a step is no slower with overlap than without */
+                 most = fmax(lost + late, 1); /* ensures that a step is no slower with overlap than without */
     launch->lost = lost / most;
     launch->late = late / most;
     const double own[2] = {m.exchanges > 0 ? sqrt(m.squares / m.exchanges) : 0, m.sec > 0 ? m.bytes / m.sec : 0};

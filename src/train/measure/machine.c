@@ -1,8 +1,12 @@
-/* Storage of the measurements of `zr info --bench` in a small file in the user's cache. The file's name is a hash of a
- * key. The key is a text of everything on which the numbers depend, and is also in the file. So numbers are never used
- * on another machine that shares the home directory, for another kernel level, or in another version.
+/*
+ * Storage of the measurements of `zr info --bench` in a small file in the user's cache. The name of the file is a hash
+ * of a key. The key is a text of everything on which the measurements depend, and is also stored in the file. The
+ * measurements are therefore not used on another machine that shares the home directory, for another kernel level, or
+ * in another version of zr.
  *
- * A file is written under a temporary name and renamed when complete. If several processes write, the last one wins. */
+ * A file is written under a temporary name and renamed when it is complete. If several processes write, the last one
+ * wins.
+ */
 #include "train/measure/machine.h"
 #include "base/file/file.h"
 #include "base/file/folder.h"
@@ -144,7 +148,7 @@ static bool get_products(const json_t *products, zr_rates *rates)
     return good;
 }
 
-/** Arguments of read_rates. `apart`: whether the rates are a GPU's. */
+/** Arguments of read_rates. `apart` tells whether the rates are a GPU's. */
 typedef struct wanted_rates {
     bool apart;
     zr_rates *rates;
@@ -240,8 +244,8 @@ zr_status zr__rates_recall(const zr_device_facts *facts, zr_rates *rates)
     return zr__machine_recall("machine", key, read_rates, &wanted);
 }
 
-/** Return a rank's part of a rate. This is the rate of its own threads, or an equal share of the host's rate if that is
- * lower. */
+/** Return a rank's part of a rate: the rate of the rank's own threads, or an equal share of the host's rate if that
+ * share is lower. */
 static double rank_part(zr_rate rate, int threads, int local_ranks)
 {
     return fmin(rate.one * threads, rate.all / local_ranks);

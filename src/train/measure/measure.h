@@ -1,9 +1,8 @@
 /** train/measure: measurements of this machine. machine.c stores the rates of kernels, memory and links in the user's
  * cache. products.c times the matrix products of a model. launch_measure.c times the steps of small models, and
- * launch_file.c stores these samples. timings.c reports where the time of a run goes.
- *
- * The measurements determine prices and mfu. They determine plans only if keys are open, or if policy auto plans for
- * tensor-parallel ranks. */
+ * launch_file.c stores these times. timings.c reports how a run's time divides among kinds of steps. Estimated times of
+ * plans and the reported mfu use the measurements. The plans themselves depend on the measurements only if keys are
+ * open, or if policy auto plans for tensor-parallel ranks. */
 #ifndef ZR_TRAIN_MEASURE_MEASURE_H
 #define ZR_TRAIN_MEASURE_MEASURE_H
 
@@ -35,23 +34,22 @@ zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
 
 /** Set the rates of a profile for one of `ranks` ranks. On this host local_ranks ranks work at the same time. Each has
  * profile->facts.threads threads and values of `dtype`. A rank gets the rate of its own threads, but at most an equal
- * share of the whole host's rate. The FLOP rates are the peaks; the measured rates of products are added by size.
- *
- * If all ranks are on one host, the link between threads (ZR_LINK_PROCESS) has the rate of a memory copy, which cannot
- * overlap with compute. With several hosts the link's rate is 0, which means unknown. */
+ * share of the whole host's rate. The FLOP rates are the peaks; the measured rates of products, each for its size, are
+ * added to the profile. If all ranks are on one host, the link between threads (ZR_LINK_PROCESS) has the rate of a
+ * memory copy, which cannot overlap with compute. With several hosts the link's rate is 0, which means unknown. */
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
 
-/* Measured steps of training runs. zr_cluster.measured uses them to estimate times of plans. They are stored beside
- * the rates, in files steps-<hash>.json. Each combination of machine, transport, number of ranks and number of hosts
- * has its own file. */
+/* Measured schedule steps, from which times of plans are estimated (zr_cluster.measured). Files steps-<hash>.json
+ * beside the rates store these steps. Each combination of machine, transport, number of ranks and number of hosts has
+ * its own file. */
 
-/** Train small models on the ranks of `comm` and record the durations of their steps. Durations are medians over
- * training steps and means over ranks. This takes 5 to 20 seconds, or one to two minutes with more ranks than cores or
- * with slow links.
- *
- * With `quick`, measure only once and only the smallest models. This takes a tenth of the time, but estimates for
- * large models become less accurate. Each rank passes its own device, and all ranks get the same result. Clear
- * `launch` after success. Errors: ZR_ERR_MEMORY. Collective. */
+/** Train small models on the ranks of `comm` and record the durations of their steps. Durations are means over the
+ * ranks and over the typical training steps, without the fastest quarter and the slowest quarter. All models are
+ * measured three times, and the medians are recorded. The measurement takes 5 to 20 seconds, or one to two minutes with
+ * more ranks than cores or with slow links. With `quick`, measure only once and only the smallest models. A quick
+ * measurement takes a tenth of the time, but estimates for large models become less accurate than without `quick`. Each
+ * rank passes its own device, and all ranks get the same result. Clear `launch` after success. Errors: ZR_ERR_MEMORY.
+ * Collective. */
 ZR_NODISCARD zr_status zr__launch_measure(zr_comm *comm, zr_device *device, bool quick, zr_launch *launch);
 void zr__launch_clear(zr_launch *launch);
 
@@ -71,14 +69,14 @@ typedef struct zr__product_timing {
 } zr__product_timing;
 
 /** Matrix products of the forward and backward passes of one micro-batch. A fused output head does not store its
- * logits. It computes its products for one block of rows at a time. */
+ * logits, but computes its products for one block of rows at a time. */
 typedef struct zr__products {
     zr__product_timing *product;
     int n;
     double flops;
     double rest_flops; /* FLOPs of all other ops. Most are in attention, where masked pairs count too. */
-    double bound_sec;  /* sum over all products of FLOPs / rate. It is a lower bound of a micro-batch's time with these
-                        * kernels, if the rates of partly timed products are right. */
+    double bound_sec;  /* sum over all products of FLOPs / rate; a lower bound in seconds of a micro-batch's time with
+                          these kernels, if the rates of partly timed products are right */
 } zr__products;
 
 /** Time each matrix product of a model separately with the device's kernels, on operands in memory. Record the time of
@@ -89,8 +87,9 @@ ZR_NODISCARD zr_status zr__products_measure(const zr_model *model, int64_t batch
                                             zr_device *device, zr__products *products);
 void zr__products_clear(zr__products *products);
 
-/** Add the rates of products to `rates`, by size. Products of equal size get one rate, the mean weighted by time.
- * Record also the best rate of all products. If there are more sizes than ZR_PRODUCT_RATES, drop the last ones. */
+/** Add the rates of products to `rates`, one rate for each size. The rate of a size is the mean over its products,
+ * weighted by time. Record also the best rate of all products. If there are more sizes than ZR_PRODUCT_RATES, ignore
+ * the last sizes. */
 void zr__rates_add_products(zr_rates *rates, const zr__products *products);
 
 #endif

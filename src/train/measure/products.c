@@ -223,8 +223,8 @@ static zr_status add_product(zr_device *device, const zr_graph *graph, const zr_
 }
 
 /** Build a graph for one block of a head's rows, from ops with the same matrix products as the fused head. Gradients
- * are F32, since the head adds up its dw over the blocks in F32. The ops of this graph write dw without adding. They
- * are faster, so their time is still a lower bound. */
+ * are F32, since the head adds up its dw over the blocks in F32. The ops of this graph write dw without adding, and are
+ * therefore faster than the head. Their time is still a lower bound. */
 static zr_status make_block(const zr_graph *graph, const zr_op *op, int64_t rows, zr_graph **block)
 {
     const zr_param_info *w = zr_graph_param(graph, zr_graph_value(graph, op->in[op->backward ? 2 : 1])->param);

@@ -17,8 +17,8 @@ typedef struct site {
     zr_step_cost cost;
 } site;
 
-/* Sums of one rank by kind. Threads of several streams may add at the same time, but never to the same element, since
- * each kind belongs to one stream. */
+/* Sums of one rank, one for each kind of step. Threads of several streams may add at the same time, but never to the
+ * same sum, since each kind belongs to one stream. */
 typedef struct sums {
     zr_timing kind[ZR_TIMING_KINDS];
     double wall_sec, exposed_sec, idle_sec;
@@ -32,16 +32,17 @@ typedef struct span {
 } span;
 
 struct zr__timings {
-    site *site; /* one for each step of the training schedule, the only schedule within an optimizer step */
+    site *site; /* array with one site for each step of the training schedule, the only one that is timed */
     int n_kinds;
     sums sums;
-    /* Spans of the current optimizer step, by stream. A stream's thread writes only to its own array. */
+    /* Spans of the current optimizer step, one array for each stream. A stream's thread writes only to its own array.
+     */
     span *span[ZR_STREAMS];
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
     int n_streams;    /* number of the plan's streams that are timed */
     bool copies_hold; /* whether copies run on the queue of compute */
     bool warm;        /* whether the first optimizer step was dropped */
-    sums before;      /* sums at the beginning of the current optimizer step */
+    sums before;      /* sums before the current optimizer step, restored if the step is aborted */
     bool warm_before;
 };
 

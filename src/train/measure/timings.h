@@ -1,5 +1,5 @@
-/** Times of schedule steps, grouped by kind of step. Each rank records times while it trains. Afterwards the times of
- * all ranks are combined. */
+/** Times of schedule steps, added up for each kind of step. Each rank records times while it trains. Afterwards the
+ * times of all ranks are combined. */
 #ifndef ZR_TRAIN_TIMINGS_H
 #define ZR_TRAIN_TIMINGS_H
 
@@ -21,7 +21,7 @@ zr__timing_rate zr__timing_rate_of(const zr_timings *timings, const zr_timing *k
 ZR_NODISCARD zr_status zr__timings_json(const zr_timings *timings, char **text);
 
 /** Return rate / peak, or NaN if the peak is unknown or below the rate. A peak may be too low because the machine was
- * busy when it was measured. It may also not limit this work: data in caches can be faster than memory. */
+ * busy when it was measured. A peak may also not limit this work: data in caches can be faster than memory. */
 double zr__share_of_peak(double rate, double peak);
 
 typedef struct zr__timings zr__timings;

@@ -1,7 +1,7 @@
 /**
  * Functions by which the ranks of a run agree between training steps on a status, on rank 0's values, or on maxima. All
- * functions that communicate are collective, and set result->agreed (zr__run_agreed). They use zr_comm_scalars, which
- * needs no staging memory.
+ * functions that communicate are collective, and set result->agreed (zr__run_agreed). For the exchange they use
+ * zr_comm_scalars, which needs no staging memory.
  */
 #ifndef ZR_TRAIN_AGREE_H
 #define ZR_TRAIN_AGREE_H

@@ -20,8 +20,8 @@
 
 /* ---- the report ------------------------------------------------------------------------------- */
 
-/** Set the measured and the promised peak memory of a process. The measured peak is the maximum over all processes. It
- * includes anonymous memory. If ranks are separate processes, it also includes the process's own shared windows. */
+/** Set the measured and the promised peak memory of a process. The measured peak is the maximum over all processes of
+ * their anonymous memory. If ranks are separate processes, the peak also includes a process's own shared windows. */
 static zr_status measure_peak(zr__run *r)
 {
     const int in_process = zr__comm_process_ranks(r->comm);
@@ -44,8 +44,8 @@ zr_status zr__run_highest_report(zr__run *r, zr_report *report)
     return ZR_OK;
 }
 
-/** Add a note if measured memory or traffic differs from the plan. Also add a note if the peak memory exceeds the
- * promised peak, unless the process had reached this peak before the run. */
+/** Add a note if the measured memory or traffic differs from the plan. Add a note if the peak memory exceeds the
+ * promised peak, unless the process had already reached this peak before the run began. */
 static void note_broken_promises(zr__run *r)
 {
     const zr_train_result *result = r->result;
@@ -137,8 +137,8 @@ void zr__run_release(zr__run *r)
     r->reserved = false;
 }
 
-/** If the last loss was not finite, compute the loss of another batch, to find out whether the batch or the weights are
- * bad. Fail with ZR_ERR_DIVERGED if this loss is not finite either. */
+/** If the last loss was not finite, compute the loss of another batch, to find out whether the batch or the weights
+ * caused this. Fail with ZR_ERR_DIVERGED if the other loss is not finite either. */
 static zr_status probe_other_batch(zr__run *r)
 {
     zr_step_result found = {0};
@@ -155,7 +155,8 @@ static zr_status probe_other_batch(zr__run *r)
     return ZR_OK;
 }
 
-/** Check that the weights are good enough to save. Otherwise fail with ZR_ERR_DIVERGED and the reason. */
+/** Check that all weights are finite, and that they give a finite loss on another batch if the last loss was not
+ * finite. Otherwise fail with ZR_ERR_DIVERGED and the reason. */
 static zr_status judge_weights(zr__run *r)
 {
     r->result->agreed = false;
@@ -304,8 +305,8 @@ static zr_status keep_checkpoint(zr__run *r, char text[ZR__WHY_BYTES])
     return failed;
 }
 
-/** Save the weights if they are good. Write a checkpoint if the run was asked to stop (`stopped`), and model/
- * otherwise. */
+/** Save the weights if judge_weights accepts them. If the run was asked to stop (`stopped`), write a checkpoint, and
+ * otherwise model/. */
 static zr_status keep_result(zr__run *r, bool stopped, char text[ZR__WHY_BYTES])
 {
     zr_status st = judge_weights(r);

@@ -217,8 +217,8 @@ static zr_status choose_checkpoint(zr__run *r)
     return ZR_OK;
 }
 
-/** Choose a checkpoint on rank 0, and copy its record to all ranks. The configuration is not copied, because it is only
- * a pointer. */
+/** Choose a checkpoint on rank 0, and copy its record to all ranks. The configuration of the checkpoint stays on rank
+ * 0, because the record has only a pointer to it. */
 static zr_status choose_together(zr__run *r)
 {
     zr__checkpoint_run *from = &r->resume.from;
@@ -324,7 +324,7 @@ static zr_status fill_all(zr__run *r)
     return st;
 }
 
-/** Restore the run's counters, such as completed steps, from the checkpoint. */
+/** Continue the run's counters, such as completed steps, with the values in the checkpoint. */
 static void take_over(zr__run *r)
 {
     const zr__checkpoint_run *from = &r->resume.from;
@@ -358,7 +358,8 @@ zr_status zr__resume_fill(zr__run *r)
     return ZR_OK;
 }
 
-/** Return a pointer to `step` among the first n entries of the list of checkpoints. Return NULL if it is not there. */
+/** Return a pointer to `step` among the first n entries of the list of checkpoints. Return NULL if `step` is not among
+ * them. */
 static int64_t *find_step(const zr__run *r, int64_t n, int64_t step)
 {
     for (int64_t i = 0; i < n; i++)

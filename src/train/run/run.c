@@ -401,7 +401,7 @@ static zr_status agree_on_step(zr__run *r, zr_status st, const zr_step_result *d
 {
     bool diverged = st == ZR_ERR_DIVERGED;
     const char *why = ZR__WHY();
-    /* All ranks know of a stop within a step, so no further agreement is needed. */
+    /* If a step returns ZR_ERR_STOPPED, it does so on all ranks, so no further agreement is needed. */
     if (st == ZR_ERR_STOPPED) return zr__run_agreed(r, st);
     if (st != ZR_OK && !diverged && st != r->batch_failed) return st;
     ZR_TRY(zr__run_agree(r, r->batch_failed == ZR_OK ? ZR_OK : ZR_FAIL(r->batch_failed, "%s", why)));
@@ -427,7 +427,7 @@ static zr_status one_step(zr__run *r)
     double sec = zr_clock_sec() - begin;
     zr__watch_end(&r->watch, r->engine, sec);
     zr__hang_took(r->hang, sec);
-    /* Let the estimated step time decrease slowly after a slow step. */
+    /* Let the estimated step time decrease by at most a tenth per step, since a later step may be slow again. */
     r->step_sec = fmax(sec, 0.9 * r->step_sec);
     st = agree_on_step(r, st, &did);
     if (st != ZR_OK) zr__watch_drop(&r->watch);
@@ -504,8 +504,8 @@ static zr_status write_sample_line(zr__run *r)
     return ZR_OK;
 }
 
-/** Return whether a checkpoint is due after the current step. It is also due after the last step, so that the run can
- * be extended. */
+/** Return whether a checkpoint is due after the current step. After the last step a checkpoint is always due, so that
+ * the run can be extended. */
 static bool save_is_due(const zr__run *r)
 {
     const int64_t step = r->result->steps, interval = r->config->train.save_interval;

@@ -30,9 +30,9 @@ typedef struct zr__resume {
     int64_t step; /* step of the checkpoint from which the run resumes; -1 without a checkpoint */
     bool anew;    /* whether the checkpoint lacks states of this optimizer, which then begin at zero */
     double read_sec;
-    /* `steps` lists the steps of all n checkpoints, newest first, on rank 0. Checkpoints before index `next` were
-     * skipped because they are damaged. `from` is the record of the run in the chosen checkpoint. Only rank 0 has the
-     * record's configuration. */
+    /* `steps` lists the steps of all n checkpoints in the directory, newest first, on rank 0. The checkpoints before
+     * index `next` were skipped because they are damaged. `from` is the chosen checkpoint's record of its run. Only
+     * rank 0 has the configuration in this record. */
     int64_t *steps, n, next;
     zr__checkpoint_run from;
 } zr__resume;
@@ -43,7 +43,7 @@ typedef struct zr__run {
     const zr_config *given; /* the caller's configuration; NULL while `config` still points to it */
     zr_comm *comm;
     const zr_observer *observer;
-    int64_t peak_before_bytes; /* peak memory of this process when the run began */
+    int64_t peak_before_bytes; /* peak memory of this process in bytes when the run began */
     zr_train_result *result;
     zr__family_model model;
     zr__inputs inputs;
@@ -56,10 +56,11 @@ typedef struct zr__run {
     int64_t from_step, from_sample;        /* steps and samples completed before this run; 0 unless it resumes */
     char chosen_note[ZR_TRAIN_NOTE_BYTES]; /* description of the values chosen for keys that the configuration left
                                               open, or "" */
-    zr__run_made made;  /* results of earlier starts; best_loss decreases when better weights are written to best/ */
-    int64_t saved_step; /* step of the newest checkpoint; -1 without a checkpoint */
+    zr__run_made made; /* results of earlier starts of this run; best_loss is updated when weights with a lower loss are
+                          written to best/ */
+    int64_t saved_step;        /* step of the newest checkpoint; -1 without a checkpoint */
     struct zr__save *saving;   /* the asynchronous checkpoint that is being written, or NULL */
-    double step_sec, save_sec; /* seconds of a recent step; seconds of the last checkpoint; 0 if unknown */
+    double step_sec, save_sec; /* estimated seconds of a training step; seconds of the last checkpoint; 0 if unknown */
     char save_failure[512];    /* message of the first save that failed, or "" */
     zr_status save_failed;     /* status of the first save that failed: ZR_ERR_MEMORY or ZR_ERR_IO */
     zr__watch watch;
@@ -71,7 +72,7 @@ typedef struct zr__run {
     double data_wait_sec;   /* seconds that the current training step has spent on reading data */
     zr_status batch_failed; /* status of this rank's first failed read; other ranks learn of it when the ranks agree */
     bool reserved;          /* whether disk space is reserved for the weights and still unused; rank 0 only */
-    bool suspect;           /* whether the last loss was not finite, because of a bad batch or of bad weights */
+    bool suspect;           /* whether the last loss was not finite, which a bad batch or bad weights may have caused */
     bool out_of_time;       /* whether the run stops because of observer->end_sec, as far as this rank knows */
     bool mixed; /* whether an update failed after updating only some units; the weights are then not saved */
     zr__loss_scaler scaler;
@@ -80,8 +81,8 @@ typedef struct zr__run {
     int64_t skipped_in_row;  /* consecutive skipped steps, not counting steps that lowered the loss scale */
 } zr__run;
 
-/** Replace the byte counts of a report by their maximum over the ranks. They differ between ranks, since ranks with
- * more threads need more scratch memory. Collective. */
+/** Replace the byte counts of a report by their maximum over the ranks. The counts differ between ranks, since ranks
+ * with more threads need more scratch memory. Collective. */
 ZR_NODISCARD zr_status zr__run_highest_report(zr__run *r, zr_report *report);
 
 /** Return the caller's configuration, with the values that the run chose for open keys. Pointers in it are borrowed. */
@@ -102,9 +103,9 @@ ZR_NODISCARD zr_status zr__run_reserve(zr__run *r);
 /** Free the disk space reserved for the weights, unless it holds complete weights. */
 void zr__run_release(zr__run *r);
 
-/** End a run. Save the weights if they are good, and write the measurements. `st` is the status of training, and
- * `begin` is the time when the run began (zr_clock_sec). Return the run's status, with a message that tells where the
- * weights are. Collective. */
+/** End a run. Save the weights if they are finite and give a finite loss, and write the measurements. `st` is the
+ * status of training, and `begin` is the time when the run began (zr_clock_sec). Return the run's status, with a
+ * message that tells where the weights are. Collective. */
 ZR_NODISCARD zr_status zr__run_end(zr__run *r, zr_status st, double begin);
 
 /** Write the weights as best/, replacing earlier weights. When they are complete, set made.best_loss to their loss.
@@ -112,9 +113,9 @@ ZR_NODISCARD zr_status zr__run_end(zr__run *r, zr_status st, double begin);
 ZR_NODISCARD zr_status zr__run_keep_best(zr__run *r);
 /** Complete model/ and best/ if a killed run left them unfinished. Rank 0 only. Errors: ZR_ERR_IO, ZR_ERR_CREATE. */
 ZR_NODISCARD zr_status zr__run_complete_weights(zr__run *r);
-/** Set made.best_loss to the recorded loss of the weights in best/. If best/ has no weights, set it to infinity. If
- * trained.json in best/ has no values, keep the lowest loss in metrics.jsonl. Rank 0 only. Errors: ZR_ERR_IO,
- * ZR_ERR_MEMORY. */
+/** Set made.best_loss to the recorded loss of the weights in best/. If best/ has no weights, set made.best_loss to
+ * infinity. If trained.json in best/ has no values, leave made.best_loss at the lowest loss in metrics.jsonl. Rank 0
+ * only. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__run_know_best(zr__run *r);
 /** Close metrics.jsonl, unless zr__run_end has closed it, and report lost lines. `st` is the run's status, whose error
  * message is preserved. */
@@ -129,7 +130,8 @@ ZR_NODISCARD zr_status zr__run_stop_asked(zr__run *r);
  * rank was asked to stop, or if too little time is left for another step and its checkpoint. Collective. */
 ZR_NODISCARD zr_status zr__run_asked(zr__run *r);
 
-/** Write the events of a training step to the trace, and report messages of the trace. Collective. */
+/** Write the events of a training step to the trace, and pass a message of the trace, if any, to the observer.
+ * Collective. */
 ZR_NODISCARD zr_status zr__run_collect_trace(zr__run *r, int64_t step);
 
 /** Return the arguments of a training step. `batch` is the function that fills the inputs of a micro-batch. */

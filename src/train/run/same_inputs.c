@@ -56,8 +56,8 @@ static zr_status identify(const input *in, uint64_t *identity)
     return st;
 }
 
-/** Set *reader to the lowest rank that has the same file as this rank. Set *places to whether some rank has a different
- * file. */
+/** Set *reader to the lowest rank that opens the same files as this rank. Set *places to whether some rank opens other
+ * files. */
 static zr_status find_reader(zr__run *r, uint64_t identity, int *reader, bool *places)
 {
     ZR_TRY(zr__run_gather(r, identity));

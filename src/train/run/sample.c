@@ -42,7 +42,8 @@ static zr_status decode_with_all(zr__run *r, next_token *next, zr_tensor *output
     return zr_engine_decode(r->engine, next->token, next->position, output);
 }
 
-/** Decode a token of the text on all ranks. Rank 0 only. */
+/** Send a token of the text to all ranks and decode it. Only rank 0 calls this. The other ranks decode the token in
+ * decode_along. */
 static zr_status decode_mine(void *arg, int32_t token, int64_t position, zr_tensor *output)
 {
     writing *w = arg;
@@ -52,7 +53,7 @@ static zr_status decode_mine(void *arg, int32_t token, int64_t position, zr_tens
     return st;
 }
 
-/** Decode the tokens that rank 0 sends, until its text ends. The other ranks call this. */
+/** Receive and decode the tokens that rank 0 sends, until its text ends. All ranks except rank 0 call this. */
 static zr_status decode_along(zr__run *r)
 {
     next_token next = {.goes_on = true};

@@ -24,8 +24,8 @@ static bool has_name(const zr__save *s, char path[PATH_MAX])
     return zr__checkpoint_path(path, s->run_dir, s->step) == ZR_OK && (lstat(path, &st) == 0 || errno != ENOENT);
 }
 
-/** Rename an existing checkpoint of this step. It must be unusable, since otherwise the run would have resumed from it.
- * Do not remove it, since a user may repair it, or another version of zr may be able to read it. */
+/** Rename an existing checkpoint of this step. The checkpoint must be unusable, since otherwise the run would have
+ * resumed from it. Do not remove it, since a user may repair it, or another version of zr may be able to read it. */
 static zr_status move_aside(const zr__save *s)
 {
     enum { SUFFIX_BYTES = 16 };
@@ -86,8 +86,8 @@ static zr_status remove_old(const zr__save *s)
 /* ---- begin and end ---------------------------------------------------------------------------- */
 
 /** Remove the remains of a failed checkpoint, to free disk space. If a directory has the checkpoint's final name,
- * remove nothing. It may be a complete checkpoint that is not confirmed on disk, or an earlier checkpoint that could
- * not be renamed. */
+ * remove nothing, because that directory may be a complete checkpoint that is not confirmed on disk, or an earlier
+ * checkpoint that could not be renamed. */
 static void give_up(const zr__save *s)
 {
     char path[PATH_MAX];
@@ -277,8 +277,8 @@ zr_status zr__run_save_end(zr__run *r)
     s->async_sec = s->put_sec;
     st = tell_failure(r, s->step, tell_end(s, st));
     if (st == ZR_OK && s->event) {
-        /* Add the events of the engine's thread to the trace. They were stored until now, since only this thread may
-         * write to the trace. */
+        /* Add the events of the engine's thread to the trace. The events were stored until now, since only this thread
+         * may write to the trace. */
         for (int32_t i = 0; i < s->n_events; i++) zr__trace_event(r->watch.trace, &s->event[i]);
         st = zr__run_collect_trace(r, s->step);
     }

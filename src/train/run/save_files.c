@@ -102,9 +102,10 @@ static zr_status close_other(zr__save *s, int file)
     return st;
 }
 
-/** Return the region of a matrix divided by columns that this rank writes in slices. In the rows of this region, the
- * tensor-parallel ranks together own all columns, and each rank writes its own columns. Incomplete rows before and
- * after the region are written as contiguous ranges. Matrices divided by rows are written as contiguous ranges too. */
+/** For a matrix that is divided by columns among tensor-parallel ranks, return the region of the file that this rank
+ * writes in slices. In the rows of this region, the ranks together own all columns, and each rank writes its own
+ * columns. Incomplete rows before and after the region are written as contiguous ranges. Matrices divided by rows are
+ * written as contiguous ranges too. */
 static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
 {
     const int64_t parts = param->cut.parts;
@@ -177,9 +178,9 @@ zr_status zr__save_put_all(zr__save *s)
 
 /* ---- checksums, to rank 0 --------------------------------------------------------------------- */
 
-/** Destination of a gathered list. All ranks send the same number of bytes. */
+/** Memory of rank 0 into which a list is gathered from all ranks. All ranks send the same number of bytes. */
 typedef struct arrival {
-    unsigned char *to; /* buffer of `piece` bytes for each rank, in the order of the ranks */
+    unsigned char *to; /* buffer with `piece` bytes for each rank, in the order of the ranks */
     int64_t piece;
     int ranks;
 } arrival;

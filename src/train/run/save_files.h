@@ -63,8 +63,9 @@ ZR_NODISCARD zr_status zr__save_note_run(zr__save *save);
 /** Create the files and reserve space for whole tensors in them. Rank 0 only. */
 ZR_NODISCARD zr_status zr__save_make_files(const zr__save *save);
 
-/** Write elements of a state that this rank owns. This is a callback of zr_sink. The caller passes one state after the
- * other, and calls zr__save_put_end after the last state. Fail with ZR_ERR_DIVERGED if a weight is not finite. */
+/** Write elements that this rank owns into the file of a state. This is a callback of zr_sink. The caller passes one
+ * state after the other, and calls zr__save_put_end after the last state. Fail with ZR_ERR_DIVERGED if a weight is not
+ * finite. */
 ZR_NODISCARD zr_status zr__save_put(void *save, int state, const zr_param_info *param, int64_t first, int64_t n,
                                     const float *in);
 ZR_NODISCARD zr_status zr__save_put_end(void *save);

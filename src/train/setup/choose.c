@@ -14,8 +14,8 @@
 #define TRIED_MOST 4096
 #define SPLITS_MOST 65536 /* maximum number of micro-batches of a training step */
 #define BATCH_MOST 65536  /* maximum number of samples of a micro-batch */
-#define ALIKE 1.01        /* times per token whose ratio is at most this count as equal */
-#define LEAST_GAIN 0.006  /* minimum part of the time per token that larger micro-batches must be able to save */
+#define ALIKE 1.01        /* maximum ratio of two times per token that count as equal */
+#define LEAST_GAIN 0.006  /* minimum fraction of the time per token that larger micro-batches must be able to save */
 #define SLACK 0.02        /* assumed relative error of the estimated times of policy auto */
 
 /* Rates assumed if the machine's rates are unknown. Only their ratios matter. */
@@ -50,11 +50,11 @@ typedef struct search {
     bool keeps; /* whether the micro-batches of the resumed checkpoint (`kept`) fit */
     int n, n_mixed;
     tried way[TRIED_MOST];
-    way mixed[TRIED_MOST]; /* candidates for policy auto, and the estimates of their times */
+    way mixed[TRIED_MOST]; /* candidates for policy auto; `bound` has the estimates of their times */
     double bound[TRIED_MOST], value[TRIED_MOST];
     bool left[TRIED_MOST];
-    tried least;         /* planned candidate with the least memory; `needs` is 0 before the first */
-    zr__failure refused; /* first refusal of a candidate */
+    tried least;         /* planned candidate with the least memory; `needs` is 0 until a candidate is planned */
+    zr__failure refused; /* status and message of the first candidate that could not be planned */
 } search;
 
 void zr__keep_least(int n, const double *value, double alike, bool *left)
@@ -90,8 +90,8 @@ static zr_status weigh_way(const search *s, const zr_plan *plan, const way *w, t
     return ZR_OK;
 }
 
-/** Plan a candidate. Set *planned to false if its sizes overflow or its settings exclude each other. For example,
- * all-reduce excludes stage 3, and the noise scale excludes a single micro-batch. */
+/** Plan a candidate. If its sizes overflow or its settings exclude each other, set *planned to false and succeed. For
+ * example, all-reduce excludes stage 3, and the noise scale excludes a single micro-batch. */
 static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 {
     zr_config config = *s->config;
@@ -114,8 +114,8 @@ static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 
 /* ---- the policies of a candidate ---------------------------------------------------------------- */
 
-/** Return the estimated time per token of a plan in which some units use the policy `heavy`, which recomputes more. As
- * few units as the memory limit allows use it. The other units use the policy `light`. */
+/** Return the estimated time per token of a plan in which some units use the policy `heavy` and all others the policy
+ * `light`, which recomputes less. Only as many units use `heavy` as the memory limit requires. */
 static double mixed_sec(const search *s, const tried *heavy, const tried *light)
 {
     if (!heavy->fits || light->fits || light->needs <= heavy->needs) return heavy->sec;
@@ -205,9 +205,9 @@ static int64_t next_batch(int64_t rows)
     return rows < 8 ? rows + 1 : (rows & (rows - 1)) == 0 ? rows / 2 * 3 : rows / 3 * 4;
 }
 
-/** Try larger micro-batches as long as they fit and save time. A larger micro-batch spreads the fixed work of a
- * training step over more samples. The time saved by the last increase bounds the time that all further increases can
- * save. */
+/** Try larger and larger micro-batches as long as they fit and save time. A larger micro-batch spreads the fixed work
+ * of a training step over more samples. The time saved by the last increase bounds the time that all further increases
+ * can save. If that is less than LEAST_GAIN of the time, stop. */
 static zr_status try_batches(search *s, int stage)
 {
     reached r = {.fits = true};
@@ -247,7 +247,8 @@ static zr_status try_mixed(search *s)
     return ZR_OK;
 }
 
-/** Try policy auto if nothing fits. It may find a smaller plan, in which several units share a checkpoint. */
+/** Try policy auto if nothing fits. This policy may find a smaller plan than the other policies, in which several units
+ * share a checkpoint. */
 static zr_status try_least(search *s)
 {
     const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;

@@ -67,8 +67,8 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
     layout->rank_free_sums = config->train.rank_free_sums;
     layout->reduce_once = config->reduce_once;
-    /* Leave micro_squares off with only one micro-batch in the whole training step. This happens in a plan for fewer
-     * ranks than the run has. */
+    /* Leave micro_squares off if a training step has only one micro-batch on all ranks together. This is possible in a
+     * plan for fewer ranks than the run has. */
     layout->micro_squares = config->train.noise_scale && layout->ranks * config->accumulation_steps > 1;
     /* whether gradients are added to sums that persist between micro-batches */
     bool summed = config->accumulation_steps > 1 || layout->rank_free_sums;
@@ -77,8 +77,8 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->recompute_every = config->recompute.every;
     layout->partition_checkpoints = config->recompute.partition;
     layout->offload_checkpoints = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
-    /* Allow saves from a copy only if the user gave memory.limit. A copy takes more memory than a process promises
-     * otherwise. */
+    /* Allow saves from a copy only if the user gave memory.limit. The copy takes memory that a run without memory.limit
+     * does not promise. */
     if (zr__train_saves_async(config))
         layout->save = zr__config_given(config, "memory.limit") ? ZR_SAVE_AUTO : ZR_SAVE_IN_PLACE;
     /* The limit is for an arena in host memory. If the device has its own memory, zr__train_plan_layout replaces it. */

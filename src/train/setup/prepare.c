@@ -1,4 +1,5 @@
-/** Preparation of a loaded configuration: sets its model sizes, tokenizer and output directory from files. */
+/** Preparation of a loaded configuration: the model's sizes, the tokenizer and the output directory are set from files.
+ */
 #include "config/config.h"
 #include "data/samples/samples.h"
 #include "data/tokenizer/tokenizer.h"
@@ -10,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-/** Set the model's sizes from the directory of model.init or from model.preset. With model.init, set also the other
- * keys on which the results of its weights depend. */
+/** Set the model's sizes from the directory of model.init or from model.preset. With model.init, also copy the model's
+ * other settings from the directory, without which its weights would give other results. */
 static zr_status settle_sizes(zr_config *config)
 {
     const zr__family *family = NULL;

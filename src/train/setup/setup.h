@@ -9,8 +9,8 @@
 #include "zr/plan.h"
 
 /** Return the layout of a resolved configuration. limit_bytes is the part of memory.limit that is left for the arena.
- * It is set only for activation_checkpointing.policy auto and for the copy of an asynchronous save, and is otherwise
- * 0. */
+ * The field is set only for activation_checkpointing.policy auto and for the copy of an asynchronous save, and is
+ * otherwise 0. */
 zr_layout zr__train_layout(const zr_config *config, int ranks);
 
 /** Return whether checkpoints are written asynchronously, during the next training steps. The keys checkpoint.async and
@@ -51,7 +51,8 @@ typedef struct zr__train_kept {
 typedef struct zr__train_target {
     int ranks;
     const zr_profile *profile; /* profile of the device for which plans are made */
-    /** Price a plan for this device. If the function is NULL, zr_plan_price is used, with the profile's rates. */
+    /** Function that prices a plan for this target. If the function is NULL, zr_plan_price is used, with the profile's
+     * rates. */
     zr_status (*price)(void *arg, const zr_plan *plan, zr_price *price);
     void *arg;
 } zr__train_target;
@@ -66,7 +67,8 @@ typedef struct zr__train_target {
  * micro-batches are open and rates are unknown, take the fewest FLOPs, then the least traffic.
  *
  * At most 65536 micro-batches are tried. The result depends only on the configuration and the target with its rates.
- * `kept` is used if it fits, and always if the number of samples is open. `note` gets a description of the choice, or
+ * If the number of samples is open, its value in `kept` is used. If only the micro-batches are open, `kept` is used if
+ * it fits. `note` gets a description of the choice, or
  * "" if nothing was open. If nothing can be planned, return the error of zr__train_plan. Other errors are errors of
  * `price`. */
 #define ZR_TRAIN_NOTE_BYTES 320

@@ -35,13 +35,13 @@ typedef struct tokenizing {
     zr__new_file out;
     int64_t at; /* offset in the output file, in bytes */
     int32_t between;
-    const char *inputs[ZR_TOKENIZE_TEXTS + 2]; /* all input files, NULL-terminated */
+    const char *inputs[ZR_TOKENIZE_TEXTS + 2]; /* paths of all input files; the list ends with NULL */
 } tokenizing;
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* Append tokens to the output. Also build the header each time, without writing it. The header refuses a number of
- * tokens beyond its range, so this error occurs at once and not at the end. */
+/* Append tokens to the output. Also build the header each time, without writing it, because zr__llmc_header fails if
+ * there are too many tokens for the header. The error then occurs at once and not after all texts. */
 static zr_status write_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
     tokenizing *t = arg;
@@ -225,8 +225,8 @@ static zr_status learn_tokenizer(const zr__tokenize_train_args *args, char **jso
     return st;
 }
 
-/* Write the tokenizer's files, and read them back to check that the vocabulary is complete. The directory gets its
- * final name only afterwards. */
+/* Write the tokenizer's files, and read them back to check that the vocabulary is complete. The caller gives the
+ * directory its final name only afterwards. */
 static zr_status write_files(const char *tmp, const char *json, zr__tokenized *did)
 {
     zr_tokenizer *tokenizer = NULL;

@@ -1,5 +1,5 @@
 /**
- * train/tokenizer: the functions of `zr tokenize`. They convert texts to token files, and learn tokenizers from texts.
+ * train/tokenizer: the functions of `zr tokenize`, which convert texts to token files, and learn tokenizers from texts.
  * tokenizer_files.h copies the files of a tokenizer into a directory.
  */
 #ifndef ZR_TRAIN_TOKENIZER_TOKENIZE_H

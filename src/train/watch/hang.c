@@ -31,8 +31,8 @@ const char *zr__phase_name(zr__phase phase)
     return phases[phase].name;
 }
 
-/* Pack the phase and the number of completed steps into one number. The number is never 0, because 0 on a board means
- * that the rank has not begun. */
+/* Pack the phase and the number of completed steps into one number. The number is never 0, because 0 on a rank's board
+ * means that the rank has not begun. */
 uint64_t zr__phase_shown(zr__phase phase, int64_t steps)
 {
     return (uint64_t)(phase + 1) << 56 | ((uint64_t)steps & (((uint64_t)1 << 56) - 1));
@@ -44,7 +44,7 @@ static zr__phase phase_on(const zr_comm_board *b)
     return phase >= 1 && phase <= ZR__PHASES ? (zr__phase)(phase - 1) : ZR__PHASE_START;
 }
 
-/* State of a rank when its board was last read. */
+/* State of a rank, as its board (zr_comm_board) showed it when it was last read. */
 typedef struct row {
     bool seen; /* whether the board can be read, because the rank is on this host */
     zr_comm_board board;
@@ -68,7 +68,7 @@ struct zr__hang {
     int n;
     bool warned;
     double gone_sec;    /* seconds since a process of this host was found to have ended */
-    double another_sec; /* grace period in seconds for another process to end the job; 0 before the end is reported */
+    double another_sec; /* grace period in seconds for another process to end the job; 0 until the limit is exceeded */
 };
 
 /* ---- limits ------------------------------------------------------------------------------------ */
@@ -198,8 +198,8 @@ static int find_behind(const zr__hang *h)
     return behind;
 }
 
-/* Return whether the slowest rank is on another host. This is the case if there are other hosts and all ranks of this
- * host wait in the same call. */
+/* Return whether the slowest rank must be on another host, because all ranks of this host wait in the same call.
+ * Without other hosts, return false. */
 static bool is_elsewhere(const zr__hang *h, int behind)
 {
     bool unseen = false;
@@ -312,8 +312,8 @@ static bool doze(zr__hang *h, double sec)
     return goes_on;
 }
 
-/* Check the ranks periodically. Count only time in which this thread runs. A job that was suspended (^Z, a scheduler)
- * or a busy host then does not look like a hang. */
+/* Check the ranks periodically. Count only the time in which this thread runs, so that a suspended job (^Z, a
+ * scheduler) or a busy host does not look like a hang. */
 static void *watch_ranks(void *arg)
 {
     zr__hang *h = arg;

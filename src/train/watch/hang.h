@@ -1,5 +1,5 @@
-/** Detection of hung ranks in a training run. Each rank publishes its progress on a board. In each process, one thread
- * reads the boards regularly (zr__comm_look). */
+/** Detection of hung ranks in a training run. Each rank publishes its progress on its board (zr_comm_board), which all
+ * ranks of its host can read. In each process, one thread reads the boards regularly (zr__comm_look). */
 #ifndef ZR_TRAIN_HANG_H
 #define ZR_TRAIN_HANG_H
 
@@ -13,7 +13,7 @@
 typedef enum zr__phase {
     ZR__PHASE_START,
     ZR__PHASE_TRAIN,
-    ZR__PHASE_TRAIN_AND_SAVE, /* training steps during a save, in which updates wait for the disk */
+    ZR__PHASE_TRAIN_AND_SAVE, /* training steps during an asynchronous save without a copy; updates wait for the disk */
     ZR__PHASE_EVALUATE,
     ZR__PHASE_SAVE,
     ZR__PHASE_END,
@@ -23,7 +23,7 @@ typedef enum zr__phase {
 /** Return the name of a phase, such as "start", which is passed to zr_observer.reached. */
 const char *zr__phase_name(zr__phase phase);
 
-/** Index of a number on a rank's board. The number encodes the rank's phase and its completed steps (zr__phase_shown).
+/** Index in zr_comm_board.shown of the number that encodes the rank's phase and its completed steps (zr__phase_shown).
  */
 enum { ZR__PHASE_SHOWN = ZR_ENGINE_SHOWN + 2 };
 uint64_t zr__phase_shown(zr__phase phase, int64_t steps);
@@ -42,8 +42,8 @@ void zr__hang_plan(zr__hang *hang, const zr_plan *plan);
 /** Record the duration of a training step. With train.hang_timeout "auto", recent durations determine the limit. */
 void zr__hang_took(zr__hang *hang, double sec);
 
-/** Describe the limits in `text` for people, and return `text`. The description is "" if this rank does not watch, or
- * if the limit is "auto". */
+/** Write a description of the limits to `text`, for people, and return `text`. The description is "" if this rank does
+ * not watch, or if the limit is "auto". */
 #define ZR__LIMITS_BYTES 160
 const char *zr__hang_limits(zr__hang *hang, char text[ZR__LIMITS_BYTES]);
 

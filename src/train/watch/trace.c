@@ -39,7 +39,7 @@ struct zr__trace {
     zr__file file;
     int64_t end_bytes; /* length of the file in bytes, without TAIL */
     zr__json_out out;  /* pending text, to be written at offset end_bytes */
-    double *start_sec; /* time zero of the trace on the clock of each rank */
+    double *start_sec; /* array with the trace's time zero on the clock of each rank, in seconds */
     bool failed;
     bool torn; /* whether the file may be invalid JSON */
     char note[512];

@@ -1,7 +1,7 @@
 /**
- * Observation of training steps while they run, without changing the run. The observers are timings, a trace, and the
- * function `reached`, in which tests kill a rank. trace.h writes a file with the times of steps. hang.h finds ranks
- * that are stuck or have ended.
+ * Observation of training steps while they run. Observers do not change the run. timings.h adds up the times of steps,
+ * and trace.h writes these times into a file. After each schedule step the callback zr_observer.reached is called, in
+ * which tests kill a rank in a given phase, such as the backward pass. hang.h finds ranks that are stuck or have ended.
  */
 #ifndef ZR_TRAIN_WATCH_H
 #define ZR_TRAIN_WATCH_H
@@ -19,7 +19,7 @@ typedef struct zr__watch {
     zr__timings *timings;
     zr__trace *trace;
     bool tracing;                /* whether the current step is traced */
-    const zr_observer *observer; /* observer with a function `reached`, or NULL */
+    const zr_observer *observer; /* observer whose callback `reached` is set, or NULL */
     const zr_plan *plan;
     int rank;
     int64_t step;

@@ -130,7 +130,8 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
         if (!zr__tokenizer_files_any(from->path)) return ZR_OK;
         ZR_TRY(zr__make_folder(dir));
         ZR_TRY(zr__tokenizer_files_take(from->path, dir));
-        /* A directory may hold only the settings of a tokenizer, without the tokenizer itself. */
+        /* Set this only if the tokenizer itself was copied, since a directory may hold only the settings of a
+         * tokenizer. */
         c->did->tokenizer = zr__tokenizer_is_in(dir);
         return ZR_OK;
     }

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Approximate number of tokens in a batch, which determines the number of rows. This size is large enough for efficient
- * matrix products and takes little memory. */
+/* Approximate number of tokens in a batch, which determines the number of rows. A batch of this size makes matrix
+ * products efficient and takes little memory. */
 #define BATCH_TOKENS 1024
 
 static zr_status find_val(void *arg, const char *path, char found[PATH_MAX])

@@ -72,8 +72,8 @@ int64_t zr__eval_windows_targets(const zr__eval_windows *w, int64_t count)
     return targets < w->targets ? targets : w->targets;
 }
 
-/* Add the text length of the targets in bytes to w->bytes. Set w->bytes to -1 (unknown) if a target has no text. This
- * is possible if the model's vocabulary is larger than the tokenizer's. */
+/* Add the text length of the targets in bytes to w->bytes. Set w->bytes to -1 (unknown) if a target has no text, for
+ * example if the model's vocabulary is larger than the tokenizer's. */
 static void count_bytes(zr__eval_windows *w, const int32_t *targets)
 {
     for (int64_t t = 0; w->bytes >= 0 && t < w->seq; t++) {

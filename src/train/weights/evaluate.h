@@ -1,4 +1,4 @@
-/** Mean loss over the windows of a file, which are distributed over the ranks. */
+/** Mean loss over the windows of a file. The ranks share the windows among them. */
 #ifndef ZR_TRAIN_EVALUATE_H
 #define ZR_TRAIN_EVALUATE_H
 
@@ -26,7 +26,7 @@ typedef struct zr__eval_part {
 } zr__eval_part;
 
 /** Callback after each batch. `windows` is the number of windows that all ranks have completed. If the callback fails,
- * the evaluation ends. It must then fail with the same status on all ranks. */
+ * the evaluation ends. The callback must then fail with the same status on all ranks. */
 typedef struct zr__eval_watch {
     zr_status (*done)(void *arg, int64_t windows);
     void *arg;

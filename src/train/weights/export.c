@@ -25,10 +25,10 @@ static zr_status write_range(void *arg, const zr_param_info *param, int64_t firs
 /** Paths used by the export of a directory. */
 typedef struct paths {
     char tmp[PATH_MAX];        /* temporary path of the new directory */
-    char old[PATH_MAX];        /* path to which an existing directory is moved */
+    char old[PATH_MAX];        /* path to which an existing directory `dir` is moved */
     char config[PATH_MAX];     /* config.json in tmp */
     char unfinished[PATH_MAX]; /* temporary path of the weights file in tmp, until its data is on disk */
-    char finished[PATH_MAX];   /* final path of the weights file in tmp */
+    char finished[PATH_MAX];   /* path to which the weights file in `tmp` is renamed when it is complete */
 } paths;
 
 static zr_status name_parts(const char *dir, paths *p)
@@ -115,8 +115,10 @@ static zr_status reserve_again(const paths *p, const zr__exported *what, bool *m
     return reserve_files(p, what);
 }
 
-/** Complete the reserved files and write trained.json. If trained.json cannot be written, leave it without values and
- * continue, since good weights are more important. A resumed run then assumes that the weights are of a later step. */
+/** If a reserved file is missing, reserve all files again. Then write trained.json. If trained.json cannot be written,
+ * leave it without values and continue, since the weights are more important than the record of their step. A resumed
+ * run then takes their step from run.json. If run.json has no step either, the run regards the weights as later than
+ * every checkpoint. */
 static zr_status prepare_export(const paths *p, const zr__exported *what, bool *made)
 {
     ZR_TRY(reserve_again(p, what, made));
@@ -141,8 +143,8 @@ static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bo
 }
 
 /** Remove the files that zr wrote into p->old, and then the directory if it is empty. Keep tokenizer files that differ
- * from the files in `newer`, since a user may have put them there. If p->old is a symbolic link, remove only the link,
- * since its target does not belong to the run. Return false if p->old still exists. */
+ * from the files in the directory `newer`, since a user may have put them there. If p->old is a symbolic link, remove
+ * only the link, since its target does not belong to the run. Return false if p->old still exists. */
 static bool remove_old(const paths *p, const char *newer)
 {
     static const char *const names[] = {"config.json", "model.safetensors", ZR_TRAINED_NAME};

@@ -42,7 +42,7 @@ static bool is_checkpoint(const char *path)
     return strcmp(name, own) == 0 && zr__path_is_in(above, "metrics.jsonl");
 }
 
-/** Set stored->run to the parent directory of the weights, if that is the directory of a run. */
+/** Set stored->run to the parent directory of the weights, if the parent is the directory of a run. */
 static zr_status find_run_above(zr__stored *stored)
 {
     char above[PATH_MAX];
@@ -64,7 +64,7 @@ static zr_status newest_checkpoint(zr__stored *stored, bool *found)
         zr_checkpoint_name(step[i], name);
         st = zr__path_join(stored->path, stored->run, name);
         if (st == ZR_OK) st = zr_manifest_read(stored->path, &manifest);
-        /* ZR_ERR_MEMORY ends the loop, since it is then unknown whether this checkpoint is complete. */
+        /* After ZR_ERR_MEMORY the loop ends, since it is unknown whether this checkpoint is complete. */
         if (st == ZR_OK || st == ZR_ERR_MEMORY) continue;
         st = ZR_OK;
         manifest = NULL;
@@ -84,8 +84,8 @@ static bool stat_in(const char *dir, const char *name, struct stat *st)
     return zr__path_join(path, dir, name) == ZR_OK && stat(path, st) == 0;
 }
 
-/** Return whether the checkpoint in stored->path was written after the weights in model/. This happens if a completed
- * run is extended and then stopped. */
+/** Return whether the checkpoint in stored->path was written after the weights in model/. A completed run that is
+ * extended and then stopped leaves such a checkpoint. */
 static bool is_newer_than_model(const zr__stored *stored)
 {
     struct stat checkpoint, model;

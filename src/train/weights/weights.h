@@ -20,7 +20,7 @@ typedef struct zr__stored {
     char path[4096];       /* path of the directory or file */
     char run[4096];        /* directory of the run that the weights belong to, or "" */
     bool from_run;         /* whether the given path was the run's directory */
-    char passed_over[512]; /* name of a newer checkpoint that is incomplete, with the reason; or "" */
+    char passed_over[512]; /* name of a newer checkpoint that is incomplete, and the reason; "" if there is none */
 } zr__stored;
 
 /** Find the weights at a path, which is a safetensors file, a Hugging Face directory, a checkpoint, or the directory of
@@ -47,7 +47,7 @@ typedef struct zr__convert_args {
     const char *to;   /* path of the target, which must not exist */
     zr__convert_to kind;
     zr_dtype dtype;          /* dtype of the weights in a new Hugging Face directory */
-    zr_progress_fn progress; /* called with progress in elements; may be NULL */
+    zr_progress_fn progress; /* function that receives the progress in elements; may be NULL */
     void *arg;
     int64_t file_bytes; /* maximum bytes of one weights file in a Hugging Face directory (zr__weights_create); 0 for a
                            single file */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Return the token that precedes a text without a prompt. It is the end-of-text token if the tokenizer has it, else
- * the token of a newline, else 0. */
+/** Return the token that precedes a text without a prompt: the end-of-text token if the tokenizer has it, else the
+ * token of a newline, else 0. */
 static int32_t first_token(const zr__writer *w)
 {
     int32_t token = zr_tokenizer_token(w->tokenizer, ZR_END_OF_TEXT);
@@ -113,8 +113,8 @@ static void keep_share(zr__writer *w, double top, double sum)
     keep_likeliest(w, k);
 }
 
-/** Draw a token from softmax(logits / temperature). Only the top_k likeliest tokens take part, reduced to the nucleus
- * for top_p. */
+/** Draw a token from softmax(logits / temperature). Only the top_k likeliest tokens take part, and of these only the
+ * nucleus for top_p (keep_share). */
 static int32_t draw_token(zr__writer *w, uint64_t seed, int64_t index)
 {
     zr_rng rng = {.seed = seed, .purpose = ZR_RNG_SAMPLE};
