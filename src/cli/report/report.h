@@ -36,15 +36,16 @@ typedef struct cli_report_run {
 typedef struct cli_report {
     cli_report_run *run;
     int n;
-    cli_curve **curve;       /* (n) the runs' curves */
-    const char *const *name; /* (n) */
-    json_t *different; /* configuration keys that differ between runs; each key has an array of one value per run, null
-                          if a run lacks the key */
+    cli_curve **curve;       /* `n` curves, one for each run */
+    const char *const *name; /* `n` names, one for each run */
+    json_t *different; /* configuration keys that differ between runs; for each key an array of one value per run, null
+                          for a run without the key */
 } cli_report;
 
 /** A row of the table of memory or traffic: planned and measured bytes from run.json. */
 typedef struct cli_bytes_row {
-    char path[96], words[96]; /* path in run.json and words for people, for example "memory.param" and "parameters" */
+    char path[96], words[96]; /* `path`: path in run.json, such as "memory.param"; `words`: label for people, such as
+                                 "parameters" */
     json_int_t planned, measured;
     bool total;
 } cli_bytes_row;

@@ -7,11 +7,11 @@
 #include "zr/base.h"
 
 typedef enum cli_kind {
-    CLI_FLAG, /* bool */
-    CLI_TEXT, /* const char * */
-    CLI_INT,  /* int64_t */
-    CLI_REAL, /* double */
-    CLI_LIST, /* cli_list, with one text for each time that the option is given */
+    CLI_FLAG, /* option without a value, stored as bool */
+    CLI_TEXT, /* text, stored as const char * */
+    CLI_INT,  /* integer, stored as int64_t */
+    CLI_REAL, /* real number, stored as double */
+    CLI_LIST, /* texts, stored as cli_list: one text for each time that the option is given */
 } cli_kind;
 #define CLI_LIST_MOST 16
 
@@ -59,7 +59,7 @@ ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
 ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc,
                                           char **argv);
 
-/** Choice of the configuration keys in the help of a command. */
+/** Kinds of help that list all configuration keys or none. */
 typedef enum cli_help_keys {
     CLI_KEYS_NONE,  /* no keys, because the command takes no keys */
     CLI_KEYS_NAMED, /* no keys, but a hint how to list them */

@@ -32,14 +32,16 @@
 
 #define MOST_BATCH (1 << 20) /* maximum number of samples in a micro-batch */
 #define MOST_ACCUMS 4
-#define REFINED 8              /* maximum number of candidates for which variants are tried */
-#define LEAST_GAIN 0.005       /* minimum relative speedup for which a variant replaces its candidate */
-#define STEP_TOKENS (1 << 24)  /* maximum number of tokens in a step, unless --step-tokens gives another limit */
-#define SMALL_BUCKET (1 << 22) /* elements; needs little staging memory, with a few hundred buckets per unit */
-#define LARGE_BUCKET (INT64_C(1) << 30) /* elements; a whole unit fits one bucket */
+#define REFINED 8             /* maximum number of candidates for which variants are tried */
+#define LEAST_GAIN 0.005      /* minimum relative speedup for which a variant replaces its candidate */
+#define STEP_TOKENS (1 << 24) /* maximum number of tokens in a step, unless --step-tokens gives another limit */
+/* Bucket sizes of variants, in elements. Small buckets need little staging memory, with up to a few hundred buckets per
+ * unit. With large buckets, a whole unit fits one bucket. */
+#define SMALL_BUCKET (1 << 22)
+#define LARGE_BUCKET (INT64_C(1) << 30)
 
-/** For each key, whether the command line gives it. The search does not change a given key. `kept` is the place of
- * checkpoints, and `global` is the number of samples in a step. */
+/** Keys that the command line gives. The search does not change a given key. `kept` is the place of checkpoints, and
+ * `global` is the number of samples in a step. */
 typedef struct space {
     bool stage, tensor, policy, every, kept, groups, batch, accum, global;
     bool buckets, prefetch, overlap, levels, once;
@@ -182,8 +184,8 @@ static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t a
     return ZR_OK;
 }
 
-/** Try a micro-batch with the accumulation counts of accums_of, from index `first` on. Stop at a count that does not
- * fit. Set *fits to false if the count at index `first` does not fit, else to true. */
+/** Try a micro-batch with the accumulation counts of accums_of, beginning at index `first`. Stop at a count that does
+ * not fit. Set *fits to whether the count at index `first` fits, or to true if there is no such count. */
 static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, bool *fits)
 {
     int64_t accum[MOST_ACCUMS];
