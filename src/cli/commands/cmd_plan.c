@@ -167,9 +167,8 @@ static zr_status print_plan_json(const planning *p, const zr_plan *plan)
     return st;
 }
 
-/** Print the plan as text, as JSON or as the list of its steps. With --svg, also draw the plan. Text needs this plan
- * only for tensor parallelism and asynchronous saves. Otherwise do not make it for text, because planning may take
- * long. */
+/** Print the plan as text, as JSON or as the list of its steps. With --svg, also draw the plan. If only text is
+ * printed, make the plan only for tensor parallelism or asynchronous saves, because planning may take long. */
 static zr_status show_plan(const planning *p)
 {
     const zr_config *c = p->config;

@@ -41,7 +41,7 @@ typedef struct cli_picture {
     /* Upper edge and height of the staging memory, which is drawn above `map`, in pixels. */
     double stage_top, stage_height;
     /* Indices of four steps in the schedule: the last step of the forward pass, the first REPEAT, the last END and the
-     * first NORM; -1 if there is no such step. */
+     * first NORM. An index is -1 if the schedule lacks the step. */
     int32_t loss_step, repeat_step, end_step, norm_step;
     int lane[ZR_STREAMS]; /* lane of each stream, counted from the top; -1 without a lane */
 } cli_picture;

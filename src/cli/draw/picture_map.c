@@ -51,7 +51,8 @@ static double label_x(const cli_picture *p, svg_box box, double width)
 }
 
 /** Write the label of a buffer's box: its unit and its contents, such as "h.0 gradient". If both do not fit, write only
- * the unit. For a part of a gradient, try the word "gradient" last. For a buffer without a unit, write its contents. */
+ * the unit. If the unit does not fit either, write "gradient" for a part of a gradient, otherwise nothing. For a buffer
+ * without a unit, write its contents. */
 static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
 {
     char both[128];

@@ -70,7 +70,7 @@ typedef struct cli_choices {
     /** Error that ended the planning, or ZR_OK. If the planner refuses a choice that is not the configured one, this is
      * no error. */
     zr_status failed;
-    int most_ranks; /* maximum number of ranks in the search for more ranks */
+    int most_ranks; /* maximum number of ranks that the search for `more` tries */
     cli_more_ranks more;
 } cli_choices;
 

@@ -10,7 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-/** A key of the file, and the offset of its member in zr_machine. A file without a `must` key is refused. */
+/** A key of a profile file, and the offset of the member of zr_machine that stores the key's value. A file without a
+ * `must` key is refused. */
 typedef struct rate_key {
     const char *key;
     size_t at;

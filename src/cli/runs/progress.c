@@ -14,8 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-#define LOSS_STEP_SEC 60.0 /* seconds from the end of cli_loss's pause until a training step redraws loss.svg */
-#define LOSS_EVAL_SEC 10.0 /* seconds from the end of cli_loss's pause until an evaluation redraws loss.svg */
+#define LOSS_STEP_SEC 60.0 /* minimum seconds between a redraw of loss.svg and a redraw by a training step */
+#define LOSS_EVAL_SEC 10.0 /* minimum seconds between a redraw of loss.svg and a redraw by an evaluation */
 
 static void add_share(cli_line *line, int rank, double mfu)
 {

@@ -59,7 +59,7 @@ ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
 ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc,
                                           char **argv);
 
-/** Kinds of help that list all configuration keys or none. */
+/** Configuration keys that the help of a command lists. */
 typedef enum cli_help_keys {
     CLI_KEYS_NONE,  /* no keys, because the command takes no keys */
     CLI_KEYS_NAMED, /* no keys, but a hint how to list them */

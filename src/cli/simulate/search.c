@@ -140,8 +140,8 @@ static int64_t next_batch(const search *s, const cli_way *w, int64_t n)
     return 0;
 }
 
-/** Return whether a step of `samples` samples is within the limit. A micro-batch of 1 is always allowed, and so is a
- * micro-batch that the user gives. */
+/** Return whether a step of `samples` samples may be tried: it has at most `most_samples` samples, or its micro-batch
+ * is 1 or given by the user. */
 static bool is_usual(const search *s, int64_t batch, int64_t samples)
 {
     return s->given.batch || batch == 1 || samples <= s->most_samples;
@@ -171,7 +171,7 @@ static int accums_of(const search *s, const cli_way *w, int64_t batch, bool seve
 }
 
 /** Try a candidate with micro-batch `batch` and `accum` micro-batches per step. Keep the trial if it is the candidate's
- * best. Also record the smallest micro-batch that does not fit. A refused plan does not fit. */
+ * best. Also record the smallest micro-batch that does not fit. If the plan is refused, keep and record nothing. */
 static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t accum, bool several, cli_trial *made)
 {
     bool planned = false;
@@ -185,7 +185,7 @@ static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t a
 }
 
 /** Try a micro-batch with the accumulation counts of accums_of, beginning at index `first`. Stop at a count that does
- * not fit. Set *fits to whether the count at index `first` fits, or to true if there is no such count. */
+ * not fit. Set *fits to false if the count at index `first` was tried and does not fit, otherwise to true. */
 static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, bool *fits)
 {
     int64_t accum[MOST_ACCUMS];
