@@ -9,7 +9,6 @@
 
 enum { SAMPLES_MOST = 1000000 };
 
-/** A generated sample. */
 typedef struct made_sample {
     zr_generated did;
     int64_t end; /* end of the sample's text, as a byte offset in `sink.text` */

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <limits.h>
 
-/* Values of the command line options. */
 typedef struct tokenize_options {
     const char *tokenizer, *out, *format, *text_key, *bad_lines;
     int64_t threads, train;

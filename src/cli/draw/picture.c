@@ -366,7 +366,8 @@ static void find_marks(cli_picture *p)
     p->loss_step = p->repeat_step = p->end_step = p->norm_step = -1;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         zr_step_kind kind = p->schedule->step[i].kind;
-        /* If the first backward op also computes the losses, the backward pass begins with this op. */
+        /* If no LOSS step comes before the first backward op, this op also computes the losses. The forward pass then
+         * ends before this op. */
         bool back = kind == ZR_STEP_RUN && zr_graph_get_op(p->graph, p->schedule->step[i].op)->backward;
         if ((kind == ZR_STEP_LOSS || back) && p->loss_step < 0) p->loss_step = back ? i - 1 : i;
         if (kind == ZR_STEP_REPEAT && p->repeat_step < 0) p->repeat_step = i;

@@ -53,14 +53,15 @@ typedef struct cli_more_ranks {
 } cli_more_ranks;
 
 typedef struct cli_choices {
-    const cli_target *target; /* the caller sets `target`, `chosen` and `tokens` before planning */
-    bool chosen;              /* whether zr__train_choose set keys of the configured choice to fit the memory */
-    double peak_flops;        /* peak FLOP/s of a rank in the data type of matrix products, or 0 if unknown */
-    double tokens;            /* tokens to train on, or 0 if not given */
-    int64_t light_elems;      /* bucket size for CLI_LIGHT_BUCKETS, in elements */
-    int64_t step_tokens;      /* tokens of a step, over all ranks */
-    bool shares_layers;       /* whether the tensor-parallel degree is above 1 */
-    cli_kept base;            /* configured place of checkpoints */
+    /* Machine for which choices are planned. The caller sets `target`, `chosen` and `tokens` before planning. */
+    const cli_target *target;
+    bool chosen;         /* whether zr__train_choose set keys of the configured choice to fit the memory */
+    double peak_flops;   /* peak FLOP/s of a rank in the data type of matrix products, or 0 if unknown */
+    double tokens;       /* tokens to train on, or 0 if not given */
+    int64_t light_elems; /* bucket size for CLI_LIGHT_BUCKETS, in elements */
+    int64_t step_tokens; /* tokens of a step, over all ranks */
+    bool shares_layers;  /* whether the tensor-parallel degree is above 1 */
+    cli_kept base;       /* configured place of checkpoints */
     bool many_layers;
     /* Whether FLOP/s and the link's bandwidth are known. The time of a step needs both. */
     bool compute_known, link_known;

@@ -61,9 +61,9 @@ ZR_NODISCARD zr_status cli_parse_runs(cli_args *args, const cli_command *command
  * which has `n` buffers. */
 void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const char **name);
 
-/** Read the runs in the directories `dir`. Return ZR_ERR_NOT_FOUND if a directory has no metrics.jsonl, run.json or
- * config.json. Return ZR_ERR_MEMORY if memory is lacking. `name` must outlive the report. Free the report with
- * cli_report_clear, even after a failure. */
+/** Read the runs in the directories `dir`. Return ZR_ERR_NOT_FOUND if a directory contains neither metrics.jsonl nor
+ * run.json nor config.json. Return ZR_ERR_MEMORY if memory is lacking. `name` must outlive the report. Free the report
+ * with cli_report_clear, even after a failure. */
 ZR_NODISCARD zr_status cli_report_read(cli_report *report, const char *const *dir, const char *const *name, int n);
 void cli_report_clear(cli_report *report);
 

@@ -54,8 +54,9 @@ typedef struct cli_command cli_command;
 /** Parse a command line. Return ZR_ERR_ARG if it is wrong. */
 ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
 
-/** Parse the command line of a command. Require args->max_operands operands, or allow fewer if `what` is NULL. `what`
- * names the operands in the error message. With --help, print the help and set args->help. */
+/** Parse the command line of a command. Unless `what` is NULL, require exactly args->max_operands operands, which
+ * `what` names in the error message. If `what` is NULL, allow fewer operands. With --help, print the help and set
+ * args->help. */
 ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc,
                                           char **argv);
 

@@ -122,7 +122,7 @@ static zr_status start_command(int argc, char **argv)
     bool first = launched_first();
     zr_status st = find_command(argv[1], &command);
     if (st == ZR_OK && command->computes) cli_set_process();
-    /* begin after cli_set_process, because cli_set_process may restart the program */
+    /* call cli_faults.begin only after cli_set_process, which may restart the program */
     if (st == ZR_OK && cli_faults.begin) st = cli_faults.begin();
     if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
     if (st != ZR_OK) {

@@ -1,4 +1,5 @@
-/** The process: exit codes, ranks, signals, allocators, and injected faults for tests. */
+/** Functions for the process of the command: exit codes, ranks, signals, allocators of libraries, and faults that tests
+ * inject. */
 #ifndef ZR_CLI_SHELL_PROCESS_H
 #define ZR_CLI_SHELL_PROCESS_H
 
