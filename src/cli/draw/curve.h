@@ -43,7 +43,7 @@ extern const cli_quantity cli_quantities[CLI_QUANTITIES];
 typedef struct cli_curve {
     curve_series series[CLI_QUANTITIES];
     int64_t first_step, last_step; /* 0 before the first step */
-    int64_t skipped;               /* number of skipped steps, as reported by the last line of a training step */
+    int64_t skipped;               /* number of skipped steps, read from the newest line of a training step */
     /* `bad_lines`: number of invalid lines; `first_bad`: line number of the first invalid line */
     int64_t bad_lines, first_bad;
     /* `offset` and `lines`: number of bytes and lines of metrics.jsonl read so far; `file`: inode number of the file */

@@ -541,7 +541,7 @@ static bool is_open_variant(const search *s, const cli_way *way, const cli_varia
 static zr_status add_variants(search *s, const cli_way *from)
 {
     const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->in.levels,
-                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto is off with tensor parallelism */
+                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* with tensor parallelism, auto means off */
         other = levels == off || (levels == ZR_SWITCH_AUTO && both == on) ? both : off, overlap = from->in.overlap;
     const int64_t large = LARGE_BUCKET, small = SMALL_BUCKET;
     const bool had = from->in.once;
