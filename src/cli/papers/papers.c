@@ -127,8 +127,8 @@ static const struct {
     {8, 64, {16, 60.8, 115.2, 1000}}, {16, 64, {32, 121.6, 230.4, 2000}},
 };
 
-/* Find the largest chain of matrices whose states fit LIMIT_GB, in billions of parameters. The search tries only
- * multiples of 16,000 x M parameters. */
+/* Find the number of parameters, in billions, of the largest chain of matrices whose states fit LIMIT_GB. The search
+ * tries only multiples of 16,000 x M parameters. */
 static zr_status largest_billion(int stage, int tensor, int ranks, double *billion)
 {
     zr_chain_config chain = {.units = 20, .rows = 800}; /* zr_chain requires `rows` to be a multiple of M */

@@ -594,7 +594,8 @@ static zr_status refine_ways(search *s, const char *shown)
         way[n] = i < b->n_best ? b->best[i] : b->missed[i - b->n_best];
         if (!has_states(way, n, way[n])) n++;
     }
-    for (int i = 0; i < n; i++) index[i] = way[i] - b->way; /* indices, because add_variants may move b->way */
+    /* Keep indices instead of pointers, because add_variants may move b->way. */
+    for (int i = 0; i < n; i++) index[i] = way[i] - b->way;
     s->refined_from = b->n;
     for (int i = 0; i < n; i++) {
         const cli_way from = b->way[index[i]];
