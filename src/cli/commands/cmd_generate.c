@@ -9,7 +9,6 @@
 
 enum { SAMPLES_MOST = 1000000 };
 
-/** A generated sample. */
 typedef struct made_sample {
     zr_generated did;
     int64_t end; /* end of the sample's text, as a byte offset in `sink.text` */
@@ -22,7 +21,8 @@ typedef struct sink {
     bool shown; /* whether stdout is a terminal */
     bool begun; /* whether the prompt of the current sample has been printed */
     int64_t sample;
-    zr__text text;     /* with --json, the text of all samples; on a terminal, the bytes of an incomplete character */
+    zr__text text;     /* with --json: text of all samples so far; on a terminal: received bytes of a character that is
+                          still incomplete */
     made_sample *made; /* generated samples; only with --json */
 } sink;
 
@@ -40,8 +40,8 @@ static int64_t character_bytes(unsigned char lead)
 }
 
 /** Print text on a terminal. Escape each character that the terminal would interpret, in the form \xNN. Keep newlines
- * and tabs. Print an incomplete last character only if `ends`. Return the number of bytes of `text` that were printed.
- * */
+ * and tabs. `ends` tells that no more text follows. If the last character is incomplete, print it only if `ends` is
+ * set. Return the number of bytes of `text` that were printed. */
 static int64_t print_shown(const char *text, int64_t bytes, bool ends)
 {
     int64_t at = 0;

@@ -243,7 +243,8 @@ static zr_status run_info(const cli_command *command, zr_comm *comm, int argc, c
         {0}};
     cli_args args = {.command = command->name, .options = options};
     zr_status st = parse_info(&args, &o, comm && comm->size > 1, argc, argv);
-    /* Agree on the status, because a launcher may give different arguments to different ranks. */
+    /* Let all ranks agree on the status. A launcher may give different arguments to different ranks, so parsing may
+     * have failed on some ranks only. */
     if (comm) st = zr_comm_agree(comm, st);
     if (comm && st == ZR_OK) st = zr__comm_same(comm, "--bench", o.wanted + 2 * args.help);
     ZR_TRY(st);

@@ -167,14 +167,15 @@ static zr_status print_plan_json(const planning *p, const zr_plan *plan)
     return st;
 }
 
-/** Print and draw the requested outputs. Planning may be slow, so make a plan for text output only if the text needs a
- * plan. */
+/** Print the plan as text, as JSON or as the list of its steps. With --svg, also draw the plan. If only text is
+ * printed, make the plan only for tensor parallelism or asynchronous saves, because planning may take long. */
 static zr_status show_plan(const planning *p)
 {
     const zr_config *c = p->config;
     const bool text = !p->args->json && !p->o->schedule;
     zr_plan *plan = NULL;
-    cli_trial trial; /* unused; cli_try makes the plan, and refuses a cluster that has fewer devices than ranks */
+    /* `trial` is not used. cli_try is called for the plan, and to check that the cluster has enough devices. */
+    cli_trial trial;
     zr_status st = ZR_OK;
     if (!text || p->o->svg || c->parallel.tensor > 1 || zr__train_saves_async(c))
         ZR_TRY(cli_try(&p->target, c, NULL, &trial, &plan));
@@ -196,9 +197,9 @@ done:
 
 /* ---- from options to a plan ------------------------------------------------------------------ */
 
-/** Make the profile of a rank's share of this machine from the rates that `zr info --bench` stored. If there are no
- * stored rates and the output shows times, measure the rate of matrix products now. The recompute policy "auto" uses
- * only stored rates, as in `zr train`. */
+/** Set the target's profile to a rank's share of this machine, with the rates that `zr info --bench` stored. If no
+ * rates are stored and the output shows times, measure the rate of matrix products now. Set the profile `chooser` to
+ * only the stored rates, so that zr chooses the same keys as in `zr train`. */
 static zr_status profile_here(planning *p)
 {
     zr_device *device = NULL;
@@ -350,7 +351,8 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));
     if (args.help) return ZR_OK;
-    if (comm) cli_leave_binding(); /* let measurements use all cores, as `zr train` does */
+    /* Use all cores, as `zr train` does. A launcher may have bound this process to one core. */
+    if (comm) cli_leave_binding();
     return list_or_plan(&args, &o, comm);
 }
 

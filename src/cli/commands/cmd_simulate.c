@@ -25,8 +25,9 @@ typedef struct simulating {
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
-/** Print how many bytes of a memory are used and how large it is: "3 GB of a device's 32 GB". `there` is its size in
- * bytes, or 0 if unknown. */
+/** Print how many bytes of a memory are used, and the size of the memory: "3 GB of a device's 32 GB". `whose` is
+ * "device's" or "host's". `there` is the size in bytes, or 0 if unknown. Without the size, print "3 GB of a device's
+ * memory". */
 static void print_taken(const char *whose, int64_t bytes, int64_t there)
 {
     printf("%s of a %s %s", ZR_SIZE((double)bytes), whose, there > 0 ? ZR_SIZE((double)there) : "memory");
@@ -229,7 +230,8 @@ static zr_status check_simulate_options(const cli_args *args, const cli_simulate
     return ZR_OK;
 }
 
-/** Return whether an option was given. Without its option, an integer is below the minimum, and a real number is 0. */
+/** Return whether an option was given. If it was not given, its variable has the initial value: an integer is below the
+ * option's minimum, and a real number is 0. */
 static bool option_is_given(const cli_option *option)
 {
     switch (option->kind) {

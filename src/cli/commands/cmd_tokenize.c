@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <limits.h>
 
-/* Values of the command line options. */
 typedef struct tokenize_options {
     const char *tokenizer, *out, *format, *text_key, *bad_lines;
     int64_t threads, train;
@@ -18,7 +17,8 @@ typedef struct tokenize_options {
 
 enum { UNSAID = -1 };
 
-/* Set *skip to whether --bad-lines says to skip lines of .jsonl files that have no text. */
+/* Set *skip to true if --bad-lines is "skip", which skips a line without text in a .jsonl file. Otherwise set *skip to
+ * false, and a line without text is an error. */
 static zr_status read_bad_lines(const tokenize_options *w, bool *skip)
 {
     int index = 0;

@@ -22,7 +22,7 @@
 
 #define DATA_BYTES (PATH_MAX + 16)
 
-/** Command line options that are not keys of the configuration. */
+/** Values of the command line options, except for configuration keys given as --key.path=value. */
 typedef struct watch_options {
     cli_brief brief;
     const char *data;
@@ -52,10 +52,11 @@ static zr_status train_rank(zr_comm *comm, void *arg)
     return st;
 }
 
-/** Keep the process within its planned memory. malloc caches freed blocks, such as buffers of matrix products, up to
- * about 8 MiB per thread. If the caches of all ranks could exceed the limit, make malloc return large blocks to the
- * system. The limit is 24 MiB, half of the allowed 48 MiB, plus 3 % of the planned memory. Steps become about 10 %
- * slower, so do this only if needed. */
+/** Keep a process whose ranks are threads within the memory that zr promises (zr__process_bytes). malloc caches freed
+ * blocks, such as buffers of matrix products: up to about 8 MiB per rank. The caches may take 24 MiB plus 3 % of the
+ * planned memory. 24 MiB are half of the 48 MiB that the promise adds to the plan. If the caches could take more, make
+ * malloc return blocks of 256 KiB and more to the system when they are freed. Otherwise keep the caches, because
+ * without them steps are about 10 % slower. */
 static void keep_promise(const zr_plan *plan)
 {
 #ifdef M_MMAP_THRESHOLD
@@ -129,7 +130,8 @@ static zr_status load_run(const cli_args *args, const watch_options *watch, zr_c
     if (st == ZR_OK) st = check_run(watch, *config);
     if (comm) st = zr_comm_agree(comm, st);
     if (st == ZR_OK && *own_dir) st = cli_own_dir_make(*config, comm);
-    if (st != ZR_OK) zr_config_destroy(config); /* loading may have failed only on another rank */
+    /* If loading failed on another rank only, this rank has a configuration. */
+    if (st != ZR_OK) zr_config_destroy(config);
     return st;
 }
 
@@ -165,7 +167,8 @@ static void say_done(const zr_train_result *result)
             result->steps == 1 ? "" : "s", result->wall_sec, result->loss, val, CLI_SHOWN(result->model_dir));
 }
 
-/** End the progress line and the loss picture on rank 0. If this fails too, restore the run's error message. */
+/** Clear the progress line, and draw the loss picture for the last time, on rank 0. If the run has failed and drawing
+ * fails too, restore the run's error message. */
 static zr_status end_watch(const cli_progress *progress, cli_loss *loss, zr_status st)
 {
     char why[2048];
@@ -239,8 +242,8 @@ static zr_status parse_train(cli_args *args, watch_options *watch, const int64_t
     return ZR_OK;
 }
 
-/** Add overrides for options that stand for configuration keys, such as --data for data.train. `room` and `data` store
- * their texts. */
+/** Add overrides for options that stand for configuration keys, such as data.train=FILE for --data FILE. The texts of
+ * the overrides are stored in `room` and `data`. */
 static zr_status add_keys(cli_args *args, const watch_options *watch, char room[CLI_BRIEF_KEYS][256],
                           char data[DATA_BYTES])
 {
@@ -275,7 +278,8 @@ static zr_status run_train(const cli_command *command, zr_comm *comm, int argc, 
     cli_args args = {.command = command->name, .options = options, .keys = true, .max_operands = 1, .recipe = true};
     zr_status st = parse_train(&args, &watch, &ranks, comm, argc, argv);
     if (st == ZR_OK && !args.help) st = add_keys(&args, &watch, room, data);
-    /* Agree on the status, because a launcher may give different arguments to different ranks. */
+    /* Let all ranks agree on the status. A launcher may give different arguments to different ranks, so parsing may
+     * have failed on some ranks only. */
     if (comm) st = zr_comm_agree(comm, st);
     if (comm && st == ZR_OK) st = zr__comm_same(comm, "--help", args.help);
     ZR_TRY(st);

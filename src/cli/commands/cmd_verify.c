@@ -77,8 +77,8 @@ static zr_status verify_numbers(verified *p, const cli_files *files, bool show)
     return st;
 }
 
-/** Verify a directory or file without checksums. Check that its files have a valid structure and that all numbers are
- * finite. For a Hugging Face directory, also check that the tensors match the model. */
+/** Verify a stored directory or file that has no checksums. Check that the files have a valid structure and that all
+ * numbers are finite. For a Hugging Face directory, also check that the tensors match the model. */
 static zr_status verify_plain(verified *p, bool show)
 {
     char note[512] = "";
@@ -102,7 +102,8 @@ static zr_status add_part(verification *v, const zr__stored *stored)
     return ZR_OK;
 }
 
-/** Add all checkpoints of a run, and its directory model/ if that contains weights. Include damaged checkpoints. */
+/** Add all checkpoints of a run, including damaged checkpoints. Add the run's directory model/ if it contains weights.
+ * */
 static zr_status add_run_parts(verification *v, const char *run)
 {
     char name[ZR_CHECKPOINT_NAME_BYTES];
@@ -191,7 +192,7 @@ static zr_status verify_path(verification *v, const char *path, bool json)
         ZR_TRY(print_parts_json(v, !bad));
     else
         print_parts(v);
-    /* Report a missing manifest or file as damaged data. */
+    /* A missing manifest or file means that data is damaged, so return ZR_ERR_DATA instead of ZR_ERR_NOT_FOUND. */
     if (bad && bad->status == ZR_ERR_NOT_FOUND) return ZR_FAIL(ZR_ERR_DATA, "%s", bad->first);
     return bad ? ZR_FAIL(bad->status, "%s", bad->first) : ZR_OK;
 }

@@ -1,11 +1,12 @@
-/* Table of layouts for the terminal. Each row shows a layout's memory as a bar of characters. */
+/* Table of choices for the terminal. A choice is a stage with a recompute policy. Each row shows a choice's memory as a
+ * bar of characters. */
 #include "cli/plan/choices.h"
 #include "train/host/limits.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Widths in characters, for lines of 80 columns. With tensor parallelism, the name of a layout is PA_COLUMNS wider, and
+/* Widths in characters, for lines of 80 columns. With tensor parallelism, the name of a choice is PA_COLUMNS wider, and
  * its bar is PA_COLUMNS shorter. */
 #define BAR_CELLS 31
 #define NAME_COLUMNS 11
@@ -34,7 +35,7 @@ static const struct {
     [ZR_CATEGORY_WORK] = {'W', "\033[30;46m"},
 };
 
-/** Return how many bytes a full bar represents: the largest total of all layouts, but at most twice the memory limit.
+/** Return how many bytes a full bar represents: the largest memory of any choice, but at most twice the memory limit.
  * */
 static double scale_bytes(const cli_choices *choices)
 {
@@ -47,8 +48,8 @@ static double scale_bytes(const cli_choices *choices)
     return choices->target->limit_bytes && most > twice ? twice : most;
 }
 
-/** Return the index of the bar cell at the memory limit, which is the first cell that ends above the limit. Return -1
- * if the whole bar is below the limit. */
+/** Return the index of the first bar cell that ends above the memory limit. Return -1 if there is no limit, or if all
+ * cells of the longest possible bar end below the limit. */
 static int limit_cell(const cli_choices *choices, double cell_bytes)
 {
     for (int i = 0; choices->target->limit_bytes && i < bar_cells(choices); i++) {

@@ -92,8 +92,8 @@ static void series_add(curve_series *s, int64_t step, double value, bool bad)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Indices of the numbers in a line of metrics.jsonl: the quantities, the step, the count of skipped steps, and the
- * sample. */
+/* Indices into `x` and `there` of line_numbers: first the quantities of cli_quantities, then the step, the count of
+ * skipped steps and the sample text. */
 enum { STEP = CLI_QUANTITIES, SKIPPED, SAMPLE, NUMBERS };
 
 static const char *metric_key(int number)
@@ -202,7 +202,7 @@ static zr_status read_more(cli_curve *c, const zr__file *file, char *block, bool
             c->offset += n;
             return ZR_OK;
         }
-        /* Skip this part of a line that is longer than a block. Runs write no lines of this length. The end of the line
+        /* Skip this part of a line that is longer than a block. Runs write no line of this length. The line's last part
          * will be counted as a bad line. */
         c->offset += done ? (int64_t)done : n;
     }

@@ -11,7 +11,8 @@
 
 /** A bucket: the merged values of consecutive steps. */
 typedef struct curve_bucket {
-    double step_sum, sum; /* sums of step numbers and values, over all steps with a finite value */
+    double step_sum, sum; /* `step_sum`: sum of the step numbers; `sum`: sum of the values; both over the steps with a
+                             finite value */
     double low, high;
     int64_t n;   /* number of finite values; if it is 0, `low` and `high` are not set */
     int64_t bad; /* number of steps that were skipped or have a value that is not finite */
@@ -33,18 +34,19 @@ typedef struct curve_series {
 enum { CLI_LOSS, CLI_NORM, CLI_LR, CLI_RATE, CLI_STEP_MS, CLI_NOISE, CLI_VAL, CLI_QUANTITIES };
 typedef struct cli_quantity {
     const char *key, *title, *unit; /* `key` is the key in metrics.jsonl */
-    bool may_log,
-        from_zero; /* whether the y axis may be logarithmic (`may_log`), and whether it begins at 0 (`from_zero`) */
-    bool noisy;    /* whether a long curve is drawn as a moving mean, because values vary much between steps */
+    /* `may_log`: whether the y axis may be logarithmic; `from_zero`: whether the y axis begins at 0 */
+    bool may_log, from_zero;
+    bool noisy; /* whether a long curve is drawn as a moving mean, because values vary much between steps */
 } cli_quantity;
 extern const cli_quantity cli_quantities[CLI_QUANTITIES];
 
 typedef struct cli_curve {
     curve_series series[CLI_QUANTITIES];
     int64_t first_step, last_step; /* 0 before the first step */
-    int64_t skipped;               /* number of skipped steps, as the last line reports it */
-    int64_t bad_lines, first_bad;  /* number of invalid lines, and the line number of the first one */
-    /* Position in metrics.jsonl: the number of bytes and lines read so far. `file` is the inode number of the file. */
+    int64_t skipped;               /* number of skipped steps, read from the newest line of a training step */
+    /* `bad_lines`: number of invalid lines; `first_bad`: line number of the first invalid line */
+    int64_t bad_lines, first_bad;
+    /* `offset` and `lines`: number of bytes and lines of metrics.jsonl read so far; `file`: inode number of the file */
     int64_t offset, lines, file;
 } cli_curve;
 

@@ -10,7 +10,7 @@
 #define LOSS_HEIGHT 360.0
 #define LR_HEIGHT 110.0
 #define GAP 26.0           /* vertical gap between the panels, pixels */
-#define VALUES_WIDTH 138.0 /* width of the losses after a name in the legend, pixels */
+#define VALUES_WIDTH 138.0 /* width in pixels of a run's losses, which follow its name in the legend */
 
 typedef struct loss_page {
     cli_curve *const *curve;

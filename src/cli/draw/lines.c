@@ -15,8 +15,8 @@
 typedef struct lines_page {
     FILE *out;
     const cli_lines *lines;
-    double *x;   /* (n_x) */
-    int *sorted; /* (n_x) indices of the x values, sorted from the smallest to the largest value */
+    double *x;   /* `n_x` x values */
+    int *sorted; /* indices of the `n_x` x values, sorted from the smallest to the largest value */
     cli_axes axes;
 } lines_page;
 

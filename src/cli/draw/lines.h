@@ -8,14 +8,14 @@
  * are evenly spaced. */
 typedef struct cli_lines {
     const char *title, *x_name, *y_name;
-    const char *const *x; /* (n_x) words below the x axis */
+    const char *const *x; /* `n_x` words below the x axis */
     int n_x;
     bool log_x;              /* whether the x axis is logarithmic even for a narrow range */
     bool from_zero;          /* whether the y axis begins at 0 even for a wide range */
-    const char *const *name; /* (n) names of the lines; not shown for a single line */
+    const char *const *name; /* `n` names of the lines; not shown for a single line */
     int n;
-    const double *y;    /* (n, n_x) values; NAN for a missing value */
-    const bool *hollow; /* (n, n_x) whether to draw the dot of a value hollow */
+    const double *y;    /* n * n_x values, line by line; NAN for a missing value */
+    const bool *hollow; /* for each value: whether its dot is drawn hollow */
     const char *hollow_words;
 } cli_lines;
 

@@ -112,8 +112,8 @@ static const char *parameters_sentence(const cli_picture *p)
     const zr_layout *layout = &p->plan->layout;
     if (layout->ranks == 1 || (layout->stage != 1 && layout->stage != 2)) return NULL;
     for (int32_t i = 0; i < p->schedule->n_steps; i++)
-        if (p->schedule->step[i].when ==
-            ZR_WHEN_STALE) /* parameters that the last update changed are gathered within this training step */
+        /* With ZR_WHEN_STALE, this training step gathers the parameters that the previous step's update changed. */
+        if (p->schedule->step[i].when == ZR_WHEN_STALE)
             return "Parameters stay whole. What the step before has updated is gathered unit by unit, ahead of "
                    "its first use (blue cells of comm).";
     return "Parameters stay whole; what the others have updated is gathered before the next step.";
@@ -146,7 +146,8 @@ static const char *activations_sentence(const cli_picture *p, char room[160])
     return room;
 }
 
-/** Write the sentences that explain the picture: one on each kind of memory, and the last on the time axis. */
+/** Write the sentences above the picture. They explain the model states, the parameters, the activations and the time
+ * axis. */
 static void draw_sentences(const cli_picture *p)
 {
     const zr_plan *plan = p->plan;
@@ -184,7 +185,8 @@ static phase step_phase(const cli_picture *p, int32_t step)
     return p->loss_step >= 0 && step > p->loss_step ? PHASE_BACKWARD : PHASE_FORWARD;
 }
 
-/** Return the time at which the compute stream begins a phase, or `span` if it never does. */
+/** Return the time at which the compute stream begins a phase. If it has no step of this phase or of a later phase,
+ * return the end of the training step. */
 static double phase_begin(const cli_picture *p, phase which)
 {
     if (which == PHASE_FORWARD) return 0;
@@ -193,7 +195,8 @@ static double phase_begin(const cli_picture *p, phase which)
     return p->span;
 }
 
-/** Draw the phases forward, backward and update. With several micro-batches, mark the steps that are repeated. */
+/** Draw the phases forward, backward and update. With several micro-batches, mark the begin and the end of the steps
+ * that are repeated for each micro-batch. */
 static void draw_phases(const cli_picture *p, double y)
 {
     const double height = 20;
@@ -363,7 +366,8 @@ static void find_marks(cli_picture *p)
     p->loss_step = p->repeat_step = p->end_step = p->norm_step = -1;
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         zr_step_kind kind = p->schedule->step[i].kind;
-        /* If the first backward op also computes the losses, the backward pass begins with this op. */
+        /* If no LOSS step comes before the first backward op, this op also computes the losses. The forward pass then
+         * ends before this op. */
         bool back = kind == ZR_STEP_RUN && zr_graph_get_op(p->graph, p->schedule->step[i].op)->backward;
         if ((kind == ZR_STEP_LOSS || back) && p->loss_step < 0) p->loss_step = back ? i - 1 : i;
         if (kind == ZR_STEP_REPEAT && p->repeat_step < 0) p->repeat_step = i;

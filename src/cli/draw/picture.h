@@ -16,7 +16,7 @@
 #define PICTURE_PALE "#c3ccd6"
 #define PICTURE_LEAST 0.6 /* minimum width and height of a shape, pixels */
 
-/** Times of a plan's steps, and the machine whose rates they follow from. */
+/** Times of a plan's steps, and the name of the machine whose rates the times are computed from. */
 typedef struct cli_times {
     zr_step_time *time; /* begin and end of each step, or NULL if unknown */
     zr_price price;
@@ -36,10 +36,13 @@ typedef struct cli_picture {
     zr_step_time *alive;        /* lifetime of each buffer, in seconds or steps */
     double span;                /* end of the last step, in seconds or steps */
     zr__fullest fullest;
-    double fullest_x;                                    /* x of the moment with the most memory in use */
-    svg_box map;                                         /* box of the device's arena */
-    double stage_top, stage_height;                      /* top and height of the staging memory, above the map */
-    int32_t loss_step, repeat_step, end_step, norm_step; /* indices of steps in the schedule, or -1 */
+    double fullest_x; /* x of the moment with the most memory in use */
+    svg_box map;      /* box of the device's arena */
+    /* Upper edge and height of the staging memory, which is drawn above `map`, in pixels. */
+    double stage_top, stage_height;
+    /* Indices of four steps in the schedule: the last step of the forward pass, the first REPEAT, the last END and the
+     * first NORM. An index is -1 if the schedule lacks the step. */
+    int32_t loss_step, repeat_step, end_step, norm_step;
     int lane[ZR_STREAMS]; /* lane of each stream, counted from the top; -1 without a lane */
 } cli_picture;
 
@@ -66,9 +69,9 @@ void cli_picture_lanes(cli_picture *p, double top);
 ZR_NODISCARD zr_status cli_times_make(const zr_plan *plan, const zr_profile *profile, cli_times *times);
 void cli_times_clear(cli_times *times);
 
-/** Draw the memory map and streams of a training step as SVG into the file `path`. The x axis is in seconds if `times`
- * has times. The file must not be one of `inputs` (see zr__output_open). Return ZR_ERR_CREATE or ZR_ERR_IO on failure.
- * */
+/** Draw the memory map and streams of a training step as SVG into the file `path`. The x axis is in seconds if
+ * times->time is not NULL, otherwise it counts steps. The file must not be one of `inputs` (see zr__output_open).
+ * Return ZR_ERR_MEMORY, ZR_ERR_CREATE or ZR_ERR_IO on failure. */
 ZR_NODISCARD zr_status cli_picture_write(const char *path, const char *const *inputs, const zr_plan *plan,
                                          const cli_times *times, const char *model, int64_t whole_states_bytes);
 

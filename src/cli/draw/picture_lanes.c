@@ -35,7 +35,7 @@ static const struct {
 };
 
 /** Kind of work of each step kind that moves no data between ranks. ZR_STEP_RUN is missing, because its kind of work
- * depends on its op. */
+ * depends on its op. A step of any other missing kind is not drawn. */
 static const work work_of_kind[ZR_STEP_KINDS] = {
     [ZR_STEP_CAST] = WORK_CAST,     [ZR_STEP_COPY] = WORK_COPY,     [ZR_STEP_SQUARE_MICRO] = WORK_UPDATE,
     [ZR_STEP_SQUARE] = WORK_UPDATE, [ZR_STEP_UPDATE] = WORK_UPDATE,
@@ -130,7 +130,7 @@ static void draw_cells(const cli_picture *p, double top, work kind)
 }
 
 /** Draw waits between streams as lines, from the end of the awaited step to the begin of the waiting step. If there are
- * too many waits, draw only every n-th. */
+ * more than about MOST_WAITS waits, draw only every n-th wait. */
 static void draw_waits(const cli_picture *p, double top)
 {
     const zr_schedule *s = p->schedule;

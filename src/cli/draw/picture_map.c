@@ -39,8 +39,8 @@ static svg_box at_least_visible(svg_box box)
     return box;
 }
 
-/** Return the x of a label: the middle of its box. If the mark of the fullest moment would cross the text, return an x
- * beside the mark. */
+/** Return the x of a label: the middle of its box. If the mark of the fullest moment would cross the text there, return
+ * an x beside the mark, if the box has room for it. */
 static double label_x(const cli_picture *p, svg_box box, double width)
 {
     double x = box.x + box.w / 2, away = width / 2 + 5;
@@ -50,8 +50,9 @@ static double label_x(const cli_picture *p, svg_box box, double width)
     return x;
 }
 
-/** Write the label of a buffer's box: its unit and its contents, such as "h.0 gradient". Write only the unit if both do
- * not fit. For a buffer without a unit, write its contents. */
+/** Write the label of a buffer's box: its unit and its contents, such as "h.0 gradient". If both do not fit, write only
+ * the unit. If the unit does not fit either, write "gradient" for a part of a gradient, otherwise nothing. For a buffer
+ * without a unit, write its contents. */
 static void draw_label(const cli_picture *p, const zr_buffer *b, svg_box box)
 {
     char both[128];
@@ -87,9 +88,9 @@ static void draw_buffer(const cli_picture *p, const zr_buffer *b)
     draw_label(p, b, box);
 }
 
-/** Pixels of the memory map, to find thin buffers that are hidden by others of the same category. A buffer at most one
- * pixel high begins in one pixel. `reach` of this pixel is the right end of the buffers drawn from there so far. A
- * buffer that ends before `reach` is hidden, and is not drawn. */
+/** A grid of the memory map's pixels. It finds buffers that are at most one pixel high and are hidden by other buffers
+ * of the same category. `reach` has an x for each pixel: the right end of the buffers drawn so far whose boxes begin in
+ * the pixel. If a buffer begins in the pixel and ends at or before this x, it is hidden and is not drawn. */
 typedef struct pixels {
     int w, h;
     int *reach;
@@ -106,7 +107,7 @@ static bool is_uncovered(const pixels *grid, const cli_picture *p, svg_box box)
     return true;
 }
 
-/** Draw all small buffers of a category as one SVG shape. */
+/** Draw all buffers of a category whose boxes are smaller than OWN_AREA as one SVG shape. */
 static void draw_small_buffers(const cli_picture *p, zr_category category, const pixels *grid)
 {
     bool begun = false;

@@ -1,4 +1,4 @@
-/* Times of each step in the picture of a plan. They follow from a machine's rates, or from a simulated cluster. */
+/* Begin and end of each step in the picture of a plan, computed from a machine's rates or by simulating a cluster. */
 #include "base/core/core.h"
 #include "cli/draw/picture.h"
 #include "config/config.h"

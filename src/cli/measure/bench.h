@@ -9,13 +9,16 @@
 
 typedef struct cli_bench {
     const char *preset;
-    int64_t batch, seq;   /* for `seq` 0, the sequence length is 1,024 or, if smaller, the model's positions */
+    /* Samples, and tokens per sample, of the timed matrix products. If `seq` is 0, a sample has 1,024 tokens or, if
+     * fewer, the model's number of positions. */
+    int64_t batch, seq;
     cli_launches_how how; /* options for measuring training steps; `quiet` applies to the whole benchmark */
     bool bf16;            /* whether to measure bf16 products even if the processor widens them to fp32 */
     bool json;
     const char *processor;
     zr_rates rates;
-    zr__products f32, narrow; /* `narrow` holds bf16 products; narrow.n is 0 without measured bf16 products */
+    /* Timed matrix products: `f32` in fp32, `narrow` in bf16. If bf16 products were not timed, narrow.n is 0. */
+    zr__products f32, narrow;
     cli_launches launches;
 } cli_bench;
 

@@ -41,8 +41,10 @@ static double copies_bytes(const zr_plan *plan)
 typedef struct planned_run {
     int ranks; /* data-parallel ranks */
     int64_t params;
-    double states, formula, copies; /* bytes of a rank's states: planned, by the formula, and in copies */
-    /* Percent of `formula`: deviation of `states` without the copies, and size of the copies. */
+    double states, formula, copies; /* bytes of a rank's model states: in zr's plan, by the paper's formula, and in
+                                       redundant copies (copies_bytes) */
+    /* Percentages of `formula`. `deviation`: difference of `states` without the copies from `formula`. `copies_part`:
+     * size of the copies. */
     double deviation, copies_part;
 } planned_run;
 
@@ -121,7 +123,8 @@ enum { GPUS = 400, BATCH = 16 };
 
 typedef struct planned_preset {
     zr_config_sizes sizes;
-    bool in_pieces, on_host; /* whether checkpoints are partitioned (P_a); whether they are on the host (P_a+cpu) */
+    bool in_pieces, on_host; /* `in_pieces`: whether checkpoints are partitioned (P_a); `on_host`: whether they are on
+                                the host (P_a+cpu) */
     int64_t params, checkpoint, host, total;
     double states, copies, paper_states, paper_checkpoint; /* bytes of a rank */
     double deviation; /* deviation of zr's states from the paper's states, percent */

@@ -120,15 +120,15 @@ zr_status cli_papers_table1(FILE *out, bool json)
 enum { ROWS = 5, LIMIT_GB = 32 };
 
 static const struct {
-    int tensor, ranks; /* tensor-parallel degree (M) and data-parallel degree (N) */
+    int tensor, ranks; /* `tensor`: tensor-parallel degree (M); `ranks`: data-parallel degree (N) */
     double printed_billion[4];
 } table2[ROWS] = {
     {1, 64, {2, 7.6, 14.4, 128}},     {2, 64, {4, 15.2, 28.8, 256}},      {4, 64, {8, 30.4, 57.6, 500}},
     {8, 64, {16, 60.8, 115.2, 1000}}, {16, 64, {32, 121.6, 230.4, 2000}},
 };
 
-/* Find the largest chain of matrices whose states fit LIMIT_GB, in billions of parameters. The search varies the chain
- * in steps of 16,000 x M parameters. */
+/* Find the number of parameters, in billions, of the largest chain of matrices whose states fit LIMIT_GB. The search
+ * tries only multiples of 16,000 x M parameters. */
 static zr_status largest_billion(int stage, int tensor, int ranks, double *billion)
 {
     zr_chain_config chain = {.units = 20, .rows = 800}; /* zr_chain requires `rows` to be a multiple of M */

@@ -24,8 +24,9 @@ typedef enum cli_papers_system {
  * (P_a+cpu). */
 typedef enum cli_papers_kept { CLI_PAPERS_WHOLE, CLI_PAPERS_PIECES, CLI_PAPERS_HOST } cli_papers_kept;
 
-/** Use of a number that a paper prints. Numbers marked COUNTS enter the median deviation. zr's constants were fitted to
- * the numbers marked FITTED. The other marks tell why a number does not count. */
+/** Role of a printed number in the comparison with zr. CLI_PAPERS_COUNTS: the number enters the median deviation.
+ * CLI_PAPERS_FITTED: zr's constants were fitted to the number. Any other mark is the reason why the number does not
+ * count. */
 typedef enum cli_papers_mark {
     CLI_PAPERS_COUNTS,
     CLI_PAPERS_FITTED,
@@ -34,7 +35,7 @@ typedef enum cli_papers_mark {
                            */
     CLI_PAPERS_NO_NUMBER, /* the paper does not print the throughput */
     CLI_PAPERS_AT_LEAST,  /* the paper prints a lower bound instead of a number */
-    CLI_PAPERS_TOO_LARGE, /* the run was out of memory */
+    CLI_PAPERS_TOO_LARGE, /* the run ran out of memory in the paper */
     CLI_PAPERS_NO_SPEED   /* the number is about devices or memory, not about speed */
 } cli_papers_mark;
 
@@ -105,10 +106,11 @@ typedef struct cli_papers_row {
     const char *source, *table, *unit;
     char label[40], system[24];
     int gpus, tensor, batch; /* 0 if not applicable */
-    double paper, zr;        /* `paper` is 0 if the paper does not print the number */
+    double paper, zr;        /* `paper`: the printed number, or 0 if the paper does not print it; `zr`: zr's number */
     cli_papers_mark mark;
-    int64_t memory_bytes, limit_bytes; /* bytes of a device: needed and available; 0 if not planned */
-    const cli_papers_run *run;         /* simulated run, whose result is `made`; NULL if no run was simulated */
+    /* Bytes of a device: `memory_bytes` are needed, `limit_bytes` are available. Both are 0 if nothing was planned. */
+    int64_t memory_bytes, limit_bytes;
+    const cli_papers_run *run; /* simulated run, whose result is `made`; NULL if no run was simulated */
     zr_simulation made;
 } cli_papers_row;
 #define CLI_PAPERS_ROWS 128

@@ -64,8 +64,8 @@ const cli_papers_run cli_papers_v1[] = {
 const int cli_papers_v1_n = sizeof(cli_papers_v1) / sizeof(*cli_papers_v1);
 
 /* The data-parallel degree N is GPUs / M. The appendix's baseline is stage 0. C1 and C2 are P_os. All other ZeRO runs
- * are P_os+g. The appendix does not always give the place of checkpoints. Then the checkpoints of ZeRO runs are
- * partitioned if M is above 1, and are on the host for 170B. */
+ * are P_os+g. The appendix does not give the place of checkpoints for all runs. For a ZeRO run without a given place,
+ * checkpoints are partitioned if M is above 1, and are on the host for 170B. */
 const cli_papers_run cli_papers_appendix[CLI_PAPERS_APPENDIX] = {
     {"Fig2", "1.5B", ZERO_2, WHOLE, 400, 1, 48, 1600, 16, 24, TFLOPS, 0, NO_NUMBER},
     {"Fig2", "1.5B", MEGATRON, WHOLE, 400, 2, 48, 1600, 16, 16, TFLOPS, 0, NO_NUMBER},

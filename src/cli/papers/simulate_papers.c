@@ -22,7 +22,6 @@
  * mixed precision training guide). Other fp16 products run at the rate of fp32, because PyTorch sums them in fp32. */
 #define PRODUCT_MULTIPLE 8
 
-/* Clusters of the papers. */
 typedef struct clusters {
     zr_cluster dgx2, azure;
 } clusters;

@@ -101,7 +101,8 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
     zr__text_add(p, "Advice: nothing fits %s. The least is ", ZR_SIZE((double)target->limit_bytes));
     add_choice_name(p, choices, least);
     zr__text_add(p, ": %s a rank.", ZR_SIZE((double)least->made.needs_bytes));
-    if (least->made.needs_bytes <= target->limit_bytes) { /* fits the device, so a host is too small */
+    /* If this choice fits a device, it does not fit the memory of a host. */
+    if (least->made.needs_bytes <= target->limit_bytes) {
         zr__text_add(p,
                      " Its hosts lack memory: %s of %s are taken there. Keep fewer checkpoints on the host, or a "
                      "smaller batch.",

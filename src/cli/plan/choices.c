@@ -64,8 +64,8 @@ static bool same_policy(const zr_layout *a, const zr_layout *b)
            (a->recompute == ZR_RECOMPUTE_NONE || kept_alike(kept_of(a), kept_of(b)));
 }
 
-/** Return whether to plan a mixture of policies (auto) for the choices from index `first` on. A mixture can help if
- * recompute none, the first choice, does not fit, but another choice fits. */
+/** Return whether to plan policy auto, a mixture of policies, for the stage whose choices begin at index `first`. A
+ * mixture can help if recompute none, the first choice, does not fit, but another choice fits. */
 static bool may_mix(const cli_choices *choices, int first)
 {
     bool any = false;
@@ -164,9 +164,9 @@ static bool try_light(cli_choices *choices, const zr_config *config, const zr_la
     return fits;
 }
 
-/** For each choice from index `first` on that does not fit, add the choice with the mildest cli_light that fits. First
- * try recompute unit with CLI_LIGHT_BUCKETS. If not even this fits, try no other policy, because other policies keep
- * more activations. */
+/** For each choice from index `first` on that does not fit, find the first cli_light with which its policy fits, and
+ * add this choice. Before that, try recompute unit with CLI_LIGHT_BUCKETS. If not even this fits, try no other policy,
+ * because other policies keep more activations. */
 static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout layout, int first)
 {
     if (choices->target->limit_bytes == 0) return;
@@ -290,8 +290,10 @@ zr_status cli_choices_least(const cli_choices *choices, const zr_config *config,
 static zr_status find_ranks(const cli_choices *choices, const zr_config *config, cli_more_ranks *more)
 {
     int low = choices->target->ranks;
+    /* `step` is the smallest change of the number of ranks, and divides `low`: a whole host or, if tensor-parallel
+     * groups cross hosts, one tensor-parallel group. */
     const int host = (int)config->parallel.ranks_per_host, tensor = (int)config->parallel.tensor,
-              step = host > 0 && host % tensor == 0 ? host : tensor; /* a step of the search; divides `low` */
+              step = host > 0 && host % tensor == 0 ? host : tensor;
     int64_t before = INT64_MAX, needs = 0, limit = choices->target->limit_bytes;
     more->ranks = low;
     ZR_TRY(cli_choices_least(choices, config, low, &more->needs_bytes));
@@ -342,7 +344,7 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     if (choices->many_layers) add_choice(choices, config, &base, CLI_LIGHT_NONE, true);
     for (int stage = 0; stage < 4 && !choices->many_layers; stage++) add_stage(choices, config, &base, stage);
     if (spacings && !choices->many_layers) add_spacings(choices, config, &base);
-    ZR_TRY(choices->failed); /* zr_error_message() still tells of this failure */
+    ZR_TRY(choices->failed); /* zr_error_message() is still the message of this failure */
     choices->advised = advise(choices);
     choices->most_ranks = t->simulated && !t->cluster.any_hosts ? t->cluster.devices : 2 * CLI_MOST_RANKS;
     const bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && t->ranks <= CLI_MOST_RANKS;

@@ -12,7 +12,7 @@
 #define CLI_MANY_LAYERS 512 /* models with more layers are planned only as configured, because plans take long */
 #define CLI_SPACINGS 64     /* maximum planned spacing of checkpoints, in units */
 #define CLI_CHOICES (64 + CLI_SPACINGS)
-#define CLI_MOST_RANKS (1 << 20) /* maximum number of configured ranks with which the advice searches for more */
+#define CLI_MOST_RANKS (1 << 20) /* with more configured ranks, the advice does not search for a number that fits */
 
 /** Ways to save memory at the cost of overlap. Each value also applies all earlier values. */
 typedef enum cli_light {
@@ -27,7 +27,7 @@ typedef enum cli_light {
 
 /** Place of activation checkpoints. */
 typedef struct cli_kept {
-    bool pieces, host; /* whether checkpoints are partitioned; whether they are on the host */
+    bool pieces, host; /* `pieces`: whether checkpoints are partitioned; `host`: whether they are on the host */
 } cli_kept;
 
 typedef struct cli_choice {
@@ -35,37 +35,43 @@ typedef struct cli_choice {
     cli_light light;
     zr_recompute recompute;
     int64_t every;
-    cli_kept asked, kept; /* requested and planned place of checkpoints; auto may plan another place */
+    /* Places of checkpoints: `asked` as requested, `kept` as planned. Policy auto may plan another place than
+     * requested. */
+    cli_kept asked, kept;
     cli_trial made;
     zr__fullest fullest;
 } cli_choice;
 
-/** Result of the search for more ranks, which is done if no choice fits. The search plans stage 3 with recompute unit.
- * It finds the smallest number of ranks that fits. If no number fits, `ranks` is the last number tried, because more
- * ranks would hardly help. */
+/** Result of the search for a larger number of ranks, which is done if no choice fits. The search plans stage 3 with
+ * recompute unit and CLI_LIGHT_BUCKETS. `ranks` is the smallest number that fits. If no number fits, `ranks` is the
+ * last number tried: a larger number would hardly help, or the cluster has no more devices. */
 typedef struct cli_more_ranks {
-    int ranks; /* 0 if unknown */
+    int ranks; /* number of ranks, or 0 if unknown */
     int64_t needs_bytes;
-    bool fits, all; /* whether the plan fits; whether the cluster has no more devices */
+    /* `fits`: whether the plan fits; `all`: whether the search may try no larger number, for lack of devices */
+    bool fits, all;
 } cli_more_ranks;
 
 typedef struct cli_choices {
-    const cli_target *target; /* the caller sets `target`, `chosen` and `tokens` before planning */
-    bool chosen;              /* whether zr__train_choose set keys of the configured choice to fit the memory */
-    double peak_flops;        /* peak FLOP/s of a rank in the data type of matrix products, or 0 if unknown */
-    double tokens;            /* tokens to train on, or 0 if not given */
-    int64_t light_elems;      /* bucket size for CLI_LIGHT_BUCKETS, in elements */
-    int64_t step_tokens;      /* tokens of a step, over all ranks */
-    bool shares_layers;       /* whether the tensor-parallel degree is above 1 */
-    cli_kept base;            /* configured place of checkpoints */
+    /* Machine for which choices are planned. The caller sets `target`, `chosen` and `tokens` before planning. */
+    const cli_target *target;
+    bool chosen;         /* whether zr__train_choose set keys of the configured choice to fit the memory */
+    double peak_flops;   /* peak FLOP/s of a rank in the data type of matrix products, or 0 if unknown */
+    double tokens;       /* tokens to train on, or 0 if not given */
+    int64_t light_elems; /* bucket size for CLI_LIGHT_BUCKETS, in elements */
+    int64_t step_tokens; /* tokens of a step, over all ranks */
+    bool shares_layers;  /* whether the tensor-parallel degree is above 1 */
+    cli_kept base;       /* configured place of checkpoints */
     bool many_layers;
-    bool compute_known, link_known; /* whether FLOP/s and link bandwidth are known; the time of a step needs both */
+    /* Whether FLOP/s and the link's bandwidth are known. The time of a step needs both. */
+    bool compute_known, link_known;
     cli_choice choice[CLI_CHOICES];
     int n;
     int configured, advised; /* indices into `choice`; `advised` is -1 if no choice fits */
-    /** Error that ended the planning, or ZR_OK. Other choices than the configured one may be refused. */
+    /** Error that ended the planning, or ZR_OK. If the planner refuses a choice that is not the configured one, this is
+     * no error. */
     zr_status failed;
-    int most_ranks; /* maximum number of ranks in the search for more ranks */
+    int most_ranks; /* maximum number of ranks that the search for `more` tries */
     cli_more_ranks more;
 } cli_choices;
 
@@ -114,9 +120,10 @@ void cli_advice_json(zr__json_out *out, const cli_choices *choices);
 /* ---- traffic between tensor-parallel ranks --------------------------------------------------- */
 
 /** Print the bytes that a rank receives from other tensor-parallel ranks in a step, by purpose. Print their ratio to
- * the traffic of stage 3 without tensor parallelism on the same ranks. The papers' ratio b s / (3 h) counts only the
- * blocks, with 12 b s h per block, like recompute policy paper. Print the parameters that are replicated on all
- * tensor-parallel ranks. If parallel.tensor is 1, print nothing. */
+ * the traffic of stage 3 without tensor parallelism on the same ranks. Beside it, print the papers' estimate of the
+ * ratio, b s / (3 h), for b samples of s tokens and width h. The estimate counts only the blocks, with 12 b s h
+ * elements per block. Print the parameters that are replicated on all tensor-parallel ranks. If parallel.tensor is 1,
+ * print nothing. */
 ZR_NODISCARD zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *plan,
                                         const zr_profile *profile);
 /** Add the members "tensor_to_stage3", "within_layers" and "replicated" to the open object. "tensor_to_stage3" is null

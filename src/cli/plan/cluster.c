@@ -46,7 +46,8 @@ static void cluster_of(const zr_profile *profile, const zr_launch *launch, int r
                             .link_share = 1,
                             .devices = hosts * local,
                             .host_devices = local,
-                            .host_bytes_sec = machine->memory_bytes_sec / 2, /* a copy reads and writes each byte */
+                            /* A copy reads and writes each byte, so its rate is half of the memory's bandwidth. */
+                            .host_bytes_sec = machine->memory_bytes_sec / 2,
                             .algorithm = ZR_ALGORITHM_EXCHANGE,
                             .measured = launch};
     cluster->device.memory_bytes = zr__train_limit(profile, local, local);

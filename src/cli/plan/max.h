@@ -10,8 +10,8 @@
 
 typedef enum cli_max_what {
     CLI_MAX_NONE,
-    CLI_MAX_MODEL,  /* find the layers, width and stage of a model with the proportions of GPT families */
-    CLI_MAX_LAYERS, /* find the layers at the configured width and stage */
+    CLI_MAX_MODEL,  /* find the largest model with the proportions of GPT families: its layers, width and stage */
+    CLI_MAX_LAYERS, /* find the largest number of layers at the configured width and stage */
     CLI_MAX_BATCH
 } cli_max_what;
 
@@ -21,16 +21,18 @@ typedef struct cli_shape {
 
 typedef struct cli_max {
     cli_max_what what;
-    zr_config *config; /* the search sets the configuration to each tried number, and finally to the result */
+    zr_config *config; /* the search writes each number of layers or samples that it tries into this configuration, and
+                          finally the result */
     const cli_target *target;
     int64_t fewest;  /* smallest number of layers with which each pattern of model.frozen matches a parameter */
     bool keep_stage; /* for CLI_MAX_MODEL: whether to keep the configured stage instead of choosing one */
     int stage;       /* stage of the result */
     cli_shape shape; /* for CLI_MAX_MODEL: shape of the result */
-    double params;   /* parameters of the model */
+    double params;   /* number of the result's parameters */
     int64_t n;       /* result: number of layers, or number of samples in a micro-batch */
-    int64_t train_batch_size;  /* train_batch_size of the result */
-    int64_t needs, next_needs; /* bytes of a rank with n and with n + 1; next_needs is 0 if n + 1 was not tried */
+    int64_t train_batch_size; /* train_batch_size of the result */
+    /* Bytes that a rank needs with n, and with n + 1. `next_needs` is 0 if n + 1 was not tried. */
+    int64_t needs, next_needs;
 } cli_max;
 
 /** Parse the value of --max: "model", "layers" or "batch". Return ZR_ERR_ARG for any other text. */

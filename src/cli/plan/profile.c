@@ -10,7 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-/** A key of the file, and the offset of its member in zr_machine. A file without a `must` key is refused. */
+/** A key of a profile file, and the offset of the member of zr_machine that stores the key's value. A file without a
+ * `must` key is refused. */
 typedef struct rate_key {
     const char *key;
     size_t at;
@@ -142,7 +143,7 @@ static zr_status take_bench_rates(const json_t *root, const char *file, zr_profi
                       .triad = alone_and_all(profile->machine.memory_bytes_sec),
                       .link = alone_and_all(profile->machine.link[ZR_LINK_PROCESS].bytes_sec)};
     ZR_CHECK(rates.peak.fma_f32.all > 0, ZR_ERR_DATA, "--profile %s: it has no rate of its level in \"levels\"", file);
-    /* The rates of a GPU have the level ZR_CUDA_LEVEL. */
+    /* In the rates of a GPU, the member "level" is ZR_CUDA_LEVEL. */
     const char *level = json_string_value(json_object_get(root, "level"));
     profile->facts.apart = level && strcmp(level, ZR_CUDA_LEVEL) == 0;
     profile->facts.narrow_attention = profile->facts.apart;

@@ -17,7 +17,8 @@ zr_status cli_target_profile(const char *name, cli_target *target)
     zr_cluster host;
     ZR_TRY(cli_profile(name, &target->profile));
     target->chooser = target->profile;
-    if (zr_cluster_of_device(name, &host) != ZR_OK) return ZR_OK; /* a file does not give the number of devices */
+    /* If `name` is a file, the number of devices is unknown, and any number of ranks is allowed. */
+    if (zr_cluster_of_device(name, &host) != ZR_OK) return ZR_OK;
     ZR_CHECK(target->ranks <= host.host_devices, ZR_ERR_ARG,
              "--profile %s is one host of %d devices, and there are %d ranks: give --cluster %s, which has a network "
              "between hosts, or fewer ranks",

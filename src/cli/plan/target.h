@@ -14,12 +14,13 @@
 
 typedef struct cli_target {
     int ranks;
-    int local_ranks, in_process; /* ranks on this host, and ranks in this process; not used for a cluster */
-    bool here;                   /* whether the target is this machine, priced by its own rates */
-    zr_profile profile;          /* profile of the device for which plans are made */
-    zr_profile chooser;          /* profile for choosing missing keys, without rates that this command measured */
-    double efficiency; /* share of the peak FLOP/s that matrix products reach (--efficiency), or 0 if not given */
-    bool simulated;    /* whether steps are priced by simulating `cluster`, not by the rates of `profile` */
+    /* Number of ranks on this host, and number of ranks in this process. Both are unused for a cluster. */
+    int local_ranks, in_process;
+    bool here;          /* whether the target is this machine, priced by its own rates */
+    zr_profile profile; /* profile of the device for which plans are made */
+    zr_profile chooser; /* profile for choosing missing keys, without rates that this command measured */
+    double efficiency;  /* share of the peak FLOP/s that matrix products reach (--efficiency), or 0 if not given */
+    bool simulated;     /* whether steps are priced by simulating `cluster`, not by the rates of `profile` */
     zr_cluster cluster;
     zr_simulate_options options; /* options for the simulation of `cluster` */
     int64_t limit_bytes;         /* memory limit of a rank, compared with zr__rank_needs; 0 for no limit */

@@ -1,5 +1,5 @@
 /** Traffic of tensor parallelism: bytes by purpose, and the ratio to the traffic of stage 3 without tensor parallelism
- * on the same ranks. Also the parameters that are replicated on all tensor-parallel ranks. */
+ * on the same ranks. The file also prints the parameters that are replicated on all tensor-parallel ranks. */
 #include "cli/plan/choices.h"
 
 #include "base/text/text.h"
@@ -24,8 +24,9 @@ static zr_status tensor_to_stage3(const zr_config *config, const zr_report *repo
     layout.stage = 3;
     layout.eval = false;
     layout.save = ZR_SAVE_NONE;
-    if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS;  /* stage 3 has no all-reduce */
-    if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT; /* gathers the same bytes */
+    if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has no all-reduce */
+    /* Policy unit gathers the same bytes as auto. */
+    if (layout.recompute == ZR_RECOMPUTE_AUTO) layout.recompute = ZR_RECOMPUTE_UNIT;
     ZR_TRY(zr__train_plan_layout(config, &layout, profile, &plan));
     const int64_t *stage3 = plan->traffic.bytes;
     *ratio = (double)(tensor[ZR_TRAFFIC_REDUCE_SCATTER] + tensor[ZR_TRAFFIC_ALL_GATHER]) /
@@ -40,7 +41,7 @@ typedef enum purpose { FOR_LAYERS, FOR_LOSSES, FOR_GRADIENTS, FOR_CHECKPOINTS, P
 
 /** Bytes that a rank receives from other tensor-parallel ranks in a training step. */
 typedef struct within {
-    int64_t *unit; /* (n_units) bytes received for the layers of a unit */
+    int64_t *unit; /* for each unit: bytes received for its layers */
     int64_t bytes[PURPOSES];
 } within;
 
@@ -50,7 +51,8 @@ static purpose purpose_of(const zr_graph *graph, const zr_schedule *s, int32_t i
     const zr_op *op = zr_graph_get_op(graph, step->op);
     if (step->restores) return FOR_CHECKPOINTS;
     if (zr_graph_value(graph, op->out[0])->kind == ZR_VALUE_GRAD) return FOR_GRADIENTS;
-    if (strcmp(op->def->name, "tensor_gather") == 0) return FOR_LOSSES; /* gathers two numbers per token */
+    /* tensor_gather gathers two numbers per token for the cross-entropy. */
+    if (strcmp(op->def->name, "tensor_gather") == 0) return FOR_LOSSES;
     return FOR_LAYERS;
 }
 

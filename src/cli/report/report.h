@@ -36,15 +36,16 @@ typedef struct cli_report_run {
 typedef struct cli_report {
     cli_report_run *run;
     int n;
-    cli_curve **curve;       /* (n) the runs' curves */
-    const char *const *name; /* (n) */
-    json_t *different; /* configuration keys that differ between runs; each key has an array of one value per run, null
-                          if a run lacks the key */
+    cli_curve **curve;       /* `n` curves, one for each run */
+    const char *const *name; /* `n` names, one for each run */
+    json_t *different; /* configuration keys that differ between runs; for each key an array of one value per run, null
+                          for a run without the key */
 } cli_report;
 
 /** A row of the table of memory or traffic: planned and measured bytes from run.json. */
 typedef struct cli_bytes_row {
-    char path[96], words[96]; /* path in run.json and words for people, for example "memory.param" and "parameters" */
+    char path[96], words[96]; /* `path`: path in run.json, such as "memory.param"; `words`: label for people, such as
+                                 "parameters" */
     json_int_t planned, measured;
     bool total;
 } cli_bytes_row;
@@ -60,9 +61,9 @@ ZR_NODISCARD zr_status cli_parse_runs(cli_args *args, const cli_command *command
  * which has `n` buffers. */
 void cli_runs_name(const char *const *run, int n, char (*room)[PATH_MAX], const char **name);
 
-/** Read the runs in the directories `dir`. Return ZR_ERR_NOT_FOUND if a directory has no metrics.jsonl, run.json or
- * config.json. Return ZR_ERR_MEMORY if memory is lacking. `name` must outlive the report. Free the report with
- * cli_report_clear, even after a failure. */
+/** Read the runs in the directories `dir`. Return ZR_ERR_NOT_FOUND if a directory contains neither metrics.jsonl nor
+ * run.json nor config.json. Return ZR_ERR_MEMORY if memory is lacking. `name` must outlive the report. Free the report
+ * with cli_report_clear, even after a failure. */
 ZR_NODISCARD zr_status cli_report_read(cli_report *report, const char *const *dir, const char *const *name, int n);
 void cli_report_clear(cli_report *report);
 

@@ -11,7 +11,7 @@
 /** A curve drawn in characters. */
 typedef struct terminal_curve {
     char at[ROWS][COLUMNS];
-    cli_axes axes; /* coordinates are in characters */
+    cli_axes axes; /* axes of the curve, with coordinates in characters */
 } terminal_curve;
 
 static int clamp(int at, int n)

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define LEAST_PART 100 /* minimum pause after a drawing, as a multiple of the drawing's time */
+#define LEAST_PART 100 /* minimum pause after a drawing, in multiples of the time that the drawing took */
 
 static zr_status draw_loss(cli_loss *loss)
 {

@@ -14,8 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-#define LOSS_STEP_SEC 60.0 /* minimum seconds before a training step redraws loss.svg */
-#define LOSS_EVAL_SEC 10.0 /* minimum seconds before an evaluation redraws loss.svg */
+#define LOSS_STEP_SEC 60.0 /* minimum seconds between a redraw of loss.svg and a redraw by a training step */
+#define LOSS_EVAL_SEC 10.0 /* minimum seconds between a redraw of loss.svg and a redraw by an evaluation */
 
 static void add_share(cli_line *line, int rank, double mfu)
 {
@@ -41,8 +41,8 @@ static void refresh_step(cli_progress *progress, const zr_train_step *step)
     cli_line_rewrite(&l);
 }
 
-/** Print the line of a step. In a file, leave out two fields to keep the line at about 100 columns. TFLOP/s are also in
- * metrics.jsonl, and the memory is also in the run's first lines. */
+/** Print the line of a step. If stderr is no terminal, leave out two fields to keep the line at about 100 columns:
+ * TFLOP/s, which are also in metrics.jsonl, and the memory, which is also in the run's first lines. */
 static void leave_step(const cli_progress *progress, const zr_train_step *step)
 {
     cli_line l = {0};

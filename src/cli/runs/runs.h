@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 /** Create the run's directory if the user gave no directory, and set train.output_dir to it. zr_train_prepare has
- * already chosen a name; if it exists, use name-2, name-3 and so on. Collective; `comm` is NULL for a single process.
- * Return ZR_ERR_CREATE on failure. */
+ * already chosen a name. If a directory of this name exists, use name-2, name-3 and so on. Collective; `comm` is NULL
+ * for a single process. Return ZR_ERR_CREATE on failure. */
 ZR_NODISCARD zr_status cli_own_dir_make(zr_config *config, zr_comm *comm);
 
 /** Remove the directory that cli_own_dir_make created, if it is empty. Call this function only on the process that

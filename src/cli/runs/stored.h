@@ -42,7 +42,7 @@ typedef struct cli_numbers {
 } cli_numbers;
 
 /** Read all numbers of a tensor, and compute their statistics. Add the number of elements to *done. Unless `shown` is
- * NULL, show the progress, *done of `of` elements. Return an error if the file cannot be read. Damage is not an error,
+ * NULL, show that *done of `of` elements are done. Return an error if the file cannot be read. Damage is not an error,
  * and is reported only in `numbers`. */
 ZR_NODISCARD zr_status cli_numbers_of(const cli_file *file, const zr_safetensors_tensor *tensor, cli_numbers *numbers,
                                       int64_t *done, int64_t of, cli_amount_done *shown);

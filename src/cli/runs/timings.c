@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Whether to print the optional columns. */
+/* Optional columns of the table. `again`: whether to print how often ops are recomputed. `slowest`: whether to print
+ * the time of the slowest rank. */
 typedef struct optional_columns {
     bool again, slowest;
 } optional_columns;

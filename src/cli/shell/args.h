@@ -7,11 +7,11 @@
 #include "zr/base.h"
 
 typedef enum cli_kind {
-    CLI_FLAG, /* bool */
-    CLI_TEXT, /* const char * */
-    CLI_INT,  /* int64_t */
-    CLI_REAL, /* double */
-    CLI_LIST, /* cli_list, with one text for each time that the option is given */
+    CLI_FLAG, /* option without a value, stored as bool */
+    CLI_TEXT, /* text, stored as const char * */
+    CLI_INT,  /* integer, stored as int64_t */
+    CLI_REAL, /* real number, stored as double */
+    CLI_LIST, /* texts, stored as cli_list: one text for each time that the option is given */
 } cli_kind;
 #define CLI_LIST_MOST 16
 
@@ -54,12 +54,13 @@ typedef struct cli_command cli_command;
 /** Parse a command line. Return ZR_ERR_ARG if it is wrong. */
 ZR_NODISCARD zr_status cli_parse(cli_args *args, int argc, char **argv);
 
-/** Parse the command line of a command. Require args->max_operands operands, or allow fewer if `what` is NULL. `what`
- * names the operands in the error message. With --help, print the help and set args->help. */
+/** Parse the command line of a command. Unless `what` is NULL, require exactly args->max_operands operands, which
+ * `what` names in the error message. If `what` is NULL, allow fewer operands. With --help, print the help and set
+ * args->help. */
 ZR_NODISCARD zr_status cli_parse_operands(cli_args *args, const cli_command *command, const char *what, int argc,
                                           char **argv);
 
-/** Choice of the configuration keys in the help of a command. */
+/** Configuration keys that the help of a command lists. */
 typedef enum cli_help_keys {
     CLI_KEYS_NONE,  /* no keys, because the command takes no keys */
     CLI_KEYS_NAMED, /* no keys, but a hint how to list them */

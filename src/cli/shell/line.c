@@ -49,7 +49,8 @@ void cli_line_add(cli_line *line, int rank, const char *format, ...)
 }
 
 /** Join the fields of a line, separated by `between`, to a text of at most `wide` columns. If the text is too long,
- * drop fields, beginning with the highest rank. If it is still too long, cut it. */
+ * drop the fields with the highest `rank` first, but never a field with rank 0. If the text is still too long, cut it.
+ * */
 static void fit_line(const cli_line *line, int wide, const char *between, char out[LINE_BYTES])
 {
     for (int rank = CLI_LINE_FIELDS; rank >= 0; rank--) {

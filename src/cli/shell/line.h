@@ -42,7 +42,7 @@ void cli_line_clear(void);
 typedef struct cli_amount_done {
     const char *what;    /* unit of the amount, such as "tok" */
     int64_t first;       /* amount done at the start of the rate measurement */
-    double begin, shown; /* times of that start and of the last redraw, in seconds by zr_clock_sec */
+    double begin, shown; /* time of that start; time of the last redraw; both in seconds by zr_clock_sec */
 } cli_amount_done;
 
 /** Show that `done` of `of` units of a task are done. `arg` is a cli_amount_done. */

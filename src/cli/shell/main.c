@@ -44,8 +44,8 @@ int cli_exit_code(zr_status status)
 
 void cli_end_world(zr_comm *comm, zr_status st)
 {
-    (void)zr__comm_claim_telling(
-        comm); /* claim the right to report, so that no other rank reports the death of this rank */
+    /* Claim the right to report this rank's death, so that no other rank reports it too. */
+    (void)zr__comm_claim_telling(comm);
     cli_say_error();
     zr_comm_abort(comm, cli_exit_code(st));
 }
@@ -122,7 +122,7 @@ static zr_status start_command(int argc, char **argv)
     bool first = launched_first();
     zr_status st = find_command(argv[1], &command);
     if (st == ZR_OK && command->computes) cli_set_process();
-    /* begin after cli_set_process, because cli_set_process may restart the program */
+    /* call cli_faults.begin only after cli_set_process, which may restart the program */
     if (st == ZR_OK && cli_faults.begin) st = cli_faults.begin();
     if (st == ZR_OK && zr_comm_mpi_launched() > 0) st = zr_comm_mpi_start(&argc, &argv, &comm);
     if (st != ZR_OK) {
@@ -152,8 +152,8 @@ int main(int argc, char **argv)
     occupy_streams();
     cli_alloc_begin();
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ,
-           SIG_IGN); /* let a write beyond the file size limit return an error, instead of ending the process */
+    /* Let a write beyond the file size limit return an error, instead of ending the process. */
+    signal(SIGXFSZ, SIG_IGN);
     const char *word = argc > 1 ? argv[1] : "";
     if (argc < 2) {
         cli_say("no command was given; `zr --help` lists the commands");

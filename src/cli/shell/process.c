@@ -29,8 +29,8 @@ static size_t read_words(char *words)
 /** Return the words as a list for execv, or NULL if memory is lacking. The list points into `words`. */
 static char **list_words(char *words, size_t bytes)
 {
-    /* Every word ends with a zero byte, so `bytes` is enough room. zr_alloc sets the list to zero, so it ends with
-     * NULL. */
+    /* Every word ends with a zero byte, so there are at most `bytes` words. zr_alloc sets the list to zero, so the list
+     * ends with NULL. */
     char **list = zr_alloc((bytes + 1) * sizeof *list);
     for (size_t at = 0, n = 0; list && at < bytes; at += strlen(words + at) + 1) list[n++] = words + at;
     return list;

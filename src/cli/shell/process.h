@@ -1,4 +1,5 @@
-/** The process: exit codes, ranks, signals, allocators, and injected faults for tests. */
+/** Functions for the process of the command: exit codes, ranks, signals, allocators of libraries, and faults that tests
+ * inject. */
 #ifndef ZR_CLI_SHELL_PROCESS_H
 #define ZR_CLI_SHELL_PROCESS_H
 
@@ -34,14 +35,16 @@ ZR_NODISCARD zr_status cli_alloc_check(void);
 typedef struct cli_fault_hooks {
     zr_status (*begin)(void); /* called once before a command runs */
     bool (*allocation)(void); /* returns whether the current allocation of a library must fail */
-    void (*reached)(void *arg, int rank, const char *phase, int64_t step); /* callback for an observer's `reached` */
+    /* Callback zr_observer.reached, called when a rank enters a phase. The test program can end the rank in this phase.
+     * */
+    void (*reached)(void *arg, int rank, const char *phase, int64_t step);
 } cli_fault_hooks;
 extern cli_fault_hooks cli_faults;
 
 /** Install the signal handlers. SIGINT, SIGTERM, SIGUSR1 and SIGHUP request a stop. SIGHUP stays ignored if it was
- * ignored before. SIGUSR2 requests a save. A second SIGINT ends the process at once; a second SIGTERM does too if some
- * seconds have passed. With `speak`, print a message for the first signal. Set `on_live_line` if the message must
- * replace a redrawn line. */
+ * ignored before. SIGUSR2 requests a save. A second SIGINT ends the process at once. A second SIGTERM ends it at once
+ * if it comes at least 2 seconds after the first SIGINT or SIGTERM. With `speak`, print a message for the first signal.
+ * Set `on_live_line` if the message must replace a redrawn line. */
 void cli_signals_catch(bool speak, bool on_live_line);
 
 /** Make a SIGTERM end this process at once, with exit code `code`, if another process of `comm` has died or has

@@ -28,8 +28,8 @@ static void write_answer(const char *what, const char *more)
     if (write(STDERR_FILENO, line, n) < 0) return; /* ignore a failure, because stderr may be closed */
 }
 
-/* End this process if the process of another rank has died. One of the remaining processes prints the reason, unless a
- * process has already reported why the job ends. */
+/* End this process if the process of another rank has died, or if a process has already reported why the job ends. If
+ * nobody has reported a reason, one of the remaining processes prints a message. */
 static void end_without_peer(void)
 {
     static const char what[] = "zr: the process of another rank is gone, and the launcher ends the run; nothing more "

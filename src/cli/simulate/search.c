@@ -32,14 +32,16 @@
 
 #define MOST_BATCH (1 << 20) /* maximum number of samples in a micro-batch */
 #define MOST_ACCUMS 4
-#define REFINED 8              /* maximum number of candidates for which variants are tried */
-#define LEAST_GAIN 0.005       /* minimum relative speedup for which a variant replaces its candidate */
-#define STEP_TOKENS (1 << 24)  /* maximum number of tokens in a step, unless --step-tokens gives another limit */
-#define SMALL_BUCKET (1 << 22) /* elements; needs little staging memory, with a few hundred buckets per unit */
-#define LARGE_BUCKET (INT64_C(1) << 30) /* elements; a whole unit fits one bucket */
+#define REFINED 8             /* maximum number of candidates for which variants are tried */
+#define LEAST_GAIN 0.005      /* minimum relative speedup for which a variant replaces its candidate */
+#define STEP_TOKENS (1 << 24) /* maximum number of tokens in a step, unless --step-tokens gives another limit */
+/* Bucket sizes of variants, in elements. Small buckets need little staging memory, with up to a few hundred buckets per
+ * unit. With large buckets, a whole unit fits one bucket. */
+#define SMALL_BUCKET (1 << 22)
+#define LARGE_BUCKET (INT64_C(1) << 30)
 
-/** For each key, whether the command line gives it. The search does not change a given key. `kept` is the place of
- * checkpoints, and `global` is the number of samples in a step. */
+/** Keys that the command line gives. The search does not change a given key. `kept` is the place of checkpoints, and
+ * `global` is the number of samples in a step. */
 typedef struct space {
     bool stage, tensor, policy, every, kept, groups, batch, accum, global;
     bool buckets, prefetch, overlap, levels, once;
@@ -138,8 +140,8 @@ static int64_t next_batch(const search *s, const cli_way *w, int64_t n)
     return 0;
 }
 
-/** Return whether a step of `samples` samples is within the limit. A micro-batch of 1 is always allowed, and so is a
- * micro-batch that the user gives. */
+/** Return whether a step of `samples` samples may be tried: it has at most `most_samples` samples, or its micro-batch
+ * is 1 or given by the user. */
 static bool is_usual(const search *s, int64_t batch, int64_t samples)
 {
     return s->given.batch || batch == 1 || samples <= s->most_samples;
@@ -169,7 +171,7 @@ static int accums_of(const search *s, const cli_way *w, int64_t batch, bool seve
 }
 
 /** Try a candidate with micro-batch `batch` and `accum` micro-batches per step. Keep the trial if it is the candidate's
- * best. Also record the smallest micro-batch that does not fit. A refused plan does not fit. */
+ * best. Also record the smallest micro-batch that does not fit. If the plan is refused, keep and record nothing. */
 static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t accum, bool several, cli_trial *made)
 {
     bool planned = false;
@@ -182,8 +184,8 @@ static zr_status try_batch(const search *s, cli_way *w, int64_t batch, int64_t a
     return ZR_OK;
 }
 
-/** Try a micro-batch with the accumulation counts of accums_of, from index `first` on. Stop at a count that does not
- * fit. Set *fits to false if the count at index `first` does not fit, else to true. */
+/** Try a micro-batch with the accumulation counts of accums_of, beginning at index `first`. Stop at a count that does
+ * not fit. Set *fits to false if the count at index `first` was tried and does not fit, otherwise to true. */
 static zr_status try_accums(const search *s, cli_way *w, int64_t batch, bool several, int first, bool *fits)
 {
     int64_t accum[MOST_ACCUMS];
@@ -539,7 +541,7 @@ static bool is_open_variant(const search *s, const cli_way *way, const cli_varia
 static zr_status add_variants(search *s, const cli_way *from)
 {
     const zr_config_switch on = ZR_SWITCH_ON, off = ZR_SWITCH_OFF, levels = from->in.levels,
-                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* auto is off with tensor parallelism */
+                           both = from->tensor > 1 ? on : ZR_SWITCH_AUTO, /* with tensor parallelism, auto means off */
         other = levels == off || (levels == ZR_SWITCH_AUTO && both == on) ? both : off, overlap = from->in.overlap;
     const int64_t large = LARGE_BUCKET, small = SMALL_BUCKET;
     const bool had = from->in.once;
@@ -592,7 +594,8 @@ static zr_status refine_ways(search *s, const char *shown)
         way[n] = i < b->n_best ? b->best[i] : b->missed[i - b->n_best];
         if (!has_states(way, n, way[n])) n++;
     }
-    for (int i = 0; i < n; i++) index[i] = way[i] - b->way; /* indices, because add_variants may move b->way */
+    /* Keep indices instead of pointers, because add_variants may move b->way. */
+    for (int i = 0; i < n; i++) index[i] = way[i] - b->way;
     s->refined_from = b->n;
     for (int i = 0; i < n; i++) {
         const cli_way from = b->way[index[i]];

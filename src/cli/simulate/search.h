@@ -7,19 +7,22 @@
 
 /** Keys of a candidate that are varied last, because they change the speed of most candidates only a little. */
 typedef struct cli_variant {
-    int64_t bucket_elems;             /* bucket size in elements, or 0 to keep the configured sizes */
-    int64_t prefetch_elems;           /* elements prefetched at stage 3, or 0 to keep the configured number */
-    zr_config_switch overlap, levels; /* values of zero_optimization.overlap_comm and collectives.hierarchical */
-    bool once;                        /* whether gradients are reduced once a step (gradient_reduction "step") */
+    int64_t bucket_elems;   /* bucket size in elements, or 0 to keep the configured sizes */
+    int64_t prefetch_elems; /* elements prefetched at stage 3, or 0 to keep the configured number */
+    /* `overlap`: value of zero_optimization.overlap_comm; `levels`: value of collectives.hierarchical */
+    zr_config_switch overlap, levels;
+    bool once; /* whether gradients are reduced once a step (gradient_reduction "step") */
 } cli_variant;
 
 /** A candidate: a training configuration, with the micro-batch at which it is fastest. */
 typedef struct cli_way {
     int64_t stage, tensor;
     zr_config_policy policy;
-    int64_t every;     /* checkpoint spacing in units, with ZR_POLICY_UNIT */
-    bool pieces, host; /* whether checkpoints are partitioned (P_a); whether they are on the host (P_a+cpu) */
-    int64_t mics, hpz; /* ranks of a MiCS group, or -1 for no groups; ranks of an hpZ group, or 1 for no groups */
+    int64_t every; /* checkpoint spacing in units, with ZR_POLICY_UNIT */
+    /* `pieces`: whether checkpoints are partitioned (P_a); `host`: whether they are on the host (P_a+cpu) */
+    bool pieces, host;
+    /* `mics`: ranks of a MiCS group, or -1 for no groups; `hpz`: ranks of an hpZ group, or 1 for no groups */
+    int64_t mics, hpz;
     cli_variant in;
     int64_t batch, accum;
     cli_trial made;
@@ -43,12 +46,13 @@ typedef struct cli_searched {
     cli_target target;
     cli_way *way;
     int64_t n;
-    const cli_way **best; /* (n_best) the candidates that fit, the fastest first */
+    const cli_way **best; /* the `n_best` candidates that fit, the fastest first */
     int64_t n_best;
-    /** (n_missed) The candidate with the least memory, for each kind of states with which no candidate fits. */
+    /** `n_missed` candidates that do not fit: the candidate with the least memory for each kind of states with which no
+     * candidate fits */
     const cli_way **missed;
     int64_t n_missed;
-    int64_t ways, tried; /* number of candidates that can be planned, and number of plans made */
+    int64_t ways, tried; /* `ways`: number of candidates that can be planned; `tried`: number of plans made */
 } cli_searched;
 
 /** Write the bytes that a trial needs of a device's memory into `text`, such as "31.2 GB of a device's 32 GB". If only

@@ -16,7 +16,7 @@ typedef struct cli_simulate_options {
     bool paper;
     cli_list sweep;
     bool search;
-    int64_t step_tokens; /* for --search: maximum number of tokens in a step of all ranks, or 0 if not given */
+    int64_t step_tokens; /* for --search: maximum number of tokens in a step, over all ranks, or 0 if not given */
 } cli_simulate_options;
 
 /** Create the target of the option --cluster, for `ranks` ranks. `config` may be NULL, as for cli_target_cluster. */

@@ -22,8 +22,8 @@
 typedef struct axis {
     char name[96];         /* name on the command line, such as "batch" */
     const char *key;       /* the swept key of the configuration, or RANKS */
-    const char **value;    /* (n) the values, which point into `override` */
-    char (*override)[256]; /* (n) texts of the form "key=value" */
+    const char **value;    /* the axis's `n` values, which point into `override` */
+    char (*override)[256]; /* `n` texts of the form "key=value" */
     int n;
 } axis;
 
@@ -333,7 +333,7 @@ static zr_status draw_sweep(const sweep *s)
     for (int i = 0; i < n; i++) name[i] = name_line(s, i, room[i]);
     for (int64_t k = 0; st == ZR_OK && k < s->n_rows; k++) {
         const row *r = &s->row[k];
-        const int64_t at = k % n * n_x + k / n; /* rows are in the order of the first axis */
+        const int64_t at = k % n * n_x + k / n; /* row k is point k / n of line k % n */
         y[at] = r->error ? NAN : cli_value_of(s->plotted, &r->made);
         hollow[at] = !r->error && !r->made.fits;
     }
