@@ -353,7 +353,8 @@ const zr_key zr__keys[] = {
         "which activations are recomputed in the backward pass instead of being kept. none: only norms and GELU, which "
         "cost little; keep: not even these; selective: also attention and activations wider than the model; unit: "
         "everything but the input of each transformer block; auto: as few as memory.limit allows, or without a limit "
-        "the free memory of the host, and with parallel.tensor above 1 also whether checkpoints are partitioned or copied to the host, "
+        "the free memory of the host, and with parallel.tensor above 1 also whether checkpoints are partitioned or "
+        "copied to the host, "
         "whichever is fastest; paper (for comparison): like unit, but keeps activations that nothing needs, as the "
         "papers count",
         .choices = "none|unit|selective|auto|paper|keep"),

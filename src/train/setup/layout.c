@@ -22,12 +22,9 @@ SAME(ZR_COLLECTIVE_BROADCAST, ZR_GATHER_BROADCAST);
 
 const char *zr__recompute_name(zr_recompute recompute)
 {
-    static const char *const name[] = {[ZR_RECOMPUTE_NONE] = "none",
-                                       [ZR_RECOMPUTE_UNIT] = "unit",
-                                       [ZR_RECOMPUTE_SELECTIVE] = "selective",
-                                       [ZR_RECOMPUTE_AUTO] = "auto",
-                                       [ZR_RECOMPUTE_PAPER] = "paper",
-                                       [ZR_RECOMPUTE_KEEP] = "keep"};
+    static const char *const name[] = {
+        [ZR_RECOMPUTE_NONE] = "none", [ZR_RECOMPUTE_UNIT] = "unit",   [ZR_RECOMPUTE_SELECTIVE] = "selective",
+        [ZR_RECOMPUTE_AUTO] = "auto", [ZR_RECOMPUTE_PAPER] = "paper", [ZR_RECOMPUTE_KEEP] = "keep"};
     return name[recompute];
 }
 
