@@ -27,6 +27,7 @@ static const layout_variant layout_variants[] = {
     {"lean", {SMALL, AHEAD, LEAN, KEEP}},
     {"lean, two passes", {WIDE, AHEAD, LEAN, .two_pass = true, KEEP}},
     {"paper, unit", {SMALL, UNIT(1)}},
+    {"lean, cheap outputs kept", {SMALL, AHEAD, LEAN, .recompute = ZR_RECOMPUTE_KEEP, KEEP}},
     {"lean, unit", {SMALL, AHEAD, LEAN, UNIT(1)}},
     {"lean, every 2 units", {WIDE, LEAN, UNIT(2)}},
     {"lean, every 4 units, far ahead", {SMALL, FAR_AHEAD, LEAN, UNIT(4)}},

@@ -171,9 +171,15 @@ static void test_costs_nothing(void **state)
                     assert_true(least < before && a->memory.total_bytes < b->memory.total_bytes);
                 assert_memory_equal(&a->traffic, &b->traffic, sizeof a->traffic);
                 assert_int_equal(steps(a, ZR_STEP_GATHER, NULL), steps(b, ZR_STEP_GATHER, NULL));
-                if (policy[p] == ZR_RECOMPUTE_NONE)
-                    for (int32_t i = 0; i < b->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++)
-                        assert_false(b->schedule[ZR_SCHEDULE_TRAIN].step[i].replay);
+                if (policy[p] == ZR_RECOMPUTE_NONE) {
+                    l.recompute = ZR_RECOMPUTE_KEEP; /* keeps what `kept` keeps */
+                    zr_plan *c = plan_of(&model, &l);
+                    assert_memory_equal(&b->memory, &c->memory, sizeof b->memory);
+                    assert_int_equal(steps(c, ZR_STEP_RUN, NULL), steps(b, ZR_STEP_RUN, NULL));
+                    for (int32_t i = 0; i < c->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++)
+                        assert_false(c->schedule[ZR_SCHEDULE_TRAIN].step[i].replay);
+                    zr_plan_destroy(&c);
+                }
                 zr_plan_destroy(&a);
                 zr_plan_destroy(&b);
             }

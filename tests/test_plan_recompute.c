@@ -164,6 +164,41 @@ static void test_auto(void **state)
     zr_plan_destroy(&least);
 }
 
+/* Check that policy auto spends memory that recompute none leaves free on outputs of cheap ops, if the machine's rates
+ * say that keeping them is faster: more of them the larger the limit, and never beyond it. */
+static void test_auto_keeps(void **state)
+{
+    (void)state;
+    enum { LAYERS = 12, PARTS = 6 };
+    zr_gpt2_config config = small(LAYERS);
+    zr_profile timed = plan_profile;
+    timed.machine = (zr_machine){.flops_f32 = 1e12, .flops_bf16 = 1e12, .memory_bytes_sec = 1e11};
+    zr_layout none = layout_of(ZR_RECOMPUTE_NONE, 1), keep = layout_of(ZR_RECOMPUTE_KEEP, 1),
+              l = layout_of(ZR_RECOMPUTE_AUTO, 1);
+    zr_plan *least = plan_gpt2(&config, &none, &timed), *most = plan_gpt2(&config, &keep, &timed);
+    const int64_t low = least->memory.total_bytes, high = most->memory.total_bytes;
+    int before = -1;
+    assert_true(low < high);
+    for (int i = 0; i <= PARTS; i++) {
+        l.limit_bytes = low + (high - low) * i / PARTS;
+        zr_plan *plan = plan_gpt2(&config, &l, &timed), *untimed = plan_of(&config, &l);
+        int kept = 0;
+        for (int32_t u = 0; u < plan->n_units; u++) kept += plan->unit[u].recompute == ZR_RECOMPUTE_KEEP;
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        assert_true(plan->memory.total_bytes <= l.limit_bytes);
+        assert_true(kept >= before);
+        assert_int_equal(replays(plan, "gelu", NULL), LAYERS - (kept > LAYERS ? LAYERS : kept));
+        if (i == 0) assert_int_equal(replays(plan, NULL, NULL), 3 * LAYERS);
+        if (i == PARTS) assert_int_equal(replays(plan, NULL, NULL), 0);
+        assert_int_equal(untimed->memory.total_bytes, low); /* without rates, the smaller plan wins */
+        before = kept;
+        zr_plan_destroy(&plan);
+        zr_plan_destroy(&untimed);
+    }
+    zr_plan_destroy(&least);
+    zr_plan_destroy(&most);
+}
+
 /* Check a mix in which the last units keep more in the memory in which the others are recomputed: such mixes take less
  * memory than recompute of all units, and are found under a limit that excludes recompute of all. */
 static void test_auto_below_the_heaviest(void **state)
@@ -221,8 +256,13 @@ static void test_map(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unit), cmocka_unit_test(test_every), cmocka_unit_test(test_selective),
-        cmocka_unit_test(test_auto), cmocka_unit_test(test_map),   cmocka_unit_test(test_auto_below_the_heaviest),
+        cmocka_unit_test(test_unit),
+        cmocka_unit_test(test_every),
+        cmocka_unit_test(test_selective),
+        cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_auto_keeps),
+        cmocka_unit_test(test_map),
+        cmocka_unit_test(test_auto_below_the_heaviest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 import ctypes
 import glob
 import json
+import lzma
 import os
 import pathlib
 import platform
@@ -88,7 +89,9 @@ def pack(target, build):
         (stage / DESCRIPTION.name).write_text(json.dumps(
             {"glibc": glibc_of([*own.values(), *lasting]), "architectures": architectures() if build else None},
             indent=1) + "\n")
-        with tarfile.open(target, "w:xz", preset=1) as archive:
+        # A dictionary as large as several programs, since they share most of their code.
+        squeeze = [{"id": lzma.FILTER_LZMA2, "preset": 2, "dict_size": 128 << 20}]
+        with lzma.open(target, "wb", filters=squeeze) as file, tarfile.open(fileobj=file, mode="w") as archive:
             for part in sorted(stage.iterdir()):
                 archive.add(part, part.name)
     print(f"{target}: {len(own)} programs and {len(shared)} libraries, {target.stat().st_size / 1e6:.1f} MB; unpack it "
