@@ -277,7 +277,7 @@ static void test_broken_places(void **state)
     plan->space_bytes[ZR_SPACE_STAGING] = 192;
     for (int k = 0; k < ZR_SCHEDULES; k++)
         if (plan->schedule[k].buffer) plan->schedule[k].buffer[plan->staging[ZR_GROUP_DATA]].bytes = 192;
-    expect_broken(plan, "staging memory of 192 bytes for 2 ranks");
+    expect_broken(plan, "192 bytes of staging memory for 2 ranks, but needs at least 256");
     zr_plan_destroy(&plan);
 }
 

@@ -4,8 +4,8 @@
  * have, in the form "name: operands -> outputs".
  *
  * [x] is an optional operand. Type "g" is the graph's dtype. Type "w" is the dtype of the output value: the graph's
- * grad_dtype, or F32 for a partial sum. "rows" stands for all dimensions but the last. All sums are computed in F32
- * or a wider type, whatever the dtype.
+ * grad_dtype, or F32 for a partial sum. "rows" stands for all dimensions but the last. "In place of x" means that the
+ * output may use the memory of operand x. All sums are computed in F32 or a wider type, whatever the dtype.
  */
 #ifndef ZR_OPS_H
 #define ZR_OPS_H
@@ -69,12 +69,12 @@ ZR_API zr_value zr_silu(zr_graph *graph, zr_value x);
 
 /** Multiply by a constant: y = factor * x, where factor is finite in F32. The adjoint is scale too.
  *  f[0] = factor
- *  scale: x g -> y g, or w for the gradient of a parameter; may be in place of x */
+ *  scale: x g -> y g (type w if y is the gradient of a parameter); may be in place of x */
 ZR_API zr_value zr_scale(zr_graph *graph, zr_value x, double factor);
 
 /** Multiply element by element: y = a * b, with equal shapes. For example, zr_mul(graph, x, x) is a square. The
  * adjoint is mul too: da = dy * b.
- *  mul: a g, b g -> y g, or w for the gradient of a parameter; may be in place of a */
+ *  mul: a g, b g -> y g (type w if y is the gradient of a parameter); may be in place of a */
 ZR_API zr_value zr_mul(zr_graph *graph, zr_value a, zr_value b);
 
 /** Compute the softmax over the last dimension: y = e^x / sum of e^x.
@@ -114,8 +114,10 @@ ZR_API zr_value zr_split_heads(zr_graph *graph, zr_value x, int64_t n_head);
 ZR_API zr_value zr_merge_heads(zr_graph *graph, zr_value x);
 
 /** Add element by element: y = a + b, with equal shapes. Each operand may be F32, BF16 or F16.
- *  i[0] = dtype of y, or -1 for the dtype of a. Only sums of gradients, which are internal, use a value other than -1
- *  add: a, [b] -> y; may be in place of a. Without b (internal), y is a copy of a, perhaps of another dtype */
+ *  i[0] = dtype of y, or -1 for the dtype of a. Only the ops that zr itself adds to sum gradients use another value
+ *         than -1
+ *  add: a, [b] -> y; may be in place of a. Without b (used only inside zr), y is a copy of a, which may have another
+ *       dtype */
 ZR_API zr_value zr_add(zr_graph *graph, zr_value a, zr_value b);
 
 /** Compute causal self-attention of n_head heads. The last dimension of qkv has q, k and v, one after the other.

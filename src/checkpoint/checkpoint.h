@@ -12,6 +12,9 @@
 
 /** Return whether a tensor in a file has this shape. */
 bool zr__safetensors_has_shape(const zr_safetensors_tensor *tensor, const zr_shape *shape);
+/** Print a tensor's dimensions into `text`, as "(2, 3)" or, if they are more than ZR_MAX_DIMS, their number. Return
+ * `text`. */
+const char *zr__safetensors_print_dims(const zr_safetensors_tensor *tensor, char text[ZR_QUOTE_BYTES]);
 /** Return the path by which the file was opened. */
 const char *zr__safetensors_path(const zr_safetensors *st);
 

@@ -84,6 +84,18 @@ bool zr__safetensors_has_shape(const zr_safetensors_tensor *tensor, const zr_sha
     return same;
 }
 
+const char *zr__safetensors_print_dims(const zr_safetensors_tensor *tensor, char text[ZR_QUOTE_BYTES])
+{
+    if (tensor->ndim > ZR_MAX_DIMS) {
+        snprintf(text, ZR_QUOTE_BYTES, "%d dimensions", tensor->ndim);
+        return text;
+    }
+    zr_shape shape = {.ndim = tensor->ndim};
+    if (tensor->ndim) memcpy(shape.dim, tensor->dim, (size_t)tensor->ndim * sizeof(shape.dim[0]));
+    zr_shape_print(&shape, text, ZR_QUOTE_BYTES);
+    return text;
+}
+
 const char *zr__safetensors_path(const zr_safetensors *st)
 {
     return st->path;

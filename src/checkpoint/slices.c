@@ -1,4 +1,5 @@
-/* Slices of rows: the offsets of a slice's bytes in a file, and the chunks that a reader reads at once (a region). */
+/* Slices of rows. Finds the offsets at which a slice's bytes lie in a file, and the region of a chunk. A region is the
+ * range of bytes that a reader reads at once: one chunk, or several chunks of slices. */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "checkpoint/chunks.h"

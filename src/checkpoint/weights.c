@@ -218,19 +218,6 @@ zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t f
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-/* Print the dimensions as "(2, 3)", whatever their number. */
-static const char *print_dims(const zr_safetensors_tensor *tensor, char text[ZR_QUOTE_BYTES])
-{
-    if (tensor->ndim > ZR_MAX_DIMS) {
-        snprintf(text, ZR_QUOTE_BYTES, "%d dimensions", tensor->ndim);
-        return text;
-    }
-    zr_shape shape = {.ndim = tensor->ndim};
-    if (tensor->ndim) memcpy(shape.dim, tensor->dim, (size_t)tensor->ndim * sizeof(shape.dim[0]));
-    zr_shape_print(&shape, text, ZR_QUOTE_BYTES);
-    return text;
-}
-
 /* Return whether a wanted tensor is missing or does not fit. If so, and if `show` is true, add a line about it. */
 static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__text *lines, bool show)
 {
@@ -244,7 +231,8 @@ static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__
     else if (!tensor->loadable)
         zr__text_add(lines, "\n  %s: dtype %s; expected F32, BF16 or F16", ZR_SHOWN(wanted->name), tensor->dtype);
     else
-        zr__text_add(lines, "\n  %s: shape %s; expected %s", ZR_SHOWN(wanted->name), print_dims(tensor, have), want);
+        zr__text_add(lines, "\n  %s: shape %s; expected %s", ZR_SHOWN(wanted->name),
+                     zr__safetensors_print_dims(tensor, have), want);
     return true;
 }
 

@@ -166,8 +166,11 @@ zr_status zr_comm_exchange(zr_comm *comm, const void *send, int64_t stride_bytes
 zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes, int64_t grain_bytes,
                           zr_comm_arrived_fn fn, void *arg)
 {
-    ZR_CHECK(comm && (fn || comm->rank != owner) && (send || piece_bytes == 0), ZR_ERR_ARG,
-             "zr_comm_collect was given a NULL pointer");
+    const char *missing = !comm                        ? "comm"
+                          : !send && piece_bytes != 0  ? "send"
+                          : !fn && comm->rank == owner ? "fn"
+                                                       : NULL;
+    ZR_CHECK(!missing, ZR_ERR_ARG, "zr_comm_collect was given a NULL pointer as `%s`", missing);
     ZR_TRY(check_owner(comm, owner));
     ZR_TRY(check_piece(comm, piece_bytes, piece_bytes));
     ZR_TRY(check_grain(piece_bytes, grain_bytes));

@@ -16,9 +16,9 @@ typedef struct zr__nccl zr__nccl;
  * means that this rank was stopped, and ends the wait. */
 typedef zr_status (*zr__nccl_poll_fn)(zr_comm *comm);
 
-/** Initialise NCCL for the ranks of `comm` (two or more), on the calling thread's current GPU. Collective. Ranks
- * exchange identities by the transport's scalars. All ranks return the same status. Return ZR_ERR_UNSUPPORTED if NCCL
- * is missing or two ranks use the same GPU. */
+/** Initialise NCCL for the ranks of `comm` (two or more), on the calling thread's current GPU. Collective. The ranks
+ * exchange their hosts and GPUs, and rank 0's NCCL id, with the transport's function `scalars`. All ranks return the
+ * same status. Return ZR_ERR_UNSUPPORTED if NCCL is missing or two ranks use the same GPU. */
 zr_status zr__nccl_create(zr_comm *comm, const zr_comm_copier *copier, zr__nccl_poll_fn poll, zr__nccl **nccl);
 
 /** Use the stream of `copier` from now on. */

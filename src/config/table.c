@@ -314,8 +314,10 @@ const zr_key zr__keys[] = {
     IGNORED(BOOL, ZERO "contiguous_gradients", "true", "gradients are always contiguous"),
     IGNORED(BOOL, ZERO "reduce_scatter", "true", "gradients are always reduced by their owner"),
     IGNORED(BOOL, ZERO "allgather_partitions", "true", "parameters are always gathered"),
-    IGNORED(BOOL, ZERO "use_multi_rank_bucket_allreduce", "true", "a bucket holds a part of every rank's shard"),
-    IGNORED(BOOL, ZERO "round_robin_gradients", "false", "a bucket holds a part of every rank's shard"),
+    IGNORED(BOOL, ZERO "use_multi_rank_bucket_allreduce", "true",
+            "buckets of zr always hold a part of every rank's shard, so there is nothing to choose"),
+    IGNORED(BOOL, ZERO "round_robin_gradients", "false",
+            "buckets of zr always hold a part of every rank's shard, so there is nothing to choose"),
     IGNORED(BOOL, ZERO "ignore_unused_parameters", "true", "unused parameters have gradient 0"),
     IGNORED(BOOL, ZERO "legacy_stage1", "false", "there is only one implementation of stage 1"),
     IGNORED(BOOL, ZERO "elastic_checkpoint", "false", "it concerns checkpoints of DeepSpeed"),
@@ -389,8 +391,10 @@ const zr_key zr__keys[] = {
         .choices = "all_gather|broadcast"),
     KEY(SWITCH, "collectives.hierarchical", AUTO, collectives.hierarchical,
         "gather and reduce in two steps: within each host, and between hosts, where partial sums are sent in fp32. "
-        "auto: true if there are several hosts with the same number of ranks, a power of two, and parallel.tensor is "
-        "1"),
+        "auto: true if there are several hosts, each has the same number of ranks, this number is a power of two (2 or "
+        "more), parallel.tensor is 1, collectives.reduce is reduce_scatter or all_reduce, collectives.gather and "
+        "collectives.buffer have their defaults, and mics_shard_size and zero_hpz_partition_size, if they are used, "
+        "are the number of ranks of a host"),
     KEY(EITHER, "collectives.buffer", "\"constant\"", collectives.fused,
         "buffers for communication. constant: of constant size; fused (for comparison): one buffer as large as the "
         "model",

@@ -38,7 +38,9 @@ static zr_status by_step(const zr_schedule *s, int32_t n_persistent, bool begins
     *list = zr_alloc(sizeof **list * (size_t)(n + 1));
     *end = zr_alloc(sizeof **end * (size_t)(s->n_steps + 2));
     ZR_CHECK(*list && *end, ZR_ERR_MEMORY, "no memory to bind %d steps", s->n_steps);
-    int32_t *at = *end + 1; /* shifted by one index; after the sort, end[i] is the end of step i's list */
+    /* While sorting, the entry of step i is end[i + 1]: first a count, then the next free position in `list`. The
+     * memmove below moves it to end[i], which is then the end of step i's list. */
+    int32_t *at = *end + 1;
     for (int32_t b = n_persistent; b < s->n_buffers; b++)
         at[begins ? s->buffer[b].first_step : s->buffer[b].last_step]++;
     for (int32_t i = 0, sum = 0; i < s->n_steps; i++) {

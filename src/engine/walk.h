@@ -161,8 +161,8 @@ zr_status zr__issue_saving(zr_engine *engine, int32_t step, bool alone);
 zr_status zr__engine_put(void *engine, zr_device *device, int64_t step);
 /* Return the number of SAVE steps of a plan. */
 int32_t zr__count_puts(const zr_plan *plan);
-/* Populate the pages of the buffers of copies on the saving queue, during the first training step. The first save then
- * has no page faults. */
+/* Issue tasks to the saving queue that populate the pages of the host buffers that SAVE steps read. They run during the
+ * first training step, so that the first save has no page faults. */
 zr_status zr__save_prepare(zr_engine *engine);
 /* Issue the remaining saving steps. Wait until the save has ended. */
 zr_status zr__save_drain(zr_engine *engine);

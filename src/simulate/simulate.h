@@ -85,8 +85,8 @@ typedef enum zr__reached {
 typedef struct zr__generation {
     const char *name, *source;
     double value[ZR__REACHED];
-    unsigned fitted; /* bit set of values that were fitted on runs of this generation (1 << zr__reached); other values
-                        have another source */
+    unsigned fitted; /* bit set: bit 1 << v is set if value[v] was fitted on runs on devices of this generation; the
+                        other values have another source */
 } zr__generation;
 
 /** Return the generation of a device that zr__cluster_device knows, or NULL if the device has no generation. */

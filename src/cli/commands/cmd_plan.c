@@ -167,8 +167,9 @@ static zr_status print_plan_json(const planning *p, const zr_plan *plan)
     return st;
 }
 
-/** Print the plan as text, as JSON or as the list of its steps. With --svg, also draw the plan. If only text is
- * printed, make the plan only for tensor parallelism or asynchronous saves, because planning may take long. */
+/** Print the plan as text, as JSON or as the list of its steps. With --svg, also draw the plan. Planning may take long.
+ * Text output needs the plan only if the configuration has tensor parallelism or asynchronous saves; in other cases, do
+ * not make the plan for it. */
 static zr_status show_plan(const planning *p)
 {
     const zr_config *c = p->config;

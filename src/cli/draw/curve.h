@@ -74,8 +74,9 @@ typedef struct cli_loss {
 
 /** Start drawing. Call this function once the run's directory exists. */
 void cli_loss_start(cli_loss *loss, const char *output_dir);
-/** Draw again if the pause after the last drawing ended at least `sec` seconds ago. Drawing takes less than 1 % of a
- * run's time. Report only the first failure, as a note. */
+/** Draw again, unless less than `sec` seconds have passed since the end of the pause. After each drawing there is a
+ * pause of 100 times the time that the drawing took, so that drawing takes less than 1 % of a run's time. Report only
+ * the first failure, as a note. */
 void cli_loss_redraw(cli_loss *loss, double sec);
 /** Draw for the last time, and free the curve. */
 void cli_loss_end(cli_loss *loss);

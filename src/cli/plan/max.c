@@ -47,8 +47,9 @@ zr_status cli_max_parse(const char *text, cli_max_what *what)
     return ZR_OK;
 }
 
-/** Guess the largest number that fits with policy auto, which makes many plans for each tried number. The guess is the
- * largest number that fits with policy unit, because the two numbers are nearly equal. */
+/** Guess the largest number of samples or layers that fits with recompute policy auto. A search with auto is slow,
+ * since auto makes many plans for each number tried. Therefore search with policy unit, whose result is nearly the
+ * same. */
 static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, int64_t *guess)
 {
     const int64_t limit = max->target->limit_bytes;

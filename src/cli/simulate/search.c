@@ -124,9 +124,9 @@ static int64_t way_data_ranks(const search *s, const cli_way *w)
     return s->base.target.ranks / w->tensor;
 }
 
-/** Return the micro-batch to try after micro-batch `n`, or the first micro-batch if `n` is 0. Return 0 at the end. The
- * micro-batches are powers of two and numbers halfway between them. If the number of samples in a step is given, the
- * micro-batches are the divisors of a rank's number of samples. */
+/** Return the micro-batch size to try after size `n`, or the first size if `n` is 0. Return 0 if no size is left. The
+ * sizes are powers of two and numbers halfway between them. If the number of samples in a step is given, the sizes are
+ * the divisors of a rank's number of samples. If the user gave the size, it is the only one. */
 static int64_t next_batch(const search *s, const cli_way *w, int64_t n)
 {
     const int64_t rows = s->config->train_batch_size / way_data_ranks(s, w);

@@ -1,4 +1,5 @@
-/* Opens training data and finds the window of each sample. The data are sources of token files, mixed by weight. */
+/* Opens training data and finds the window of each sample. The data consist of one or more sources. A source is one or
+ * several token files. Samples are drawn from the sources in proportion to their weights. */
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 #include "data/samples/ahead.h"

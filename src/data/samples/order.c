@@ -8,7 +8,8 @@
 /* Random streams of ZR_RNG_SHUFFLE: one for the offset of the first window, one for the permutation of windows. */
 enum { STREAM_OFFSET, STREAM_PERMUTE };
 
-/* Number of Feistel rounds. Small domains need several rounds: with h = 1, a round is one of only four functions. */
+/* Number of Feistel rounds. Small domains need several rounds: if each half has one bit (half_bits = 1), there are only
+ * four different round functions. */
 enum { ROUNDS = 8 };
 
 int64_t zr__order_offset(uint64_t seed, uint32_t epoch, int64_t range)

@@ -4,10 +4,15 @@
  * pairs has a list of the words in which it occurs, so a merge visits only these words. The merge also corrects the
  * counts of the neighbouring pairs.
  *
- * No two merges produce the same bytes. A part of a word that consists of whole tokens has been merged as if it were a
- * word of its own. Therefore parts with equal bytes always consist of equal tokens: if "abc" is "ab" and "c" in one
- * word, it is never "a" and "bc" in another word. Since no merge repeats the bytes of an earlier one, the token of a
- * merge is always new. All pairs with the new token are found during its merge, so each pair enters the heap only once.
+ * Each merge makes a token whose bytes no earlier merge has made. Reason: if a part of a word begins and ends at token
+ * boundaries, no merge has crossed its ends, so the part was merged as if it were a whole word. Parts with equal bytes
+ * therefore always consist of the same tokens: if "abc" is "ab" and "c" in one word, it is not "a" and "bc" in another.
+ * So after a merge has made some bytes, every such part with these bytes is that one token, and no later merge can make
+ * them again.
+ *
+ * Since each merge's token is new, and all pairs that a merge creates contain its token, a pair first appears during
+ * the merge that makes the later of its two tokens, and no later merge creates it again. Each pair therefore enters the
+ * heap only once.
  */
 #include "base/core/grow.h"
 #include "data/tokenizer/bpe.h"

@@ -28,8 +28,9 @@ struct zr__attention {
     bool drops;
     bool fours; /* whether random numbers of keys 0, 4, 8 ... have indices that are multiples of 4 */
     zr__dropout dropout;
-    int64_t first_head, /* number of heads before this rank's first head, in all rows; used by dropout */
-        all_heads;      /* number of heads in a row on all ranks together; used by dropout */
+    int64_t first_head, /* number of heads before this rank's first head, counted over all batch rows; used by
+                           dropout */
+        all_heads;      /* total number of heads of one batch row, over all tensor-parallel ranks; used by dropout */
 };
 
 static inline zr__attention zr__attention_make(const zr_kernel_args *args, const zr_tensor *qkv)

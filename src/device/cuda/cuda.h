@@ -40,7 +40,8 @@ typedef struct zr__cuda_room {
 /** The first index in an operand that is outside its table. A kernel records the index, and the next `finish` fails
  * with it. */
 typedef struct zr__cuda_outside {
-    const char *what; /* name of the index, such as "target" or "token id"; NULL if no index is outside */
+    const char *what; /* what the index is, such as "target" or "token id"; NULL if all indices are inside their
+                         tables */
     int64_t at,       /* position of the index in the operand */
         cols;         /* number of columns of the operand */
     int64_t end;      /* number of rows of the table */

@@ -1,6 +1,8 @@
-/* Proves a plan independently of the code that writes and packs plans. This file runs all checks. It also checks the
- * properties that uses of buffers do not show. check_order.c checks order and offsets. check_reads.c and
- * check_values.c check reads. */
+/* Proves a plan independently of the code that writes and packs plans. check_order.c checks order and offsets.
+ * check_reads.c and check_values.c check reads. This file runs all checks. Besides, it checks what the other files do
+ * not, for example that each unit is updated exactly once and after all ranks have agreed on its gradient, that
+ * gradients are summed over all data-parallel ranks, and that collectives are on the comm stream and have enough
+ * staging memory. */
 #include "plan/check/check.h"
 #include "plan/list/place.h"
 
@@ -184,7 +186,8 @@ static zr_status check_comm(const zr__proof *p)
         if (p->plan->staging[g] == ZR_NONE) continue;
         int64_t bytes = p->s->buffer[p->plan->staging[g]].bytes;
         ZR_CHECK(bytes >= p->plan->group[g].size * ZR_STAGING_LEAST, ZR_ERR_INTERNAL,
-                 "staging memory of %lld bytes for %d ranks", (long long)bytes, p->plan->group[g].size);
+                 "the plan has %lld bytes of staging memory for %d ranks, but needs at least %lld", (long long)bytes,
+                 p->plan->group[g].size, (long long)p->plan->group[g].size * ZR_STAGING_LEAST);
     }
     return ZR_OK;
 }

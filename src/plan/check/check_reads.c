@@ -40,7 +40,7 @@ typedef struct written {
     int32_t n, next; /* next: index in state.list of the next entry for the same buffer, or -1 */
     int64_t room;
     stretch turn;   /* byte range that the owners reduce one after another */
-    int32_t owners; /* number of owners that have reduced `turn` */
+    int32_t owners; /* number of owners that have already reduced the byte range `turn` */
 } written;
 
 typedef struct state {

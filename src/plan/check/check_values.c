@@ -75,9 +75,10 @@ static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t 
     const zr_value_info *info = zr_graph_value(p->graph, value);
     ZR_CHECK(use->buffer != ZR_NONE, ZR_ERR_INTERNAL, "step %d uses value %d, which has no place", step, value);
     const zr_buffer *b = &p->s->buffer[use->buffer];
-    ZR_CHECK(use->dtype == info->type.dtype && use->range.count == zr_shape_elems(&info->type.shape), ZR_ERR_INTERNAL,
-             "step %d: value %d is used as %lld elements of another type or shape", step, value,
-             (long long)use->range.count);
+    const int64_t elems = zr_shape_elems(&info->type.shape);
+    ZR_CHECK(use->dtype == info->type.dtype && use->range.count == elems, ZR_ERR_INTERNAL,
+             "step %d uses value %d as %lld elements of %s, but it has %lld elements of %s", step, value,
+             (long long)use->range.count, zr_dtype_name(use->dtype), (long long)elems, zr_dtype_name(info->type.dtype));
     if (info->kind == ZR_VALUE_PARAM || info->kind == ZR_VALUE_GRAD) {
         const zr_param_info *param = zr_graph_param(p->graph, info->param);
         bool placed = b->category == (info->kind == ZR_VALUE_PARAM ? ZR_CATEGORY_PARAM : ZR_CATEGORY_GRAD) &&

@@ -263,7 +263,7 @@ static zr_status walk_step(pricing *p)
     ZR_CHECK(p->plan->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
              "this plan has no training step to price: set zr_layout.train");
     int32_t repeat = 0, stop = -1;
-    /* maximum number of runs of steps, if the steps of REPEAT run in two rounds */
+    /* room for two executions of every step, since the steps of REPEAT are walked for at most two rounds */
     const size_t most = ((size_t)s->n_steps + 1) * 2;
     double *time = zr_alloc(most * sizeof *time);
     if (p->pricer->waited) p->ran = zr_alloc(most * sizeof *p->ran);

@@ -149,8 +149,9 @@ static zr__id computed_before(const zr__list *l, zr__id id)
     return id;
 }
 
-/* Return the number of elements per bucket: the bucket size of gradient reductions, divided by the number of parts into
- * which the unit is sharded. */
+/* Return how many elements of a rank's part the step processes at a time: that part's share of a bucket. This is the
+ * bucket size of gradient reductions (rounded up, see zr_plan_bucket_elems) divided by the number of parts of the unit,
+ * but at most the whole part. */
 static int64_t bucket_elems(const zr_plan *plan, const zr_step *step)
 {
     const int64_t parts = plan->unit[step->unit].padded_elems / step->range.count;

@@ -183,9 +183,10 @@ static bool is_alone(const zr_plan *plan, const level *v)
     return !plan->moves || v->by.group == ZR_GROUP_SELF;
 }
 
-/* Add a step that reduces a unit's gradients over one level, into the sums of the owners. On a level with one rank, the
- * step adds only this rank's gradient. `kept`: whether the sums are the final sums of a micro-batch over all ranks,
- * which may accumulate over micro-batches. Otherwise they are the partial sums between two levels. */
+/* Add a step that sums a unit's gradients over the ranks of one level. Each owner receives its part in `sums`; if
+ * `owner` is not -1, only this owner does. If the level has only one rank, the sum is that rank's gradient. `kept`:
+ * whether `sums` may accumulate over micro-batches. It is false for the partial sums between two levels, and for the
+ * one reduction after the last micro-batch (zr_plan.reduce_once). */
 static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v, const zr_state *from,
                         const zr_state *sums, bool kept)
 {

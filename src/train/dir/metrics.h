@@ -23,8 +23,8 @@ typedef struct zr__scalar {
 /** Maximum length of a line in bytes: 64 for the step, and 64 for each scalar with its name. */
 #define ZR_METRICS_LINE_BYTES (64 + 64 * ZR_SCALARS)
 
-/** List the scalars of a training step in the order of a line, and return their count. "loss_scale" is included only
- * with fp16, and "noise_scale_tokens" only with train.gradient_noise_scale. */
+/** List the scalars of a training step, in the order in which a line of metrics.jsonl has them, and return their count.
+ * "loss_scale" is included only with fp16, and "noise_scale_tokens" only with train.gradient_noise_scale. */
 int zr__metrics_step_scalars(const zr_train_step *step, zr__scalar scalar[ZR_SCALARS]);
 /** List the scalars of an evaluation and return their count. */
 int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCALARS]);

@@ -271,15 +271,17 @@ static zr_status fill_zero(void *arg, const zr_param_info *param, int64_t first,
  * parameters. */
 static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safetensors *file)
 {
-    char wanted[96];
+    char have[ZR_QUOTE_BYTES], wanted[ZR_QUOTE_BYTES];
     for (int32_t i = 0; i < zr_graph_params(graph); i++) {
         const zr_param_info *param = zr_graph_param(graph, i);
         if (trained && param->frozen) continue;
         const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
-        bool same = tensor && zr__safetensors_has_shape(tensor, &param->whole) && strcmp(tensor->dtype, "F32") == 0;
         zr_shape_print(&param->whole, wanted, sizeof(wanted));
-        ZR_CHECK(same, ZR_ERR_DATA, "%s: tensor %s is missing, or not F32 of the shape %s", zr__safetensors_path(file),
+        ZR_CHECK(tensor, ZR_ERR_DATA, "%s: there is no tensor %s; wanted: F32 %s", zr__safetensors_path(file),
                  param->name, wanted);
+        const bool same = zr__safetensors_has_shape(tensor, &param->whole) && strcmp(tensor->dtype, "F32") == 0;
+        ZR_CHECK(same, ZR_ERR_DATA, "%s: tensor %s is %s %s; wanted: F32 %s", zr__safetensors_path(file), param->name,
+                 tensor->dtype, zr__safetensors_print_dims(tensor, have), wanted);
     }
     return ZR_OK;
 }

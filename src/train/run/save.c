@@ -201,7 +201,8 @@ static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
     else
         zr__run_warn(r, "%s; training goes on: %.1000s", text, why);
     snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.400s", why);
-    /* Do not store this failure. Weights that are not finite are detected again at the end of the run. */
+    /* Store the failure for the end of the run, except ZR_ERR_DIVERGED: weights that are not finite are detected again
+     * there. */
     if (wanted && st != ZR_ERR_DIVERGED) zr__run_save_failed(r, st, text);
     return ZR_OK;
 }
@@ -277,8 +278,8 @@ zr_status zr__run_save_end(zr__run *r)
     s->async_sec = s->put_sec;
     st = tell_failure(r, s->step, tell_end(s, st));
     if (st == ZR_OK && s->event) {
-        /* Add the events of the engine's thread to the trace. The events were stored until now, since only this thread
-         * may write to the trace. */
+        /* Add the events that the engine's thread stored during the save to the trace. That thread could not add them
+         * itself, since only the run's thread (this one) may write to the trace. */
         for (int32_t i = 0; i < s->n_events; i++) zr__trace_event(r->watch.trace, &s->event[i]);
         st = zr__run_collect_trace(r, s->step);
     }

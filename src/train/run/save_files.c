@@ -102,10 +102,11 @@ static zr_status close_other(zr__save *s, int file)
     return st;
 }
 
-/** For a matrix that is divided by columns among tensor-parallel ranks, return the region of the file that this rank
- * writes in slices. In the rows of this region, the ranks together own all columns, and each rank writes its own
- * columns. Incomplete rows before and after the region are written as contiguous ranges. Matrices divided by rows are
- * written as contiguous ranges too. */
+/** For a matrix whose columns are divided among tensor-parallel ranks, return the region of the file that this rank
+ * writes in slices. The region is the rows that lie wholly in this rank's shard: this rank writes its columns of each
+ * row, and the other tensor-parallel ranks write the remaining columns. If the columns consist of several parts
+ * (zr_cut), each part of a row counts as a row. Rows that lie only partly in the shard, at its two ends, are written as
+ * contiguous ranges, as are a single row and matrices divided by rows. */
 static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
 {
     const int64_t parts = param->cut.parts;

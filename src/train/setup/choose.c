@@ -14,9 +14,10 @@
 #define TRIED_MOST 4096
 #define SPLITS_MOST 65536 /* maximum number of micro-batches of a training step */
 #define BATCH_MOST 65536  /* maximum number of samples of a micro-batch */
-#define ALIKE 1.01        /* maximum ratio of two times per token that count as equal */
-#define LEAST_GAIN 0.006  /* minimum fraction of the time per token that larger micro-batches must be able to save */
-#define SLACK 0.02        /* assumed relative error of the estimated times of policy auto */
+/* Two candidates count as equally fast if their seconds per token differ by at most this factor. */
+#define ALIKE 1.01
+#define LEAST_GAIN 0.006 /* minimum fraction of the time per token that larger micro-batches must be able to save */
+#define SLACK 0.02       /* assumed relative error of the estimated times of policy auto */
 
 /* Rates assumed if the machine's rates are unknown. Only their ratios matter. */
 #define USUAL_FLOPS_SEC 1e11

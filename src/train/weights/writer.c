@@ -25,7 +25,9 @@ zr_status zr__writer_open(zr__writer *w)
     if (w->n_tokens == 0) w->tokens[w->n_tokens++] = first_token(w);
     for (int64_t i = 0; i < w->n_tokens; i++)
         ZR_CHECK(w->tokens[i] < w->vocab, ZR_ERR_DATA,
-                 "token %d of the prompt is outside the model's vocabulary of %lld", w->tokens[i], (long long)w->vocab);
+                 "the prompt contains token id %d, but the model's vocabulary has only %lld tokens: the tokenizer does "
+                 "not belong to this model",
+                 w->tokens[i], (long long)w->vocab);
     return ZR_OK;
 }
 

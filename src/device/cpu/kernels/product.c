@@ -2,9 +2,9 @@
  * Matrix products C (m,n) = A (m,k) B (k,n) of one processor level. Operands are packed (pack.h), and tiles of C stay
  * in registers.
  *
- * The shared operand is packed once for all threads: A if m <= n, else B. Each thread packs blocks of the other
- * operand, called its own, for itself. A block stays in the thread's cache (device/cpu/product_blocks.h). Threads
- * divide the longer side of C, so that nearly nothing is packed twice.
+ * The shared operand is packed once for all threads: A if m <= n, else B. The other operand is called the own operand:
+ * each thread packs blocks of it for its own use. A block stays in the thread's cache (device/cpu/product_blocks.h).
+ * Threads divide the longer side of C, so that nearly nothing is packed twice.
  *
  * k is cut into ranges of equal length. Within a range, an element of C is one chain of multiply-adds in order of k.
  * The results of the ranges are added in order. The bits of an element therefore depend only on k and the level. They

@@ -84,8 +84,8 @@ __attribute__((always_inline)) static inline void zr__row_turned(const zr__side 
 #define ZR_ROW_AS(b, dtype, ...)                                                                                       \
     ((b)->along == 1 ? zr__row_along(b, dtype, __VA_ARGS__) : zr__row_turned(b, dtype, __VA_ARGS__))
 
-/* Compute sum (cols) = a (depth) B, for `depth` values of k from k0 on and `cols` columns from col on. cols is at most
- * ZR__ROW_COLS. `sum` must have room for cols rounded up to whole vectors. */
+/* Multiply a row by a block of B: sum[j] = sum over k < depth of a[k] * B[k0 + k][col + j], for j < cols. cols is at
+ * most ZR__ROW_COLS. `sum` must have room for cols rounded up to whole vectors. */
 static void zr__row_stretch(const zr__side *b, const float *a, int64_t k0, int64_t depth, int64_t col, int64_t cols,
                             float *sum)
 {

@@ -31,7 +31,7 @@ template <typename M> struct move_columns {
     }
 };
 
-/* Copy n columns of `in`, from from_first on, to the columns of `out` from to_first on. */
+/* Copy columns [from_first, from_first + n) of `in` to columns [to_first, to_first + n) of `out`. */
 zr_status copy_columns(const zr_kernel_args *args, const zr_tensor *out, int64_t to_first, const zr_tensor *in,
                        int64_t from_first, int64_t n)
 {

@@ -315,8 +315,8 @@ template <typename T, int V> struct row_sums {
         if (there) zr__put(dtable, at.row * C + c, sum);
     }
 
-    /* Process the parts of rows with many tokens that belong to the block with index `block` among `blocks` blocks. A
-     * part has ZR__PIECE_THREADS columns of a row. Part p belongs to block p mod blocks. */
+    /* Rows with many tokens are cut into parts of ZR__PIECE_THREADS columns. Part p is assigned to block p mod
+     * `blocks`. Process all parts of the block with index `block`. */
     __device__ void many(int64_t block, int64_t blocks) const
     {
         const int64_t tiles = (C + ZR__PIECE_THREADS - 1) / ZR__PIECE_THREADS, parts = sorted.many[0] * tiles;

@@ -91,8 +91,8 @@ template <bool CENTRED> zr_status run_norm(const zr_kernel_args *args)
 
 /* ---- the gradient of x ------------------------------------------------------------------------- */
 
-/* Arrays of the gradient of x. In comments, xhat = (x - mean) * rstd and dxhat = dy * gain. dx may share the memory of
- * dy or earlier. */
+/* Operands of layernorm_dx and rmsnorm_dx. In comments, xhat = (x - mean) * rstd and dxhat = dy * gain. The gradient
+ * array `earlier`, if present, is added to dx. `dx` may share memory with `dy` or with `earlier`. */
 template <typename T> struct norm_dx {
     T *dx;
     const T *dy, *x, *gain, *earlier; /* earlier may be NULL */
@@ -199,7 +199,8 @@ template <typename T> struct norm_dw {
     float *partial; /* (runs, outs, C) sums of each run */
 };
 
-/* Add every dw_warps-th row of a run in a thread's columns, in the order of the rows. */
+/* For the columns of one thread, add the terms of every dw_warps-th row of [begin, end), in ascending order, to dgain
+ * and dbias. */
 template <typename T, bool PACKED, bool CENTRED>
 __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int64_t end, int64_t c,
                                          float (&dgain)[zr__chunk_elems<T>], float (&dbias)[zr__chunk_elems<T>])
