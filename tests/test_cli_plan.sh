@@ -11,7 +11,6 @@ hundred="--preset gpt2-1.5b --memory 2GB" tight="wide.json --ranks 64 --cluster 
 endless="--max batch --model.n_embd=2 --data.seq_length=1"
 if [ -n "${ZR_LONG-}" ]; then
     hundred="--preset zero-100b-317x5120x80 --memory 8GB"
-    tight="--preset gpt-1t --ranks 1024 --cluster dgx-h100x8 --memory 70GB" policy=unit
     endless="--max layers --model.n_embd=2 --data.seq_length=1 --train_micro_batch_size_per_gpu=1"
 fi
 

@@ -4,6 +4,7 @@
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
