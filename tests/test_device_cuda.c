@@ -128,6 +128,27 @@ static void squares(void **state)
         }
 }
 
+/* A sum of squares has the same bits wherever the elements lie. */
+static void squares_apart(void **state)
+{
+    (void)state;
+    const int64_t sizes[] = {7, 9, 5000};
+    for (int t = 0; t < 3; t++)
+        for (int s = 0; s < 3; s++) {
+            const int64_t n = sizes[s], bytes = zr_dtype_bytes(types[t]);
+            unsigned char *x = array_random(types[t], n + 1, 3.0);
+            zr_square *square = result_new(sizeof *square);
+            const zr_square aligned = square_of(x + bytes, types[t], n, false, 0, (zr_square){.bad = -1});
+            const unsigned char *on_gpu = put(x, types[t], n + 1);
+            *square = (zr_square){.bad = -1};
+            assert_int_equal(gpu->ops->square(gpu, on_gpu + bytes, types[t], n, false, 0, square), ZR_OK);
+            assert_memory_equal(&square->sum, &aligned.sum, sizeof aligned.sum);
+            gpu->ops->free_host(gpu, square);
+            back();
+            pool_clear();
+        }
+}
+
 /* More squares of the largest fraction than a 64-bit sum can hold: bins must carry. */
 static void many_squares(void **state)
 {
@@ -581,13 +602,15 @@ static void lost_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),          cmocka_unit_test(squares),         cmocka_unit_test(many_squares),
-        cmocka_unit_test(totals),        cmocka_unit_test(casts_and_fills), cmocka_unit_test(initial_values),
-        cmocka_unit_test(updates),       cmocka_unit_test(queues),          cmocka_unit_test(measured_operands),
+        cmocka_unit_test(sums),           cmocka_unit_test(squares),
+        cmocka_unit_test(squares_apart),  cmocka_unit_test(many_squares),
+        cmocka_unit_test(totals),         cmocka_unit_test(casts_and_fills),
+        cmocka_unit_test(initial_values), cmocka_unit_test(updates),
+        cmocka_unit_test(queues),         cmocka_unit_test(measured_operands),
         cmocka_unit_test(two_gpus),
 #ifndef ZR_GPU
-        cmocka_unit_test(asking),        cmocka_unit_test(failures),        cmocka_unit_test(streams),
-        cmocka_unit_test(lost_failures),
+        cmocka_unit_test(asking),         cmocka_unit_test(failures),
+        cmocka_unit_test(streams),        cmocka_unit_test(lost_failures),
 #endif
     };
     return cmocka_run_group_tests(tests, make, unmake);

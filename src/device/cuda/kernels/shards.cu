@@ -122,16 +122,22 @@ struct earlier {
 };
 
 /* Sum squares in runs of square_run elements. Block number b of `blocks` adds the runs b, b + blocks, and so on. A
- * thread gets the same elements of a run on every GPU. */
-template <typename T> __global__ void square_parts(zr__cuda_room *room, const T *x, int64_t n)
+ * thread gets the same elements of a run on every GPU, whether x is aligned (`packed`) or not. */
+template <typename T> __global__ void square_parts(zr__cuda_room *room, const T *x, int64_t n, bool packed)
 {
     double sum = 0;
     int64_t bad = none;
     for (int64_t at = (int64_t)blockIdx.x * square_run; at < n; at += (int64_t)ZR__CUDA_PARTS * square_run)
-        for (int64_t i = at + threadIdx.x; i < at + square_run && i < n; i += square_threads) {
-            const float value = zr__get(x, i);
-            sum += (double)value * (double)value;
-            if (bad < 0 && !is_finite(value)) bad = i;
+        for (int64_t i = at + (int64_t)threadIdx.x * ZR__PACK; i < at + square_run; i += square_threads * ZR__PACK) {
+            float value[ZR__PACK];
+            if (packed && i + ZR__PACK <= n)
+                zr__get_all<ZR__PACK>(value, x, i);
+            else
+                for (int v = 0; v < ZR__PACK; v++) value[v] = i + v < n ? zr__get(x, i + v) : 0.0f;
+            for (int v = 0; v < ZR__PACK; v++) {
+                sum += (double)value[v] * (double)value[v];
+                if (bad < 0 && !is_finite(value[v])) bad = i + v;
+            }
         }
     sum = zr__block_all(sum, zr__plus(), 0.0);
     bad = zr__block_all(bad, earlier(), none);
@@ -140,15 +146,18 @@ template <typename T> __global__ void square_parts(zr__cuda_room *room, const T 
     room->bad[blockIdx.x] = bad;
 }
 
-/* Add the partial sums in their order, by one thread. */
+/* Add the partial sums, by one block of threads, in an order that depends only on their number. */
 __global__ void square_join(const zr__cuda_room *room, int parts, int64_t first, bool sums, zr_square *square)
 {
     double sum = 0;
     int64_t bad = none;
-    for (int b = 0; b < parts; b++) {
+    for (int b = (int)threadIdx.x; b < parts; b += square_threads) {
         sum += room->part[b];
         bad = earlier()(bad, room->bad[b]);
     }
+    sum = zr__block_all(sum, zr__plus(), 0.0);
+    bad = zr__block_all(bad, earlier(), none);
+    if (threadIdx.x != 0) return;
     if (sums) square->sum += sum;
     if (bad >= 0 && square->bad < 0) square->bad = first + bad;
 }
@@ -271,8 +280,9 @@ zr_status zr__cuda_square(zr_device *device, const void *x, zr_dtype dtype, int6
         const T *in = (const T *)x;
         const int64_t runs = zr__ceil_div(n, square_run);
         const int parts = (int)(runs < ZR__CUDA_PARTS ? runs : ZR__CUDA_PARTS);
-        ZR_LAUNCH(cuda->stream, (square_parts<T>), (unsigned)parts, square_threads, 0, cuda->room, in, n);
-        ZR_LAUNCH(cuda->stream, square_join, 1, 1, 0, cuda->room, parts, first, !exact, square);
+        ZR_LAUNCH(cuda->stream, (square_parts<T>), (unsigned)parts, square_threads, 0, cuda->room, in, n,
+                  zr__is_aligned(in));
+        ZR_LAUNCH(cuda->stream, square_join, 1, square_threads, 0, cuda->room, parts, first, !exact, square);
         if (exact) ZR_TRY(exact_add<true>(cuda, in, n, &square->exact));
         return zr__launched();
     });
