@@ -66,6 +66,7 @@ row() { grep -q "$1" table || { grep "$2" table >&2; return 1; }; }
 check "... tests are counted" row '^all tests  *1 passed .* ok .* 1 skipped' tests
 check "... races as well" row '^racecheck: device_shards  *0 errors .* ok' racecheck
 check "... the share of the peak" row '^small bf16, B 4, T 16: MFU  *[0-9]' MFU
+check "... and of the rate of its products" row "share of its products.* rate  *[0-9]" products
 check "... where the time goes" row 'where the time goes .*attention' where
 check "... memory beside the plan" row '^big bf16, B 2: GPU memory beside the plan  *0.41[0-9] GB .* ok' beside
 check "... the same bits" row 'to the bit  *the same .* ok' bit
