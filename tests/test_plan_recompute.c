@@ -171,8 +171,10 @@ static void test_auto_keeps(void **state)
     (void)state;
     enum { LAYERS = 12, PARTS = 6 };
     zr_gpt2_config config = small(LAYERS);
-    zr_profile timed = plan_profile;
+    zr_profile timed = plan_profile, processor;
     timed.machine = (zr_machine){.flops_f32 = 1e12, .flops_bf16 = 1e12, .memory_bytes_sec = 1e11};
+    processor = timed;
+    timed.facts.apart = true;
     zr_layout none = layout_of(ZR_RECOMPUTE_NONE, 1), keep = layout_of(ZR_RECOMPUTE_KEEP, 1),
               l = layout_of(ZR_RECOMPUTE_AUTO, 1);
     zr_plan *least = plan_gpt2(&config, &none, &timed), *most = plan_gpt2(&config, &keep, &timed);
@@ -191,6 +193,9 @@ static void test_auto_keeps(void **state)
         if (i == 0) assert_int_equal(replays(plan, NULL, NULL), 3 * LAYERS);
         if (i == PARTS) assert_int_equal(replays(plan, NULL, NULL), 0);
         assert_int_equal(untimed->memory.total_bytes, low); /* without rates, the smaller plan wins */
+        zr_plan *here = plan_gpt2(&config, &l, &processor);
+        assert_int_equal(here->memory.total_bytes, low); /* a processor gains nothing */
+        zr_plan_destroy(&here);
         before = kept;
         zr_plan_destroy(&plan);
         zr_plan_destroy(&untimed);

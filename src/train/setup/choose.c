@@ -161,7 +161,8 @@ static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t
     return ZR_OK;
 }
 
-/** Try to recompute not even the outputs of cheap ops, since policy none fits. */
+/** Try to recompute not even the outputs of cheap ops, since policy none fits. Only a device with its own memory gets
+ * faster. */
 static zr_status try_keep(search *s, way w, const tried *none, reached *r)
 {
     tried keep;
@@ -179,7 +180,7 @@ static zr_status try_policies(search *s, way w, reached *r)
     *r = (reached){.planned = false};
     ZR_TRY(try_policy(s, &w, any ? ZR_POLICY_NONE : s->config->recompute.policy, &none, r));
     if (!any || !r->planned) return ZR_OK;
-    if (r->fits) return s->timed ? try_keep(s, w, &none, r) : ZR_OK;
+    if (r->fits) return s->timed && s->profile.facts.apart ? try_keep(s, w, &none, r) : ZR_OK;
     if (s->config->parallel.tensor > 1) return try_policy(s, &w, ZR_POLICY_AUTO, &unit, r);
     ZR_TRY(try_policy(s, &w, ZR_POLICY_SELECTIVE, &selective, r));
     if (r->planned) ZR_TRY(try_policy(s, &w, ZR_POLICY_UNIT, &unit, r));
