@@ -273,7 +273,7 @@ $(B)/tests/gpu_%: tests/%.c $(B)/libzr.a
 # Without CUDA their sources are only checked, against the stand-in's headers.
 GPU_CHECKED := $(if $(NVCC),,$(STAND_IN_TESTS:$(B)/tests/%=$(B)/tests/gpu_%.checked))
 $(B)/tests/gpu_%.checked: tests/%.c $(STAMP)
-	@mkdir -p $(@D)
+	@mkdir -p $(@D) $(B)/obj/tests
 	$(Q)$(CC) $(CFLAGS_ALL) $(MPI_CFLAGS) -DZR_GPU -Itests -Itests/cuda -Werror -fsyntax-only $(DEPENDS) $< && touch $@
 tests: $(GPU_CHECKED)
 tests: $(GPU_TESTS) $(if $(wildcard tests/cuda),$(B)/tests/zr_stand_in $(B)/tests/bench_gpu_stand_in)

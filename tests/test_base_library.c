@@ -67,6 +67,7 @@ static void in_wheels(void **state)
                            "lib/python3.99/site-packages/nvidia",
                            "lib/python3.99/site-packages/nvidia/angles",
                            "lib/python3.99/site-packages/nvidia/angles/lib"};
+    char bin[64], away[64];
     Dl_info libm;
     functions table;
     double (*volatile its)(double) = cos;
@@ -77,6 +78,8 @@ static void in_wheels(void **state)
     }
     snprintf(path, sizeof path, "%s/bin", folder);
     assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(bin, sizeof bin, "%s/bin", folder);
+    snprintf(away, sizeof away, "%s/away", folder);
     assert_true(dladdr((void *)(uintptr_t)its, &libm) != 0);
     char *real = realpath(libm.dli_fname, NULL);
     snprintf(path, sizeof path, "%s/%s/%s", folder, parts[5], wheel[0]);
@@ -93,6 +96,15 @@ static void in_wheels(void **state)
     assert_int_equal(zr__library_open(&library, &table), ZR_ERR_UNSUPPORTED);
     assert_int_equal(setenv("VIRTUAL_ENV", folder, 1), 0);
     assert_int_equal(zr__library_open(&library, &table), ZR_OK);
+    assert_int_equal(unsetenv("VIRTUAL_ENV"), 0);
+    assert_int_equal(setenv("HOME", folder, 1), 0); /* the user's own packages, without ~/.local/bin */
+    assert_int_equal(zr__library_open(&library, &table), ZR_ERR_UNSUPPORTED);
+    snprintf(search, sizeof search, "%s/.local", folder);
+    assert_int_equal(symlink(".", search), 0);
+    assert_int_equal(rename(bin, away), 0);
+    assert_int_equal(zr__library_open(&library, &table), ZR_OK);
+    assert_int_equal(rename(away, bin), 0);
+    assert_int_equal(unlink(search), 0);
 
     assert_int_equal(unlink(path), 0);
     for (size_t i = sizeof(parts) / sizeof(*parts); i-- > 0;) {

@@ -91,6 +91,8 @@ check "the most layers train, one more does not start" largest
 without_products() { ZR_STAND_IN_LACKS=cuBLASLt "$GPU" train c.json --train.output_dir=without --train.steps=1 --device=auto; }
 check "GPUs without cuBLASLt: auto takes the processor" without_products
 check "... and says why" grep -q 'the GPUs of this machine are not used: cuBLASLt, .* cannot be loaded' err
+alike() { "$ZR" plan c.json --parallel.tensor=2 --ranks 2 --quiet --activation_checkpointing.policy=$1 --activation_checkpointing.partition_activations=true; }
+for policy in none keep; do check "partitioned checkpoints need some: $policy" fails 78 "policy is $policy" alike $policy; done
 check "no GPU" code 69 train "$ZR" none 1 --device=cuda
 check "... is said so" grep -q 'no GPU: ' err
 check "a device that is none" code 78 train "$ZR" none 1 --device=tpu

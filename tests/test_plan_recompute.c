@@ -171,10 +171,10 @@ static void test_auto_keeps(void **state)
     (void)state;
     enum { LAYERS = 12, PARTS = 6 };
     zr_gpt2_config config = small(LAYERS);
-    zr_profile timed = plan_profile, processor;
+    zr_profile timed = plan_profile, unknown = plan_profile, processor;
     timed.machine = (zr_machine){.flops_f32 = 1e12, .flops_bf16 = 1e12, .memory_bytes_sec = 1e11};
     processor = timed;
-    timed.facts.apart = true;
+    timed.facts.apart = unknown.facts.apart = true;
     zr_layout none = layout_of(ZR_RECOMPUTE_NONE, 1), keep = layout_of(ZR_RECOMPUTE_KEEP, 1),
               l = layout_of(ZR_RECOMPUTE_AUTO, 1);
     zr_plan *least = plan_gpt2(&config, &none, &timed), *most = plan_gpt2(&config, &keep, &timed);
@@ -183,7 +183,7 @@ static void test_auto_keeps(void **state)
     assert_true(low < high);
     for (int i = 0; i <= PARTS; i++) {
         l.limit_bytes = low + (high - low) * i / PARTS;
-        zr_plan *plan = plan_gpt2(&config, &l, &timed), *untimed = plan_of(&config, &l);
+        zr_plan *plan = plan_gpt2(&config, &l, &timed), *untimed = plan_gpt2(&config, &l, &unknown);
         int kept = 0;
         for (int32_t u = 0; u < plan->n_units; u++) kept += plan->unit[u].recompute == ZR_RECOMPUTE_KEEP;
         assert_int_equal(zr_plan_check(plan), ZR_OK);

@@ -175,8 +175,8 @@ def cube_rate(bench, dtype="bf16"):
 def product_rate(bench, dtype, width):
     """FLOP/s of all products of a step of GPT-2 of this width, each weighted by its time."""
     lines, said = kernels_of(bench, "product")
-    some = [line for line in lines if line["what"].startswith(f"{dtype}, width {width},") and "sec" in line]
-    if not some:
+    some = [line for line in lines if line["what"].startswith(f"{dtype}, width {width},")]
+    if not some or any(line.get("failed") for line in some):
         raise Failed(f"no rate of the products of width {width} in {dtype}: {' / '.join(said[-2:])}")
     return sum(line["flops"] for line in some) / sum(line["sec"] for line in some)
 

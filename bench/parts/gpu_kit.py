@@ -17,7 +17,8 @@ from measure import BUILD, OUT, ROOT, Failed
 
 DESCRIPTION = ROOT / "kit.json"  # is there in an unpacked kit only
 OUTSIDE = os.environ.get("LD_LIBRARY_PATH", "")  # for programs that are not in the kit
-C_LIBRARY = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so")
+C_LIBRARY = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "libmvec.so",
+             "libresolv.so", "libutil.so", "libanl.so")
 COMPILER = ("libstdc++.so", "libgcc_s.so")  # a machine's own are preferred: its other programs may need newer ones
 
 
@@ -69,6 +70,8 @@ def glibc_of(paths):
 
 def pack(target, build):
     own = programs(make_programs() if build else BUILD)
+    if not any(name.startswith("build/tests/") for name in own):
+        raise Failed("no program was built for GPUs: make the kit where nvcc is")
     missing = [path for path in own.values() if not path.exists()]
     if missing:
         raise Failed(f"{missing[0]} was not built")

@@ -171,9 +171,9 @@ struct zr_op_def {
      * recomputes such outputs. */
     bool selective;
     /** Whether the outputs are cheap to recompute, as in norms and activation functions: little more than one pass
-     * over memory. Every policy recomputes such outputs in the backward pass if recomputation saves memory. It saves
-     * memory if no other unit reads the outputs and if the operands are kept in memory anyway. The op must give the
-     * same bits when it runs again. */
+     * over memory. Every policy but "keep" recomputes such outputs in the backward pass if recomputation saves memory.
+     * It saves memory if no other unit reads the outputs and if the operands are kept in memory anyway. The op must
+     * give the same bits when it runs again. */
     bool cheap;
     /** Whether the op is attention that multiplies in F32, whatever the type of its operands. Its FLOPs are then
      * compared with the F32 peak. On devices with zr_device_facts.narrow_attention, attention multiplies in the type of

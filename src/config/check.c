@@ -113,10 +113,13 @@ static zr_status check_schedule_keys(const zr_config *config, const zr__source *
     if (config->recompute.every != 1 && config->recompute.policy != ZR_POLICY_UNIT)
         return fail_key(source, "activation_checkpointing.every", ZR_ERR_CONFIG,
                         "it works only with activation_checkpointing.policy unit; leave it out");
-    if (config->recompute.partition && config->recompute.policy == ZR_POLICY_NONE && config->parallel.tensor > 1)
+    const bool keeps = config->recompute.policy == ZR_POLICY_KEEP;
+    if (config->recompute.partition && (keeps || config->recompute.policy == ZR_POLICY_NONE) &&
+        config->parallel.tensor > 1)
         return fail_key(
             source, "activation_checkpointing.partition_activations", ZR_ERR_CONFIG,
-            "it needs checkpoints, but activation_checkpointing.policy is none; use policy unit, selective or auto");
+            "it needs checkpoints, but activation_checkpointing.policy is %s; use policy unit, selective or auto",
+            keeps ? "keep" : "none");
     if (config->collectives.reduce == ZR_COLLECTIVE_ALL_REDUCE && stage > 1)
         return fail_key(source, "collectives.reduce", ZR_ERR_CONFIG,
                         "all_reduce cannot be used with zero_optimization.stage %" PRId64

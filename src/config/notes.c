@@ -152,11 +152,12 @@ static zr_status note_checkpointing(zr_config *config)
     const bool host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
     const bool any =
         config->recompute.partition || host || zr__config_given(config, "activation_checkpointing.number_checkpoints");
-    if (config->recompute.policy == ZR_POLICY_NONE && any)
+    const bool keeps = config->recompute.policy == ZR_POLICY_KEEP;
+    if ((keeps || config->recompute.policy == ZR_POLICY_NONE) && any)
         return zr__config_note(config,
-                               "%s: nothing is checkpointed%s, because policy is none; --%s.policy=unit keeps the "
+                               "%s: nothing is checkpointed%s, because policy is %s; --%s.policy=unit keeps the "
                                "input of each block and recomputes the rest",
-                               section, host ? ", and nothing kept on the host" : "", section);
+                               section, host ? ", and nothing kept on the host" : "", keeps ? "keep" : "none", section);
     if (config->recompute.partition && config->parallel.tensor == 1)
         return zr__config_note(config,
                                "%s.partition_activations has no effect: with parallel.tensor 1 there are no ranks to "

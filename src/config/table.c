@@ -111,7 +111,7 @@ const zr_key zr__keys[] = {
         "sequence parallelism, with parallel.tensor above 1: between layers each rank holds a part of the tokens, so "
         "that norms, dropout and residuals are not computed and stored by every rank. The tokens gathered before a "
         "matrix product are kept for the backward pass (keep) or gathered again in it (regather); with an "
-        "activation_checkpointing.policy other than none they are always gathered again",
+        "activation_checkpointing.policy other than none and keep they are always gathered again",
         .choices = "off|keep|regather"),
     KEY(INT, "parallel.ranks_per_host", AUTO, parallel.ranks_per_host,
         "number of consecutive ranks on a host. auto: as the ranks are started; in `zr plan` all on one host. A number "
@@ -363,10 +363,11 @@ const zr_key zr__keys[] = {
     KEY(INT, "activation_checkpointing.every", "1", recompute.every,
         "with policy unit: keep only the input of every k-th transformer block, where k is this number", FROM(1)),
     KEY(BOOL, "activation_checkpointing.partition_activations", "false", recompute.partition,
-        "with a policy other than none: divide each checkpoint among the tensor-parallel ranks, and gather it before "
+        "with a policy other than none and keep: divide each checkpoint among the tensor-parallel ranks, and gather it "
+        "before "
         "the backward pass needs it (Pa of ZeRO-R)"),
     KEY(BOOL, "activation_checkpointing.cpu_checkpointing", "false", recompute.cpu,
-        "with a policy other than none: keep checkpoints in the host's memory until the backward pass (with "
+        "with a policy other than none and keep: keep checkpoints in the host's memory until the backward pass (with "
         "partition_activations: Pa+cpu of ZeRO-R). Without GPUs that is the same memory, and `zr plan` shows what a "
         "device would keep"),
     KEY(CHOICE, "activation_checkpointing.offload", "\"none\"", recompute.offload,

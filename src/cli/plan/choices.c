@@ -13,7 +13,8 @@ static const struct {
     cli_kept kept;
 } common[] = {{ZR_RECOMPUTE_NONE, {false, false}},     {ZR_RECOMPUTE_SELECTIVE, {false, false}},
               {ZR_RECOMPUTE_SELECTIVE, {true, false}}, {ZR_RECOMPUTE_UNIT, {false, false}},
-              {ZR_RECOMPUTE_UNIT, {true, false}},      {ZR_RECOMPUTE_UNIT, {true, true}}};
+              {ZR_RECOMPUTE_UNIT, {true, false}},      {ZR_RECOMPUTE_UNIT, {true, true}},
+              {ZR_RECOMPUTE_KEEP, {false, false}}}; /* only on a device with its own memory */
 
 static bool kept_alike(cli_kept a, cli_kept b)
 {
@@ -61,16 +62,21 @@ static void add_choice(cli_choices *choices, const zr_config *config, const zr_l
 static bool same_policy(const zr_layout *a, const zr_layout *b)
 {
     return a->recompute == b->recompute && a->recompute_every == b->recompute_every &&
-           (a->recompute == ZR_RECOMPUTE_NONE || kept_alike(kept_of(a), kept_of(b)));
+           (!zr_recomputes(a->recompute) || kept_alike(kept_of(a), kept_of(b)));
 }
 
-/** Return whether to plan policy auto, a mixture of policies, for the stage whose choices begin at index `first`. A
- * mixture can help if recompute none, the first choice, does not fit, but another choice fits. */
+/** Return whether to plan a mixture of policies (auto) for the choices from index `first` on. A mixture can help if
+ * recompute none, the first choice, does not fit but another choice does. It can also help if none fits but keep does
+ * not. */
 static bool may_mix(const cli_choices *choices, int first)
 {
-    bool any = false;
-    for (int i = first; i < choices->n; i++) any |= choices->choice[i].made.fits;
-    return any && choices->choice[first].recompute == ZR_RECOMPUTE_NONE && !choices->choice[first].made.fits;
+    const cli_choice *none = &choices->choice[first];
+    bool any = false, keep_fails = false;
+    for (int i = first; i < choices->n; i++) {
+        any |= choices->choice[i].made.fits;
+        keep_fails |= choices->choice[i].recompute == ZR_RECOMPUTE_KEEP && !choices->choice[i].made.fits;
+    }
+    return any && none->recompute == ZR_RECOMPUTE_NONE && (!none->made.fits || keep_fails);
 }
 
 static void add_mixed(cli_choices *choices, const zr_config *config, int stage)
@@ -102,7 +108,7 @@ const char *cli_choice_name(const cli_choices *choices, const cli_choice *c, cha
 
 const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char text[CLI_KEPT_BYTES])
 {
-    const bool free = !choices->shares_layers || c->recompute == ZR_RECOMPUTE_NONE || c->recompute == ZR_RECOMPUTE_AUTO;
+    const bool free = !choices->shares_layers || !zr_recomputes(c->recompute) || c->recompute == ZR_RECOMPUTE_AUTO;
     const bool pieces = !free && c->asked.pieces != choices->base.pieces,
                host = !free && c->asked.host != choices->base.host;
     int n = 0;
@@ -184,7 +190,8 @@ static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout
     }
     for (int i = first; i < end && hope; i++) {
         const cli_choice c = choices->choice[i];
-        if (c.made.fits || c.every != 1 || c.recompute == ZR_RECOMPUTE_AUTO) continue;
+        if (c.made.fits || c.every != 1 || c.recompute == ZR_RECOMPUTE_AUTO || c.recompute == ZR_RECOMPUTE_KEEP)
+            continue;
         layout.recompute = c.recompute;
         keep_as(&layout, c.asked);
         cli_light least = layout.stage == 3 ? CLI_LIGHT_PREFETCH : CLI_LIGHT_OVERLAP;
@@ -204,6 +211,7 @@ static void add_stage(cli_choices *choices, const zr_config *config, const zr_la
     for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++) {
         zr_layout one = layout;
         if (common[i].kept.pieces && !choices->shares_layers) continue;
+        if (common[i].recompute == ZR_RECOMPUTE_KEEP && !choices->target->profile.facts.apart) continue;
         one.recompute = common[i].recompute;
         one.recompute_every = 1;
         if (choices->shares_layers) keep_as(&one, common[i].kept);

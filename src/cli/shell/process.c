@@ -29,10 +29,11 @@ static size_t read_words(char *words)
 /** Return the words as a list for execv, or NULL if memory is lacking. The list points into `words`. */
 static char **list_words(char *words, size_t bytes)
 {
-    /* Every word ends with a zero byte, so there are at most `bytes` words. zr_alloc sets the list to zero, so the list
-     * ends with NULL. */
-    char **list = zr_alloc((bytes + 1) * sizeof *list);
-    for (size_t at = 0, n = 0; list && at < bytes; at += strlen(words + at) + 1) list[n++] = words + at;
+    size_t n = 0;
+    for (size_t at = 0; at < bytes; at += strlen(words + at) + 1) n++;
+    char **list = zr_alloc((n + 1) * sizeof *list); /* set to zero, so that the list ends with NULL */
+    n = 0;
+    for (size_t at = 0; list && at < bytes; at += strlen(words + at) + 1) list[n++] = words + at;
     return list;
 }
 

@@ -65,21 +65,29 @@ const char *zr__device_cuda_built(void)
     return ZR_CUDA_BUILT;
 }
 
+const char *zr__device_cuda_trouble(void)
+{
+    int n = 0, driver = 0;
+    const cudaError_t error = cudaGetDeviceCount(&n);
+    if (error == cudaSuccess) return "";
+    (void)cudaGetLastError();
+    if (error == cudaErrorNoDevice || cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "";
+    return error == cudaErrorInsufficientDriver ? "the driver is older than the CUDA that zr was built with"
+                                                : cudaGetErrorString(error);
+}
+
 int zr_device_cuda_count(const char **why)
 {
     int n = 0, driver = 0;
     const cudaError_t error = cudaGetDeviceCount(&n);
-    const char *text = "";
-    if (error == cudaSuccess && n == 0) text = "no GPU is visible to this process";
+    const char *text = zr__device_cuda_trouble();
     if (error != cudaSuccess) {
         n = 0;
         (void)cudaGetLastError();
-        if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
-            text = "there is no NVIDIA driver on this machine";
-        else
-            text = error == cudaErrorInsufficientDriver ? "the driver is older than the CUDA that zr was built with"
-                                                        : cudaGetErrorString(error);
     }
+    if (n == 0 && !text[0])
+        text = cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0 ? "there is no NVIDIA driver on this machine"
+                                                                           : "no GPU is visible to this process";
     if (why) *why = text;
     return n;
 }

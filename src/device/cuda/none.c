@@ -9,6 +9,11 @@ const char *zr__device_cuda_built(void)
     return "";
 }
 
+const char *zr__device_cuda_trouble(void)
+{
+    return "";
+}
+
 void zr__device_cuda_matmul(char *text, int64_t bytes)
 {
     if (bytes > 0) text[0] = '\0';

@@ -5,7 +5,10 @@
  * The heavier policy goes to the first units, because their activations would be stored longest. Bisection over
  * complete plans finds the smallest number of units that need the heavier policy. With tensor parallelism the search
  * also tries checkpoints in pieces (P_a) and pieces in host memory (P_a+cpu). The memory saved may allow less
- * recompute. */
+ * recompute.
+ *
+ * On a device with its own memory, memory that is left when nothing but cheap ops is recomputed is spent on their
+ * outputs (policy keep) in as many units as fit. */
 #include "plan/policy/policy.h"
 #include "plan/cost/cost.h"
 

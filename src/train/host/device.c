@@ -12,7 +12,7 @@ static int usable_gpus(char why[ZR__UNUSED_BYTES])
     char matmul[64];
     zr__gpu gpu;
     const int gpus = zr_device_cuda_count(NULL);
-    why[0] = '\0';
+    snprintf(why, ZR__UNUSED_BYTES, "%s", zr__device_cuda_trouble());
     if (gpus == 0) return 0;
     if (zr__device_cuda_gpu(0, &gpu) != ZR_OK)
         snprintf(why, ZR__UNUSED_BYTES, "%s", zr_error_message());

@@ -49,7 +49,8 @@ static void log_scalars(zr__run *r, const char *prefix, const char *group, const
     char line[ZR_METRICS_LINE_BYTES], record[ZR_EVENT_BYTES];
     const int64_t step = r->result->steps;
     log_line(r, &r->dir.metrics, line, zr__metrics_line(step, prefix, scalar, n, line));
-    log_line(r, &r->dir.events, record, zr__event_scalars(zr__event_now(), step, group, scalar, n, record));
+    if (r->dir.events.fd >= 0)
+        log_line(r, &r->dir.events, record, zr__event_scalars(zr__event_now(), step, group, scalar, n, record));
 }
 
 /** Begin the event file. For a resumed run, also record its first step. TensorBoard then drops the data that earlier

@@ -146,7 +146,7 @@ static void note_mixed(search *s, const way *w, const tried *none, const tried *
 typedef struct reached {
     bool planned, fits;
     bool all;   /* whether some plan fits without recompute */
-    double sec; /* time per token with the first policy, which recomputes least and so is the fastest */
+    double sec; /* time per token with the first policy, which is none unless the user gives another */
 } reached;
 
 static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t, reached *r)
@@ -167,12 +167,13 @@ static zr_status try_keep(search *s, way w, const tried *none, reached *r)
 {
     tried keep;
     ZR_TRY(try_policy(s, &w, ZR_POLICY_KEEP, &keep, r));
-    if (r->planned && !keep.fits) note_bound(s, &w, mixed_sec(s, none, &keep));
+    const double mixed = mixed_sec(s, none, &keep);
+    if (r->planned && !keep.fits && mixed * ALIKE < none->sec) note_bound(s, &w, mixed);
     return ZR_OK;
 }
 
-/** Try the recompute policies, from the least recompute to the most. With tensor-parallel ranks, try policy auto
- * second, since it also chooses how these ranks store activation checkpoints. */
+/** Try the recompute policies: none, then keep if none fits, else those that recompute more. With tensor-parallel
+ * ranks, try policy auto second, since it also chooses how these ranks store activation checkpoints. */
 static zr_status try_policies(search *s, way w, reached *r)
 {
     const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;

@@ -65,7 +65,8 @@ zr_status sum_pieces(const zr__cuda_device *cuda, Out *out, bool accumulate, con
     for (int r = 0; r < n_pieces; r++) packed = packed && zr__is_aligned(pieces[r]);
     if (n_pieces <= few_pieces)
         std::copy_n(pieces, n_pieces, each.few);
-    else { /* CUDA has read the list when the call returns, since the list is not in pinned memory */
+    else { /* The list is in pageable memory. CUDA usually reads it before the call returns, but does not promise to:
+              `pieces` must stay unchanged until `finish`. */
         each.all = cuda->room->piece;
         ZR_CUDA(cudaMemcpyAsync(cuda->room->piece, pieces, (size_t)n_pieces * sizeof *pieces, cudaMemcpyHostToDevice,
                                 cuda->stream));
