@@ -208,6 +208,9 @@ static void keys_without_effect_are_said(void **state)
         {"{\"activation_checkpointing\": {\"cpu_checkpointing\": true}}", NULL,
          "activation_checkpointing: nothing is checkpointed, and nothing kept on the host, because policy is none; "
          "--activation_checkpointing.policy=unit keeps the input of each block and recomputes the rest"},
+        {"{\"activation_checkpointing\": {\"cpu_checkpointing\": true}}", "--activation_checkpointing.policy=keep",
+         "activation_checkpointing: nothing is checkpointed, and nothing kept on the host, because policy is keep; "
+         "--activation_checkpointing.policy=unit keeps the input of each block and recomputes the rest"},
         {"{\"activation_checkpointing\": {\"partition_activations\": false, \"cpu_checkpointing\": false}}", NULL,
          NULL},
         {"{\"activation_checkpointing\": {\"partition_activations\": true}}", "--activation_checkpointing.policy=unit",

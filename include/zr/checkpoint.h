@@ -39,7 +39,7 @@ ZR_API void zr_safetensors_close(zr_safetensors **st);
 ZR_API int64_t zr_safetensors_count(const zr_safetensors *st);
 /** Return tensor i, in the order of the tensors' offsets in the file. */
 ZR_API const zr_safetensors_tensor *zr_safetensors_get(const zr_safetensors *st, int64_t i);
-/** Return the tensor with this name, or NULL if the file has no such tensor. */
+/** Return the tensor with this name, or NULL if the file has no tensor of this name. */
 ZR_API const zr_safetensors_tensor *zr_safetensors_find(const zr_safetensors *st, const char *name);
 
 /** Read elements [first, first+n) of a tensor into `out` (n) as fp32. BF16 and F16 are widened exactly. Errors:
@@ -188,7 +188,7 @@ typedef struct zr_manifest {
  * another reason; ZR_ERR_CREATE if a manifest exists; ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_manifest_write(const char *dir, const zr_manifest *manifest);
 /** Read and check dir/manifest.json. Also check that the checkpoint's files exist, are regular files and have the
- * recorded sizes. The contents of these files are not read. Neither the files nor `dir` may be symbolic links. The
+ * recorded sizes. The contents of the files are not read. Neither the files nor `dir` may be symbolic links. The
  * call needs about three times the manifest's size in memory. Free the result with zr_manifest_free. Errors:
  * - ZR_ERR_NOT_FOUND if the directory is missing or has no manifest (an unfinished checkpoint)
  * - ZR_ERR_DATA if the manifest is damaged or has a newer format, or if its step differs from the directory's
@@ -221,7 +221,7 @@ ZR_API const zr_safetensors *zr_chunk_reader_tensors(const zr_chunk_reader *read
 ZR_API void zr_chunk_reader_close(zr_chunk_reader **reader);
 
 /** Check every byte of a checkpoint. `report` (size bytes) receives one line "FILE: TEXT" for each damaged range or
- * file. It also receives a line for each file that is not in the manifest; such a file is not an error. If there are no
+ * file. It also receives a line for each file that is not in the manifest, which is no error. If there are no
  * lines, `report` is "". fn receives the progress and may be NULL. Errors: ZR_ERR_DATA with the first damage in the
  * message; ZR_ERR_NOT_FOUND and ZR_ERR_DATA as from zr_manifest_read; ZR_ERR_IO if a file cannot be read. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report,

@@ -73,8 +73,8 @@ typedef struct zr_comm_board {
     int64_t process; /* process ID on this host */
     uint64_t told;   /* on the board of the host's first rank: nonzero after a rank of the host has claimed the right to
                         report why the job ends; unused on other boards */
-    uint64_t awaited; /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if no such rank
-                         is known */
+    uint64_t awaited; /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if the rank
+                         is unknown */
     uint64_t shown[ZR_COMM_SHOWN]; /* numbers in which the engine and the train layer show the rank's progress */
 } zr_comm_board;
 
@@ -82,7 +82,7 @@ struct zr_comm {
     const zr_comm_ops *ops;
     const char *transport; /* "self", "threads" or "mpi" */
     int rank, size;
-    int local_rank, local_size; /* number of this rank among the ranks of its host, and number of these ranks */
+    int local_rank, local_size; /* number of this rank within its host, and number of ranks of the host */
     const int *world_ranks;     /* array of `size` world numbers of the ranks, shared by all ranks of a process */
     unsigned char *staging;     /* staging memory of this rank, of staging_bytes bytes */
     int64_t staging_bytes;
@@ -190,7 +190,7 @@ ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, z
 ZR_API void zr_comm_abort(zr_comm *comm, int code);
 
 /** Destroy a communicator. Collective, unless the communicator is lent by zr_comm_threads_run or split off a lent one.
- * For such a communicator the call frees nothing, because zr_comm_threads_run frees it on return. */
+ * For a lent communicator the call frees nothing, because zr_comm_threads_run frees it on return. */
 ZR_API void zr_comm_destroy(zr_comm **comm);
 
 /** Create a communicator of one rank, without a transport. */

@@ -242,12 +242,12 @@ ZR_API const char *zr_device_cpu_level(void);
  * devices may share one GPU. Products of bf16 or fp16 operands are accumulated in fp32. Products of fp32 operands use
  * fp32, not TF32. User-defined kernels are called as on a processor, but their arrays are in GPU memory, and
  * args->device has the stream. Fail with ZR_ERR_UNSUPPORTED if zr was built without CUDA, if the driver or a library
- * is missing, or if there is no such GPU. */
+ * is missing, or if there is no GPU config->gpu. */
 ZR_API ZR_NODISCARD zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **device);
 /** Return the scratch bytes of an op on GPUs, to plan without a GPU (zr_device_facts.scratch_bytes). */
 ZR_API int64_t zr_device_cuda_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
 
-/** Return the number of GPUs that this process may use. If there is no such GPU, *why receives the reason, a constant
+/** Return the number of GPUs that this process may use. If there is no GPU to use, *why receives the reason, a constant
  * string of a few words. `why` may be NULL. */
 ZR_API int zr_device_cuda_count(const char **why);
 

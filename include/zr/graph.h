@@ -179,7 +179,7 @@ struct zr_op_def {
      * compared with the F32 peak. On devices with zr_device_facts.narrow_attention, attention multiplies in the type of
      * its operands instead. */
     bool in_f32;
-    /** 1 + index of an input whose memory output i may reuse, or 0 if there is no such input. The memory is reused
+    /** 1 + index of an input whose memory output i may reuse, or 0 for none. The memory is reused
      * only if the input is not needed afterwards. The input must have the same size in bytes, and the kernel must
      * allow the reuse. If output i is a parameter's gradient and the input is an earlier partial sum of it, the
      * partial sum is computed in the gradient's memory. */

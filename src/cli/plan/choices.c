@@ -11,10 +11,13 @@
 static const struct {
     zr_recompute recompute;
     cli_kept kept;
-} common[] = {{ZR_RECOMPUTE_NONE, {false, false}},     {ZR_RECOMPUTE_SELECTIVE, {false, false}},
-              {ZR_RECOMPUTE_SELECTIVE, {true, false}}, {ZR_RECOMPUTE_UNIT, {false, false}},
-              {ZR_RECOMPUTE_UNIT, {true, false}},      {ZR_RECOMPUTE_UNIT, {true, true}},
-              {ZR_RECOMPUTE_KEEP, {false, false}}}; /* only on a device with its own memory */
+} common[] = {{ZR_RECOMPUTE_NONE, {false, false}},
+              {ZR_RECOMPUTE_KEEP, {false, false}}, /* only on a device with its own memory */
+              {ZR_RECOMPUTE_SELECTIVE, {false, false}},
+              {ZR_RECOMPUTE_SELECTIVE, {true, false}},
+              {ZR_RECOMPUTE_UNIT, {false, false}},
+              {ZR_RECOMPUTE_UNIT, {true, false}},
+              {ZR_RECOMPUTE_UNIT, {true, true}}};
 
 static bool kept_alike(cli_kept a, cli_kept b)
 {
