@@ -121,6 +121,8 @@ static void squares(void **state)
             got = square_of(x, types[t], n, s % 2, 1000, got);
             assert_int_equal(got.bad, 1000 + n / 2);
             assert_true(s % 2 ? got.exact.not_finite : !isfinite(got.sum));
+            for (int64_t i = 4; i < 6 && n > 6; i++) array_set(x, types[t], i, NAN); /* one thread finds both */
+            if (n > 6) assert_int_equal(square_of(x, types[t], n, false, 0, (zr_square){.bad = -1}).bad, 4);
             array_set(x, types[t], 0, NAN);
             got = square_of(x, types[t], n, false, 0, got);
             assert_int_equal(got.bad, 1000 + n / 2); /* the first bad element found stays */
