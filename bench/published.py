@@ -4,15 +4,19 @@
     bench/published.py [--zr FILE] [--plan zr|fsdp] [--json] [--fit] [GENERATION.KEY=VALUE ...]
 
 Reads tests/published.csv (its first lines say whose runs these are) and prints one line for each run: its shape, tokens
-a second of a GPU as published and as zr's, zr's deviation in percent, and whether the run is one of those by which the
-constants were fitted; then for each kind of run (GPU, one host or many) the median deviation and how many of the runs
-are within 30 %, of those fitted and of those held out. The first, third, fifth ... run of a kind are fitted.
+a second of a GPU as published and as zr's, zr's deviation in percent, and whether the constants were fitted to the run.
+Then prints for each kind of run (GPU; FSDP on one host or many, or llm.c) the median deviation and the number of runs
+within 30 %, separately for fitted and held-out runs. The first, third, fifth ... FSDP run of a kind and all runs of
+llm.c are fitted.
 
-GENERATION is ampere or hopper, KEY one of product_share, product_half_size, attention_share, memory_share, link_share,
-network_sec: residuals with that constant in place of the one in src/simulate/clusters.c. --plan fsdp plans as the
-published runs did: a block is one bucket, exchanges are not split by host; zr, the default, as zr does. --fit looks for
-the three constants of each generation that make the mean of |log(zr / published)| of the fitted runs least, on a grid,
-with fsdp's plans.
+PyTorch computes the ops between products unfused, so they move more bytes than zr's. FSDP's runs are therefore
+simulated with the memory share unfused_share. All other constants are the same for both systems.
+
+GENERATION is ampere or hopper. KEY is product_share, product_half_size, attention_share, memory_share, link_share,
+network_sec or unfused_share: residuals with that constant instead of the one in src/simulate/clusters.c. --plan fsdp
+plans FSDP's runs as FSDP does: a block is one bucket, exchanges are not split by host. --plan zr, the default, plans
+them as zr does. --fit prints the three constants of each generation that fit best, on a grid, with fsdp's plans. It
+minimises the mean of |log(zr / published)| over the fitted FSDP runs plus the largest of llm.c's runs.
 """
 import argparse
 import collections
@@ -34,18 +38,21 @@ GPUS = {"a100_80gb": ("dgx-a100x8", "ampere", 300e9, 25e9),
         "h100_80gb": ("dgx-h100x8", "hopper", 450e9, 50e9)}
 HOST, MOST = 8, 512
 DEVICE = ["product_share", "product_half_size", "attention_share", "memory_share"]
+OTHERS = ["link_share", "network_sec", "unfused_share"]
+UNFUSED_SHARE = 0.3  # share of memory bandwidth, counted in the bytes of zr's ops, that PyTorch's unfused ops reach
 FSDP = ["--zero_optimization.reduce_bucket_size=1000000000", "--zero_optimization.allgather_bucket_size=1000000000",
         "--collectives.hierarchical=false"]
 GRID = {"product_share": [x / 100 for x in range(45, 96)], "attention_share": [x / 100 for x in range(20, 71, 2)]}
-HALVES = [32, 64, 128, 256, 384, 512]
+HALVES = [16, 32, 64, 128]
 
 
 def read_rows():
     lines = [line for line in open(ROOT / "tests/published.csv") if not line.startswith("#")]
     rows, seen = list(csv.DictReader(lines)), collections.Counter()
     for row in rows:
-        row["kind"] = (row["gpu"][:4], "one host" if int(row["gpus"]) <= HOST else "many hosts")
-        row["fitted"] = seen[row["kind"]] % 2 == 0
+        hosts = "one host" if int(row["gpus"]) <= HOST else "many hosts"
+        row["kind"] = (row["gpu"][:4], hosts if row["system"] == "fsdp" else row["system"])
+        row["fitted"] = seen[row["kind"]] % 2 == 0 or row["system"] != "fsdp"
         seen[row["kind"]] += 1
     return rows
 
@@ -58,10 +65,13 @@ class Runs:
         self.files = 0
         (self.folder / "config.json").write_text("{}")
 
-    def cluster(self, gpu, constants):
-        """Its name, or a file with other constants."""
+    def cluster(self, gpu, system, constants):
+        """Return a cluster's name, or a file with other constants."""
         name, generation, inside, network = GPUS[gpu]
-        mine = constants.get(generation, {})
+        mine = dict(constants.get(generation, {}))
+        unfused = mine.pop("unfused_share", UNFUSED_SHARE)
+        if system == "fsdp":
+            mine["memory_share"] = unfused
         if not mine:
             return name
         cluster = {"include": name, "devices": MOST, "device": {k: mine[k] for k in DEVICE if k in mine}}
@@ -84,23 +94,28 @@ class Runs:
                 f"--model.n_layer={row['layers']}", f"--model.n_embd={row['width']}",
                 f"--model.n_head={row['heads']}", f"--model.vocab_size={row['vocab']}",
                 f"--model.n_positions={row['seq']}", f"--activation_checkpointing.policy={row['recompute']}"]
-        ended = subprocess.run(call + self.options, capture_output=True, text=True, check=False)
+        if row["system"] == "fsdp":
+            call += self.options
+        ended = subprocess.run(call, capture_output=True, text=True, check=False)
         if ended.returncode:
             sys.exit(f"published: {ended.stderr}")
         return json.loads(ended.stdout)["tokens_per_sec"] / int(row["gpus"])
 
     def all(self, rows, constants):
-        clusters = {gpu: self.cluster(gpu, constants) for gpu in {row["gpu"] for row in rows}}
-        return list(self.pool.map(lambda row: self.one(row, clusters[row["gpu"]]), rows))
+        runs_of = {(row["gpu"], row["system"]) for row in rows}
+        clusters = {one: self.cluster(*one, constants) for one in runs_of}
+        return list(self.pool.map(lambda row: self.one(row, clusters[row["gpu"], row["system"]]), rows))
 
 
 def fit(runs, rows, generation):
-    """Of each half size, shares by turns."""
+    """Return the constants of least loss: for each half size, search one share after the other."""
     some = [row for row in rows if row["fitted"] and GPUS[row["gpu"]][1] == generation]
 
     def loss(constants):
-        made = runs.all(some, {generation: constants})
-        return statistics.mean(abs(math.log(zr / float(row["tokens_per_sec_gpu"]))) for row, zr in zip(some, made))
+        made, apart = runs.all(some, {generation: constants}), collections.defaultdict(list)
+        for row, zr in zip(some, made):
+            apart[row["system"]].append(abs(math.log(zr / float(row["tokens_per_sec_gpu"]))))
+        return statistics.mean(apart["fsdp"]) + max(apart["llm.c"])
 
     best = math.inf, {}
     for half in HALVES:
@@ -124,13 +139,15 @@ def fit(runs, rows, generation):
 def show(rows):
     for row in rows:
         shape = f"{row['layers']}x{row['width']}"
-        print(f"{row['gpu']} {row['gpus']:>4} {shape:>8} T {row['seq']:>5} x {row['micro_batch']:>2} "
+        print(f"{row['gpu']} {row['system']:>5} {row['gpus']:>4} {shape:>8} T {row['seq']:>5} x {row['micro_batch']:>2} "
               f"x {row['accumulation']:>2} {row['recompute']:>5} {row['published']:9.0f} {row['zr']:9.0f} "
               f"{100 * (row['ratio'] - 1):+6.1f} % {'fitted' if row['fitted'] else ''}".rstrip())
     print()
     for kind in sorted({row["kind"] for row in rows}):
         for fitted in (True, False):
             ratios = [row["ratio"] for row in rows if row["kind"] == kind and row["fitted"] == fitted]
+            if not ratios:
+                continue
             within = sum(abs(ratio - 1) <= 0.3 for ratio in ratios)
             print(f"{kind[0]}, {kind[1]}, {'fitted' if fitted else 'held out'}: median "
                   f"{100 * (statistics.median(ratios) - 1):+.1f} %, {within} of {len(ratios)} within 30 %")
@@ -149,7 +166,7 @@ def main():
     for text in options.constants:
         name, _, value = text.partition("=")
         generation, _, key = name.partition(".")
-        if generation not in ("ampere", "hopper") or key not in DEVICE + ["link_share", "network_sec"]:
+        if generation not in ("ampere", "hopper") or key not in DEVICE + OTHERS:
             parser.error(f"{text}: GENERATION.KEY=VALUE was wanted, as hopper.product_share=0.6")
         constants[generation][key] = float(value)
     with tempfile.TemporaryDirectory() as folder:

@@ -36,7 +36,7 @@ static inline void hf_make(const char *name, const zr_hf_gpt2 *hf, const hf_tens
                                    .layer_norm_epsilon = hf->layer_norm_epsilon,
                                    .initializer_range = hf->initializer_range};
     const zr_model model = zr_gpt2(&config);
-    const zr_graph_spec spec = {ZR_MODE_EVAL, 1, hf->n_positions, 0, ZR_F32, ZR_F32, 1, false};
+    const zr_graph_spec spec = {ZR_MODE_EVAL, 1, hf->n_positions, 0, ZR_F32, ZR_F32, 1, false, 0};
     zr_tensor_spec tensor[HF_TENSORS_MOST];
     zr_graph *g = NULL;
     zr_safetensors *file = NULL;

@@ -89,7 +89,7 @@ static void test_scratch(void **state)
 
 static zr_graph *head_model(zr_dtype dtype, int64_t seq)
 {
-    zr_graph_spec spec = {ZR_MODE_TRAIN, B, seq, 0, dtype, dtype, 1, false};
+    zr_graph_spec spec = {ZR_MODE_TRAIN, B, seq, 0, dtype, dtype, 1, false, 0};
     zr_graph *g = NULL;
     assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
     zr_graph_unit(g, "u");

@@ -1,10 +1,14 @@
 //TEST timeout=120
 /* A device that does all work as late as possible: only when a thread waits for it. If the host, another queue or
- * another rank used a result that the device has not computed yet, the bits would differ. */
+ * another rank used a result that the device has not computed yet, the bits would differ. The device can also report
+ * the times of its tasks on simulated clocks, one for each queue. */
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "layout_variants.h"
+#include "engine/walk.h"
+#include "plan/cost/cost.h"
 #include "train/control/control.h"
 
 typedef struct call {
@@ -37,6 +41,15 @@ typedef struct lane {
     int64_t marked[MARKS]; /* `asked` at a mark, by its ticket */
 } lane;
 
+/* The simulated clock of a queue. A task begins when the queue is free, the queue's waits have ended, and the host has
+ * issued the task. */
+typedef struct simulated_clock {
+    const zr_queue *queue;
+    bool threaded;
+    double free_sec, awaited_sec; /* time from which the queue is free; latest end of what it waits for */
+    double marked_sec[MARKS];     /* free_sec at a mark, by its ticket */
+} simulated_clock;
+
 /* The lanes of a thread. A thread that walks a schedule has one for each of its queues, computing and copies; a queue's
  * thread has one for that queue. */
 static _Thread_local struct {
@@ -46,6 +59,11 @@ static _Thread_local struct {
     int64_t most;  /* the most computing calls pending at a time */
     int overtook;  /* copies made before pending computing calls that precede them in the list */
     bool fails;    /* whether the next copy fails */
+    simulated_clock clock[ZR_STREAMS];
+    int n_clocks;
+    double host_sec;         /* time of the thread that walks the schedule */
+    const double *takes_sec; /* duration of each step of the schedule; NULL: report real times */
+    int32_t n_steps;
 } own;
 static zr_device_ops plain, late;   /* filled once */
 static bool is_apart, copies_early; /* the device has separate memory; copies are made at once instead of late */
@@ -195,11 +213,58 @@ static zr_status late_finish(zr_device *device)
     return l && device == l->device ? do_until(l, l->asked) : plain.finish(device);
 }
 
+/* ---- simulated clocks -------------------------------------------------------------------------- */
+
+/* A task whose times are reported as simulated. */
+typedef struct timed_task {
+    zr_task task;
+    bool is_timed;
+    double free_sec, begin_sec, end_sec;
+} timed_task;
+
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static simulated_clock *clock_of(const zr_queue *queue)
+{
+    for (int i = 0; i < own.n_clocks; i++)
+        if (own.clock[i].queue == queue) return &own.clock[i];
+    fail_msg("a queue that was not created");
+    return NULL;
+}
+
+/* Advance the queue's clock by a task. */
+static timed_task time_task(const zr_queue *queue, const zr_task *task)
+{
+    timed_task timed = {.task = *task, .is_timed = own.takes_sec && task->ended};
+    if (!timed.is_timed) return timed;
+    simulated_clock *c = clock_of(queue);
+    timed.free_sec = c->free_sec;
+    timed.begin_sec = later(later(c->free_sec, c->awaited_sec), own.host_sec);
+    timed.end_sec = c->free_sec = timed.begin_sec + own.takes_sec[task->index % own.n_steps];
+    return timed;
+}
+
+/* Make a queue's clock wait for a mark. The host itself waits for the mark of a queue with a thread, unless the waiting
+ * queue has a thread, too. */
+static void wait_simulated(const zr_queue *queue, zr_mark mark)
+{
+    if (!mark.queue) return;
+    simulated_clock *c = clock_of(queue);
+    const simulated_clock *other = clock_of(mark.queue);
+    double *waits = other->threaded && !c->threaded ? &own.host_sec : &c->awaited_sec;
+    *waits = later(*waits, other->marked_sec[mark.ticket % MARKS]);
+}
+
 /* ---- queues ------------------------------------------------------------------------------------ */
 
 static zr_status late_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue)
 {
     ZR_TRY(plain.queue_create(device, config, queue));
+    if (own.n_clocks == ZR_STREAMS) abort();
+    own.clock[own.n_clocks++] = (simulated_clock){.queue = *queue, .threaded = config->runs == ZR_QUEUE_THREAD};
     if (config->runs == ZR_QUEUE_THREAD) return ZR_OK;
     if (own.n_lanes == LANES) abort();
     lane *l = &own.lane[own.n_lanes++];
@@ -216,19 +281,34 @@ static lane *lane_of(const zr_queue *queue)
     return NULL;
 }
 
-/* Tasks of queues with threads; their calls are all made before the task ends. */
+/* Tasks that were issued. */
 enum { TASKS = 4096 };
-static zr_task task_of[TASKS];
+static timed_task task_of[TASKS];
 static atomic_int n_tasks;
 
+static zr_status run_task(void *arg, zr_device *device, int64_t index)
+{
+    const zr_task *task = &((const timed_task *)arg)->task;
+    return task->run(task->arg, device, index);
+}
+
+/* Run a task of a queue with a thread; all calls are made before the task ends. */
 static zr_status run_beside(void *arg, zr_device *device, int64_t index)
 {
-    const zr_task task = *(const zr_task *)arg;
     lane *l = own.running = own.lane;
     l->device = device;
-    zr_status st = task.run(task.arg, device, index), late_st = do_until(l, l->asked);
+    zr_status st = run_task(arg, device, index), late_st = do_until(l, l->asked);
     own.running = NULL;
     return st != ZR_OK ? st : late_st;
+}
+
+static void end_task(void *arg, int64_t index, double free_sec, double begin_sec, double end_sec)
+{
+    const timed_task *t = arg;
+    if (t->is_timed)
+        t->task.ended(t->task.arg, index, t->free_sec, t->begin_sec, t->end_sec);
+    else
+        t->task.ended(t->task.arg, index, free_sec, begin_sec, end_sec);
 }
 
 static zr_status issue_to(lane *l, const zr_task *task)
@@ -246,17 +326,19 @@ static zr_status issue_to(lane *l, const zr_task *task)
 static zr_status late_issue(zr_queue *queue, const zr_task *task)
 {
     lane *l = lane_of(queue);
-    if (l) return issue_to(l, task);
-    zr_task *kept = &task_of[atomic_fetch_add(&n_tasks, 1) % TASKS];
-    *kept = *task;
-    return plain.issue(queue, &(zr_task){run_beside, NULL, kept, task->index});
+    timed_task *kept = &task_of[atomic_fetch_add(&n_tasks, 1) % TASKS];
+    *kept = time_task(queue, task);
+    const zr_task issued = {l ? run_task : run_beside, task->ended ? end_task : NULL, kept, task->index};
+    return l ? issue_to(l, &issued) : plain.issue(queue, &issued);
 }
 
 static zr_mark late_mark(zr_queue *queue)
 {
     const zr_mark mark = plain.mark(queue);
     lane *l = lane_of(queue);
+    simulated_clock *c = clock_of(queue);
     if (l) l->marked[mark.ticket % MARKS] = l->asked;
+    c->marked_sec[mark.ticket % MARKS] = c->free_sec;
     return mark;
 }
 
@@ -266,6 +348,7 @@ static zr_status late_await(zr_queue *queue, zr_mark mark)
 {
     lane *l = lane_of(queue), *other = mark.queue ? lane_of(mark.queue) : NULL;
     const int64_t n = other ? other->marked[mark.ticket % MARKS] : 0;
+    wait_simulated(queue, mark);
     if (l && other && l != other) ZR_TRY(put(l, &(call){.what = WAIT, .other = other, .n = n}));
     if (!l && other) ZR_TRY(do_until(other, n));
     return plain.await(queue, mark);
@@ -497,6 +580,107 @@ static void copies_apart(void **state)
         }
 }
 
+/* ---- overlap ----------------------------------------------------------------------------------- */
+
+enum { STEPS = 600 };
+
+typedef struct traced {
+    zr_step_time time[STEPS];
+    bool ran[STEPS];
+} traced;
+
+static void note_time(void *arg, const zr_event *event)
+{
+    traced *t = arg;
+    t->time[event->step] = (zr_step_time){event->begin_sec, event->end_sec};
+    t->ran[event->step] = true;
+}
+
+/* Return a duration of 1 to 16 seconds for a step. */
+static double some_sec(int32_t step)
+{
+    return 1 + ((uint32_t)(step + 1) * 2654435761u >> 28);
+}
+
+static double planned_sec(const zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t step)
+{
+    const zr_step_kind its = plan->schedule[kind].step[step].kind;
+    (void)me;
+    return its == ZR_STEP_REPEAT || its == ZR_STEP_END ? 0 : some_sec(step); /* these are not issued */
+}
+
+/* Run a training step on simulated clocks, and trace it. */
+static zr_status trace_step(trainer *run, zr_engine *engine, traced *t)
+{
+    static double takes_sec[STEPS];
+    zr_step_result result;
+    const zr_step_args args = {.step = 1, .lr = run->lr, .clip = run->clip, .batch = trainer_batch, .arg = run};
+    own.n_steps = engine->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps;
+    ZR_CHECK(own.n_steps <= STEPS, ZR_ERR_INTERNAL, "%d steps are too many", own.n_steps);
+    for (int32_t i = 0; i < own.n_steps; i++) takes_sec[i] = some_sec(i);
+    for (int i = 0; i < own.n_clocks; i++) own.clock[i].free_sec = own.clock[i].awaited_sec = 0;
+    own.host_sec = 0;
+    own.takes_sec = takes_sec;
+    zr__engine_watch(engine, note_time, t);
+    const zr_status st = zr_engine_step(engine, &args, &result);
+    zr__engine_watch(engine, NULL, NULL);
+    own.takes_sec = NULL;
+    return st;
+}
+
+/* Check that the traced times equal the planned times for the same durations. Set *run->arg to the seconds in which a
+ * transfer and a kernel run at the same time. */
+static zr_status overlaps_as_planned(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    traced t = {.ran = {false}};
+    const zr_plan *plan = engine->plan;
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    const zr__pricer pricer = {.step_sec = planned_sec, .queues = zr__plan_queues(plan, run->lanes)};
+    zr_step_time planned[STEPS];
+    double both_sec = 0;
+    ZR_TRY(trace_step(run, engine, &t));
+    if (comm->rank > 0) return ZR_OK;
+    ZR_TRY(zr__plan_times_by(plan, &pricer, planned));
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (!t.ran[i]) continue;
+        ZR_CHECK(t.time[i].begin_sec == planned[i].begin_sec && t.time[i].end_sec == planned[i].end_sec,
+                 ZR_ERR_INTERNAL, "step %d (%s) takes from %g to %g s, planned from %g to %g s", i,
+                 zr_step_kind_name(s->step[i].kind), t.time[i].begin_sec, t.time[i].end_sec, planned[i].begin_sec,
+                 planned[i].end_sec);
+        for (int32_t k = 0; k < s->n_steps && s->step[i].stream != ZR_STREAM_COMPUTE; k++)
+            if (t.ran[k] && s->step[k].stream == ZR_STREAM_COMPUTE)
+                both_sec += fmax(
+                    fmin(t.time[i].end_sec, t.time[k].end_sec) - fmax(t.time[i].begin_sec, t.time[k].begin_sec), 0);
+    }
+    *(double *)run->arg = both_sec;
+    return ZR_OK;
+}
+
+/* On a device with several queues, kernels, exchanges and copies run at the times of the plan, and overlap unless
+ * overlap_comm is off. */
+static void overlap(void **state)
+{
+    (void)state;
+    for (int stage = 1; stage <= 3; stage++)
+        for (int way = 0; way < 8; way++) {
+            double both_sec = -1;
+            trainer run = layout_trainer(2, ZR_BF16, 1, way & 1 ? 0.5 : 0);
+            run.layout.stage = stage;
+            run.layout.overlap = way & 2;
+            run.lanes = run.layout.overlap;
+            run.layout.reduce_bucket_elems = 350;
+            run.layout.recompute = ZR_RECOMPUTE_UNIT;
+            run.layout.offload_checkpoints = way & 4;
+            run.after_first = overlaps_as_planned;
+            run.arg = &both_sec;
+            run.tune = make_late;
+            is_apart = true;
+            trainer_run(&run);
+            is_apart = false;
+            assert_true(both_sec >= 0 && (both_sec > 0) == (run.layout.overlap || run.layout.offload_checkpoints));
+        }
+}
+
 /* Run a training step in which a copy fails. */
 static zr_status step_and_fail(trainer *run, zr_engine *engine, zr_comm *comm)
 {
@@ -618,11 +802,17 @@ static void not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank),      cmocka_unit_test(several_ranks),
-        cmocka_unit_test(groups_of_one), cmocka_unit_test(lanes),
-        cmocka_unit_test(homes),         cmocka_unit_test(copies_apart),
-        cmocka_unit_test(copies_fail),   cmocka_unit_test(shared_layers),
-        cmocka_unit_test(not_finite),    cmocka_unit_test(saved_behind_no_step),
+        cmocka_unit_test(one_rank),
+        cmocka_unit_test(several_ranks),
+        cmocka_unit_test(groups_of_one),
+        cmocka_unit_test(lanes),
+        cmocka_unit_test(homes),
+        cmocka_unit_test(copies_apart),
+        cmocka_unit_test(copies_fail),
+        cmocka_unit_test(shared_layers),
+        cmocka_unit_test(overlap),
+        cmocka_unit_test(not_finite),
+        cmocka_unit_test(saved_behind_no_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ static const zr_init NORMAL = {ZR_INIT_NORMAL, 0.02};
 
 static zr_graph *graph_new(zr_mode mode, zr_dtype dtype)
 {
-    zr_graph_spec spec = {mode, B, T, 0, dtype, dtype, 1, false};
+    zr_graph_spec spec = {mode, B, T, 0, dtype, dtype, 1, false, 0};
     zr_graph *graph = NULL;
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
     zr_graph_unit(graph, "all");

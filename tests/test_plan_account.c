@@ -2,6 +2,7 @@
 //LINK -Wl,--wrap=zr__pack
 /* Memory and traffic of plans, against the papers' formulas (ZeRO sections 5 and 7). */
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpt2_sizes.h"
 #include "plan/cost/cost.h"
@@ -327,6 +328,74 @@ static void test_rounds(void **state)
     }
 }
 
+/* ---- GPUs --------------------------------------------------------------------------------------- */
+
+/* Check the bytes that a GPT-2 block moves outside matrix products and attention, per token and unit of width, if it
+ * recomputes nothing. docs/gpu.md shows these numbers. */
+static void test_block_bytes(void **state)
+{
+    (void)state;
+    const struct {
+        const char *op;
+        double bytes; /* of all ops of this name in the block */
+    } want[] = {{"layernorm", 8},  {"add", 12},         {"gelu", 16},        {"gelu_dx", 24},
+                {"linear_db", 18}, {"layernorm_dw", 8}, {"layernorm_dx", 16}};
+    const zr_gpt2_config wide = {
+        .n_layer = 3, .n_head = 32, .n_embd = 4096, .n_positions = 64, .vocab_size = 131, .layer_norm_epsilon = 1e-5};
+    zr_layout l = plan_layout(0, 1, ZR_BF16, 1);
+    l.recompute = ZR_RECOMPUTE_KEEP;
+    l.seq = 64;
+    zr_plan *plan = plan_of(&wide, &l);
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    double all = 0, wanted = 0;
+    for (size_t w = 0; w < sizeof want / sizeof *want; w++) {
+        double bytes = 0;
+        for (int32_t i = 0; i < s->n_steps; i++) {
+            if (s->step[i].kind != ZR_STEP_RUN || s->step[i].unit != 2) continue;
+            const zr_step_cost cost = zr__plan_step_cost(plan, ZR_SCHEDULE_TRAIN, i);
+            const char *name = zr_graph_get_op(plan->graph[ZR_SCHEDULE_TRAIN], s->step[i].op)->def->name;
+            if (strcmp(name, want[w].op) == 0) bytes += cost.memory_bytes;
+            if (w == 0 && cost.flops == 0) all += cost.memory_bytes;
+        }
+        assert_float_equal(bytes / (64 * 4096), want[w].bytes, 0.02 * want[w].bytes);
+        wanted += want[w].bytes;
+    }
+    assert_float_equal(all / (64 * 4096), wanted, 0.02 * wanted);
+    zr_plan_destroy(&plan);
+}
+
+/* Check the rows for which the head computes logits at a time: 8,192 on GPUs with at least 40 GB, otherwise 512,
+ * whatever the memory limit. */
+static void test_head_rows(void **state)
+{
+    (void)state;
+    const struct {
+        const char *profile;
+        int64_t rows;
+    } want[] = {{"h100", 8192}, {"a100-40gb", 8192}, {"v100-dgx2", 512}, {"zen3", 512}};
+    const zr_gpt2_config config = {
+        .n_layer = 1, .n_head = 1, .n_embd = 32, .n_positions = 16384, .vocab_size = 131, .layer_norm_epsilon = 1e-5};
+    for (size_t w = 0; w < sizeof want / sizeof *want; w++)
+        for (int limited = 0; limited <= 1; limited++) {
+            zr_layout l = plan_layout(0, 1, ZR_BF16, 1);
+            l.seq = 16384;
+            l.limit_bytes = limited ? 1000000 : 0;
+            zr_profile named;
+            assert_int_equal(zr_profile_named(want[w].profile, &named), ZR_OK);
+            zr_plan *plan = plan_gpt2(&config, &l, &named);
+            const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
+            int found = 0;
+            for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+                const zr_op *op = zr_graph_get_op(g, i);
+                if (strcmp(op->def->name, "linear_cross_entropy_dx") != 0) continue;
+                assert_int_equal(op->attr.i[0], want[w].rows);
+                found++;
+            }
+            assert_int_equal(found, 1);
+            zr_plan_destroy(&plan);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -336,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_stage),       cmocka_unit_test(test_live_parameters),
         cmocka_unit_test(test_persistence), cmocka_unit_test(test_large),
         cmocka_unit_test(test_work),        cmocka_unit_test(test_flops),
+        cmocka_unit_test(test_block_bytes), cmocka_unit_test(test_head_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,8 +50,10 @@ typedef struct zr_graph_spec {
     zr_dtype dtype;      /* type of parameters and activations: F32, BF16 or F16 */
     zr_dtype grad_dtype; /* type of parameter gradients in communication: F32, BF16 or F16 */
     int64_t tensor;      /* M, number of tensor-parallel ranks; 0 or 1 for no tensor parallelism */
-    bool sequence; /* whether to use sequence parallelism (if M > 1): each rank then has only its own tokens between
-                      layers */
+    bool sequence;     /* whether to use sequence parallelism (if M > 1): each rank then has only its own tokens between
+                          layers */
+    int64_t head_rows; /* maximum number of rows whose logits zr_linear_cross_entropy computes at a time; 0 for the
+                          default, 512 */
 } zr_graph_spec;
 
 typedef enum zr_value_kind {

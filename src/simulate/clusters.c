@@ -16,9 +16,10 @@
  *            kernels and NVLink reach their upper bound, 0.8. PCI Express and the network share one lower value.
  *            Attention reaches the share of products.
  * ampere, hopper
- *            Products and attention are fitted on every second row of tests/published.csv (bench/published.py
- *            --fit). The shares of memory and NVLink are volta's. The network's numbers were chosen by hand for both
- *            generations, with all rows known. These runs hardly wait for the network, so they give only bounds.
+ *            Products and attention are fitted on llm.c's runs and on every second FSDP run of tests/published.csv
+ *            (bench/published.py --fit, which takes PyTorch's unfused ops into account). The shares of memory and
+ *            NVLink are volta's. The network's numbers were chosen by hand for both generations, with all rows known.
+ *            These runs hardly wait for the network, so they give only bounds.
  */
 #define FITTED(reached) (1u << ZR__##reached)
 static const zr__generation generations[] = {
@@ -33,20 +34,20 @@ static const zr__generation generations[] = {
      FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(MEMORY_SHARE) | FITTED(LINK_SHARE) | FITTED(NVLINK_SHARE) |
          FITTED(NETWORK_SEC)},
     {"ampere",
-     "fitted on 23 of the 46 runs on A100 of tests/published.csv",
-     {[ZR__PRODUCT_SHARE] = 0.8,
-      [ZR__PRODUCT_HALF] = 384,
-      [ZR__ATTENTION_SHARE] = 0.56,
+     "fitted on 25 of the 48 runs on A100 of tests/published.csv",
+     {[ZR__PRODUCT_SHARE] = 0.78,
+      [ZR__PRODUCT_HALF] = 64,
+      [ZR__ATTENTION_SHARE] = 0.54,
       [ZR__MEMORY_SHARE] = 0.8,
       [ZR__LINK_SHARE] = 0.7,
       [ZR__NVLINK_SHARE] = 0.8,
       [ZR__NETWORK_SEC] = 1e-5},
      FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(ATTENTION_SHARE)},
     {"hopper",
-     "fitted on 12 of the 22 runs on H100 of tests/published.csv",
-     {[ZR__PRODUCT_SHARE] = 0.63,
-      [ZR__PRODUCT_HALF] = 384,
-      [ZR__ATTENTION_SHARE] = 0.3,
+     "fitted on 13 of the 23 runs on H100 of tests/published.csv",
+     {[ZR__PRODUCT_SHARE] = 0.64,
+      [ZR__PRODUCT_HALF] = 32,
+      [ZR__ATTENTION_SHARE] = 0.36,
       [ZR__MEMORY_SHARE] = 0.8,
       [ZR__LINK_SHARE] = 0.7,
       [ZR__NVLINK_SHARE] = 0.8,

@@ -6,8 +6,9 @@
 #include "graph/internal.h"
 #include "base/core/core.h"
 
-/* Maximum number of rows in a block. Longer blocks make faster products, shorter blocks take less memory: the logits of
- * 512 rows of GPT-2 are 103 MB in fp32, and products of 512 rows are as fast as products of all rows. */
+/* Default maximum number of rows in a block. Longer blocks read w and the sum of dw less often, shorter blocks take
+ * less memory. The logits of 512 rows of GPT-2 are 103 MB in fp32, and on a processor products of 512 rows are as fast
+ * as products of all rows. */
 #define BLOCK_ROWS 512
 /* Every block length is a multiple of this number of rows, which suits matrix products. Only a single block of all rows
  * may have another length. */
@@ -28,10 +29,11 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-int64_t zr__head_block(int64_t rows)
+int64_t zr__head_block(int64_t rows, int64_t most)
 {
     if (rows < 1) return 0;
-    int64_t even = ceil_div(rows, ceil_div(rows, BLOCK_ROWS)), length = ceil_div(even, BLOCK_GRAIN) * BLOCK_GRAIN;
+    if (most == 0) most = BLOCK_ROWS;
+    int64_t even = ceil_div(rows, ceil_div(rows, most)), length = ceil_div(even, BLOCK_GRAIN) * BLOCK_GRAIN;
     return length < rows ? length : rows;
 }
 
@@ -260,7 +262,8 @@ zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_val
     const bool cut = zr__is_cut_table(graph, "linear_cross_entropy", w);
     if (cut) x = zr__all_tokens(graph, x);
     const zr_value_info *info = zr_graph_value(graph, x);
-    zr_op_attr attr = {.i = {info ? zr__head_block(zr_shape_rows(&info->type.shape)) : 0}};
+    const int64_t most = zr_graph_get_spec(graph)->head_rows;
+    zr_op_attr attr = {.i = {info ? zr__head_block(zr_shape_rows(&info->type.shape), most) : 0}};
     if (!cut) return zr__apply(graph, &linear_cross_entropy, &attr, 3, (zr_value[]){x, w, targets});
     attr.i[1] = zr_graph_param(graph, zr_graph_value(graph, w)->param)->whole.dim[0];
     zr_value part = zr__apply(graph, &linear_cross_entropy_part, &attr, 3, (zr_value[]){x, w, targets});
