@@ -182,7 +182,7 @@ static void test_reference(void **state)
 
 static zr_op_attr attributes(size s, double scale, double p)
 {
-    return (zr_op_attr){{s.n_head, 5, 0, 0}, {scale, p, 0.0, 0.0}};
+    return (zr_op_attr){.i = {s.n_head, 5}, .f = {scale, p}};
 }
 
 /* Check like assert_close, but allow each element its slack before rounding for storage. */

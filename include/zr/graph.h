@@ -124,8 +124,8 @@ typedef struct zr_unit_info {
 
 /** Attributes of an op. Their meaning is given in the op's comment in zr/ops.h. */
 typedef struct zr_op_attr {
-    int64_t i[4];
-    double f[4];
+    int64_t i[8];
+    double f[8];
 } zr_op_attr;
 
 /** Communication between tensor-parallel ranks that replaces the kernel of an op. The planner emits collectives for
