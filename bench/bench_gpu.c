@@ -284,8 +284,12 @@ static zr_value forward(zr_graph *g, const wish *w, const sizes *size)
 
 static zr_status rig_create(const bench *b, const wish *w, rig *r)
 {
-    const zr_graph_spec spec = {
-        .mode = ZR_MODE_TRAIN, .batch = w->batch, .seq = w->seq, .dtype = w->dtype, .grad_dtype = w->dtype};
+    const zr_graph_spec spec = {.mode = ZR_MODE_TRAIN,
+                                .batch = w->batch,
+                                .seq = w->seq,
+                                .dtype = w->dtype,
+                                .grad_dtype = w->dtype,
+                                .head_bytes = zr_graph_head_bytes(&b->stand.device->profile.facts)};
     r->stand = &b->stand;
     ZR_TRY(zr_graph_create(&spec, &r->graph));
     zr_graph_unit(r->graph, "bench");

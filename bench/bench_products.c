@@ -63,7 +63,8 @@ static int list_products(product *p, int64_t tokens)
     n += add_linear(p + n, names[1], tokens, C, C, LAYERS);
     n += add_linear(p + n, names[2], tokens, C, 4 * C, LAYERS);
     n += add_linear(p + n, names[3], tokens, 4 * C, C, LAYERS);
-    const int64_t rows = zr__head_block(tokens, 0), blocks = (tokens + rows - 1) / rows;
+    const int64_t rows = zr__head_block(&(zr_graph_spec){.dtype = ZR_BF16}, tokens, V),
+                  blocks = (tokens + rows - 1) / rows;
     p[n++] = (product){"head forward", rows, V, C, blocks, false, true, false, 0, 0, 0};
     p[n++] = (product){"head dx", rows, C, V, blocks, false, false, false, 0, 0, 0};
     p[n++] = (product){"head dw", V, C, rows, blocks, true, false, blocks > 1, 0, 0, 0};

@@ -39,7 +39,7 @@ GPUS = {"a100_80gb": ("dgx-a100x8", "ampere", 300e9, 25e9),
 HOST, MOST = 8, 512
 DEVICE = ["product_share", "product_half_size", "attention_share", "memory_share"]
 OTHERS = ["link_share", "network_sec", "unfused_share"]
-UNFUSED_SHARE = 0.3  # share of memory bandwidth, counted in the bytes of zr's ops, that PyTorch's unfused ops reach
+UNFUSED_SHARE = 0.3  # chosen by hand: share of memory bandwidth, counted in the bytes of zr's ops, that PyTorch's unfused ops reach
 FSDP = ["--zero_optimization.reduce_bucket_size=1000000000", "--zero_optimization.allgather_bucket_size=1000000000",
         "--collectives.hierarchical=false"]
 GRID = {"product_share": [x / 100 for x in range(45, 96)], "attention_share": [x / 100 for x in range(20, 71, 2)]}
@@ -87,7 +87,7 @@ class Runs:
         return str(file)
 
     def one(self, row, cluster):
-        """zr's tokens a second of a GPU."""
+        """Return zr's tokens per second of a GPU."""
         call = [self.zr, "simulate", str(self.folder / "config.json"), "--cluster", cluster, "--json", "--quiet",
                 "--ranks", row["gpus"], "--stage", row["stage"], "--batch", row["micro_batch"], "--seq", row["seq"],
                 "--bf16.enabled=true", f"--gradient_accumulation_steps={row['accumulation']}",

@@ -44,7 +44,8 @@ static int64_t most(int64_t a, int64_t b)
 /* Return the scratch for a block's logits and sums, followed by the packed operands of its products. */
 static int64_t scratch_of(const problem *p, const zr_device *device, zr_dtype w, bool backward)
 {
-    const zr__head_layout l = zr__head_layout_make(p->rows, zr__head_block(p->rows, 0), p->s.V, p->s.C, p->g, w);
+    const zr__head_layout l = zr__head_layout_make(
+        p->rows, zr__head_block(&(zr_graph_spec){.dtype = p->g}, p->rows, p->s.V), p->s.V, p->s.C, p->g, w);
     const int64_t V = p->s.V, C = p->s.C, room = device->profile.facts.panel_bytes;
     const int threads = device->profile.facts.threads;
     if (p->g == ZR_BF16 && device->profile.facts.bf16_products) return l.panels;
@@ -58,7 +59,10 @@ static int64_t scratch_of(const problem *p, const zr_device *device, zr_dtype w,
 static kernel_call forward_call(const problem *p, const zr_device *device, float *losses)
 {
     const size s = p->s;
-    kernel_call call = {.name = "linear_cross_entropy", .attr.i[0] = zr__head_block(p->rows, 0), .n_in = 3, .n_out = 1};
+    kernel_call call = {.name = "linear_cross_entropy",
+                        .attr.i[0] = zr__head_block(&(zr_graph_spec){.dtype = p->g}, p->rows, p->s.V),
+                        .n_in = 3,
+                        .n_out = 1};
     call.in[0] = tensor3(p->x, p->g, s.B, s.T, s.C);
     call.in[1] = tensor2(p->w, p->g, s.V, s.C);
     call.in[2] = tensor2(p->target, ZR_I32, s.B, s.T);
@@ -71,8 +75,10 @@ static kernel_call backward_call(const problem *p, const zr_device *device, void
                                  float *losses)
 {
     const size s = p->s;
-    kernel_call call = {
-        .name = "linear_cross_entropy_dx", .attr.i[0] = zr__head_block(p->rows, 0), .n_in = 4, .n_out = 3};
+    kernel_call call = {.name = "linear_cross_entropy_dx",
+                        .attr.i[0] = zr__head_block(&(zr_graph_spec){.dtype = p->g}, p->rows, p->s.V),
+                        .n_in = 4,
+                        .n_out = 3};
     call.in[0] = tensor2(p->dlosses, ZR_F32, s.B, s.T);
     call.in[1] = tensor3(p->x, p->g, s.B, s.T, s.C);
     call.in[2] = tensor2(p->w, p->g, s.V, s.C);

@@ -56,7 +56,7 @@ static void test_truth(void **state)
 {
     (void)state;
     static const truth_cut cut[] = {{1, 1, 4}, {1, 2, 2}, {2, 1, 2}};
-    assert_true(zr__head_block(2 * T, 0) < 2 * T);
+    assert_true(zr__head_block(&(zr_graph_spec){.dtype = ZR_F32}, 2 * T, V) < 2 * T);
     for (int m = 0; m < MODELS; m++) {
         trainer run = head_trainer(&models[m], 4);
         truth_check_cuts(&run, cut, sizeof cut / sizeof *cut);

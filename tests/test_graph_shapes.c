@@ -2,6 +2,7 @@
 /* The operands that ops demand, the costs of ops, and the graphs that are refused. */
 #include <string.h>
 
+#include "graph/internal.h"
 #include "graph_new.h"
 
 /* Return an input of any shape to feed an op with. */
@@ -267,6 +268,22 @@ static void test_costs(void **state)
     zr_graph_destroy(&g);
 }
 
+/* Check the rows of the head's blocks: a multiple of 16 unless one block has all rows, and at most `bytes` of logits
+ * unless that is less than 16 rows. */
+static void test_head_block(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rows, cols, bytes, want;
+    } cases[] = {{0, 7, 0, 0},      {200, 7, 0, 200},   {1024, 7, 0, 512},           {1025, 7, 0, 352},
+                 {200, 1, 400, 80}, {200, 1000, 1, 16}, {200, 1000, INT64_MAX, 200}, {5, 1000, 1, 5},
+                 {64, 10, 1280, 32}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const zr_graph_spec spec = {.dtype = ZR_F32, .head_bytes = cases[i].bytes};
+        assert_int_equal(zr__head_block(&spec, cases[i].rows, cases[i].cols), cases[i].want);
+    }
+}
+
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
 static void test_specs(void **state)
@@ -277,6 +294,7 @@ static void test_specs(void **state)
         {ZR_MODE_EVAL, B, T, 5, ZR_F32, ZR_F32, 1, false, 0},   {ZR_MODE_DECODE, 2, 1, 5, ZR_F32, ZR_F32, 1, false, 0},
         {ZR_MODE_DECODE, 1, 1, 0, ZR_F32, ZR_F32, 1, false, 0}, {ZR_MODE_TRAIN, B, T, 0, ZR_I32, ZR_F32, 1, false, 0},
         {ZR_MODE_TRAIN, B, T, 0, ZR_F32, ZR_I32, 1, false, 0},  {(zr_mode)9, B, T, 0, ZR_F32, ZR_F32, 1, false, 0},
+        {ZR_MODE_TRAIN, B, T, 0, ZR_F32, ZR_F32, 1, false, -1},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         zr_graph *graph = NULL;
@@ -381,15 +399,25 @@ static void test_optimizers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_embedding),     cmocka_unit_test(test_position),
-        cmocka_unit_test(test_linear),        cmocka_unit_test(test_layernorm),
-        cmocka_unit_test(test_elementwise),   cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_linear_cross_entropy),
-        cmocka_unit_test(test_output_types),  cmocka_unit_test(test_dropout_streams),
-        cmocka_unit_test(test_decode_cache),  cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_specs),         cmocka_unit_test(test_first_error_is_kept),
-        cmocka_unit_test(test_parameters),    cmocka_unit_test(test_units),
-        cmocka_unit_test(test_many_ops),      cmocka_unit_test(test_finish_ends_building),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_position),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_elementwise),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_linear_cross_entropy),
+        cmocka_unit_test(test_output_types),
+        cmocka_unit_test(test_dropout_streams),
+        cmocka_unit_test(test_decode_cache),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_head_block),
+        cmocka_unit_test(test_specs),
+        cmocka_unit_test(test_first_error_is_kept),
+        cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_many_ops),
+        cmocka_unit_test(test_finish_ends_building),
         cmocka_unit_test(test_optimizers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

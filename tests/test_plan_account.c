@@ -364,20 +364,22 @@ static void test_block_bytes(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Check the rows for which the head computes logits at a time: 8,192 on GPUs with at least 40 GB, otherwise 512,
- * whatever the memory limit. */
-static void test_head_rows(void **state)
+/* Check the rows for which the head computes logits at a time: 512 MiB of logits on GPUs, otherwise 512 rows, whatever
+ * the memory limit. */
+static void test_head_blocks(void **state)
 {
     (void)state;
     const struct {
         const char *profile;
+        zr_dtype dtype;
         int64_t rows;
-    } want[] = {{"h100", 8192}, {"a100-40gb", 8192}, {"v100-dgx2", 512}, {"zen3", 512}};
+    } want[] = {
+        {"h100", ZR_BF16, 4096}, {"v100-dgx2", ZR_F16, 4096}, {"a100-40gb", ZR_F32, 2352}, {"zen3", ZR_F32, 512}};
     const zr_gpt2_config config = {
-        .n_layer = 1, .n_head = 1, .n_embd = 32, .n_positions = 16384, .vocab_size = 131, .layer_norm_epsilon = 1e-5};
+        .n_layer = 1, .n_head = 1, .n_embd = 32, .n_positions = 16384, .vocab_size = 50257, .layer_norm_epsilon = 1e-5};
     for (size_t w = 0; w < sizeof want / sizeof *want; w++)
         for (int limited = 0; limited <= 1; limited++) {
-            zr_layout l = plan_layout(0, 1, ZR_BF16, 1);
+            zr_layout l = plan_layout(0, 1, want[w].dtype, 1);
             l.seq = 16384;
             l.limit_bytes = limited ? 1000000 : 0;
             zr_profile named;
@@ -405,7 +407,7 @@ int main(void)
         cmocka_unit_test(test_stage),       cmocka_unit_test(test_live_parameters),
         cmocka_unit_test(test_persistence), cmocka_unit_test(test_large),
         cmocka_unit_test(test_work),        cmocka_unit_test(test_flops),
-        cmocka_unit_test(test_block_bytes), cmocka_unit_test(test_head_rows),
+        cmocka_unit_test(test_block_bytes), cmocka_unit_test(test_head_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

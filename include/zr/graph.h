@@ -50,11 +50,18 @@ typedef struct zr_graph_spec {
     zr_dtype dtype;      /* type of parameters and activations: F32, BF16 or F16 */
     zr_dtype grad_dtype; /* type of parameter gradients in communication: F32, BF16 or F16 */
     int64_t tensor;      /* M, number of tensor-parallel ranks; 0 or 1 for no tensor parallelism */
-    bool sequence;     /* whether to use sequence parallelism (if M > 1): each rank then has only its own tokens between
-                          layers */
-    int64_t head_rows; /* maximum number of rows whose logits zr_linear_cross_entropy computes at a time; 0 for the
-                          default, 512 */
+    bool sequence; /* whether to use sequence parallelism (if M > 1): each rank then has only its own tokens between
+                      layers */
+    int64_t head_bytes; /* maximum bytes of the logits that zr_linear_cross_entropy computes at a time, but at least 16
+                           rows; 0 for 512 rows (zr_graph_head_bytes) */
 } zr_graph_spec;
+
+/** Return zr_graph_spec.head_bytes for a device. A device with its own memory (facts->apart) reads the weights of the
+ * head and the sum of their gradient from memory for every block of logits, so its blocks are long: 512 MiB. */
+static inline int64_t zr_graph_head_bytes(const zr_device_facts *facts)
+{
+    return facts->apart ? (int64_t)512 << 20 : 0;
+}
 
 typedef enum zr_value_kind {
     ZR_VALUE_PARAM, /* parameter: read-only, in the graph's dtype */

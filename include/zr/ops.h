@@ -148,12 +148,11 @@ ZR_API zr_value zr_dropout(zr_graph *graph, zr_value x, double p);
 ZR_API zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targets);
 
 /** Compute the cross-entropy (zr_cross_entropy) of the logits x w^T, with w (V,C), without storing all logits. The
- * kernel computes the logits in its scratch memory, about 512 rows at a time. In TRAIN mode the backward op also
- * computes the losses. The forward op then runs only if another op reads its losses.
- *  i[0] = rows of a block; the last block may have fewer
- *  linear_cross_entropy:    x (B,T,C) g, w (V,C) g, targets (B,T) I32 -> losses (B,T) F32
- *  linear_cross_entropy_dx: dlosses (B,T) F32, x, w, targets -> dx (B,T,C) g, dw (V,C) w, losses (B,T) F32;
- *                           dx may be in place of x */
+ * kernel computes the logits in its scratch memory, some rows at a time (zr_graph_spec.head_bytes). In TRAIN mode the
+ * backward op also computes the losses. The forward op then runs only if another op reads its losses. i[0] = rows of a
+ * block; the last block may have fewer linear_cross_entropy:    x (B,T,C) g, w (V,C) g, targets (B,T) I32 -> losses
+ * (B,T) F32 linear_cross_entropy_dx: dlosses (B,T) F32, x, w, targets -> dx (B,T,C) g, dw (V,C) w, losses (B,T) F32; dx
+ * may be in place of x */
 ZR_API zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets);
 
 /* Internal kernel "fill", with output y and no operands. It sets every element of y to zr_runtime.loss_seed. */

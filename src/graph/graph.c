@@ -28,7 +28,8 @@ static zr_status check_spec(const zr_graph_spec *spec)
         ZR_CHECK(spec->cache_len == 0, ZR_ERR_CONFIG,
                  "graph: cache_len is %" PRId64 ", but must be 0 except for decoding", spec->cache_len);
     ZR_CHECK(spec->tensor >= 0, ZR_ERR_CONFIG, "graph: tensor is %" PRId64 "; wanted 0 or more", spec->tensor);
-    ZR_CHECK(spec->head_rows >= 0, ZR_ERR_CONFIG, "graph: head_rows is %" PRId64 "; wanted 0 or more", spec->head_rows);
+    ZR_CHECK(spec->head_bytes >= 0, ZR_ERR_CONFIG, "graph: head_bytes is %" PRId64 "; wanted 0 or more",
+             spec->head_bytes);
     ZR_CHECK(zr_dtype_is_float(spec->dtype), ZR_ERR_DTYPE, "graph: dtype is %s; wanted F32, BF16 or F16",
              zr_dtype_name(spec->dtype));
     ZR_CHECK(zr_dtype_is_float(spec->grad_dtype), ZR_ERR_DTYPE, "graph: grad_dtype is %s; wanted F32, BF16 or F16",

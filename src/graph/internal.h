@@ -125,9 +125,9 @@ zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op);
 
 /* ---- linear_cross_entropy.c: for tests and benchmarks -------------------------------------------- */
 
-/** Return the block length, in rows, with which the op linear_cross_entropy processes `rows` rows. The last block may
- * be shorter. No block is longer than `most` rows; 0 for the default. */
-int64_t zr__head_block(int64_t rows, int64_t most);
+/** Return the block length, in rows, with which the op linear_cross_entropy processes `rows` rows of logits in a graph
+ * of this spec. `cols` is the number of logits in a row. The last block may be shorter. */
+int64_t zr__head_block(const zr_graph_spec *spec, int64_t rows, int64_t cols);
 
 /* ---- ops/tensor_parallel.c: for graphs with M > 1 tensor-parallel ranks ------------------------- */
 

@@ -179,15 +179,6 @@ static zr_status check_layout(const zr_layout *l)
     return zr__policies_check(l);
 }
 
-/* Return zr_graph_spec.head_rows for a device. A GPU reads w and the sum of dw from memory for each block of the head,
- * which takes as long as the products at 512 rows. With 8,192 rows the logits of GPT-2 take 0.8 GB in 16 bits, so only
- * GPUs with at least 40 GB use them. The number must not depend on the memory limit, since losses depend on it. */
-static int64_t head_rows_of(const zr_profile *profile)
-{
-    const bool large = profile->facts.apart && profile->machine.memory_bytes >= INT64_C(40000000000);
-    return large ? 8192 : 0;
-}
-
 /* Build the graph of a schedule. Check the properties of the graph that the engine assumes: an evaluation graph has
  * losses; a decoding graph has one token as its only input, and an output. */
 static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_kind kind)
@@ -202,7 +193,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
                           .grad_dtype = l->wire_dtype,
                           .tensor = l->tensor,
                           .sequence = l->tensor > 1 && l->sequence != ZR_SEQUENCE_OFF,
-                          .head_rows = head_rows_of(&plan->profile)};
+                          .head_bytes = zr_graph_head_bytes(&plan->profile.facts)};
     if (kind == ZR_SCHEDULE_DECODE) {
         spec.batch = spec.seq = 1;
         spec.cache_len = l->decode_len;

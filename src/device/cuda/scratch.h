@@ -73,12 +73,6 @@ static inline zr__cuda_rounded zr__cuda_rounded_make(int64_t rows, int64_t cols)
 
 /* ---- a head and its losses --------------------------------------------------------------------- */
 
-/** Maximum rows and bytes of a block of logits in linear_cross_entropy and related ops. A block always has at least the
- * rows that the op requests. Large blocks are faster than small ones, since the sum of dw is read and written once for
- * each block. */
-#define ZR__CUDA_HEAD_ROWS 2048
-#define ZR__CUDA_HEAD_BYTES ((int64_t)256 << 20)
-
 /** Layout of the scratch of linear_cross_entropy; offsets are in bytes. */
 typedef struct zr__cuda_head {
     int64_t rows,      /* number of rows in a block; the last block may have fewer */
@@ -90,17 +84,14 @@ typedef struct zr__cuda_head {
         bytes;         /* size of the whole scratch */
 } zr__cuda_head;
 
-/** Compute the layout for rows of V logits in dtype g, in blocks of at least `block` rows. w is the dtype of dw, or
+/** Compute the layout for rows of V logits in dtype g, in blocks of `block` rows. w is the dtype of dw, or
  * ZR_F32 if there is no dw. */
 static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int64_t V, int64_t C, zr_dtype g,
                                                zr_dtype w, bool backward)
 {
     zr__cuda_head h;
     h.ld = zr__cuda_round_up(V, 128 / zr_dtype_bytes(g));
-    int64_t most = ZR__CUDA_HEAD_BYTES / (h.ld * zr_dtype_bytes(g));
-    if (most > ZR__CUDA_HEAD_ROWS) most = ZR__CUDA_HEAD_ROWS;
-    if (most < block) most = block;
-    h.rows = rows <= most ? rows : zr__cuda_round_up(zr__cuda_ceil_div(rows, zr__cuda_ceil_div(rows, most)), 16);
+    h.rows = block;
     h.blocks = zr__cuda_ceil_div(rows, h.rows);
     /* With a single block, dw is rounded only once even without a sum in fp32. */
     h.sum_in_dw = w == ZR_F32 || (h.blocks == 1 && w == g);

@@ -6,9 +6,9 @@
 #include "graph/internal.h"
 #include "base/core/core.h"
 
-/* Default maximum number of rows in a block. Longer blocks read w and the sum of dw less often, shorter blocks take
- * less memory. The logits of 512 rows of GPT-2 are 103 MB in fp32, and on a processor products of 512 rows are as fast
- * as products of all rows. */
+/* Maximum number of rows in a block if zr_graph_spec.head_bytes is 0. Longer blocks read w and the sum of dw less
+ * often, shorter blocks take less memory. The logits of 512 rows of GPT-2 are 103 MB in fp32, and on a processor
+ * products of 512 rows are as fast as products of all rows. */
 #define BLOCK_ROWS 512
 /* Every block length is a multiple of this number of rows, which suits matrix products. Only a single block of all rows
  * may have another length. */
@@ -29,10 +29,13 @@ static int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-int64_t zr__head_block(int64_t rows, int64_t most)
+int64_t zr__head_block(const zr_graph_spec *spec, int64_t rows, int64_t cols)
 {
-    if (rows < 1) return 0;
-    if (most == 0) most = BLOCK_ROWS;
+    int64_t most = BLOCK_ROWS;
+    if (rows < 1 || cols < 1) return 0;
+    if (spec->head_bytes > 0) most = spec->head_bytes / zr_dtype_bytes(spec->dtype) / cols / BLOCK_GRAIN * BLOCK_GRAIN;
+    if (most < BLOCK_GRAIN) most = BLOCK_GRAIN;
+    if (most > rows) most = rows;
     int64_t even = ceil_div(rows, ceil_div(rows, most)), length = ceil_div(even, BLOCK_GRAIN) * BLOCK_GRAIN;
     return length < rows ? length : rows;
 }
@@ -262,8 +265,10 @@ zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_val
     const bool cut = zr__is_cut_table(graph, "linear_cross_entropy", w);
     if (cut) x = zr__all_tokens(graph, x);
     const zr_value_info *info = zr_graph_value(graph, x);
-    const int64_t most = zr_graph_get_spec(graph)->head_rows;
-    zr_op_attr attr = {.i = {info ? zr__head_block(zr_shape_rows(&info->type.shape), most) : 0}};
+    const zr_value_info *table = zr_graph_value(graph, w);
+    const int64_t cols = table ? table->type.shape.dim[0] : 0;
+    zr_op_attr attr = {
+        .i = {info ? zr__head_block(zr_graph_get_spec(graph), zr_shape_rows(&info->type.shape), cols) : 0}};
     if (!cut) return zr__apply(graph, &linear_cross_entropy, &attr, 3, (zr_value[]){x, w, targets});
     attr.i[1] = zr_graph_param(graph, zr_graph_value(graph, w)->param)->whole.dim[0];
     zr_value part = zr__apply(graph, &linear_cross_entropy_part, &attr, 3, (zr_value[]){x, w, targets});

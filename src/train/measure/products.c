@@ -298,7 +298,12 @@ zr_status zr__products_measure(const zr_model *model, int64_t batch, int64_t seq
     *products = (zr__products){.n = 0};
     ZR_CHECK(dtype == ZR_F32 || dtype == ZR_BF16, ZR_ERR_DTYPE, "products are measured in F32 or BF16, not in %s",
              zr_dtype_name(dtype));
-    zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = batch, .seq = seq, .dtype = dtype, .grad_dtype = dtype};
+    zr_graph_spec spec = {.mode = ZR_MODE_TRAIN,
+                          .batch = batch,
+                          .seq = seq,
+                          .dtype = dtype,
+                          .grad_dtype = dtype,
+                          .head_bytes = zr_graph_head_bytes(&device->profile.facts)};
     ZR_TRY(zr_graph_create(&spec, &graph));
     model->build(graph, model->config);
     ZR_TRY_GOTO(st, zr_graph_finish(graph), done);
