@@ -49,12 +49,34 @@ static inline int64_t golden_size(const json_t *expected, const char *key)
     return json_integer_value(json_object_get(expected, key));
 }
 
-static inline golden_expected golden_load(const char *dir)
+static inline json_t *golden_read_expected(const char *dir)
 {
     char path[5000];
     snprintf(path, sizeof path, "%s/expected.json", dir);
     json_t *expected = json_load_file(path, 0, NULL);
     if (!expected) fail_msg("no %s: set ZR_SOURCE to the source tree", path);
+    return expected;
+}
+
+/* Read the losses and norms of a trace's steps. Return T, the number of tokens of a row. */
+static inline int64_t golden_numbers(const char *dir, double loss[GOLDEN_STEPS], double norm[GOLDEN_STEPS])
+{
+    json_t *expected = golden_read_expected(dir);
+    const int64_t T = golden_size(expected, "seq_length");
+    assert_int_equal(golden_size(expected, "batch"), GOLDEN_BATCH);
+    assert_in_range(T, 1, GOLDEN_MOST_SEQ);
+    for (size_t i = 0; i < GOLDEN_STEPS; i++) {
+        loss[i] = json_real_value(json_array_get(json_object_get(expected, "losses"), i));
+        norm[i] = json_real_value(json_array_get(json_object_get(expected, "grad_norms"), i));
+        assert_true(loss[i] > 0 && norm[i] > 0);
+    }
+    json_decref(expected);
+    return T;
+}
+
+static inline golden_expected golden_load(const char *dir)
+{
+    json_t *expected = golden_read_expected(dir);
     golden_expected e = {.dir = dir,
                          .config = {.n_layer = golden_size(expected, "n_layer"),
                                     .n_head = golden_size(expected, "n_head"),
@@ -63,14 +85,8 @@ static inline golden_expected golden_load(const char *dir)
                                     .vocab_size = golden_size(expected, "vocab_size"),
                                     .layer_norm_epsilon = 1e-5,
                                     .initializer_range = 0.02}};
-    assert_int_equal(golden_size(expected, "batch"), GOLDEN_BATCH);
-    assert_in_range(e.config.n_positions, 1, GOLDEN_MOST_SEQ);
-    for (size_t i = 0; i < GOLDEN_STEPS; i++) {
-        e.loss[i] = json_real_value(json_array_get(json_object_get(expected, "losses"), i));
-        e.norm[i] = json_real_value(json_array_get(json_object_get(expected, "grad_norms"), i));
-        assert_true(e.loss[i] > 0 && e.norm[i] > 0);
-    }
     json_decref(expected);
+    golden_numbers(dir, e.loss, e.norm);
     return e;
 }
 

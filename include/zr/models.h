@@ -59,6 +59,30 @@ ZR_API ZR_NODISCARD zr_status zr_gpt2_check(const zr_gpt2_config *config);
  * "transformer.h.0.attn.c_attn.weight". `config` is borrowed. */
 ZR_API zr_model zr_gpt2(const zr_gpt2_config *config);
 
+/** Sizes of a decoder of the Llama kind, with the names of Hugging Face. */
+typedef struct zr_llama_config {
+    int64_t num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim, hidden_size, intermediate_size,
+        max_position_embeddings, vocab_size;
+    double rms_norm_eps;
+    double initializer_range;     /* standard deviation of initial weights, usually 0.02 */
+    double attention_dropout;     /* dropout probability of attention weights */
+    int64_t sliding_window;       /* number of tokens that a token attends to, itself included; 0 for all */
+    int64_t max_window_layers;    /* number of first layers that attend to all tokens despite sliding_window */
+    zr_rotary_spec rotary;        /* positions; its width is head_dim */
+    bool tie_word_embeddings;     /* whether the head's weights are the embedding */
+    bool qkv_bias;                /* whether the projections of queries, keys and values have biases (Qwen2) */
+    bool attention_bias;          /* whether all four projections of attention have biases */
+    bool mlp_bias;                /* whether the three projections of the MLP have biases */
+    bool qk_norm;                 /* whether queries and keys are normalised per head (Qwen3) */
+} zr_llama_config;
+
+/** Check the sizes. Fail with ZR_ERR_CONFIG naming the field if a size is impossible. */
+ZR_API ZR_NODISCARD zr_status zr_llama_check(const zr_llama_config *config);
+/** Return the builder of a decoder of the Llama kind: Llama, Mistral, Qwen2, Qwen3 and models with their blocks. Its
+ * units are "embedding", "layers.0" ..., and "final" (last norm; the head if it is not tied). Parameter names are those
+ * of Hugging Face's LlamaForCausalLM, such as "model.layers.0.self_attn.q_proj.weight". `config` is borrowed. */
+ZR_API zr_model zr_llama(const zr_llama_config *config);
+
 /** Sizes of a chain of matrices with exactly units * rows * cols parameters. Chains serve to plan for a given number
  * of parameters. */
 typedef struct zr_chain_config {
