@@ -175,14 +175,42 @@ ZR_API zr_value zr_merge_heads(zr_graph *graph, zr_value x);
  *       dtype */
 ZR_API zr_value zr_add(zr_graph *graph, zr_value a, zr_value b);
 
-/** Compute causal self-attention of n_head heads. The last dimension of qkv has q, k and v, one after the other.
- *  S = q k^T * scale for keys up to the query's own position; y = dropout(softmax(S)) v
- *  i[0] = n_head, i[1] = dropout stream; f[0] = scale, f[1] = dropout probability (0 outside TRAIN)
- *  attention:        qkv (B,T,3C) g -> y (B,T,C) g, lse (B,n_head,T) F32 (log-sum-exp of scaled scores)
- *  attention_dx:     dy (B,T,C) g, qkv, y, lse -> dqkv (B,T,3C) g
- *  attention_cached: qkv (1,1,3C) g, cache (2,cache_len,C) g [value of kind CACHE] -> y (1,1,C) g;
- *                    writes key and value at zr_runtime.position, and attends to tokens 0 to this position
- * Dropout of score (b,h,i,j) uses random element ((first_row + b)*n_head + h)*T*T + i*T + j. */
+/** Kind and sizes of an attention. */
+typedef struct zr_attention_spec {
+    int64_t heads, kv_heads; /* number of query heads, and of key-value heads, of the whole model; kv_heads divides
+                                heads */
+    int64_t window;          /* number of keys that a query sees, its own included; 0 for all earlier keys */
+    bool bidirectional;      /* whether a query also sees later keys, as in encoders; window must then be 0 */
+    double scale;            /* factor of the scores; 0 for 1 / sqrt(width of a head) */
+    double dropout;          /* dropout probability of the attention weights */
+} zr_attention_spec;
+
+/** Compute self-attention. If heads is a multiple of kv_heads, heads / kv_heads consecutive query heads share the keys
+ * and values of one key-value head (Ainslie et al. 2023). Query i sees the keys j with i - window < j <= i; without a
+ * window all j <= i; if bidirectional, all j.
+ *  S = q k^T * scale for the keys that a query sees; y = dropout(softmax(S)) v
+ *
+ * A rank has H query heads and K key-value heads of width D. H D may differ from the width of the model. q is (B,T,H
+ * D), k and v are (B,T,K D). If k and v are ZR_NONE, q is one fused value (B,T,(H+2K) D), whose columns are q, k and v,
+ * one after the other. "qkv" below is either the fused value or three operands q, k, v, and "dqkv" is one output or
+ * three.
+ *
+ * Tensor parallelism cuts heads. M must divide heads. If M divides kv_heads, k and v may be cut as well. Otherwise k
+ * and v must be whole on each rank, and the gradients of k and v are summed over the ranks. A fused value can only be
+ * cut if kv_heads is heads. If each rank has only its own tokens of k and v, zr_attend gathers them.
+ *
+ *  i[0] = H, i[1] = dropout stream, i[2] = heads, i[3] = kv_heads, i[4] = window, i[5] = 1, or 0 if bidirectional
+ *  f[0] = scale, f[1] = dropout probability (0 outside TRAIN)
+ *  attention:        qkv g -> y (B,T,H D) g, lse (B,H,T) F32 (log-sum-exp of scaled scores)
+ *  attention_dx:     dy (B,T,H D) g, qkv, y, lse -> dqkv g; for key-value heads that no query head of this rank uses,
+ * dk and dv are 0 attention_cached: qkv (1,1,..) g, cache (2,cache_len,K D) g [value of kind CACHE] -> y (1,1,H D) g;
+ *                    writes key and value at zr_runtime.position, and attends to the tokens that this position sees
+ * Query head h of a rank uses its key-value head (first + h) / (heads / kv_heads) - first_kv. first is place * H if H
+ * is less than heads, else 0. first_kv is place * K if K is less than kv_heads, else 0. Dropout of score (b,h,i,j) uses
+ * random element ((first_row + b)*heads + first + h)*T*T + i*T + j. */
+ZR_API zr_value zr_attend(zr_graph *graph, zr_value q, zr_value k, zr_value v, const zr_attention_spec *spec);
+
+/** Compute causal self-attention of n_head query heads and as many key-value heads: zr_attend with a fused value. */
 ZR_API zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double dropout);
 
 /** Apply dropout: set elements to zero with probability p, and multiply the others by 1/(1-p). Outside TRAIN add no op
