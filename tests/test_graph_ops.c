@@ -33,9 +33,14 @@ static zr_value ids(zr_graph *g, const char *name)
 }
 
 /* Return a value of shape (B, T, C) that depends on a parameter; tokens repeat, so that some of its rows are equal. */
+static zr_value source_of(zr_graph *g, const char *table)
+{
+    return zr_embedding(g, ids(g, "tokens"), param(g, (zr_shape){2, {V, C}}, table));
+}
+
 static zr_value source(zr_graph *g)
 {
-    return zr_embedding(g, ids(g, "tokens"), param(g, (zr_shape){2, {V, C}}, "table"));
+    return source_of(g, "table");
 }
 
 /* Make cross entropy of x the losses, so that each element of x (B T cols elements, any shape) has another gradient. */
@@ -190,6 +195,65 @@ static void test_mean(void **state)
     }
 }
 
+/* ---- attention --------------------------------------------------------------------------------- */
+
+/* A kind of attention, and the width of its heads, which together need not be as wide as the model. */
+static const struct {
+    zr_attention_spec spec;
+    int64_t width;
+} kinds[] = {{{.heads = 2, .kv_heads = 2}, 2},
+             {{.heads = 4, .kv_heads = 2, .dropout = 0.3}, 3},
+             {{.heads = 3, .kv_heads = 1, .window = 2}, 5},
+             {{.heads = 2, .kv_heads = 1, .bidirectional = true, .scale = 0.3}, 2},
+             {{.heads = 4, .kv_heads = 4, .window = 1, .dropout = 0.2}, 1}};
+#define KINDS (int)(sizeof kinds / sizeof *kinds)
+
+/* Project x (B, T, C) to q, k and v, fused or not, and attend. */
+static zr_value attend(zr_graph *g, zr_value x, int kind, bool fused)
+{
+    const zr_attention_spec *spec = &kinds[kind].spec;
+    const int64_t q = spec->heads * kinds[kind].width, kv = spec->kv_heads * kinds[kind].width;
+    if (fused) {
+        zr_value w = param(g, (zr_shape){2, {C, q + 2 * kv}}, "qkv");
+        return zr_attend(g, zr_linear(g, x, w, ZR_NONE, false), ZR_NONE, ZR_NONE, spec);
+    }
+    zr_value wq = param(g, (zr_shape){2, {C, q}}, "q"), wk = param(g, (zr_shape){2, {C, kv}}, "k");
+    zr_value wv = param(g, (zr_shape){2, {C, kv}}, "v");
+    return zr_attend(g, zr_linear(g, x, wq, ZR_NONE, false), zr_linear(g, x, wk, ZR_NONE, false),
+                     zr_linear(g, x, wv, ZR_NONE, false), spec);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int fused = 0; fused < 2; fused++) {
+            zr_graph *g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+            sink(g, attend(g, source(g), kind, fused));
+            check(g, "attention");
+        }
+}
+
+/* Check attention of one value to itself, of keys that need no gradient, and of keys that are values. */
+static void test_attention_operands(void **state)
+{
+    (void)state;
+    const zr_attention_spec one = {.heads = 2, .kv_heads = 2}, few = {.heads = 3, .kv_heads = 1};
+    zr_graph *g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+    zr_value x = source(g);
+    sink(g, zr_attend(g, x, x, x, &one));
+    check(g, "q, k and v in one");
+    g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+    zr_value fixed = zr_input(g, "fixed", ZR_F32, (zr_shape){3, {B, T, C}});
+    sink(g, zr_attend(g, source(g), fixed, zr_silu(g, source_of(g, "other")), &one));
+    check(g, "fixed keys");
+    g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+    x = source(g);
+    zr_value kv = zr_slice(g, x, 0, 2);
+    sink(g, zr_attend(g, x, kv, kv, &few));
+    check(g, "keys that are values");
+}
+
 /* ---- operands ---------------------------------------------------------------------------------- */
 
 static zr_value f32(zr_graph *g, int ndim, int64_t a, int64_t b, int64_t c)
@@ -316,6 +380,44 @@ static void test_rotary_constants(void **state)
     zr_graph_destroy(&g);
 }
 
+static void test_attention_refusals(void **state)
+{
+    (void)state;
+    const zr_attention_spec few = {.heads = 3, .kv_heads = 2}, none = {.heads = 2, .kv_heads = 0};
+    const zr_attention_spec good = {.heads = 4, .kv_heads = 2}, back = {.heads = 2, .kv_heads = 2, .window = -1};
+    const zr_attention_spec both = {.heads = 2, .kv_heads = 2, .window = 3, .bidirectional = true};
+    const zr_attention_spec wild = {.heads = 2, .kv_heads = 2, .scale = INFINITY};
+    const zr_attention_spec encoder = {.heads = 2, .kv_heads = 2, .bidirectional = true};
+    CASE(ZR_ERR_SHAPE, "attention: 2 key-value heads do not divide 3 query heads",
+         zr_attend(g, f32(g, 3, B, T, 6), ZR_NONE, ZR_NONE, &few));
+    CASE(ZR_ERR_SHAPE, "attention: 0 key-value heads do not divide 2 query heads",
+         zr_attend(g, f32(g, 3, B, T, 6), ZR_NONE, ZR_NONE, &none));
+    CASE(ZR_ERR_SHAPE,
+         "attention: qkv's last dimension, 17, is no multiple of 8; wanted 4 heads of q and 2 each of k and",
+         zr_attend(g, f32(g, 3, B, T, 17), ZR_NONE, ZR_NONE, &good));
+    CASE(ZR_ERR_ARG, "attention: the window is -1; wanted 0 or more keys",
+         zr_attend(g, f32(g, 3, B, T, 6), ZR_NONE, ZR_NONE, &back));
+    CASE(ZR_ERR_UNSUPPORTED, "attention: a window of 3 keys of bidirectional attention",
+         zr_attend(g, f32(g, 3, B, T, 6), ZR_NONE, ZR_NONE, &both));
+    CASE(ZR_ERR_ARG, "attention: the scale is inf", zr_attend(g, f32(g, 3, B, T, 6), ZR_NONE, ZR_NONE, &wild));
+    CASE(ZR_ERR_SHAPE, "attention: 4 heads do not divide the width of q, 6",
+         zr_attend(g, f32(g, 3, B, T, 6), f32(g, 3, B, T, 2), f32(g, 3, B, T, 2), &good));
+    CASE(ZR_ERR_SHAPE, "attention: k has 8 columns; wanted 4, for 2 key-value heads of q's width 2",
+         zr_attend(g, f32(g, 3, B, T, 8), f32(g, 3, B, T, 8), f32(g, 3, B, T, 8), &good));
+    CASE(ZR_ERR_SHAPE, "attention: operand v is F32 (2, 3, 2); wanted F32 (2, 3, 4)",
+         zr_attend(g, f32(g, 3, B, T, 8), f32(g, 3, B, T, 4), f32(g, 3, B, T, 2), &good));
+    CASE(ZR_ERR_ARG, "attention: operand v (number 2) is missing",
+         zr_attend(g, f32(g, 3, B, T, 8), f32(g, 3, B, T, 4), ZR_NONE, &good));
+    zr_graph_spec spec = {ZR_MODE_DECODE, 1, 1, 4, ZR_F32, ZR_F32, 1, false, 0};
+    zr_graph *g = NULL;
+    assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
+    zr_graph_unit(g, "all");
+    zr_attend(g, f32(g, 3, 1, 1, 6), ZR_NONE, ZR_NONE, &encoder);
+    assert_int_equal(zr_graph_finish(g), ZR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(zr_error_message(), "attention: bidirectional attention cannot decode"));
+    zr_graph_destroy(&g);
+}
+
 /* ---- results and costs ------------------------------------------------------------------------- */
 
 static void check_value(zr_graph *g, zr_value value, zr_dtype dtype, zr_shape shape, double bytes)
@@ -359,13 +461,52 @@ static void test_results(void **state)
     zr_graph_destroy(&g);
 }
 
+/* Check the FLOPs and pairs of attention: those of a window are at most those of all keys. */
+static void test_attention_costs(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t window;
+        bool both;
+        double pairs; /* of one head */
+    } some[] = {{0, false, T * T}, {0, true, T * T}, {1, false, 2 * T}, {2, false, T * T}, {9, false, T * T}};
+    for (int i = 0; i < 5; i++) {
+        zr_graph *g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+        const zr_attention_spec spec = {
+            .heads = 4, .kv_heads = 2, .window = some[i].window, .bidirectional = some[i].both};
+        zr_value x = zr_concat(g, source(g), source_of(g, "more")), k = zr_slice(g, x, 0, 6); /* heads of width 3 */
+        zr_value y = zr_attend(g, x, k, k, &spec);
+        const zr_op *op = zr_graph_get_op(g, zr_graph_value(g, y)->producer);
+        zr_cost cost = op->def->cost(g, op);
+        assert_true(cost.pairs == B * 4 * some[i].pairs && cost.head == 3);
+        assert_true(cost.flops == 2 * 2 * 3 * cost.pairs);
+        sink(g, y);
+        assert_int_equal(zr_graph_finish(g), ZR_OK);
+        for (int32_t n = 0; n < zr_graph_ops(g); n++) {
+            op = zr_graph_get_op(g, n);
+            if (strcmp(op->def->name, "attention_dx") != 0) continue;
+            assert_true(op->def->cost(g, op).flops == 2 * cost.flops);
+            assert_int_equal(op->n_out, 3);
+        }
+        zr_graph_destroy(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activations),     cmocka_unit_test(test_parameters),
-        cmocka_unit_test(test_inputs),          cmocka_unit_test(test_mean),
-        cmocka_unit_test(test_refusals),        cmocka_unit_test(test_results),
-        cmocka_unit_test(test_rotary_refusals), cmocka_unit_test(test_rotary_constants),
+        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_inputs),
+        cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_results),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_attention_operands),
+        cmocka_unit_test(test_attention_refusals),
+        cmocka_unit_test(test_attention_costs),
+        cmocka_unit_test(test_rotary_refusals),
+        cmocka_unit_test(test_rotary_constants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

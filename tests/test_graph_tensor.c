@@ -149,11 +149,80 @@ static void tokens_that_are_shared(void **state)
     refused(g, x, "1 x 7 tokens of a micro-batch cannot be shared by 2 tensor-parallel ranks (parallel.sequence)");
 }
 
+/* Return the heads of the embedding: 2 of the 4 heads of 3 columns on each rank. */
+static zr_value heads(zr_graph *g)
+{
+    return zr_linear(g, embedded(g), weight(g, 8, 12, 1, 1, "in"), ZR_NONE, false);
+}
+
+static void close_heads(zr_graph *g, zr_value x)
+{
+    x = zr_linear(g, x, weight(g, 12, 8, 0, 1, "out"), ZR_NONE, false);
+    zr_graph_losses(g, zr_linear_cross_entropy(g, x, weight(g, 10, 8, 0, 1, "head"), tokens(g, "targets")));
+}
+
+/* A norm of heads and a rotation keep the cut of their operand. Each rank computes a part of the gain's gradient, with
+ * and without sequence parallelism. */
+static void heads_that_are_cut(void **state)
+{
+    (void)state;
+    const zr_rotary_spec rotary = {.width = 2, .theta = 1e4};
+    for (int sequence = 0; sequence < 2; sequence++) {
+        zr_graph *g = shared(sequence);
+        zr_value gain = zr_param(g, NORMAL, SHAPE(1, 2), "gain"), x = zr_rmsnorm(g, heads(g), gain, 1e-5);
+        assert_int_equal(zr_graph_value(g, x)->cut, 1);
+        x = zr_rotary(g, zr_rmsnorm_rounded(g, x, gain, 1e-5), zr_rotary_table(g, &rotary)); /* one sum for both uses */
+        assert_int_equal(zr_graph_value(g, x)->cut, 1);
+        close_heads(g, zr_swiglu(g, x, x));
+        if (zr_graph_finish(g) != ZR_OK) fail_msg("%s", zr_error_message());
+        int sums = 0;
+        for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+            const zr_op *op = zr_graph_get_op(g, i);
+            sums += op->def->join == ZR_JOIN_SUM && zr_graph_value(g, op->out[0])->kind == ZR_VALUE_GRAD;
+        }
+        assert_int_equal(sums, 1);
+        zr_graph_destroy(&g);
+    }
+
+    zr_graph *g = shared(false);
+    zr_value gain = zr_param(g, NORMAL, SHAPE(1, 2), "gain");
+    zr_value whole = zr_rmsnorm(g, embedded(g), gain, 1e-5);
+    (void)whole;
+    zr_value x = zr_linear(g, whole, weight(g, 8, 12, 1, 1, "in"), ZR_NONE, false);
+    refused(g, zr_rmsnorm(g, x, gain, 1e-5),
+            "rmsnorm: gain is applied here to a rank's own columns and elsewhere to all");
+
+    g = shared(false);
+    x = zr_rmsnorm(g, heads(g), zr_param(g, NORMAL, SHAPE(1, 12), "gain"), 1e-5);
+    refused(g, x, "rmsnorm: operand gain is F32 (12); wanted F32 (6)");
+
+    g = shared(false);
+    gain = zr_param(g, NORMAL, SHAPE(1, 6), "gain");
+    refused(g, zr_layernorm(g, heads(g), gain, gain, 1e-5),
+            "layernorm: of an operand each tensor-parallel rank has other columns");
+
+    g = shared(false);
+    x = zr_rmsnorm(g, heads(g), zr_param(g, NORMAL, SHAPE(1, 3), "gain"), 1e-5);
+    close_heads(g, x);
+    assert_int_equal(zr_graph_finish(g), ZR_ERR_CONFIG);
+    const char *end = "gradient of gain: its 3 elements cannot be summed in equal pieces by 2 tensor-parallel ranks; "
+                      "a degree that divides them would do";
+    assert_string_equal(strstr(zr_error_message(), "gradient"), end);
+    zr_graph_destroy(&g);
+
+    g = shared(true); /* this rank's 6 rows of 12 are in a sequence of 6 tokens */
+    x = zr_rotary(g, embedded(g), zr_rotary_table(g, &rotary));
+    assert_true(zr_graph_value(g, x)->tokens);
+    assert_int_equal(zr_graph_get_op(g, zr_graph_value(g, x)->producer)->attr.i[1], 6);
+    refused(g, x, "has a part of the losses");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_that_are_cut),
         cmocka_unit_test(tokens_that_are_shared),
+        cmocka_unit_test(heads_that_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
