@@ -255,7 +255,7 @@ static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *w
 /* Return whether a tensor is redundant: zr computes its contents itself, and only some files contain it. */
 static bool redundant(const zr_hf_names *names, const char *name)
 {
-    for (const char *const *one = names->redundant; *one; one++)
+    for (const char *const *one = names->redundant; one && *one; one++)
         if ((*one)[0] == '.' ? zr__text_ends(name, *one) : strcmp(name, *one) == 0) return true;
     return false;
 }
