@@ -212,12 +212,42 @@ static void decoding(void **state)
         }
 }
 
+/* Evaluate the whole batch; all ranks have its losses. */
+static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    const zr_batch batch = {.step = 5};
+    zr_exact sum = {0};
+    ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &sum));
+    if (comm->rank == 0) *(double *)run->arg = zr__exact_value(&sum);
+    return ZR_OK;
+}
+
+/* Evaluation gives the same losses at each degree. */
+static void evaluation(void **state)
+{
+    (void)state;
+    double one = 0;
+    for (int tensor = 1; tensor <= 3; tensor++)
+        for (int sequence = 0; sequence < (tensor > 1 ? 2 : 1); sequence++) {
+            double sum = 0;
+            trainer run = small(&models[tensor % 2], tensor, (zr_sequence)sequence);
+            run.steps = 0;
+            run.after = evaluate;
+            run.arg = &sum;
+            trainer_run(&run);
+            if (tensor == 1) one = sum;
+            assert_true(one > 0);
+            assert_float_equal(sum, one, 1e-6 * one);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(truth_of_all_degrees),
         cmocka_unit_test(same_bits),
         cmocka_unit_test(decoding),
+        cmocka_unit_test(evaluation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
