@@ -25,23 +25,36 @@ typedef struct golden_expected {
     double loss[GOLDEN_STEPS], norm[GOLDEN_STEPS];
 } golden_expected;
 
-static inline const char *golden_own(void)
+enum { GOLDEN_DIR_BYTES = 4096 };
+
+/* Return the folder of one of the project's own traces. */
+static inline const char *golden_own_dir(const char *name, char dir[GOLDEN_DIR_BYTES])
 {
-    static char dir[4096];
     const char *source = getenv("ZR_SOURCE");
-    snprintf(dir, sizeof dir, "%s/tests/golden/gpt2-tiny", source ? source : ".");
+    snprintf(dir, GOLDEN_DIR_BYTES, "%s/tests/golden/%s", source ? source : ".", name);
     return dir;
 }
 
-/* Return the folder of the larger trace, or print a message and return NULL where it is not installed. */
+/* Return the folder of a larger trace, or print a message and return NULL where it is not installed. */
+static inline const char *golden_larger_dir(const char *name, char dir[GOLDEN_DIR_BYTES])
+{
+    const char *shared = getenv("ZR_SHARED");
+    snprintf(dir, GOLDEN_DIR_BYTES, "%s/golden/%s", shared ? shared : "../shared", name);
+    if (access(dir, F_OK) == 0) return dir;
+    print_message("# no larger trace in %s (set ZR_SHARED): the small ones of tests/golden alone\n", dir);
+    return NULL;
+}
+
+static inline const char *golden_own(void)
+{
+    static char dir[GOLDEN_DIR_BYTES];
+    return golden_own_dir("gpt2-tiny", dir);
+}
+
 static inline const char *golden_larger(void)
 {
-    static char dir[4096];
-    const char *shared = getenv("ZR_SHARED");
-    snprintf(dir, sizeof dir, "%s/golden/gpt2-tiny", shared ? shared : "../shared");
-    if (access(dir, F_OK) == 0) return dir;
-    print_message("# no larger trace in %s (set ZR_SHARED): the small one of tests/golden alone\n", dir);
-    return NULL;
+    static char dir[GOLDEN_DIR_BYTES];
+    return golden_larger_dir("gpt2-tiny", dir);
 }
 
 static inline int64_t golden_size(const json_t *expected, const char *key)

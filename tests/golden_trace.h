@@ -1,5 +1,5 @@
-/* A trace that PyTorch or transformers computed in float64, and the checks of a trainer's run against it: losses, norms,
- * gradients of the first step, and final weights. */
+/* A trace that PyTorch or transformers computed in float64, and the checks of a trainer's run against it: losses,
+ * norms, gradients of the first step, and final weights. */
 #ifndef GOLDEN_TRACE_H
 #define GOLDEN_TRACE_H
 
@@ -18,14 +18,21 @@ static struct {
     double loss[GOLDEN_STEPS], norm[GOLDEN_STEPS];
     uint16_t token[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ + 1];
     zr_safetensors *weights, *grads, *last, *logits;
-    /* whether an element's exact gradient is 0, so that Adam amplifies the noise of its computed gradient; may be NULL */
+    /* whether an element's exact gradient is 0, so that Adam amplifies the noise of its computed gradient; may be NULL
+     */
     bool (*noise)(const char *param, int64_t i, int64_t n);
+    /* number of elements of a tensor, besides 1 %, that Adam may move by more than 1e-5 from the wanted value, because
+     * their gradient is almost 0 */
+    int64_t outliers;
 } golden;
 
+/* Open a file of the trace. *file stays NULL for a file that the trace does not have. */
 static inline void golden_open_file(const char *name, zr_safetensors **file)
 {
     char path[5000];
     snprintf(path, sizeof path, "%s/%s", golden.dir, name);
+    *file = NULL;
+    if (access(path, F_OK) != 0) return;
     if (zr_safetensors_open(path, file) != ZR_OK) fail_msg("%s", zr_error_message());
 }
 
@@ -41,6 +48,7 @@ static inline void golden_open(const char *dir)
     if (!f || fread(golden.token, 2, tokens, f) != tokens) fail_msg("%s is short", path);
     fclose(f);
     golden_open_file("model/model.safetensors", &golden.weights);
+    assert_non_null(golden.weights);
     golden_open_file("grads_step1.safetensors", &golden.grads);
     golden_open_file("weights_step10.safetensors", &golden.last);
     golden_open_file("logits_step1.safetensors", &golden.logits);
@@ -145,7 +153,7 @@ static inline void golden_check_weight(const zr_param_info *param)
         near += off <= 1e-5;
         if (!(off <= 1e-3)) fail_msg("%s[%lld] is off by %g after 10 updates", param->name, (long long)i, off);
     }
-    if (near * 100 < counted * 99)
+    if ((counted - near) * 100 > counted + 100 * golden.outliers)
         fail_msg("%s: only %lld of %lld elements within 1e-5", param->name, (long long)near, (long long)counted);
 }
 
@@ -198,8 +206,8 @@ static inline void golden_check(trainer *run, const zr_graph *g)
                      (int)l->tensor, i, run->norm[i], norm);
     }
     for (int32_t p = 0; p < zr_graph_params(g); p++) {
-        golden_check_gradient(zr_graph_param(g, p));
-        golden_check_weight(zr_graph_param(g, p));
+        if (golden.grads) golden_check_gradient(zr_graph_param(g, p));
+        if (golden.last) golden_check_weight(zr_graph_param(g, p));
     }
 }
 

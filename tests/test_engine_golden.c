@@ -57,8 +57,8 @@ static void check_logits(void)
         run.after = read_hidden;
         run.arg = hidden;
         trainer_run(&run);
-        assert_int_equal(zr_safetensors_read_f32(golden.logits, zr_safetensors_get(golden.logits, 0), 0, T * V, golden_one),
-                         ZR_OK);
+        assert_int_equal(
+            zr_safetensors_read_f32(golden.logits, zr_safetensors_get(golden.logits, 0), 0, T * V, golden_one), ZR_OK);
         for (int64_t i = 0; i < T * V; i++) {
             double got = 0;
             for (int64_t c = 0; c < C; c++) got += (double)hidden[i / V * C + c] * table[i % V * C + c];

@@ -300,10 +300,8 @@ static void heads_that_are_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_that_are_cut),
-        cmocka_unit_test(heads_that_are_cut),
-        cmocka_unit_test(heads_that_are_whole),
-        cmocka_unit_test(tokens_that_are_shared),
+        cmocka_unit_test(weights_that_are_cut), cmocka_unit_test(heads_that_are_cut),
+        cmocka_unit_test(heads_that_are_whole), cmocka_unit_test(tokens_that_are_shared),
         cmocka_unit_test(heads_that_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

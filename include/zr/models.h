@@ -34,6 +34,8 @@ typedef enum zr_field_type {
     ZR_FIELD_BOOL,   /* bool */
     ZR_FIELD_CHOICE, /* int, the index of a word in `choices` */
     ZR_FIELD_IDS,    /* zr_ids: one token id, a list of ids, or null */
+    ZR_FIELD_LAYERS, /* int64_t: a list with one of the two words of `choices` for each layer, first all layers with the
+                        first word; stored as 1 + their number, 0 for null. Only read */
     ZR_FIELD_FIXED   /* no member of the struct: zr computes only one value, and refuses any other by the key's name */
 } zr_field_type;
 
@@ -212,16 +214,16 @@ typedef struct zr_llama_config {
     int64_t num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim, hidden_size, intermediate_size,
         max_position_embeddings, vocab_size;
     double rms_norm_eps;
-    double initializer_range;     /* standard deviation of initial weights, usually 0.02 */
-    double attention_dropout;     /* dropout probability of attention weights */
-    int64_t sliding_window;       /* number of tokens that a token attends to, itself included; 0 for all */
-    int64_t max_window_layers;    /* number of first layers that attend to all tokens despite sliding_window */
-    zr_rotary_spec rotary;        /* positions; its width is head_dim */
-    bool tie_word_embeddings;     /* whether the head's weights are the embedding */
-    bool qkv_bias;                /* whether the projections of queries, keys and values have biases (Qwen2) */
-    bool attention_bias;          /* whether all four projections of attention have biases */
-    bool mlp_bias;                /* whether the three projections of the MLP have biases */
-    bool qk_norm;                 /* whether queries and keys are normalised per head (Qwen3) */
+    double initializer_range;  /* standard deviation of initial weights, usually 0.02 */
+    double attention_dropout;  /* dropout probability of attention weights */
+    int64_t sliding_window;    /* number of tokens that a token attends to, itself included; 0 for all */
+    int64_t max_window_layers; /* number of first layers that attend to all tokens despite sliding_window */
+    zr_rotary_spec rotary;     /* positions; its width is head_dim */
+    bool tie_word_embeddings;  /* whether the head's weights are the embedding */
+    bool qkv_bias;             /* whether the projections of queries, keys and values have biases (Qwen2) */
+    bool attention_bias;       /* whether all four projections of attention have biases */
+    bool mlp_bias;             /* whether the three projections of the MLP have biases */
+    bool qk_norm;              /* whether queries and keys are normalised per head (Qwen3) */
 } zr_llama_config;
 
 /** Check the sizes. Fail with ZR_ERR_CONFIG naming the field if a size is impossible. */

@@ -219,6 +219,29 @@ static zr_status read_ids(const reading *r, const zr_field *field, const json_t 
     return ZR_OK;
 }
 
+/* Read a list with a word for each layer. */
+static zr_status read_layers(const reading *r, const zr_field *field, const json_t *value, void *out)
+{
+    const size_t first = strcspn(field->choices, "|"), n = json_array_size(value);
+    int64_t count = 1;
+    size_t i = 0;
+    for (; i < n && json_string_length(json_array_get(value, i)) == first &&
+           strncmp(json_string_value(json_array_get(value, i)), field->choices, first) == 0;
+         i++)
+        count++;
+    while (i < n && json_is_string(json_array_get(value, i)) &&
+           strcmp(json_string_value(json_array_get(value, i)), field->choices + first + 1) == 0)
+        i++;
+    ZR_CHECK(
+        json_is_array(value) && i == n, ZR_ERR_DATA,
+        "%s: unsupported architecture: %s is %s; zr computes %s only with layers of \"%.*s\" followed by layers of "
+        "\"%s\"",
+        r->file, field->key, ZR_JSON_SHOWN(value), r->family->title, (int)first, field->choices,
+        field->choices + first + 1);
+    memcpy(out, &count, sizeof(count));
+    return ZR_OK;
+}
+
 /* Check a field for which zr computes only one value. */
 static zr_status read_fixed(const reading *r, const zr_field *field, const json_t *value, void *out)
 {
@@ -233,7 +256,8 @@ static zr_status read_fixed(const reading *r, const zr_field *field, const json_
 typedef zr_status (*read_fn)(const reading *r, const zr_field *field, const json_t *value, void *out);
 static const read_fn readers[] = {
     [ZR_FIELD_INT] = read_int,       [ZR_FIELD_REAL] = read_real, [ZR_FIELD_BOOL] = read_bool,
-    [ZR_FIELD_CHOICE] = read_choice, [ZR_FIELD_IDS] = read_ids,   [ZR_FIELD_FIXED] = read_fixed};
+    [ZR_FIELD_CHOICE] = read_choice, [ZR_FIELD_IDS] = read_ids,   [ZR_FIELD_FIXED] = read_fixed,
+    [ZR_FIELD_LAYERS] = read_layers};
 
 /* Store the value for "auto" or null: 0, or NAN for a real number. */
 static void store_nothing(const zr_field *field, void *out)
@@ -379,6 +403,7 @@ static json_t *value_json(const zr_field *field, const zr_model_config *config)
         return choice_json(field, value);
     case ZR_FIELD_IDS:
         return ids_json(value);
+    case ZR_FIELD_LAYERS:
     case ZR_FIELD_FIXED:
         break;
     }
@@ -416,7 +441,7 @@ static int set_no_object(json_t *root, const char *key)
  * none. Return nonzero on failure. */
 static int set_field(json_t *root, const zr_field *field, const zr_model_config *config)
 {
-    if (field->place == ZR_FIELD_IN_CONFIG) return 0;
+    if (field->place == ZR_FIELD_IN_CONFIG || field->type == ZR_FIELD_LAYERS) return 0;
     json_t *value = value_json(field, config);
     const bool usual = strchr(field->key, '.') && value && equals_declared(value, fallback_of(field));
     int failed = !value;

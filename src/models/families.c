@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static const zr_family *const table[] = {&zr__family_gpt2};
+static const zr_family *const table[] = {&zr__family_gpt2, &zr__family_llama, &zr__family_mistral, &zr__family_qwen2,
+                                         &zr__family_qwen3};
 enum { FAMILIES = sizeof(table) / sizeof(table[0]) };
 
 const zr_family *zr_family_at(int i)
@@ -78,9 +79,13 @@ zr_model zr_family_model(const zr_family *family, const void *config)
 
 size_t zr_field_bytes(zr_field_type type)
 {
-    static const size_t bytes[] = {
-        [ZR_FIELD_INT] = sizeof(int64_t), [ZR_FIELD_REAL] = sizeof(double), [ZR_FIELD_BOOL] = sizeof(bool),
-        [ZR_FIELD_CHOICE] = sizeof(int),  [ZR_FIELD_IDS] = sizeof(zr_ids),  [ZR_FIELD_FIXED] = 0};
+    static const size_t bytes[] = {[ZR_FIELD_INT] = sizeof(int64_t),
+                                   [ZR_FIELD_REAL] = sizeof(double),
+                                   [ZR_FIELD_BOOL] = sizeof(bool),
+                                   [ZR_FIELD_CHOICE] = sizeof(int),
+                                   [ZR_FIELD_IDS] = sizeof(zr_ids),
+                                   [ZR_FIELD_LAYERS] = sizeof(int64_t),
+                                   [ZR_FIELD_FIXED] = 0};
     return bytes[type];
 }
 

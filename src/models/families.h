@@ -5,5 +5,6 @@
 #include "zr/models.h"
 
 extern const zr_family zr__family_gpt2;
+extern const zr_family zr__family_llama, zr__family_mistral, zr__family_qwen2, zr__family_qwen3;
 
 #endif
