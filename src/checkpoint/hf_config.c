@@ -219,11 +219,21 @@ static zr_status read_ids(const reading *r, const zr_field *field, const json_t 
     return ZR_OK;
 }
 
+/* Return whether a value, or each element of a list, equals a text of a declaration. */
+static bool all_equal(const json_t *value, const char *text)
+{
+    size_t i;
+    const json_t *one;
+    if (!json_is_array(value) || json_array_size(value) == 0) return equals_declared(value, text);
+    json_array_foreach(value, i, one) if (!equals_declared(one, text)) return false;
+    return true;
+}
+
 /* Check a field for which zr computes only one value. */
 static zr_status read_fixed(const reading *r, const zr_field *field, const json_t *value, void *out)
 {
     (void)out;
-    const bool usual = equals_declared(value, field->standard) || (field->same && equals_declared(value, field->same));
+    const bool usual = all_equal(value, field->standard) || (field->same && all_equal(value, field->same));
     ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: %s is %s; zr computes %s only with %s%s%s", r->file,
              field->key, ZR_JSON_SHOWN(value), r->family->title, field->standard, field->same ? " or " : "",
              field->same ? field->same : "");
@@ -416,7 +426,8 @@ static int set_no_object(json_t *root, const char *key)
  * none. Return nonzero on failure. */
 static int set_field(json_t *root, const zr_field *field, const zr_model_config *config)
 {
-    if (field->place == ZR_FIELD_IN_CONFIG) return 0;
+    const bool absent = field->type == ZR_FIELD_FIXED && field->fallback && is_nothing(field->fallback);
+    if (field->place == ZR_FIELD_IN_CONFIG || absent) return 0;
     json_t *value = value_json(field, config);
     const bool usual = strchr(field->key, '.') && value && equals_declared(value, fallback_of(field));
     int failed = !value;
