@@ -17,6 +17,7 @@
 #include "zr/checkpoint.h"
 #include "zr/comm.h"
 #include "zr/config.h"
+#include "train/weights/weights.h"
 #include "zr/run.h"
 
 /* ---- the family --------------------------------------------------------------------------------- */
@@ -93,9 +94,11 @@ static void side_complete(void *config)
     if (c->intermediate_size == 0) c->intermediate_size = 4 * c->hidden_size;
 }
 
-static void side_resize(void *config)
+/* Keep the ratio of the hidden layer's width to the model's. */
+static void side_resize(void *config, const zr_model_sizes *from)
 {
-    ((side_config *)config)->intermediate_size = 0;
+    side_config *c = config;
+    c->intermediate_size = c->intermediate_size * c->hidden_size / from->width;
 }
 
 static zr_status side_check(const void *config)
@@ -184,6 +187,11 @@ static const zr_field side_fields[] = {
      .min = 1,
      .max = 1e6,
      .help = "tokens that a token sees"},
+    {.key = "layer_types",
+     .type = ZR_FIELD_FIXED,
+     .place = ZR_FIELD_IN_HF,
+     .standard = "\"full_attention\"",
+     .fallback = "null"},
     {.key = "use_parallel_residual", .type = ZR_FIELD_FIXED, .standard = "true", .help = "parallel parts of a block"},
     {.key = "hidden_act",
      .type = ZR_FIELD_FIXED,
@@ -210,21 +218,23 @@ static const zr_preset side_presets[] = {{"side-tiny", &(const side_config){.num
                                                                             .scale_factor = NAN}},
                                          {0}};
 
-static const zr_family side = {.name = "side",
-                               .title = "Side",
-                               .architecture = "SideForCausalLM",
-                               .bytes = sizeof(side_config),
-                               .field = side_fields,
-                               .preset = side_presets,
-                               .names = {.prefix = "side."},
-                               .complete = side_complete,
-                               .check = side_check,
-                               .build = side_build,
-                               .resize = side_resize};
+static const zr_family side = {
+    .name = "side",
+    .title = "Side",
+    .architecture = "SideForCausalLM",
+    .bytes = sizeof(side_config),
+    .field = side_fields,
+    .preset = side_presets,
+    .names = {.prefix = "side.", .head = "embed_out.weight", .table = "side.embed_in.weight"},
+    .complete = side_complete,
+    .check = side_check,
+    .build = side_build,
+    .resize = side_resize};
 
 /* A second family with the same keys, whose layers have another default. */
 static zr_field other_fields[sizeof(side_fields) / sizeof(side_fields[0])];
-static const zr_family other = {.name = "other",
+static const zr_family other = {.names = {.prefix = ""},
+                                .name = "other",
                                 .title = "Other",
                                 .architecture = "OtherForCausalLM",
                                 .bytes = sizeof(side_config),
@@ -360,12 +370,16 @@ static void keys_of_several_families_are_listed_once(void **state)
 static void searches_change_sizes(void **state)
 {
     (void)state;
-    zr_config *c = load("{\"model\": {\"type\": \"side\"}}", NULL);
+    zr_config *c = load("{\"model\": {\"type\": \"side\", \"intermediate_size\": 48}}", NULL);
     assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
     zr_model_sizes sizes = zr_config_sizes(c);
+    sizes.layers = 9;
+    zr_config_resize(c, &sizes);
+    assert_int_equal(settings(c)->num_hidden_layers, 9);
+    assert_int_equal(settings(c)->intermediate_size, 48);
     sizes.width = 128;
     zr_config_resize(c, &sizes);
-    assert_int_equal(settings(c)->intermediate_size, 512);
+    assert_int_equal(settings(c)->intermediate_size, 192);
     zr_config_destroy(&c);
 }
 
@@ -399,9 +413,10 @@ static void both_spellings_are_read(void **state)
     assert_true(s->scale_type == 1 && s->scale_factor == 2);
     assert_int_equal(s->num_hidden_layers, 24); /* default of transformers */
     assert_int_equal(s->window, 4096);
-    assert_int_equal(
-        read_settings("\"sliding_window\": null, \"eos_token_id\": [1, 2], \"hidden_act\": \"gelu_fast\"", &config),
-        ZR_OK);
+    assert_int_equal(read_settings("\"sliding_window\": null, \"eos_token_id\": [1, 2], \"hidden_act\": \"gelu_fast\", "
+                                   "\"layer_types\": [\"full_attention\", \"full_attention\"]",
+                                   &config),
+                     ZR_OK);
     s = (const side_config *)&config;
     assert_true(s->window == 0 && s->eos_token_id.n == 2 && s->scale_type == 0 && isnan(s->scale_factor));
 }
@@ -422,6 +437,7 @@ static void what_zr_cannot_compute_is_named(void **state)
         {"\"rope_parameters\": {\"full\": {}}", "rope_parameters.full is an object, and zr does not know this key"},
         {"\"rope_scaling\": 7", "rope_scaling is 7; expected an object or null"},
         {"\"use_parallel_residual\": false", "use_parallel_residual is false; zr computes Side only with true"},
+        {"\"layer_types\": [\"full_attention\", \"sliding_attention\"]", "layer_types is"},
         {"\"num_attention_heads\": 5", "hidden_size 48 is not a multiple of num_attention_heads 5"},
         {"\"num_hidden_layers\": 101", "config.json: side: num_hidden_layers is 101"},
         {"\"num_hidden_layers\": null", "num_hidden_layers is null; expected an integer from 1 to 1000000"},
@@ -468,11 +484,80 @@ static void config_json_is_written(void **state)
         assert_int_equal(read_settings(members[i], &config), ZR_OK);
         assert_int_equal(zr_hf_write(tempdir, &side, &config), ZR_OK);
         read_text("config.json", text, sizeof(text));
+        assert_null(strstr(text, "layer_types"));
         for (int p = 0; p < 6; p++)
             if (!strstr(text, parts[i][p])) fail_msg("%s is not in %s", parts[i][p], text);
         assert_int_equal(zr_hf_read(tempdir, &family, &again), ZR_OK);
         assert_ptr_equal(family, &side);
         assert_memory_equal(&again, &config, sizeof(config));
+    }
+}
+
+/* ---- tied heads --------------------------------------------------------------------------------- */
+
+/* Write a directory of the model that the declaration of `tied` gives, with the tensors that are wanted for it, and a
+ * head if `head` is true. Its elements are `value`, those of all other tensors 0. */
+static void write_weights(bool tied, bool head, float value)
+{
+    enum { MOST = 64 };
+    side_config sizes = {.num_hidden_layers = 1,
+                         .num_attention_heads = 1,
+                         .hidden_size = 4,
+                         .max_position_embeddings = 4,
+                         .vocab_size = 256,
+                         .layer_norm_eps = 1e-5,
+                         .scale_factor = NAN,
+                         .tie_word_embeddings = tied};
+    zr_model_config config = {0};
+    const zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
+    zr_tensor_spec tensor[MOST];
+    zr_graph *graph = NULL;
+    zr_safetensors *file = NULL;
+    int32_t n = 0;
+    bool has = false;
+    side_complete(&sizes);
+    memcpy(&config, &sizes, sizeof(sizes));
+    assert_int_equal(zr_hf_write(tempdir, &side, &config), ZR_OK);
+    assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
+    side_build(graph, &config);
+    for (int32_t p = 0; p < zr_graph_params(graph); p++) {
+        const zr_param_info *info = zr_graph_param(graph, p);
+        const bool is_head = strcmp(info->name, "embed_out.weight") == 0;
+        if (!is_head || head) tensor[n++] = (zr_tensor_spec){info->name, info->shape};
+        has |= is_head;
+    }
+    if (head && !has) tensor[n++] = (zr_tensor_spec){"embed_out.weight", {2, {256, 4}}};
+    (void)remove(in_tempdir("model.safetensors"));
+    assert_int_equal(zr_safetensors_create(in_tempdir("model.safetensors"), tensor, n), ZR_OK);
+    zr_graph_destroy(&graph);
+    if (!head) return;
+    assert_int_equal(zr_safetensors_attach(in_tempdir("model.safetensors"), &file), ZR_OK);
+    const zr_safetensors_tensor *to = zr_safetensors_find(file, "embed_out.weight");
+    assert_int_equal(zr_safetensors_write(file, to, to->elems - 1, 1, &value), ZR_OK);
+    zr_safetensors_close(&file);
+}
+
+static void heads_are_tied_or_not(void **state)
+{
+    (void)state;
+    static const struct {
+        bool tied, head;
+        float value;
+        const char *fault;
+    } cases[] = {
+        {true, false, 0, NULL},
+        {true, true, 0, NULL},
+        {true, true, 1, "embed_out.weight and side.embed_in.weight differ"},
+        {false, true, 1, NULL},
+        {false, false, 0, "embed_out.weight: missing; expected shape (256, 4)\n  (if the head is tied"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char note[256] = "";
+        write_weights(cases[i].tied, cases[i].head, cases[i].value);
+        zr_status st = zr__hf_check(tempdir, note, sizeof(note));
+        assert_int_equal(st, cases[i].fault ? ZR_ERR_DATA : ZR_OK);
+        assert_string_equal(note, "");
+        if (cases[i].fault && !strstr(zr_error_message(), cases[i].fault)) fail_msg("%s", zr_error_message());
     }
 }
 
@@ -539,15 +624,11 @@ static void the_family_is_trained_and_read_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_family_is_in_the_table),
-        cmocka_unit_test(keys_follow_from_the_declaration),
-        cmocka_unit_test(wrong_keys_are_refused),
-        cmocka_unit_test(keys_of_several_families_are_listed_once),
-        cmocka_unit_test(searches_change_sizes),
-        cmocka_unit_test(both_spellings_are_read),
-        cmocka_unit_test(what_zr_cannot_compute_is_named),
-        cmocka_unit_test(config_json_is_written),
-        cmocka_unit_test(the_family_is_trained_and_read_again),
+        cmocka_unit_test(the_family_is_in_the_table),      cmocka_unit_test(keys_follow_from_the_declaration),
+        cmocka_unit_test(wrong_keys_are_refused),          cmocka_unit_test(keys_of_several_families_are_listed_once),
+        cmocka_unit_test(searches_change_sizes),           cmocka_unit_test(both_spellings_are_read),
+        cmocka_unit_test(what_zr_cannot_compute_is_named), cmocka_unit_test(config_json_is_written),
+        cmocka_unit_test(heads_are_tied_or_not),           cmocka_unit_test(the_family_is_trained_and_read_again),
     };
     return cmocka_run_group_tests(tests, set_up, tempdir_remove);
 }

@@ -76,14 +76,15 @@ typedef struct zr_field {
                              if it is `standard` */
     double min, max;      /* range of INT and REAL; config.json takes integers only up to 2^31 - 1 */
     const char *choices;  /* CHOICE: words as "a|b|c". FIXED, if its value is a word: words that exist elsewhere */
-    const char *same;     /* FIXED: a second value, as JSON, that config.json may hold for the same thing; or NULL */
-    const char *help;     /* one line of help */
-    const char *means;    /* name of what families have in common, or NULL. Each family has one field for each of
-                             "layers", "heads", "width", "positions" and "vocabulary", of type INT. Other names help
-                             messages to find the key of another family for the same thing */
-    const char *divides;  /* INT: key of the field whose value must be a multiple of this one, or NULL */
-    const char *twin;     /* second key in config.json that is read and written with the same value, or NULL */
-    const char *also;     /* keys in config.json that are only read, as "a|b", or NULL */
+    const char *same;  /* FIXED: a second value, as JSON, that config.json may hold for the same thing; or NULL. A list
+                          in config.json whose elements all have the value counts as the value */
+    const char *help;  /* one line of help */
+    const char *means; /* name of what families have in common, or NULL. Each family has one field for each of
+                          "layers", "heads", "width", "positions" and "vocabulary", of type INT. Other names help
+                          messages to find the key of another family for the same thing */
+    const char *divides; /* INT: key of the field whose value must be a multiple of this one, or NULL */
+    const char *twin;    /* second key in config.json that is read and written with the same value, or NULL */
+    const char *also;    /* keys in config.json that are only read, as "a|b", or NULL */
 } zr_field;
 
 /* ---- families -------------------------------------------------------------------------------- */
@@ -93,6 +94,9 @@ typedef struct zr_hf_names {
     const char *prefix;           /* prefix of all tensor names, which some files leave out; "" for no prefix */
     const char *const *redundant; /* names of tensors in some files that zr does not need, ending with NULL; an entry
                                      that begins with a dot matches the end of a name. NULL for no such names */
+    const char *head, *table; /* a head that may be tied, and the table to which it is tied: names of their tensors. A
+                                 tied model has no parameter for the head. If a file has a tensor for it all the
+                                 same, it must have the values of the table. NULL if the head is never or always tied */
 } zr_hf_names;
 
 /** The five sizes that every model has. A size is 0 until it is known. */
@@ -129,10 +133,12 @@ typedef struct zr_family {
     void (*complete)(void *config);
     /** Check a complete configuration. Fail with ZR_ERR_CONFIG, naming the field. */
     zr_status (*check)(const void *config);
-    void (*build)(zr_graph *graph, const void *config); /* see zr_model */
-    /** Adapt other sizes to new layers, heads and width, which a search for the largest model has set. Values that are
-     * set to "auto" are completed. May be NULL if no other size depends on them. */
-    void (*resize)(void *config);
+    /** Write the forward pass, as zr_model.build. The first two inputs must be tokens and targets, each (B,T) I32; a
+     * target of -1 does not count. When decoding there are no targets, and the output is the logits. */
+    void (*build)(zr_graph *graph, const void *config);
+    /** Adapt other sizes to a new width or number of heads, which a search for the largest model has set. `from` has
+     * the sizes before. Values that are set to "auto" are completed. May be NULL if no other size depends on them. */
+    void (*resize)(void *config, const zr_model_sizes *from);
 } zr_family;
 
 /** Families of the program itself, ending with NULL, such as

@@ -242,11 +242,21 @@ static zr_status read_layers(const reading *r, const zr_field *field, const json
     return ZR_OK;
 }
 
+/* Return whether a value, or each element of a list, equals a text of a declaration. */
+static bool all_equal(const json_t *value, const char *text)
+{
+    size_t i;
+    const json_t *one;
+    if (!json_is_array(value) || json_array_size(value) == 0) return equals_declared(value, text);
+    json_array_foreach(value, i, one) if (!equals_declared(one, text)) return false;
+    return true;
+}
+
 /* Check a field for which zr computes only one value. */
 static zr_status read_fixed(const reading *r, const zr_field *field, const json_t *value, void *out)
 {
     (void)out;
-    const bool usual = equals_declared(value, field->standard) || (field->same && equals_declared(value, field->same));
+    const bool usual = all_equal(value, field->standard) || (field->same && all_equal(value, field->same));
     ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: %s is %s; zr computes %s only with %s%s%s", r->file,
              field->key, ZR_JSON_SHOWN(value), r->family->title, field->standard, field->same ? " or " : "",
              field->same ? field->same : "");
@@ -437,16 +447,18 @@ static int set_no_object(json_t *root, const char *key)
     return set_at(root, path, json_null());
 }
 
-/* Add a field. A member of an object is left out if it has the value that its absence means, or as a twin if it has
- * none. Return nonzero on failure. */
+/* Add a field. A member of an object is left out if it has the value that its absence means. As a twin it is left out if
+ * it has none or, unless it is a choice on which other members depend, that value. Return nonzero on failure. */
 static int set_field(json_t *root, const zr_field *field, const zr_model_config *config)
 {
-    if (field->place == ZR_FIELD_IN_CONFIG || field->type == ZR_FIELD_LAYERS) return 0;
+    const bool absent = field->type == ZR_FIELD_FIXED && field->fallback && is_nothing(field->fallback);
+    if (field->place == ZR_FIELD_IN_CONFIG || field->type == ZR_FIELD_LAYERS || absent) return 0;
     json_t *value = value_json(field, config);
     const bool usual = strchr(field->key, '.') && value && equals_declared(value, fallback_of(field));
     int failed = !value;
     if (!usual && value) failed |= set_at(root, field->key, json_incref(value));
-    if (field->twin && value && !json_is_null(value)) failed |= set_at(root, field->twin, json_incref(value));
+    const bool twin = field->twin && value && !json_is_null(value) && !(usual && field->type != ZR_FIELD_CHOICE);
+    if (twin) failed |= set_at(root, field->twin, json_incref(value));
     json_decref(value);
     return failed;
 }

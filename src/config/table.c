@@ -42,7 +42,9 @@
 
 const zr_key zr__common_keys[] = {
     /* zr__keys_make adds the names of the families, which are available. */
-    KEY(STRING, "model.type", "\"\"", model.type, "kind of model", .choices = "bert|llama", ONLY("")),
+    KEY(STRING, "model.type", "\"\"", model.type,
+        "kind of model. Where it is not given, the directory model.init or model.preset gives it",
+        .choices = "bert|llama", ONLY("")),
     KEY(STRING, "model.preset", "null", model.preset,
         "named model shape, such as gpt2-124m, which sets all sizes. Where neither optimizer nor scheduler is given, "
         "zr train, plan and simulate use a training recipe for that size: warm-up, cosine decay, gradient clipping and "
@@ -63,7 +65,8 @@ const zr_key zr__common_keys[] = {
     KEY(STRING, "data.tokenizer", "null", data.tokenizer,
         "tokenizer for text: bytes, or a directory with the files of a tokenizer; null: bytes for text, none for token "
         "files"),
-    KEY(INT, "data.seq_length", AUTO, data.seq_length, "sequence length: tokens per sample; auto: model.n_positions",
+    KEY(INT, "data.seq_length", AUTO, data.seq_length,
+        "sequence length: tokens per sample; auto: the longest of the model, which is model.n_positions of gpt2",
         FROM(1)),
     KEY(CHOICE, "data.order", "\"shuffled\"", data.order,
         "order of samples. shuffled: every pass over the data in a new random order; sequential: as in the file",

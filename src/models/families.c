@@ -63,10 +63,12 @@ zr_model_sizes zr_family_sizes(const zr_family *family, const void *config)
 
 void zr_family_resize(const zr_family *family, void *config, const zr_model_sizes *to)
 {
+    const zr_model_sizes from = zr_family_sizes(family, config);
     for (int i = 0; i < SIZES; i++)
         memcpy((char *)config + zr_family_meaning(family, sizes[i].means)->offset, (const char *)to + sizes[i].member,
                sizeof(int64_t));
-    if (family->resize) family->resize(config);
+    const bool other = from.width != to->width || from.heads != to->heads;
+    if (other && family->resize) family->resize(config, &from);
     if (family->complete) family->complete(config);
 }
 
@@ -117,6 +119,8 @@ zr_status zr_family_check(const zr_family *family)
     ZR_CHECK(!named || named == family, ZR_ERR_INTERNAL, "%s: two families have this name", family->name);
     ZR_CHECK(family->bytes <= ZR_MODEL_CONFIG_BYTES, ZR_ERR_INTERNAL, "%s: the struct has %zu bytes; the most is %d",
              family->name, family->bytes, ZR_MODEL_CONFIG_BYTES);
+    ZR_CHECK(family->names.prefix && !family->names.head == !family->names.table, ZR_ERR_INTERNAL,
+             "%s: the names of tensors need a prefix, and both a head and a table or neither", family->name);
     for (const zr_field *field = family->field; field->key; field++) ZR_TRY(check_field(family, field));
     for (int i = 0; i < SIZES; i++) {
         const zr_field *field = zr_family_meaning(family, sizes[i].means);

@@ -332,8 +332,9 @@ static zr_status check_gpt2(const void *config)
 }
 
 /* A hidden layer that was given no width follows n_embd. */
-static void resize_gpt2(void *config)
+static void resize_gpt2(void *config, const zr_model_sizes *from)
 {
+    (void)from;
     ((gpt2_settings *)config)->n_inner = 0;
 }
 

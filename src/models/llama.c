@@ -398,10 +398,11 @@ FAMILY(qwen3)
     {                                                                                                                  \
         .key = name, .type = ZR_FIELD_BOOL, .role = its_role, AT(member), .standard = "false", .help = __VA_ARGS__     \
     }
-#define ONLY(name, value, second_value, second_key)                                                                    \
+/* A field that must have one value, if config.json has it. */
+#define ONLY(name, value, second_value, second_key)                                                                     \
     {                                                                                                                  \
-        .key = name, .type = ZR_FIELD_FIXED, .place = ZR_FIELD_IN_HF, .standard = value, .same = second_value,         \
-        .also = second_key                                                                                             \
+        .key = name, .type = ZR_FIELD_FIXED, .place = ZR_FIELD_IN_HF, .standard = value, .fallback = "null",           \
+        .same = second_value, .also = second_key                                                                       \
     }
 #define SPECIAL(name, member)                                                                                          \
     {                                                                                                                  \
@@ -507,7 +508,11 @@ FAMILY(qwen3)
          .max = 10,                                                                                                    \
          .means = "initial deviation",                                                                                 \
          .help = "standard deviation of the initial weights"},                                                         \
-        ONLY("hidden_act", "\"silu\"", "\"swish\"", NULL),                                                             \
+        {.key = "hidden_act",                                                                                          \
+         .type = ZR_FIELD_FIXED,                                                                                       \
+         .place = ZR_FIELD_IN_HF,                                                                                      \
+         .standard = "\"silu\"",                                                                                       \
+         .same = "\"swish\""},                                                             \
         ONLY("partial_rotary_factor", "1.0", NULL, "rope_parameters.partial_rotary_factor"),                           \
         ONLY("quantization_config", "null", NULL, NULL), SPECIAL("bos_token_id", bos), SPECIAL("eos_token_id", eos),   \
         SPECIAL("pad_token_id", pad)
@@ -570,7 +575,10 @@ static const char *const redundant[] = {".rotary_emb.inv_freq", NULL};
         .bytes = sizeof(llama_settings),                                                                               \
         .field = of##_fields,                                                                                          \
         .preset = of##_presets,                                                                                        \
-        .names = {.prefix = "", .redundant = redundant},                                                               \
+        .names = {.prefix = "",
+                  .redundant = redundant,
+                  .head = "lm_head.weight",
+                  .table = "model.embed_tokens.weight"},                                                               \
         .complete = complete,                                                                                          \
         .check = check_##of,                                                                                           \
         .build = build_##of,                                                                                           \
