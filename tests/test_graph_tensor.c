@@ -277,6 +277,12 @@ static void heads_that_are_cut(void **state)
     refused(g, x, "rmsnorm: operand gain is F32 (12); wanted F32 (6)");
 
     g = shared(false);
+    x = zr_rmsnorm(g, heads(g), zr_scale(g, zr_param(g, NORMAL, SHAPE(1, 2), "gain"), 2), 1e-5);
+    refused(
+        g, x,
+        "rmsnorm: each tensor-parallel rank has other columns of x, and an op computes the gain; wanted a parameter");
+
+    g = shared(false);
     gain = zr_param(g, NORMAL, SHAPE(1, 6), "gain");
     refused(g, zr_layernorm(g, heads(g), gain, gain, 1e-5),
             "layernorm: of an operand each tensor-parallel rank has other columns");

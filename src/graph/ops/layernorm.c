@@ -86,6 +86,18 @@ static const zr_op_def layernorm_dw = NORM_DW("layernorm_dw", 2), rmsnorm_dw = N
 
 /* ---- the norms -------------------------------------------------------------------------------- */
 
+/* Check that the gain is a parameter or an input if each rank has other columns of x. Only for a parameter are the
+ * ranks' parts of the gradient summed. */
+static zr_status check_gain_of_cut(const zr_graph *graph, const zr_op *op)
+{
+    const zr_value_info *x = zr_graph_value(graph, op->in[0]);
+    const zr_value_info *gain = zr__in_has(op, 1) ? zr_graph_value(graph, op->in[1]) : NULL;
+    ZR_CHECK(!x->cut || !gain || gain->kind != ZR_VALUE_ACT, ZR_ERR_UNSUPPORTED,
+             "%s: each tensor-parallel rank has other columns of x, and an op computes the gain; wanted a parameter",
+             op->def->name);
+    return ZR_OK;
+}
+
 /* Infer the types of the output y and of the row statistics. layernorm takes x, gain, bias and gives y, mean, rstd;
  * rmsnorm takes x, gain and gives y, rstd. */
 static zr_status norm_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
@@ -96,6 +108,7 @@ static zr_status norm_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
     zr_shape x = zr__in(graph, op, 0)->shape;
     const int64_t G = group_cols(graph, op, 1, zr_shape_cols(&x), !centres(op));
+    ZR_TRY(check_gain_of_cut(graph, op));
     out[0] = (zr_type){g, x};
     for (int i = 1; i < op->def->n_out; i++) {
         ZR_TRY(zr__want(graph, op, i, i == 1 ? "gain" : "bias", g, ZR__SHAPE(G)));
