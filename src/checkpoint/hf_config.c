@@ -447,8 +447,8 @@ static int set_no_object(json_t *root, const char *key)
     return set_at(root, path, json_null());
 }
 
-/* Add a field. A member of an object is left out if it has the value that its absence means. As a twin it is left out if
- * it has none or, unless it is a choice on which other members depend, that value. Return nonzero on failure. */
+/* Add a field. A member of an object is left out if it has the value that its absence means. As a twin it is left out
+ * if it has none or, unless it is a choice on which other members depend, that value. Return nonzero on failure. */
 static int set_field(json_t *root, const zr_field *field, const zr_model_config *config)
 {
     const bool absent = field->type == ZR_FIELD_FIXED && field->fallback && is_nothing(field->fallback);

@@ -399,7 +399,7 @@ FAMILY(qwen3)
         .key = name, .type = ZR_FIELD_BOOL, .role = its_role, AT(member), .standard = "false", .help = __VA_ARGS__     \
     }
 /* A field that must have one value, if config.json has it. */
-#define ONLY(name, value, second_value, second_key)                                                                     \
+#define ONLY(name, value, second_value, second_key)                                                                    \
     {                                                                                                                  \
         .key = name, .type = ZR_FIELD_FIXED, .place = ZR_FIELD_IN_HF, .standard = value, .fallback = "null",           \
         .same = second_value, .also = second_key                                                                       \
@@ -512,7 +512,7 @@ FAMILY(qwen3)
          .type = ZR_FIELD_FIXED,                                                                                       \
          .place = ZR_FIELD_IN_HF,                                                                                      \
          .standard = "\"silu\"",                                                                                       \
-         .same = "\"swish\""},                                                             \
+         .same = "\"swish\""},                                                                                         \
         ONLY("partial_rotary_factor", "1.0", NULL, "rope_parameters.partial_rotary_factor"),                           \
         ONLY("quantization_config", "null", NULL, NULL), SPECIAL("bos_token_id", bos), SPECIAL("eos_token_id", eos),   \
         SPECIAL("pad_token_id", pad)
@@ -575,10 +575,7 @@ static const char *const redundant[] = {".rotary_emb.inv_freq", NULL};
         .bytes = sizeof(llama_settings),                                                                               \
         .field = of##_fields,                                                                                          \
         .preset = of##_presets,                                                                                        \
-        .names = {.prefix = "",
-                  .redundant = redundant,
-                  .head = "lm_head.weight",
-                  .table = "model.embed_tokens.weight"},                                                               \
+        .names = {"", redundant, "lm_head.weight", "model.embed_tokens.weight"},                                       \
         .complete = complete,                                                                                          \
         .check = check_##of,                                                                                           \
         .build = build_##of,                                                                                           \
