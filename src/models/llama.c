@@ -293,10 +293,15 @@ static void complete(void *config)
     if (c->intermediate_size == 0) c->intermediate_size = (8 * c->hidden_size / 3 + 63) / 64 * 64;
 }
 
-static void resize(void *config)
+/* Sizes that depend on the width and the heads grow with them: heads keep their number of key/value heads per query
+ * head if it divides the new heads, and the MLP keeps its width in multiples of the model's. */
+static void resize(void *config, const zr_model_sizes *from)
 {
     zr_llama_config *c = &((llama_settings *)config)->model;
-    c->num_key_value_heads = c->head_dim = c->intermediate_size = 0;
+    const int64_t group = from->heads / c->num_key_value_heads;
+    c->num_key_value_heads = c->num_attention_heads % group == 0 ? c->num_attention_heads / group : 0;
+    c->head_dim = 0;
+    c->intermediate_size = (c->intermediate_size * c->hidden_size / from->width + 63) / 64 * 64;
 }
 
 /* Return the model of the settings, whose numbers are all set: without constants of other kinds of rotary embeddings,
