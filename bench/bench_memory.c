@@ -230,6 +230,36 @@ static zr_status run_gelu_dx(bench *b)
     return KERNEL(b, "gelu_dx", 0, in, out);
 }
 
+static zr_status run_swiglu(bench *b)
+{
+    const zr_tensor in[] = {matrix(b->a.x, ROWS, WIDTH), matrix(b->a.y, ROWS, WIDTH)};
+    const zr_tensor out[] = {matrix(b->a.out, ROWS, WIDTH)};
+    return KERNEL(b, "swiglu", 0, in, out);
+}
+
+static zr_status run_swiglu_dx(bench *b)
+{
+    const zr_tensor in[] = {matrix(b->a.out, ROWS, WIDTH), matrix(b->a.x, ROWS, WIDTH), matrix(b->a.y, ROWS, WIDTH)};
+    const zr_tensor out[] = {matrix(b->a.out, ROWS, WIDTH), matrix(b->a.m, ROWS, WIDTH)};
+    return KERNEL(b, "swiglu_dx", 0, in, out);
+}
+
+/* Heads of 64 elements in sequences of 1024 tokens. */
+static zr_status run_rotary(bench *b)
+{
+    const zr_tensor in[] = {matrix(b->a.x, ROWS, WIDTH), matrix(b->a.y, 1024, 64)};
+    const zr_tensor out[] = {matrix(b->a.out, ROWS, WIDTH)};
+    return KERNEL(b, "rotary", 0, in, out);
+}
+
+/* Each 64 columns are normalised by themselves. */
+static zr_status run_rmsnorm_heads(bench *b)
+{
+    const zr_tensor in[] = {matrix(b->a.x, ROWS, WIDTH), vector(b->a.row, ZR_F32, 64)};
+    const zr_tensor out[] = {matrix(b->a.out, ROWS, WIDTH), matrix(b->a.m, ROWS, WIDTH / 64)};
+    return KERNEL(b, "rmsnorm", 1e-5, in, out);
+}
+
 static zr_status run_add(bench *b)
 {
     const zr_tensor in[] = {matrix(b->a.x, ROWS, WIDTH), matrix(b->a.out, ROWS, WIDTH)};
@@ -277,11 +307,15 @@ static work all[] = {
     {"layernorm_dx", 12, 0, run_layernorm_dx, true, 0},
     {"layernorm_dw", 8, 0, run_layernorm_dw, false, 0},
     {"rmsnorm", 8, 0, run_rmsnorm, false, 0},
+    {"rmsnorm of heads", 8, 0, run_rmsnorm_heads, false, 0},
+    {"rotary", 8, 0, run_rotary, false, 0},
     {"gelu", 8, 0, run_gelu, false, 0},
+    {"swiglu", 12, 0, run_swiglu, false, 0},
     {"silu", 8, 0, run_silu, false, 0},
     {"softmax", 8, 0, run_softmax, false, 0},
     {"transpose", 8, 0, run_transpose, false, 0},
     {"gelu_dx", 12, 0, run_gelu_dx, true, 0},
+    {"swiglu_dx", 20, 0, run_swiglu_dx, true, 0},
     {"add", 12, 0, run_add, true, 0},
     {"embedding_dw", 4 + 4.0 * TOKENS / ROWS, 0, run_embedding_dw, false, 0},
     {"cross_entropy", 4, 0, run_cross_entropy, false, 0},

@@ -1,4 +1,4 @@
-// Logits of a GPT-2 of Hugging Face's, token after token against the key-value cache, as the library computes them.
+// Logits of a model of Hugging Face's, token after token against the key-value cache, as the library computes them.
 //
 //     logits DIRECTORY TOKEN... >LOGITS
 //
@@ -26,25 +26,19 @@ static zr_status print_logits(zr_engine *engine, zr_weights *weights, int n, cha
 
 static zr_status run(const char *dir, int n, char **tokens)
 {
-    zr_hf_gpt2 hf;
+    const zr_family *family = NULL;
+    zr_model_config config;
     zr_weights *weights = NULL;
     zr_device *device = NULL;
     zr_plan *plan = NULL;
     zr_comm *comm = NULL;
     zr_engine *engine = NULL;
     zr_layout layout = ZR_LAYOUT_INIT; // one rank, fp32
-    zr_status st = zr_hf_gpt2_read(dir, &hf);
+    zr_status st = zr_hf_read(dir, &family, &config);
     if (st != ZR_OK) return st;
-    const zr_gpt2_config config = {.n_layer = hf.n_layer,
-                                   .n_head = hf.n_head,
-                                   .n_embd = hf.n_embd,
-                                   .n_positions = hf.n_positions,
-                                   .vocab_size = hf.vocab_size,
-                                   .layer_norm_epsilon = hf.layer_norm_epsilon,
-                                   .initializer_range = hf.initializer_range};
-    const zr_model model = zr_gpt2(&config);
-    layout.train = layout.eval = false, layout.decode_len = hf.n_positions;
-    st = zr_weights_open(dir, zr_hf_gpt2_names(), &weights);
+    const zr_model model = zr_family_model(family, &config);
+    layout.train = layout.eval = false, layout.decode_len = zr_family_sizes(family, &config).positions;
+    st = zr_weights_open(dir, &family->names, &weights);
     if (st == ZR_OK) st = zr_device_create_cpu(&(zr_device_config)ZR_DEVICE_CONFIG_INIT, &device);
     if (st == ZR_OK) st = zr_plan_create(&model, &layout, &device->profile, &plan);
     if (st == ZR_OK) st = zr_comm_create_self(&comm);

@@ -2,6 +2,7 @@
 #ifndef HF_MAKE_H
 #define HF_MAKE_H
 
+#include "hf_gpt2.h"
 #include "tempdir.h"
 #include "base/text/text.h"
 #include "zr/checkpoint.h"
@@ -26,23 +27,16 @@ static inline void hf_new_folder(const char *name)
 }
 
 /* Write name/model.safetensors and name/config.json; tensors that are not in `known` are zeros. */
-static inline void hf_make(const char *name, const zr_hf_gpt2 *hf, const hf_tensor *known, int n)
+static inline void hf_make(const char *name, const zr_gpt2_config *hf, const hf_tensor *known, int n)
 {
-    const zr_gpt2_config config = {.n_layer = hf->n_layer,
-                                   .n_head = hf->n_head,
-                                   .n_embd = hf->n_embd,
-                                   .n_positions = hf->n_positions,
-                                   .vocab_size = hf->vocab_size,
-                                   .layer_norm_epsilon = hf->layer_norm_epsilon,
-                                   .initializer_range = hf->initializer_range};
-    const zr_model model = zr_gpt2(&config);
+    const zr_model model = zr_gpt2(hf);
     const zr_graph_spec spec = {ZR_MODE_EVAL, 1, hf->n_positions, 0, ZR_F32, ZR_F32, 1, false, 0};
     zr_tensor_spec tensor[HF_TENSORS_MOST];
     zr_graph *g = NULL;
     zr_safetensors *file = NULL;
     char path[PATH_MAX];
     hf_new_folder(name);
-    assert_int_equal(zr__hf_gpt2_write(in_tempdir(name), hf), ZR_OK);
+    assert_int_equal(hf_gpt2_write(in_tempdir(name), hf), ZR_OK);
     assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
     model.build(g, model.config);
     assert_true(zr_graph_params(g) <= HF_TENSORS_MOST);
@@ -104,13 +98,13 @@ static inline void hf_part(const zr_safetensors *from, int64_t first, int64_t ev
 
 /* Write the model `name` again as transformers writes a model that exceeds its file size limit: the tensors are
  * distributed over `files` files. */
-static inline void hf_split(const char *name, const zr_hf_gpt2 *hf, const char *as, int files)
+static inline void hf_split(const char *name, const zr_gpt2_config *hf, const char *as, int files)
 {
     zr_safetensors *from = NULL;
     zr__text map = {0};
     char path[PATH_MAX], index_name[128], index[1 << 14];
     hf_new_folder(as);
-    assert_int_equal(zr__hf_gpt2_write(in_tempdir(as), hf), ZR_OK);
+    assert_int_equal(hf_gpt2_write(in_tempdir(as), hf), ZR_OK);
     snprintf(path, sizeof path, "%s/model.safetensors", in_tempdir(name));
     assert_int_equal(zr_safetensors_open(path, &from), ZR_OK);
     for (int i = 0; i < files; i++) {

@@ -9,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#include "hf_gpt2.h"
 #include "golden.h"
 #include "mutate_bytes.h"
 #include "tempdir.h"
@@ -33,14 +34,14 @@ static void refused(zr_status st, const char *name)
 }
 
 /* Check that an accepted configuration is a valid GPT-2. */
-static void check_config(const zr_hf_gpt2 *c)
+static void check_config(const zr_gpt2_config *c)
 {
     assert_in_range(c->n_layer, 1, INT32_MAX);
     assert_in_range(c->n_positions, 1, INT32_MAX);
     assert_in_range(c->vocab_size, 1, INT32_MAX);
     assert_in_range(c->n_head, 1, c->n_embd);
     assert_int_equal(c->n_embd % c->n_head, 0);
-    assert_true(c->layer_norm_epsilon > 0 && c->layer_norm_epsilon < 1 && c->tie_word_embeddings);
+    assert_true(c->layer_norm_epsilon > 0 && c->layer_norm_epsilon < 1);
     assert_true(c->embd_pdrop >= 0 && c->embd_pdrop < 1 && c->attn_pdrop >= 0 && c->attn_pdrop < 1);
 }
 
@@ -53,10 +54,10 @@ static void damaged_configs(void **state)
     size_t n = read_golden("config.json", good, ROOM);
     mkdir(in_tempdir("hf"), 0777);
     for (int round = 0; round < ROUNDS; round++) {
-        zr_hf_gpt2 c;
+        zr_gpt2_config c = {0};
         memcpy(bytes, good, n);
         put_file("hf/config.json", bytes, round ? mutate_bytes(&m, bytes, n, ROOM) : n);
-        zr_status st = zr_hf_gpt2_read(in_tempdir("hf"), &c);
+        zr_status st = hf_gpt2_read(in_tempdir("hf"), &c);
         if (round == 0) assert_int_equal(st, ZR_OK);
         if (st != ZR_OK) {
             refused(st, "config.json");
@@ -86,7 +87,7 @@ static void damaged_indices(void **state)
         size_t n = sizeof index - 1;
         memcpy(bytes, index, n);
         put_file("set/model.safetensors.index.json", bytes, round ? mutate_bytes(&m, bytes, n, ROOM) : n);
-        zr_status st = zr_weights_open(in_tempdir("set"), zr_hf_gpt2_names(), &weights);
+        zr_status st = zr_weights_open(in_tempdir("set"), hf_gpt2_names(), &weights);
         if (round == 0) assert_int_equal(st, ZR_OK);
         if (st == ZR_OK) {
             read++;

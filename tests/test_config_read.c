@@ -34,6 +34,34 @@ static char *resolved(const char *text, const char *override)
     return json;
 }
 
+static const zr_gpt2_config *gpt2(const zr_config *config)
+{
+    return (const zr_gpt2_config *)&config->model.config;
+}
+
+/* Take the sizes of a GPT-2 from elsewhere, as from a preset. */
+static zr_status adopt(zr_config *config, const zr_model_sizes *sizes, const char *origin)
+{
+    zr_model_config settings;
+    assert_int_equal(zr_family_find_preset("gpt2-124m", NULL, &settings), ZR_OK);
+    zr_family_resize(config->model.family, &settings, sizes);
+    return zr__config_adopt(config, &settings, origin);
+}
+
+/* The family whose keys a test goes through, and its keys. */
+static const zr_family *family;
+static zr__keys keys;
+
+/* Call a test for each key of each family. */
+static void for_each_key(void (*test)(const zr_key *key))
+{
+    for (int f = 0; (family = zr_family_at(f)); f++) {
+        assert_int_equal(zr__keys_make(family, &keys), ZR_OK);
+        for (const zr_key *key = keys.key; key < zr__keys_end(&keys); key++) test(key);
+        zr_free(keys.key);
+    }
+}
+
 static bool has_note(const zr_config *config, const char *text)
 {
     for (int i = 0; i < zr_config_notes(config); i++)
@@ -48,8 +76,8 @@ static void defaults(void **state)
     assert_int_equal(zr_config_load(NULL, NULL, 0, &c), ZR_OK);
     assert_int_equal(zr_config_resolve(c, 2), ZR_OK);
     assert_string_equal(c->model.type, "gpt2");
-    assert_int_equal(c->model.sizes.n_embd, 768);
-    assert_int_equal(c->model.sizes.vocab_size, 50257);
+    assert_int_equal(zr_config_sizes(c).width, 768);
+    assert_int_equal(zr_config_sizes(c).vocabulary, 50257);
     assert_int_equal(c->data.seq_length, 1024);
     assert_int_equal(c->optimizer.type, ZR_OPTIMIZER_ADAMW);
     assert_true(c->optimizer.lr == 1e-3 && c->optimizer.betas[0] == 0.9 && c->optimizer.betas[1] == 0.999);
@@ -109,7 +137,7 @@ static void a_deepspeed_file(void **state)
     assert_int_equal(c->zero.overlap_comm, ZR_SWITCH_ON);
     assert_int_equal(c->communication_dtype, ZR_CONFIG_BF16);
     assert_int_equal(c->memory.limit_bytes, 1610612736);
-    assert_true(c->model.embd_pdrop == 0.1 && c->model.resid_pdrop == 0.1 && c->model.attn_pdrop == 0.2);
+    assert_true(gpt2(c)->embd_pdrop == 0.1 && gpt2(c)->resid_pdrop == 0.1 && gpt2(c)->attn_pdrop == 0.2);
     assert_true(
         has_note(c, "gradient_clipping: auto, set to 0.0; Hugging Face's Trainer uses 1 (its max_grad_norm when not "
                     "given), which --gradient_clipping=1 sets"));
@@ -373,30 +401,30 @@ static void the_batch_triangle(void **state)
 static void sizes_of_presets(void **state)
 {
     (void)state;
-    const zr_config_sizes sizes = {24, 16, 1024, 1024, 50257};
+    const zr_model_sizes sizes = {24, 16, 1024, 1024, 50257};
     zr_config *c = load("{\"model\": {\"preset\": \"gpt2-350m\", \"n_layer\": 24}}", NULL);
     assert_int_equal(zr_config_resolve(c, 1), ZR_ERR_STATE);
-    assert_int_equal(zr__config_set_sizes(c, &sizes, "preset gpt2-350m"), ZR_OK);
+    assert_int_equal(adopt(c, &sizes, "preset gpt2-350m"), ZR_OK);
     assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
-    assert_int_equal(c->model.sizes.n_embd, 1024);
+    assert_int_equal(zr_config_sizes(c).width, 1024);
     zr_config_destroy(&c);
     c = load("{\"model\": {\"preset\": \"gpt2-350m\", \"n_layer\": 12}}", NULL);
-    assert_int_equal(zr__config_set_sizes(c, &sizes, "preset gpt2-350m"), ZR_ERR_CONFIG);
+    assert_int_equal(adopt(c, &sizes, "preset gpt2-350m"), ZR_ERR_CONFIG);
     assert_string_equal(zr_error_message(),
                         "c.json: model.n_layer: 12 differs from 24, which preset gpt2-350m sets; leave it out");
     zr_config_destroy(&c);
     c = load("{\"data\": {\"tokenizer\": \"bytes\"}}", NULL);
     assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
-    assert_int_equal(c->model.sizes.vocab_size, 256);
+    assert_int_equal(zr_config_sizes(c).vocabulary, 256);
     zr_config_destroy(&c);
 }
 
 /* Return the configuration of a text, resolved with a preset's sizes and, as in zr train, with the recipe. */
-static zr_config *trained(const char *text, const char *override, const zr_config_sizes *sizes, bool recipe)
+static zr_config *trained(const char *text, const char *override, const zr_model_sizes *sizes, bool recipe)
 {
     zr_config *c = load(text, override);
     if (recipe) zr__config_take_recipe(c);
-    assert_int_equal(zr__config_set_sizes(c, sizes, "a preset"), ZR_OK);
+    assert_int_equal(adopt(c, sizes, "a preset"), ZR_OK);
     assert_int_equal(zr_config_resolve(c, 1), ZR_OK);
     return c;
 }
@@ -412,9 +440,9 @@ static void presets_take_a_recipe(void **state)
 {
     (void)state;
     static const char preset[] = "{\"model\": {\"preset\": \"gpt2-124m\"}}";
-    static const zr_config_sizes shape = {12, 12, 768, 1024, 50257};
+    static const zr_model_sizes shape = {12, 12, 768, 1024, 50257};
     static const struct {
-        zr_config_sizes sizes;
+        zr_model_sizes sizes;
         double lr; /* table 2.1 of Brown et al. 2020 */
     } sizes[] = {{{12, 12, 768, 1024, 50257}, 6e-4},     {{24, 16, 1024, 1024, 50257}, 3e-4},
                  {{36, 20, 1280, 1024, 50257}, 2.5e-4},  {{48, 25, 1600, 1024, 50257}, 2e-4},
@@ -551,36 +579,40 @@ static const char *companion(const zr_key *key)
 static zr_status load_status(const char *text, const char *override)
 {
     zr_config *config;
-    zr_status st = zr_config_parse(text, strlen(text), "c.json", &override, 1, &config);
+    char type[64];
+    const char *const overrides[] = {type, override};
+    snprintf(type, sizeof(type), "model.type=%s", family ? family->name : "gpt2");
+    zr_status st = zr_config_parse(text, strlen(text), "c.json", overrides, 2, &config);
     zr_config_destroy(&config);
     return st;
+}
+
+static void check_default_and_nonsense(const zr_key *key)
+{
+    char override[256], path[128];
+    const char *text = companion(key);
+    snprintf(path, sizeof(path), "%s", key->path);
+    if (path[strlen(path) - 1] == '*') snprintf(path + strlen(path) - 1, 8, "any");
+    assert_true(key->help && *key->help && key->standard);
+    assert_int_equal(key->state == ZR_KEY_LIMITED, key->built != NULL);
+    assert_ptr_equal(zr__key_find(&keys, path), key);
+    for (const zr_key *other = keys.key; other < key; other++) assert_string_not_equal(other->path, key->path);
+
+    snprintf(override, sizeof(override), "%s=%s", path, key->standard);
+    if (load_status(text, override) != ZR_OK) fail_msg("%s: %s", override, zr_error_message());
+    snprintf(override, sizeof(override), "%s=auto", path);
+    bool free_string = key->type == ZR_KEY_STRING && !key->choices && key->built;
+    assert_int_equal(load_status(text, override), free_string ? ZR_ERR_UNSUPPORTED : ZR_OK);
+    snprintf(override, sizeof(override), "%s=[\"nonsense\"]", path);
+    bool listed = key->type == ZR_KEY_ANY || key->type == ZR_KEY_PATHS || key->type == ZR_KEY_NAMES;
+    assert_int_equal(load_status(text, override), listed ? ZR_OK : ZR_ERR_CONFIG);
+    if (!listed) assert_non_null(strstr(zr_error_message(), path));
 }
 
 static void every_key_takes_its_default_and_refuses_nonsense(void **state)
 {
     (void)state;
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    for (int i = 0; i < n; i++) {
-        char override[256], path[128];
-        const char *text = companion(&key[i]);
-        snprintf(path, sizeof(path), "%s", key[i].path);
-        if (path[strlen(path) - 1] == '*') snprintf(path + strlen(path) - 1, 8, "any");
-        assert_true(key[i].help && *key[i].help && key[i].standard);
-        assert_int_equal(key[i].state == ZR_KEY_LIMITED, key[i].built != NULL);
-        assert_ptr_equal(zr__key_find(path), &key[i]);
-        for (int j = 0; j < i; j++) assert_string_not_equal(key[j].path, key[i].path);
-
-        snprintf(override, sizeof(override), "%s=%s", path, key[i].standard);
-        if (load_status(text, override) != ZR_OK) fail_msg("%s: %s", override, zr_error_message());
-        snprintf(override, sizeof(override), "%s=auto", path);
-        bool free_string = key[i].type == ZR_KEY_STRING && !key[i].choices && key[i].built;
-        assert_int_equal(load_status(text, override), free_string ? ZR_ERR_UNSUPPORTED : ZR_OK);
-        snprintf(override, sizeof(override), "%s=[\"nonsense\"]", path);
-        bool listed = key[i].type == ZR_KEY_ANY || key[i].type == ZR_KEY_PATHS || key[i].type == ZR_KEY_NAMES;
-        assert_int_equal(load_status(text, override), listed ? ZR_OK : ZR_ERR_CONFIG);
-        if (!listed) assert_non_null(strstr(zr_error_message(), path));
-    }
+    for_each_key(check_default_and_nonsense);
 }
 
 /* Lists of paths are kept as text and written back as lists. */
@@ -679,61 +711,68 @@ static bool nth_word(const char *choices, int n, char out[32])
     return choices != NULL;
 }
 
-/* Each available word of a choice is set, resolved, saved and read back unchanged. */
+static int words;
+
+/* Set each available word of a choice, resolve, save and read it back. */
+static void check_words(const zr_key *key)
+{
+    char override[160], word[32];
+    bool either = key->type == ZR_KEY_EITHER;
+    if ((key->type != ZR_KEY_CHOICE && !either) || key->state != ZR_KEY_BUILT || key->field) return;
+    for (int w = 0; nth_word(key->choices, w, word); w++, words++) {
+        bool wire = strcmp(key->path, "communication_data_type") == 0 && strcmp(word, "fp32") != 0;
+        snprintf(override, sizeof(override), "%s=%s", key->path, wire ? "fp32" : word);
+        const bool on_gpus = strcmp(word, "nccl") == 0;
+        char *text = resolved(on_gpus ? "{\"device\": \"cuda\"}" : companion(key), override);
+        zr_config *c = load(text, NULL);
+        json_t *got = zr__value_get(c, key);
+        assert_string_equal(json_string_value(got), wire ? "fp32" : word);
+        json_decref(got);
+        zr_config_destroy(&c);
+        zr_free(text);
+    }
+    assert_true(!either || !nth_word(key->choices, 2, word));
+}
+
 static void every_word_of_a_choice_comes_back(void **state)
 {
     (void)state;
-    int n, words = 0;
-    const zr_key *key = zr_config_keys(&n);
-    for (int i = 0; i < n; i++) {
-        char override[160], word[32];
-        bool either = key[i].type == ZR_KEY_EITHER;
-        if ((key[i].type != ZR_KEY_CHOICE && !either) || key[i].state != ZR_KEY_BUILT) continue;
-        for (int w = 0; nth_word(key[i].choices, w, word); w++, words++) {
-            bool wire = strcmp(key[i].path, "communication_data_type") == 0 && strcmp(word, "fp32") != 0;
-            snprintf(override, sizeof(override), "%s=%s", key[i].path, wire ? "fp32" : word);
-            const bool on_gpus = strcmp(word, "nccl") == 0;
-            char *text = resolved(on_gpus ? "{\"device\": \"cuda\"}" : companion(&key[i]), override);
-            zr_config *c = load(text, NULL);
-            json_t *got = zr__value_get(c, &key[i]);
-            assert_string_equal(json_string_value(got), wire ? "fp32" : word);
-            json_decref(got);
-            zr_config_destroy(&c);
-            zr_free(text);
-        }
-        assert_true(!either || !nth_word(key[i].choices, 2, word));
-    }
+    words = 0;
+    for_each_key(check_words);
     assert_true(words > 20);
+}
+
+static void check_limits(const zr_key *key)
+{
+    char override[256], low[ZR_NUMBER_BYTES], high[ZR_NUMBER_BYTES];
+    if (key->type != ZR_KEY_INT && key->type != ZR_KEY_NUMBER) return;
+    const double step = key->type == ZR_KEY_INT ? 1 : key->min > 0 ? key->min / 2 : 0.5;
+    snprintf(override, sizeof(override), "%s=%s", key->path, zr__text_shortest(key->min - step, low));
+    assert_int_equal(load_status(companion(key), override), ZR_ERR_CONFIG);
+    if (key->max > ZR_CONFIG_MAX_INT) return;
+    snprintf(override, sizeof(override), "%s=%s", key->path, zr__text_shortest(key->max + 2, high));
+    assert_int_equal(load_status(companion(key), override), ZR_ERR_CONFIG);
 }
 
 static void limits_of_numbers_hold(void **state)
 {
     (void)state;
-    int n;
-    const zr_key *key = zr_config_keys(&n);
-    for (int i = 0; i < n; i++) {
-        char override[256], low[ZR_NUMBER_BYTES], high[ZR_NUMBER_BYTES];
-        if (key[i].type != ZR_KEY_INT && key[i].type != ZR_KEY_NUMBER) continue;
-        const double step = key[i].type == ZR_KEY_INT ? 1 : key[i].min > 0 ? key[i].min / 2 : 0.5;
-        snprintf(override, sizeof(override), "%s=%s", key[i].path, zr__text_shortest(key[i].min - step, low));
-        assert_int_equal(load_status(companion(&key[i]), override), ZR_ERR_CONFIG);
-        if (key[i].max > ZR_CONFIG_MAX_INT) continue;
-        snprintf(override, sizeof(override), "%s=%s", key[i].path, zr__text_shortest(key[i].max + 2, high));
-        assert_int_equal(load_status(companion(&key[i]), override), ZR_ERR_CONFIG);
-    }
+    for_each_key(check_limits);
 }
 
 static void the_reference_lists_every_key(void **state)
 {
     (void)state;
     int n;
-    const zr_key *key = zr_config_keys(&n);
+    zr_key *key = NULL;
     char *markdown, cell[160];
+    assert_int_equal(zr_config_keys(&key, &n), ZR_OK);
     assert_int_equal(zr_config_reference(&markdown), ZR_OK);
     for (int i = 0; i < n; i++) {
         snprintf(cell, sizeof(cell), "\n- `%s`: ", key[i].path);
         assert_non_null(strstr(markdown, cell));
     }
+    zr_free(key);
     zr_free(markdown);
 }
 

@@ -5,46 +5,137 @@
 
 #include "device/cpu/attention_blocks.h"
 
+/* Sizes and kind of an attention on one rank. Zeros in the fields after D mean the attention of GPT-2. */
 typedef struct size {
     int64_t B, T, n_head, D;
+    int64_t kv;       /* key-value heads of this rank; 0: as many as query heads */
+    int64_t window;   /* keys that a query sees; 0: all */
+    bool both, apart; /* whether queries see later keys; whether q, k and v are separate operands */
+    int64_t ranks;    /* tensor-parallel ranks, whose query heads are cut; 0: one rank */
+    bool whole;       /* whether each rank has all key-value heads */
 } size;
+
+/* Sizes of the attention of GPT-2. */
+#define PLAIN(b, t, heads, d)                                                                                          \
+    {                                                                                                                  \
+        .B = b, .T = t, .n_head = heads, .D = d                                                                        \
+    }
 
 /* Sizes around the edges of blocks (64), of lanes and of register tiles; odd heads, heads wider than a register tile.
  */
-static const size sizes[] = {{1, 1, 1, 1},   {2, 1, 3, 19},   {2, 7, 1, 16},  {1, 15, 2, 33},
-                             {2, 33, 3, 19}, {1, 48, 2, 64},  {1, 63, 2, 8},  {1, 64, 2, 32},
-                             {1, 65, 1, 20}, {2, 150, 3, 19}, {1, 193, 1, 72}};
+static const size sizes[] = {PLAIN(1, 1, 1, 1),   PLAIN(2, 1, 3, 19),   PLAIN(2, 7, 1, 16),  PLAIN(1, 15, 2, 33),
+                             PLAIN(2, 33, 3, 19), PLAIN(1, 48, 2, 64),  PLAIN(1, 63, 2, 8),  PLAIN(1, 64, 2, 32),
+                             PLAIN(1, 65, 1, 20), PLAIN(2, 150, 3, 19), PLAIN(1, 193, 1, 72)};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
 
 /* Sizes for GPUs, whose tiles have 16 to 128 tokens, with kernels for widths of 32, 64, 96, 128, 256 and any other.
  * Where T is a multiple of 4, random numbers are drawn in blocks of four keys. */
-static const size gpu_sizes[] = {{1, 63, 2, 16},  {2, 64, 1, 25},  {1, 65, 1, 64},  {1, 129, 1, 80}, {1, 200, 1, 24},
-                                 {1, 132, 1, 57}, {1, 68, 1, 128}, {1, 66, 1, 136}, {1, 20, 1, 256}, {1, 20, 1, 264}};
+static const size gpu_sizes[] = {PLAIN(1, 63, 2, 16),  PLAIN(2, 64, 1, 25),  PLAIN(1, 65, 1, 64),  PLAIN(1, 129, 1, 80),
+                                 PLAIN(1, 200, 1, 24), PLAIN(1, 132, 1, 57), PLAIN(1, 68, 1, 128), PLAIN(1, 66, 1, 136),
+                                 PLAIN(1, 20, 1, 256), PLAIN(1, 20, 1, 264)};
 #define N_GPU_SIZES (int)(sizeof gpu_sizes / sizeof *gpu_sizes)
 enum { GPU_WIDEST = 256, GPU_WIDEST_DROPPED = 128 }; /* the widest heads for tensor cores, without and with dropout */
 
+/* Sizes of attention that is not GPT-2's: query heads that share keys and values, windows that end in a block, at its
+ * border and beyond the sequence, keys of both sides, and separate operands. */
+static const size kinds[] = {
+    {1, 1, 2, 5, .kv = 1, .apart = true},
+    {2, 33, 4, 5, .kv = 2},
+    {1, 130, 4, 16, .kv = 1, .apart = true},
+    {1, 70, 8, 8, .kv = 4},
+    {1, 65, 2, 80, .kv = 1, .window = 64},
+    {2, 150, 2, 19, .window = 17},
+    {1, 193, 4, 20, .kv = 2, .window = 65, .apart = true},
+    {1, 200, 1, 33, .window = 1},
+    {1, 129, 2, 8, .window = 128},
+    {1, 64, 2, 16, .window = 500, .apart = true},
+    {2, 47, 3, 24, .both = true},
+    {1, 64, 1, 32, .both = true},
+    {1, 131, 4, 5, .kv = 2, .both = true, .apart = true},
+    {1, 67, 2, 16, .kv = 1, .ranks = 3, .apart = true},                /* each rank has its own key-value head */
+    {1, 67, 3, 16, .kv = 2, .ranks = 2, .whole = true, .apart = true}, /* one key-value head of two on each rank */
+    {2, 66, 2, 5, .kv = 4, .ranks = 4, .whole = true, .apart = true},  /* one key-value head of four on each rank */
+    {1, 33, 2, 8, .kv = 2, .ranks = 3, .whole = true, .apart = true},  /* rank 1 has heads of both */
+    {1, 20, 3, 8, .kv = 4, .ranks = 4, .whole = true, .window = 7, .apart = true},
+    {1, 20, 4, 8, .kv = 3, .ranks = 3, .whole = true, .apart = true},
+    {1, 20, 2, 8, .kv = 4, .ranks = 2, .whole = true, .apart = true},
+};
+#define N_KINDS (int)(sizeof kinds / sizeof *kinds)
+
 /* ---- reference ------------------------------------------------------------------------------- */
 
-/* A reference in double. factor (B,n_head,T,T) holds dropout's factors, NULL: none. Where weights and gradients of
- * scores are rounded to a 16-bit type before they are multiplied, y_slack and dqkv_slack bound the added error;
- * elsewhere `weights` is ZR_F32. */
+enum { Q, K, V, PARTS };
+static const char *const names[PARTS] = {"dq", "dk", "dv"};
+
+/* A reference in double. part is q (B,T,n_head,D), k and v (B,T,kv,D). factor (B,n_head,T,T) holds dropout's factors,
+ * NULL: none. Where weights and gradients of scores are rounded to a 16-bit type before they are multiplied, y_slack
+ * and slack bound the added error; elsewhere `weights` is ZR_F32. */
 typedef struct reference {
     size s;
     double scale;
+    int64_t place;
     double *factor;
-    double *qkv, *y, *lse;
+    double *part[PARTS], *y, *lse;
     zr_dtype weights;
-    double *y_slack, *dqkv_slack;
+    double *y_slack, *slack[PARTS];
 } reference;
+
+static int64_t kv_heads(size s)
+{
+    return s.kv ? s.kv : s.n_head;
+}
+
+/* Return the numbers of query heads and of key-value heads of all ranks. */
+static int64_t all_heads(size s)
+{
+    return s.n_head * (s.ranks ? s.ranks : 1);
+}
+
+static int64_t all_kv(size s)
+{
+    return kv_heads(s) * (s.ranks && !s.whole ? s.ranks : 1);
+}
+
+static bool is_shared(size s)
+{
+    return all_heads(s) > all_kv(s);
+}
+
+/* Return whether this is the attention of GPT-2. */
+static bool is_plain(size s)
+{
+    return !is_shared(s) && !s.window && !s.both && !s.apart;
+}
 
 static int64_t width(size s)
 {
     return s.n_head * s.D;
 }
 
-static const double *part(const reference *f, int64_t b, int64_t h, int64_t t, int which)
+/* Return the columns of q, k or v. */
+static int64_t columns(size s, int part)
 {
-    return f->qkv + ((b * f->s.T + t) * 3 + which) * width(f->s) + h * f->s.D;
+    return (part == Q ? s.n_head : kv_heads(s)) * s.D;
+}
+
+static int64_t elems(size s, int part)
+{
+    return s.B * s.T * columns(s, part);
+}
+
+/* Return the offset in `part` of token t for query head h. */
+static int64_t offset(const reference *f, int part, int64_t b, int64_t h, int64_t t)
+{
+    const size s = f->s;
+    const int64_t first_kv = s.ranks && !s.whole ? f->place * kv_heads(s) : 0;
+    const int64_t first = s.ranks ? f->place * s.n_head : 0;
+    const int64_t head = part == Q ? h : (first + h) * all_kv(s) / all_heads(s) - first_kv;
+    return (b * s.T + t) * columns(s, part) + head * s.D;
+}
+
+static bool sees(size s, int64_t i, int64_t j)
+{
+    return s.both || (j <= i && (s.window == 0 || j > i - s.window));
 }
 
 static double dot(const double *x, const double *y, int64_t n)
@@ -62,17 +153,21 @@ static void forward_query(const reference *f, int64_t b, int64_t h, int64_t i)
     double score[512], max = -INFINITY, sum = 0.0;
     const int64_t at = (b * f->s.T + i) * width(f->s) + h * f->s.D;
     double *y = f->y + at;
-    for (int64_t j = 0; j <= i; j++) {
-        score[j] = f->scale * dot(part(f, b, h, i, 0), part(f, b, h, j, 1), f->s.D);
+    for (int64_t j = 0; j < f->s.T; j++) {
+        score[j] = -INFINITY;
+        if (sees(f->s, i, j))
+            score[j] = f->scale * dot(f->part[Q] + offset(f, Q, b, h, i), f->part[K] + offset(f, K, b, h, j), f->s.D);
         max = fmax(max, score[j]);
     }
-    for (int64_t j = 0; j <= i; j++) sum += exp(score[j] - max);
+    for (int64_t j = 0; j < f->s.T; j++) sum += exp(score[j] - max);
     double lse = max + log(sum);
     f->lse[(b * f->s.n_head + h) * f->s.T + i] = lse;
     for (int64_t d = 0; d < f->s.D; d++) {
         y[d] = 0.0;
-        for (int64_t j = 0; j <= i; j++) {
-            const double weight = exp(score[j] - lse) * factor_at(f, b, h, i, j), v = part(f, b, h, j, 2)[d];
+        for (int64_t j = 0; j < f->s.T; j++) {
+            if (!sees(f->s, i, j)) continue;
+            const double weight = exp(score[j] - lse) * factor_at(f, b, h, i, j);
+            const double v = f->part[V][offset(f, V, b, h, j) + d];
             y[d] += weight * v;
             if (f->weights != ZR_F32) f->y_slack[at + d] += storage_error(f->weights, weight) * fabs(v);
         }
@@ -86,52 +181,47 @@ static void forward(const reference *f)
             for (int64_t i = 0; i < f->s.T; i++) forward_query(f, b, h, i);
 }
 
-/* Return the slack of an element of qkv. */
-static double *slack_of(const reference *f, const double *x)
+/* Add the gradients of a query and a key that it sees. */
+static void backward_pair(const reference *f, const double *dy, double delta, double *const *grad, int64_t b, int64_t h,
+                          int64_t i, int64_t j)
 {
-    return f->dqkv_slack + (x - f->qkv);
-}
-
-/* Add a query's gradients to dqkv, from y and lse as stored. */
-static void backward_query(const reference *f, const double *dy_all, double *dqkv, int64_t b, int64_t h, int64_t i)
-{
-    const int64_t C = width(f->s), D = f->s.D, at = (b * f->s.T + i) * C + h * D;
-    const double *dy = dy_all + at, *q = part(f, b, h, i, 0);
-    double delta = dot(dy, f->y + at, D), lse = f->lse[(b * f->s.n_head + h) * f->s.T + i];
-    double *dq = dqkv + (q - f->qkv);
-    for (int64_t j = 0; j <= i; j++) {
-        const double *k = part(f, b, h, j, 1), *v = part(f, b, h, j, 2);
-        double *dk = dqkv + (k - f->qkv), *dv = dqkv + (v - f->qkv);
-        double p = exp(f->scale * dot(q, k, D) - lse), factor = factor_at(f, b, h, i, j);
-        double ds = p * (factor * dot(dy, v, D) - delta) * f->scale;
-        for (int64_t d = 0; d < D; d++) {
-            dq[d] += ds * k[d];
-            dk[d] += ds * q[d];
-            dv[d] += p * factor * dy[d];
-        }
-        if (f->weights == ZR_F32) continue;
-        const double ds_slack = storage_error(f->weights, ds / f->scale) * f->scale;
-        const double p_slack = storage_error(f->weights, p * factor);
-        for (int64_t d = 0; d < D; d++) {
-            slack_of(f, q)[d] += ds_slack * fabs(k[d]);
-            slack_of(f, k)[d] += ds_slack * fabs(q[d]);
-            slack_of(f, v)[d] += p_slack * fabs(dy[d]);
-        }
+    const int64_t D = f->s.D, at_q = offset(f, Q, b, h, i), at_k = offset(f, K, b, h, j), at_v = offset(f, V, b, h, j);
+    const double *q = f->part[Q] + at_q, *k = f->part[K] + at_k, *v = f->part[V] + at_v;
+    const double lse = f->lse[(b * f->s.n_head + h) * f->s.T + i];
+    double p = exp(f->scale * dot(q, k, D) - lse), factor = factor_at(f, b, h, i, j);
+    double ds = p * (factor * dot(dy, v, D) - delta) * f->scale;
+    for (int64_t d = 0; d < D; d++) {
+        grad[Q][at_q + d] += ds * k[d];
+        grad[K][at_k + d] += ds * q[d];
+        grad[V][at_v + d] += p * factor * dy[d];
+    }
+    if (f->weights == ZR_F32) return;
+    const double ds_slack = storage_error(f->weights, ds / f->scale) * f->scale;
+    const double p_slack = storage_error(f->weights, p * factor);
+    for (int64_t d = 0; d < D; d++) {
+        f->slack[Q][at_q + d] += ds_slack * fabs(k[d]);
+        f->slack[K][at_k + d] += ds_slack * fabs(q[d]);
+        f->slack[V][at_v + d] += p_slack * fabs(dy[d]);
     }
 }
 
-static void backward(const reference *f, const double *dy, double *dqkv)
+/* Add all gradients, from y and lse as stored. */
+static void backward(const reference *f, const double *dy, double *const *grad)
 {
     for (int64_t b = 0; b < f->s.B; b++)
         for (int64_t h = 0; h < f->s.n_head; h++)
-            for (int64_t i = 0; i < f->s.T; i++) backward_query(f, dy, dqkv, b, h, i);
+            for (int64_t i = 0; i < f->s.T; i++) {
+                const int64_t at = (b * f->s.T + i) * width(f->s) + h * f->s.D;
+                const double delta = dot(dy + at, f->y + at, f->s.D);
+                for (int64_t j = 0; j < f->s.T; j++)
+                    if (sees(f->s, i, j)) backward_pair(f, dy + at, delta, grad, b, h, i, j);
+            }
 }
 
-/* Return dropout's factors as zr/ops.h defines them. Place 1 has the second half of the heads of a model twice as wide.
- */
+/* Return dropout's factors as zr/ops.h defines them. */
 static double *make_factors(size s, const zr_runtime *runtime, uint32_t stream, double p)
 {
-    const int64_t all_heads = s.n_head * (runtime->place + 1), first_head = s.n_head * runtime->place;
+    const int64_t heads = all_heads(s), first_head = s.n_head * runtime->place;
     if (p == 0.0) return NULL;
     const zr_rng rng = {runtime->seed, ZR_RNG_DROPOUT, stream, (uint32_t)runtime->step};
     double *factor = doubles_new(s.B * s.n_head * s.T * s.T);
@@ -140,7 +230,7 @@ static double *make_factors(size s, const zr_runtime *runtime, uint32_t stream, 
         for (int64_t h = 0; h < s.n_head; h++)
             for (int64_t i = 0; i < s.T; i++)
                 for (int64_t j = 0; j < s.T; j++) {
-                    int64_t e = ((runtime->first_row + b) * all_heads + first_head + h) * s.T * s.T + i * s.T + j;
+                    int64_t e = ((runtime->first_row + b) * heads + first_head + h) * s.T * s.T + i * s.T + j;
                     double u = (double)(zr_rng_u32(&rng, (uint64_t)e) >> 8) * 0x1p-24;
                     factor[n++] = u >= p ? 1.0 / (1.0 - p) : 0.0;
                 }
@@ -159,69 +249,138 @@ static double loss(void *context)
     return weighted_sum(l->weight, l->f.y, l->f.s.B * l->f.s.T * width(l->f.s));
 }
 
+/* Return a reference for q, k and v of type g. */
+static reference reference_make(size s, double scale, void *const *part, zr_dtype g, const zr_runtime *runtime,
+                                double p)
+{
+    const int64_t n = elems(s, Q);
+    reference f = {.s = s, .scale = scale, .place = runtime->place, .weights = ZR_F32};
+    f.factor = make_factors(s, runtime, 5, p);
+    f.y = doubles_new(n);
+    f.y_slack = doubles_new(n);
+    f.lse = doubles_new(s.B * s.n_head * s.T);
+    for (int i = 0; i < PARTS; i++) {
+        f.part[i] = doubles_of(part[i], g, elems(s, i));
+        f.slack[i] = doubles_new(elems(s, i));
+    }
+    return f;
+}
+
+static void parts_random(size s, zr_dtype g, double scale, void **part)
+{
+    for (int i = 0; i < PARTS; i++) part[i] = array_random(g, elems(s, i), scale);
+}
+
 static void test_reference(void **state)
 {
     (void)state;
-    const size s = {2, 5, 2, 3};
-    const int64_t n = s.B * s.T * width(s);
-    const zr_runtime runtime = {.seed = 3};
-    for (int drop = 0; drop < 2; drop++) {
-        loss_context l = {{s, 0.6, make_factors(s, &runtime, 1, drop * 0.3),
-                           doubles_of(array_random(ZR_F32, 3 * n, 1.5), ZR_F32, 3 * n), doubles_new(n),
-                           doubles_new(s.B * s.n_head * s.T), ZR_F32, NULL, NULL},
+    static const size some[] = {PLAIN(2, 5, 2, 3),
+                                {1, 6, 4, 2, .kv = 2, .window = 3},
+                                {1, 5, 2, 3, .kv = 1, .both = true},
+                                {1, 5, 3, 2, .kv = 2, .ranks = 2, .whole = true}};
+    const zr_runtime runtime = {.seed = 3, .place = 0}, second = {.seed = 3, .place = 1};
+    for (int i = 0; i < 8; i++) {
+        const size s = some[i / 2];
+        const int64_t n = elems(s, Q);
+        void *part[PARTS];
+        parts_random(s, ZR_F32, 1.5, part);
+        loss_context l = {reference_make(s, 0.6, part, ZR_F32, s.ranks ? &second : &runtime, i % 2 * 0.3),
                           doubles_of(array_random(ZR_F32, n, 1.0), ZR_F32, n)};
-        double *dqkv = doubles_new(3 * n), *want = numeric_gradient(loss, &l, l.f.qkv, 3 * n);
+        double *grad[PARTS], *want[PARTS];
+        for (int k = 0; k < PARTS; k++) {
+            grad[k] = doubles_new(elems(s, k));
+            want[k] = numeric_gradient(loss, &l, l.f.part[k], elems(s, k));
+        }
         forward(&l.f);
-        backward(&l.f, l.weight, dqkv);
-        assert_doubles_close("dqkv", dqkv, want, 3 * n, 1e-7);
+        backward(&l.f, l.weight, grad);
+        for (int k = 0; k < PARTS; k++) assert_doubles_close("gradient", grad[k], want[k], elems(s, k), 1e-7);
+        pool_clear();
     }
-    pool_clear();
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 static zr_op_attr attributes(size s, double scale, double p)
 {
-    return (zr_op_attr){.i = {s.n_head, 5}, .f = {scale, p}};
+    return (zr_op_attr){.i = {s.n_head, 5, all_heads(s), all_kv(s), s.window, !s.both}, .f = {scale, p}};
 }
 
-/* Check like assert_close, but allow each element its slack before rounding for storage. */
-static void assert_close_but(const char *what, const void *got, zr_dtype g, const double *want, const double *slack,
-                             int64_t n, double tolerance)
+/* Copy columns of q, k and v between a fused array and three arrays. */
+static void copy_columns(size s, zr_dtype g, char *fused, void *const *part, bool to_fused)
 {
-    double scale = 1e-30;
-    for (int64_t i = 0; i < n; i++) scale = fmax(scale, fabs(want[i]));
+    const int64_t element = zr_dtype_bytes(g), row = (columns(s, Q) + 2 * columns(s, K)) * element;
+    int64_t first = 0;
+    for (int i = 0; i < PARTS; i++) {
+        const int64_t bytes = columns(s, i) * element;
+        for (int64_t t = 0; t < s.B * s.T; t++) {
+            char *a = fused + t * row + first, *b = (char *)part[i] + t * bytes;
+            memcpy(to_fused ? a : b, to_fused ? b : a, (size_t)bytes);
+        }
+        first += bytes;
+    }
+}
+
+/* Make tensors for q, k and v, or for their gradients, and return their number: one fused array, or three. `data`
+ * receives the arrays. */
+static int tensors_of(size s, zr_dtype g, void *const *part, zr_tensor *tensor)
+{
+    const int64_t all = columns(s, Q) + 2 * columns(s, K);
+    for (int i = 0; i < PARTS && s.apart; i++) tensor[i] = tensor3(part[i], g, s.B, s.T, columns(s, i));
+    if (s.apart) return PARTS;
+    void *fused = array_new(g, s.B * s.T * all);
+    copy_columns(s, g, fused, part, true);
+    tensor[0] = tensor3(fused, g, s.B, s.T, all);
+    return 1;
+}
+
+static double largest(double most, const double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(x[i]));
+    return most;
+}
+
+/* Check that all values are within `error`, plus their slack, plus the rounding for storage. */
+static void assert_close_but(const char *what, const void *got, zr_dtype g, const double *want, const double *slack,
+                             int64_t n, double error)
+{
     for (int64_t i = 0; i < n; i++) {
         const double x = array_get(got, g, i);
-        const double bound = tolerance * scale + slack[i] + storage_error(g, fabs(want[i]) + slack[i]);
+        const double bound = error + slack[i] + storage_error(g, fabs(want[i]) + slack[i]);
         if (!(fabs(x - want[i]) <= bound))
             fail_msg("%s[%lld of %lld] %s: %.9g, not %.9g (bound %.3g)", what, (long long)i, (long long)n,
                      zr_dtype_name(g), x, want[i], bound);
     }
 }
 
-static kernel_call forward_call(size s, double scale, double p, void *qkv, zr_dtype g, void *y, float *lse)
+static kernel_call forward_call(size s, double scale, double p, void *const *part, zr_dtype g, void *y, float *lse)
 {
-    kernel_call call = {.name = "attention", .attr = attributes(s, scale, p), .n_in = 1, .n_out = 2};
+    kernel_call call = {.name = "attention", .attr = attributes(s, scale, p), .n_out = 2};
     call.runtime = (zr_runtime){.seed = 0xfeedbeef01234567u, .step = 4, .first_row = 6};
-    call.in[0] = tensor3(qkv, g, s.B, s.T, 3 * width(s));
+    call.n_in = tensors_of(s, g, part, call.in);
     call.out[0] = tensor3(y, g, s.B, s.T, width(s));
     call.out[1] = tensor3(lse, ZR_F32, s.B, s.n_head, s.T);
     return call;
 }
 
 /* Build the backward call from `forward`'s operands and outputs. */
-static kernel_call backward_call(size s, const kernel_call *forward_of, void *dy, void *dqkv)
+static kernel_call backward_call(size s, const kernel_call *forward_of, void *dy, void *const *grad)
 {
     zr_dtype g = forward_of->in[0].dtype;
-    kernel_call call = {.name = "attention_dx", .attr = forward_of->attr, .n_in = 4, .n_out = 1};
+    const int n = forward_of->n_in;
+    kernel_call call = {.name = "attention_dx", .attr = forward_of->attr, .n_in = n + 3, .n_out = n};
     call.runtime = forward_of->runtime;
     call.in[0] = tensor3(dy, g, s.B, s.T, width(s));
-    call.in[1] = forward_of->in[0];
-    call.in[2] = forward_of->out[0];
-    call.in[3] = forward_of->out[1];
-    call.out[0] = tensor3(dqkv, g, s.B, s.T, 3 * width(s));
+    for (int i = 0; i < n; i++) call.in[1 + i] = forward_of->in[i];
+    call.in[n + 1] = forward_of->out[0];
+    call.in[n + 2] = forward_of->out[1];
+    tensors_of(s, g, grad, call.out);
     return call;
+}
+
+/* Return the scratch bytes of one thread. */
+static int64_t scratch_of(size s, bool backward_pass)
+{
+    return zr__attention_scratch_bytes(s.T, s.D, backward_pass, is_shared(s));
 }
 
 /* Check like run_both, but run twice instead of three times on a GPU, because this is most of the test's time. */
@@ -236,39 +395,39 @@ static void run_twice(const level_pair *level, kernel_call call, int64_t per_thr
     run_aligned(level, call, want);
 }
 
-/* Check one size. place 0: all heads; 1: the second half. */
+/* Check one size as the rank `place` of its tensor-parallel ranks. */
 static void check(const level_pair *level, size s, zr_dtype g, double scale, double p, int64_t place)
 {
-    const int64_t n = s.B * s.T * width(s), n_lse = s.B * s.n_head * s.T;
+    const int64_t n = elems(s, Q), n_lse = s.B * s.n_head * s.T;
     const int64_t widest = p > 0.0 ? GPU_WIDEST_DROPPED : GPU_WIDEST;
     const bool tensor_cores = level->one->profile.facts.apart && s.D <= widest && scale > 0.0;
-    void *qkv = array_random(g, 3 * n, 2.0), *dy = array_random(g, n, 1.0);
-    void *y = array_new(g, n), *dqkv = array_new(g, 3 * n);
+    void *part[PARTS], *grad[PARTS], *dy = array_random(g, n, 1.0), *y = array_new(g, n);
+    double *want[PARTS];
     float *lse = array_new(ZR_F32, n_lse);
-    kernel_call call = forward_call(s, scale, p, qkv, g, y, lse);
+    parts_random(s, g, 2.0, part);
+    kernel_call call = forward_call(s, scale, p, part, g, y, lse);
     call.runtime.place = place;
-    call.attr.i[2] = place ? 2 * s.n_head : 0;
-    reference f = {s,
-                   (float)scale,
-                   make_factors(s, &call.runtime, 5, p),
-                   doubles_of(qkv, g, 3 * n),
-                   doubles_new(n),
-                   doubles_new(n_lse),
-                   tensor_cores ? g : ZR_F32,
-                   doubles_new(n),
-                   doubles_new(3 * n)};
+    reference f = reference_make(s, (float)scale, part, g, &call.runtime, p);
+    if (tensor_cores) f.weights = g;
     forward(&f);
-    run_twice(level, call, zr__attention_scratch_bytes(s.T, s.D, false));
-    assert_close_but("attention", y, g, f.y, f.y_slack, n, 1e-5);
+    run_twice(level, call, scratch_of(s, false));
+    assert_close_but("attention", y, g, f.y, f.y_slack, n, 1e-5 * largest(1e-30, f.y, n));
     assert_close("lse", lse, ZR_F32, f.lse, n_lse, 1e-5);
 
-    kernel_call back = backward_call(s, &call, dy, dqkv);
-    double *want = doubles_new(3 * n);
+    for (int i = 0; i < PARTS; i++) {
+        grad[i] = array_new(g, elems(s, i));
+        want[i] = doubles_new(elems(s, i));
+    }
+    kernel_call back = backward_call(s, &call, dy, grad);
     f.y = doubles_of(y, g, n); /* rounded as stored */
     f.lse = doubles_of(lse, ZR_F32, n_lse);
     backward(&f, doubles_of(dy, g, n), want);
-    run_twice(level, back, zr__attention_scratch_bytes(s.T, s.D, true));
-    assert_close_but("attention_dx", dqkv, g, want, f.dqkv_slack, 3 * n, 1e-5);
+    run_twice(level, back, scratch_of(s, true));
+    if (!s.apart) copy_columns(s, g, back.out[0].data, grad, false);
+    double most = 1e-30;
+    for (int i = 0; i < PARTS; i++) most = largest(most, want[i], elems(s, i));
+    for (int i = 0; i < PARTS; i++)
+        assert_close_but(names[i], grad[i], g, want[i], f.slack[i], elems(s, i), 1e-5 * most);
 }
 
 /* Check a size in each type with and without dropout; in a short run only one of the two, alternating with sizes and
@@ -278,16 +437,27 @@ static void check_size(const level_pair *level, size s, int turn)
     for (int g = 0; g < N_DTYPES; g++)
         for (int drop = 0; drop < 2; drop++) {
             if (drop != (turn + g) % 2 && !is_long_run()) continue;
-            check(level, s, dtypes[g], 1.0 / sqrt((double)s.D), drop ? 0.2 : 0.0, drop ? turn / 2 % 2 : 0);
+            size of = s;
+            if (is_plain(s) && drop) of.ranks = 1 + turn / 2 % 2;
+            const int64_t last = of.ranks ? of.ranks - 1 : 0;
+            for (int64_t place = is_plain(s) ? last : 0; place <= last; place++)
+                check(level, of, dtypes[g], 1.0 / sqrt((double)s.D), drop ? 0.2 : 0.0, place);
             pool_clear();
         }
+}
+
+/* Return whether a device has kernels for more than GPT-2's attention. */
+static bool has_kinds(const level_pair *level)
+{
+    return !level->one->profile.facts.apart;
 }
 
 static void values(const level_pair *level)
 {
     for (int i = 0; i < N_SIZES; i++) check_size(level, sizes[i], i);
     for (int i = 0; level->one->profile.facts.apart && i < N_GPU_SIZES; i++) check_size(level, gpu_sizes[i], i);
-    for (int g = 0; g < N_DTYPES; g++) check(level, (size){1, 20, 2, 8}, dtypes[g], -0.4, 0.2, 0);
+    for (int i = 0; has_kinds(level) && i < N_KINDS; i++) check_size(level, kinds[i], i);
+    for (int g = 0; g < N_DTYPES; g++) check(level, (size)PLAIN(1, 20, 2, 8), dtypes[g], -0.4, 0.2, 0);
 }
 
 static void test_values(void **state)
@@ -297,21 +467,30 @@ static void test_values(void **state)
 }
 
 /* Check scores of 1e4 and more, of both signs: weights are nearly one-hot and nothing overflows. */
+static void large_scores_of(const level_pair *level, size s)
+{
+    const int64_t n = elems(s, Q), n_lse = s.n_head * s.T;
+    void *part[PARTS], *grad[PARTS];
+    float *dy = array_random(ZR_F32, n, 1.0), *y = array_new(ZR_F32, n), *lse = array_new(ZR_F32, n_lse);
+    parts_random(s, ZR_F32, 100.0, part);
+    kernel_call call = forward_call(s, 1.0, 0.0, part, ZR_F32, y, lse);
+    reference f = reference_make(s, 1.0, part, ZR_F32, &call.runtime, 0.0);
+    forward(&f);
+    run_both(level, call, scratch_of(s, false));
+    assert_close("lse", lse, ZR_F32, f.lse, n_lse, 1e-6);
+    assert_close("attention", y, ZR_F32, f.y, n, 1e-2); /* a score of 1e5 has an ulp of 8e-3 */
+    for (int i = 0; i < PARTS; i++) grad[i] = array_new(ZR_F32, elems(s, i));
+    kernel_call back = backward_call(s, &call, dy, grad);
+    run_both(level, back, scratch_of(s, true));
+    for (int i = 0; i < back.n_out; i++)
+        for (int64_t k = 0; k < zr_shape_elems(&back.out[i].shape); k++)
+            assert_true(isfinite(((float *)back.out[i].data)[k]));
+}
+
 static void large_scores(const level_pair *level)
 {
-    const size s = {1, 130, 2, 16};
-    const int64_t n = s.B * s.T * width(s);
-    float *qkv = array_random(ZR_F32, 3 * n, 100.0), *dy = array_random(ZR_F32, n, 1.0);
-    float *y = array_new(ZR_F32, n), *lse = array_new(ZR_F32, s.n_head * s.T), *dqkv = array_new(ZR_F32, 3 * n);
-    kernel_call call = forward_call(s, 1.0, 0.0, qkv, ZR_F32, y, lse);
-    reference f = {s,      1.0,  NULL, doubles_of(qkv, ZR_F32, 3 * n), doubles_new(n), doubles_new(s.n_head * s.T),
-                   ZR_F32, NULL, NULL};
-    forward(&f);
-    run_both(level, call, zr__attention_scratch_bytes(s.T, s.D, false));
-    assert_close("lse", lse, ZR_F32, f.lse, s.n_head * s.T, 1e-6);
-    assert_close("attention", y, ZR_F32, f.y, n, 1e-2); /* a score of 1e5 has an ulp of 8e-3 */
-    run_both(level, backward_call(s, &call, dy, dqkv), zr__attention_scratch_bytes(s.T, s.D, true));
-    for (int64_t i = 0; i < 3 * n; i++) assert_true(isfinite(dqkv[i]));
+    large_scores_of(level, (size)PLAIN(1, 130, 2, 16));
+    if (has_kinds(level)) large_scores_of(level, (size){1, 130, 2, 16, .kv = 1, .window = 50});
 }
 
 static void test_large_scores(void **state)
@@ -334,15 +513,18 @@ static void assert_nan(const void *x, zr_dtype g, int64_t i)
 /* Check that a NaN in a key shows in every later query of its head, and in no other head or row. */
 static void not_a_number_in(const level_pair *level, zr_dtype g, int64_t row)
 {
-    const size s = {2, 130, 2, 8};
-    const int64_t n = s.B * s.T * width(s), t = row ? 0 : 100, other = (1 - row) * s.T;
-    void *qkv = array_random(g, 3 * n, 1.0), *dy = array_random(g, n, 1.0);
-    void *y = array_new(g, n), *dqkv = array_new(g, 3 * n);
+    const size s = PLAIN(2, 130, 2, 8);
+    const int64_t n = elems(s, Q), t = row ? 0 : 100, other = (1 - row) * s.T;
+    void *part[PARTS], *grad[PARTS], *dy = array_random(g, n, 1.0), *y = array_new(g, n);
     float *lse = array_new(ZR_F32, s.B * s.n_head * s.T);
-    array_set(qkv, g, ((row * s.T + t) * 3 + 1) * 16 + 3, NAN); /* head 0 */
-    kernel_call call = forward_call(s, 0.3, 0.0, qkv, g, y, lse);
-    run_twice(level, call, zr__attention_scratch_bytes(s.T, s.D, false));
-    run_twice(level, backward_call(s, &call, dy, dqkv), zr__attention_scratch_bytes(s.T, s.D, true));
+    parts_random(s, g, 1.0, part);
+    for (int i = 0; i < PARTS; i++) grad[i] = array_new(g, n);
+    array_set(part[K], g, (row * s.T + t) * 16 + 3, NAN); /* head 0 */
+    kernel_call call = forward_call(s, 0.3, 0.0, part, g, y, lse);
+    run_twice(level, call, scratch_of(s, false));
+    kernel_call back = backward_call(s, &call, dy, grad);
+    run_twice(level, back, scratch_of(s, true));
+    const void *dqkv = back.out[0].data;
     for (int64_t i = 0; i < s.T; i++) {
         const int64_t at = row * s.T + i, query = row * s.n_head * s.T + i;
         if (i >= t) {
@@ -354,10 +536,65 @@ static void not_a_number_in(const level_pair *level, zr_dtype g, int64_t row)
             assert_finite(lse, ZR_F32, query, 1);
         }
         assert_finite(y, g, at * 16 + 8, 8);
-        for (int part = 0; part < 3; part++) assert_finite(dqkv, g, at * 48 + 16 * part + 8, 8);
+        for (int p = 0; p < 3; p++) assert_finite(dqkv, g, at * 48 + 16 * p + 8, 8);
     }
     assert_finite(y, g, other * 16, s.T * 16);
     assert_finite(dqkv, g, other * 48, s.T * 48);
+}
+
+/* Check that blocks of keys before the window are not read: with NaN in the first token's key and value, queries whose
+ * windows begin in later blocks have finite results. */
+static void before_the_window(const level_pair *level)
+{
+    const size s = {1, 200, 2, 8, .kv = 1, .window = 20, .apart = true};
+    void *part[PARTS], *grad[PARTS];
+    float *dy = array_random(ZR_F32, elems(s, Q), 1.0), *y = array_new(ZR_F32, elems(s, Q));
+    float *lse = array_new(ZR_F32, s.n_head * s.T);
+    parts_random(s, ZR_F32, 1.0, part);
+    for (int i = 0; i < PARTS; i++) grad[i] = array_new(ZR_F32, elems(s, i));
+    for (int i = K; i < PARTS; i++) array_set(part[i], ZR_F32, 0, NAN);
+    kernel_call call = forward_call(s, 0.3, 0.0, part, ZR_F32, y, lse);
+    run_both(level, call, scratch_of(s, false));
+    run_both(level, backward_call(s, &call, dy, grad), scratch_of(s, true));
+    const int64_t first = 2 * ZR__ATTENTION_BLOCK, rest = (s.T - first) * s.D;
+    assert_nan(y, ZR_F32, 0);
+    assert_finite(y, ZR_F32, first * 2 * s.D, 2 * rest);
+    assert_finite(grad[Q], ZR_F32, first * 2 * s.D, 2 * rest);
+    for (int i = K; i < PARTS; i++) assert_finite(grad[i], ZR_F32, first * s.D, rest);
+}
+
+/* Check that a fused operand and three operands give the same bits. */
+static void fused_and_apart(const level_pair *level)
+{
+    size s = {2, 70, 4, 5, .kv = 2};
+    void *part[PARTS], *grad[2][PARTS], *dy = array_random(ZR_BF16, elems(s, Q), 1.0);
+    void *y[2] = {array_new(ZR_BF16, elems(s, Q)), array_new(ZR_BF16, elems(s, Q))};
+    parts_random(s, ZR_BF16, 1.0, part);
+    for (int way = 0; way < 2; way++) {
+        s.apart = way;
+        for (int i = 0; i < PARTS; i++) grad[way][i] = array_new(ZR_BF16, elems(s, i));
+        float *lse = array_new(ZR_F32, s.B * s.n_head * s.T);
+        kernel_call call = forward_call(s, 0.4, 0.2, part, ZR_BF16, y[way], lse);
+        run_both(level, call, scratch_of(s, false));
+        kernel_call back = backward_call(s, &call, dy, grad[way]);
+        run_both(level, back, scratch_of(s, true));
+        if (!s.apart) copy_columns(s, ZR_BF16, back.out[0].data, grad[way], false);
+    }
+    assert_memory_equal(y[0], y[1], (size_t)(2 * elems(s, Q)));
+    for (int i = 0; i < PARTS; i++) assert_memory_equal(grad[0][i], grad[1][i], (size_t)(2 * elems(s, i)));
+}
+
+static void kinds_of_operands(const level_pair *level)
+{
+    if (!has_kinds(level)) return;
+    before_the_window(level);
+    fused_and_apart(level);
+}
+
+static void test_kinds_of_operands(void **state)
+{
+    (void)state;
+    for_every_level(kinds_of_operands);
 }
 
 static void not_a_number(const level_pair *level)
@@ -375,39 +612,50 @@ static void test_not_a_number(void **state)
 /* ---- one token at a time --------------------------------------------------------------------- */
 
 /* Check that decoding T tokens one by one gives the result of the whole sequence, and fills the cache with k and v. */
-static void check_cached(const level_pair *level, size s, zr_dtype g)
+static void check_cached(const level_pair *level, size s, zr_dtype g, int64_t place)
 {
-    const int64_t C = width(s), length = s.T + 2, bytes = zr_dtype_bytes(g);
+    const int64_t length = s.T + 2, element = zr_dtype_bytes(g), kv = columns(s, K) * element;
     const double scale = 1.0 / sqrt((double)s.D);
-    char *qkv = array_random(g, 3 * s.T * C, 2.0), *cache = array_new(g, 2 * length * C);
-    char *y = array_new(g, s.T * C);
-    reference f = {
-        s,      (float)scale, NULL, doubles_of(qkv, g, 3 * s.T * C), doubles_new(s.T * C), doubles_new(s.n_head * s.T),
-        ZR_F32, NULL,         NULL};
+    void *part[PARTS];
+    parts_random(s, g, 2.0, part);
+    char *cache = array_new(g, 2 * length * columns(s, K)), *y = array_new(g, elems(s, Q));
+    zr_runtime runtime = {.place = place};
+    reference f = reference_make(s, (float)scale, part, g, &runtime, 0.0);
     forward(&f);
     for (int64_t t = 0; t < s.T; t++) {
-        kernel_call call = {.name = "attention_cached", .attr = attributes(s, scale, 0.0), .n_in = 2, .n_out = 1};
+        kernel_call call = {.name = "attention_cached", .attr = attributes(s, scale, 0.0), .n_out = 1};
+        const size token = {1, 1, s.n_head, s.D, .kv = s.kv, .apart = s.apart};
+        char *row[PARTS];
+        for (int i = 0; i < PARTS; i++) row[i] = (char *)part[i] + t * columns(s, i) * element;
+        call.runtime = runtime;
         call.runtime.position = t;
         call.scratch_bytes = s.n_head * length * 4;
-        call.in[0] = tensor3(qkv + 3 * t * C * bytes, g, 1, 1, 3 * C);
-        call.in[1] = tensor3(cache, g, 2, length, C);
-        call.out[0] = tensor3(y + t * C * bytes, g, 1, 1, C);
+        const int n = tensors_of(token, g, (void *const *)row, call.in);
+        call.in[n] = tensor3(cache, g, 2, length, columns(s, K));
+        call.n_in = n + 1;
+        call.out[0] = tensor3(y + t * width(s) * element, g, 1, 1, width(s));
         run_twice(level, call, 0);
-        assert_memory_equal(cache + t * C * bytes, qkv + (3 * t + 1) * C * bytes, (size_t)(C * bytes));
-        assert_memory_equal(cache + (length + t) * C * bytes, qkv + (3 * t + 2) * C * bytes, (size_t)(C * bytes));
+        assert_memory_equal(cache + t * kv, row[K], (size_t)kv);
+        assert_memory_equal(cache + (length + t) * kv, row[V], (size_t)kv);
     }
-    assert_close("attention_cached", y, g, f.y, s.T * C, 1e-5);
+    assert_close("attention_cached", y, g, f.y, elems(s, Q), 1e-5);
 }
 
 static void cached_values(const level_pair *level)
 {
     for (int g = 0; g < N_DTYPES; g++) {
-        check_cached(level, (size){1, 40, 3, 19}, dtypes[g]);
-        check_cached(level, (size){1, 3, 1, 1100}, dtypes[g]); /* a head wider than a chunk */
-        check_cached(level, (size){1, 70, is_long_run() ? 8 : 3, 64}, dtypes[g]);
+        check_cached(level, (size)PLAIN(1, 40, 3, 19), dtypes[g], 0);
+        check_cached(level, (size)PLAIN(1, 3, 1, 1100), dtypes[g], 0); /* a head wider than a chunk */
+        check_cached(level, (size)PLAIN(1, 70, is_long_run() ? 8 : 3, 64), dtypes[g], 0);
+        if (!has_kinds(level)) continue;
+        check_cached(level, (size){1, 40, 4, 5, .kv = 2}, dtypes[g], 0);
+        check_cached(level, (size){1, 20, 4, 80, .kv = 1, .apart = true}, dtypes[g], 0);
+        check_cached(level, (size){1, 70, 2, 16, .window = 9}, dtypes[g], 0);
+        check_cached(level, (size){1, 30, 4, 8, .kv = 2, .window = 40, .apart = true}, dtypes[g], 0);
+        check_cached(level, (size){1, 9, 2, 8, .kv = 2, .ranks = 3, .whole = true, .apart = true}, dtypes[g], 1);
     }
     /* GPUs process keys in stretches of 128. */
-    if (level->one->profile.facts.apart) check_cached(level, (size){1, 130, 2, 5}, ZR_BF16);
+    if (level->one->profile.facts.apart) check_cached(level, (size)PLAIN(1, 130, 2, 5), ZR_BF16, 0);
 }
 
 static void test_cached(void **state)
@@ -419,7 +667,7 @@ static void test_cached(void **state)
 static void cache_full(const level_pair *level)
 {
     float qkv[6] = {0}, cache[12] = {0}, y[2];
-    const size s = {1, 1, 1, 2};
+    const size s = PLAIN(1, 1, 1, 2);
     kernel_call call = {.name = "attention_cached", .attr = attributes(s, 1.0, 0.0), .n_in = 2, .n_out = 1};
     call.scratch_bytes = 3 * 4;
     call.in[0] = tensor3(qkv, ZR_F32, 1, 1, 6);
@@ -440,8 +688,10 @@ static void test_cache_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference),    cmocka_unit_test(test_values), cmocka_unit_test(test_large_scores),
-        cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_cached), cmocka_unit_test(test_cache_full),
+        cmocka_unit_test(test_reference),         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_large_scores),      cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_kinds_of_operands), cmocka_unit_test(test_cached),
+        cmocka_unit_test(test_cache_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* gelu, relu and silu, each with its _dx, add, mul, scale, dropout, fill. */
+/* gelu, relu, silu and swiglu, each with its _dx, add, mul, scale, dropout, fill. */
 #include "kernel_check.h"
 
 static const int64_t sizes[] = {1, 57, 1024, 1031, 40001};
@@ -132,6 +132,93 @@ static void test_unary_extremes(void **state)
 {
     (void)state;
     for_every_level(unary_extremes);
+}
+
+/* ---- swiglu ---------------------------------------------------------------------------------- */
+
+/* Run swiglu_dx with dgate in place of dy and dup in place of up, and check for the same bits. */
+static void swiglu_in_place(const level_pair *level, kernel_call call, zr_dtype g, int64_t n)
+{
+    const void *want[] = {call.out[0].data, call.out[1].data};
+    call.in[0].data = call.out[0].data = array_copy(call.in[0].data, g, n);
+    call.in[2].data = call.out[1].data = array_copy(call.in[2].data, g, n);
+    run_aligned(level, call, want);
+    assert_int_equal(kernel_run(level->three, &call), ZR_OK);
+    for (int i = 0; i < 2; i++) assert_memory_equal(want[i], call.out[i].data, (size_t)(n * zr_dtype_bytes(g)));
+}
+
+static void check_swiglu(const level_pair *level, int64_t n, zr_dtype g, zr_dtype w)
+{
+    void *gate = array_random(g, n, 5.0), *up = array_random(g, n, 2.0), *dy = array_random(g, n, 1.0);
+    void *y = array_new(g, n), *dgate = array_new(w, n), *dup = array_new(w, n);
+    double *want = doubles_of(up, g, n), *want_gate = doubles_of(dy, g, n), *want_up = doubles_of(dy, g, n);
+    for (int64_t i = 0; i < n; i++) {
+        const double x = array_get(gate, g, i);
+        want_gate[i] *= want[i] * silu_slope(x);
+        want_up[i] *= silu(x);
+        want[i] *= silu(x);
+    }
+    kernel_call call = binary_call("swiglu", tensor1(gate, g, n), tensor1(up, g, n), tensor1(y, g, n));
+    run_both(level, call, 0);
+    assert_close("swiglu", y, g, want, n, 1e-6);
+    run_in_place(level, call, 0, 0);
+    kernel_call back = {.name = "swiglu_dx", .n_in = 3, .n_out = 2};
+    back.in[0] = tensor1(dy, g, n);
+    back.in[1] = tensor1(gate, g, n);
+    back.in[2] = tensor1(up, g, n);
+    back.out[0] = tensor1(dgate, w, n);
+    back.out[1] = tensor1(dup, w, n);
+    run_both(level, back, 0);
+    assert_close("dgate", dgate, w, want_gate, n, 1e-6);
+    assert_close("dup", dup, w, want_up, n, 1e-6);
+    if (g == w) swiglu_in_place(level, back, g, n);
+}
+
+static void swiglu_values(const level_pair *level)
+{
+    for (int i = 0; i < N_SIZES; i++)
+        for (int g = 0; g < N_DTYPES; g++) {
+            check_swiglu(level, sizes[i], dtypes[g], dtypes[g]);
+            if (g) check_swiglu(level, sizes[i], dtypes[g], ZR_F32);
+        }
+}
+
+static void test_swiglu(void **state)
+{
+    (void)state;
+    for_every_level(swiglu_values);
+}
+
+/* Check far-out gates, infinities and NaN, with dy = 1 and up = 2. */
+static void swiglu_extremes(const level_pair *level)
+{
+    float gate[] = {0.0f, 95.5f, -95.5f, 3e37f, -3e38f, INFINITY, -INFINITY, NAN};
+    enum { N = sizeof gate / sizeof *gate };
+    const float silus[N] = {0.0f, 95.5f, 0.0f, 3e37f, 0.0f, INFINITY, 0.0f, NAN};
+    const float slopes[N] = {0.5f, 1.0f, 0.0f, 1.0f, 0.0f, 1.0f, 0.0f, NAN};
+    float dy[N], up[N], y[N], dgate[N], dup[N];
+    for (int i = 0; i < N; i++) dy[i] = 1.0f;
+    for (int i = 0; i < N; i++) up[i] = 2.0f;
+    kernel_call call = binary_call("swiglu", tensor1(gate, ZR_F32, N), tensor1(up, ZR_F32, N), tensor1(y, ZR_F32, N));
+    assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+    kernel_call back = {.name = "swiglu_dx", .n_in = 3, .n_out = 2};
+    back.in[0] = tensor1(dy, ZR_F32, N);
+    back.in[1] = call.in[0];
+    back.in[2] = call.in[1];
+    back.out[0] = tensor1(dgate, ZR_F32, N);
+    back.out[1] = tensor1(dup, ZR_F32, N);
+    assert_int_equal(kernel_run(level->one, &back), ZR_OK);
+    for (int i = 0; i < N; i++) {
+        const float want[] = {2.0f * silus[i], 2.0f * slopes[i], silus[i]}, got[] = {y[i], dgate[i], dup[i]};
+        for (int k = 0; k < 3; k++)
+            assert_true(isnan(want[k]) ? isnan(got[k]) : got[k] == want[k] || fabsf(got[k] - want[k]) < 1e-30f);
+    }
+}
+
+static void test_swiglu_extremes(void **state)
+{
+    (void)state;
+    for_every_level(swiglu_extremes);
 }
 
 /* ---- mul, scale ------------------------------------------------------------------------------ */
@@ -300,10 +387,16 @@ static void test_dropout_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unary_references),  cmocka_unit_test(test_unaries),
-        cmocka_unit_test(test_unary_extremes),    cmocka_unit_test(test_mul_scale),
-        cmocka_unit_test(test_add_fill),          cmocka_unit_test(test_dropout),
-        cmocka_unit_test(test_dropout_threshold), cmocka_unit_test(test_dropout_cut),
+        cmocka_unit_test(test_unary_references),
+        cmocka_unit_test(test_unaries),
+        cmocka_unit_test(test_unary_extremes),
+        cmocka_unit_test(test_mul_scale),
+        cmocka_unit_test(test_add_fill),
+        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_dropout_threshold),
+        cmocka_unit_test(test_dropout_cut),
+        cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_swiglu_extremes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

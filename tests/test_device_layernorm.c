@@ -260,6 +260,70 @@ static void check_rms(const level_pair *level, size s, zr_dtype g, zr_dtype w, b
     assert_close("dgain", dgain, w, want_gain, s.C, 1e-5);
 }
 
+/* Check rmsnorm with groups of C columns: rows have `groups` of them, and each group is a row of the reference. With
+ * `rounded`, x * rstd is rounded to g before the product with the gain. */
+static void check_groups(const level_pair *level, size s, int64_t groups, zr_dtype g, zr_dtype w, bool rounded)
+{
+    const int64_t n = s.rows * s.C, rows = s.rows / groups;
+    void *x = make_rows(s, g), *gain = array_random(g, s.C, 1.0), *dy = array_random(g, n, 1.0), *y = array_new(g, n);
+    void *dx = array_new(g, n), *dgain = array_new(w, s.C), *one = array_new(g, 1);
+    float *rstd = array_new(ZR_F32, s.rows);
+    double *want = doubles_new(n), *want_rstd = doubles_new(s.rows), *want_dx = doubles_new(n);
+    double *want_gain = doubles_new(s.C), *d = doubles_of(dy, g, n), *v = doubles_of(x, g, n);
+    rms_reference(s, d, v, doubles_of(gain, g, s.C), want, want_rstd, want_dx, want_gain);
+    kernel_call call = {.name = "rmsnorm", .attr = {.i = {rounded}, .f = {EPS}}, .n_in = 2, .n_out = 2};
+    call.in[0] = tensor2(x, g, rows, groups * s.C);
+    call.in[1] = tensor1(gain, g, s.C);
+    call.out[0] = tensor2(y, g, rows, groups * s.C);
+    call.out[1] = tensor2(rstd, ZR_F32, rows, groups);
+    run_both(level, call, 0);
+    assert_close("rstd", rstd, ZR_F32, want_rstd, s.rows, 1e-6);
+    for (int64_t c = 0; rounded && c < s.C; c++) want_gain[c] = 0;
+    for (int64_t i = 0; rounded && i < n; i++) {
+        array_set(one, g, 0, (float)v[i] * rstd[i / s.C]);
+        want[i] = array_get(one, g, 0) * array_get(gain, g, i % s.C);
+        want_gain[i % s.C] += d[i] * array_get(one, g, 0);
+    }
+    assert_close("rmsnorm", y, g, want, n, rounded ? 1e-7 : 1e-6);
+    kernel_call back = {.name = "rmsnorm_dx", .attr = call.attr, .n_in = 5, .n_out = 1};
+    back.in[0] = tensor2(dy, g, rows, groups * s.C);
+    back.in[1] = call.in[0];
+    back.in[2] = call.in[1];
+    back.in[3] = call.out[1];
+    back.in[4] = tensor_absent();
+    back.out[0] = tensor2(dx, g, rows, groups * s.C);
+    run_both(level, back, 0);
+    assert_close("rmsnorm_dx", dx, g, want_dx, n, 1e-5);
+    run_in_place(level, back, 0, 0);
+    kernel_call dw = {.name = "rmsnorm_dw", .attr = call.attr, .n_in = 3, .n_out = 1, .scratch_bytes = 16 * 4 * s.C};
+    dw.in[0] = back.in[0];
+    dw.in[1] = call.in[0];
+    dw.in[2] = call.out[1];
+    dw.out[0] = tensor1(dgain, w, s.C);
+    run_both(level, dw, 0);
+    assert_close("dgain", dgain, w, want_gain, s.C, 1e-5);
+}
+
+static void group_values(const level_pair *level)
+{
+    static const struct {
+        size s;
+        int64_t groups;
+    } cases[] = {{{6, 2}, 3}, {{35, 57}, 5}, {{96, 64}, 4}, {{4320, 8}, 9}, {{14, 128}, 1}, {{6, 1032}, 2}};
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++)
+        for (int g = 0; g < N_DTYPES; g++)
+            for (int rounded = 0; rounded < 2; rounded++) {
+                check_groups(level, cases[i].s, cases[i].groups, dtypes[g], dtypes[(g + i) % N_DTYPES], rounded);
+                pool_clear();
+            }
+}
+
+static void test_groups(void **state)
+{
+    (void)state;
+    for_every_level(group_values);
+}
+
 static void values(const level_pair *level)
 {
     for (int i = 0; i < N_SIZES; i++)
@@ -323,10 +387,8 @@ static void test_not_a_number(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_rms_reference),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_reference), cmocka_unit_test(test_rms_reference), cmocka_unit_test(test_values),
+        cmocka_unit_test(test_groups),    cmocka_unit_test(test_not_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

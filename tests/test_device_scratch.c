@@ -74,8 +74,8 @@ static void test_scratch(void **state)
     assert_int_equal(scratch(g, "embedding_dw", &facts), 16 * B * T + 3 * 4 * C);
     assert_int_equal(scratch(g, "position_dw", &facts), 3 * 4 * C);
     assert_int_equal(scratch(g, "layernorm_dw", &facts), 16 * 2 * 4 * C);
-    assert_int_equal(scratch(g, "attention", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, false));
-    assert_int_equal(scratch(g, "attention_dx", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, true));
+    assert_int_equal(scratch(g, "attention", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, false, false));
+    assert_int_equal(scratch(g, "attention_dx", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, true, false));
     check_products(g, &facts, true);
     assert_int_equal(scratch(g, "linear_db", &facts), 0);
     zr_graph_destroy(&g);
@@ -192,7 +192,7 @@ static void test_own_kernels(void **state)
     zr_graph *g = small_model(ZR_F32, false);
     assert_int_equal(scratch(g, "gelu", &facts), 3 * B * T * C);
     assert_int_equal(scratch(g, "attention", &facts), 0);
-    assert_int_equal(scratch(g, "attention_dx", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, true));
+    assert_int_equal(scratch(g, "attention_dx", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, true, false));
     const zr_device_facts none = {.threads = 3, .panel_bytes = 1000};
     assert_int_equal(scratch(g, "attention_dx", &none), 0);
     zr_graph_destroy(&g);

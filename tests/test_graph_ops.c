@@ -33,9 +33,14 @@ static zr_value ids(zr_graph *g, const char *name)
 }
 
 /* Return a value of shape (B, T, C) that depends on a parameter; tokens repeat, so that some of its rows are equal. */
+static zr_value source_of(zr_graph *g, const char *table)
+{
+    return zr_embedding(g, ids(g, "tokens"), param(g, (zr_shape){2, {V, C}}, table));
+}
+
 static zr_value source(zr_graph *g)
 {
-    return zr_embedding(g, ids(g, "tokens"), param(g, (zr_shape){2, {V, C}}, "table"));
+    return source_of(g, "table");
 }
 
 /* Make cross entropy of x the losses, so that each element of x (B T cols elements, any shape) has another gradient. */
@@ -83,6 +88,32 @@ static zr_value by_rmsnorm(zr_graph *g, zr_value x)
                                                                                    * and both norms share a gain */
 }
 
+/* Normalise pairs of columns by themselves, with one gain, and then whole rows. */
+static zr_value by_groups(zr_graph *g, zr_value x)
+{
+    zr_value pairs = zr_rmsnorm(g, x, param(g, (zr_shape){1, {2}}, "pair"), 1e-2);
+    return zr_rmsnorm_rounded(g, zr_add(g, x, pairs), param(g, (zr_shape){1, {C}}, "row"), 1e-3);
+}
+
+static zr_value by_swiglu(zr_graph *g, zr_value x)
+{
+    return zr_swiglu(g, zr_swiglu(g, x, x), zr_scale(g, x, 2)); /* both operands are the same value, and two values */
+}
+
+/* Rotate twice, three heads and then one, by tables of different kinds. */
+static zr_value by_rotary(zr_graph *g, zr_value x)
+{
+    const zr_rotary_spec two = {.kind = ZR_ROTARY_LINEAR, .width = 2, .theta = 10, .factor = 3};
+    const zr_rotary_spec six = {.kind = ZR_ROTARY_YARN,
+                                .width = C,
+                                .theta = 1000,
+                                .factor = 4,
+                                .original = 64,
+                                .beta_fast = 32,
+                                .beta_slow = 1};
+    return zr_rotary(g, zr_rotary(g, x, zr_rotary_table(g, &two)), zr_rotary_table(g, &six));
+}
+
 static zr_value by_heads(zr_graph *g, zr_value x)
 {
     return zr_merge_heads(g, zr_softmax(g, zr_split_heads(g, x, 2)));
@@ -103,9 +134,10 @@ static zr_value by_columns(zr_graph *g, zr_value x)
 static const struct {
     const char *name;
     path through;
-} paths[] = {{"gelu", zr_gelu},   {"relu", zr_relu},           {"silu", zr_silu},      {"softmax", zr_softmax},
-             {"scale", by_scale}, {"square", by_square},       {"gate", by_gate},      {"rmsnorm", by_rmsnorm},
-             {"heads", by_heads}, {"transpose", by_transpose}, {"columns", by_columns}};
+} paths[] = {{"gelu", zr_gelu},     {"relu", zr_relu},           {"silu", zr_silu},       {"softmax", zr_softmax},
+             {"scale", by_scale},   {"square", by_square},       {"gate", by_gate},       {"rmsnorm", by_rmsnorm},
+             {"heads", by_heads},   {"transpose", by_transpose}, {"columns", by_columns}, {"groups", by_groups},
+             {"swiglu", by_swiglu}, {"rotary", by_rotary}};
 #define PATHS (int)(sizeof paths / sizeof *paths)
 
 static void test_activations(void **state)
@@ -163,6 +195,65 @@ static void test_mean(void **state)
     }
 }
 
+/* ---- attention --------------------------------------------------------------------------------- */
+
+/* A kind of attention, and the width of its heads, which together need not be as wide as the model. */
+static const struct {
+    zr_attention_spec spec;
+    int64_t width;
+} kinds[] = {{{.heads = 2, .kv_heads = 2}, 2},
+             {{.heads = 4, .kv_heads = 2, .dropout = 0.3}, 3},
+             {{.heads = 3, .kv_heads = 1, .window = 2}, 5},
+             {{.heads = 2, .kv_heads = 1, .bidirectional = true, .scale = 0.3}, 2},
+             {{.heads = 4, .kv_heads = 4, .window = 1, .dropout = 0.2}, 1}};
+#define KINDS (int)(sizeof kinds / sizeof *kinds)
+
+/* Project x (B, T, C) to q, k and v, fused or not, and attend. */
+static zr_value attend(zr_graph *g, zr_value x, int kind, bool fused)
+{
+    const zr_attention_spec *spec = &kinds[kind].spec;
+    const int64_t q = spec->heads * kinds[kind].width, kv = spec->kv_heads * kinds[kind].width;
+    if (fused) {
+        zr_value w = param(g, (zr_shape){2, {C, q + 2 * kv}}, "qkv");
+        return zr_attend(g, zr_linear(g, x, w, ZR_NONE, false), ZR_NONE, ZR_NONE, spec);
+    }
+    zr_value wq = param(g, (zr_shape){2, {C, q}}, "q"), wk = param(g, (zr_shape){2, {C, kv}}, "k");
+    zr_value wv = param(g, (zr_shape){2, {C, kv}}, "v");
+    return zr_attend(g, zr_linear(g, x, wq, ZR_NONE, false), zr_linear(g, x, wk, ZR_NONE, false),
+                     zr_linear(g, x, wv, ZR_NONE, false), spec);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int fused = 0; fused < 2; fused++) {
+            zr_graph *g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+            sink(g, attend(g, source(g), kind, fused));
+            check(g, "attention");
+        }
+}
+
+/* Check attention of one value to itself, of keys that need no gradient, and of keys that are values. */
+static void test_attention_operands(void **state)
+{
+    (void)state;
+    const zr_attention_spec one = {.heads = 2, .kv_heads = 2}, few = {.heads = 3, .kv_heads = 1};
+    zr_graph *g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+    zr_value x = source(g);
+    sink(g, zr_attend(g, x, x, x, &one));
+    check(g, "q, k and v in one");
+    g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+    zr_value fixed = zr_input(g, "fixed", ZR_F32, (zr_shape){3, {B, T, C}});
+    sink(g, zr_attend(g, source(g), fixed, zr_silu(g, source_of(g, "other")), &one));
+    check(g, "fixed keys");
+    g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+    x = source(g);
+    zr_value kv = zr_slice(g, x, 0, 2);
+    sink(g, zr_attend(g, x, kv, kv, &few));
+    check(g, "keys that are values");
+}
+
 /* ---- operands ---------------------------------------------------------------------------------- */
 
 static zr_value f32(zr_graph *g, int ndim, int64_t a, int64_t b, int64_t c)
@@ -191,6 +282,12 @@ static void test_refusals(void **state)
     CASE(ZR_ERR_SHAPE, "rmsnorm: operand gain is F32 (2); wanted F32 (3)",
          zr_rmsnorm(g, f32(g, 2, B, T, 0), f32(g, 1, B, 0, 0), 1e-5));
     CASE(ZR_ERR_ARG, "rmsnorm: eps is 0; wanted above 0", zr_rmsnorm(g, f32(g, 2, B, T, 0), f32(g, 1, T, 0, 0), 0));
+    CASE(ZR_ERR_SHAPE, "rmsnorm: operand gain is F32 (2, 3); wanted F32 (6)",
+         zr_rmsnorm(g, f32(g, 3, B, T, C), f32(g, 2, B, T, 0), 1e-5)); /* a group is as long as a vector */
+    CASE(ZR_ERR_SHAPE, "layernorm: operand gain is F32 (3); wanted F32 (6)",
+         zr_layernorm(g, f32(g, 3, B, T, C), f32(g, 1, T, 0, 0), f32(g, 1, T, 0, 0), 1e-5));
+    CASE(ZR_ERR_SHAPE, "swiglu: operand up is F32 (3); wanted F32 (2, 3)",
+         zr_swiglu(g, f32(g, 2, B, T, 0), f32(g, 1, T, 0, 0)));
     CASE(ZR_ERR_DTYPE, "softmax: operand x is I32", zr_softmax(g, ids(g, "x")));
     CASE(ZR_ERR_DTYPE, "mean: the result is to be BF16; wanted F32 or the graph's F32",
          zr_mean(g, f32(g, 2, B, T, 0), ZR_BF16));
@@ -205,6 +302,120 @@ static void test_refusals(void **state)
     CASE(ZR_ERR_SHAPE, "split_heads: 0 heads do not divide", zr_split_heads(g, f32(g, 3, B, T, C), 0));
     CASE(ZR_ERR_SHAPE, "merge_heads: operand x is F32 (2, 3, 6); wanted F32 (*, *, *, *)",
          zr_merge_heads(g, f32(g, 3, B, T, C)));
+}
+
+/* ---- constants of rotary embeddings ------------------------------------------------------------ */
+
+/* A spec that each kind accepts. */
+static const zr_rotary_spec valid = {.width = 8,
+                                     .theta = 1e4,
+                                     .factor = 8,
+                                     .original = 2,
+                                     .low_freq_factor = 1,
+                                     .high_freq_factor = 4,
+                                     .beta_fast = 32,
+                                     .beta_slow = 1};
+
+/* Check the message with which a table of this kind is refused if `change` changes the valid spec s. */
+#define REFUSED(which, text, change)                                                                                   \
+    do {                                                                                                               \
+        zr_rotary_spec s = valid;                                                                                      \
+        s.kind = which;                                                                                                \
+        change;                                                                                                        \
+        CASE(ZR_ERR_CONFIG, text, zr_rotary_table(g, &s));                                                             \
+    } while (0)
+
+static void test_rotary_refusals(void **state)
+{
+    (void)state;
+    REFUSED(ZR_ROTARY_DEFAULT, "the width of a head is 7; wanted an even number of elements, at least 2", s.width = 7);
+    REFUSED(ZR_ROTARY_LINEAR, "the width of a head is 0; wanted an even number", s.width = 0);
+    REFUSED(ZR_ROTARY_DEFAULT, "rotary_table: theta is 1; wanted a number above 1", s.theta = 1);
+    REFUSED(ZR_ROTARY_DEFAULT, "theta is nan", s.theta = NAN);
+    REFUSED(ZR_ROTARY_LINEAR, "factor is 0.5; wanted at least 1", s.factor = 0.5);
+    REFUSED(ZR_ROTARY_YARN, "factor is inf", s.factor = INFINITY);
+    REFUSED(ZR_ROTARY_LLAMA3, "the original length is 0 tokens; wanted at least 1", s.original = 0);
+    REFUSED(ZR_ROTARY_DYNAMIC, "the width of a head is 2; kind dynamic wants at least 4", s.width = 2);
+    REFUSED(ZR_ROTARY_LLAMA3, "low_freq_factor is 0; wanted a number above 0", s.low_freq_factor = 0);
+    REFUSED(ZR_ROTARY_LLAMA3, "high_freq_factor, which must exceed low_freq_factor, is 1; wanted a number above 1",
+            s.high_freq_factor = 1);
+    REFUSED(ZR_ROTARY_YARN, "beta_slow is 0; wanted a number above 0", s.beta_slow = 0);
+    REFUSED(ZR_ROTARY_YARN, "beta_fast, which must exceed beta_slow, is 1", s.beta_fast = 1);
+    REFUSED(ZR_ROTARY_YARN, "attention_factor is -1; wanted at least 0", s.attention_factor = -1);
+    CASE(ZR_ERR_ARG, "rotary_table: kind is 5, which is not a value of zr_rotary_kind",
+         zr_rotary_table(g, &(zr_rotary_spec){.kind = (zr_rotary_kind)5}));
+    CASE(ZR_ERR_ARG, "rotary_table: the spec must not be NULL", zr_rotary_table(g, NULL));
+    CASE(ZR_ERR_SHAPE, "rotary: the table is for heads of width 8, which does not divide the 6 columns of x",
+         zr_rotary(g, f32(g, 3, B, T, C), zr_rotary_table(g, &valid)));
+    CASE(ZR_ERR_SHAPE, "rotary: operand table is F32 (3, 8); wanted F32 (6, *)",
+         zr_rotary(g, f32(g, 3, B, C, 8), zr_rotary_table(g, &valid)));
+    CASE(ZR_ERR_SHAPE, "rotary: the table has 3 columns; wanted an even number",
+         zr_rotary(g, f32(g, 3, B, T, C), f32(g, 2, T, 3, 0)));
+    CASE(ZR_ERR_SHAPE, "rotary: operand x is F32 (2, 3); wanted F32 (*, *, *)",
+         zr_rotary(g, f32(g, 2, B, T, 0), zr_rotary_table(g, &valid)));
+    zr_graph *g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+    sink(g, zr_rotary(g, source(g), param(g, (zr_shape){2, {T, C}}, "angles")));
+    assert_int_equal(zr_graph_finish(g), ZR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(zr_error_message(), "rotary: the table depends on a parameter"));
+    zr_graph_destroy(&g);
+}
+
+/* Kinds ignore the constants of other kinds. The factor of a table of kind YARN is 0.1 ln(factor) + 1 unless given. */
+static void test_rotary_constants(void **state)
+{
+    (void)state;
+    zr_graph *g = graph_new(ZR_MODE_EVAL, ZR_BF16);
+    const zr_rotary_spec plain = {.width = 4, .theta = 1e6, .factor = -1, .attention_factor = 7};
+    zr_rotary_spec yarn = valid;
+    yarn.kind = ZR_ROTARY_YARN;
+    const double usual = 0.1 * log(8) + 1;
+    for (int i = 0; i < 3; i++) {
+        if (i == 2) yarn.attention_factor = 1.5;
+        const zr_value table = zr_rotary_table(g, i ? &yarn : &plain);
+        const zr_value_info *info = zr_graph_value(g, table);
+        assert_non_null(info);
+        assert_true(zr_graph_get_op(g, info->producer)->attr.f[6] == (i == 0 ? 1 : i == 1 ? usual : 1.5));
+    }
+    assert_int_equal(zr_graph_finish(g), ZR_OK);
+    zr_graph_destroy(&g);
+}
+
+static void test_attention_refusals(void **state)
+{
+    (void)state;
+    const zr_attention_spec few = {.heads = 3, .kv_heads = 2}, none = {.heads = 2, .kv_heads = 0};
+    const zr_attention_spec good = {.heads = 4, .kv_heads = 2}, back = {.heads = 2, .kv_heads = 2, .window = -1};
+    const zr_attention_spec both = {.heads = 2, .kv_heads = 2, .window = 3, .bidirectional = true};
+    const zr_attention_spec wild = {.heads = 2, .kv_heads = 2, .scale = INFINITY};
+    const zr_attention_spec encoder = {.heads = 2, .kv_heads = 2, .bidirectional = true};
+    CASE(ZR_ERR_SHAPE, "attention: 2 key-value heads do not divide 3 query heads",
+         zr_attend(g, f32(g, 3, B, T, 6), ZR_NONE, ZR_NONE, &few));
+    CASE(ZR_ERR_SHAPE, "attention: 0 key-value heads do not divide 2 query heads",
+         zr_attend(g, f32(g, 3, B, T, 6), ZR_NONE, ZR_NONE, &none));
+    CASE(ZR_ERR_SHAPE,
+         "attention: qkv's last dimension, 17, is no multiple of 8; wanted 4 heads of q and 2 each of k and",
+         zr_attend(g, f32(g, 3, B, T, 17), ZR_NONE, ZR_NONE, &good));
+    CASE(ZR_ERR_ARG, "attention: the window is -1; wanted 0 or more keys",
+         zr_attend(g, f32(g, 3, B, T, 6), ZR_NONE, ZR_NONE, &back));
+    CASE(ZR_ERR_UNSUPPORTED, "attention: a window of 3 keys of bidirectional attention",
+         zr_attend(g, f32(g, 3, B, T, 6), ZR_NONE, ZR_NONE, &both));
+    CASE(ZR_ERR_ARG, "attention: the scale is inf", zr_attend(g, f32(g, 3, B, T, 6), ZR_NONE, ZR_NONE, &wild));
+    CASE(ZR_ERR_SHAPE, "attention: 4 heads do not divide the width of q, 6",
+         zr_attend(g, f32(g, 3, B, T, 6), f32(g, 3, B, T, 2), f32(g, 3, B, T, 2), &good));
+    CASE(ZR_ERR_SHAPE, "attention: k has 8 columns; wanted 4, for 2 key-value heads of q's width 2",
+         zr_attend(g, f32(g, 3, B, T, 8), f32(g, 3, B, T, 8), f32(g, 3, B, T, 8), &good));
+    CASE(ZR_ERR_SHAPE, "attention: operand v is F32 (2, 3, 2); wanted F32 (2, 3, 4)",
+         zr_attend(g, f32(g, 3, B, T, 8), f32(g, 3, B, T, 4), f32(g, 3, B, T, 2), &good));
+    CASE(ZR_ERR_ARG, "attention: operand v (number 2) is missing",
+         zr_attend(g, f32(g, 3, B, T, 8), f32(g, 3, B, T, 4), ZR_NONE, &good));
+    zr_graph_spec spec = {ZR_MODE_DECODE, 1, 1, 4, ZR_F32, ZR_F32, 1, false, 0};
+    zr_graph *g = NULL;
+    assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
+    zr_graph_unit(g, "all");
+    zr_attend(g, f32(g, 3, 1, 1, 6), ZR_NONE, ZR_NONE, &encoder);
+    assert_int_equal(zr_graph_finish(g), ZR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(zr_error_message(), "attention: bidirectional attention cannot decode"));
+    zr_graph_destroy(&g);
 }
 
 /* ---- results and costs ------------------------------------------------------------------------- */
@@ -231,6 +442,12 @@ static void test_results(void **state)
     check_value(g, zr_mul(g, x, x), ZR_BF16, same, 6 * n);
     check_value(g, zr_softmax(g, x), ZR_BF16, same, 4 * n);
     check_value(g, zr_rmsnorm(g, x, w, 1e-6), ZR_BF16, same, 4 * n + 2 * C + 4 * B * T);
+    check_value(g, zr_rmsnorm_rounded(g, x, param(g, (zr_shape){1, {2}}, "pair"), 1e-6), ZR_BF16, same,
+                4 * n + 4 + 4 * B * T * C / 2.0);
+    check_value(g, zr_swiglu(g, x, x), ZR_BF16, same, 6 * n);
+    zr_value table = zr_rotary_table(g, &(zr_rotary_spec){.width = 2, .theta = 1e4});
+    check_value(g, table, ZR_F32, (zr_shape){2, {T, 2}}, 4 * T * 2);
+    check_value(g, zr_rotary(g, x, table), ZR_BF16, same, 4 * n + 4 * T * 2);
     check_value(g, zr_mean(g, x, ZR_F32), ZR_F32, (zr_shape){2, {B, T}}, 2 * n + 4 * B * T);
     check_value(g, zr_mean(g, w, ZR_BF16), ZR_BF16, (zr_shape){1, {1}}, 2 * C + 2);
     check_value(g, zr_slice(g, x, 4, 2), ZR_BF16, (zr_shape){3, {B, T, 2}}, 4 * B * T * 2); /* only the columns that it
@@ -244,11 +461,52 @@ static void test_results(void **state)
     zr_graph_destroy(&g);
 }
 
+/* Check the FLOPs and pairs of attention: those of a window are at most those of all keys. */
+static void test_attention_costs(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t window;
+        bool both;
+        double pairs; /* of one head */
+    } some[] = {{0, false, T * T}, {0, true, T * T}, {1, false, 2 * T}, {2, false, T * T}, {9, false, T * T}};
+    for (int i = 0; i < 5; i++) {
+        zr_graph *g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+        const zr_attention_spec spec = {
+            .heads = 4, .kv_heads = 2, .window = some[i].window, .bidirectional = some[i].both};
+        zr_value x = zr_concat(g, source(g), source_of(g, "more")), k = zr_slice(g, x, 0, 6); /* heads of width 3 */
+        zr_value y = zr_attend(g, x, k, k, &spec);
+        const zr_op *op = zr_graph_get_op(g, zr_graph_value(g, y)->producer);
+        zr_cost cost = op->def->cost(g, op);
+        assert_true(cost.pairs == B * 4 * some[i].pairs && cost.head == 3);
+        assert_true(cost.flops == 2 * 2 * 3 * cost.pairs);
+        sink(g, y);
+        assert_int_equal(zr_graph_finish(g), ZR_OK);
+        for (int32_t n = 0; n < zr_graph_ops(g); n++) {
+            op = zr_graph_get_op(g, n);
+            if (strcmp(op->def->name, "attention_dx") != 0) continue;
+            assert_true(op->def->cost(g, op).flops == 2 * cost.flops);
+            assert_int_equal(op->n_out, 3);
+        }
+        zr_graph_destroy(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_activations), cmocka_unit_test(test_parameters), cmocka_unit_test(test_inputs),
-        cmocka_unit_test(test_mean),        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_results),
+        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_inputs),
+        cmocka_unit_test(test_mean),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_results),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_attention_operands),
+        cmocka_unit_test(test_attention_refusals),
+        cmocka_unit_test(test_attention_costs),
+        cmocka_unit_test(test_rotary_refusals),
+        cmocka_unit_test(test_rotary_constants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

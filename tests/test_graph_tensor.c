@@ -80,6 +80,86 @@ static void weights_that_are_cut(void **state)
     refused(g, zr_mean(g, x, ZR_F32), "softmax: of an operand each tensor-parallel rank has other columns");
 }
 
+/* Attend with q, k and v from weights of these columns, cut in these parts, by dimension 1. */
+static zr_value attend(zr_graph *g, const zr_attention_spec *spec, const int64_t *cols, const int *parts)
+{
+    static const char *const names[] = {"q", "k", "v"};
+    zr_value x = embedded(g), y[3];
+    for (int i = 0; i < 3; i++) y[i] = zr_linear(g, x, weight(g, 8, cols[i], 1, parts[i], names[i]), ZR_NONE, false);
+    return zr_attend(g, y[0], y[1], y[2], spec);
+}
+
+static void heads_that_are_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        zr_attention_spec spec;
+        int64_t cols[3];
+        int parts[3];
+        const char *why;
+    } some[] = {
+        {{.heads = 3, .kv_heads = 3}, {12, 12, 12}, {1, 0, 0}, "attention: 3 heads over 2 tensor-parallel ranks"},
+        {{.heads = 2, .kv_heads = 1},
+         {8, 4, 4},
+         {1, 1, 1},
+         "attention: 1 key-value heads over 2 tensor-parallel ranks"},
+        {{.heads = 2, .kv_heads = 2}, {8, 8, 8}, {1, 1, 0}, "the columns of k are cut in 1 parts, of v in 0"},
+        {{.heads = 2, .kv_heads = 2}, {8, 8, 8}, {1, 2, 2}, "the columns of k are cut in 2 parts, of v in 2"},
+        {{.heads = 2, .kv_heads = 2}, {8, 8, 8}, {0, 1, 1}, "k and v are cut among the tensor-parallel ranks, but q"},
+        {{.heads = 2, .kv_heads = 2},
+         {12, 12, 12},
+         {3, 0, 0},
+         "attention: the columns of q are cut in 3 parts; wanted 1"},
+        {{.heads = 4, .kv_heads = 2}, {8, 8, 8}, {1, 0, 0}, "attention: k has 8 columns; wanted 4"},
+    };
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        zr_graph *g = shared(false);
+        refused(g, zr_mean(g, attend(g, &some[i].spec, some[i].cols, some[i].parts), ZR_F32), some[i].why);
+    }
+    const zr_attention_spec few = {.heads = 4, .kv_heads = 2};
+    zr_graph *g = shared(false);
+    zr_value x = zr_linear(g, embedded(g), weight(g, 8, 24, 1, 3, "in"), ZR_NONE, false);
+    refused(g, zr_mean(g, zr_attend(g, x, ZR_NONE, ZR_NONE, &few), ZR_F32),
+            "qkv is cut, and its 4 query heads share 2 key-value heads; wanted q, k and v as separate values");
+}
+
+/* Count the ops of a finished graph that join values of tensor-parallel ranks. */
+static int joins(const zr_graph *g, zr_join join)
+{
+    int n = 0;
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) n += zr_graph_get_op(g, i)->def->join == join;
+    return n;
+}
+
+/* Key-value heads that are not cut: without shared tokens their gradients are summed, and with shared tokens their
+ * values are gathered, and the adjoint of the gather sums. */
+static void heads_that_are_whole(void **state)
+{
+    (void)state;
+    const zr_attention_spec spec = {.heads = 2, .kv_heads = 1};
+    for (int whole = 0; whole < 2; whole++)
+        for (int sequence = 0; sequence < 2; sequence++) {
+            const zr_attention_spec *of = whole ? &spec : &(zr_attention_spec){.heads = 2, .kv_heads = 2};
+            zr_graph *g = shared(sequence);
+            zr_value y = attend(g, of, (int64_t[]){12, whole ? 6 : 12, whole ? 6 : 12}, (int[]){1, !whole, !whole});
+            assert_int_equal(zr_graph_value(g, y)->cut, 1);
+            assert_true(zr_shape_equal(&zr_graph_value(g, y)->type.shape, &SHAPE(3, 2, 6, 6)));
+            y = zr_linear(g, y, weight(g, 12, 8, 0, 1, "out"), ZR_NONE, false);
+            zr_graph_losses(g, zr_linear_cross_entropy(g, y, weight(g, 10, 8, 0, 1, "head"), tokens(g, "targets")));
+            if (zr_graph_finish(g) != ZR_OK) fail_msg("%s", zr_error_message());
+            if (sequence) {
+                /* gathers: input of the products, input of the head, gradients of out and of the table; k and v */
+                assert_int_equal(joins(g, ZR_JOIN_SCATTER), 4 + 2 * whole);
+                assert_int_equal(joins(g, ZR_JOIN_SUM), 2 * whole); /* gradients of the weights of k and v */
+            } else {
+                /* sums: table, out, dx of the head, dx of q; dx of k and of v, or dk and dv */
+                assert_int_equal(joins(g, ZR_JOIN_SCATTER), 0);
+                assert_int_equal(joins(g, ZR_JOIN_SUM), 6);
+            }
+            zr_graph_destroy(&g);
+        }
+}
+
 static void tokens_that_are_shared(void **state)
 {
     (void)state;
@@ -149,11 +229,86 @@ static void tokens_that_are_shared(void **state)
     refused(g, x, "1 x 7 tokens of a micro-batch cannot be shared by 2 tensor-parallel ranks (parallel.sequence)");
 }
 
+/* Return the heads of the embedding: 2 of the 4 heads of 3 columns on each rank. */
+static zr_value heads(zr_graph *g)
+{
+    return zr_linear(g, embedded(g), weight(g, 8, 12, 1, 1, "in"), ZR_NONE, false);
+}
+
+static void close_heads(zr_graph *g, zr_value x)
+{
+    x = zr_linear(g, x, weight(g, 12, 8, 0, 1, "out"), ZR_NONE, false);
+    zr_graph_losses(g, zr_linear_cross_entropy(g, x, weight(g, 10, 8, 0, 1, "head"), tokens(g, "targets")));
+}
+
+/* A norm of heads and a rotation keep the cut of their operand. Each rank computes a part of the gain's gradient, with
+ * and without sequence parallelism. */
+static void heads_that_are_cut(void **state)
+{
+    (void)state;
+    const zr_rotary_spec rotary = {.width = 2, .theta = 1e4};
+    for (int sequence = 0; sequence < 2; sequence++) {
+        zr_graph *g = shared(sequence);
+        zr_value gain = zr_param(g, NORMAL, SHAPE(1, 2), "gain"), x = zr_rmsnorm(g, heads(g), gain, 1e-5);
+        assert_int_equal(zr_graph_value(g, x)->cut, 1);
+        x = zr_rotary(g, zr_rmsnorm_rounded(g, x, gain, 1e-5), zr_rotary_table(g, &rotary)); /* one sum for both uses */
+        assert_int_equal(zr_graph_value(g, x)->cut, 1);
+        close_heads(g, zr_swiglu(g, x, x));
+        if (zr_graph_finish(g) != ZR_OK) fail_msg("%s", zr_error_message());
+        int sums = 0;
+        for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+            const zr_op *op = zr_graph_get_op(g, i);
+            sums += op->def->join == ZR_JOIN_SUM && zr_graph_value(g, op->out[0])->kind == ZR_VALUE_GRAD;
+        }
+        assert_int_equal(sums, 1);
+        zr_graph_destroy(&g);
+    }
+
+    zr_graph *g = shared(false);
+    zr_value gain = zr_param(g, NORMAL, SHAPE(1, 2), "gain");
+    zr_value whole = zr_rmsnorm(g, embedded(g), gain, 1e-5);
+    (void)whole;
+    zr_value x = zr_linear(g, whole, weight(g, 8, 12, 1, 1, "in"), ZR_NONE, false);
+    refused(g, zr_rmsnorm(g, x, gain, 1e-5),
+            "rmsnorm: gain is applied here to a rank's own columns and elsewhere to all");
+
+    g = shared(false);
+    x = zr_rmsnorm(g, heads(g), zr_param(g, NORMAL, SHAPE(1, 12), "gain"), 1e-5);
+    refused(g, x, "rmsnorm: operand gain is F32 (12); wanted F32 (6)");
+
+    g = shared(false);
+    x = zr_rmsnorm(g, heads(g), zr_scale(g, zr_param(g, NORMAL, SHAPE(1, 2), "gain"), 2), 1e-5);
+    refused(
+        g, x,
+        "rmsnorm: each tensor-parallel rank has other columns of x, and an op computes the gain; wanted a parameter");
+
+    g = shared(false);
+    gain = zr_param(g, NORMAL, SHAPE(1, 6), "gain");
+    refused(g, zr_layernorm(g, heads(g), gain, gain, 1e-5),
+            "layernorm: of an operand each tensor-parallel rank has other columns");
+
+    g = shared(false);
+    x = zr_rmsnorm(g, heads(g), zr_param(g, NORMAL, SHAPE(1, 3), "gain"), 1e-5);
+    close_heads(g, x);
+    assert_int_equal(zr_graph_finish(g), ZR_ERR_CONFIG);
+    const char *end = "gradient of gain: its 3 elements cannot be summed in equal pieces by 2 tensor-parallel ranks; "
+                      "a degree that divides them would do";
+    assert_string_equal(strstr(zr_error_message(), "gradient"), end);
+    zr_graph_destroy(&g);
+
+    g = shared(true); /* this rank's 6 rows of 12 are in a sequence of 6 tokens */
+    x = zr_rotary(g, embedded(g), zr_rotary_table(g, &rotary));
+    assert_true(zr_graph_value(g, x)->tokens);
+    assert_int_equal(zr_graph_get_op(g, zr_graph_value(g, x)->producer)->attr.i[1], 6);
+    refused(g, x, "has a part of the losses");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_that_are_cut),
-        cmocka_unit_test(tokens_that_are_shared),
+        cmocka_unit_test(weights_that_are_cut), cmocka_unit_test(heads_that_are_cut),
+        cmocka_unit_test(heads_that_are_whole), cmocka_unit_test(tokens_that_are_shared),
+        cmocka_unit_test(heads_that_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

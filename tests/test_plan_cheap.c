@@ -121,6 +121,77 @@ static void test_gated(void **state)
     zr_plan_destroy(&more);
 }
 
+enum { WIDE = 2 * C, D = C / HEADS, KV = 2 * D };
+
+static zr_value gated_product(zr_graph *g, zr_value x, const char *name, int64_t i, int64_t cols)
+{
+    const int64_t rows = zr_shape_cols(&zr_graph_value(g, x)->type.shape);
+    return zr_linear(g, x, gated_param(g, name, i, (zr_shape){2, {rows, cols}}), ZR_NONE, false);
+}
+
+/* Build *config blocks after Llama 3: rotary embeddings, half as many key-value heads, SwiGLU. */
+static void build_rotary(zr_graph *g, const void *config)
+{
+    const zr_shape tokens = {2, {B, T}}, gains = {1, {C}};
+    const zr_rotary_spec rotary = {.width = D, .theta = 1e4};
+    const zr_attention_spec heads = {.heads = HEADS, .kv_heads = HEADS / 2};
+    zr_graph_unit(g, "table");
+    zr_value table = gated_param(g, "table", 0, (zr_shape){2, {V, C}});
+    zr_value x = zr_embedding(g, zr_input(g, "tokens", ZR_I32, tokens), table);
+    for (int64_t i = 0; i < *(const int64_t *)config; i++) {
+        zr_graph_unit(g, "block.%d", (int)i);
+        zr_value turn = zr_rotary_table(g, &rotary);
+        zr_value n = zr_rmsnorm_rounded(g, x, gated_param(g, "gain.1", i, gains), 1e-5);
+        zr_value q = zr_rotary(g, gated_product(g, n, "q", i, C), turn);
+        zr_value k = zr_rotary(g, gated_product(g, n, "k", i, KV), turn);
+        zr_value h = zr_attend(g, q, k, gated_product(g, n, "v", i, KV), &heads);
+        x = zr_add(g, x, gated_product(g, h, "o", i, C));
+        n = zr_rmsnorm_rounded(g, x, gated_param(g, "gain.2", i, gains), 1e-5);
+        h = zr_swiglu(g, gated_product(g, n, "gate", i, WIDE), gated_product(g, n, "up", i, WIDE));
+        x = zr_add(g, x, gated_product(g, h, "down", i, C));
+    }
+    zr_graph_unit(g, "head");
+    zr_graph_losses(g, zr_linear_cross_entropy(g, x, table, zr_input(g, "targets", ZR_I32, tokens)));
+}
+
+/* Return the buffer of operand or output i of an op's step. */
+static int32_t buffer_of(const zr_schedule *s, int32_t step, int i)
+{
+    return s->use[s->step[step].uses + i].buffer;
+}
+
+/* Check the bytes of a rotary block. It keeps its input, q and k after the rotation, v, attention's output, the middle
+ * of the residual stream, and both operands of SwiGLU. Norms, SwiGLU and the table, which has no operands, are
+ * recomputed. The table is not kept from one block to the next, rotations are in place, and the gradients of SwiGLU
+ * take the places of dy and up. */
+static void test_rotary(void **state)
+{
+    (void)state;
+    const int64_t few = 3, many = 8;
+    zr_layout l = layout_of(ZR_BF16);
+    zr_plan *less = plan_of(&(zr_model){.name = "rotary", .build = build_rotary, .config = &few}, &l),
+            *more = plan_of(&(zr_model){.name = "rotary", .build = build_rotary, .config = &many}, &l);
+    assert_int_equal(more->memory.category_bytes[ZR_CATEGORY_ACT] - less->memory.category_bytes[ZR_CATEGORY_ACT],
+                     5 * B * T * ((4 * C + 2 * KV + 2 * WIDE) * 2 + 4 * HEADS));
+    assert_int_equal(steps(more, ZR_STEP_RUN, "rmsnorm"), 16);
+    assert_int_equal(steps(more, ZR_STEP_RUN, "swiglu"), 8);
+    assert_int_equal(steps(more, ZR_STEP_RUN, "rotary_table"), 8);
+    assert_int_equal(steps(more, ZR_STEP_RUN, "rotary"), 0);
+    const zr_schedule *s = &more->schedule[ZR_SCHEDULE_TRAIN];
+    int turns = 0, gates = 0;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].kind != ZR_STEP_RUN) continue;
+        const char *name = zr_graph_get_op(more->graph[ZR_SCHEDULE_TRAIN], s->step[i].op)->def->name;
+        if (strcmp(name, "rotary") == 0) turns += buffer_of(s, i, 2) == buffer_of(s, i, 0);
+        if (strcmp(name, "swiglu_dx") == 0)
+            gates += buffer_of(s, i, 3) == buffer_of(s, i, 0) && buffer_of(s, i, 4) == buffer_of(s, i, 2);
+    }
+    assert_int_equal(turns, 4 * 8);
+    assert_int_equal(gates, 8);
+    zr_plan_destroy(&less);
+    zr_plan_destroy(&more);
+}
+
 /* Check that a recomputed op runs right before the first op that reads it, and that its wide output dies there. */
 static void test_order(void **state)
 {
@@ -360,8 +431,8 @@ static void test_which(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),         cmocka_unit_test(test_gated), cmocka_unit_test(test_order),
-        cmocka_unit_test(test_costs_nothing), cmocka_unit_test(test_which),
+        cmocka_unit_test(test_bytes), cmocka_unit_test(test_gated),         cmocka_unit_test(test_rotary),
+        cmocka_unit_test(test_order), cmocka_unit_test(test_costs_nothing), cmocka_unit_test(test_which),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 
 enum { STEPS = 24, KEYS = 24, MESSAGE = 2048, NOTES = 4096, ELEMS = 1 << 13 };
 
-static const zr_hf_gpt2 hf = {2, 2, 16, 8, 256, 0, 0, 0, 1e-5, 0.02, true};
+static const zr_gpt2_config hf = {2, 2, 16, 8, 256, 0, 0, 0, 1e-5, 0.02};
 static const char *const frozen[] = {"transformer.wte.weight", "transformer.h.0.attn.c_attn.weight",
                                      "transformer.h.0.ln_1.bias", "transformer.h.1.mlp.c_proj.weight"};
 #define PATTERNS "[\"wte.*\",\"h.0.*\",\"transformer.h.1.mlp.c_proj.weight\"]"

@@ -15,8 +15,8 @@
 
 enum { C = 4, V = 256, T = 8, SAMPLES = 4, DRAWS = 400 };
 
-static const zr_hf_gpt2 known_sizes = {1, 1, C, T, V, 0, 0, 0, 1e-5, 0.02, true};
-static const zr_hf_gpt2 random_sizes = {2, 2, 8, T, V, 0, 0, 0, 1e-5, 0.02, true};
+static const zr_gpt2_config known_sizes = {1, 1, C, T, V, 0, 0, 0, 1e-5, 0.02};
+static const zr_gpt2_config random_sizes = {2, 2, 8, T, V, 0, 0, 0, 1e-5, 0.02};
 
 /* Make two models. "known": the logits are 2 for B, 1 for D, M, X and Z, else 0, whatever the text before. "random":
  * each logit depends on all tokens in the cache. */

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const zr_hf_gpt2 hf = {2, 2, 8, 8, 256, 0, 0, 0, 1e-5, 0.02, true};
+static const zr_gpt2_config hf = {2, 2, 8, 8, 256, 0, 0, 0, 1e-5, 0.02};
 
 static int set_up(void **state)
 {
@@ -123,7 +123,7 @@ static int64_t highest_while(const zr__convert_args *args)
 static void conversion_takes_little_memory(void **state)
 {
     (void)state;
-    static const zr_hf_gpt2 wide = {4, 4, 640, 8, 256, 0, 0, 0, 1e-5, 0.02, true};
+    static const zr_gpt2_config wide = {4, 4, 640, 8, 256, 0, 0, 0, 1e-5, 0.02};
     static const char to[] = "converted", from[] = "wide";
     const int64_t weights = 4 * 12 * 640 * 640 * (int64_t)sizeof(float), most = (int64_t)32 << 20;
     assert_true(weights > 2 * most);
@@ -179,7 +179,7 @@ static void training_begins_with_the_same_weights(void **state)
 static void misfits_are_told_together(void **state)
 {
     (void)state;
-    zr_hf_gpt2 other = hf;
+    zr_gpt2_config other = hf;
     char note[512] = "";
     other.n_layer = 3;
     other.vocab_size = 300;

@@ -22,9 +22,9 @@ static float table[V][C], place[T][C];
 static const float ones[C] = {1, 1, 1, 1};
 static int32_t token[TOKENS];
 
-static zr_hf_gpt2 sizes(int64_t vocab)
+static zr_gpt2_config sizes(int64_t vocab)
 {
-    return (zr_hf_gpt2){1, 1, C, T, vocab, 0, 0, 0, 1e-5, 0.02, true};
+    return (zr_gpt2_config){1, 1, C, T, vocab, 0, 0, 0, 1e-5, 0.02};
 }
 
 /* Write a model whose attention and hidden layer are zeros: the last norm's input is the sum of the token's row and its
@@ -32,7 +32,7 @@ static zr_hf_gpt2 sizes(int64_t vocab)
 static void write_model(const char *name, int64_t vocab)
 {
     const zr_rng rng = {.seed = 5};
-    const zr_hf_gpt2 hf = sizes(vocab);
+    const zr_gpt2_config hf = sizes(vocab);
     for (int i = 0; i < V * C; i++) table[i / C][i % C] = (float)(zr_rng_uniform(&rng, (uint64_t)i) - 0.5);
     for (int i = 0; i < T * C; i++) place[i / C][i % C] = (float)(zr_rng_uniform(&rng, (uint64_t)(i + V * C)) - 0.5);
     const hf_tensor known[] = {{"transformer.wte.weight", &table[0][0]},

@@ -8,6 +8,7 @@
 #ifndef ZR_CHECKPOINT_H
 #define ZR_CHECKPOINT_H
 
+#include "zr/models.h"
 #include "zr/tensor.h"
 
 #ifdef __cplusplus
@@ -254,29 +255,14 @@ ZR_API ZR_NODISCARD zr_status zr_checkpoint_remove(const char *run_dir, int64_t 
 
 /* ---- Hugging Face directories ---------------------------------------------------------------- */
 
-/** Names of the tensors in the files of one family of models. */
-typedef struct zr_hf_names {
-    const char *prefix;           /* prefix of all tensor names, which some files leave out */
-    const char *const *redundant; /* names of tensors in some files that zr does not need, ending with NULL; an entry
-                                     that begins with a dot matches the end of a name */
-} zr_hf_names;
+/** Read dir/config.json of any family into its struct. Missing keys get the defaults of Hugging Face transformers.
+ * Unknown keys are ignored, except in objects of which zr knows a member. Errors: ZR_ERR_NOT_FOUND if the file is
+ * missing; ZR_ERR_DATA naming a model_type that is no family, or a field with a value that zr does not support. */
+ZR_API ZR_NODISCARD zr_status zr_hf_read(const char *dir, const zr_family **family, zr_model_config *config);
 
-/** Values in a GPT-2's config.json, with its key names. */
-typedef struct zr_hf_gpt2 {
-    int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
-    double embd_pdrop, resid_pdrop, attn_pdrop;
-    double layer_norm_epsilon, initializer_range;
-    bool tie_word_embeddings; /* always true, since zr_hf_gpt2_read refuses false */
-} zr_hf_gpt2;
-
-/** Read dir/config.json. Missing keys get the defaults of Hugging Face transformers, and unknown keys are ignored.
- * Errors: ZR_ERR_NOT_FOUND if the file is missing; ZR_ERR_DATA naming a field with a value that zr's GPT-2 does not
- * support. */
-ZR_API ZR_NODISCARD zr_status zr_hf_gpt2_read(const char *dir, zr_hf_gpt2 *config);
-
-/** Return the tensor names of GPT-2. The prefix is "transformer.". The redundant tensors are the tied head, and the
- * attention masks of old files. */
-ZR_API const zr_hf_names *zr_hf_gpt2_names(void);
+/** Write dir/config.json in a form that transformers loads, replacing an older file. Errors: ZR_ERR_ARG if a number is
+ * not finite; ZR_ERR_CREATE; ZR_ERR_IO; ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_hf_write(const char *dir, const zr_family *family, const zr_model_config *config);
 
 /** Reader of the weights in a Hugging Face directory. The weights are in model.safetensors, or in the files that
  * model.safetensors.index.json names. These files must be inside the directory. */

@@ -1,17 +1,17 @@
 /**
  * config: reads CONFIG.json, with the keys and meanings of DeepSpeed, into one checked struct.
  *
- * The table of keys (zr_config_keys) is the only place for names, types, ranges, defaults and help texts. Error
- * messages, help and docs/config.md are made from it. First call zr_config_load. Then code that knows the model and the
- * data sets values that the file does not give (zr_config_set). Finally zr_config_resolve sets all remaining values. A
- * run saves the result with zr_config_to_json.
+ * The table of keys (zr_config_keys) is the only place for names, types, ranges, defaults and help texts. Its keys of
+ * the model are the fields of families (zr/models.h). Error messages, help and docs/config.md are made from it. First
+ * call zr_config_load. Then code that knows the model and the data sets values that the file does not give
+ * (zr_config_set). Finally zr_config_resolve sets all remaining values. A run saves the result with zr_config_to_json.
  *
  * Error messages give file:line:column, the key's path, the actual value and the expected value.
  */
 #ifndef ZR_CONFIG_H
 #define ZR_CONFIG_H
 
-#include "zr/base.h"
+#include "zr/models.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,11 +50,6 @@ typedef enum zr_config_reduce {
 } zr_config_reduce;
 typedef enum zr_config_gather { ZR_COLLECTIVE_GATHER, ZR_COLLECTIVE_BROADCAST } zr_config_gather;
 
-/** Sizes of a model. A size is 0 until it is known. */
-typedef struct zr_config_sizes {
-    int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
-} zr_config_sizes;
-
 /** Device on which ranks compute. */
 typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } zr_config_device;
 
@@ -62,17 +57,14 @@ typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } 
 typedef struct zr_config {
     zr_config_device device;
     struct {
-        const char *type;   /* family of the model, such as "gpt2" */
+        const char *type;   /* name of the family, such as "gpt2" */
         const char *preset; /* name of a known model from which the sizes are taken, such as "gpt2-124m" */
         const char *init;   /* directory whose config.json gives the sizes and whose model.safetensors gives the initial
                                weights */
         const char *frozen; /* name patterns of untrained parameters, one per line; or NULL */
-        zr_config_sizes sizes; /* sizes of the model; 0 after loading for a size that is not given, or that comes from
-                                  preset or init */
-        double dropout; /* value of the key `dropout`, which sets the three probabilities below; 0 if not given */
-        double embd_pdrop, resid_pdrop, attn_pdrop;
-        double layer_norm_epsilon;
-        double initializer_range;
+        const zr_family *family; /* row of `type` in the table of families */
+        zr_model_config config;  /* the family's struct, with the values of its keys. After loading, a value that is
+                                    not given, or that comes from preset or init, is 0, or NAN for a real number */
     } model;
     struct {
         const char *train; /* path of the training data (zr_data_args.path), or NULL; training needs data, but planning
@@ -218,14 +210,18 @@ ZR_API ZR_NODISCARD zr_status zr_config_set(zr_config *config, const char *key, 
 /** Set all values that are still open (not given, or "auto") for a run with `ranks` ranks. With tensor parallelism,
  * parallel.tensor ranks share each layer. The batch sizes must satisfy
  *     train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks.
- * An open vocab_size becomes 256 with the tokenizer "bytes", otherwise 50257. Other open model sizes become the sizes
- * of the smallest GPT-2. Sequence length, types and schedule are set too. If preset or init is given, set the model
- * sizes before this call. The function may be called again with the same number of ranks. Error: ZR_ERR_CONFIG. */
+ * An open vocabulary becomes 256 with the tokenizer "bytes". Other open settings of the model become the defaults of
+ * its family. Sequence length, types and schedule are set too. If preset or init is given, set the model sizes before
+ * this call. The function may be called again with the same number of ranks. Error: ZR_ERR_CONFIG. */
 ZR_API ZR_NODISCARD zr_status zr_config_resolve(zr_config *config, int ranks);
 
 /** Write the configuration as JSON, including all defaults. Loading this JSON gives the same configuration. Free *json
  * with zr_free. */
 ZR_API ZR_NODISCARD zr_status zr_config_to_json(const zr_config *config, char **json);
+
+/** Return the sizes of the model, or set them. A size that is not known yet is 0. */
+ZR_API zr_model_sizes zr_config_sizes(const zr_config *config);
+ZR_API void zr_config_resize(zr_config *config, const zr_model_sizes *sizes);
 
 /** Return the number of notes for the user. Each note is one line, about a key that has no effect in zr, a value
  * chosen for "auto", or a rounded size. */
@@ -246,6 +242,7 @@ typedef enum zr_key_type {
     ZR_KEY_EITHER, /* one of two words in `choices`; stored as a bool, which is true for the second word */
     ZR_KEY_PAIR,   /* two numbers in [0, 1) */
     ZR_KEY_BYTES,  /* an integer, or a size such as "2GiB" */
+    ZR_KEY_IDS,    /* a token id, a list of ids, or null; stored as zr_ids */
     ZR_KEY_ANY     /* any value, which is ignored */
 } zr_key_type;
 
@@ -260,19 +257,23 @@ typedef struct zr_key {
                          object */
     zr_key_type type;
     zr_key_state state;
-    double min, max;      /* for the types INT, NUMBER and BYTES: allowed range */
-    const char *choices;  /* for the types CHOICE, EITHER and STRING: allowed words as "a|b|c", in the order of the
-                             enum */
-    const char *built;    /* for a LIMITED key: supported values, such as "0" or "a|b" */
-    const char *standard; /* default value as JSON */
-    const char *help;     /* one line of help */
-    const char *instead;  /* for a LIMITED key: advice in one line for users of an unsupported value, or NULL */
-    size_t offset;        /* offset of the key's field in zr_config, or SIZE_MAX if the key has no field */
+    double min, max;       /* for the types INT, NUMBER and BYTES: allowed range */
+    const char *choices;   /* for the types CHOICE, EITHER and STRING: allowed words as "a|b|c", in the order of the
+                              enum */
+    const char *built;     /* for a LIMITED key: supported values, such as "0" or "a|b" */
+    const char *standard;  /* default value as JSON */
+    const char *help;      /* one line of help */
+    const char *instead;   /* for a LIMITED key: advice in one line for users of an unsupported value, or NULL */
+    size_t offset;         /* offset of the key's field in zr_config, or SIZE_MAX if the key has no field */
+    const zr_field *field; /* for a key of the model: the field of its family, or NULL */
+    const char *families;  /* in zr_config_keys: names of the families that have the key, as "a, b"; NULL if all have */
     unsigned only; /* bit set (1 << type) of the optimizers or schedulers for which the key is valid, or 0 for all */
 } zr_key;
 
-/** Return the table of keys. */
-ZR_API const zr_key *zr_config_keys(int *n);
+/** Return the table of keys, of all families. A key that several families declare alike is listed once. If they declare
+ * it differently, it is listed for each. Free *keys with zr_free. Errors: ZR_ERR_MEMORY; ZR_ERR_INTERNAL if a family's
+ * declaration is wrong (zr_family_check). */
+ZR_API ZR_NODISCARD zr_status zr_config_keys(zr_key **keys, int *n);
 
 /** Write the reference of all keys as Markdown text (docs/config.md). Free *markdown with zr_free. */
 ZR_API ZR_NODISCARD zr_status zr_config_reference(char **markdown);

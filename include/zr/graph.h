@@ -195,8 +195,9 @@ struct zr_op_def {
     int8_t in_place[ZR_OP_OUTS];
     zr_join join; /* communication that replaces the op's kernel */
     /** Whether the output may be cut like the operands, as in elementwise functions and attention heads. In such an op,
-     * a rank's columns of the output depend only on its own columns of the operands. Other ops refuse operands that are
-     * cut. */
+     * a rank's columns of the output depend only on its own columns of the operands. If the op also reads a whole
+     * parameter, each rank computes a part of the parameter's gradient, and the parts are summed over the ranks. Other
+     * ops refuse operands that are cut. */
     bool keeps_cut;
     /** Whether the op accepts a cut weight, so that each rank has only one piece of the weight. The op's builder may
      * allow only some cases. */

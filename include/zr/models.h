@@ -1,8 +1,12 @@
 /**
- * models: builders of models, on top of zr/graph.h. A builder is a function that writes the forward pass of a model,
+ * models: families of models, on top of zr/graph.h. A builder is a function that writes the forward pass of a model,
  * without regard to ZeRO, ranks or devices. The same builder is called for training, evaluation and decoding. In each
- * of the three, it must declare the same parameters in the same order. The models are in src/models/: gpt2.c and
- * chain.c. presets.c has named sizes.
+ * of the three, it must declare the same parameters in the same order.
+ *
+ * A family (zr_family) is a kind of model: its builder, and a declaration of its settings. The keys of CONFIG.json
+ * below "model.", help and documentation, config.json of Hugging Face in both directions, presets, names of tensors and
+ * defaults all follow from the declaration. A family is one file of src/models and one row of the table in families.c;
+ * gpt2.c is an example. A program may have families of its own (zr_own_families).
  */
 #ifndef ZR_MODELS_H
 #define ZR_MODELS_H
@@ -22,7 +26,159 @@ typedef struct zr_model {
     const char *frozen; /* name patterns of frozen parameters for zr_graph_freeze, borrowed; NULL if all are trained */
 } zr_model;
 
-/** Sizes of a GPT-2 (Radford et al. 2019), with the names of Hugging Face. */
+/* ---- fields of a family ---------------------------------------------------------------------- */
+
+typedef enum zr_field_type {
+    ZR_FIELD_INT,    /* int64_t; 0 stands for "auto" or null, if the default is one of them */
+    ZR_FIELD_REAL,   /* double; NAN stands for "auto" or null, if the default is one of them */
+    ZR_FIELD_BOOL,   /* bool */
+    ZR_FIELD_CHOICE, /* int, the index of a word in `choices` */
+    ZR_FIELD_IDS,    /* zr_ids: one token id, a list of ids, or null */
+    ZR_FIELD_LAYERS, /* int64_t: a list with one of the two words of `choices` for each layer, first all layers with the
+                        first word; stored as 1 + their number, 0 for null. Only read */
+    ZR_FIELD_FIXED   /* no member of the struct: zr computes only one value, and refuses any other by the key's name */
+} zr_field_type;
+
+/** Effect of a field, which decides what happens if a preset or the directory model.init gives it, and whether it may
+ * change when a run resumes. */
+typedef enum zr_field_role {
+    ZR_FIELD_SHAPE,  /* shapes of weights depend on it: a different value in CONFIG.json is refused */
+    ZR_FIELD_RESULT, /* results depend on it: CONFIG.json may replace it, but not when a run resumes */
+    ZR_FIELD_START,  /* only initial weights depend on it: CONFIG.json may replace it at any time */
+    ZR_FIELD_DROPOUT /* probability of dropout: only CONFIG.json gives it, and it may change at any time */
+} zr_field_role;
+
+/** Files that hold a field. */
+typedef enum zr_field_place {
+    ZR_FIELD_IN_BOTH,
+    ZR_FIELD_IN_CONFIG, /* only CONFIG.json, below "model." */
+    ZR_FIELD_IN_HF      /* only config.json of Hugging Face */
+} zr_field_place;
+
+/** Token ids, such as those that end a text. */
+#define ZR_IDS_MOST 8
+typedef struct zr_ids {
+    int64_t n;
+    int64_t id[ZR_IDS_MOST];
+} zr_ids;
+
+/** Setting of a family. Its key is the same in CONFIG.json, below "model.", and in config.json of Hugging Face. A dot
+ * in the key separates an object from its member: "rope_scaling.factor". */
+typedef struct zr_field {
+    const char *key;
+    zr_field_type type;
+    zr_field_role role;
+    zr_field_place place;
+    size_t offset;        /* offset of the value in the family's struct */
+    const char *standard; /* default as JSON, or "\"auto\"" for a value that zr_family.complete finds. FIXED: the only
+                             value */
+    const char *fallback; /* value as JSON where config.json lacks the key, which is the default of transformers; NULL
+                             if it is `standard` */
+    double min, max;      /* range of INT and REAL; config.json takes integers only up to 2^31 - 1 */
+    const char *choices;  /* CHOICE: words as "a|b|c". FIXED, if its value is a word: words that exist elsewhere */
+    const char *same;  /* FIXED: a second value, as JSON, that config.json may hold for the same thing; or NULL. A list
+                          in config.json whose elements all have the value counts as the value */
+    const char *help;  /* one line of help */
+    const char *means; /* name of what families have in common, or NULL. Each family has one field for each of
+                          "layers", "heads", "width", "positions" and "vocabulary", of type INT. Other names help
+                          messages to find the key of another family for the same thing */
+    const char *divides; /* INT: key of the field whose value must be a multiple of this one, or NULL */
+    const char *twin;    /* second key in config.json that is read and written with the same value, or NULL */
+    const char *also;    /* keys in config.json that are only read, as "a|b", or NULL */
+} zr_field;
+
+/* ---- families -------------------------------------------------------------------------------- */
+
+/** Names of the tensors in the files of one family of models. */
+typedef struct zr_hf_names {
+    const char *prefix;           /* prefix of all tensor names, which some files leave out; "" for no prefix */
+    const char *const *redundant; /* names of tensors in some files that zr does not need, ending with NULL; an entry
+                                     that begins with a dot matches the end of a name. NULL for no such names */
+    const char *head, *table; /* a head that may be tied, and the table to which it is tied: names of their tensors. A
+                                 tied model has no parameter for the head. If a file has a tensor for it all the
+                                 same, it must have the values of the table. NULL if the head is never or always tied */
+} zr_hf_names;
+
+/** The five sizes that every model has. A size is 0 until it is known. */
+typedef struct zr_model_sizes {
+    int64_t layers, heads, width, positions, vocabulary;
+} zr_model_sizes;
+
+/** A named model of a family. */
+typedef struct zr_preset {
+    const char *name;
+    const void *config; /* the family's struct */
+} zr_preset;
+
+/** Maximum size of a family's struct, in bytes. */
+#define ZR_MODEL_CONFIG_BYTES 512
+/** Settings of a model of any family: the family's struct, followed by zeros. */
+typedef union zr_model_config {
+    char bytes[ZR_MODEL_CONFIG_BYTES];
+    int64_t integer;
+    double real;
+} zr_model_config;
+
+/** A kind of model. In its functions, `config` points to the family's struct. */
+typedef struct zr_family {
+    const char *name;         /* model.type in CONFIG.json, and model_type in config.json */
+    const char *title;        /* name in messages, such as "GPT-2" */
+    const char *architecture; /* class of transformers, such as "GPT2LMHeadModel" */
+    size_t bytes;             /* size of the family's struct */
+    const zr_field *field;    /* settings, in the order of docs/config.md; ends with a row without key */
+    const zr_preset *preset;  /* named models; ends with a row without name. NULL for no presets */
+    zr_hf_names names;
+    /** Set the values that are still "auto" (0 or NAN), from constants or from other values. Called for every source of
+     * a configuration. May be NULL. */
+    void (*complete)(void *config);
+    /** Check a complete configuration. Fail with ZR_ERR_CONFIG, naming the field. */
+    zr_status (*check)(const void *config);
+    /** Write the forward pass, as zr_model.build. The first two inputs must be tokens and targets, each (B,T) I32; a
+     * target of -1 does not count. When decoding there are no targets, and the output is the logits. */
+    void (*build)(zr_graph *graph, const void *config);
+    /** Adapt other sizes to a new width or number of heads, which a search for the largest model has set. `from` has
+     * the sizes before. Values that are set to "auto" are completed. May be NULL if no other size depends on them. */
+    void (*resize)(void *config, const zr_model_sizes *from);
+} zr_family;
+
+/** Families of the program itself, ending with NULL, such as
+ *     const zr_family *const zr_own_families[] = {&my_family, NULL};
+ * The program defines this array if it has families of its own. They follow those of zr. */
+extern ZR_API const zr_family *const zr_own_families[] __attribute__((weak));
+
+/** Return the i-th family, or NULL after the last. The first family is the default of model.type. */
+ZR_API const zr_family *zr_family_at(int i);
+/** Check a family's declaration: fail with ZR_ERR_INTERNAL naming the fault if a part is missing or two parts
+ * contradict each other. */
+ZR_API ZR_NODISCARD zr_status zr_family_check(const zr_family *family);
+/** Return the family of a name, or NULL. */
+ZR_API const zr_family *zr_family_find(const char *name);
+
+/** Return the size in bytes of a field's value in the family's struct. */
+ZR_API size_t zr_field_bytes(zr_field_type type);
+/** Return the field with this key, or NULL. */
+ZR_API const zr_field *zr_family_field(const zr_family *family, const char *key);
+/** Return the field that means this, such as "width", or NULL. */
+ZR_API const zr_field *zr_family_meaning(const zr_family *family, const char *means);
+/** Return the sizes of a model, or set them (layers, heads, width, positions, vocabulary), also in sizes that depend on
+ * them. `config` is the family's struct. */
+ZR_API zr_model_sizes zr_family_sizes(const zr_family *family, const void *config);
+ZR_API void zr_family_resize(const zr_family *family, void *config, const zr_model_sizes *sizes);
+
+/** Return the builder of a model. `config` is borrowed. */
+ZR_API zr_model zr_family_model(const zr_family *family, const void *config);
+
+/** Return the i-th preset of all families, one family after the other, and its family. Return NULL after the last. */
+ZR_API const zr_preset *zr_family_preset(int i, const zr_family **family);
+/** Find a preset of any family by its name, and copy its settings. Fail with ZR_ERR_NOT_FOUND and the most similar
+ * names in the message. `family` may be NULL. */
+ZR_API ZR_NODISCARD zr_status zr_family_find_preset(const char *name, const zr_family **family,
+                                                    zr_model_config *config);
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+/** Sizes of a GPT-2 (Radford et al. 2019), with the names of Hugging Face. The struct of the family "gpt2" begins with
+ * this one. */
 typedef struct zr_gpt2_config {
     int64_t n_layer, n_head, n_embd, n_positions, vocab_size;
     double embd_pdrop, resid_pdrop, attn_pdrop;
@@ -58,6 +214,30 @@ ZR_API ZR_NODISCARD zr_status zr_gpt2_check(const zr_gpt2_config *config);
  * and "final" (ln_f, head). Parameter names are those of Hugging Face's GPT2LMHeadModel, such as
  * "transformer.h.0.attn.c_attn.weight". `config` is borrowed. */
 ZR_API zr_model zr_gpt2(const zr_gpt2_config *config);
+
+/** Sizes of a decoder of the Llama kind, with the names of Hugging Face. */
+typedef struct zr_llama_config {
+    int64_t num_hidden_layers, num_attention_heads, num_key_value_heads, head_dim, hidden_size, intermediate_size,
+        max_position_embeddings, vocab_size;
+    double rms_norm_eps;
+    double initializer_range;  /* standard deviation of initial weights, usually 0.02 */
+    double attention_dropout;  /* dropout probability of attention weights */
+    int64_t sliding_window;    /* number of tokens that a token attends to, itself included; 0 for all */
+    int64_t max_window_layers; /* number of first layers that attend to all tokens despite sliding_window */
+    zr_rotary_spec rotary;     /* positions; its width is head_dim */
+    bool tie_word_embeddings;  /* whether the head's weights are the embedding */
+    bool qkv_bias;             /* whether the projections of queries, keys and values have biases (Qwen2) */
+    bool attention_bias;       /* whether all four projections of attention have biases */
+    bool mlp_bias;             /* whether the three projections of the MLP have biases */
+    bool qk_norm;              /* whether queries and keys are normalised per head (Qwen3) */
+} zr_llama_config;
+
+/** Check the sizes. Fail with ZR_ERR_CONFIG naming the field if a size is impossible. */
+ZR_API ZR_NODISCARD zr_status zr_llama_check(const zr_llama_config *config);
+/** Return the builder of a decoder of the Llama kind: Llama, Mistral, Qwen2, Qwen3 and models with their blocks. Its
+ * units are "embedding", "layers.0" ..., and "final" (last norm; the head if it is not tied). Parameter names are those
+ * of Hugging Face's LlamaForCausalLM, such as "model.layers.0.self_attn.q_proj.weight". `config` is borrowed. */
+ZR_API zr_model zr_llama(const zr_llama_config *config);
 
 /** Sizes of a chain of matrices with exactly units * rows * cols parameters. Chains serve to plan for a given number
  * of parameters. */

@@ -48,13 +48,18 @@ ZR_API zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, b
 ZR_API zr_value zr_layernorm(zr_graph *graph, zr_value x, zr_value gain, zr_value bias, double eps);
 
 /** Normalise the last dimension without mean and bias: y = x * rstd * gain, with rstd = 1 / sqrt(mean of x^2 + eps)
- * (Zhang and Sennrich 2019).
- *  f[0] = eps
- *  rmsnorm:    x (rows,C) g, gain (C) g -> y (rows,C) g, rstd (rows) F32
+ * (Zhang and Sennrich 2019). If the gain has G elements, fewer than the C columns of x, every G columns are normalised
+ * by themselves, for example the heads of queries. rstd then has the shape (rows,C/G). G must divide C, which may be
+ * cut over tensor-parallel ranks in groups of G columns.
+ * zr_rmsnorm_rounded rounds x * rstd to the graph's dtype before the product with the gain, as the models Llama,
+ * Mistral and Qwen do. In F32 both functions give the same bits.
+ *  i[0] = 1 to round x * rstd; f[0] = eps
+ *  rmsnorm:    x (rows,C) g, gain (G) g -> y (rows,C) g, rstd (rows) or (rows,C/G) F32
  *  rmsnorm_dx: dy (rows,C) g, x g, gain g, rstd, [earlier (rows,C) g] -> dx (rows,C) g;
  *              dx = earlier + ...; may be in place of earlier or dy
- *  rmsnorm_dw: dy (rows,C) g, x g, rstd -> dgain (C) w */
+ *  rmsnorm_dw: dy (rows,C) g, x g, rstd -> dgain (G) w */
 ZR_API zr_value zr_rmsnorm(zr_graph *graph, zr_value x, zr_value gain, double eps);
+ZR_API zr_value zr_rmsnorm_rounded(zr_graph *graph, zr_value x, zr_value gain, double eps);
 
 /** Apply an activation function to each element:
  *  gelu: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the tanh form of GELU
@@ -67,6 +72,12 @@ ZR_API zr_value zr_gelu(zr_graph *graph, zr_value x);
 ZR_API zr_value zr_relu(zr_graph *graph, zr_value x);
 ZR_API zr_value zr_silu(zr_graph *graph, zr_value x);
 
+/** Multiply `up` by the SiLU of `gate`: y = silu(gate) * up, with equal shapes (Shazeer 2020).
+ *  swiglu:    gate g, up g -> y g; may be in place of gate
+ *  swiglu_dx: dy g, gate g, up g -> dgate g, dup g, each w for a parameter; dgate may be in place of dy, and dup in
+ *             place of up */
+ZR_API zr_value zr_swiglu(zr_graph *graph, zr_value gate, zr_value up);
+
 /** Multiply by a constant: y = factor * x, where factor is finite in F32. The adjoint is scale too.
  *  f[0] = factor
  *  scale: x g -> y g (type w if y is the gradient of a parameter); may be in place of x */
@@ -76,6 +87,50 @@ ZR_API zr_value zr_scale(zr_graph *graph, zr_value x, double factor);
  * adjoint is mul too: da = dy * b.
  *  mul: a g, b g -> y g (type w if y is the gradient of a parameter); may be in place of a */
 ZR_API zr_value zr_mul(zr_graph *graph, zr_value a, zr_value b);
+
+/** Rule by which the frequencies of a rotary embedding depend on the length of sequences. The names are the values of
+ * rope_type in Hugging Face's config.json. */
+typedef enum zr_rotary_kind {
+    ZR_ROTARY_DEFAULT, /* angle of pair j at position t: t * theta^(-2j/D) */
+    ZR_ROTARY_LINEAR,  /* positions divided by `factor` (Chen et al. 2023) */
+    ZR_ROTARY_DYNAMIC, /* larger theta for a sequence of more than `original` tokens (NTK-aware scaling) */
+    ZR_ROTARY_LLAMA3,  /* low frequencies divided by `factor`, as in Llama 3.1 */
+    ZR_ROTARY_YARN     /* low frequencies divided by `factor`, and a larger table (Peng et al. 2023) */
+} zr_rotary_kind;
+
+/** Kind and constants of a rotary embedding. Constants of other kinds are ignored. */
+typedef struct zr_rotary_spec {
+    zr_rotary_kind kind;
+    int64_t width;    /* D, width of a head in elements; even */
+    double theta;     /* base of the frequencies */
+    double factor;    /* for all kinds but DEFAULT: factor of the length of sequences, at least 1 */
+    int64_t original; /* for DYNAMIC, LLAMA3 and YARN: length in tokens of the sequences before scaling */
+    double low_freq_factor, high_freq_factor; /* for LLAMA3: a wavelength above original / low_freq_factor tokens is
+                                                 multiplied by `factor`, and one below original / high_freq_factor is
+                                                 kept */
+    double beta_fast, beta_slow; /* for YARN: frequencies of more than beta_fast turns in `original` tokens are kept,
+                                    and of fewer than beta_slow turns divided by `factor` */
+    double attention_factor;     /* for YARN: factor of the table; 0 for 0.1 ln(factor) + 1 */
+    bool truncate;               /* for YARN: whether the two borders are rounded to whole pairs */
+} zr_rotary_spec;
+
+/** Compute the cosines and sines of a rotary embedding (Su et al. 2021). Row t of the table has the cosines of the D/2
+ * angles of position t, then their sines, computed in F64 and rounded once. The table has T = spec.seq rows. In DECODE
+ * its only row is for position zr_runtime.position. The op has no operands. A table is cheap to compute: call this
+ * function in each unit that rotates, so that no table is kept in memory between units.
+ *  i[0] = kind, i[1] = D, i[2] = original, i[3] = truncate
+ *  f[0] = theta, f[1] = factor, f[2] and f[3] = low_freq_factor and high_freq_factor, f[4] and f[5] = beta_fast and
+ *  beta_slow, f[6] = factor of the table
+ *  rotary_table: no operands -> table (T,D) F32 */
+ZR_API zr_value zr_rotary_table(zr_graph *graph, const zr_rotary_spec *spec);
+
+/** Rotate each head of x by the angles of its position. For each head and j < D/2, with the cosine c and the sine s of
+ * angle j: y[j] = x[j] c - x[j + D/2] s and y[j + D/2] = x[j + D/2] c + x[j] s. The adjoint is rotary too.
+ *  i[0] = 1 for the inverse rotation
+ *  i[1] = 0 if x has all rows of the micro-batch. i[1] = T if x (R,H*D) has only this rank's rows, from row place * R
+ * of the flat micro-batch on. Row r of the flat micro-batch then has position r % T rotary: x (B,T,H*D) g, table (T,D)
+ * F32 -> y (B,T,H*D) g (type w if y is the gradient of a parameter); may be in place of x */
+ZR_API zr_value zr_rotary(zr_graph *graph, zr_value x, zr_value table);
 
 /** Compute the softmax over the last dimension: y = e^x / sum of e^x.
  *  softmax:    x (rows,C) g -> y (rows,C) g
@@ -120,14 +175,42 @@ ZR_API zr_value zr_merge_heads(zr_graph *graph, zr_value x);
  *       dtype */
 ZR_API zr_value zr_add(zr_graph *graph, zr_value a, zr_value b);
 
-/** Compute causal self-attention of n_head heads. The last dimension of qkv has q, k and v, one after the other.
- *  S = q k^T * scale for keys up to the query's own position; y = dropout(softmax(S)) v
- *  i[0] = n_head, i[1] = dropout stream; f[0] = scale, f[1] = dropout probability (0 outside TRAIN)
- *  attention:        qkv (B,T,3C) g -> y (B,T,C) g, lse (B,n_head,T) F32 (log-sum-exp of scaled scores)
- *  attention_dx:     dy (B,T,C) g, qkv, y, lse -> dqkv (B,T,3C) g
- *  attention_cached: qkv (1,1,3C) g, cache (2,cache_len,C) g [value of kind CACHE] -> y (1,1,C) g;
- *                    writes key and value at zr_runtime.position, and attends to tokens 0 to this position
- * Dropout of score (b,h,i,j) uses random element ((first_row + b)*n_head + h)*T*T + i*T + j. */
+/** Kind and sizes of an attention. */
+typedef struct zr_attention_spec {
+    int64_t heads, kv_heads; /* number of query heads, and of key-value heads, of the whole model; kv_heads divides
+                                heads */
+    int64_t window;          /* number of keys that a query sees, its own included; 0 for all earlier keys */
+    bool bidirectional;      /* whether a query also sees later keys, as in encoders; window must then be 0 */
+    double scale;            /* factor of the scores; 0 for 1 / sqrt(width of a head) */
+    double dropout;          /* dropout probability of the attention weights */
+} zr_attention_spec;
+
+/** Compute self-attention. If heads is a multiple of kv_heads, heads / kv_heads consecutive query heads share the keys
+ * and values of one key-value head (Ainslie et al. 2023). Query i sees the keys j with i - window < j <= i; without a
+ * window all j <= i; if bidirectional, all j.
+ *  S = q k^T * scale for the keys that a query sees; y = dropout(softmax(S)) v
+ *
+ * A rank has H query heads and K key-value heads of width D. H D may differ from the width of the model. q is (B,T,H
+ * D), k and v are (B,T,K D). If k and v are ZR_NONE, q is one fused value (B,T,(H+2K) D), whose columns are q, k and v,
+ * one after the other. "qkv" below is either the fused value or three operands q, k, v, and "dqkv" is one output or
+ * three.
+ *
+ * Tensor parallelism cuts heads. M must divide heads. If M divides kv_heads, k and v may be cut as well. Otherwise k
+ * and v must be whole on each rank, and the gradients of k and v are summed over the ranks. A fused value can only be
+ * cut if kv_heads is heads. If each rank has only its own tokens of k and v, zr_attend gathers them.
+ *
+ *  i[0] = H, i[1] = dropout stream, i[2] = heads, i[3] = kv_heads, i[4] = window, i[5] = 1, or 0 if bidirectional
+ *  f[0] = scale, f[1] = dropout probability (0 outside TRAIN)
+ *  attention:        qkv g -> y (B,T,H D) g, lse (B,H,T) F32 (log-sum-exp of scaled scores)
+ *  attention_dx:     dy (B,T,H D) g, qkv, y, lse -> dqkv g; for key-value heads that no query head of this rank uses,
+ * dk and dv are 0 attention_cached: qkv (1,1,..) g, cache (2,cache_len,K D) g [value of kind CACHE] -> y (1,1,H D) g;
+ *                    writes key and value at zr_runtime.position, and attends to the tokens that this position sees
+ * Query head h of a rank uses its key-value head (first + h) / (heads / kv_heads) - first_kv. first is place * H if H
+ * is less than heads, else 0. first_kv is place * K if K is less than kv_heads, else 0. Dropout of score (b,h,i,j) uses
+ * random element ((first_row + b)*heads + first + h)*T*T + i*T + j. */
+ZR_API zr_value zr_attend(zr_graph *graph, zr_value q, zr_value k, zr_value v, const zr_attention_spec *spec);
+
+/** Compute causal self-attention of n_head query heads and as many key-value heads: zr_attend with a fused value. */
 ZR_API zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double dropout);
 
 /** Apply dropout: set elements to zero with probability p, and multiply the others by 1/(1-p). Outside TRAIN add no op

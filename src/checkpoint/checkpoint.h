@@ -40,13 +40,6 @@ const zr_manifest_file *zr__manifest_find(const zr_manifest *manifest, const cha
  * reads come from the page cache. Errors: ZR_ERR_DATA naming the file and the first damage; ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__checkpoint_check_file(const char *dir, const zr_manifest *manifest, const char *name);
 
-/** Read model_type from dir/config.json, and set *which to its index in `known`, a list of n types. Errors:
- * ZR_ERR_NOT_FOUND if the file is missing; ZR_ERR_DATA if its type is not in the list. */
-ZR_NODISCARD zr_status zr__hf_model_type(const char *dir, const char *const *known, int n, int *which);
-
-/** Write dir/config.json in a form that transformers' GPT2LMHeadModel loads, replacing an older file. */
-ZR_NODISCARD zr_status zr__hf_gpt2_write(const char *dir, const zr_hf_gpt2 *config);
-
 /** Check that the weights fit a model: each of the n wanted tensors must be present, loadable and of the wanted shape.
  * Otherwise fail with ZR_ERR_DATA and a list of the missing or wrong tensors. Names match with and without the family's
  * prefix. `note` (`size` bytes, may be NULL) receives the names of tensors that the model does not want, except

@@ -1,146 +1,505 @@
-/* config.json of a Hugging Face directory of any family: its type, numbers and booleans. */
+/* config.json of a Hugging Face directory, of any family: read and written by the family's declaration. */
+#include "base/file/commit.h"
 #include "base/file/folder.h"
+#include "base/json/json.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/hf.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { SHOWN_BYTES = 256, KEY_BYTES = 128 };
+
+/* A config.json being read. */
+typedef struct reading {
+    char file[SHOWN_BYTES]; /* printable path, for messages */
+    json_t *root;
+    const zr_family *family;
+    zr_model_config *config;
+} reading;
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static bool is_nothing(const char *json)
+{
+    return strcmp(json, "null") == 0 || strcmp(json, "\"auto\"") == 0;
+}
+
+/* Return the value, as JSON text, where config.json lacks the field. */
+static const char *fallback_of(const zr_field *field)
+{
+    return field->fallback ? field->fallback : field->standard;
+}
+
+/* Return whether 0 or NAN stands for null in a field. */
+static bool takes_null(const zr_field *field)
+{
+    return is_nothing(fallback_of(field)) || strcmp(field->standard, "null") == 0;
+}
+
+/* Return a text of a declaration as JSON. Convert a string without jansson's parser, which reads blocks of 16 bytes and
+ * could read past the end of the string's memory. */
+static json_t *declared(const char *text)
+{
+    if (is_nothing(text)) return json_null();
+    return *text == '"' ? json_stringn(text + 1, strlen(text) - 2) : zr__json_loads(text, JSON_DECODE_ANY);
+}
+
+/* Return whether two values are equal. The integer 1 equals the real number 1.0. */
+static bool equal(const json_t *a, const json_t *b)
+{
+    if (json_is_number(a) && json_is_number(b)) return json_number_value(a) == json_number_value(b);
+    return json_equal(a, b);
+}
+
+static bool equals_declared(const json_t *value, const char *text)
+{
+    json_t *wanted = declared(text);
+    const bool same = wanted && equal(value, wanted);
+    json_decref(wanted);
+    return same;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+/* Write the i-th key of a field in config.json to `key`: its own, the twin, the keys that are only read. Return false
+ * after the last. */
+static bool nth_key(const zr_field *field, int i, char key[KEY_BYTES])
+{
+    const char *at = field->also;
+    if (i == 0) return snprintf(key, KEY_BYTES, "%s", field->key) > 0;
+    if (field->twin && i == 1) return snprintf(key, KEY_BYTES, "%s", field->twin) > 0;
+    for (i -= field->twin ? 2 : 1; at && i > 0; i--) at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL;
+    return at && snprintf(key, KEY_BYTES, "%.*s", (int)strcspn(at, "|"), at) > 0;
+}
+
+/* Return the member of an object at a path of `n` bytes, or NULL. */
+static const json_t *member_at(const json_t *object, const char *path, size_t n)
+{
+    for (size_t part; object; path += part + 1, n -= part + 1) {
+        const char *dot = memchr(path, '.', n);
+        part = dot ? (size_t)(dot - path) : n;
+        char name[KEY_BYTES];
+        snprintf(name, sizeof(name), "%.*s", (int)part, path);
+        object = json_object_get(object, name);
+        if (!dot) break;
+    }
+    return object;
+}
+
+/* Find the value of a field: NULL if config.json lacks it. Two keys of the field must not have different values. */
+static zr_status find_value(const reading *r, const zr_field *field, const json_t **value)
+{
+    char key[KEY_BYTES], first[KEY_BYTES] = "";
+    *value = NULL;
+    for (int i = 0; nth_key(field, i, key); i++) {
+        const json_t *one = member_at(r->root, key, strlen(key));
+        if (!one || (*value && json_is_null(one))) continue;
+        ZR_CHECK(!*value || json_is_null(*value) || equal(one, *value), ZR_ERR_DATA,
+                 "%s: %s is %s, but %s is %s; they mean the same, so give one of them", r->file, first,
+                 ZR_JSON_SHOWN(*value), key, ZR_JSON_SHOWN(one));
+        snprintf(first, sizeof(first), "%s", key);
+        *value = one;
+    }
+    return ZR_OK;
+}
+
+/* Return whether a path is a key of some field. */
+static bool is_key(const zr_family *family, const char *path)
+{
+    char key[KEY_BYTES];
+    for (const zr_field *field = family->field; field->key; field++)
+        for (int i = 0; nth_key(field, i, key); i++)
+            if (strcmp(key, path) == 0) return true;
+    return false;
+}
+
+/* Refuse members of an object that zr does not know. Unknown members of the file itself are ignored: most of them do
+ * not concern the model. But an object with fields of the model describes one thing completely. */
+static zr_status check_object(const reading *r, const char *path, size_t n)
+{
+    const json_t *object = member_at(r->root, path, n);
+    const char *name;
+    json_t *value;
+    ZR_CHECK(!object || json_is_object(object) || json_is_null(object), ZR_ERR_DATA,
+             "%s: %.*s is %s; expected an object or null", r->file, (int)n, path, ZR_JSON_SHOWN(object));
+    json_object_foreach((json_t *)object, name, value)
+    {
+        char key[2 * KEY_BYTES];
+        snprintf(key, sizeof(key), "%.*s.%s", (int)n, path, name);
+        ZR_CHECK(json_is_null(value) || is_key(r->family, key), ZR_ERR_DATA,
+                 "%s: unsupported architecture: %s is %s, and zr does not know this key", r->file, ZR_SHOWN(key),
+                 ZR_JSON_SHOWN(value));
+    }
+    return ZR_OK;
+}
+
+static zr_status check_objects(const reading *r, const zr_field *field)
+{
+    char key[KEY_BYTES];
+    for (int i = 0; nth_key(field, i, key); i++) {
+        const char *dot = strrchr(key, '.');
+        if (dot) ZR_TRY(check_object(r, key, (size_t)(dot - key)));
+    }
+    return ZR_OK;
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
-zr_status zr__hf_config_open(const char *dir, zr__hf_config *config)
+static zr_status read_int(const reading *r, const zr_field *field, const json_t *value, void *out)
+{
+    const double most = field->max < INT32_MAX ? field->max : INT32_MAX;
+    const int64_t number = json_integer_value(value);
+    ZR_CHECK(json_is_integer(value) && (double)number >= field->min && (double)number <= most, ZR_ERR_DATA,
+             "%s: %s is %s; expected an integer from %.0f to %.0f", r->file, field->key, ZR_JSON_SHOWN(value),
+             field->min, most);
+    memcpy(out, &number, sizeof(number));
+    return ZR_OK;
+}
+
+static zr_status read_real(const reading *r, const zr_field *field, const json_t *value, void *out)
+{
+    const double number = json_number_value(value);
+    ZR_CHECK(json_is_number(value) && number >= field->min && number <= field->max, ZR_ERR_DATA,
+             "%s: %s is %s; expected a number from %g to %g", r->file, field->key, ZR_JSON_SHOWN(value), field->min,
+             field->max);
+    memcpy(out, &number, sizeof(number));
+    return ZR_OK;
+}
+
+static zr_status read_bool(const reading *r, const zr_field *field, const json_t *value, void *out)
+{
+    const bool yes = json_is_true(value);
+    ZR_CHECK(json_is_boolean(value), ZR_ERR_DATA, "%s: %s is %s; expected true or false", r->file, field->key,
+             ZR_JSON_SHOWN(value));
+    memcpy(out, &yes, sizeof(yes));
+    return ZR_OK;
+}
+
+/* Print a list "a|b|c" as "a, b, c". Return `out`. */
+static const char *print_choices(const char *choices, char out[SHOWN_BYTES])
+{
+    size_t used = 0;
+    for (; *choices && used + 3 < SHOWN_BYTES; choices++)
+        used += (size_t)snprintf(out + used, SHOWN_BYTES - used, *choices == '|' ? "\", \"" : "%c", *choices);
+    return out;
+}
+
+static zr_status read_choice(const reading *r, const zr_field *field, const json_t *value, void *out)
+{
+    char words[SHOWN_BYTES] = "";
+    const char *word = json_string_value(value), *at = field->choices;
+    for (int index = 0; word && at; index++) {
+        const size_t n = strcspn(at, "|");
+        if (strlen(word) == n && strncmp(at, word, n) == 0) {
+            memcpy(out, &index, sizeof(index));
+            return ZR_OK;
+        }
+        at = at[n] ? at + n + 1 : NULL;
+    }
+    return ZR_FAIL(ZR_ERR_DATA, "%s: unsupported architecture: %s is %s; zr computes %s only with \"%s\"", r->file,
+                   field->key, ZR_JSON_SHOWN(value), r->family->title, print_choices(field->choices, words));
+}
+
+static zr_status read_ids(const reading *r, const zr_field *field, const json_t *value, void *out)
+{
+    const size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    zr_ids ids = {.n = (int64_t)n};
+    bool fits = n <= ZR_IDS_MOST;
+    for (size_t i = 0; fits && i < n; i++) {
+        const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
+        ids.id[i] = json_integer_value(one);
+        fits = json_is_integer(one) && ids.id[i] >= 0 && ids.id[i] <= INT32_MAX;
+    }
+    ZR_CHECK(fits, ZR_ERR_DATA, "%s: %s is %s; expected a token id, a list of up to %d, or null", r->file, field->key,
+             ZR_JSON_SHOWN(value), ZR_IDS_MOST);
+    memcpy(out, &ids, sizeof(ids));
+    return ZR_OK;
+}
+
+/* Read a list with a word for each layer. */
+static zr_status read_layers(const reading *r, const zr_field *field, const json_t *value, void *out)
+{
+    const size_t first = strcspn(field->choices, "|"), n = json_array_size(value);
+    int64_t count = 1;
+    size_t i = 0;
+    for (; i < n && json_string_length(json_array_get(value, i)) == first &&
+           strncmp(json_string_value(json_array_get(value, i)), field->choices, first) == 0;
+         i++)
+        count++;
+    while (i < n && json_is_string(json_array_get(value, i)) &&
+           strcmp(json_string_value(json_array_get(value, i)), field->choices + first + 1) == 0)
+        i++;
+    ZR_CHECK(
+        json_is_array(value) && i == n, ZR_ERR_DATA,
+        "%s: unsupported architecture: %s is %s; zr computes %s only with layers of \"%.*s\" followed by layers of "
+        "\"%s\"",
+        r->file, field->key, ZR_JSON_SHOWN(value), r->family->title, (int)first, field->choices,
+        field->choices + first + 1);
+    memcpy(out, &count, sizeof(count));
+    return ZR_OK;
+}
+
+/* Return whether a value, or each element of a list, equals a text of a declaration. */
+static bool all_equal(const json_t *value, const char *text)
+{
+    size_t i;
+    const json_t *one;
+    if (!json_is_array(value) || json_array_size(value) == 0) return equals_declared(value, text);
+    json_array_foreach(value, i, one) if (!equals_declared(one, text)) return false;
+    return true;
+}
+
+/* Check a field for which zr computes only one value. */
+static zr_status read_fixed(const reading *r, const zr_field *field, const json_t *value, void *out)
+{
+    (void)out;
+    const bool usual = all_equal(value, field->standard) || (field->same && all_equal(value, field->same));
+    ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: %s is %s; zr computes %s only with %s%s%s", r->file,
+             field->key, ZR_JSON_SHOWN(value), r->family->title, field->standard, field->same ? " or " : "",
+             field->same ? field->same : "");
+    return ZR_OK;
+}
+
+typedef zr_status (*read_fn)(const reading *r, const zr_field *field, const json_t *value, void *out);
+static const read_fn readers[] = {
+    [ZR_FIELD_INT] = read_int,       [ZR_FIELD_REAL] = read_real, [ZR_FIELD_BOOL] = read_bool,
+    [ZR_FIELD_CHOICE] = read_choice, [ZR_FIELD_IDS] = read_ids,   [ZR_FIELD_FIXED] = read_fixed,
+    [ZR_FIELD_LAYERS] = read_layers};
+
+/* Store the value for "auto" or null: 0, or NAN for a real number. */
+static void store_nothing(const zr_field *field, void *out)
+{
+    const double nan = NAN;
+    memset(out, 0, zr_field_bytes(field->type));
+    if (field->type == ZR_FIELD_REAL) memcpy(out, &nan, sizeof(nan));
+}
+
+static zr_status read_field(const reading *r, const zr_field *field)
+{
+    const json_t *value = NULL;
+    void *out = r->config->bytes + field->offset;
+    const bool in_file = field->place != ZR_FIELD_IN_CONFIG;
+    if (in_file) ZR_TRY(check_objects(r, field));
+    if (in_file) ZR_TRY(find_value(r, field, &value));
+    if (value && !(json_is_null(value) && takes_null(field))) return readers[field->type](r, field, value, out);
+    const char *text = in_file ? fallback_of(field) : field->standard;
+    if (value || is_nothing(text)) { /* null, or a default that zr_family.complete finds */
+        store_nothing(field, out);
+        return ZR_OK;
+    }
+    json_t *missing = declared(text);
+    ZR_CHECK(missing, ZR_ERR_MEMORY, "no memory for the default of %s", field->key);
+    zr_status st = readers[field->type](r, field, missing, out);
+    json_decref(missing);
+    return st;
+}
+
+/* Check that the value of a field divides the value of another field, if the declaration says so. */
+static zr_status check_divides(const reading *r, const zr_field *field)
+{
+    int64_t value, multiple;
+    if (!field->divides) return ZR_OK;
+    memcpy(&value, r->config->bytes + field->offset, sizeof(value));
+    memcpy(&multiple, r->config->bytes + zr_family_field(r->family, field->divides)->offset, sizeof(multiple));
+    ZR_CHECK(!value || multiple % value == 0, ZR_ERR_DATA, "%s: %s %lld is not a multiple of %s %lld", r->file,
+             field->divides, (long long)multiple, field->key, (long long)value);
+    return ZR_OK;
+}
+
+/* Print the names of all families as "a", "b" or "c". Return `text`. */
+static const char *any_family(char text[SHOWN_BYTES])
+{
+    size_t used = 0;
+    const zr_family *family;
+    for (int i = 0; (family = zr_family_at(i)) && used < SHOWN_BYTES; i++) {
+        const char *between = i == 0 ? "" : zr_family_at(i + 1) ? ", " : " or ";
+        used += (size_t)snprintf(text + used, SHOWN_BYTES - used, "%s\"%s\"", between, family->name);
+    }
+    return text;
+}
+
+static zr_status read_settings(reading *r)
+{
+    char known[SHOWN_BYTES] = "";
+    const json_t *type = json_object_get(r->root, "model_type");
+    const char *name = json_string_value(type);
+    r->family = name ? zr_family_find(name) : NULL;
+    ZR_CHECK(r->family, ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s; expected %s", r->file,
+             ZR_JSON_SHOWN(type), any_family(known));
+    for (const zr_field *field = r->family->field; field->key; field++) ZR_TRY(read_field(r, field));
+    for (const zr_field *field = r->family->field; field->key; field++) ZR_TRY(check_divides(r, field));
+    if (r->family->complete) r->family->complete(r->config);
+    if (r->family->check(r->config) == ZR_OK) return ZR_OK;
+    return ZR_FAIL(ZR_ERR_DATA, "%s: %s", r->file, zr_error_message());
+}
+
+static zr_status open_config(const char *dir, reading *r)
 {
     char path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
     zr_status st = ZR_OK;
     ZR_TRY(zr__path_of_input(path, dir, "config.json"));
     ZR_TRY_GOTO(st, zr__json_read_file(path, &text, &bytes), done);
-    ZR_TRY_GOTO(st, zr__json_parse(text, bytes, path, &config->root), done);
-    zr__text_escape(path, config->file, sizeof(config->file));
+    ZR_TRY_GOTO(st, zr__json_parse(text, bytes, path, &r->root), done);
+    zr__text_escape(path, r->file, sizeof(r->file));
 done:
     zr_free(text);
     /* Fail with ZR_ERR_DATA, because a model's config.json counts as data. ZR_ERR_CONFIG is for a run's CONFIG.json. */
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
 }
 
-void zr__hf_config_close(zr__hf_config *config)
+zr_status zr_hf_read(const char *dir, const zr_family **family, zr_model_config *config)
 {
-    json_decref(config->root);
-    config->root = NULL;
-}
-
-/** Print the names as "a", "b" or "c". Return `text`. */
-static const char *any_of(const char *const *name, int n, char text[ZR_HF_SHOWN_BYTES])
-{
-    size_t used = 0;
-    for (int i = 0; i < n && used < ZR_HF_SHOWN_BYTES; i++) {
-        const char *between = i == 0 ? "" : i + 1 < n ? ", " : " or ";
-        used += (size_t)snprintf(text + used, ZR_HF_SHOWN_BYTES - used, "%s\"%s\"", between, name[i]);
-    }
-    return text;
-}
-
-zr_status zr__hf_config_type(const zr__hf_config *config, const char *const *known, int n, int *which)
-{
-    char wanted[ZR_HF_SHOWN_BYTES] = "";
-    const json_t *type = json_object_get(config->root, "model_type");
-    const char *name = json_string_value(type);
-    for (*which = 0; name && *which < n; (*which)++)
-        if (strcmp(name, known[*which]) == 0) return ZR_OK;
-    return ZR_FAIL(ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s; expected %s", config->file,
-                   ZR_JSON_SHOWN(type), any_of(known, n, wanted));
-}
-
-zr_status zr__hf_model_type(const char *dir, const char *const *known, int n, int *which)
-{
-    zr__hf_config config;
-    ZR_TRY(zr__hf_config_open(dir, &config));
-    zr_status st = zr__hf_config_type(&config, known, n, which);
-    zr__hf_config_close(&config);
+    zr_model_config read = {0};
+    reading r = {.config = &read};
+    zr_status st = open_config(dir, &r);
+    if (st == ZR_OK) st = read_settings(&r);
+    if (st == ZR_OK) *config = read;
+    if (st == ZR_OK) *family = r.family;
+    json_decref(r.root);
     return st;
-}
-
-zr_status zr__hf_config_numbers(const zr__hf_config *config, const zr__hf_numbers *numbers, void *out)
-{
-    for (int i = 0; i < numbers->integers; i++) {
-        const zr__hf_integer *field = &numbers->integer[i];
-        const json_t *value = json_object_get(config->root, field->key);
-        int64_t number = value ? json_integer_value(value) : field->fallback;
-        ZR_CHECK((!value || json_is_integer(value)) && number >= 1 && number <= INT32_MAX, ZR_ERR_DATA,
-                 "%s: %s is %s; expected an integer from 1 to 2147483647", config->file, field->key,
-                 ZR_JSON_SHOWN(value));
-        memcpy((char *)out + field->place, &number, sizeof(number));
-    }
-    for (int i = 0; i < numbers->reals; i++) {
-        const zr__hf_real *field = &numbers->real[i];
-        const json_t *value = json_object_get(config->root, field->key);
-        double number = value ? json_number_value(value) : field->fallback;
-        ZR_CHECK((!value || json_is_number(value)) && number >= field->low && number < field->high, ZR_ERR_DATA,
-                 "%s: %s is %s; expected a number x with %g <= x < %g", config->file, field->key, ZR_JSON_SHOWN(value),
-                 field->low, field->high);
-        memcpy((char *)out + field->place, &number, sizeof(number));
-    }
-    return ZR_OK;
-}
-
-zr_status zr__hf_config_bool(const zr__hf_config *config, const char *model, const char *key, bool wanted)
-{
-    const json_t *value = json_object_get(config->root, key);
-    ZR_CHECK(!value || (wanted ? json_is_true(value) : json_is_false(value)), ZR_ERR_DATA,
-             "%s: unsupported architecture: %s is %s; zr computes %s only with %s", config->file, key,
-             ZR_JSON_SHOWN(value), model, wanted ? "true" : "false");
-    return ZR_OK;
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Return the double at offset `place` of a family's struct. */
-static double real_at(const void *in, size_t place)
+static double real_at(const zr_field *field, const zr_model_config *config)
 {
     double number;
-    memcpy(&number, (const char *)in + place, sizeof(number));
+    memcpy(&number, config->bytes + field->offset, sizeof(number));
     return number;
 }
 
-int zr__hf_set_integers(json_t *root, const zr__hf_numbers *numbers, const void *in)
+static json_t *int_json(const zr_field *field, const void *value)
 {
-    int failed = 0;
-    for (int i = 0; i < numbers->integers; i++) {
-        int64_t number;
-        memcpy(&number, (const char *)in + numbers->integer[i].place, sizeof(number));
-        failed |= json_object_set_new(root, numbers->integer[i].key, json_integer(number));
+    int64_t number;
+    memcpy(&number, value, sizeof(number));
+    return number == 0 && takes_null(field) ? json_null() : json_integer(number);
+}
+
+static json_t *choice_json(const zr_field *field, const void *value)
+{
+    int index;
+    const char *at = field->choices;
+    memcpy(&index, value, sizeof(index));
+    while (index-- > 0) at += strcspn(at, "|") + 1;
+    return json_stringn(at, strcspn(at, "|"));
+}
+
+static json_t *ids_json(const void *value)
+{
+    zr_ids ids;
+    memcpy(&ids, value, sizeof(ids));
+    if (ids.n == 0) return json_null();
+    if (ids.n == 1) return json_integer(ids.id[0]);
+    json_t *list = json_array();
+    for (int64_t i = 0; i < ids.n; i++) json_array_append_new(list, json_integer(ids.id[i]));
+    return list;
+}
+
+static json_t *value_json(const zr_field *field, const zr_model_config *config)
+{
+    const void *value = config->bytes + field->offset;
+    switch (field->type) {
+    case ZR_FIELD_INT:
+        return int_json(field, value);
+    case ZR_FIELD_REAL:
+        return isnan(real_at(field, config)) && takes_null(field) ? json_null() : json_real(real_at(field, config));
+    case ZR_FIELD_BOOL:
+        return json_boolean(*(const bool *)value);
+    case ZR_FIELD_CHOICE:
+        return choice_json(field, value);
+    case ZR_FIELD_IDS:
+        return ids_json(value);
+    case ZR_FIELD_LAYERS:
+    case ZR_FIELD_FIXED:
+        break;
     }
-    return failed;
+    return declared(field->standard);
 }
 
-int zr__hf_set_reals(json_t *root, const zr__hf_numbers *numbers, const void *in)
+/* Set the member of an object at a path, and take over `value`. Objects on the path are created. Return nonzero on
+ * failure. */
+static int set_at(json_t *object, const char *path, json_t *value)
 {
-    int failed = 0;
-    for (int i = 0; i < numbers->reals; i++)
-        failed |= json_object_set_new(root, numbers->real[i].key, json_real(real_at(in, numbers->real[i].place)));
+    for (const char *dot; (dot = strchr(path, '.')); path = dot + 1) {
+        char name[KEY_BYTES];
+        snprintf(name, sizeof(name), "%.*s", (int)(dot - path), path);
+        json_t *child = json_object_get(object, name);
+        if (!json_is_object(child)) {
+            child = json_object();
+            json_object_set_new(object, name, child);
+        }
+        object = child;
+    }
+    return json_object_set_new(object, path, value);
+}
+
+/* Write null for the object of a key that has no members. Return nonzero on failure. */
+static int set_no_object(json_t *root, const char *key)
+{
+    const char *dot = strrchr(key, '.');
+    char path[KEY_BYTES];
+    if (!dot || member_at(root, key, (size_t)(dot - key))) return 0;
+    snprintf(path, sizeof(path), "%.*s", (int)(dot - key), key);
+    return set_at(root, path, json_null());
+}
+
+/* Add a field. A member of an object is left out if it has the value that its absence means. As a twin it is left out
+ * if it has none or, unless it is a choice on which other members depend, that value. Return nonzero on failure. */
+static int set_field(json_t *root, const zr_field *field, const zr_model_config *config)
+{
+    const bool absent = field->type == ZR_FIELD_FIXED && field->fallback && is_nothing(field->fallback);
+    if (field->place == ZR_FIELD_IN_CONFIG || field->type == ZR_FIELD_LAYERS || absent) return 0;
+    json_t *value = value_json(field, config);
+    const bool usual = strchr(field->key, '.') && value && equals_declared(value, fallback_of(field));
+    int failed = !value;
+    if (!usual && value) failed |= set_at(root, field->key, json_incref(value));
+    const bool twin = field->twin && value && !json_is_null(value) && !(usual && field->type != ZR_FIELD_CHOICE);
+    if (twin) failed |= set_at(root, field->twin, json_incref(value));
+    json_decref(value);
     return failed;
 }
 
-/** Return the number of digits, 15 to 17, with which every real number reads back as the same number. */
-static size_t digits_for(const zr__hf_numbers *numbers, const void *in)
+static json_t *config_json(const zr_family *family, const zr_model_config *config)
+{
+    json_t *root = json_object();
+    int failed = !root;
+    failed |= json_object_set_new(root, "architectures", json_pack("[s]", family->architecture));
+    failed |= json_object_set_new(root, "model_type", json_string(family->name));
+    for (const zr_field *field = family->field; field->key; field++) failed |= set_field(root, field, config);
+    for (const zr_field *field = family->field; field->key; field++)
+        if (field->place != ZR_FIELD_IN_CONFIG) failed |= set_no_object(root, field->key);
+    failed |= json_object_set_new(root, "torch_dtype", json_string("float32"));
+    if (!failed) return root;
+    json_decref(root);
+    return NULL;
+}
+
+/* Return the number of digits, 15 to 17, with which every real number reads back as the same number. */
+static size_t digits_for(const zr_family *family, const zr_model_config *config)
 {
     size_t digits = 15;
-    for (int i = 0; i < numbers->reals; i++) {
-        const double number = real_at(in, numbers->real[i].place);
+    for (const zr_field *field = family->field; field->key; field++) {
+        const double number = field->type == ZR_FIELD_REAL ? real_at(field, config) : 0;
         char text[ZR_NUMBER_BYTES];
+        if (isnan(number)) continue;
         do snprintf(text, sizeof(text), "%.*g", (int)digits, number);
         while (strtod(text, NULL) != number && digits++ < 17);
     }
     return digits < 17 ? digits : 17;
 }
 
-zr_status zr__hf_config_write(const char *dir, const json_t *root, const zr__hf_numbers *numbers, const void *in)
+zr_status zr_hf_write(const char *dir, const zr_family *family, const zr_model_config *config)
 {
     char path[PATH_MAX];
     ZR_TRY(zr__path_join(path, dir, "config.json"));
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits_for(numbers, in)));
+    json_t *root = config_json(family, config);
+    ZR_CHECK(root, ZR_ERR_ARG, "a number of the configuration is not finite, or there is no memory for its text");
+    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits_for(family, config)));
+    json_decref(root);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the text of config.json");
     zr_status st = zr__file_put(path, text, (int64_t)strlen(text));
     free(text); /* jansson allocated the text, so zr_free cannot free it */

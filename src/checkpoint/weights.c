@@ -236,6 +236,58 @@ static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__
     return true;
 }
 
+static bool is_wanted_name(const char *name, const zr_tensor_spec *wanted, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (strcmp(wanted[i].name, name) == 0) return true;
+    return false;
+}
+
+#define TIE                                                                                                            \
+    "\n  (if the head is tied to the table of tokens, set tie_word_embeddings to true in config.json; if it is not, "  \
+    "the files lack it)"
+
+/* Return whether the model has a head of its own, but the files have none. */
+static bool lacks_head(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
+{
+    const char *head = weights->names->head;
+    return head && is_wanted_name(head, wanted, n) && !find_tensor(weights, head).tensor;
+}
+
+/* Compare elements [first, first+n) of two tensors, with room for n elements of each. */
+static zr_status compare_piece(const zr_weights *weights, const char *a, const char *b, int64_t first, int64_t n,
+                               float *room)
+{
+    ZR_TRY(zr_weights_read(weights, a, first, n, room));
+    ZR_TRY(zr_weights_read(weights, b, first, n, room + n));
+    ZR_CHECK(memcmp(room, room + n, (size_t)n * sizeof(*room)) == 0, ZR_ERR_DATA,
+             "%s: the tensors %s and %s differ, but in the model they are one (tie_word_embeddings in config.json)",
+             weights->dir, a, b);
+    return ZR_OK;
+}
+
+/* Check the head of a tied model, if the files have one: it must have the values of the table. */
+static zr_status check_tied(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
+{
+    enum { PIECE = 1 << 18 };
+    const char *head = weights->names->head, *table = weights->names->table;
+    if (!head || is_wanted_name(head, wanted, n)) return ZR_OK;
+    const place at = find_tensor(weights, head), of = find_tensor(weights, table);
+    if (!at.tensor) return ZR_OK;
+    ZR_CHECK(of.tensor && at.tensor->elems == of.tensor->elems && at.tensor->loadable && of.tensor->loadable,
+             ZR_ERR_DATA, "%s: the tensors %s and %s do not have the same shape, but in the model they are one",
+             weights->dir, head, table);
+    float *room = zr_alloc(2 * PIECE * sizeof(*room));
+    ZR_CHECK(room, ZR_ERR_MEMORY, "no memory to compare %s with %s", head, table);
+    zr_status st = ZR_OK;
+    for (int64_t first = 0; first < at.tensor->elems && st == ZR_OK; first += PIECE) {
+        const int64_t rest = at.tensor->elems - first;
+        st = compare_piece(weights, head, table, first, rest < PIECE ? rest : PIECE, room);
+    }
+    zr_free(room);
+    return st;
+}
+
 static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
 {
     zr__text text = {0};
@@ -246,8 +298,8 @@ static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *w
     ZR_TRY(zr__text_take(&text, &lines));
     zr_status st = ZR_OK;
     if (misfits)
-        st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld of %lld tensors do not fit the model:%s", weights->dir, (long long)misfits,
-                     (long long)n, lines);
+        st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld of %lld tensors do not fit the model:%s%s", weights->dir,
+                     (long long)misfits, (long long)n, lines, lacks_head(weights, wanted, n) ? TIE : "");
     zr_free(lines);
     return st;
 }
@@ -255,7 +307,8 @@ static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *w
 /* Return whether a tensor is redundant: zr computes its contents itself, and only some files contain it. */
 static bool redundant(const zr_hf_names *names, const char *name)
 {
-    for (const char *const *one = names->redundant; *one; one++)
+    if (names->head && strcmp(names->head, name) == 0) return true;
+    for (const char *const *one = names->redundant; one && *one; one++)
         if ((*one)[0] == '.' ? zr__text_ends(name, *one) : strcmp(name, *one) == 0) return true;
     return false;
 }
@@ -297,5 +350,6 @@ static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wa
 zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note, size_t size)
 {
     ZR_TRY(check_wanted(weights, wanted, n));
+    ZR_TRY(check_tied(weights, wanted, n));
     return note ? list_extras(weights, wanted, n, note, size) : ZR_OK;
 }

@@ -1,6 +1,7 @@
 /* Checks keys against each other, except checks that depend on the number of ranks. The checks run while the file's
  * text is in memory, so that an error can name the line and column of its key. */
 #include "config/internal.h"
+#include "config/config.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -27,7 +28,8 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
 static zr_status check_params(const zr_config *config, const zr__source *source, const char *section, int type,
                               const char *type_name)
 {
-    for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
+    const zr__keys *keys = zr__keys_of(config);
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
         if (strncmp(key->path, section, strlen(section)) == 0 && key->only && !(key->only & 1u << type) &&
             zr__origin_of(config, key)->given)
             return fail_key(source, key->path, ZR_ERR_CONFIG, "%s has no parameter of this name; leave it out",
@@ -138,18 +140,22 @@ static zr_status check_schedule_keys(const zr_config *config, const zr__source *
 
 static zr_status check_model(const zr_config *config, const zr__source *source)
 {
-    const zr_config_sizes *sizes = &config->model.sizes;
+    const int64_t positions = zr_config_sizes(config).positions;
+    int64_t value, multiple;
+    char path[128];
     if (config->model.preset && config->model.init)
         return fail_key(
             source, "model.preset", ZR_ERR_CONFIG,
             "it cannot be given together with model.init, since each sets all sizes; leave out one of the two");
-    if (sizes->n_head && sizes->n_embd && sizes->n_embd % sizes->n_head != 0)
-        return fail_key(source, "model.n_head", ZR_ERR_CONFIG, "%" PRId64 " does not divide n_embd %" PRId64,
-                        sizes->n_head, sizes->n_embd);
-    if (sizes->n_positions && config->data.seq_length > sizes->n_positions)
-        return fail_key(source, "data.seq_length", ZR_ERR_CONFIG,
-                        "%" PRId64 " is longer than model.n_positions %" PRId64, config->data.seq_length,
-                        sizes->n_positions);
+    const zr_field *field = zr__config_undivided(config, &value, &multiple);
+    if (field) {
+        snprintf(path, sizeof(path), ZR_MODEL_SECTION "%s", field->key);
+        return fail_key(source, path, ZR_ERR_CONFIG, "%" PRId64 " does not divide %s %" PRId64, value, field->divides,
+                        multiple);
+    }
+    if (positions && config->data.seq_length > positions)
+        return fail_key(source, "data.seq_length", ZR_ERR_CONFIG, "%" PRId64 " is longer than %s %" PRId64,
+                        config->data.seq_length, zr__config_key_of(config, "positions"), positions);
     return ZR_OK;
 }
 

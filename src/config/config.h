@@ -3,8 +3,8 @@
  * choices to the planner, and add notes for the user.
  *
  * A configuration changes in this order. read.c loads it (read_stages). Callers may then leave choices open, ask for a
- * recipe or a fixed batch, and set the model's sizes (zr__config_set_sizes). resolve.c sets the remaining values
- * (zr_config_resolve). zr__train_choose makes the open choices. A run may still set memory.limit.
+ * recipe or a fixed batch, and take the model's settings from elsewhere (zr__config_adopt). resolve.c sets the
+ * remaining values (zr_config_resolve). zr__train_choose makes the open choices. A run may still set memory.limit.
  */
 #ifndef ZR_CONFIG_CONFIG_H
 #define ZR_CONFIG_CONFIG_H
@@ -64,9 +64,13 @@ zr__config_open zr__config_get_open(const zr_config *config);
 /** Return whether any choice is open. */
 bool zr__config_is_open(const zr_config *config);
 
-/** Set the sizes of the model. `origin` names their source in messages: "preset gpt2-124m", or a directory. Return
- * ZR_ERR_CONFIG if the file gives a different size. */
-ZR_NODISCARD zr_status zr__config_set_sizes(zr_config *config, const zr_config_sizes *sizes, const char *origin);
+/** Take the settings of the model from a preset or a directory, except dropout and keys that are given. `settings` is
+ * the struct of the configuration's family. `origin` names their source in messages: "preset gpt2-124m", or a
+ * directory. Return ZR_ERR_CONFIG if the file gives a different value for a setting on which shapes depend. */
+ZR_NODISCARD zr_status zr__config_adopt(zr_config *config, const zr_model_config *settings, const char *origin);
+
+/** Return the key of the model that means this (zr_field.means), such as "model.n_embd" for "width". */
+const char *zr__config_key_of(const zr_config *config, const char *means);
 
 /** Compute the XXH3-64 hash of the JSON of zr_config_to_json and of the library's version. Ranks with equal
  * configurations get equal hashes. */

@@ -7,16 +7,17 @@
 enum { MOST_COLUMNS = 100 };
 
 /* Keys in the order in which the file lists them. `value` is the value in the file: the table's default, or a value
- * with which a small model learns better. NULL stands for the recipe's value. */
+ * with which a small model learns better. NULL stands for the recipe's value, and for model.type for its default. A
+ * path without dot is what a key of the model means (zr_field.means). */
 static const struct {
     const char *path, *value;
 } shown[] = {
-    {"model.type", "\"gpt2\""},
-    {"model.n_layer", "4"},
-    {"model.n_head", "4"},
-    {"model.n_embd", "128"},
-    {"model.n_positions", "128"},
-    {"model.dropout", "0.0"},
+    {"model.type", NULL},
+    {"layers", "4"},
+    {"heads", "4"},
+    {"width", "128"},
+    {"positions", "128"},
+    {"dropout", "0.0"},
     {"data.train", "\"train.txt\""},
     {"data.val", "null"},
     {"data.tokenizer", "\"bytes\""},
@@ -97,10 +98,34 @@ static void add_example_key(zr__text *out, const zr_key *key, const char *value)
     zr__text_add(out, "%*s\"%s\": %s", 4 * level, "", dot ? dot + 1 : key->path, value);
 }
 
+/* Return the key of a row, of the first family. */
+static const zr_key *shown_key(const zr__keys *keys, const char *path)
+{
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+        if (key->field && key->field->means && strcmp(key->field->means, path) == 0) return key;
+    return zr__key_find(keys, path);
+}
+
+static void add_example(zr__text *out, const zr__keys *keys)
+{
+    const char *before = "";
+    for (int i = 0; i < SHOWN; i++) {
+        const zr_key *key = shown_key(keys, shown[i].path);
+        if (!key) continue; /* the family has no such key */
+        const char *value = shown[i].value ? shown[i].value : zr__recipe_value(key->path);
+        add_objects(out, before, key->path);
+        add_example_key(out, key, value ? value : key->standard);
+        before = key->path;
+    }
+    add_objects(out, before, "");
+}
+
 zr_status zr_config_example(char **text)
 {
     zr__text out = {0};
-    const char *before = "";
+    zr__keys keys = {0};
+    *text = NULL;
+    ZR_TRY(zr__keys_make(zr_family_at(0), &keys));
     add_comment(&out, 0,
                 "A configuration of zr: JSON, in which // begins a comment. `zr plan` says what it needs, `zr "
                 "train` runs it; any key is also --key.path=value on the command line.");
@@ -108,14 +133,8 @@ zr_status zr_config_example(char **text)
                 "Keys that DeepSpeed has keep its names. A key that is left out has its default; `zr train --help` "
                 "and docs/config.md list all keys.");
     zr__text_add(&out, "{\n");
-    for (int i = 0; i < SHOWN; i++) {
-        const zr_key *key = zr__key_find(shown[i].path);
-        ZR_ASSERT(key);
-        add_objects(&out, before, shown[i].path);
-        add_example_key(&out, key, shown[i].value ? shown[i].value : zr__recipe_value(shown[i].path));
-        before = shown[i].path;
-    }
-    add_objects(&out, before, "");
+    add_example(&out, &keys);
+    zr_free(keys.key);
     zr__text_add(&out, "\n}\n");
     return zr__text_take(&out, text);
 }

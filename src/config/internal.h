@@ -1,7 +1,8 @@
-/** Internals of config. read.c reads a file: it walks the file's JSON tree, looks up each key in table.c and stores
- * each value with value.c. refused.c collects refusals. check.c and resolve.c compare keys with each other. notes.c
- * tells the user which keys have no effect. write.c, reference.c and example.c print a configuration, the documentation
- * and an example. state.c holds the memory of a configuration. */
+/** Internals of config. read.c reads a file: it walks the file's JSON tree, looks up each key in the list of keys and
+ * stores each value with value.c. key_list.c makes the list from the rows of table.c and the fields of a family.
+ * model.c finds a configuration's family and its settings. refused.c collects refusals. check.c and resolve.c compare
+ * keys with each other. notes.c tells the user which keys have no effect. write.c, reference.c and example.c print a
+ * configuration, the documentation and an example. state.c holds the memory of a configuration. */
 #ifndef ZR_CONFIG_INTERNAL_H
 #define ZR_CONFIG_INTERNAL_H
 
@@ -10,7 +11,7 @@
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 
-#define ZR_CONFIG_MAX_KEYS 224
+#define ZR_CONFIG_MAX_KEYS 320
 #define ZR_CONFIG_MAX_INT 0x1p53
 
 typedef struct zr__string {
@@ -25,7 +26,14 @@ typedef struct zr__origin {
     bool automatic;  /* whether "auto" was given; the value chosen for it is then reported */
 } zr__origin;
 
+/** List of keys: those that every configuration has, and the keys of one family or of all families. One allocation. */
+typedef struct zr__keys {
+    zr_key *key;
+    int n;
+} zr__keys;
+
 struct zr_config_state {
+    zr__keys keys;               /* keys of this configuration, with the fields of its family */
     zr__string *unused;          /* paths of given keys without effect, in the order in which they were found */
     struct zr__refusal *refused; /* refused values, collected while the file is read, oldest first */
     zr__string *strings;         /* strings that the configuration owns, newest first */
@@ -38,14 +46,28 @@ struct zr_config_state {
     bool recipe;    /* whether zr__config_take_recipe was called */
 };
 
-/** All keys, the list that zr_config_keys returns. Loop over them with: for (const zr_key *key = zr__keys; key <
- * zr__keys_end; key++). */
-extern const zr_key zr__keys[];
-extern const zr_key *const zr__keys_end;
+/** Keys that do not depend on the family, which table.c lists. A family's keys follow after the last key of the section
+ * "model". */
+extern const zr_key zr__common_keys[];
+extern const int zr__common_keys_n;
+
+/** Make the list of keys of a family, or with NULL of all families as zr_config_keys does. Free keys->key with
+ * zr_free. */
+ZR_NODISCARD zr_status zr__keys_make(const zr_family *family, zr__keys *keys);
+/** Return the end of a list. Loop over the keys with: for (const zr_key *key = keys->key; key < zr__keys_end(keys);
+ * key++). */
+static inline const zr_key *zr__keys_end(const zr__keys *keys)
+{
+    return keys->key + keys->n;
+}
+static inline const zr__keys *zr__keys_of(const zr_config *config)
+{
+    return &config->state->keys;
+}
 
 static inline zr__origin *zr__origin_of(const zr_config *config, const zr_key *key)
 {
-    return &config->state->origin[key - zr__keys];
+    return &config->state->origin[key - config->state->keys.key];
 }
 
 /** File from which the values are read, for error messages. */
@@ -62,11 +84,24 @@ typedef struct zr__source {
 zr_status zr__config_fail(const zr__source *source, const zr__json_place *place, zr_status status, const char *format,
                           ...) ZR_PRINTF(4, 5);
 
+/** First part of the path of a model's key. */
+#define ZR_MODEL_SECTION "model."
+/** Return the family that the file's JSON tree, with the overrides in it, is for: model.type, or the family of the
+ * directory model.init or of model.preset, or the first family. */
+const zr_family *zr__config_family(const json_t *root);
+/** Refuse a key that no family or only other families have. In the second case the message names the family, and the
+ * key of the configuration's own family that means the same. */
+zr_status zr__config_refuse_key(const zr_config *config, const zr__source *source, const zr__json_place *place,
+                                const char *path);
+/** Find a field of the family whose value does not divide the value of zr_field.divides, although both are known. Set
+ * the two values. Return NULL if there is none. */
+const zr_field *zr__config_undivided(const zr_config *config, int64_t *value, int64_t *multiple);
+
 /** Return the key of an override, without "--". *value points to the text after '=', or is NULL if there is no '='. */
 const char *zr__override_key(const char *override, size_t *length, const char **value);
-/** Parse an override's value as JSON, or as a string if it is not JSON. `key` is NULL for an unknown key. Return NULL
- * if memory runs out. */
-json_t *zr__override_value(const zr_key *key, const char *value);
+/** Parse an override's value as JSON, or as a string if it is not JSON. If `text` is true, the key takes text, so read
+ * a number or boolean as text too. Return NULL if memory runs out. */
+json_t *zr__override_value(bool text, const char *value);
 /** Return the object that holds the member at a dotted path of `length` bytes. Objects on the path are created if
  * missing. *member is the last part of the path. Return NULL if a value on the path is not an object, or if memory runs
  * out. */
@@ -75,7 +110,9 @@ json_t *zr__member_object(json_t *root, const char *path, size_t length, const c
 ZR_NODISCARD zr_status zr__override_apply(json_t *root, const char *override);
 
 /** Return the key with this path, or a key such as "aio.*" that stands for all keys of a section, or NULL. */
-const zr_key *zr__key_find(const char *path);
+const zr_key *zr__key_find(const zr__keys *keys, const char *path);
+/** Return whether values of the key are text. */
+bool zr__key_is_text(const zr_key *key);
 /** A dotted path as a chain of places, one for each part, beginning at the root. If the path has more parts than
  * places, the last place has the rest of the path. */
 typedef struct zr__key_place {
@@ -85,13 +122,13 @@ typedef struct zr__key_place {
 /** Split a path at its dots into `out`. Return the place of the last part, which points into `out`. */
 const zr__json_place *zr__key_place_of(const char *path, zr__key_place *out);
 /** Return whether any key begins with `path` and a dot. */
-bool zr__key_is_section(const char *path);
+bool zr__key_is_section(const zr__keys *keys, const char *path);
 /** Return whether the configuration uses the key. Keys of an optimizer or scheduler that is not configured are unused,
  * and so are keys of fp16 unless fp16.enabled is true. */
 bool zr__key_is_read(const zr_config *config, const zr_key *key);
 /** Find the key or section that the user probably meant by `path`. Write its path into `out` and return `out`, or
  * return NULL if no name is near. */
-const char *zr__key_nearest(const char *path, char *out, size_t size);
+const char *zr__key_nearest(const zr__keys *keys, const char *path, char *out, size_t size);
 /** Describe the values that a key takes, such as "an integer from 1 to 8", in `out`. Return `out`. */
 const char *zr__key_wanted(const zr_key *key, char *out, size_t size);
 #define ZR_WANTED_BYTES 192

@@ -28,7 +28,8 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
     char names[LINE_BYTES];
     int n = 0, used = 0;
     bool alike = true;
-    const char *path = first->text, *help = zr__key_find(path)->help;
+    const zr__keys *keys = zr__keys_of(config);
+    const char *path = first->text, *help = zr__key_find(keys, path)->help;
     const int section = (int)section_bytes(path);
     for (const zr__string *v = config->state->unused; v != first; v = v->next)
         if (in_one_section(v->text, path)) return ZR_OK;
@@ -37,7 +38,7 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
         if (n++ < MOST_NAMES && used < LINE_BYTES)
             used += snprintf(names + used, (size_t)(LINE_BYTES - used), "%s%s", n > 1 ? ", " : "",
                              v->text + section + (path[section] == '.'));
-        alike &= strcmp(zr__key_find(v->text)->help, help) == 0;
+        alike &= strcmp(zr__key_find(keys, v->text)->help, help) == 0;
     }
     if (n == 1) return zr__config_note(config, "%s has no effect in zr: %s", path, help);
     if (alike) return zr__config_note(config, "%.*s has no effect in zr: %s", section, path, help);
@@ -47,26 +48,31 @@ static zr_status note_unused_section(zr_config *config, const zr__string *first)
 
 /* ---- "auto" ----------------------------------------------------------------------------------- */
 
-/* Find the value that Hugging Face's Trainer would put in place of "auto". Return its origin in words, such as "the
- * learning rate", or NULL if Trainer replaces nothing for this key. */
-static const char *trainers_value(const zr_config *config, const zr_key *key, double *value)
+/* Find the value that Hugging Face's Trainer would put in place of "auto". Write its origin in words, such as "the
+ * learning rate", to `from`. Return false if Trainer replaces nothing for this key. */
+static bool trainers_value(const zr_config *config, const zr_key *key, double *value, char from[LINE_BYTES])
 {
     static const char zero[] = "zero_optimization.";
-    double h = (double)config->model.sizes.n_embd;
+    const double h = (double)zr_config_sizes(config).width;
+    const char *width = zr__config_key_of(config, "width") + strlen(ZR_MODEL_SECTION);
     const char *name = strncmp(key->path, zero, strlen(zero)) == 0 ? key->path + strlen(zero) : key->path;
-    *value = h * h;
-    if (strcmp(name, "reduce_bucket_size") == 0) return "n_embd x n_embd";
-    *value = (double)(int64_t)(0.9 * h * h);
-    if (strcmp(name, "stage3_prefetch_bucket_size") == 0) return "0.9 x n_embd x n_embd";
-    *value = 10 * h;
-    if (strcmp(name, "stage3_param_persistence_threshold") == 0) return "10 x n_embd";
-    *value = (double)config->train.steps;
-    if (strcmp(name, "scheduler.params.total_num_steps") == 0) return "the steps of the run";
-    *value = config->optimizer.lr;
-    if (strcmp(name, "scheduler.params.warmup_max_lr") == 0) return "the learning rate";
-    *value = 1;
-    if (strcmp(name, "gradient_clipping") == 0) return "its max_grad_norm when not given";
-    return NULL;
+    const struct {
+        const char *name, *begin, *from, *end;
+        double value;
+    } values[] = {{"reduce_bucket_size", "", width, NULL, h * h},
+                  {"stage3_prefetch_bucket_size", "0.9 x ", width, NULL, (double)(int64_t)(0.9 * h * h)},
+                  {"stage3_param_persistence_threshold", "10 x ", width, "", 10 * h},
+                  {"scheduler.params.total_num_steps", "the steps of the run", "", "", (double)config->train.steps},
+                  {"scheduler.params.warmup_max_lr", "the learning rate", "", "", config->optimizer.lr},
+                  {"gradient_clipping", "its max_grad_norm when not given", "", "", 1}};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        if (strcmp(name, values[i].name) != 0) continue;
+        *value = values[i].value;
+        snprintf(from, LINE_BYTES, "%s%s%s%s", values[i].begin, values[i].from, values[i].end ? "" : " x ",
+                 values[i].end ? "" : values[i].from);
+        return true;
+    }
+    return false;
 }
 
 static size_t parent_bytes(const char *path)
@@ -96,9 +102,9 @@ static bool is_open_key(const zr_config *config, const zr_key *key)
 static bool is_plain_auto(const zr_config *config, const zr_key *key)
 {
     double value;
-    char text[64];
+    char text[64], from[LINE_BYTES];
     return zr__origin_of(config, key)->automatic && !is_open_key(config, key) && zr__key_is_read(config, key) &&
-           !trainers_value(config, key, &value) && zr__value_text(config, key, text, sizeof(text));
+           !trainers_value(config, key, &value, from) && zr__value_text(config, key, text, sizeof(text));
 }
 
 /* Add one note on all keys in the section of `first` that satisfy is_plain_auto. Do nothing if the section has such a
@@ -107,7 +113,8 @@ static zr_status note_plain_autos(zr_config *config, const zr_key *first)
 {
     int members = 0, used = 0;
     char line[LINE_BYTES], text[64];
-    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
+    const zr__keys *keys = zr__keys_of(config);
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
         if (!in_one_parent(key->path, first->path) || !is_plain_auto(config, key)) continue;
         if (key < first) return ZR_OK;
         zr__value_text(config, key, text, sizeof(text));
@@ -122,17 +129,19 @@ static zr_status note_plain_autos(zr_config *config, const zr_key *first)
 
 static zr_status note_autos(zr_config *config)
 {
-    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
-        char text[64];
+    const zr__keys *keys = zr__keys_of(config);
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+        char text[64], from[LINE_BYTES];
         double value;
         if (!zr__origin_of(config, key)->automatic || !zr__key_is_read(config, key) || is_open_key(config, key))
             continue;
         if (!zr__value_text(config, key, text, sizeof(text))) continue;
-        const char *path = key->path, *from = trainers_value(config, key, &value);
-        if (from && strtod(text, NULL) == value)
+        const char *path = key->path;
+        const bool trainers = trainers_value(config, key, &value, from);
+        if (trainers && strtod(text, NULL) == value)
             ZR_TRY(
                 zr__config_note(config, "%s: auto, set to %s, as Hugging Face's Trainer does (%s)", path, text, from));
-        else if (from)
+        else if (trainers)
             ZR_TRY(zr__config_note(config,
                                    "%s: auto, set to %s; Hugging Face's Trainer uses %s (%s), which --%s=%s sets", path,
                                    text, ZR_SHORTEST(value), from, path, ZR_SHORTEST(value)));

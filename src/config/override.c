@@ -12,7 +12,7 @@ const char *zr__override_key(const char *override, size_t *length, const char **
     return override;
 }
 
-json_t *zr__override_value(const zr_key *key, const char *value)
+json_t *zr__override_value(bool text, const char *value)
 {
     json_t *json;
     json_error_t error;
@@ -20,7 +20,6 @@ json_t *zr__override_value(const zr_key *key, const char *value)
                       &error) != ZR_OK)
         return NULL;
     /* If the key takes text, read a number or boolean as text, since a folder may have a name such as 2024. */
-    bool text = key && (key->type == ZR_KEY_STRING || key->type == ZR_KEY_PATHS || key->type == ZR_KEY_NAMES);
     bool word = text && (json_is_number(json) || json_is_boolean(json));
     if (json && !word) return json;
     json_decref(json);
@@ -49,6 +48,20 @@ json_t *zr__member_object(json_t *root, const char *path, size_t length, const c
     return object;
 }
 
+/* Return whether the values of a key are text, in every family that has it. The family may not be known yet. */
+static bool takes_text(const char *path)
+{
+    const zr_family *family;
+    for (int i = 0; i < zr__common_keys_n; i++)
+        if (strcmp(zr__common_keys[i].path, path) == 0) return zr__key_is_text(&zr__common_keys[i]);
+    if (strncmp(path, ZR_MODEL_SECTION, strlen(ZR_MODEL_SECTION)) != 0) return false;
+    for (int f = 0; (family = zr_family_at(f)); f++) {
+        const zr_field *field = zr_family_field(family, path + strlen(ZR_MODEL_SECTION));
+        if (field && field->type == ZR_FIELD_FIXED && field->standard[0] == '"') return true;
+    }
+    return false;
+}
+
 zr_status zr__override_apply(json_t *root, const char *override)
 {
     char name[128], path[128];
@@ -66,7 +79,7 @@ zr_status zr__override_apply(json_t *root, const char *override)
     ZR_CHECK(rest < sizeof(name), ZR_ERR_CONFIG, "command line: %s: unknown key", shown);
     snprintf(name, sizeof(name), "%.*s", (int)rest, member);
     snprintf(path, sizeof(path), "%.*s", (int)length, key);
-    json_t *json = zr__override_value(length < sizeof(path) ? zr__key_find(path) : NULL, value);
+    json_t *json = zr__override_value(length < sizeof(path) && takes_text(path), value);
     ZR_CHECK(json && json_object_set_new_nocheck(object, name, json) == 0, ZR_ERR_MEMORY,
              "command line: %s: out of memory", shown);
     return ZR_OK;

@@ -38,21 +38,14 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
     return zr__json_fail(source->text, source->bytes, source->name, place, status, message);
 }
 
-static zr_status refuse_unknown(const zr__source *source, const zr__json_place *place, const char *path)
-{
-    char nearest[PATH_BYTES];
-    if (!zr__key_nearest(path, nearest, sizeof(nearest)))
-        return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; docs/config.md lists them all");
-    return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; did you mean %s?", nearest);
-}
-
 /* Refuse a value that is not an object, at a path where the table has a section. If the section is for a device that is
  * not available, the message says so. */
-static zr_status no_object(const zr__source *source, const zr__json_place *place, const char *path, const json_t *value)
+static zr_status no_object(const zr__keys *keys, const zr__source *source, const zr__json_place *place,
+                           const char *path, const json_t *value)
 {
     char device[PATH_BYTES];
     snprintf(device, sizeof(device), "%.*s.device", PATH_BYTES - 8, path);
-    const zr_key *key = zr__key_find(device);
+    const zr_key *key = zr__key_find(keys, device);
     if (!key || strcmp(key->path, device) != 0 || key->state != ZR_KEY_LIMITED || json_is_false(value))
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
     return zr__config_fail(
@@ -65,6 +58,7 @@ static zr_status no_object(const zr__source *source, const zr__json_place *place
 static zr_status walk_keys(zr_config *config, const json_t *object, const zr__source *source,
                            const zr__json_place *parent)
 {
+    const zr__keys *keys = zr__keys_of(config);
     const char *name;
     json_t *value;
     json_object_foreach((json_t *)object, name, value)
@@ -72,7 +66,7 @@ static zr_status walk_keys(zr_config *config, const json_t *object, const zr__so
         char path[PATH_BYTES];
         zr__json_place place = {parent, name, 0};
         zr__json_path(&place, path, sizeof(path));
-        const zr_key *key = zr__key_find(path);
+        const zr_key *key = zr__key_find(keys, path);
         zr_status st = ZR_OK;
         bool unknown = false;
         if (strchr(name, '.')) {
@@ -80,13 +74,13 @@ static zr_status walk_keys(zr_config *config, const json_t *object, const zr__so
                 zr__config_fail(source, &place, ZR_ERR_CONFIG, "unknown key; in a file write nested objects, not dots");
         } else if (key) {
             st = zr__value_set(config, key, value, source, &place);
-        } else if (!zr__key_is_section(path)) {
+        } else if (!zr__key_is_section(keys, path)) {
             unknown = true;
-            st = refuse_unknown(source, &place, path);
+            st = zr__config_refuse_key(config, source, &place, path);
         } else if (json_is_object(value)) {
             ZR_TRY(walk_keys(config, value, source, &place));
         } else if (!json_is_null(value)) {
-            st = no_object(source, &place, path, value);
+            st = no_object(keys, source, &place, path, value);
         }
         if (st != ZR_OK && st != ZR_ERR_CONFIG && st != ZR_ERR_UNSUPPORTED) return st;
         if (st != ZR_OK)
@@ -96,24 +90,25 @@ static zr_status walk_keys(zr_config *config, const json_t *object, const zr__so
     return ZR_OK;
 }
 
-/* Read a configuration in stages, in the order below. Later, callers set the sizes of a preset or directory
- * (zr__config_set_sizes), and zr_config_resolve sets the remaining values. */
+/* Read a configuration in stages, in the order below. Later, callers set the settings of a preset or directory
+ * (zr__config_adopt), and zr_config_resolve sets the remaining values. */
 static zr_status read_stages(zr_config *config, json_t *root, const zr__source *source)
 {
-    static const char *const part[] = {"model.embd_pdrop", "model.resid_pdrop", "model.attn_pdrop"};
-    double *const dropout[] = {&config->model.embd_pdrop, &config->model.resid_pdrop, &config->model.attn_pdrop};
     const zr__json_place top = {0};
     config->state->name = zr__config_keep(config, ZR_SHOWN(source->name));
     ZR_CHECK(config->state->name, ZR_ERR_MEMORY, "out of memory for the configuration");
     if (!json_is_object(root)) return zr__config_fail(source, &top, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
     for (int i = 0; i < source->n_overrides; i++) ZR_TRY(zr__override_apply(root, source->overrides[i]));
-    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) ZR_TRY(zr__value_default(config, key));
+    /* The family decides which keys there are. */
+    config->model.family = zr__config_family(root);
+    ZR_TRY(zr__keys_make(config->model.family, &config->state->keys));
+    const zr__keys *keys = zr__keys_of(config);
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) ZR_TRY(zr__value_default(config, key));
     ZR_TRY(walk_keys(config, root, source, &top)); /* store valid values, and record other values as refused */
     ZR_TRY(zr__refusals_say(config));              /* fail with one message for all refused values */
-    for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
         zr__origin_of(config, key)->overridden = from_override(source, key->path, true);
-    for (int i = 0; i < 3; i++)
-        if (!zr__config_given(config, part[i])) *dropout[i] = config->model.dropout;
+    config->model.type = config->model.family->name;
     ZR_TRY(zr__config_check(config, source)); /* fail for values that contradict each other */
     return ZR_OK;
 }
@@ -174,9 +169,12 @@ zr_status zr_config_set(zr_config *config, const char *path, const char *text)
     const zr__source source = {0};
     const zr__json_place top = {0}, whole = {&top, path, 0};
     zr__key_place place;
-    const zr_key *key = zr__key_find(path);
-    if (!key) return refuse_unknown(&source, &whole, path);
-    json_t *value = zr__override_value(key, text);
+    const zr_key *key = zr__key_find(zr__keys_of(config), path);
+    if (!key) return zr__config_refuse_key(config, &source, &whole, path);
+    ZR_CHECK(strcmp(path, "model.type") != 0 || strcmp(text, config->model.type) == 0, ZR_ERR_CONFIG,
+             "model.type: %s cannot replace %s, because it decides which keys there are; give it when loading",
+             ZR_SHOWN(text), config->model.type);
+    json_t *value = zr__override_value(zr__key_is_text(key), text);
     ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
     zr_status st = zr__value_set(config, key, value, &source, zr__key_place_of(path, &place));
     json_decref(value);

@@ -44,10 +44,10 @@ void zr__config_take_recipe(zr_config *config)
 
 /* Return the learning rate of the model in `rates` whose number of parameters is nearest to this model's. Numbers are
  * compared by their ratio. */
-static const char *recipe_lr(const zr_config_sizes *s)
+static const char *recipe_lr(zr_model_sizes s)
 {
-    const double width = (double)s->n_embd;
-    const double params = 12 * (double)s->n_layer * width * width + (double)(s->vocab_size + s->n_positions) * width;
+    const double width = (double)s.width;
+    const double params = 12 * (double)s.layers * width * width + (double)(s.vocabulary + s.positions) * width;
     int best = 0;
     for (int i = 1; i < RATES; i++)
         if (fabs(log(params / rates[i].params)) < fabs(log(params / rates[best].params))) best = i;
@@ -62,9 +62,10 @@ static bool has_origin(const zr_config *config, const zr_key *key)
 zr_status zr__config_recipe(zr_config *config)
 {
     char warmup[24];
-    const char *lr = recipe_lr(&config->model.sizes);
+    const zr__keys *keys = zr__keys_of(config);
+    const char *lr = recipe_lr(zr_config_sizes(config));
     if (!config->state->recipe || !config->model.preset) return ZR_OK;
-    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
         const bool rule = strncmp(key->path, "optimizer.", 10) == 0 || strncmp(key->path, "scheduler.", 10) == 0;
         if (rule && has_origin(config, key)) return ZR_OK;
     }
@@ -73,7 +74,7 @@ zr_status zr__config_recipe(zr_config *config)
         const char *path = recipe[i].path, *value = recipe[i].value;
         if (strcmp(path, "optimizer.params.lr") == 0) value = lr;
         if (strcmp(path, "scheduler.params.warmup_num_steps") == 0) value = warmup;
-        if (!has_origin(config, zr__key_find(path))) ZR_TRY(zr_config_set(config, path, value));
+        if (!has_origin(config, zr__key_find(keys, path))) ZR_TRY(zr_config_set(config, path, value));
     }
     return zr__config_note(
         config,

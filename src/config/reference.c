@@ -23,6 +23,7 @@ static void add_reference_key(zr__text *out, const zr_key *key)
     bool word = name >= first && strncmp(key->help, "zr ", 3) != 0;
     zr__text_add(&plain, "`%s`: %s (`%s`). %c%s.", key->path, ZR_WANTED(key), key->standard,
                  word ? toupper((unsigned char)key->help[0]) : key->help[0], key->help + 1);
+    if (key->families) zr__text_add(&plain, " Only of model.type %s.", key->families);
     if (key->state == ZR_KEY_LIMITED) zr__text_add(&plain, " Available: only %s.", ZR_CHOICES(key->built));
     if (!plain.failed) add_escaped(&item, plain.data);
     if (!item.failed && item.data) zr__add_words(out, "-", " ", MOST_COLUMNS, item.data);
@@ -45,10 +46,10 @@ static bool have_one_heading(const zr_key *a, const zr_key *b)
 
 /* Add the keys in the section of `first`. If `without` is true, add only keys without an effect; otherwise only keys
  * with an effect. */
-static void add_section_keys(zr__text *out, const zr_key *first, bool without)
+static void add_section_keys(zr__text *out, const zr__keys *keys, const zr_key *first, bool without)
 {
     const char *title = without ? "\nAccepted, but without effect in zr:\n\n" : "";
-    for (const zr_key *key = first; key < zr__keys_end; key++) {
+    for (const zr_key *key = first; key < zr__keys_end(keys); key++) {
         if (!have_one_heading(first, key) || (key->state == ZR_KEY_NO_MEANING) != without) continue;
         zr__text_add(out, "%s", title);
         title = "";
@@ -59,6 +60,10 @@ static void add_section_keys(zr__text *out, const zr_key *first, bool without)
 zr_status zr_config_reference(char **markdown)
 {
     zr__text out = {0};
+    zr__keys all = {0};
+    const zr__keys *keys = &all;
+    *markdown = NULL;
+    ZR_TRY(zr__keys_make(NULL, &all));
     zr__text_add(
         &out, "# CONFIG.json\n\n"
               "All keys, with their values and, in brackets, their defaults. Written from the table in "
@@ -70,14 +75,15 @@ zr_status zr_config_reference(char **markdown)
               "Some keys of DeepSpeed are accepted but have no effect; zr then prints why. Integers go up to 2^53.\n"
               "In the file `//` begins a comment. `zr init` writes a first configuration.\n");
     /* List the keys of a section together. Sections are in the order of their first keys in the table. */
-    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
-        const zr_key *first = zr__keys;
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+        const zr_key *first = keys->key;
         while (!have_one_heading(key, first)) first++;
         if (first != key) continue;
         const char *title = section_length(key) ? key->path : "Top level";
         zr__text_add(&out, "\n## %.*s\n\n", (int)strcspn(title, "."), title);
-        add_section_keys(&out, key, false);
-        add_section_keys(&out, key, true);
+        add_section_keys(&out, keys, key, false);
+        add_section_keys(&out, keys, key, true);
     }
+    zr_free(all.key);
     return zr__text_take(&out, markdown);
 }

@@ -11,50 +11,42 @@
  * cannot include that header, because config is a layer below plan. */
 enum { SHARD_ALIGN_ELEMS = 32 };
 
-static const char *const size_name[] = {"n_layer", "n_head", "n_embd", "n_positions", "vocab_size"};
-enum { SIZES = sizeof(size_name) / sizeof(size_name[0]) };
-
-static int64_t *size_field(zr_config_sizes *sizes, int i)
+/* Fail if preset or init sets the sizes, and a size is still unknown. */
+static zr_status check_adopted(const zr_config *config)
 {
-    int64_t *const field[SIZES] = {&sizes->n_layer, &sizes->n_head, &sizes->n_embd, &sizes->n_positions,
-                                   &sizes->vocab_size};
-    return field[i];
-}
-
-zr_status zr__config_set_sizes(zr_config *config, const zr_config_sizes *sizes, const char *origin)
-{
-    zr_config_sizes from = *sizes;
-    for (int i = 0; i < SIZES; i++) {
-        int64_t had = *size_field(&config->model.sizes, i), has = *size_field(&from, i);
-        if (had != 0 && had != has)
-            return zr__config_refuse(config,
-                                     "model.%s: %" PRId64 " differs from %" PRId64 ", which %s sets; leave it out",
-                                     size_name[i], had, has, origin);
-    }
-    config->model.sizes = from;
+    const zr_model_sizes sizes = zr_config_sizes(config);
+    const char *source = config->model.preset ? "model.preset" : "model.init";
+    const char *means = !sizes.layers      ? "layers"
+                        : !sizes.heads     ? "heads"
+                        : !sizes.width     ? "width"
+                        : !sizes.positions ? "positions"
+                                           : "vocabulary";
+    const bool all = sizes.layers && sizes.heads && sizes.width && sizes.positions && sizes.vocabulary;
+    ZR_CHECK(all || (!config->model.preset && !config->model.init), ZR_ERR_STATE,
+             "%s: %s gives it, and zr__config_adopt was not called", zr__config_key_of(config, means), source);
     return ZR_OK;
 }
 
-static zr_status resolve_sizes(zr_config *config)
+static zr_status resolve_model(zr_config *config)
 {
+    const zr_family *family = config->model.family;
+    int64_t value, multiple;
+    ZR_TRY(check_adopted(config));
     const bool bytes = config->data.tokenizer && strcmp(config->data.tokenizer, "bytes") == 0;
-    const int64_t standard[SIZES] = {12, 12, 768, 1024, bytes ? 256 : 50257};
-    const char *source = config->model.preset ? "model.preset" : "model.init";
-    const bool elsewhere = config->model.preset || config->model.init;
-    for (int i = 0; i < SIZES; i++) {
-        int64_t *size = size_field(&config->model.sizes, i);
-        ZR_CHECK(*size || !elsewhere, ZR_ERR_STATE, "model.%s: %s gives it, and zr__config_set_sizes was not called",
-                 size_name[i], source);
-        if (*size == 0) *size = standard[i];
+    if (bytes && zr_config_sizes(config).vocabulary == 0) {
+        value = 256;
+        memcpy(config->model.config.bytes + zr_family_meaning(family, "vocabulary")->offset, &value, sizeof(value));
     }
-    const zr_config_sizes *sizes = &config->model.sizes;
-    if (sizes->n_embd % sizes->n_head != 0)
-        return zr__config_refuse(config, "model.n_head: %" PRId64 " does not divide n_embd %" PRId64, sizes->n_head,
-                                 sizes->n_embd);
-    if (config->data.seq_length == 0) config->data.seq_length = sizes->n_positions;
-    if (config->data.seq_length > sizes->n_positions)
-        return zr__config_refuse(config, "data.seq_length: %" PRId64 " is longer than model.n_positions %" PRId64,
-                                 config->data.seq_length, sizes->n_positions);
+    if (family->complete) family->complete(&config->model.config);
+    const zr_field *field = zr__config_undivided(config, &value, &multiple);
+    if (field)
+        return zr__config_refuse(config, ZR_MODEL_SECTION "%s: %" PRId64 " does not divide %s %" PRId64, field->key,
+                                 value, field->divides, multiple);
+    const int64_t positions = zr_config_sizes(config).positions;
+    if (config->data.seq_length == 0) config->data.seq_length = positions;
+    if (config->data.seq_length > positions)
+        return zr__config_refuse(config, "data.seq_length: %" PRId64 " is longer than %s %" PRId64,
+                                 config->data.seq_length, zr__config_key_of(config, "positions"), positions);
     return ZR_OK;
 }
 
@@ -71,7 +63,7 @@ static zr_status bad_batch(const zr_config *config, int64_t micro, int64_t accum
 
 static bool is_automatic(const zr_config *config, const char *path)
 {
-    return zr__origin_of(config, zr__key_find(path))->automatic;
+    return zr__origin_of(config, zr__key_find(zr__keys_of(config), path))->automatic;
 }
 
 void zr__config_leave_open(zr_config *config)
@@ -226,7 +218,8 @@ static zr_status note_reduce_bucket(zr_config *config, int ranks)
     static const char name[] = "zero_optimization.reduce_bucket_size";
     if (config->collectives.reduce != ZR_COLLECTIVE_NCCL)
         return note_bucket(config, name, config->zero.reduce_bucket_elems, ranks);
-    if (config->zero.reduce_bucket_elems == strtoll(zr__key_find(name)->standard, NULL, 10)) return ZR_OK;
+    if (config->zero.reduce_bucket_elems == strtoll(zr__key_find(zr__keys_of(config), name)->standard, NULL, 10))
+        return ZR_OK;
     return zr__config_note(
         config, "%s: it has no effect with collectives.reduce nccl, which reduces a whole unit at once", name);
 }
@@ -255,7 +248,8 @@ static void resolve_autos(zr_config *config)
 /* Add one note on an fp16 section that is switched off. DeepSpeed's files often contain the whole section. */
 static zr_status note_fp16(zr_config *config)
 {
-    for (const zr_key *key = zr__keys; key < zr__keys_end; key++)
+    const zr__keys *keys = zr__keys_of(config);
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
         if (zr__config_given(config, key->path) && strncmp(key->path, "fp16.", 5) == 0 && !zr__key_is_read(config, key))
             ZR_TRY(zr__config_note(config, "fp16: not enabled, so its other keys have no effect"));
     return ZR_OK;
@@ -363,7 +357,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
                                  tensor, all_ranks, tensor);
     const int ranks = (int)(all_ranks / tensor); /* number of data-parallel ranks */
     ZR_TRY(check_world(config, ranks));
-    ZR_TRY(resolve_sizes(config));        /* sets model.n_layer ... model.vocab_size, data.seq_length */
+    ZR_TRY(resolve_model(config));        /* sets the settings of the model, data.seq_length */
     ZR_TRY(zr__config_recipe(config));    /* sets the optimizer, scheduler and gradient_clipping of the recipe */
     ZR_TRY(resolve_batch(config, ranks)); /* sets the batch triple */
     ZR_TRY(check_all_reduce(config));

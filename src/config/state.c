@@ -99,6 +99,7 @@ void zr_config_destroy(zr_config **config)
         free_strings((*config)->state->notes);
         free_strings((*config)->state->unused);
         zr__refusals_free(*config);
+        zr_free((*config)->state->keys.key);
         zr_free((*config)->state);
     }
     zr_free(*config);
@@ -124,12 +125,12 @@ bool zr__config_from_file(const zr_config *config)
 
 bool zr__config_given(const zr_config *config, const char *path)
 {
-    const zr_key *key = zr__key_find(path);
+    const zr_key *key = zr__key_find(zr__keys_of(config), path);
     return key && zr__origin_of(config, key)->given;
 }
 
 bool zr__config_overridden(const zr_config *config, const char *path)
 {
-    const zr_key *key = zr__key_find(path);
+    const zr_key *key = zr__key_find(zr__keys_of(config), path);
     return key && zr__origin_of(config, key)->overridden;
 }

@@ -1,4 +1,5 @@
-/* The table of keys. Help, docs/config.md, defaults and error messages are generated from it. */
+/* The table of keys that do not depend on the family of the model. Help, docs/config.md, defaults and error messages
+ * are generated from it and from the fields of families. */
 #include "config/internal.h"
 
 #define ONLY(values) .state = ZR_KEY_LIMITED, .built = values
@@ -39,8 +40,11 @@
     REFUSED(BOOL, s ".enabled", "false", CURVES, .instead = "the curves are in metrics.jsonl and loss.svg"),           \
         IGNORED(ANY, s ".*", "null", CURVES)
 
-const zr_key zr__keys[] = {
-    KEY(STRING, "model.type", "\"gpt2\"", model.type, "kind of model", .choices = "gpt2|bert|llama", ONLY("gpt2")),
+const zr_key zr__common_keys[] = {
+    /* zr__keys_make adds the names of the families, which are available. */
+    KEY(STRING, "model.type", "\"\"", model.type,
+        "kind of model. Where it is not given, the directory model.init or model.preset gives it",
+        .choices = "bert|llama", ONLY("")),
     KEY(STRING, "model.preset", "null", model.preset,
         "named model shape, such as gpt2-124m, which sets all sizes. Where neither optimizer nor scheduler is given, "
         "zr train, plan and simulate use a training recipe for that size: warm-up, cosine decay, gradient clipping and "
@@ -51,30 +55,7 @@ const zr_key zr__keys[] = {
         "parameters that are not trained, given by patterns of their names, such as `wte.*`, `h.[0-3].*`, `*.attn.*`. "
         "`zr inspect` shows the names; the first part (`transformer.`) may be left out. Frozen parameters keep their "
         "bits and need no gradient, optimizer states or gradient traffic"),
-    KEY(INT, "model.n_layer", AUTO, model.sizes.n_layer, "number of transformer blocks; auto: 12", FROM(1)),
-    KEY(INT, "model.n_head", AUTO, model.sizes.n_head, "number of attention heads, which must divide n_embd; auto: 12",
-        FROM(1)),
-    KEY(INT, "model.n_embd", AUTO, model.sizes.n_embd, "width of the model (size of an embedding); auto: 768", FROM(1)),
-    KEY(INT, "model.n_positions", AUTO, model.sizes.n_positions,
-        "length of the longest sequence, in tokens; auto: 1024", FROM(1)),
-    KEY(INT, "model.vocab_size", AUTO, model.sizes.vocab_size,
-        "number of tokens in the vocabulary, at least that of data.tokenizer; auto: that of the tokenizer, or 50257 "
-        "without one",
-        FROM(1)),
-    KEY(NUMBER, "model.dropout", "0.0", model.dropout,
-        "default dropout probability of the three keys embd_pdrop, resid_pdrop and attn_pdrop", RANGE(0, 0.999)),
-    KEY(NUMBER, "model.embd_pdrop", AUTO, model.embd_pdrop,
-        "dropout probability after the embedding; auto: model.dropout", RANGE(0, 0.999)),
-    KEY(NUMBER, "model.resid_pdrop", AUTO, model.resid_pdrop,
-        "dropout probability before each residual addition; auto: model.dropout", RANGE(0, 0.999)),
-    KEY(NUMBER, "model.attn_pdrop", AUTO, model.attn_pdrop,
-        "dropout probability of attention weights; auto: model.dropout", RANGE(0, 0.999)),
-    KEY(NUMBER, "model.layer_norm_epsilon", "1e-5", model.layer_norm_epsilon,
-        "epsilon of layer norms, which is added to the variance", RANGE(1e-12, 1)),
-    KEY(NUMBER, "model.initializer_range", "0.02", model.initializer_range, "standard deviation of the initial weights",
-        RANGE(0, 10)),
-    BARE(STRING, "model.activation_function", "\"gelu_new\"", "activation function of the feed-forward part",
-         .choices = "gelu_new|gelu|relu|silu|tanh", ONLY("gelu_new")),
+    /* here follow the fields of the family */
 
     KEY(PATHS, "data.train", "null", data.train,
         "training data: text, .jsonl, or token files (.bin of nanoGPT or llm.c, .bin with .idx of Megatron). The files "
@@ -84,7 +65,8 @@ const zr_key zr__keys[] = {
     KEY(STRING, "data.tokenizer", "null", data.tokenizer,
         "tokenizer for text: bytes, or a directory with the files of a tokenizer; null: bytes for text, none for token "
         "files"),
-    KEY(INT, "data.seq_length", AUTO, data.seq_length, "sequence length: tokens per sample; auto: model.n_positions",
+    KEY(INT, "data.seq_length", AUTO, data.seq_length,
+        "sequence length: tokens per sample; auto: the longest of the model, which is model.n_positions of gpt2",
         FROM(1)),
     KEY(CHOICE, "data.order", "\"shuffled\"", data.order,
         "order of samples. shuffled: every pass over the data in a new random order; sequential: as in the file",
@@ -449,12 +431,4 @@ const zr_key zr__keys[] = {
     SECTION_OFF("autotuning", "automatic search for a configuration"),
 };
 
-const zr_key *const zr__keys_end = zr__keys + sizeof(zr__keys) / sizeof(zr__keys[0]);
-
-_Static_assert(sizeof(zr__keys) / sizeof(zr__keys[0]) <= ZR_CONFIG_MAX_KEYS, "zr_config_state.origin is too small");
-
-const zr_key *zr_config_keys(int *n)
-{
-    *n = (int)(zr__keys_end - zr__keys);
-    return zr__keys;
-}
+const int zr__common_keys_n = sizeof(zr__common_keys) / sizeof(zr__common_keys[0]);

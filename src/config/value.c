@@ -107,16 +107,38 @@ typedef union zr__field {
     double pair[2];
     const char *string;
     int choice;
+    zr_ids ids;
 } zr__field;
 
 static const size_t field_bytes[] = {
-    [ZR_KEY_BOOL] = sizeof(bool),           [ZR_KEY_SWITCH] = sizeof(zr_config_switch),
-    [ZR_KEY_INT] = sizeof(int64_t),         [ZR_KEY_NUMBER] = sizeof(double),
-    [ZR_KEY_STRING] = sizeof(const char *), [ZR_KEY_NAMES] = sizeof(const char *),
-    [ZR_KEY_PATHS] = sizeof(const char *),  [ZR_KEY_CHOICE] = sizeof(int),
-    [ZR_KEY_EITHER] = sizeof(bool),         [ZR_KEY_PAIR] = sizeof(double[2]),
-    [ZR_KEY_BYTES] = sizeof(int64_t),       [ZR_KEY_ANY] = 0,
+    [ZR_KEY_BOOL] = sizeof(bool),
+    [ZR_KEY_SWITCH] = sizeof(zr_config_switch),
+    [ZR_KEY_INT] = sizeof(int64_t),
+    [ZR_KEY_NUMBER] = sizeof(double),
+    [ZR_KEY_STRING] = sizeof(const char *),
+    [ZR_KEY_NAMES] = sizeof(const char *),
+    [ZR_KEY_PATHS] = sizeof(const char *),
+    [ZR_KEY_CHOICE] = sizeof(int),
+    [ZR_KEY_EITHER] = sizeof(bool),
+    [ZR_KEY_PAIR] = sizeof(double[2]),
+    [ZR_KEY_BYTES] = sizeof(int64_t),
+    [ZR_KEY_IDS] = sizeof(zr_ids),
+    [ZR_KEY_ANY] = 0,
 };
+
+/* Read one token id or a list of ids. */
+static bool read_ids(const json_t *value, zr_ids *ids)
+{
+    const size_t n = json_is_array(value) ? json_array_size(value) : 1;
+    *ids = (zr_ids){.n = (int64_t)n};
+    if (n < 1 || n > ZR_IDS_MOST) return false;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
+        ids->id[i] = json_integer_value(one);
+        if (!json_is_integer(one) || ids->id[i] < 0 || ids->id[i] > INT32_MAX) return false;
+    }
+    return true;
+}
 
 static bool read_field(const zr_key *key, const json_t *value, zr__field *field)
 {
@@ -144,6 +166,8 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field)
         if (!read_choice(key, value, &choice)) return false;
         field->yes = choice == 1;
         return true;
+    case ZR_KEY_IDS:
+        return read_ids(value, &field->ids);
     case ZR_KEY_NAMES:
         field->string = json_string_value(value);
         return field->string && names_fit(value, &bad);
@@ -162,12 +186,14 @@ static void *field_of(const zr_config *config, const zr_key *key)
     return (char *)config + key->offset;
 }
 
-/* Store "auto" or null in a field as 0 for a number, NULL for a string, or ZR_SWITCH_AUTO for a switch. */
+/* Store "auto" or null in a field as 0 for an integer, NAN for a number, NULL for a string, or ZR_SWITCH_AUTO for a
+ * switch. */
 static void store_nothing(zr_config *config, const zr_key *key)
 {
     if (key->offset == SIZE_MAX) return;
     memset(field_of(config, key), 0, field_bytes[key->type]);
     if (key->type == ZR_KEY_SWITCH) *(zr_config_switch *)field_of(config, key) = ZR_SWITCH_AUTO;
+    if (key->type == ZR_KEY_NUMBER) *(double *)field_of(config, key) = NAN;
 }
 
 static zr_status store_field(zr_config *config, const zr_key *key, const zr__field *field)
@@ -298,6 +324,16 @@ static json_t *choice_json(const zr_key *key, int index)
     return json_stringn(at, strcspn(at, "|"));
 }
 
+/* Return ids as JSON: null for none, one id as a number, several as a list. */
+static json_t *ids_json(const zr_ids *ids)
+{
+    if (ids->n == 0) return json_null();
+    if (ids->n == 1) return json_integer(ids->id[0]);
+    json_t *list = json_array();
+    for (int64_t i = 0; i < ids->n; i++) json_array_append_new(list, json_integer(ids->id[i]));
+    return list;
+}
+
 /* Return names as JSON: a single name as a string, several names as a list. */
 static json_t *names_json(const char *names)
 {
@@ -321,7 +357,7 @@ static json_t *field_json(const zr_key *key, const void *field)
         return turned == ZR_SWITCH_AUTO ? json_string(auto_word) : json_boolean(turned == ZR_SWITCH_ON);
     }
     case ZR_KEY_NUMBER:
-        return json_real(*(const double *)field);
+        return isnan(*(const double *)field) ? standard_json(key) : json_real(*(const double *)field);
     case ZR_KEY_PAIR:
         return json_pack("[ff]", ((const double *)field)[0], ((const double *)field)[1]);
     case ZR_KEY_CHOICE:
@@ -337,6 +373,8 @@ static json_t *field_json(const zr_key *key, const void *field)
         const char *string = *(const char *const *)field;
         return string ? json_stringn_nocheck(string, strlen(string)) : json_null();
     }
+    case ZR_KEY_IDS:
+        return ids_json(field);
     case ZR_KEY_NAMES:
         return names_json(*(const char *const *)field);
     case ZR_KEY_PATHS: {

@@ -7,7 +7,8 @@
 
 static zr_status add_members(const zr_config *config, json_t *root)
 {
-    for (const zr_key *key = zr__keys; key < zr__keys_end; key++) {
+    const zr__keys *keys = zr__keys_of(config);
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
         const char *member = NULL;
         if (key->state == ZR_KEY_NO_MEANING || !zr__key_is_read(config, key)) continue;
         json_t *object = zr__member_object(root, key->path, strlen(key->path), &member);

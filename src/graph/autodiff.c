@@ -87,8 +87,9 @@ static zr_value sum_parts(zr_graph *graph, zr_value value, zr_value part)
         zr_graph_error(
             graph, ZR_ERR_CONFIG,
             "gradient of %s: its %lld elements cannot be summed in equal pieces by %lld tensor-parallel ranks; "
-            "a degree that divides them would do, or parallel.sequence off",
-            graph->param[info.param].name, (long long)elems, (long long)ranks);
+            "a degree that divides them would do%s",
+            graph->param[info.param].name, (long long)elems, (long long)ranks,
+            graph->spec.sequence ? ", or parallel.sequence off" : "");
     zr_value sum =
         zr__graph_value_add(graph, ZR_VALUE_GRAD, (zr_type){graph->spec.grad_dtype, info.type.shape}, info.param);
     zr__tensor_sum(graph, part, &sum);

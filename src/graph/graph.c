@@ -326,6 +326,13 @@ static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr
     return ZR_OK;
 }
 
+/* Return whether each rank has the whole value, although other operands may be only its own tokens: a parameter, or a
+ * value that an op computes without operands, such as a table. */
+static bool is_whole_everywhere(const zr_graph *graph, const zr_value_info *info)
+{
+    return info->kind == ZR_VALUE_PARAM || (info->producer >= 0 && graph->op[info->producer].n_in == 0);
+}
+
 /* Determine whether the op's output is cut among the ranks (`cut`) or holds only this rank's tokens (`tokens`). Fail if
  * the op cannot take operands that are cut or split by tokens. Ops added by adjoints are not checked. */
 static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut, bool *tokens)
@@ -342,7 +349,8 @@ static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut
     for (int i = 0; i < op->n_in && *tokens; i++) {
         const zr_value_info *info = op->in[i] == ZR_NONE ? NULL : &graph->value[op->in[i]].info;
         ZR_CHECK(
-            !info || info->tokens || info->kind == ZR_VALUE_PARAM || op->def->join != ZR_JOIN_NONE, ZR_ERR_UNSUPPORTED,
+            !info || info->tokens || is_whole_everywhere(graph, info) || op->def->join != ZR_JOIN_NONE,
+            ZR_ERR_UNSUPPORTED,
             "%s: of one operand each tensor-parallel rank has its own tokens (parallel.sequence), of operand %d all: "
             "wanted both from weights that are cut (an embedding's table, rows of a product), or parallel.sequence "
             "off",
@@ -361,9 +369,9 @@ static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut
     return ZR_OK;
 }
 
-/* Record the parameters that an op reads. If the op applies a parameter only to this rank's tokens, each rank computes
- * only a part of the parameter's gradient. */
-static zr_status read_params(zr_graph *graph, const zr_op *op, bool tokens)
+/* Record the parameters that an op reads. If the op applies a whole parameter only to this rank's tokens (`tokens`) or
+ * columns (`cut`), each rank computes only a part of the parameter's gradient. */
+static zr_status read_params(zr_graph *graph, const zr_op *op, bool cut, bool tokens)
 {
     for (int i = 0; i < op->n_in && !op->backward; i++) {
         zr__value *v = op->in[i] == ZR_NONE ? NULL : &graph->value[op->in[i]];
@@ -375,11 +383,13 @@ static zr_status read_params(zr_graph *graph, const zr_op *op, bool tokens)
         ZR_CHECK(!tokens || param->cut.parts == 0, ZR_ERR_UNSUPPORTED,
                  "%s: %s is cut, and of another operand each tensor-parallel rank has other tokens", op->def->name,
                  param->name);
-        ZR_CHECK(!v->read || v->parts == tokens, ZR_ERR_UNSUPPORTED,
-                 "%s: %s is read here for some tokens and elsewhere for all (parallel.sequence)", op->def->name,
-                 param->name);
+        const bool parts = tokens || (cut && param->cut.parts == 0);
+        ZR_CHECK(!v->read || v->parts == parts, ZR_ERR_UNSUPPORTED,
+                 cut ? "%s: %s is applied here to a rank's own columns and elsewhere to all"
+                     : "%s: %s is read here for some tokens and elsewhere for all (parallel.sequence)",
+                 op->def->name, param->name);
         v->read = true;
-        v->parts = tokens;
+        v->parts = parts;
     }
     return ZR_OK;
 }
@@ -392,7 +402,7 @@ static zr_status op_add(zr_graph *graph, zr_op *op)
     int32_t cut = 0;
     bool tokens = false;
     ZR_TRY(check_cuts(graph, op, &cut, &tokens));
-    ZR_TRY(read_params(graph, op, tokens));
+    ZR_TRY(read_params(graph, op, cut != 0, tokens));
     ZR_TRY(op->def->infer(graph, op, type));
     ZR_TRY(check_prepared(graph, op, type));
     ZR_TRY(zr__graph_grow((void **)&graph->op, &graph->op_room, graph->n_ops, sizeof *graph->op));

@@ -1,9 +1,10 @@
 /* GPT-2 (Radford et al. 2019): pre-LN blocks, learned positions, the head tied to the embedding. */
-#include "zr/models.h"
+#include "models/families.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { LAYERS_MAX = 1 << 16 };
 
@@ -188,3 +189,249 @@ zr_model zr_gpt2(const zr_gpt2_config *config)
 {
     return (zr_model){.name = "gpt2", .build = gpt2_build, .config = config};
 }
+
+/* ---- presets --------------------------------------------------------------------------------- */
+
+/* Sources: GPT-2, Radford et al. 2019; GPT-3, Brown et al. 2020, table 2.1; Megatron-LM,
+ * Shoeybi et al. 2019; Turing-NLG, Microsoft 2020; GPT-NeoX-20B, Black et al. 2022; BLOOM, Le Scao et al. 2022. The
+ * names zero-* are shapes that the ZeRO papers ran (arXiv 1910.02054 v1, tables 4 and 5; SC20, the appendix of its
+ * artifact). gpt-1t has the width and heads of Megatron-LM's trillion-parameter model (Narayanan et al. 2021) and the
+ * number of layers that comes closest to 10^12 parameters. megatron-7.5b is a row of Narayanan et al.'s table 1. The
+ * ZeRO paper gives no shape for the 7.5B model of its table 1, so zero-7.5b has the blocks of megatron-7.5b with
+ * GPT-2's vocabulary and positions. gpt2, gpt2-medium, gpt2-large and gpt2-xl are Hugging Face's names of GPT-2's four
+ * sizes. gpt3-1.3b has 16 heads of 128, since the 24 heads that the paper gives do not divide its width. */
+/* columns: name, layers, width, heads, positions, vocabulary */
+#define SHAPE_LIST(X)                                                                                                  \
+    X("gpt2-124m", 12, 768, 12, 1024, 50257)                                                                           \
+    X("gpt2-350m", 24, 1024, 16, 1024, 50257)                                                                          \
+    X("gpt2-774m", 36, 1280, 20, 1024, 50257)                                                                          \
+    X("gpt2-1.5b", 48, 1600, 25, 1024, 50257)                                                                          \
+    X("gpt2", 12, 768, 12, 1024, 50257)                                                                                \
+    X("gpt2-medium", 24, 1024, 16, 1024, 50257)                                                                        \
+    X("gpt2-large", 36, 1280, 20, 1024, 50257)                                                                         \
+    X("gpt2-xl", 48, 1600, 25, 1024, 50257)                                                                            \
+    X("gpt3-1.3b", 24, 2048, 16, 2048, 50257)                                                                          \
+    X("gpt3-2.7b", 32, 2560, 32, 2048, 50257)                                                                          \
+    X("gpt3-6.7b", 32, 4096, 32, 2048, 50257)                                                                          \
+    X("gpt3-13b", 40, 5120, 40, 2048, 50257)                                                                           \
+    X("gpt3-175b", 96, 12288, 96, 2048, 50257)                                                                         \
+    X("megatron-7.5b", 36, 4096, 32, 2048, 51200)                                                                      \
+    X("megatron-8.3b", 72, 3072, 24, 1024, 50257)                                                                      \
+    X("turing-nlg-17b", 78, 4256, 28, 1024, 50257)                                                                     \
+    X("gpt-neox-20b", 44, 6144, 64, 2048, 50432)                                                                       \
+    X("bloom-176b", 70, 14336, 112, 2048, 250880)                                                                      \
+    X("gpt-1t", 127, 25600, 160, 1024, 50257)                                                                          \
+    X("zero-1.16b", 24, 1920, 16, 1024, 50257)                                                                         \
+    X("zero-1.2b", 40, 1536, 16, 1024, 50257)                                                                          \
+    X("zero-1.38b", 40, 1536, 16, 1024, 50257)                                                                         \
+    X("zero-1.5b-34x1920x16", 34, 1920, 16, 1024, 50257)                                                               \
+    X("zero-1.5b-48x1600x16", 48, 1600, 16, 1024, 50257)                                                               \
+    X("zero-2.5b", 54, 1920, 16, 1024, 50257)                                                                          \
+    X("zero-4b", 64, 2304, 24, 1024, 50257)                                                                            \
+    X("zero-5.9b", 72, 2592, 32, 1024, 50257)                                                                          \
+    X("zero-6b", 52, 3072, 24, 1024, 50257)                                                                            \
+    X("zero-7.5b", 36, 4096, 32, 1024, 50257)                                                                          \
+    X("zero-8b", 72, 3072, 24, 1024, 50257)                                                                            \
+    X("zero-10b", 50, 4096, 32, 1024, 50257)                                                                           \
+    X("zero-11b", 54, 4096, 32, 1024, 50257)                                                                           \
+    X("zero-12b", 58, 4096, 32, 1024, 50257)                                                                           \
+    X("zero-13b", 62, 4096, 32, 1024, 50257)                                                                           \
+    X("zero-20b-98x4096x32", 98, 4096, 32, 1024, 50257)                                                                \
+    X("zero-20b-111x3808x32", 111, 3808, 32, 1024, 50257)                                                              \
+    X("zero-40b-50x8192x32", 50, 8192, 32, 1024, 50257)                                                                \
+    X("zero-40b-88x6144x32", 88, 6144, 32, 1024, 50257)                                                                \
+    X("zero-40b-88x6144x64", 88, 6144, 64, 1024, 50257)                                                                \
+    X("zero-50b", 62, 8192, 32, 1024, 50257)                                                                           \
+    X("zero-60b-75x8192x32", 75, 8192, 32, 1024, 50257)                                                                \
+    X("zero-60b-75x8192x64", 75, 8192, 64, 1024, 50257)                                                                \
+    X("zero-60b-132x6144x32", 132, 6144, 32, 1024, 50257)                                                              \
+    X("zero-60b-132x6144x64", 132, 6144, 64, 1024, 50257)                                                              \
+    X("zero-80b-100x8192x64", 100, 8192, 64, 1024, 50257)                                                              \
+    X("zero-80b-100x8192x128", 100, 8192, 128, 1024, 50257)                                                            \
+    X("zero-80b-112x7680x80", 112, 7680, 80, 1024, 50257)                                                              \
+    X("zero-80b-173x6144x32", 173, 6144, 32, 1024, 50257)                                                              \
+    X("zero-100b-125x8192x64", 125, 8192, 64, 1024, 50257)                                                             \
+    X("zero-100b-125x8192x128", 125, 8192, 128, 1024, 50257)                                                           \
+    X("zero-100b-317x5120x80", 317, 5120, 80, 1024, 50257)                                                             \
+    X("zero-120b-150x8192x64", 150, 8192, 64, 1024, 50257)                                                             \
+    X("zero-120b-150x8192x128", 150, 8192, 128, 1024, 50257)                                                           \
+    X("zero-140b-175x8192x64", 175, 8192, 64, 1024, 50257)                                                             \
+    X("zero-140b-175x8192x128", 175, 8192, 128, 1024, 50257)                                                           \
+    X("zero-150b", 187, 8192, 64, 1024, 50257)                                                                         \
+    X("zero-170b-212x8192x64", 212, 8192, 64, 1024, 50257)                                                             \
+    X("zero-170b-212x8192x256", 212, 8192, 256, 1024, 50257)                                                           \
+    X("zero-c1", 50, 8192, 32, 1024, 50257)                                                                            \
+    X("zero-c2", 132, 6144, 64, 1024, 50257)                                                                           \
+    X("zero-c3", 62, 8192, 32, 1024, 50257)                                                                            \
+    X("zero-c4", 175, 8192, 64, 1024, 50257)                                                                           \
+    X("zero-c5", 187, 8192, 64, 1024, 50257)
+
+/* The family's struct: the sizes, and what only files need. */
+typedef struct gpt2_settings {
+    zr_gpt2_config model;
+    double dropout;  /* value of the dropout probabilities that are not given */
+    int64_t n_inner; /* width of the hidden layer in config.json, which must be 4 n_embd; 0 for null */
+    zr_ids bos, eos; /* special tokens of config.json */
+} gpt2_settings;
+
+#define PRESET(name, layers, width, heads, positions, vocabulary)                                                      \
+    {name, &(const gpt2_settings){.model = {.n_layer = layers,                                                         \
+                                            .n_embd = width,                                                           \
+                                            .n_head = heads,                                                           \
+                                            .n_positions = positions,                                                  \
+                                            .vocab_size = vocabulary,                                                  \
+                                            .layer_norm_epsilon = 1e-5,                                                \
+                                            .initializer_range = 0.02}}},
+static const zr_preset presets[] = {SHAPE_LIST(PRESET){0}};
+
+const char *const *zr_gpt2_presets(void)
+{
+#define NAME(name, ...) name,
+    static const char *const names[] = {SHAPE_LIST(NAME) NULL};
+    return names;
+}
+
+zr_status zr_gpt2_preset(const char *name, zr_gpt2_config *config)
+{
+    zr_model_config found;
+    const zr_family *family = NULL;
+    ZR_TRY(zr_family_find_preset(name, &family, &found));
+    ZR_CHECK(family == &zr__family_gpt2, ZR_ERR_NOT_FOUND, "the preset \"%s\" is a %s, not a GPT-2", name,
+             family->title);
+    memcpy(config, &found, sizeof(*config));
+    return ZR_OK;
+}
+
+/* ---- family ---------------------------------------------------------------------------------- */
+
+static void complete_gpt2(void *config)
+{
+    gpt2_settings *s = config;
+    zr_gpt2_config *c = &s->model;
+    int64_t *const size[] = {&c->n_layer, &c->n_head, &c->n_embd, &c->n_positions, &c->vocab_size};
+    const int64_t standard[] = {12, 12, 768, 1024, 50257}; /* the smallest GPT-2 */
+    double *const dropout[] = {&c->embd_pdrop, &c->resid_pdrop, &c->attn_pdrop};
+    for (int i = 0; i < 5; i++)
+        if (*size[i] == 0) *size[i] = standard[i];
+    for (int i = 0; i < 3; i++)
+        if (isnan(*dropout[i])) *dropout[i] = s->dropout;
+    /* GPT-2's own vocabulary ends with its only special token. Other vocabularies have no special token, but
+     * transformers needs one. */
+    const zr_ids special = {1, {c->vocab_size >= 50257 ? 50256 : 0}};
+    if (s->bos.n == 0) s->bos = special;
+    if (s->eos.n == 0) s->eos = special;
+}
+
+static zr_status check_gpt2(const void *config)
+{
+    const gpt2_settings *s = config;
+    ZR_TRY(zr_gpt2_check(&s->model));
+    ZR_CHECK(s->n_inner == 0 || s->n_inner == 4 * s->model.n_embd, ZR_ERR_CONFIG,
+             "gpt2: n_inner is %" PRId64 "; expected null or 4 x n_embd = %" PRId64, s->n_inner, 4 * s->model.n_embd);
+    return ZR_OK;
+}
+
+/* A hidden layer that was given no width follows n_embd. */
+static void resize_gpt2(void *config, const zr_model_sizes *from)
+{
+    (void)from;
+    ((gpt2_settings *)config)->n_inner = 0;
+}
+
+#define AT(member) .offset = offsetof(gpt2_settings, member)
+#define SIZE(name, default_of_transformers, what, ...)                                                                 \
+    {                                                                                                                  \
+        .key = #name, .type = ZR_FIELD_INT, .role = ZR_FIELD_SHAPE, AT(model.name), .standard = "\"auto\"",            \
+        .fallback = default_of_transformers, .min = 1, .max = 0x1p53, .means = what, .help = __VA_ARGS__               \
+    }
+#define DROPOUT(name, text)                                                                                            \
+    {                                                                                                                  \
+        .key = #name, .type = ZR_FIELD_REAL, .role = ZR_FIELD_DROPOUT, AT(model.name), .standard = "\"auto\"",         \
+        .fallback = "0.1", .max = 0.999, .help = text "; auto: model.dropout"                                          \
+    }
+#define ONLY(name, value)                                                                                              \
+    {                                                                                                                  \
+        .key = name, .type = ZR_FIELD_FIXED, .place = ZR_FIELD_IN_HF, .standard = value                                \
+    }
+#define SPECIAL(name, member)                                                                                          \
+    {                                                                                                                  \
+        .key = name, .type = ZR_FIELD_IDS, .role = ZR_FIELD_START, .place = ZR_FIELD_IN_HF, AT(member),                \
+        .standard = "null"                                                                                             \
+    }
+
+static const zr_field fields[] = {
+    SIZE(n_layer, "12", "layers", "number of transformer blocks; auto: 12"),
+    SIZE(n_head, "12", "heads", "number of attention heads, which must divide n_embd; auto: 12", .divides = "n_embd"),
+    SIZE(n_embd, "768", "width", "width of the model (size of an embedding); auto: 768"),
+    SIZE(n_positions, "1024", "positions", "length of the longest sequence, in tokens; auto: 1024"),
+    SIZE(vocab_size, "50257", "vocabulary",
+         "number of tokens in the vocabulary, at least that of data.tokenizer; auto: that of the tokenizer, or 50257 "
+         "without one"),
+    {.key = "dropout",
+     .type = ZR_FIELD_REAL,
+     .role = ZR_FIELD_DROPOUT,
+     .place = ZR_FIELD_IN_CONFIG,
+     AT(dropout),
+     .standard = "0.0",
+     .max = 0.999,
+     .means = "dropout",
+     .help = "default dropout probability of the three keys embd_pdrop, resid_pdrop and attn_pdrop"},
+    DROPOUT(embd_pdrop, "dropout probability after the embedding"),
+    DROPOUT(resid_pdrop, "dropout probability before each residual addition"),
+    DROPOUT(attn_pdrop, "dropout probability of attention weights"),
+    {.key = "layer_norm_epsilon",
+     .type = ZR_FIELD_REAL,
+     .role = ZR_FIELD_RESULT,
+     AT(model.layer_norm_epsilon),
+     .standard = "1e-5",
+     .min = 1e-12,
+     .max = 1,
+     .means = "norm epsilon",
+     .help = "epsilon of layer norms, which is added to the variance"},
+    {.key = "initializer_range",
+     .type = ZR_FIELD_REAL,
+     .role = ZR_FIELD_START,
+     AT(model.initializer_range),
+     .standard = "0.02",
+     .max = 10,
+     .means = "initial deviation",
+     .help = "standard deviation of the initial weights"},
+    {.key = "activation_function",
+     .type = ZR_FIELD_FIXED,
+     .standard = "\"gelu_new\"",
+     .same = "\"gelu_pytorch_tanh\"",
+     .choices = "gelu_new|gelu|relu|silu|tanh",
+     .means = "activation",
+     .help = "activation function of the feed-forward part"},
+    {.key = "n_inner",
+     .type = ZR_FIELD_INT,
+     .role = ZR_FIELD_START,
+     .place = ZR_FIELD_IN_HF,
+     AT(n_inner),
+     .standard = "null",
+     .min = 1,
+     .max = 0x1p53},
+    ONLY("scale_attn_weights", "true"),
+    ONLY("scale_attn_by_inverse_layer_idx", "false"),
+    ONLY("add_cross_attention", "false"),
+    ONLY("tie_word_embeddings", "true"),
+    SPECIAL("bos_token_id", bos),
+    SPECIAL("eos_token_id", eos),
+    {0},
+};
+
+/* GPT-2's first files have no prefix in tensor names, and also hold the tied head and the causal masks, which zr
+ * computes itself. */
+static const char *const redundant[] = {"lm_head.weight", ".attn.bias", ".attn.masked_bias", NULL};
+
+const zr_family zr__family_gpt2 = {.name = "gpt2",
+                                   .title = "GPT-2",
+                                   .architecture = "GPT2LMHeadModel",
+                                   .bytes = sizeof(gpt2_settings),
+                                   .field = fields,
+                                   .preset = presets,
+                                   .names = {.prefix = "transformer.", .redundant = redundant},
+                                   .complete = complete_gpt2,
+                                   .check = check_gpt2,
+                                   .build = gpt2_build,
+                                   .resize = resize_gpt2};

@@ -49,15 +49,18 @@ static void print_plan_head(const planning *p, const zr_report *report)
 {
     char params[80];
     const zr_config *c = p->config;
-    const zr_config_sizes *s = &c->model.sizes;
+    const zr_model_sizes s = zr_config_sizes(c);
     bool named = c->model.preset || c->model.init || p->max.what == CLI_MAX_MODEL ||
-                 zr__config_given(c, "model.n_layer") || zr__config_given(c, "model.n_embd");
-    printf("model: %s, %lld layers, width %lld, %lld heads, %lld tokens%s\n",
+                 zr__config_given(c, zr__config_key_of(c, "layers")) ||
+                 zr__config_given(c, zr__config_key_of(c, "width"));
+    printf("model: %s, %lld layers, width %lld, %lld heads, %lld tokens",
            c->model.preset ? c->model.preset
            : c->model.init ? c->model.init
                            : c->model.type,
-           (long long)s->n_layer, (long long)s->n_embd, (long long)s->n_head, (long long)s->vocab_size,
-           named ? "" : " (GPT-2's smallest, as none is given: --preset NAME or the section model)");
+           (long long)s.layers, (long long)s.width, (long long)s.heads, (long long)s.vocabulary);
+    if (!named)
+        printf(" (%s's smallest, as none is given: --preset NAME or the section model)", c->model.family->title);
+    putchar('\n');
     const int64_t data_ranks = p->target.ranks / c->parallel.tensor;
     char grid[96] = "";
     if (c->parallel.tensor > 1)
@@ -258,10 +261,10 @@ static void say_plan_notes(const planning *p)
 /** Refuse a model with too many layers, because planning time grows with the square of their number. */
 static zr_status check_layers(const planning *p)
 {
-    const int64_t layers = p->config->model.sizes.n_layer;
+    const int64_t layers = zr_config_sizes(p->config).layers;
     const bool vary = p->o->max && strcmp(p->o->max, "batch") != 0;
-    ZR_CHECK(layers <= MOST_LAYERS || vary, ZR_ERR_UNSUPPORTED,
-             "model.n_layer is %lld; zr plan handles at most %d layers", (long long)layers, MOST_LAYERS);
+    ZR_CHECK(layers <= MOST_LAYERS || vary, ZR_ERR_UNSUPPORTED, "%s is %lld; zr plan handles at most %d layers",
+             zr__config_key_of(p->config, "layers"), (long long)layers, MOST_LAYERS);
     return ZR_OK;
 }
 

@@ -16,7 +16,7 @@ static zr_status measure_device(cli_bench *b, zr_device *device)
 {
     zr__family_model shape;
     ZR_TRY(zr__family_find_preset(b->preset, &shape));
-    if (b->seq == 0) b->seq = shape.sizes.n_positions < DEFAULT_SEQ ? shape.sizes.n_positions : DEFAULT_SEQ;
+    if (b->seq == 0) b->seq = shape.sizes.positions < DEFAULT_SEQ ? shape.sizes.positions : DEFAULT_SEQ;
     const zr_model model = zr__family_builder(&shape);
     if (!b->how.quiet) cli_say("measuring arithmetic, memory, and copies between ranks ...");
     ZR_TRY(device->ops->bench(device, &b->rates));

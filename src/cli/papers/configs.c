@@ -122,7 +122,7 @@ static void add_runs_json(zr__json_out *json, const planned_run planned[CLI_PAPE
 enum { GPUS = 400, BATCH = 16 };
 
 typedef struct planned_preset {
-    zr_config_sizes sizes;
+    zr_model_sizes sizes;
     bool in_pieces, on_host; /* `in_pieces`: whether checkpoints are partitioned (P_a); `on_host`: whether they are on
                                 the host (P_a+cpu) */
     int64_t params, checkpoint, host, total;
@@ -136,7 +136,7 @@ static void compare_preset(const cli_papers_preset *c, const zr_plan *plan, plan
     const double paper_params = 1e9 * c->largest_billion;
     /* The paper keeps the 16-bit input of each block as a checkpoint. P_a divides these inputs by M. P_a+cpu puts the
      * inputs on the host. */
-    const double inputs = 2.0 * BATCH * CLI_PAPERS_TOKENS * (double)p->sizes.n_embd * (double)p->sizes.n_layer;
+    const double inputs = 2.0 * BATCH * CLI_PAPERS_TOKENS * (double)p->sizes.width * (double)p->sizes.layers;
     const double checkpoints = p->in_pieces ? inputs / CLI_PAPERS_TENSOR : inputs;
     const zr_memory *m = &plan->memory;
     p->params = plan->params;
@@ -159,8 +159,9 @@ static zr_status plan_preset(const cli_papers_preset *c, const zr_profile *profi
     zr_config *config = NULL;
     zr_plan *plan = NULL;
     ZR_TRY(cli_papers_preset_config(c, NULL, GPUS, BATCH, &config));
-    *planned = (planned_preset){
-        .sizes = config->model.sizes, .in_pieces = c->kept != CLI_PAPERS_WHOLE, .on_host = c->kept == CLI_PAPERS_HOST};
+    *planned = (planned_preset){.sizes = zr_config_sizes(config),
+                                .in_pieces = c->kept != CLI_PAPERS_WHOLE,
+                                .on_host = c->kept == CLI_PAPERS_HOST};
     zr_status st = zr__train_plan(config, GPUS, -1, profile, &plan);
     if (st == ZR_OK) compare_preset(c, plan, planned);
     zr_plan_destroy(&plan);
@@ -182,8 +183,8 @@ static void print_planned_presets(FILE *out, const planned_preset planned[CLI_PA
         const cli_papers_preset *c = &cli_papers_presets[i];
         const planned_preset *p = &planned[i];
         snprintf(kind, sizeof(kind), "%d%s%s", c->stage, p->in_pieces ? " P_a" : "", p->on_host ? "+cpu" : "");
-        snprintf(shape, sizeof(shape), "%lldx%lldx%lld", (long long)p->sizes.n_layer, (long long)p->sizes.n_embd,
-                 (long long)p->sizes.n_head);
+        snprintf(shape, sizeof(shape), "%lldx%lldx%lld", (long long)p->sizes.layers, (long long)p->sizes.width,
+                 (long long)p->sizes.heads);
         fprintf(out, "%s %-9s%12s%7.2f%8.2f%+7.2f%9.2f%8.2f%8.2f%8.2f\n", c->name, kind, shape, p->states / 1e9,
                 p->paper_states / 1e9, p->deviation, (double)p->checkpoint / 1e9, p->paper_checkpoint / 1e9,
                 (double)p->host / 1e9, (double)p->total / 1e9);
@@ -207,7 +208,7 @@ static void add_presets_json(zr__json_out *json, const planned_preset planned[CL
         zr__json_add_bool(json, "partition_activations", p->in_pieces);
         zr__json_add_bool(json, "cpu_checkpointing", p->on_host);
         zr__json_add(json, "tensor", CLI_PAPERS_TENSOR, "ranks", GPUS / CLI_PAPERS_TENSOR, "batch", BATCH, "layers",
-                     p->sizes.n_layer, "hidden", p->sizes.n_embd, "heads", p->sizes.n_head);
+                     p->sizes.layers, "hidden", p->sizes.width, "heads", p->sizes.heads);
         zr__json_add(json, "params", p->params);
         zr__json_add_as(json, "paper_params", "%.0f", 1e9 * c->largest_billion);
         zr__json_add_as(json, "states", "%.0f", p->states);

@@ -176,7 +176,7 @@ static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *pre
     zr_config *config = NULL;
     ZR_TRY(cli_papers_preset_config(preset, batch ? "zero-60b-75x8192x64" : NULL, row.gpus, row.batch, &config));
     cli_max max = {.what = what, .config = config, .target = &target};
-    zr_status st = cli_max_needs(&max, batch ? row.batch : config->model.sizes.n_layer, &row.memory_bytes);
+    zr_status st = cli_max_needs(&max, batch ? row.batch : zr_config_sizes(config).layers, &row.memory_bytes);
     if (st == ZR_OK) st = cli_max_find(&max);
     zr_config_destroy(&config);
     ZR_TRY(st);

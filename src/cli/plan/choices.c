@@ -143,9 +143,9 @@ const char *cli_light_words(const cli_choices *choices, cli_light light, char ro
  * is a step of the schedule, so a model gets at most about CLI_LIGHT_STEPS buckets. */
 static int64_t light_elems(const zr_config *config)
 {
-    const zr_config_sizes *m = &config->model.sizes;
-    double params = 12.0 * (double)m->n_layer * (double)m->n_embd * (double)m->n_embd +
-                    (double)(m->vocab_size + m->n_positions) * (double)m->n_embd;
+    const zr_model_sizes m = zr_config_sizes(config);
+    double params = 12.0 * (double)m.layers * (double)m.width * (double)m.width +
+                    (double)(m.vocabulary + m.positions) * (double)m.width;
     int64_t elems = (int64_t)(params / CLI_LIGHT_STEPS);
     return elems > CLI_LIGHT_ELEMS ? elems : CLI_LIGHT_ELEMS;
 }
@@ -233,7 +233,8 @@ static void add_spacings(cli_choices *choices, const zr_config *config, const zr
 {
     zr_layout layout = *base;
     layout.recompute = ZR_RECOMPUTE_UNIT;
-    for (int64_t k = 2; k <= config->model.sizes.n_layer && k <= CLI_SPACINGS; k++) {
+    const int64_t layers = zr_config_sizes(config).layers;
+    for (int64_t k = 2; k <= layers && k <= CLI_SPACINGS; k++) {
         layout.recompute_every = k;
         if (base->recompute != ZR_RECOMPUTE_UNIT || base->recompute_every != k)
             add_choice(choices, config, &layout, CLI_LIGHT_NONE, false);
@@ -351,7 +352,7 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     choices->configured = -1;
     choices->shares_layers = base.tensor > 1;
     choices->base = kept_of(&base);
-    choices->many_layers = config->model.sizes.n_layer > CLI_MANY_LAYERS;
+    choices->many_layers = zr_config_sizes(config).layers > CLI_MANY_LAYERS;
     if (choices->many_layers) add_choice(choices, config, &base, CLI_LIGHT_NONE, true);
     for (int stage = 0; stage < 4 && !choices->many_layers; stage++) add_stage(choices, config, &base, stage);
     if (spacings && !choices->many_layers) add_spacings(choices, config, &base);

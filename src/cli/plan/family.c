@@ -16,17 +16,19 @@ enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), SPREAD = 2 };
 /** Set the configuration to the width and heads of a shape. The number of layers is varied separately. */
 static void set_shape(zr_config *config, const cli_shape *shape)
 {
-    config->model.sizes.n_embd = shape->n_embd;
-    config->model.sizes.n_head = shape->n_head;
+    zr_model_sizes sizes = zr_config_sizes(config);
+    sizes.width = shape->width;
+    sizes.heads = shape->heads;
+    zr_config_resize(config, &sizes);
 }
 
 /** Find the largest number of layers that fits at a shape's width, between half and twice the shape's layers. Set
  * fits->n to 0 if not even half the layers fit. Set fails->n to 0 if twice the layers fit. */
 static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits, cli_point *fails)
 {
-    fits->n = (shape->n_layer + SPREAD - 1) / SPREAD;
+    fits->n = (shape->layers + SPREAD - 1) / SPREAD;
     if (fits->n < max->fewest) fits->n = max->fewest;
-    fails->n = SPREAD * shape->n_layer;
+    fails->n = SPREAD * shape->layers;
     set_shape(max->config, shape);
     ZR_TRY(cli_max_needs(max, fits->n, &fits->needs));
     if (fits->needs > max->target->limit_bytes) fits->n = 0;
@@ -50,10 +52,10 @@ zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails)
     *fits = (cli_point){.n = 0};
     for (int i = 0; i < SHAPES; i++) {
         cli_point in, out;
-        if (SPREAD * shapes[i].n_layer <= max->fewest) continue;
+        if (SPREAD * shapes[i].layers <= max->fewest) continue;
         ZR_TRY(layers_at(max, &shapes[i], &in, &out));
         if (in.n == 0) break;
-        double away = out.n == 0 ? INFINITY : fabs(log((double)in.n / (double)shapes[i].n_layer));
+        double away = out.n == 0 ? INFINITY : fabs(log((double)in.n / (double)shapes[i].layers));
         if (away < nearest || !isfinite(nearest)) {
             max->shape = shapes[i];
             *fits = in;

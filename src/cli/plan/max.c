@@ -2,6 +2,7 @@
 #include "cli/plan/max.h"
 
 #include "base/text/text.h"
+#include "config/config.h"
 #include "cli/shell/args.h"
 #include "train/setup/setup.h"
 
@@ -14,10 +15,12 @@
 
 static void set_number(const cli_max *max, int64_t n)
 {
+    zr_model_sizes sizes = zr_config_sizes(max->config);
+    sizes.layers = n;
     if (max->what == CLI_MAX_BATCH)
         zr__train_set_batch(max->config, max->target->ranks, n, max->config->accumulation_steps);
     else
-        max->config->model.sizes.n_layer = n;
+        zr_config_resize(max->config, &sizes);
 }
 
 zr_status cli_max_needs(void *arg, int64_t n, int64_t *bytes)
@@ -34,9 +37,9 @@ static const char *const names[] = {
     [CLI_MAX_MODEL] = "model", [CLI_MAX_LAYERS] = "layers", [CLI_MAX_BATCH] = "batch", NULL};
 
 /** Return the configuration key that the search varies. */
-static const char *key_of(cli_max_what what)
+static const char *key_of(const cli_max *max)
 {
-    return what != CLI_MAX_BATCH ? "model.n_layer" : "train_micro_batch_size_per_gpu";
+    return max->what != CLI_MAX_BATCH ? zr__config_key_of(max->config, "layers") : "train_micro_batch_size_per_gpu";
 }
 
 zr_status cli_max_parse(const char *text, cli_max_what *what)
@@ -68,7 +71,7 @@ static zr_status guess_for_auto(cli_max *max, cli_point fits, cli_point fails, i
  * parameters. */
 static zr_status find_fewest(cli_max *max)
 {
-    const int64_t configured = max->config->model.sizes.n_layer;
+    const int64_t configured = zr_config_sizes(max->config).layers;
     int64_t needs;
     max->fewest = 1;
     if (max->what == CLI_MAX_BATCH || !max->config->model.frozen) return ZR_OK;
@@ -90,10 +93,11 @@ static zr_status from_one(cli_max *max, cli_point *fits, cli_point *fails)
     ZR_TRY(cli_max_needs(max, fits->n, &fits->needs));
     ZR_CHECK(fits->needs <= max->target->limit_bytes, ZR_ERR_MEMORY,
              "nothing fits %s: %s %lld needs %s a rank (%s for the program included); use a higher "
-             "stage, more ranks, recompute policy unit, or a smaller %s",
-             ZR_SIZE((double)max->target->limit_bytes), key_of(max->what), (long long)fits->n,
-             ZR_SIZE((double)fits->needs), cli_beside(&max->target->profile.facts),
-             max->what != CLI_MAX_BATCH ? "model.n_embd, vocabulary or batch" : "model or data.seq_length");
+             "stage, more ranks, recompute policy unit, or a smaller %s%s",
+             ZR_SIZE((double)max->target->limit_bytes), key_of(max), (long long)fits->n, ZR_SIZE((double)fits->needs),
+             cli_beside(&max->target->profile.facts),
+             max->what != CLI_MAX_BATCH ? zr__config_key_of(max->config, "width") : "",
+             max->what != CLI_MAX_BATCH ? ", vocabulary or batch" : "model or data.seq_length");
     if (max->config->recompute.policy == ZR_POLICY_AUTO) ZR_TRY(guess_for_auto(max, *fits, *fails, &guess));
     return cli_largest(cli_max_needs, max, max->target->limit_bytes, guess, fits, fails);
 }
@@ -124,7 +128,7 @@ static zr_status largest_model(cli_max *max, cli_point *fits, cli_point *fails)
     ZR_TRY(cli_family_find(max, fits, fails));
     if (fits->n == 0 || fails->n == 0) ZR_TRY(from_one(max, fits, fails));
     if (any_stage) ZR_TRY(lowest_stage(max, fits, fails));
-    max->shape.n_layer = fits->n;
+    max->shape.layers = fits->n;
     return ZR_OK;
 }
 
@@ -154,7 +158,7 @@ void cli_max_print(FILE *out, const cli_max *max)
 {
     const int64_t limit = max->target->limit_bytes;
     const char *beside = cli_beside(&max->target->profile.facts);
-    fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", key_of(max->what), (long long)max->n,
+    fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", key_of(max), (long long)max->n,
             (double)max->needs / MB, (double)limit / MB);
     if (max->next_needs) {
         fprintf(out, "(the total, and %s for the program); %lld needs %.1f%s", beside, (long long)max->n + 1,
@@ -164,8 +168,10 @@ void cli_max_print(FILE *out, const cli_max *max)
         fprintf(out, "(the total, and %s for the program); more may fit, but zr tries no more", beside);
     }
     if (max->what == CLI_MAX_MODEL)
-        fprintf(out, "\nwith model.n_embd %lld, n_head %lld, zero_optimization.stage %d: %s parameters",
-                (long long)max->shape.n_embd, (long long)max->shape.n_head, max->stage, ZR_AMOUNT(max->params));
+        fprintf(out, "\nwith %s %lld, %s %lld, zero_optimization.stage %d: %s parameters",
+                zr__config_key_of(max->config, "width"), (long long)max->shape.width,
+                zr_family_meaning(max->config->model.family, "heads")->key, (long long)max->shape.heads, max->stage,
+                ZR_AMOUNT(max->params));
     else
         fprintf(out, "\nat zero_optimization.stage %d", max->stage);
     if (max->what == CLI_MAX_BATCH) fprintf(out, "\ntrain_batch_size is then %lld", (long long)max->train_batch_size);
@@ -176,10 +182,11 @@ void cli_max_json(zr__json_out *out, const cli_max *max)
 {
     zr__json_open(out, "max", '{');
     zr__json_add(out, "what", names[max->what]);
-    zr__json_add(out, key_of(max->what), max->n);
+    zr__json_add(out, key_of(max), max->n);
     zr__json_add(out, "stage", max->stage);
     if (max->what == CLI_MAX_MODEL) {
-        zr__json_add(out, "model.n_embd", max->shape.n_embd, "model.n_head", max->shape.n_head);
+        zr__json_add(out, zr__config_key_of(max->config, "width"), max->shape.width,
+                     zr__config_key_of(max->config, "heads"), max->shape.heads);
     }
     if (max->what == CLI_MAX_BATCH) zr__json_add(out, "train_batch_size", max->train_batch_size);
     zr__json_add(out, "needs", max->needs);

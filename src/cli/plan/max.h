@@ -16,7 +16,7 @@ typedef enum cli_max_what {
 } cli_max_what;
 
 typedef struct cli_shape {
-    int64_t n_layer, n_embd, n_head;
+    int64_t layers, width, heads;
 } cli_shape;
 
 typedef struct cli_max {

@@ -19,18 +19,25 @@ static zr_status params_of(const zr__family_model *shape, int64_t *params)
     return st;
 }
 
+static const char *key_of(const zr_family *family, const char *means)
+{
+    return zr_family_meaning(family, means)->key;
+}
+
 zr_status cli_shapes_print(FILE *out, bool json)
 {
     zr__json_out all = {.spaced = true};
-    const char *name;
+    const zr_family *family;
+    const zr_preset *preset;
     if (!json)
         fprintf(out, "%-24s%7s%7s%7s%11s%11s  %9s\n", "name", "layers", "width", "heads", "positions", "tokens",
                 "params");
     zr__json_open(&all, NULL, '[');
-    for (int i = 0; (name = zr__family_preset_name(i)); i++) {
+    for (int i = 0; (preset = zr_family_preset(i, &family)); i++) {
         zr__family_model shape;
-        const zr_config_sizes *c = &shape.sizes;
+        const zr_model_sizes *c = &shape.sizes;
         int64_t params = 0;
+        const char *name = preset->name;
         zr_status st = zr__family_find_preset(name, &shape);
         if (st == ZR_OK) st = params_of(&shape, &params);
         if (st != ZR_OK) {
@@ -38,15 +45,15 @@ zr_status cli_shapes_print(FILE *out, bool json)
             return st;
         }
         if (!json) {
-            fprintf(out, "%-24s%7lld%7lld%7lld%11lld%11lld  %9s\n", name, (long long)c->n_layer, (long long)c->n_embd,
-                    (long long)c->n_head, (long long)c->n_positions, (long long)c->vocab_size,
-                    ZR_AMOUNT((double)params));
+            fprintf(out, "%-24s%7lld%7lld%7lld%11lld%11lld  %9s\n", name, (long long)c->layers, (long long)c->width,
+                    (long long)c->heads, (long long)c->positions, (long long)c->vocabulary, ZR_AMOUNT((double)params));
             continue;
         }
         zr__json_break(&all, "\n");
         zr__json_open(&all, NULL, '{');
-        zr__json_add(&all, "name", name, "n_layer", c->n_layer, "n_embd", c->n_embd, "n_head", c->n_head, "n_positions",
-                     c->n_positions, "vocab_size", c->vocab_size);
+        zr__json_add(&all, "name", name, key_of(family, "layers"), c->layers, key_of(family, "width"), c->width,
+                     key_of(family, "heads"), c->heads, key_of(family, "positions"), c->positions);
+        zr__json_add(&all, key_of(family, "vocabulary"), c->vocabulary);
         zr__json_add(&all, "params", params);
         zr__json_close(&all, '}');
     }

@@ -196,7 +196,7 @@ zr_status cli_within_print(FILE *out, const zr_config *config, const zr_plan *pl
     if (config->parallel.tensor <= 1 || !plan->graph[ZR_SCHEDULE_TRAIN]) return ZR_OK;
     if (tensor_to_stage3(config, &report, profile, &ratio) == ZR_OK)
         fprintf(out, "  within layers: %.3g x stage 3 alone on %d ranks (papers: b s / 3 h = %.3g)\n", ratio,
-                report.ranks, b * s / (3 * (double)config->model.sizes.n_embd));
+                report.ranks, b * s / (3 * (double)zr_config_sizes(config).width));
     zr_status st = find_within(plan, &w);
     if (st == ZR_OK) {
         print_units(out, plan, &w);

@@ -53,18 +53,23 @@ static zr_status read_value(const cli_args *args, const cli_option *option, cons
     return ZR_OK;
 }
 
-/** Return the configuration key with the path `name`. Without an exact match, compare `name` with the last part of each
- * path: "stage" finds zero_optimization.stage. Return NULL if no key matches. */
-static const zr_key *key_called(const char *name)
+/** Find the configuration key with the path `name`. Without an exact match, compare `name` with the last part of each
+ * path: "stage" finds zero_optimization.stage. Write the path to `path`. Return false if no key matches. */
+static bool key_called(const char *name, char path[128])
 {
     int n = 0;
-    const zr_key *key = zr_config_keys(&n), *found = NULL;
+    zr_key *key = NULL;
+    const zr_key *found = NULL;
+    if (zr_config_keys(&key, &n) != ZR_OK) return false;
     for (int i = 0; i < n; i++) {
         const char *dot = strrchr(key[i].path, '.');
-        if (strcmp(key[i].path, name) == 0) return &key[i];
-        if (dot && strcmp(dot + 1, name) == 0 && !found) found = &key[i];
+        const bool exact = strcmp(key[i].path, name) == 0;
+        if (exact || (dot && strcmp(dot + 1, name) == 0 && !found)) found = &key[i];
+        if (exact) break;
     }
-    return found;
+    if (found) snprintf(path, 128, "%s", found->path);
+    zr_free(key);
+    return found != NULL;
 }
 
 static zr_status fail_unknown(const cli_args *args, const char *name, const char *next)
@@ -72,10 +77,10 @@ static zr_status fail_unknown(const cli_args *args, const char *name, const char
     const char *names[64] = {"help", "json", "quiet", "color"};
     int n = 4;
     for (const cli_option *o = args->options; o && o->name && n < 64; o++) names[n++] = o->name;
-    const zr_key *key = args->keys ? key_called(name) : NULL;
-    if (key)
+    char path[128];
+    if (args->keys && key_called(name, path))
         return ZR_FAIL(ZR_ERR_ARG, "--%s is a key of the configuration; give its value after an equals sign: --%s=%s",
-                       name, key->path, next && next[0] != '-' ? next : "VALUE");
+                       name, path, next && next[0] != '-' ? next : "VALUE");
     const char *near = zr__text_nearest(name, names, n);
     if (near) return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s; did you mean --%s?", name, near);
     return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s" HINT "%s", name, args->command,

@@ -7,8 +7,9 @@
 
 static void print_presets(void)
 {
-    const char *name;
-    for (int i = 0; (name = zr__family_preset_name(i)); i++) printf("%s%s", i ? " " : "", name);
+    const zr_family *family;
+    const zr_preset *preset;
+    for (int i = 0; (preset = zr_family_preset(i, &family)); i++) printf("%s%s", i ? " " : "", preset->name);
 }
 
 /* ---- bash ------------------------------------------------------------------------------------ */
@@ -33,19 +34,21 @@ static void bash_command(const cli_command *command, const cli_option *options, 
 static zr_status print_bash(const cli_command *const *commands, int n)
 {
     int n_keys = 0;
-    const zr_key *key = zr_config_keys(&n_keys);
+    zr_key *key = NULL;
     char words[256];
+    ZR_TRY(zr_config_keys(&key, &n_keys));
     printf("# Completion of zr for bash, written by `zr help --completion bash`.\n_zr_commands=\"help");
     for (int i = 0; i < n; i++) printf(" %s", commands[i]->name);
     printf("\"\n_zr_keys=\"");
     for (int i = 0; i < n_keys; i++)
-        if (key[i].state != ZR_KEY_NO_MEANING) printf("%s--%s=", i ? " " : "", key[i].path);
+        if (key[i].state != ZR_KEY_NO_MEANING && !cli_key_repeats(key, i)) printf("%s--%s=", i ? " " : "", key[i].path);
     printf("\"\n_zr_values() {\n    case $1 in\n    --color) echo auto always never ;;\n    --preset) echo ");
     print_presets();
     printf(" ;;\n");
     for (int i = 0; i < n_keys; i++)
-        if (key[i].state != ZR_KEY_NO_MEANING && *cli_key_words(&key[i], words))
+        if (key[i].state != ZR_KEY_NO_MEANING && !cli_key_repeats(key, i) && *cli_key_words(&key[i], words))
             printf("    --%s) echo %s ;;\n", key[i].path, words);
+    zr_free(key);
     printf("    esac\n}\n_zr_options() {\n    options= keys=\n    case $1 in\n");
     for (int i = 0; i < n; i++) ZR_TRY(cli_options_of(commands[i], bash_command));
     fputs("    esac\n}\n"
@@ -120,8 +123,9 @@ static void zsh_command(const cli_command *command, const cli_option *options, b
 static zr_status print_zsh_all(const cli_command *const *commands, int n)
 {
     int n_keys = 0;
-    const zr_key *key = zr_config_keys(&n_keys);
-    char words[256];
+    zr_key *key = NULL;
+    char words[256], help[CLI_KEY_HELP_BYTES];
+    ZR_TRY(zr_config_keys(&key, &n_keys));
     printf("#compdef zr\n# Completion of zr for zsh, written by `zr help --completion zsh`.\n"
            "_zr() {\n  local -a commands keys\n  commands=(\n");
     for (int i = 0; i < n; i++) {
@@ -131,13 +135,14 @@ static zr_status print_zsh_all(const cli_command *const *commands, int n)
     }
     printf("    'help:explain a command'\n  )\n  keys=(\n");
     for (int i = 0; i < n_keys; i++) {
-        if (key[i].state == ZR_KEY_NO_MEANING) continue;
+        if (key[i].state == ZR_KEY_NO_MEANING || cli_key_repeats(key, i)) continue;
         printf("    '--%s=-[", key[i].path);
-        print_zsh(key[i].help);
+        print_zsh(cli_key_help(&key[i], help));
         printf("]:value:");
         if (*cli_key_words(&key[i], words)) printf("(%s)", words);
         printf("'\n");
     }
+    zr_free(key);
     printf("  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n"
            "  local command=$words[2]\n  shift words\n  (( CURRENT-- ))\n  case $command in\n"
            "    help) _describe command commands ;;\n");

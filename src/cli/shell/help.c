@@ -16,7 +16,8 @@ static void print_key(const zr_key *key)
 {
     enum { FIRST = 47, LAST = 100 };
     int column = printf("  %-44s [%s]", key->path, key->standard && key->standard[0] ? key->standard : "-");
-    for (const char *at = key->help; *at;) {
+    char help[CLI_KEY_HELP_BYTES];
+    for (const char *at = cli_key_help(key, help); *at;) {
         int length = (int)strcspn(at, " ");
         if (column + 1 + length > LAST) column = printf("\n%*s", FIRST - 1, "") - 1;
         column += printf(" %.*s", length, at);
@@ -41,12 +42,14 @@ void cli_help(const cli_command *command, const cli_option *options, cli_help_ke
     }
     if (keys == CLI_KEYS_ALL) {
         int n = 0;
-        const zr_key *key = zr_config_keys(&n);
+        zr_key *key = NULL;
+        if (zr_config_keys(&key, &n) != ZR_OK) return;
         printf("Keys of CONFIG.json, with defaults in brackets; each can also be given as an option, --key=value\n");
         for (int i = 0; i < n; i++)
             if (key[i].state != ZR_KEY_NO_MEANING) print_key(&key[i]);
         printf("\nOther keys of DeepSpeed are accepted but have no effect; zr prints a note for each one that is "
                "given.\n");
+        zr_free(key);
         return;
     }
     printf("zr %s: %s\n\nExamples\n%s\nUsage\n  %s\n\nOptions\n", command->name, command->summary, command->examples,

@@ -78,8 +78,9 @@ static void command_page(const cli_command *command, const cli_option *options, 
 static void config_page(void)
 {
     int n = 0;
-    const zr_key *key = zr_config_keys(&n);
-    char words[256], value[320];
+    zr_key *key = NULL;
+    char words[256], value[320], help[CLI_KEY_HELP_BYTES];
+    if (zr_config_keys(&key, &n) != ZR_OK) return;
     print_head("zr-config", 5, "the configuration of zr");
     printf(".SH DESCRIPTION\nA configuration is a file of JSON, in which // begins a comment. Keys that DeepSpeed has "
            "keep its names and\nmeanings. On the command line any key is written \\-\\-key.path=value.\n"
@@ -89,8 +90,9 @@ static void config_page(void)
         const char *standard = key[i].standard && key[i].standard[0] ? key[i].standard : "-";
         cli_key_words(&key[i], words);
         snprintf(value, sizeof(value), "%s%s[%s]", words, *words ? " " : "", standard);
-        print_tagged("", key[i].path, value, key[i].help);
+        print_tagged("", key[i].path, value, cli_key_help(&key[i], help));
     }
+    zr_free(key);
     print_see_also(NULL, 0);
 }
 

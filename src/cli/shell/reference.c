@@ -39,6 +39,20 @@ const char *cli_key_words(const zr_key *key, char words[256])
     return words;
 }
 
+const char *cli_key_help(const zr_key *key, char help[CLI_KEY_HELP_BYTES])
+{
+    const bool some = key->families;
+    snprintf(help, CLI_KEY_HELP_BYTES, "%s%s%s", some ? key->families : "", some ? ": " : "", key->help);
+    return help;
+}
+
+bool cli_key_repeats(const zr_key *key, int i)
+{
+    for (int before = 0; before < i; before++)
+        if (strcmp(key[before].path, key[i].path) == 0) return true;
+    return false;
+}
+
 zr_status cli_reference(const cli_command *const *commands, int n, int argc, char **argv)
 {
     const char *what = argv[0], *of = argc > 1 ? argv[1] : NULL;

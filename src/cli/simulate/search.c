@@ -303,7 +303,7 @@ static zr_status add_kept_ways(search *s, cli_way way)
  * the square root of the number of layers. With a larger spacing, recomputation needs more memory than it saves. */
 static zr_status add_policy_ways(search *s, cli_way way)
 {
-    const int64_t layers = s->config->model.sizes.n_layer;
+    const int64_t layers = zr_config_sizes(s->config).layers;
     const bool free = way.policy == ZR_POLICY_SELECTIVE || way.policy == ZR_POLICY_UNIT;
     if (!free) return add_way(s, &way); /* the policy has no checkpoints, or chooses their place */
     way.pieces = way.host = false;
@@ -353,7 +353,7 @@ static bool degree_works(const search *s, int64_t tensor)
 {
     const int64_t host = s->base.target.cluster.host_devices;
     const bool shares =
-        s->config->model.sizes.n_head % tensor == 0 && s->base.target.ranks % tensor == 0 && tensor <= 2 * host;
+        zr_config_sizes(s->config).heads % tensor == 0 && s->base.target.ranks % tensor == 0 && tensor <= 2 * host;
     return shares && (!s->given.global || s->config->train_batch_size % (s->base.target.ranks / tensor) == 0);
 }
 

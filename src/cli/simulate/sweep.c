@@ -56,26 +56,31 @@ static const struct {
                    {"seq", "data.seq_length"}};
 enum { BRIEF_NAMES = sizeof(brief_names) / sizeof(brief_names[0]) };
 
+/** Set *found to the key of a name: `name` itself if it is a key, or the key that a short name stands for. */
 static zr_status find_swept_key(const char *name, const char **found)
 {
     const char *names[512];
     int n_keys = 0, n = 0;
-    const zr_key *key = zr_config_keys(&n_keys);
+    zr_key *key = NULL;
     *found = NULL;
+    ZR_TRY(zr_config_keys(&key, &n_keys));
     for (int i = 0; i < BRIEF_NAMES; i++) {
         names[n++] = brief_names[i].name;
         if (strcmp(name, brief_names[i].name) == 0) *found = brief_names[i].key;
     }
     for (int i = 0; i < n_keys && n < 512; i++) {
         names[n++] = key[i].path;
-        if (strcmp(name, key[i].path) == 0) *found = key[i].path;
+        if (strcmp(name, key[i].path) == 0) *found = name;
     }
-    if (*found) return ZR_OK;
-    const char *near = zr__text_nearest(name, names, n);
-    return ZR_FAIL(ZR_ERR_ARG,
-                   "--sweep %s: unknown key%s%s; expected a key of the configuration such as %s, or ranks, "
-                   "batch, stage, tensor, seq",
-                   name, near ? "; did you mean " : "", near ? near : "", "zero_optimization.stage");
+    zr_status st = ZR_OK;
+    const char *near = *found ? NULL : zr__text_nearest(name, names, n);
+    if (!*found)
+        st = ZR_FAIL(ZR_ERR_ARG,
+                     "--sweep %s: unknown key%s%s; expected a key of the configuration such as %s, or ranks, "
+                     "batch, stage, tensor, seq",
+                     name, near ? "; did you mean " : "", near ? near : "", "zero_optimization.stage");
+    zr_free(key);
+    return st;
 }
 
 /** Return the end of a value in a list of values: the next comma that is not in brackets, or the end of the text. */

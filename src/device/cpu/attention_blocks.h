@@ -2,7 +2,8 @@
  * Layout of a thread's scratch memory in the attention kernels, which pack blocks of their operands to fp32. The
  * kernels' functions scratch_bytes and run both use this layout.
  *
- * A thread works on one head of one sequence at a time. Scratch grows linearly with T, because only one block of scores
+ * A thread works on one query head of one sequence at a time. If query heads share a key-value head, the thread also
+ * sums the gradients of the shared head. Scratch grows linearly with T, because only one block of scores
  * exists at a time: ZR__ATTENTION_BLOCK x ZR__ATTENTION_BLOCK.
  */
 #ifndef ZR_DEVICE_CPU_ATTENTION_BLOCKS_H
@@ -26,15 +27,21 @@ typedef struct zr__attention_layout {
     int64_t keys_t;
     int64_t keys;     /* offset of one block's keys (BLOCK, width), backward only */
     int64_t values_t; /* offset of one block's transposed values (D, BLOCK), backward only */
-    int64_t values;   /* offset of the head's values (T rounded up to lanes, width), forward only */
-    int64_t q;        /* offset of scaled queries; forward: (BLOCK, width); backward: (T, width) */
-    int64_t y;        /* offset of the attention output (BLOCK, width), forward only */
-    int64_t dy;       /* offset of the output's gradient (T, width), backward only */
-    int64_t dq;       /* offset of the queries' gradient (T, width), backward only */
-    int64_t dk, dv;   /* offsets of the gradients of one block's keys and values, (BLOCK, width) each, backward only */
-    int64_t p;        /* offset of the scores (BLOCK, BLOCK), which the probabilities replace later */
-    int64_t ds;       /* offset of the scores' gradient (BLOCK, BLOCK), backward only */
-    int64_t kept;     /* offset of the dropout factors (BLOCK, BLOCK), backward only */
+    /* offset of values; forward: those of the head, (T rounded up to lanes, width); backward: one block, (BLOCK,
+     * width), which may be the memory of dv, because the rows of values are not needed when dv is computed */
+    int64_t values;
+    int64_t q;  /* offset of scaled queries; forward: (BLOCK, width); backward: (T, width) */
+    int64_t y;  /* offset of the attention output (BLOCK, width), forward only */
+    int64_t dy; /* offset of the output's gradient (T, width), backward only */
+    int64_t dq; /* offset of the queries' gradient (T, width), backward only */
+    /* offsets of the gradients of keys and values, backward only: of one block, (BLOCK, width) each, or if query heads
+     * share them, of the whole head, (T, width) each */
+    int64_t dk, dv;
+    int64_t gradient_row; /* offset of token t in dk and dv, divided by t: width if dk and dv have all tokens, 0 if they
+                             have one block */
+    int64_t p;            /* offset of the scores (BLOCK, BLOCK), which the probabilities replace later */
+    int64_t ds;           /* offset of the scores' gradient (BLOCK, BLOCK), backward only */
+    int64_t kept;         /* offset of the dropout factors (BLOCK, BLOCK), backward only */
     /* offset of statistics; forward: maximum and sum of each query (BLOCK each); backward: sum of dy * y of each query
      * (T) */
     int64_t stat;
@@ -55,12 +62,12 @@ static inline int64_t zr__attention_take(int64_t *used, int64_t floats)
 }
 
 /** Return the layout for T tokens and heads of width D, for the backward pass if `backward`, else for the forward
- * pass. */
-static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t D, bool backward)
+ * pass. `shared` tells whether several query heads share a key-value head; only the backward pass depends on it. */
+static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t D, bool backward, bool shared)
 {
     const int64_t n = ZR__ATTENTION_BLOCK;
     const int64_t w = zr__attention_lanes(D);
-    zr__attention_layout l = {w, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0};
+    zr__attention_layout l = {w, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1, 0};
     int64_t *used = &l.floats;
     l.p = zr__attention_take(used, n * n);
     l.stat = zr__attention_take(used, backward ? T : 2 * n);
@@ -75,17 +82,19 @@ static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t 
     l.values_t = zr__attention_take(used, n * D);
     l.dy = zr__attention_take(used, T * w);
     l.dq = zr__attention_take(used, T * w);
-    l.dk = zr__attention_take(used, n * w);
-    l.dv = zr__attention_take(used, n * w);
+    l.dk = zr__attention_take(used, (shared ? T : n) * w);
+    l.dv = zr__attention_take(used, (shared ? T : n) * w);
+    l.gradient_row = shared ? w : 0;
+    l.values = shared ? zr__attention_take(used, n * w) : l.dv;
     l.ds = zr__attention_take(used, n * n);
     l.kept = zr__attention_take(used, n * n);
     return l;
 }
 
 /** Return the scratch bytes of one thread. */
-static inline int64_t zr__attention_scratch_bytes(int64_t T, int64_t D, bool backward)
+static inline int64_t zr__attention_scratch_bytes(int64_t T, int64_t D, bool backward, bool shared)
 {
-    return 4 * zr__attention_layout_make(T, D, backward).floats;
+    return 4 * zr__attention_layout_make(T, D, backward, shared).floats;
 }
 
 #endif

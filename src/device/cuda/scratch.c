@@ -55,9 +55,9 @@ static int64_t head(const zr_graph *graph, const zr_op *op)
 /* Return the scratch bytes of layernorm_dw and rmsnorm_dw: each run's sums for each output, in F32. */
 static int64_t norm_dw(const zr_graph *graph, const zr_op *op)
 {
-    const zr_shape *x = &zr__in_type(graph, op, 1)->shape;
-    const int64_t rows = zr_shape_rows(x), runs = zr__cuda_ceil_div(rows, zr__cuda_row_run(rows));
-    return runs * op->n_out * zr_shape_cols(x) * (int64_t)sizeof(float);
+    const int64_t C = zr_shape_elems(&zr__out_type(graph, op, 0)->shape);
+    const int64_t rows = zr_shape_elems(&zr__in_type(graph, op, 1)->shape) / C;
+    return zr__cuda_ceil_div(rows, zr__cuda_row_run(rows)) * op->n_out * C * (int64_t)sizeof(float);
 }
 
 /* Return the scratch bytes of embedding_dw, which sorts the tokens by their rows. */

@@ -1,4 +1,4 @@
-/* Elementwise ops: gelu, relu, silu, add, mul, scale, dropout and fill. */
+/* Elementwise ops: gelu, relu, silu, swiglu, add, mul, scale, dropout and fill. */
 #include "graph/internal.h"
 
 #include <inttypes.h>
@@ -58,6 +58,57 @@ zr_value zr_relu(zr_graph *graph, zr_value x)
 zr_value zr_silu(zr_graph *graph, zr_value x)
 {
     return zr__apply(graph, &unaries[SILU].forward, NULL, 1, &x);
+}
+
+/* ---- swiglu ---------------------------------------------------------------------------------- */
+
+static zr_status swiglu_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    ZR_TRY(zr__map_infer(graph, op, 3, (const char *[]){"dy", "gate", "up"}, out));
+    out[1] = (zr_type){zr__out_dtype(graph, op, 1, zr_graph_get_spec(graph)->dtype), out[0].shape};
+    return ZR_OK;
+}
+
+static const zr_op_def swiglu_dx = {
+    .name = "swiglu_dx",
+    .n_out = 2,
+    .infer = swiglu_dx_infer,
+    .cost = zr__cost_bytes,
+    .in_place = {1, 3},
+};
+
+static zr_status swiglu_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    return zr__map_infer(graph, op, 2, (const char *[]){"gate", "up"}, out);
+}
+
+/* Contribute both gradients with one op. The op is also added if only one of them is needed. */
+static zr_status swiglu_adjoint(zr_graph *graph, const zr_op *op)
+{
+    zr_value dx[2] = {ZR_NONE, ZR_NONE};
+    for (int i = 0; i < 2; i++)
+        if (zr_grad_needed(graph, op->in[i])) dx[i] = zr_grad_begin(graph, op->in[i], NULL);
+    zr_graph_op(graph, &swiglu_dx, NULL, 3, (zr_value[]){zr_grad_of(graph, op->out[0]), op->in[0], op->in[1]}, dx);
+    for (int i = 0; i < 2; i++)
+        if (zr_grad_needed(graph, op->in[i])) zr_grad_end(graph, op->in[i], dx[i]);
+    return ZR_OK;
+}
+
+static const zr_op_def swiglu = {
+    .name = "swiglu",
+    .n_out = 1,
+    .infer = swiglu_infer,
+    .adjoint = swiglu_adjoint,
+    .cost = zr__cost_bytes,
+    .cheap = true,
+    .in_place = {1},
+    .keeps_cut = true,
+    .keeps_tokens = true,
+};
+
+zr_value zr_swiglu(zr_graph *graph, zr_value gate, zr_value up)
+{
+    return zr__apply(graph, &swiglu, NULL, 2, (zr_value[]){gate, up});
 }
 
 /* ---- scale ----------------------------------------------------------------------------------- */

@@ -1,7 +1,24 @@
-/* layernorm and rmsnorm normalize over the last dimension; rmsnorm subtracts no mean and has no bias. */
+/* layernorm and rmsnorm normalize over the last dimension; rmsnorm subtracts no mean and has no bias, and may normalise
+ * groups of columns by themselves. */
 #include "graph/internal.h"
 
 #include <string.h>
+
+/* Return the shape of a statistic of x: one number for each row, or for each group of G columns of a row if G is
+ * smaller than a row. */
+static zr_shape statistic_shape(zr_shape x, int64_t G)
+{
+    const int64_t C = zr_shape_cols(&x);
+    return G == C ? zr__row_shape(x) : zr__with_cols(x, C / G);
+}
+
+/* Return the number of columns that operand i, a gain, normalises together: its elements if it is a vector whose length
+ * divides the C columns of x. Otherwise return C. Only rmsnorm may normalise fewer than C columns. */
+static int64_t group_cols(const zr_graph *graph, const zr_op *op, int i, int64_t C, bool grouped)
+{
+    const zr_shape *gain = grouped && zr__in_has(op, i) ? &zr__in(graph, op, i)->shape : NULL;
+    return gain && gain->ndim == 1 && C % gain->dim[0] == 0 ? gain->dim[0] : C;
+}
 
 /* ---- adjoint's ops ---------------------------------------------------------------------------- */
 
@@ -12,15 +29,14 @@ static bool centres(const zr_op *op)
 }
 
 /* Check the first operands of norm_dx and norm_dw: dy, x, the gain if `gain` is true, then each row's mean (layernorm
- * only) and rstd from the forward op. Set *n to the number of operands checked. */
-static zr_status want_row_values(const zr_graph *graph, const zr_op *op, bool gain, int *n)
+ * only) and rstd from the forward op. G columns are normalised together. Set *n to the number of operands checked. */
+static zr_status want_row_values(const zr_graph *graph, const zr_op *op, bool gain, int64_t G, int *n)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", g, 1));
-    zr_shape dy = zr__in(graph, op, 0)->shape, rows = zr__row_shape(dy);
+    zr_shape dy = zr__in(graph, op, 0)->shape, rows = statistic_shape(dy, G);
     ZR_TRY(zr__want(graph, op, 1, "x", g, dy));
     *n = 2;
-    if (gain) ZR_TRY(zr__want(graph, op, (*n)++, "gain", g, ZR__SHAPE(zr_shape_cols(&dy))));
+    if (gain) ZR_TRY(zr__want(graph, op, (*n)++, "gain", g, ZR__SHAPE(G)));
     if (centres(op)) ZR_TRY(zr__want(graph, op, (*n)++, "mean", ZR_F32, rows));
     return zr__want(graph, op, (*n)++, "rstd", ZR_F32, rows);
 }
@@ -28,18 +44,30 @@ static zr_status want_row_values(const zr_graph *graph, const zr_op *op, bool ga
 static zr_status norm_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     int n;
-    ZR_TRY(want_row_values(graph, op, true, &n));
+    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, 1));
     const zr_type *dy = zr__in(graph, op, 0);
+    const int64_t G = group_cols(graph, op, 2, zr_shape_cols(&dy->shape), !centres(op));
+    ZR_TRY(want_row_values(graph, op, true, G, &n));
     out[0] = (zr_type){zr__out_dtype(graph, op, 0, dy->dtype), dy->shape};
     return zr__in_has(op, n) ? zr__want(graph, op, n, "earlier", zr__in(graph, op, n)->dtype, dy->shape) : ZR_OK;
+}
+
+/* Return the number of columns that rmsnorm_dw normalises together, by the shape of rstd, operand 2. */
+static int64_t group_of_rstd(const zr_graph *graph, const zr_op *op, int64_t C)
+{
+    const zr_shape *dy = &zr__in(graph, op, 0)->shape, *rstd = zr__in_has(op, 2) ? &zr__in(graph, op, 2)->shape : NULL;
+    if (centres(op) || !rstd || rstd->ndim != dy->ndim || C % zr_shape_cols(rstd) != 0) return C;
+    const zr_shape row = zr__row_shape(*dy);
+    return zr_shape_equal(rstd, &row) ? C : C / zr_shape_cols(rstd);
 }
 
 static zr_status norm_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     int n;
-    ZR_TRY(want_row_values(graph, op, false, &n));
-    int64_t C = zr_shape_cols(&zr__in(graph, op, 0)->shape);
-    for (int i = 0; i < op->n_out; i++) out[i] = (zr_type){zr__sum_dtype(graph, op, i), ZR__SHAPE(C)};
+    ZR_TRY(zr__want_ndim(graph, op, 0, "dy", zr_graph_get_spec(graph)->dtype, 1));
+    const int64_t G = group_of_rstd(graph, op, zr_shape_cols(&zr__in(graph, op, 0)->shape));
+    ZR_TRY(want_row_values(graph, op, false, G, &n));
+    for (int i = 0; i < op->n_out; i++) out[i] = (zr_type){zr__sum_dtype(graph, op, i), ZR__SHAPE(G)};
     return ZR_OK;
 }
 
@@ -58,6 +86,18 @@ static const zr_op_def layernorm_dw = NORM_DW("layernorm_dw", 2), rmsnorm_dw = N
 
 /* ---- the norms -------------------------------------------------------------------------------- */
 
+/* Check that the gain is a parameter or an input if each rank has other columns of x. Only for a parameter are the
+ * ranks' parts of the gradient summed. */
+static zr_status check_gain_of_cut(const zr_graph *graph, const zr_op *op)
+{
+    const zr_value_info *x = zr_graph_value(graph, op->in[0]);
+    const zr_value_info *gain = zr__in_has(op, 1) ? zr_graph_value(graph, op->in[1]) : NULL;
+    ZR_CHECK(!x->cut || !gain || gain->kind != ZR_VALUE_ACT, ZR_ERR_UNSUPPORTED,
+             "%s: each tensor-parallel rank has other columns of x, and an op computes the gain; wanted a parameter",
+             op->def->name);
+    return ZR_OK;
+}
+
 /* Infer the types of the output y and of the row statistics. layernorm takes x, gain, bias and gives y, mean, rstd;
  * rmsnorm takes x, gain and gives y, rstd. */
 static zr_status norm_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
@@ -67,10 +107,12 @@ static zr_status norm_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     ZR_TRY(zr__want_at_most(op, op->def->n_out));
     ZR_TRY(zr__want_ndim(graph, op, 0, "x", g, 1));
     zr_shape x = zr__in(graph, op, 0)->shape;
+    const int64_t G = group_cols(graph, op, 1, zr_shape_cols(&x), !centres(op));
+    ZR_TRY(check_gain_of_cut(graph, op));
     out[0] = (zr_type){g, x};
     for (int i = 1; i < op->def->n_out; i++) {
-        ZR_TRY(zr__want(graph, op, i, i == 1 ? "gain" : "bias", g, ZR__SHAPE(zr_shape_cols(&x))));
-        out[i] = (zr_type){ZR_F32, zr__row_shape(x)};
+        ZR_TRY(zr__want(graph, op, i, i == 1 ? "gain" : "bias", g, ZR__SHAPE(G)));
+        out[i] = (zr_type){ZR_F32, statistic_shape(x, G)};
     }
     return ZR_OK;
 }
@@ -90,7 +132,8 @@ static zr_status norm_adjoint(zr_graph *graph, const zr_op *op)
     }
     if (needed) {
         const zr_value in[] = {dy, x, mean, rstd};
-        zr_graph_op(graph, centred ? &layernorm_dw : &rmsnorm_dw, NULL, 2 + n, in, dw);
+        const zr_op_attr attr = {.i = {op->attr.i[0]}};
+        zr_graph_op(graph, centred ? &layernorm_dw : &rmsnorm_dw, &attr, 2 + n, in, dw);
         for (int i = 0; i < n; i++)
             if (zr_grad_needed(graph, op->in[1 + i])) zr_grad_end(graph, op->in[1 + i], dw[i]);
     }
@@ -98,26 +141,33 @@ static zr_status norm_adjoint(zr_graph *graph, const zr_op *op)
     return zr__accumulate(graph, x, &rmsnorm_dx, NULL, 4, (zr_value[]){dy, x, gain, rstd});
 }
 
-#define NORM(text, n)                                                                                                  \
+/* Define a norm. If only groups of columns are normalised together (`groups`), a rank may have only some groups of each
+ * row. */
+#define NORM(text, n, groups)                                                                                          \
     {                                                                                                                  \
         .name = text, .n_out = n, .infer = norm_infer, .adjoint = norm_adjoint, .cost = zr__cost_bytes, .cheap = true, \
-        .keeps_tokens = true                                                                                           \
+        .keeps_cut = groups, .keeps_tokens = true                                                                      \
     }
-static const zr_op_def layernorm = NORM("layernorm", 3), rmsnorm = NORM("rmsnorm", 2);
+static const zr_op_def layernorm = NORM("layernorm", 3, false), rmsnorm = NORM("rmsnorm", 2, true);
 
-static zr_value apply_norm(zr_graph *graph, const zr_op_def *def, const zr_value *in, double eps)
+static zr_value apply_norm(zr_graph *graph, const zr_op_def *def, const zr_value *in, double eps, bool rounded)
 {
     zr_value out[3] = {ZR_NONE, ZR_NONE, ZR_NONE};
-    zr_graph_op(graph, def, &(zr_op_attr){.f = {eps}}, def->n_out, in, out);
+    zr_graph_op(graph, def, &(zr_op_attr){.i = {rounded}, .f = {eps}}, def->n_out, in, out);
     return out[0];
 }
 
 zr_value zr_layernorm(zr_graph *graph, zr_value x, zr_value gain, zr_value bias, double eps)
 {
-    return apply_norm(graph, &layernorm, (zr_value[]){x, gain, bias}, eps);
+    return apply_norm(graph, &layernorm, (zr_value[]){x, gain, bias}, eps, false);
 }
 
 zr_value zr_rmsnorm(zr_graph *graph, zr_value x, zr_value gain, double eps)
 {
-    return apply_norm(graph, &rmsnorm, (zr_value[]){x, gain}, eps);
+    return apply_norm(graph, &rmsnorm, (zr_value[]){x, gain}, eps, false);
+}
+
+zr_value zr_rmsnorm_rounded(zr_graph *graph, zr_value x, zr_value gain, double eps)
+{
+    return apply_norm(graph, &rmsnorm, (zr_value[]){x, gain}, eps, true);
 }

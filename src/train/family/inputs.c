@@ -44,11 +44,9 @@ static zr_status check_weights_fit(const zr_weights *weights, const zr__family_m
 
 zr_status zr__weights_of_dir(const char *dir, zr__family_model *model, zr_weights **weights, char *note, size_t size)
 {
-    const zr__family *family = NULL;
     *weights = NULL;
-    ZR_TRY(zr__family_of_dir(dir, &family));
-    ZR_TRY(zr__family_read(family, dir, model));
-    ZR_TRY(zr_weights_open(dir, family->names(), weights));
+    ZR_TRY(zr__family_read(dir, model));
+    ZR_TRY(zr_weights_open(dir, &model->family->names, weights));
     zr_status st = check_weights_fit(*weights, model, note, size);
     if (st != ZR_OK) zr_weights_close(weights);
     return st;
@@ -73,7 +71,7 @@ static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
     zr__family_model model;
     if (!config->model.init) return ZR_OK;
     ZR_TRY(zr__train_model(config, &model));
-    ZR_TRY(zr_weights_open(config->model.init, model.family->names(), &inputs->weights));
+    ZR_TRY(zr_weights_open(config->model.init, &model.family->names, &inputs->weights));
     ZR_TRY(check_weights_fit(inputs->weights, &model, inputs->note, sizeof(inputs->note)));
     return ZR_OK;
 }
@@ -90,7 +88,7 @@ static zr_status open_all(const zr_config *config, bool first, zr_progress_fn pr
 {
     ZR_CHECK(config->data.train, ZR_ERR_CONFIG, "data.train is missing; give a text or token file to train on");
     zr_data_args args = {.path = config->data.train,
-                         .vocab_size = config->model.sizes.vocab_size,
+                         .vocab_size = zr_config_sizes(config).vocabulary,
                          .seq_length = config->data.seq_length,
                          .order = config->data.order == ZR_ORDER_SEQUENTIAL ? ZR_SEQUENTIAL : ZR_SHUFFLED,
                          .seed = (uint64_t)config->train.seed,

@@ -56,6 +56,7 @@ zr_status zr__run_same_dir(zr__run *r)
 /** The checkpoint whose configuration is compared with the run's configuration. */
 typedef struct compared {
     const char *name;
+    const zr_family *family;
     bool begun; /* whether a training run wrote the checkpoint, and not zr__convert_dir */
 } compared;
 
@@ -68,19 +69,20 @@ static bool is_in(const char *const *names, const char *name)
 
 /** Return whether a key may change when a run resumes. A key of the model may change only if neither the shape nor the
  * meaning of the weights depends on it. */
-static bool may_change(const char *key)
+static bool may_change(const zr_family *family, const char *key)
 {
-    static const char *const names[] = {
-        "model.preset",      "model.init",       "model.dropout",           "model.embd_pdrop",
-        "model.resid_pdrop", "model.attn_pdrop", "model.initializer_range", NULL};
-    return is_in(names, key) || strncmp(key, "model.", strlen("model.")) != 0;
+    static const char section[] = "model.";
+    if (strncmp(key, section, strlen(section)) != 0) return true;
+    const zr_field *field = zr_family_field(family, key + strlen(section));
+    return strcmp(key, "model.preset") == 0 || strcmp(key, "model.init") == 0 ||
+           (field && (field->role == ZR_FIELD_DROPOUT || field->role == ZR_FIELD_START));
 }
 
 static zr_status refuse_model(void *arg, const char *key, const char *was, const char *is)
 {
     const compared *with = arg;
     const bool open = !with->begun && strcmp(key, "model.frozen") == 0;
-    ZR_CHECK(open || may_change(key), ZR_ERR_CONFIG,
+    ZR_CHECK(open || may_change(with->family, key), ZR_ERR_CONFIG,
              "%s is %s, but %s in %s; a resumed run keeps its model: give the same value, or another train.output_dir",
              key, is ? is : "not given", was ? was : "not given", with->name);
     return ZR_OK;
@@ -111,7 +113,7 @@ static zr_status check_run(const zr__run *r, const char *name, int64_t step, con
 {
     char *now = NULL;
     const char *tokenizer = r->config->data.tokenizer ? r->config->data.tokenizer : "";
-    compared with = {name, from->ranks > 0};
+    compared with = {name, r->config->model.family, from->ranks > 0};
     ZR_TRY(zr_config_to_json(r->config, &now));
     zr_status st = zr__checkpoint_config_differs(from->config, now, refuse_model, &with);
     zr_free(now);

@@ -284,7 +284,7 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     int64_t first = zr__run_sample(r, batch->step) + batch->first_row;
     zr_status st = ZR_OK;
     for (int64_t b = 0; b < rows && st == ZR_OK; b++)
-        st = r->model.family->fill(r->inputs.train, zr__data_sample, first + b, seq, b, input);
+        st = zr__row_fill(r->inputs.train, zr__data_sample, first + b, seq, b, input);
     /* The next micro-batch begins after the samples that all ranks together read for this micro-batch. */
     const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;
     if (st == ZR_OK && r->reads_ahead) st = zr_data_read_ahead(r->inputs.train, next, rows);
@@ -457,11 +457,8 @@ static zr_status evaluate_now(zr__run *r)
     zr_train_eval line = {.step = r->result->steps};
     zr__eval_part part;
     zr__eval_watch watch = {.done = after_batch, .arg = r};
-    const zr__eval_text val = {.family = r->model.family,
-                               .source = r->inputs.val,
-                               .read = zr__data_window,
-                               .windows = windows,
-                               .stride = r->plan->layout.seq};
+    const zr__eval_text val = {
+        .source = r->inputs.val, .read = zr__data_window, .windows = windows, .stride = r->plan->layout.seq};
     r->result->agreed = false;
     zr__run_enter(r, ZR__PHASE_EVALUATE);
     ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, &val, &watch, &part));

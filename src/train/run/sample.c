@@ -78,7 +78,7 @@ static zr__writer writer_of(const zr__run *r, const zr_generate_args *args)
 {
     return (zr__writer){.decode = decode_mine,
                         .tokenizer = r->tokenizer,
-                        .vocab = r->config->model.sizes.vocab_size,
+                        .vocab = zr_config_sizes(r->config).vocabulary,
                         .longest = r->plan->layout.decode_len,
                         .args = args};
 }

@@ -140,7 +140,8 @@ static int64_t sample_room(const zr_config *config)
 {
     const char *prompt = config->train.sample_prompt;
     const int64_t room = (prompt ? (int64_t)strlen(prompt) : 0) + 1 + config->train.sample_tokens;
-    return room < config->model.sizes.n_positions ? room : config->model.sizes.n_positions;
+    const int64_t positions = zr_config_sizes(config).positions;
+    return room < positions ? room : positions;
 }
 
 zr_layout zr__train_layout(const zr_config *config, int ranks)
@@ -173,11 +174,12 @@ zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout
     zr_status st = zr_plan_create(&builder, &l, profile, plan);
     if (st != ZR_ERR_SHAPE) return st;
     /* each size is within its range, but their product overflows */
-    return ZR_FAIL(ZR_ERR_CONFIG,
-                   "train_micro_batch_size_per_gpu %lld with data.seq_length %lld, model.n_embd %lld and "
-                   "model.vocab_size %lld is more than can be counted (%s); lower the largest of them",
-                   (long long)l.batch, (long long)l.seq, (long long)model.sizes.n_embd,
-                   (long long)model.sizes.vocab_size, zr_error_message());
+    return ZR_FAIL(
+        ZR_ERR_CONFIG,
+        "train_micro_batch_size_per_gpu %lld with data.seq_length %lld, %s %lld and %s %lld is more than can be "
+        "counted (%s); lower the largest of them",
+        (long long)l.batch, (long long)l.seq, zr__config_key_of(config, "width"), (long long)model.sizes.width,
+        zr__config_key_of(config, "vocabulary"), (long long)model.sizes.vocabulary, zr_error_message());
 }
 
 zr_status zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile, zr_plan **plan)

@@ -1,5 +1,7 @@
-/** Preparation of a loaded configuration: the model's sizes, the tokenizer and the output directory are set from files.
+/** Preparation of a loaded configuration: the model's settings, the tokenizer and the output directory are set from
+ * files.
  */
+#include "base/text/text.h"
 #include "config/config.h"
 #include "data/samples/samples.h"
 #include "data/tokenizer/tokenizer.h"
@@ -11,24 +13,64 @@
 #include <string.h>
 #include <time.h>
 
-/** Set the model's sizes from the directory of model.init or from model.preset. With model.init, also copy the model's
- * other settings from the directory, without which its weights would give other results. */
-static zr_status settle_sizes(zr_config *config)
+/** Add a note if the model in a directory was trained with dropout, but no key of the configuration sets dropout. The
+ * run then trains without dropout. */
+static zr_status note_dropout(zr_config *config)
 {
-    const zr__family *family = NULL;
+    const zr_family *family = NULL;
+    zr_model_config was;
+    zr__text keys = {0};
+    char note[ZR_SHOWN_BYTES + 512];
+    const char *first = NULL;
+    double rate, common = 0;
+    bool same = true;
+    ZR_TRY(zr_hf_read(config->model.init, &family, &was));
+    const zr_field *main = zr_family_meaning(family, "dropout");
+    for (const zr_field *field = family->field; field->key; field++) {
+        char path[128];
+        snprintf(path, sizeof(path), "model.%s", field->key);
+        if (field->role != ZR_FIELD_DROPOUT) continue;
+        if (zr__config_given(config, path)) return ZR_OK;
+        if (field->place == ZR_FIELD_IN_CONFIG) continue;
+        memcpy(&rate, was.bytes + field->offset, sizeof(rate));
+        same = same && (!first || rate == common);
+        if (!first) first = field->key;
+        common = rate > common ? rate : common;
+        zr__text_add(&keys, " --%s=%s", path, ZR_SHORTEST(rate));
+    }
+    if (main) first = main->key;
+    if (same && main)
+        snprintf(note, sizeof(note),
+                 "model.%s: 0, because no key sets it, although the model in %s was trained with dropout %s; "
+                 "--model.%s=%s uses the same",
+                 first, ZR_SHOWN(config->model.init), ZR_SHORTEST(common), first, ZR_SHORTEST(common));
+    else
+        snprintf(note, sizeof(note), "model.%s: 0, because no key sets it, although the model in %s was trained with%s",
+                 first ? first : "", ZR_SHOWN(config->model.init), keys.data ? keys.data : "");
+    zr__text_clear(&keys);
+    return common > 0 ? zr__config_add_note(config, note) : ZR_OK;
+}
+
+/** Take the model's settings from the directory of model.init or from model.preset. */
+static zr_status settle_model(zr_config *config)
+{
     zr__family_model model;
     char origin[96];
-    ZR_TRY(zr__family_of(config, &family));
     if (config->model.init) {
-        ZR_TRY(zr__family_read(family, config->model.init, &model));
-        ZR_TRY(zr__config_set_sizes(config, &model.sizes, config->model.init));
-        ZR_TRY(family->adopt(&model.numbers, config));
-        ZR_TRY(family->tell(config->model.init, config));
+        ZR_TRY(zr__family_read(config->model.init, &model));
+        ZR_CHECK(model.family == config->model.family, ZR_ERR_CONFIG,
+                 "model.type is %s, but model_type in %s/config.json is %s; leave out model.type", config->model.type,
+                 ZR_SHOWN(config->model.init), model.family->name);
+        ZR_TRY(zr__config_adopt(config, &model.config, config->model.init));
+        ZR_TRY(note_dropout(config));
     } else if (config->model.preset) {
-        ZR_CHECK(zr__family_preset(family, config->model.preset, &model) == ZR_OK, ZR_ERR_CONFIG, "model.preset: %s",
+        ZR_CHECK(zr__family_find_preset(config->model.preset, &model) == ZR_OK, ZR_ERR_CONFIG, "model.preset: %s",
                  zr_error_message());
+        ZR_CHECK(model.family == config->model.family, ZR_ERR_CONFIG,
+                 "model.type is %s, but the preset %s is of the type %s; leave out model.type", config->model.type,
+                 config->model.preset, model.family->name);
         snprintf(origin, sizeof(origin), "preset %s", config->model.preset);
-        ZR_TRY(zr__config_set_sizes(config, &model.sizes, origin));
+        ZR_TRY(zr__config_adopt(config, &model.config, origin));
     }
     return ZR_OK;
 }
@@ -75,7 +117,7 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
 static zr_status note_bytes_vocab(zr_config *config)
 {
     char note[320];
-    const int64_t vocab = config->model.sizes.vocab_size;
+    const int64_t vocab = zr_config_sizes(config).vocabulary;
     if (vocab <= 2 * ZR__BYTES_VOCAB) return ZR_OK;
     snprintf(note, sizeof(note),
              "data.tokenizer: not given, so the text is read as bytes, which use only 256 of the model's %lld tokens "
@@ -90,15 +132,14 @@ static zr_status note_bytes_vocab(zr_config *config)
 static zr_status fit_tokenizer(zr_config *config)
 {
     zr_tokenizer *tokenizer = NULL;
-    const char *name = config->data.tokenizer;
+    const char *name = config->data.tokenizer, *key = zr__config_key_of(config, "vocabulary");
     char text[24];
-    if (!name || strcmp(name, "bytes") == 0 || config->model.sizes.vocab_size > 0) return ZR_OK;
+    if (!name || strcmp(name, "bytes") == 0 || zr_config_sizes(config).vocabulary > 0) return ZR_OK;
     zr_status st = zr_tokenizer_open(name, &tokenizer);
-    ZR_CHECK(st == ZR_OK, st, "data.tokenizer: %s (needed for model.vocab_size, which is not given)",
-             zr_error_message());
+    ZR_CHECK(st == ZR_OK, st, "data.tokenizer: %s (needed for %s, which is not given)", zr_error_message(), key);
     snprintf(text, sizeof(text), "%lld", (long long)zr_tokenizer_vocab(tokenizer));
     zr_tokenizer_close(&tokenizer);
-    return zr_config_set(config, "model.vocab_size", text);
+    return zr_config_set(config, key, text);
 }
 
 static zr_status default_output_dir(zr_config *config, int64_t unix_sec)
@@ -121,7 +162,7 @@ zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
     zr__family_model model;
     bool bytes = false;
     ZR_TRY(zr__run_paths_settle(config));
-    ZR_TRY(settle_sizes(config));
+    ZR_TRY(settle_model(config));
     ZR_TRY(default_tokenizer(config, &bytes));
     ZR_TRY(fit_tokenizer(config));
     ZR_TRY(default_output_dir(config, unix_sec));

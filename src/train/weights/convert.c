@@ -27,11 +27,9 @@
 static zr_status open_checkpoint(zr__convert *c)
 {
     const char *dir = c->did->from.path;
-    const zr__family *family = NULL;
     ZR_TRY(zr_manifest_read(dir, &c->manifest));
     ZR_TRY(zr__checkpoint_check_file(dir, c->manifest, "config.json"));
-    ZR_TRY(zr__family_of_dir(dir, &family));
-    ZR_TRY(zr__family_read(family, dir, &c->model));
+    ZR_TRY(zr__family_read(dir, &c->model));
     ZR_TRY(zr_chunk_reader_open(dir, c->manifest, ZR_RUN_WEIGHTS, 1, &c->reader));
     return ZR_OK;
 }

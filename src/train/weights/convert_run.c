@@ -16,12 +16,10 @@ static zr_status model_keys(const zr__convert *c, char **json)
     char text[128];
     zr_config *config = NULL;
     json_t *all = NULL, *keys = NULL;
-    const zr__family *family = c->model.family;
     zr_status st = ZR_OK;
-    int n = snprintf(text, sizeof(text), "{\"model\": {\"type\": \"%s\"}}", family->name);
+    int n = snprintf(text, sizeof(text), "{\"model\": {\"type\": \"%s\"}}", c->model.family->name);
     ZR_TRY(zr_config_parse(text, (size_t)n, "the model", NULL, 0, &config));
-    ZR_TRY_GOTO(st, zr__config_set_sizes(config, &c->model.sizes, c->did->from.path), done);
-    ZR_TRY_GOTO(st, family->adopt(&c->model.numbers, config), done);
+    config->model.config = c->model.config;
     ZR_TRY_GOTO(st, zr_config_to_json(config, json), done);
     ZR_TRY_GOTO(st, zr__json_parse(*json, strlen(*json), "the model", &all), done);
     zr_free(*json);
@@ -101,7 +99,7 @@ zr_status zr__convert_run(zr__convert *c)
     ZR_TRY(zr_checkpoint_begin(c->tmp, 0));
     ZR_TRY(zr__path_format(c->dir, "%s/%s.tmp", c->tmp, name));
     ZR_TRY(zr__path_join(c->file, c->dir, ZR_RUN_WEIGHTS));
-    ZR_TRY(c->model.family->write(c->dir, &c->model.numbers));
+    ZR_TRY(zr_hf_write(c->dir, c->model.family, &c->model.config));
     ZR_TRY(write_weights(c));
     ZR_TRY(write_manifest(c));
     ZR_TRY(zr_checkpoint_commit(c->tmp, 0));

@@ -67,8 +67,7 @@ static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows,
     limit_windows(loaded, windows, args->batches);
     const int64_t count = zr__eval_windows_count(windows);
     if (layout.batch > count) layout.batch = count;
-    const zr__eval_text text = {.family = loaded->model.family,
-                                .source = windows,
+    const zr__eval_text text = {.source = windows,
                                 .read = zr__eval_windows_read,
                                 .windows = count,
                                 .stride = windows->stride,
@@ -105,7 +104,7 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     ZR_CHECK(dir && args && result, ZR_ERR_ARG, "zr_eval_dir was given a NULL pointer");
     ZR_TRY(zr__load_open(dir, &loaded));
     int64_t seq = loaded.config ? loaded.config->data.seq_length : 0;
-    if (seq <= 0 || seq > loaded.model.sizes.n_positions) seq = loaded.model.sizes.n_positions;
+    if (seq <= 0 || seq > loaded.model.sizes.positions) seq = loaded.model.sizes.positions;
     ZR_TRY_GOTO(st, open_windows(&loaded, args, seq, &windows), done);
     ZR_TRY_GOTO(st, evaluate_windows(&loaded, &windows, args, result), done);
 done:

@@ -13,7 +13,7 @@ static zr_status open_eval_data(const zr__loaded *loaded, const char *path, zr__
     char found[PATH_MAX], cache[PATH_MAX];
     const char *name = NULL;
     bool text = false, said = loaded->config && loaded->config->data.tokenizer;
-    int64_t vocab = loaded->model.sizes.vocab_size;
+    int64_t vocab = loaded->model.sizes.vocabulary;
     zr_data_args args = {.path = path, .vocab_size = vocab, .seq_length = w->seq};
     if (loaded->config) zr__data_keys(loaded->config, &args);
     if (loaded->config) ZR_TRY(zr__run_cache_find(loaded->config, loaded->stored.run, cache, &args.cache_dir));

@@ -22,10 +22,10 @@ static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
     for (int64_t b = 0; b < r->batch; b++) {
         int64_t window = batch->first_row + b;
         if (window < text->windows && r->part->data == ZR_OK) {
-            r->part->data = text->family->fill(text->source, text->read, window, r->seq, b, input);
+            r->part->data = zr__row_fill(text->source, text->read, window, r->seq, b, input);
             if (r->part->data == ZR_OK) r->part->tokens += counting(r, window);
         }
-        if (window >= text->windows || r->part->data != ZR_OK) text->family->pad(r->seq, b, input);
+        if (window >= text->windows || r->part->data != ZR_OK) zr__row_pad(r->seq, b, input);
     }
     return ZR_OK;
 }

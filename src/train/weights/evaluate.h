@@ -7,10 +7,8 @@
 #include "zr/engine.h"
 #include "zr/plan.h"
 
-/** Input of an evaluation: the first `windows` windows, which `read` reads from `source`. `family` is the family of the
- * model. */
+/** Input of an evaluation: the first `windows` windows, which `read` reads from `source`. */
 typedef struct zr__eval_text {
-    const zr__family *family;
     void *source;
     zr__data_fn read;
     int64_t windows;

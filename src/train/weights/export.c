@@ -83,7 +83,7 @@ static zr_status reserve_files(const paths *p, const zr__exported *what)
     ZR_TRY(zr__make_folder(p->tmp));
     unlink(p->unfinished); /* a killed run may have left this file */
     zr_status st = make_weights(p, graph_of(what->plan));
-    if (st == ZR_OK) st = what->model->family->write(p->tmp, &what->model->numbers);
+    if (st == ZR_OK) st = zr_hf_write(p->tmp, what->model->family, &what->model->config);
     if (st == ZR_OK) st = zr__tokenizer_files_copy(what->tokenizer, p->tmp);
     if (st == ZR_OK) st = zr__trained_reserve(p->tmp);
     if (st != ZR_OK) release_export(p);

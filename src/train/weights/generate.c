@@ -28,7 +28,7 @@ static zr_status open_own_tokenizer(const zr__loaded *loaded, zr_tokenizer **tok
     ZR_CHECK(
         name, ZR_ERR_UNSUPPORTED,
         "the model has %lld tokens and no tokenizer: put its tokenizer.json, or vocab.json and merges.txt, into %s",
-        (long long)loaded->model.sizes.vocab_size, loaded->stored.path);
+        (long long)loaded->model.sizes.vocabulary, loaded->stored.path);
     return zr_tokenizer_open(name, tokenizer);
 }
 
@@ -45,12 +45,12 @@ static zr_status generate_text(const char *dir, zr__loaded *loaded, zr_tokenizer
     ZR_TRY(open_own_tokenizer(loaded, tokenizer));
     layout.train = false;
     layout.eval = false;
-    layout.decode_len = loaded->model.sizes.n_positions;
+    layout.decode_len = loaded->model.sizes.positions;
     ZR_TRY(zr__load_start(loaded, &layout, w->args->threads));
     w->decode = decode_token;
     w->arg = loaded->engine;
     w->tokenizer = *tokenizer;
-    w->vocab = loaded->model.sizes.vocab_size;
+    w->vocab = loaded->model.sizes.vocabulary;
     w->longest = layout.decode_len;
     ZR_TRY(zr__writer_open(w));
     return zr__writer_run(w, emit, arg);

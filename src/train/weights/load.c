@@ -69,7 +69,7 @@ zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], con
     if (loaded->stored.run[0]) ZR_TRY(zr__path_join(found, loaded->stored.run, "model"));
     if (loaded->stored.run[0] && zr__tokenizer_is_in(found)) return ZR_OK;
     if (said) return zr__run_tokenizer_find(loaded->config, loaded->stored.run, found, name);
-    *name = loaded->model.sizes.vocab_size == ZR__BYTES_VOCAB ? "bytes" : NULL;
+    *name = loaded->model.sizes.vocabulary == ZR__BYTES_VOCAB ? "bytes" : NULL;
     return ZR_OK;
 }
 

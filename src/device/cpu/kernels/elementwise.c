@@ -1,4 +1,4 @@
-/* Ops gelu, relu and silu with their gradients (_dx), add, mul, scale, dropout and fill. */
+/* Ops gelu, relu, silu and swiglu with their gradients (_dx), add, mul, scale, dropout and fill. */
 #include "device/cpu/shared/dropout.h"
 #include "device/cpu/shared/rows.h"
 #include "device/operands.h"
@@ -100,6 +100,29 @@ static void silu_dx_run(float *dx, const float *dy, const float *x, int64_t n)
     }
 }
 
+/* Compute y = silu(gate) * up. */
+static void swiglu_run(float *y, const float *gate, const float *up, int64_t n)
+{
+    ZR_WIDE_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float v = at_least(-SILU_END, gate[i]);
+        y[i] = v / (1.0f + zr__expf_low(-v)) * up[i];
+    }
+}
+
+/* Compute dgate = dy * up * the slope of silu, and dup = dy * silu(gate), as silu_dx_run and silu_run do. */
+static void swiglu_dx_run(float *dgate, float *dup, const float *dy, const float *gate, const float *up, int64_t n)
+{
+    ZR_WIDE_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float low = at_least(-SILU_END, gate[i]), v = at_most(SILU_END, low);
+        float e = zr__expf_low(-v);
+        float s = 1.0f / (1.0f + e), d = dy[i];
+        dgate[i] = d * up[i] * ZR_FMA(v, e * s * s, s);
+        dup[i] = d * (low * s);
+    }
+}
+
 /* Compute y = run(x) for all elements. y never shares memory with x. */
 static zr_status unary(const zr_kernel_args *args, void (*run)(float *y, const float *x, int64_t n))
 {
@@ -153,6 +176,27 @@ BINARY(gelu_dx)
 BINARY(relu_dx)
 BINARY(silu_dx)
 BINARY(mul)
+BINARY(swiglu)
+
+/* Compute both gradients of swiglu. Each may share memory with an operand, but not with the other's. */
+static zr_status swiglu_dx(const zr_kernel_args *args)
+{
+    const zr_tensor *dy = &args->in[0], *gate = &args->in[1], *up = &args->in[2];
+    const zr_tensor *dgate = &args->out[0], *dup = &args->out[1];
+    const int64_t elems = zr_shape_elems(&dy->shape);
+#pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
+    for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
+        float dbuf[ZR_CHUNK], gbuf[ZR_CHUNK], ubuf[ZR_CHUNK], made[2][ZR_CHUNK];
+        float *g = zr__target(made[0], dgate->data, dgate->dtype, i),
+              *u = zr__target(made[1], dup->data, dup->dtype, i);
+        int64_t n = zr__min64(ZR_CHUNK, elems - i);
+        swiglu_dx_run(g, u, zr__view(dbuf, dy->data, dy->dtype, i, n), zr__view(gbuf, gate->data, gate->dtype, i, n),
+                      zr__view(ubuf, up->data, up->dtype, i, n), n);
+        zr__settle(dgate->data, dgate->dtype, i, g, n);
+        zr__settle(dup->data, dup->dtype, i, u, n);
+    }
+    return ZR_OK;
+}
 
 /* Widen n elements to fp32, multiply them by the n elements of `factor`, and round the products to the type of `out`.
  */
@@ -219,7 +263,11 @@ static zr_status fill_seed(const zr_kernel_args *args)
 }
 
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_elementwise)[] = {
-    {"gelu", .run = gelu},   {"gelu_dx", .run = gelu_dx}, {"relu", .run = relu},      {"relu_dx", .run = relu_dx},
-    {"silu", .run = silu},   {"silu_dx", .run = silu_dx}, {"add", .run = add},        {"mul", .run = mul},
-    {"scale", .run = scale}, {"dropout", .run = dropout}, {"fill", .run = fill_seed}, {0},
+    {"gelu", .run = gelu},      {"gelu_dx", .run = gelu_dx},
+    {"relu", .run = relu},      {"relu_dx", .run = relu_dx},
+    {"silu", .run = silu},      {"silu_dx", .run = silu_dx},
+    {"swiglu", .run = swiglu},  {"swiglu_dx", .run = swiglu_dx},
+    {"add", .run = add},        {"mul", .run = mul},
+    {"scale", .run = scale},    {"dropout", .run = dropout},
+    {"fill", .run = fill_seed}, {0},
 };

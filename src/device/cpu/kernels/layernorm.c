@@ -1,5 +1,5 @@
 /* Ops layernorm and rmsnorm with their gradients (_dx and _dw). An rmsnorm is a layernorm whose mean counts as 0 and
- * which has no bias. */
+ * which has no bias, and its rows may be groups of columns: as many columns as the gain has elements. */
 #include <math.h>
 
 #include "device/cpu/shared/rows.h"
@@ -47,6 +47,31 @@ static void normalise(float *y, const float *x, const float *gain, const float *
     for (int64_t c = 0; c < n; c++) y[c] = ZR_FMA((x[c] - mean) * rstd, gain[c], bias[c]);
 }
 
+/* Round n elements to `dtype`, in place. */
+static void round_to(float *x, zr_dtype dtype, int64_t n)
+{
+    uint16_t rounded[ZR_CHUNK];
+    if (dtype == ZR_F32) return;
+    zr__round(rounded, dtype, x, n);
+    zr__widen(x, rounded, dtype, n);
+}
+
+/* Return whether the op rounds x * rstd to the type of x before the product with the gain. */
+static bool rounds(const zr_kernel_args *args, const zr_tensor *x)
+{
+    return args->op->attr.i[0] && x->dtype != ZR_F32;
+}
+
+/* Compute y = x * rstd, rounded to `dtype`, * gain. */
+static void normalise_rounded(float *y, const float *x, const float *gain, float rstd, zr_dtype dtype, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t c = 0; c < n; c++) y[c] = x[c] * rstd;
+    round_to(y, dtype, n);
+    ZR_STREAM_LOOP
+    for (int64_t c = 0; c < n; c++) y[c] *= gain[c];
+}
+
 static void normalise_by_rms(float *y, const float *x, const float *gain, float rstd, int64_t n)
 {
     ZR_STREAM_LOOP
@@ -65,6 +90,8 @@ static void row_norm(const zr_kernel_args *args, const zr_tensor *bias, int64_t 
         float *y = zr__target(ybuf, out->data, out->dtype, row * C + c0);
         if (bias)
             normalise(y, v, g, zr__view(bbuf, bias->data, bias->dtype, c0, n), mean, rstd, n);
+        else if (rounds(args, x))
+            normalise_rounded(y, v, g, rstd, x->dtype, n);
         else
             normalise_by_rms(y, v, g, rstd, n);
         zr__settle(out->data, out->dtype, row * C + c0, y, n);
@@ -74,7 +101,7 @@ static void row_norm(const zr_kernel_args *args, const zr_tensor *bias, int64_t 
 static zr_status norm(const zr_kernel_args *args, float *means, float *rstds, const zr_tensor *bias)
 {
     const zr_tensor *x = &args->in[0];
-    const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
+    const int64_t C = zr_shape_elems(&args->in[1].shape), rows = zr_shape_elems(&x->shape) / C;
 #pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
     for (int64_t r = 0; r < rows; r++) {
         row_moments(x, r, C, args->op->attr.f[0], means ? &means[r] : NULL, &rstds[r]);
@@ -179,7 +206,7 @@ static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor
 
 static zr_status norm_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor *earlier)
 {
-    const int64_t rows = zr_shape_rows(&args->in[1].shape), C = zr_shape_cols(&args->in[1].shape);
+    const int64_t C = zr_shape_elems(&args->in[2].shape), rows = zr_shape_elems(&args->in[1].shape) / C;
 #pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
     for (int64_t r = 0; r < rows; r++) row_dx(args, saved, earlier, r, C);
     return ZR_OK;
@@ -193,6 +220,19 @@ static zr_status layernorm_dx(const zr_kernel_args *args)
 static zr_status rmsnorm_dx(const zr_kernel_args *args)
 {
     return norm_dx(args, (norm_saved){NULL, args->in[3].data}, &args->in[4]);
+}
+
+/* Add a row's dy * x * rstd to dgain. x * rstd is rounded to `dtype`, as in the forward pass. */
+static void add_gain(float *restrict dgain, const float *dy, const float *x, float rstd, zr_dtype dtype, int64_t n)
+{
+    float xhat[ZR_CHUNK];
+    if (dtype == ZR_F32) {
+        for (int64_t c = 0; c < n; c++) dgain[c] = ZR_FMA(dy[c], x[c] * rstd, dgain[c]);
+        return;
+    }
+    for (int64_t c = 0; c < n; c++) xhat[c] = x[c] * rstd;
+    round_to(xhat, dtype, n);
+    for (int64_t c = 0; c < n; c++) dgain[c] = ZR_FMA(dy[c], xhat[c], dgain[c]);
 }
 
 /* Sum over rows [begin, end) for columns [c0, c0 + n). Write the sum of dy * xhat to dgain, and the sum of dy to dbias.
@@ -209,7 +249,7 @@ static void chunk_dw(const zr_kernel_args *args, norm_saved saved, int64_t C, in
         const float *v = zr__view(xbuf, x->data, x->dtype, r * C + c0, n);
         const float m = saved.mean ? saved.mean[r] : 0.0f, s = saved.rstd[r];
         if (!dbias) {
-            for (int64_t c = 0; c < n; c++) dgain[c] = ZR_FMA(d[c], v[c] * s, dgain[c]);
+            add_gain(dgain, d, v, s, rounds(args, x) ? x->dtype : ZR_F32, n);
             continue;
         }
         for (int64_t c = 0; c < n; c++) {
@@ -222,7 +262,7 @@ static void chunk_dw(const zr_kernel_args *args, norm_saved saved, int64_t C, in
 /* Compute dgain and, if the op has a second output, dbias. */
 static zr_status norm_dw(const zr_kernel_args *args, norm_saved saved)
 {
-    const int64_t rows = zr_shape_rows(&args->in[1].shape), C = zr_shape_cols(&args->in[1].shape);
+    const int64_t C = zr_shape_elems(&args->out[0].shape), rows = zr_shape_elems(&args->in[1].shape) / C;
     const int64_t pieces = (C + ZR_CHUNK - 1) / ZR_CHUNK, outs = args->n_out;
     float *partial = args->scratch; /* (ROW_CHUNKS, outs, C) partial sums in F32 */
 #pragma omp parallel num_threads(zr__team(args, rows *C))
@@ -265,7 +305,7 @@ static zr_status rmsnorm_dw(const zr_kernel_args *args)
 static int64_t dw_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     (void)facts;
-    return ROW_CHUNKS * op->n_out * (int64_t)sizeof(float) * zr_shape_cols(&zr__in_type(graph, op, 1)->shape);
+    return ROW_CHUNKS * op->n_out * (int64_t)sizeof(float) * zr_shape_elems(&zr__out_type(graph, op, 0)->shape);
 }
 
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_layernorm)[] = {

@@ -1,5 +1,5 @@
-/* gelu, relu and silu with their gradients (_dx), add, mul, scale, dropout, fill. The processor's kernels use the same
- * formulas. */
+/* gelu, relu, silu and swiglu with their gradients (_dx), add, mul, scale, dropout, fill. The processor's kernels use
+ * the same formulas. */
 #include "device/cuda/dropout.h"
 #include "device/operands.h"
 
@@ -70,6 +70,13 @@ struct silu_dx {
     {
         const float v = within<88>(x), e = zr__exp2(-ZR__LOG2_E * v), s = zr__logistic(e);
         return dy * fmaf(v, e * s * s, s);
+    }
+};
+
+struct swiglu {
+    __device__ float operator()(float gate, float up) const
+    {
+        return silu()(gate) * up;
     }
 };
 
@@ -161,6 +168,40 @@ zr_status run_add(const zr_kernel_args *args)
     return args->n_in > 1 && args->in[1].data ? binary(args, zr__plus()) : unary(args, same());
 }
 
+/* ---- the gradients of swiglu ------------------------------------------------------------------- */
+
+struct swiglu_dx_each {
+    zr__array dgate, dup, dy, gate, up;
+
+    /* Compute dgate = dy * up * the slope of silu, and dup = dy * silu(gate), as silu_dx and silu do. */
+    template <int V> __device__ void run(int64_t i) const
+    {
+        float d[V], g[V], u[V];
+        zr__get_all<V>(d, dy, i);
+        zr__get_all<V>(g, gate, i);
+        zr__get_all<V>(u, up, i);
+        for (int v = 0; v < V; v++) {
+            const float low = g[v] < -88.0f ? -88.0f : g[v], x = within<88>(g[v]);
+            const float e = zr__exp2(-ZR__LOG2_E * x), s = zr__logistic(e);
+            g[v] = d[v] * u[v] * fmaf(x, e * s * s, s);
+            u[v] = d[v] * (low * s);
+        }
+        zr__put_all<V>(dgate, i, g);
+        zr__put_all<V>(dup, i, u);
+    }
+};
+
+/* Each gradient may share the memory of an operand, since an element of all operands is read before the same element of
+ * the results is written. */
+zr_status run_swiglu_dx(const zr_kernel_args *args)
+{
+    const swiglu_dx_each each = {zr__array_of(&args->out[0]), zr__array_of(&args->out[1]), zr__array_of(&args->in[0]),
+                                 zr__array_of(&args->in[1]), zr__array_of(&args->in[2])};
+    const bool aligned = zr__is_aligned(each.dgate) && zr__is_aligned(each.dup) && zr__is_aligned(each.dy) &&
+                         zr__is_aligned(each.gate) && zr__is_aligned(each.up);
+    return zr__each(zr__stream_of(args), zr_shape_elems(&args->in[0].shape), aligned, each);
+}
+
 /* ---- dropout, fill ----------------------------------------------------------------------------- */
 
 struct dropout_each {
@@ -209,10 +250,18 @@ zr_status run_fill(const zr_kernel_args *args)
 } // namespace
 
 ZR_CUDA_KERNELS(elementwise) = {
-    zr__kernel("gelu", run_unary<gelu>), zr__kernel("gelu_dx", run_binary<gelu_dx>),
-    zr__kernel("relu", run_unary<relu>), zr__kernel("relu_dx", run_binary<relu_dx>),
-    zr__kernel("silu", run_unary<silu>), zr__kernel("silu_dx", run_binary<silu_dx>),
-    zr__kernel("add", run_add),          zr__kernel("mul", run_binary<times>),
-    zr__kernel("scale", run_scale),      zr__kernel("dropout", run_dropout),
-    zr__kernel("fill", run_fill),        {},
+    zr__kernel("gelu", run_unary<gelu>),
+    zr__kernel("gelu_dx", run_binary<gelu_dx>),
+    zr__kernel("relu", run_unary<relu>),
+    zr__kernel("relu_dx", run_binary<relu_dx>),
+    zr__kernel("silu", run_unary<silu>),
+    zr__kernel("silu_dx", run_binary<silu_dx>),
+    zr__kernel("swiglu", run_binary<swiglu>),
+    zr__kernel("swiglu_dx", run_swiglu_dx),
+    zr__kernel("add", run_add),
+    zr__kernel("mul", run_binary<times>),
+    zr__kernel("scale", run_scale),
+    zr__kernel("dropout", run_dropout),
+    zr__kernel("fill", run_fill),
+    {},
 };

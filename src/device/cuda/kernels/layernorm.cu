@@ -1,10 +1,18 @@
 /* layernorm and rmsnorm with their gradients (_dx and _dw). An rmsnorm is a layernorm whose mean is 0 and which has no
- * bias. */
+ * bias, and its rows may be groups of columns: as many columns as the gain has elements. */
 #include "device/cuda/rows.h"
 #include "device/cuda/scratch.h"
 
 namespace
 {
+
+/* Return x rounded to T. */
+template <typename T> __device__ __forceinline__ float rounded_to(float x)
+{
+    T rounded[1];
+    zr__put(rounded, 0, x);
+    return zr__get(rounded, 0);
+}
 
 /* ---- forward ----------------------------------------------------------------------------------- */
 
@@ -14,6 +22,7 @@ template <typename T> struct norm {
     float *mean, *rstd;
     int64_t rows, C;
     float eps;
+    bool rounds; /* whether x * rstd is rounded before the product with the gain */
 };
 
 /* Compute the mean and 1 / the standard deviation of a row. The variance needs a second pass over the row: if the mean
@@ -56,8 +65,14 @@ __global__ void __launch_bounds__(ZR__ROW_LANES) norm_rows(norm<T> n, int lanes)
             x.get(values, k, c, n.C);
             zr__row_get<PACKED>(gain, n.gain, c, n.C);
             if constexpr (CENTRED) zr__row_get<PACKED>(bias, n.bias, c, n.C);
-            for (int v = 0; v < V; v++)
-                values[v] = CENTRED ? fmaf((values[v] - mean) * rstd, gain[v], bias[v]) : values[v] * rstd * gain[v];
+            for (int v = 0; v < V; v++) {
+                if constexpr (CENTRED)
+                    values[v] = fmaf((values[v] - mean) * rstd, gain[v], bias[v]);
+                else if (n.rounds)
+                    values[v] = rounded_to<T>(values[v] * rstd) * gain[v];
+                else
+                    values[v] = values[v] * rstd * gain[v];
+            }
             zr__row_put<PACKED>(y, c, n.C, values);
         });
         if (at.lane == 0 && CENTRED) n.mean[at.row] = mean;
@@ -75,9 +90,10 @@ template <bool CENTRED> zr_status run_norm(const zr_kernel_args *args)
                            .bias = CENTRED ? (const T *)in[2].data : nullptr,
                            .mean = CENTRED ? (float *)out[1].data : nullptr,
                            .rstd = (float *)out[CENTRED ? 2 : 1].data,
-                           .rows = zr_shape_rows(&in[0].shape),
-                           .C = zr_shape_cols(&in[0].shape),
-                           .eps = (float)args->op->attr.f[0]};
+                           .rows = zr_shape_elems(&in[0].shape) / zr_shape_elems(&in[1].shape),
+                           .C = zr_shape_elems(&in[1].shape),
+                           .eps = (float)args->op->attr.f[0],
+                           .rounds = args->op->attr.i[0] != 0};
         const bool aligned =
             zr__is_aligned(n.y) && zr__is_aligned(n.x) && zr__is_aligned(n.gain) && zr__is_aligned(n.bias);
         const zr__row_grid grid = zr__row_grid_of<T>(n.rows, n.C, aligned);
@@ -170,8 +186,8 @@ template <bool CENTRED> zr_status run_norm_dx(const zr_kernel_args *args)
                               .earlier = (const T *)earlier->data,
                               .mean = CENTRED ? (const float *)in[3].data : nullptr,
                               .rstd = (const float *)in[CENTRED ? 4 : 3].data,
-                              .rows = zr_shape_rows(&in[1].shape),
-                              .C = zr_shape_cols(&in[1].shape)};
+                              .rows = zr_shape_elems(&in[1].shape) / zr_shape_elems(&in[2].shape),
+                              .C = zr_shape_elems(&in[2].shape)};
         const bool aligned = zr__is_aligned(n.dx) && zr__is_aligned(n.dy) && zr__is_aligned(n.x) &&
                              zr__is_aligned(n.gain) && zr__is_aligned(n.earlier);
         const zr__row_grid grid = zr__row_grid_of<T>(n.rows, n.C, aligned);
@@ -197,6 +213,7 @@ template <typename T> struct norm_dw {
     int64_t rows, C;
     int64_t run;    /* number of rows in a run; the last run may have fewer */
     float *partial; /* (runs, outs, C) sums of each run */
+    bool rounds;    /* whether xhat is rounded, as in the forward pass */
 };
 
 /* For the columns of one thread, add the terms of every dw_warps-th row of [begin, end), in ascending order, to dgain
@@ -221,7 +238,8 @@ __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int
         for (int j = 0; j < dw_batch; j++) {
             if (first + j * dw_warps >= end) continue;
             for (int v = 0; v < V; v++) {
-                dgain[v] = fmaf(dy[j][v], (x[j][v] - mean[j]) * rstd[j], dgain[v]);
+                const float xhat = (x[j][v] - mean[j]) * rstd[j];
+                dgain[v] = fmaf(dy[j][v], !CENTRED && n.rounds ? rounded_to<T>(xhat) : xhat, dgain[v]);
                 dbias[v] += dy[j][v];
             }
         }
@@ -279,7 +297,7 @@ __global__ void norm_dw_join(const float *partial, int runs, int64_t C, zr__arra
 template <bool CENTRED> zr_status run_norm_dw(const zr_kernel_args *args)
 {
     const zr_tensor *in = args->in;
-    const int64_t rows = zr_shape_rows(&in[1].shape);
+    const int64_t C = zr_shape_elems(&args->out[0].shape), rows = zr_shape_elems(&in[1].shape) / C;
     cudaStream_t stream = zr__stream_of(args);
     return zr__typed(in[1].dtype, [&]<typename T>(T *) {
         constexpr int V = zr__chunk_elems<T>, threads = dw_warps * ZR__WARP;
@@ -288,9 +306,10 @@ template <bool CENTRED> zr_status run_norm_dw(const zr_kernel_args *args)
                               .mean = CENTRED ? (const float *)in[2].data : nullptr,
                               .rstd = (const float *)in[CENTRED ? 3 : 2].data,
                               .rows = rows,
-                              .C = zr_shape_cols(&in[1].shape),
+                              .C = C,
                               .run = zr__cuda_row_run(rows),
-                              .partial = (float *)args->scratch};
+                              .partial = (float *)args->scratch,
+                              .rounds = args->op->attr.i[0] != 0};
         const unsigned runs = (unsigned)zr__ceil_div(rows, n.run);
         const dim3 blocks((unsigned)zr__ceil_div(n.C, V * ZR__WARP), runs);
         const dim3 joins((unsigned)zr__ceil_div(n.C, ZR__WARP), CENTRED ? 2 : 1);

@@ -1,0 +1,167 @@
+/* The model of a configuration: its family, and the settings of the family's struct. */
+#include "config/internal.h"
+#include "config/config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- the family ------------------------------------------------------------------------------ */
+
+static const zr_family *family_called(const char *name)
+{
+    const zr_family *family;
+    for (int f = 0; name && (family = zr_family_at(f)); f++)
+        if (strcasecmp(family->name, name) == 0) return family;
+    return NULL;
+}
+
+/* Return the family of a Hugging Face directory, or NULL if its config.json cannot be read or names no known family.
+ * The reader of the directory has the better message. */
+static const zr_family *family_of_dir(const char *dir)
+{
+    char path[4096], *text = NULL;
+    size_t bytes = 0;
+    json_t *root = NULL;
+    const int n = snprintf(path, sizeof(path), "%s/config.json", dir);
+    if (n < 0 || (size_t)n >= sizeof(path) || zr__json_read_file(path, &text, &bytes) != ZR_OK) return NULL;
+    const bool read = zr__json_parse(text, bytes, path, &root) == ZR_OK;
+    const zr_family *family = read ? family_called(json_string_value(json_object_get(root, "model_type"))) : NULL;
+    json_decref(root);
+    zr_free(text);
+    return family;
+}
+
+const zr_family *zr__config_family(const json_t *root)
+{
+    const json_t *model = json_object_get(root, "model");
+    const char *type = json_string_value(json_object_get(model, "type"));
+    const char *init = json_string_value(json_object_get(model, "init"));
+    const char *preset = json_string_value(json_object_get(model, "preset"));
+    const zr_family *family = NULL;
+    zr_model_config config;
+    if (type && strcmp(type, "auto") != 0)
+        family = family_called(type);
+    else if (init)
+        family = family_of_dir(init);
+    else if (preset && zr_family_find_preset(preset, &family, &config) != ZR_OK)
+        family = NULL;
+    return family ? family : zr_family_at(0);
+}
+
+/* Return whether a family has this key of CONFIG.json, without "model.", or an object of this name. */
+static const zr_field *field_at(const zr_family *family, const char *key)
+{
+    const size_t n = strlen(key);
+    for (const zr_field *field = family->field; field->key; field++) {
+        const bool named = strncmp(field->key, key, n) == 0 && (field->key[n] == '\0' || field->key[n] == '.');
+        if (named && field->place != ZR_FIELD_IN_HF) return field;
+    }
+    return NULL;
+}
+
+static zr_status refuse_unknown(const zr_config *config, const zr__source *source, const zr__json_place *place,
+                                const char *path)
+{
+    char nearest[256];
+    if (!zr__key_nearest(zr__keys_of(config), path, nearest, sizeof(nearest)))
+        return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; docs/config.md lists them all");
+    return zr__config_fail(source, place, ZR_ERR_CONFIG, "unknown key; did you mean %s?", nearest);
+}
+
+zr_status zr__config_refuse_key(const zr_config *config, const zr__source *source, const zr__json_place *place,
+                                const char *path)
+{
+    const zr_family *own = config->model.family, *family, *first = NULL;
+    const zr_field *field = NULL, *like = NULL;
+    char names[256] = "";
+    size_t used = 0;
+    const bool model = strncmp(path, ZR_MODEL_SECTION, strlen(ZR_MODEL_SECTION)) == 0;
+    for (int f = 0; model && (family = zr_family_at(f)); f++) {
+        const zr_field *found = family == own ? NULL : field_at(family, path + strlen(ZR_MODEL_SECTION));
+        if (!found) continue;
+        if (!first) field = found;
+        if (used < sizeof(names))
+            used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", first ? ", " : "", family->name);
+        first = family;
+    }
+    if (!first) return refuse_unknown(config, source, place, path);
+    if (field->means) like = zr_family_meaning(own, field->means);
+    if (!like)
+        return zr__config_fail(source, place, ZR_ERR_CONFIG, "this is a key of model.type %s; %s has no such key",
+                               names, own->name);
+    return zr__config_fail(source, place, ZR_ERR_CONFIG,
+                           "this is a key of model.type %s; with %s write " ZR_MODEL_SECTION "%s", names, own->name,
+                           like->key);
+}
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+zr_model_sizes zr_config_sizes(const zr_config *config)
+{
+    return zr_family_sizes(config->model.family, &config->model.config);
+}
+
+void zr_config_resize(zr_config *config, const zr_model_sizes *sizes)
+{
+    zr_family_resize(config->model.family, &config->model.config, sizes);
+}
+
+const char *zr__config_key_of(const zr_config *config, const char *means)
+{
+    const zr__keys *keys = zr__keys_of(config);
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+        if (key->field && key->field->means && strcmp(key->field->means, means) == 0) return key->path;
+    return "model";
+}
+
+const zr_field *zr__config_undivided(const zr_config *config, int64_t *value, int64_t *multiple)
+{
+    const zr_family *family = config->model.family;
+    for (const zr_field *field = family->field; field->key; field++) {
+        if (!field->divides) continue;
+        memcpy(value, config->model.config.bytes + field->offset, sizeof(*value));
+        memcpy(multiple, config->model.config.bytes + zr_family_field(family, field->divides)->offset,
+               sizeof(*multiple));
+        if (*value && *multiple && *multiple % *value != 0) return field;
+    }
+    return NULL;
+}
+
+static const zr_key *key_of_field(const zr__keys *keys, const zr_field *field)
+{
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+        if (key->field == field) return key;
+    return NULL;
+}
+
+/* Refuse a setting of the file that differs from the setting that is taken from elsewhere. */
+static zr_status check_given(const zr_config *config, const zr_config *from, const zr_key *key, const char *origin)
+{
+    json_t *had = zr__value_get(config, key), *has = zr__value_get(from, key);
+    zr_status st = ZR_OK;
+    if (!json_equal(had, has))
+        st = zr__config_refuse(config, "%s: %s differs from %s, which %s sets; leave it out", key->path,
+                               ZR_JSON_SHOWN(had), ZR_JSON_SHOWN(has), origin);
+    json_decref(had);
+    json_decref(has);
+    return st;
+}
+
+zr_status zr__config_adopt(zr_config *config, const zr_model_config *settings, const char *origin)
+{
+    const zr__keys *keys = zr__keys_of(config);
+    zr_config from = *config;
+    from.model.config = *settings;
+    for (const zr_field *field = config->model.family->field; field->key; field++) {
+        const zr_key *key = key_of_field(keys, field);
+        const bool given = key && zr__origin_of(config, key)->given;
+        if (field->type == ZR_FIELD_FIXED || field->role == ZR_FIELD_DROPOUT) continue;
+        if (given && field->role == ZR_FIELD_SHAPE) ZR_TRY(check_given(config, &from, key, origin));
+        if (!given)
+            memcpy(config->model.config.bytes + field->offset, settings->bytes + field->offset,
+                   zr_field_bytes(field->type));
+    }
+    return ZR_OK;
+}

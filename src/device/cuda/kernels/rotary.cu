@@ -1,0 +1,86 @@
+/* rotary_table, the cosines and sines of a rotary embedding, and rotary, the rotation of heads. */
+#include "device/cuda/launch.h"
+#include "device/operands.h"
+#include "device/rotary.h"
+
+namespace
+{
+
+/* ---- rotary_table ------------------------------------------------------------------------------ */
+
+/* Cosine and sine of pair i % half at the table's row i / half. */
+struct table_each {
+    float *table;
+    zr__rotary rule;
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        for (int v = 0; v < V; v++) {
+            const int64_t t = (i + v) / rule.half, j = (i + v) % rule.half;
+            const double angle = (double)(rule.first + t) * zr__rotary_frequency(&rule, j);
+            float *row = table + t * 2 * rule.half;
+            row[j] = (float)(rule.enlarge * cos(angle));
+            row[rule.half + j] = (float)(rule.enlarge * sin(angle));
+        }
+    }
+};
+
+zr_status run_table(const zr_kernel_args *args)
+{
+    const zr_tensor *out = &args->out[0];
+    const table_each each = {(float *)out->data, zr__rotary_of(args, out->shape.dim[0])};
+    return zr__each(zr__stream_of(args), zr_shape_elems(&out->shape) / 2, false, each);
+}
+
+/* ---- rotary ------------------------------------------------------------------------------------ */
+
+/* Rotation of the pairs from i on, which all belong to one head. I is the type in which indices are divided: 32 bits
+ * are several times faster than 64. */
+template <typename I> struct rotate_each {
+    zr__array y, x;
+    const float *table;
+    zr__rotation r;
+
+    template <int V> __device__ void run(int64_t i) const
+    {
+        const I head = (I)i / (I)r.half, j = (I)i % (I)r.half, token = head / (I)r.heads;
+        const int64_t row = (int64_t)((I)(r.row % r.T + token) % (I)r.T) * 2 * r.half;
+        const int64_t first = (int64_t)head * 2 * r.half + j, second = first + r.half;
+        float a[V], b[V], c[V], s[V];
+        zr__get_all<V>(a, x, first);
+        zr__get_all<V>(b, x, second);
+        zr__get_all<V>(c, table, row + j);
+        zr__get_all<V>(s, table, row + r.half + j);
+        for (int v = 0; v < V; v++) {
+            const float was = a[v], sine = r.sign * s[v];
+            a[v] = fmaf(was, c[v], -(b[v] * sine));
+            b[v] = fmaf(b[v], c[v], was * sine);
+        }
+        zr__put_all<V>(y, first, a);
+        zr__put_all<V>(y, second, b);
+    }
+};
+
+template <typename I> zr_status rotate(const zr_kernel_args *args, const zr__rotation &r)
+{
+    const rotate_each<I> each = {zr__array_of(&args->out[0]), zr__array_of(&args->in[0]),
+                                 (const float *)args->in[1].data, r};
+    const bool packed =
+        r.half % ZR__PACK == 0 && zr__is_aligned(each.y) && zr__is_aligned(each.x) && zr__is_aligned(each.table);
+    return zr__each(zr__stream_of(args), r.tokens * r.heads * r.half, packed, each);
+}
+
+zr_status run_rotary(const zr_kernel_args *args)
+{
+    const zr__rotation r = zr__rotation_of(args);
+    const bool narrow = r.tokens * r.heads * r.half + r.T <= INT32_MAX;
+    return narrow ? rotate<uint32_t>(args, r) : rotate<int64_t>(args, r);
+}
+
+} // namespace
+
+ZR_CUDA_KERNELS(rotary) = {
+    zr__kernel("rotary_table", run_table),
+    zr__kernel("rotary", run_rotary),
+    {},
+};

@@ -1,0 +1,109 @@
+/**
+ * Frequencies of a rotary embedding (zr_rotary_table), for the kernels of processors and GPUs. The header is plain C,
+ * and CUDA kernels include it as C++.
+ */
+#ifndef ZR_DEVICE_ROTARY_H
+#define ZR_DEVICE_ROTARY_H
+
+#include <math.h>
+
+#include "zr/device.h"
+#include "zr/ops.h"
+
+#ifdef __CUDACC__
+#define ZR__ANYWHERE __host__ __device__
+#else
+#define ZR__ANYWHERE
+#endif
+
+/** Rule for the frequencies of a table's pairs, in a form that all kinds share. Pair j has the usual frequency
+ * theta^(-2j/D). The rule keeps a part of it, and divides the rest by `factor`. */
+typedef struct zr__rotary {
+    double theta; /* base, already enlarged for kind DYNAMIC */
+    double factor;
+    double low, high; /* borders of the pairs of which only a part is kept: pairs for YARN, turns for LLAMA3 */
+    double original;  /* for LLAMA3: length in tokens of sequences before scaling */
+    zr_rotary_kind kind;
+    int64_t half;   /* number of pairs, D/2 */
+    int64_t first;  /* position of the table's first row */
+    double enlarge; /* factor of cosines and sines */
+} zr__rotary;
+
+/** Return the pair that makes `turns` turns in `original` tokens, as a real number. */
+static inline double zr__rotary_pair(double turns, const zr_op_attr *attr)
+{
+    const double two_pi = 6.283185307179586476925;
+    return (double)attr->i[1] * log((double)attr->i[2] / (turns * two_pi)) / (2.0 * log(attr->f[0]));
+}
+
+/** Set the pairs between which the kept part of a frequency falls from all to none. */
+static inline void zr__rotary_yarn(zr__rotary *r, const zr_op_attr *attr)
+{
+    const double low = zr__rotary_pair(attr->f[4], attr), high = zr__rotary_pair(attr->f[5], attr);
+    const double last = (double)attr->i[1] - 1.0;
+    r->low = fmax(attr->i[3] ? floor(low) : low, 0.0);
+    r->high = fmin(attr->i[3] ? ceil(high) : high, last);
+    if (r->low == r->high) r->high += 0.001; /* no division by zero */
+}
+
+/** Return the rule of a rotary_table with T rows. */
+static inline zr__rotary zr__rotary_of(const zr_kernel_args *args, int64_t T)
+{
+    const zr_op_attr *attr = &args->op->attr;
+    const double D = (double)attr->i[1];
+    zr__rotary r;
+    r.theta = attr->f[0];
+    r.factor = attr->f[1];
+    r.low = attr->f[2];
+    r.high = attr->f[3];
+    r.original = (double)attr->i[2];
+    r.kind = (zr_rotary_kind)attr->i[0];
+    r.half = attr->i[1] / 2;
+    r.first = args->runtime->position;
+    r.enlarge = attr->f[6];
+    const double length = (double)(r.first + T);
+    if (r.kind == ZR_ROTARY_DYNAMIC && length > r.original)
+        r.theta *= pow(r.factor * length / r.original - (r.factor - 1.0), D / (D - 2.0));
+    if (r.kind == ZR_ROTARY_YARN) zr__rotary_yarn(&r, attr);
+    return r;
+}
+
+/** Return the angle in radians by which pair j turns from one position to the next. */
+static inline ZR__ANYWHERE double zr__rotary_frequency(const zr__rotary *r, int64_t j)
+{
+    const double usual = pow(r->theta, -(double)j / (double)r->half);
+    double kept = 1.0; /* part of the usual frequency that is kept */
+    if (r->kind == ZR_ROTARY_LINEAR) kept = 0.0;
+    if (r->kind == ZR_ROTARY_LLAMA3) {
+        const double turns = r->original * usual / 6.283185307179586476925;
+        kept = (turns - r->low) / (r->high - r->low);
+    }
+    if (r->kind == ZR_ROTARY_YARN) kept = (r->high - (double)j) / (r->high - r->low);
+    kept = kept < 0.0 ? 0.0 : kept > 1.0 ? 1.0 : kept;
+    return kept == 1.0 ? usual : (1.0 - kept) * (usual / r->factor) + kept * usual;
+}
+
+/* ---- rotary ------------------------------------------------------------------------------------ */
+
+/** Sizes of the op rotary. Token r of the operand x uses row (row + r) % T of the table. */
+typedef struct zr__rotation {
+    int64_t tokens, heads, half; /* half: D/2, pairs of a head */
+    int64_t T, row;
+    float sign; /* factor of the sines: 1, or -1 for the inverse rotation */
+} zr__rotation;
+
+static inline zr__rotation zr__rotation_of(const zr_kernel_args *args)
+{
+    const zr_shape *x = &args->in[0].shape, *table = &args->in[1].shape;
+    const zr_op_attr *attr = &args->op->attr;
+    const int64_t tokens = zr_shape_rows(x), D = table->dim[1];
+    const zr__rotation r = {tokens,
+                            zr_shape_cols(x) / D,
+                            D / 2,
+                            table->dim[0],
+                            attr->i[1] ? args->runtime->place * tokens : 0,
+                            attr->i[0] ? -1.0f : 1.0f};
+    return r;
+}
+
+#endif
