@@ -243,7 +243,7 @@ static void close_heads(zr_graph *g, zr_value x)
 
 /* A norm of heads and a rotation keep the cut of their operand. Each rank computes a part of the gain's gradient, with
  * and without sequence parallelism. */
-static void heads_that_are_cut(void **state)
+static void norms_of_heads_that_are_cut(void **state)
 {
     (void)state;
     const zr_rotary_spec rotary = {.width = 2, .theta = 1e4};
@@ -306,9 +306,9 @@ static void heads_that_are_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_that_are_cut), cmocka_unit_test(heads_that_are_cut),
-        cmocka_unit_test(heads_that_are_whole), cmocka_unit_test(tokens_that_are_shared),
-        cmocka_unit_test(heads_that_are_cut),
+        cmocka_unit_test(weights_that_are_cut),        cmocka_unit_test(heads_that_are_cut),
+        cmocka_unit_test(heads_that_are_whole),        cmocka_unit_test(tokens_that_are_shared),
+        cmocka_unit_test(norms_of_heads_that_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
