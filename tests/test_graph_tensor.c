@@ -80,6 +80,86 @@ static void weights_that_are_cut(void **state)
     refused(g, zr_mean(g, x, ZR_F32), "softmax: of an operand each tensor-parallel rank has other columns");
 }
 
+/* Attend with q, k and v from weights of these columns, cut in these parts, by dimension 1. */
+static zr_value attend(zr_graph *g, const zr_attention_spec *spec, const int64_t *cols, const int *parts)
+{
+    static const char *const names[] = {"q", "k", "v"};
+    zr_value x = embedded(g), y[3];
+    for (int i = 0; i < 3; i++) y[i] = zr_linear(g, x, weight(g, 8, cols[i], 1, parts[i], names[i]), ZR_NONE, false);
+    return zr_attend(g, y[0], y[1], y[2], spec);
+}
+
+static void heads_that_are_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        zr_attention_spec spec;
+        int64_t cols[3];
+        int parts[3];
+        const char *why;
+    } some[] = {
+        {{.heads = 3, .kv_heads = 3}, {12, 12, 12}, {1, 0, 0}, "attention: 3 heads over 2 tensor-parallel ranks"},
+        {{.heads = 2, .kv_heads = 1},
+         {8, 4, 4},
+         {1, 1, 1},
+         "attention: 1 key-value heads over 2 tensor-parallel ranks"},
+        {{.heads = 2, .kv_heads = 2}, {8, 8, 8}, {1, 1, 0}, "the columns of k are cut in 1 parts, of v in 0"},
+        {{.heads = 2, .kv_heads = 2}, {8, 8, 8}, {1, 2, 2}, "the columns of k are cut in 2 parts, of v in 2"},
+        {{.heads = 2, .kv_heads = 2}, {8, 8, 8}, {0, 1, 1}, "k and v are cut among the tensor-parallel ranks, but q"},
+        {{.heads = 2, .kv_heads = 2},
+         {12, 12, 12},
+         {3, 0, 0},
+         "attention: the columns of q are cut in 3 parts; wanted 1"},
+        {{.heads = 4, .kv_heads = 2}, {8, 8, 8}, {1, 0, 0}, "attention: k has 8 columns; wanted 4"},
+    };
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        zr_graph *g = shared(false);
+        refused(g, zr_mean(g, attend(g, &some[i].spec, some[i].cols, some[i].parts), ZR_F32), some[i].why);
+    }
+    const zr_attention_spec few = {.heads = 4, .kv_heads = 2};
+    zr_graph *g = shared(false);
+    zr_value x = zr_linear(g, embedded(g), weight(g, 8, 24, 1, 3, "in"), ZR_NONE, false);
+    refused(g, zr_mean(g, zr_attend(g, x, ZR_NONE, ZR_NONE, &few), ZR_F32),
+            "qkv is cut, and its 4 query heads share 2 key-value heads; wanted q, k and v as separate values");
+}
+
+/* Count the ops of a finished graph that join values of tensor-parallel ranks. */
+static int joins(const zr_graph *g, zr_join join)
+{
+    int n = 0;
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) n += zr_graph_get_op(g, i)->def->join == join;
+    return n;
+}
+
+/* Key-value heads that are not cut: without shared tokens their gradients are summed, and with shared tokens their
+ * values are gathered, and the adjoint of the gather sums. */
+static void heads_that_are_whole(void **state)
+{
+    (void)state;
+    const zr_attention_spec spec = {.heads = 2, .kv_heads = 1};
+    for (int whole = 0; whole < 2; whole++)
+        for (int sequence = 0; sequence < 2; sequence++) {
+            const zr_attention_spec *of = whole ? &spec : &(zr_attention_spec){.heads = 2, .kv_heads = 2};
+            zr_graph *g = shared(sequence);
+            zr_value y = attend(g, of, (int64_t[]){12, whole ? 6 : 12, whole ? 6 : 12}, (int[]){1, !whole, !whole});
+            assert_int_equal(zr_graph_value(g, y)->cut, 1);
+            assert_true(zr_shape_equal(&zr_graph_value(g, y)->type.shape, &SHAPE(3, 2, 6, 6)));
+            y = zr_linear(g, y, weight(g, 12, 8, 0, 1, "out"), ZR_NONE, false);
+            zr_graph_losses(g, zr_linear_cross_entropy(g, y, weight(g, 10, 8, 0, 1, "head"), tokens(g, "targets")));
+            if (zr_graph_finish(g) != ZR_OK) fail_msg("%s", zr_error_message());
+            if (sequence) {
+                /* gathers: input of the products, input of the head, gradients of out and of the table; k and v */
+                assert_int_equal(joins(g, ZR_JOIN_SCATTER), 4 + 2 * whole);
+                assert_int_equal(joins(g, ZR_JOIN_SUM), 2 * whole); /* gradients of the weights of k and v */
+            } else {
+                /* sums: table, out, dx of the head, dx of q; dx of k and of v, or dk and dv */
+                assert_int_equal(joins(g, ZR_JOIN_SCATTER), 0);
+                assert_int_equal(joins(g, ZR_JOIN_SUM), 6);
+            }
+            zr_graph_destroy(&g);
+        }
+}
+
 static void tokens_that_are_shared(void **state)
 {
     (void)state;
@@ -153,6 +233,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_that_are_cut),
+        cmocka_unit_test(heads_that_are_cut),
+        cmocka_unit_test(heads_that_are_whole),
         cmocka_unit_test(tokens_that_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
