@@ -665,14 +665,14 @@ static void cached_values(const level_pair *level)
         check_cached(level, (size)PLAIN(1, 70, is_long_run() ? 8 : 3, 64), dtypes[g], 0);
         check_cached(level, (size){1, 40, 4, 5, .kv = 2}, dtypes[g], 0);
         check_cached(level, (size){1, 20, 4, 80, .kv = 1, .apart = true}, dtypes[g], 0);
-        check_cached(level, (size){1, 70, 2, 16, .window = 9}, dtypes[g], 0);
+        check_cached(level, (size){1, 24, 2, 16, .window = 9}, dtypes[g], 0);
         check_cached(level, (size){1, 30, 4, 8, .kv = 2, .window = 40, .apart = true}, dtypes[g], 0);
         check_cached(level, (size){1, 9, 2, 8, .kv = 2, .ranks = 3, .whole = true, .apart = true}, dtypes[g], 1);
     }
     /* GPUs process keys in stretches of 128. */
     if (level->one->profile.facts.apart) {
         check_cached(level, (size)PLAIN(1, 130, 2, 5), ZR_BF16, 0);
-        check_cached(level, (size){1, 150, 2, 5, .kv = 1, .window = 130}, ZR_BF16, 0);
+        check_cached(level, (size){1, 140, 2, 5, .kv = 1, .window = 130}, ZR_BF16, 0);
     }
 }
 
