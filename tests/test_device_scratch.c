@@ -140,6 +140,32 @@ static void test_decode(void **state)
     zr_graph_destroy(&g);
 }
 
+/* Check the scratch of decoding on a GPU: for each range of 128 keys that a token can see, a weighted sum of values and
+ * two numbers of each query head. */
+static void check_gpu_decode(int64_t cache_len, int64_t window, int64_t ranges)
+{
+    enum { HEADS = 4, WIDTH = 8 };
+    const zr_graph_spec spec = {ZR_MODE_DECODE, 1, 1, cache_len, ZR_BF16, ZR_BF16, 1, false, 0};
+    const zr_device_facts facts = {.apart = true, .scratch_bytes = zr_device_cuda_scratch};
+    const zr_attention_spec of = {.heads = HEADS, .kv_heads = 2, .window = window};
+    zr_graph *g = NULL;
+    assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
+    zr_graph_unit(g, "u");
+    zr_attend(g, zr_input(g, "qkv", ZR_BF16, SHAPE(3, 1, 1, 8 * WIDTH)), ZR_NONE, ZR_NONE, &of);
+    assert_int_equal(zr_graph_finish(g), ZR_OK);
+    assert_int_equal(scratch(g, "attention_cached", &facts), ranges * HEADS * (WIDTH + 2) * 4);
+    zr_graph_destroy(&g);
+}
+
+static void test_gpu_decode(void **state)
+{
+    (void)state;
+    check_gpu_decode(128, 0, 1);
+    check_gpu_decode(300, 0, 3);
+    check_gpu_decode(300, 129, 2);
+    check_gpu_decode(300, 400, 3);
+}
+
 /* Check that every level's kernel requests the scratch that the facts predict, because a plan may be made on a machine
  * without that level. */
 static void check_level(zr_device *device)
@@ -218,8 +244,9 @@ static void test_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scratch), cmocka_unit_test(test_head),        cmocka_unit_test(test_decode),
-        cmocka_unit_test(test_levels),  cmocka_unit_test(test_own_kernels), cmocka_unit_test(test_same),
+        cmocka_unit_test(test_scratch),    cmocka_unit_test(test_head),   cmocka_unit_test(test_decode),
+        cmocka_unit_test(test_gpu_decode), cmocka_unit_test(test_levels), cmocka_unit_test(test_own_kernels),
+        cmocka_unit_test(test_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
-/* Code that all attention kernels share: the heads, the addresses of their tokens, and the dropout factors. A block of
- * threads works on one head of one row of the batch. Only the scores of a tile of queries x keys exist at a time (Dao
- * et al. 2022), never all T x T scores. */
+/* Code that all attention kernels share: the heads, the addresses of their tokens, the keys that a query sees, and the
+ * dropout factors. A block of threads works on one head of one row of the batch. Only the scores of a tile of queries x
+ * keys exist at a time (Dao et al. 2022), never all T x T scores. */
 #ifndef ZR_DEVICE_CUDA_ATTENTION_H
 #define ZR_DEVICE_CUDA_ATTENTION_H
 
+#include "device/attention_operands.h"
 #include "device/cuda/dropout.h"
 #include "device/cuda/launch.h"
 
@@ -22,7 +23,12 @@ template <typename T> struct zr__tokens {
 
 struct zr__attention {
     int T, D;
-    int64_t B, C, n_head;
+    int64_t B;
+    int heads, kv_heads; /* numbers of query heads and of key-value heads on this rank */
+    int group, offset;   /* query head h uses key-value head (h + offset) / group; both counted on this rank */
+    /* Distances between two tokens, in elements: of q and dq, of k, v and their gradients, and of y and dy. */
+    int64_t q_stride, kv_stride, y_stride;
+    int earlier, later; /* maximum numbers of keys before and after its own that a query sees */
     float scale;
     bool wide; /* whether tokens of all arrays can be read in aligned pieces of 16 bytes */
     bool drops;
@@ -30,71 +36,168 @@ struct zr__attention {
     zr__dropout dropout;
     int64_t first_head, /* number of heads before this rank's first head, counted over all batch rows; used by
                            dropout */
-        all_heads;      /* total number of heads of one batch row, over all tensor-parallel ranks; used by dropout */
+        all_heads;      /* total number of query heads of one batch row, over all tensor-parallel ranks; used by
+                           dropout */
 };
 
-static inline zr__attention zr__attention_make(const zr_kernel_args *args, const zr_tensor *qkv)
+/* Return the sizes of an op. q is its operand q, which k and v follow, or qkv if `fused`. */
+static inline zr__attention_sizes zr__attention_sizes_at(const zr_kernel_args *args, const zr_tensor *q, bool fused)
+{
+    return zr__attention_sizes_of(&args->op->attr, &q->shape, fused ? nullptr : &q[1].shape);
+}
+
+/* Describe an op for its kernels. q is as for zr__attention_operands_of. */
+static inline zr__attention zr__attention_make(const zr_kernel_args *args, const zr__attention_sizes &s,
+                                               const zr_tensor *q)
 {
     const zr_op_attr *attr = &args->op->attr;
-    const zr_runtime *now = args->runtime;
+    const zr__attention_operands o = zr__attention_operands_of(&s, q);
+    const int64_t first = zr__attention_first_head(&s, args->runtime->place);
     zr__attention a = {};
-    a.B = qkv->shape.dim[0];
-    a.T = (int)qkv->shape.dim[1];
-    a.C = qkv->shape.dim[2] / 3;
-    a.n_head = attr->i[0];
-    a.D = (int)(a.C / a.n_head);
+    a.B = s.B;
+    a.T = (int)s.T;
+    a.D = (int)s.D;
+    a.heads = (int)s.H;
+    a.kv_heads = (int)s.K;
+    a.group = (int)s.group;
+    a.offset = (int)(first - zr__attention_first_kv(&s, args->runtime->place) * s.group);
+    a.q_stride = o.q.stride;
+    a.kv_stride = o.k.stride;
+    a.y_stride = s.H * s.D;
+    a.earlier = s.window > 0 && s.window < s.T ? (int)s.window - 1 : a.T;
+    a.later = s.causal ? 0 : a.T;
     a.scale = (float)attr->f[0];
     a.drops = attr->f[1] > 0.0;
     a.fours = a.T % 4 == 0;
-    if (a.drops) a.dropout = zr__dropout_make(now, attr->i[1], attr->f[1]);
-    /* If ranks share the heads of a sequence, i[2] is the number of heads of all ranks together. */
-    const bool shared = attr->i[2] > a.n_head;
-    a.all_heads = shared ? attr->i[2] : a.n_head;
-    a.first_head = now->first_row * a.all_heads + (shared ? now->place * a.n_head : 0);
-    a.wide = a.D * zr_dtype_bytes(qkv->dtype) % (int64_t)sizeof(zr__chunk) == 0;
+    if (a.drops) a.dropout = zr__dropout_make(args->runtime, attr->i[1], attr->f[1]);
+    a.all_heads = s.all;
+    a.first_head = args->runtime->first_row * s.all + first;
+    a.wide = a.D * zr_dtype_bytes(q->dtype) % (int64_t)sizeof(zr__chunk) == 0;
     for (int i = 0; i < args->n_in; i++) a.wide = a.wide && zr__is_aligned(args->in[i].data);
-    a.wide = a.wide && zr__is_aligned(args->out[0].data);
+    for (int i = 0; i < args->n_out; i++) a.wide = a.wide && zr__is_aligned(args->out[i].data);
     return a;
 }
 
-/* Return the number of blocks of threads, if each block works on `tokens` tokens of one head. The blocks of a head are
- * consecutive. */
-static inline int64_t zr__attention_blocks(const zr__attention *a, int tokens)
+/* Return where an operand or gradient begins. */
+template <typename T> T *zr__columns_begin(const zr__head_columns &x)
 {
-    return a->B * a->n_head * zr__ceil_div(a->T, tokens);
+    return (T *)x.x->data + x.first;
 }
 
-/* ---- in kernels -------------------------------------------------------------------------------- */
+/* Return the number of blocks of threads, if each block works on `tokens` tokens of one of `heads` heads. The blocks of
+ * a head are consecutive. */
+static inline int64_t zr__attention_blocks(const zr__attention *a, int heads, int tokens)
+{
+    return a->B * heads * zr__ceil_div(a->T, tokens);
+}
+
+/* ---- in kernels: heads -------------------------------------------------------------------------- */
 
 struct zr__head {
-    int64_t index, /* index of the head among the heads of all rows */
-        row,       /* row of the batch */
-        head;      /* index of the head among the heads of its row */
+    int64_t row; /* row of the batch */
+    int query,   /* index of the query head among this rank's query heads */
+        kv;      /* index of the key-value head that it uses, among this rank's key-value heads */
 };
 
-__device__ __forceinline__ zr__head zr__head_at(const zr__attention &a, int64_t index)
+/* Return a query head, from its index among the query heads of all rows. */
+__device__ __forceinline__ zr__head zr__query_head(const zr__attention &a, unsigned index)
 {
-    return {index, index / a.n_head, index % a.n_head};
+    const int query = (int)(index % (unsigned)a.heads);
+    return {index / (unsigned)a.heads, query, (query + a.offset) / a.group};
 }
 
-/* Return one head's q (part 0), k (part 1) or v (part 2) in an array with the layout of qkv. */
+/* Return a key-value head with the first query head that uses it, from its index among the key-value heads of all rows.
+ */
+__device__ __forceinline__ zr__head zr__kv_head(const zr__attention &a, unsigned index)
+{
+    const int kv = (int)(index % (unsigned)a.kv_heads), first = kv * a.group - a.offset;
+    return {index / (unsigned)a.kv_heads, first > 0 ? first : 0, kv};
+}
+
+/* Return the end of the query heads that use a key-value head. */
+__device__ __forceinline__ int zr__query_heads_end(const zr__attention &a, int kv)
+{
+    const int end = (kv + 1) * a.group - a.offset;
+    return end < a.heads ? end : a.heads;
+}
+
+/* Return one head of q or dq. */
 template <typename T>
-__device__ __forceinline__ zr__tokens<T> zr__part(const zr__attention &a, const zr__head &h, T *qkv, int part)
+__device__ __forceinline__ zr__tokens<T> zr__query(const zr__attention &a, const zr__head &h, T *q)
 {
-    return {qkv + (h.row * a.T * 3 + part) * a.C + h.head * a.D, 3 * a.C, a.T, a.D, a.wide};
+    return {q + h.row * a.T * a.q_stride + h.query * a.D, a.q_stride, a.T, a.D, a.wide};
 }
 
-/* Return one head in an array with the layout of y. */
+/* Return one head of k, v or a gradient of them. */
+template <typename T> __device__ __forceinline__ zr__tokens<T> zr__key(const zr__attention &a, const zr__head &h, T *k)
+{
+    return {k + h.row * a.T * a.kv_stride + h.kv * a.D, a.kv_stride, a.T, a.D, a.wide};
+}
+
+/* Return one head of y or dy. */
 template <typename T>
 __device__ __forceinline__ zr__tokens<T> zr__result(const zr__attention &a, const zr__head &h, T *y)
 {
-    return {y + h.row * a.T * a.C + h.head * a.D, a.C, a.T, a.D, a.wide};
+    return {y + h.row * a.T * a.y_stride + h.query * a.D, a.y_stride, a.T, a.D, a.wide};
+}
+
+/* Return one head of lse or delta, (B, heads, T). */
+__device__ __forceinline__ float *zr__stats(const zr__attention &a, const zr__head &h, float *x)
+{
+    return x + (h.row * a.heads + h.query) * a.T;
+}
+
+__device__ __forceinline__ const float *zr__stats(const zr__attention &a, const zr__head &h, const float *x)
+{
+    return x + (h.row * a.heads + h.query) * a.T;
 }
 
 /* Return the index of the random number that decides whether the weight of query 0 and key 0 is dropped. */
 __device__ __forceinline__ uint64_t zr__first_element(const zr__attention &a, const zr__head &h)
 {
-    return (uint64_t)(a.first_head + h.row * a.all_heads + h.head) * (uint64_t)a.T * (uint64_t)a.T;
+    return (uint64_t)(a.first_head + h.row * a.all_heads + h.query) * (uint64_t)a.T * (uint64_t)a.T;
+}
+
+/* ---- in kernels: which keys a query sees -------------------------------------------------------- */
+
+/* Return whether a query sees a key, which may be beyond the last key. */
+__device__ __forceinline__ bool zr__sees(const zr__attention &a, int query, int key)
+{
+    return (unsigned)(key - query + a.earlier) <= (unsigned)(a.earlier + a.later);
+}
+
+/* Return whether one of the queries [i0, i0 + queries) sees one of the keys [j0, j0 + keys). Tokens beyond the last one
+ * count as well. */
+__device__ __forceinline__ bool zr__any_seen(const zr__attention &a, int i0, int queries, int j0, int keys)
+{
+    return j0 < i0 + queries + a.later && i0 < j0 + keys + a.earlier;
+}
+
+/* Return whether each of the queries [i0, i0 + queries) sees each of the keys [j0, j0 + keys). Tokens beyond the last
+ * one count as well. */
+__device__ __forceinline__ bool zr__all_seen(const zr__attention &a, int i0, int queries, int j0, int keys)
+{
+    return j0 + keys <= i0 + 1 + a.later && i0 + queries <= j0 + 1 + a.earlier;
+}
+
+/* A range of keys or of queries. */
+struct zr__range {
+    int begin, end;
+};
+
+/* Return the range of keys that contains all keys that the queries [i0, i0 + queries) see. It begins at a multiple of
+ * `step`. */
+__device__ __forceinline__ zr__range zr__keys_of(const zr__attention &a, int i0, int queries, int step)
+{
+    const int begin = i0 - a.earlier, end = i0 + queries + a.later;
+    return {begin > 0 ? begin / step * step : 0, end < a.T ? end : a.T};
+}
+
+/* Return the range of queries that see one of the keys [j0, j0 + keys). */
+__device__ __forceinline__ zr__range zr__queries_of(const zr__attention &a, int j0, int keys)
+{
+    const int begin = j0 - a.later, end = j0 + keys + a.earlier;
+    return {begin > 0 ? begin : 0, end < a.T ? end : a.T};
 }
 
 __device__ __forceinline__ float zr__factor(const zr__dropout &dropout, uint32_t word)

@@ -189,10 +189,11 @@ __device__ __forceinline__ void zr__score(float (&score)[M][N][4], const zr__lef
     }
 }
 
-/* Set to `value` the score of each key that comes after its query, since a query must not see later keys. i0 is the
- * warp's first query, j0 the tile's first key. */
+/* Set to `value` the score of each key that its query does not see, and of keys beyond the last one. i0 is the warp's
+ * first query, j0 the tile's first key. */
 template <int M, int N>
-__device__ __forceinline__ void zr__hide_later(float (&score)[M][N][4], int i0, int j0, float value)
+__device__ __forceinline__ void zr__hide_keys(float (&score)[M][N][4], const zr__attention &a, int i0, int j0,
+                                              float value)
 {
     const zr__lane at = zr__lane_here();
 #pragma unroll
@@ -202,7 +203,7 @@ __device__ __forceinline__ void zr__hide_later(float (&score)[M][N][4], int i0, 
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const int query = i0 + 16 * m + at.g + i / 2 * 8, key = j0 + 8 * n + 2 * at.t + i % 2;
-                if (key > query) score[m][n][i] = value;
+                if (!zr__sees(a, query, key) || key >= a.T) score[m][n][i] = value;
             }
 }
 

@@ -69,20 +69,22 @@ static int64_t embedding_dw(const zr_graph *graph, const zr_op *op)
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
-/* Return the scratch bytes of attention_dx: the sum of dy * y for each query of each head, (B, n_head, T) F32. */
+/* Return the scratch bytes of attention_dx: the sum of dy * y for each query of each head, (B, heads, T) F32. */
 static int64_t attention_dx(const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *dy = &zr__in_type(graph, op, 0)->shape;
     return dy->dim[0] * op->attr.i[0] * dy->dim[1] * (int64_t)sizeof(float);
 }
 
-/* Return the scratch bytes of attention_cached, in F32: for each range of keys of each head, the weighted sum of
- * values, the maximum of the scores and the sum of the weights. */
+/* Return the scratch bytes of attention_cached, in F32: for each range of keys of each query head, the weighted sum of
+ * values, the maximum of the scores and the sum of the weights. A window limits the number of keys. */
 static int64_t attention_cached(const zr_graph *graph, const zr_op *op)
 {
-    const zr_shape *cache = &zr__in_type(graph, op, 1)->shape;
-    const int64_t stretches = (cache->dim[1] + ZR__CUDA_CACHED_KEYS - 1) / ZR__CUDA_CACHED_KEYS;
-    return stretches * (cache->dim[2] + 2 * op->attr.i[0]) * (int64_t)sizeof(float);
+    const int64_t length = zr__in_type(graph, op, op->n_in - 1)->shape.dim[1], window = op->attr.i[4];
+    const int64_t keys = window > 0 && window < length ? window : length;
+    const int64_t stretches = zr__cuda_ceil_div(keys, ZR__CUDA_CACHED_KEYS);
+    const int64_t columns = zr_shape_cols(&zr__out_type(graph, op, 0)->shape);
+    return stretches * (columns + 2 * op->attr.i[0]) * (int64_t)sizeof(float);
 }
 
 /* ---- all ops that take some -------------------------------------------------------------------- */

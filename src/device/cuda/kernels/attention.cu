@@ -1,13 +1,27 @@
 /*
- * attention: causal attention in tiles of queries x keys, with a running maximum and sum for each query (Milakov and
- * Gimelshein 2018; Dao et al. 2022), so no T x T array exists. bf16 and fp16 use tensor cores, where the weights are
- * rounded to the type of v. fp32, and heads that are too wide for the tiles of tensor cores, use plain fp32.
+ * attention: attention in tiles of queries x keys, with a running maximum and sum for each query (Milakov and
+ * Gimelshein 2018; Dao et al. 2022), so no T x T array exists. Tiles without a key that one of the queries sees are
+ * skipped. bf16 and fp16 use tensor cores, where the weights are rounded to the type of v. fp32, and heads that are too
+ * wide for the tiles of tensor cores, use plain fp32.
  */
 #include "device/cuda/attention_plain.h"
 #include "device/cuda/attention_tiles.h"
 
 namespace
 {
+
+template <typename T> struct operands {
+    const T *q, *k, *v;
+    T *y;
+    float *lse;
+};
+
+/* Return the number that is subtracted from scores before their powers are computed: their maximum, or 0 as long as a
+ * query has seen no key. */
+__device__ __forceinline__ float base_of(float max)
+{
+    return max == -INFINITY ? 0.0f : max;
+}
 
 /* ---- on tensor cores --------------------------------------------------------------------------- */
 
@@ -47,7 +61,7 @@ __device__ __forceinline__ void weigh(float (&score)[M][N][4], float (&y)[M][NY]
 #pragma unroll
             for (int n = 0; n < N; n++) max = fmaxf(max, fmaxf(score[m][n][2 * h], score[m][n][2 * h + 1]));
             max = quad_all(max, zr__larger());
-            const float shrink = zr__exp2((before - max) * to_log2), shift = max * to_log2;
+            const float base = base_of(max), shrink = zr__exp2((before - base) * to_log2), shift = base * to_log2;
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll
@@ -101,7 +115,7 @@ __device__ __forceinline__ void store_queries(const zr__tokens<T> &y, float *lse
 }
 
 template <typename T, int W, bool DROPS>
-__global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attention a, const T *qkv, T *y, float *lse)
+__global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attention a, operands<T> o)
 {
     using tile = tiles<W, DROPS>;
     constexpr int M = tile::M, N = tile::N, keys = tile::keys, queries = tile::queries;
@@ -110,9 +124,10 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attentio
     /* Start with the blocks of the last queries, since these queries see the most keys and take longest. */
     const int blocks = (a.T + queries - 1) / queries,
               i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * queries;
-    const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
-    const zr__tokens<const T> k = zr__part(a, head, qkv, 1), v = zr__part(a, head, qkv, 2);
-    const int own = zr__warp_here() * 16 * M, end = i0 + queries < a.T ? i0 + queries : a.T;
+    const zr__head head = zr__query_head(a, blockIdx.x / (unsigned)blocks);
+    const zr__tokens<const T> k = zr__key(a, head, o.k), v = zr__key(a, head, o.v);
+    const zr__range seen = zr__keys_of(a, i0, queries, keys);
+    const int own = zr__warp_here() * 16 * M;
     const float to_log2 = a.scale * ZR__LOG2_E;
     T *rows = q_tile + own * zr__tile_stride<W>;
     zr__left<T, M, W, tile::kept> q = {{}, rows};
@@ -124,40 +139,40 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attentio
     for (int m = 0; m < M; m++)
         for (int h = 0; h < 2; h++) so_far.max[m][h] = -INFINITY, so_far.sum[m][h] = 0.0f;
     zr__clear(sum);
-    zr__load_tile<queries, W>(copies, q_tile, zr__part(a, head, qkv, 0), i0);
-    zr__load_tile<keys, W>(copies, k_tile, k, 0);
+    zr__load_tile<queries, W>(copies, q_tile, zr__query(a, head, o.q), i0);
+    zr__load_tile<keys, W>(copies, k_tile, k, seen.begin);
     copies.close();
-    for (int j0 = 0; j0 < end; j0 += keys) {
+    for (int j0 = seen.begin; j0 < seen.end; j0 += keys) {
         /* The next v is copied during q k^T, and the next k during the computation of y. Warps whose queries see no key
          * of the tile only synchronize. */
-        const bool sees = j0 < i0 + own + 16 * M;
         copies.wait<0>();
         __syncthreads();
         zr__load_tile<keys, W>(copies, v_tile, v, j0);
         copies.close();
-        if (j0 == 0) q.take();
-        if (sees) zr__score(score, q, (const T *)k_tile);
+        if (j0 == seen.begin) q.take();
+        if (zr__any_seen(a, i0 + own, 16 * M, j0, keys)) zr__score(score, q, (const T *)k_tile);
         copies.wait<0>();
         __syncthreads();
-        if (j0 + keys < end) zr__load_tile<keys, W>(copies, k_tile, k, j0 + keys);
+        if (j0 + keys < seen.end) zr__load_tile<keys, W>(copies, k_tile, k, j0 + keys);
         copies.close();
-        if (!sees) continue;
-        if (j0 + keys > i0 + own) zr__hide_later(score, i0 + own, j0, -INFINITY);
+        if (!zr__any_seen(a, i0 + own, 16 * M, j0, keys)) continue;
+        if (!zr__all_seen(a, i0 + own, 16 * M, j0, keys) || j0 + keys > a.T)
+            zr__hide_keys(score, a, i0 + own, j0, -INFINITY);
         weigh(score, sum, so_far, to_log2);
         if (DROPS) drop_weights(score, a, zr__first_element(a, head) + (uint64_t)(i0 + own) * (uint64_t)a.T + j0);
         zr__round<T>(weight, score);
         zr__add_weighted<T, W>(sum, weight, (const T *)v_tile);
     }
-    store_queries<T, W>(zr__result(a, head, y), lse + head.index * a.T, i0 + own, rows, sum, so_far, to_log2);
+    store_queries<T, W>(zr__result(a, head, o.y), zr__stats(a, head, o.lse), i0 + own, rows, sum, so_far, to_log2);
 }
 
-template <typename T, int W, bool DROPS> zr_status launch_tiles(const zr_kernel_args *args, const zr__attention &a)
+template <typename T, int W, bool DROPS>
+zr_status launch_tiles(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
 {
     using tile = tiles<W, DROPS>;
     ZR_TRY(zr__allow_shared(forward<T, W, DROPS>, tile::shared));
-    ZR_LAUNCH(zr__stream_of(args), (forward<T, W, DROPS>), (unsigned)zr__attention_blocks(&a, tile::queries),
-              ZR__ATTENTION_THREADS, tile::shared, a, (const T *)args->in[0].data, (T *)args->out[0].data,
-              (float *)args->out[1].data);
+    ZR_LAUNCH(zr__stream_of(args), (forward<T, W, DROPS>), (unsigned)zr__attention_blocks(&a, a.heads, tile::queries),
+              ZR__ATTENTION_THREADS, tile::shared, a, o);
     return zr__launched();
 }
 
@@ -171,23 +186,25 @@ struct plain_online {
  * in these kernels. */
 template <int PART>
 __device__ __forceinline__ void plain_weigh(zr__plain_scores &score, zr__plain_sums<PART> &y, plain_online &so_far,
-                                            float to_log2, int i0, int j0)
+                                            const zr__attention &a, int i0, int j0, int end)
 {
+    const float to_log2 = a.scale * ZR__LOG2_E;
 #pragma unroll
     for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
         const float before = so_far.max[r];
         float max = before, sum = 0.0f;
 #pragma unroll
         for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
-            const bool sees = j0 + zr__plain_column(c) <= i0 + zr__plain_row(r);
+            const int key = j0 + zr__plain_column(c);
+            const bool sees = zr__sees(a, i0 + zr__plain_row(r), key) && key < end;
             score[r][c] = sees ? score[r][c] * to_log2 : -INFINITY;
             max = fmaxf(max, score[r][c]);
         }
         max = zr__row_all(max, zr__larger());
-        const float shrink = zr__exp2(before - max);
+        const float base = base_of(max), shrink = zr__exp2(before - base);
 #pragma unroll
         for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
-            score[r][c] = zr__exp2(score[r][c] - max);
+            score[r][c] = zr__exp2(score[r][c] - base);
             sum += score[r][c];
         }
 #pragma unroll
@@ -214,16 +231,14 @@ __device__ __forceinline__ void plain_drop(zr__plain_scores &weight, const zr__a
 /* Compute y and lse of a tile of queries in plain fp32. Each block computes only PART elements of each y, from element
  * blockIdx.y * PART on. The blocks with blockIdx.y = 0 also write lse. */
 template <typename T, int PART>
-__global__ void __launch_bounds__(ZR__PLAIN_THREADS, PART <= 64 ? 3 : 2)
-    forward_plain(zr__attention a, const T *qkv, T *y, float *lse)
+__global__ void __launch_bounds__(ZR__PLAIN_THREADS, PART <= 64 ? 3 : 2) forward_plain(zr__attention a, operands<T> o)
 {
     ZR_SHARED(float, shared);
     const int blocks = (a.T + ZR__PLAIN_TILE - 1) / ZR__PLAIN_TILE, d0 = (int)blockIdx.y * PART;
     const int i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * ZR__PLAIN_TILE;
-    const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
-    const zr__tokens<const T> q = zr__part(a, head, qkv, 0), k = zr__part(a, head, qkv, 1);
-    const zr__tokens<const T> v = zr__part(a, head, qkv, 2);
-    const float to_log2 = a.scale * ZR__LOG2_E;
+    const zr__head head = zr__query_head(a, blockIdx.x / (unsigned)blocks);
+    const zr__tokens<const T> q = zr__query(a, head, o.q), k = zr__key(a, head, o.k), v = zr__key(a, head, o.v);
+    const zr__range seen = zr__keys_of(a, i0, ZR__PLAIN_TILE, ZR__PLAIN_TILE);
     plain_online so_far;
     zr__plain_scores score;
     zr__plain_sums<PART> sum;
@@ -231,9 +246,9 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS, PART <= 64 ? 3 : 2)
 
     for (int r = 0; r < ZR__PLAIN_ROWS; r++) so_far.max[r] = -INFINITY, so_far.sum[r] = 0.0f;
     zr__plain_clear<PART>(sum);
-    for (int j0 = 0; j0 < i0 + ZR__PLAIN_TILE && j0 < a.T; j0 += ZR__PLAIN_TILE) {
+    for (int j0 = seen.begin; j0 < seen.end; j0 += ZR__PLAIN_TILE) {
         zr__plain_score(score, shared, q, i0, k, j0);
-        plain_weigh<PART>(score, sum, so_far, to_log2, i0, j0);
+        plain_weigh<PART>(score, sum, so_far, a, i0, j0, seen.end);
         if (a.drops) plain_drop(score, a, zr__first_element(a, head) + (uint64_t)i0 * (uint64_t)a.T + j0);
         zr__plain_weighted<PART>(sum, shared, score, v, j0, d0);
     }
@@ -242,35 +257,41 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS, PART <= 64 ? 3 : 2)
         const int query = i0 + zr__plain_row(r);
         factor[r] = 1.0f / total;
         if (d0 == 0 && threadIdx.x % 16 == 0 && query < a.T)
-            lse[head.index * a.T + query] = (so_far.max[r] + log2f(total)) * ZR__LN_2;
+            zr__stats(a, head, o.lse)[query] = (so_far.max[r] + log2f(total)) * ZR__LN_2;
     }
-    zr__plain_store<PART>(zr__result(a, head, y), i0, d0, sum, factor);
+    zr__plain_store<PART>(zr__result(a, head, o.y), i0, d0, sum, factor);
 }
 
-template <typename T, int PART> zr_status launch_plain(const zr_kernel_args *args, const zr__attention &a)
+template <typename T, int PART>
+zr_status launch_plain(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
 {
-    const dim3 blocks((unsigned)zr__attention_blocks(&a, ZR__PLAIN_TILE), (unsigned)zr__ceil_div(a.D, PART));
+    const dim3 blocks((unsigned)zr__attention_blocks(&a, a.heads, ZR__PLAIN_TILE), (unsigned)zr__ceil_div(a.D, PART));
     ZR_TRY(zr__allow_shared(forward_plain<T, PART>, zr__plain_shared(PART)));
-    ZR_LAUNCH(zr__stream_of(args), (forward_plain<T, PART>), blocks, ZR__PLAIN_THREADS, zr__plain_shared(PART), a,
-              (const T *)args->in[0].data, (T *)args->out[0].data, (float *)args->out[1].data);
+    ZR_LAUNCH(zr__stream_of(args), (forward_plain<T, PART>), blocks, ZR__PLAIN_THREADS, zr__plain_shared(PART), a, o);
     return zr__launched();
 }
 
 /* ---- the op ------------------------------------------------------------------------------------ */
 
 /* Choose the kernels. fp32 has no kernels on tensor cores, because tensor cores would round fp32 operands to TF32. */
-template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__attention &a)
+template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
 {
     if constexpr (!std::is_same_v<T, float>)
         if (zr__suits_tiles(&a))
-            return zr__with_tiles(&a, [&](auto W, auto drops) { return launch_tiles<T, W, drops>(args, a); });
-    return a.D <= 64 ? launch_plain<T, 64>(args, a) : launch_plain<T, 128>(args, a);
+            return zr__with_tiles(&a, [&](auto W, auto drops) { return launch_tiles<T, W, drops>(args, a, o); });
+    return a.D <= 64 ? launch_plain<T, 64>(args, a, o) : launch_plain<T, 128>(args, a, o);
 }
 
 zr_status run_attention(const zr_kernel_args *args)
 {
-    const zr__attention a = zr__attention_make(args, &args->in[0]);
-    return zr__typed(args->in[0].dtype, [&]<typename T>(T *) { return run_with<T>(args, a); });
+    const zr__attention_sizes sizes = zr__attention_sizes_at(args, &args->in[0], args->n_in == 1);
+    const zr__attention_operands in = zr__attention_operands_of(&sizes, &args->in[0]);
+    const zr__attention a = zr__attention_make(args, sizes, &args->in[0]);
+    return zr__typed(args->in[0].dtype, [&]<typename T>(T *) {
+        const operands<T> o = {zr__columns_begin<const T>(in.q), zr__columns_begin<const T>(in.k),
+                               zr__columns_begin<const T>(in.v), (T *)args->out[0].data, (float *)args->out[1].data};
+        return run_with<T>(args, a, o);
+    });
 }
 
 } // namespace

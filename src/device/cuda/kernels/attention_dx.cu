@@ -1,7 +1,8 @@
 /*
  * attention_dx. The weights are recomputed twice from q, k and lse: in blocks that hold queries and sum dq over the
- * keys, and in blocks that hold keys and sum dk and dv over the queries. Each sum is therefore computed by one block,
- * in a fixed order. With P for the weights before dropout and `kept` for the factors of dropout:
+ * keys, and in blocks that hold keys and sum dk and dv over the queries of all heads that use the keys. Each sum is
+ * therefore computed by one block, in a fixed order. With P for the weights before dropout and `kept` for the factors
+ * of dropout:
  *   - dv = (kept P)^T dy, dS = P (kept dy v^T - delta), dq = scale dS k, dk = scale dS^T q
  *   - delta = sum of dy y over the width of a head, for each query
  */
@@ -17,10 +18,10 @@ struct stat {
 };
 
 template <typename T> struct operands {
-    const T *dy, *qkv, *y;
-    T *dqkv;
+    const T *dy, *q, *k, *v, *y;
+    T *dq, *dk, *dv;
     const float *lse;
-    float *delta; /* (B, n_head, T) deltas, in the scratch */
+    float *delta; /* (B, heads, T) deltas, in the scratch */
 };
 
 __device__ __forceinline__ stat stat_of(const float *lse, const float *delta, int query, int n)
@@ -49,7 +50,7 @@ constexpr int DELTA_THREADS = 256, DELTA_LANES = 8, DELTA_PACK = 8;
 template <typename T>
 __global__ void __launch_bounds__(DELTA_THREADS) make_delta(zr__attention a, operands<T> o, bool packed)
 {
-    const int64_t n = a.B * a.T * a.n_head, index = zr__first() / DELTA_LANES;
+    const int64_t n = a.B * a.T * a.heads, index = zr__first() / DELTA_LANES;
     const int lane = (int)threadIdx.x % DELTA_LANES;
     float sum = 0.0f;
     for (int d = lane * DELTA_PACK; index < n && d < a.D; d += DELTA_LANES * DELTA_PACK) {
@@ -66,8 +67,8 @@ __global__ void __launch_bounds__(DELTA_THREADS) make_delta(zr__attention a, ope
         for (int i = 0; i < DELTA_PACK; i++) sum = fmaf(dy[i], y[i], sum);
     }
     for (int mask = DELTA_LANES / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(ZR__ALL_LANES, sum, mask);
-    const int64_t row = index / a.n_head, head = index % a.n_head;
-    if (index < n && lane == 0) o.delta[(row / a.T * a.n_head + head) * a.T + row % a.T] = sum;
+    const int64_t row = index / a.heads, head = index % a.heads;
+    if (index < n && lane == 0) o.delta[(row / a.T * a.heads + head) * a.T + row % a.T] = sum;
 }
 
 /* ---- dq on tensor cores -------------------------------------------------------------------------- */
@@ -110,9 +111,10 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dq(zr__attentio
     /* Start with the blocks of the last queries, since these queries see the most keys and take longest. */
     const int blocks = (a.T + queries - 1) / queries,
               i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * queries;
-    const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
-    const zr__tokens<const T> k = zr__part(a, head, o.qkv, 1), v = zr__part(a, head, o.qkv, 2);
-    const int own = zr__warp_here() * 16 * M, end = i0 + queries < a.T ? i0 + queries : a.T;
+    const zr__head head = zr__query_head(a, blockIdx.x / (unsigned)blocks);
+    const zr__tokens<const T> k = zr__key(a, head, o.k), v = zr__key(a, head, o.v);
+    const zr__range seen = zr__keys_of(a, i0, queries, keys);
+    const int own = zr__warp_here() * 16 * M;
     zr__left<T, M, W, tile::kept> q = {{}, q_tile + own * zr__tile_stride<W>};
     zr__left<T, M, W, tile::kept> dy = {{}, dy_tile + own * zr__tile_stride<W>};
     float sum[M][W / 8][4], score[M][N][4], gradient[M][N][4], factor[M][2];
@@ -122,35 +124,36 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dq(zr__attentio
 
     for (int m = 0; m < M; m++)
         for (int h = 0; h < 2; h++)
-            of[m][h] = stat_of(o.lse + head.index * a.T, o.delta + head.index * a.T,
+            of[m][h] = stat_of(zr__stats(a, head, o.lse), zr__stats(a, head, o.delta),
                                i0 + own + 16 * m + 8 * h + zr__lane_here().g, a.T);
     zr__clear(sum);
-    zr__load_tile<queries, W>(copies, q_tile, zr__part(a, head, o.qkv, 0), i0);
+    zr__load_tile<queries, W>(copies, q_tile, zr__query(a, head, o.q), i0);
     zr__load_tile<queries, W>(copies, dy_tile, zr__result(a, head, o.dy), i0);
-    zr__load_tile<keys, W>(copies, columns, k, 0);
-    zr__load_tile<keys, W>(copies, columns + tile::pair / 2, v, 0);
+    zr__load_tile<keys, W>(copies, columns, k, seen.begin);
+    zr__load_tile<keys, W>(copies, columns + tile::pair / 2, v, seen.begin);
     copies.close();
-    for (int j0 = 0, turn = 0; j0 < end; j0 += keys, turn ^= 1) {
+    for (int j0 = seen.begin, turn = 0; j0 < seen.end; j0 += keys, turn ^= 1) {
         T *here = columns + turn * tile::pair, *next = columns + (turn ^ 1) * tile::pair;
         copies.wait<0>();
         __syncthreads();
-        if (j0 + keys < end) {
+        if (j0 + keys < seen.end) {
             zr__load_tile<keys, W>(copies, next, k, j0 + keys);
             zr__load_tile<keys, W>(copies, next + tile::pair / 2, v, j0 + keys);
         }
         copies.close();
-        if (j0 == 0) q.take(), dy.take();
-        if (j0 >= i0 + own + 16 * M) continue; /* no query of this warp sees these keys */
+        if (j0 == seen.begin) q.take(), dy.take();
+        if (!zr__any_seen(a, i0 + own, 16 * M, j0, keys)) continue; /* no query of this warp sees these keys */
         zr__score(score, q, (const T *)here);
         zr__score(gradient, dy, (const T *)(here + tile::pair / 2));
         backward_by_query<DROPS>(score, gradient, a,
                                  zr__first_element(a, head) + (uint64_t)(i0 + own) * (uint64_t)a.T + j0, of);
-        if (j0 + keys > i0 + own) zr__hide_later(gradient, i0 + own, j0, 0.0f);
+        if (!zr__all_seen(a, i0 + own, 16 * M, j0, keys) || j0 + keys > a.T)
+            zr__hide_keys(gradient, a, i0 + own, j0, 0.0f);
         zr__round<T>(weight, gradient);
         zr__add_weighted<T, W>(sum, weight, (const T *)here);
     }
     for (int m = 0; m < M; m++) factor[m][0] = factor[m][1] = a.scale;
-    zr__store_rows<W>(zr__part(a, head, o.dqkv, 0), i0 + own, 0, q_tile + own * zr__tile_stride<W>, sum, factor);
+    zr__store_rows<W>(zr__query(a, head, o.dq), i0 + own, 0, q_tile + own * zr__tile_stride<W>, sum, factor);
 }
 
 /* ---- dk and dv on tensor cores ------------------------------------------------------------------- */
@@ -168,11 +171,11 @@ template <int W, bool DROPS> struct dk_tiles {
     static_assert(shared <= ZR__SHARED_MOST && stats % 4 == 0, "the tiles fit");
 };
 
-/* Set scores and gradients to 0 for queries that come before the key, since a query must not see later keys. Do the
- * same for queries beyond the last query. */
+/* Set scores and gradients to 0 for queries that do not see the key, and for queries beyond the last one. i0 is the
+ * tile's first query, j0 the warp's first key. */
 template <int M, int N>
-__device__ __forceinline__ void hide_earlier_queries(float (&score)[M][N][4], float (&gradient)[M][N][4], int i0,
-                                                     int j0, int n_queries)
+__device__ __forceinline__ void hide_queries(float (&score)[M][N][4], float (&gradient)[M][N][4],
+                                             const zr__attention &a, int i0, int j0)
 {
     const zr__lane at = zr__lane_here();
 #pragma unroll
@@ -182,7 +185,7 @@ __device__ __forceinline__ void hide_earlier_queries(float (&score)[M][N][4], fl
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const int key = j0 + 16 * m + at.g + i / 2 * 8, query = i0 + 8 * n + 2 * at.t + i % 2;
-                if (key > query || query >= n_queries) score[m][n][i] = gradient[m][n][i] = 0.0f;
+                if (!zr__sees(a, query, key) || query >= a.T) score[m][n][i] = gradient[m][n][i] = 0.0f;
             }
 }
 
@@ -209,31 +212,54 @@ __device__ __forceinline__ void backward_by_key(float (&score)[M][N][4], float (
     }
 }
 
-/* Arrays of one head's queries, read by the blocks of threads that hold the head's keys. */
-template <typename T> struct queries_of_head {
-    zr__tokens<const T> q, dy;
-    const float *lse, *delta;
+/* Position of a block of threads that goes through the tiles of queries that see its keys, one query head after the
+ * other. */
+struct walk {
+    zr__range queries; /* queries that see the keys */
+    int end_head;      /* end of the query heads */
+    int head, i0;      /* query head and first query of the tile */
+
+    __device__ __forceinline__ bool goes_on() const
+    {
+        return head < end_head;
+    }
+    __device__ __forceinline__ void step(int tile_queries)
+    {
+        i0 += tile_queries;
+        if (i0 >= queries.end) {
+            i0 = queries.begin;
+            head++;
+        }
+    }
 };
 
-/* Load q, dy, lse and delta of a tile of queries from i0 on, into `columns` and `stats`. Elements beyond the last query
+/* Return the walk of the block with the keys [j0, j0 + keys) of a key-value head. */
+__device__ __forceinline__ walk walk_of(const zr__attention &a, const zr__head &kv, int j0, int keys)
+{
+    const zr__range queries = zr__queries_of(a, j0, keys);
+    return {queries, zr__query_heads_end(a, kv.kv), kv.query, queries.begin};
+}
+
+/* Load q, dy, lse and delta of a walk's tile of queries, into `columns` and `stats`. Elements beyond the last query
  * become 0. */
 template <typename tile, int W, typename T>
-__device__ __forceinline__ void load_queries(zr__copies &copies, T *columns, float *stats,
-                                             const queries_of_head<T> &head, int i0)
+__device__ __forceinline__ void load_queries(zr__copies &copies, T *columns, float *stats, const zr__attention &a,
+                                             const operands<T> &o, int64_t row, const walk &at)
 {
     constexpr int queries = tile::queries;
-    zr__load_tile<queries, W>(copies, columns, head.q, i0);
-    zr__load_tile<queries, W>(copies, columns + tile::pair / 2, head.dy, i0);
-    const int own = (int)threadIdx.x;
+    const zr__head head = {row, at.head, 0};
+    zr__load_tile<queries, W>(copies, columns, zr__query(a, head, o.q), at.i0);
+    zr__load_tile<queries, W>(copies, columns + tile::pair / 2, zr__result(a, head, o.dy), at.i0);
+    const int own = (int)threadIdx.x, query = at.i0 + own;
     if (own < queries) {
-        copies.add<4>(stats + own, head.lse + i0 + own, i0 + own < head.q.n);
-        copies.add<4>(stats + queries + own, head.delta + i0 + own, i0 + own < head.q.n);
+        copies.add<4>(stats + own, zr__stats(a, head, o.lse) + query, query < a.T);
+        copies.add<4>(stats + queries + own, zr__stats(a, head, (const float *)o.delta) + query, query < a.T);
     }
     copies.close();
 }
 
-/* Compute dk and dv of a tile of keys. Each block computes only tile::part elements of each dk and dv, from element
- * blockIdx.y * tile::part on. */
+/* Compute dk and dv of a tile of keys: sums over the queries of all query heads that use the keys. Each block computes
+ * only tile::part elements of each dk and dv, from element blockIdx.y * tile::part on. */
 template <typename T, int W, bool DROPS>
 __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dk_dv(zr__attention a, operands<T> o)
 {
@@ -244,50 +270,54 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dk_dv(zr__atten
     T *columns = v_tile + keys * zr__tile_stride<W>;
     /* Start with the blocks of the first keys, since the most queries see these keys, so that they take longest. */
     const int blocks = (a.T + keys - 1) / keys, j0 = (int)(blockIdx.x % (unsigned)blocks) * keys;
-    const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
-    const queries_of_head<T> all = {zr__part(a, head, o.qkv, 0), zr__result(a, head, o.dy), o.lse + head.index * a.T,
-                                    o.delta + head.index * a.T};
+    const zr__head head = zr__kv_head(a, blockIdx.x / (unsigned)blocks);
     const int own = zr__warp_here() * 16 * M, d0 = (int)blockIdx.y * tile::part;
     T *k_rows = k_tile + own * zr__tile_stride<W>, *v_rows = v_tile + own * zr__tile_stride<W>;
     zr__left<T, M, W, tile::kept> k = {{}, k_rows}, v = {{}, v_rows};
     float dk[M][tile::part / 8][4], dv[M][tile::part / 8][4], score[M][N][4], gradient[M][N][4], factor[M][2];
     uint32_t weight[M][N / 2][4];
     zr__copies copies;
+    walk at = walk_of(a, head, j0, keys);
 
     zr__clear(dk);
     zr__clear(dv);
-    zr__load_tile<keys, W>(copies, k_tile, zr__part(a, head, o.qkv, 1), j0);
-    zr__load_tile<keys, W>(copies, v_tile, zr__part(a, head, o.qkv, 2), j0);
-    load_queries<tile, W>(copies, columns, stats, all, j0);
-    for (int i0 = j0, turn = 0; i0 < a.T; i0 += queries, turn = tile::turns - 1 - turn) {
+    zr__load_tile<keys, W>(copies, k_tile, zr__key(a, head, o.k), j0);
+    zr__load_tile<keys, W>(copies, v_tile, zr__key(a, head, o.v), j0);
+    copies.close();
+    if (tile::turns == 2 && at.goes_on()) load_queries<tile, W>(copies, columns, stats, a, o, head.row, at);
+    copies.wait<0>();
+    __syncthreads();
+    k.take(), v.take();
+    for (int turn = 0; at.goes_on(); turn = tile::turns - 1 - turn) {
         const T *q_tile = columns + turn * tile::pair, *dy_tile = q_tile + tile::pair / 2;
         const float *of = stats + turn * tile::stats;
-        if (tile::turns == 1 && i0 > j0) {
+        const int i0 = at.i0;
+        const uint64_t first = zr__first_element(a, {head.row, at.head, 0}) + (uint64_t)i0 * (uint64_t)a.T;
+        if (tile::turns == 1) {
             __syncthreads();
-            load_queries<tile, W>(copies, columns, stats, all, i0);
+            load_queries<tile, W>(copies, columns, stats, a, o, head.row, at);
         }
         copies.wait<0>();
         __syncthreads();
-        if (tile::turns == 2 && i0 + queries < a.T)
-            load_queries<tile, W>(copies, columns + (turn ^ 1) * tile::pair, stats + (turn ^ 1) * tile::stats, all,
-                                  i0 + queries);
-        if (i0 == j0) k.take(), v.take();
-        if (i0 + queries <= j0 + own) continue; /* no query of the tile sees a key of this warp */
+        at.step(queries);
+        if (tile::turns == 2 && at.goes_on())
+            load_queries<tile, W>(copies, columns + (turn ^ 1) * tile::pair, stats + (turn ^ 1) * tile::stats, a, o,
+                                  head.row, at);
+        if (!zr__any_seen(a, i0, queries, j0 + own, 16 * M)) continue; /* no query of the tile sees a key of the warp */
         zr__score(score, k, q_tile);
         zr__score(gradient, v, dy_tile);
-        backward_by_key<DROPS>(score, gradient, a,
-                               zr__first_element(a, head) + (uint64_t)i0 * (uint64_t)a.T + (uint64_t)(j0 + own), of,
-                               of + queries);
-        if (i0 < j0 + own + 16 * M || i0 + queries > a.T) hide_earlier_queries(score, gradient, i0, j0 + own, a.T);
+        backward_by_key<DROPS>(score, gradient, a, first + (uint64_t)(j0 + own), of, of + queries);
+        if (!zr__all_seen(a, i0, queries, j0 + own, 16 * M) || i0 + queries > a.T)
+            hide_queries(score, gradient, a, i0, j0 + own);
         zr__round<T>(weight, score);
         zr__add_weighted<T, W>(dv, weight, dy_tile + d0);
         zr__round<T>(weight, gradient);
         zr__add_weighted<T, W>(dk, weight, q_tile + d0);
     }
     for (int m = 0; m < M; m++) factor[m][0] = factor[m][1] = a.scale;
-    zr__store_rows<W>(zr__part(a, head, o.dqkv, 1), j0 + own, d0, k_rows, dk, factor);
+    zr__store_rows<W>(zr__key(a, head, o.dk), j0 + own, d0, k_rows, dk, factor);
     for (int m = 0; m < M; m++) factor[m][0] = factor[m][1] = 1.0f;
-    zr__store_rows<W>(zr__part(a, head, o.dqkv, 2), j0 + own, d0, v_rows, dv, factor);
+    zr__store_rows<W>(zr__key(a, head, o.dv), j0 + own, d0, v_rows, dv, factor);
 }
 
 template <typename T, int W, bool DROPS>
@@ -295,8 +325,8 @@ zr_status launch_tiles(const zr_kernel_args *args, const zr__attention &a, const
 {
     using of_q = dq_tiles<W>;
     using of_k = dk_tiles<W, DROPS>;
-    const dim3 q_blocks((unsigned)zr__attention_blocks(&a, of_q::queries));
-    const dim3 k_blocks((unsigned)zr__attention_blocks(&a, of_k::keys), W / of_k::part);
+    const dim3 q_blocks((unsigned)zr__attention_blocks(&a, a.heads, of_q::queries));
+    const dim3 k_blocks((unsigned)zr__attention_blocks(&a, a.kv_heads, of_k::keys), W / of_k::part);
     ZR_TRY(zr__allow_shared(make_dq<T, W, DROPS>, of_q::shared));
     ZR_TRY(zr__allow_shared(make_dk_dv<T, W, DROPS>, of_k::shared));
     ZR_LAUNCH(zr__stream_of(args), (make_dk_dv<T, W, DROPS>), k_blocks, ZR__ATTENTION_THREADS, of_k::shared, a, o);
@@ -315,20 +345,21 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
     ZR_SHARED(float, shared);
     const int blocks = (a.T + ZR__PLAIN_TILE - 1) / ZR__PLAIN_TILE, d0 = (int)blockIdx.y * PART;
     const int i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * ZR__PLAIN_TILE;
-    const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
-    const zr__tokens<const T> q = zr__part(a, head, o.qkv, 0), k = zr__part(a, head, o.qkv, 1);
-    const zr__tokens<const T> v = zr__part(a, head, o.qkv, 2), dy = zr__result(a, head, o.dy);
+    const zr__head head = zr__query_head(a, blockIdx.x / (unsigned)blocks);
+    const zr__tokens<const T> q = zr__query(a, head, o.q), k = zr__key(a, head, o.k);
+    const zr__tokens<const T> v = zr__key(a, head, o.v), dy = zr__result(a, head, o.dy);
+    const zr__range seen = zr__keys_of(a, i0, ZR__PLAIN_TILE, ZR__PLAIN_TILE);
     zr__plain_scores score, gradient;
     zr__plain_sums<PART> sum;
     float scale[ZR__PLAIN_ROWS];
     zr__plain_clear<PART>(sum);
-    for (int j0 = 0; j0 < i0 + ZR__PLAIN_TILE && j0 < a.T; j0 += ZR__PLAIN_TILE) {
+    for (int j0 = seen.begin; j0 < seen.end; j0 += ZR__PLAIN_TILE) {
         zr__plain_score(score, shared, q, i0, k, j0);
         zr__plain_score(gradient, shared, dy, i0, v, j0);
 #pragma unroll
         for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
             const int query = i0 + zr__plain_row(r), key = j0 + zr__plain_column(0);
-            const stat of = stat_of(o.lse + head.index * a.T, o.delta + head.index * a.T, query, a.T);
+            const stat of = stat_of(zr__stats(a, head, o.lse), zr__stats(a, head, o.delta), query, a.T);
             float factor[ZR__PLAIN_COLUMNS] = {1.0f, 1.0f, 1.0f, 1.0f};
             if (a.drops)
                 zr__dropout_factors<ZR__PLAIN_COLUMNS>(
@@ -336,13 +367,13 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
 #pragma unroll
             for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
                 score_backward(score[r][c], gradient[r][c], factor[c], a.scale * ZR__LOG2_E, of);
-                if (key + c > query) gradient[r][c] = 0.0f;
+                if (!zr__sees(a, query, key + c) || key + c >= a.T) gradient[r][c] = 0.0f;
             }
         }
         zr__plain_weighted<PART>(sum, shared, gradient, k, j0, d0);
     }
     for (int r = 0; r < ZR__PLAIN_ROWS; r++) scale[r] = a.scale;
-    zr__plain_store<PART>(zr__part(a, head, o.dqkv, 0), i0, d0, sum, scale);
+    zr__plain_store<PART>(zr__query(a, head, o.dq), i0, d0, sum, scale);
 }
 
 /* Compute the weights and the gradients of scores of one query and four consecutive keys. The query is column c of a
@@ -355,56 +386,68 @@ __device__ __forceinline__ void plain_by_key(zr__plain_scores &score, zr__plain_
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         score_backward(score[r + i][c], gradient[r + i][c], factor[i], a.scale * ZR__LOG2_E, of);
-        if (key + i > query || query >= a.T) score[r + i][c] = gradient[r + i][c] = 0.0f;
+        if (!zr__sees(a, query, key + i) || query >= a.T) score[r + i][c] = gradient[r + i][c] = 0.0f;
     }
 }
 
+/* Add the part of a tile of queries to dk and dv of a tile of keys. head names the query head and its key-value head.
+ */
+template <typename T, int PART>
+__device__ __forceinline__ void plain_add_queries(zr__plain_sums<PART> &dk, zr__plain_sums<PART> &dv, float *shared,
+                                                  const zr__attention &a, const operands<T> &o, const zr__head &head,
+                                                  int i0, int j0, int d0)
+{
+    const zr__tokens<const T> q = zr__query(a, head, o.q), k = zr__key(a, head, o.k);
+    const zr__tokens<const T> v = zr__key(a, head, o.v), dy = zr__result(a, head, o.dy);
+    zr__plain_scores score, gradient;
+    zr__plain_score(score, shared, k, j0, q, i0);
+    zr__plain_score(gradient, shared, v, j0, dy, i0);
+#pragma unroll
+    for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
+        const int query = i0 + zr__plain_column(c);
+        const stat of = stat_of(zr__stats(a, head, o.lse), zr__stats(a, head, o.delta), query, a.T);
+        const uint64_t element = zr__first_element(a, head) + (uint64_t)query * (uint64_t)a.T;
+#pragma unroll
+        for (int r = 0; r < ZR__PLAIN_ROWS; r += 4) {
+            const int key = j0 + zr__plain_row(r);
+            plain_by_key(score, gradient, r, c, of, a, element + (uint64_t)key, query, key);
+        }
+    }
+    zr__plain_weighted<PART>(dv, shared, score, dy, i0, d0);
+    zr__plain_weighted<PART>(dk, shared, gradient, q, i0, d0);
+}
+
+/* Compute dk and dv like make_dk_dv, in plain fp32. */
 template <typename T, int PART>
 __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dk_dv_plain(zr__attention a, operands<T> o)
 {
     ZR_SHARED(float, shared);
     const int blocks = (a.T + ZR__PLAIN_TILE - 1) / ZR__PLAIN_TILE, d0 = (int)blockIdx.y * PART;
     const int j0 = (int)(blockIdx.x % (unsigned)blocks) * ZR__PLAIN_TILE;
-    const zr__head head = zr__head_at(a, blockIdx.x / (unsigned)blocks);
-    const zr__tokens<const T> q = zr__part(a, head, o.qkv, 0), k = zr__part(a, head, o.qkv, 1);
-    const zr__tokens<const T> v = zr__part(a, head, o.qkv, 2), dy = zr__result(a, head, o.dy);
-    zr__plain_scores score, gradient;
+    const zr__head head = zr__kv_head(a, blockIdx.x / (unsigned)blocks);
     zr__plain_sums<PART> dk, dv;
     float factor[ZR__PLAIN_ROWS];
     zr__plain_clear<PART>(dk);
     zr__plain_clear<PART>(dv);
-    for (int i0 = j0; i0 < a.T; i0 += ZR__PLAIN_TILE) {
-        zr__plain_score(score, shared, k, j0, q, i0);
-        zr__plain_score(gradient, shared, v, j0, dy, i0);
-#pragma unroll
-        for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
-            const int query = i0 + zr__plain_column(c);
-            const stat of = stat_of(o.lse + head.index * a.T, o.delta + head.index * a.T, query, a.T);
-            const uint64_t element = zr__first_element(a, head) + (uint64_t)query * (uint64_t)a.T;
-#pragma unroll
-            for (int r = 0; r < ZR__PLAIN_ROWS; r += 4) {
-                const int key = j0 + zr__plain_row(r);
-                plain_by_key(score, gradient, r, c, of, a, element + (uint64_t)key, query, key);
-            }
-        }
-        zr__plain_weighted<PART>(dv, shared, score, dy, i0, d0);
-        zr__plain_weighted<PART>(dk, shared, gradient, q, i0, d0);
-    }
+    for (walk at = walk_of(a, head, j0, ZR__PLAIN_TILE); at.goes_on(); at.step(ZR__PLAIN_TILE))
+        plain_add_queries<T, PART>(dk, dv, shared, a, o, {head.row, at.head, head.kv}, at.i0, j0, d0);
     for (int r = 0; r < ZR__PLAIN_ROWS; r++) factor[r] = a.scale;
-    zr__plain_store<PART>(zr__part(a, head, o.dqkv, 1), j0, d0, dk, factor);
+    zr__plain_store<PART>(zr__key(a, head, o.dk), j0, d0, dk, factor);
     for (int r = 0; r < ZR__PLAIN_ROWS; r++) factor[r] = 1.0f;
-    zr__plain_store<PART>(zr__part(a, head, o.dqkv, 2), j0, d0, dv, factor);
+    zr__plain_store<PART>(zr__key(a, head, o.dv), j0, d0, dv, factor);
 }
 
 template <typename T> zr_status launch_plain(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
 {
     constexpr int part = 64, shared = zr__plain_shared(part);
-    const dim3 blocks((unsigned)zr__attention_blocks(&a, ZR__PLAIN_TILE), (unsigned)zr__ceil_div(a.D, part));
+    const unsigned parts = (unsigned)zr__ceil_div(a.D, part);
+    const dim3 q_blocks((unsigned)zr__attention_blocks(&a, a.heads, ZR__PLAIN_TILE), parts);
+    const dim3 k_blocks((unsigned)zr__attention_blocks(&a, a.kv_heads, ZR__PLAIN_TILE), parts);
     ZR_TRY(zr__allow_shared(make_dk_dv_plain<T, part>, shared));
     ZR_TRY(zr__allow_shared(make_dq_plain<T, part>, shared));
-    ZR_LAUNCH(zr__stream_of(args), (make_dk_dv_plain<T, part>), blocks, ZR__PLAIN_THREADS, shared, a, o);
+    ZR_LAUNCH(zr__stream_of(args), (make_dk_dv_plain<T, part>), k_blocks, ZR__PLAIN_THREADS, shared, a, o);
     ZR_TRY(zr__launched());
-    ZR_LAUNCH(zr__stream_of(args), (make_dq_plain<T, part>), blocks, ZR__PLAIN_THREADS, shared, a, o);
+    ZR_LAUNCH(zr__stream_of(args), (make_dq_plain<T, part>), q_blocks, ZR__PLAIN_THREADS, shared, a, o);
     return zr__launched();
 }
 
@@ -412,7 +455,7 @@ template <typename T> zr_status launch_plain(const zr_kernel_args *args, const z
 
 template <typename T> zr_status launch_delta(const zr_kernel_args *args, const zr__attention &a, const operands<T> &o)
 {
-    const int64_t blocks = zr__ceil_div(a.B * a.T * a.n_head * DELTA_LANES, DELTA_THREADS);
+    const int64_t blocks = zr__ceil_div(a.B * a.T * a.heads * DELTA_LANES, DELTA_THREADS);
     ZR_LAUNCH(zr__stream_of(args), make_delta<T>, (unsigned)blocks, DELTA_THREADS, 0, a, o,
               a.wide && a.D % DELTA_PACK == 0);
     return zr__launched();
@@ -430,11 +473,23 @@ template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__a
 
 zr_status run_attention_dx(const zr_kernel_args *args)
 {
-    const zr__attention a = zr__attention_make(args, &args->in[1]);
-    return zr__typed(args->in[1].dtype, [&]<typename T>(T *) {
-        const operands<T> o = {(const T *)args->in[0].data,     (const T *)args->in[1].data,
-                               (const T *)args->in[2].data,     (T *)args->out[0].data,
-                               (const float *)args->in[3].data, (float *)args->scratch};
+    /* The operands are dy, q, k, v (or qkv), y and lse. */
+    const zr_tensor *q = &args->in[1], *y = &args->in[args->n_in - 2], *lse = y + 1;
+    const zr__attention_sizes sizes = zr__attention_sizes_at(args, q, args->n_in == 4);
+    const zr__attention_operands in = zr__attention_operands_of(&sizes, q);
+    const zr__attention_operands out = zr__attention_operands_of(&sizes, &args->out[0]);
+    const zr__attention a = zr__attention_make(args, sizes, q);
+    return zr__typed(q->dtype, [&]<typename T>(T *) {
+        const operands<T> o = {(const T *)args->in[0].data,
+                               zr__columns_begin<const T>(in.q),
+                               zr__columns_begin<const T>(in.k),
+                               zr__columns_begin<const T>(in.v),
+                               (const T *)y->data,
+                               zr__columns_begin<T>(out.q),
+                               zr__columns_begin<T>(out.k),
+                               zr__columns_begin<T>(out.v),
+                               (const float *)lse->data,
+                               (float *)args->scratch};
         return run_with<T>(args, a, o);
     });
 }
