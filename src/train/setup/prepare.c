@@ -13,42 +13,46 @@
 #include <string.h>
 #include <time.h>
 
+/** Return whether a key gives one of the family's dropout probabilities. */
+static bool dropout_given(const zr_config *config)
+{
+    char path[128];
+    for (const zr_field *field = config->model.family->field; field->key; field++) {
+        snprintf(path, sizeof(path), "model.%s", field->key);
+        if (field->role == ZR_FIELD_DROPOUT && zr__config_given(config, path)) return true;
+    }
+    return false;
+}
+
 /** Add a note if the model in a directory was trained with dropout, but no key of the configuration sets dropout. The
  * run then trains without dropout. */
 static zr_status note_dropout(zr_config *config)
 {
     const zr_family *family = NULL;
     zr_model_config was;
-    zr__text keys = {0};
-    char note[ZR_SHOWN_BYTES + 512];
-    const char *first = NULL;
-    double rate, common = 0;
-    bool same = true;
+    char keys[512] = "", note[ZR_SHOWN_BYTES + sizeof(keys) + 256];
+    const char *first = NULL, *dir = ZR_SHOWN(config->model.init);
+    double rate, most = 0, least = 1;
+    size_t used = 0;
+    if (dropout_given(config)) return ZR_OK;
     ZR_TRY(zr_hf_read(config->model.init, &family, &was));
-    const zr_field *main = zr_family_meaning(family, "dropout");
     for (const zr_field *field = family->field; field->key; field++) {
-        char path[128];
-        snprintf(path, sizeof(path), "model.%s", field->key);
-        if (field->role != ZR_FIELD_DROPOUT) continue;
-        if (zr__config_given(config, path)) return ZR_OK;
-        if (field->place == ZR_FIELD_IN_CONFIG) continue;
+        if (field->role != ZR_FIELD_DROPOUT || field->place == ZR_FIELD_IN_CONFIG) continue;
         memcpy(&rate, was.bytes + field->offset, sizeof(rate));
-        same = same && (!first || rate == common);
+        most = rate > most ? rate : most;
+        least = rate < least ? rate : least;
         if (!first) first = field->key;
-        common = rate > common ? rate : common;
-        zr__text_add(&keys, " --%s=%s", path, ZR_SHORTEST(rate));
+        if (used < sizeof(keys))
+            used += (size_t)snprintf(keys + used, sizeof(keys) - used, " --model.%s=%s", field->key, ZR_SHORTEST(rate));
     }
-    if (main) first = main->key;
-    if (same && main)
-        snprintf(note, sizeof(note),
-                 "model.%s: 0, because no key sets it, although the model in %s was trained with dropout %s; "
-                 "--model.%s=%s uses the same",
-                 first, ZR_SHOWN(config->model.init), ZR_SHORTEST(common), first, ZR_SHORTEST(common));
-    else
-        snprintf(note, sizeof(note), "model.%s: 0, because no key sets it, although the model in %s was trained with%s",
-                 first ? first : "", ZR_SHOWN(config->model.init), keys.data ? keys.data : "");
-    zr__text_clear(&keys);
-    return common > 0 ? zr__config_add_note(config, note) : ZR_OK;
+    if (most == 0) return ZR_OK;
+    const zr_field *all = zr_family_meaning(family, "dropout");
+    if (all && most == least)
+        snprintf(keys, sizeof(keys), " dropout %s; --model.%s=%s uses the same", ZR_SHORTEST(most), all->key,
+                 ZR_SHORTEST(most));
+    snprintf(note, sizeof(note), "model.%s: 0, because no key sets it, although the model in %s was trained with%s",
+             all ? all->key : first, dir, keys);
+    return zr__config_add_note(config, note);
 }
 
 /** Take the model's settings from the directory of model.init or from model.preset. */
