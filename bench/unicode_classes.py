@@ -3,8 +3,8 @@
 
     bench/unicode_classes.py [--write]      needs the package tokenizers
 
-Oniguruma, the package's regular expressions, says which characters are letters, marks, numbers and white space. An added
-token with `single_word` says which characters belong to words. Without --write the table is only compared.
+Oniguruma, the package's regular expressions, says which characters are letters, marks, numbers and white space. An
+added token with `single_word` says which characters belong to words. Without --write the table is only compared.
 """
 import pathlib
 import sys
@@ -85,7 +85,8 @@ def table():
             some = min(length, LONGEST)
             entries.append(some << 4 | its)
             length -= some
-    return textwrap.fill(", ".join(map(str, entries)) + ",", 120, initial_indent="    ", subsequent_indent="    ") + "\n"
+    told = ", ".join(map(str, entries)) + ","
+    return textwrap.fill(told, 120, initial_indent="    ", subsequent_indent="    ") + "\n"
 
 
 def main():

@@ -396,10 +396,11 @@ static bool is_space(unsigned char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Return whether the character before `at` is certainly not white space. White space beyond ASCII begins with the bytes
- * C2, E1, E2 or E3 80 80. Any character that begins with these bytes counts as possible white space. */
-static bool solid_before(const unsigned char *text, int64_t at)
+/* White space beyond ASCII begins with the bytes C2, E1, E2 or E3 80 80. Any character that begins with these bytes
+ * counts as possible white space. */
+bool zr__split_solid_before(const char *string, int64_t at)
 {
+    const unsigned char *text = (const unsigned char *)string;
     if (at < 1 || text[at - 1] < 0x80) return at >= 1 && !is_space(text[at - 1]);
     if (at >= 2 && text[at - 2] == 0xc2) return false;
     if (at < 3) return true;
@@ -416,7 +417,7 @@ int64_t zr__split_cut(const zr__split *split, const char *string, int64_t from, 
     if (!split->gpt2 && !split->scan) return 0;
     for (int64_t at = bytes - 1; at > 0 && at >= from; at--) {
         const bool line_end = text[at] == '\r' || text[at] == '\n';
-        if (is_space(text[at]) && !(line_end && split->scan) && solid_before(text, at)) return at;
+        if (is_space(text[at]) && !(line_end && split->scan) && zr__split_solid_before(string, at)) return at;
     }
     return 0;
 }

@@ -39,6 +39,9 @@ void zr__matcher_close(zr__matcher **matcher);
  * ZR_ERR_DATA if an expression needs too much time or memory for this text; ZR_ERR_MEMORY; and errors of fn. */
 ZR_NODISCARD zr_status zr__matcher_cut(zr__matcher *matcher, const char *range, int64_t bytes, int64_t at);
 
+/** Return whether the character before text[at] is certainly neither white space nor U+2581. */
+bool zr__split_solid_before(const char *text, int64_t at);
+
 /** Return the last offset >= `from` at which the text may safely be cut in two, or 0 if none is known. At a safe cut,
  * both parts together have the same pieces as the whole, whatever text follows. */
 int64_t zr__split_cut(const zr__split *split, const char *text, int64_t from, int64_t bytes);

@@ -204,15 +204,17 @@ zr_status zr__bpe_encode(const zr__bpe *bpe, const char *text, int64_t bytes, bo
 static int64_t word_cut(const zr__bpe *bpe, const char *text, int64_t from, int64_t bytes)
 {
     if (bpe->pieces == ZR__PIECES_WHOLE) return 0;
-    for (int64_t at = bytes - 1; at > 0 && at >= from; at--) {
-        const unsigned char before = (unsigned char)text[at - 1];
-        if (text[at] == ' ' && before > ' ' && before < 0x7f) return at;
-    }
+    for (int64_t at = bytes - 1; at > 0 && at >= from; at--)
+        if (text[at] == ' ' && zr__split_solid_before(text, at)) return at;
     return 0;
 }
 
 int64_t zr__bpe_cut(const zr__bpe *bpe, const char *text, int64_t from, int64_t bytes)
 {
     if (bpe->uncut) return 0;
-    return bpe->split ? zr__split_cut(bpe->split, text, from, bytes) : word_cut(bpe, text, from, bytes);
+    for (int64_t at = bytes; at > 0;) {
+        at = bpe->split ? zr__split_cut(bpe->split, text, from, at) : word_cut(bpe, text, from, at);
+        if (at > 0 && !bpe->no_cut_behind[(unsigned char)text[at - 1]]) return at;
+    }
+    return 0;
 }

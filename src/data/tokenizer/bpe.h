@@ -63,7 +63,9 @@ typedef struct zr__bpe {
 
     zr__changes normalizer, spaces; /* changes before the second search for added tokens, and after it */
     zr__added_list added, later;    /* added tokens of the first and of the second search */
-    bool uncut; /* whether an added token forbids cutting a text: it contains white space, or strips it on the right */
+    bool uncut; /* whether an added token forbids cutting a text, because it contains a place for a cut */
+    bool no_cut_behind[ZR__BPE_BYTES]; /* for each byte: whether a text must not be cut behind it, because an added
+                                 token ends with it and acts on the text that follows */
 
     zr__classes *classes;
     zr__split *split; /* NULL unless pieces is ZR__PIECES_SPLIT */

@@ -7,11 +7,11 @@
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
 /* Return whether a text cannot be cut because of an added token. Cuts are before white space or ZR__BPE_SPACE that
- * follows another character, so no token may contain such a place, or depend on what is before or behind it. */
+ * follows another character, so no token may contain such a place, or depend on what is before it. */
 static bool forbids_cuts(const zr__added *a)
 {
     const int64_t space = sizeof(ZR__BPE_SPACE) - 1;
-    if (a->rstrip || (a->single_word && (unsigned char)a->text[0] <= ' ')) return true;
+    if ((a->single_word && (unsigned char)a->text[0] <= ' ')) return true;
     for (int64_t b = 1; b < a->bytes; b++) {
         if ((unsigned char)a->text[b] <= ' ') return true;
         if (b + space <= a->bytes && memcmp(a->text + b, ZR__BPE_SPACE, (size_t)space) == 0) return true;
@@ -19,10 +19,25 @@ static bool forbids_cuts(const zr__added *a)
     return false;
 }
 
+/* Return whether something is put before the text behind an added token. */
+static bool prepends(const zr__changes *changes)
+{
+    for (int i = 0; i < changes->n; i++) {
+        const zr__change *c = &changes->change[i];
+        if (!c->first && (c->kind == ZR__PREPEND || c->kind == ZR__PREPEND_ABSENT)) return true;
+    }
+    return false;
+}
+
 static void index_added(zr__bpe *bpe, zr__added_list *list)
 {
     zr__added_index(list);
-    for (int64_t i = 0; i < list->n; i++) bpe->uncut = bpe->uncut || forbids_cuts(&list->added[i]);
+    for (int64_t i = 0; i < list->n; i++) {
+        const zr__added *a = &list->added[i];
+        bpe->uncut = bpe->uncut || forbids_cuts(a);
+        if (a->rstrip || prepends(&bpe->normalizer) || prepends(&bpe->spaces))
+            bpe->no_cut_behind[(unsigned char)a->text[a->bytes - 1]] = true;
+    }
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------- */

@@ -29,8 +29,8 @@ static zr_status add_normalizer(const zr__reader *r, const json_t *told)
     if (zr__read_is(told, "NFC")) return zr__changes_add(&r->bpe->normalizer, ZR__NFC, NULL, NULL, r->file);
     if (zr__read_is(told, "Replace")) return add_replace(r, told);
     ZR_CHECK(zr__read_is(told, "Prepend"), ZR_ERR_DATA,
-             "%s: normalizer is %s; of the types only NFC, Prepend, Replace and Sequence are supported", r->file,
-             ZR_JSON_SHOWN(told));
+             "%s: normalizer is of type %s; only NFC, Prepend, Replace and Sequence are supported", r->file,
+             ZR_JSON_SHOWN(json_object_get(told, "type")));
     ZR_CHECK(prepended && prepended[0], ZR_ERR_DATA, "%s: normalizer.Prepend has no prepend", r->file);
     return zr__changes_add(&r->bpe->normalizer, ZR__PREPEND, NULL, prepended, r->file);
 }
@@ -169,10 +169,12 @@ static zr_status read_character_decoder(const zr__reader *r, const json_t *told)
                  zr__read_is(json_array_get(step, 1), "ByteFallback") && zr__read_is(json_array_get(step, 2), "Fuse");
     r->bpe->strip_first = n == 4 && strips_first(json_array_get(step, 3));
     known = known && (n == 3 || r->bpe->strip_first);
-    ZR_CHECK(known, ZR_ERR_DATA,
-             "%s: decoder is %s; without a byte-level pre_tokenizer only a Sequence of Replace (\"" ZR__BPE_SPACE
-             "\" by \" \"), ByteFallback, Fuse and perhaps Strip (\" \", start 1, stop 0) is supported",
-             r->file, ZR_JSON_SHOWN(told));
+    ZR_CHECK(
+        known, ZR_ERR_DATA,
+        "%s: decoder is of type %s%s; without a byte-level pre_tokenizer only a Sequence of Replace (\"" ZR__BPE_SPACE
+        "\" by \" \"), ByteFallback, Fuse and perhaps Strip (\" \", start 1, stop 0) is supported",
+        r->file, ZR_JSON_SHOWN(json_object_get(told, "type")),
+        zr__read_is(told, "Sequence") ? " with other steps" : "");
     return ZR_OK;
 }
 
@@ -254,10 +256,11 @@ static zr_status read_processor(const zr__reader *r, const json_t *told)
     ZR_CHECK(r->bpe->ends.n_begin == 0 && r->bpe->ends.n_end == 0, ZR_ERR_DATA,
              "%s: post_processor adds tokens in more than one step, which is not supported", r->file);
     if (zr__read_is(told, "TemplateProcessing")) return read_template(r, told);
-    ZR_CHECK(zr__read_is(told, "RobertaProcessing") || zr__read_is(told, "BertProcessing"), ZR_ERR_DATA,
-             "%s: post_processor is %s; of the types only ByteLevel, TemplateProcessing, RobertaProcessing, "
-             "BertProcessing and Sequence are supported",
-             r->file, ZR_JSON_SHOWN(told));
+    ZR_CHECK(
+        zr__read_is(told, "RobertaProcessing") || zr__read_is(told, "BertProcessing"), ZR_ERR_DATA,
+        "%s: post_processor is of type %s; only ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing and "
+        "Sequence are supported",
+        r->file, ZR_JSON_SHOWN(json_object_get(told, "type")));
     return read_pair(r, told);
 }
 
