@@ -19,8 +19,7 @@ enum { USUAL_THREADS = 8 };
 typedef struct worker {
     const struct encoder *e;
     zr__part part;
-    int32_t *ids; /* buffer for one token per byte of the part; a separator also fits, since a .jsonl line has more
-                     bytes than its text */
+    int32_t *ids; /* tokens of the part */
     int64_t room, n;
     pthread_t thread;
     bool started;
@@ -28,6 +27,7 @@ typedef struct worker {
 
 typedef struct encoder {
     const zr__encoding *x;
+    zr_tokenizer_ends ends;
     zr__parts parts;
     worker *worker;
     int n;
@@ -36,16 +36,28 @@ typedef struct encoder {
 
 /* ---- one part -------------------------------------------------------------------------------- */
 
-static zr_status encode_text(void *arg, const char *text, int64_t bytes, bool ends)
+static void put_tokens(worker *w, const int32_t *tokens, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) w->ids[w->n++] = tokens[i];
+}
+
+/* Encode a piece of text, with the tokens that the tokenizer puts at the ends of documents. Only lines are followed by
+ * the separator. */
+static zr_status encode_text(void *arg, const char *text, int64_t bytes, int where)
 {
     worker *w = arg;
+    const zr__encoding *x = w->e->x;
+    const zr_tokenizer_ends ends = w->e->ends;
+    const bool begins = where & ZR__DOCUMENT_BEGINS;
+    const int64_t room = zr_tokenizer_room(x->tokenizer, bytes) + ends.n_begin + ends.n_end + 1;
     int64_t n = 0;
-    ZR_GROW(w->ids, w->room, w->part.room, "tokens of a text");
-    ZR_TRY(zr_tokenizer_encode(w->e->x->tokenizer, text, bytes, w->ids + w->n, w->room - w->n, &n));
+    ZR_GROW(w->ids, w->room, w->n + room > w->part.room ? w->n + room : w->part.room, "tokens of a text");
+    if (begins) put_tokens(w, ends.begin, ends.n_begin);
+    ZR_TRY(zr__tokenizer_encode(x->tokenizer, text, bytes, !begins, w->ids + w->n, w->room - w->n, &n));
     w->n += n;
-    if (!ends || w->e->x->separator < 0) return ZR_OK;
-    ZR_ASSERT(w->n < w->room);
-    w->ids[w->n++] = w->e->x->separator;
+    if (!(where & ZR__DOCUMENT_ENDS)) return ZR_OK;
+    put_tokens(w, ends.end, ends.n_end);
+    if (w->e->parts.lines && x->separator >= 0) put_tokens(w, &x->separator, 1);
     return ZR_OK;
 }
 
@@ -160,7 +172,7 @@ static void set_parts(encoder *e)
 
 zr_status zr__encode(const zr__encoding *encoding, zr__encoded *encoded)
 {
-    encoder e = {.x = encoding, .parts = encoding->parts};
+    encoder e = {.x = encoding, .ends = zr_tokenizer_get_ends(encoding->tokenizer), .parts = encoding->parts};
     e.n = encoding->threads > 0 ? encoding->threads : threads_here();
     e.worker = zr_alloc((size_t)e.n * sizeof(*e.worker));
     ZR_CHECK(e.worker, ZR_ERR_MEMORY, "no memory for %d threads that tokenize a text", e.n);

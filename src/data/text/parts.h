@@ -47,9 +47,11 @@ typedef struct zr__part {
     zr__failure failed;
 } zr__part;
 
-/** Callback that receives a document's text, or a piece of it. `ends` is true for the last piece of a .jsonl document,
- * and always false for plain text. */
-typedef zr_status (*zr__text_fn)(void *arg, const char *text, int64_t bytes, bool ends);
+/** Position of a piece of text in its document, as bits. */
+enum { ZR__DOCUMENT_BEGINS = 1, ZR__DOCUMENT_ENDS = 2 };
+
+/** Callback that receives a document's text, or a piece of it, and its position `where`. */
+typedef zr_status (*zr__text_fn)(void *arg, const char *text, int64_t bytes, int where);
 
 /** Start reading at the beginning of the file. The byte order mark of a .jsonl file is skipped. */
 ZR_NODISCARD zr_status zr__parts_begin(zr__parts *parts);

@@ -4,6 +4,7 @@
 #include "base/file/folder.h"
 #include "base/text/text.h"
 #include "data/text/encode.h"
+#include "data/tokenizer/tokenizer.h"
 #include "data/tokens/shard.h"
 
 #include <dirent.h>
@@ -350,7 +351,7 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
                            char path[PATH_MAX], zr__cached *made)
 {
     const int64_t vocab = zr_tokenizer_vocab(tokenizer);
-    const int32_t end = zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT);
+    const int32_t end = zr__tokenizer_separator(tokenizer);
     const zr__parts parts = {.file = text,
                              .most_bytes = STRETCH_MOST_BYTES,
                              .lines = lines,
@@ -360,7 +361,7 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
                              .skip_named = "data.bad_lines \"skip\""};
     place p = {.encoding = {.parts = parts,
                             .tokenizer = tokenizer,
-                            .separator = end >= 0 ? end : zr_tokenizer_token(tokenizer, "\n"),
+                            .separator = end == ZR__NO_SEPARATOR ? zr_tokenizer_token(tokenizer, "\n") : end,
                             .token_bytes = vocab <= 1 << 8    ? 1
                                            : vocab <= 1 << 16 ? 2
                                                               : 4,

@@ -13,7 +13,7 @@
 
 static const char whole[] = "tokenizer.json", config[] = "tokenizer_config.json";
 static const char *const names[] = {
-    whole, config, "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json"};
+    whole, config, "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json", "tekken.json"};
 enum { NAMES = sizeof(names) / sizeof(names[0]), MOST_BYTES = 128 << 20 };
 
 static zr_status write_in(const char *dir, const char *name, const char *text, size_t bytes)
@@ -83,9 +83,10 @@ zr_status zr__tokenizer_files_copy(const char *name, const char *dir)
     struct stat info;
     if (!name) return ZR_OK;
     if (strcmp(name, "bytes") == 0) return write_bytes(dir);
-    if (stat(name, &info) != 0 || !S_ISDIR(info.st_mode)) return copy_file(name, dir, whole);
+    if (stat(name, &info) != 0 || !S_ISDIR(info.st_mode))
+        return copy_file(name, dir, zr__tokenizer_is_tekken(name) ? "tekken.json" : whole);
     ZR_CHECK(zr__tokenizer_is_in(name), ZR_ERR_NOT_FOUND,
-             "data.tokenizer: the directory %s has no tokenizer.json, and no vocab.json either", name);
+             "data.tokenizer: the directory %s has no tokenizer.json, and no vocab.json or tekken.json either", name);
     return zr__tokenizer_files_take(name, dir);
 }
 
