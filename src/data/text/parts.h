@@ -13,6 +13,15 @@
 #include "base/core/core.h"
 #include "base/file/file.h"
 
+/** Callback that receives a document's text, or a piece of it. `ends` is true for the last piece of a .jsonl document,
+ * and always false for plain text. */
+typedef zr_status (*zr__text_fn)(void *arg, const char *text, int64_t bytes, bool ends);
+
+/** Function that processes a line of instruction data; `of` is zr__parts.line_of, and `arg` the argument of
+ * zr__part_run. *bytes receives the length of the line's texts, or 0 for a line of only white space. If the line is
+ * bad, `reason` says why, otherwise it is "". */
+typedef zr_status (*zr__line_fn)(const void *of, void *arg, const char *line, int64_t n, int64_t *bytes, char *reason);
+
 /** A file, how to read it, and the current position in it. Members that are not used must be zeros. */
 typedef struct zr__parts {
     const zr__file *file;
@@ -24,6 +33,8 @@ typedef struct zr__parts {
     int64_t most_bytes;   /* maximum bytes of a part; a longer text without a cut is cut between two characters */
     bool lines;           /* whether the file is .jsonl; the next members apply only to .jsonl */
     const char *text_key; /* key of the text in each line */
+    zr__line_fn line;     /* function for lines of instruction data; NULL if each line has one text */
+    const void *line_of;
     bool skip_bad_lines;
     const char *key_named, *skip_named; /* names of the options text_key and skip_bad_lines in messages, such as
                                            "--text-key" and "--bad-lines skip" */
@@ -46,10 +57,6 @@ typedef struct zr__part {
     int64_t lines, bad_line;
     zr__failure failed;
 } zr__part;
-
-/** Callback that receives a document's text, or a piece of it. `ends` is true for the last piece of a .jsonl document,
- * and always false for plain text. */
-typedef zr_status (*zr__text_fn)(void *arg, const char *text, int64_t bytes, bool ends);
 
 /** Start reading at the beginning of the file. The byte order mark of a .jsonl file is skipped. */
 ZR_NODISCARD zr_status zr__parts_begin(zr__parts *parts);
