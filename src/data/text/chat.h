@@ -71,6 +71,9 @@ ZR_NODISCARD zr_status zr__chat_want(const zr__chat *chat, const zr_tokenizer *t
 /** Return the name of the template's form, or "none". */
 const char *zr__chat_name(const zr__chat *chat);
 
+/** Return the text of the token that ends a turn of the assistant. */
+const char *zr__chat_turn_end(const zr__chat *chat);
+
 /** Store the texts of the control tokens of the template in `control`. Return their number. */
 int zr__chat_controls(const zr__chat *chat, const char *control[ZR__CHAT_CONTROLS]);
 

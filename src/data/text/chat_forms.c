@@ -97,7 +97,6 @@ static const struct {
     {328, 0xd5d943bd0bd9082f, "qwen2"},       {333, 0xc79034a9d5f0ae58, "qwen2"},
     {2506, 0x2469c9508f79506e, "qwen2.5"},    {4116, 0x0283f874ff58d644, "qwen3"},
     {815, 0x24f6d97f87d647f5, "llama2"},      {811, 0xcb7c5112dfc4a3b0, "llama2"},
-    {348, 0xb97891b7adc1beb8, "llama3"},      {352, 0x80e4830e93c6d9f7, "llama3"},
     {389, 0x9799ad6e2dea0594, "llama3"},      {393, 0x866fc8fa50da12fe, "llama3"},
     {4613, 0x6ca7779b7730196a, "llama3.1"},   {3826, 0xc3d57e38f5ff0756, "llama3.1"},
     {470, 0xa5d004210ebce758, "mistral"},     {1057, 0xf89cfc57f651ff3d, "mistral-v1"},
@@ -233,6 +232,11 @@ zr_status zr__chat_find(const char *tokenizer, const char *named, zr__chat *chat
 const char *zr__chat_name(const zr__chat *chat)
 {
     return chat->form ? chat->form->name : "none";
+}
+
+const char *zr__chat_turn_end(const zr__chat *chat)
+{
+    return chat->form->like == ZR__LIKE_LLAMA2 || chat->form->like == ZR__LIKE_MISTRAL ? chat->end : chat->form->end;
 }
 
 int zr__chat_controls(const zr__chat *chat, const char *control[ZR__CHAT_CONTROLS])

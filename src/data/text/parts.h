@@ -1,7 +1,8 @@
 /**
  * data/text: reads documents from text files. This header divides a text file into parts that can be processed
  * independently, so that memory does not grow with the file. encode.h encodes parts on several threads, jsonl.h finds
- * the text of a line, and kind.h refuses files that are not text.
+ * the text of a line, record.h renders a line of instruction data with a chat template (chat.h), and kind.h refuses
+ * files that are not text.
  *
  * A part of a plain text ends where the tokenizer can cut the text (zr__tokenizer_cut). Therefore the parts together
  * have the same tokens as the whole text. A part grows, up to a limit, until there is a cut. A part of a .jsonl file

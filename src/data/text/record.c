@@ -57,7 +57,7 @@ zr_status zr__lines_kind_of(const zr__file *file, const char *text_key, bool ski
     bool found = false;
     zr_status st = ZR_OK;
     *kind = ZR__LINES_TEXT;
-    for (int64_t n = LOOK_BYTES; !found && n <= ZR__LINE_BYTES && st == ZR_OK; n *= 4) {
+    for (int64_t n = LOOK_BYTES; file->bytes > 0 && !found && n <= ZR__LINE_BYTES && st == ZR_OK; n *= 4) {
         const int64_t some = n < file->bytes ? n : file->bytes;
         char *more = some <= room ? text : zr__enlarge(text, &room, some, 1);
         if (!more) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the first line of %s", file->name);
