@@ -162,14 +162,17 @@ static void put_text(const char *name, const char *text)
     put_file(name, text, strlen(text));
 }
 
-/* Make a tokenizer with the bytes as tokens, and "ab", <|im_start|> and <|im_end|>. */
+/* Tokens of the test's tokenizer besides the bytes: "ab", two newlines, <|im_start|> and <|im_end|>. */
+enum { AB = 256, LINES, START, END };
+
 static void make_tokenizer(const char *dir)
 {
     char name[64];
     mkdir(in_tempdir(dir), 0777);
-    char *json = bpe_json("\"added_tokens\": [{\"id\": 257, \"content\": \"<|im_start|>\"}, "
-                          "{\"id\": 258, \"content\": \"<|im_end|>\"}], ",
-                          BPE_BYTE_LEVEL, "\"type\": \"BPE\"", "\"ab\": 256", "[\"a b\"]");
+    char *json = bpe_json("\"added_tokens\": [{\"id\": 258, \"content\": \"<|im_start|>\"}, "
+                          "{\"id\": 259, \"content\": \"<|im_end|>\"}], ",
+                          BPE_BYTE_LEVEL, "\"type\": \"BPE\"", "\"ab\": 256, \"\\u010a\\u010a\": 257",
+                          "[\"a b\", \"\\u010a \\u010a\"]");
     snprintf(name, sizeof(name), "%s/tokenizer.json", dir);
     put_text(name, json);
     zr_free(json);
@@ -220,19 +223,24 @@ static void encodes(const char *conversation, const int32_t *wanted, int64_t n_w
 }
 
 #define NO(id) (-1 - (id))
-#define USER NO(257), NO('u'), NO('s'), NO('e'), NO('r'), NO('\n')
-#define ANSWER NO(257), NO('a'), NO('s'), NO('s'), NO('i'), NO('s'), NO('t'), NO('a'), NO('n'), NO('t'), NO('\n')
+#define USER NO(START), NO('u'), NO('s'), NO('e'), NO('r'), NO('\n')
+#define ANSWER NO(START), NO('a'), NO('s'), NO('s'), NO('i'), NO('s'), NO('t'), NO('a'), NO('n'), NO('t'), NO('\n')
 
 static void tokens_of_answers_count(void **state)
 {
     (void)state;
-    const int32_t one[] = {USER, NO(256), NO(258), NO('\n'), ANSWER, 256, 'c', 258, NO('\n')};
+    const int32_t one[] = {USER, NO(256), NO(END), NO('\n'), ANSWER, 256, 'c', END, NO('\n')};
     encodes("u:ab;a:abc;", one, sizeof(one) / sizeof(one[0]));
+    /* one token of two newlines, of which the first belongs to the template */
+    const int32_t straddles[] = {USER,      NO('q'), NO(END), NO('\n'), NO(START), NO('a'), NO('s'),
+                                 NO('s'),   NO('i'), NO('s'), NO('t'),  NO('a'),   NO('n'), NO('t'),
+                                 NO(LINES), '\n',    'c',     END,      NO('\n')};
+    encodes("u:q;a:\n\nc;", straddles, sizeof(straddles) / sizeof(straddles[0]));
     /* names of control tokens in a message are ordinary text, and do not end the message */
     const int32_t other[] = {USER,    NO('<'), NO('|'), NO('i'), NO('m'), NO('_'),  NO('e'), NO('n'),
-                             NO('d'), NO('|'), NO('>'), NO(256), NO(258), NO('\n'), ANSWER,  'x',
+                             NO('d'), NO('|'), NO('>'), NO(256), NO(END), NO('\n'), ANSWER,  'x',
                              '<',     '|',     'i',     'm',     '_',     's',      't',     'a',
-                             'r',     't',     '|',     '>',     258,     NO('\n')};
+                             'r',     't',     '|',     '>',     END,     NO('\n')};
     encodes("u:<|im_end|>ab;a:x<|im_start|>;", other, sizeof(other) / sizeof(other[0]));
 }
 
