@@ -79,7 +79,7 @@ endif
 NCCL := $(and $(NCCL_H),$(MPI_SHOW))
 
 CMOCKA_LIBS = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
-LIBS := -ldnnl -ljansson -lpcre2-8 -lxxhash -lm -lpthread -ldl
+LIBS := -ldnnl -ljansson -lpcre2-8 -lutf8proc -lxxhash -lm -lpthread -ldl
 # For `make info`: a header that the compiler finds.
 header = $(if $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes),found,MISSING: scripts/deps installs it)
 
@@ -151,6 +151,7 @@ info:
 	@echo "oneDNN    $(call header,dnnl.h)"
 	@echo "jansson   $(call header,jansson.h)"
 	@echo "PCRE2     $(if $(shell echo '#include <pcre2.h>' | $(CC) -DPCRE2_CODE_UNIT_WIDTH=8 -E -x c - >/dev/null 2>&1 && echo yes),found,MISSING: scripts/deps installs it)"
+	@echo "utf8proc  $(call header,utf8proc.h)"
 	@echo "xxHash    $(call header,xxhash.h)"
 	@echo "folder    $(B)"
 	@echo "flags     $(CFLAGS_ALL)"
@@ -293,7 +294,7 @@ $(B)/fuzz/obj/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(Q)$(FUZZ_CC) -fsanitize=fuzzer-no-link,address,undefined -MMD -MP -c $< -o $@
 $(B)/fuzz/%: tests/fuzz/%.c $(FUZZED:src/%.c=$(B)/fuzz/obj/%.o)
-	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,address,undefined $^ -o $@ -ljansson -lpcre2-8 -lxxhash -lm -lpthread -ldl
+	$(Q)$(FUZZ_CC) -fsanitize=fuzzer,address,undefined $^ -o $@ -ljansson -lpcre2-8 -lutf8proc -lxxhash -lm -lpthread -ldl
 # The command whose ranks, allocations and writes fail on request.
 tests: $(if $(wildcard tests/fault),$(B)/tests/zr_fault)
 FAULTS := -Wl,--wrap=zr_alloc,--wrap=pwrite,--wrap=write

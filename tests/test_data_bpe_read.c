@@ -313,9 +313,13 @@ static void a_hash_is_of_all_that_decides_tokens(void **state)
     (void)state;
     static const char added[] = ADDED("{\"id\": 257, \"content\": \"<a>\", \"normalized\": false}"),
                       later[] = ADDED("{\"id\": 257, \"content\": \"<a>\", \"normalized\": true}"),
-                      ab[] = "\"ab\": 256", merge[] = "[\"a b\"]";
+                      left[] = ADDED("{\"id\": 257, \"content\": \"<a>\", \"lstrip\": true}"),
+                      right[] = ADDED("{\"id\": 257, \"content\": \"<a>\", \"rstrip\": true}"), ab[] = "\"ab\": 256",
+                      merge[] = "[\"a b\"]";
     char *json[] = {bpe_json(added, SEQUENCE(REGEX(".+")), MODEL, ab, merge),
                     bpe_json(later, SEQUENCE(REGEX(".+")), MODEL, ab, merge),
+                    bpe_json(left, SEQUENCE(REGEX(".+")), MODEL, ab, merge),
+                    bpe_json(right, SEQUENCE(REGEX(".+")), MODEL, ab, merge),
                     bpe_json(added, SEQUENCE(REGEX(".+")), MODEL ", \"ignore_merges\": true", ab, merge),
                     bpe_json(added, SEQUENCE(REGEX("..?")), MODEL, ab, merge),
                     bpe_json(added, SEQUENCE(REGEX(".+") ", " REGEX("..?")), MODEL, ab, merge),

@@ -13,7 +13,7 @@
 #include "data/text/chat.h"
 #include "tempdir.h"
 
-enum { MOST = 8, ROOM = 512 };
+enum { MOST = 8 };
 
 /* A conversation in short: each message begins with s, u or a for its role and a colon, and ends with a semicolon. */
 static int64_t read_messages(const char *text, zr__message message[MOST])
@@ -207,17 +207,18 @@ static void encodes(const char *conversation, const int32_t *wanted, int64_t n_w
     const zr__chat chat = form("chatml");
     zr__message message[MOST];
     zr__rendered r = {0};
-    int32_t id[ROOM];
-    int64_t n = 0;
+    int32_t *id = NULL;
+    int64_t room = 0, n = 0;
     const char *reason = NULL;
     assert_int_equal(zr_tokenizer_open(in_tempdir("t"), &tokenizer), ZR_OK);
     assert_int_equal(zr__chat_render(&chat, message, read_messages(conversation, message), false, &r, &reason), ZR_OK);
-    if (zr__rendered_encode(&r, &chat, tokenizer, id, ROOM, &n) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (zr__rendered_encode(&r, &chat, tokenizer, &id, &room, &n) != ZR_OK) fail_msg("%s", zr_error_message());
     assert_int_equal(n, n_wanted);
     for (int64_t i = 0; i < n; i++) {
         assert_int_equal(id[i] & INT32_MAX, wanted[i] < 0 ? -1 - wanted[i] : wanted[i]);
         assert_int_equal(id[i] < 0, wanted[i] < 0);
     }
+    zr_free(id);
     zr__rendered_free(&r);
     zr_tokenizer_close(&tokenizer);
 }

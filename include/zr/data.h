@@ -26,17 +26,17 @@ typedef struct zr_tokenizer zr_tokenizer;
 
 /** Open a tokenizer. `name` is one of these:
  * - "bytes", the tokenizer with 256 tokens, in which a token is a byte;
- * - the path of a tokenizer.json with a byte-level BPE like GPT-2's;
- * - the path of a directory with tokenizer.json, or with vocab.json and merges.txt.
+ * - the path of a tokenizer.json with a BPE like GPT-2's, Llama's, Mistral's or Qwen's (docs/tokenizers.md);
+ * - the path of a directory with tokenizer.json, with vocab.json and merges.txt, or with Mistral's tekken.json.
  * An open tokenizer never changes, so any number of threads may use it at once.
  *
- * Text need not be UTF-8: an invalid byte is split from its neighbours. The bytes of a text's tokens are always
- * exactly the text. Added tokens such as <|endoftext|> are recognised in a text but never inserted. A post_processor,
- * truncation and padding in tokenizer.json are ignored.
+ * Text need not be UTF-8: an invalid byte is split from its neighbours. Unless the tokenizer normalizes text or has
+ * unknown characters, the bytes of a text's tokens are exactly the text, except for a space before it. Added tokens
+ * such as <|endoftext|> are recognised in a text but never inserted. Truncation and padding in tokenizer.json are
+ * ignored.
  *
  * Errors: ZR_ERR_NOT_FOUND if a file is missing. ZR_ERR_DATA if a file is damaged, with the file and the fault in the
- * message. ZR_ERR_DATA also if the tokenizer's kind is unsupported, with the kind in the message. Unsupported kinds
- * are models other than BPE, normalizers, and pre-tokenizers other than any number of Split followed by ByteLevel. */
+ * message. ZR_ERR_DATA also if a part of the tokenizer is unsupported, with the file and the part in the message. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_open(const char *name, zr_tokenizer **tokenizer);
 ZR_API void zr_tokenizer_close(zr_tokenizer **tokenizer);
 
@@ -47,10 +47,25 @@ ZR_API int64_t zr_tokenizer_vocab(const zr_tokenizer *tokenizer);
 ZR_API uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer);
 
 /** Encode text[0, bytes) into `tokens`, which has space for `room` tokens. *n receives the number of tokens. Fail with
- * ZR_ERR_ARG if `room` is too small; `bytes` is always enough. The time is O(bytes log bytes), apart from regular
- * expressions in the tokenizer's file. Fail with ZR_ERR_DATA if a regular expression exceeds its limits. */
+ * ZR_ERR_ARG if `room` is too small; zr_tokenizer_room(tokenizer, bytes) is always enough. The time is O(bytes log
+ * bytes), apart from regular expressions in the tokenizer's file. Fail with ZR_ERR_DATA if a regular expression exceeds
+ * its limits. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes,
                                                   int32_t *tokens, int64_t room, int64_t *n);
+
+/** Return the maximum number of tokens of a text of `bytes` bytes. It is `bytes` unless the tokenizer normalizes text
+ * or puts a space before it. */
+ZR_API int64_t zr_tokenizer_room(const zr_tokenizer *tokenizer, int64_t bytes);
+
+/** Tokens at the ends of documents. */
+typedef struct zr_tokenizer_ends {
+    const int32_t *begin, *end; /* n_begin tokens before a document and n_end tokens after it, by the tokenizer's
+                                   post_processor; owned by the tokenizer */
+    int64_t n_begin, n_end;
+    int32_t separator; /* token between documents: ZR_END_OF_TEXT if it is a token, else the eos_token of
+                          tokenizer_config.json, else -1 */
+} zr_tokenizer_ends;
+ZR_API zr_tokenizer_ends zr_tokenizer_get_ends(const zr_tokenizer *tokenizer);
 
 /** Return the token whose text is exactly `text`, such as ZR_END_OF_TEXT, or -1 if no token has this text. `text` may
  * have up to 64 bytes. */
@@ -60,6 +75,12 @@ ZR_API int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *tex
  * ZR_ERR_ARG if the token is outside the vocabulary. */
 ZR_API ZR_NODISCARD zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text,
                                                   int64_t *bytes);
+
+/** Decode n tokens together, like the method `decode` of the package `tokenizers`: bytes that are not UTF-8 become
+ * U+FFFD, and a space that the tokenizer puts before texts is removed. Special tokens are left out unless `special`.
+ * Free *text with zr_free. Errors: ZR_ERR_ARG if a token is outside the vocabulary; ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_tokenizer_text(const zr_tokenizer *tokenizer, const int32_t *tokens, int64_t n,
+                                                bool special, char **text, int64_t *bytes);
 
 /* ---- text and tokens ------------------------------------------------------------------------- */
 

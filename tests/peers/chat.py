@@ -53,6 +53,39 @@ def templates():
     return found
 
 
+def train(model, trainer):
+    model.train_from_iterator([" ".join(WORDS) * 3, "system user assistant [INST] [/INST] You are a helpful"] * 9, trainer)
+
+
+def like_gpt2(marks):
+    """A byte-level BPE."""
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    model.decoder = tokenizers.decoders.ByteLevel()
+    train(model, tokenizers.trainers.BpeTrainer(vocab_size=500, show_progress=False,
+                                                initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()))
+    model.add_special_tokens([tokenizers.AddedToken(mark, normalized=False) for mark in marks])
+    return model
+
+
+def like_llama(marks):
+    """A BPE by characters with byte fallback, which puts a space before each text between special tokens."""
+    first = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    model = tokenizers.Tokenizer(tokenizers.models.BPE())
+    steps = [tokenizers.normalizers.Prepend("\u2581"), tokenizers.normalizers.Replace(" ", "\u2581")]
+    model.normalizer = tokenizers.normalizers.Sequence(steps)
+    spells = tokenizers.decoders
+    model.decoder = spells.Sequence([spells.Replace("\u2581", " "), spells.ByteFallback(), spells.Fuse(),
+                                     spells.Strip(" ", 1, 0)])
+    train(model, tokenizers.trainers.BpeTrainer(vocab_size=600, show_progress=False, special_tokens=first))
+    told = json.loads(model.to_str())
+    told["added_tokens"] = told["added_tokens"][:1]
+    told["model"].update({"unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True})
+    model = tokenizers.Tokenizer.from_str(json.dumps(told))
+    model.add_special_tokens([tokenizers.AddedToken(mark, normalized=False) for mark in marks])
+    return model
+
+
 def tokenizer_of(folder, template):
     """Write a tokenizer with the special tokens that the template names. transformers reads it."""
     marks = sorted(set(re.findall(r"<\|[a-z_]+\|>", template)) - {"<|python_tag|>"})
@@ -64,14 +97,7 @@ def tokenizer_of(folder, template):
         bos, eos = "<s>", "</s>"
         marks += ["[INST]", "[/INST]"] if "[INST]" in template and "AVAILABLE_TOOLS" in template else []
     marks = sorted(set(marks) | {mark for mark in (bos, eos) if mark})
-    model = tokenizers.Tokenizer(tokenizers.models.BPE())
-    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    model.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(vocab_size=500, show_progress=False,
-                                             initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    model.train_from_iterator([" ".join(WORDS) * 3, "system user assistant [INST] [/INST] You are a helpful"] * 9,
-                              trainer)
-    model.add_special_tokens([tokenizers.AddedToken(mark, normalized=False) for mark in marks])
+    model = (like_llama if eos == "</s>" and "[INST] " in template else like_gpt2)(marks)
     folder.mkdir()
     model.save(str(folder / "tokenizer.json"))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, "eos_token": eos,

@@ -370,7 +370,6 @@ zr_status zr__pair_render(const zr__chat *chat, const zr__message *prompt, const
                           zr__rendered *r)
 {
     zr__rendered_clear(r);
-    if (chat->adds_begin) zr__rendered_add(r, chat->begin, (int64_t)strlen(chat->begin), ZR__SPAN_CONTROL, false);
     zr__rendered_add(r, prompt->text, prompt->bytes, ZR__SPAN_MESSAGE, false);
     const int64_t before = r->n;
     zr__rendered_add(r, completion->text, completion->bytes, ZR__SPAN_MESSAGE, true);

@@ -35,7 +35,7 @@ typedef struct zr__span {
     int64_t end; /* offset in the text at which the span ends and the next span begins */
     zr__span_kind kind;
     bool trains; /* whether the loss counts the tokens that begin in this span */
-    bool apart;  /* whether the span's tokens are encoded without the text before it */
+    bool apart;  /* whether the span and the text after it are encoded without the text before it */
 } zr__span;
 
 /** A rendered conversation. Set it to zeros before the first use. */
@@ -88,12 +88,14 @@ ZR_NODISCARD zr_status zr__pair_render(const zr__chat *chat, const zr__message *
                                        zr__rendered *rendered);
 
 /**
- * Encode a rendered text. A token counts for the loss if its first byte belongs to a span that trains. `ids` has space
- * for `room` tokens, of which the length of the text is always enough. A token that does not count has
- * ZR__IGNORED added. Errors: ZR_ERR_ARG if `room` is too small; ZR_ERR_UNSUPPORTED if the tokens do not spell the text.
+ * Encode a rendered text, and append its tokens to the growing array *ids, which has *n tokens and capacity *room. A
+ * token counts for the loss if its first byte belongs to a span that trains. Other tokens have ZR__IGNORED added.
+ *
+ * The text is encoded as a whole, as transformers does. It is divided only before a span that is `apart`, and in names
+ * of control tokens in messages. Errors: ZR_ERR_MEMORY, and those of zr_tokenizer_encode.
  */
 #define ZR__IGNORED INT32_MIN
 ZR_NODISCARD zr_status zr__rendered_encode(const zr__rendered *rendered, const zr__chat *chat,
-                                           const zr_tokenizer *tokenizer, int32_t *ids, int64_t room, int64_t *n);
+                                           const zr_tokenizer *tokenizer, int32_t **ids, int64_t *room, int64_t *n);
 
 #endif

@@ -175,7 +175,6 @@ static zr_status read_config(zr__chat *chat, const char *dir)
     if (json_is_string(template)) take_template(chat, json_string_value(template), json_string_length(template), place);
     take_mark(root, "bos_token", chat->begin);
     take_mark(root, "eos_token", chat->end);
-    chat->adds_begin = chat->begin[0] && json_is_true(json_object_get(root, "add_bos_token"));
     json_decref(root);
     return ZR_OK;
 }

@@ -19,12 +19,10 @@ enum { USUAL_THREADS = 8 };
 typedef struct worker {
     const struct encoder *e;
     zr__part part;
-    int32_t *ids; /* buffer for one token per byte of the part; a separator also fits, since a .jsonl line has more
-                     bytes than its text */
+    int32_t *ids; /* tokens of the part */
     int64_t room, n;
     zr__document *document; /* documents of the part; indices are within the part */
     int64_t document_room, documents;
-    bool begun;            /* whether a document has begun and not ended */
     zr__rendered rendered; /* instruction data: the current line */
     pthread_t thread;
     bool started;
@@ -32,6 +30,7 @@ typedef struct worker {
 
 typedef struct encoder {
     const zr__encoding *x;
+    zr_tokenizer_ends ends;
     zr__parts parts;
     worker *worker;
     int n;
@@ -48,18 +47,38 @@ static zr_status begin_document(worker *w)
     return ZR_OK;
 }
 
-static zr_status encode_text(void *arg, const char *text, int64_t bytes, bool ends)
+static void put_tokens(worker *w, const int32_t *tokens, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) w->ids[w->n++] = tokens[i];
+}
+
+/* Encode a piece of text, with the tokens that the tokenizer puts at the ends of documents. Only lines are followed by
+ * the separator. */
+static zr_status encode_text(void *arg, const char *text, int64_t bytes, int where)
 {
     worker *w = arg;
+    const zr__encoding *x = w->e->x;
+    const zr_tokenizer_ends ends = w->e->ends;
+    const bool begins = where & ZR__DOCUMENT_BEGINS;
+    const int64_t room = zr_tokenizer_room(x->tokenizer, bytes) + ends.n_begin + ends.n_end + 1;
     int64_t n = 0;
-    ZR_GROW(w->ids, w->room, w->part.room, "tokens of a text");
-    if (w->e->parts.lines && !w->begun) ZR_TRY(begin_document(w));
-    w->begun = !ends;
-    ZR_TRY(zr_tokenizer_encode(w->e->x->tokenizer, text, bytes, w->ids + w->n, w->room - w->n, &n));
+    ZR_GROW(w->ids, w->room, w->n + room > w->part.room ? w->n + room : w->part.room, "tokens of a text");
+    if (w->e->parts.lines && begins) ZR_TRY(begin_document(w));
+    if (begins) put_tokens(w, ends.begin, ends.n_begin);
+    ZR_TRY(zr__tokenizer_encode(x->tokenizer, text, bytes, !begins, w->ids + w->n, w->room - w->n, &n));
     w->n += n;
-    if (!ends || w->e->x->separator < 0) return ZR_OK;
-    ZR_ASSERT(w->n < w->room);
-    w->ids[w->n++] = w->e->x->separator;
+    if (!(where & ZR__DOCUMENT_ENDS)) return ZR_OK;
+    put_tokens(w, ends.end, ends.n_end);
+    if (w->e->parts.lines && x->separator >= 0) put_tokens(w, &x->separator, 1);
+    return ZR_OK;
+}
+
+/* Put the tokens that the tokenizer puts before documents. */
+static zr_status begin_pair(worker *w)
+{
+    const zr_tokenizer_ends *ends = &w->e->ends;
+    ZR_GROW(w->ids, w->room, w->n + ends->n_begin, "tokens of a text");
+    for (int64_t i = 0; i < ends->n_begin; i++) w->ids[w->n++] = ends->begin[i] | ZR__IGNORED;
     return ZR_OK;
 }
 
@@ -69,17 +88,13 @@ static zr_status encode_line(const void *of, void *arg, const char *line, int64_
 {
     worker *w = arg;
     const zr__instruct *x = of;
-    int64_t n = 0;
     ZR_TRY(zr__record_render(x, line, bytes, &w->rendered, text_bytes, reason));
     if (reason[0] || *text_bytes == 0) return ZR_OK;
-    /* a tokenizer may put a space before each stretch of text */
-    const int64_t room = (int64_t)w->rendered.text.length + 2 * w->rendered.n;
-    ZR_GROW(w->ids, w->room, w->n + room, "tokens of a conversation");
     ZR_TRY(begin_document(w));
-    ZR_TRY(zr__rendered_encode(&w->rendered, &x->chat, x->tokenizer, w->ids + w->n, room, &n));
+    if (x->kind == ZR__LINES_PAIR) ZR_TRY(begin_pair(w));
+    ZR_TRY(zr__rendered_encode(&w->rendered, &x->chat, x->tokenizer, &w->ids, &w->room, &w->n));
     zr__document *document = &w->document[w->documents - 1];
-    while (document->answer < w->n + n && (w->ids[document->answer] & ZR__IGNORED)) document->answer++;
-    w->n += n;
+    while (document->answer < w->n && (w->ids[document->answer] & ZR__IGNORED)) document->answer++;
     return ZR_OK;
 }
 
@@ -98,7 +113,6 @@ static void *run_worker(void *arg)
 {
     worker *w = arg;
     w->n = w->documents = 0;
-    w->begun = false;
     zr__part_run(&w->e->parts, &w->part, encode_text, w);
     narrow(w);
     return NULL;
@@ -206,7 +220,7 @@ static void set_parts(encoder *e)
 
 zr_status zr__encode(const zr__encoding *encoding, zr__encoded *encoded)
 {
-    encoder e = {.x = encoding, .parts = encoding->parts};
+    encoder e = {.x = encoding, .ends = zr_tokenizer_get_ends(encoding->tokenizer), .parts = encoding->parts};
     e.n = encoding->threads > 0 ? encoding->threads : threads_here();
     e.worker = zr_alloc((size_t)e.n * sizeof(*e.worker));
     ZR_CHECK(e.worker, ZR_ERR_MEMORY, "no memory for %d threads that tokenize a text", e.n);

@@ -94,7 +94,7 @@ static zr_status give_text(const zr__parts *parts, zr__part *part, const char *t
             n = parts->cut(parts->of, text + at, 1, parts->most_bytes);
             if (n == 0) n = character_cut(text + at, parts->most_bytes);
         }
-        ZR_TRY(fn(arg, text + at, n, at + n == bytes));
+        ZR_TRY(fn(arg, text + at, n, (at == 0 ? ZR__DOCUMENT_BEGINS : 0) | (at + n == bytes ? ZR__DOCUMENT_ENDS : 0)));
     }
     return ZR_OK;
 }
@@ -163,8 +163,10 @@ void zr__part_run(const zr__parts *parts, zr__part *part, zr__text_fn fn, void *
     part->lines = part->bad_line = 0;
     part->failed.status = ZR_OK;
     if (!parts->lines) part->found = (zr__found_texts){.documents = part->at == 0, .text_bytes = part->n};
+    const bool begins = part->at == 0, ends = part->at + part->n == parts->file->bytes;
+    const int where = (begins ? ZR__DOCUMENT_BEGINS : 0) | (ends ? ZR__DOCUMENT_ENDS : 0);
     zr__failure_note(&part->failed,
-                     parts->lines ? give_lines(parts, part, fn, arg) : fn(arg, part->text, part->n, false));
+                     parts->lines ? give_lines(parts, part, fn, arg) : fn(arg, part->text, part->n, where));
 }
 
 zr_status zr__part_take(zr__parts *parts, const zr__part *part, zr__found_texts *all)

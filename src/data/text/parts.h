@@ -14,9 +14,11 @@
 #include "base/core/core.h"
 #include "base/file/file.h"
 
-/** Callback that receives a document's text, or a piece of it. `ends` is true for the last piece of a .jsonl document,
- * and always false for plain text. */
-typedef zr_status (*zr__text_fn)(void *arg, const char *text, int64_t bytes, bool ends);
+/** Position of a piece of text in its document, as bits. */
+enum { ZR__DOCUMENT_BEGINS = 1, ZR__DOCUMENT_ENDS = 2 };
+
+/** Callback that receives a document's text, or a piece of it, and its position `where`. */
+typedef zr_status (*zr__text_fn)(void *arg, const char *text, int64_t bytes, int where);
 
 /** Function that processes a line of instruction data; `of` is zr__parts.line_of, and `arg` the argument of
  * zr__part_run. *bytes receives the length of the line's texts, or 0 for a line of only white space. If the line is

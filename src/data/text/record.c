@@ -80,7 +80,6 @@ zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, 
     /* a completion ends with the tokenizer's own end of a text, or as a document of texts does */
     if (!x->chat.end[0] || zr_tokenizer_token(tokenizer, x->chat.end) < 0)
         strcpy(x->chat.end, zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT) >= 0 ? ZR_END_OF_TEXT : "\n");
-    if (x->chat.adds_begin && zr_tokenizer_token(tokenizer, x->chat.begin) < 0) x->chat.adds_begin = false;
     return ZR_OK;
 }
 

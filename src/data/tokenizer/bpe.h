@@ -1,72 +1,121 @@
 /**
- * Byte-level byte-pair encoding (Sennrich et al. 2016; over bytes, Radford et al. 2019). A piece of text begins as one
- * token per byte. Each step merges the pair of neighbouring tokens that comes first in the list of merges. Equal pairs
- * are merged from left to right.
+ * Byte-pair encoding (Sennrich et al. 2016) of two kinds. With byte-level BPE (Radford et al. 2019), a piece of text
+ * begins as one token per byte. With BPE by characters (as SentencePiece's), a piece begins as one token per character,
+ * and characters outside the vocabulary become tokens for their bytes. Each step merges the pair of neighbouring tokens
+ * that comes first in the list of merges. Equal pairs are merged from left to right.
  */
 #ifndef ZR_DATA_BPE_H
 #define ZR_DATA_BPE_H
 
-#include "data/tokenizer/split.h"
+#include "data/pieces/normalize.h"
+#include "data/pieces/split.h"
+#include "data/tokenizer/added.h"
 #include "zr/data.h"
 
 #define ZR__BPE_BYTES 256
 
-/** An added token, such as <|endoftext|>. The text is searched for added tokens before it is cut into pieces. */
-typedef struct zr__bpe_added {
-    int32_t token;
-    bool later; /* whether the token is searched for in a second pass, in the text between the added tokens of the first
-                   pass */
-} zr__bpe_added;
+/** The character that stands for a space in the tokens of SentencePiece: U+2581. */
+#define ZR__BPE_SPACE "\xe2\x96\x81"
+
+/** Number of bytes of the name of a byte's token, such as "<0x0A>", in BPE by characters. */
+#define ZR__BPE_BYTE_NAME 6
+
+/** How a tokenizer divides text into pieces that are merged independently. */
+typedef enum zr__bpe_pieces {
+    ZR__PIECES_SPLIT, /* at matches of regular expressions (byte-level BPE) */
+    ZR__PIECES_WORDS, /* before each ZR__BPE_SPACE that follows another character; no merge crosses such a place */
+    ZR__PIECES_EACH,  /* before each ZR__BPE_SPACE */
+    ZR__PIECES_WHOLE, /* nowhere */
+} zr__bpe_pieces;
+
+/** Tokens that a tokenizer puts before and after a document. */
+typedef struct zr__bpe_ends {
+    int32_t *begin, *end; /* arrays of n_begin and n_end tokens */
+    int64_t n_begin, n_end;
+    int32_t separator; /* token after a document, or -1 */
+} zr__bpe_ends;
 
 /** A tokenizer as read from its files. */
 typedef struct zr__bpe {
     int64_t vocab;
-    char *text;     /* bytes of all tokens, concatenated */
-    int64_t *begin; /* array of vocab + 1 offsets: token i has the bytes text[begin[i], begin[i + 1]) */
-    bool *spelled;  /* for each token: whether merges may produce it, since its name consists of symbols for bytes */
-    bool *alone;    /* for each token: whether merging its bytes gives exactly this token */
+    char *text;         /* names of all tokens, concatenated: bytes with byte-level BPE, else UTF-8 */
+    int64_t *begin;     /* array of vocab + 1 offsets: token i has the name text[begin[i], begin[i + 1]) */
+    bool *spelled;      /* for each token: whether merges may produce it; with byte-level BPE its name then consists of
+                           symbols for bytes */
+    bool *special;      /* for each token: whether it is a special added token */
+    bool *alone;        /* for each token: whether merging its name gives exactly this token */
     bool ignore_merges; /* whether a piece that equals a token becomes this token without merging */
-    int32_t byte_token[ZR__BPE_BYTES];
+    bool by_character;  /* whether pieces begin as characters instead of bytes */
+    int32_t byte_token[ZR__BPE_BYTES]; /* token of each byte, or -1 */
+
+    bool byte_fallback, fuse_unk; /* for a character outside the vocabulary: whether the tokens of its bytes are taken
+                                     if there are any, and whether neighbouring unknown characters give one `unknown` */
+    int32_t unknown;              /* token of a character outside the vocabulary, or -1: such characters are left out */
+    char *said;                   /* BPE by characters: texts of all tokens, concatenated like `text`; else NULL */
+    int64_t *said_begin;
+    bool strip_first; /* whether decoding leaves out a space at the beginning */
+    bool lines_apart; /* BPE by characters: whether no merge contains a line end */
 
     struct zr__bpe_merge *merges; /* hash table of merges */
     int64_t merge_mask;
-    int32_t *names; /* hash table from bytes to spelled tokens; -1 in empty slots */
+    int32_t *names; /* hash table from names to spelled tokens; -1 in empty slots */
     int64_t name_mask;
 
-    zr__bpe_added *added; /* added tokens, longest first */
-    int64_t n_added;
-    bool begins[ZR__BPE_BYTES]; /* for each byte: whether an added token begins with it */
-    bool has_later, spaced; /* has_later: whether any added token is `later`; spaced: whether any has white space after
-                               its first byte */
+    zr__changes normalizer, spaces; /* changes before the second search for added tokens, and after it */
+    zr__added_list added, later;    /* added tokens of the first and of the second search */
+    bool uncut; /* whether an added token forbids cutting a text: it contains white space, or strips it on the right */
 
-    zr__split *split;
+    zr__classes *classes;
+    zr__split *split; /* NULL unless pieces is ZR__PIECES_SPLIT */
+    zr__bpe_pieces pieces;
+    zr__bpe_ends ends;
+    int64_t growth, more; /* a text of n bytes has at most growth n + more tokens */
     uint64_t hash;
 } zr__bpe;
 
-/** Return the token with these bytes, or -1. Only tokens in `spelled` are found. */
+/** Return the token with this name, or -1. Only tokens in `spelled` are found. */
 int32_t zr__bpe_find(const zr__bpe *bpe, const char *text, int64_t bytes);
+/** The same, with the XXH3-64 hash of the name. */
+int32_t zr__bpe_find_hashed(const zr__bpe *bpe, const char *text, int64_t bytes, uint64_t hash);
 
 static inline int64_t zr__bpe_bytes(const zr__bpe *bpe, int32_t token)
 {
     return bpe->begin[token + 1] - bpe->begin[token];
 }
 
-/** Allocate the tables for `n` tokens that have `bytes` bytes in total. The caller then fills text, begin and spelled,
- * and calls zr__bpe_name_tokens. Error: ZR_ERR_MEMORY. */
+/** Allocate the tables for `n` tokens that have `bytes` bytes in total. The caller then fills text, begin, spelled and
+ * special, and calls zr__bpe_name_tokens. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__bpe_take_tokens(zr__bpe *bpe, int64_t n, int64_t bytes);
 /** Build the hash table that zr__bpe_find reads. */
 void zr__bpe_name_tokens(zr__bpe *bpe);
 ZR_NODISCARD zr_status zr__bpe_take_merges(zr__bpe *bpe, int64_t n);
 /** Add a merge. A lower rank is merged earlier. A second merge of the same pair replaces the first. */
 void zr__bpe_merge(zr__bpe *bpe, int32_t left, int32_t right, int32_t into, uint32_t rank);
+/** Read a slot of the hash table of merges, 0 to merge_mask. Return false if the slot is empty. */
+bool zr__bpe_merge_at(const zr__bpe *bpe, int64_t slot, int32_t *left, int32_t *right);
+/** Return a hash of the merges that does not depend on their order in the table. */
+uint64_t zr__bpe_merges_hash(const zr__bpe *bpe);
 /** Compute the tables that encoding needs. Call this function after all tokens and merges are added. Error:
  * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__bpe_finish(zr__bpe *bpe);
 void zr__bpe_free(zr__bpe *bpe);
 
-/** Encode a text like zr_tokenizer_encode. */
-ZR_NODISCARD zr_status zr__bpe_encode(const zr__bpe *bpe, const char *text, int64_t bytes, int32_t *tokens,
-                                      int64_t room, int64_t *n);
+/** Compute the tokens of a piece by merges alone. `tokens` has space for `bytes` tokens; *n receives their number.
+ * Errors: ZR_ERR_MEMORY; ZR_ERR_DATA if the piece has more than 2^31 - 1 bytes. */
+ZR_NODISCARD zr_status zr__bpe_merge_piece(const zr__bpe *bpe, const char *piece, int64_t bytes, int32_t *tokens,
+                                           int64_t *n);
+
+/** Encode a text like zr_tokenizer_encode. `continues` is true if the text continues an earlier text from a cut on. */
+ZR_NODISCARD zr_status zr__bpe_encode(const zr__bpe *bpe, const char *text, int64_t bytes, bool continues,
+                                      int32_t *tokens, int64_t room, int64_t *n);
+
+/** Decode tokens like zr_tokenizer_text. */
+ZR_NODISCARD zr_status zr__bpe_decode(const zr__bpe *bpe, const int32_t *tokens, int64_t n, bool special, char **text,
+                                      int64_t *bytes);
+/** Append bytes, with U+FFFD in place of bytes that are not UTF-8. */
+void zr__bpe_add_lossy(zr__text *out, const char *text, int64_t bytes);
+/** Compute `said`, the texts of the tokens of BPE by characters. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__bpe_say_tokens(zr__bpe *bpe);
 /** Find a cut like zr__tokenizer_cut. */
 int64_t zr__bpe_cut(const zr__bpe *bpe, const char *text, int64_t from, int64_t bytes);
 
@@ -79,8 +128,9 @@ uint32_t zr__bpe_symbol(unsigned char byte);
  * Return the number of bytes, or -1 if a character represents no byte. */
 int64_t zr__bpe_spell(const char *name, int64_t n, char *out);
 
-/** Read a tokenizer from tokenizer.json, or from vocab.json and merges.txt in a directory. Call zr__bpe_free even after
- * a failure. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_DATA if the files are damaged or the tokenizer is of another kind. */
+/** Read a tokenizer from tokenizer.json, from vocab.json and merges.txt, or from tekken.json in a directory. Call
+ * zr__bpe_free even after a failure. Errors: ZR_ERR_NOT_FOUND; ZR_ERR_DATA if the files are damaged or the tokenizer is
+ * of another kind. */
 ZR_NODISCARD zr_status zr__bpe_read(const char *path, zr__bpe *bpe);
 
 /* ---- writing --------------------------------------------------------------------------------- */

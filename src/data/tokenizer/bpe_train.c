@@ -120,7 +120,7 @@ zr_status zr__tokenizer_trainer_open(zr__tokenizer_trainer **trainer)
     const char *const expression[] = {ZR__SPLIT_GPT2};
     zr__tokenizer_trainer *made = zr_alloc(sizeof(*made));
     ZR_CHECK(made, ZR_ERR_MEMORY, "no memory to learn a tokenizer");
-    zr_status st = zr__split_open(expression, 1, "GPT-2's tokenizer", &made->split);
+    zr_status st = zr__split_open(expression, 1, NULL, "GPT-2's tokenizer", &made->split);
     if (st == ZR_OK)
         *trainer = made;
     else
@@ -151,8 +151,8 @@ static zr_status count_piece(void *arg, const char *piece, int64_t bytes)
 zr_status zr__tokenizer_trainer_add(zr__tokenizer_trainer *trainer, const char *text, int64_t bytes)
 {
     zr__matcher *matcher = NULL;
-    ZR_TRY(zr__matcher_open(trainer->split, text, count_piece, trainer, &matcher));
-    zr_status st = zr__matcher_cut(matcher, text, bytes);
+    ZR_TRY(zr__matcher_open(trainer->split, count_piece, trainer, &matcher));
+    zr_status st = zr__matcher_cut(matcher, text, bytes, 0);
     zr__matcher_close(&matcher);
     return st;
 }

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+enum { ZR__TOKEN_MOST = 64 }; /* maximum bytes of a text for zr_tokenizer_token */
+
 struct zr_tokenizer {
     bool is_bytes;
     char *name;
@@ -105,21 +107,53 @@ uint64_t zr_tokenizer_hash(const zr_tokenizer *tokenizer)
     return tokenizer->hash;
 }
 
-zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,
-                              int64_t room, int64_t *n)
+zr_status zr__tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, bool continues,
+                               int32_t *tokens, int64_t room, int64_t *n)
 {
     ZR_CHECK(bytes >= 0 && room >= 0, ZR_ERR_ARG, "cannot tokenize %lld bytes into room for %lld tokens",
              (long long)bytes, (long long)room);
     return tokenizer->is_bytes ? bytes_encode(text, bytes, tokens, room, n)
-                               : zr__bpe_encode(&tokenizer->bpe, text, bytes, tokens, room, n);
+                               : zr__bpe_encode(&tokenizer->bpe, text, bytes, continues, tokens, room, n);
+}
+
+zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes, int32_t *tokens,
+                              int64_t room, int64_t *n)
+{
+    return zr__tokenizer_encode(tokenizer, text, bytes, false, tokens, room, n);
+}
+
+int64_t zr_tokenizer_room(const zr_tokenizer *tokenizer, int64_t bytes)
+{
+    return tokenizer->is_bytes ? bytes : tokenizer->bpe.growth * bytes + tokenizer->bpe.more;
 }
 
 int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text)
 {
-    int32_t tokens[64];
+    int32_t tokens[8 * ZR__TOKEN_MOST];
     int64_t n = 0, bytes = (int64_t)strlen(text), room = sizeof(tokens) / sizeof(tokens[0]);
-    if (bytes > room || zr_tokenizer_encode(tokenizer, text, bytes, tokens, room, &n) != ZR_OK) return -1;
+    /* Encode the text as the continuation of another text, so that no space is prepended. */
+    if (bytes > ZR__TOKEN_MOST || zr__tokenizer_encode(tokenizer, text, bytes, true, tokens, room, &n) != ZR_OK)
+        return -1;
     return n == 1 ? tokens[0] : -1;
+}
+
+zr_tokenizer_ends zr_tokenizer_get_ends(const zr_tokenizer *tokenizer)
+{
+    const zr__bpe_ends *ends = &tokenizer->bpe.ends;
+    const int32_t end = zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT);
+    if (tokenizer->is_bytes) return (zr_tokenizer_ends){.separator = -1};
+    return (zr_tokenizer_ends){.begin = ends->begin,
+                               .n_begin = ends->n_begin,
+                               .end = ends->end,
+                               .n_end = ends->n_end,
+                               .separator = end >= 0 ? end : ends->separator};
+}
+
+int32_t zr__tokenizer_separator(const zr_tokenizer *tokenizer)
+{
+    const zr_tokenizer_ends ends = zr_tokenizer_get_ends(tokenizer);
+    if (ends.separator < 0) return ZR__NO_SEPARATOR;
+    return ends.n_end > 0 && ends.end[ends.n_end - 1] == ends.separator ? -1 : ends.separator;
 }
 
 int64_t zr__tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes)
@@ -130,9 +164,35 @@ int64_t zr__tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64
 
 zr_status zr_tokenizer_decode(const zr_tokenizer *tokenizer, int32_t token, const char **text, int64_t *bytes)
 {
+    const zr__bpe *bpe = &tokenizer->bpe;
     ZR_CHECK(token >= 0 && token < tokenizer->vocab, ZR_ERR_ARG, "token %d is outside the vocabulary of %lld", token,
              (long long)tokenizer->vocab);
-    *text = tokenizer->is_bytes ? text_of_byte(token) : tokenizer->bpe.text + tokenizer->bpe.begin[token];
-    *bytes = tokenizer->is_bytes ? 1 : zr__bpe_bytes(&tokenizer->bpe, token);
+    if (tokenizer->is_bytes) {
+        *text = text_of_byte(token);
+        *bytes = 1;
+    } else if (bpe->said) {
+        *text = bpe->said + bpe->said_begin[token];
+        *bytes = bpe->said_begin[token + 1] - bpe->said_begin[token];
+    } else {
+        *text = bpe->text + bpe->begin[token];
+        *bytes = zr__bpe_bytes(bpe, token);
+    }
     return ZR_OK;
+}
+
+zr_status zr_tokenizer_text(const zr_tokenizer *tokenizer, const int32_t *tokens, int64_t n, bool special, char **text,
+                            int64_t *bytes)
+{
+    for (int64_t i = 0; i < n; i++)
+        ZR_CHECK(tokens[i] >= 0 && tokens[i] < tokenizer->vocab, ZR_ERR_ARG,
+                 "token %d at position %lld is outside the vocabulary of %lld", tokens[i], (long long)i,
+                 (long long)tokenizer->vocab);
+    if (!tokenizer->is_bytes) return zr__bpe_decode(&tokenizer->bpe, tokens, n, special, text, bytes);
+    zr__text all = {0}, out = {0};
+    for (int64_t i = 0; i < n; i++) zr__text_append(&all, text_of_byte(tokens[i]), 1);
+    if (all.data) zr__bpe_add_lossy(&out, all.data, (int64_t)all.length);
+    out.failed |= all.failed;
+    zr__text_clear(&all);
+    *bytes = (int64_t)out.length;
+    return zr__text_take(&out, text);
 }

@@ -1,19 +1,33 @@
 /**
- * data/tokenizer: the tokenizers "bytes" and byte-level BPE. tokenizer.c chooses between the two kinds. bpe.h encodes.
- * bpe_read.c reads a BPE tokenizer from files, bpe_write.c prints it, and bpe_train.c learns merges. split.h cuts text
- * into pieces by regular expressions.
+ * data/tokenizer: the tokenizers "bytes" and BPE. tokenizer.c chooses between the two kinds. bpe.h encodes and decodes.
+ * read.h reads a BPE tokenizer from files, bpe_write.c prints it, and bpe_train.c learns merges. added.h finds added
+ * tokens. data/pieces normalizes text and cuts it into pieces.
  */
 #ifndef ZR_DATA_TOKENIZER_TOKENIZER_H
 #define ZR_DATA_TOKENIZER_TOKENIZER_H
 
 #include "zr/data.h"
 
+/** Return whether a path names a file tekken.json, perhaps with more before its end, as "tekken_240718.json". */
+bool zr__tokenizer_is_tekken(const char *path);
+
 /** Return whether a directory has all files of a tokenizer. zr_tokenizer_open may still refuse the tokenizer's kind. */
 bool zr__tokenizer_is_in(const char *dir);
 
+/** Encode like zr_tokenizer_encode. If `continues`, the text continues an earlier text from a cut of zr__tokenizer_cut
+ * on, so the tokenizer puts nothing before it. */
+ZR_NODISCARD zr_status zr__tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes,
+                                            bool continues, int32_t *tokens, int64_t room, int64_t *n);
+
+/** Return the token that separates documents; -1 if the tokenizer ends each document with this token by itself;
+ * ZR__NO_SEPARATOR if there is no such token. */
+int32_t zr__tokenizer_separator(const zr_tokenizer *tokenizer);
+enum { ZR__NO_SEPARATOR = -2 };
+
 /** Return the last offset p, from <= p < bytes, at which the text may safely be cut, or 0 if none is known. At a safe
- * cut, both parts together have the same tokens as the whole, whatever text follows. Cuts are known only if the
- * tokenizer's regular expression is GPT-2's. Without a cut, a text must be encoded as a whole. */
+ * cut, both parts together have the same tokens as the whole, whatever text follows; the second part is encoded as one
+ * that continues. Cuts are known only if the tokenizer's regular expression is GPT-2's or one of data/pieces/scan.h, or
+ * if the tokenizer's merges keep words apart. Without a cut, a text must be encoded as a whole. */
 int64_t zr__tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes);
 
 /** Write a tokenizer.json of the tokenizer "bytes", for programs that read only this format. Free *json with zr_free.

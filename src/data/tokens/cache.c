@@ -4,6 +4,7 @@
 #include "base/file/folder.h"
 #include "base/text/text.h"
 #include "data/text/encode.h"
+#include "data/tokenizer/tokenizer.h"
 #include "data/tokens/shard.h"
 
 #include <dirent.h>
@@ -155,8 +156,8 @@ static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t 
 static const char *instruct_key(const zr__instruct *x, char key[KEY_BYTES / 2])
 {
     if (x)
-        snprintf(key, KEY_BYTES / 2, " %s %s %s %s %d", x->kind == ZR__LINES_PAIR ? "pairs" : "messages",
-                 zr__chat_name(&x->chat), x->chat.begin, x->chat.end, x->chat.adds_begin);
+        snprintf(key, KEY_BYTES / 2, " %s %s %s %s", x->kind == ZR__LINES_PAIR ? "pairs" : "messages",
+                 zr__chat_name(&x->chat), x->chat.begin, x->chat.end);
     return key;
 }
 
@@ -429,7 +430,7 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
                            char path[PATH_MAX], zr__cached *made)
 {
     const int64_t vocab = zr_tokenizer_vocab(tokenizer);
-    const int32_t end = zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT);
+    const int32_t end = zr__tokenizer_separator(tokenizer);
     const zr__parts parts = {.file = text,
                              .most_bytes = STRETCH_MOST_BYTES,
                              .lines = lines,
@@ -447,7 +448,7 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
     place p = {.encoding = {.parts = parts,
                             .tokenizer = tokenizer,
                             .instruct = how,
-                            .separator = end >= 0 ? end : zr_tokenizer_token(tokenizer, "\n"),
+                            .separator = end == ZR__NO_SEPARATOR ? zr_tokenizer_token(tokenizer, "\n") : end,
                             .token_bytes = how                ? 4
                                            : vocab <= 1 << 8  ? 1
                                            : vocab <= 1 << 16 ? 2

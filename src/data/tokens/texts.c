@@ -186,9 +186,9 @@ static int64_t trainer_cut(const void *of, const char *text, int64_t from, int64
     return zr__tokenizer_trainer_cut(of, text, from, bytes);
 }
 
-static zr_status count_pieces(void *arg, const char *text, int64_t bytes, bool ends)
+static zr_status count_pieces(void *arg, const char *text, int64_t bytes, int where)
 {
-    (void)ends;
+    (void)where;
     return zr__tokenizer_trainer_add(arg, text, bytes);
 }
 

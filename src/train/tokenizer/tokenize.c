@@ -86,8 +86,9 @@ static zr_status open_tokenizing(tokenizing *t)
     ZR_CHECK(a->format == ZR_TOKENS_LLMC || t->did->token_bytes == 2, ZR_ERR_ARG,
              "the format nanogpt has tokens below 65536, and the tokenizer has %lld; take llmc",
              (long long)t->did->vocab);
-    t->between = a->eot ? zr_tokenizer_token(t->tokenizer, ZR_END_OF_TEXT) : -1;
-    ZR_CHECK(!a->eot || t->between >= 0, ZR_ERR_DATA, "the tokenizer %s has no token %s to put between texts",
+    t->between = a->eot ? zr__tokenizer_separator(t->tokenizer) : -1;
+    ZR_CHECK(t->between != ZR__NO_SEPARATOR, ZR_ERR_DATA,
+             "the tokenizer %s has no token %s to put between texts, and no tokenizer_config.json with an eos_token",
              zr_tokenizer_name(t->tokenizer), ZR_END_OF_TEXT);
     t->wanted = (zr__texts_args){.path = a->text,
                                  .n = a->n_texts,

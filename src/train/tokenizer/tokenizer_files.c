@@ -18,6 +18,7 @@ static const char *const names[] = {whole,
                                     "merges.txt",
                                     "special_tokens_map.json",
                                     "added_tokens.json",
+                                    "tekken.json",
                                     "chat_template.jinja",
                                     "generation_config.json"};
 enum { NAMES = sizeof(names) / sizeof(names[0]), MOST_BYTES = 128 << 20 };
@@ -89,9 +90,10 @@ zr_status zr__tokenizer_files_copy(const char *name, const char *dir)
     struct stat info;
     if (!name) return ZR_OK;
     if (strcmp(name, "bytes") == 0) return write_bytes(dir);
-    if (stat(name, &info) != 0 || !S_ISDIR(info.st_mode)) return copy_file(name, dir, whole);
+    if (stat(name, &info) != 0 || !S_ISDIR(info.st_mode))
+        return copy_file(name, dir, zr__tokenizer_is_tekken(name) ? "tekken.json" : whole);
     ZR_CHECK(zr__tokenizer_is_in(name), ZR_ERR_NOT_FOUND,
-             "data.tokenizer: the directory %s has no tokenizer.json, and no vocab.json either", name);
+             "data.tokenizer: the directory %s has no tokenizer.json, and no vocab.json or tekken.json either", name);
     return zr__tokenizer_files_take(name, dir);
 }
 

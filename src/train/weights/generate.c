@@ -34,6 +34,7 @@ typedef struct generating {
     zr__ends ends;
     zr__rendered rendered; /* with args->chat: the prompt, and its tokens */
     int32_t *prompt;
+    int64_t room;
     zr__writer writer;
 } generating;
 
@@ -64,10 +65,7 @@ static zr_status render_prompt(generating *g)
     ZR_TRY(zr__chat_want(&chat, g->tokenizer, g->dir));
     ZR_TRY(zr__chat_render(&chat, message, n, true, &g->rendered, &reason));
     ZR_CHECK(!reason, ZR_ERR_ARG, "%s", reason);
-    const int64_t room = (int64_t)g->rendered.text.length + 2 * g->rendered.n;
-    g->prompt = zr_alloc((size_t)room * sizeof(*g->prompt));
-    ZR_CHECK(g->prompt, ZR_ERR_MEMORY, "no memory for %lld tokens", (long long)room);
-    ZR_TRY(zr__rendered_encode(&g->rendered, &chat, g->tokenizer, g->prompt, room, &g->writer.n_prompt));
+    ZR_TRY(zr__rendered_encode(&g->rendered, &chat, g->tokenizer, &g->prompt, &g->room, &g->writer.n_prompt));
     for (int64_t i = 0; i < g->writer.n_prompt; i++) g->prompt[i] &= ~ZR__IGNORED;
     g->writer.prompt = g->prompt;
     zr__ends_add(&g->ends, zr_tokenizer_token(g->tokenizer, zr__chat_turn_end(&chat)));

@@ -4,19 +4,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Return the token that precedes a text without a prompt: the end-of-text token if the tokenizer has it, else the
- * token of a newline, else 0. */
+/** Return the token that precedes a text without a prompt, for a tokenizer that puts none there: the token that
+ * separates documents, else the token of a newline, else 0. */
 static int32_t first_token(const zr__writer *w)
 {
-    int32_t token = zr_tokenizer_token(w->tokenizer, ZR_END_OF_TEXT);
+    int32_t token = zr_tokenizer_get_ends(w->tokenizer).separator;
     if (token < 0) token = zr_tokenizer_token(w->tokenizer, "\n");
     return token >= 0 && token < w->choices ? token : 0;
 }
 
+/** Encode the prompt, with the tokens that the tokenizer puts before and after it. An empty prompt has only the tokens
+ * before it. */
+static zr_status encode_prompt(zr__writer *w, const zr_tokenizer_ends *ends, int64_t room)
+{
+    const int64_t bytes = w->args->prompt_bytes;
+    int64_t n = 0;
+    for (int64_t i = 0; i < ends->n_begin; i++) w->tokens[i] = ends->begin[i];
+    w->n_tokens = ends->n_begin;
+    ZR_TRY(zr_tokenizer_encode(w->tokenizer, w->args->prompt, bytes, w->tokens + w->n_tokens, room - w->n_tokens, &n));
+    w->n_tokens += n;
+    for (int64_t i = 0; i < ends->n_end && bytes > 0; i++) w->tokens[w->n_tokens++] = ends->end[i];
+    return ZR_OK;
+}
+
 zr_status zr__writer_open(zr__writer *w)
 {
-    const int64_t prompt = w->prompt ? w->n_prompt : w->args->prompt_bytes;
-    int64_t room = prompt + w->args->tokens + 1, known = zr_tokenizer_vocab(w->tokenizer);
+    const zr_tokenizer_ends ends = zr_tokenizer_get_ends(w->tokenizer);
+    const int64_t known = zr_tokenizer_vocab(w->tokenizer);
+    const int64_t prompt =
+        w->prompt ? w->n_prompt : ends.n_begin + zr_tokenizer_room(w->tokenizer, w->args->prompt_bytes) + ends.n_end;
+    const int64_t room = prompt + w->args->tokens + 1;
     w->choices = known < w->vocab ? known : w->vocab;
     w->tokens = zr_alloc((size_t)room * sizeof(*w->tokens));
     w->logits = zr_alloc((size_t)w->choices * sizeof(*w->logits));
@@ -24,9 +41,7 @@ zr_status zr__writer_open(zr__writer *w)
     ZR_CHECK(w->tokens && w->logits && w->sorted, ZR_ERR_MEMORY, "no memory for %lld tokens", (long long)room);
     if (w->prompt) memcpy(w->tokens, w->prompt, (size_t)w->n_prompt * sizeof(*w->tokens));
     w->n_tokens = w->n_prompt;
-    if (!w->prompt)
-        ZR_TRY(
-            zr_tokenizer_encode(w->tokenizer, w->args->prompt, w->args->prompt_bytes, w->tokens, room, &w->n_tokens));
+    if (!w->prompt) ZR_TRY(encode_prompt(w, &ends, room));
     if (w->n_tokens == 0) w->tokens[w->n_tokens++] = first_token(w);
     for (int64_t i = 0; i < w->n_tokens; i++)
         ZR_CHECK(w->tokens[i] < w->vocab, ZR_ERR_DATA,

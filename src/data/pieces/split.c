@@ -1,4 +1,4 @@
-#include "data/tokenizer/split.h"
+#include "data/pieces/split.h"
 
 #include "base/text/text.h"
 
@@ -20,6 +20,8 @@ struct zr__split {
     pcre2_general_context *memory; /* allocator of PCRE2 */
     pcre2_code *code[ZR__SPLIT_MOST];
     int n;
+    const zr__scan *scan; /* hand-written code for the only expression, or NULL */
+    const zr__classes *classes;
     bool gpt2; /* whether the only expression is GPT-2's */
     uint64_t hash;
 };
@@ -234,13 +236,28 @@ static zr_status compile_all(zr__split *split, const char *const *expression, in
     return st;
 }
 
-zr_status zr__split_open(const char *const *expression, int n, const char *where, zr__split **split)
+/* The table of classes is part of zr, so the hash needs no version of it. */
+static void take_scan(zr__split *split, const zr__scan *scan, const char *expression, const zr__classes *classes)
+{
+    static const char kind[] = "scan 1";
+    split->scan = scan;
+    split->classes = classes;
+    split->hash = XXH3_64bits_withSeed(expression, strlen(expression), XXH3_64bits(kind, sizeof(kind)));
+}
+
+zr_status zr__split_open(const char *const *expression, int n, const zr__classes *classes, const char *where,
+                         zr__split **split)
 {
     ZR_CHECK(n >= 1 && n <= ZR__SPLIT_MOST, ZR_ERR_DATA, "%s: there are %d regular expressions; 1 to %d are supported",
              where, n, ZR__SPLIT_MOST);
+    const zr__scan *scan = n == 1 && classes ? zr__scan_find(expression[0]) : NULL;
     *split = zr_alloc(sizeof(**split));
     ZR_CHECK(*split, ZR_ERR_MEMORY, "no memory for regular expressions");
-    zr_status st = compile_all(*split, expression, n, where);
+    zr_status st = ZR_OK;
+    if (scan)
+        take_scan(*split, scan, expression[0], classes);
+    else
+        st = compile_all(*split, expression, n, where);
     if (st != ZR_OK) zr__split_close(split);
     return st;
 }
@@ -263,7 +280,8 @@ uint64_t zr__split_hash(const zr__split *split)
 
 struct zr__matcher {
     const zr__split *split;
-    const char *text; /* start of the whole text, from which messages count positions */
+    const char *text; /* the present range, and its position in the whole text, for messages */
+    int64_t text_at;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
     pcre2_match_data *found[ZR__SPLIT_MOST];
@@ -290,7 +308,7 @@ static zr_status cut_level(zr__matcher *m, int level, const char *text, int64_t 
         if (rc == PCRE2_ERROR_NOMATCH) return hand_on(m, level, text + at, bytes - at);
         ZR_CHECK(rc >= 0, rc == PCRE2_ERROR_NOMEMORY ? ZR_ERR_MEMORY : ZR_ERR_DATA,
                  "the tokenizer's regular expression failed at byte %lld of the text (PCRE2 error %d)",
-                 (long long)(text + at - m->text), rc);
+                 (long long)(m->text_at + (text + at - m->text)), rc);
         int64_t begin = (int64_t)range[0], end = (int64_t)range[1];
         ZR_TRY(hand_on(m, level, text + at, begin - at));
         ZR_TRY(hand_on(m, level, text + begin, end - begin));
@@ -312,12 +330,21 @@ static int64_t valid_bytes(const char *text, int64_t bytes)
     return i;
 }
 
-zr_status zr__matcher_cut(zr__matcher *m, const char *text, int64_t bytes)
+static zr_status cut_valid(zr__matcher *m, const char *text, int64_t bytes)
 {
+    const zr__split *split = m->split;
+    return split->scan ? zr__scan_run(split->scan, split->classes, text, bytes, m->fn, m->arg)
+                       : cut_level(m, 0, text, bytes);
+}
+
+zr_status zr__matcher_cut(zr__matcher *m, const char *text, int64_t bytes, int64_t at)
+{
+    m->text = text;
+    m->text_at = at;
     while (bytes > 0) {
         int64_t n = valid_bytes(text, bytes);
         if (n > 0)
-            ZR_TRY(cut_level(m, 0, text, n));
+            ZR_TRY(cut_valid(m, text, n));
         else
             ZR_TRY(m->fn(m->arg, text, 1));
         text += n > 0 ? n : 1;
@@ -329,6 +356,7 @@ zr_status zr__matcher_cut(zr__matcher *m, const char *text, int64_t bytes)
 static bool prepare_matcher(zr__matcher *m)
 {
     lacked = false;
+    if (m->split->scan) return true;
     m->context = pcre2_match_context_create(m->split->memory);
     /* the stack is NULL if PCRE2 was built without its JIT compiler, which alone needs the stack */
     m->stack = pcre2_jit_stack_create(STACK_LEAST_BYTES, STACK_MOST_BYTES, m->split->memory);
@@ -339,10 +367,10 @@ static bool prepare_matcher(zr__matcher *m)
     return !lacked;
 }
 
-zr_status zr__matcher_open(const zr__split *split, const char *text, zr__split_fn fn, void *arg, zr__matcher **matcher)
+zr_status zr__matcher_open(const zr__split *split, zr__split_fn fn, void *arg, zr__matcher **matcher)
 {
     zr__matcher *m = zr_alloc(sizeof(*m));
-    if (m) *m = (zr__matcher){.split = split, .text = text, .fn = fn, .arg = arg};
+    if (m) *m = (zr__matcher){.split = split, .fn = fn, .arg = arg};
     bool made = m && prepare_matcher(m);
     *matcher = m;
     if (!made) zr__matcher_close(matcher);
@@ -380,13 +408,15 @@ static bool solid_before(const unsigned char *text, int64_t at)
 }
 
 /* Return the offset of the last ASCII white space that follows a character other than white space. A cut before this
- * white space is safe: in GPT-2's expression, white space begins a piece, and only the alternative for white space has
- * a lookahead. */
+ * white space is safe in GPT-2's expression and in the known ones: such white space begins a piece, and only the
+ * alternatives for white space look further. In the known ones, line ends may belong to the piece before them. */
 int64_t zr__split_cut(const zr__split *split, const char *string, int64_t from, int64_t bytes)
 {
     const unsigned char *text = (const unsigned char *)string;
-    if (!split->gpt2) return 0;
-    for (int64_t at = bytes - 1; at > 0 && at >= from; at--)
-        if (is_space(text[at]) && solid_before(text, at)) return at;
+    if (!split->gpt2 && !split->scan) return 0;
+    for (int64_t at = bytes - 1; at > 0 && at >= from; at--) {
+        const bool line_end = text[at] == '\r' || text[at] == '\n';
+        if (is_space(text[at]) && !(line_end && split->scan) && solid_before(text, at)) return at;
+    }
     return 0;
 }

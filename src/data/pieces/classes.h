@@ -1,0 +1,65 @@
+/**
+ * Classes of characters, as the regular expressions of the package `tokenizers` see them (Unicode 16). The pieces of a
+ * text and the borders of added tokens depend on nothing else of a character.
+ */
+#ifndef ZR_DATA_CLASSES_H
+#define ZR_DATA_CLASSES_H
+
+#include "zr/base.h"
+
+/** Class of a character. Categories are those of Unicode. Characters of the classes UPPER to NUMBER, and WORD, belong
+ * to words (\w). */
+typedef enum zr__class {
+    ZR__OTHER,
+    ZR__UPPER,  /* Lu and Lt */
+    ZR__LOWER,  /* Ll */
+    ZR__LETTER, /* Lm and Lo */
+    ZR__MARK,   /* M */
+    ZR__NUMBER, /* Nd and Nl */
+    ZR__FIGURE, /* No: a number that does not belong to words */
+    ZR__SPACE,  /* white space (\s) */
+    ZR__WORD,   /* a character outside L, M and N that belongs to words, such as "_" */
+} zr__class;
+
+/** Sets of classes, as bits. */
+#define ZR__BIT(its) (1u << (its))
+#define ZR__LETTERS (ZR__BIT(ZR__UPPER) | ZR__BIT(ZR__LOWER) | ZR__BIT(ZR__LETTER))
+#define ZR__NUMBERS (ZR__BIT(ZR__NUMBER) | ZR__BIT(ZR__FIGURE))
+#define ZR__WORDS (ZR__LETTERS | ZR__BIT(ZR__MARK) | ZR__BIT(ZR__NUMBER) | ZR__BIT(ZR__WORD))
+
+enum { ZR__CLASS_PAGES = 256, ZR__CLASS_PAGE = 256 };
+
+/** Table of the classes: character c has the class page[place[c / 256]][c % 256]. */
+typedef struct zr__classes {
+    uint8_t place[0x110000 / ZR__CLASS_PAGE];
+    uint8_t page[ZR__CLASS_PAGES][ZR__CLASS_PAGE];
+} zr__classes;
+
+/** Create the table. It never changes, so any number of threads may use it. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__classes_open(zr__classes **classes);
+void zr__classes_close(zr__classes **classes);
+
+/** Return the class of the character at `text`, which must be valid UTF-8, and its length in bytes. */
+static inline unsigned zr__class_at(const zr__classes *classes, const unsigned char *text, int64_t *bytes)
+{
+    uint32_t c = text[0];
+    *bytes = 1;
+    if (c >= 0xf0) {
+        c = (c & 7) << 18 | (text[1] & 0x3fu) << 12 | (text[2] & 0x3fu) << 6 | (text[3] & 0x3fu);
+        *bytes = 4;
+    } else if (c >= 0xe0) {
+        c = (c & 15) << 12 | (text[1] & 0x3fu) << 6 | (text[2] & 0x3fu);
+        *bytes = 3;
+    } else if (c >= 0x80) {
+        c = (c & 31) << 6 | (text[1] & 0x3fu);
+        *bytes = 2;
+    }
+    return classes->page[classes->place[c / ZR__CLASS_PAGE]][c % ZR__CLASS_PAGE];
+}
+
+/** Return whether the character that ends at `at` (that begins at `at`) has a class of the set. An incomplete or
+ * missing character has the class OTHER. */
+bool zr__class_before(const zr__classes *classes, const char *text, int64_t at, unsigned set);
+bool zr__class_behind(const zr__classes *classes, const char *text, int64_t at, int64_t bytes, unsigned set);
+
+#endif

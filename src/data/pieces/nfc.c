@@ -1,0 +1,215 @@
+#include "data/pieces/nfc.h"
+
+#include <string.h>
+#include <utf8proc.h>
+
+/* Number of a character in the table: its canonical combining class, which is at most 240, or CHANGES if normalization
+ * may replace it or compose it with an earlier character. 0 is a character before which a text may be divided. */
+enum { CHANGES = 255, PAGE = 256, PAGES = 0x110000 / PAGE, FULL = 255, FEW = 64, MOST_PER_CHARACTER = 4 };
+/* Hangul: syllables have no entry in the library's table of decompositions. Vowels and final consonants compose. */
+enum { VOWEL = 0x1161, VOWELS = 21, FINAL = 0x11a8, FINALS = 27 };
+
+#define OPTIONS (UTF8PROC_STABLE | UTF8PROC_COMPOSE)
+
+struct zr__nfc {
+    uint8_t place[PAGES];
+    uint8_t page[FULL + 1][PAGE]; /* page FULL: each character may change; used if there are too many pages */
+};
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+/* Mark a character if normalization replaces it. Mark also the characters that it is composed of, except the first. */
+static void mark_parts(uint8_t *number, utf8proc_int32_t c)
+{
+    utf8proc_int32_t part[2 * MOST_PER_CHARACTER];
+    int bound = 0;
+    utf8proc_ssize_t n = utf8proc_decompose_char(c, part, 2 * MOST_PER_CHARACTER, OPTIONS, &bound);
+    if (n < 1 || n > 2 * MOST_PER_CHARACTER) {
+        number[c] = CHANGES;
+        return;
+    }
+    for (utf8proc_ssize_t i = 1; i < n; i++) number[part[i]] = CHANGES;
+    n = utf8proc_normalize_utf32(part, n, OPTIONS);
+    if (n != 1 || part[0] != c) number[c] = CHANGES;
+}
+
+static void mark_all(uint8_t *number)
+{
+    for (utf8proc_int32_t c = 0; c < PAGES * PAGE; c++) {
+        const utf8proc_property_t *its = utf8proc_get_property(c);
+        if (number[c] != CHANGES) number[c] = (uint8_t)its->combining_class;
+        if (its->decomp_seqindex != UINT16_MAX && its->decomp_type == 0) mark_parts(number, c);
+    }
+    memset(number + VOWEL, CHANGES, VOWELS);
+    memset(number + FINAL, CHANGES, FINALS);
+}
+
+zr_status zr__nfc_open(zr__nfc **nfc)
+{
+    uint8_t *number = zr_alloc((size_t)PAGES * PAGE);
+    zr__nfc *made = zr_alloc(sizeof(*made));
+    int pages = 0;
+    if (number && made) {
+        mark_all(number);
+        memset(made->page[FULL], CHANGES, PAGE);
+        for (int i = 0; i < PAGES; i++) {
+            int at = i > 0 ? made->place[i - 1] : 0;
+            if (at < pages && memcmp(made->page[at], number + i * PAGE, PAGE) != 0) at = 0;
+            while (at < pages && memcmp(made->page[at], number + i * PAGE, PAGE) != 0) at++;
+            if (at == pages && pages < FULL) memcpy(made->page[pages++], number + i * PAGE, PAGE);
+            made->place[i] = (uint8_t)at;
+        }
+        *nfc = made;
+    }
+    zr_free(number);
+    if (number && made) return ZR_OK;
+    zr_free(made);
+    return ZR_FAIL(ZR_ERR_MEMORY, "no memory for a table of characters");
+}
+
+void zr__nfc_close(zr__nfc **nfc)
+{
+    zr_free(*nfc);
+    *nfc = NULL;
+}
+
+const char *zr__nfc_version(void)
+{
+    return utf8proc_unicode_version();
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+static int32_t character_at(const unsigned char *text, int64_t n)
+{
+    if (n == 1) return text[0];
+    if (n == 2) return (text[0] & 31) << 6 | (text[1] & 63);
+    if (n == 3) return (text[0] & 15) << 12 | (text[1] & 63) << 6 | (text[2] & 63);
+    return (text[0] & 7) << 18 | (text[1] & 63) << 12 | (text[2] & 63) << 6 | (text[3] & 63);
+}
+
+/* Return the number of the character at text[at], and its length in *n; 0 bytes for a byte that is not UTF-8. */
+static unsigned number_at(const zr__nfc *nfc, const char *text, int64_t at, int64_t bytes, int64_t *n)
+{
+    *n = zr__text_utf8(text + at, bytes - at);
+    if (*n < 2) return 0;
+    const int32_t c = character_at((const unsigned char *)text + at, *n);
+    return nfc->page[nfc->place[c / PAGE]][c % PAGE];
+}
+
+/* A stretch of text that normalization may change: text[from, to). Before and after it, text may be divided. */
+typedef struct stretch {
+    int64_t from, to;
+} stretch;
+
+static bool has_ascii(const char *text)
+{
+    uint64_t eight = 0;
+    memcpy(&eight, text, sizeof(eight));
+    return !(eight & UINT64_C(0x8080808080808080));
+}
+
+/* Find the first stretch at or after `at`, where text may be divided. Return whether there is one. */
+static bool find_stretch(const zr__nfc *nfc, const char *text, int64_t at, int64_t bytes, stretch *found)
+{
+    unsigned last = 0;
+    int64_t n = 0;
+    found->from = at;
+    for (; at<bytes; at += n> 0 ? n : 1) {
+        if (at + 8 <= bytes && has_ascii(text + at)) {
+            found->from = at + 7;
+            n = 8;
+            last = 0;
+            continue;
+        }
+        const unsigned number = number_at(nfc, text, at, bytes, &n);
+        if (number == 0) found->from = n > 0 ? at : at + 1;
+        if (number == CHANGES || (number > 0 && number < last)) break;
+        last = number;
+    }
+    if (at >= bytes) return false;
+    do {
+        at += n;
+    } while (at < bytes && number_at(nfc, text, at, bytes, &n) > 0);
+    found->to = at;
+    return true;
+}
+
+bool zr__nfc_is(const zr__nfc *nfc, const char *text, int64_t bytes)
+{
+    stretch found;
+    return !find_stretch(nfc, text, 0, bytes, &found);
+}
+
+static int class_of(int32_t c)
+{
+    return utf8proc_get_property(c)->combining_class;
+}
+
+/* Sort characters with combining classes by these, stably. `room` has space for n characters. */
+static void order_marks(int32_t *c, int64_t n, int32_t *room)
+{
+    int64_t count[PAGE + 1] = {0};
+    for (int64_t i = 0; i < n; i++) count[class_of(c[i]) + 1]++;
+    for (int v = 0; v < PAGE; v++) count[v + 1] += count[v];
+    for (int64_t i = 0; i < n; i++) room[count[class_of(c[i])]++] = c[i];
+    memcpy(c, room, (size_t)n * sizeof(*c));
+}
+
+/* Order the marks behind each character that has no combining class. */
+static void order_all(int32_t *c, int64_t n, int32_t *room)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int64_t end = i;
+        bool ordered = true;
+        for (; end < n && class_of(c[end]) > 0; end++)
+            ordered = ordered && (end == i || class_of(c[end - 1]) <= class_of(c[end]));
+        if (!ordered) order_marks(c + i, end - i, room);
+        if (end > i) i = end - 1;
+    }
+}
+
+static void add_character(zr__text *out, int32_t c)
+{
+    utf8proc_uint8_t byte[4];
+    const utf8proc_ssize_t n = utf8proc_encode_char(c, byte);
+    zr__text_append(out, (const char *)byte, (size_t)n);
+}
+
+/* Normalize a stretch and append it. `c` and `room` have space for MOST_PER_CHARACTER characters per byte. */
+static void compose(const char *text, int64_t bytes, int32_t *c, int32_t *room, zr__text *out)
+{
+    int64_t n = 0, length = 0;
+    int bound = 0;
+    for (int64_t at = 0; at < bytes; at += length) {
+        length = zr__text_utf8(text + at, bytes - at);
+        n += utf8proc_decompose_char(character_at((const unsigned char *)text + at, length), c + n, MOST_PER_CHARACTER,
+                                     OPTIONS, &bound);
+    }
+    order_all(c, n, room);
+    n = utf8proc_normalize_utf32(c, n, OPTIONS);
+    for (int64_t i = 0; i < n; i++) add_character(out, c[i]);
+}
+
+static zr_status add_stretch(const char *text, int64_t bytes, zr__text *out)
+{
+    int32_t few[2 * MOST_PER_CHARACTER * FEW], *c = few;
+    const int64_t most = MOST_PER_CHARACTER * bytes;
+    if (bytes > FEW) c = zr_alloc(2 * (size_t)most * sizeof(*c));
+    ZR_CHECK(c, ZR_ERR_MEMORY, "no memory to normalize %lld bytes of text", (long long)bytes);
+    compose(text, bytes, c, c + most, out);
+    if (c != few) zr_free(c);
+    return ZR_OK;
+}
+
+zr_status zr__nfc_add(const zr__nfc *nfc, const char *text, int64_t bytes, zr__text *out)
+{
+    int64_t at = 0;
+    for (stretch s; find_stretch(nfc, text, at, bytes, &s); at = s.to) {
+        zr__text_append(out, text + at, (size_t)(s.from - at));
+        ZR_TRY(add_stretch(text + s.from, s.to - s.from, out));
+    }
+    zr__text_append(out, text + at, (size_t)(bytes - at));
+    ZR_CHECK(!out->failed, ZR_ERR_MEMORY, "no memory to normalize %lld bytes of text", (long long)bytes);
+    return ZR_OK;
+}

@@ -1,0 +1,27 @@
+/**
+ * Unicode's normalization form C, by the library utf8proc. Text that is normalized already, as most text is, is
+ * recognized without the library.
+ */
+#ifndef ZR_DATA_NFC_H
+#define ZR_DATA_NFC_H
+
+#include "base/text/text.h"
+
+/** Table of the characters that normalization may change. */
+typedef struct zr__nfc zr__nfc;
+
+/** Create the table from the library's data. It never changes, so any number of threads may use it. Error:
+ * ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__nfc_open(zr__nfc **nfc);
+void zr__nfc_close(zr__nfc **nfc);
+
+/** Return the version of Unicode, such as "15.0.0". */
+const char *zr__nfc_version(void);
+
+/** Return whether the text is certainly normalized. Bytes that are not UTF-8 stay unchanged. */
+bool zr__nfc_is(const zr__nfc *nfc, const char *text, int64_t bytes);
+
+/** Append the normalized text to `out`. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__nfc_add(const zr__nfc *nfc, const char *text, int64_t bytes, zr__text *out);
+
+#endif

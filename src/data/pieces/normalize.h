@@ -1,0 +1,69 @@
+/**
+ * Changes that a tokenizer makes to a text before it is cut into pieces: the normalizers NFC, Prepend and Replace of
+ * the package `tokenizers`, and the replacements of its pre-tokenizer Metaspace.
+ */
+#ifndef ZR_DATA_NORMALIZE_H
+#define ZR_DATA_NORMALIZE_H
+
+#include "data/pieces/nfc.h"
+
+typedef enum zr__change_kind {
+    ZR__NFC,
+    ZR__REPLACE,        /* replace each `from` by `to` */
+    ZR__PREPEND,        /* put `to` before a text that is not empty */
+    ZR__PREPEND_ABSENT, /* put `to` before a text that does not begin with it */
+} zr__change_kind;
+
+typedef struct zr__change {
+    zr__change_kind kind;
+    char *from, *to; /* texts released with zr_free; NULL if the kind has none */
+    bool first;      /* whether something is prepended only at the beginning of the whole text */
+} zr__change;
+
+enum { ZR__CHANGES_MOST = 16 };
+
+/** A list of changes. Set it to zeros before the first use. */
+typedef struct zr__changes {
+    zr__change change[ZR__CHANGES_MOST];
+    int n;
+    zr__nfc *nfc; /* table for NFC, or NULL if no change is NFC */
+} zr__changes;
+
+/** Append a change, with copies of the texts. `where` names the file and key in messages. Errors: ZR_ERR_DATA if there
+ * are too many changes; ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__changes_add(zr__changes *changes, zr__change_kind kind, const char *from, const char *to,
+                                       const char *where);
+void zr__changes_free(zr__changes *changes);
+
+/** Return the maximum number of bytes that one byte of text may become, and add the bytes that may be prepended to
+ * *more. */
+int64_t zr__changes_growth(const zr__changes *changes, int64_t *more);
+
+/** Return an XXH3-64 hash of the changes and of the version of Unicode. */
+uint64_t zr__changes_hash(const zr__changes *changes, uint64_t seed);
+
+/** Position of a text, on which prepending depends. */
+typedef enum zr__begins {
+    ZR__CONTINUES,  /* the text continues an earlier text, so nothing is prepended */
+    ZR__BEHIND,     /* the text begins anew behind an added token */
+    ZR__WHOLE_BEGIN /* the text is the beginning of the whole text */
+} zr__begins;
+
+/** A normalized text, which points to the original if nothing was changed. */
+typedef struct zr__changed {
+    const char *text;
+    int64_t bytes;
+} zr__changed;
+
+/** Working memory: two texts that changes read and write alternately. Set it to zeros before the first use. */
+typedef struct zr__changing {
+    zr__text text[2];
+} zr__changing;
+
+/** Apply the changes. *changed points to `text` or to a text of `work`, which the next call overwrites. Error:
+ * ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__changes_apply(const zr__changes *changes, const char *text, int64_t bytes, zr__begins begins,
+                                         zr__changing *work, zr__changed *changed);
+void zr__changing_free(zr__changing *work);
+
+#endif

@@ -1,0 +1,157 @@
+#include "data/pieces/scan.h"
+
+#include <string.h>
+
+struct zr__scan {
+    const char *expression;
+    unsigned letters; /* classes of the characters of a word */
+    unsigned others;  /* classes of the characters that are neither letters, numbers nor white space */
+    int digits;       /* maximum number of digits in a piece */
+    bool contracts;   /* whether contractions such as 's are pieces */
+    bool cased;       /* whether a word ends where lower case is followed by upper case */
+    bool slash;       /* whether "/" may follow punctuation like a line end does */
+};
+
+#define MARKED (ZR__LETTERS | ZR__BIT(ZR__MARK))
+#define OTHERS (ZR__BIT(ZR__OTHER) | ZR__BIT(ZR__WORD))
+/* Characters that Tekken's expression takes as either case, at the beginning of a word, and at its end. */
+#define EITHER (ZR__BIT(ZR__LETTER) | ZR__BIT(ZR__MARK))
+#define HEAD (ZR__BIT(ZR__UPPER) | EITHER)
+#define TAIL (ZR__BIT(ZR__LOWER) | EITHER)
+
+static const zr__scan scans[] = {
+    {ZR__SPLIT_LLAMA3, ZR__LETTERS, OTHERS | ZR__BIT(ZR__MARK), .digits = 3, .contracts = true},
+    {ZR__SPLIT_QWEN2, ZR__LETTERS, OTHERS | ZR__BIT(ZR__MARK), .digits = 1, .contracts = true},
+    {ZR__SPLIT_QWEN35, MARKED, OTHERS, .digits = 1, .contracts = true},
+    {ZR__SPLIT_TEKKEN, MARKED, OTHERS | ZR__BIT(ZR__MARK), .digits = 1, .cased = true, .slash = true},
+};
+
+const zr__scan *zr__scan_find(const char *expression)
+{
+    for (size_t i = 0; i < sizeof(scans) / sizeof(scans[0]); i++)
+        if (strcmp(scans[i].expression, expression) == 0) return &scans[i];
+    return NULL;
+}
+
+/* A text that is being cut. */
+typedef struct scanner {
+    const zr__scan *scan;
+    const zr__classes *classes;
+    const unsigned char *end;
+} scanner;
+
+typedef const unsigned char *place;
+
+/* Return the class of the character at `at`, and its length. At the end of the text return ZR__SPACE with length 0. */
+static inline unsigned look(const scanner *s, place at, int64_t *bytes)
+{
+    if (at == s->end) {
+        *bytes = 0;
+        return ZR__SPACE;
+    }
+    return zr__class_at(s->classes, at, bytes);
+}
+
+/* Skip up to `most` characters whose classes are in the set. */
+static inline place skip(const scanner *s, place at, unsigned set, int64_t most)
+{
+    int64_t n = 0;
+    for (; at < s->end && most > 0; at += n, most--)
+        if (!(set >> zr__class_at(s->classes, at, &n) & 1)) break;
+    return at;
+}
+
+static inline place skip_all(const scanner *s, place at, unsigned set)
+{
+    return skip(s, at, set, INT64_MAX);
+}
+
+static bool is_line_end(unsigned char c)
+{
+    return c == '\r' || c == '\n';
+}
+
+/* Return the length of a contraction at `at`, which is a "'", or 0. In any case: U+017F is a form of "s". */
+static int64_t contraction_bytes(const scanner *s, place at)
+{
+    const int64_t left = s->end - at;
+    const unsigned char a = left > 1 ? at[1] | 0x20 : 0, b = left > 2 ? at[2] | 0x20 : 0;
+    if (a == 's' || a == 't' || a == 'm' || a == 'd') return 2;
+    if (left > 2 && at[1] == 0xc5 && at[2] == 0xbf) return 3;
+    return (a == 'l' && b == 'l') || ((a == 'r' || a == 'v') && b == 'e') ? 3 : 0;
+}
+
+/* Return the end of a word that begins at `at`, for an expression that distinguishes case; `at` if there is no word. A
+ * word has characters of HEAD, then of TAIL. If no character of TAIL alone follows, the last character of EITHER is the
+ * last of the word. Only a word without one may end with upper case. */
+static place cased_end(const scanner *s, place at)
+{
+    place after_either = NULL;
+    int64_t n = 0;
+    unsigned its = look(s, at, &n);
+    for (; HEAD >> its & 1; its = look(s, at, &n)) {
+        at += n;
+        if (its != ZR__UPPER) after_either = at;
+    }
+    if (its == ZR__LOWER) return skip_all(s, at, TAIL);
+    return after_either ? after_either : at;
+}
+
+static inline place letters_end(const scanner *s, place at)
+{
+    return s->scan->cased ? cased_end(s, at) : skip_all(s, at, s->scan->letters);
+}
+
+/* Return the end of a word, with the one character before it that the expression allows; NULL if there is no word. */
+static inline place word_end(const scanner *s, place at, unsigned its, int64_t n)
+{
+    if (s->scan->letters >> its & 1) return letters_end(s, at);
+    if (ZR__NUMBERS >> its & 1 || is_line_end(*at)) return NULL;
+    const place end = letters_end(s, at + n);
+    return end > at + n ? end : NULL;
+}
+
+/* Return the end of white space: after its last line end, or else before its last character if more text follows. */
+static place space_end(const scanner *s, place at)
+{
+    const place end = skip_all(s, at, ZR__BIT(ZR__SPACE));
+    place last = end;
+    while (last > at && !is_line_end(last[-1])) last--;
+    if (last > at || end == s->end) return last > at ? last : end;
+    for (last = end - 1; (*last & 0xc0) == 0x80;) last--;
+    return last > at ? last : end;
+}
+
+static place other_end(const scanner *s, place at)
+{
+    const place begin = *at == ' ' ? at + 1 : at;
+    place end = skip_all(s, begin, s->scan->others);
+    if (end == begin) return NULL;
+    while (end < s->end && (is_line_end(*end) || (s->scan->slash && *end == '/'))) end++;
+    return end;
+}
+
+static inline place piece_end(const scanner *s, place at)
+{
+    int64_t n = 0;
+    const unsigned its = look(s, at, &n);
+    if (*at == '\'' && s->scan->contracts && contraction_bytes(s, at) > 0) return at + contraction_bytes(s, at);
+    place end = word_end(s, at, its, n);
+    if (end) return end;
+    if (ZR__NUMBERS >> its & 1) return skip(s, at, ZR__NUMBERS, s->scan->digits);
+    end = other_end(s, at);
+    return end ? end : space_end(s, at);
+}
+
+zr_status zr__scan_run(const zr__scan *scan, const zr__classes *classes, const char *text, int64_t bytes,
+                       zr__split_fn fn, void *arg)
+{
+    place at = (place)text;
+    const scanner s = {scan, classes, at + bytes};
+    while (at < s.end) {
+        const place end = piece_end(&s, at);
+        ZR_TRY(fn(arg, (const char *)at, end - at));
+        at = end;
+    }
+    return ZR_OK;
+}

@@ -1,0 +1,193 @@
+/* Byte-pair encoding: what follows from a tokenizer's files once they are read. */
+#include "data/tokenizer/bpe.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+/* ---- cuts ------------------------------------------------------------------------------------ */
+
+/* Return whether a text cannot be cut because of an added token. Cuts are before white space or ZR__BPE_SPACE that
+ * follows another character, so no token may contain such a place, or depend on what is before or behind it. */
+static bool forbids_cuts(const zr__added *a)
+{
+    const int64_t space = sizeof(ZR__BPE_SPACE) - 1;
+    if (a->rstrip || (a->single_word && (unsigned char)a->text[0] <= ' ')) return true;
+    for (int64_t b = 1; b < a->bytes; b++) {
+        if ((unsigned char)a->text[b] <= ' ') return true;
+        if (b + space <= a->bytes && memcmp(a->text + b, ZR__BPE_SPACE, (size_t)space) == 0) return true;
+    }
+    return false;
+}
+
+static void index_added(zr__bpe *bpe, zr__added_list *list)
+{
+    zr__added_index(list);
+    for (int64_t i = 0; i < list->n; i++) bpe->uncut = bpe->uncut || forbids_cuts(&list->added[i]);
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+static bool ends_with_space(const zr__bpe *bpe, int32_t token)
+{
+    const int64_t n = sizeof(ZR__BPE_SPACE) - 1, bytes = zr__bpe_bytes(bpe, token);
+    return bytes >= n && memcmp(bpe->text + bpe->begin[token + 1] - n, ZR__BPE_SPACE, (size_t)n) == 0;
+}
+
+static bool begins_with_space(const zr__bpe *bpe, int32_t token)
+{
+    const int64_t n = sizeof(ZR__BPE_SPACE) - 1, bytes = zr__bpe_bytes(bpe, token);
+    return bytes >= n && memcmp(bpe->text + bpe->begin[token], ZR__BPE_SPACE, (size_t)n) == 0;
+}
+
+/* Return whether a token is that of a byte, such as "<0x0A>". */
+static bool is_of_byte(const zr__bpe *bpe, int32_t token)
+{
+    if (zr__bpe_bytes(bpe, token) != ZR__BPE_BYTE_NAME) return false;
+    for (int byte = 0; byte < ZR__BPE_BYTES; byte++)
+        if (bpe->byte_token[byte] == token) return true;
+    return false;
+}
+
+/* Choose the pieces of BPE by characters. If no merge joins a token with one that begins with ZR__BPE_SPACE, except at
+ * another ZR__BPE_SPACE, pieces are words. Words are many, short and often equal, so they are merged much faster. */
+static void choose_pieces(zr__bpe *bpe)
+{
+    const int64_t n = sizeof(ZR__BPE_SPACE) - 1;
+    bool words = zr__bpe_find(bpe, ZR__BPE_SPACE, n) >= 0, bytes = bpe->byte_fallback;
+    for (int byte = 0; byte < ZR__BPE_BYTES; byte++) bytes = bytes && bpe->byte_token[byte] >= 0;
+    bpe->lines_apart = bytes && zr__bpe_find(bpe, "\n", 1) < 0;
+    for (int64_t i = 0; i <= bpe->merge_mask; i++) {
+        int32_t left = 0, right = 0;
+        if (!zr__bpe_merge_at(bpe, i, &left, &right)) continue;
+        words = words && (ends_with_space(bpe, left) || !begins_with_space(bpe, right));
+        bpe->lines_apart = bpe->lines_apart && !is_of_byte(bpe, left) && !is_of_byte(bpe, right);
+    }
+    if (bpe->pieces == ZR__PIECES_WHOLE && words) bpe->pieces = ZR__PIECES_WORDS;
+    bpe->lines_apart = bpe->lines_apart && bpe->pieces == ZR__PIECES_WORDS && !bpe->ignore_merges;
+    if (bpe->ignore_merges && bpe->pieces == ZR__PIECES_WORDS) bpe->pieces = ZR__PIECES_WHOLE;
+}
+
+/* Return whether a change only makes ZR__BPE_SPACE, which is one token. */
+static bool makes_spaces(const zr__change *c)
+{
+    if (c->kind == ZR__NFC || strcmp(c->to, ZR__BPE_SPACE) != 0) return false;
+    return c->kind != ZR__REPLACE || strcmp(c->from, " ") == 0;
+}
+
+/* Compute how many tokens a text may have. Each added token, of at least one byte, may be followed by text before which
+ * something is prepended. */
+static void bound_tokens(zr__bpe *bpe)
+{
+    bool simple = bpe->by_character && zr__bpe_find(bpe, ZR__BPE_SPACE, sizeof(ZR__BPE_SPACE) - 1) >= 0;
+    int64_t more = 0, prepended = 0, growth = 1;
+    const zr__changes *all[] = {&bpe->normalizer, &bpe->spaces};
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < all[k]->n; i++) {
+            simple = simple && makes_spaces(&all[k]->change[i]);
+            prepended += all[k]->change[i].kind != ZR__REPLACE;
+        }
+        growth *= zr__changes_growth(all[k], &more);
+    }
+    bpe->more = simple ? prepended : more;
+    bpe->growth = (simple ? 1 : growth) + bpe->more;
+}
+
+/* ---- the hash -------------------------------------------------------------------------------- */
+
+static uint64_t hash_more(uint64_t hash, const void *data, size_t bytes)
+{
+    return XXH3_64bits_withSeed(data, bytes, hash);
+}
+
+static uint64_t hash_added(uint64_t hash, const zr__added_list *list)
+{
+    for (int64_t i = 0; i < list->n; i++) {
+        const zr__added *a = &list->added[i];
+        const int32_t told[] = {a->token, a->later, a->single_word, a->lstrip, a->rstrip};
+        hash = hash_more(hash_more(hash, told, sizeof(told)), a->text, (size_t)a->bytes);
+    }
+    return hash_more(hash, &list->n, sizeof(list->n));
+}
+
+static uint64_t hash_ends(uint64_t hash, const zr__bpe_ends *ends)
+{
+    const int64_t told[] = {ends->n_begin, ends->n_end, ends->separator};
+    if (ends->n_begin > 0) hash = hash_more(hash, ends->begin, (size_t)ends->n_begin * sizeof(*ends->begin));
+    if (ends->n_end > 0) hash = hash_more(hash, ends->end, (size_t)ends->n_end * sizeof(*ends->end));
+    return hash_more(hash, told, sizeof(told));
+}
+
+/* Compute the tokenizer's hash, of everything that decides tokens. */
+static void hash_all(zr__bpe *bpe)
+{
+    const int32_t told[] = {bpe->ignore_merges, bpe->by_character, bpe->byte_fallback,
+                            bpe->fuse_unk,      bpe->unknown,      (int32_t)bpe->pieces};
+    uint64_t hash = bpe->split ? zr__split_hash(bpe->split) : 0;
+    const uint64_t merges = zr__bpe_merges_hash(bpe);
+    hash = hash_more(hash, bpe->begin, (size_t)(bpe->vocab + 1) * sizeof(*bpe->begin));
+    hash = hash_more(hash, bpe->text, (size_t)bpe->begin[bpe->vocab]);
+    hash = hash_more(hash, bpe->spelled, (size_t)bpe->vocab);
+    hash = hash_more(hash, bpe->byte_token, sizeof(bpe->byte_token));
+    hash = hash_more(hash, told, sizeof(told));
+    hash = hash_more(hash, &merges, sizeof(merges));
+    hash = zr__changes_hash(&bpe->spaces, zr__changes_hash(&bpe->normalizer, hash));
+    hash = hash_added(hash_added(hash, &bpe->added), &bpe->later);
+    bpe->hash = hash_ends(hash, &bpe->ends);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* Find the tokens that merging gives for their own names. */
+static zr_status find_alone(zr__bpe *bpe)
+{
+    int64_t longest = 1;
+    for (int32_t token = 0; token < bpe->vocab; token++)
+        if (zr__bpe_bytes(bpe, token) > longest) longest = zr__bpe_bytes(bpe, token);
+    int32_t *tokens = zr_alloc((size_t)longest * sizeof(*tokens));
+    ZR_CHECK(tokens, ZR_ERR_MEMORY, "no memory for a tokenizer");
+    zr_status st = ZR_OK;
+    for (int32_t token = 0; token < bpe->vocab && st == ZR_OK; token++) {
+        int64_t n = 0;
+        if (!bpe->spelled[token]) continue;
+        st = zr__bpe_merge_piece(bpe, bpe->text + bpe->begin[token], zr__bpe_bytes(bpe, token), tokens, &n);
+        bpe->alone[token] = n == 1 && tokens[0] == token;
+    }
+    zr_free(tokens);
+    return st;
+}
+
+zr_status zr__bpe_finish(zr__bpe *bpe)
+{
+    if (!bpe->ignore_merges) ZR_TRY(find_alone(bpe));
+    if (bpe->by_character) {
+        choose_pieces(bpe);
+        ZR_TRY(zr__bpe_say_tokens(bpe));
+    }
+    index_added(bpe, &bpe->added);
+    index_added(bpe, &bpe->later);
+    bound_tokens(bpe);
+    hash_all(bpe);
+    return ZR_OK;
+}
+
+void zr__bpe_free(zr__bpe *bpe)
+{
+    zr__split_close(&bpe->split);
+    zr__classes_close(&bpe->classes);
+    zr__changes_free(&bpe->normalizer);
+    zr__changes_free(&bpe->spaces);
+    zr__added_free(&bpe->added);
+    zr__added_free(&bpe->later);
+    zr_free(bpe->text);
+    zr_free(bpe->begin);
+    zr_free(bpe->spelled);
+    zr_free(bpe->special);
+    zr_free(bpe->alone);
+    zr_free(bpe->said);
+    zr_free(bpe->said_begin);
+    zr_free(bpe->names);
+    zr_free(bpe->merges);
+    zr_free(bpe->ends.begin);
+    zr_free(bpe->ends.end);
+    *bpe = (zr__bpe){0};
+}

@@ -1,0 +1,65 @@
+/**
+ * Reading of tokenizers, in several files. read_vocab.c reads the vocabulary and the merges, read_steps.c what is done
+ * before and after them, read_tekken.c reads tekken.json, and bpe_read.c puts a tokenizer together. Settings that zr
+ * does not support are refused, with a message that names the file and the setting.
+ */
+#ifndef ZR_DATA_TOKENIZER_READ_H
+#define ZR_DATA_TOKENIZER_READ_H
+
+#include "base/json/json.h"
+#include "data/tokenizer/bpe.h"
+
+#include <limits.h>
+
+enum { ZR__READ_MOST_BYTES = 128 << 20 }; /* maximum size of a tokenizer's file */
+
+/** Tokenizer that is being read. */
+typedef struct zr__reader {
+    zr__bpe *bpe;
+    char file[PATH_MAX];  /* printable path of the current file, for messages */
+    const json_t *vocab;  /* JSON object from names to tokens */
+    const json_t *merges; /* JSON array of merges, or NULL if they are in merges.txt */
+    const json_t *added;  /* JSON array of added tokens, or NULL */
+    bool two_files; /* whether the files are vocab.json and merges.txt, which list no added tokens; ZR_END_OF_TEXT then
+                       counts as added */
+    bool has_zeros; /* whether to read character 0 as character 1, which is for texts of tekken.json that zr ignores */
+    char end_of_text[256]; /* name of the token that ends a text, by tokenizer_config.json; "" if it names none */
+    const char *expression[ZR__SPLIT_MOST];
+    int n_expressions;
+} zr__reader;
+
+/** Read a JSON file, which becomes the reader's current file. Release *root with json_decref. Errors: ZR_ERR_DATA,
+ * ZR_ERR_NOT_FOUND, ZR_ERR_IO, ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__read_json(zr__reader *r, const char *path, json_t **root);
+
+/** Fail with ZR_ERR_DATA unless a value is missing or has no effect: null, false, 0 or "". */
+ZR_NODISCARD zr_status zr__read_nothing(const zr__reader *r, const json_t *in, const char *section, const char *key);
+/** Fail with ZR_ERR_DATA unless the object is of the type. */
+ZR_NODISCARD zr_status zr__read_type(const zr__reader *r, const json_t *in, const char *section, const char *wanted);
+/** Return whether an object is of a type. */
+bool zr__read_is(const json_t *in, const char *type);
+
+ZR_NODISCARD zr_status zr__read_add_expression(zr__reader *r, const char *expression);
+/** Read the normalizer, the pre-tokenizer and the decoder. They decide whether BPE is byte-level or by characters. */
+ZR_NODISCARD zr_status zr__read_steps(zr__reader *r, const json_t *root);
+/** Read the tokens that the post_processor puts at the ends of a text. Call this function after zr__read_vocab. */
+ZR_NODISCARD zr_status zr__read_post_processor(zr__reader *r, const json_t *told);
+
+/** Read the vocabulary, with the added tokens. Call this function after zr__read_steps. */
+ZR_NODISCARD zr_status zr__read_vocab(const zr__reader *r);
+/** Read the merges of a tokenizer.json. */
+ZR_NODISCARD zr_status zr__read_merges(const zr__reader *r);
+/** Read the text of merges.txt. */
+ZR_NODISCARD zr_status zr__read_merge_lines(const zr__reader *r, const char *text, size_t bytes);
+/** Return the token with a name, of the vocabulary or added, or -1. */
+int32_t zr__read_find(const zr__reader *r, const char *name);
+/** Append an added token whose text is `name`. The caller sets its flags in *added. Errors: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__read_add_token(zr__bpe *bpe, zr__added added, const char *name, size_t bytes);
+
+/** Read Mistral's tekken.json. */
+ZR_NODISCARD zr_status zr__read_tekken(zr__reader *r, const char *path);
+
+/** Compute the remaining tables for encoding, after vocabulary, merges and steps are read. */
+ZR_NODISCARD zr_status zr__read_finish(const zr__reader *r);
+
+#endif
