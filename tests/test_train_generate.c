@@ -244,12 +244,93 @@ static void bad_arguments_are_refused(void **state)
     assert_int_equal(t.pieces, 0);
 }
 
+/* ---- tokens that end a text, and answers ------------------------------------------------------- */
+
+static void put_settings(const char *text)
+{
+    put_file("known/generation_config.json", text, strlen(text));
+}
+
+static void a_text_ends_at_end_tokens(void **state)
+{
+    (void)state;
+    /* the likeliest token is B (66) */
+    static const char *const ends[] = {"{\"eos_token_id\": 66}", "{\"eos_token_id\": [1, 66]}"};
+    zr_generate_args args = {.prompt = "A", .tokens = 5};
+    for (int i = 0; i < 2; i++) {
+        put_settings(ends[i]);
+        texts t = generate("known", args);
+        assert_string_equal(text_of(&t, 0), "");
+        assert_true(t.did[0].stopped && t.did[0].tokens == 1);
+        forget(&t);
+    }
+    args.past_end = true;
+    texts t = generate("known", args);
+    assert_string_equal(text_of(&t, 0), "ececececec");
+    assert_true(!t.did[0].stopped && t.did[0].tokens == 5);
+    forget(&t);
+    args.past_end = false;
+    put_settings("{\"eos_token_id\": [65, 67]}");
+    t = generate("known", args);
+    assert_string_equal(text_of(&t, 0), "ececececec");
+    forget(&t);
+    put_settings("{\"eos_token_id\": \"B\"}");
+    args.prompt_bytes = 1;
+    assert_int_equal(zr_generate(in_tempdir("known"), &args, on_text, &t), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "eos_token_id has \"B\"; expected the number of a token"));
+}
+
+static void settings_of_a_directory(void **state)
+{
+    (void)state;
+    zr_sampling s;
+    put_settings("{\"do_sample\": true, \"temperature\": 0.6, \"top_p\": 0.9, \"top_k\": null}");
+    assert_int_equal(zr_sampling_of_dir(in_tempdir("known"), &s), ZR_OK);
+    assert_true(s.temperature == 0.6 && s.top_p == 0.9 && s.top_k == 50);
+    put_settings("{\"temperature\": 0.6}");
+    assert_int_equal(zr_sampling_of_dir(in_tempdir("known"), &s), ZR_OK);
+    assert_true(s.temperature == 0 && s.top_p == 1 && s.top_k == 0);
+    put_settings("{\"do_sample\": true, \"top_p\": 2}");
+    assert_int_equal(zr_sampling_of_dir(in_tempdir("known"), &s), ZR_ERR_DATA);
+    unlink(in_tempdir("known/generation_config.json"));
+    assert_int_equal(zr_sampling_of_dir(in_tempdir("known"), &s), ZR_ERR_NOT_FOUND);
+}
+
+/* A message becomes the text that the template gives it. The random model depends on the whole text. */
+static void a_message_is_rendered(void **state)
+{
+    (void)state;
+    zr_generate_args args = {
+        .prompt = "x", .tokens = 3, .chat = true, .chat_template = "mistral-tekken", .system = "b"};
+    texts answer = generate("random", args);
+    texts same = generate("random", (zr_generate_args){.prompt = "<s>[INST]b\n\nx[/INST]", .tokens = 3});
+    texts other = generate("random", (zr_generate_args){.prompt = "x", .tokens = 3});
+    assert_string_equal(text_of(&answer, 0), text_of(&same, 0));
+    assert_string_not_equal(text_of(&answer, 0), text_of(&other, 0));
+    forget(&answer);
+    forget(&same);
+    forget(&other);
+    args.chat_template = NULL;
+    args.prompt_bytes = 1;
+    assert_int_equal(zr_generate(in_tempdir("random"), &args, on_text, &answer), ZR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(zr_error_message(), "has none; name a form"));
+    args.chat_template = "mistral";
+    assert_int_equal(zr_generate(in_tempdir("random"), &args, on_text, &answer), ZR_ERR_ARG);
+    assert_non_null(strstr(zr_error_message(), "no place"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_share_keeps_the_fewest_that_have_it), cmocka_unit_test(a_share_of_all_changes_nothing),
-        cmocka_unit_test(samples_are_those_of_their_seeds),      cmocka_unit_test(a_sample_ends_before_a_text),
-        cmocka_unit_test(what_is_held_back_is_told_at_the_end),  cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(a_share_keeps_the_fewest_that_have_it),
+        cmocka_unit_test(a_share_of_all_changes_nothing),
+        cmocka_unit_test(samples_are_those_of_their_seeds),
+        cmocka_unit_test(a_sample_ends_before_a_text),
+        cmocka_unit_test(what_is_held_back_is_told_at_the_end),
+        cmocka_unit_test(bad_arguments_are_refused),
+        cmocka_unit_test(a_text_ends_at_end_tokens),
+        cmocka_unit_test(settings_of_a_directory),
+        cmocka_unit_test(a_message_is_rendered),
     };
     return cmocka_run_group_tests(tests, set_up, tempdir_remove);
 }

@@ -18,6 +18,7 @@ extern "C" {
 #endif
 
 typedef enum zr_config_order { ZR_ORDER_SHUFFLED, ZR_ORDER_SEQUENTIAL } zr_config_order;
+typedef enum zr_config_packing { ZR_PACKING_AUTO, ZR_PACKING_DOCUMENTS, ZR_PACKING_ONE } zr_config_packing;
 typedef enum zr_config_optimizer { ZR_OPTIMIZER_ADAMW, ZR_OPTIMIZER_ADAM, ZR_OPTIMIZER_SGD } zr_config_optimizer;
 typedef enum zr_config_scheduler {
     ZR_SCHEDULER_NONE, /* constant learning rate optimizer.lr */
@@ -74,9 +75,11 @@ typedef struct zr_config {
                                   tokenizer for token files */
         int64_t seq_length;    /* sequence length T in tokens; 0 until resolved, by default n_positions */
         zr_config_order order;
-        const char *text_key;  /* key that holds the text in each line of a .jsonl file */
-        bool skip_bad_lines;   /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
-        const char *cache_dir; /* cache directory for tokenized texts; NULL for the user's cache */
+        zr_config_packing packing;
+        const char *chat_template; /* name of the form of conversations, or "auto" for the tokenizer's template */
+        const char *text_key;      /* key that holds the text in each line of a .jsonl file */
+        bool skip_bad_lines;       /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
+        const char *cache_dir;     /* cache directory for tokenized texts; NULL for the user's cache */
     } data;
     struct {
         int64_t tensor;

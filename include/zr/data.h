@@ -104,12 +104,24 @@ typedef struct zr_data zr_data;
 typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
 #define ZR_DATA_MIX 4096
 
+/** What a sample contains.
+ *
+ * DOCUMENTS: a window of T tokens. Documents follow each other without padding, and a window may begin and end anywhere
+ *            in a document. Attention does not stop at the border of two documents.
+ * ONE:       one document, for files of lines (.jsonl). Sample and window numbers are then numbers of documents. A
+ *            document of fewer than T tokens is padded, and padded targets are -1. Of a document of more than T+1
+ *            tokens, the sample has the first T+1. In shuffled order there is no offset.
+ * AUTO:      ONE for files with prompts or messages, DOCUMENTS for all others. */
+typedef enum zr_data_packing { ZR_PACK_AUTO, ZR_PACK_DOCUMENTS, ZR_PACK_ONE } zr_data_packing;
+
 /** Description of open data. */
 typedef struct zr_data_info {
-    const char *path;   /* path as given to zr_data_open; owned by the data object */
-    const char *format; /* format of the first file: "text", "jsonl", "uint16" (without header), "llm.c uint16", "llm.c
-                           uint32", "Megatron uint16" or "Megatron int32" */
-    const char *note;   /* one-line warning, or ""; given if a file may not be text or bad lines were skipped */
+    const char *path;       /* path as given to zr_data_open; owned by the data object */
+    const char *format;     /* format of the first file: "text", "jsonl", "jsonl with prompts", "jsonl with messages",
+                               "uint16" (without header), "llm.c uint16", "llm.c uint32", "Megatron uint16" or "Megatron
+                               int32" */
+    const char *note;       /* one-line warning, or ""; given if a file may not be text or bad lines were skipped */
+    const char *cut;        /* one-line message about documents that are longer than a sample (ZR_PACK_ONE), or "" */
     const char *made_again; /* one-line message, or ""; given if cached tokens were damaged and made again */
     int64_t files, sources;
     int64_t bytes; /* total bytes of the files, or of their cached tokens if texts are tokenized */
@@ -118,6 +130,10 @@ typedef struct zr_data_info {
     int64_t epoch_samples;  /* number of samples in an epoch. With one source it is W in sequential order and W' in
                                shuffled order. With several sources it is the number of samples until each source has
                                been read completely */
+    bool answers_only;      /* whether any file has prompts or messages, so that only answers are targets */
+    int64_t documents;      /* number of documents in .jsonl files */
+    int64_t cut_documents;  /* number of documents that are cut because they have more than T+1 tokens (ZR_PACK_ONE) */
+    int64_t lost_documents; /* number of cut documents of which no target is left */
     int64_t skipped_lines;  /* number of bad lines in .jsonl files that were skipped */
     double bytes_per_token; /* mean number of text bytes per token; 0 if unknown (token file without a tokenizer) */
 } zr_data_info;
@@ -132,12 +148,17 @@ typedef struct zr_data_args {
     const char *path;
     const char *tokenizer; /* tokenizer for texts (zr_tokenizer_open); NULL for "bytes" */
     int64_t vocab_size;    /* vocabulary size; every token id must be below this number */
-    int64_t seq_length;    /* sequence length T, at least 1; each source must have at least T+1 tokens */
+    int64_t seq_length;    /* sequence length T, at least 1; each source must have at least T+1 tokens, or one document
+                              (ZR_PACK_ONE) */
     zr_data_order order;
-    uint64_t seed;           /* seed of the order of samples, from which the seeds of further sources are derived */
-    const char *text_key;    /* key that holds the text in each line of a .jsonl file; NULL for "text" */
-    bool skip_bad_lines;     /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
-    const char *cache_dir;   /* cache directory for tokenized texts; NULL for zr/tokens in the user's cache */
+    uint64_t seed;             /* seed of the order of samples, from which the seeds of further sources are derived */
+    const char *text_key;      /* key that holds the text in each line of a .jsonl file; NULL for "text" */
+    zr_data_packing packing;   /* what a sample contains */
+    const char *chat_template; /* name of the chat template's form, such as "llama3"; NULL or "auto" to recognise the
+                                  template in the tokenizer's directory */
+    bool documents;            /* whether zr_data_documents is called */
+    bool skip_bad_lines;       /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
+    const char *cache_dir;     /* cache directory for tokenized texts; NULL for zr/tokens in the user's cache */
     bool cache_is_whole;     /* whether to skip checking cached tokens for damage, because this host has just opened and
                                 checked the same data */
     zr_progress_fn progress; /* callback for the progress in bytes of text, or NULL. Called while a text is hashed, and
@@ -153,7 +174,14 @@ typedef struct zr_data_args {
  *   (version 7, uint32 tokens);
  * - Megatron-LM: X.bin with uint16 or int32 tokens, and X.idx beside it;
  * - nanoGPT: uint16 tokens without a header, recognised by a name that ends in ".bin".
- * Each line of a ".jsonl" file is a JSON object with a text. Any other file is text.
+ * Each line of a ".jsonl" file is a JSON object with a text, with the texts "prompt" and "completion", or with a list
+ * "messages" of objects {"role": "system", "user" or "assistant", "content": TEXT}. The first line of a file decides;
+ * lines of another kind are bad lines. A line with the member text_key has a text. Any other file is text.
+ *
+ * Answers. In files with prompts or messages, only answers are targets: completions, the messages of the assistant, and
+ * the token that ends them. All other targets are -1. A token belongs to an answer if its first byte does. Messages are
+ * rendered with the chat template of the tokenizer. zr does not execute templates: it recognises those of some
+ * families of models by a hash of their text, and refuses others.
  *
  * Tokenizing. With the tokenizer "bytes", a text file is read directly. Otherwise text and .jsonl files are tokenized
  * once, into a cache file. The cache file's name is a hash of the text file's contents, the tokenizer, text_key and
@@ -175,7 +203,8 @@ typedef struct zr_data_args {
  * ZR_ERR_DATA if a size, header, index or .jsonl line is wrong. The message has the file, the offset or line, the
  *   actual value and the expected value;
  * ZR_ERR_CONFIG if the tokenizer has more than vocab_size tokens, or if a list or a weight is invalid;
- * ZR_ERR_UNSUPPORTED if the tokenizer is unknown, or if the text is too long for the tokenizer;
+ * ZR_ERR_UNSUPPORTED if the tokenizer is unknown, if the text is too long for the tokenizer, if there are messages and
+ *   no known chat template, or if one of the files has no documents for ZR_PACK_ONE;
  * ZR_ERR_CREATE or ZR_ERR_IO if the cache file cannot be written;
  * ZR_ERR_ARG for an invalid size.
  */
@@ -193,7 +222,8 @@ ZR_API int64_t zr_data_tokens(const zr_data *data);
 /** Return the number W of windows, summed over all sources. Evaluation uses these windows. */
 ZR_API int64_t zr_data_windows(const zr_data *data);
 
-/** Read a sample into tokens (T) and targets (T). targets[i] is the token that follows tokens[i]. Errors: ZR_ERR_DATA
+/** Read a sample into tokens (T) and targets (T). targets[i] is the token that follows tokens[i], or -1 if the loss
+ * ignores it. Errors: ZR_ERR_DATA
  * with file and position if a token is outside the vocabulary; ZR_ERR_IO if the file cannot be read or has changed
  * since it was opened. */
 ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets);
@@ -216,6 +246,12 @@ ZR_API ZR_NODISCARD zr_status zr_data_read(zr_data *data, int64_t first, int64_t
 
 /** Read a window into tokens (T) and targets (T), whatever the order of samples. `window` is below zr_data_windows. */
 ZR_API ZR_NODISCARD zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);
+
+/** Store where documents begin in the sample or window that was read last: begin[i] is the index in the window of the
+ * first token of the document of token i, or 0 if the document begins before the window. Attention within documents is
+ * attention from token i to the tokens begin[i] to i. Padding counts as a document. A file without lines is one
+ * document. Fail with ZR_ERR_STATE if zr_data_args.documents was not set, or if nothing has been read. */
+ZR_API ZR_NODISCARD zr_status zr_data_documents(const zr_data *data, int32_t *begin);
 
 #ifdef __cplusplus
 }

@@ -304,7 +304,7 @@ typedef struct zr_generated {
     int64_t sample; /* index of the generated text, from 0 */
     uint64_t seed;
     int64_t tokens; /* number of generated tokens, including the tokens of the stop text */
-    bool stopped;   /* whether the text ended at a stop text (zr_generate_args.stop) */
+    bool stopped;   /* whether the text ended at a stop text (zr_generate_args.stop) or at a token that ends a text */
 } zr_generated;
 
 typedef struct zr_generate_args {
@@ -324,6 +324,12 @@ typedef struct zr_generate_args {
                                 Text that may be the beginning of a stop text is held back until further text shows
                                 whether it is one */
     int64_t n_stop;
+    bool past_end; /* whether to go on after a token that ends a text */
+    bool chat; /* whether the prompt is the message of a user, which the chat template of the weights' tokenizer turns
+                  into a text; the generated text is the answer */
+    const char *system;        /* with `chat`: system prompt, or NULL */
+    const char *chat_template; /* with `chat`: name of the template's form; NULL for the run's data.chat_template, or
+                                  the template in the tokenizer's directory */
     zr_status (*done)(void *arg, const zr_generated *text); /* callback after the end of each text; may be NULL */
 } zr_generate_args;
 
@@ -331,11 +337,25 @@ typedef struct zr_generate_args {
  * was held back because of a stop text. */
 typedef zr_status (*zr_emit_fn)(void *arg, const char *text, int64_t bytes);
 
-/** Generate text that continues a prompt, with the weights in `dir`. Token i is chosen by the uniform random number
- * (seed, SAMPLE, i). When the text exceeds n_positions tokens, its last n_positions/2 tokens become the new context.
- * An empty prompt is replaced by <|endoftext|>, or by a newline. Among equally likely tokens, top_k and top_p prefer
- * tokens with lower numbers. Not collective. Fail with ZR_ERR_ARG for invalid sizes, a top_p outside [0, 1] or an
- * empty stop text. Source of top_p: Holtzman et al. 2020, "The curious case of neural text degeneration". */
+/** How to draw tokens, with the meaning of the members of zr_generate_args. */
+typedef struct zr_sampling {
+    double temperature;
+    int64_t top_k;
+    double top_p;
+} zr_sampling;
+
+/** Read how to draw tokens from the generation_config.json of a directory. As in transformers, do_sample is false
+ * unless the file sets it; the temperature is then 0. Fail with ZR_ERR_NOT_FOUND if there is no such file, and with
+ * ZR_ERR_DATA if its values are not valid. */
+ZR_API ZR_NODISCARD zr_status zr_sampling_of_dir(const char *dir, zr_sampling *sampling);
+
+/** Generate text that continues a prompt, with the weights in `dir`. A text ends at a token that eos_token_id of
+ * generation_config.json or config.json names, unless past_end is set; this token has no text. Token i is chosen by the
+ * uniform random number (seed, SAMPLE, i). When the text exceeds n_positions tokens, its last n_positions/2 tokens
+ * become the new context. An empty prompt is replaced by <|endoftext|>, or by a newline. Among equally likely tokens,
+ * top_k and top_p prefer tokens with lower numbers. Not collective. Fail with ZR_ERR_ARG for invalid sizes, a top_p
+ * outside [0, 1] or an empty stop text. Fail with ZR_ERR_UNSUPPORTED if `chat` is set and there is no known chat
+ * template. Source of top_p: Holtzman et al. 2020, "The curious case of neural text degeneration". */
 ZR_API ZR_NODISCARD zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn emit, void *arg);
 
 #ifdef __cplusplus

@@ -71,6 +71,14 @@ const zr_key zr__common_keys[] = {
     KEY(CHOICE, "data.order", "\"shuffled\"", data.order,
         "order of samples. shuffled: every pass over the data in a new random order; sequential: as in the file",
         .choices = "shuffled|sequential"),
+    KEY(CHOICE, "data.packing", AUTO, data.packing,
+        "what a sample of a .jsonl file contains. documents: a window over documents one after the other; one: one "
+        "line, "
+        "padded or cut; auto: one for lines with prompts or messages, else documents",
+        .choices = "auto|documents|one"),
+    KEY(STRING, "data.chat_template", AUTO, data.chat_template,
+        "form of conversations: chatml, qwen2, qwen2.5, qwen3, llama2, llama3, llama3.1, mistral, mistral-v1, "
+        "mistral-v3 or mistral-tekken; auto: the template in the directory of data.tokenizer, if zr knows it"),
     KEY(STRING, "data.text_key", "\"text\"", data.text_key,
         "which member of each line of a .jsonl file holds the text"),
     KEY(EITHER, "data.bad_lines", "\"error\"", data.skip_bad_lines,

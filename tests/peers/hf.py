@@ -88,7 +88,7 @@ def compare_greedy(name, folder, model, tokenizer):
         ids = tokenizer.encode(prompt)
         made = model.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=50, min_new_tokens=50,
                               pad_token_id=0, eos_token_id=None)[0].tolist()
-        told = zr_json("generate", FOLDER / folder, "--prompt", prompt, "--tokens", 50, "--temperature", 0)
+        told = zr_json("generate", FOLDER / folder, "--prompt", prompt, "--tokens", 50, "--temperature", 0, "--past-end")
         wanted = tokenizer.decode(made[len(ids):], skip_special_tokens=False, clean_up_tokenization_spaces=False)
         check(f"{name}: 50 tokens behind \"{prompt}\"", told["text"] == wanted and len(made) == len(ids) + 50)
 

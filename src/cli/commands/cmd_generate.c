@@ -65,14 +65,14 @@ static zr_status print_piece(sink *s, const char *text, int64_t bytes, bool ends
     return ZR_OK;
 }
 
-/* Print the next part of a sample's text. Print the prompt before the first part. */
+/* Print the next part of a sample's text. Print the prompt before the first part, unless the text is an answer. */
 static zr_status print_out(sink *s, const char *text, int64_t bytes, bool ends)
 {
     if (!s->begun) {
         uint64_t seed = s->args->seed + (uint64_t)s->sample;
         if (s->args->samples > 1) printf("%s==> seed %llu <==\n", s->sample ? "\n" : "", (unsigned long long)seed);
         s->begun = true;
-        ZR_TRY(print_piece(s, s->args->prompt, s->args->prompt_bytes, false));
+        if (!s->args->chat) ZR_TRY(print_piece(s, s->args->prompt, s->args->prompt_bytes, false));
     }
     ZR_TRY(print_piece(s, text, bytes, ends));
     return cli_flush();
@@ -135,13 +135,28 @@ static zr_status generate_samples(const char *dir, const zr_generate_args *args,
     return st;
 }
 
+/** Set how tokens are drawn: by the options, else by the directory if `own` is set, else by the defaults. A negative
+ * number was not given. */
+static zr_status settle_sampling(const char *dir, bool own, zr_generate_args *want)
+{
+    zr_sampling usual = {.temperature = 0.8, .top_p = 1};
+    if (own) ZR_TRY(zr_sampling_of_dir(dir, &usual));
+    if (want->temperature < 0) want->temperature = usual.temperature;
+    if (want->top_k < 0) want->top_k = usual.top_k;
+    if (want->top_p < 0) want->top_p = usual.top_p;
+    ZR_CHECK(want->top_p > 0.0 && want->top_p <= 1.0, ZR_ERR_ARG,
+             "--top-p is %g; expected a number above 0 and at most 1", want->top_p);
+    return ZR_OK;
+}
+
 static zr_status run_generate(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
     int64_t seed = 1234, threads = 0;
     cli_list stop = {0};
     zr_generate_args want = {
-        .prompt = "", .tokens = 200, .temperature = 0.8, .top_p = 1.0, .samples = 1, .done = end_sample};
+        .prompt = "", .tokens = 200, .temperature = -1, .top_k = -1, .top_p = -1, .samples = 1, .done = end_sample};
+    bool own = false;
     const cli_option options[] = {
         {"prompt", CLI_TEXT, &want.prompt, 0, "TEXT", "the text to continue"},
         {"tokens", CLI_INT, &want.tokens, 0, "N", "number of tokens to generate [200]"},
@@ -152,6 +167,14 @@ static zr_status run_generate(const cli_command *command, zr_comm *comm, int arg
          "sample only among the likeliest tokens whose probabilities add up to P; 1: among all [1]"},
         {"stop", CLI_LIST, &stop, 0, "TEXT",
          "stop before this text; may be given several times: stop before whichever comes first"},
+        {"past-end", CLI_FLAG, &want.past_end, 0, NULL, "go on after a token that ends a text (eos_token_id of DIR)"},
+        {"chat", CLI_FLAG, &want.chat, 0, NULL,
+         "the prompt is a message to the model: put it into the chat template of DIR, and print the answer"},
+        {"system", CLI_TEXT, &want.system, 0, "TEXT", "with --chat: the system prompt"},
+        {"chat-template", CLI_TEXT, &want.chat_template, 0, "NAME",
+         "with --chat: the template's form, as for the key data.chat_template [of the run, or of DIR]"},
+        {"own-settings", CLI_FLAG, &own, 0, NULL,
+         "take temperature, top-k and top-p from generation_config.json in DIR, if they are not given"},
         {"samples", CLI_INT, &want.samples, 1, "N", "number of texts to generate, with the seeds S, S+1, S+2 ... [1]"},
         {"seed", CLI_INT, &seed, 0, "S", "random seed; the same seed gives the same text [1234]"},
         {"threads", CLI_INT, &threads, 1, "N", "number of compute threads [one per processor]"},
@@ -159,8 +182,9 @@ static zr_status run_generate(const cli_command *command, zr_comm *comm, int arg
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
     ZR_TRY(cli_parse_operands(&args, command, "a directory", argc, argv));
     if (args.help) return ZR_OK;
-    ZR_CHECK(want.top_p > 0.0 && want.top_p <= 1.0, ZR_ERR_ARG,
-             "--top-p is %g; expected a number above 0 and at most 1", want.top_p);
+    ZR_TRY(settle_sampling(args.operand[0], own, &want));
+    ZR_CHECK(want.chat || (!want.system && !want.chat_template), ZR_ERR_ARG, "%s needs --chat",
+             want.system ? "--system" : "--chat-template");
     ZR_CHECK(want.samples <= SAMPLES_MOST, ZR_ERR_ARG, "--samples is %lld; the most is %d", (long long)want.samples,
              SAMPLES_MOST);
     ZR_TRY(cli_check_stdout((const char *const[]){args.operand[0], NULL}));
@@ -175,13 +199,15 @@ static zr_status run_generate(const cli_command *command, zr_comm *comm, int arg
 const cli_command cli_generate = {
     .name = "generate",
     .summary = "continue a text with trained weights",
-    .usage = "zr generate DIR [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--stop TEXT] "
-             "[--samples N] "
-             "[--seed S]",
+    .usage =
+        "zr generate DIR [--prompt TEXT] [--chat] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--stop TEXT] "
+        "[--samples N] "
+        "[--seed S]",
     .examples = "  zr generate runs/name --prompt 'In the beginning'\n"
                 "  zr generate runs/name --prompt 'And' --tokens 500 --temperature 0.7 --top-k 40\n"
                 "  zr generate runs/name --prompt 'Q:' --top-p 0.9 --stop 'Q:' --samples 3\n"
-                "  zr generate runs/name --temperature 0 --json\n",
+                "  zr generate runs/name --temperature 0 --json\n"
+                "  zr generate qwen2.5-directory --chat --prompt 'Who was Ada Lovelace?' --own-settings\n",
     .run = run_generate,
     .computes = true,
 };

@@ -5,6 +5,7 @@
 #include "data/samples/ahead.h"
 #include "data/samples/order.h"
 #include "data/samples/samples.h"
+#include "data/text/chat.h"
 #include "data/tokens/tokens.h"
 #include "zr/data.h"
 
@@ -15,7 +16,9 @@
 typedef struct source {
     int64_t begin, tokens; /* index of the source's first token among the tokens of all sources; number of its tokens */
     int64_t windows, epoch_samples;
-    int64_t place, share; /* first position in each block of ZR_DATA_MIX samples; number of positions there */
+    bool one;               /* whether each sample is one document */
+    int64_t first_document; /* number of documents in the sources before this one */
+    int64_t place, share;   /* first position in each block of ZR_DATA_MIX samples; number of positions there */
     uint64_t seed;
 } source;
 
@@ -29,8 +32,13 @@ struct zr_data {
     zr_data_order order;
     uint64_t seed;
     unsigned char *stage; /* buffer for seq_length + 1 tokens, as stored in files */
-    int32_t *window;      /* seq_length + 1 tokens of the current window */
-    zr__ahead *ahead;     /* prefetching thread, or NULL */
+    /* The current window: seq_length + 1 tokens, where ZR__IGNORED marks tokens that do not count for the loss. If
+     * `documents` is set, seq_length indices follow, as zr_data_documents returns them. */
+    int32_t *window;
+    bool documents, read; /* read: whether a window has been read */
+    int64_t cut, lost;    /* number of documents that are too long, and of those without a target that is left */
+    char cut_note[ZR__NOTE_BYTES];
+    zr__ahead *ahead; /* prefetching thread, or NULL */
 };
 
 /* ---- sources --------------------------------------------------------------------------------- */
@@ -45,11 +53,45 @@ static zr_status same_kind(const zr__shard *first, const zr__shard *other)
     return ZR_OK;
 }
 
+/* Count the documents of a source that are longer than a sample. */
+static zr_status count_cut(zr_data *d, const source *from)
+{
+    zr__document_place place;
+    for (int64_t i = 0; i < from->windows; i++) {
+        ZR_TRY(zr__tokens_document(d->tokens, from->first_document + i, &place));
+        const bool cut = place.n > d->seq_length + 1;
+        d->cut += cut;
+        d->lost += cut && place.answer - place.first > d->seq_length;
+    }
+    return ZR_OK;
+}
+
+/* Find the samples of a source with one document for each sample. */
+static zr_status set_documents(zr_data *d, const zr__source_shards *files, source *to)
+{
+    for (int64_t i = files->first; i < files->first + files->n; i++)
+        ZR_CHECK(d->tokens->shard[i].documents > 0, ZR_ERR_UNSUPPORTED,
+                 "%s (%s): data.packing is one, but this file does not tell where documents begin; give .jsonl, or "
+                 "data.packing documents",
+                 d->tokens->shard[i].name, d->tokens->shard[i].format);
+    to->windows = to->epoch_samples = d->tokens->documents - to->first_document;
+    d->windows += to->windows;
+    return count_cut(d, to);
+}
+
+/* Return whether each sample of a source is one document. */
+static bool is_one(const zr_data *d, const zr__shard *first)
+{
+    const zr_data_packing packing = d->opening.args->packing;
+    return packing == ZR_PACK_ONE || (packing == ZR_PACK_AUTO && first->answers_only);
+}
+
 static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
 {
     const zr__source_shards *from = &shards->source[s];
     source *to = &d->source[s];
     to->begin = d->tokens->total;
+    to->first_document = d->tokens->documents;
     to->seed = s == 0 ? d->seed : zr__hash_join(d->seed, (uint64_t)s);
     for (int64_t i = from->first; i < from->first + from->n; i++) {
         ZR_TRY(zr__tokens_add(d->tokens, &d->opening, shards->path[i]));
@@ -57,6 +99,8 @@ static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
     }
     to->tokens = d->tokens->total - to->begin;
     const zr__shard *first = &d->tokens->shard[from->first];
+    to->one = is_one(d, first);
+    if (to->one) return set_documents(d, from, to);
     ZR_CHECK(to->tokens > d->seq_length, ZR_ERR_DATA,
              "%s%s: only %lld tokens (%s); at least %lld are needed (seq_length %lld and one more)", first->name,
              from->n > 1 ? " and the files after it" : "", (long long)to->tokens, first->format,
@@ -143,6 +187,18 @@ static void note_skipped(zr_data *d)
                  first->name, others, (long long)lines, (long long)first->first_skipped);
 }
 
+/* Write a note about documents that are longer than a sample. */
+static void note_cut(zr_data *d)
+{
+    char lost[96] = "";
+    if (d->lost > 0) snprintf(lost, sizeof(lost), "; of %lld of these no answer is left", (long long)d->lost);
+    if (d->cut > 0)
+        snprintf(d->cut_note, sizeof(d->cut_note),
+                 "%s: %lld of %lld documents are longer than data.seq_length %lld and are cut at their end%s",
+                 d->tokens->shard->name, (long long)d->cut, (long long)d->tokens->documents, (long long)d->seq_length,
+                 lost);
+}
+
 /* ---- the object ------------------------------------------------------------------------------ */
 
 static zr_status open_sources(zr_data *d, const zr__shards *shards)
@@ -154,7 +210,14 @@ static zr_status open_sources(zr_data *d, const zr__shards *shards)
     for (int64_t s = 0; s < d->sources; s++) ZR_TRY(add_source(d, shards, s));
     ZR_TRY(share_block(d, shards));
     note_skipped(d);
+    note_cut(d);
     return ZR_OK;
+}
+
+/* Return the number of elements of a window. */
+static int64_t window_numbers(const zr_data *d)
+{
+    return d->seq_length + 1 + (d->documents ? d->seq_length : 0);
 }
 
 static zr_status open_into(zr_data *d, const zr_data_args *args)
@@ -168,7 +231,7 @@ static zr_status open_into(zr_data *d, const zr_data_args *args)
     zr__shards_free(&shards);
     ZR_TRY(st);
     d->stage = zr_alloc(tokens * sizeof(uint32_t)); /* a file stores a token in at most 4 bytes */
-    d->window = zr_alloc(tokens * sizeof(*d->window));
+    d->window = zr_alloc((size_t)window_numbers(d) * sizeof(*d->window));
     ZR_CHECK(d->stage && d->window, ZR_ERR_MEMORY, "no memory to read %zu tokens of %s", tokens,
              d->tokens->shard->name);
     return ZR_OK;
@@ -184,9 +247,15 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
              (long long)seq);
     ZR_CHECK(args->order == ZR_SEQUENTIAL || args->order == ZR_SHUFFLED, ZR_ERR_ARG,
              "%d is not a valid order of samples", (int)args->order);
+    ZR_CHECK(args->packing >= ZR_PACK_AUTO && args->packing <= ZR_PACK_ONE, ZR_ERR_ARG, "%d is not a valid packing",
+             (int)args->packing);
     zr_data *data = zr_alloc(sizeof(*data));
     ZR_CHECK(data, ZR_ERR_MEMORY, "no memory for %zu bytes of a data file", sizeof(*data));
-    *data = (zr_data){.opening = {.args = args}, .seq_length = seq, .order = args->order, .seed = args->seed};
+    *data = (zr_data){.opening = {.args = args},
+                      .seq_length = seq,
+                      .order = args->order,
+                      .seed = args->seed,
+                      .documents = args->documents};
     zr_status st = open_into(data, args);
     data->opening.args = NULL; /* the caller may free args after this call */
     if (st == ZR_OK)
@@ -244,11 +313,15 @@ zr_data_info zr_data_get_info(const zr_data *data)
     zr_data_info info = {.path = data->path,
                          .format = data->tokens->shard->format,
                          .note = data->opening.note,
+                         .cut = data->cut_note,
                          .made_again = data->opening.made_again,
                          .files = data->tokens->n,
                          .sources = data->sources,
                          .bytes = data->tokens->bytes,
                          .tokens = data->tokens->total,
+                         .documents = data->tokens->documents,
+                         .cut_documents = data->cut,
+                         .lost_documents = data->lost,
                          .windows = data->windows,
                          .epoch_samples = data->source->epoch_samples};
     int64_t text_bytes = 0;
@@ -256,6 +329,7 @@ zr_data_info zr_data_get_info(const zr_data *data)
         const zr__shard *s = &data->tokens->shard[i];
         text_bytes = text_bytes < 0 || s->text_bytes < 0 ? -1 : text_bytes + s->text_bytes;
         info.skipped_lines += s->skipped_lines;
+        info.answers_only |= s->answers_only;
     }
     for (int64_t s = 0; data->sources > 1 && s < data->sources; s++) {
         const source *one = &data->source[s];
@@ -288,39 +362,85 @@ zr_status zr__data_check(const zr_data *data, uint64_t *hash, zr_progress_fn fn,
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-static void hand_over(const zr_data *data, int32_t *tokens, int32_t *targets)
+static void hand_over(zr_data *data, int32_t *tokens, int32_t *targets)
 {
-    const size_t bytes = (size_t)data->seq_length * sizeof(*tokens);
-    memcpy(tokens, data->window, bytes);
-    memcpy(targets, data->window + 1, bytes);
+    const int32_t *window = data->window;
+    data->read = true;
+    for (int64_t i = 0; i < data->seq_length; i++) {
+        tokens[i] = window[i] & ~ZR__IGNORED;
+        targets[i] = window[i + 1] < 0 ? -1 : window[i + 1];
+    }
+}
+
+/* Find where documents begin in the window of tokens [first, first + T). */
+static zr_status find_documents(const zr_data *d, int64_t first, int32_t *begin)
+{
+    int64_t from = 0, end = first;
+    for (int64_t i = 0; i < d->seq_length; i++) {
+        if (first + i >= end) ZR_TRY(zr__tokens_find_document(d->tokens, first + i, &from, &end));
+        begin[i] = from > first ? (int32_t)(from - first) : 0;
+    }
+    return ZR_OK;
+}
+
+static zr_status read_window(const zr_data *d, int64_t first, int32_t *window)
+{
+    ZR_TRY(zr__tokens_read(d->tokens, first, d->seq_length + 1, d->stage, window));
+    return d->documents ? find_documents(d, first, window + d->seq_length + 1) : ZR_OK;
+}
+
+/* Read a document into a window, and pad it. */
+static zr_status read_document(const zr_data *d, int64_t document, int32_t *window)
+{
+    const int64_t T = d->seq_length;
+    zr__document_place place;
+    ZR_TRY(zr__tokens_document(d->tokens, document, &place));
+    const int64_t n = place.n < T + 1 ? place.n : T + 1;
+    ZR_TRY(zr__tokens_read(d->tokens, place.first, n, d->stage, window));
+    for (int64_t i = n; i <= T; i++) window[i] = ZR__IGNORED;
+    for (int64_t i = 0; d->documents && i < T; i++) window[T + 1 + i] = i < n ? 0 : (int32_t)n;
+    return ZR_OK;
+}
+
+/* Find a sample's source, and the number of its window within the source. `offset` receives the first token of window
+ * 0. */
+static zr_status find_window(const zr_data *data, int64_t sample, const source **from, int64_t *window, int64_t *offset)
+{
+    int64_t own = 0;
+    ZR_CHECK(sample >= 0, ZR_ERR_ARG, "the sample number is %lld; it must be at least 0", (long long)sample);
+    ZR_TRY(find_source(data, sample, from, &own));
+    const source *s = *from;
+    int64_t epoch = own / s->epoch_samples;
+    *window = own % s->epoch_samples;
+    *offset = 0;
+    if (data->order == ZR_SEQUENTIAL) return ZR_OK;
+    ZR_CHECK(epoch <= UINT32_MAX, ZR_ERR_ARG, "sample %lld is in epoch %lld; the epoch must be below 2^32",
+             (long long)sample, (long long)epoch);
+    int64_t room = s->tokens - data->seq_length; /* number of offsets at which a window can begin */
+    if (!s->one)
+        *offset = zr__order_offset(s->seed, (uint32_t)epoch, room < data->seq_length ? room : data->seq_length);
+    *window = zr__order_permute(s->seed, (uint32_t)epoch, s->epoch_samples, *window);
+    return ZR_OK;
 }
 
 static zr_status read_sample(void *arg, int64_t sample, int32_t *window)
 {
     const zr_data *data = arg;
-    int64_t first = 0;
-    ZR_TRY(zr__data_locate(data, sample, &first));
-    ZR_TRY(zr__tokens_read(data->tokens, first, data->seq_length + 1, data->stage, window));
-    return ZR_OK;
+    const source *from;
+    int64_t i = 0, offset = 0;
+    ZR_TRY(find_window(data, sample, &from, &i, &offset));
+    if (from->one) return read_document(data, from->first_document + i, window);
+    return read_window(data, from->begin + offset + i * data->seq_length, window);
 }
 
 zr_status zr__data_locate(const zr_data *data, int64_t sample, int64_t *first_token)
 {
     const source *from;
-    int64_t own = 0;
-    ZR_CHECK(sample >= 0, ZR_ERR_ARG, "the sample number is %lld; it must be at least 0", (long long)sample);
-    ZR_TRY(find_source(data, sample, &from, &own));
-    int64_t epoch = own / from->epoch_samples, i = own % from->epoch_samples;
-    if (data->order == ZR_SEQUENTIAL) {
-        *first_token = from->begin + i * data->seq_length;
-        return ZR_OK;
-    }
-    ZR_CHECK(epoch <= UINT32_MAX, ZR_ERR_ARG, "sample %lld is in epoch %lld; the epoch must be below 2^32",
-             (long long)sample, (long long)epoch);
-    int64_t room = from->tokens - data->seq_length; /* number of offsets at which a window can begin */
-    int64_t offset = zr__order_offset(from->seed, (uint32_t)epoch, room < data->seq_length ? room : data->seq_length);
-    int64_t window = zr__order_permute(from->seed, (uint32_t)epoch, from->epoch_samples, i);
-    *first_token = from->begin + offset + window * data->seq_length;
+    int64_t i = 0, offset = 0;
+    zr__document_place place;
+    ZR_TRY(find_window(data, sample, &from, &i, &offset));
+    if (from->one) ZR_TRY(zr__tokens_document(data->tokens, from->first_document + i, &place));
+    *first_token = from->one ? place.first : from->begin + offset + i * data->seq_length;
     return ZR_OK;
 }
 
@@ -333,24 +453,31 @@ zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t
     return ZR_OK;
 }
 
-static int64_t bytes_of_window(int64_t seq_length)
+/* Return how many of n windows of `numbers` elements can be prefetched. */
+static int64_t windows_ahead(int64_t numbers, int64_t n)
 {
-    return (seq_length + 1) * (int64_t)sizeof(int32_t);
+    const int64_t room = ZR_DATA_AHEAD_BYTES / (numbers * (int64_t)sizeof(int32_t));
+    return room < n ? room : n;
 }
 
 int64_t zr_data_ahead_bytes(int64_t seq_length, int64_t n)
 {
-    const int64_t window_bytes = bytes_of_window(seq_length), room = ZR_DATA_AHEAD_BYTES / window_bytes;
-    return (room < n ? room : n) * window_bytes;
+    return windows_ahead(seq_length + 1, n) * (seq_length + 1) * (int64_t)sizeof(int32_t);
 }
 
 zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n)
 {
-    const int64_t room = zr_data_ahead_bytes(data->seq_length, n) / bytes_of_window(data->seq_length);
+    const int64_t room = windows_ahead(window_numbers(data), n);
     ZR_CHECK(first >= 0 && n >= 1, ZR_ERR_ARG, "cannot read %lld samples from sample %lld on ahead", (long long)n,
              (long long)first);
-    if (!data->ahead && room > 0) ZR_TRY(zr__ahead_create(read_sample, data, room, data->seq_length + 1, &data->ahead));
+    if (!data->ahead && room > 0) ZR_TRY(zr__ahead_create(read_sample, data, room, window_numbers(data), &data->ahead));
     if (data->ahead) zr__ahead_want(data->ahead, first, n);
+    return ZR_OK;
+}
+
+static zr_status not_ahead(const zr_data *data)
+{
+    ZR_CHECK(!data->ahead, ZR_ERR_STATE, "%s: it cannot be read while its samples are read ahead", data->path);
     return ZR_OK;
 }
 
@@ -360,8 +487,10 @@ zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens)
         first >= 0 && n >= 0 && n <= data->seq_length + 1 && first <= data->tokens->total - n, ZR_ERR_ARG,
         "cannot read %lld tokens from token %lld on: there are %lld tokens, of which at most %lld can be read at once",
         (long long)n, (long long)first, (long long)data->tokens->total, (long long)data->seq_length + 1);
-    ZR_CHECK(!data->ahead, ZR_ERR_STATE, "%s: it cannot be read while its samples are read ahead", data->path);
-    return zr__tokens_read(data->tokens, first, n, data->stage, tokens);
+    ZR_TRY(not_ahead(data));
+    ZR_TRY(zr__tokens_read(data->tokens, first, n, data->stage, tokens));
+    for (int64_t i = 0; i < n; i++) tokens[i] &= ~ZR__IGNORED;
+    return ZR_OK;
 }
 
 zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets)
@@ -370,7 +499,17 @@ zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t
     ZR_CHECK(window >= 0 && window < data->windows, ZR_ERR_ARG, "there is no window %lld: the data has %lld windows",
              (long long)window, (long long)data->windows);
     for (; window >= from->windows; from++) window -= from->windows;
-    ZR_TRY(zr_data_read(data, from->begin + window * data->seq_length, data->seq_length + 1, data->window));
+    ZR_TRY(not_ahead(data));
+    ZR_TRY(from->one ? read_document(data, from->first_document + window, data->window)
+                     : read_window(data, from->begin + window * data->seq_length, data->window));
     hand_over(data, tokens, targets);
+    return ZR_OK;
+}
+
+zr_status zr_data_documents(const zr_data *data, int32_t *begin)
+{
+    ZR_CHECK(data->documents, ZR_ERR_STATE, "%s: it was opened without zr_data_args.documents", data->path);
+    ZR_CHECK(data->read, ZR_ERR_STATE, "%s: no sample has been read yet", data->path);
+    memcpy(begin, data->window + data->seq_length + 1, (size_t)data->seq_length * sizeof(*begin));
     return ZR_OK;
 }

@@ -21,6 +21,9 @@ typedef struct worker {
     zr__part part;
     int32_t *ids; /* tokens of the part */
     int64_t room, n;
+    zr__document *document; /* documents of the part; indices are within the part */
+    int64_t document_room, documents;
+    zr__rendered rendered; /* instruction data: the current line */
     pthread_t thread;
     bool started;
 } worker;
@@ -35,6 +38,14 @@ typedef struct encoder {
 } encoder;
 
 /* ---- one part -------------------------------------------------------------------------------- */
+
+/* Note that a document begins at the next token. */
+static zr_status begin_document(worker *w)
+{
+    ZR_GROW(w->document, w->document_room, w->documents + 1, "documents of a text");
+    w->document[w->documents++] = (zr__document){w->n, w->n};
+    return ZR_OK;
+}
 
 static void put_tokens(worker *w, const int32_t *tokens, int64_t n)
 {
@@ -52,12 +63,38 @@ static zr_status encode_text(void *arg, const char *text, int64_t bytes, int whe
     const int64_t room = zr_tokenizer_room(x->tokenizer, bytes) + ends.n_begin + ends.n_end + 1;
     int64_t n = 0;
     ZR_GROW(w->ids, w->room, w->n + room > w->part.room ? w->n + room : w->part.room, "tokens of a text");
+    if (w->e->parts.lines && begins) ZR_TRY(begin_document(w));
     if (begins) put_tokens(w, ends.begin, ends.n_begin);
     ZR_TRY(zr__tokenizer_encode(x->tokenizer, text, bytes, !begins, w->ids + w->n, w->room - w->n, &n));
     w->n += n;
     if (!(where & ZR__DOCUMENT_ENDS)) return ZR_OK;
     put_tokens(w, ends.end, ends.n_end);
     if (w->e->parts.lines && x->separator >= 0) put_tokens(w, &x->separator, 1);
+    return ZR_OK;
+}
+
+/* Put the tokens that the tokenizer puts before documents. */
+static zr_status begin_pair(worker *w)
+{
+    const zr_tokenizer_ends *ends = &w->e->ends;
+    ZR_GROW(w->ids, w->room, w->n + ends->n_begin, "tokens of a text");
+    for (int64_t i = 0; i < ends->n_begin; i++) w->ids[w->n++] = ends->begin[i] | ZR__IGNORED;
+    return ZR_OK;
+}
+
+/* Render and encode a line of instruction data. */
+static zr_status encode_line(const void *of, void *arg, const char *line, int64_t bytes, int64_t *text_bytes,
+                             char *reason)
+{
+    worker *w = arg;
+    const zr__instruct *x = of;
+    ZR_TRY(zr__record_render(x, line, bytes, &w->rendered, text_bytes, reason));
+    if (reason[0] || *text_bytes == 0) return ZR_OK;
+    ZR_TRY(begin_document(w));
+    if (x->kind == ZR__LINES_PAIR) ZR_TRY(begin_pair(w));
+    ZR_TRY(zr__rendered_encode(&w->rendered, &x->chat, x->tokenizer, &w->ids, &w->room, &w->n));
+    zr__document *document = &w->document[w->documents - 1];
+    while (document->answer < w->n && (w->ids[document->answer] & ZR__IGNORED)) document->answer++;
     return ZR_OK;
 }
 
@@ -75,7 +112,7 @@ static void narrow(worker *w)
 static void *run_worker(void *arg)
 {
     worker *w = arg;
-    w->n = 0;
+    w->n = w->documents = 0;
     zr__part_run(&w->e->parts, &w->part, encode_text, w);
     narrow(w);
     return NULL;
@@ -101,14 +138,23 @@ static void drop_memory(worker *w)
 {
     zr__part_free(&w->part);
     zr_free(w->ids);
+    zr_free(w->document);
+    zr__rendered_free(&w->rendered);
     w->ids = NULL;
-    w->room = 0;
+    w->document = NULL;
+    w->room = w->document_room = 0;
 }
 
 static zr_status take_encoded(encoder *e, const worker *w, zr__encoded *all)
 {
     ZR_TRY(zr__part_take(&e->parts, &w->part, &all->found));
+    for (int64_t i = 0; i < w->documents; i++) {
+        w->document[i].first += all->tokens;
+        w->document[i].answer += all->tokens;
+    }
     all->tokens += w->n;
+    all->documents += w->documents;
+    if (w->documents > 0 && e->x->put_documents) ZR_TRY(e->x->put_documents(e->x->put_arg, w->document, w->documents));
     if (w->n > 0) ZR_TRY(e->x->put(e->x->put_arg, (const unsigned char *)(const void *)w->ids, w->n));
     return ZR_OK;
 }
@@ -161,6 +207,8 @@ static void set_parts(encoder *e)
     const int64_t bytes = parts->file->bytes, share = bytes / e->n + SHARE_SPARE_BYTES;
     if (parts->usual_bytes == 0) parts->usual_bytes = PART_BYTES;
     if (parts->usual_bytes > share) parts->usual_bytes = share < PART_LEAST_BYTES ? PART_LEAST_BYTES : share;
+    if (e->x->instruct) parts->line = encode_line;
+    parts->line_of = e->x->instruct;
     parts->of = e->x->tokenizer;
     parts->cut = zr__encode_cuts(e->x->tokenizer) ? encoding_cut : NULL;
     if (!parts->cut) parts->most_bytes = INT64_MAX;

@@ -4,25 +4,38 @@
 #define ZR_DATA_ENCODE_H
 
 #include "data/text/parts.h"
+#include "data/text/record.h"
 #include "zr/data.h"
 
 /** Callback that receives the next n tokens, each as a little-endian number of zr__encoding.token_bytes bytes. */
 typedef zr_status (*zr__tokens_fn)(void *arg, const unsigned char *tokens, int64_t n);
 
+/** A document of a .jsonl file, as indices of its tokens among all tokens of the file. */
+typedef struct zr__document {
+    int64_t first;  /* index of the first token */
+    int64_t answer; /* index of the first token that counts for the loss */
+} zr__document;
+
+/** Callback that receives the next n documents. */
+typedef zr_status (*zr__documents_fn)(void *arg, const zr__document *document, int64_t n);
+
 typedef struct zr__encoding {
     zr__parts parts; /* input file and how to read it; zr__encode sets `cut`, `of`, and a missing `usual_bytes` */
     const zr_tokenizer *tokenizer;
-    int32_t separator; /* token appended to each document of .jsonl; negative for no token */
-    int token_bytes;   /* bytes per token: 1, 2 or 4 */
-    int threads;       /* number of threads; 0 for one per processor, up to 8 */
+    const zr__instruct *instruct; /* how to read lines of instruction data; NULL if each line has one text. A token that
+                                     does not count for the loss has ZR__IGNORED added; token_bytes must be 4 */
+    int32_t separator;            /* token appended to each document of .jsonl; negative for no token */
+    int token_bytes;              /* bytes per token: 1, 2 or 4 */
+    int threads;                  /* number of threads; 0 for one per processor, up to 8 */
     zr__tokens_fn put;
+    zr__documents_fn put_documents; /* callback for the documents of a .jsonl file, in order; may be NULL */
     void *put_arg;
     zr_progress_fn progress; /* callback for the progress, in bytes of the file; may be NULL */
     void *arg;
 } zr__encoding;
 
 typedef struct zr__encoded {
-    int64_t tokens;
+    int64_t tokens, documents; /* number of tokens; number of documents of a .jsonl file */
     zr__found_texts found;
 } zr__encoded;
 

@@ -125,6 +125,19 @@ static zr_status give_line(const zr__parts *parts, zr__part *part, const char *l
     return st;
 }
 
+/* Pass a line of instruction data to the function for such lines. */
+static zr_status give_record(const zr__parts *parts, zr__part *part, const char *line, int64_t bytes, void *arg)
+{
+    char reason[ZR__REASON_BYTES] = "";
+    int64_t n = 0;
+    part->lines++;
+    ZR_TRY(parts->line(parts->line_of, arg, line, bytes, &n, reason));
+    if (reason[0]) return refuse_line(parts, part, reason);
+    part->found.documents += n > 0;
+    part->found.text_bytes += n;
+    return ZR_OK;
+}
+
 static zr_status give_lines(const zr__parts *parts, zr__part *part, zr__text_fn fn, void *arg)
 {
     char reason[ZR__REASON_BYTES];
@@ -136,7 +149,10 @@ static zr_status give_lines(const zr__parts *parts, zr__part *part, zr__text_fn 
     for (int64_t at = 0, n; at < part->n; at += n) {
         const char *end = memchr(part->text + at, '\n', (size_t)(part->n - at));
         n = end ? end - (part->text + at) + 1 : part->n - at;
-        ZR_TRY(give_line(parts, part, part->text + at, n, fn, arg));
+        if (parts->line)
+            ZR_TRY(give_record(parts, part, part->text + at, n, arg));
+        else
+            ZR_TRY(give_line(parts, part, part->text + at, n, fn, arg));
     }
     return ZR_OK;
 }

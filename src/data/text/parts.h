@@ -1,7 +1,8 @@
 /**
  * data/text: reads documents from text files. This header divides a text file into parts that can be processed
  * independently, so that memory does not grow with the file. encode.h encodes parts on several threads, jsonl.h finds
- * the text of a line, and kind.h refuses files that are not text.
+ * the text of a line, record.h renders a line of instruction data with a chat template (chat.h), and kind.h refuses
+ * files that are not text.
  *
  * A part of a plain text ends where the tokenizer can cut the text (zr__tokenizer_cut). Therefore the parts together
  * have the same tokens as the whole text. A part grows, up to a limit, until there is a cut. A part of a .jsonl file
@@ -12,6 +13,17 @@
 
 #include "base/core/core.h"
 #include "base/file/file.h"
+
+/** Position of a piece of text in its document, as bits. */
+enum { ZR__DOCUMENT_BEGINS = 1, ZR__DOCUMENT_ENDS = 2 };
+
+/** Callback that receives a document's text, or a piece of it, and its position `where`. */
+typedef zr_status (*zr__text_fn)(void *arg, const char *text, int64_t bytes, int where);
+
+/** Function that processes a line of instruction data; `of` is zr__parts.line_of, and `arg` the argument of
+ * zr__part_run. *bytes receives the length of the line's texts, or 0 for a line of only white space. If the line is
+ * bad, `reason` says why, otherwise it is "". */
+typedef zr_status (*zr__line_fn)(const void *of, void *arg, const char *line, int64_t n, int64_t *bytes, char *reason);
 
 /** A file, how to read it, and the current position in it. Members that are not used must be zeros. */
 typedef struct zr__parts {
@@ -24,6 +36,8 @@ typedef struct zr__parts {
     int64_t most_bytes;   /* maximum bytes of a part; a longer text without a cut is cut between two characters */
     bool lines;           /* whether the file is .jsonl; the next members apply only to .jsonl */
     const char *text_key; /* key of the text in each line */
+    zr__line_fn line;     /* function for lines of instruction data; NULL if each line has one text */
+    const void *line_of;
     bool skip_bad_lines;
     const char *key_named, *skip_named; /* names of the options text_key and skip_bad_lines in messages, such as
                                            "--text-key" and "--bad-lines skip" */
@@ -46,12 +60,6 @@ typedef struct zr__part {
     int64_t lines, bad_line;
     zr__failure failed;
 } zr__part;
-
-/** Position of a piece of text in its document, as bits. */
-enum { ZR__DOCUMENT_BEGINS = 1, ZR__DOCUMENT_ENDS = 2 };
-
-/** Callback that receives a document's text, or a piece of it, and its position `where`. */
-typedef zr_status (*zr__text_fn)(void *arg, const char *text, int64_t bytes, int where);
 
 /** Start reading at the beginning of the file. The byte order mark of a .jsonl file is skipped. */
 ZR_NODISCARD zr_status zr__parts_begin(zr__parts *parts);

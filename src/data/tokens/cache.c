@@ -24,7 +24,7 @@
 #define STRETCH_MOST_BYTES ((int64_t)1 << 20)
 #define WHOLE_MOST_BYTES ((int64_t)4 << 20)
 
-enum { VERSION = 3, HASHED_BYTES = 64, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS = 50 };
+enum { VERSION = 4, HASHED_BYTES = 72, KEY_BYTES = 512, NAME_BYTES = 96, POLL_MS = 50 };
 
 static const char magic[8] = "zrtokens";
 
@@ -57,6 +57,7 @@ static void write_header(const place *p, const zr__encoded *did, uint64_t hash,
     at = put_le(at, 8, (uint64_t)did->found.skipped_lines);
     at = put_le(at, 8, (uint64_t)did->found.first_skipped);
     at = put_le(at, 8, hash);
+    at = put_le(at, 8, (uint64_t)did->documents);
     put_le(at, 8, XXH3_64bits(head, HASHED_BYTES));
 }
 
@@ -71,12 +72,14 @@ static bool read_header(const place *p, const zr__file *file, zr__cached *made)
                          .text_bytes = (int64_t)zr__le(head + 32, 8),
                          .skipped_lines = (int64_t)zr__le(head + 40, 8),
                          .first_skipped = (int64_t)zr__le(head + 48, 8),
-                         .hash = zr__le(head + 56, 8)};
+                         .hash = zr__le(head + 56, 8),
+                         .documents = (int64_t)zr__le(head + 64, 8)};
+    const int64_t bytes = file->bytes - ZR__CACHE_HEADER_BYTES;
     return memcmp(head, magic, sizeof(magic)) == 0 && zr__le(head + 8, 4) == VERSION &&
            zr__le(head + HASHED_BYTES, 8) == XXH3_64bits(head, HASHED_BYTES) && zr__le(head + 16, 8) == p->key &&
-           made->token_bytes == p->encoding.token_bytes && made->tokens >= 0 &&
-           made->tokens == (file->bytes - ZR__CACHE_HEADER_BYTES) / made->token_bytes &&
-           (file->bytes - ZR__CACHE_HEADER_BYTES) % made->token_bytes == 0;
+           made->token_bytes == p->encoding.token_bytes && made->tokens >= 0 && made->documents >= 0 &&
+           made->documents <= bytes / ZR__CACHE_DOCUMENT_BYTES && made->tokens <= bytes / made->token_bytes &&
+           made->tokens * made->token_bytes + made->documents * ZR__CACHE_DOCUMENT_BYTES == bytes;
 }
 
 /* ---- the tokens ------------------------------------------------------------------------------ */
@@ -149,6 +152,15 @@ static zr_status tell_of_pass(void *arg, int64_t at, const void *piece, int64_t 
     return ZR_OK;
 }
 
+/* Write everything about instruction data that affects tokens, other than the text and the tokenizer. */
+static const char *instruct_key(const zr__instruct *x, char key[KEY_BYTES / 2])
+{
+    if (x)
+        snprintf(key, KEY_BYTES / 2, " %s %s %s %s", x->kind == ZR__LINES_PAIR ? "pairs" : "messages",
+                 zr__chat_name(&x->chat), x->chat.begin, x->chat.end);
+    return key;
+}
+
 static zr_status find_place(const zr_data_args *args, place *p)
 {
     zr__encoding *x = &p->encoding;
@@ -157,9 +169,9 @@ static zr_status find_place(const zr_data_args *args, place *p)
     ZR_TRY(find_folder(args, p->folder));
     ZR_TRY(zr__make_folders(p->folder));
     ZR_TRY(zr__file_pass(x->parts.file, tell_of_pass, x, &text));
-    snprintf(what, sizeof(what), "tokens %d: %016llx %016llx %d %s %d", VERSION, (unsigned long long)text,
+    snprintf(what, sizeof(what), "tokens %d: %016llx %016llx %d %s %d%s", VERSION, (unsigned long long)text,
              (unsigned long long)zr_tokenizer_hash(x->tokenizer), x->token_bytes, x->parts.lines ? "lines" : "text",
-             x->parts.lines && x->parts.skip_bad_lines);
+             x->parts.lines && x->parts.skip_bad_lines, instruct_key(x->instruct, (char[KEY_BYTES / 2]){0}));
     p->key = XXH3_64bits_withSeed(what, strlen(what),
                                   x->parts.lines ? XXH3_64bits(x->parts.text_key, strlen(x->parts.text_key)) : 0);
     ZR_TRY(zr__path_format(p->path, "%s/%016llx.tokens", p->folder, (unsigned long long)p->key));
@@ -275,6 +287,8 @@ typedef struct output {
     const zr__file *file;
     int64_t at;
     int token_bytes;
+    zr__file index;      /* temporary file with the index of documents, whose place follows all tokens */
+    int64_t index_bytes; /* bytes written to `index` */
     XXH3_state_t hash;
 } output;
 
@@ -287,25 +301,77 @@ static zr_status put_tokens(void *arg, const unsigned char *tokens, int64_t n)
     return ZR_OK;
 }
 
-static zr_status write_tokens(const place *p, int lock, const zr__file *file, zr__cached *made)
+static zr_status put_documents(void *arg, const zr__document *document, int64_t n)
 {
-    unsigned char head[ZR__CACHE_HEADER_BYTES];
-    zr__encoded did;
+    output *o = arg;
+    unsigned char entry[64 * ZR__CACHE_DOCUMENT_BYTES], *at = entry;
+    for (int64_t i = 0; i < n; i++) {
+        at = put_le(at, 8, (uint64_t)document[i].first);
+        at = put_le(at, 8, (uint64_t)document[i].answer);
+        if (at < entry + sizeof(entry) && i < n - 1) continue;
+        ZR_TRY(zr__file_write(&o->index, o->index_bytes, entry, at - entry));
+        o->index_bytes += at - entry;
+        at = entry;
+    }
+    return ZR_OK;
+}
+
+/* Copy the index of documents behind the tokens. */
+static zr_status append_index(output *o)
+{
+    unsigned char piece[4096];
+    for (int64_t at = 0, n; at < o->index_bytes; at += n) {
+        n = o->index_bytes - at < (int64_t)sizeof(piece) ? o->index_bytes - at : (int64_t)sizeof(piece);
+        ZR_TRY(zr__file_read(&o->index, at, piece, n, ZR_ERR_IO));
+        ZR_TRY(zr__file_write(o->file, o->at, piece, n));
+        (void)XXH3_64bits_update(&o->hash, piece, (size_t)n);
+        o->at += n;
+    }
+    return ZR_OK;
+}
+
+/* Create the temporary file of the index. It has no name, so that it vanishes with this process. */
+static zr_status open_index(const char *part, zr__file *index)
+{
+    char path[PATH_MAX];
+    ZR_TRY(zr__path_format(path, "%s.index.part", part));
+    ZR_TRY(zr__file_create(path, index));
+    unlink(path);
+    return ZR_OK;
+}
+
+/* Write the tokens, and then the index of documents. */
+static zr_status write_body(const place *p, int lock, const char *part, output *out, zr__encoded *did)
+{
     teller t = {p, lock};
     zr__encoding x = p->encoding;
-    output out = {.file = file, .at = ZR__CACHE_HEADER_BYTES, .token_bytes = x.token_bytes};
-    (void)XXH3_64bits_reset(&out.hash);
+    (void)XXH3_64bits_reset(&out->hash);
     x.put = put_tokens;
-    x.put_arg = &out;
+    x.put_documents = put_documents;
+    x.put_arg = out;
     x.progress = tell_waiting;
     x.arg = &t;
-    ZR_TRY(zr__encode(&x, &did));
+    if (x.parts.lines) ZR_TRY(open_index(part, &out->index));
+    ZR_TRY(zr__encode(&x, did));
+    return append_index(out);
+}
+
+static zr_status write_tokens(const place *p, int lock, const char *part, const zr__file *file, zr__cached *made)
+{
+    unsigned char head[ZR__CACHE_HEADER_BYTES];
+    zr__encoded did = {0};
+    const int token_bytes = p->encoding.token_bytes;
+    output out = {.file = file, .at = ZR__CACHE_HEADER_BYTES, .token_bytes = token_bytes, .index = {.fd = -1}};
+    zr_status st = write_body(p, lock, part, &out, &did);
+    zr__file_close(&out.index);
+    ZR_TRY(st);
     const uint64_t hash = XXH3_64bits_digest(&out.hash);
     write_header(p, &did, hash, head);
     ZR_TRY(zr__file_write(file, 0, head, sizeof(head)));
     ZR_TRY(zr__file_sync(file));
-    *made = (zr__cached){.token_bytes = x.token_bytes,
+    *made = (zr__cached){.token_bytes = token_bytes,
                          .tokens = did.tokens,
+                         .documents = did.documents,
                          .text_bytes = did.found.text_bytes,
                          .skipped_lines = did.found.skipped_lines,
                          .first_skipped = did.found.first_skipped,
@@ -321,7 +387,7 @@ static zr_status make_tokens(const place *p, int lock, zr__cached *made)
     remove_rests(p);
     ZR_TRY(name_part(p, part));
     ZR_TRY(zr__file_create(part, &file));
-    zr_status st = write_tokens(p, lock, &file, made);
+    zr_status st = write_tokens(p, lock, part, &file, made);
     zr__file_close(&file);
     if (st == ZR_OK) st = publish(p, &file, part);
     unlink(part);
@@ -347,6 +413,19 @@ static zr_status find_or_make(const place *p, zr__cached *made)
     return ZR_OK;
 }
 
+/* Find out how to read a .jsonl file. *how receives NULL if each line has one text. */
+static zr_status find_instruct(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__parts *parts,
+                               zr__instruct *instruct, const zr__instruct **how)
+{
+    zr__lines_kind kind = ZR__LINES_TEXT;
+    *how = NULL;
+    if (parts->lines) ZR_TRY(zr__lines_kind_of(parts->file, parts->text_key, parts->skip_bad_lines, &kind));
+    if (kind == ZR__LINES_TEXT) return ZR_OK;
+    ZR_TRY(zr__instruct_open(tokenizer, kind, args->chat_template, parts->file->name, instruct));
+    *how = instruct;
+    return ZR_OK;
+}
+
 zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text, bool lines,
                            char path[PATH_MAX], zr__cached *made)
 {
@@ -359,21 +438,27 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
                              .skip_bad_lines = args->skip_bad_lines,
                              .key_named = "data.text_key",
                              .skip_named = "data.bad_lines \"skip\""};
+    zr__instruct instruct;
+    const zr__instruct *how = NULL;
+    ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,
+             "%s: %lld bytes; the tokenizer %s does not say where text may be cut, so up to %lld bytes are tokenized "
+             "here, whole; write the tokens to a file with `zr tokenize`, or the text as .jsonl, a document a line",
+             text->name, (long long)text->bytes, zr_tokenizer_name(tokenizer), (long long)WHOLE_MOST_BYTES);
+    ZR_TRY(find_instruct(args, tokenizer, &parts, &instruct, &how));
     place p = {.encoding = {.parts = parts,
                             .tokenizer = tokenizer,
+                            .instruct = how,
                             .separator = end == ZR__NO_SEPARATOR ? zr_tokenizer_token(tokenizer, "\n") : end,
-                            .token_bytes = vocab <= 1 << 8    ? 1
+                            .token_bytes = how                ? 4
+                                           : vocab <= 1 << 8  ? 1
                                            : vocab <= 1 << 16 ? 2
                                                               : 4,
                             .progress = args->progress,
                             .arg = args->arg},
                .is_whole = args->cache_is_whole};
-    ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,
-             "%s: %lld bytes; the tokenizer %s does not say where text may be cut, so up to %lld bytes are tokenized "
-             "here, whole; write the tokens to a file with `zr tokenize`, or the text as .jsonl, a document a line",
-             text->name, (long long)text->bytes, zr_tokenizer_name(tokenizer), (long long)WHOLE_MOST_BYTES);
     ZR_TRY(find_place(args, &p));
     ZR_TRY(find_or_make(&p, made));
+    made->kind = how ? how->kind : ZR__LINES_TEXT;
     memcpy(path, p.path, sizeof(p.path));
     return ZR_OK;
 }

@@ -12,9 +12,11 @@
  *   byte 16   u64 key: the hash in the file's name
  *   byte 24   u64 number of tokens, u64 bytes of the text
  *   byte 40   u64 number of skipped bad lines, u64 line number of the first one
- *   byte 56   u64 XXH3-64 of the tokens
- *   byte 64   u64 XXH3-64 of bytes 0 to 63
- *   byte 72   tokens
+ *   byte 56   u64 XXH3-64 of the tokens and the index
+ *   byte 64   u64 number of documents, 0 for a plain text
+ *   byte 72   u64 XXH3-64 of bytes 0 to 71
+ *   byte 80   tokens; in instruction data, bit 31 of a token says that the loss ignores it as a target
+ *   then      index: for each document u64 number of its first token, u64 number of its first token that counts
  *
  * A file whose bytes do not match its hashes is damaged. It is created again.
  */
@@ -22,16 +24,19 @@
 #define ZR_DATA_CACHE_H
 
 #include "base/file/file.h"
+#include "data/text/record.h"
 #include "zr/data.h"
 
 #include <limits.h>
 
-#define ZR__CACHE_HEADER_BYTES 72
+#define ZR__CACHE_HEADER_BYTES 80
+#define ZR__CACHE_DOCUMENT_BYTES 16 /* bytes of an entry of the index */
 
 typedef struct zr__cached {
     int token_bytes;
-    int64_t tokens, text_bytes, skipped_lines, first_skipped;
-    uint64_t hash; /* XXH3-64 of the tokens */
+    int64_t tokens, documents, text_bytes, skipped_lines, first_skipped;
+    zr__lines_kind kind;
+    uint64_t hash; /* XXH3-64 of the tokens and the index */
     bool checked;  /* whether the tokens are known to match the hash, because they were just created or read */
     bool damaged;  /* whether a damaged file of the same name was replaced */
 } zr__cached;

@@ -117,6 +117,9 @@ static zr_status read_uint16(zr__shard *s)
 /* Open the cache file with the tokens of a text. */
 static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
 {
+    static const char *const format[] = {[ZR__LINES_TEXT] = "jsonl",
+                                         [ZR__LINES_PAIR] = "jsonl with prompts",
+                                         [ZR__LINES_MESSAGES] = "jsonl with messages"};
     char path[PATH_MAX];
     zr__cached made;
     ZR_TRY(zr__cache_tokens(o->args, o->tokenizer, &s->file, lines, path, &made));
@@ -126,6 +129,9 @@ static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
     s->token_bytes = made.token_bytes;
     s->first_byte = ZR__CACHE_HEADER_BYTES;
     s->tokens = made.tokens;
+    s->documents = made.documents;
+    s->answers_only = made.kind != ZR__LINES_TEXT;
+    if (lines) s->format = format[made.kind];
     s->text_bytes = made.text_bytes;
     s->skipped_lines = made.skipped_lines;
     s->first_skipped = made.first_skipped;

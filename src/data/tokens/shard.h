@@ -23,6 +23,9 @@ typedef struct zr__shard {
     int token_bytes;               /* bytes per token: 1, 2 or 4 */
     int64_t first_byte;            /* file offset of token 0 */
     int64_t tokens;
+    bool answers_only;                    /* whether ZR__IGNORED marks tokens that do not count for the loss */
+    int64_t documents;                    /* number of documents in the file's index; 0 if it has no index */
+    int64_t first_document;               /* number of documents in the indexes of all previous files */
     int64_t begin;                        /* number of tokens in all previous files */
     int64_t text_bytes;                   /* bytes of text that the tokens encode, or -1 if unknown */
     int64_t skipped_lines, first_skipped; /* number of bad lines, and line number of the first one */

@@ -1,6 +1,7 @@
 #include "data/tokens/tokens.h"
 
 #include "base/number/sorted.h"
+#include "data/tokens/cache.h"
 
 #include <string.h>
 
@@ -80,6 +81,8 @@ zr_status zr__tokens_add(zr__tokens *t, zr__opening *opening, const char *path)
     s->begin = t->total;
     t->total += s->tokens;
     t->bytes += s->file.bytes;
+    s->first_document = t->documents;
+    t->documents += s->documents;
     remember(t, t->n++);
     return ZR_OK;
 }
@@ -111,6 +114,12 @@ static zr_status check_token(const zr__tokens *t, const zr__shard *s, int64_t po
                    cached ? " of " : "", cached ? s->file.name : "", token, (long long)t->vocab_size, s->format);
 }
 
+/* Return the mark of a token that does not count for the loss, or 0. */
+static uint32_t mark_of(const zr__shard *s, uint32_t token)
+{
+    return s->answers_only ? token & (uint32_t)ZR__IGNORED : 0;
+}
+
 static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t first, int64_t n, unsigned char *stage,
                            int32_t *out)
 {
@@ -118,8 +127,8 @@ static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t firs
     ZR_TRY(zr__file_read(&s->file, s->first_byte + first * width, stage, n * width, ZR_ERR_IO));
     ZR_TRY(zr__file_unchanged(&s->file)); /* after the read, to detect a change during the read */
     for (int64_t i = 0; i < n; i++) {
-        const uint32_t token = (uint32_t)zr__le(stage + i * width, width);
-        ZR_TRY(check_token(t, s, first + i, token));
+        const uint32_t token = (uint32_t)zr__le(stage + i * width, width), mark = mark_of(s, token);
+        ZR_TRY(check_token(t, s, first + i, token & ~mark));
         out[i] = (int32_t)token;
     }
     return ZR_OK;
@@ -138,6 +147,62 @@ zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char
         first += some;
         out += some;
         n -= some;
+    }
+    return ZR_OK;
+}
+
+/* ---- documents ------------------------------------------------------------------------------- */
+
+/* Read n entries of a file's index, two numbers each. The file must be open. */
+static zr_status read_index(const zr__shard *s, int64_t entry, int64_t n, int64_t *number)
+{
+    unsigned char stage[2 * ZR__CACHE_DOCUMENT_BYTES];
+    const int64_t index = s->first_byte + s->tokens * s->token_bytes;
+    ZR_TRY(zr__file_read(&s->file, index + entry * ZR__CACHE_DOCUMENT_BYTES, stage, n * ZR__CACHE_DOCUMENT_BYTES,
+                         ZR_ERR_IO));
+    for (int64_t i = 0; i < 2 * n; i++) {
+        number[i] = (int64_t)zr__le(stage + 8 * i, 8);
+        ZR_CHECK(number[i] >= 0 && number[i] <= s->tokens, ZR_ERR_IO,
+                 "%s: its index of documents is damaged; remove %s", s->name, s->file.name);
+    }
+    return zr__file_unchanged(&s->file);
+}
+
+zr_status zr__tokens_document(zr__tokens *t, int64_t document, zr__document_place *place)
+{
+    ZR_ASSERT(document >= 0 && document < t->documents);
+    const int64_t i =
+        zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, first_document), document + 1) - 1;
+    const zr__shard *s = &t->shard[i];
+    const int64_t own = document - s->first_document, more = own + 1 < s->documents;
+    int64_t number[4] = {0, 0, s->tokens, 0};
+    ZR_TRY(open_needed(t, i));
+    ZR_TRY(read_index(s, own, 1 + more, number));
+    *place = (zr__document_place){s->begin + number[0], s->begin + number[1], number[2] - number[0]};
+    ZR_CHECK(place->n >= 0, ZR_ERR_IO, "%s: its index of documents is damaged; remove %s", s->name, s->file.name);
+    return ZR_OK;
+}
+
+zr_status zr__tokens_find_document(zr__tokens *t, int64_t token, int64_t *begin, int64_t *end)
+{
+    const int64_t i = zr__sorted_below(t->shard, t->n, sizeof(zr__shard), offsetof(zr__shard, begin), token + 1) - 1;
+    const zr__shard *s = &t->shard[i];
+    int64_t low = 0, high = s->documents, number[2];
+    *begin = s->begin;
+    *end = s->begin + s->tokens;
+    if (s->documents == 0) return ZR_OK;
+    ZR_TRY(open_needed(t, i));
+    /* The document is in [low, high). Each step halves this range. */
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        ZR_TRY(read_index(s, middle, 1, number));
+        if (s->begin + number[0] > token) {
+            high = middle;
+            *end = s->begin + number[0];
+        } else {
+            low = middle;
+            *begin = s->begin + number[0];
+        }
     }
     return ZR_OK;
 }
@@ -169,6 +234,7 @@ static bool all_are_tokens(const zr__tokens *t, const zr__shard *s)
 static bool any_outside(const zr__tokens *t, const zr__shard *s, const unsigned char *tokens, int64_t n)
 {
     int64_t limit = t->vocab_size;
+    if (s->answers_only) return true; /* the caller looks at each token */
     if (all_are_tokens(t, s)) return false;
     if (s->token_bytes == 1) return any_above_uint8_t(tokens, n, (uint8_t)limit);
     if (s->token_bytes == 2) return any_above_uint16_t((const uint16_t *)(const void *)tokens, n, (uint16_t)limit);
@@ -192,9 +258,12 @@ static zr_status check_piece(void *arg, int64_t at, const void *piece, int64_t b
     int64_t skipped = at < s->first_byte ? s->first_byte - at : 0;
     const unsigned char *tokens = (const unsigned char *)piece + skipped;
     int64_t n = (bytes - skipped) / width, first = (at + skipped - s->first_byte) / width;
+    if (n > s->tokens - first) n = s->tokens > first ? s->tokens - first : 0; /* an index may follow the tokens */
     bool outside = any_outside(w->tokens, s, tokens, n);
-    for (int64_t i = 0; outside && i < n; i++)
-        ZR_TRY(check_token(w->tokens, s, first + i, (uint32_t)zr__le(tokens + i * width, width)));
+    for (int64_t i = 0; outside && i < n; i++) {
+        const uint32_t token = (uint32_t)zr__le(tokens + i * width, width);
+        ZR_TRY(check_token(w->tokens, s, first + i, token & ~mark_of(s, token)));
+    }
     if (w->fn) w->fn(w->arg, w->before + at + bytes, w->tokens->bytes);
     return ZR_OK;
 }

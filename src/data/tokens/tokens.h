@@ -17,8 +17,9 @@ typedef struct zr__open_shard {
 typedef struct zr__tokens {
     zr__shard *shard;
     int64_t n, room;
-    int64_t total; /* number of tokens in all files */
-    int64_t bytes; /* bytes of all files */
+    int64_t total;     /* number of tokens in all files */
+    int64_t bytes;     /* bytes of all files */
+    int64_t documents; /* number of documents in all indexes */
     int64_t vocab_size;
     zr__open_shard open[ZR__OPEN_SHARDS];
     int n_open;
@@ -32,8 +33,20 @@ void zr__tokens_free(zr__tokens **tokens);
 /** Open a file and append it. Errors: as zr_data_open_with. */
 ZR_NODISCARD zr_status zr__tokens_add(zr__tokens *tokens, zr__opening *opening, const char *path);
 
-/** Read n tokens from `first` on to `out`; `stage` is a buffer for n tokens of 4 bytes. Errors, both naming the file:
- * ZR_ERR_DATA if a token is not below vocab_size; ZR_ERR_IO if a file has changed or can no longer be read. */
+/** Read document number `document` of all files: its first token, its first token that counts for the loss, and its
+ * number of tokens. Only documents of files with an index are numbered. Error: ZR_ERR_IO. */
+typedef struct zr__document_place {
+    int64_t first, answer, n;
+} zr__document_place;
+ZR_NODISCARD zr_status zr__tokens_document(zr__tokens *tokens, int64_t document, zr__document_place *place);
+
+/** Find the document to which a token belongs. *begin and *end receive the first token of the document, and the token
+ * after its last one. A file without an index is one document. Error: ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__tokens_find_document(zr__tokens *tokens, int64_t token, int64_t *begin, int64_t *end);
+
+/** Read n tokens from `first` on to `out`, where ZR__IGNORED marks tokens that do not count for the loss; `stage` is a
+ * buffer for n tokens of 4 bytes. Errors, both naming the file: ZR_ERR_DATA if a token is not below vocab_size;
+ * ZR_ERR_IO if a file has changed or can no longer be read. */
 ZR_NODISCARD zr_status zr__tokens_read(zr__tokens *tokens, int64_t first, int64_t n, unsigned char *stage,
                                        int32_t *out);
 

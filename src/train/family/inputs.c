@@ -79,6 +79,10 @@ static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
 void zr__data_keys(const zr_config *config, zr_data_args *args)
 {
     args->tokenizer = config->data.tokenizer;
+    args->packing = config->data.packing == ZR_PACKING_ONE         ? ZR_PACK_ONE
+                    : config->data.packing == ZR_PACKING_DOCUMENTS ? ZR_PACK_DOCUMENTS
+                                                                   : ZR_PACK_AUTO;
+    args->chat_template = config->data.chat_template;
     args->text_key = config->data.text_key;
     args->skip_bad_lines = config->data.skip_bad_lines;
     args->cache_dir = config->data.cache_dir;

@@ -207,13 +207,14 @@ static void note_saving(const zr__run *r)
                      ZR_SIZE((double)price.bytes));
 }
 
-/** Report skipped lines of a text. Other irregularities of the text were already reported when the configuration was
- * completed (train/setup/prepare.c). */
+/** Report skipped lines and cut documents of a text. Other irregularities of the text were already reported when the
+ * configuration was completed (train/setup/prepare.c). */
 static void note_lines(const zr__run *r, const zr_data *data)
 {
     zr_data_info info = {0};
     if (data) info = zr_data_get_info(data);
     if (info.skipped_lines > 0) zr__run_note(r, "%s", info.note);
+    if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
 }
 
 static void announce(zr__run *r)
@@ -458,7 +459,7 @@ static zr_status evaluate_now(zr__run *r)
     zr__eval_part part;
     zr__eval_watch watch = {.done = after_batch, .arg = r};
     const zr__eval_text val = {
-        .source = r->inputs.val, .read = zr__data_window, .windows = windows, .stride = r->plan->layout.seq};
+        .source = r->inputs.val, .read = zr__data_window, .windows = windows};
     r->result->agreed = false;
     zr__run_enter(r, ZR__PHASE_EVALUATE);
     ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, &val, &watch, &part));

@@ -12,8 +12,15 @@
 #include <unistd.h>
 
 static const char whole[] = "tokenizer.json", config[] = "tokenizer_config.json";
-static const char *const names[] = {
-    whole, config, "vocab.json", "merges.txt", "special_tokens_map.json", "added_tokens.json", "tekken.json"};
+static const char *const names[] = {whole,
+                                    config,
+                                    "vocab.json",
+                                    "merges.txt",
+                                    "special_tokens_map.json",
+                                    "added_tokens.json",
+                                    "tekken.json",
+                                    "chat_template.jinja",
+                                    "generation_config.json"};
 enum { NAMES = sizeof(names) / sizeof(names[0]), MOST_BYTES = 128 << 20 };
 
 static zr_status write_in(const char *dir, const char *name, const char *text, size_t bytes)

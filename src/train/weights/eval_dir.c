@@ -67,12 +67,7 @@ static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows,
     limit_windows(loaded, windows, args->batches);
     const int64_t count = zr__eval_windows_count(windows);
     if (layout.batch > count) layout.batch = count;
-    const zr__eval_text text = {.source = windows,
-                                .read = zr__eval_windows_read,
-                                .windows = count,
-                                .stride = windows->stride,
-                                .lacking =
-                                    seq + (count - 1) * windows->stride - zr__eval_windows_targets(windows, count)};
+    const zr__eval_text text = {.source = windows, .read = zr__eval_windows_read, .windows = count};
     teller t = {args, windows, count};
     const zr__eval_watch watch = {tell_targets, &t};
     ZR_TRY(zr__load_start(loaded, &layout, args->threads));
@@ -84,8 +79,12 @@ static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows,
     ZR_CHECK(isfinite(result->loss), ZR_ERR_DIVERGED,
              "the loss of these weights on this file is %g: they are of no use", result->loss);
     snprintf(result->data, sizeof(result->data), "%s", windows->info.path);
-    const char *skipped = windows->info.skipped_lines > 0 ? windows->info.note : "", *again = windows->info.made_again;
-    snprintf(result->note, sizeof(result->note), "%s%s%s", skipped, skipped[0] && again[0] ? "; " : "", again);
+    ZR_CHECK(result->tokens > 0, ZR_ERR_DATA, "%s: no window of %lld tokens has a target that counts",
+             windows->info.path, (long long)seq);
+    const char *skipped = windows->info.skipped_lines > 0 ? windows->info.note : "", *again = windows->info.made_again,
+               *cut = windows->info.cut;
+    snprintf(result->note, sizeof(result->note), "%s%s%s%s%s", skipped, skipped[0] && cut[0] ? "; " : "", cut,
+             (skipped[0] || cut[0]) && again[0] ? "; " : "", again);
     result->params = loaded->plan->params;
     result->perplexity = exp(result->loss);
     result->seq = seq;

@@ -41,6 +41,8 @@ zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int6
              (long long)seq);
     ZR_TRY(open_eval_data(loaded, path, w));
     w->info = zr_data_get_info(w->data);
+    ZR_CHECK(!w->strides || !w->info.answers_only, ZR_ERR_UNSUPPORTED,
+             "%s (%s): a stride is for texts; without it each window is one line", path, w->info.format);
     w->targets = w->strides ? w->info.tokens - 1 : w->info.windows * seq;
     w->bytes = w->tokenizer ? 0 : -1;
     w->window = zr_alloc((size_t)(seq + 1) * sizeof(*w->window));

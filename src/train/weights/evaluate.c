@@ -8,11 +8,13 @@ typedef struct reader {
     zr__eval_part *part;
 } reader;
 
-/* Return the number of targets that count in a window. */
-static int64_t counting(const reader *r, int64_t window)
+/* Read a window, and count the targets that the loss does not ignore. */
+static zr_status read_counted(void *arg, int64_t window, int32_t *tokens, int32_t *targets)
 {
-    const zr__eval_text *text = r->text;
-    return (window > 0 ? text->stride : r->seq) - (window == text->windows - 1 ? text->lacking : 0);
+    const reader *r = arg;
+    ZR_TRY(r->text->read(r->text->source, window, tokens, targets));
+    for (int64_t t = 0; t < r->seq; t++) r->part->tokens += targets[t] >= 0;
+    return ZR_OK;
 }
 
 static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
@@ -21,10 +23,8 @@ static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
     const zr__eval_text *text = r->text;
     for (int64_t b = 0; b < r->batch; b++) {
         int64_t window = batch->first_row + b;
-        if (window < text->windows && r->part->data == ZR_OK) {
-            r->part->data = zr__row_fill(text->source, text->read, window, r->seq, b, input);
-            if (r->part->data == ZR_OK) r->part->tokens += counting(r, window);
-        }
+        if (window < text->windows && r->part->data == ZR_OK)
+            r->part->data = zr__row_fill(r, read_counted, window, r->seq, b, input);
         if (window >= text->windows || r->part->data != ZR_OK) zr__row_pad(r->seq, b, input);
     }
     return ZR_OK;

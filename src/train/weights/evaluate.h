@@ -12,14 +12,12 @@ typedef struct zr__eval_text {
     void *source;
     zr__data_fn read;
     int64_t windows;
-    int64_t stride;  /* number of counted targets in each window except the first, in which all targets count */
-    int64_t lacking; /* number of targets missing in the last window, which may extend beyond the end of the text */
 } zr__eval_text;
 
 /** Result of one rank's part of an evaluation. */
 typedef struct zr__eval_part {
-    zr_exact sum; /* exact sum of the losses of tokens, independent of how windows are distributed over ranks */
-    int64_t tokens;
+    zr_exact sum;   /* exact sum of the losses of tokens, independent of how windows are distributed over ranks */
+    int64_t tokens; /* number of targets that count */
     zr_status data; /* status of the first failed read; the rank continues, since other ranks wait for it */
 } zr__eval_part;
 

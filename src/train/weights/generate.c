@@ -1,9 +1,12 @@
+#include "data/text/chat.h"
+#include "train/weights/generation.h"
 #include "train/weights/load.h"
 #include "train/weights/writer.h"
 #include "zr/run.h"
 
 #include <limits.h>
 #include <math.h>
+#include <string.h>
 
 static zr_status check_generate_args(const zr_generate_args *args)
 {
@@ -20,16 +23,53 @@ static zr_status check_generate_args(const zr_generate_args *args)
     return ZR_OK;
 }
 
-static zr_status open_own_tokenizer(const zr__loaded *loaded, zr_tokenizer **tokenizer)
+/* Everything that a call of zr_generate holds. */
+typedef struct generating {
+    const char *dir;
+    const zr_generate_args *args;
+    zr__loaded loaded;
+    char path[PATH_MAX]; /* path of the tokenizer's directory */
+    const char *name;    /* name of the tokenizer */
+    zr_tokenizer *tokenizer;
+    zr__ends ends;
+    zr__rendered rendered; /* with args->chat: the prompt, and its tokens */
+    int32_t *prompt;
+    int64_t room;
+    zr__writer writer;
+} generating;
+
+static zr_status open_own_tokenizer(generating *g)
 {
-    char path[PATH_MAX];
-    const char *name = NULL;
-    ZR_TRY(zr__load_tokenizer(loaded, path, &name));
+    const zr__loaded *loaded = &g->loaded;
+    ZR_TRY(zr__load_tokenizer(loaded, g->path, &g->name));
     ZR_CHECK(
-        name, ZR_ERR_UNSUPPORTED,
+        g->name, ZR_ERR_UNSUPPORTED,
         "the model has %lld tokens and no tokenizer: put its tokenizer.json, or vocab.json and merges.txt, into %s",
         (long long)loaded->model.sizes.vocabulary, loaded->stored.path);
-    return zr_tokenizer_open(name, tokenizer);
+    return zr_tokenizer_open(g->name, &g->tokenizer);
+}
+
+/* Render and encode the prompt as the message of a user. The end of the assistant's turn also ends the text. */
+static zr_status render_prompt(generating *g)
+{
+    const zr_generate_args *args = g->args;
+    const zr_config *config = g->loaded.config;
+    zr__chat chat;
+    zr__message message[2];
+    const char *reason = NULL;
+    int64_t n = 0;
+    if (args->system) message[n++] = (zr__message){ZR__SYSTEM, args->system, (int64_t)strlen(args->system)};
+    message[n++] = (zr__message){ZR__USER, args->prompt, args->prompt_bytes};
+    const char *form = args->chat_template ? args->chat_template : config ? config->data.chat_template : NULL;
+    ZR_TRY(zr__chat_find(g->name, form, &chat));
+    ZR_TRY(zr__chat_want(&chat, g->tokenizer, g->dir));
+    ZR_TRY(zr__chat_render(&chat, message, n, true, &g->rendered, &reason));
+    ZR_CHECK(!reason, ZR_ERR_ARG, "%s", reason);
+    ZR_TRY(zr__rendered_encode(&g->rendered, &chat, g->tokenizer, &g->prompt, &g->room, &g->writer.n_prompt));
+    for (int64_t i = 0; i < g->writer.n_prompt; i++) g->prompt[i] &= ~ZR__IGNORED;
+    g->writer.prompt = g->prompt;
+    zr__ends_add(&g->ends, zr_tokenizer_token(g->tokenizer, zr__chat_turn_end(&chat)));
+    return ZR_OK;
 }
 
 static zr_status decode_token(void *arg, int32_t token, int64_t position, zr_tensor *output)
@@ -37,21 +77,25 @@ static zr_status decode_token(void *arg, int32_t token, int64_t position, zr_ten
     return zr_engine_decode(arg, token, position, output);
 }
 
-static zr_status generate_text(const char *dir, zr__loaded *loaded, zr_tokenizer **tokenizer, zr__writer *w,
-                               zr_emit_fn emit, void *arg)
+static zr_status generate_text(generating *g, zr_emit_fn emit, void *arg)
 {
     zr_layout layout = ZR_LAYOUT_INIT;
-    ZR_TRY(zr__load_open(dir, loaded));
-    ZR_TRY(open_own_tokenizer(loaded, tokenizer));
+    zr__writer *w = &g->writer;
+    ZR_TRY(zr__load_open(g->dir, &g->loaded));
+    ZR_TRY(open_own_tokenizer(g));
+    ZR_TRY(zr__ends_find(&g->loaded, g->name, &g->ends));
+    if (g->args->chat) ZR_TRY(render_prompt(g));
     layout.train = false;
     layout.eval = false;
-    layout.decode_len = loaded->model.sizes.positions;
-    ZR_TRY(zr__load_start(loaded, &layout, w->args->threads));
+    layout.decode_len = g->loaded.model.sizes.positions;
+    ZR_TRY(zr__load_start(&g->loaded, &layout, g->args->threads));
     w->decode = decode_token;
-    w->arg = loaded->engine;
-    w->tokenizer = *tokenizer;
-    w->vocab = loaded->model.sizes.vocabulary;
+    w->arg = g->loaded.engine;
+    w->tokenizer = g->tokenizer;
+    w->vocab = g->loaded.model.sizes.vocabulary;
     w->longest = layout.decode_len;
+    w->end = g->ends.token;
+    w->n_ends = g->args->past_end ? 0 : g->ends.n;
     ZR_TRY(zr__writer_open(w));
     return zr__writer_run(w, emit, arg);
 }
@@ -60,12 +104,16 @@ zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn 
 {
     ZR_CHECK(dir && args && emit, ZR_ERR_ARG, "zr_generate was given a NULL pointer");
     ZR_TRY(check_generate_args(args));
-    zr__loaded loaded = {0};
-    zr_tokenizer *tokenizer = NULL;
-    zr__writer w = {.args = args};
-    zr_status st = generate_text(dir, &loaded, &tokenizer, &w, emit, arg);
-    zr__writer_close(&w);
-    zr_tokenizer_close(&tokenizer);
-    zr__load_close(&loaded);
+    generating *g = zr_alloc(sizeof(*g));
+    ZR_CHECK(g, ZR_ERR_MEMORY, "no memory for %zu bytes to generate text", sizeof(*g));
+    g->dir = dir;
+    g->args = g->writer.args = args;
+    zr_status st = generate_text(g, emit, arg);
+    zr__writer_close(&g->writer);
+    zr__rendered_free(&g->rendered);
+    zr_free(g->prompt);
+    zr_tokenizer_close(&g->tokenizer);
+    zr__load_close(&g->loaded);
+    zr_free(g);
     return st;
 }

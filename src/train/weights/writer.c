@@ -31,14 +31,17 @@ zr_status zr__writer_open(zr__writer *w)
 {
     const zr_tokenizer_ends ends = zr_tokenizer_get_ends(w->tokenizer);
     const int64_t known = zr_tokenizer_vocab(w->tokenizer);
-    const int64_t prompt = ends.n_begin + zr_tokenizer_room(w->tokenizer, w->args->prompt_bytes) + ends.n_end;
+    const int64_t prompt =
+        w->prompt ? w->n_prompt : ends.n_begin + zr_tokenizer_room(w->tokenizer, w->args->prompt_bytes) + ends.n_end;
     const int64_t room = prompt + w->args->tokens + 1;
     w->choices = known < w->vocab ? known : w->vocab;
     w->tokens = zr_alloc((size_t)room * sizeof(*w->tokens));
     w->logits = zr_alloc((size_t)w->choices * sizeof(*w->logits));
     w->sorted = zr_alloc((size_t)w->choices * sizeof(*w->sorted));
     ZR_CHECK(w->tokens && w->logits && w->sorted, ZR_ERR_MEMORY, "no memory for %lld tokens", (long long)room);
-    ZR_TRY(encode_prompt(w, &ends, room));
+    if (w->prompt) memcpy(w->tokens, w->prompt, (size_t)w->n_prompt * sizeof(*w->tokens));
+    w->n_tokens = w->n_prompt;
+    if (!w->prompt) ZR_TRY(encode_prompt(w, &ends, room));
     if (w->n_tokens == 0) w->tokens[w->n_tokens++] = first_token(w);
     for (int64_t i = 0; i < w->n_tokens; i++)
         ZR_CHECK(w->tokens[i] < w->vocab, ZR_ERR_DATA,
@@ -169,6 +172,13 @@ static zr_status emit_token(zr__writer *w, int32_t token, zr_emit_fn emit, void 
     return ZR_OK;
 }
 
+static bool is_end(const zr__writer *w, int32_t token)
+{
+    for (int64_t i = 0; i < w->n_ends; i++)
+        if (w->end[i] == token) return true;
+    return false;
+}
+
 static zr_status write_sample(zr__writer *w, zr_generated *did, zr_emit_fn emit, void *arg)
 {
     int64_t first = w->n_tokens - 1;
@@ -182,7 +192,8 @@ static zr_status write_sample(zr__writer *w, zr_generated *did, zr_emit_fn emit,
         first = w->n_tokens;
         w->tokens[w->n_tokens++] = token;
         did->tokens++;
-        ZR_TRY(emit_token(w, token, emit, arg, &did->stopped));
+        did->stopped = is_end(w, token);
+        if (!did->stopped) ZR_TRY(emit_token(w, token, emit, arg, &did->stopped));
     }
     const int64_t left = (int64_t)w->stops.held.length;
     if (left > 0) ZR_TRY(emit(arg, w->stops.held.data, left));

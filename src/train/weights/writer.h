@@ -6,7 +6,8 @@
 #include "zr/data.h"
 #include "zr/run.h"
 
-/** A text that is being generated. The caller sets the first six members, and initialises all other members with zeros.
+/** A text that is being generated. The caller sets the members before `choices`, and initialises all other members with
+ * zeros.
  */
 typedef struct zr__writer {
     /* Function that decodes a token, such as zr_engine_decode. */
@@ -16,6 +17,10 @@ typedef struct zr__writer {
     int64_t vocab;   /* vocabulary size of the model */
     int64_t longest; /* capacity of the engine's cache, in tokens */
     const zr_generate_args *args;
+    const int32_t *prompt; /* tokens of the prompt, n_prompt of them; NULL to encode args->prompt */
+    int64_t n_prompt;
+    const int32_t *end; /* n_ends tokens that end a text */
+    int64_t n_ends;
     int64_t choices; /* number of tokens that both model and tokenizer know; only these tokens are drawn */
     int32_t *tokens; /* tokens of the prompt, followed by generated tokens */
     int64_t n_tokens;

@@ -1,0 +1,177 @@
+#include "data/text/record.h"
+
+#include "base/core/grow.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes that are read at first to find the kind of a file. */
+enum { LOOK_BYTES = 1 << 16 };
+
+static const char pair_wanted[] = "{\"prompt\": TEXT, \"completion\": TEXT}",
+                  messages_wanted[] = "{\"messages\": [{\"role\": ..., \"content\": TEXT}, ...]}";
+
+/* ---- the kind of a file ---------------------------------------------------------------------- */
+
+/* Find the kind of a line. *decides receives whether the line has one of the kinds. */
+static zr_status kind_of_line(const char *line, int64_t bytes, const char *text_key, zr__lines_kind *kind,
+                              bool *decides, bool *blank)
+{
+    char reason[ZR__REASON_BYTES];
+    json_t *root = NULL;
+    zr_status st = zr__jsonl_object(line, bytes, "", &root, blank, reason);
+    *kind = ZR__LINES_TEXT;
+    *decides = json_object_get(root, text_key) != NULL;
+    if (!*decides && json_object_get(root, "messages"))
+        *kind = ZR__LINES_MESSAGES;
+    else if (!*decides && json_object_get(root, "prompt") && json_object_get(root, "completion"))
+        *kind = ZR__LINES_PAIR;
+    *decides = *decides || *kind != ZR__LINES_TEXT;
+    json_decref(root);
+    return st;
+}
+
+/* Look for the deciding line in the first n bytes of the file. `whole` tells that these are all bytes of the file. */
+static zr_status look_at_lines(const char *text, int64_t n, bool whole, const char *text_key, bool skips,
+                               zr__lines_kind *kind, bool *found)
+{
+    static const char mark[] = "\xef\xbb\xbf";
+    int64_t at = n >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
+    bool decides = false, blank = true;
+    *found = whole;
+    for (int64_t bytes; at < n; at += bytes) {
+        const char *end = memchr(text + at, '\n', (size_t)(n - at));
+        if (!end && !whole) return ZR_OK;
+        bytes = end ? end + 1 - (text + at) : n - at;
+        ZR_TRY(kind_of_line(text + at, bytes, text_key, kind, &decides, &blank));
+        *found = decides || (!blank && !skips) || whole;
+        if (decides || (!blank && !skips)) return ZR_OK;
+    }
+    return ZR_OK;
+}
+
+zr_status zr__lines_kind_of(const zr__file *file, const char *text_key, bool skips, zr__lines_kind *kind)
+{
+    char *text = NULL;
+    int64_t room = 0;
+    bool found = false;
+    zr_status st = ZR_OK;
+    *kind = ZR__LINES_TEXT;
+    for (int64_t n = LOOK_BYTES; file->bytes > 0 && !found && n <= ZR__LINE_BYTES && st == ZR_OK; n *= 4) {
+        const int64_t some = n < file->bytes ? n : file->bytes;
+        char *more = some <= room ? text : zr__enlarge(text, &room, some, 1);
+        if (!more) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the first line of %s", file->name);
+        if (more) text = more;
+        if (st == ZR_OK) st = zr__file_read(file, 0, text, some, ZR_ERR_IO);
+        if (st == ZR_OK) st = look_at_lines(text, some, some == file->bytes, text_key, skips, kind, &found);
+    }
+    zr_free(text);
+    return st;
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, const char *template, const char *file,
+                            zr__instruct *x)
+{
+    *x = (zr__instruct){.kind = kind, .tokenizer = tokenizer};
+    ZR_TRY(zr__chat_find(zr_tokenizer_name(tokenizer), template, &x->chat));
+    if (kind == ZR__LINES_MESSAGES) return zr__chat_want(&x->chat, tokenizer, file);
+    /* a completion ends with the tokenizer's own end of a text, or as a document of texts does */
+    if (!x->chat.end[0] || zr_tokenizer_token(tokenizer, x->chat.end) < 0)
+        strcpy(x->chat.end, zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT) >= 0 ? ZR_END_OF_TEXT : "\n");
+    return ZR_OK;
+}
+
+/* Read a member that is a text. If there is none, write the reason. */
+static bool read_text(const json_t *root, const char *key, const char *wanted, zr__message *m, char *reason)
+{
+    const json_t *value = json_object_get(root, key);
+    m->text = json_string_value(value);
+    m->bytes = (int64_t)json_string_length(value);
+    if (!m->text)
+        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s; the first line of this file has %s, so each line must", key,
+                 value ? "not a text" : "missing", wanted);
+    return m->text;
+}
+
+static zr_status render_pair(const zr__instruct *x, const json_t *root, zr__rendered *r, int64_t *bytes, char *reason)
+{
+    zr__message prompt = {.role = ZR__USER}, completion = {.role = ZR__ASSISTANT};
+    if (!read_text(root, "prompt", pair_wanted, &prompt, reason)) return ZR_OK;
+    if (!read_text(root, "completion", pair_wanted, &completion, reason)) return ZR_OK;
+    *bytes = prompt.bytes + completion.bytes;
+    if (completion.bytes == 0) snprintf(reason, ZR__REASON_BYTES, "\"completion\" is empty, so nothing is trained");
+    return reason[0] ? ZR_OK : zr__pair_render(&x->chat, &prompt, &completion, r);
+}
+
+/* Read message i of a conversation. If it is bad, write the reason. */
+static bool read_message(const json_t *one, size_t i, zr__message *m, char *reason)
+{
+    static const char *const name[ZR__ROLES] = {"system", "user", "assistant"};
+    const json_t *said = json_object_get(one, "role"), *content = json_object_get(one, "content");
+    const char *role = json_string_value(said);
+    int which = 0;
+    while (role && which < ZR__ROLES && strcmp(role, name[which]) != 0) which++;
+    if (!role || which == ZR__ROLES)
+        snprintf(reason, ZR__REASON_BYTES,
+                 "message %zu: \"role\" is %s; expected \"system\", \"user\" or \"assistant\"", i + 1,
+                 ZR_JSON_SHOWN(said));
+    else if (!json_is_string(content))
+        snprintf(reason, ZR__REASON_BYTES, "message %zu: \"content\" is %s; expected a text", i + 1,
+                 content ? "not a text" : "missing");
+    else if (json_object_get(one, "tool_calls") || json_object_get(one, "reasoning_content"))
+        snprintf(reason, ZR__REASON_BYTES,
+                 "message %zu: \"tool_calls\" and \"reasoning_content\" are not supported; write them into \"content\"",
+                 i + 1);
+    if (reason[0]) return false;
+    *m = (zr__message){(zr__role)which, json_string_value(content), (int64_t)json_string_length(content)};
+    return true;
+}
+
+/* Return the reason why a conversation cannot be trained on, or NULL. */
+static const char *nothing_to_learn(const zr__message *message, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (message[i].role == ZR__ASSISTANT) return NULL;
+    return "no message has the role \"assistant\", so nothing is trained";
+}
+
+static zr_status render_messages(const zr__instruct *x, const json_t *root, zr__rendered *r, int64_t *bytes,
+                                 char *reason)
+{
+    const json_t *list = json_object_get(root, "messages");
+    const size_t n = json_array_size(list);
+    const char *bad = NULL;
+    zr_status st = ZR_OK;
+    if (!json_is_array(list)) {
+        snprintf(reason, ZR__REASON_BYTES, "\"messages\" is %s; the first line of this file has %s, so each line must",
+                 list ? "not a list" : "missing", messages_wanted);
+        return ZR_OK;
+    }
+    zr__message *message = zr_alloc((n + 1) * sizeof(*message));
+    ZR_CHECK(message, ZR_ERR_MEMORY, "no memory for %zu messages", n);
+    for (size_t i = 0; i < n && !reason[0]; i++) {
+        if (read_message(json_array_get(list, i), i, &message[i], reason)) *bytes += message[i].bytes;
+    }
+    if (!reason[0]) bad = *bytes > 0 ? nothing_to_learn(message, n) : "the messages have no text";
+    if (!reason[0] && !bad) st = zr__chat_render(&x->chat, message, (int64_t)n, false, r, &bad);
+    if (bad) snprintf(reason, ZR__REASON_BYTES, "%s", bad);
+    zr_free(message);
+    return st;
+}
+
+zr_status zr__record_render(const zr__instruct *x, const char *line, int64_t n, zr__rendered *r, int64_t *bytes,
+                            char reason[ZR__REASON_BYTES])
+{
+    json_t *root = NULL;
+    bool blank = false;
+    const bool pair = x->kind == ZR__LINES_PAIR;
+    *bytes = 0;
+    zr__rendered_clear(r);
+    zr_status st = zr__jsonl_object(line, n, pair ? pair_wanted : messages_wanted, &root, &blank, reason);
+    if (st == ZR_OK && !blank && !reason[0]) st = (pair ? render_pair : render_messages)(x, root, r, bytes, reason);
+    if (reason[0]) *bytes = 0;
+    json_decref(root);
+    return st;
+}

@@ -1,0 +1,42 @@
+/**
+ * Reads the lines of .jsonl files for fine-tuning. A line has a prompt and its completion, or the messages of a
+ * conversation. All lines of a file have the kind of its first line.
+ */
+#ifndef ZR_DATA_RECORD_H
+#define ZR_DATA_RECORD_H
+
+#include "base/file/file.h"
+#include "base/json/json.h"
+#include "data/text/chat.h"
+#include "data/text/jsonl.h"
+
+typedef enum zr__lines_kind {
+    ZR__LINES_TEXT,     /* {"text": TEXT} */
+    ZR__LINES_PAIR,     /* {"prompt": TEXT, "completion": TEXT} */
+    ZR__LINES_MESSAGES, /* {"messages": [{"role": ROLE, "content": TEXT}, ...]} */
+} zr__lines_kind;
+
+/** Find the kind of a .jsonl file from its first line. A line with the member text_key has a text. If bad lines are
+ * skipped, the first line that has one of the kinds decides. Errors: ZR_ERR_IO, ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__lines_kind_of(const zr__file *file, const char *text_key, bool skip_bad_lines,
+                                         zr__lines_kind *kind);
+
+/** How the lines of a file become tokens. */
+typedef struct zr__instruct {
+    zr__lines_kind kind;
+    zr__chat chat;
+    const zr_tokenizer *tokenizer;
+    char end[ZR__MARK_BYTES]; /* text of the token after a completion */
+} zr__instruct;
+
+/** Find out how to read lines of this kind. `file` is the name of the file in messages. Errors: as zr__chat_find and
+ * zr__chat_want. */
+ZR_NODISCARD zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, const char *template,
+                                         const char *file, zr__instruct *instruct);
+
+/** Render a line into `rendered`. *bytes receives the length of the line's texts, or 0 for a line of only white space.
+ * If the line is bad, `reason` says why, otherwise it is "". Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__record_render(const zr__instruct *instruct, const char *line, int64_t n,
+                                         zr__rendered *rendered, int64_t *bytes, char reason[ZR__REASON_BYTES]);
+
+#endif
