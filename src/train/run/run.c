@@ -458,8 +458,7 @@ static zr_status evaluate_now(zr__run *r)
     zr_train_eval line = {.step = r->result->steps};
     zr__eval_part part;
     zr__eval_watch watch = {.done = after_batch, .arg = r};
-    const zr__eval_text val = {
-        .source = r->inputs.val, .read = zr__data_window, .windows = windows};
+    const zr__eval_text val = {.source = r->inputs.val, .read = zr__data_window, .windows = windows};
     r->result->agreed = false;
     zr__run_enter(r, ZR__PHASE_EVALUATE);
     ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, &val, &watch, &part));
