@@ -298,10 +298,10 @@ static void complete(void *config)
 static void resize(void *config, const zr_model_sizes *from)
 {
     zr_llama_config *c = &((llama_settings *)config)->model;
-    const int64_t group = from->heads / c->num_key_value_heads;
-    c->num_key_value_heads = c->num_attention_heads % group == 0 ? c->num_attention_heads / group : 0;
+    const int64_t kv = c->num_key_value_heads, group = kv > 0 ? from->heads / kv : 0;
+    c->num_key_value_heads = group > 0 && c->num_attention_heads % group == 0 ? c->num_attention_heads / group : 0;
     c->head_dim = 0;
-    c->intermediate_size = (c->intermediate_size * c->hidden_size / from->width + 63) / 64 * 64;
+    if (from->width > 0) c->intermediate_size = (c->intermediate_size * c->hidden_size / from->width + 63) / 64 * 64;
 }
 
 /* Return the model of the settings, whose numbers are all set: without constants of other kinds of rotary embeddings,
