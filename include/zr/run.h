@@ -333,9 +333,10 @@ typedef zr_status (*zr_emit_fn)(void *arg, const char *text, int64_t bytes);
 
 /** Generate text that continues a prompt, with the weights in `dir`. Token i is chosen by the uniform random number
  * (seed, SAMPLE, i). When the text exceeds n_positions tokens, its last n_positions/2 tokens become the new context.
- * An empty prompt is replaced by <|endoftext|>, or by a newline. Among equally likely tokens, top_k and top_p prefer
- * tokens with lower numbers. Not collective. Fail with ZR_ERR_ARG for invalid sizes, a top_p outside [0, 1] or an
- * empty stop text. Source of top_p: Holtzman et al. 2020, "The curious case of neural text degeneration". */
+ * A prompt has the tokens that the tokenizer's post_processor puts at the ends of a text. Without any, an empty prompt
+ * is replaced by the token that separates documents, or by a newline. Among equally likely tokens, top_k and top_p
+ * prefer tokens with lower numbers. Not collective. Fail with ZR_ERR_ARG for invalid sizes, a top_p outside [0, 1] or
+ * an empty stop text. Source of top_p: Holtzman et al. 2020, "The curious case of neural text degeneration". */
 ZR_API ZR_NODISCARD zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn emit, void *arg);
 
 #ifdef __cplusplus

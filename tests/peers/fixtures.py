@@ -54,6 +54,7 @@ def kinds():
     yield "nemo", byte_level(model_of(tekken), TEKKEN, None, ["<s>", "</s>"], "<s>")
     yield "llama2", by_characters(chars(), True)
     yield "mistral", by_characters(chars(), False)
+    yield "gemma", by_characters(chars(), False, "gemma")
     yield "always", by_characters(chars(), False, "always", True)
     flagged = byte_level(model_of(qwen), QWEN2, normalizers.NFC())
     for name, made in ("flags", flagged), ("flags2", by_characters(chars(), True)):

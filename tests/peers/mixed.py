@@ -118,12 +118,15 @@ def of_ranks(ranks, ignore_merges):
 def by_characters(model, legacy, scheme="first", split=False):
     """A tokenizer like those that transformers makes of SentencePiece models. `legacy`: as before version 4.40."""
     made = Tokenizer(model)
-    if legacy:
+    if scheme == "gemma":
+        made.normalizer = normalizers.Replace(" ", SPACE)
+        made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    elif legacy:
         made.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
     else:
         made.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme=scheme, split=split)
     steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
-    made.decoder = decoders.Sequence(steps if scheme == "never" else [*steps, decoders.Strip(" ", 1, 0)])
+    made.decoder = decoders.Sequence(steps if scheme in ("never", "gemma") else [*steps, decoders.Strip(" ", 1, 0)])
     made.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in ("<unk>", "<s>", "</s>")])
     made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return made

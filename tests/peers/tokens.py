@@ -143,6 +143,7 @@ def kinds(text):
     yield "Qwen3.5's pattern", byte_level(of_ranks(qwen, False), QWEN35, normalizers.NFC(), chat)
     yield "Mistral 1, as a normalizer", of_sentencepiece(mistral("tokenizer.model.v1"), True)
     yield "Mistral 3, Metaspace first", of_sentencepiece(mistral("mistral_instruct_tokenizer_240323.model.v3"), False)
+    yield "Gemma's form", of_sentencepiece(mistral("tokenizer.model.v1"), False, "gemma")
     for scheme, split in (("always", False), ("never", False), ("first", True), ("always", True)):
         made = of_sentencepiece(mistral("tokenizer.model.v1"), False, scheme, split)
         yield f"Metaspace {scheme}{', split' if split else ''}", made
