@@ -15,6 +15,8 @@ QWEN35 = QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]"
 HEAD, TAIL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 TEKKEN = (rf"[^\r\n\p{{L}}\p{{N}}]?{HEAD}*{TAIL}+|[^\r\n\p{{L}}\p{{N}}]?{HEAD}+{TAIL}*|\p{{N}}"
           r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+SHORT = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+GPT4O = TEKKEN.replace("+|", f"+{SHORT}|", 1).replace("*|", f"*{SHORT}|", 1).replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 
 # ---- texts ---------------------------------------------------------------------------------------
 
