@@ -18,6 +18,7 @@ TEXTS = [
     "日本語の文章 中文。字", "العَرَبِيَّة עִבְרִית ภาษาไทย", "👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽!", "<s>a</s> <unk>b<|endoftext|> [INST]",
     "a\u00a0b\u3000c\u2003\u0085d",
     "▁a ▁ b", "<0x0A><0x41>", "\n", "a" * 50, "tab\t\tend\t", FLAGGED,
+    "the cat eats the hat, the éé ée xyz thxythe", LEARNED[:700],
 ]
 
 
@@ -45,7 +46,26 @@ def characters():
     return lambda: models.BPE(known, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
 
 
+def unknown(fuse):
+    """Characters outside the vocabulary; only some bytes have tokens."""
+    names = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", SPACE, *"abcdeht", "th", "the", SPACE + "th"]
+    merges = [("t", "h"), ("th", "e"), (SPACE, "th")]
+    return models.BPE({name: i for i, name in enumerate(names)}, merges, unk_token="<unk>", fuse_unk=fuse,
+                      byte_fallback=True)
+
+
+def across():
+    """Merges across words, as no tokenizer of SentencePiece has them."""
+    names = ["<unk>", "<s>", "</s>", SPACE, *"abcdeh", "t", "e" + SPACE, "he" + SPACE, "the" + SPACE, SPACE + "t",
+             "e" + SPACE + "t", "he"]
+    merges = [("e", SPACE + "t"), (SPACE, "t"), ("h", "e"), ("e", SPACE), ("h", "e" + SPACE), ("t", "he" + SPACE)]
+    return models.BPE({name: i for i, name in enumerate(names)}, merges, unk_token="<unk>", fuse_unk=True)
+
+
 def kinds():
+    yield "unknown", by_characters(unknown(False), True)
+    yield "unknown_fused", by_characters(unknown(True), False)
+    yield "across", by_characters(across(), True)
     llama, qwen, tekken, chars = learn(LLAMA3, 330), learn(QWEN2, 310), learn(TEKKEN, 310), characters()
     begin, end = "<|begin_of_text|>", "<|end_of_text|>"
     yield "llama3", byte_level(model_of(llama, ignore_merges=True), LLAMA3, None, [begin, end], begin)
@@ -93,6 +113,10 @@ def main():
         expected[name] = {"begin": made.encode("").ids, "rows": [
             {"text": text, "ids": ids, "back": made.decode(ids, skip_special_tokens=False),
              "plain": made.decode(ids)} for text, ids in rows]}
+        if "▁" not in told["model"]["vocab"]:
+            broken = bytes.fromhex("41e08080e0a0f08080f09080eda080ed9ff4908080f48fc0c1f5ff80c241f09f98")
+            spelled = [made.token_to_id(symbols()[b]) for b in broken]
+            expected[name]["broken"] = {"ids": spelled, "back": made.decode(spelled)}
         odd = [i * 7919 % made.get_vocab_size() for i in range(300)]
         expected[name]["odd"] = made.decode(odd, skip_special_tokens=False)
     told = tekken_file(learn(TEKKEN, 330))
