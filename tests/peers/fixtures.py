@@ -18,7 +18,7 @@ TEXTS = [
     "日本語の文章 中文。字", "العَرَبِيَّة עִבְרִית ภาษาไทย", "👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽!", "<s>a</s> <unk>b<|endoftext|> [INST]",
     "a\u00a0b\u3000c\u2003\u0085d",
     "▁a ▁ b", "<0x0A><0x41>", "\n", "a" * 50, "tab\t\tend\t", FLAGGED,
-    "the cat eats the hat, the éé ée xyz thxythe", LEARNED[:700],
+    "the cat eats the hat, the éé ée xyz thxythe", "qzq zqzq", LEARNED[:700],
 ]
 
 
@@ -83,11 +83,12 @@ def kinds():
 
 
 def tekken_file(told):
-    """The vocabulary in Mistral's own form, with 20 special tokens, and two tokens too many."""
+    """The vocabulary in Mistral's own form, with 20 special tokens, two tokens that compete, and two too many."""
     byte = {c: b for b, c in symbols().items()}
     names = sorted(told["vocab"], key=told["vocab"].get)
     spelled = [bytes(byte[c] for c in name) for name in names]
-    config = {"pattern": TEKKEN, "num_vocab_tokens": len(names), "default_vocab_size": len(names) + 18,
+    spelled[-2:-2] = [b"qz", b"zq"]
+    config = {"pattern": TEKKEN, "num_vocab_tokens": len(spelled), "default_vocab_size": len(spelled) + 18,
               "default_num_special_tokens": 20, "version": "v3"}
     return {"config": config, "vocab": [{"rank": i, "token_bytes": base64.b64encode(s).decode(), "token_str": "\0"}
                                         for i, s in enumerate(spelled)]}
