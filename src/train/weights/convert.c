@@ -119,6 +119,15 @@ static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], cons
     return ZR_OK;
 }
 
+/** Copy the generation_config.json of a run, which is in model/. */
+static zr_status copy_generation(const zr__convert *c, const char *dir)
+{
+    char model[PATH_MAX];
+    if (!c->did->from.run[0]) return ZR_OK;
+    ZR_TRY(zr__path_join(model, c->did->from.run, "model"));
+    return zr__tokenizer_files_add(model, dir, false);
+}
+
 zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
 {
     char found[PATH_MAX];
@@ -134,10 +143,12 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
         return ZR_OK;
     }
     ZR_TRY(find_tokenizer(c, found, &name));
-    if (!name) return ZR_OK;
-    ZR_TRY(zr__make_folder(dir));
-    c->did->tokenizer = true;
-    return zr__tokenizer_files_copy(name, dir);
+    if (name) {
+        ZR_TRY(zr__make_folder(dir));
+        c->did->tokenizer = true;
+        ZR_TRY(zr__tokenizer_files_copy(name, dir));
+    }
+    return copy_generation(c, dir);
 }
 
 /* ---- a Hugging Face directory ----------------------------------------------------------------- */
