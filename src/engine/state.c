@@ -217,13 +217,13 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
                  .host = zr__result(e, e->plan->passing)};
     if (p.state->buffer == ZR_NONE) return ZR_OK; /* the unit is not trained */
     const zr__span mine = zr__passed(e, param, &u->own);
-    const bool grad = state == ZR_STATE_GRAD && (e->scale != 1 || e->per_counted != 1);
+    const double scale = state == ZR_STATE_GRAD ? e->scale / e->per_counted : 1;
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
         p.n = mine.end - p.at < ZR_PASSING_ELEMS ? mine.end - p.at : ZR_PASSING_ELEMS;
         p.whole = zr__whole_of(e, param, p.at, &p.n);
         if (p.whole < 0) continue; /* padding */
         ZR_TRY(zr__call(e, get_part, &p));
-        for (int64_t i = 0; i < p.n && grad; i++) p.host[i] = (float)(p.host[i] / e->scale * e->per_counted);
+        for (int64_t i = 0; i < p.n && scale != 1; i++) p.host[i] = (float)(p.host[i] / scale);
         ZR_TRY(fn(arg, param, p.whole, p.n, p.host));
         zr__moved_part(e);
     }
