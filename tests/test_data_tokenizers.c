@@ -142,8 +142,9 @@ static char *read_fixture(const char *name, size_t *bytes)
 static void configurations_name_the_end(void **state)
 {
     (void)state;
-    static const char *const config[] = {"{\"eos_token\": \"</s>\"}", "{\"eos_token\": {\"content\": \"</s>\"}}",
-                                         "{\"eos_token\": null}", "{\"eos_token\": \"nothing\"}"};
+    static const char *const config[] = {
+        "{\"eos_token\": \"</s>\", \"model_max_length\": 1000000000000000019884624838656}",
+        "{\"eos_token\": {\"content\": \"</s>\"}}", "{\"eos_token\": null}", "{\"eos_token\": \"nothing\"}"};
     size_t bytes = 0;
     char *text = read_fixture("llama2", &bytes);
     assert_int_equal(mkdir(in_tempdir("own"), 0777), 0);

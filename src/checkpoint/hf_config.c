@@ -16,6 +16,7 @@ enum { SHOWN_BYTES = 256, KEY_BYTES = 128 };
 /* A config.json being read. */
 typedef struct reading {
     char file[SHOWN_BYTES]; /* printable path, for messages */
+    char key[KEY_BYTES];    /* key of the field being read, as config.json spells it, for messages */
     json_t *root;
     const zr_family *family;
     zr_model_config *config;
@@ -90,18 +91,20 @@ static const json_t *member_at(const json_t *object, const char *path, size_t n)
     return object;
 }
 
-/* Find the value of a field: NULL if config.json lacks it. Two keys of the field must not have different values. */
-static zr_status find_value(const reading *r, const zr_field *field, const json_t **value)
+/* Find the value of a field, and its key in r->key: NULL if config.json lacks it. Two keys of the field must not have
+ * different values. */
+static zr_status find_value(reading *r, const zr_field *field, const json_t **value)
 {
-    char key[KEY_BYTES], first[KEY_BYTES] = "";
+    char key[KEY_BYTES];
+    snprintf(r->key, sizeof(r->key), "%s", field->key);
     *value = NULL;
     for (int i = 0; nth_key(field, i, key); i++) {
         const json_t *one = member_at(r->root, key, strlen(key));
         if (!one || (*value && json_is_null(one))) continue;
         ZR_CHECK(!*value || json_is_null(*value) || equal(one, *value), ZR_ERR_DATA,
-                 "%s: %s is %s, but %s is %s; they mean the same, so give one of them", r->file, first,
+                 "%s: %s is %s, but %s is %s; they mean the same, so give one of them", r->file, r->key,
                  ZR_JSON_SHOWN(*value), key, ZR_JSON_SHOWN(one));
-        snprintf(first, sizeof(first), "%s", key);
+        snprintf(r->key, sizeof(r->key), "%s", key);
         *value = one;
     }
     return ZR_OK;
@@ -154,8 +157,8 @@ static zr_status read_int(const reading *r, const zr_field *field, const json_t 
     const double most = field->max < INT32_MAX ? field->max : INT32_MAX;
     const int64_t number = json_integer_value(value);
     ZR_CHECK(json_is_integer(value) && (double)number >= field->min && (double)number <= most, ZR_ERR_DATA,
-             "%s: %s is %s; expected an integer from %.0f to %.0f", r->file, field->key, ZR_JSON_SHOWN(value),
-             field->min, most);
+             "%s: %s is %s; expected an integer from %.0f to %.0f", r->file, r->key, ZR_JSON_SHOWN(value), field->min,
+             most);
     memcpy(out, &number, sizeof(number));
     return ZR_OK;
 }
@@ -164,7 +167,7 @@ static zr_status read_real(const reading *r, const zr_field *field, const json_t
 {
     const double number = json_number_value(value);
     ZR_CHECK(json_is_number(value) && number >= field->min && number <= field->max, ZR_ERR_DATA,
-             "%s: %s is %s; expected a number from %g to %g", r->file, field->key, ZR_JSON_SHOWN(value), field->min,
+             "%s: %s is %s; expected a number from %g to %g", r->file, r->key, ZR_JSON_SHOWN(value), field->min,
              field->max);
     memcpy(out, &number, sizeof(number));
     return ZR_OK;
@@ -172,8 +175,9 @@ static zr_status read_real(const reading *r, const zr_field *field, const json_t
 
 static zr_status read_bool(const reading *r, const zr_field *field, const json_t *value, void *out)
 {
+    (void)field;
     const bool yes = json_is_true(value);
-    ZR_CHECK(json_is_boolean(value), ZR_ERR_DATA, "%s: %s is %s; expected true or false", r->file, field->key,
+    ZR_CHECK(json_is_boolean(value), ZR_ERR_DATA, "%s: %s is %s; expected true or false", r->file, r->key,
              ZR_JSON_SHOWN(value));
     memcpy(out, &yes, sizeof(yes));
     return ZR_OK;
@@ -201,11 +205,12 @@ static zr_status read_choice(const reading *r, const zr_field *field, const json
         at = at[n] ? at + n + 1 : NULL;
     }
     return ZR_FAIL(ZR_ERR_DATA, "%s: unsupported architecture: %s is %s; zr computes %s only with \"%s\"", r->file,
-                   field->key, ZR_JSON_SHOWN(value), r->family->title, print_choices(field->choices, words));
+                   r->key, ZR_JSON_SHOWN(value), r->family->title, print_choices(field->choices, words));
 }
 
 static zr_status read_ids(const reading *r, const zr_field *field, const json_t *value, void *out)
 {
+    (void)field;
     const size_t n = json_is_array(value) ? json_array_size(value) : 1;
     zr_ids ids = {.n = (int64_t)n};
     bool fits = n <= ZR_IDS_MOST;
@@ -214,7 +219,7 @@ static zr_status read_ids(const reading *r, const zr_field *field, const json_t 
         ids.id[i] = json_integer_value(one);
         fits = json_is_integer(one) && ids.id[i] >= 0 && ids.id[i] <= INT32_MAX;
     }
-    ZR_CHECK(fits, ZR_ERR_DATA, "%s: %s is %s; expected a token id, a list of up to %d, or null", r->file, field->key,
+    ZR_CHECK(fits, ZR_ERR_DATA, "%s: %s is %s; expected a token id, a list of up to %d, or null", r->file, r->key,
              ZR_JSON_SHOWN(value), ZR_IDS_MOST);
     memcpy(out, &ids, sizeof(ids));
     return ZR_OK;
@@ -237,8 +242,13 @@ static zr_status read_layers(const reading *r, const zr_field *field, const json
         json_is_array(value) && i == n, ZR_ERR_DATA,
         "%s: unsupported architecture: %s is %s; zr computes %s only with layers of \"%.*s\" followed by layers of "
         "\"%s\"",
-        r->file, field->key, ZR_JSON_SHOWN(value), r->family->title, (int)first, field->choices,
+        r->file, r->key, ZR_JSON_SHOWN(value), r->family->title, (int)first, field->choices,
         field->choices + first + 1);
+    const zr_field *layers = zr_family_meaning(r->family, "layers");
+    int64_t wanted;
+    memcpy(&wanted, r->config->bytes + layers->offset, sizeof(wanted));
+    ZR_CHECK(wanted == 0 || (int64_t)n == wanted, ZR_ERR_DATA, "%s: %s has %zu elements, but %s is %lld", r->file,
+             r->key, n, layers->key, (long long)wanted);
     memcpy(out, &count, sizeof(count));
     return ZR_OK;
 }
@@ -258,9 +268,9 @@ static zr_status read_fixed(const reading *r, const zr_field *field, const json_
 {
     (void)out;
     const bool usual = all_equal(value, field->standard) || (field->same && all_equal(value, field->same));
-    ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: %s is %s; zr computes %s only with %s%s%s", r->file,
-             field->key, ZR_JSON_SHOWN(value), r->family->title, field->standard, field->same ? " or " : "",
-             field->same ? field->same : "");
+    ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: %s is %s; zr computes %s only with %s%s%s%s%s", r->file,
+             r->key, ZR_JSON_SHOWN(value), r->family->title, field->standard, field->same ? " or " : "",
+             field->same ? field->same : "", field->help ? "; " : "", field->help ? field->help : "");
     return ZR_OK;
 }
 
@@ -278,13 +288,15 @@ static void store_nothing(const zr_field *field, void *out)
     if (field->type == ZR_FIELD_REAL) memcpy(out, &nan, sizeof(nan));
 }
 
-static zr_status read_field(const reading *r, const zr_field *field)
+static zr_status read_field(reading *r, const zr_field *field)
 {
     const json_t *value = NULL;
     void *out = r->config->bytes + field->offset;
     const bool in_file = field->place != ZR_FIELD_IN_CONFIG;
-    if (in_file) ZR_TRY(check_objects(r, field));
-    if (in_file) ZR_TRY(find_value(r, field, &value));
+    if (in_file)
+        ZR_TRY(find_value(r, field, &value));
+    else
+        snprintf(r->key, sizeof(r->key), "%s", field->key);
     if (value && !(json_is_null(value) && takes_null(field))) return readers[field->type](r, field, value, out);
     const char *text = in_file ? fallback_of(field) : field->standard;
     if (value || is_nothing(text)) { /* null, or a default that zr_family.complete finds */
@@ -331,6 +343,9 @@ static zr_status read_settings(reading *r)
     ZR_CHECK(r->family, ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s; expected %s", r->file,
              ZR_JSON_SHOWN(type), any_family(known));
     for (const zr_field *field = r->family->field; field->key; field++) ZR_TRY(read_field(r, field));
+    /* Look at unknown members last, since a value such as an unknown rope_type is the reason for them. */
+    for (const zr_field *field = r->family->field; field->key; field++)
+        if (field->place != ZR_FIELD_IN_CONFIG) ZR_TRY(check_objects(r, field));
     for (const zr_field *field = r->family->field; field->key; field++) ZR_TRY(check_divides(r, field));
     if (r->family->complete) r->family->complete(r->config);
     if (r->family->check(r->config) == ZR_OK) return ZR_OK;

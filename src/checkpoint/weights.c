@@ -329,7 +329,8 @@ static zr_status compare_piece(const zr_weights *weights, const char *a, const c
     ZR_TRY(zr_weights_read(weights, a, first, n, room));
     ZR_TRY(zr_weights_read(weights, b, first, n, room + n));
     ZR_CHECK(memcmp(room, room + n, (size_t)n * sizeof(*room)) == 0, ZR_ERR_DATA,
-             "%s: the tensors %s and %s differ, but in the model they are one (tie_word_embeddings in config.json)",
+             "%s: the tensors %s and %s differ, but in the model they are one; set tie_word_embeddings to false in "
+             "config.json to keep both",
              weights->dir, a, b);
     return ZR_OK;
 }
@@ -366,7 +367,7 @@ static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *w
     ZR_TRY(zr__text_take(&text, &lines));
     zr_status st = ZR_OK;
     if (misfits)
-        st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld of %lld tensors do not fit the model:%s%s", weights->dir,
+        st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld of %lld tensors do not fit the model of config.json:%s%s", weights->dir,
                      (long long)misfits, (long long)n, lines, lacks_head(weights, wanted, n) ? TIE : "");
     zr_free(lines);
     return st;

@@ -519,8 +519,13 @@ FAMILY(qwen3)
          .standard = "\"silu\"",                                                                                       \
          .same = "\"swish\""},                                                                                         \
         ONLY("partial_rotary_factor", "1.0", NULL, "rope_parameters.partial_rotary_factor"),                           \
-        ONLY("quantization_config", "null", NULL, NULL), SPECIAL("bos_token_id", bos), SPECIAL("eos_token_id", eos),   \
-        SPECIAL("pad_token_id", pad)
+        {.key = "quantization_config",                                                                                 \
+         .type = ZR_FIELD_FIXED,                                                                                       \
+         .place = ZR_FIELD_IN_HF,                                                                                      \
+         .standard = "null",                                                                                           \
+         .fallback = "null",                                                                                           \
+         .help = "save the model without quantization first, such as with dequantize() of transformers"},              \
+        SPECIAL("bos_token_id", bos), SPECIAL("eos_token_id", eos), SPECIAL("pad_token_id", pad)
 
 #define WINDOW(default_of_transformers, condition)                                                                     \
     {                                                                                                                  \

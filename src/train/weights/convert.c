@@ -48,12 +48,21 @@ static zr_status check_shapes(const zr__convert *c)
     return ZR_OK;
 }
 
+/** Open a Hugging Face directory. Tensors that the model does not use are not converted; did->note names them. */
+static zr_status open_dir(zr__convert *c)
+{
+    char extra[400] = "";
+    ZR_TRY(zr__weights_of_dir(c->did->from.path, &c->model, &c->weights, extra, sizeof(extra)));
+    if (extra[0]) snprintf(c->did->note, sizeof(c->did->note), "not converted: %s", extra);
+    return ZR_OK;
+}
+
 static zr_status open_source(zr__convert *c)
 {
     if (c->did->from.kind == ZR_STORED_CHECKPOINT)
         ZR_TRY(open_checkpoint(c));
     else
-        ZR_TRY(zr__weights_of_dir(c->did->from.path, &c->model, &c->weights, NULL, 0));
+        ZR_TRY(open_dir(c));
     ZR_TRY(zr__param_graph(&c->model, &c->graph));
     ZR_TRY(zr__param_specs(c->graph, false, &c->specs, &c->did->tensors));
     for (int64_t i = 0; i < c->did->tensors; i++) c->did->elems += zr_shape_elems(&c->specs[i].shape);

@@ -63,7 +63,8 @@ typedef struct zr__converted {
     zr_dtype dtype; /* type of most weights in the target */
     int64_t files;  /* number of files with weights */
     bool tokenizer; /* whether files of a tokenizer were copied */
-    char note[512]; /* reason why a run's tokenizer files were not copied, or "" */
+    char note[512]; /* names of tensors that were not converted, reason why a run's tokenizer files were not copied, or
+                       "" */
 } zr__converted;
 
 /**
