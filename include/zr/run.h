@@ -352,9 +352,10 @@ ZR_API ZR_NODISCARD zr_status zr_sampling_of_dir(const char *dir, zr_sampling *s
 /** Generate text that continues a prompt, with the weights in `dir`. A text ends at a token that eos_token_id of
  * generation_config.json or config.json names, unless past_end is set; this token has no text. Token i is chosen by the
  * uniform random number (seed, SAMPLE, i). When the text exceeds n_positions tokens, its last n_positions/2 tokens
- * become the new context. An empty prompt is replaced by <|endoftext|>, or by a newline. Among equally likely tokens,
- * top_k and top_p prefer tokens with lower numbers. Not collective. Fail with ZR_ERR_ARG for invalid sizes, a top_p
- * outside [0, 1] or an empty stop text. Fail with ZR_ERR_UNSUPPORTED if `chat` is set and there is no known chat
+ * become the new context. A prompt has the tokens that the tokenizer's post_processor puts at the beginning of a text.
+ * Without any, an empty prompt is replaced by the token that separates documents, or by a newline. Among equally likely
+ * tokens, top_k and top_p prefer tokens with lower numbers. Not collective. Fail with ZR_ERR_ARG for invalid sizes, a
+ * top_p outside [0, 1] or an empty stop text. Fail with ZR_ERR_UNSUPPORTED if `chat` is set and there is no known chat
  * template. Source of top_p: Holtzman et al. 2020, "The curious case of neural text degeneration". */
 ZR_API ZR_NODISCARD zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn emit, void *arg);
 

@@ -4,6 +4,7 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hf.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -463,7 +464,31 @@ static int set_field(json_t *root, const zr_field *field, const zr_model_config 
     return failed;
 }
 
-static json_t *config_json(const zr_family *family, const zr_model_config *config)
+/* Add the keys of the source that the family does not know, and the record of its files. Return nonzero on failure. */
+static int set_source(json_t *root, const zr_family *family, const zr__hf_source *source, bool record)
+{
+    const char *key;
+    json_t *value;
+    int failed = 0;
+    if (!source) return 0;
+    json_object_foreach(source->keys, key, value)
+    {
+        if (json_object_get(root, key) || is_key(family, key)) continue;
+        failed |= json_object_set(root, key, value);
+    }
+    if (record && json_object_size(source->files) > 0) failed |= json_object_set(root, ZR_HF_FILES_KEY, source->files);
+    return failed;
+}
+
+/* Add the type of the weights, with the keys of transformers 4 and 5. Return nonzero on failure. */
+static int set_dtype(json_t *root, zr_dtype dtype)
+{
+    const char *name = dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32";
+    return json_object_set_new(root, "torch_dtype", json_string(name)) |
+           json_object_set_new(root, "dtype", json_string(name));
+}
+
+static json_t *config_json(const zr_family *family, const zr_model_config *config, zr_dtype dtype)
 {
     json_t *root = json_object();
     int failed = !root;
@@ -472,36 +497,46 @@ static json_t *config_json(const zr_family *family, const zr_model_config *confi
     for (const zr_field *field = family->field; field->key; field++) failed |= set_field(root, field, config);
     for (const zr_field *field = family->field; field->key; field++)
         if (field->place != ZR_FIELD_IN_CONFIG) failed |= set_no_object(root, field->key);
-    failed |= json_object_set_new(root, "torch_dtype", json_string("float32"));
+    failed |= set_dtype(root, dtype);
     if (!failed) return root;
     json_decref(root);
     return NULL;
 }
 
 /* Return the number of digits, 15 to 17, with which every real number reads back as the same number. */
-static size_t digits_for(const zr_family *family, const zr_model_config *config)
+static int digits_for(const json_t *value)
 {
-    size_t digits = 15;
-    for (const zr_field *field = family->field; field->key; field++) {
-        const double number = field->type == ZR_FIELD_REAL ? real_at(field, config) : 0;
-        char text[ZR_NUMBER_BYTES];
-        if (isnan(number)) continue;
-        do snprintf(text, sizeof(text), "%.*g", (int)digits, number);
-        while (strtod(text, NULL) != number && digits++ < 17);
+    const char *key;
+    const json_t *member;
+    size_t i;
+    int digits = 15, more;
+    char text[ZR_NUMBER_BYTES];
+    if (json_is_real(value)) {
+        do snprintf(text, sizeof(text), "%.*g", digits, json_real_value(value));
+        while (strtod(text, NULL) != json_real_value(value) && digits++ < 17);
     }
+    json_object_foreach((json_t *)value, key, member) if ((more = digits_for(member)) > digits) digits = more;
+    json_array_foreach(value, i, member) if ((more = digits_for(member)) > digits) digits = more;
     return digits < 17 ? digits : 17;
 }
 
-zr_status zr_hf_write(const char *dir, const zr_family *family, const zr_model_config *config)
+zr_status zr__hf_write_like(const char *dir, const zr_family *family, const zr_model_config *config,
+                            const zr__hf_source *source, zr_dtype dtype, bool record)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], *text = NULL;
     ZR_TRY(zr__path_join(path, dir, "config.json"));
-    json_t *root = config_json(family, config);
+    json_t *root = config_json(family, config, dtype);
     ZR_CHECK(root, ZR_ERR_ARG, "a number of the configuration is not finite, or there is no memory for its text");
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits_for(family, config)));
+    if (!set_source(root, family, source, record))
+        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)digits_for(root)));
     json_decref(root);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the text of config.json");
     zr_status st = zr__file_put(path, text, (int64_t)strlen(text));
     free(text); /* jansson allocated the text, so zr_free cannot free it */
     return st;
+}
+
+zr_status zr_hf_write(const char *dir, const zr_family *family, const zr_model_config *config)
+{
+    return zr__hf_write_like(dir, family, config, NULL, ZR_F32, false);
 }

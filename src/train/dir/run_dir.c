@@ -276,7 +276,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
     /* Ignore a model/ that has only a tokenizer. zr__convert_dir creates it without weights. */
-    const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS ".index.json");
+    const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS_INDEX);
     if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
     return ZR_OK;
 }
@@ -285,9 +285,12 @@ zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t
 {
     static const struct {
         const char *folder, *name, *file;
-    } places[] = {{ZR_RUN_MODEL, ZR_RUN_MODEL, ZR_RUN_MODEL},
-                  {ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS},
-                  {ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD "/" ZR_RUN_WEIGHTS}};
+    } places[] = {
+        {ZR_RUN_MODEL, ZR_RUN_MODEL, ZR_RUN_MODEL},
+        {ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS},
+        {ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS_INDEX, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS_INDEX},
+        {ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD "/" ZR_RUN_WEIGHTS},
+        {ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD "/" ZR_RUN_WEIGHTS_INDEX}};
     int64_t its;
     *name = NULL;
     *step = -1;

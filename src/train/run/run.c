@@ -137,10 +137,24 @@ static zr_status open_again(zr__run *r, const char *json)
     return st;
 }
 
+/** Read the record of the Hugging Face directory that the weights come from, in whose form they are written. A resumed
+ * run finds it in its checkpoint, or in model.init if an earlier version of zr wrote the checkpoint. */
+static zr_status read_source(zr__run *r)
+{
+    char path[PATH_MAX];
+    if (r->resume.step < 0 && !r->inputs.weights) return ZR_OK;
+    if (r->resume.step >= 0)
+        ZR_TRY(zr__checkpoint_path(path, r->config->train.output_dir, r->resume.step));
+    else
+        ZR_TRY(zr__path_format(path, "%s", r->config->model.init));
+    return zr__hf_source_read(path, r->inputs.weights, &r->source);
+}
+
 static zr_status open_outputs(zr__run *r)
 {
     char *json = NULL;
     if (r->comm->rank != 0) return ZR_OK;
+    ZR_TRY(read_source(r));
     ZR_TRY(written_config(r, &json));
     zr_status st = r->resume.there ? open_again(r, json) : open_new(r, json);
     zr_free(json);
@@ -564,6 +578,7 @@ static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const z
     zr_plan_destroy(&r.plan);
     zr_device_destroy(&r.device);
     zr__inputs_close(&r.inputs);
+    zr__hf_source_free(&r.source);
     zr_tokenizer_close(&r.tokenizer);
     zr__resume_close(&r);
     zr__run_tell_metrics(&r, st);

@@ -7,6 +7,7 @@
 #ifndef ZR_TRAIN_RUN_H
 #define ZR_TRAIN_RUN_H
 
+#include "checkpoint/checkpoint.h"
 #include "train/dir/checkpoint_run.h"
 #include "train/watch/hang.h"
 #include "train/family/inputs.h"
@@ -47,6 +48,7 @@ typedef struct zr__run {
     zr_train_result *result;
     zr__family_model model;
     zr__inputs inputs;
+    zr__hf_source *source; /* record of the directory that the weights come from, or NULL; rank 0 only */
     zr_device *device;
     zr_plan *plan;
     zr_engine *engine;
