@@ -262,10 +262,9 @@ static void test_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scratch),    cmocka_unit_test(test_head),   cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_decode),     cmocka_unit_test(test_gpu_decode), cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_own_kernels),
-        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_scratch),     cmocka_unit_test(test_head),       cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_decode),      cmocka_unit_test(test_gpu_decode), cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_own_kernels), cmocka_unit_test(test_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
