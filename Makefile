@@ -354,6 +354,7 @@ uninstall:
 docs: $(B)/tests/test_config_reference $(B)/zr
 	ZR_WRITE=docs/config.md $<
 	scripts/papers $(B)/zr
+	scripts/presets $(B)/zr
 
 lint: all
 	@scripts/lint $(B)
