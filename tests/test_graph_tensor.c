@@ -194,7 +194,7 @@ static void tokens_that_are_shared(void **state)
     zr_value whole =
         zr_rmsnorm(g, zr_embedding(g, tokens(g, "more"), zr_param(g, NORMAL, SHAPE(2, 10, 8), "uncut")), gain, 1e-5);
     (void)whole;
-    refused(g, zr_mean(g, x, ZR_F32), "gain is read here for some tokens and elsewhere for all (parallel.sequence)");
+    refused(g, zr_mean(g, x, ZR_F32), "gain is applied here to a rank's own columns or tokens and elsewhere to all");
 
     g = shared(true);
     gain = zr_param(g, NORMAL, SHAPE(1, 8), "gain");
@@ -270,7 +270,7 @@ static void norms_of_heads_that_are_cut(void **state)
     (void)whole;
     zr_value x = zr_linear(g, whole, weight(g, 8, 12, 1, 1, "in"), ZR_NONE, false);
     refused(g, zr_rmsnorm(g, x, gain, 1e-5),
-            "rmsnorm: gain is applied here to a rank's own columns and elsewhere to all");
+            "rmsnorm: gain is applied here to a rank's own columns or tokens and elsewhere to all");
 
     g = shared(false);
     x = zr_rmsnorm(g, heads(g), zr_param(g, NORMAL, SHAPE(1, 12), "gain"), 1e-5);

@@ -249,7 +249,8 @@ typedef struct zr_device_facts {
     int threads;           /* compute threads per rank */
     bool apart;            /* whether the device has its own memory, which the processor cannot access */
     bool bf16_products;    /* whether matrix products multiply bf16 operands directly, without widening them to fp32 */
-    bool narrow_attention; /* whether attention multiplies 16-bit operands directly, without widening them to fp32 */
+    bool narrow_attention; /* whether attention multiplies 16-bit operands directly (on a processor only those in bf16),
+                              without widening them to fp32 */
     int64_t panel_bytes;   /* maximum bytes of a packed operand of a matrix product, or 0 if operands are not packed */
     const struct zr_kernel *kernels; /* user-defined kernels (zr_device_config), or NULL */
     /** Return the scratch bytes that an op's kernel needs, or 0 if the op has no kernel. If an operand has too many

@@ -129,7 +129,7 @@ ZR_API zr_value zr_rotary_table(zr_graph *graph, const zr_rotary_spec *spec);
  *  i[0] = 1 for the inverse rotation
  *  i[1] = 0 if x has all rows of the micro-batch. i[1] = T if x (R,H*D) has only this rank's rows, from row place * R
  * of the flat micro-batch on. Row r of the flat micro-batch then has position r % T rotary: x (B,T,H*D) g, table (T,D)
- * F32 -> y (B,T,H*D) g (type w if y is the gradient of a parameter); may be in place of x */
+ * F32 -> y g; may be in place of x y has x's shape, and type w if y is the gradient of a parameter. */
 ZR_API zr_value zr_rotary(zr_graph *graph, zr_value x, zr_value table);
 
 /** Compute the softmax over the last dimension: y = e^x / sum of e^x.
@@ -202,9 +202,10 @@ typedef struct zr_attention_spec {
  *  i[0] = H, i[1] = dropout stream, i[2] = heads, i[3] = kv_heads, i[4] = window, i[5] = 1, or 0 if bidirectional
  *  f[0] = scale, f[1] = dropout probability (0 outside TRAIN)
  *  attention:        qkv g -> y (B,T,H D) g, lse (B,H,T) F32 (log-sum-exp of scaled scores)
- *  attention_dx:     dy (B,T,H D) g, qkv, y, lse -> dqkv g; for key-value heads that no query head of this rank uses,
- * dk and dv are 0 attention_cached: qkv (1,1,..) g, cache (2,cache_len,K D) g [value of kind CACHE] -> y (1,1,H D) g;
+ *  attention_dx:     dy (B,T,H D) g, qkv, y, lse -> dqkv g
+ *  attention_cached: qkv (1,1,..) g, cache (2,cache_len,K D) g [value of kind CACHE] -> y (1,1,H D) g;
  *                    writes key and value at zr_runtime.position, and attends to the tokens that this position sees
+ * dk and dv are 0 for key-value heads that no query head of this rank uses.
  * Query head h of a rank uses its key-value head (first + h) / (heads / kv_heads) - first_kv. first is place * H if H
  * is less than heads, else 0. first_kv is place * K if K is less than kv_heads, else 0. Dropout of score (b,h,i,j) uses
  * random element ((first_row + b)*heads + first + h)*T*T + i*T + j. */

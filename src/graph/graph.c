@@ -385,8 +385,8 @@ static zr_status read_params(zr_graph *graph, const zr_op *op, bool cut, bool to
                  param->name);
         const bool parts = tokens || (cut && param->cut.parts == 0);
         ZR_CHECK(!v->read || v->parts == parts, ZR_ERR_UNSUPPORTED,
-                 cut ? "%s: %s is applied here to a rank's own columns and elsewhere to all"
-                     : "%s: %s is read here for some tokens and elsewhere for all (parallel.sequence)",
+                 parts ? "%s: %s is applied here to a rank's own columns or tokens and elsewhere to all"
+                       : "%s: %s is applied here to all columns and tokens and elsewhere to a rank's own",
                  op->def->name, param->name);
         v->read = true;
         v->parts = parts;

@@ -250,10 +250,10 @@ typedef struct llama_settings {
     X("qwen2.5-0.5b", 24, 896, 4864, 14, 2, 64, 32768, 151936, true, 1e-6, NULL, ROTARY(1000000))                      \
     X("qwen2.5-1.5b", 28, 1536, 8960, 12, 2, 128, 32768, 151936, true, 1e-6, NULL, ROTARY(1000000))                    \
     X("qwen2.5-3b", 36, 2048, 11008, 16, 2, 128, 32768, 151936, true, 1e-6, NULL, ROTARY(1000000))                     \
-    X("qwen2.5-7b", 28, 3584, 18944, 28, 4, 128, 32768, 152064, false, 1e-6, NULL, ROTARY(1000000))                    \
-    X("qwen2.5-14b", 48, 5120, 13824, 40, 8, 128, 32768, 152064, false, 1e-6, NULL, ROTARY(1000000))                   \
-    X("qwen2.5-32b", 64, 5120, 27648, 40, 8, 128, 32768, 152064, false, 1e-6, NULL, ROTARY(1000000))                   \
-    X("qwen2.5-72b", 80, 8192, 29568, 64, 8, 128, 32768, 152064, false, 1e-6, NULL, ROTARY(1000000))
+    X("qwen2.5-7b", 28, 3584, 18944, 28, 4, 128, 131072, 152064, false, 1e-6, NULL, ROTARY(1000000))                   \
+    X("qwen2.5-14b", 48, 5120, 13824, 40, 8, 128, 131072, 152064, false, 1e-5, NULL, ROTARY(1000000))                  \
+    X("qwen2.5-32b", 64, 5120, 27648, 40, 8, 128, 131072, 152064, false, 1e-5, NULL, ROTARY(1000000))                  \
+    X("qwen2.5-72b", 80, 8192, 29568, 64, 8, 128, 131072, 152064, false, 1e-5, NULL, ROTARY(1000000))
 #define QWEN3_LIST(X)                                                                                                  \
     X("qwen3-0.6b", 28, 1024, 3072, 16, 8, 128, 40960, 151936, true, 1e-6, NULL, ROTARY(1000000))                      \
     X("qwen3-1.7b", 28, 2048, 6144, 16, 8, 128, 40960, 151936, true, 1e-6, NULL, ROTARY(1000000))                      \
@@ -265,6 +265,7 @@ typedef struct llama_settings {
 #define PRESET(name, layers, width, mlp_width, heads, kv, head_width, tokens, vocabulary, tied, epsilon, rate, ...)    \
     {name,                                                                                                             \
      &(const llama_settings){.model = {.num_hidden_layers = layers,                                                    \
+                                       .max_window_layers = layers,                                                    \
                                        .hidden_size = width,                                                           \
                                        .intermediate_size = mlp_width,                                                 \
                                        .num_attention_heads = heads,                                                   \
@@ -319,7 +320,7 @@ static zr_llama_config settled(const llama_settings *s, bool windows)
     if (dynamic || r->original == 0) r->original = c.max_position_embeddings;
     if (isnan(r->attention_factor)) r->attention_factor = 0;
     if (isnan(r->factor)) r->factor = 1;
-    if (!windows) c.sliding_window = 0;
+    if (!windows) c.sliding_window = c.max_window_layers = 0;
     return c;
 }
 
@@ -330,7 +331,9 @@ static zr_llama_config llama_of(const void *config)
 
 static zr_llama_config mistral_of(const void *config)
 {
-    return settled(config, true);
+    zr_llama_config c = settled(config, true);
+    c.max_window_layers = 0; /* all layers have the window */
+    return c;
 }
 
 static zr_llama_config qwen2_of(const void *config)
@@ -351,12 +354,15 @@ static zr_llama_config qwen3_of(const void *config)
 static zr_status check_rotary(const llama_settings *s)
 {
     const zr_rotary_spec *r = &s->model.rotary;
+    ZR_CHECK(r->theta > 1, ZR_ERR_CONFIG, "rope_theta is %g; wanted a number above 1", r->theta);
     ZR_CHECK(r->kind == ZR_ROTARY_DEFAULT || r->factor >= 1, ZR_ERR_CONFIG,
              "rope_scaling.factor is missing or below 1; rope_scaling.rope_type needs a factor of 1 or more");
+    ZR_CHECK(r->kind != ZR_ROTARY_YARN || (r->beta_slow > 0 && r->beta_fast > r->beta_slow), ZR_ERR_CONFIG,
+             "rope_scaling: \"yarn\" needs beta_slow above 0 and a larger beta_fast; they are %g and %g", r->beta_slow,
+             r->beta_fast);
     if (r->kind != ZR_ROTARY_LLAMA3) return ZR_OK;
-    ZR_CHECK(r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor && r->original > 0, ZR_ERR_CONFIG,
-             "rope_scaling: \"llama3\" needs low_freq_factor above 0, a larger high_freq_factor, and "
-             "original_max_position_embeddings");
+    ZR_CHECK(r->low_freq_factor > 0 && r->high_freq_factor > r->low_freq_factor, ZR_ERR_CONFIG,
+             "rope_scaling: \"llama3\" needs low_freq_factor above 0 and a larger high_freq_factor");
     return ZR_OK;
 }
 
@@ -469,8 +475,8 @@ FAMILY(qwen3)
          AT(model.rotary.kind),                                                                                        \
          .standard = "\"default\"",                                                                                    \
          .choices = "default|linear|dynamic|llama3|yarn",                                                              \
-         .help = "how rotary positions are scaled for longer sequences. dynamic scales only sequences of more than "   \
-                 "max_position_embeddings tokens"},                                                                    \
+         .help = "how rotary positions are scaled for longer sequences. dynamic changes only sequences of more than "  \
+                 "max_position_embeddings tokens, which zr does not train"},                                           \
         SCALING("factor", factor, "null", "factor of the length of sequences; needed unless rope_type is default"),    \
         SCALING("low_freq_factor", low_freq_factor, "null",                                                            \
                 "llama3: a wavelength above original / low_freq_factor "                                               \

@@ -13,9 +13,12 @@ static const cli_shape shapes[] = {
 };
 enum { SHAPES = sizeof(shapes) / sizeof(shapes[0]), SPREAD = 2 };
 
-/** Set the configuration to the width and heads of a shape. The number of layers is varied separately. */
-static void set_shape(zr_config *config, const cli_shape *shape)
+/** Set the configuration to the width and heads of a shape. The number of layers is varied separately. Other sizes
+ * follow from the settings before the search, so that they do not depend on the shapes tried before. */
+static void set_shape(cli_max *max, const cli_shape *shape)
 {
+    zr_config *config = max->config;
+    config->model.config = max->start;
     zr_model_sizes sizes = zr_config_sizes(config);
     sizes.width = shape->width;
     sizes.heads = shape->heads;
@@ -29,7 +32,7 @@ static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits
     fits->n = (shape->layers + SPREAD - 1) / SPREAD;
     if (fits->n < max->fewest) fits->n = max->fewest;
     fails->n = SPREAD * shape->layers;
-    set_shape(max->config, shape);
+    set_shape(max, shape);
     ZR_TRY(cli_max_needs(max, fits->n, &fits->needs));
     if (fits->needs > max->target->limit_bytes) fits->n = 0;
     if (fits->n == 0) return ZR_OK;
@@ -48,6 +51,7 @@ static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits
 zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails)
 {
     double nearest = INFINITY;
+    max->start = max->config->model.config;
     max->shape = shapes[0];
     *fits = (cli_point){.n = 0};
     for (int i = 0; i < SHAPES; i++) {
@@ -63,6 +67,6 @@ zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails)
             nearest = away;
         }
     }
-    set_shape(max->config, &max->shape);
+    set_shape(max, &max->shape);
     return ZR_OK;
 }

@@ -24,12 +24,13 @@ typedef struct cli_max {
     zr_config *config; /* the search writes each number of layers or samples that it tries into this configuration, and
                           finally the result */
     const cli_target *target;
-    int64_t fewest;  /* smallest number of layers with which each pattern of model.frozen matches a parameter */
-    bool keep_stage; /* for CLI_MAX_MODEL: whether to keep the configured stage instead of choosing one */
-    int stage;       /* stage of the result */
-    cli_shape shape; /* for CLI_MAX_MODEL: shape of the result */
-    double params;   /* number of the result's parameters */
-    int64_t n;       /* result: number of layers, or number of samples in a micro-batch */
+    zr_model_config start; /* for CLI_MAX_MODEL: the model's settings before the search */
+    int64_t fewest;        /* smallest number of layers with which each pattern of model.frozen matches a parameter */
+    bool keep_stage;       /* for CLI_MAX_MODEL: whether to keep the configured stage instead of choosing one */
+    int stage;             /* stage of the result */
+    cli_shape shape;       /* for CLI_MAX_MODEL: shape of the result */
+    double params;         /* number of the result's parameters */
+    int64_t n;             /* result: number of layers, or number of samples in a micro-batch */
     int64_t train_batch_size; /* train_batch_size of the result */
     /* Bytes that a rank needs with n, and with n + 1. `next_needs` is 0 if n + 1 was not tried. */
     int64_t needs, next_needs;

@@ -37,6 +37,13 @@ typedef struct zr__fullest {
 ZR_NODISCARD zr_status zr__plan_fullest(const zr_plan *plan, zr__fullest *fullest);
 zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t step);
 
+/** Return whether attention multiplies 16-bit operands directly. Processors do so in bf16 only. */
+static inline bool zr__plan_narrow_attention(const zr_plan *plan)
+{
+    const zr_device_facts *facts = &plan->profile.facts;
+    return facts->narrow_attention && (facts->apart || plan->layout.dtype == ZR_BF16);
+}
+
 /** Return the FLOP/s of an op's matrix products on a machine. The FLOP/s depend on the type in which the plan's device
  * (plan->profile.facts) multiplies. */
 double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,

@@ -80,7 +80,7 @@ typedef struct profile_pricer {
 double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
                              zr_product_sizes sizes)
 {
-    const bool widens = def->in_f32 && !plan->profile.facts.narrow_attention;
+    const bool widens = def->in_f32 && !zr__plan_narrow_attention(plan);
     const bool narrow = plan->layout.dtype != ZR_F32 && machine->flops_bf16 > 0 && !widens;
     return zr__machine_flops(machine, narrow, sizes);
 }

@@ -97,7 +97,7 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
         const zr_step *step = &s->step[i];
         if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END || step->stream == ZR_STREAM_SAVE) continue;
         const zr_op *op = step->kind == ZR_STEP_RUN ? zr_graph_get_op(graph, step->op) : NULL;
-        const bool in_f32 = op && op->def->in_f32 && !plan->profile.facts.narrow_attention;
+        const bool in_f32 = op && op->def->in_f32 && !zr__plan_narrow_attention(plan);
         name_of(graph, step, op, name);
         t->site[i] = (site){.kind = kind_of(t, name, step->stream, in_f32),
                             .replay = step->replay,
