@@ -108,6 +108,7 @@ typedef struct zr_model_sizes {
 typedef struct zr_preset {
     const char *name;
     const void *config; /* the family's struct */
+    const char *lr;     /* learning rate that its authors trained it with, such as "3e-4", or NULL if not known */
 } zr_preset;
 
 /** Maximum size of a family's struct, in bytes. */

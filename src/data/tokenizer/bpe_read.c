@@ -141,8 +141,9 @@ static zr_status take_tokenizer(zr__reader *r, const json_t *root)
     return zr__read_finish(r);
 }
 
-/* Read the name of the token that ends a text from a tokenizer_config.json beside a tokenizer.json, if both name one.
- * The value is a text, or an object with the text in `content`. */
+/* Read the name of the token that ends a text from a tokenizer_config.json beside a tokenizer.json, if it names one.
+ * The value is a text, or an object with the text in `content`. zr needs nothing else of the file, so a damaged file is
+ * as none. */
 static zr_status read_config(zr__reader *r, const char *path)
 {
     char dir[PATH_MAX], own[PATH_MAX];
@@ -150,7 +151,9 @@ static zr_status read_config(zr__reader *r, const char *path)
     zr__path_parent(path, dir);
     if (!zr__path_is_in(dir, "tokenizer_config.json")) return ZR_OK;
     ZR_TRY(zr__path_of_input(own, dir, "tokenizer_config.json"));
-    ZR_TRY(read_json(r, own, zr__json_parse_reals, &config));
+    const zr_status st = read_json(r, own, zr__json_parse_reals, &config);
+    if (st == ZR_ERR_DATA) return ZR_OK;
+    ZR_TRY(st);
     const json_t *told = json_object_get(config, "eos_token"), *content = json_object_get(told, "content");
     const char *name = json_string_value(content ? content : told);
     if (name) snprintf(r->end_of_text, sizeof(r->end_of_text), "%s", name);

@@ -80,7 +80,9 @@ typedef struct zr__run {
     zr__loss_scaler scaler;
     zr__noise_scale noise;
     zr_tokenizer *tokenizer; /* tokenizer of sample texts, on rank 0 */
-    int64_t skipped_in_row;  /* consecutive skipped steps, not counting steps that lowered the loss scale */
+    int64_t skipped_in_row;  /* consecutive skipped steps, not counting steps that lowered the loss scale, nor steps in
+                                which no target counts */
+    bool told_uncounted;     /* whether a note has reported a step in which no target counts */
 } zr__run;
 
 /** Replace the byte counts of a report by their maximum over the ranks. The counts differ between ranks, since ranks
