@@ -124,7 +124,7 @@ static void written_config_is_gpt2_for_others(void **state)
     (void)state;
     const zr_gpt2_config wrote = {2, 4, 64, 32, 256, 0.0, 0.0, 0.0, 1e-5, 0.02};
     static const char *const parts[] = {
-        "\"architectures\": [\n    \"GPT2LMHeadModel\"\n  ]",
+        "\"architectures\": [\"GPT2LMHeadModel\"]",
         "\"model_type\": \"gpt2\"",
         "\"n_inner\": null",
         "\"activation_function\": \"gelu_new\"",

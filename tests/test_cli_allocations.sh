@@ -66,6 +66,10 @@ each "simulate --search" "$some 1600" "$ZR" simulate c.json --cluster dgx-h100x8
 # What is made has its name only where it is whole.
 also() { [ $rc = 0 ] || [ ! -e made ] || echo " $at: something is left;"; }
 each "convert" "$some 610 987 1597 2584" "$ZR" convert run made
+"$ZR" convert run whole-hf --quiet
+"$ZR" convert whole-hf shards --to hf --shard-size 2kB --dtype bf16 --quiet
+each "convert several files" "$some 610 987" "$ZR" convert shards made --to hf
+each "convert several files to a run" "$some 610 894 900 903 987" "$ZR" convert shards made --to run
 each "tokenize" "4 5 6 7 8 9 10 11 12 13 14" "$ZR" tokenize --tokenizer bytes text.txt -o made
 each "tokenize, JSON lines" "$some" "$ZR" tokenize --tokenizer bytes text.jsonl -o made
 each "tokenize --train" "$some 610 987 1300" "$ZR" tokenize --train 300 text.txt -o made --quiet

@@ -476,7 +476,7 @@ static void config_json_is_written(void **state)
     static const char *const members[] = {
         "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}, \"eos_token_id\": [1, 2]", ""};
     static const char *const parts[2][6] = {
-        {"\"architectures\": [\n    \"SideForCausalLM\"\n  ]", "\"rope_scaling\": {\n    \"rope_type\": \"linear\"",
+        {"\"architectures\": [\"SideForCausalLM\"]", "\"rope_scaling\": {\n    \"rope_type\": \"linear\"",
          "\"rope_parameters\": {\n    \"rope_type\": \"linear\",\n    \"factor\": 2.0", "\"eos_token_id\": [",
          "\"use_parallel_residual\": true", "\"hidden_act\": \"gelu_new\""},
         {"\"rope_scaling\": null", "\"rope_parameters\": {\n    \"rope_type\": \"default\"\n  }",

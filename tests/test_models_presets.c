@@ -165,6 +165,87 @@ static void test_trillion(void **state)
     assert_in_range(params_of("gpt-1t"), 999000000000, 1001000000000);
 }
 
+/* ---- models of the Llama kind ----------------------------------------------------------------- */
+
+/* Numbers of parameters as published: in the models' descriptions or the headers of their files at Hugging Face. */
+static const struct {
+    const char *family, *name;
+    int64_t params;
+} published[] = {
+    {"llama", "smollm2-135m", 134515008},
+    {"llama", "smollm2-360m", 361821120},
+    {"llama", "smollm2-1.7b", 1711376384},
+    {"llama", "llama2-7b", 6738415616},
+    {"llama", "llama2-13b", 13015864320},
+    {"llama", "llama2-70b", 68976648192},
+    {"llama", "llama3-8b", 8030261248},
+    {"llama", "llama3-70b", 70553706496},
+    {"llama", "llama3.1-8b", 8030261248},
+    {"llama", "llama3.1-70b", 70553706496},
+    {"llama", "llama3.1-405b", 405853388800},
+    {"llama", "llama3.2-1b", 1235814400},
+    {"llama", "llama3.2-3b", 3212749824},
+    {"mistral", "mistral-7b", 7248023552},
+    {"mistral", "mistral-nemo-12b", 12247782400},
+    {"qwen2", "qwen2.5-0.5b", 494032768},
+    {"qwen2", "qwen2.5-1.5b", 1543714304},
+    {"qwen2", "qwen2.5-3b", 3085938688},
+    {"qwen2", "qwen2.5-7b", 7615616512},
+    {"qwen2", "qwen2.5-14b", 14770033664},
+    {"qwen2", "qwen2.5-32b", 32763876352},
+    {"qwen2", "qwen2.5-72b", 72706203648},
+    {"qwen3", "qwen3-0.6b", 596049920},
+    {"qwen3", "qwen3-1.7b", 1720574976},
+    {"qwen3", "qwen3-4b", 4022468096},
+    {"qwen3", "qwen3-8b", 8190735360},
+    {"qwen3", "qwen3-14b", 14768307200},
+    {"qwen3", "qwen3-32b", 32762123264},
+};
+enum { PUBLISHED = sizeof published / sizeof *published };
+
+/* Return the number of parameters by formula: the table and, unless it is tied, the head; four products of attention
+ * and three of the MLP, two norms, Qwen2's biases and Qwen3's norms of heads in each layer; the last norm. */
+static int64_t by_formula(const char *family, const zr_llama_config *c)
+{
+    const int64_t h = c->hidden_size, q = c->num_attention_heads * c->head_dim,
+                  kv = c->num_key_value_heads * c->head_dim;
+    int64_t layer = 2 * h * (q + kv) + 3 * h * c->intermediate_size + 2 * h;
+    if (strcmp(family, "qwen2") == 0) layer += q + 2 * kv;
+    if (strcmp(family, "qwen3") == 0) layer += 2 * c->head_dim;
+    return c->vocab_size * h * (c->tie_word_embeddings ? 1 : 2) + c->num_hidden_layers * layer + h;
+}
+
+static int64_t count_params(const zr_family *family, const zr_model_config *config)
+{
+    const zr_graph_spec spec = {ZR_MODE_EVAL, 1, 1, 0, ZR_F32, ZR_F32, 1, false, 0};
+    const zr_model model = zr_family_model(family, config);
+    zr_graph *graph = NULL;
+    assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
+    model.build(graph, model.config);
+    if (zr_graph_finish(graph) != ZR_OK) fail_msg("%s", zr_error_message());
+    const int64_t params = zr_graph_param_elems(graph);
+    zr_graph_destroy(&graph);
+    return params;
+}
+
+static void test_llama_sizes(void **state)
+{
+    (void)state;
+    const zr_family *family = NULL;
+    zr_model_config config;
+    int presets = 0;
+    for (int i = 0; i < PUBLISHED; i++) {
+        if (zr_family_find_preset(published[i].name, &family, &config) != ZR_OK) fail_msg("%s", zr_error_message());
+        assert_string_equal(family->name, published[i].family);
+        assert_int_equal(family->check(&config), ZR_OK);
+        const int64_t params = count_params(family, &config);
+        if (params != published[i].params || params != by_formula(family->name, (const zr_llama_config *)&config))
+            fail_msg("%s has %lld parameters", published[i].name, (long long)params);
+    }
+    for (int i = 0; zr_family_preset(i, &family); i++) presets += strcmp(family->name, "gpt2") != 0;
+    assert_int_equal(presets, PUBLISHED);
+}
+
 /* ---- names ------------------------------------------------------------------------------------ */
 
 /* Check that a name that spells a shape out has that shape. */
@@ -252,9 +333,13 @@ static void test_every_row_of_the_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),         cmocka_unit_test(test_published_counts),
-        cmocka_unit_test(test_trillion),      cmocka_unit_test(test_names_say_the_shape),
-        cmocka_unit_test(test_unknown_names), cmocka_unit_test(test_every_row_of_the_tables),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_published_counts),
+        cmocka_unit_test(test_trillion),
+        cmocka_unit_test(test_llama_sizes),
+        cmocka_unit_test(test_names_say_the_shape),
+        cmocka_unit_test(test_unknown_names),
+        cmocka_unit_test(test_every_row_of_the_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -343,6 +343,33 @@ static void training_keeps_the_form(void **state)
     }
 }
 
+static void rename_in(const char *run, const char *from, const char *to)
+{
+    char a[PATH_MAX], b[PATH_MAX];
+    snprintf(a, sizeof a, "%s/%s", in_tempdir(run), from);
+    snprintf(b, sizeof b, "%s/%s", in_tempdir(run), to);
+    assert_int_equal(rename(a, b), 0);
+}
+
+/* A run that was killed while it wrote several files goes on: complete files get their name, and incomplete ones, whose
+ * index has a temporary name, are written anew. */
+static void interrupted_exports_of_several_files(void **state)
+{
+    (void)state;
+    const form *f = &forms[1];
+    static const char index[] = "model.tmp/model.safetensors.index.json";
+    trained(f, "cut", 1, 1, 1, 1, 0);
+    rename_in("cut", "model", "model.tmp");
+    trained(f, "cut", 1, 1, 1, 2, 0);
+    assert_same_form(f->name, "cut/model", true);
+    rename_in("cut", "model", "model.tmp");
+    rename_in("cut", index, "model.tmp/model.safetensors.index.json.tmp");
+    trained(f, "cut", 2, 3, 1, 3, 0);
+    assert_same_form(f->name, "cut/model", true);
+    assert_int_not_equal(access(in_tempdir("cut/model.tmp"), F_OK), 0);
+    assert_int_not_equal(access(in_tempdir("cut/model.old"), F_OK), 0);
+}
+
 /* A run that ends with a weight that its source's type cannot hold leaves fp32 weights. */
 static void weights_that_are_too_large_become_f32(void **state)
 {
@@ -389,6 +416,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(conversions_keep_the_form),
         cmocka_unit_test(training_keeps_the_form),
+        cmocka_unit_test(interrupted_exports_of_several_files),
         cmocka_unit_test(weights_that_are_too_large_become_f32),
         cmocka_unit_test(ranks_read_their_own_ranges),
     };

@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { SHOWN_BYTES = 256, KEY_BYTES = 128 };
@@ -518,23 +517,6 @@ static json_t *config_json(const zr_family *family, const zr_model_config *confi
     return NULL;
 }
 
-/* Return the number of digits, 15 to 17, with which every real number reads back as the same number. */
-static int digits_for(const json_t *value)
-{
-    const char *key;
-    const json_t *member;
-    size_t i;
-    int digits = 15, more;
-    char text[ZR_NUMBER_BYTES];
-    if (json_is_real(value)) {
-        do snprintf(text, sizeof(text), "%.*g", digits, json_real_value(value));
-        while (strtod(text, NULL) != json_real_value(value) && digits++ < 17);
-    }
-    json_object_foreach((json_t *)value, key, member) if ((more = digits_for(member)) > digits) digits = more;
-    json_array_foreach(value, i, member) if ((more = digits_for(member)) > digits) digits = more;
-    return digits < 17 ? digits : 17;
-}
-
 zr_status zr__hf_write_like(const char *dir, const zr_family *family, const zr_model_config *config,
                             const zr__hf_source *source, zr_dtype dtype, bool record)
 {
@@ -542,12 +524,12 @@ zr_status zr__hf_write_like(const char *dir, const zr_family *family, const zr_m
     ZR_TRY(zr__path_join(path, dir, "config.json"));
     json_t *root = config_json(family, config, dtype);
     ZR_CHECK(root, ZR_ERR_ARG, "a number of the configuration is not finite, or there is no memory for its text");
-    if (!set_source(root, family, source, record))
-        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)digits_for(root)));
+    zr_status st = ZR_OK;
+    if (set_source(root, family, source, record)) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the keys of config.json");
+    if (st == ZR_OK) st = zr__json_print(root, &text);
     json_decref(root);
-    ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the text of config.json");
-    zr_status st = zr__file_put(path, text, (int64_t)strlen(text));
-    free(text); /* jansson allocated the text, so zr_free cannot free it */
+    if (st == ZR_OK) st = zr__file_put(path, text, (int64_t)strlen(text));
+    zr_free(text);
     return st;
 }
 

@@ -162,22 +162,23 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
 
 /* ---- a Hugging Face directory ----------------------------------------------------------------- */
 
-/** Set the dtype in the JSON of a config.json, and return whether this changed the JSON. The key is "dtype" since
+/** Set the dtype in the JSON of a config.json. Set *changed to true if this changed the JSON. The key is "dtype" since
  * version 5 of transformers, and "torch_dtype" in earlier versions. */
-static bool set_type(json_t *root, zr_dtype dtype)
+static zr_status set_type(json_t *root, zr_dtype dtype, bool *changed)
 {
     static const char *const keys[] = {"dtype", "torch_dtype"};
     const char *type = dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32";
-    bool changed = false, named = false;
+    bool named = false;
     for (int i = 0; i < 2; i++) {
         const json_t *was = json_object_get(root, keys[i]);
         if (!was && (i == 0 || named)) continue;
         named = true;
         if (was && json_is_string(was) && strcmp(json_string_value(was), type) == 0) continue;
-        json_object_set_new(root, keys[i], json_string(type));
-        changed = true;
+        ZR_CHECK(json_object_set_new(root, keys[i], json_string(type)) == 0, ZR_ERR_MEMORY,
+                 "no memory for the type in config.json");
+        *changed = true;
     }
-    return changed;
+    return ZR_OK;
 }
 
 /** Copy config.json. Change only the dtype, if the types of the weights may change, and leave out the record of the
@@ -193,7 +194,7 @@ static zr_status copy_config(const zr__convert *c)
     ZR_TRY_GOTO(st, zr__json_read_file(from, &text, &bytes), done);
     ZR_TRY_GOTO(st, zr__json_parse(text, bytes, from, &root), done);
     bool changed = json_object_del(root, ZR_HF_FILES_KEY) == 0;
-    if (c->reader || !c->args->same_types) changed |= set_type(root, c->did->dtype);
+    if (c->reader || !c->args->same_types) ZR_TRY_GOTO(st, set_type(root, c->did->dtype, &changed), done);
     if (changed) {
         ZR_TRY_GOTO(st, zr__json_print(root, &written), done);
         ZR_TRY_GOTO(st, zr__file_put(to, written, (int64_t)strlen(written)), done);
