@@ -21,7 +21,7 @@ zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph)
     zr_model builder = zr__family_builder(model);
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
     ZR_TRY(zr_graph_create(&spec, graph));
-    builder.build(*graph, builder.config);
+    zr_model_build(&builder, *graph);
     zr_status st = zr_graph_finish(*graph);
     if (st != ZR_OK) zr_graph_destroy(graph);
     return st;
