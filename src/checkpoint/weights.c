@@ -20,6 +20,7 @@ struct zr_weights {
     const zr_hf_names *names;
     zr_safetensors **file;
     int64_t files, room;
+    char *targets; /* names of the layers of an adapter whose weights were added, or NULL */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -130,8 +131,18 @@ void zr_weights_close(zr_weights **weights)
     if (!*weights) return;
     for (int64_t i = 0; i < (*weights)->files; i++) zr_safetensors_close(&(*weights)->file[i]);
     zr_free((*weights)->file);
+    zr_free((*weights)->targets);
     zr_free(*weights);
     *weights = NULL;
+}
+
+zr_status zr__weights_adapt(zr_weights *weights, const char *dir, zr__adapter *adapter)
+{
+    zr_free(weights->targets);
+    weights->targets = adapter->targets;
+    adapter->targets = NULL;
+    ZR_TRY(open_weights_file(weights, dir, zr__adapter_weights(dir)));
+    return check_distinct(weights);
 }
 
 int64_t zr__weights_files(const zr_weights *weights)
@@ -196,17 +207,23 @@ static place find_exactly(const zr_weights *weights, const char *name)
     return (place){NULL, NULL};
 }
 
-/* Find a tensor by its name, with and without the family's prefix. */
+static place find_prefixed(const zr_weights *weights, const char *prefix, const char *name)
+{
+    char longer[ZR_FILE_NAME_BYTES];
+    const int length = snprintf(longer, sizeof(longer), "%s%s", prefix, name);
+    return length < (int)sizeof(longer) ? find_exactly(weights, longer) : (place){NULL, NULL};
+}
+
+/* Find a tensor by its name, with and without the family's prefix, or with the prefix of adapters. */
 static place find_tensor(const zr_weights *weights, const char *name)
 {
     place found = find_exactly(weights, name);
+    if (!found.tensor && weights->targets) found = find_prefixed(weights, ZR_ADAPTER_PREFIX, name);
     if (found.tensor) return found;
     const char *prefix = weights->names->prefix;
     size_t n = strlen(prefix);
     if (strncmp(name, prefix, n) == 0) return find_exactly(weights, name + n);
-    char longer[ZR_FILE_NAME_BYTES];
-    int length = snprintf(longer, sizeof(longer), "%s%s", prefix, name);
-    return length < (int)sizeof(longer) ? find_exactly(weights, longer) : found;
+    return find_prefixed(weights, prefix, name);
 }
 
 zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t first, int64_t n, float *out)

@@ -115,9 +115,7 @@ static float uniform_value(const zr_rng *rng, uint64_t index, double std)
     return (float)(sqrt(3.0) * std * (2 * zr_rng_uniform(rng, index) - 1));
 }
 
-/* Generate the model's initial values (zr_init). A value depends only on the seed and on the element's index in the
- * whole model. */
-static zr_status make_initial(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+zr_status zr__engine_initial(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     const zr_engine *e = arg;
     const zr_rng rng = {.seed = e->runtime.seed, .purpose = ZR_RNG_INIT};
@@ -143,7 +141,7 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
     const bool made_there = !fn && p.state->dtype == ZR_F32 && param->init.kind == ZR_INIT_NORMAL;
     const int64_t most = made_there ? INT64_MAX : ZR_PASSING_ELEMS;
     if (!fn) {
-        fn = make_initial;
+        fn = zr__engine_initial;
         arg = e;
     }
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {

@@ -93,7 +93,10 @@ static void declare(zr_graph *graph, const zr_param_info *w, bool transposed, zr
     layer_name(w->name, name);
     factor[0] = zr_param_cut(graph, uniform, ZR__SHAPE(rank, inputs), a_cut, "%s.lora_A.weight", name);
     factor[1] = zr_param_cut(graph, zero, ZR__SHAPE(outputs, rank), b_cut, "%s.lora_B.weight", name);
-    for (int32_t p = before; p < graph->n_params; p++) graph->param[p].adapter = true;
+    for (int32_t p = before; p < graph->n_params; p++) {
+        graph->param[p].adapter = true;
+        graph->param[p].by_columns = !transposed;
+    }
 }
 
 bool zr__adapter_of(zr_graph *graph, zr_value w, bool transposed, zr_value factor[2])

@@ -3,7 +3,10 @@
 #include "base/file/commit.h"
 #include "base/file/folder.h"
 #include "base/number/finite.h"
+#include "checkpoint/hf.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/dir/run_files.h"
+#include "train/family/adapter.h"
 #include "train/family/inputs.h"
 #include "train/tokenizer/tokenizer_files.h"
 
@@ -14,16 +17,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/** File of weights that is written. */
+typedef struct writing {
+    zr_safetensors *file;
+    bool adapter; /* whether it has only adapters */
+} writing;
+
 static zr_status write_range(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
-    const zr_safetensors *file = arg;
-    const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
+    const writing *w = arg;
+    char name[ZR_NAME_MAX + 32];
+    if (w->adapter && !param->adapter) return ZR_OK;
+    snprintf(name, sizeof(name), "%s%s", w->adapter ? ZR_ADAPTER_PREFIX : "", param->name);
+    const zr_safetensors_tensor *tensor = zr_safetensors_find(w->file, name);
     ZR_ASSERT(tensor);
-    return zr_safetensors_write(file, tensor, first, n, in);
+    return zr_safetensors_write(w->file, tensor, first, n, in);
 }
 
 /** Paths used by the export of a directory. */
 typedef struct paths {
+    bool adapter;              /* whether the weights are adapters */
     char tmp[PATH_MAX];        /* temporary path of the new directory */
     char old[PATH_MAX];        /* path to which an existing directory `dir` is moved */
     char config[PATH_MAX];     /* config.json in tmp */
@@ -31,13 +44,21 @@ typedef struct paths {
     char finished[PATH_MAX];   /* path to which the weights file in `tmp` is renamed when it is complete */
 } paths;
 
-static zr_status name_parts(const char *dir, paths *p)
+static zr_status name_parts(const char *dir, bool adapter, paths *p)
 {
+    p->adapter = adapter;
     ZR_TRY(zr__path_format(p->tmp, "%s.tmp", dir));
     ZR_TRY(zr__path_format(p->old, "%s.old", dir));
-    ZR_TRY(zr__path_join(p->config, p->tmp, "config.json"));
-    ZR_TRY(zr__path_join(p->unfinished, p->tmp, "model.safetensors.tmp"));
-    return zr__path_join(p->finished, p->tmp, "model.safetensors");
+    ZR_TRY(zr__path_join(p->config, p->tmp, adapter ? ZR_RUN_ADAPTER : ZR_RUN_CONFIG));
+    ZR_TRY(zr__path_join(p->finished, p->tmp, adapter ? ZR_RUN_ADAPTER_WEIGHTS : ZR_RUN_WEIGHTS));
+    return zr__path_join(p->unfinished, p->tmp, adapter ? ZR_RUN_ADAPTER_WEIGHTS ".tmp" : ZR_RUN_WEIGHTS ".tmp");
+}
+
+/** Name the parts of a directory that a run has begun to write. */
+static zr_status name_begun(const char *dir, paths *p)
+{
+    ZR_TRY(name_parts(dir, false, p));
+    return zr__path_is_in(p->tmp, ZR_RUN_ADAPTER) ? name_parts(dir, true, p) : ZR_OK;
 }
 
 static void remove_in(const char *dir, const char *name)
@@ -60,14 +81,14 @@ static void release_export(const paths *p)
 void zr__export_release(const char *dir)
 {
     paths p;
-    if (name_parts(dir, &p) == ZR_OK) release_export(&p);
+    if (name_begun(dir, &p) == ZR_OK) release_export(&p);
 }
 
 static zr_status make_weights(const paths *p, const zr_graph *graph)
 {
     zr_tensor_spec *specs = NULL;
     int64_t n = 0;
-    ZR_TRY(zr__param_specs(graph, false, &specs, &n));
+    ZR_TRY(p->adapter ? zr__adapter_specs(graph, &specs, &n) : zr__param_specs(graph, ZR_PARAMS_ALL, &specs, &n));
     zr_status st = zr_safetensors_create(p->unfinished, specs, n);
     zr_free(specs);
     return st;
@@ -78,12 +99,23 @@ static const zr_graph *graph_of(const zr_plan *plan)
     return plan->graph[plan->layout.train ? ZR_SCHEDULE_TRAIN : ZR_SCHEDULE_EVAL];
 }
 
+/** Write config.json of the model, or adapter_config.json if the weights are adapters. */
+static zr_status write_config(const paths *p, const zr__exported *what)
+{
+    zr__adapter adapter;
+    if (!p->adapter) return zr_hf_write(p->tmp, what->model->family, &what->model->config);
+    ZR_TRY(zr__adapter_describe(graph_of(what->plan), &what->model->lora, what->base, &adapter));
+    zr_status st = zr__adapter_write(p->tmp, &adapter);
+    zr__adapter_clear(&adapter);
+    return st;
+}
+
 static zr_status reserve_files(const paths *p, const zr__exported *what)
 {
     ZR_TRY(zr__make_folder(p->tmp));
     unlink(p->unfinished); /* a killed run may have left this file */
     zr_status st = make_weights(p, graph_of(what->plan));
-    if (st == ZR_OK) st = zr_hf_write(p->tmp, what->model->family, &what->model->config);
+    if (st == ZR_OK) st = write_config(p, what);
     if (st == ZR_OK) st = zr__tokenizer_files_copy(what->tokenizer, p->tmp);
     if (st == ZR_OK) st = zr__trained_reserve(p->tmp);
     if (st != ZR_OK) release_export(p);
@@ -93,7 +125,7 @@ static zr_status reserve_files(const paths *p, const zr__exported *what)
 zr_status zr__export_reserve(const char *dir, const zr__exported *what)
 {
     paths p;
-    ZR_TRY(name_parts(dir, &p));
+    ZR_TRY(name_parts(dir, zr__has_adapters(graph_of(what->plan)), &p));
     zr_status st = reserve_files(&p, what);
     ZR_CHECK(st == ZR_OK, st,
              "the weights that this run is to leave cannot be written: %s; free space, or choose another "
@@ -132,13 +164,13 @@ static zr_status prepare_export(const paths *p, const zr__exported *what, bool *
  * elements, even if the sync failed. Collective. */
 static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bool *written)
 {
-    zr_safetensors *file = NULL;
-    zr_status st = zr_safetensors_attach(p->unfinished, &file);
-    if (st == ZR_OK) st = zr_engine_read(engine, ZR_STATE_PARAM, write_range, file);
+    writing w = {NULL, p->adapter};
+    zr_status st = zr_safetensors_attach(p->unfinished, &w.file);
+    if (st == ZR_OK) st = zr_engine_read(engine, ZR_STATE_PARAM, write_range, &w);
     st = zr_comm_agree(comm, st);
     *written = st == ZR_OK;
-    if (st == ZR_OK) st = zr_comm_agree(comm, zr_safetensors_sync(file));
-    zr_safetensors_close(&file);
+    if (st == ZR_OK) st = zr_comm_agree(comm, zr_safetensors_sync(w.file));
+    zr_safetensors_close(&w.file);
     return st;
 }
 
@@ -147,7 +179,8 @@ static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bo
  * only the link, since its target does not belong to the run. Return false if p->old still exists. */
 static bool remove_old(const paths *p, const char *newer)
 {
-    static const char *const names[] = {"config.json", "model.safetensors", ZR_TRAINED_NAME};
+    static const char *const names[] = {ZR_RUN_CONFIG, ZR_RUN_WEIGHTS, ZR_RUN_ADAPTER, ZR_RUN_ADAPTER_WEIGHTS,
+                                        ZR_TRAINED_NAME};
     struct stat st;
     if (lstat(p->old, &st) != 0) return true;
     if (S_ISLNK(st.st_mode)) return unlink(p->old) == 0;
@@ -191,9 +224,12 @@ static zr_status commit_export(paths *p, const char *dir, bool replace, char res
 
 bool zr__export_is_there(const char *dir)
 {
+    static const char *const names[] = {ZR_RUN_WEIGHTS, ZR_RUN_ADAPTER_WEIGHTS};
     char path[PATH_MAX];
     struct stat st;
-    return zr__path_join(path, dir, "model.safetensors") == ZR_OK && lstat(path, &st) == 0;
+    for (int i = 0; i < 2; i++)
+        if (zr__path_join(path, dir, names[i]) == ZR_OK && lstat(path, &st) == 0) return true;
+    return false;
 }
 
 /** Write the path of the directory with the complete weights, or "", to `place`. Call this on rank 0. */
@@ -229,7 +265,7 @@ zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engin
     paths p;
     bool written = false, first = comm->rank == 0;
     place[0] = rest[0] = '\0';
-    ZR_TRY(zr_comm_agree(comm, name_parts(dir, &p)));
+    ZR_TRY(zr_comm_agree(comm, name_parts(dir, zr__has_adapters(graph_of(what->plan)), &p)));
     zr_status st = write_twice(&p, what, engine, comm, &written);
     if (st == ZR_OK) st = zr_comm_agree(comm, first ? commit_export(&p, dir, replace, rest) : ZR_OK);
     if (!first) return st;
@@ -262,7 +298,7 @@ zr_status zr__export_complete(const char *dir, const char **from, char rest[PATH
     const bool there = lstat(dir, &st) == 0;
     *from = NULL;
     rest[0] = '\0';
-    ZR_TRY(name_parts(dir, &p));
+    ZR_TRY(name_begun(dir, &p));
     if (holds_weights(p.tmp)) {
         ZR_TRY(zr__trained_read(p.tmp, &finished));
         if (there) ZR_TRY(zr__trained_read(dir, &its));

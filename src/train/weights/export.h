@@ -19,6 +19,7 @@
 typedef struct zr__exported {
     const zr__family_model *model;
     const zr_plan *plan;
+    const char *base;      /* the directory of the base of adapters (model.init), or NULL */
     const char *tokenizer; /* the tokenizer (data.tokenizer), or NULL */
     zr__trained trained;   /* step and validation loss of the weights (trained.h) */
 } zr__exported;
