@@ -120,8 +120,8 @@ typedef struct zr_param_info {
     zr_shape whole; /* shape in the whole model, used in files and for initial values */
     zr_cut cut;
     zr_init init;
-    bool frozen;  /* whether the parameter is frozen, that is, not trained (zr_graph_freeze, zr_graph_adapt) */
-    bool adapter; /* whether the parameter is a factor of a low-rank adapter (zr_graph_adapt) */
+    bool frozen;     /* whether the parameter is frozen, that is, not trained (zr_graph_freeze, zr_graph_adapt) */
+    bool adapter;    /* whether the parameter is a factor of a low-rank adapter (zr_graph_adapt) */
     bool by_columns; /* for a factor of an adapter: whether the adapted weight has the shape (inputs, outputs), as in
                         GPT-2, and not (outputs, inputs) */
     int32_t unit; /* index of the parameter's unit. Valid only after zr_graph_finish, which moves frozen parameters to

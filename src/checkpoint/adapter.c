@@ -61,8 +61,9 @@ static zr_status check_kind(const char *file, const json_t *root)
              ZR_JSON_SHOWN(type));
     for (size_t i = 0; i < sizeof(absent) / sizeof(*absent); i++) {
         const json_t *value = json_object_get(root, absent[i]);
-        ZR_CHECK(is_nothing(value), ZR_ERR_DATA, "%s: %s is %s, which zr does not compute; wanted an adapter without it",
-                 file, absent[i], ZR_JSON_SHOWN(value));
+        ZR_CHECK(is_nothing(value), ZR_ERR_DATA,
+                 "%s: %s is %s, which zr does not compute; wanted an adapter without it", file, absent[i],
+                 ZR_JSON_SHOWN(value));
     }
     ZR_CHECK(!bias || (json_is_string(bias) && strcmp(json_string_value(bias), "none") == 0), ZR_ERR_DATA,
              "%s: bias is %s; zr computes only \"none\"", file, ZR_JSON_SHOWN(bias));

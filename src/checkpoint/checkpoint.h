@@ -48,13 +48,18 @@ ZR_NODISCARD zr_status zr__checkpoint_check_file(const char *dir, const zr_manif
 ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
                                          size_t size);
 
+/** Files of an adapter directory of peft (adapter.c), and the prefix of the names of tensors in it. */
+#define ZR_ADAPTER_CONFIG "adapter_config.json"
+#define ZR_ADAPTER_SINGLE "adapter_model.safetensors"
+#define ZR_ADAPTER_PREFIX "base_model.model."
+
 /** An adapter directory of peft. */
 typedef struct zr__adapter {
-    zr_lora lora;     /* rank, alpha and dropout, and the adapted layers, borrowed from `targets` or from elsewhere */
-    char *targets;    /* full names of the layers in the file, one per line, owned; NULL if `lora` borrows elsewhere */
-    char base[4096];  /* path of the base model; "" if unknown */
-    bool by_columns;  /* whether the adapted weights have the shape (inputs, outputs), as in GPT-2 */
-    int64_t tensors;  /* number of tensors in the file */
+    zr_lora lora;    /* rank, alpha and dropout, and the adapted layers, borrowed from `targets` or from elsewhere */
+    char *targets;   /* full names of the layers in the file, one per line, owned; NULL if `lora` borrows elsewhere */
+    char base[4096]; /* path of the base model; "" if unknown */
+    bool by_columns; /* whether the adapted weights have the shape (inputs, outputs), as in GPT-2 */
+    int64_t tensors; /* number of tensors in the file */
 } zr__adapter;
 
 /** Return whether a directory has an adapter_config.json. */

@@ -9,9 +9,4 @@
 #define ZR_WEIGHTS_INDEX "model.safetensors.index.json"
 #define ZR_WEIGHTS_NAME_BYTES 64
 
-/** Files of an adapter directory of peft (adapter.c), and the prefix of the names of tensors in it. */
-#define ZR_ADAPTER_CONFIG "adapter_config.json"
-#define ZR_ADAPTER_SINGLE "adapter_model.safetensors"
-#define ZR_ADAPTER_PREFIX "base_model.model."
-
 #endif

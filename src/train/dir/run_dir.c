@@ -4,6 +4,7 @@
 #include "base/json/json.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 #include "train/dir/run_files.h"
 #include "train/dir/trained.h"
 #include "zr/checkpoint.h"
@@ -277,14 +278,14 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     ZR_TRY(steps_of_run(dir, step));
     /* Ignore a model/ that has only a tokenizer. zr__convert_dir creates it without weights. */
     const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS ".index.json") &&
-                       !has_entry(path, ZR_RUN_ADAPTER_WEIGHTS);
+                       !has_entry(path, ZR_ADAPTER_SINGLE);
     if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
     return ZR_OK;
 }
 
 zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t *step)
 {
-#define WEIGHTS_IN(folder) folder "/" ZR_RUN_WEIGHTS, folder "/" ZR_RUN_ADAPTER_WEIGHTS
+#define WEIGHTS_IN(folder) folder "/" ZR_RUN_WEIGHTS, folder "/" ZR_ADAPTER_SINGLE
     static const struct {
         const char *folder, *name, *file, *adapter;
     } places[] = {{ZR_RUN_MODEL, ZR_RUN_MODEL, ZR_RUN_MODEL, ZR_RUN_MODEL},

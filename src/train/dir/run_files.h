@@ -14,8 +14,6 @@
 #define ZR_RUN_MODEL_OLD "model.old"       /* earlier `model` while it is replaced; later, files of the user in it */
 #define ZR_RUN_BEST "best"                 /* folder of the weights with the lowest val_loss (train.keep_best) */
 #define ZR_RUN_WEIGHTS "model.safetensors" /* name of the weights file in model, model.tmp, model.old and best */
-#define ZR_RUN_ADAPTER "adapter_config.json" /* settings of the adapters, in place of config.json, if weights are adapters */
-#define ZR_RUN_ADAPTER_WEIGHTS "adapter_model.safetensors" /* name of the weights file if weights are adapters */
 #define ZR_TRAINED_NAME "trained.json"     /* file with the step and loss of the weights (trained.h) */
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "base/file/folder.h"
 #include "base/text/text.h"
-#include "checkpoint/hf.h"
 #include "train/family/inputs.h"
 
 #include <limits.h>

@@ -76,8 +76,8 @@ static bool may_change(const zr_family *family, const char *key)
     static const char section[] = "model.";
     if (strncmp(key, section, strlen(section)) != 0) return true;
     const zr_field *field = zr_family_field(family, key + strlen(section));
-    return strcmp(key, "model.preset") == 0 || strcmp(key, "model.init") == 0 ||
-           strcmp(key, "model.lora.init") == 0 || strcmp(key, "model.lora.dropout") == 0 ||
+    return strcmp(key, "model.preset") == 0 || strcmp(key, "model.init") == 0 || strcmp(key, "model.lora.init") == 0 ||
+           strcmp(key, "model.lora.dropout") == 0 ||
            (field && (field->role == ZR_FIELD_DROPOUT || field->role == ZR_FIELD_START));
 }
 

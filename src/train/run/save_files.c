@@ -353,7 +353,7 @@ zr_status zr__save_names(zr__save *s)
         ZR_TRY(zr__state_file(s->run->plan, i, s->part[i].name, sizeof(s->part[i].name)));
     snprintf(s->part[CONFIG].name, sizeof(s->part[CONFIG].name), "%s", ZR_RUN_CONFIG);
     if (zr__has_adapters(graph_of(s)))
-        snprintf(s->part[ADAPTER].name, sizeof(s->part[ADAPTER].name), "%s", ZR_RUN_ADAPTER);
+        snprintf(s->part[ADAPTER].name, sizeof(s->part[ADAPTER].name), "%s", ZR_ADAPTER_CONFIG);
     return ZR_OK;
 }
 

@@ -3,7 +3,6 @@
 #include "base/file/commit.h"
 #include "base/file/folder.h"
 #include "base/number/finite.h"
-#include "checkpoint/hf.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/dir/run_files.h"
 #include "train/family/adapter.h"
@@ -49,16 +48,16 @@ static zr_status name_parts(const char *dir, bool adapter, paths *p)
     p->adapter = adapter;
     ZR_TRY(zr__path_format(p->tmp, "%s.tmp", dir));
     ZR_TRY(zr__path_format(p->old, "%s.old", dir));
-    ZR_TRY(zr__path_join(p->config, p->tmp, adapter ? ZR_RUN_ADAPTER : ZR_RUN_CONFIG));
-    ZR_TRY(zr__path_join(p->finished, p->tmp, adapter ? ZR_RUN_ADAPTER_WEIGHTS : ZR_RUN_WEIGHTS));
-    return zr__path_join(p->unfinished, p->tmp, adapter ? ZR_RUN_ADAPTER_WEIGHTS ".tmp" : ZR_RUN_WEIGHTS ".tmp");
+    ZR_TRY(zr__path_join(p->config, p->tmp, adapter ? ZR_ADAPTER_CONFIG : ZR_RUN_CONFIG));
+    ZR_TRY(zr__path_join(p->finished, p->tmp, adapter ? ZR_ADAPTER_SINGLE : ZR_RUN_WEIGHTS));
+    return zr__path_join(p->unfinished, p->tmp, adapter ? ZR_ADAPTER_SINGLE ".tmp" : ZR_RUN_WEIGHTS ".tmp");
 }
 
 /** Name the parts of a directory that a run has begun to write. */
 static zr_status name_begun(const char *dir, paths *p)
 {
     ZR_TRY(name_parts(dir, false, p));
-    return zr__path_is_in(p->tmp, ZR_RUN_ADAPTER) ? name_parts(dir, true, p) : ZR_OK;
+    return zr__path_is_in(p->tmp, ZR_ADAPTER_CONFIG) ? name_parts(dir, true, p) : ZR_OK;
 }
 
 static void remove_in(const char *dir, const char *name)
@@ -179,7 +178,7 @@ static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bo
  * only the link, since its target does not belong to the run. Return false if p->old still exists. */
 static bool remove_old(const paths *p, const char *newer)
 {
-    static const char *const names[] = {ZR_RUN_CONFIG, ZR_RUN_WEIGHTS, ZR_RUN_ADAPTER, ZR_RUN_ADAPTER_WEIGHTS,
+    static const char *const names[] = {ZR_RUN_CONFIG, ZR_RUN_WEIGHTS, ZR_ADAPTER_CONFIG, ZR_ADAPTER_SINGLE,
                                         ZR_TRAINED_NAME};
     struct stat st;
     if (lstat(p->old, &st) != 0) return true;
@@ -224,7 +223,7 @@ static zr_status commit_export(paths *p, const char *dir, bool replace, char res
 
 bool zr__export_is_there(const char *dir)
 {
-    static const char *const names[] = {ZR_RUN_WEIGHTS, ZR_RUN_ADAPTER_WEIGHTS};
+    static const char *const names[] = {ZR_RUN_WEIGHTS, ZR_ADAPTER_SINGLE};
     char path[PATH_MAX];
     struct stat st;
     for (int i = 0; i < 2; i++)

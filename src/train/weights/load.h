@@ -44,8 +44,9 @@ ZR_NODISCARD zr_status zr__load_config(zr__loaded *loaded);
 /** Find the tokenizer that belongs to the weights. *name receives a name or path for zr_tokenizer_open, or NULL if the
  * tokenizer is unknown. Use the first available tokenizer of this list: (1) "bytes", if the run's configuration names
  * it; (2) the tokenizer files beside the weights or in the run's model/; (3) the tokenizer with which the run was
- * trained; (4) the tokenizer files of the base of adapters; (5) "bytes", if the vocabulary has ZR__BYTES_VOCAB tokens. `found` is a buffer for the path. Fail with
- * ZR_ERR_NOT_FOUND if the run's tokenizer is missing or a path is too long. */
+ * trained; (4) the tokenizer files of the base of adapters; (5) "bytes", if the vocabulary has ZR__BYTES_VOCAB tokens.
+ * `found` is a buffer for the path. Fail with ZR_ERR_NOT_FOUND if the run's tokenizer is missing or a path is too long.
+ */
 ZR_NODISCARD zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], const char **name);
 
 /** Create an engine and fill it with the weights. Set the dtype of `layout` to the run's dtype, or to F32 if the

@@ -71,7 +71,8 @@ void zr__merge_piece(const zr__convert *c, int64_t first, int64_t n)
     const int64_t cols = m->by_columns ? m->outputs : m->inputs;
     for (int64_t e = 0; e < n; e++) {
         const int64_t row = (first + e) / cols, col = (first + e) % cols;
-        const float *a = m->a + (m->by_columns ? row : col) * m->rank, *b = m->b + (m->by_columns ? col : row) * m->rank;
+        const float *a = m->a + (m->by_columns ? row : col) * m->rank,
+                    *b = m->b + (m->by_columns ? col : row) * m->rank;
         double sum = 0;
         for (int64_t r = 0; r < m->rank; r++) sum += (double)a[r] * b[r];
         c->piece[e] = (float)(c->piece[e] + m->factor * sum);

@@ -13,7 +13,7 @@ _Static_assert(sizeof(((zr__stored *)0)->path) == PATH_MAX, "paths are of one si
 
 #define WHOLE_MODEL "model/model.safetensors"
 #define SHARDED_MODEL "model/model.safetensors.index.json"
-#define ADAPTER_MODEL "model/adapter_model.safetensors"
+#define ADAPTER_MODEL "model/" ZR_ADAPTER_SINGLE
 
 static bool has_weights(const char *dir)
 {
