@@ -25,6 +25,11 @@ static const char *const absent[] = {"use_dora",
                                      "trainable_token_indices",
                                      "target_parameters",
                                      "alora_invocation_tokens",
+                                     "use_bdlora",
+                                     "arrow_config",
+                                     "kasa_config",
+                                     "velora_config",
+                                     "monteclora_config",
                                      "megatron_config"};
 
 bool zr__adapter_is_in(const char *dir)
