@@ -107,6 +107,7 @@ static zr_status open_sharded(zr_weights *weights, const char *dir)
 static zr_status open_any(zr_weights *weights, const char *dir)
 {
     if (zr__path_is_in(dir, single_name)) return open_weights_file(weights, dir, single_name);
+    if (zr__path_is_in(dir, ZR_ADAPTER_SINGLE)) return open_weights_file(weights, dir, ZR_ADAPTER_SINGLE);
     ZR_CHECK(zr__path_is_in(dir, index_name), ZR_ERR_NOT_FOUND, "%s: it holds neither %s nor %s", weights->dir,
              single_name, index_name);
     return open_sharded(weights, dir);

@@ -20,18 +20,21 @@ bool zr__has_adapters(const zr_graph *graph)
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
+/** Find the directory of an adapter's base. If it is not at its path, look for the path or its last part in the
+ * adapter's directory and up to three directories above, since both may have moved together. */
 static zr_status find_base(const char *dir, const zr__adapter *adapter, char found[PATH_MAX])
 {
-    char above[PATH_MAX];
-    ZR_CHECK(adapter->base[0], ZR_ERR_NOT_FOUND, "%s/" ZR_ADAPTER_CONFIG ": base_model_name_or_path is missing",
-             ZR_SHOWN(dir));
-    snprintf(found, PATH_MAX, "%s", adapter->base);
+    char above[PATH_MAX], next[PATH_MAX];
+    const char *base = adapter->base, *slash = strrchr(base, '/');
+    ZR_CHECK(base[0], ZR_ERR_NOT_FOUND, "%s/" ZR_ADAPTER_CONFIG ": base_model_name_or_path is missing", ZR_SHOWN(dir));
+    snprintf(found, PATH_MAX, "%s", base);
     if (zr__path_is_in(found, "config.json")) return ZR_OK;
     snprintf(above, sizeof(above), "%s", dir);
-    for (int up = 0; up < 3 && adapter->base[0] != '/'; up++) {
-        ZR_TRY(zr__path_join(found, above, adapter->base));
-        if (zr__path_is_in(found, "config.json")) return ZR_OK;
-        char next[PATH_MAX];
+    for (int up = 0; up < 4; up++) {
+        ZR_TRY(zr__path_join(found, above, base));
+        if (base[0] != '/' && zr__path_is_in(found, "config.json")) return ZR_OK;
+        ZR_TRY(zr__path_join(found, above, slash ? slash + 1 : base));
+        if (slash && slash[1] && zr__path_is_in(found, "config.json")) return ZR_OK;
         zr__path_parent(above, next);
         snprintf(above, sizeof(above), "%s", next);
     }

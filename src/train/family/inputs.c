@@ -75,9 +75,11 @@ static zr_status add_adapter(const zr_config *config, const zr__family_model *mo
     const char *dir = config->model.lora_init;
     zr_status st = zr__adapter_read(dir, &adapter);
     if (st == ZR_OK) st = zr__weights_adapt(inputs->weights, dir, &adapter);
-    if (st == ZR_OK) st = zr__adapter_fits(inputs->weights, model, &adapter, inputs->note, sizeof(inputs->note));
-    zr__adapter_clear(&adapter);
+    if (st != ZR_OK) zr__adapter_clear(&adapter);
     ZR_CHECK(st == ZR_OK, st, "model.lora.init: %s", zr_error_message());
+    st = zr__adapter_fits(inputs->weights, model, &adapter, inputs->note, sizeof(inputs->note));
+    zr__adapter_clear(&adapter);
+    ZR_CHECK(st == ZR_OK, st, "model.lora.init: the adapter does not fit model.init: %s", zr_error_message());
     return ZR_OK;
 }
 

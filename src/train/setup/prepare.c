@@ -116,6 +116,7 @@ static zr_status settle_adapter(zr_config *config)
     zr__adapter adapter = {0};
     if (!config->model.lora_init) return ZR_OK;
     zr_status st = zr__adapter_read(config->model.lora_init, &adapter);
+    if (st != ZR_OK) zr__adapter_clear(&adapter);
     ZR_CHECK(st == ZR_OK, st, "model.lora.init: %s", zr_error_message());
     st = take_adapter(config, &adapter);
     zr__adapter_clear(&adapter);
