@@ -74,6 +74,9 @@ mv moved/base moved/run .
 # ---- an adapter of peft, of GPT-2
 golden=${ZR_SOURCE:-$OLDPWD}/tests/golden
 check "peft's directory is read" prints '"tensors":28,' "$ZR" convert "$golden/lora-gpt2/adapter" gpt2 --json
+told() { "$ZR" eval "$1" --data "$golden/gpt2-tiny/tokens.bin" --json | sed 's/.*"loss":\([^,}]*\).*/\1/'; }
+check "... and merged right" sh -c 'awk -v a="$0" -v b="$1" "BEGIN { d = a - b; exit !(a > 0 && d < 1e-5 && d > -1e-5) }"' "$(told "$golden/lora-gpt2/adapter")" "$(told gpt2)"
+check "... which changes the loss" test "$(told gpt2)" != "$(told "$golden/gpt2-tiny/model")"
 
 # ---- refusals
 refused() { check "$1" fails "$2" "$3" "$ZR" train c.json --quiet --train.output_dir=bad "$4" ${5:+"$5"}; }
