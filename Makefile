@@ -96,7 +96,7 @@ Q := $(if $(filter 1,$(V)),,@)
 # ---- files -----------------------------------------------------------------------------------
 
 FAMILIES := $(sort $(basename $(notdir $(wildcard src/device/cpu/kernels/*.c))))
-PRODUCTS := $(basename $(notdir $(shell grep -lsE '__AVX512BF16__|__AMX_BF16__|ZR_LEVEL_NAME\(zr__panels\)' src/device/cpu/kernels/*.c)))
+PRODUCTS := $(basename $(notdir $(shell grep -lsE '__AVX512BF16__|__AMX_BF16__|shared/tile.h|ZR_LEVEL_NAME\(zr__panels\)' src/device/cpu/kernels/*.c)))
 vector = $(or $(VECTOR_$(1)),$(1))
 family_level = $(if $(filter $(1),$(PRODUCTS)),$(2),$(call vector,$(2)))
 # What of the GPU's device is plain C, and is there in every build.
@@ -354,6 +354,7 @@ uninstall:
 docs: $(B)/tests/test_config_reference $(B)/zr
 	ZR_WRITE=docs/config.md $<
 	scripts/papers $(B)/zr
+	scripts/presets $(B)/zr
 
 lint: all
 	@scripts/lint $(B)

@@ -5,12 +5,13 @@
 
 Reads tests/published.csv (its first lines say whose runs these are) and prints one line for each run: its shape, tokens
 a second of a GPU as published and as zr's, zr's deviation in percent, and whether the constants were fitted to the run.
-Then prints for each kind of run (GPU; FSDP on one host or many, or llm.c) the median deviation and the number of runs
-within 30 %, separately for fitted and held-out runs. The first, third, fifth ... FSDP run of a kind and all runs of
-llm.c are fitted.
+Then prints for each kind of run (GPU; FSDP on one host or many, llm.c, or Llama models by system) the median deviation
+and the number of runs within 30 %, separately for fitted and held-out runs. The first, third, fifth ... FSDP run of a
+kind of GPT shapes and all runs of llm.c are fitted. No run of a Llama model is fitted.
 
-PyTorch computes the ops between products unfused, so they move more bytes than zr's. FSDP's runs are therefore
-simulated with the memory share unfused_share. All other constants are the same for both systems.
+PyTorch computes the ops between products unfused, so they move more bytes than zr's. The runs of PyTorch without
+torch.compile are therefore simulated with the memory share unfused_share. All other constants are the same for all
+systems.
 
 GENERATION is ampere or hopper. KEY is product_share, product_half_size, attention_share, memory_share, link_share,
 network_sec or unfused_share: residuals with that constant instead of the one in src/simulate/clusters.c. --plan fsdp
@@ -35,11 +36,17 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # cluster, generation, bytes a second into a GPU: from the others of its host, from other hosts
 GPUS = {"a100_80gb": ("dgx-a100x8", "ampere", 300e9, 25e9),
         "a100_40gb": ("dgx-a100x8-40gb", "ampere", 300e9, 25e9),
-        "h100_80gb": ("dgx-h100x8", "hopper", 450e9, 50e9)}
+        "h100_80gb": ("dgx-h100x8", "hopper", 450e9, 50e9),
+        "h100_96gb": ("dgx-h100x8", "hopper", 450e9, 50e9)}
+MEMORY = {"h100_96gb": {"memory_bytes": 96e9, "memory_bytes_per_sec": 2.4e12}}  # where it is not the named cluster's
+NETWORK = {("a100_80gb", "ibm"): 6.25e9, ("h100_80gb", "ibm"): 12.5e9}  # bytes a second into a GPU from other hosts
+UNFUSED = ("fsdp", "titan", "ibm")  # systems whose ops are PyTorch's
 HOST, MOST = 8, 512
+NETWORK_SEC = 1e-5  # of both generations
 DEVICE = ["product_share", "product_half_size", "attention_share", "memory_share"]
 OTHERS = ["link_share", "network_sec", "unfused_share"]
-UNFUSED_SHARE = 0.3  # chosen by hand: share of memory bandwidth, counted in the bytes of zr's ops, that PyTorch's unfused ops reach
+# Share of memory bandwidth, counted in the bytes of zr's ops, that PyTorch's unfused ops reach. Chosen by hand.
+UNFUSED_SHARE = 0.3
 FSDP = ["--zero_optimization.reduce_bucket_size=1000000000", "--zero_optimization.allgather_bucket_size=1000000000",
         "--collectives.hierarchical=false"]
 GRID = {"product_share": [x / 100 for x in range(45, 96)], "attention_share": [x / 100 for x in range(20, 71, 2)]}
@@ -51,8 +58,9 @@ def read_rows():
     rows, seen = list(csv.DictReader(lines)), collections.Counter()
     for row in rows:
         hosts = "one host" if int(row["gpus"]) <= HOST else "many hosts"
-        row["kind"] = (row["gpu"][:4], hosts if row["system"] == "fsdp" else row["system"])
-        row["fitted"] = seen[row["kind"]] % 2 == 0 or row["system"] != "fsdp"
+        own = "Llama, " + row["system"] if row["model"] else row["system"]
+        row["kind"] = (row["gpu"][:4], hosts if row["system"] == "fsdp" else own)
+        row["fitted"] = not row["model"] and (seen[row["kind"]] % 2 == 0 or row["system"] != "fsdp")
         seen[row["kind"]] += 1
     return rows
 
@@ -70,11 +78,15 @@ class Runs:
         name, generation, inside, network = GPUS[gpu]
         mine = dict(constants.get(generation, {}))
         unfused = mine.pop("unfused_share", UNFUSED_SHARE)
-        if system == "fsdp":
+        if system in UNFUSED:
             mine["memory_share"] = unfused
-        if not mine:
+        if (gpu, system) in NETWORK:
+            network = NETWORK[gpu, system]
+            mine.setdefault("network_sec", NETWORK_SEC)
+        if not mine and gpu not in MEMORY:
             return name
-        cluster = {"include": name, "devices": MOST, "device": {k: mine[k] for k in DEVICE if k in mine}}
+        device = {k: mine[k] for k in DEVICE if k in mine} | MEMORY.get(gpu, {})
+        cluster = {"include": name, "devices": MOST, "device": device}
         if "link_share" in mine:
             cluster["link_share"] = mine["link_share"]
         if "network_sec" in mine:
@@ -91,10 +103,16 @@ class Runs:
         call = [self.zr, "simulate", str(self.folder / "config.json"), "--cluster", cluster, "--json", "--quiet",
                 "--ranks", row["gpus"], "--stage", row["stage"], "--batch", row["micro_batch"], "--seq", row["seq"],
                 "--bf16.enabled=true", f"--gradient_accumulation_steps={row['accumulation']}",
-                f"--model.n_layer={row['layers']}", f"--model.n_embd={row['width']}",
-                f"--model.n_head={row['heads']}", f"--model.vocab_size={row['vocab']}",
-                f"--model.n_positions={row['seq']}", f"--activation_checkpointing.policy={row['recompute']}"]
-        if row["system"] == "fsdp":
+                f"--activation_checkpointing.policy={row['recompute']}"]
+        if row["model"]:
+            call += [f"--model.preset={row['model']}", "--gradient_clipping=1.0", "--optimizer.type=AdamW"]
+        else:
+            call += [f"--model.n_layer={row['layers']}", f"--model.n_embd={row['width']}",
+                     f"--model.n_head={row['heads']}", f"--model.vocab_size={row['vocab']}",
+                     f"--model.n_positions={row['seq']}"]
+        if row["shard"]:
+            call.append(f"--zero_optimization.mics_shard_size={row['shard']}")
+        if row["system"] != "llm.c":
             call += self.options
         ended = subprocess.run(call, capture_output=True, text=True, check=False)
         if ended.returncode:
@@ -138,9 +156,10 @@ def fit(runs, rows, generation):
 
 def show(rows):
     for row in rows:
-        shape = f"{row['layers']}x{row['width']}"
-        print(f"{row['gpu']} {row['system']:>5} {row['gpus']:>4} {shape:>8} T {row['seq']:>5} x {row['micro_batch']:>2} "
-              f"x {row['accumulation']:>2} {row['recompute']:>5} {row['published']:9.0f} {row['zr']:9.0f} "
+        times = f"{row['micro_batch']:>2} x {row['accumulation']:>2}"
+        shape = row["model"] or f"{row['layers']}x{row['width']}"
+        print(f"{row['gpu']} {row['system']:>7} {row['gpus']:>4} {shape:>11} T {row['seq']:>5} x {times} "
+              f"{row['recompute']:>9} {row['published']:9.0f} {row['zr']:9.0f} "
               f"{100 * (row['ratio'] - 1):+6.1f} % {'fitted' if row['fitted'] else ''}".rstrip())
     print()
     for kind in sorted({row["kind"] for row in rows}):

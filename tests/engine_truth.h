@@ -13,6 +13,7 @@
 typedef struct truth {
     zr_graph *graph; /* the graph for the whole batch */
     interp it;
+    int64_t counted; /* number of losses that count */
     double loss, norm;
     float *got; /* an engine's gradients, in the order of the model */
 } truth;
@@ -45,7 +46,8 @@ static inline void truth_inputs(truth *t, const trainer *run, int64_t rows)
     void *input[8];
     assert_true(n <= 8);
     for (int32_t i = 0; i < n; i++) input[i] = calloc((size_t)interp_elems(&t->it, zr_graph_input(t->graph, i)), 4);
-    zr_batch batch = {0};
+    t->counted = interp_elems(&t->it, zr_graph_get_losses(t->graph));
+    zr_batch batch = {.counted = &t->counted};
     assert_int_equal((run->batch ? run->batch : trainer_batch)(&all, &batch, input), ZR_OK);
     for (int32_t i = 0; i < n; i++) {
         zr_value value = zr_graph_input(t->graph, i);
@@ -72,11 +74,13 @@ static inline truth truth_make(const trainer *run, int64_t rows)
     assert_true(interp_run(&t.it));
     zr_value losses = zr_graph_get_losses(t.graph);
     int64_t n = interp_elems(&t.it, losses);
-    for (int64_t i = 0; i < n; i++) t.loss += t.it.data[losses][i] / (double)n;
+    for (int64_t i = 0; i < n; i++) t.loss += t.it.data[losses][i] / (double)t.counted;
     for (int32_t p = 0; p < zr_graph_params(t.graph); p++) {
         const zr_param_info *param = zr_graph_param(t.graph, p);
-        for (int64_t i = 0; param->grad != ZR_NONE && i < zr_shape_elems(&param->shape); i++)
+        for (int64_t i = 0; param->grad != ZR_NONE && i < zr_shape_elems(&param->shape); i++) {
+            t.it.data[param->grad][i] *= (double)n / (double)t.counted; /* the interpreter's is of the mean over all */
             t.norm += pow(t.it.data[param->grad][i], 2);
+        }
     }
     t.norm = sqrt(t.norm);
     return t;

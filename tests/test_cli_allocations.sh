@@ -71,6 +71,13 @@ each "tokenize, JSON lines" "$some" "$ZR" tokenize --tokenizer bytes text.jsonl 
 each "tokenize --train" "$some 610 987 1300" "$ZR" tokenize --train 300 text.txt -o made --quiet
 "$ZR" tokenize --train 300 text.txt -o learned.json --quiet
 each "tokenize, by regular expressions" "$some 610 $(seq -s " " 1284 1312)" "$ZR" tokenize --tokenizer learned.json text.txt -o made
+known=$ZR_SOURCE/tests/tokenizers
+each "tokenize, by characters" "$some 610 987 2584 $(seq -s " " 3160 5 3260)" "$ZR" tokenize --tokenizer \
+    "$known/llama2.json" text.txt -o made
+each "tokenize, normalized" "$some 610 987 $(seq -s " " 1400 5 1500)" "$ZR" tokenize --tokenizer "$known/qwen2.json" \
+    text.txt -o made
+each "tokenize, by tekken.json" "$some 610 987 2584 4181 $(seq -s " " 4340 5 4400)" "$ZR" tokenize --tokenizer \
+    "$known/tekken_own.json" text.txt -o made
 
 # A run that goes on keeps its lines and checkpoints.
 also() {

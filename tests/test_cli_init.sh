@@ -18,6 +18,24 @@ check "is not overwritten" fails 73 'config.json' "$ZR" init
 check "... is as it was" cmp config.json before
 check "one of another name" prints 'other.json' "$ZR" init other.json --json --quiet
 check "... is the same" cmp config.json other.json
+for type in gpt2 llama mistral qwen2 qwen3; do
+    check "$type" "$ZR" init $type.json --type $type --quiet
+    check "... trains as it is" "$ZR" train $type.json --data text.txt --train.steps=2 --batch 1 --train.output_dir=type-$type --quiet
+    check "... as that type" grep -q "\"model_type\": \"$type\"" type-$type/model/config.json
+    check "... without a note" sh -c "! $ZR plan $type.json 2>&1 >/dev/null | grep ."
+done
+check "a small GPT-2 is the default" cmp gpt2.json config.json
+check "groups of heads" prints '^model: llama, 4 layers, width 128, 4 heads (2 of keys and values), 256 tokens' "$ZR" plan llama.json
+check "an unknown type" fails 2 'expected gpt2, llama, mistral, qwen2 or qwen3' "$ZR" init no.json --type bert
+check "a preset" "$ZR" init preset.json --preset llama3-8b
+check "... with its next command" grep -q 'zr train preset.json --data TEXT_FILE --data.tokenizer=DIR' err
+check "... is planned as it is" prints '^model: llama3-8b, .*128256 tokens' "$ZR" plan preset.json --ranks 64
+check "... with the learning rate of its authors" grep -q '"lr": 3e-4' preset.json
+check "... and no longer sequences than usual" grep -q '"seq_length": 2048' preset.json
+check "... nor more if its longest is shorter" sh -c '"$0" init short.json --preset gpt2-124m --quiet && grep -q "\"seq_length\": 1024" short.json' "$ZR"
+check "... which is none" fails 2 'nearest: smollm2-135m' "$ZR" init no.json --preset smollm2-135b
+check "... has a type" fails 2 'leave out --type' "$ZR" init no.json --preset llama3-8b --type llama
+check "... and nothing is written" test ! -e no.json
 check "a folder that is not there" fails 73 'no/c.json' "$ZR" init no/c.json
 
 sed 's/"steps": 1000/"stepps": 1000/' config.json >bad.json
@@ -42,6 +60,19 @@ if [ -n "${ZR_LONG-}" ]; then
 fi
 check "... without data" fails 78 'data.train' "$ZR" train --preset gpt2-124m
 check "... which is none" fails 2 'gpt2-124m' "$ZR" train --preset gpt9 --data text.txt
+"$ZR" tokenize --train 300 text.txt -o tokens --quiet
+"$ZR" train llama.json --data text.txt --data.tokenizer=tokens --train.steps=1 --train.output_dir=weights --quiet
+check "weights without a configuration" "$ZR" train --model.init=weights/model --data text.txt --train.steps=2 --train.output_dir=tuned
+check "... by a recipe for fine-tuning" grep -q 'note: model.init weights/model: neither optimizer .* fine-tuning .* lr 2e-5 ' err
+check "... with their tokenizer, a note says" grep -q 'note: data.tokenizer: .* the tokenizer of model.init, weights/model' err
+check "... which the run has" cmp tokens/tokenizer.json tuned/model/tokenizer.json
+check "... not if another is given" "$ZR" train --model.init=weights/model --data text.txt --data.tokenizer=bytes --train.steps=1 --train.output_dir=bytes
+check "... which gets no note" sh -c '! grep "of model.init, " err'
+check "... nor if they have none" sh -c 'cp -r weights bare && rm bare/model/token* && "$0" train --model.init=bare/model --data text.txt \
+    --train.steps=1 --train.output_dir=bare-bytes 2>noted && ! grep -q "of model.init, " noted && cat noted' "$ZR"
+check "... with one that zr cannot read" sh -c 'cp -r weights odd && echo "{}" >odd/model/tokenizer.json'
+check "... the message says why it is read" fails 65 'the tokenizer of model.init, since data.tokenizer is not given' "$ZR" \
+    train --model.init=odd/model --data text.txt
 check "neither" fails 2 'CONFIG.json or --preset' "$ZR" train --data text.txt
 check "going on needs the run's configuration" fails 2 'needs a CONFIG.json' "$ZR" train --preset gpt2-124m --resume
 check "options stand for keys" "$ZR" train config.json $small --stage 3 --batch 2 --seq 8 --data text.txt --ranks 2 --quiet --train.output_dir=keys

@@ -315,11 +315,23 @@ check "no rates, no time" sh -c "XDG_CACHE_HOME=$DIR/nothing $ZR plan c.json --q
     grep -q 'the axis is time' n.svg"
 check "a picture that cannot be written" fails 73 'nowhere' "$ZR" plan c.json --svg nowhere/step.svg
 
+# What a block keeps for the backward pass, as docs/memory.md counts it: in bf16, 8 query heads and 4 of keys and values
+# of width 64, hidden_size 512, intermediate_size 1024, for 256 tokens.
+kept() { # LAYERS TYPE
+    "$ZR" plan --quiet --json --model.type=$2 --seq 256 --model.hidden_size=512 --model.intermediate_size=1024 --model.head_dim=64 \
+        --model.num_attention_heads=8 --model.num_key_value_heads=4 --model.num_hidden_layers=$1 |
+        tr ',{' '\n\n' | sed -n 's/.*"act": *\([0-9]*\).*/\1/p' | head -1
+}
+check "activations of a block of Llama" test $(($(kept 6 llama) - $(kept 5 llama))) = $((256 * (2 * (2 * 512 + 2 * 512 + 2 * 256 + 2 * 1024) + 4 * 8)))
+check "... of Qwen2" test $(($(kept 6 qwen2) - $(kept 5 qwen2))) = $((256 * (2 * (2 * 512 + 2 * 512 + 2 * 256 + 2 * 1024) + 4 * 8)))
+check "... of Qwen3" test $(($(kept 6 qwen3) - $(kept 5 qwen3))) = $((256 * (2 * (2 * 512 + 3 * 512 + 3 * 256 + 2 * 1024) + 4 * 8 + 4 * 12)))
 check "shapes" "$ZR" plan --shapes
 cp out shapes
 check "... of the papers and of known models" sh -c 'for s in gpt2-1.5b gpt3-175b megatron-8.3b turing-nlg-17b bloom-176b \
     gpt-neox-20b gpt-1t; do grep -q "^$s " shapes || exit 1; done'
 check "... with parameters" grep -q '^gpt2-1.5b  *48  *1600  *25  *1024  *50257  *1.56 G' shapes
+check "... type and key/value heads" grep -q '^llama3-8b .* 8.03 G  llama  *8$' shapes
+check "... in JSON too" prints '"name": "llama3-8b", .*"num_key_value_heads": 8, "type": "llama", "params"' "$ZR" plan --shapes --json
 check "... as JSON" prints '"name": "gpt2-1.5b", .*"params": 1557611200' "$ZR" plan --shapes --json
 check "table 1" prints '1T' "$ZR" plan --table1
 check "table 2" prints 'Pos+g+p' "$ZR" plan --table2

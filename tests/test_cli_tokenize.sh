@@ -181,6 +181,43 @@ check "... and leaves nothing old" sh -c 'cmp learned/tokenizer.json on/model/to
 mv learned away
 check "without the directory the run has its text" "$ZR" generate of-text --prompt the --tokens 3
 
+# Tokenizers of other models: documents begin with the token of post_processor, and are separated by eos_token.
+mkdir llama tekken
+cp "$ZR_SOURCE/tests/tokenizers/llama2.json" llama/tokenizer.json
+cp "$ZR_SOURCE/tests/tokenizers/tekken_own.json" tekken/tekken.json
+printf '\n' >line.txt
+check "a text begins with the token of the template" "$ZR" tokenize --tokenizer llama line.txt -o line.bin
+check "... then come a space and a line end" sh -c '[ "$1" = " 1 $2 13 " ]' - "$(tokens 1024 line.bin)" \
+    "$(grep -o '"\\u2581":[0-9]*' llama/tokenizer.json | tail -n 1 | cut -d: -f2)"
+check "no token ends a text" code 65 "$ZR" tokenize --tokenizer llama line.txt line.txt --eot -o two.bin
+check "... and the message says what would" grep -q 'no tokenizer_config.json with an eos_token' err
+echo '{"eos_token": {"content": "</s>"}}' >llama/tokenizer_config.json
+check "a configuration names it" "$ZR" tokenize --tokenizer llama line.txt line.txt --eot -o two.bin
+check "... and it separates texts" test "$(tokens 1024 two.bin | tr ' ' '\n' | grep -cx '[12]')" = 3
+i=0
+while [ $i -lt 300 ]; do printf '{"text": "the %d ее"}\n' $i; i=$((i + 1)); done >some.jsonl
+check "lines are documents" "$ZR" tokenize --tokenizer llama some.jsonl --eot -o some.bin
+check "... which all begin" test "$(tokens 1024 some.bin | tr ' ' '\n' | grep -cx 1)" = 300
+check "... and are separated" test "$(tokens 1024 some.bin | tr ' ' '\n' | grep -cx 2)" = 299
+i=0
+while [ $i -lt 30000 ]; do echo "the cat's 日本 $i"; i=$((i + 1)); done >long.txt
+for kind in llama tekken; do
+    check "$kind: one thread" "$ZR" tokenize --tokenizer $kind long.txt -o one.bin --threads 1
+    check "... and four give the same" "$ZR" tokenize --tokenizer $kind long.txt -o four.bin --threads 4
+    check "... tokens" cmp one.bin four.bin
+    check "... of which one is the first of a text" test "$(tokens 1024 four.bin | tr ' ' '\n' | grep -cx 1)" = 1
+    sed "s/\"tok\"/\"$kind\"/; s/, \"vocab_size\": 259//; s/of-lines/of-$kind/; s/many.jsonl/some.jsonl/" j.json >$kind.json
+    check "training takes it" "$ZR" train $kind.json --quiet
+    check "... and writes text" "$ZR" generate of-$kind --prompt "the" --tokens 5
+    check "... also without a prompt" "$ZR" generate of-$kind/model --tokens 5
+    check "a smaller vocabulary is refused" code 78 "$ZR" train $kind.json --quiet --model.vocab_size=200 --train.output_dir=x
+    check "... with what to do" grep -q 'its token ids go up to [0-9]*; give model.vocab_size [0-9]* or more' err
+done
+check "the run has the tokenizer's files" cmp tekken/tekken.json of-tekken/model/tekken.json
+mkdir spm && echo x >spm/tokenizer.model
+check "a SentencePiece model is not read" code 66 "$ZR" tokenize --tokenizer spm a.txt -o x.bin
+check "... and the message says what makes a tokenizer.json" grep -q 'transformers.*save_pretrained' err
+
 check "no tokenizer" code 2 "$ZR" tokenize a.txt -o x.bin
 check "no text" code 2 "$ZR" tokenize --tokenizer bytes -o x.bin
 check "no output" code 2 "$ZR" tokenize --tokenizer bytes a.txt

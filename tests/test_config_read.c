@@ -457,6 +457,23 @@ static void presets_take_a_recipe(void **state)
         zr_config_destroy(&c);
     }
 
+    /* A preset has the learning rate of its authors; weights are fine-tuned as Llama 2 was. */
+    const zr_model_sizes large = {32, 32, 4096, 8192, 128256}, huge = {126, 128, 16384, 131072, 128256};
+    zr_config *own_rate = trained("{\"model\": {\"preset\": \"llama3-8b\"}}", NULL, &large, true);
+    assert_true(has_recipe(own_rate) && own_rate->optimizer.lr == 3e-4);
+    zr_config_destroy(&own_rate);
+    own_rate = trained("{\"model\": {\"preset\": \"llama3.1-405b\"}}", NULL, &huge, true);
+    assert_true(has_recipe(own_rate) && own_rate->optimizer.lr == 8e-5);
+    zr_config_destroy(&own_rate);
+    own_rate = trained("{\"model\": {\"init\": \"weights\"}}", NULL, &shape, true);
+    assert_true(has_recipe(own_rate) && own_rate->optimizer.lr == 2e-5);
+    assert_true(has_note(own_rate,
+                         "model.init weights: neither optimizer nor scheduler is given, so the training recipe for "
+                         "fine-tuning is used: AdamW, betas 0.9 and 0.95, weight decay 0.1, lr 2e-5 after 50 warm-up "
+                         "steps, cosine decay to a tenth, gradient_clipping 1; setting any key of optimizer or "
+                         "scheduler replaces the whole recipe"));
+    zr_config_destroy(&own_rate);
+
     /* The note describes the recipe; the resolved file of the run trains the same way again, without a note. */
     char *json, *again;
     zr_config *c = trained(preset, "train.steps=30", &shape, true);

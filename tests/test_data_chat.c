@@ -186,7 +186,9 @@ static void templates_are_known_or_refused(void **state)
     find_fails("t", NULL, "has none; name a form with data.chat_template");
     find_fails("t", "llama3", "uses the token \"<|start_header_id|>\"");
     find_fails("t", "no", "data.chat_template is \"no\"; expected auto, chatml, qwen2");
-    put_text("t/tokenizer_config.json", "{\"chat_template\": \"{{ messages }}\", \"eos_token\": \"<|im_end|>\"}");
+    /* transformers writes 10^30, as a sum of powers of 2, for "no limit" */
+    put_text("t/tokenizer_config.json", "{\"chat_template\": \"{{ messages }}\", \"eos_token\": \"<|im_end|>\", "
+                                        "\"model_max_length\": 1000000000000000019884624838656}");
     find_fails("t", "auto", "does not know the template in chat_template in");
     put_text("t/tokenizer_config.json", "{\"chat_template\": [{\"name\": \"default\", \"template\": \"x\"}]}");
     find_fails("t", NULL, "tokenizer_config.json");

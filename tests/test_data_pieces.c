@@ -57,13 +57,14 @@ enum { CHARACTERS = sizeof(characters) / sizeof(characters[0]) };
 static void scanners_cut_like_expressions(void **state)
 {
     (void)state;
-    static const char *const known[] = {ZR__SPLIT_LLAMA3, ZR__SPLIT_QWEN2, ZR__SPLIT_QWEN35, ZR__SPLIT_TEKKEN};
+    static const char *const known[] = {ZR__SPLIT_LLAMA3, ZR__SPLIT_QWEN2, ZR__SPLIT_QWEN35, ZR__SPLIT_TEKKEN,
+                                        ZR__SPLIT_GPT4O};
     zr__classes *classes = NULL;
     zr_rng rng = {.seed = 8, .purpose = ZR_RNG_SAMPLE};
     uint64_t drawn = 0;
     assert_int_equal(zr__classes_open(&classes), ZR_OK);
     for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
-        char wrapped[512]; /* an expression that is not known, with the same meaning */
+        char wrapped[768]; /* an expression that is not known, with the same meaning */
         const char *one = known[k], *other = wrapped;
         zr__split *scan = NULL, *match = NULL;
         snprintf(wrapped, sizeof(wrapped), "(?:%s)", one);
@@ -143,7 +144,7 @@ static void characters_are_normalized(void **state)
     for (int32_t c = 1; c < 0x110000; c++) {
         char text[32];
         int64_t n = 0;
-        if ((c >= 0xd800 && c < 0xe000) || (c > 0x30000 && c < 0xe0000) || c > 0xe1000) continue;
+        if (zr__nfc_is_newer(c) || (c >= 0xd800 && c < 0xe000) || (c > 0x30000 && c < 0xe0000) || c > 0xe1000) continue;
         text[n++] = 'e';
         n += put(text + n, c);
         n += put(text + n, 0x301);

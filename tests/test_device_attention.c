@@ -208,7 +208,7 @@ static void backward_pair(const reference *f, const double *dy, double delta, do
         grad[V][at_v + d] += p * factor * dy[d];
     }
     if (f->weights == ZR_F32) return;
-    const double ds_slack = storage_error(f->weights, ds / f->scale) * f->scale;
+    const double ds_slack = storage_error(f->weights, ds / f->scale) * fabs(f->scale);
     const double p_slack = storage_error(f->weights, p * factor);
     for (int64_t d = 0; d < D; d++) {
         f->slack[Q][at_q + d] += ds_slack * fabs(k[d]);
@@ -412,7 +412,9 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale, dou
 {
     const int64_t n = elems(s, Q), n_lse = s.B * s.n_head * s.T;
     const int64_t widest = p > 0.0 ? GPU_WIDEST_DROPPED : GPU_WIDEST;
-    const bool tensor_cores = level->one->profile.facts.apart && s.D <= widest && scale > 0.0;
+    const zr_device_facts *facts = &level->one->profile.facts;
+    const bool tensor_cores = facts->apart && s.D <= widest && scale > 0.0;
+    const bool pairs = !facts->apart && facts->narrow_attention && g == ZR_BF16;
     void *part[PARTS], *grad[PARTS], *dy = array_random(g, n, 1.0), *y = array_new(g, n);
     double *want[PARTS];
     float *lse = array_new(ZR_F32, n_lse);
@@ -420,7 +422,7 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale, dou
     kernel_call call = forward_call(s, scale, p, part, g, y, lse);
     call.runtime.place = place;
     reference f = reference_make(s, (float)scale, part, g, &call.runtime, p);
-    if (tensor_cores) f.weights = g;
+    if (tensor_cores || pairs) f.weights = g;
     forward(&f);
     run_twice(level, call, scratch_of(s, false));
     assert_close_but("attention", y, g, f.y, f.y_slack, n, 1e-5 * largest(1e-30, f.y, n));

@@ -129,6 +129,24 @@ static void test_head(void **state)
     }
 }
 
+/* Check that the scratch of attention in fp32 is enough for bf16, so that plans do not depend on how a level
+ * multiplies, and that query heads that share keys need the gradients of all keys. */
+static void test_attention(void **state)
+{
+    (void)state;
+    for (int64_t t = 1; t <= 131; t += t < 5 ? 1 : 21)
+        for (int64_t d = 1; d <= 130; d += d < 34 ? 1 : 16)
+            for (int way = 0; way < 4; way++) {
+                const bool backward = way > 0, shared = way > 1;
+                const zr__attention_layout wide = zr__attention_layout_make(t, d, backward, shared, false);
+                const zr__attention_layout narrow = zr__attention_layout_make(t, d, backward, shared, true);
+                assert_true(narrow.floats <= wide.floats);
+                assert_int_equal(zr__attention_scratch_bytes(t, d, backward, shared), 4 * wide.floats);
+            }
+    const int64_t apart = zr__attention_scratch_bytes(200, 16, true, false), n = ZR__ATTENTION_BLOCK;
+    assert_int_equal(zr__attention_scratch_bytes(200, 16, true, true), apart + 4 * 16 * (2 * (200 - n) + n));
+}
+
 static void test_decode(void **state)
 {
     (void)state;
@@ -244,9 +262,9 @@ static void test_same(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scratch),    cmocka_unit_test(test_head),   cmocka_unit_test(test_decode),
-        cmocka_unit_test(test_gpu_decode), cmocka_unit_test(test_levels), cmocka_unit_test(test_own_kernels),
-        cmocka_unit_test(test_same),
+        cmocka_unit_test(test_scratch),     cmocka_unit_test(test_head),       cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_decode),      cmocka_unit_test(test_gpu_decode), cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_own_kernels), cmocka_unit_test(test_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,9 @@ follow() {
             if [ -z "${ZR_LONG-}" ]; then skip "$line" "minutes: in the long run"; continue; fi
             case $line in *train*) line="$line --train.steps=1" ;; esac ;;
         *--train.steps=20000*) line=${line%20000}6 ;; # as config.json, below
+        *" train --model.init=DIR "*) line="$line --train.steps=2" ;;
+        *" --chat "*) line="$line --chat-template chatml" ;;
+        *" train config.json --data book.txt --ranks 2") line="$line --train.steps=3" ;; # of `zr init`
         mpirun*)
             if [ -z "$mpirun" ] || ! "$ZR" info | grep -q '^transports .*mpi'; then skip "$line" "no MPI"; continue; fi
             line="$mpirun ${line#mpirun }" ;;
@@ -34,6 +37,20 @@ follow() {
         check "$1: $line" timeout 600 sh -c "$line"
     done 3<todo
 }
+
+# A directory with weights and tokenizer, and lines for its training.
+sed 's/<|endoftext|>/<|im_start|>/' "$ZR_SOURCE/tests/tokenizers/qwen2.json" >tokenizer.json
+check "a directory with weights" build/zr train --model.type=qwen2 --model.num_hidden_layers=1 --model.hidden_size=32 \
+    --model.num_attention_heads=2 --data book.txt --data.tokenizer=tokenizer.json --seq 32 --train.steps=1 --train.output_dir=made --quiet
+mv made/model DIR
+awk 'BEGIN { for (i = 0; i < 50; i++) printf "{\"prompt\": \"line %d \", \"completion\": \"of a book\"}\n", i }' >talks.jsonl
+cp talks.jsonl more.jsonl
+
+# The first screen of README: what stands before its first heading.
+awk '/^## / { exit } { print }' "$ZR_SOURCE/README.md" >lines
+check "README begins with commands" test "$(commands <lines | wc -l)" -ge 3
+follow "README's first screen"
+rm -rf runs config.json
 
 section "$ZR_SOURCE/README.md" Train >train.md
 awk '/^```json/ { on = 1; next } /^```/ { on = 0 } on' train.md >whole.json
@@ -52,6 +69,7 @@ guide() { # HEADING [alone]
     follow "guide, $1" "${2-}"
 }
 guide "Train on a text of your own"
+guide "Start from Hugging Face's weights"
 guide "Measure and try weights"
 check "a second run" build/zr train config.json --quiet --train.output_dir=runs/second
 guide "What a run leaves"
@@ -86,6 +104,8 @@ grep -ohE '(^|[ (`"])(src|tests|scripts|bench|examples|docs|include|build/bench|
 check "there are names of files" test "$(wc -l <names)" -gt 50
 while IFS= read -r name; do there "$ZR_SOURCE" "${name#build/}" || echo "$name"; done <names >missing
 check "... each of which is there" sh -c 'cat missing; [ ! -s missing ]'
+cp "$ZR_SOURCE/docs/models.md" models.md
+check "the table of presets is current" sh -c '"$0/scripts/presets" build/zr models.md && cmp models.md "$0/docs/models.md"' "$ZR_SOURCE"
 section "$ZR_SOURCE/docs/operations.md" "Look at what is there" >lines
 follow operations
 

@@ -207,15 +207,17 @@ static const zr_field side_fields[] = {
     {0},
 };
 
-static const zr_preset side_presets[] = {{"side-tiny", &(const side_config){.num_hidden_layers = 3,
-                                                                            .num_attention_heads = 4,
-                                                                            .hidden_size = 64,
-                                                                            .max_position_embeddings = 32,
-                                                                            .vocab_size = 256,
-                                                                            .intermediate_size = 96,
-                                                                            .layer_norm_eps = 1e-6,
-                                                                            .initializer_range = 0.03,
-                                                                            .scale_factor = NAN}},
+static const zr_preset side_presets[] = {{"side-tiny",
+                                          &(const side_config){.num_hidden_layers = 3,
+                                                               .num_attention_heads = 4,
+                                                               .hidden_size = 64,
+                                                               .max_position_embeddings = 32,
+                                                               .vocab_size = 256,
+                                                               .intermediate_size = 96,
+                                                               .layer_norm_eps = 1e-6,
+                                                               .initializer_range = 0.03,
+                                                               .scale_factor = NAN},
+                                          NULL},
                                          {0}};
 
 static const zr_family side = {

@@ -85,10 +85,12 @@ static bool same_files(const char *a, const char *b)
     return n == m && memcmp(left, right, n) == 0;
 }
 
-static void converted(const char *from, const char *to)
+static void converted(const char *from, const char *to, zr__convert_to kind, int64_t file_bytes)
 {
-    const zr__convert_args args = {
-        .from = in_tempdir(from), .to = in_tempdir(to), .kind = ZR_CONVERT_RUN, .dtype = ZR_F32};
+    char source[PATH_MAX], made[PATH_MAX];
+    snprintf(source, sizeof source, "%s", in_tempdir(from));
+    snprintf(made, sizeof made, "%s", in_tempdir(to));
+    const zr__convert_args args = {.from = source, .to = made, .kind = kind, .dtype = ZR_F32, .file_bytes = file_bytes};
     zr__converted did;
     if (zr__convert_dir(&args, &did) != ZR_OK) fail_msg("%s: %s", from, zr_error_message());
     assert_int_equal(did.tensors, 28);
@@ -97,8 +99,8 @@ static void converted(const char *from, const char *to)
 static void conversion_is_that_of_one_file(void **state)
 {
     (void)state;
-    converted("one", "run-one");
-    converted("three", "run-three");
+    converted("one", "run-one", ZR_CONVERT_RUN, 0);
+    converted("three", "run-three", ZR_CONVERT_RUN, 0);
     assert_true(same_files("run-three/step-00000000/model.safetensors", "run-one/step-00000000/model.safetensors"));
 }
 
@@ -170,7 +172,8 @@ static void training_begins_with_the_same_weights(void **state)
     (void)state;
     trained_from("one", 2, "from-one");
     trained_from("three", 2, "from-three");
-    assert_true(same_files("from-three/model/model.safetensors", "from-one/model/model.safetensors"));
+    converted("from-three/model", "joined", ZR_CONVERT_HF, 1 << 20);
+    assert_true(same_files("joined/model.safetensors", "from-one/model/model.safetensors"));
 }
 
 /* ---- wrong files -------------------------------------------------------------------------------- */

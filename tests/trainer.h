@@ -54,6 +54,7 @@ typedef struct trainer {
     double scale[TRAINER_STEPS];
     bool skipped[TRAINER_STEPS];
     int32_t bad_param[TRAINER_STEPS];
+    int64_t counted[TRAINER_STEPS]; /* zr_step_result.counted */
     zr_memory planned;
     zr_measured measured;
     zr_traffic traffic;
@@ -204,6 +205,7 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
             run->micro[i] = result.micro_square;
             run->skipped[i] = result.skipped;
             run->bad_param[i] = result.bad_param;
+            run->counted[i] = result.counted;
         }
         if (scaler.scale > 0) zr__loss_scaler_update(&scaler, result.skipped);
         if (i == 0 && run->after_first) ZR_TRY(run->after_first(run, engine, comm));

@@ -283,8 +283,10 @@ ZR_API ZR_NODISCARD zr_status zr_config_keys(zr_key **keys, int *n);
 /** Write the reference of all keys as Markdown text (docs/config.md). Free *markdown with zr_free. */
 ZR_API ZR_NODISCARD zr_status zr_config_reference(char **markdown);
 
-/** Write an example configuration file with comments that explain its keys. Free *text with zr_free. */
-ZR_API ZR_NODISCARD zr_status zr_config_example(char **text);
+/** Write an example configuration file with comments that explain its keys. The model is the preset `preset`, or a
+ * small model of the family `type`. If both are NULL, it is a small GPT-2. `type` is not used with a preset. Free *text
+ * with zr_free. Error: ZR_ERR_NOT_FOUND if the name is unknown. */
+ZR_API ZR_NODISCARD zr_status zr_config_example(const char *type, const char *preset, char **text);
 
 #ifdef __cplusplus
 }

@@ -193,10 +193,11 @@ typedef struct zr_data_args {
  * up to 75 times its length if it mostly consists of members other than the text. Only one such line is processed at a
  * time.
  *
- * Tokens. Each text of a .jsonl file is followed by ZR_END_OF_TEXT if this is one token of the tokenizer, otherwise
- * by a newline. A text has the same tokens as if it were encoded as a whole, with one exception: if 1 MiB of text has
- * no position where it can be cut, it is cut between two characters. With a tokenizer that never allows cuts, a plain
- * text of up to 4 MiB is tokenized whole, and a longer text is refused.
+ * Tokens. Each document has the tokens at its ends that zr_tokenizer_get_ends describes. Each text of a .jsonl file is
+ * followed by the separator, or by a newline if the tokenizer has no separator. A text has the same tokens as if it
+ * were encoded as a whole, with one exception: if 1 MiB of text has no position where it can be cut, it is cut between
+ * two characters. With a tokenizer that never allows cuts, a plain text of up to 4 MiB is tokenized whole, and a longer
+ * text is refused.
  *
  * Errors:
  * ZR_ERR_NOT_FOUND if a file is missing, unreadable or not a regular file, or if a pattern matches no file;

@@ -24,11 +24,19 @@ typedef struct zr_batch {
     int64_t micro;     /* index of the micro-batch within the step, from 0 to accum-1 */
     int64_t first_row; /* index of the micro-batch's first row among all rows of the step: (micro * N + place) * B,
                           where place is this rank's place in the group DATA of its N data-parallel ranks */
+    int64_t *counted;  /* number of the micro-batch's losses that count on this rank. It is the number of all its losses
+                          when the batch callback begins */
 } zr_batch;
 
 /** Callback that fills a micro-batch. input[i] is memory for the graph's i-th input, in that input's shape. The
  * callback must reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, unless
  * zr_engine_serial returns true. Otherwise another thread of the rank may be using them.
+ *
+ * In a training step the callback must subtract the losses that do not count from *batch->counted, such as the losses
+ * of targets of -1, which cross-entropy ignores. The step's loss is the sum of all losses of the global batch divided
+ * by the sum of these numbers, and the gradient is the gradient of this mean. If the callback leaves the number alone,
+ * all losses count. Tensor-parallel ranks have the same micro-batch, and must give the same number. zr_engine_eval
+ * ignores the number.
  *
  * If the callback fails, the schedule still runs to its end, with zeros as input, so that the ranks stay in step. A
  * training step then updates nothing on any rank, as if a loss were not finite. The engine's function returns the
@@ -48,13 +56,17 @@ typedef struct zr_step_args {
 } zr_step_args;
 
 typedef struct zr_step_result {
-    double loss;         /* mean loss over the global batch, before the update */
-    double grad_norm;    /* gradient norm before clipping */
-    bool skipped;        /* whether no rank updated anything, because a gradient or the loss was not finite */
+    double loss;         /* mean over the losses of the global batch that count, before the update; 0 if none counts */
+    double grad_norm;    /* norm of this mean's gradient, before clipping */
+    bool skipped;        /* whether no rank updated anything, because a gradient or the loss was not finite, or because
+                            no loss counts */
     int32_t bad_param;   /* index of the first parameter whose gradient is not finite, or -1 */
     double micro_square; /* mean square norm of the gradients of the step's N * k micro-batches. A micro-batch's
                             gradient is the gradient of the mean loss of its own rows, before clipping and without the
-                            loss scale. 0 without zr_layout.micro_squares */
+                            loss scale. If some losses do not count, the sum of a micro-batch's losses is divided by
+                            the mean number of losses that count in a micro-batch, so that the mean of the gradients is
+                            the step's gradient. 0 without zr_layout.micro_squares */
+    int64_t counted;     /* number of losses of the global batch that count (zr_batch) */
 } zr_step_result;
 
 /** Create an engine and allocate all its memory. Parameters are zero until zr_engine_fill. `plan`, `device` and `comm`
@@ -134,7 +146,8 @@ ZR_API int64_t zr_engine_updates(const zr_engine *engine);
 ZR_API ZR_NODISCARD zr_status zr_engine_resume(zr_engine *engine, int64_t updates);
 
 /** Run one training step. Collective. If a gradient or the loss is not finite, no rank updates anything, and
- * result->skipped is set.
+ * result->skipped is set. The same happens, at every layout, if no loss of the global batch counts; result->counted is
+ * then 0.
  *
  * The layout lean without norm_first is an exception: it updates units before the whole gradient is known. If a
  * gradient or the loss is not finite with this layout, the call fails with ZR_ERR_DIVERGED on all ranks. If

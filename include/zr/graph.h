@@ -248,7 +248,8 @@ ZR_API void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr 
                         zr_value *out);
 
 /** Declare the value that holds the losses. It must be F32, of any shape, and written by an op. The training objective
- * is the mean of the losses over the global batch. */
+ * is the mean of the losses over the global batch, without the losses that the batch callback does not count
+ * (zr_batch.counted). */
 ZR_API void zr_graph_losses(zr_graph *graph, zr_value losses);
 /** Declare the model's output. In decode mode it is the result of zr_engine_decode, of shape (1, 1, V). In evaluation
  * mode the output may be any value, such as the logits. The output's memory is then not reused before the end of the

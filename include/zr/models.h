@@ -83,7 +83,7 @@ typedef struct zr_field {
     const char *choices;  /* CHOICE: words as "a|b|c". FIXED, if its value is a word: words that exist elsewhere */
     const char *same;  /* FIXED: a second value, as JSON, that config.json may hold for the same thing; or NULL. A list
                           in config.json whose elements all have the value counts as the value */
-    const char *help;  /* one line of help */
+    const char *help;  /* one line of help; FIXED: a remedy for other values, or NULL */
     const char *means; /* name of what families have in common, or NULL. Each family has one field for each of
                           "layers", "heads", "width", "positions" and "vocabulary", of type INT. Other names help
                           messages to find the key of another family for the same thing */
@@ -113,6 +113,7 @@ typedef struct zr_model_sizes {
 typedef struct zr_preset {
     const char *name;
     const void *config; /* the family's struct */
+    const char *lr;     /* learning rate that its authors trained it with, such as "3e-4", or NULL if not known */
 } zr_preset;
 
 /** Maximum size of a family's struct, in bytes. */

@@ -179,12 +179,13 @@ typedef struct zr_layout {
     zr_optimizer optimizer;
 } zr_layout;
 
-/** Counts of the values that each rank passes to the steps NORM and AGREE. NORM gets three: the gradient's sum of
- * squares, the loss, and the first parameter with a bad gradient. With rank_free_sums, the first two are exact sums.
- * AGREE gets two: the first parameter with a bad gradient, and whether the loss is bad. */
-#define ZR_NORM_SCALARS 3
-#define ZR_NORM_SCALARS_RANK_FREE (2 * ZR_EXACT_LIMBS + 1)
-#define ZR_AGREE_SCALARS 2
+/** Counts of the values that each rank passes to the steps NORM and AGREE. NORM gets four: the gradient's sum of
+ * squares, the loss, the first parameter with a bad gradient, and the number of losses that count. With rank_free_sums,
+ * the first two are exact sums. AGREE gets three: the first parameter with a bad gradient, whether the loss is bad, and
+ * the number of losses that count. */
+#define ZR_NORM_SCALARS 4
+#define ZR_NORM_SCALARS_RANK_FREE (2 * ZR_EXACT_LIMBS + 2)
+#define ZR_AGREE_SCALARS 3
 /** Return the number of values that each rank passes to the step NORM. With `micro`, the squares of micro-gradients
  * come last, in the same form as the squares of the gradient. */
 static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
@@ -502,6 +503,7 @@ typedef struct zr_plan_unit {
 typedef struct zr_verdict {
     double grad_norm, loss;
     double micro_square; /* mean square norm of micro-gradients, as in zr_step_result.micro_square */
+    int64_t counted;     /* number of losses that count, of all ranks */
     float grad_scale;    /* factor by which an update multiplies gradients */
     int32_t bad_param;   /* index of the first parameter whose gradient is not finite on any rank, or -1 */
     bool skipped;        /* whether the update is skipped */

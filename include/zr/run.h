@@ -64,8 +64,9 @@ typedef struct zr_train_info {
 typedef struct zr_train_step {
     int64_t step;  /* number of the step, from 1 */
     int64_t steps; /* total number of steps of the run */
-    double loss, grad_norm, lr;
-    int64_t tokens; /* number of tokens in this step */
+    double loss;   /* mean over the targets of the step that count, before the update; NaN if no target counts */
+    double grad_norm, lr;
+    int64_t tokens; /* number of tokens in this step, including tokens whose targets do not count */
     double step_sec, tokens_per_sec, samples_per_sec;
     double data_wait_sec; /* time that rank 0 waited for its samples, a part of step_sec */
     double tflops;        /* TFLOP/s per rank, including recomputation */
@@ -182,7 +183,7 @@ typedef struct zr_observer {
 typedef struct zr_train_result {
     int64_t steps; /* number of steps, including the steps before the checkpoint from which the run resumed */
     int64_t skipped;
-    double loss;        /* loss of the last step, or NaN if there was no step */
+    double loss;        /* loss of the last step in which a target counts, or NaN if there was no such step */
     double val_loss;    /* loss of the last evaluation, or NaN if there was none */
     double noise_scale; /* gradient noise scale in tokens, or NaN if not known or not requested */
     double wall_sec;
@@ -201,6 +202,10 @@ typedef struct zr_train_result {
  * Train with a prepared configuration. First check inputs, memory and the output directory on all ranks, before any
  * file is created. Then create the engine, set the initial weights, and run training steps and evaluations. Finally
  * write model/ and run.json.
+ *
+ * Targets. The loss ignores targets of -1 (zr/data.h). The loss of a step is the mean over the other targets of the
+ * global batch, and the gradient is the gradient of this mean. A step without any such target updates nothing. It is
+ * counted as skipped, its loss is NaN, and a note reports the first of these steps.
  *
  * Steps that are not finite. A step updates nothing if its gradient or loss is not finite. The step is counted as
  * skipped, and a note reports this. A step that is not finite ends the run if updates begin before the whole gradient
@@ -352,9 +357,10 @@ ZR_API ZR_NODISCARD zr_status zr_sampling_of_dir(const char *dir, zr_sampling *s
 /** Generate text that continues a prompt, with the weights in `dir`. A text ends at a token that eos_token_id of
  * generation_config.json or config.json names, unless past_end is set; this token has no text. Token i is chosen by the
  * uniform random number (seed, SAMPLE, i). When the text exceeds n_positions tokens, its last n_positions/2 tokens
- * become the new context. An empty prompt is replaced by <|endoftext|>, or by a newline. Among equally likely tokens,
- * top_k and top_p prefer tokens with lower numbers. Not collective. Fail with ZR_ERR_ARG for invalid sizes, a top_p
- * outside [0, 1] or an empty stop text. Fail with ZR_ERR_UNSUPPORTED if `chat` is set and there is no known chat
+ * become the new context. A prompt has the tokens that the tokenizer's post_processor puts at the beginning of a text.
+ * Without any, an empty prompt is replaced by the token that separates documents, or by a newline. Among equally likely
+ * tokens, top_k and top_p prefer tokens with lower numbers. Not collective. Fail with ZR_ERR_ARG for invalid sizes, a
+ * top_p outside [0, 1] or an empty stop text. Fail with ZR_ERR_UNSUPPORTED if `chat` is set and there is no known chat
  * template. Source of top_p: Holtzman et al. 2020, "The curious case of neural text degeneration". */
 ZR_API ZR_NODISCARD zr_status zr_generate(const char *dir, const zr_generate_args *args, zr_emit_fn emit, void *arg);
 

@@ -19,8 +19,9 @@ const char *zr__safetensors_print_dims(const zr_safetensors_tensor *tensor, char
 /** Return the path by which the file was opened. */
 const char *zr__safetensors_path(const zr_safetensors *st);
 
-/** Create a file like zr_safetensors_create, but with tensors of type F32, BF16 or F16. */
-ZR_NODISCARD zr_status zr__safetensors_create_as(const char *path, zr_dtype dtype, const zr_tensor_spec *spec,
+/** Create a file like zr_safetensors_create, but with tensors of the n types `dtype`: F32, BF16 or F16. NULL
+ * for F32. */
+ZR_NODISCARD zr_status zr__safetensors_create_as(const char *path, const zr_dtype *dtype, const zr_tensor_spec *spec,
                                                  int64_t n);
 
 /** Write n bytes of one slice, beginning at `offset`. A slice is a range of columns: at the end of its bytes in one row
@@ -86,28 +87,64 @@ const zr_safetensors *zr__weights_file(const zr_weights *weights, int64_t i);
 int64_t zr__weights_bytes(const zr_weights *weights);
 ZR_NODISCARD zr_status zr__weights_hash(const zr_weights *weights, uint64_t *hash, zr_progress_fn fn, void *arg);
 
-/** Writer of weights into a directory, one file at a time. If all tensors fit in one file, it is model.safetensors.
- * Otherwise the files are model-00001-of-00003.safetensors and so on, and model.safetensors.index.json. */
+/** Key in config.json of a checkpoint: the files and types of the directory from which its weights came. */
+#define ZR_HF_FILES_KEY "zr_weights"
+/** Record of a Hugging Face directory from which weights come: the keys of its config.json, and the file and the type
+ * of each tensor. A checkpoint's config.json has the files and types too (ZR_HF_FILES_KEY), so that weights get the
+ * same form again when they are exported. */
+typedef struct zr__hf_source zr__hf_source;
+
+/** Read the record of a Hugging Face directory or of a checkpoint. `weights` are the weights of the directory. They may
+ * be NULL: then only a record in config.json has files and types. Errors: ZR_ERR_NOT_FOUND, ZR_ERR_DATA, ZR_ERR_MEMORY.
+ */
+ZR_NODISCARD zr_status zr__hf_source_read(const char *dir, const zr_weights *weights, zr__hf_source **source);
+void zr__hf_source_free(zr__hf_source **source);
+
+/** Write dir/config.json as zr_hf_write does, with weights of type `dtype`. If `source` is not NULL, also write the
+ * keys of its config.json that the family does not know, such as "use_cache". If `record` is true, add the record of
+ * files and types, as in a checkpoint. */
+ZR_NODISCARD zr_status zr__hf_write_like(const char *dir, const zr_family *family, const zr_model_config *config,
+                                         const zr__hf_source *source, zr_dtype dtype, bool record);
+
+/** Form of weights that are written into a directory. */
+typedef struct zr__weights_form {
+    const zr_hf_names *names;
+    const zr__hf_source *source; /* directory whose names of tensors are kept; NULL if the weights come from none */
+    bool same_types;             /* whether to keep the types of the source, if it has all tensors */
+    zr_dtype dtype;              /* type of all tensors otherwise: F32, BF16 or F16 */
+    int64_t file_bytes; /* maximum bytes of tensors in a file. Tensors are assigned to files in order, and a larger
+                           tensor gets a file of its own, as with max_shard_size of transformers. 0 for the files of the
+                           source, or one file if they are not known */
+} zr__weights_form;
+
+/** Plan of the weight files in a directory. If all tensors fit in one file, it is model.safetensors. Otherwise the
+ * files are those of the source or model-00001-of-00003.safetensors and so on, and model.safetensors.index.json. */
 typedef struct zr__weights_out zr__weights_out;
 
-/** Create a writer of n tensors; no file is written yet. `spec` is borrowed. dtype is F32, BF16 or F16. Tensors are
- * assigned to files in order. A file takes tensors while their bytes stay within file_bytes, and a larger tensor gets a
- * file of its own, as with max_shard_size of transformers. With file_bytes 0, one file takes all tensors. Error:
- * ZR_ERR_MEMORY. */
-ZR_NODISCARD zr_status zr__weights_create(const char *dir, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n,
-                                          int64_t file_bytes, zr__weights_out **out);
-int64_t zr__weights_out_files(const zr__weights_out *out);
-
-/** Write elements [first, first+n) of tensor number `tensor`. Tensors must come in the order of `spec`. Errors: as
- * zr_safetensors_write. */
-ZR_NODISCARD zr_status zr__weights_put(zr__weights_out *out, int64_t tensor, int64_t first, int64_t n, const float *in);
-
-/** Finish after the last put. Return ZR_OK only if all files, including the index, are on the disk. Call this once.
- * Error: ZR_ERR_IO. */
-ZR_NODISCARD zr_status zr__weights_end(zr__weights_out *out);
-
-/** Remove the files written so far. */
-void zr__weights_undo(zr__weights_out *out);
+/** Assign n tensors to files; no file is written yet. `spec` and the source are borrowed. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__weights_create(const char *dir, const zr__weights_form *form, const zr_tensor_spec *spec,
+                                          int64_t n, zr__weights_out **out);
 void zr__weights_out_close(zr__weights_out **out);
+/** Return the number of files (_files), or the type that most elements have (_dtype). */
+int64_t zr__weights_out_files(const zr__weights_out *out);
+zr_dtype zr__weights_out_dtype(const zr__weights_out *out);
+
+/** Create all files at their full size, with tensors that are all zero, and the index. `suffix` is appended to the name
+ * model.safetensors or of the index, to show that the weights are not complete; "" for none. On failure, files may be
+ * left (zr__weights_remove). Errors: as zr_safetensors_create. */
+ZR_NODISCARD zr_status zr__weights_make(const zr__weights_out *out, const char *suffix);
+
+/** Open the files that zr__weights_make created with `suffix`, for writing. Any number of threads and processes may do
+ * so at once if they write different ranges. Close with zr_weights_close. */
+ZR_NODISCARD zr_status zr__weights_attach(const char *dir, const zr_hf_names *names, const char *suffix,
+                                          zr_weights **weights);
+/** Write elements [first, first+n) of a tensor. Errors: as zr_safetensors_write. */
+ZR_NODISCARD zr_status zr__weights_write(const zr_weights *weights, const char *name, int64_t first, int64_t n,
+                                         const float *in);
+/** Make all writes durable (fsync). Error: ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__weights_sync(const zr_weights *weights);
+
+/** Remove the weight files of a directory that were made with `suffix`, and their index. */
+void zr__weights_remove(const char *dir, const char *suffix);
 
 #endif

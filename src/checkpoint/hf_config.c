@@ -4,6 +4,7 @@
 #include "base/json/json.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/hf.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@ enum { SHOWN_BYTES = 256, KEY_BYTES = 128 };
 /* A config.json being read. */
 typedef struct reading {
     char file[SHOWN_BYTES]; /* printable path, for messages */
+    char key[KEY_BYTES];    /* key of the field being read, as config.json spells it, for messages */
     json_t *root;
     const zr_family *family;
     zr_model_config *config;
@@ -89,18 +91,20 @@ static const json_t *member_at(const json_t *object, const char *path, size_t n)
     return object;
 }
 
-/* Find the value of a field: NULL if config.json lacks it. Two keys of the field must not have different values. */
-static zr_status find_value(const reading *r, const zr_field *field, const json_t **value)
+/* Find the value of a field, and its key in r->key: NULL if config.json lacks it. Two keys of the field must not have
+ * different values. */
+static zr_status find_value(reading *r, const zr_field *field, const json_t **value)
 {
-    char key[KEY_BYTES], first[KEY_BYTES] = "";
+    char key[KEY_BYTES];
+    snprintf(r->key, sizeof(r->key), "%s", field->key);
     *value = NULL;
     for (int i = 0; nth_key(field, i, key); i++) {
         const json_t *one = member_at(r->root, key, strlen(key));
         if (!one || (*value && json_is_null(one))) continue;
         ZR_CHECK(!*value || json_is_null(*value) || equal(one, *value), ZR_ERR_DATA,
-                 "%s: %s is %s, but %s is %s; they mean the same, so give one of them", r->file, first,
+                 "%s: %s is %s, but %s is %s; they mean the same, so give one of them", r->file, r->key,
                  ZR_JSON_SHOWN(*value), key, ZR_JSON_SHOWN(one));
-        snprintf(first, sizeof(first), "%s", key);
+        snprintf(r->key, sizeof(r->key), "%s", key);
         *value = one;
     }
     return ZR_OK;
@@ -153,8 +157,8 @@ static zr_status read_int(const reading *r, const zr_field *field, const json_t 
     const double most = field->max < INT32_MAX ? field->max : INT32_MAX;
     const int64_t number = json_integer_value(value);
     ZR_CHECK(json_is_integer(value) && (double)number >= field->min && (double)number <= most, ZR_ERR_DATA,
-             "%s: %s is %s; expected an integer from %.0f to %.0f", r->file, field->key, ZR_JSON_SHOWN(value),
-             field->min, most);
+             "%s: %s is %s; expected an integer from %.0f to %.0f", r->file, r->key, ZR_JSON_SHOWN(value), field->min,
+             most);
     memcpy(out, &number, sizeof(number));
     return ZR_OK;
 }
@@ -163,7 +167,7 @@ static zr_status read_real(const reading *r, const zr_field *field, const json_t
 {
     const double number = json_number_value(value);
     ZR_CHECK(json_is_number(value) && number >= field->min && number <= field->max, ZR_ERR_DATA,
-             "%s: %s is %s; expected a number from %g to %g", r->file, field->key, ZR_JSON_SHOWN(value), field->min,
+             "%s: %s is %s; expected a number from %g to %g", r->file, r->key, ZR_JSON_SHOWN(value), field->min,
              field->max);
     memcpy(out, &number, sizeof(number));
     return ZR_OK;
@@ -171,8 +175,9 @@ static zr_status read_real(const reading *r, const zr_field *field, const json_t
 
 static zr_status read_bool(const reading *r, const zr_field *field, const json_t *value, void *out)
 {
+    (void)field;
     const bool yes = json_is_true(value);
-    ZR_CHECK(json_is_boolean(value), ZR_ERR_DATA, "%s: %s is %s; expected true or false", r->file, field->key,
+    ZR_CHECK(json_is_boolean(value), ZR_ERR_DATA, "%s: %s is %s; expected true or false", r->file, r->key,
              ZR_JSON_SHOWN(value));
     memcpy(out, &yes, sizeof(yes));
     return ZR_OK;
@@ -200,11 +205,12 @@ static zr_status read_choice(const reading *r, const zr_field *field, const json
         at = at[n] ? at + n + 1 : NULL;
     }
     return ZR_FAIL(ZR_ERR_DATA, "%s: unsupported architecture: %s is %s; zr computes %s only with \"%s\"", r->file,
-                   field->key, ZR_JSON_SHOWN(value), r->family->title, print_choices(field->choices, words));
+                   r->key, ZR_JSON_SHOWN(value), r->family->title, print_choices(field->choices, words));
 }
 
 static zr_status read_ids(const reading *r, const zr_field *field, const json_t *value, void *out)
 {
+    (void)field;
     const size_t n = json_is_array(value) ? json_array_size(value) : 1;
     zr_ids ids = {.n = (int64_t)n};
     bool fits = n <= ZR_IDS_MOST;
@@ -213,7 +219,7 @@ static zr_status read_ids(const reading *r, const zr_field *field, const json_t 
         ids.id[i] = json_integer_value(one);
         fits = json_is_integer(one) && ids.id[i] >= 0 && ids.id[i] <= INT32_MAX;
     }
-    ZR_CHECK(fits, ZR_ERR_DATA, "%s: %s is %s; expected a token id, a list of up to %d, or null", r->file, field->key,
+    ZR_CHECK(fits, ZR_ERR_DATA, "%s: %s is %s; expected a token id, a list of up to %d, or null", r->file, r->key,
              ZR_JSON_SHOWN(value), ZR_IDS_MOST);
     memcpy(out, &ids, sizeof(ids));
     return ZR_OK;
@@ -236,8 +242,13 @@ static zr_status read_layers(const reading *r, const zr_field *field, const json
         json_is_array(value) && i == n, ZR_ERR_DATA,
         "%s: unsupported architecture: %s is %s; zr computes %s only with layers of \"%.*s\" followed by layers of "
         "\"%s\"",
-        r->file, field->key, ZR_JSON_SHOWN(value), r->family->title, (int)first, field->choices,
+        r->file, r->key, ZR_JSON_SHOWN(value), r->family->title, (int)first, field->choices,
         field->choices + first + 1);
+    const zr_field *layers = zr_family_meaning(r->family, "layers");
+    int64_t wanted;
+    memcpy(&wanted, r->config->bytes + layers->offset, sizeof(wanted));
+    ZR_CHECK(wanted == 0 || (int64_t)n == wanted, ZR_ERR_DATA, "%s: %s has %zu elements, but %s is %lld", r->file,
+             r->key, n, layers->key, (long long)wanted);
     memcpy(out, &count, sizeof(count));
     return ZR_OK;
 }
@@ -257,9 +268,9 @@ static zr_status read_fixed(const reading *r, const zr_field *field, const json_
 {
     (void)out;
     const bool usual = all_equal(value, field->standard) || (field->same && all_equal(value, field->same));
-    ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: %s is %s; zr computes %s only with %s%s%s", r->file,
-             field->key, ZR_JSON_SHOWN(value), r->family->title, field->standard, field->same ? " or " : "",
-             field->same ? field->same : "");
+    ZR_CHECK(usual, ZR_ERR_DATA, "%s: unsupported architecture: %s is %s; zr computes %s only with %s%s%s%s%s", r->file,
+             r->key, ZR_JSON_SHOWN(value), r->family->title, field->standard, field->same ? " or " : "",
+             field->same ? field->same : "", field->help ? "; " : "", field->help ? field->help : "");
     return ZR_OK;
 }
 
@@ -277,13 +288,15 @@ static void store_nothing(const zr_field *field, void *out)
     if (field->type == ZR_FIELD_REAL) memcpy(out, &nan, sizeof(nan));
 }
 
-static zr_status read_field(const reading *r, const zr_field *field)
+static zr_status read_field(reading *r, const zr_field *field)
 {
     const json_t *value = NULL;
     void *out = r->config->bytes + field->offset;
     const bool in_file = field->place != ZR_FIELD_IN_CONFIG;
-    if (in_file) ZR_TRY(check_objects(r, field));
-    if (in_file) ZR_TRY(find_value(r, field, &value));
+    if (in_file)
+        ZR_TRY(find_value(r, field, &value));
+    else
+        snprintf(r->key, sizeof(r->key), "%s", field->key);
     if (value && !(json_is_null(value) && takes_null(field))) return readers[field->type](r, field, value, out);
     const char *text = in_file ? fallback_of(field) : field->standard;
     if (value || is_nothing(text)) { /* null, or a default that zr_family.complete finds */
@@ -330,6 +343,9 @@ static zr_status read_settings(reading *r)
     ZR_CHECK(r->family, ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s; expected %s", r->file,
              ZR_JSON_SHOWN(type), any_family(known));
     for (const zr_field *field = r->family->field; field->key; field++) ZR_TRY(read_field(r, field));
+    /* Look at unknown members last, since a value such as an unknown rope_type is the reason for them. */
+    for (const zr_field *field = r->family->field; field->key; field++)
+        if (field->place != ZR_FIELD_IN_CONFIG) ZR_TRY(check_objects(r, field));
     for (const zr_field *field = r->family->field; field->key; field++) ZR_TRY(check_divides(r, field));
     if (r->family->complete) r->family->complete(r->config);
     if (r->family->check(r->config) == ZR_OK) return ZR_OK;
@@ -463,7 +479,31 @@ static int set_field(json_t *root, const zr_field *field, const zr_model_config 
     return failed;
 }
 
-static json_t *config_json(const zr_family *family, const zr_model_config *config)
+/* Add the keys of the source that the family does not know, and the record of its files. Return nonzero on failure. */
+static int set_source(json_t *root, const zr_family *family, const zr__hf_source *source, bool record)
+{
+    const char *key;
+    json_t *value;
+    int failed = 0;
+    if (!source) return 0;
+    json_object_foreach(source->keys, key, value)
+    {
+        if (json_object_get(root, key) || is_key(family, key)) continue;
+        failed |= json_object_set(root, key, value);
+    }
+    if (record && json_object_size(source->files) > 0) failed |= json_object_set(root, ZR_HF_FILES_KEY, source->files);
+    return failed;
+}
+
+/* Add the type of the weights, with the keys of transformers 4 and 5. Return nonzero on failure. */
+static int set_dtype(json_t *root, zr_dtype dtype)
+{
+    const char *name = dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32";
+    return json_object_set_new(root, "torch_dtype", json_string(name)) |
+           json_object_set_new(root, "dtype", json_string(name));
+}
+
+static json_t *config_json(const zr_family *family, const zr_model_config *config, zr_dtype dtype)
 {
     json_t *root = json_object();
     int failed = !root;
@@ -472,36 +512,46 @@ static json_t *config_json(const zr_family *family, const zr_model_config *confi
     for (const zr_field *field = family->field; field->key; field++) failed |= set_field(root, field, config);
     for (const zr_field *field = family->field; field->key; field++)
         if (field->place != ZR_FIELD_IN_CONFIG) failed |= set_no_object(root, field->key);
-    failed |= json_object_set_new(root, "torch_dtype", json_string("float32"));
+    failed |= set_dtype(root, dtype);
     if (!failed) return root;
     json_decref(root);
     return NULL;
 }
 
 /* Return the number of digits, 15 to 17, with which every real number reads back as the same number. */
-static size_t digits_for(const zr_family *family, const zr_model_config *config)
+static int digits_for(const json_t *value)
 {
-    size_t digits = 15;
-    for (const zr_field *field = family->field; field->key; field++) {
-        const double number = field->type == ZR_FIELD_REAL ? real_at(field, config) : 0;
-        char text[ZR_NUMBER_BYTES];
-        if (isnan(number)) continue;
-        do snprintf(text, sizeof(text), "%.*g", (int)digits, number);
-        while (strtod(text, NULL) != number && digits++ < 17);
+    const char *key;
+    const json_t *member;
+    size_t i;
+    int digits = 15, more;
+    char text[ZR_NUMBER_BYTES];
+    if (json_is_real(value)) {
+        do snprintf(text, sizeof(text), "%.*g", digits, json_real_value(value));
+        while (strtod(text, NULL) != json_real_value(value) && digits++ < 17);
     }
+    json_object_foreach((json_t *)value, key, member) if ((more = digits_for(member)) > digits) digits = more;
+    json_array_foreach(value, i, member) if ((more = digits_for(member)) > digits) digits = more;
     return digits < 17 ? digits : 17;
 }
 
-zr_status zr_hf_write(const char *dir, const zr_family *family, const zr_model_config *config)
+zr_status zr__hf_write_like(const char *dir, const zr_family *family, const zr_model_config *config,
+                            const zr__hf_source *source, zr_dtype dtype, bool record)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], *text = NULL;
     ZR_TRY(zr__path_join(path, dir, "config.json"));
-    json_t *root = config_json(family, config);
+    json_t *root = config_json(family, config, dtype);
     ZR_CHECK(root, ZR_ERR_ARG, "a number of the configuration is not finite, or there is no memory for its text");
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(digits_for(family, config)));
+    if (!set_source(root, family, source, record))
+        text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION((size_t)digits_for(root)));
     json_decref(root);
     ZR_CHECK(text, ZR_ERR_MEMORY, "no memory for the text of config.json");
     zr_status st = zr__file_put(path, text, (int64_t)strlen(text));
     free(text); /* jansson allocated the text, so zr_free cannot free it */
     return st;
+}
+
+zr_status zr_hf_write(const char *dir, const zr_family *family, const zr_model_config *config)
+{
+    return zr__hf_write_like(dir, family, config, NULL, ZR_F32, false);
 }

@@ -37,8 +37,8 @@ static zr_status tensor_bytes(const char *path, zr_dtype dtype, const zr_tensor_
 }
 
 /* Print the beginning of the file: the header's length, the header, and spaces as padding up to the offset of the
- * data. */
-static zr_status print_header(const char *path, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n,
+ * data. If `dtype` is NULL, all tensors are F32. */
+static zr_status print_header(const char *path, const zr_dtype *dtype, const zr_tensor_spec *spec, int64_t n,
                               zr__json_out *out, int64_t *data_bytes)
 {
     *data_bytes = 0;
@@ -46,11 +46,13 @@ static zr_status print_header(const char *path, zr_dtype dtype, const zr_tensor_
     zr__json_open(out, NULL, '{');
     zr__json_add_json(out, "__metadata__", "{\"format\":\"pt\"}");
     for (int64_t i = 0, size = 0; i < n; i++, *data_bytes += size) {
-        ZR_TRY(tensor_bytes(path, dtype, &spec[i], &size));
+        const zr_dtype its = dtype ? dtype[i] : ZR_F32;
+        ZR_CHECK(zr_dtype_is_float(its), ZR_ERR_ARG, "%s: cannot write tensors of type %s", path, zr_dtype_name(its));
+        ZR_TRY(tensor_bytes(path, its, &spec[i], &size));
         ZR_CHECK(*data_bytes + size <= ZR_SAFETENSORS_BYTES_MAX, ZR_ERR_ARG,
                  "%s: the file would have more than 2^48 bytes", path);
         zr__json_open(out, spec[i].name, '{');
-        zr__json_add(out, "dtype", zr_dtype_name(dtype));
+        zr__json_add(out, "dtype", zr_dtype_name(its));
         zr__json_open(out, "shape", '[');
         for (int d = 0; d < spec[i].shape.ndim; d++) zr__json_add(out, NULL, spec[i].shape.dim[d]);
         zr__json_close(out, ']');
@@ -77,13 +79,12 @@ static zr_status create_file(const char *path, const char *text, int64_t header_
     return st;
 }
 
-zr_status zr__safetensors_create_as(const char *path, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n)
+zr_status zr__safetensors_create_as(const char *path, const zr_dtype *dtype, const zr_tensor_spec *spec, int64_t n)
 {
     const char *shown = ZR_SHOWN(path);
     zr__json_out out = {.tight = true};
     zr__safetensors_header header = {0};
     int64_t data_bytes = 0;
-    ZR_CHECK(zr_dtype_is_float(dtype), ZR_ERR_ARG, "%s: cannot write tensors of type %s", shown, zr_dtype_name(dtype));
     ZR_CHECK(n >= 0, ZR_ERR_ARG, "%s: %" PRId64 " tensors", shown, n);
     zr_status st = print_header(shown, dtype, spec, n, &out, &data_bytes);
     const int64_t bytes = (int64_t)out.text.length;
@@ -101,7 +102,7 @@ zr_status zr__safetensors_create_as(const char *path, zr_dtype dtype, const zr_t
 
 zr_status zr_safetensors_create(const char *path, const zr_tensor_spec *spec, int64_t n)
 {
-    return zr__safetensors_create_as(path, ZR_F32, spec, n);
+    return zr__safetensors_create_as(path, NULL, spec, n);
 }
 
 /* Round F32 elements to 16 bits in a stack buffer, and write them. */

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Maximum number of tensors named in one message. */
 enum { LINES_MAX = 8 };
@@ -18,6 +19,8 @@ static const char single_name[] = ZR_WEIGHTS_SINGLE, index_name[] = ZR_WEIGHTS_I
 struct zr_weights {
     char dir[ZR_FILE_NAME_BYTES]; /* printable path, for messages */
     const zr_hf_names *names;
+    bool writable;      /* whether the files are open for writing */
+    const char *suffix; /* end of the name of the only file or of the index (zr__weights_make) */
     zr_safetensors **file;
     int64_t files, room;
     char *targets; /* names of the layers of an adapter whose weights were added, or NULL */
@@ -30,13 +33,13 @@ static zr_status open_weights_file(zr_weights *weights, const char *dir, const c
     char path[PATH_MAX];
     ZR_GROW(weights->file, weights->room, weights->files + 1, "files of weights");
     ZR_TRY(zr__path_of_input(path, dir, name));
-    ZR_TRY(zr_safetensors_open(path, &weights->file[weights->files]));
+    zr_safetensors **file = &weights->file[weights->files];
+    ZR_TRY(weights->writable ? zr_safetensors_attach(path, file) : zr_safetensors_open(path, file));
     weights->files++;
     return ZR_OK;
 }
 
-/* Return whether a name stays inside the directory. An index must not refer to files elsewhere, such as /etc/passwd. */
-static bool stays_inside(const char *name)
+bool zr__hf_stays_inside(const char *name)
 {
     return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
@@ -55,7 +58,7 @@ static zr_status open_indexed(zr_weights *weights, const char *dir, const char *
 {
     const char *name = json_string_value(value);
     ZR_CHECK(name, ZR_ERR_DATA, "%s/%s: weight_map.%s is not a string", weights->dir, index_name, ZR_SHOWN(tensor));
-    ZR_CHECK(stays_inside(name), ZR_ERR_DATA,
+    ZR_CHECK(zr__hf_stays_inside(name), ZR_ERR_DATA,
              "%s/%s: weight_map.%s names \"%s\", which is not the name of a file in the directory", weights->dir,
              index_name, ZR_SHOWN(tensor), ZR_SHOWN(name));
     if (!file_named(weights, name)) ZR_TRY(open_weights_file(weights, dir, name));
@@ -90,41 +93,95 @@ static zr_status open_index(zr_weights *weights, const char *dir, const json_t *
     return check_distinct(weights);
 }
 
-static zr_status open_sharded(zr_weights *weights, const char *dir)
+static zr_status read_index(const char *dir, const char *name, json_t **root)
 {
     char path[PATH_MAX], *text = NULL;
     size_t bytes = 0;
-    json_t *root = NULL;
-    ZR_TRY(zr__path_of_input(path, dir, index_name));
+    ZR_TRY(zr__path_of_input(path, dir, name));
     zr_status st = zr__json_read_file(path, &text, &bytes);
-    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &root);
+    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, root);
+    zr_free(text);
+    return st;
+}
+
+static zr_status open_sharded(zr_weights *weights, const char *dir, const char *index)
+{
+    json_t *root = NULL;
+    zr_status st = read_index(dir, index, &root);
     if (st == ZR_OK) st = open_index(weights, dir, root);
     json_decref(root);
-    zr_free(text);
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+}
+
+/* Append a suffix to the name of a file. Return `out`. */
+static const char *with_suffix(const char *name, const char *suffix, char out[ZR_FILE_NAME_BYTES])
+{
+    snprintf(out, ZR_FILE_NAME_BYTES, "%s%s", name, suffix);
+    return out;
 }
 
 static zr_status open_any(zr_weights *weights, const char *dir)
 {
-    if (zr__path_is_in(dir, single_name)) return open_weights_file(weights, dir, single_name);
-    if (zr__path_is_in(dir, ZR_ADAPTER_SINGLE)) return open_weights_file(weights, dir, ZR_ADAPTER_SINGLE);
-    ZR_CHECK(zr__path_is_in(dir, index_name), ZR_ERR_NOT_FOUND, "%s: it holds neither %s nor %s", weights->dir,
-             single_name, index_name);
-    return open_sharded(weights, dir);
+    char single[ZR_FILE_NAME_BYTES], index[ZR_FILE_NAME_BYTES], adapter[ZR_FILE_NAME_BYTES];
+    with_suffix(single_name, weights->suffix, single);
+    with_suffix(index_name, weights->suffix, index);
+    with_suffix(ZR_ADAPTER_SINGLE, weights->suffix, adapter);
+    if (zr__path_is_in(dir, single)) return open_weights_file(weights, dir, single);
+    if (zr__path_is_in(dir, adapter)) return open_weights_file(weights, dir, adapter);
+    ZR_CHECK(zr__path_is_in(dir, index), ZR_ERR_NOT_FOUND, "%s: it holds neither %s nor %s", weights->dir, single,
+             index);
+    return open_sharded(weights, dir, index);
 }
 
-zr_status zr_weights_open(const char *dir, const zr_hf_names *names, zr_weights **out)
+static zr_status open_weights(const char *dir, const zr_hf_names *names, const char *suffix, bool writable,
+                              zr_weights **out)
 {
     zr_weights *weights = zr_alloc(sizeof(*weights));
     ZR_CHECK(weights, ZR_ERR_MEMORY, "no memory for %zu bytes of weights", sizeof(*weights));
     zr__text_escape(dir, weights->dir, sizeof(weights->dir));
     weights->names = names;
+    weights->suffix = suffix;
+    weights->writable = writable;
     zr_status st = open_any(weights, dir);
     if (st == ZR_OK)
         *out = weights;
     else
         zr_weights_close(&weights);
     return st;
+}
+
+zr_status zr_weights_open(const char *dir, const zr_hf_names *names, zr_weights **out)
+{
+    return open_weights(dir, names, "", false, out);
+}
+
+zr_status zr__weights_attach(const char *dir, const zr_hf_names *names, const char *suffix, zr_weights **out)
+{
+    return open_weights(dir, names, suffix, true, out);
+}
+
+static void remove_in(const char *dir, const char *name)
+{
+    char path[PATH_MAX];
+    if (zr__path_join(path, dir, name) == ZR_OK) unlink(path);
+}
+
+void zr__weights_remove(const char *dir, const char *suffix)
+{
+    char single[ZR_FILE_NAME_BYTES], index[ZR_FILE_NAME_BYTES];
+    const char *tensor;
+    json_t *root = NULL, *file;
+    remove_in(dir, with_suffix(single_name, suffix, single));
+    remove_in(dir, with_suffix(ZR_ADAPTER_SINGLE, suffix, single));
+    with_suffix(index_name, suffix, index);
+    if (!zr__path_is_in(dir, index)) return;
+    if (read_index(dir, index, &root) == ZR_OK) json_object_foreach(json_object_get(root, "weight_map"), tensor, file)
+        {
+            const char *name = json_string_value(file);
+            if (name && zr__hf_stays_inside(name)) remove_in(dir, name);
+        }
+    json_decref(root);
+    remove_in(dir, index);
 }
 
 void zr_weights_close(zr_weights **weights)
@@ -219,7 +276,7 @@ static place find_prefixed(const zr_weights *weights, const char *prefix, const 
 static place find_tensor(const zr_weights *weights, const char *name)
 {
     place found = find_exactly(weights, name);
-    if (!found.tensor && weights->targets) found = find_prefixed(weights, ZR_ADAPTER_PREFIX, name);
+    if (!found.tensor && strstr(name, ".lora_")) found = find_prefixed(weights, ZR_ADAPTER_PREFIX, name);
     if (found.tensor) return found;
     const char *prefix = weights->names->prefix;
     size_t n = strlen(prefix);
@@ -232,6 +289,19 @@ zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t f
     place at = find_tensor(weights, name);
     ZR_CHECK(at.tensor, ZR_ERR_DATA, "%s: no tensor %s", weights->dir, name);
     return zr_safetensors_read_f32(at.file, at.tensor, first, n, out);
+}
+
+zr_status zr__weights_write(const zr_weights *weights, const char *name, int64_t first, int64_t n, const float *in)
+{
+    place at = find_tensor(weights, name);
+    ZR_CHECK(at.tensor, ZR_ERR_DATA, "%s: no tensor %s", weights->dir, name);
+    return zr_safetensors_write(at.file, at.tensor, first, n, in);
+}
+
+zr_status zr__weights_sync(const zr_weights *weights)
+{
+    for (int64_t i = 0; i < weights->files; i++) ZR_TRY(zr_safetensors_sync(weights->file[i]));
+    return ZR_OK;
 }
 
 /* ---- checking -------------------------------------------------------------------------------- */
@@ -279,7 +349,8 @@ static zr_status compare_piece(const zr_weights *weights, const char *a, const c
     ZR_TRY(zr_weights_read(weights, a, first, n, room));
     ZR_TRY(zr_weights_read(weights, b, first, n, room + n));
     ZR_CHECK(memcmp(room, room + n, (size_t)n * sizeof(*room)) == 0, ZR_ERR_DATA,
-             "%s: the tensors %s and %s differ, but in the model they are one (tie_word_embeddings in config.json)",
+             "%s: the tensors %s and %s differ, but in the model they are one; set tie_word_embeddings to false in "
+             "config.json to keep both",
              weights->dir, a, b);
     return ZR_OK;
 }
@@ -316,7 +387,7 @@ static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *w
     ZR_TRY(zr__text_take(&text, &lines));
     zr_status st = ZR_OK;
     if (misfits)
-        st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld of %lld tensors do not fit the model:%s%s", weights->dir,
+        st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld of %lld tensors do not fit the model of config.json:%s%s", weights->dir,
                      (long long)misfits, (long long)n, lines, lacks_head(weights, wanted, n) ? TIE : "");
     zr_free(lines);
     return st;

@@ -1,4 +1,5 @@
-/* Writing the weights of a Hugging Face directory: one safetensors file, or several files and their index. */
+/* Planning and creating the weight files of a Hugging Face directory: one safetensors file, or several files and their
+ * index. */
 #include "base/file/folder.h"
 #include "base/json/json.h"
 #include "base/text/text.h"
@@ -8,55 +9,93 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+
+/* A tensor to be written. */
+typedef struct tensor {
+    const char *name; /* name in the file; borrowed from the source or the list of tensors */
+    zr_dtype dtype;
+    int64_t file; /* index of its file */
+} tensor;
 
 struct zr__weights_out {
     char *dir;
-    zr_dtype dtype;
     const zr_tensor_spec *spec;
+    tensor *tensor;
     int64_t n;
-    int64_t *first; /* array of files + 1 entries: the index of each file's first tensor, then n */
-    int64_t files, made;
-    zr_safetensors *file; /* the file being written */
-    int64_t at;           /* index of the file being written, or -1 before the first file */
+    const char **own; /* names of the source's files, borrowed; NULL if zr names the files */
+    int64_t files;
 };
+
+/* ---- planning -------------------------------------------------------------------------------- */
+
+static int64_t bytes_of(const zr__weights_out *out, int64_t i)
+{
+    return zr_shape_elems(&out->spec[i].shape) * zr_dtype_bytes(out->tensor[i].dtype);
+}
 
 /* Assign tensors to files. Each file takes at least one tensor, and then further tensors until the next one would make
  * it too large. */
-static zr_status deal_out(zr__weights_out *out, int64_t file_bytes)
+static void deal_out(zr__weights_out *out, int64_t file_bytes)
 {
     int64_t bytes = 0;
-    out->first = zr_alloc((size_t)(out->n + 2) * sizeof(*out->first));
-    ZR_CHECK(out->first, ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " tensors", out->n);
     out->files = 1;
     for (int64_t i = 0; i < out->n; i++) {
-        int64_t more = zr_shape_elems(&out->spec[i].shape) * zr_dtype_bytes(out->dtype);
+        const int64_t more = bytes_of(out, i);
         if (bytes > 0 && file_bytes > 0 && bytes + more > file_bytes) {
-            out->first[out->files++] = i;
+            out->files++;
             bytes = 0;
         }
         bytes += more;
+        out->tensor[i].file = out->files - 1;
     }
-    out->first[out->files] = out->n;
+}
+
+/* Return the index of one of the source's files, and add the file if it is new. */
+static int64_t own_file(zr__weights_out *out, const char *name)
+{
+    for (int64_t i = 0; i < out->files; i++)
+        if (strcmp(out->own[i], name) == 0) return i;
+    out->own[out->files] = name;
+    return out->files++;
+}
+
+/* Take names and types of the tensors, and their files, from the source. Change nothing if the source lacks one. */
+static void keep_source(zr__weights_out *out, const zr__weights_form *form)
+{
+    zr__hf_place place;
+    if (!form->source) return;
+    for (int64_t i = 0; i < out->n; i++)
+        if (!zr__hf_source_find(form->source, form->names, out->spec[i].name, &place)) return;
+    for (int64_t i = 0; i < out->n; i++) {
+        (void)zr__hf_source_find(form->source, form->names, out->spec[i].name, &place);
+        out->tensor[i].name = place.name;
+        out->tensor[i].file = own_file(out, place.file);
+        if (form->same_types) out->tensor[i].dtype = place.dtype;
+    }
+}
+
+static zr_status plan_files(zr__weights_out *out, const zr__weights_form *form)
+{
+    out->tensor = zr_alloc((size_t)(out->n + 1) * sizeof(*out->tensor));
+    out->own = zr_alloc((size_t)(out->n + 1) * sizeof(*out->own));
+    ZR_CHECK(out->tensor && out->own, ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " tensors", out->n);
+    for (int64_t i = 0; i < out->n; i++) out->tensor[i] = (tensor){out->spec[i].name, form->dtype, 0};
+    keep_source(out, form);
+    if (out->files > 0 && form->file_bytes == 0) return ZR_OK;
+    zr_free(out->own);
+    out->own = NULL;
+    deal_out(out, form->file_bytes);
     return ZR_OK;
 }
 
-static void name_file(const zr__weights_out *out, int64_t i, char name[ZR_WEIGHTS_NAME_BYTES])
-{
-    if (out->files == 1)
-        snprintf(name, ZR_WEIGHTS_NAME_BYTES, "%s", ZR_WEIGHTS_SINGLE);
-    else
-        snprintf(name, ZR_WEIGHTS_NAME_BYTES, "model-%05" PRId64 "-of-%05" PRId64 ".safetensors", i + 1, out->files);
-}
-
-zr_status zr__weights_create(const char *dir, zr_dtype dtype, const zr_tensor_spec *spec, int64_t n, int64_t file_bytes,
+zr_status zr__weights_create(const char *dir, const zr__weights_form *form, const zr_tensor_spec *spec, int64_t n,
                              zr__weights_out **made)
 {
     zr__weights_out *out = zr_alloc(sizeof(*out));
     ZR_CHECK(out, ZR_ERR_MEMORY, "no memory for %zu bytes of weights", sizeof(*out));
-    *out = (zr__weights_out){.dtype = dtype, .spec = spec, .n = n, .at = -1};
+    *out = (zr__weights_out){.spec = spec, .n = n};
     zr_status st = zr__text_copy(dir, strlen(dir), &out->dir);
-    if (st == ZR_OK) st = deal_out(out, file_bytes);
+    if (st == ZR_OK) st = plan_files(out, form);
     if (st == ZR_OK)
         *made = out;
     else
@@ -64,67 +103,103 @@ zr_status zr__weights_create(const char *dir, zr_dtype dtype, const zr_tensor_sp
     return st;
 }
 
+void zr__weights_out_close(zr__weights_out **out)
+{
+    if (!*out) return;
+    zr_free((*out)->tensor);
+    zr_free((void *)(*out)->own);
+    zr_free((*out)->dir);
+    zr_free(*out);
+    *out = NULL;
+}
+
 int64_t zr__weights_out_files(const zr__weights_out *out)
 {
     return out->files;
 }
 
-/* ---- one file after the other ---------------------------------------------------------------- */
-
-static zr_status end_file(zr__weights_out *out)
+zr_dtype zr__weights_out_dtype(const zr__weights_out *out)
 {
-    zr_status st = out->file ? zr_safetensors_sync(out->file) : ZR_OK;
-    zr_safetensors_close(&out->file);
-    return st;
+    static const zr_dtype types[] = {ZR_F32, ZR_BF16, ZR_F16};
+    int64_t most = -1;
+    zr_dtype dtype = ZR_F32;
+    for (int k = 0; k < 3; k++) {
+        int64_t elems = 0;
+        for (int64_t i = 0; i < out->n; i++)
+            if (out->tensor[i].dtype == types[k]) elems += zr_shape_elems(&out->spec[i].shape);
+        if (elems > most) dtype = types[k];
+        if (elems > most) most = elems;
+    }
+    return dtype;
 }
 
-static zr_status begin_file(zr__weights_out *out, int64_t i)
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void name_file(const zr__weights_out *out, int64_t i, char name[ZR_FILE_NAME_BYTES])
 {
-    char name[ZR_WEIGHTS_NAME_BYTES], path[PATH_MAX];
-    ZR_TRY(end_file(out));
+    if (out->own)
+        snprintf(name, ZR_FILE_NAME_BYTES, "%s", out->own[i]);
+    else if (out->files == 1)
+        snprintf(name, ZR_FILE_NAME_BYTES, "%s", ZR_WEIGHTS_SINGLE);
+    else
+        snprintf(name, ZR_FILE_NAME_BYTES, "model-%05" PRId64 "-of-%05" PRId64 ".safetensors", i + 1, out->files);
+}
+
+static bool is_single(const zr__weights_out *out)
+{
+    return out->files == 1 && (!out->own || strcmp(out->own[0], ZR_WEIGHTS_SINGLE) == 0);
+}
+
+static zr_status make_file(const zr__weights_out *out, int64_t i, const char *suffix, zr_tensor_spec *specs,
+                           zr_dtype *dtypes)
+{
+    char name[ZR_FILE_NAME_BYTES], path[PATH_MAX];
+    int64_t n = 0;
     name_file(out, i, name);
-    ZR_TRY(zr__path_join(path, out->dir, name));
-    const int64_t first = out->first[i], n = out->first[i + 1] - first;
-    zr_status st = zr__safetensors_create_as(path, out->dtype, out->spec + first, n);
-    if (st == ZR_OK) out->made = i + 1;
-    if (st == ZR_OK) st = zr_safetensors_attach(path, &out->file);
-    out->at = i;
-    return st;
+    ZR_TRY(zr__path_format(path, "%s/%s%s", out->dir, name, is_single(out) ? suffix : ""));
+    for (int64_t t = 0; t < out->n; t++) {
+        if (out->tensor[t].file != i) continue;
+        specs[n] = (zr_tensor_spec){out->tensor[t].name, out->spec[t].shape};
+        dtypes[n++] = out->tensor[t].dtype;
+    }
+    return zr__safetensors_create_as(path, dtypes, specs, n);
 }
 
-zr_status zr__weights_put(zr__weights_out *out, int64_t tensor, int64_t first, int64_t n, const float *in)
+static zr_status make_files(const zr__weights_out *out, const char *suffix)
 {
-    ZR_CHECK(tensor >= 0 && tensor < out->n, ZR_ERR_ARG, "tensor %" PRId64 " of %" PRId64, tensor, out->n);
-    while (out->at < 0 || tensor >= out->first[out->at + 1]) ZR_TRY(begin_file(out, out->at + 1));
-    const zr_safetensors_tensor *to = zr_safetensors_find(out->file, out->spec[tensor].name);
-    ZR_CHECK(to, ZR_ERR_STATE, "tensor %s comes after its file was written", out->spec[tensor].name);
-    return zr_safetensors_write(out->file, to, first, n, in);
+    zr_tensor_spec *specs = zr_alloc((size_t)(out->n + 1) * sizeof(*specs));
+    zr_dtype *dtypes = zr_alloc((size_t)(out->n + 1) * sizeof(*dtypes));
+    zr_status st = ZR_OK;
+    if (!specs || !dtypes) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " tensors", out->n);
+    for (int64_t i = 0; i < out->files && st == ZR_OK; i++) st = make_file(out, i, suffix, specs, dtypes);
+    zr_free(specs);
+    zr_free(dtypes);
+    return st;
 }
 
 /* ---- the index ------------------------------------------------------------------------------- */
 
-static zr_status make_map(const zr__weights_out *out, json_t *map, int64_t *elems)
+static zr_status make_map(const zr__weights_out *out, json_t *map, int64_t *elems, int64_t *bytes)
 {
-    char name[ZR_WEIGHTS_NAME_BYTES];
-    for (int64_t i = 0; i < out->files; i++) {
-        name_file(out, i, name);
-        for (int64_t t = out->first[i]; t < out->first[i + 1]; t++) {
-            ZR_CHECK(json_object_set_new(map, out->spec[t].name, json_string(name)) == 0, ZR_ERR_MEMORY,
-                     "no memory for the index of weights");
-            *elems += zr_shape_elems(&out->spec[t].shape);
-        }
+    char name[ZR_FILE_NAME_BYTES];
+    for (int64_t i = 0; i < out->n; i++) {
+        name_file(out, out->tensor[i].file, name);
+        ZR_CHECK(json_object_set_new(map, out->tensor[i].name, json_string(name)) == 0, ZR_ERR_MEMORY,
+                 "no memory for the index of weights");
+        *elems += zr_shape_elems(&out->spec[i].shape);
+        *bytes += bytes_of(out, i);
     }
     return ZR_OK;
 }
 
-static zr_status write_index(const zr__weights_out *out, json_t *map)
+static zr_status write_index(const zr__weights_out *out, const char *suffix, json_t *map)
 {
     char path[PATH_MAX], *text = NULL;
-    int64_t elems = 0;
-    ZR_TRY(zr__path_join(path, out->dir, ZR_WEIGHTS_INDEX));
-    ZR_TRY(make_map(out, map, &elems));
+    int64_t elems = 0, bytes = 0;
+    ZR_TRY(zr__path_format(path, "%s/" ZR_WEIGHTS_INDEX "%s", out->dir, suffix));
+    ZR_TRY(make_map(out, map, &elems, &bytes));
     json_t *root = json_pack("{s:{s:I,s:I},s:O}", "metadata", "total_parameters", (json_int_t)elems, "total_size",
-                             (json_int_t)(elems * zr_dtype_bytes(out->dtype)), "weight_map", map);
+                             (json_int_t)bytes, "weight_map", map);
     ZR_CHECK(root, ZR_ERR_MEMORY, "no memory for the index of weights");
     zr_status st = zr__json_print(root, &text);
     if (st == ZR_OK) st = zr__file_put(path, text, (int64_t)strlen(text));
@@ -133,42 +208,18 @@ static zr_status write_index(const zr__weights_out *out, json_t *map)
     return st;
 }
 
-zr_status zr__weights_end(zr__weights_out *out)
+static zr_status make_index(const zr__weights_out *out, const char *suffix)
 {
-    while (out->at + 1 < out->files) ZR_TRY(begin_file(out, out->at + 1));
-    ZR_TRY(end_file(out));
-    if (out->files == 1) return ZR_OK;
     json_t *map = json_object();
     ZR_CHECK(map, ZR_ERR_MEMORY, "no memory for the index of weights");
-    zr_status st = write_index(out, map);
+    zr_status st = write_index(out, suffix, map);
     json_decref(map);
     return st;
 }
 
-static void remove_one(const zr__weights_out *out, const char *name)
+zr_status zr__weights_make(const zr__weights_out *out, const char *suffix)
 {
-    char path[PATH_MAX];
-    if (zr__path_join(path, out->dir, name) == ZR_OK) unlink(path);
-}
-
-void zr__weights_undo(zr__weights_out *out)
-{
-    char name[ZR_WEIGHTS_NAME_BYTES];
-    zr_safetensors_close(&out->file);
-    for (int64_t i = 0; i < out->made; i++) {
-        name_file(out, i, name);
-        remove_one(out, name);
-    }
-    if (out->files > 1) remove_one(out, ZR_WEIGHTS_INDEX);
-    if (out->files > 1) remove_one(out, ZR_WEIGHTS_INDEX ".tmp");
-}
-
-void zr__weights_out_close(zr__weights_out **out)
-{
-    if (!*out) return;
-    zr_safetensors_close(&(*out)->file);
-    zr_free((*out)->first);
-    zr_free((*out)->dir);
-    zr_free(*out);
-    *out = NULL;
+    /* Write the index first, so that zr__weights_remove finds the names of all files. */
+    if (!is_single(out)) ZR_TRY(make_index(out, suffix));
+    return make_files(out, suffix);
 }

@@ -42,10 +42,11 @@ typedef struct zr__config_open {
  * between loading and resolving. */
 void zr__config_leave_open(zr_config *config);
 
-/** Train a model.preset by a recipe for its size, unless the file or an override gives a key of optimizer or scheduler.
- * The recipe is AdamW with betas 0.9 and 0.95 and weight decay 0.1, and gradient_clipping 1 if that key is not given.
- * The lr is taken from the model of nearest size in table 2.1 of Brown et al. 2020. A warm-up over a twentieth of
- * train.steps is followed by a cosine down to a tenth of the lr. zr_config_resolve sets these values and adds a note;
+/** Train a model.preset by a recipe for its size, and a model.init by a recipe for fine-tuning, unless the file or an
+ * override gives a key of optimizer or scheduler. The recipe is AdamW with betas 0.9 and 0.95 and weight decay 0.1, and
+ * gradient_clipping 1 if that key is not given. The lr of a preset is zr_preset.lr, or that of the model of nearest
+ * size in table 2.1 of Brown et al. 2020. The lr of fine-tuning is 2e-5. A warm-up over a twentieth of train.steps is
+ * followed by a cosine down to a tenth of the lr. zr_config_resolve sets these values and adds a note;
  * zr_config_to_json then includes them. Call this between loading and resolving. */
 void zr__config_take_recipe(zr_config *config);
 

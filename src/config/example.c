@@ -4,23 +4,26 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_COLUMNS = 100 };
+enum { MOST_COLUMNS = 100, PRESET_TOKENS = 2048 };
 
 /* Keys in the order in which the file lists them. `value` is the value in the file: the table's default, or a value
- * with which a small model learns better. NULL stands for the recipe's value, and for model.type for its default. A
- * path without dot is what a key of the model means (zr_field.means). */
+ * with which a small model learns better. NULL stands for the recipe's value, or for a value that depends on the model.
+ * A path without dot is what a key of the model means (zr_field.means). */
 static const struct {
     const char *path, *value;
 } shown[] = {
     {"model.type", NULL},
+    {"model.preset", NULL},
     {"layers", "4"},
     {"heads", "4"},
+    {"key/value heads", "2"},
     {"width", "128"},
     {"positions", "128"},
     {"dropout", "0.0"},
     {"data.train", "\"train.txt\""},
     {"data.val", "null"},
     {"data.tokenizer", "\"bytes\""},
+    {"data.seq_length", NULL},
     {"data.order", "\"shuffled\""},
     {"train_micro_batch_size_per_gpu", "8"},
     {"gradient_accumulation_steps", "1"},
@@ -44,6 +47,13 @@ static const struct {
     {"steps_per_print", "10"},
 };
 enum { SHOWN = sizeof(shown) / sizeof(shown[0]) };
+
+/* The model of the example: a small model of a family, or a preset. */
+typedef struct example {
+    const zr_family *family;
+    const char *preset;   /* or NULL */
+    zr_model_sizes sizes; /* of the preset */
+} example;
 
 static void add_comment(zr__text *out, int level, const char *words)
 {
@@ -98,7 +108,7 @@ static void add_example_key(zr__text *out, const zr_key *key, const char *value)
     zr__text_add(out, "%*s\"%s\": %s", 4 * level, "", dot ? dot + 1 : key->path, value);
 }
 
-/* Return the key of a row, of the first family. */
+/* Return the key of a row, of the family whose keys these are. */
 static const zr_key *shown_key(const zr__keys *keys, const char *path)
 {
     for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
@@ -106,26 +116,64 @@ static const zr_key *shown_key(const zr__keys *keys, const char *path)
     return zr__key_find(keys, path);
 }
 
-static void add_example(zr__text *out, const zr__keys *keys)
+enum { VALUE_BYTES = 96 };
+
+/* Return the JSON text of a row's value, or NULL if the example leaves out the key. A preset has its sizes, and trains
+ * on shorter sequences than its longest, which need much memory. `room` is memory for the text. */
+static const char *value_of(const example *model, int row, const zr_key *key, char room[VALUE_BYTES])
 {
+    const char *path = key->path, *value = shown[row].value;
+    const bool preset = strcmp(path, "model.preset") == 0, seq = strcmp(path, "data.seq_length") == 0;
+    room[0] = '\0';
+    if (strcmp(path, "model.type") == 0) {
+        if (!model->preset) snprintf(room, VALUE_BYTES, "\"%s\"", model->family->name);
+    } else if (preset || seq) {
+        const int64_t most = model->sizes.positions;
+        if (model->preset && preset) snprintf(room, VALUE_BYTES, "\"%s\"", model->preset);
+        if (model->preset && seq)
+            snprintf(room, VALUE_BYTES, "%lld", (long long)(most < PRESET_TOKENS ? most : PRESET_TOKENS));
+    } else if (model->preset && key->field) {
+        return key->field->role == ZR_FIELD_SHAPE ? NULL : value;
+    } else if (model->preset && strcmp(path, "data.tokenizer") == 0) {
+        return "null";
+    } else if (model->preset && strcmp(path, "train_micro_batch_size_per_gpu") == 0) {
+        return "1";
+    } else if (model->preset && strcmp(path, "optimizer.params.lr") == 0) {
+        return zr__recipe_lr(model->preset, model->sizes);
+    } else {
+        return value ? value : zr__recipe_value(path);
+    }
+    return room[0] ? room : NULL;
+}
+
+static void add_example(zr__text *out, const zr__keys *keys, const example *model)
+{
+    char room[VALUE_BYTES];
     const char *before = "";
     for (int i = 0; i < SHOWN; i++) {
         const zr_key *key = shown_key(keys, shown[i].path);
-        if (!key) continue; /* the family has no such key */
-        const char *value = shown[i].value ? shown[i].value : zr__recipe_value(key->path);
+        const char *value = key ? value_of(model, i, key, room) : NULL; /* the family may have no such key */
+        if (!value) continue;
         add_objects(out, before, key->path);
-        add_example_key(out, key, value ? value : key->standard);
+        add_example_key(out, key, value);
         before = key->path;
     }
     add_objects(out, before, "");
 }
 
-zr_status zr_config_example(char **text)
+zr_status zr_config_example(const char *type, const char *preset, char **text)
 {
     zr__text out = {0};
     zr__keys keys = {0};
+    zr_model_config settings;
+    example model = {.family = type ? zr_family_find(type) : zr_family_at(0), .preset = preset};
     *text = NULL;
-    ZR_TRY(zr__keys_make(zr_family_at(0), &keys));
+    ZR_CHECK(model.family, ZR_ERR_NOT_FOUND, "there is no model.type \"%s\"", type);
+    if (preset) {
+        ZR_TRY(zr_family_find_preset(preset, &model.family, &settings));
+        model.sizes = zr_family_sizes(model.family, &settings);
+    }
+    ZR_TRY(zr__keys_make(model.family, &keys));
     add_comment(&out, 0,
                 "A configuration of zr: JSON, in which // begins a comment. `zr plan` says what it needs, `zr "
                 "train` runs it; any key is also --key.path=value on the command line.");
@@ -133,7 +181,7 @@ zr_status zr_config_example(char **text)
                 "Keys that DeepSpeed has keep its names. A key that is left out has its default; `zr train --help` "
                 "and docs/config.md list all keys.");
     zr__text_add(&out, "{\n");
-    add_example(&out, &keys);
+    add_example(&out, &keys, &model);
     zr_free(keys.key);
     zr__text_add(&out, "\n}\n");
     return zr__text_take(&out, text);

@@ -185,6 +185,8 @@ zr_status zr__config_refuse(const zr_config *config, const char *format, ...) ZR
 
 /** Return the JSON text that the recipe of a small model gives a key, or NULL if the recipe does not set the key. */
 const char *zr__recipe_value(const char *path);
+/** Return the learning rate of the recipe for a preset: the preset's own, or GPT-3's for the sizes. */
+const char *zr__recipe_lr(const char *preset, zr_model_sizes sizes);
 /** Set the values of the recipe, if zr__config_take_recipe requested it. Call this when the sizes are known. */
 ZR_NODISCARD zr_status zr__config_recipe(zr_config *config);
 

@@ -1,6 +1,7 @@
 /* Holds the default training recipe, which `zr init` writes and `zr train` uses for a preset. Betas, weight decay,
  * clipping and schedule (a warm-up, then a cosine down to a tenth) are from appendix B of Brown et al. 2020 (GPT-3).
- * The learning rates by model size are from table 2.1 of the same paper. */
+ * The learning rates by model size are from table 2.1 of the same paper, unless the preset has its own. To start from
+ * weights, the learning rate is that of the fine-tuning of Llama 2 (Touvron et al. 2023, section 3.1). */
 #include "config/internal.h"
 #include "config/config.h"
 
@@ -29,6 +30,7 @@ static const struct {
 } rates[] = {{125e6, "6e-4"},   {350e6, "3e-4"},   {760e6, "2.5e-4"}, {1.3e9, "2e-4"},
              {2.7e9, "1.6e-4"}, {6.7e9, "1.2e-4"}, {13e9, "1e-4"},    {175e9, "0.6e-4"}};
 enum { RATES = sizeof(rates) / sizeof(rates[0]), WARMUP_PART = 20 };
+#define FINE_TUNING_RATE "2e-5"
 
 const char *zr__recipe_value(const char *path)
 {
@@ -42,9 +44,18 @@ void zr__config_take_recipe(zr_config *config)
     config->state->recipe = true;
 }
 
+static const zr_preset *preset_called(const char *name)
+{
+    const zr_preset *preset;
+    const zr_family *family;
+    for (int i = 0; (preset = zr_family_preset(i, &family)); i++)
+        if (strcmp(preset->name, name) == 0) return preset;
+    return NULL;
+}
+
 /* Return the learning rate of the model in `rates` whose number of parameters is nearest to this model's. Numbers are
  * compared by their ratio. */
-static const char *recipe_lr(zr_model_sizes s)
+static const char *rate_of_size(zr_model_sizes s)
 {
     const double width = (double)s.width;
     const double params = 12 * (double)s.layers * width * width + (double)(s.vocabulary + s.positions) * width;
@@ -52,6 +63,12 @@ static const char *recipe_lr(zr_model_sizes s)
     for (int i = 1; i < RATES; i++)
         if (fabs(log(params / rates[i].params)) < fabs(log(params / rates[best].params))) best = i;
     return rates[best].lr;
+}
+
+const char *zr__recipe_lr(const char *preset, zr_model_sizes sizes)
+{
+    const zr_preset *named = preset_called(preset);
+    return named && named->lr ? named->lr : rate_of_size(sizes);
 }
 
 static bool has_origin(const zr_config *config, const zr_key *key)
@@ -63,8 +80,9 @@ zr_status zr__config_recipe(zr_config *config)
 {
     char warmup[24];
     const zr__keys *keys = zr__keys_of(config);
-    const char *lr = recipe_lr(zr_config_sizes(config));
-    if (!config->state->recipe || !config->model.preset) return ZR_OK;
+    const bool tunes = config->model.init;
+    if (!config->state->recipe || (!tunes && !config->model.preset)) return ZR_OK;
+    const char *lr = tunes ? FINE_TUNING_RATE : zr__recipe_lr(config->model.preset, zr_config_sizes(config));
     for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
         const bool rule = strncmp(key->path, "optimizer.", 10) == 0 || strncmp(key->path, "scheduler.", 10) == 0;
         if (rule && has_origin(config, key)) return ZR_OK;
@@ -78,8 +96,9 @@ zr_status zr__config_recipe(zr_config *config)
     }
     return zr__config_note(
         config,
-        "model.preset %s: neither optimizer nor scheduler is given, so the training recipe for this size is used: "
+        "%s %s: neither optimizer nor scheduler is given, so the training recipe for %s is used: "
         "AdamW, betas 0.9 and 0.95, weight decay 0.1, lr %s after %s warm-up steps, cosine decay to a tenth, "
         "gradient_clipping %g; setting any key of optimizer or scheduler replaces the whole recipe",
-        config->model.preset, lr, warmup, config->gradient_clipping);
+        tunes ? "model.init" : "model.preset", tunes ? config->model.init : config->model.preset,
+        tunes ? "fine-tuning" : "this size", lr, warmup, config->gradient_clipping);
 }

@@ -46,14 +46,17 @@ const zr_key zr__common_keys[] = {
         "kind of model. Where it is not given, the directory model.init or model.preset gives it",
         .choices = "bert|llama", ONLY("")),
     KEY(STRING, "model.preset", "null", model.preset,
-        "named model shape, such as gpt2-124m, which sets all sizes. Where neither optimizer nor scheduler is given, "
-        "zr train, plan and simulate use a training recipe for that size: warm-up, cosine decay, gradient clipping and "
-        "GPT-3's learning rate"),
+        "named model shape, such as gpt2-124m or smollm2-135m, which sets all sizes. Where neither optimizer nor "
+        "scheduler is given, zr train, plan and simulate use a training recipe for that size: warm-up, cosine decay, "
+        "gradient clipping, and the learning rate of the model's authors or of GPT-3"),
     KEY(STRING, "model.init", "null", model.init,
-        "directory with config.json and model.safetensors whose weights training starts from; it sets all sizes"),
+        "directory with config.json and model.safetensors whose weights training starts from; it sets all sizes. Where "
+        "neither optimizer nor scheduler is given, a recipe for fine-tuning is used: as for model.preset, with a "
+        "learning rate of 2e-5"),
     KEY(NAMES, "model.frozen", "null", model.frozen,
-        "parameters that are not trained, given by patterns of their names, such as `wte.*`, `h.[0-3].*`, `*.attn.*`. "
-        "`zr inspect` shows the names; the first part (`transformer.`) may be left out. Frozen parameters keep their "
+        "parameters that are not trained, given by patterns of their names, such as `wte.*`, `h.[0-3].*`, `*.attn.*` "
+        "of a GPT-2 or `model.layers.[0-9].*` of a Llama. `zr inspect` shows the names; GPT-2's first part "
+        "(`transformer.`) may be left out. Frozen parameters keep their "
         "bits and need no gradient, optimizer states or gradient traffic"),
     KEY(INT, "model.lora.rank", "0", model.lora.rank,
         "rank of low-rank adapters (LoRA, Hu et al. 2021). Above 0 only the adapters are trained, and all parameters "
@@ -79,10 +82,11 @@ const zr_key zr__common_keys[] = {
         "in that proportion"),
     KEY(PATHS, "data.val", "null", data.val, "validation data, in the same forms but without weights"),
     KEY(STRING, "data.tokenizer", "null", data.tokenizer,
-        "tokenizer for text: bytes, or a directory with the files of a tokenizer; null: bytes for text, none for token "
-        "files"),
+        "tokenizer for text: bytes, or a directory with the files of a tokenizer; null: for text that of the directory "
+        "model.init, if it has one, or else bytes; none for token files"),
     KEY(INT, "data.seq_length", AUTO, data.seq_length,
-        "sequence length: tokens per sample; auto: the longest of the model, which is model.n_positions of gpt2",
+        "sequence length: tokens per sample; auto: the longest of the model, which is model.n_positions or "
+        "model.max_position_embeddings",
         FROM(1)),
     KEY(CHOICE, "data.order", "\"shuffled\"", data.order,
         "order of samples. shuffled: every pass over the data in a new random order; sequential: as in the file",

@@ -251,6 +251,8 @@ static void begin_step(zr_engine *e, const zr_step_args *args)
     e->batch_arg = args->arg;
     e->batch.step = e->runtime.step = args->step;
     e->runtime.loss_seed = (float)(e->mean * e->scale);
+    e->counted = 0;
+    e->per_counted = 1;
     *(zr_exact *)zr__result(e, e->plan->loss) = (zr_exact){0};
     *(zr_verdict *)zr__result(e, e->plan->verdict) = (zr_verdict){.bad_param = -1, .skipped = e->probing};
     e->updated = 0;
@@ -259,7 +261,7 @@ static void begin_step(zr_engine *e, const zr_step_args *args)
 static zr_step_result result_of(const zr_engine *e)
 {
     const zr_verdict *v = zr__result(e, e->plan->verdict);
-    return (zr_step_result){v->loss, v->grad_norm, v->skipped, v->bad_param, v->micro_square};
+    return (zr_step_result){v->loss, v->grad_norm, v->skipped, v->bad_param, v->micro_square, v->counted};
 }
 
 static zr_status check_step_args(const zr_engine *e, const zr_step_args *args, const zr_step_result *result)

@@ -227,7 +227,7 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
                  .host = zr__result(e, e->plan->passing)};
     if (p.state->buffer == ZR_NONE) return ZR_OK; /* the unit is not trained */
     const zr__span mine = zr__passed(e, param, &u->own);
-    const double scale = state == ZR_STATE_GRAD ? e->scale : 1;
+    const double scale = state == ZR_STATE_GRAD ? e->scale / e->per_counted : 1;
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {
         p.n = mine.end - p.at < ZR_PASSING_ELEMS ? mine.end - p.at : ZR_PASSING_ELEMS;
         p.whole = zr__whole_of(e, param, p.at, &p.n);

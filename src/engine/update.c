@@ -74,24 +74,36 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     return list;
 }
 
+/* Keep the factor that makes a mean over all losses of the global batch a mean over the `counted` losses that count.
+ * The factor is exactly 1 if all losses count. */
+static void know_counted(zr_engine *e, double counted)
+{
+    e->per_counted = counted > 0 ? e->plan->losses / counted : 1;
+}
+
 /* Agree with all ranks that a unit's gradient is finite. This precedes the unit's update, which cannot be undone. If a
  * number is not finite on any rank, end the run with ZR_ERR_DIVERGED. */
 zr_status zr__agree(const zr__running *r)
 {
     zr_engine *e = r->engine;
     const zr_graph *g = e->plan->graph[ZR_SCHEDULE_TRAIN];
-    double *all = (double *)zr__at(r, NUMBERS), bad = INFINITY, loss = 0;
+    double *all = (double *)zr__at(r, NUMBERS), bad = INFINITY, loss = 0, counted = 0;
     ZR_TRY(r->device->ops->finish(r->device));
     int32_t units = 0;
     for (int32_t u = 0; u < e->plan->n_units; u++) units += e->plan->unit[u].trains;
-    double mine[ZR_AGREE_SCALARS] = {bad_param(r, SQUARES), ((const zr_exact *)zr__at(r, LOSS))->not_finite};
+    const double mine[ZR_AGREE_SCALARS] = {bad_param(r, SQUARES), ((const zr_exact *)zr__at(r, LOSS))->not_finite,
+                                           (double)e->counted};
     ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_AGREE_SCALARS, all));
     for (int i = 0; i < e->plan->ranks; i++) {
         bad = fmin(bad, all[ZR_AGREE_SCALARS * i]);
         loss += all[ZR_AGREE_SCALARS * i + 1];
+        if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0) counted += all[ZR_AGREE_SCALARS * i + 2];
     }
-    *(zr_verdict *)zr__at(r, VERDICT) =
-        (zr_verdict){.grad_scale = (float)(1 / e->scale), .bad_param = -1, .skipped = e->probing};
+    know_counted(e, counted);
+    *(zr_verdict *)zr__at(r, VERDICT) = (zr_verdict){.counted = (int64_t)counted,
+                                                     .grad_scale = (float)(1 / e->scale * e->per_counted),
+                                                     .bad_param = -1,
+                                                     .skipped = e->probing || counted == 0};
     if (e->probing || (bad == INFINITY && loss == 0)) return ZR_OK;
     char list[512];
     const char *gradient = bad < INFINITY ? "the gradient of " : "the loss";
@@ -107,7 +119,8 @@ typedef struct agreed {
     double squares, loss;
     double bad; /* index of the first parameter whose gradient is not finite; the number of parameters if only the loss
                    is not finite; INFINITY if all are finite */
-    double micro; /* sum of the squares of all micro-gradients; 0 if not requested */
+    double counted; /* number of losses that count */
+    double micro;   /* sum of the squares of all micro-gradients; 0 if not requested */
 } agreed;
 
 /* Sum the ranks' numbers in a fixed order. Squares are summed in double within each shard, and then over the shards in
@@ -122,7 +135,8 @@ static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
         sum.squares += all[(ptrdiff_t)n * zr__plan_rank_of(e->plan, i / M, i % M)];
         if (i % M == 0) sum.loss += its[1]; /* other tensor-parallel ranks have the same loss */
         sum.bad = fmin(sum.bad, its[2]);
-        if (n > ZR_NORM_SCALARS) sum.micro += its[3];
+        if (i % M == 0) sum.counted += its[3];
+        if (n > ZR_NORM_SCALARS) sum.micro += its[4];
     }
     return sum;
 }
@@ -137,8 +151,10 @@ static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS_RANK_FREE * i;
         zr__exact_unpack(&squares, its);
-        if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0) zr__exact_unpack(&loss, its + ZR_EXACT_LIMBS);
+        const bool first = i % e->plan->group[ZR_GROUP_TENSOR].size == 0;
+        if (first) zr__exact_unpack(&loss, its + ZR_EXACT_LIMBS);
         sum.bad = fmin(sum.bad, its[2 * ZR_EXACT_LIMBS]);
+        if (first) sum.counted += its[2 * ZR_EXACT_LIMBS + 1];
         if (r->step->rounds > 0) zr__exact_unpack(&micro, micros + (ptrdiff_t)ZR_EXACT_LIMBS * i);
     }
     sum.micro = zr__exact_value(&micro);
@@ -167,13 +183,14 @@ static zr_status exchange_numbers(const zr__running *r, double *numbers)
         if (!micro) bad = fmin(bad, bad_param(r, u));
     }
     if (!r->step->rank_free_sums) {
-        const double mine[] = {sum[0], zr__exact_value(loss), bad, sum[1]};
+        const double mine[] = {sum[0], zr__exact_value(loss), bad, (double)e->counted, sum[1]};
         return zr_comm_scalars(e->comm, mine, zr_norm_scalars(false, r->step->rounds > 0), numbers);
     }
     double mine[ZR_NORM_SCALARS_RANK_FREE];
     zr__exact_pack(&exact[0], mine);
     zr__exact_pack(loss, mine + ZR_EXACT_LIMBS);
-    mine[ZR_NORM_SCALARS_RANK_FREE - 1] = bad;
+    mine[2 * ZR_EXACT_LIMBS] = bad;
+    mine[2 * ZR_EXACT_LIMBS + 1] = (double)e->counted;
     ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_NORM_SCALARS_RANK_FREE, numbers));
     if (r->step->rounds == 0) return ZR_OK;
     zr__exact_pack(&exact[1], mine);
@@ -188,18 +205,21 @@ zr_status zr__norm(const zr__running *r)
     ZR_TRY(r->device->ops->finish(r->device));
     ZR_TRY(exchange_numbers(r, numbers));
     agreed all = r->step->rank_free_sums ? agree_exactly(r, numbers, ranks) : agree_in_order(r, numbers, ranks);
-    double norm = sqrt(all.squares) / e->scale, clip = e->step->clip, ratio = 1.0;
+    know_counted(e, all.counted);
+    double norm = sqrt(all.squares) / e->scale * e->per_counted, clip = e->step->clip, ratio = 1.0;
     /* Add 1e-6 like torch.nn.utils.clip_grad_norm_. The reference losses depend on this. */
     if (clip > 0 && clip / (norm + 1e-6) < 1.0) ratio = clip / (norm + 1e-6);
-    *(zr_verdict *)zr__at(r, VERDICT) =
-        (zr_verdict){.grad_norm = norm,
-                     .loss = all.loss * e->mean,
-                     /* The gradient of a micro-batch's mean loss is `rounds` times its micro-gradient. Therefore the
-                      * mean of the squares is rounds^2 * sum / rounds. */
-                     .micro_square = all.micro / e->scale / e->scale * (double)r->step->rounds,
-                     .grad_scale = (float)(ratio / e->scale),
-                     .bad_param = all.bad < zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) ? (int32_t)all.bad : -1,
-                     .skipped = e->probing || all.bad < INFINITY || !isfinite(all.squares) || !isfinite(all.loss)};
+    *(zr_verdict *)zr__at(r, VERDICT) = (zr_verdict){
+        .grad_norm = norm,
+        .loss = all.loss * e->mean * e->per_counted,
+        /* The gradient of a micro-batch's mean loss is `rounds` times its micro-gradient. Therefore the
+         * mean of the squares is rounds^2 * sum / rounds. */
+        .micro_square = all.micro / e->scale / e->scale * (double)r->step->rounds * e->per_counted * e->per_counted,
+        .counted = (int64_t)all.counted,
+        .grad_scale = (float)(ratio / e->scale * e->per_counted),
+        .bad_param = all.bad < zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) ? (int32_t)all.bad : -1,
+        .skipped =
+            e->probing || all.counted == 0 || all.bad < INFINITY || !isfinite(all.squares) || !isfinite(all.loss)};
     return ZR_OK;
 }
 

@@ -15,6 +15,22 @@ char *zr__at(const zr__running *r, int use)
 
 /* ---- what steps do ----------------------------------------------------------------------------- */
 
+/* Call the batch function for the micro-batch e->batch, and add the number of its losses that count to e->counted. */
+static zr_status fill_batch(zr_engine *e, void *const *input)
+{
+    const zr_graph *g = e->plan->graph[e->kind];
+    const zr_value losses = zr_graph_get_losses(g);
+    const int64_t all = losses == ZR_NONE ? 0 : zr_shape_elems(&zr_graph_value(g, losses)->type.shape);
+    e->batch_counted = all;
+    e->batch.counted = &e->batch_counted;
+    ZR_TRY(e->batch_fn(e->batch_arg, &e->batch, input));
+    ZR_CHECK(e->batch_counted >= 0 && e->batch_counted <= all, ZR_ERR_ARG,
+             "the batch callback says that %lld losses of its micro-batch count; it must be 0 to %lld",
+             (long long)e->batch_counted, (long long)all);
+    e->counted += e->batch_counted;
+    return ZR_OK;
+}
+
 static zr_status run_batch(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -25,7 +41,7 @@ static zr_status run_batch(const zr__running *r)
     if (e->kind == ZR_SCHEDULE_TRAIN)
         e->batch.first_row = zr__first(e, rows) + r->micro * e->plan->group[rows->by.group].size * rows->by.elems;
     e->runtime.first_row = e->batch.first_row;
-    zr_status st = e->batch_fn(e->batch_arg, &e->batch, r->bound->input);
+    zr_status st = fill_batch(e, r->bound->input);
     if (st == ZR_ERR_STOPPED) return st;
     zr__failure_note(&e->batch_failed, st);
     /* If the batch function failed, continue with zeros and a loss that is not finite. If this rank stopped instead,

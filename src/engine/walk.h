@@ -69,7 +69,12 @@ struct zr_engine {
     zr_batch_fn batch_fn;
     void *batch_arg;
     const zr_step_args *step;
-    double mean, scale;       /* mean: 1 divided by the number of losses in the global batch; scale: the loss scale */
+    double mean, scale;    /* mean: 1 divided by the number of losses in the global batch; scale: the loss scale */
+    int64_t batch_counted; /* number of losses that count in the micro-batch that batch_fn fills (zr_batch.counted) */
+    int64_t counted; /* number of losses that count in the micro-batches of this step so far, on this rank. Only BATCH
+                           changes it. BATCH precedes LOSS on the compute stream, for which NORM and AGREE wait */
+    double per_counted;       /* number of losses in the global batch divided by the number of those that count; 1 until
+                                 NORM or AGREE has computed it, or if no loss counts */
     int32_t updated;          /* number of units updated in this training step */
     bool probing;             /* whether a probe is in progress (a training step without updates) */
     zr__failure batch_failed; /* first failure of batch_fn in this walk */

@@ -275,13 +275,15 @@ typedef struct gpt2_settings {
 } gpt2_settings;
 
 #define PRESET(name, layers, width, heads, positions, vocabulary)                                                      \
-    {name, &(const gpt2_settings){.model = {.n_layer = layers,                                                         \
-                                            .n_embd = width,                                                           \
-                                            .n_head = heads,                                                           \
-                                            .n_positions = positions,                                                  \
-                                            .vocab_size = vocabulary,                                                  \
-                                            .layer_norm_epsilon = 1e-5,                                                \
-                                            .initializer_range = 0.02}}},
+    {name,                                                                                                             \
+     &(const gpt2_settings){.model = {.n_layer = layers,                                                               \
+                                      .n_embd = width,                                                                 \
+                                      .n_head = heads,                                                                 \
+                                      .n_positions = positions,                                                        \
+                                      .vocab_size = vocabulary,                                                        \
+                                      .layer_norm_epsilon = 1e-5,                                                      \
+                                      .initializer_range = 0.02}},                                                     \
+     NULL},
 static const zr_preset presets[] = {SHAPE_LIST(PRESET){0}};
 
 const char *const *zr_gpt2_presets(void)

@@ -227,53 +227,56 @@ typedef struct llama_settings {
 
 /* Llama 2 (Touvron et al. 2023) and Llama 3 (Dubey et al. 2024) by Meta, SmolLM2 by Hugging Face. Columns: name,
  * layers, width, width of the MLP, heads, key/value heads, width of a head, positions, vocabulary, whether the head is
- * tied, epsilon, rotary embedding. */
+ * tied, epsilon, learning rate of the training (table 1 of Touvron et al., table 3 of Dubey et al.), rotary embedding.
+ */
 #define LLAMA_LIST(X)                                                                                                  \
-    X("smollm2-135m", 30, 576, 1536, 9, 3, 64, 8192, 49152, true, 1e-5, ROTARY(100000))                                \
-    X("smollm2-360m", 32, 960, 2560, 15, 5, 64, 8192, 49152, true, 1e-5, ROTARY(100000))                               \
-    X("smollm2-1.7b", 24, 2048, 8192, 32, 32, 64, 8192, 49152, true, 1e-5, ROTARY(130000))                             \
-    X("llama2-7b", 32, 4096, 11008, 32, 32, 128, 4096, 32000, false, 1e-5, ROTARY(10000))                              \
-    X("llama2-13b", 40, 5120, 13824, 40, 40, 128, 4096, 32000, false, 1e-5, ROTARY(10000))                             \
-    X("llama2-70b", 80, 8192, 28672, 64, 8, 128, 4096, 32000, false, 1e-5, ROTARY(10000))                              \
-    X("llama3-8b", 32, 4096, 14336, 32, 8, 128, 8192, 128256, false, 1e-5, ROTARY(500000))                             \
-    X("llama3-70b", 80, 8192, 28672, 64, 8, 128, 8192, 128256, false, 1e-5, ROTARY(500000))                            \
-    X("llama3.1-8b", 32, 4096, 14336, 32, 8, 128, 131072, 128256, false, 1e-5, LLAMA3(8))                              \
-    X("llama3.1-70b", 80, 8192, 28672, 64, 8, 128, 131072, 128256, false, 1e-5, LLAMA3(8))                             \
-    X("llama3.1-405b", 126, 16384, 53248, 128, 8, 128, 131072, 128256, false, 1e-5, LLAMA3(8))                         \
-    X("llama3.2-1b", 16, 2048, 8192, 32, 8, 64, 131072, 128256, true, 1e-5, LLAMA3(32))                                \
-    X("llama3.2-3b", 28, 3072, 8192, 24, 8, 128, 131072, 128256, true, 1e-5, LLAMA3(32))
+    X("smollm2-135m", 30, 576, 1536, 9, 3, 64, 8192, 49152, true, 1e-5, NULL, ROTARY(100000))                          \
+    X("smollm2-360m", 32, 960, 2560, 15, 5, 64, 8192, 49152, true, 1e-5, NULL, ROTARY(100000))                         \
+    X("smollm2-1.7b", 24, 2048, 8192, 32, 32, 64, 8192, 49152, true, 1e-5, NULL, ROTARY(130000))                       \
+    X("llama2-7b", 32, 4096, 11008, 32, 32, 128, 4096, 32000, false, 1e-5, "3e-4", ROTARY(10000))                      \
+    X("llama2-13b", 40, 5120, 13824, 40, 40, 128, 4096, 32000, false, 1e-5, "3e-4", ROTARY(10000))                     \
+    X("llama2-70b", 80, 8192, 28672, 64, 8, 128, 4096, 32000, false, 1e-5, "1.5e-4", ROTARY(10000))                    \
+    X("llama3-8b", 32, 4096, 14336, 32, 8, 128, 8192, 128256, false, 1e-5, "3e-4", ROTARY(500000))                     \
+    X("llama3-70b", 80, 8192, 28672, 64, 8, 128, 8192, 128256, false, 1e-5, "1.5e-4", ROTARY(500000))                  \
+    X("llama3.1-8b", 32, 4096, 14336, 32, 8, 128, 131072, 128256, false, 1e-5, "3e-4", LLAMA3(8))                      \
+    X("llama3.1-70b", 80, 8192, 28672, 64, 8, 128, 131072, 128256, false, 1e-5, "1.5e-4", LLAMA3(8))                   \
+    X("llama3.1-405b", 126, 16384, 53248, 128, 8, 128, 131072, 128256, false, 1e-5, "8e-5", LLAMA3(8))                 \
+    X("llama3.2-1b", 16, 2048, 8192, 32, 8, 64, 131072, 128256, true, 1e-5, NULL, LLAMA3(32))                          \
+    X("llama3.2-3b", 28, 3072, 8192, 24, 8, 128, 131072, 128256, true, 1e-5, NULL, LLAMA3(32))
 #define MISTRAL_LIST(X)                                                                                                \
-    X("mistral-7b", 32, 4096, 14336, 32, 8, 128, 32768, 32768, false, 1e-5, ROTARY(1000000))                           \
-    X("mistral-nemo-12b", 40, 5120, 14336, 32, 8, 128, 131072, 131072, false, 1e-5, ROTARY(1000000))
+    X("mistral-7b", 32, 4096, 14336, 32, 8, 128, 32768, 32768, false, 1e-5, NULL, ROTARY(1000000))                     \
+    X("mistral-nemo-12b", 40, 5120, 14336, 32, 8, 128, 131072, 131072, false, 1e-5, NULL, ROTARY(1000000))
 #define QWEN2_LIST(X)                                                                                                  \
-    X("qwen2.5-0.5b", 24, 896, 4864, 14, 2, 64, 32768, 151936, true, 1e-6, ROTARY(1000000))                            \
-    X("qwen2.5-1.5b", 28, 1536, 8960, 12, 2, 128, 32768, 151936, true, 1e-6, ROTARY(1000000))                          \
-    X("qwen2.5-3b", 36, 2048, 11008, 16, 2, 128, 32768, 151936, true, 1e-6, ROTARY(1000000))                           \
-    X("qwen2.5-7b", 28, 3584, 18944, 28, 4, 128, 32768, 152064, false, 1e-6, ROTARY(1000000))                          \
-    X("qwen2.5-14b", 48, 5120, 13824, 40, 8, 128, 32768, 152064, false, 1e-6, ROTARY(1000000))                         \
-    X("qwen2.5-32b", 64, 5120, 27648, 40, 8, 128, 32768, 152064, false, 1e-6, ROTARY(1000000))                         \
-    X("qwen2.5-72b", 80, 8192, 29568, 64, 8, 128, 32768, 152064, false, 1e-6, ROTARY(1000000))
+    X("qwen2.5-0.5b", 24, 896, 4864, 14, 2, 64, 32768, 151936, true, 1e-6, NULL, ROTARY(1000000))                      \
+    X("qwen2.5-1.5b", 28, 1536, 8960, 12, 2, 128, 32768, 151936, true, 1e-6, NULL, ROTARY(1000000))                    \
+    X("qwen2.5-3b", 36, 2048, 11008, 16, 2, 128, 32768, 151936, true, 1e-6, NULL, ROTARY(1000000))                     \
+    X("qwen2.5-7b", 28, 3584, 18944, 28, 4, 128, 32768, 152064, false, 1e-6, NULL, ROTARY(1000000))                    \
+    X("qwen2.5-14b", 48, 5120, 13824, 40, 8, 128, 32768, 152064, false, 1e-6, NULL, ROTARY(1000000))                   \
+    X("qwen2.5-32b", 64, 5120, 27648, 40, 8, 128, 32768, 152064, false, 1e-6, NULL, ROTARY(1000000))                   \
+    X("qwen2.5-72b", 80, 8192, 29568, 64, 8, 128, 32768, 152064, false, 1e-6, NULL, ROTARY(1000000))
 #define QWEN3_LIST(X)                                                                                                  \
-    X("qwen3-0.6b", 28, 1024, 3072, 16, 8, 128, 40960, 151936, true, 1e-6, ROTARY(1000000))                            \
-    X("qwen3-1.7b", 28, 2048, 6144, 16, 8, 128, 40960, 151936, true, 1e-6, ROTARY(1000000))                            \
-    X("qwen3-4b", 36, 2560, 9728, 32, 8, 128, 40960, 151936, true, 1e-6, ROTARY(1000000))                              \
-    X("qwen3-8b", 36, 4096, 12288, 32, 8, 128, 40960, 151936, false, 1e-6, ROTARY(1000000))                            \
-    X("qwen3-14b", 40, 5120, 17408, 40, 8, 128, 40960, 151936, false, 1e-6, ROTARY(1000000))                           \
-    X("qwen3-32b", 64, 5120, 25600, 64, 8, 128, 40960, 151936, false, 1e-6, ROTARY(1000000))
+    X("qwen3-0.6b", 28, 1024, 3072, 16, 8, 128, 40960, 151936, true, 1e-6, NULL, ROTARY(1000000))                      \
+    X("qwen3-1.7b", 28, 2048, 6144, 16, 8, 128, 40960, 151936, true, 1e-6, NULL, ROTARY(1000000))                      \
+    X("qwen3-4b", 36, 2560, 9728, 32, 8, 128, 40960, 151936, true, 1e-6, NULL, ROTARY(1000000))                        \
+    X("qwen3-8b", 36, 4096, 12288, 32, 8, 128, 40960, 151936, false, 1e-6, NULL, ROTARY(1000000))                      \
+    X("qwen3-14b", 40, 5120, 17408, 40, 8, 128, 40960, 151936, false, 1e-6, NULL, ROTARY(1000000))                     \
+    X("qwen3-32b", 64, 5120, 25600, 64, 8, 128, 40960, 151936, false, 1e-6, NULL, ROTARY(1000000))
 
-#define PRESET(name, layers, width, mlp_width, heads, kv, head_width, tokens, vocabulary, tied, epsilon, ...)          \
-    {name, &(const llama_settings){.model = {.num_hidden_layers = layers,                                              \
-                                             .hidden_size = width,                                                     \
-                                             .intermediate_size = mlp_width,                                           \
-                                             .num_attention_heads = heads,                                             \
-                                             .num_key_value_heads = kv,                                                \
-                                             .head_dim = head_width,                                                   \
-                                             .max_position_embeddings = tokens,                                        \
-                                             .vocab_size = vocabulary,                                                 \
-                                             .tie_word_embeddings = tied,                                              \
-                                             .rms_norm_eps = epsilon,                                                  \
-                                             .initializer_range = 0.02,                                                \
-                                             .rotary = __VA_ARGS__}}},
+#define PRESET(name, layers, width, mlp_width, heads, kv, head_width, tokens, vocabulary, tied, epsilon, rate, ...)    \
+    {name,                                                                                                             \
+     &(const llama_settings){.model = {.num_hidden_layers = layers,                                                    \
+                                       .hidden_size = width,                                                           \
+                                       .intermediate_size = mlp_width,                                                 \
+                                       .num_attention_heads = heads,                                                   \
+                                       .num_key_value_heads = kv,                                                      \
+                                       .head_dim = head_width,                                                         \
+                                       .max_position_embeddings = tokens,                                              \
+                                       .vocab_size = vocabulary,                                                       \
+                                       .tie_word_embeddings = tied,                                                    \
+                                       .rms_norm_eps = epsilon,                                                        \
+                                       .initializer_range = 0.02,                                                      \
+                                       .rotary = __VA_ARGS__}},                                                        \
+     rate},
 static const zr_preset llama_presets[] = {LLAMA_LIST(PRESET){0}}, mistral_presets[] = {MISTRAL_LIST(PRESET){0}},
                        qwen2_presets[] = {QWEN2_LIST(PRESET){0}}, qwen3_presets[] = {QWEN3_LIST(PRESET){0}};
 
@@ -519,8 +522,13 @@ FAMILY(qwen3)
          .standard = "\"silu\"",                                                                                       \
          .same = "\"swish\""},                                                                                         \
         ONLY("partial_rotary_factor", "1.0", NULL, "rope_parameters.partial_rotary_factor"),                           \
-        ONLY("quantization_config", "null", NULL, NULL), SPECIAL("bos_token_id", bos), SPECIAL("eos_token_id", eos),   \
-        SPECIAL("pad_token_id", pad)
+        {.key = "quantization_config",                                                                                 \
+         .type = ZR_FIELD_FIXED,                                                                                       \
+         .place = ZR_FIELD_IN_HF,                                                                                      \
+         .standard = "null",                                                                                           \
+         .fallback = "null",                                                                                           \
+         .help = "save the model without quantization first, such as with dequantize() of transformers"},              \
+        SPECIAL("bos_token_id", bos), SPECIAL("eos_token_id", eos), SPECIAL("pad_token_id", pad)
 
 #define WINDOW(default_of_transformers, condition)                                                                     \
     {                                                                                                                  \

@@ -34,7 +34,7 @@ static const zr__generation generations[] = {
      FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(MEMORY_SHARE) | FITTED(LINK_SHARE) | FITTED(NVLINK_SHARE) |
          FITTED(NETWORK_SEC)},
     {"ampere",
-     "fitted on 25 of the 48 runs on A100 of tests/published.csv",
+     "fitted on 25 of the 48 runs of GPT shapes on A100 in tests/published.csv",
      {[ZR__PRODUCT_SHARE] = 0.78,
       [ZR__PRODUCT_HALF] = 64,
       [ZR__ATTENTION_SHARE] = 0.54,
@@ -44,7 +44,7 @@ static const zr__generation generations[] = {
       [ZR__NETWORK_SEC] = 1e-5},
      FITTED(PRODUCT_SHARE) | FITTED(PRODUCT_HALF) | FITTED(ATTENTION_SHARE)},
     {"hopper",
-     "fitted on 13 of the 23 runs on H100 of tests/published.csv",
+     "fitted on 13 of the 23 runs of GPT shapes on H100 in tests/published.csv",
      {[ZR__PRODUCT_SHARE] = 0.64,
       [ZR__PRODUCT_HALF] = 32,
       [ZR__ATTENTION_SHARE] = 0.36,

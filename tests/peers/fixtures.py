@@ -18,6 +18,7 @@ TEXTS = [
     "日本語の文章 中文。字", "العَرَبِيَّة עִבְרִית ภาษาไทย", "👩‍👩‍👧‍👦 🏳️‍🌈 👍🏽!", "<s>a</s> <unk>b<|endoftext|> [INST]",
     "a\u00a0b\u3000c\u2003\u0085d",
     "▁a ▁ b", "<0x0A><0x41>", "\n", "a" * 50, "tab\t\tend\t", FLAGGED,
+    "the cat eats the hat, the éé ée xyz thxythe", "qzq zqzq", LEARNED[:700],
 ]
 
 
@@ -45,7 +46,26 @@ def characters():
     return lambda: models.BPE(known, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
 
 
+def unknown(fuse):
+    """Characters outside the vocabulary; only some bytes have tokens."""
+    names = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", SPACE, *"abcdeht", "th", "the", SPACE + "th"]
+    merges = [("t", "h"), ("th", "e"), (SPACE, "th")]
+    return models.BPE({name: i for i, name in enumerate(names)}, merges, unk_token="<unk>", fuse_unk=fuse,
+                      byte_fallback=True)
+
+
+def across():
+    """Merges across words, as no tokenizer of SentencePiece has them."""
+    names = ["<unk>", "<s>", "</s>", SPACE, *"abcdeh", "t", "e" + SPACE, "he" + SPACE, "the" + SPACE, SPACE + "t",
+             "e" + SPACE + "t", "he"]
+    merges = [("e", SPACE + "t"), (SPACE, "t"), ("h", "e"), ("e", SPACE), ("h", "e" + SPACE), ("t", "he" + SPACE)]
+    return models.BPE({name: i for i, name in enumerate(names)}, merges, unk_token="<unk>", fuse_unk=True)
+
+
 def kinds():
+    yield "unknown", by_characters(unknown(False), True)
+    yield "unknown_fused", by_characters(unknown(True), False)
+    yield "across", by_characters(across(), True)
     llama, qwen, tekken, chars = learn(LLAMA3, 330), learn(QWEN2, 310), learn(TEKKEN, 310), characters()
     begin, end = "<|begin_of_text|>", "<|end_of_text|>"
     yield "llama3", byte_level(model_of(llama, ignore_merges=True), LLAMA3, None, [begin, end], begin)
@@ -54,6 +74,7 @@ def kinds():
     yield "nemo", byte_level(model_of(tekken), TEKKEN, None, ["<s>", "</s>"], "<s>")
     yield "llama2", by_characters(chars(), True)
     yield "mistral", by_characters(chars(), False)
+    yield "gemma", by_characters(chars(), False, "gemma")
     yield "always", by_characters(chars(), False, "always", True)
     flagged = byte_level(model_of(qwen), QWEN2, normalizers.NFC())
     for name, made in ("flags", flagged), ("flags2", by_characters(chars(), True)):
@@ -62,11 +83,12 @@ def kinds():
 
 
 def tekken_file(told):
-    """The vocabulary in Mistral's own form, with 20 special tokens, and two tokens too many."""
+    """The vocabulary in Mistral's own form, with 20 special tokens, two tokens that compete, and two too many."""
     byte = {c: b for b, c in symbols().items()}
     names = sorted(told["vocab"], key=told["vocab"].get)
     spelled = [bytes(byte[c] for c in name) for name in names]
-    config = {"pattern": TEKKEN, "num_vocab_tokens": len(names), "default_vocab_size": len(names) + 18,
+    spelled[-2:-2] = [b"qz", b"zq"]
+    config = {"pattern": TEKKEN, "num_vocab_tokens": len(spelled), "default_vocab_size": len(spelled) + 18,
               "default_num_special_tokens": 20, "version": "v3"}
     return {"config": config, "vocab": [{"rank": i, "token_bytes": base64.b64encode(s).decode(), "token_str": "\0"}
                                         for i, s in enumerate(spelled)]}
@@ -92,6 +114,10 @@ def main():
         expected[name] = {"begin": made.encode("").ids, "rows": [
             {"text": text, "ids": ids, "back": made.decode(ids, skip_special_tokens=False),
              "plain": made.decode(ids)} for text, ids in rows]}
+        if "▁" not in told["model"]["vocab"]:
+            broken = bytes.fromhex("41e08080e0a0f08080f09080eda080ed9ff4908080f48fc0c1f5ff80c241f09f98")
+            spelled = [made.token_to_id(symbols()[b]) for b in broken]
+            expected[name]["broken"] = {"ids": spelled, "back": made.decode(spelled)}
         odd = [i * 7919 % made.get_vocab_size() for i in range(300)]
         expected[name]["odd"] = made.decode(odd, skip_special_tokens=False)
     told = tekken_file(learn(TEKKEN, 330))

@@ -15,6 +15,8 @@ QWEN35 = QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(r"[^\s\p{L}\p{N}]"
 HEAD, TAIL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 TEKKEN = (rf"[^\r\n\p{{L}}\p{{N}}]?{HEAD}*{TAIL}+|[^\r\n\p{{L}}\p{{N}}]?{HEAD}+{TAIL}*|\p{{N}}"
           r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+SHORT = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+GPT4O = TEKKEN.replace("+|", f"+{SHORT}|", 1).replace("*|", f"*{SHORT}|", 1).replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 
 # ---- texts ---------------------------------------------------------------------------------------
 
@@ -118,12 +120,15 @@ def of_ranks(ranks, ignore_merges):
 def by_characters(model, legacy, scheme="first", split=False):
     """A tokenizer like those that transformers makes of SentencePiece models. `legacy`: as before version 4.40."""
     made = Tokenizer(model)
-    if legacy:
+    if scheme == "gemma":
+        made.normalizer = normalizers.Replace(" ", SPACE)
+        made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    elif legacy:
         made.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
     else:
         made.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme=scheme, split=split)
     steps = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
-    made.decoder = decoders.Sequence(steps if scheme == "never" else [*steps, decoders.Strip(" ", 1, 0)])
+    made.decoder = decoders.Sequence(steps if scheme in ("never", "gemma") else [*steps, decoders.Strip(" ", 1, 0)])
     made.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in ("<unk>", "<s>", "</s>")])
     made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     return made

@@ -11,9 +11,10 @@ import pathlib
 import random
 import sys
 import time
+import unicodedata
 
 import numpy
-from mixed import FLAGGED, LLAMA3, QWEN2, QWEN35, by_characters, byte_level, flags, mixed, of_ranks
+from mixed import FLAGGED, GPT4O, LLAMA3, QWEN2, QWEN35, by_characters, byte_level, flags, mixed, of_ranks
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers, trainers
 
 words = [word for word in sys.argv[1:] if word != "--speed"]
@@ -83,7 +84,9 @@ def every_character():
     rng = random.Random(3)
     some = [c for c in points if c < 0x3400 or 0xA000 <= c < 0xAC80 or 0xD780 <= c < 0x11000]
     some += rng.sample(points, 20000)
-    return "".join(f"a{chr(c)}B {chr(c)}1{chr(c)}{chr(c)}!{chr(c)}\n" for c in some)
+    marks = [c for c in points if unicodedata.category(chr(c))[0] == "M" or 0x10D00 <= c < 0x12000]
+    return "".join([*(f"a{chr(c)}B {chr(c)}1{chr(c)}{chr(c)}!{chr(c)}\n" for c in some),
+                    *(f"e{chr(c)}\u0301{chr(c)}\u0323 " for c in marks)])
 
 
 def texts():
@@ -139,10 +142,12 @@ def kinds(text):
     chat = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     yield "Llama 3's pattern, learned", byte_level(learned(LLAMA3, 12000, text), LLAMA3, None,
                                                    ["<|begin_of_text|>", "<|end_of_text|>"], "<|begin_of_text|>")
+    yield "GPT-4o's pattern, learned", byte_level(learned(GPT4O, 4000, text), GPT4O)
     yield "Qwen2", byte_level(of_ranks(qwen, False), QWEN2, normalizers.NFC(), chat)
     yield "Qwen3.5's pattern", byte_level(of_ranks(qwen, False), QWEN35, normalizers.NFC(), chat)
     yield "Mistral 1, as a normalizer", of_sentencepiece(mistral("tokenizer.model.v1"), True)
     yield "Mistral 3, Metaspace first", of_sentencepiece(mistral("mistral_instruct_tokenizer_240323.model.v3"), False)
+    yield "Gemma's form", of_sentencepiece(mistral("tokenizer.model.v1"), False, "gemma")
     for scheme, split in (("always", False), ("never", False), ("first", True), ("always", True)):
         made = of_sentencepiece(mistral("tokenizer.model.v1"), False, scheme, split)
         yield f"Metaspace {scheme}{', split' if split else ''}", made

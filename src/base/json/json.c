@@ -232,7 +232,7 @@ json_t *zr__json_loads(const char *text, size_t flags)
     return zr__json_load(text, strlen(text), flags, "JSON", &root, &error) == ZR_OK ? root : NULL;
 }
 
-zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name, json_t **root)
+static zr_status parse(const char *text, size_t bytes, size_t most, size_t flags, const char *name, json_t **root)
 {
     *root = NULL;
     ZR_TRY(check_size(ZR_SHOWN(name), bytes, most));
@@ -242,13 +242,23 @@ zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const
     if (!zr__json_walk(text, bytes, SIZE_MAX, &trail, &token))
         return fail_at(text, bytes, name, SIZE_MAX, "values are nested deeper than 64 levels");
     json_error_t error;
-    ZR_TRY(zr__json_load(text, bytes, JSON_REJECT_DUPLICATES, name, root, &error));
+    ZR_TRY(zr__json_load(text, bytes, JSON_REJECT_DUPLICATES | flags, name, root, &error));
     if (*root) return ZR_OK;
     size_t stop = error.position > 0 ? (size_t)error.position : 0, at = 0;
     const char *slip = common_slip(text, bytes, stop, &at);
     if (slip) return fail_at(text, bytes, name, at + 1, slip);
     ZR_TRY(fail_missing_comma(text, bytes, name, stop));
     return fail_at(text, bytes, name, stop, error.text);
+}
+
+zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name, json_t **root)
+{
+    return parse(text, bytes, most, 0, name, root);
+}
+
+zr_status zr__json_parse_reals(const char *text, size_t bytes, size_t most, const char *name, json_t **root)
+{
+    return parse(text, bytes, most, JSON_DECODE_INT_AS_REAL, name, root);
 }
 
 static void print_place(const zr__json_place *place, char *out, size_t size)

@@ -48,6 +48,10 @@ void *zr__json_allocated(void *memory);
 /** Parse like zr__json_parse, but with a limit of `most` bytes. */
 ZR_NODISCARD zr_status zr__json_parse_most(const char *text, size_t bytes, size_t most, const char *name,
                                            json_t **root);
+/** Parse like zr__json_parse_most, but read integers as real numbers. transformers writes integers of more than 64 bits
+ * into tokenizer_config.json (model_max_length). */
+ZR_NODISCARD zr_status zr__json_parse_reals(const char *text, size_t bytes, size_t most, const char *name,
+                                            json_t **root);
 
 /** Replace each comment, from `//` to the end of its line, with spaces, so that later positions do not change. */
 void zr__json_blank_comments(char *text, size_t bytes);

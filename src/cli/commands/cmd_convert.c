@@ -13,7 +13,7 @@ static void say_converted(const zr__convert_args *want, const zr__converted *did
     if (did->files > 1) snprintf(files, sizeof(files), " in %lld files", (long long)did->files);
     if (did->kind == ZR_CONVERT_HF)
         cli_say("%s: a Hugging Face directory with the %lld weights of %s, %s%s", CLI_SHOWN(want->to), weights,
-                CLI_SHOWN(did->from.path), zr_dtype_name(want->dtype), files);
+                CLI_SHOWN(did->from.path), zr_dtype_name(did->dtype), files);
     else
         cli_say("%s: a run at step 0 with the %lld weights of %s; zr train CONFIG.json --train.output_dir=%s --resume "
                 "continues it",
@@ -25,7 +25,7 @@ static zr_status print_converted(const zr__convert_args *want, const zr__convert
     zr__json_out json = {0};
     zr__json_open(&json, NULL, '{');
     zr__json_add(&json, "from", did->from.path, "to", want->to, "kind", did->kind == ZR_CONVERT_HF ? "hf" : "run",
-                 "dtype", zr_dtype_name(want->dtype), "tensors", did->tensors, "weights", did->elems);
+                 "dtype", zr_dtype_name(did->dtype), "tensors", did->tensors, "weights", did->elems);
     zr__json_add(&json, "files", did->files);
     zr__json_add_bool(&json, "tokenizer", did->tokenizer);
     zr__json_close(&json, '}');
@@ -52,20 +52,24 @@ static zr_status convert_weights(const cli_args *args, zr__convert_args *want)
 static zr_status run_convert(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
-    const char *dtype = "f32", *to = NULL, *shard = NULL;
-    const cli_option options[] = {{"dtype", CLI_TEXT, &dtype, 0, "TYPE",
-                                   "number type of the exported Hugging Face weights: f32, bf16 or f16 [f32]"},
-                                  {"shard-size", CLI_TEXT, &shard, 0, "SIZE",
-                                   "split the exported weights into files of at most this size, e.g. 5GB [one file]"},
-                                  {"to", CLI_TEXT, &to, 0, "KIND",
-                                   "what to write: hf (a Hugging Face directory) or run [the kind that SOURCE is not]"},
-                                  {0}};
+    const char *dtype = NULL, *to = NULL, *shard = NULL;
+    const cli_option options[] = {
+        {"dtype", CLI_TEXT, &dtype, 0, "TYPE",
+         "number type of the exported Hugging Face weights: f32, bf16 or f16 [the types of the "
+         "Hugging Face directory that the weights come from, or f32]"},
+        {"shard-size", CLI_TEXT, &shard, 0, "SIZE",
+         "split the exported weights into files of at most this size, e.g. 5GB [the files of the "
+         "Hugging Face directory that the weights come from, or one file]"},
+        {"to", CLI_TEXT, &to, 0, "KIND",
+         "what to write: hf (a Hugging Face directory) or run [the kind that SOURCE is not]"},
+        {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 2};
     ZR_TRY(cli_parse_operands(&args, command, "a source and the directory to create", argc, argv));
     if (args.help) return ZR_OK;
     zr__convert_args want = {.from = args.operand[0], .to = args.operand[1]};
     int index = 0;
-    ZR_TRY(cli_word("dtype", dtype, (const char *const[]){"f32", "bf16", "f16", NULL}, &index));
+    want.same_types = !dtype;
+    if (dtype) ZR_TRY(cli_word("dtype", dtype, (const char *const[]){"f32", "bf16", "f16", NULL}, &index));
     want.dtype = (const zr_dtype[]){ZR_F32, ZR_BF16, ZR_F16}[index];
     if (to) {
         ZR_TRY(cli_word("to", to, (const char *const[]){"hf", "run", NULL}, &index));

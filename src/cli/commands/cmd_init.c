@@ -1,5 +1,7 @@
 #include "zr/config.h"
+#include "zr/models.h"
 #include "base/file/file.h"
+#include "cli/plan/profile.h"
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
@@ -8,6 +10,7 @@
 #include <string.h>
 
 #define DEFAULT_OUT "config.json"
+enum { TYPES_MOST = 32 };
 
 /** Write a new file. Fail if `path` already exists, so that no file of the user is overwritten. */
 static zr_status write_new(const char *path, const char *text)
@@ -20,16 +23,35 @@ static zr_status write_new(const char *path, const char *text)
     return st;
 }
 
+static zr_status check_model(const char *type, const char *preset)
+{
+    const char *names[TYPES_MOST + 1] = {0};
+    const zr_family *family;
+    int index;
+    ZR_CHECK(!type || !preset, ZR_ERR_ARG, "--preset %s has a type of its own; leave out --type", preset);
+    for (int i = 0; i < TYPES_MOST && (family = zr_family_at(i)); i++) names[i] = family->name;
+    if (type) ZR_TRY(cli_word("type", type, names, &index));
+    return preset ? cli_preset(preset) : ZR_OK;
+}
+
 static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
-    const cli_option options[] = {{0}};
+    const char *type = NULL, *preset = NULL;
+    const cli_option options[] = {
+        {"type", CLI_TEXT, &type, 0, "TYPE",
+         "kind of model (key model.type): gpt2, llama, mistral, qwen2 or qwen3; the file has a small model of this "
+         "kind [gpt2]"},
+        {"preset", CLI_TEXT, &preset, 0, "NAME",
+         "named model shape, e.g. smollm2-135m, with training settings for its size (`zr plan --shapes` lists them)"},
+        {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
     char *text = NULL;
     (void)comm;
     ZR_TRY(cli_parse_operands(&args, command, NULL, argc, argv));
     if (args.help) return ZR_OK;
+    ZR_TRY(check_model(type, preset));
     const char *path = args.n_operands ? args.operand[0] : DEFAULT_OUT;
-    ZR_TRY(zr_config_example(&text));
+    ZR_TRY(zr_config_example(type, preset, &text));
     zr_status st = write_new(path, text);
     zr_free(text);
     ZR_TRY(st);
@@ -40,15 +62,19 @@ static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, c
         zr__json_close(&json, '}');
         ZR_TRY(zr__json_write(&json, stdout));
     }
-    if (!args.quiet) cli_say("wrote %s; next: zr train %s --data TEXT_FILE", ZR_SHOWN(path), ZR_SHOWN(path));
+    if (!args.quiet)
+        cli_say("wrote %s; next: zr train %s --data TEXT_FILE%s", ZR_SHOWN(path), ZR_SHOWN(path),
+                preset ? " --data.tokenizer=DIR" : "");
     return ZR_OK;
 }
 
 const cli_command cli_init = {
     .name = "init",
     .summary = "write a first configuration, with comments that explain its keys",
-    .usage = "zr init [FILE]",
-    .examples = "  zr init                                    write config.json\n"
+    .usage = "zr init [FILE] [--type TYPE | --preset NAME]",
+    .examples = "  zr init                                    write config.json, with a small GPT-2\n"
+                "  zr init --type llama                       ... with a small Llama\n"
+                "  zr init --preset smollm2-135m small.json   ... with a named model\n"
                 "  zr train config.json --data book.txt\n",
     .run = run_init,
 };

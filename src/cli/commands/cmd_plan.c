@@ -53,11 +53,14 @@ static void print_plan_head(const planning *p, const zr_report *report)
     bool named = c->model.preset || c->model.init || p->max.what == CLI_MAX_MODEL ||
                  zr__config_given(c, zr__config_key_of(c, "layers")) ||
                  zr__config_given(c, zr__config_key_of(c, "width"));
-    printf("model: %s, %lld layers, width %lld, %lld heads, %lld tokens",
+    const long long kv = cli_kv_heads(c->model.family, &c->model.config);
+    char groups[48] = "";
+    if (kv != s.heads) snprintf(groups, sizeof(groups), " (%lld of keys and values)", kv);
+    printf("model: %s, %lld layers, width %lld, %lld heads%s, %lld tokens",
            c->model.preset ? c->model.preset
            : c->model.init ? c->model.init
                            : c->model.type,
-           (long long)s.layers, (long long)s.width, (long long)s.heads, (long long)s.vocabulary);
+           (long long)s.layers, (long long)s.width, (long long)s.heads, groups, (long long)s.vocabulary);
     if (!named)
         printf(" (%s's smallest, as none is given: --preset NAME or the section model)", c->model.family->title);
     putchar('\n');

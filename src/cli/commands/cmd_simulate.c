@@ -82,7 +82,7 @@ static void print_exposed_line(const zr_simulation *s)
 static void print_simulation(const simulating *c, const cli_trial *made)
 {
     const zr_simulation *s = &made->simulation;
-    printf("%sparameters on %d of the %d devices of %s, stage %d, %d samples x %lld tokens a micro-batch, %lld "
+    printf("%s parameters on %d of the %d devices of %s, stage %d, %d samples x %lld tokens a micro-batch, %lld "
            "micro-batch%s a step\n",
            ZR_AMOUNT((double)made->params), c->target.ranks, c->target.cluster.devices, c->target.cluster.name,
            (int)c->config->zero.stage, (int)c->config->micro_batch_size, (long long)c->config->data.seq_length,

@@ -112,7 +112,7 @@ static zr_status run_tokenize(const cli_command *command, zr_comm *comm, int arg
         {"out", CLI_TEXT, &w.out, 0, "PATH", "file to write, or with --train the directory to create; also -o PATH"},
         {"format", CLI_TEXT, &w.format, 0, "NAME",
          "format of the token file: llmc, or nanogpt (uint16 without a header) [llmc]"},
-        {"eot", CLI_FLAG, &w.eot, 0, NULL, "put the token " ZR_END_OF_TEXT " between documents"},
+        {"eot", CLI_FLAG, &w.eot, 0, NULL, "put the token " ZR_END_OF_TEXT " or the eos_token between documents"},
         {"text-key", CLI_TEXT, &w.text_key, 0, "KEY",
          "which member of each line of a .jsonl file holds the text [text]"},
         {"bad-lines", CLI_TEXT, &w.bad_lines, 0, "error|skip",

@@ -299,7 +299,8 @@ const cli_command cli_train = {
              "[--trace FILE]",
     .examples = "  zr train config.json\n"
                 "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
-                "  zr train --preset gpt2-124m --data book.txt --data.tokenizer=DIR --ranks 2 --memory 8GB\n"
+                "  zr train --preset smollm2-135m --seq 1024 --data book.txt --data.tokenizer=DIR --memory 8GB\n"
+                "  zr train --model.init=DIR --data talks.jsonl --seq 1024\n"
                 "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n"
                 "  zr train runs/first/config.json --resume --train.steps=200\n"
                 "  zr train config.json --train.steps=10 --timings --trace trace.json\n",

@@ -34,8 +34,11 @@ zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[
 zr_status cli_brief_check(const cli_brief *brief, const cli_args *args)
 {
     int64_t bytes = 0;
-    ZR_CHECK(args->n_operands || brief->preset, ZR_ERR_ARG,
-             "zr %s needs a CONFIG.json or --preset NAME; `zr %s --help` has examples", args->command, args->command);
+    ZR_CHECK(
+        args->n_operands || brief->preset || cli_overrides(args, "model."), ZR_ERR_ARG,
+        "zr %s needs a CONFIG.json or --preset NAME, or --model.init=DIR to start from weights; `zr %s --help` has "
+        "examples",
+        args->command, args->command);
     if (brief->preset) ZR_TRY(cli_preset(brief->preset));
     ZR_CHECK(brief->stage <= 3, ZR_ERR_ARG, "--stage is %lld; expected 0, 1, 2 or 3", (long long)brief->stage);
     ZR_CHECK(!brief->memory || zr__text_bytes(brief->memory, &bytes), ZR_ERR_ARG,

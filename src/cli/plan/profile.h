@@ -2,6 +2,7 @@
 #ifndef ZR_CLI_PLAN_PROFILE_H
 #define ZR_CLI_PLAN_PROFILE_H
 
+#include "zr/models.h"
 #include "zr/plan.h"
 
 #include <stdio.h>
@@ -13,6 +14,10 @@ ZR_NODISCARD zr_status cli_profile(const char *name, zr_profile *profile);
 
 /** Check that `name`, the value of --preset, is a known model shape. Return ZR_ERR_ARG if the name is unknown. */
 ZR_NODISCARD zr_status cli_preset(const char *name);
+
+/** Return the number of key and value heads of a model, which equals its number of heads without grouped-query
+ * attention. */
+int64_t cli_kv_heads(const zr_family *family, const void *config);
 
 /** Print the known model shapes: names, sizes and numbers of parameters. */
 ZR_NODISCARD zr_status cli_shapes_print(FILE *out, bool json);

@@ -4,6 +4,7 @@
 #include "train/family/family.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /** Count the parameters of a shape. For this, build its model, which declares the parameters. */
 static zr_status params_of(const zr__family_model *shape, int64_t *params)
@@ -19,6 +20,14 @@ static zr_status params_of(const zr__family_model *shape, int64_t *params)
     return st;
 }
 
+int64_t cli_kv_heads(const zr_family *family, const void *config)
+{
+    int64_t heads = 0;
+    const zr_field *field = zr_family_meaning(family, "key/value heads");
+    if (field) memcpy(&heads, (const char *)config + field->offset, sizeof(heads));
+    return heads ? heads : zr_family_sizes(family, config).heads;
+}
+
 static const char *key_of(const zr_family *family, const char *means)
 {
     return zr_family_meaning(family, means)->key;
@@ -30,8 +39,8 @@ zr_status cli_shapes_print(FILE *out, bool json)
     const zr_family *family;
     const zr_preset *preset;
     if (!json)
-        fprintf(out, "%-24s%7s%7s%7s%11s%11s  %9s\n", "name", "layers", "width", "heads", "positions", "tokens",
-                "params");
+        fprintf(out, "%-22s%6s%7s%6s%10s%7s%10s  %-7s%3s\n", "name", "layers", "width", "heads", "positions", "tokens",
+                "params", "type", "kv");
     zr__json_open(&all, NULL, '[');
     for (int i = 0; (preset = zr_family_preset(i, &family)); i++) {
         zr__family_model shape;
@@ -45,8 +54,9 @@ zr_status cli_shapes_print(FILE *out, bool json)
             return st;
         }
         if (!json) {
-            fprintf(out, "%-24s%7lld%7lld%7lld%11lld%11lld  %9s\n", name, (long long)c->layers, (long long)c->width,
-                    (long long)c->heads, (long long)c->positions, (long long)c->vocabulary, ZR_AMOUNT((double)params));
+            fprintf(out, "%-22s%6lld%7lld%6lld%10lld%7lld%10s  %-7s%3lld\n", name, (long long)c->layers,
+                    (long long)c->width, (long long)c->heads, (long long)c->positions, (long long)c->vocabulary,
+                    ZR_AMOUNT((double)params), family->name, (long long)cli_kv_heads(family, &shape.config));
             continue;
         }
         zr__json_break(&all, "\n");
@@ -54,7 +64,9 @@ zr_status cli_shapes_print(FILE *out, bool json)
         zr__json_add(&all, "name", name, key_of(family, "layers"), c->layers, key_of(family, "width"), c->width,
                      key_of(family, "heads"), c->heads, key_of(family, "positions"), c->positions);
         zr__json_add(&all, key_of(family, "vocabulary"), c->vocabulary);
-        zr__json_add(&all, "params", params);
+        if (zr_family_meaning(family, "key/value heads"))
+            zr__json_add(&all, key_of(family, "key/value heads"), cli_kv_heads(family, &shape.config));
+        zr__json_add(&all, "type", family->name, "params", params);
         zr__json_close(&all, '}');
     }
     zr__text_add(&all.text, "\n");

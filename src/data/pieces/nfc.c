@@ -16,6 +16,25 @@ struct zr__nfc {
     uint8_t page[FULL + 1][PAGE]; /* page FULL: each character may change; used if there are too many pages */
 };
 
+/* First and last characters of the ranges that combine with others only since Unicode 10 to 16. */
+static const int32_t newer[][2] = {
+    {0x7fd, 0x7fd},     {0x897, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},
+    {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},   {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},
+    {0xa82c, 0xa82c},   {0x10d24, 0x10d27}, {0x10d69, 0x10d6d}, {0x10eab, 0x10eac}, {0x10efc, 0x10eff},
+    {0x10f46, 0x10f50}, {0x10f82, 0x10f85}, {0x11070, 0x11070}, {0x1133b, 0x1133b}, {0x113b8, 0x113d0},
+    {0x113e1, 0x113e2}, {0x1145e, 0x1145e}, {0x11839, 0x1183a}, {0x11930, 0x11930}, {0x1193d, 0x1193e},
+    {0x11943, 0x11943}, {0x119e0, 0x119e0}, {0x11a34, 0x11a34}, {0x11a47, 0x11a47}, {0x11a99, 0x11a99},
+    {0x11d42, 0x11d42}, {0x11d44, 0x11d45}, {0x11d97, 0x11d97}, {0x11f41, 0x11f42}, {0x1611e, 0x1612f},
+    {0x16d63, 0x16d6a}, {0x16ff0, 0x16ff1}, {0x1e08f, 0x1e08f}, {0x1e130, 0x1e136}, {0x1e2ae, 0x1e2ae},
+    {0x1e2ec, 0x1e2ef}, {0x1e4ec, 0x1e4ef}, {0x1e5ee, 0x1e5ef}};
+
+bool zr__nfc_is_newer(int32_t c)
+{
+    for (size_t i = 0; i < sizeof(newer) / sizeof(newer[0]); i++)
+        if (c >= newer[i][0] && c <= newer[i][1]) return true;
+    return false;
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* Mark a character if normalization replaces it. Mark also the characters that it is composed of, except the first. */
@@ -40,6 +59,8 @@ static void mark_all(uint8_t *number)
         if (number[c] != CHANGES) number[c] = (uint8_t)its->combining_class;
         if (its->decomp_seqindex != UINT16_MAX && its->decomp_type == 0) mark_parts(number, c);
     }
+    for (size_t i = 0; i < sizeof(newer) / sizeof(newer[0]); i++)
+        memset(number + newer[i][0], 0, (size_t)(newer[i][1] - newer[i][0] + 1));
     memset(number + VOWEL, CHANGES, VOWELS);
     memset(number + FINAL, CHANGES, FINALS);
 }
@@ -141,30 +162,32 @@ bool zr__nfc_is(const zr__nfc *nfc, const char *text, int64_t bytes)
     return !find_stretch(nfc, text, 0, bytes, &found);
 }
 
-static int class_of(int32_t c)
+/* Return the combining class of a character, 0 for a newer one. */
+static int class_of(const zr__nfc *nfc, int32_t c)
 {
-    return utf8proc_get_property(c)->combining_class;
+    const int number = nfc->page[nfc->place[c / PAGE]][c % PAGE];
+    return number == CHANGES ? utf8proc_get_property(c)->combining_class : number;
 }
 
 /* Sort characters with combining classes by these, stably. `room` has space for n characters. */
-static void order_marks(int32_t *c, int64_t n, int32_t *room)
+static void order_marks(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room)
 {
     int64_t count[PAGE + 1] = {0};
-    for (int64_t i = 0; i < n; i++) count[class_of(c[i]) + 1]++;
+    for (int64_t i = 0; i < n; i++) count[class_of(nfc, c[i]) + 1]++;
     for (int v = 0; v < PAGE; v++) count[v + 1] += count[v];
-    for (int64_t i = 0; i < n; i++) room[count[class_of(c[i])]++] = c[i];
+    for (int64_t i = 0; i < n; i++) room[count[class_of(nfc, c[i])]++] = c[i];
     memcpy(c, room, (size_t)n * sizeof(*c));
 }
 
 /* Order the marks behind each character that has no combining class. */
-static void order_all(int32_t *c, int64_t n, int32_t *room)
+static void order_all(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room)
 {
     for (int64_t i = 0; i < n; i++) {
         int64_t end = i;
         bool ordered = true;
-        for (; end < n && class_of(c[end]) > 0; end++)
-            ordered = ordered && (end == i || class_of(c[end - 1]) <= class_of(c[end]));
-        if (!ordered) order_marks(c + i, end - i, room);
+        for (; end < n && class_of(nfc, c[end]) > 0; end++)
+            ordered = ordered && (end == i || class_of(nfc, c[end - 1]) <= class_of(nfc, c[end]));
+        if (!ordered) order_marks(nfc, c + i, end - i, room);
         if (end > i) i = end - 1;
     }
 }
@@ -177,7 +200,7 @@ static void add_character(zr__text *out, int32_t c)
 }
 
 /* Normalize a stretch and append it. `c` and `room` have space for MOST_PER_CHARACTER characters per byte. */
-static void compose(const char *text, int64_t bytes, int32_t *c, int32_t *room, zr__text *out)
+static void compose(const zr__nfc *nfc, const char *text, int64_t bytes, int32_t *c, int32_t *room, zr__text *out)
 {
     int64_t n = 0, length = 0;
     int bound = 0;
@@ -186,18 +209,18 @@ static void compose(const char *text, int64_t bytes, int32_t *c, int32_t *room, 
         n += utf8proc_decompose_char(character_at((const unsigned char *)text + at, length), c + n, MOST_PER_CHARACTER,
                                      OPTIONS, &bound);
     }
-    order_all(c, n, room);
+    order_all(nfc, c, n, room);
     n = utf8proc_normalize_utf32(c, n, OPTIONS);
     for (int64_t i = 0; i < n; i++) add_character(out, c[i]);
 }
 
-static zr_status add_stretch(const char *text, int64_t bytes, zr__text *out)
+static zr_status add_stretch(const zr__nfc *nfc, const char *text, int64_t bytes, zr__text *out)
 {
     int32_t few[2 * MOST_PER_CHARACTER * FEW], *c = few;
     const int64_t most = MOST_PER_CHARACTER * bytes;
     if (bytes > FEW) c = zr_alloc(2 * (size_t)most * sizeof(*c));
     ZR_CHECK(c, ZR_ERR_MEMORY, "no memory to normalize %lld bytes of text", (long long)bytes);
-    compose(text, bytes, c, c + most, out);
+    compose(nfc, text, bytes, c, c + most, out);
     if (c != few) zr_free(c);
     return ZR_OK;
 }
@@ -207,7 +230,7 @@ zr_status zr__nfc_add(const zr__nfc *nfc, const char *text, int64_t bytes, zr__t
     int64_t at = 0;
     for (stretch s; find_stretch(nfc, text, at, bytes, &s); at = s.to) {
         zr__text_append(out, text + at, (size_t)(s.from - at));
-        ZR_TRY(add_stretch(text + s.from, s.to - s.from, out));
+        ZR_TRY(add_stretch(nfc, text + s.from, s.to - s.from, out));
     }
     zr__text_append(out, text + at, (size_t)(bytes - at));
     ZR_CHECK(!out->failed, ZR_ERR_MEMORY, "no memory to normalize %lld bytes of text", (long long)bytes);

@@ -1,6 +1,7 @@
 /**
  * Unicode's normalization form C, by the library utf8proc. Text that is normalized already, as most text is, is
- * recognized without the library.
+ * recognized without the library. Like the package `tokenizers`, it knows only the combining characters of Unicode 9:
+ * newer ones keep their places, and do not compose.
  */
 #ifndef ZR_DATA_NFC_H
 #define ZR_DATA_NFC_H
@@ -14,6 +15,9 @@ typedef struct zr__nfc zr__nfc;
  * ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__nfc_open(zr__nfc **nfc);
 void zr__nfc_close(zr__nfc **nfc);
+
+/** Return whether a character combines with others only since a version of Unicode after 9. */
+bool zr__nfc_is_newer(int32_t c);
 
 /** Return the version of Unicode, such as "15.0.0". */
 const char *zr__nfc_version(void);

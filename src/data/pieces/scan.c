@@ -9,6 +9,7 @@ struct zr__scan {
     int digits;       /* maximum number of digits in a piece */
     bool contracts;   /* whether contractions such as 's are pieces */
     bool cased;       /* whether a word ends where lower case is followed by upper case */
+    bool suffix;      /* whether a contraction belongs to the word before it */
     bool slash;       /* whether "/" may follow punctuation like a line end does */
 };
 
@@ -24,6 +25,7 @@ static const zr__scan scans[] = {
     {ZR__SPLIT_QWEN2, ZR__LETTERS, OTHERS | ZR__BIT(ZR__MARK), .digits = 1, .contracts = true},
     {ZR__SPLIT_QWEN35, MARKED, OTHERS, .digits = 1, .contracts = true},
     {ZR__SPLIT_TEKKEN, MARKED, OTHERS | ZR__BIT(ZR__MARK), .digits = 1, .cased = true, .slash = true},
+    {ZR__SPLIT_GPT4O, MARKED, OTHERS | ZR__BIT(ZR__MARK), .digits = 3, .cased = true, .slash = true, .suffix = true},
 };
 
 const zr__scan *zr__scan_find(const char *expression)
@@ -137,7 +139,7 @@ static inline place piece_end(const scanner *s, place at)
     const unsigned its = look(s, at, &n);
     if (*at == '\'' && s->scan->contracts && contraction_bytes(s, at) > 0) return at + contraction_bytes(s, at);
     place end = word_end(s, at, its, n);
-    if (end) return end;
+    if (end) return end < s->end && *end == '\'' && s->scan->suffix ? end + contraction_bytes(s, end) : end;
     if (ZR__NUMBERS >> its & 1) return skip(s, at, ZR__NUMBERS, s->scan->digits);
     end = other_end(s, at);
     return end ? end : space_end(s, at);

@@ -166,7 +166,7 @@ static zr_status read_config(zr__chat *chat, const char *dir)
     json_t *root = NULL;
     ZR_TRY(read_in(dir, "tokenizer_config.json", path, &text, &bytes));
     if (!text) return ZR_OK;
-    zr_status st = zr__json_parse_most(text, bytes, MOST_BYTES, path, &root);
+    zr_status st = zr__json_parse_reals(text, bytes, MOST_BYTES, path, &root);
     zr_free(text);
     if (st == ZR_ERR_CONFIG) return ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
     ZR_TRY(st);

@@ -17,7 +17,10 @@ static void replace_zeros(char *text, size_t bytes)
     for (char *at = text; (at = memmem(at, (size_t)(end - at), zero, n)); at += n) at[n - 1] = '1';
 }
 
-zr_status zr__read_json(zr__reader *r, const char *path, json_t **root)
+/* Function that parses a text of at most `most` bytes: zr__json_parse_most or zr__json_parse_reals. */
+typedef zr_status (*parse_fn)(const char *text, size_t bytes, size_t most, const char *name, json_t **root);
+
+static zr_status read_json(zr__reader *r, const char *path, parse_fn parse, json_t **root)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -25,11 +28,16 @@ zr_status zr__read_json(zr__reader *r, const char *path, json_t **root)
     zr__text_escape(path, r->file, sizeof(r->file));
     ZR_TRY_GOTO(st, zr__json_read_most(path, ZR__READ_MOST_BYTES, &text, &bytes), done);
     if (r->has_zeros) replace_zeros(text, bytes);
-    ZR_TRY_GOTO(st, zr__json_parse_most(text, bytes, ZR__READ_MOST_BYTES, path, root), done);
+    ZR_TRY_GOTO(st, parse(text, bytes, ZR__READ_MOST_BYTES, path, root), done);
 done:
     zr_free(text);
     /* A tokenizer's files count as data, not as configuration. */
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+}
+
+zr_status zr__read_json(zr__reader *r, const char *path, json_t **root)
+{
+    return read_json(r, path, zr__json_parse_most, root);
 }
 
 /* ---- what is not supported ------------------------------------------------------------------- */
@@ -133,8 +141,9 @@ static zr_status take_tokenizer(zr__reader *r, const json_t *root)
     return zr__read_finish(r);
 }
 
-/* Read the name of the token that ends a text from a tokenizer_config.json beside a tokenizer.json, if both name one.
- * The value is a text, or an object with the text in `content`. */
+/* Read the name of the token that ends a text from a tokenizer_config.json beside a tokenizer.json, if it names one.
+ * The value is a text, or an object with the text in `content`. zr needs nothing else of the file, so a damaged file is
+ * as none. */
 static zr_status read_config(zr__reader *r, const char *path)
 {
     char dir[PATH_MAX], own[PATH_MAX];
@@ -142,7 +151,9 @@ static zr_status read_config(zr__reader *r, const char *path)
     zr__path_parent(path, dir);
     if (!zr__path_is_in(dir, "tokenizer_config.json")) return ZR_OK;
     ZR_TRY(zr__path_of_input(own, dir, "tokenizer_config.json"));
-    ZR_TRY(zr__read_json(r, own, &config));
+    const zr_status st = read_json(r, own, zr__json_parse_reals, &config);
+    if (st == ZR_ERR_DATA) return ZR_OK;
+    ZR_TRY(st);
     const json_t *told = json_object_get(config, "eos_token"), *content = json_object_get(told, "content");
     const char *name = json_string_value(content ? content : told);
     if (name) snprintf(r->end_of_text, sizeof(r->end_of_text), "%s", name);
@@ -236,7 +247,7 @@ static zr_status check_beside(zr__reader *r, const char *dir)
              "%s: added tokens are supported only in a tokenizer.json, which is missing", ZR_SHOWN(path));
     if (!zr__path_is_in(dir, "tokenizer_config.json")) return ZR_OK;
     ZR_TRY(zr__path_of_input(path, dir, "tokenizer_config.json"));
-    ZR_TRY(zr__read_json(r, path, &config));
+    ZR_TRY(read_json(r, path, zr__json_parse_reals, &config));
     zr_status st = check_config(r, config);
     json_decref(config);
     return st;

@@ -149,9 +149,11 @@ static zr_status read_text_tokens(zr__opening *o, zr__shard *s, bool lines)
     if (!o->tokenizer) ZR_TRY(zr_tokenizer_open("bytes", &o->tokenizer));
     int64_t vocab = zr_tokenizer_vocab(o->tokenizer);
     const char *name = zr_tokenizer_name(o->tokenizer);
-    ZR_CHECK(o->args->vocab_size >= vocab, ZR_ERR_CONFIG,
-             "%s: the tokenizer \"%s\" needs a vocab_size of at least %lld, but it is %lld", s->file.name, name,
-             (long long)vocab, (long long)o->args->vocab_size);
+    ZR_CHECK(
+        o->args->vocab_size >= vocab, ZR_ERR_CONFIG,
+        "%s: the tokenizer \"%s\" needs a vocab_size of at least %lld, but it is %lld: its token ids go up to %lld; "
+        "give model.vocab_size %lld or more, or the tokenizer that belongs to the model",
+        s->file.name, name, (long long)vocab, (long long)o->args->vocab_size, (long long)vocab - 1, (long long)vocab);
     ZR_TRY(zr__data_refuse_kind(&s->file, false));
     s->format = lines ? "jsonl" : "text";
     if (!lines) ZR_TRY(zr__data_look_at_text(&s->file, note, sizeof(note)));

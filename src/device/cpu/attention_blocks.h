@@ -45,7 +45,12 @@ typedef struct zr__attention_layout {
     /* offset of statistics; forward: maximum and sum of each query (BLOCK each); backward: sum of dy * y of each query
      * (T) */
     int64_t stat;
-    int64_t floats; /* length of the whole scratch, in floats */
+    int64_t q_pairs, dy_pairs; /* offsets of q and dy as the second operands of products, backward only: pairs of tokens
+                                  (T / 2, width) for products of bf16, else q and dy themselves */
+    int64_t q_row, kv_row;     /* row strides of q and dy, and of rows of k and v: for products of bf16, memory of a row
+                                  of bf16; else width */
+    int64_t depth;             /* rows of transposed keys and values: D, or pairs of columns for products of bf16 */
+    int64_t floats;            /* length of the whole scratch, in floats */
 } zr__attention_layout;
 
 /** Return n rounded up to a multiple of ZR__ATTENTION_LANES. */
@@ -61,40 +66,57 @@ static inline int64_t zr__attention_take(int64_t *used, int64_t floats)
     return offset;
 }
 
-/** Return the layout for T tokens and heads of width D, for the backward pass if `backward`, else for the forward
- * pass. `shared` tells whether several query heads share a key-value head; only the backward pass depends on it. */
-static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t D, bool backward, bool shared)
+/** Add the parts of the backward pass to a layout. */
+static inline void zr__attention_backward_parts(zr__attention_layout *l, int64_t T, bool shared, bool narrow)
 {
-    const int64_t n = ZR__ATTENTION_BLOCK;
-    const int64_t w = zr__attention_lanes(D);
-    zr__attention_layout l = {w, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1, 0};
+    const int64_t n = ZR__ATTENTION_BLOCK, w = l->width;
+    int64_t *used = &l->floats;
+    l->keys = zr__attention_take(used, (narrow ? n / 2 : n) * w);
+    l->values_t = zr__attention_take(used, n * l->depth);
+    l->dy = zr__attention_take(used, T * l->q_row);
+    l->dq = zr__attention_take(used, T * w);
+    l->dk = zr__attention_take(used, (shared ? T : n) * w);
+    l->dv = zr__attention_take(used, (shared ? T : n) * w);
+    l->gradient_row = shared ? w : 0;
+    l->values = shared ? zr__attention_take(used, n * w) : l->dv;
+    l->ds = zr__attention_take(used, n * n);
+    l->kept = zr__attention_take(used, n * n);
+    l->q_pairs = narrow ? zr__attention_take(used, (T + 1) / 2 * w) : l->q;
+    l->dy_pairs = narrow ? zr__attention_take(used, (T + 1) / 2 * w) : l->dy;
+}
+
+/** Return the layout for T tokens and heads of width D, for the backward pass if `backward`, else for the forward
+ * pass. `shared` tells whether several query heads share a key-value head; only the backward pass depends on it.
+ * `narrow` tells whether products have bf16 operands, in pairs. Then q, k, v and dy take half of the memory, but the
+ * backward pass needs two forms of q and dy. */
+static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t D, bool backward, bool shared,
+                                                             bool narrow)
+{
+    const int64_t n = ZR__ATTENTION_BLOCK, w = zr__attention_lanes(D), pairs = (D + 1) / 2;
+    zr__attention_layout l = {w, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1, -1, -1, w, w, D, 0};
     int64_t *used = &l.floats;
+    if (narrow) {
+        l.q_row = w / 2;
+        l.kv_row = zr__attention_lanes(pairs);
+        l.depth = pairs;
+    }
     l.p = zr__attention_take(used, n * n);
     l.stat = zr__attention_take(used, backward ? T : 2 * n);
-    l.q = zr__attention_take(used, (backward ? T : n) * w);
-    l.keys_t = zr__attention_take(used, (backward ? 1 : (T + n - 1) / n) * n * D);
-    if (!backward) {
-        l.values = zr__attention_take(used, zr__attention_lanes(T) * w);
-        l.y = zr__attention_take(used, n * w);
+    l.q = zr__attention_take(used, (backward ? T : n) * l.q_row);
+    l.keys_t = zr__attention_take(used, (backward ? 1 : (T + n - 1) / n) * n * l.depth);
+    if (backward) {
+        zr__attention_backward_parts(&l, T, shared, narrow);
         return l;
     }
-    l.keys = zr__attention_take(used, n * w);
-    l.values_t = zr__attention_take(used, n * D);
-    l.dy = zr__attention_take(used, T * w);
-    l.dq = zr__attention_take(used, T * w);
-    l.dk = zr__attention_take(used, (shared ? T : n) * w);
-    l.dv = zr__attention_take(used, (shared ? T : n) * w);
-    l.gradient_row = shared ? w : 0;
-    l.values = shared ? zr__attention_take(used, n * w) : l.dv;
-    l.ds = zr__attention_take(used, n * n);
-    l.kept = zr__attention_take(used, n * n);
+    l.values = zr__attention_take(used, zr__attention_lanes(T) * w);
+    l.y = zr__attention_take(used, n * w);
     return l;
 }
 
-/** Return the scratch bytes of one thread. */
+/** Return the scratch bytes of one thread. The bytes suffice for products of bf16 too. */
 static inline int64_t zr__attention_scratch_bytes(int64_t T, int64_t D, bool backward, bool shared)
 {
-    return 4 * zr__attention_layout_make(T, D, backward, shared).floats;
+    return 4 * zr__attention_layout_make(T, D, backward, shared, false).floats;
 }
 
 #endif

@@ -22,7 +22,8 @@
     extern const zr__normal_fn zr__normal_##vector;                                                                    \
     extern const zr__rule zr__rules_##vector[];                                                                        \
     extern const zr__panel_ops zr__panels_##level;                                                                     \
-    extern const zr__peak_ops zr__peaks_##level;
+    extern const zr__peak_ops zr__peaks_##level;                                                                       \
+    extern const bool zr__attention_is_narrow_##level;
 ZR_KERNEL_LEVELS(DECLARE_LEVEL)
 
 typedef struct level {
@@ -34,6 +35,7 @@ typedef struct level {
     const zr__rule *rules;
     const zr__panel_ops *panels;
     const zr__peak_ops *peaks;
+    const bool *attention_is_narrow; /* whether attention multiplies bf16 operands without widening them */
 } level;
 
 #define FAMILY_ENTRY(family, level) zr__kernels_##family##_##level,
@@ -49,7 +51,8 @@ ZR_KERNEL_LEVELS(LEVEL_FAMILIES)
      &zr__normal_##vector,                                                                                             \
      zr__rules_##vector,                                                                                               \
      &zr__panels_##level,                                                                                              \
-     &zr__peaks_##level},
+     &zr__peaks_##level,                                                                                               \
+     &zr__attention_is_narrow_##level},
 static const level levels[] = {ZR_KERNEL_LEVELS(LEVEL_ENTRY)};
 #define LEVELS ((int)(sizeof levels / sizeof *levels))
 
@@ -399,6 +402,7 @@ zr_status zr__device_create_cpu_level(const zr_device_config *config, const char
     snprintf(facts->name, sizeof facts->name, "this machine (%s)", name);
     facts->threads = config->threads ? config->threads : 1;
     facts->bf16_products = cpu->level->panels->bf16_products;
+    facts->narrow_attention = *cpu->level->attention_is_narrow;
     facts->panel_bytes = ZR__PANEL_BYTES;
     facts->kernels = config->kernels;
     facts->scratch_bytes = zr_device_cpu_scratch;

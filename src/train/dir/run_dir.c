@@ -277,7 +277,7 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
     /* Ignore a model/ that has only a tokenizer. zr__convert_dir creates it without weights. */
-    const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS ".index.json") &&
+    const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS_INDEX) &&
                        !has_entry(path, ZR_ADAPTER_SINGLE);
     if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
     return ZR_OK;
@@ -285,26 +285,26 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
 
 zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t *step)
 {
-#define WEIGHTS_IN(folder) folder "/" ZR_RUN_WEIGHTS, folder "/" ZR_ADAPTER_SINGLE
     static const struct {
-        const char *folder, *name, *file, *adapter;
-    } places[] = {{ZR_RUN_MODEL, ZR_RUN_MODEL, ZR_RUN_MODEL, ZR_RUN_MODEL},
-                  {ZR_RUN_MODEL_NEW, NULL, WEIGHTS_IN(ZR_RUN_MODEL_NEW)},
-                  {ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD, WEIGHTS_IN(ZR_RUN_MODEL_OLD)}};
+        const char *folder, *name, *file;
+    } places[] = {
+        {ZR_RUN_MODEL, ZR_RUN_MODEL, ZR_RUN_MODEL},
+        {ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS},
+        {ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS_INDEX, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS_INDEX},
+        {ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_NEW "/" ZR_ADAPTER_SINGLE, ZR_RUN_MODEL_NEW "/" ZR_ADAPTER_SINGLE},
+        {ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD "/" ZR_RUN_WEIGHTS},
+        {ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD "/" ZR_ADAPTER_SINGLE},
+        {ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD "/" ZR_RUN_WEIGHTS_INDEX}};
     int64_t its;
     *name = NULL;
     *step = -1;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         /* If other weights were found before, consider model.old only if it has a weights file, since without one it
          * may have only files of the user. */
-        const char *found = has_entry(dir->path, places[i].file)      ? places[i].file
-                            : has_entry(dir->path, places[i].adapter) ? places[i].adapter
-                                                                      : NULL;
-        if (!*name && places[i].name) found = has_entry(dir->path, places[i].name) ? places[i].name : NULL;
-        if (!found) continue;
+        if (!has_entry(dir->path, *name ? places[i].file : places[i].name)) continue;
         ZR_TRY(step_of_weights(dir, places[i].folder, &its));
         if (*name && its <= *step) continue;
-        *name = places[i].name ? places[i].name : found;
+        *name = places[i].name;
         *step = its;
     }
     return ZR_OK;

@@ -14,6 +14,7 @@
 #define ZR_RUN_MODEL_OLD "model.old"       /* earlier `model` while it is replaced; later, files of the user in it */
 #define ZR_RUN_BEST "best"                 /* folder of the weights with the lowest val_loss (train.keep_best) */
 #define ZR_RUN_WEIGHTS "model.safetensors" /* name of the weights file in model, model.tmp, model.old and best */
-#define ZR_TRAINED_NAME "trained.json"     /* file with the step and loss of the weights (trained.h) */
+#define ZR_RUN_WEIGHTS_INDEX ZR_RUN_WEIGHTS ".index.json" /* name of the index of several weights files */
+#define ZR_TRAINED_NAME "trained.json"                    /* file with the step and loss of the weights (trained.h) */
 
 #endif

@@ -74,3 +74,11 @@ void zr__row_pad(int64_t seq, int64_t row, void *const *input)
         targets[t] = -1;
     }
 }
+
+int64_t zr__row_ignored(int64_t seq, int64_t row, void *const *input)
+{
+    const int32_t *targets = (const int32_t *)input[1] + row * seq;
+    int64_t n = 0;
+    for (int64_t t = 0; t < seq; t++) n += targets[t] < 0;
+    return n;
+}

@@ -44,6 +44,8 @@ ZR_NODISCARD zr_status zr__family_read(const char *dir, zr__family_model *model)
 ZR_NODISCARD zr_status zr__row_fill(void *source, zr__data_fn read, int64_t index, int64_t seq, int64_t row,
                                     void *const *input);
 void zr__row_pad(int64_t seq, int64_t row, void *const *input);
+/** Return the number of targets of row `row` that the loss ignores. */
+int64_t zr__row_ignored(int64_t seq, int64_t row, void *const *input);
 
 /** Set *model from a resolved configuration, and check the model's sizes. */
 ZR_NODISCARD zr_status zr__train_model(const zr_config *config, zr__family_model *model);

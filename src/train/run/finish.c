@@ -117,8 +117,12 @@ static zr_status find_path(zr__run *r, const char *name, char path[PATH_MAX])
 
 static zr__exported exported_of(const zr__run *r, double val_loss)
 {
-    return (zr__exported){
-        &r->model, r->plan, r->config->model.init, r->config->data.tokenizer, {r->result->steps, val_loss}};
+    return (zr__exported){.model = &r->model,
+                          .plan = r->plan,
+                          .tokenizer = r->config->data.tokenizer,
+                          .init = r->config->model.init,
+                          .source = r->source,
+                          .trained = {r->result->steps, val_loss}};
 }
 
 zr_status zr__run_reserve(zr__run *r)

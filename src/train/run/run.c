@@ -137,10 +137,24 @@ static zr_status open_again(zr__run *r, const char *json)
     return st;
 }
 
+/** Read the record of the Hugging Face directory that the weights come from, in whose form they are written. A resumed
+ * run finds it in its checkpoint, or in model.init if an earlier version of zr wrote the checkpoint. */
+static zr_status read_source(zr__run *r)
+{
+    char path[PATH_MAX];
+    if (r->resume.step < 0 && !r->inputs.weights) return ZR_OK;
+    if (r->resume.step >= 0)
+        ZR_TRY(zr__checkpoint_path(path, r->config->train.output_dir, r->resume.step));
+    else
+        ZR_TRY(zr__path_format(path, "%s", r->config->model.init));
+    return zr__hf_source_read(path, r->inputs.weights, &r->source);
+}
+
 static zr_status open_outputs(zr__run *r)
 {
     char *json = NULL;
     if (r->comm->rank != 0) return ZR_OK;
+    ZR_TRY(read_source(r));
     ZR_TRY(written_config(r, &json));
     zr_status st = r->resume.there ? open_again(r, json) : open_new(r, json);
     zr_free(json);
@@ -291,8 +305,10 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     const int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
     int64_t first = zr__run_sample(r, batch->step) + batch->first_row;
     zr_status st = ZR_OK;
-    for (int64_t b = 0; b < rows && st == ZR_OK; b++)
+    for (int64_t b = 0; b < rows && st == ZR_OK; b++) {
         st = zr__row_fill(r->inputs.train, zr__data_sample, first + b, seq, b, input);
+        if (st == ZR_OK) *batch->counted -= zr__row_ignored(seq, b, input);
+    }
     /* The next micro-batch begins after the samples that all ranks together read for this micro-batch. */
     const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;
     if (st == ZR_OK && r->reads_ahead) st = zr_data_read_ahead(r->inputs.train, next, rows);
@@ -310,13 +326,19 @@ static zr_status train_batch(void *arg, const zr_batch *batch, void *const *inpu
     return zr__run_read(arg, batch, input);
 }
 
+/** Return whether a step updated nothing because the loss counts none of its targets. */
+static bool is_uncounted(const zr_step_result *did)
+{
+    return did->counted == 0 && did->bad_param < 0 && isfinite(did->loss);
+}
+
 static void report_step(zr__run *r, const zr_step_result *did, double lr, double scale, double sec)
 {
     zr__scalar scalar[ZR_SCALARS];
     if (r->comm->rank != 0) return;
     zr_train_step line = {.step = r->result->steps,
                           .steps = r->config->train.steps,
-                          .loss = did->loss,
+                          .loss = is_uncounted(did) ? NAN : did->loss,
                           .grad_norm = did->grad_norm,
                           .lr = lr,
                           .tokens = r->config->train_batch_size * r->plan->layout.seq,
@@ -347,11 +369,28 @@ static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
         snprintf(out, SCALE_BYTES, ", the loss scale stays %s", ZR_SHORTEST(before));
 }
 
+/** Count a step in which no target counts. Report the first such step of the process. The loss scale stays, since
+ * nothing was learned about it. */
+static void count_uncounted(zr__run *r)
+{
+    r->result->skipped++;
+    if (!r->told_uncounted)
+        zr__run_note(r,
+                     "step %lld updated nothing, because none of its targets counts; later steps of this kind have no "
+                     "note",
+                     (long long)r->result->steps);
+    r->told_uncounted = true;
+}
+
 /** Count a step that did not update the weights. Fail with ZR_ERR_DIVERGED after ZR_TRAIN_MAX_SKIPPED skipped steps in
  * a row, not counting steps that lowered the loss scale. The result is the same on all ranks. */
 static zr_status count_skipped(zr__run *r, const zr_step_result *did)
 {
     char scale[SCALE_BYTES];
+    if (is_uncounted(did)) {
+        count_uncounted(r);
+        return ZR_OK;
+    }
     bool skipped = did->skipped || !isfinite(did->loss);
     double before = r->scaler.scale;
     zr__loss_scaler_update(&r->scaler, skipped);
@@ -443,8 +482,10 @@ static zr_status one_step(zr__run *r)
     ZR_TRY(st);
     if (r->watch.tracing) ZR_TRY(zr__run_collect_trace(r, r->result->steps));
     r->result->steps++;
-    r->result->loss = did.loss;
-    r->suspect = !isfinite(did.loss);
+    if (!is_uncounted(&did)) {
+        r->result->loss = did.loss;
+        r->suspect = !isfinite(did.loss);
+    }
     add_noise(r, &did);
     st = count_skipped(r, &did);
     report_step(r, &did, args.lr, args.loss_scale, sec);
@@ -571,6 +612,7 @@ static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const z
     zr_plan_destroy(&r.plan);
     zr_device_destroy(&r.device);
     zr__inputs_close(&r.inputs);
+    zr__hf_source_free(&r.source);
     zr_tokenizer_close(&r.tokenizer);
     zr__resume_close(&r);
     zr__run_tell_metrics(&r, st);

@@ -7,6 +7,7 @@
 #ifndef ZR_TRAIN_RUN_H
 #define ZR_TRAIN_RUN_H
 
+#include "checkpoint/checkpoint.h"
 #include "train/dir/checkpoint_run.h"
 #include "train/watch/hang.h"
 #include "train/family/inputs.h"
@@ -47,6 +48,7 @@ typedef struct zr__run {
     zr_train_result *result;
     zr__family_model model;
     zr__inputs inputs;
+    zr__hf_source *source; /* record of the directory that the weights come from, or NULL; rank 0 only */
     zr_device *device;
     zr_plan *plan;
     zr_engine *engine;
@@ -78,7 +80,9 @@ typedef struct zr__run {
     zr__loss_scaler scaler;
     zr__noise_scale noise;
     zr_tokenizer *tokenizer; /* tokenizer of sample texts, on rank 0 */
-    int64_t skipped_in_row;  /* consecutive skipped steps, not counting steps that lowered the loss scale */
+    int64_t skipped_in_row;  /* consecutive skipped steps, not counting steps that lowered the loss scale, nor steps in
+                                which no target counts */
+    bool told_uncounted;     /* whether a note has reported a step in which no target counts */
 } zr__run;
 
 /** Replace the byte counts of a report by their maximum over the ranks. The counts differ between ranks, since ranks

@@ -57,7 +57,7 @@ zr_status zr__save_make_files(const zr__save *s)
     char path[PATH_MAX];
     zr_tensor_spec *specs = NULL;
     int64_t n = 0;
-    ZR_TRY(zr_hf_write(s->tmp, r->model.family, &r->model.config));
+    ZR_TRY(zr__hf_write_like(s->tmp, r->model.family, &r->model.config, r->source, ZR_F32, true));
     zr_status st = describe_adapter(s);
     for (int i = 0; i < s->n_states && st == ZR_OK; i++) {
         ZR_TRY(zr__param_specs(graph_of(s), i > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED, &specs, &n));

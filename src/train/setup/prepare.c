@@ -140,8 +140,29 @@ static zr_status look_at_data(zr_config *config, const char *path, data_kind *ki
     return text && note[0] ? zr__config_add_note(config, note) : ZR_OK;
 }
 
-/** Select the tokenizer "bytes" if the data are text and no tokenizer is given. Call this before the vocabulary size is
- * set. Fail if one of the files has text and the other tokens, since the tokens are not bytes. */
+/** Select the tokenizer of model.init if that directory has one. The weights are of no use with other tokens. */
+static zr_status tokenizer_of_init(zr_config *config, bool *found)
+{
+    char note[512];
+    zr_tokenizer *tokenizer = NULL;
+    const char *dir = config->model.init;
+    *found = false;
+    if (!dir) return ZR_OK;
+    const zr_status st = zr_tokenizer_open(dir, &tokenizer);
+    zr_tokenizer_close(&tokenizer);
+    if (st == ZR_ERR_NOT_FOUND) return ZR_OK;
+    ZR_CHECK(st == ZR_OK, st, "%s (the tokenizer of model.init, since data.tokenizer is not given)",
+             zr_error_message());
+    *found = true;
+    snprintf(note, sizeof(note), "data.tokenizer: not given, so the text is read with the tokenizer of model.init, %s",
+             ZR_SHOWN(dir));
+    ZR_TRY(zr_config_set(config, "data.tokenizer", dir));
+    return zr__config_add_note(config, note);
+}
+
+/** Select a tokenizer if the data are text and no tokenizer is given: that of model.init, or else "bytes". Call this
+ * before the vocabulary size is set. Fail if one of the files has text and the other tokens, since the tokens are not
+ * bytes. */
 static zr_status default_tokenizer(zr_config *config, bool *bytes)
 {
     static const char *const name[] = {[DATA_TOKENS] = "tokens", [DATA_TEXT] = "text"};
@@ -155,6 +176,9 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
              "the tokens (its directory, or \"bytes\"), or give files of one kind",
              name[train], name[val]);
     if (train != DATA_TEXT) return ZR_OK;
+    bool found;
+    ZR_TRY(tokenizer_of_init(config, &found));
+    if (found) return ZR_OK;
     *bytes = true;
     ZR_TRY(zr_config_set(config, "data.tokenizer", "bytes"));
     return ZR_OK;

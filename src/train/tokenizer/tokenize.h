@@ -20,7 +20,7 @@ typedef struct zr__tokenize_args {
     int n_texts;             /* number of files, 1 to ZR_TOKENIZE_TEXTS */
     const char *out; /* path of the output, which zr_data_open can read; must end in ".bin" for ZR_TOKENS_NANOGPT */
     zr__tokens_format format;
-    bool eot;                /* whether ZR_END_OF_TEXT separates documents; no other token is added */
+    bool eot;                /* whether a token separates documents: ZR_END_OF_TEXT or the eos_token */
     int threads;             /* number of threads, up to ZR_TOKENIZE_THREADS; 0 for one per processor */
     zr_progress_fn progress; /* progress in bytes of files; may be NULL */
     void *arg;
@@ -46,8 +46,8 @@ typedef struct zr__tokenized {
  * Fail with ZR_ERR_ARG if a number is out of range. Fail with ZR_ERR_CREATE if `out` or `out`.tmp is an input, if `out`
  * exists and is not a token file of this format, or if `out`.tmp exists. Fail with ZR_ERR_NOT_FOUND or ZR_ERR_DATA if
  * the tokenizer or a text is missing or bad. Fail with ZR_ERR_DATA if there are too many tokens for the header, or if
- * ZR_END_OF_TEXT is not in the vocabulary. Fail with ZR_ERR_IO if a text changes meanwhile, or if writing fails. Other
- * errors: ZR_ERR_MEMORY.
+ * `eot` is set and the tokenizer has no separator. Fail with ZR_ERR_IO if a text changes meanwhile, or if writing
+ * fails. Other errors: ZR_ERR_MEMORY.
  */
 ZR_NODISCARD zr_status zr__tokenize(const zr__tokenize_args *args, zr__tokenized *did);
 

@@ -11,7 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char whole[] = "tokenizer.json", config[] = "tokenizer_config.json";
+static const char whole[] = "tokenizer.json", config[] = "tokenizer_config.json",
+                  generation[] = "generation_config.json";
 static const char *const names[] = {whole,
                                     config,
                                     "vocab.json",
@@ -20,7 +21,7 @@ static const char *const names[] = {whole,
                                     "added_tokens.json",
                                     "tekken.json",
                                     "chat_template.jinja",
-                                    "generation_config.json"};
+                                    generation};
 enum { NAMES = sizeof(names) / sizeof(names[0]), MOST_BYTES = 128 << 20 };
 
 static zr_status write_in(const char *dir, const char *name, const char *text, size_t bytes)
@@ -76,6 +77,15 @@ zr_status zr__tokenizer_files_take(const char *from, const char *dir)
         if (zr__path_is_in(from, names[i])) ZR_TRY(copy_file(path, dir, names[i]));
     }
     return ZR_OK;
+}
+
+zr_status zr__tokenizer_files_add(const char *from, const char *dir, bool all)
+{
+    char path[PATH_MAX];
+    if (all && zr__tokenizer_is_in(from)) return zr__tokenizer_files_take(from, dir);
+    if (!zr__path_is_in(from, generation) || zr__path_is_in(dir, generation)) return ZR_OK;
+    ZR_TRY(zr__path_join(path, from, generation));
+    return copy_file(path, dir, generation);
 }
 
 bool zr__tokenizer_files_any(const char *dir)

@@ -17,6 +17,9 @@ ZR_NODISCARD zr_status zr__tokenizer_files_copy(const char *name, const char *di
 /** Copy all tokenizer files from the directory `from` into `dir`, unchanged and unchecked. Fail with ZR_ERR_DATA if a
  * file is too large for a tokenizer. Other errors: ZR_ERR_CREATE, ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokenizer_files_take(const char *from, const char *dir);
+/** Copy generation_config.json from the directory `from` into `dir`, unless `dir` has one. If `all` is set and `from`
+ * has a tokenizer, copy all tokenizer files instead. Errors: as zr__tokenizer_files_take. */
+ZR_NODISCARD zr_status zr__tokenizer_files_add(const char *from, const char *dir, bool all);
 /** Return whether `dir` has at least one file of a tokenizer. */
 bool zr__tokenizer_files_any(const char *dir);
 

@@ -67,6 +67,25 @@ static zr_status open_adapters(zr__convert *c)
     return st;
 }
 
+/** Open a Hugging Face directory. Tensors that the model does not use are not converted; did->note names them. */
+static zr_status open_dir(zr__convert *c)
+{
+    char extra[400] = "";
+    ZR_TRY(zr__weights_of_dir(c->did->from.path, &c->model, &c->weights, extra, sizeof(extra)));
+    if (extra[0]) snprintf(c->did->note, sizeof(c->did->note), "not converted: %s", extra);
+    return ZR_OK;
+}
+
+/** Read the record of the base of adapters. */
+static zr_status read_base(zr__convert *c)
+{
+    zr_weights *weights = NULL;
+    ZR_TRY(zr_weights_open(c->base, &c->model.family->names, &weights));
+    zr_status st = zr__hf_source_read(c->base, weights, &c->source);
+    zr_weights_close(&weights);
+    return st;
+}
+
 static zr_status open_source(zr__convert *c)
 {
     if (zr__adapter_is_in(c->did->from.path))
@@ -74,12 +93,12 @@ static zr_status open_source(zr__convert *c)
     else if (c->did->from.kind == ZR_STORED_CHECKPOINT)
         ZR_TRY(open_checkpoint(c));
     else
-        ZR_TRY(zr__weights_of_dir(c->did->from.path, &c->model, &c->weights, NULL, 0));
+        ZR_TRY(open_dir(c));
     ZR_TRY(zr__param_graph(&c->model, &c->graph));
     ZR_TRY(zr__param_specs(c->graph, ZR_PARAMS_ALL, &c->specs, &c->did->tensors));
     for (int64_t i = 0; i < c->did->tensors; i++) c->did->elems += zr_shape_elems(&c->specs[i].shape);
     if (c->reader) ZR_TRY(check_shapes(c));
-    return ZR_OK;
+    return c->base[0] ? read_base(c) : zr__hf_source_read(c->did->from.path, c->weights, &c->source);
 }
 
 static zr_status read_piece(const zr__convert *c, const char *name, int64_t first, int64_t n)
@@ -96,7 +115,7 @@ static zr_status read_piece(const zr__convert *c, const char *name, int64_t firs
 
 static zr_status write_piece(const zr__convert *c, int64_t tensor, int64_t first, int64_t n)
 {
-    if (c->out) return zr__weights_put(c->out, tensor, first, n, c->piece);
+    if (c->to) return zr__weights_write(c->to, c->specs[tensor].name, first, n, c->piece);
     const zr_safetensors_tensor *to = zr_safetensors_find(c->layout, c->specs[tensor].name);
     ZR_ASSERT(to);
     return zr_chunk_writer_put(c->writer, to->offset + 4 * first, c->piece, 4 * n);
@@ -144,6 +163,15 @@ static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], cons
     return ZR_OK;
 }
 
+/** Copy the generation_config.json of a run, which is in model/. */
+static zr_status copy_generation(const zr__convert *c, const char *dir)
+{
+    char model[PATH_MAX];
+    if (!c->did->from.run[0]) return ZR_OK;
+    ZR_TRY(zr__path_join(model, c->did->from.run, "model"));
+    return zr__tokenizer_files_add(model, dir, false);
+}
+
 zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
 {
     char found[PATH_MAX];
@@ -161,19 +189,22 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
         return ZR_OK;
     }
     ZR_TRY(find_tokenizer(c, found, &name));
-    if (!name) return ZR_OK;
-    ZR_TRY(zr__make_folder(dir));
-    c->did->tokenizer = true;
-    return zr__tokenizer_files_copy(name, dir);
+    if (name) {
+        ZR_TRY(zr__make_folder(dir));
+        c->did->tokenizer = true;
+        ZR_TRY(zr__tokenizer_files_copy(name, dir));
+    }
+    return copy_generation(c, dir);
 }
 
 /* ---- a Hugging Face directory ----------------------------------------------------------------- */
 
 /** Set the dtype in the JSON of a config.json, and return whether this changed the JSON. The key is "dtype" since
  * version 5 of transformers, and "torch_dtype" in earlier versions. */
-static bool set_type(json_t *root, const char *type)
+static bool set_type(json_t *root, zr_dtype dtype)
 {
-    const char *const keys[] = {"dtype", "torch_dtype"};
+    static const char *const keys[] = {"dtype", "torch_dtype"};
+    const char *type = dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32";
     bool changed = false, named = false;
     for (int i = 0; i < 2; i++) {
         const json_t *was = json_object_get(root, keys[i]);
@@ -186,7 +217,8 @@ static bool set_type(json_t *root, const char *type)
     return changed;
 }
 
-/** Copy config.json, and change only the dtype. */
+/** Copy config.json. Change only the dtype, if the types of the weights may change, and leave out the record of the
+ * files (zr__hf_source) that a checkpoint's config.json has. */
 static zr_status copy_config(const zr__convert *c)
 {
     char from[PATH_MAX], to[PATH_MAX], *text = NULL, *written = NULL;
@@ -197,8 +229,9 @@ static zr_status copy_config(const zr__convert *c)
     ZR_TRY(zr__path_join(to, c->dir, "config.json"));
     ZR_TRY_GOTO(st, zr__json_read_file(from, &text, &bytes), done);
     ZR_TRY_GOTO(st, zr__json_parse(text, bytes, from, &root), done);
-    const zr_dtype dtype = c->args->dtype;
-    if (set_type(root, dtype == ZR_BF16 ? "bfloat16" : dtype == ZR_F16 ? "float16" : "float32")) {
+    bool changed = json_object_del(root, ZR_HF_FILES_KEY) == 0;
+    if (c->reader || !c->args->same_types) changed |= set_type(root, c->did->dtype);
+    if (changed) {
         ZR_TRY_GOTO(st, zr__json_print(root, &written), done);
         ZR_TRY_GOTO(st, zr__file_put(to, written, (int64_t)strlen(written)), done);
     } else {
@@ -213,14 +246,22 @@ done:
 
 static zr_status make_hf(zr__convert *c)
 {
+    const zr_hf_names *names = &c->model.family->names;
+    const zr__weights_form form = {.names = names,
+                                   .source = c->source,
+                                   .same_types = c->args->same_types,
+                                   .dtype = c->args->dtype,
+                                   .file_bytes = c->args->file_bytes};
     snprintf(c->dir, sizeof(c->dir), "%s", c->tmp);
+    ZR_TRY(zr__weights_create(c->dir, &form, c->specs, c->did->tensors, &c->out));
+    c->did->files = zr__weights_out_files(c->out);
+    c->did->dtype = zr__weights_out_dtype(c->out);
     ZR_TRY(copy_config(c));
     ZR_TRY(zr__convert_tokenizer(c, c->dir));
-    ZR_TRY(zr__weights_create(c->dir, c->args->dtype, c->specs, c->did->tensors, c->args->file_bytes, &c->out));
-    c->did->files = zr__weights_out_files(c->out);
+    ZR_TRY(zr__weights_make(c->out, ""));
+    ZR_TRY(zr__weights_attach(c->dir, names, "", &c->to));
     ZR_TRY(zr__convert_copy(c));
-    ZR_TRY(zr__weights_end(c->out));
-    return ZR_OK;
+    return zr__weights_sync(c->to);
 }
 
 /* ---- conversion ------------------------------------------------------------------------------- */
@@ -228,11 +269,16 @@ static zr_status make_hf(zr__convert *c)
 /** Remove the files that the conversion created, and nothing else. */
 static void remove_tmp(const zr__convert *c)
 {
-    static const char *const names[] = {"config.json", "config.json.tmp", "latest",
-                                        "latest.tmp",  "metrics.jsonl",   "metrics.jsonl.tmp"};
+    static const char *const names[] = {"config.json",
+                                        "config.json.tmp",
+                                        "latest",
+                                        "latest.tmp",
+                                        "metrics.jsonl",
+                                        "metrics.jsonl.tmp",
+                                        "model.safetensors.index.json.tmp"};
     char path[PATH_MAX];
     (void)!zr_checkpoint_remove(c->tmp, 0);
-    if (c->out) zr__weights_undo(c->out);
+    if (c->out) zr__weights_remove(c->tmp, "");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (zr__path_join(path, c->tmp, names[i]) == ZR_OK) unlink(path);
     zr__tokenizer_files_remove(c->tmp, NULL);
@@ -273,6 +319,7 @@ static zr_status choose_kind(zr__convert *c)
              "%s is an adapter: zr train continues it with model.init and model.lora.init; convert merges it into a "
              "Hugging Face directory (--to hf)",
              from->path);
+    c->did->dtype = args->dtype;
     c->did->kind = args->kind != ZR_CONVERT_OTHER ? args->kind : run ? ZR_CONVERT_HF : ZR_CONVERT_RUN;
     ZR_CHECK(c->did->kind != ZR_CONVERT_RUN || !checkpoint, ZR_ERR_ARG,
              "%s is a checkpoint: it goes on with its own run (zr train --resume); copy the run's directory",
@@ -298,7 +345,9 @@ zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did)
     zr_chunk_writer_close(&c.writer);
     zr_safetensors_close(&c.layout);
     zr__weights_out_close(&c.out);
+    zr_weights_close(&c.to);
     zr_weights_close(&c.weights);
+    zr__hf_source_free(&c.source);
     zr_chunk_reader_close(&c.reader);
     zr_manifest_free(&c.manifest);
     zr_free(c.specs);

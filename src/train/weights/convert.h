@@ -24,20 +24,22 @@ typedef struct zr__convert {
     zr_tensor_spec *specs;
     zr_manifest *manifest; /* manifest of the source, if the source is a checkpoint */
     zr_chunk_reader *reader;
-    zr_weights *weights;  /* weights of the source, if the source is a Hugging Face directory or has adapters */
-    char base[PATH_MAX];  /* directory of the base of adapters, which are merged into it; "" without adapters */
-    zr_lora lora;         /* the adapters; its targets are borrowed from `weights` */
-    zr_graph *adapters;   /* graph with the adapters, or NULL */
-    zr__merge *merge;     /* factors of the adapter of the tensor that is copied, or NULL */
-    zr__weights_out *out; /* writer of the target, if the target is a Hugging Face directory */
-    char file[PATH_MAX];  /* path of the target's weights file, if the target is a checkpoint */
+    zr_weights *weights;   /* weights of the source, if the source is a Hugging Face directory or has adapters */
+    char base[PATH_MAX];   /* directory of the base of adapters, which are merged into it; "" without adapters */
+    zr_lora lora;          /* the adapters; its targets are borrowed from `weights` */
+    zr_graph *adapters;    /* graph with the adapters, or NULL */
+    zr__merge *merge;      /* factors of the adapter of the tensor that is copied, or NULL */
+    zr__hf_source *source; /* record of the Hugging Face directory that the weights come from */
+    zr__weights_out *out;  /* plan of the target's files, if the target is a Hugging Face directory */
+    zr_weights *to;        /* weights of the target, if the target is a Hugging Face directory */
+    char file[PATH_MAX];   /* path of the target's weights file, if the target is a checkpoint */
     zr_safetensors *layout;
     zr_chunk_writer *writer;
     float *piece;
     int64_t done;
 } zr__convert;
 
-/** Copy every tensor from the source to the target, which is c->out or c->writer. */
+/** Copy every tensor from the source to the target, which is c->to or c->writer. */
 ZR_NODISCARD zr_status zr__convert_copy(zr__convert *c);
 
 /** Read the factors of the adapter of a tensor into c->merge, if it has one. */

@@ -82,6 +82,15 @@ done:
     return st;
 }
 
+/** Write the model's config.json, with the dropout probabilities of the source, and the record of the source. */
+static zr_status write_config(const zr__convert *c)
+{
+    const zr_family *family = NULL;
+    zr_model_config config;
+    ZR_TRY(zr_hf_read(c->did->from.path, &family, &config));
+    return zr__hf_write_like(c->dir, family, &config, c->source, ZR_F32, true);
+}
+
 static zr_status write_weights(zr__convert *c)
 {
     ZR_TRY(zr_safetensors_create(c->file, c->specs, c->did->tensors));
@@ -99,7 +108,7 @@ zr_status zr__convert_run(zr__convert *c)
     ZR_TRY(zr_checkpoint_begin(c->tmp, 0));
     ZR_TRY(zr__path_format(c->dir, "%s/%s.tmp", c->tmp, name));
     ZR_TRY(zr__path_join(c->file, c->dir, ZR_RUN_WEIGHTS));
-    ZR_TRY(zr_hf_write(c->dir, c->model.family, &c->model.config));
+    ZR_TRY(write_config(c));
     ZR_TRY(write_weights(c));
     ZR_TRY(write_manifest(c));
     ZR_TRY(zr_checkpoint_commit(c->tmp, 0));

@@ -1,8 +1,10 @@
 #include "train/weights/export.h"
 
+#include "base/core/core.h"
 #include "base/file/commit.h"
 #include "base/file/folder.h"
 #include "base/number/finite.h"
+#include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/dir/run_files.h"
 #include "train/family/adapter.h"
@@ -16,48 +18,55 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/** File of weights that is written. */
+/** Weights that are written. */
 typedef struct writing {
-    zr_safetensors *file;
-    bool adapter; /* whether it has only adapters */
+    zr_weights *weights;
+    bool adapters; /* whether they are only adapters */
 } writing;
 
 static zr_status write_range(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const writing *w = arg;
-    char name[ZR_NAME_MAX + 32];
-    if (w->adapter && !param->adapter) return ZR_OK;
-    snprintf(name, sizeof(name), "%s%s", w->adapter ? ZR_ADAPTER_PREFIX : "", param->name);
-    const zr_safetensors_tensor *tensor = zr_safetensors_find(w->file, name);
-    ZR_ASSERT(tensor);
-    return zr_safetensors_write(w->file, tensor, first, n, in);
+    return w->adapters && !param->adapter ? ZR_OK : zr__weights_write(w->weights, param->name, first, n, in);
 }
+
+enum { MARKS = 3 };
+static const char *const marks[MARKS] = {ZR_RUN_WEIGHTS, ZR_RUN_WEIGHTS_INDEX, ZR_ADAPTER_SINGLE};
+#define UNFINISHED ".tmp"
 
 /** Paths used by the export of a directory. */
 typedef struct paths {
-    bool adapter;              /* whether the weights are adapters */
-    char tmp[PATH_MAX];        /* temporary path of the new directory */
-    char old[PATH_MAX];        /* path to which an existing directory `dir` is moved */
-    char config[PATH_MAX];     /* config.json in tmp */
-    char unfinished[PATH_MAX]; /* temporary path of the weights file in tmp, until its data is on disk */
-    char finished[PATH_MAX];   /* path to which the weights file in `tmp` is renamed when it is complete */
+    char tmp[PATH_MAX];    /* temporary path of the new directory */
+    char old[PATH_MAX];    /* path to which an existing directory `dir` is moved */
+    char config[PATH_MAX]; /* config.json in tmp */
+    /* The weights file in tmp, the index of several weights files, and the file of adapters, of which one exists:
+     * `unfinished` is the path until all weights are on disk, and `finished` the path to which the file is then
+     * renamed. */
+    char unfinished[MARKS][PATH_MAX], finished[MARKS][PATH_MAX];
+    bool wide; /* whether all tensors are F32, because a weight is too large for the type of the source */
 } paths;
 
-static zr_status name_parts(const char *dir, bool adapter, paths *p)
+/** Return whether one of the paths exists. */
+static bool any_is_there(char path[MARKS][PATH_MAX])
 {
-    p->adapter = adapter;
-    ZR_TRY(zr__path_format(p->tmp, "%s.tmp", dir));
-    ZR_TRY(zr__path_format(p->old, "%s.old", dir));
-    ZR_TRY(zr__path_join(p->config, p->tmp, adapter ? ZR_ADAPTER_CONFIG : ZR_RUN_CONFIG));
-    ZR_TRY(zr__path_join(p->finished, p->tmp, adapter ? ZR_ADAPTER_SINGLE : ZR_RUN_WEIGHTS));
-    return zr__path_join(p->unfinished, p->tmp, adapter ? ZR_ADAPTER_SINGLE ".tmp" : ZR_RUN_WEIGHTS ".tmp");
+    struct stat st;
+    for (int i = 0; i < MARKS; i++)
+        if (lstat(path[i], &st) == 0) return true;
+    return false;
 }
 
-/** Name the parts of a directory that a run has begun to write. */
-static zr_status name_begun(const char *dir, paths *p)
+static zr_status name_parts(const char *dir, paths *p)
 {
-    ZR_TRY(name_parts(dir, false, p));
-    return zr__path_is_in(p->tmp, ZR_ADAPTER_CONFIG) ? name_parts(dir, true, p) : ZR_OK;
+    ZR_TRY(zr__path_format(p->tmp, "%s.tmp", dir));
+    ZR_TRY(zr__path_format(p->old, "%s.old", dir));
+    ZR_TRY(zr__path_join(p->config, p->tmp, ZR_RUN_CONFIG));
+    if (zr__path_is_in(p->tmp, ZR_ADAPTER_CONFIG)) ZR_TRY(zr__path_join(p->config, p->tmp, ZR_ADAPTER_CONFIG));
+    p->wide = false;
+    for (int i = 0; i < MARKS; i++) {
+        ZR_TRY(zr__path_format(p->unfinished[i], "%s/%s" UNFINISHED, p->tmp, marks[i]));
+        ZR_TRY(zr__path_join(p->finished[i], p->tmp, marks[i]));
+    }
+    return ZR_OK;
 }
 
 static void remove_in(const char *dir, const char *name)
@@ -66,11 +75,10 @@ static void remove_in(const char *dir, const char *name)
     if (zr__path_join(path, dir, name) == ZR_OK) unlink(path);
 }
 
-static void release_export(const paths *p)
+static void release_export(paths *p)
 {
-    struct stat st;
-    unlink(p->unfinished);
-    if (lstat(p->finished, &st) == 0) return;
+    zr__weights_remove(p->tmp, UNFINISHED);
+    if (any_is_there(p->finished)) return;
     unlink(p->config);
     remove_in(p->tmp, ZR_TRAINED_NAME);
     zr__tokenizer_files_remove(p->tmp, NULL);
@@ -80,17 +88,7 @@ static void release_export(const paths *p)
 void zr__export_release(const char *dir)
 {
     paths p;
-    if (name_begun(dir, &p) == ZR_OK) release_export(&p);
-}
-
-static zr_status make_weights(const paths *p, const zr_graph *graph)
-{
-    zr_tensor_spec *specs = NULL;
-    int64_t n = 0;
-    ZR_TRY(p->adapter ? zr__adapter_specs(graph, &specs, &n) : zr__param_specs(graph, ZR_PARAMS_ALL, &specs, &n));
-    zr_status st = zr_safetensors_create(p->unfinished, specs, n);
-    zr_free(specs);
-    return st;
+    if (name_parts(dir, &p) == ZR_OK) release_export(&p);
 }
 
 static const zr_graph *graph_of(const zr_plan *plan)
@@ -98,33 +96,67 @@ static const zr_graph *graph_of(const zr_plan *plan)
     return plan->graph[plan->layout.train ? ZR_SCHEDULE_TRAIN : ZR_SCHEDULE_EVAL];
 }
 
-/** Write config.json of the model, or adapter_config.json if the weights are adapters. */
-static zr_status write_config(const paths *p, const zr__exported *what)
+/** Create the file of adapters, and adapter_config.json. */
+static zr_status make_adapter(paths *p, const zr__exported *what)
 {
     zr__adapter adapter;
-    if (!p->adapter) return zr_hf_write(p->tmp, what->model->family, &what->model->config);
-    ZR_TRY(zr__adapter_describe(graph_of(what->plan), &what->model->lora, what->base, &adapter));
-    zr_status st = zr__adapter_write(p->tmp, &adapter);
+    zr_tensor_spec *specs = NULL;
+    int64_t n = 0;
+    ZR_TRY(zr__path_join(p->config, p->tmp, ZR_ADAPTER_CONFIG));
+    ZR_TRY(zr__adapter_specs(graph_of(what->plan), &specs, &n));
+    zr_status st = zr_safetensors_create(p->unfinished[2], specs, n);
+    zr_free(specs);
+    ZR_TRY(st);
+    ZR_TRY(zr__adapter_describe(graph_of(what->plan), &what->model->lora, what->init, &adapter));
+    st = zr__adapter_write(p->tmp, &adapter);
     zr__adapter_clear(&adapter);
     return st;
 }
 
-static zr_status reserve_files(const paths *p, const zr__exported *what)
+/** Create the weights files, in the form of the directory that the weights come from, and config.json. */
+static zr_status make_weights(paths *p, const zr__exported *what)
+{
+    if (zr__has_adapters(graph_of(what->plan))) return make_adapter(p, what);
+    const zr_family *family = what->model->family;
+    const zr__weights_form form = {.names = &family->names, .source = what->source, .same_types = !p->wide};
+    zr_tensor_spec *specs = NULL;
+    zr__weights_out *out = NULL;
+    int64_t n = 0;
+    ZR_TRY(zr__param_specs(graph_of(what->plan), ZR_PARAMS_ALL, &specs, &n));
+    zr_status st = zr__weights_create(p->tmp, &form, specs, n, &out);
+    if (st == ZR_OK) st = zr__weights_make(out, UNFINISHED);
+    if (st == ZR_OK)
+        st = zr__hf_write_like(p->tmp, family, &what->model->config, what->source, zr__weights_out_dtype(out), false);
+    zr__weights_out_close(&out);
+    zr_free(specs);
+    return st;
+}
+
+/** Copy the tokenizer, and the other files of the directory that the weights come from. */
+static zr_status copy_files(const paths *p, const zr__exported *what)
+{
+    ZR_TRY(zr__tokenizer_files_copy(what->tokenizer, p->tmp));
+    return what->init ? zr__tokenizer_files_add(what->init, p->tmp, !what->tokenizer) : ZR_OK;
+}
+
+static zr_status reserve_files(paths *p, const zr__exported *what)
 {
     ZR_TRY(zr__make_folder(p->tmp));
-    unlink(p->unfinished); /* a killed run may have left this file */
-    zr_status st = make_weights(p, graph_of(what->plan));
-    if (st == ZR_OK) st = write_config(p, what);
-    if (st == ZR_OK) st = zr__tokenizer_files_copy(what->tokenizer, p->tmp);
+    zr__weights_remove(p->tmp, UNFINISHED); /* a killed run may have left these files */
+    zr_status st = make_weights(p, what);
+    if (st == ZR_OK) st = copy_files(p, what);
     if (st == ZR_OK) st = zr__trained_reserve(p->tmp);
-    if (st != ZR_OK) release_export(p);
-    return st;
+    if (st == ZR_OK) return ZR_OK;
+    zr__failure failed = {0}; /* keeps the error message of `st` */
+    zr__failure_note(&failed, st);
+    release_export(p);
+    return zr__failure_tell(&failed);
 }
 
 zr_status zr__export_reserve(const char *dir, const zr__exported *what)
 {
     paths p;
-    ZR_TRY(name_parts(dir, zr__has_adapters(graph_of(what->plan)), &p));
+    ZR_TRY(name_parts(dir, &p));
     zr_status st = reserve_files(&p, what);
     ZR_CHECK(st == ZR_OK, st,
              "the weights that this run is to leave cannot be written: %s; free space, or choose another "
@@ -133,15 +165,17 @@ zr_status zr__export_reserve(const char *dir, const zr__exported *what)
     return ZR_OK;
 }
 
-/** Reserve all files again if a file was removed in the meantime. In this case set *made to true, since the new weights
- * file is empty. */
-static zr_status reserve_again(const paths *p, const zr__exported *what, bool *made)
+/** Reserve all files again if a file was removed in the meantime, or if the types change (p->wide). In this case set
+ * *made to true, since the new weights files are empty. */
+static zr_status reserve_again(paths *p, const zr__exported *what, bool *made)
 {
-    struct stat weights, config;
-    bool there = lstat(p->unfinished, &weights) == 0 && S_ISREG(weights.st_mode);
-    bool described = lstat(p->config, &config) == 0 && S_ISREG(config.st_mode);
-    bool spelled = !what->tokenizer || zr__tokenizer_is_in(p->tmp);
-    if (there && described && spelled) return ZR_OK;
+    struct stat config;
+    zr_weights *weights = NULL;
+    const bool there = zr__weights_attach(p->tmp, &what->model->family->names, UNFINISHED, &weights) == ZR_OK;
+    zr_weights_close(&weights);
+    const bool described = lstat(p->config, &config) == 0 && S_ISREG(config.st_mode);
+    const bool spelled = !what->tokenizer || zr__tokenizer_is_in(p->tmp);
+    if (there && described && spelled && !p->wide) return ZR_OK;
     *made = true;
     return reserve_files(p, what);
 }
@@ -150,7 +184,7 @@ static zr_status reserve_again(const paths *p, const zr__exported *what, bool *m
  * leave it without values and continue, since the weights are more important than the record of their step. A resumed
  * run then takes their step from run.json. If run.json has no step either, the run regards the weights as later than
  * every checkpoint. */
-static zr_status prepare_export(const paths *p, const zr__exported *what, bool *made)
+static zr_status prepare_export(paths *p, const zr__exported *what, bool *made)
 {
     ZR_TRY(reserve_again(p, what, made));
     zr_status st = zr__trained_write(p->tmp, &what->trained);
@@ -159,17 +193,17 @@ static zr_status prepare_export(const paths *p, const zr__exported *what, bool *
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/** Write the elements that this rank owns, then sync the file. Set *written to whether all ranks have written their
+/** Write the elements that this rank owns, then sync the files. Set *written to whether all ranks have written their
  * elements, even if the sync failed. Collective. */
-static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bool *written)
+static zr_status write_mine(const paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
 {
-    writing w = {NULL, p->adapter};
-    zr_status st = zr_safetensors_attach(p->unfinished, &w.file);
+    writing w = {NULL, zr__has_adapters(graph_of(what->plan))};
+    zr_status st = zr__weights_attach(p->tmp, &what->model->family->names, UNFINISHED, &w.weights);
     if (st == ZR_OK) st = zr_engine_read(engine, ZR_STATE_PARAM, write_range, &w);
     st = zr_comm_agree(comm, st);
     *written = st == ZR_OK;
-    if (st == ZR_OK) st = zr_comm_agree(comm, zr_safetensors_sync(w.file));
-    zr_safetensors_close(&w.file);
+    if (st == ZR_OK) st = zr_comm_agree(comm, zr__weights_sync(w.weights));
+    zr_weights_close(&w.weights);
     return st;
 }
 
@@ -178,12 +212,12 @@ static zr_status write_mine(const paths *p, zr_engine *engine, zr_comm *comm, bo
  * only the link, since its target does not belong to the run. Return false if p->old still exists. */
 static bool remove_old(const paths *p, const char *newer)
 {
-    static const char *const names[] = {ZR_RUN_CONFIG, ZR_RUN_WEIGHTS, ZR_ADAPTER_CONFIG, ZR_ADAPTER_SINGLE,
-                                        ZR_TRAINED_NAME};
+    static const char *const names[] = {ZR_RUN_CONFIG, ZR_ADAPTER_CONFIG, ZR_TRAINED_NAME};
     struct stat st;
     if (lstat(p->old, &st) != 0) return true;
     if (S_ISLNK(st.st_mode)) return unlink(p->old) == 0;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) remove_in(p->old, names[i]);
+    zr__weights_remove(p->old, "");
     zr__tokenizer_files_remove(p->old, newer);
     return rmdir(p->old) == 0;
 }
@@ -213,47 +247,57 @@ static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PA
     return ZR_OK;
 }
 
+/** Give the weights file or the index its final name, which shows that the weights are complete. */
+static zr_status finish_weights(paths *p)
+{
+    struct stat st;
+    int i = 0;
+    while (i < MARKS - 1 && lstat(p->unfinished[i], &st) != 0) i++;
+    ZR_CHECK(rename(p->unfinished[i], p->finished[i]) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished[i],
+             p->finished[i], strerror(errno));
+    return ZR_OK;
+}
+
 /** Rename the weights file and the directory to their final names. Call this on one rank. */
 static zr_status commit_export(paths *p, const char *dir, bool replace, char rest[PATH_MAX])
 {
-    ZR_CHECK(rename(p->unfinished, p->finished) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished,
-             p->finished, strerror(errno));
+    ZR_TRY(finish_weights(p));
     return give_name(p, dir, replace, rest);
 }
 
 bool zr__export_is_there(const char *dir)
 {
-    static const char *const names[] = {ZR_RUN_WEIGHTS, ZR_ADAPTER_SINGLE};
     char path[PATH_MAX];
     struct stat st;
-    for (int i = 0; i < 2; i++)
-        if (zr__path_join(path, dir, names[i]) == ZR_OK && lstat(path, &st) == 0) return true;
+    for (int i = 0; i < MARKS; i++)
+        if (zr__path_join(path, dir, marks[i]) == ZR_OK && lstat(path, &st) == 0) return true;
     return false;
 }
 
 /** Write the path of the directory with the complete weights, or "", to `place`. Call this on rank 0. */
-static void find_complete(const paths *p, const char *dir, char *place, size_t size)
+static void find_complete(paths *p, const char *dir, char *place, size_t size)
 {
-    struct stat st;
-    if (lstat(p->unfinished, &st) == 0 && rename(p->unfinished, p->finished) != 0) return;
-    if (lstat(p->finished, &st) == 0)
+    if (any_is_there(p->unfinished) && finish_weights(p) != ZR_OK) return;
+    if (any_is_there(p->finished))
         snprintf(place, size, "%s", p->tmp);
     else if (zr__export_is_there(dir))
         snprintf(place, size, "%s", dir);
 }
 
 /** Write the weights, and write them again after a disk failure. After a failed sync, the system treats the pages as
- * clean, so only a second write brings them to the disk. */
-static zr_status write_twice(const paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
+ * clean, so only a second write brings them to the disk. If a weight is too large for the type of the source, write all
+ * weights in fp32. */
+static zr_status write_twice(paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_status st = ZR_OK;
     bool disk = true; /* whether the last attempt failed because of the disk, so that another attempt may succeed */
     for (int tries = 0; tries < 2 && disk; tries++) {
         bool complete = false, made = false;
         st = zr_comm_agree(comm, comm->rank == 0 ? prepare_export(p, what, &made) : ZR_OK);
-        if (st == ZR_OK) st = write_mine(p, engine, comm, &complete);
+        if (st == ZR_OK) st = write_mine(p, what, engine, comm, &complete);
         *written = complete || (*written && !made);
-        disk = st == ZR_ERR_IO || st == ZR_ERR_CREATE || st == ZR_ERR_NOT_FOUND;
+        p->wide = st == ZR_ERR_DTYPE;
+        disk = p->wide || st == ZR_ERR_IO || st == ZR_ERR_CREATE || st == ZR_ERR_NOT_FOUND;
     }
     return st == ZR_ERR_NOT_FOUND ? ZR_FAIL(ZR_ERR_IO, "%s", zr_error_message()) : st;
 }
@@ -264,7 +308,7 @@ zr_status zr__export(const char *dir, const zr__exported *what, zr_engine *engin
     paths p;
     bool written = false, first = comm->rank == 0;
     place[0] = rest[0] = '\0';
-    ZR_TRY(zr_comm_agree(comm, name_parts(dir, zr__has_adapters(graph_of(what->plan)), &p)));
+    ZR_TRY(zr_comm_agree(comm, name_parts(dir, &p)));
     zr_status st = write_twice(&p, what, engine, comm, &written);
     if (st == ZR_OK) st = zr_comm_agree(comm, first ? commit_export(&p, dir, replace, rest) : ZR_OK);
     if (!first) return st;
@@ -297,12 +341,12 @@ zr_status zr__export_complete(const char *dir, const char **from, char rest[PATH
     const bool there = lstat(dir, &st) == 0;
     *from = NULL;
     rest[0] = '\0';
-    ZR_TRY(name_begun(dir, &p));
+    ZR_TRY(name_parts(dir, &p));
     if (holds_weights(p.tmp)) {
         ZR_TRY(zr__trained_read(p.tmp, &finished));
         if (there) ZR_TRY(zr__trained_read(dir, &its));
         if (there && !is_newer(&finished, &its)) return ZR_OK;
-        unlink(p.unfinished);
+        zr__weights_remove(p.tmp, UNFINISHED);
         ZR_TRY(give_name(&p, dir, true, rest));
         *from = ".tmp";
     } else if (!there && holds_weights(p.old)) {

@@ -1,13 +1,15 @@
 /**
  * Atomic export of trained weights as a Hugging Face directory, written by all ranks in parallel.
  *
- * The directory is created as `dir`.tmp before training, with all the disk space that the weights will take. The
- * weights file has a temporary name until all its data is on disk. The export removes a weights file from `dir`.tmp
- * only if the file has the temporary name, so complete weights are not lost.
+ * The directory is created as `dir`.tmp before training, with all the disk space that the weights will take. If the run
+ * started from a Hugging Face directory, tensors have the names, types and files that they have there. The weights
+ * file, or the index of several files, has a temporary name until all data is on disk. The export removes weights from
+ * `dir`.tmp only if this file has the temporary name, so complete weights are not lost.
  */
 #ifndef ZR_TRAIN_EXPORT_H
 #define ZR_TRAIN_EXPORT_H
 
+#include "checkpoint/checkpoint.h"
 #include "train/dir/trained.h"
 #include "train/family/family.h"
 #include "zr/comm.h"
@@ -19,9 +21,10 @@
 typedef struct zr__exported {
     const zr__family_model *model;
     const zr_plan *plan;
-    const char *base;      /* the directory of the base of adapters (model.init), or NULL */
-    const char *tokenizer; /* the tokenizer (data.tokenizer), or NULL */
-    zr__trained trained;   /* step and validation loss of the weights (trained.h) */
+    const char *tokenizer;       /* the tokenizer (data.tokenizer), or NULL */
+    const char *init;            /* Hugging Face directory from which the run started (model.init), or NULL */
+    const zr__hf_source *source; /* record of that directory, whose form the weights get, or NULL; rank 0 only */
+    zr__trained trained;         /* step and validation loss of the weights (trained.h) */
 } zr__exported;
 
 /** Return whether `dir` has weights in the form that zr__export writes. */

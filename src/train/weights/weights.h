@@ -46,11 +46,13 @@ typedef struct zr__convert_args {
     const char *from; /* path of the source, of any kind that zr__stored_find accepts */
     const char *to;   /* path of the target, which must not exist */
     zr__convert_to kind;
+    bool same_types;         /* whether tensors keep the types that they have in the source, or had in the Hugging Face
+                                directory from which a run started; otherwise they get the type `dtype` */
     zr_dtype dtype;          /* dtype of the weights in a new Hugging Face directory */
     zr_progress_fn progress; /* function that receives the progress in elements; may be NULL */
     void *arg;
-    int64_t file_bytes; /* maximum bytes of one weights file in a Hugging Face directory (zr__weights_create); 0 for a
-                           single file */
+    int64_t file_bytes; /* maximum bytes of one weights file in a Hugging Face directory (zr__weights_form); 0 for the
+                           files of the source, or of the directory from which a run started, or else one file */
 } zr__convert_args;
 
 /** Result of zr__convert_dir. */
@@ -58,9 +60,11 @@ typedef struct zr__converted {
     zr__stored from;
     zr__convert_to kind; /* kind of the target: HF or RUN */
     int64_t tensors, elems;
+    zr_dtype dtype; /* type of most weights in the target */
     int64_t files;  /* number of files with weights */
     bool tokenizer; /* whether files of a tokenizer were copied */
-    char note[512]; /* reason why a run's tokenizer files were not copied, or "" */
+    char note[512]; /* names of tensors that were not converted, reason why a run's tokenizer files were not copied, or
+                       "" */
 } zr__converted;
 
 /**

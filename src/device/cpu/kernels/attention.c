@@ -2,112 +2,42 @@
  * Ops attention and attention_dx compute attention and its gradient, in blocks of queries x keys. Each query has a
  * running maximum and a running sum, so that no T x T array exists (Milakov and Gimelshein 2018; Dao et al. 2022).
  * Blocks in which no query sees a key are skipped. One thread works on one head of one sequence at a time, on copies of
- * q, k and v packed to fp32. In the backward pass this is a key-value head, whose query heads follow each other, so
- * that the sums over query heads have a fixed order. The op attention_cached computes the attention of one token to a
- * cache of keys and values.
+ * q, k and v. In the backward pass this is a key-value head, whose query heads follow each other, so that the sums over
+ * query heads have a fixed order.
+ *
+ * The copies are packed to fp32. If the level has fast products of bf16 and the operands are bf16, the copies are pairs
+ * of bf16 instead (pairs.h). Probabilities and gradients of scores are then computed in fp32 and rounded to bf16 before
+ * they are multiplied. Sums have fp32 in both cases.
  */
 #include <float.h>
 #include <math.h>
 #include <omp.h>
 
 #include "device/cpu/attention_blocks.h"
-#include "device/cpu/shared/dropout.h"
+#include "device/cpu/shared/attention_head.h"
 #include "device/cpu/shared/rows.h"
 #include "device/cpu/shared/tile.h"
 #include "device/cpu/shared/transpose.h"
-#include "device/attention_operands.h"
 
 #define NB ZR__ATTENTION_BLOCK
 
-typedef struct head {
-    zr__attention_sizes size;
-    zr__attention_operands in; /* q, k and v */
-    int64_t T, D;
-    int64_t b, h, kv;   /* row of the batch, query head, and key-value head of this rank */
-    int64_t first_head, /* with tensor parallelism: index of this rank's first query head among all ranks'; else 0 */
-        first_kv,       /* likewise of the first key-value head; 0 if this rank has all of them */
-        all_heads;      /* number of query heads on all ranks together */
-    int64_t width;
-    float scale;
-    bool drops;
-    zr__dropout dropout;
-    uint64_t dropout_first; /* index of the random number of score (b,h,0,0), for dropout */
-} head;
-
-/* Return what all heads share. `x` is the fused operand, or q, with k and v after it. */
-static head head_make(const zr_kernel_args *args, const zr_tensor *x, bool fused)
-{
-    const zr_op_attr *attr = &args->op->attr;
-    head s = {.size = zr__attention_sizes_of(attr, &x->shape, fused ? NULL : &x[1].shape)};
-    s.in = zr__attention_operands_of(&s.size, x);
-    s.T = s.size.T;
-    s.D = s.size.D;
-    s.first_head = zr__attention_first_head(&s.size, args->runtime->place);
-    s.first_kv = zr__attention_first_kv(&s.size, args->runtime->place);
-    s.all_heads = s.size.all;
-    s.width = zr__attention_lanes(s.D);
-    s.scale = (float)attr->f[0];
-    s.drops = attr->f[1] > 0.0;
-    if (s.drops) s.dropout = zr__dropout_make(args->runtime, attr->i[1], attr->f[1]);
-    return s;
-}
-
-/* Set the row of the batch and the query head, and find the key-value head. */
-static void head_select(head *s, const zr_runtime *runtime, int64_t b, int64_t h)
-{
-    s->b = b;
-    s->h = h;
-    s->kv = (s->first_head + h) / s->size.group - s->first_kv;
-    s->dropout_first =
-        (uint64_t)((runtime->first_row + s->b) * s->all_heads + s->first_head + s->h) * (uint64_t)(s->T * s->T);
-}
-
-/* Return the index of the first element of token t of a head. */
-static int64_t token_at(const head *s, const zr__head_columns *c, int64_t head_index, int64_t t)
-{
-    return (s->b * s->T + t) * c->stride + c->first + head_index * s->D;
-}
-
-static int64_t y_at(const head *s, int64_t t)
-{
-    return (s->b * s->T + t) * s->size.H * s->D + s->h * s->D;
-}
-
-static int64_t lse_at(const head *s)
-{
-    return (s->b * s->size.H + s->h) * s->T;
-}
-
-/* ---- which keys a query sees ----------------------------------------------------------------- */
-
-/* Return the first key that query i sees, and the key after the last one. Neither decreases when i grows, and a query
- * sees at least its own key. */
-static int64_t keys_begin(const head *s, int64_t i)
-{
-    const int64_t window = s->size.window;
-    return window > 0 && i >= window ? i - window + 1 : 0;
-}
-
-static int64_t keys_end(const head *s, int64_t i)
-{
-    return s->size.causal ? i + 1 : s->T;
-}
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Return whether at least one of the queries [i0, i0 + nq) sees a key of [j0, j0 + n). */
-static bool blocks_meet(const head *s, int64_t i0, int64_t nq, int64_t j0, int64_t n)
+static bool blocks_meet(const zr__head *s, int64_t i0, int64_t nq, int64_t j0, int64_t n)
 {
-    return keys_begin(s, i0) < j0 + n && keys_end(s, i0 + nq - 1) > j0;
+    return zr__keys_begin(s, i0) < j0 + n && zr__keys_end(s, i0 + nq - 1) > j0;
 }
 
 /* Return the number of keys of the block at j0 up to the last one that any of the queries [i0, i0 + nq) sees. In the
  * block on the diagonal, keys after the last query are masked. */
-static int64_t keys_seen(const head *s, int64_t i0, int64_t nq, int64_t j0)
+static int64_t keys_seen(const zr__head *s, int64_t i0, int64_t nq, int64_t j0)
 {
-    return zr__min64(NB, keys_end(s, i0 + nq - 1) - j0);
+    return zr__min64(NB, zr__keys_end(s, i0 + nq - 1) - j0);
 }
 
 /* Return a number `above` such that query i0 + i sees no key from j0 + i + above on. */
-static int64_t keys_above(const head *s, int64_t i0, int64_t j0)
+static int64_t keys_above(const zr__head *s, int64_t i0, int64_t j0)
 {
     return s->size.causal ? i0 - j0 + 1 : NB;
 }
@@ -120,9 +50,9 @@ typedef struct key_range {
 
 /* Return the range for query i in the block of n keys at j0. In the block on the diagonal, the products also read some
  * masked scores after the range. */
-static key_range keys_of(const head *s, int64_t i, int64_t j0, int64_t n)
+static key_range keys_of(const zr__head *s, int64_t i, int64_t j0, int64_t n)
 {
-    const int64_t begin = keys_begin(s, i) - j0, end = zr__min64(n, keys_end(s, i) - j0);
+    const int64_t begin = zr__keys_begin(s, i) - j0, end = zr__min64(n, zr__keys_end(s, i) - j0);
     return (key_range){begin > 0 ? zr__min64(begin, end) : 0, end,
                        zr__attention_lanes(zr__min64(n, end + ZR_TILE_ROWS - 1))};
 }
@@ -134,59 +64,7 @@ static void mask_run(float *x, key_range keys, float value)
     for (int64_t j = keys.end; j < keys.lanes; j++) x[j] = value;
 }
 
-/* ---- packing --------------------------------------------------------------------------------- */
-
-/* Pack a row: out[d] = scale * x[first + d] for d < D, then zeros up to `width`. */
-static void pack_row(float *out, const zr_tensor *x, int64_t first, const head *s, float scale)
-{
-    const float *in = zr__view(out, x->data, x->dtype, first, s->D);
-    ZR_WIDE_LOOP
-    for (int64_t d = 0; d < s->D; d++) out[d] = in[d] * scale;
-    for (int64_t d = s->D; d < s->width; d++) out[d] = 0.0f;
-}
-
-/* Pack the tokens [t0, t0 + n) of a head of q, k or v: out (n, width) = scale * x. */
-static void pack_rows(float *out, const zr__head_columns *x, int64_t head_index, const head *s, int64_t t0, int64_t n,
-                      float scale)
-{
-    for (int64_t t = 0; t < n; t++) pack_row(out + t * s->width, x->x, token_at(s, x, head_index, t0 + t), s, scale);
-}
-
-/* Unpack a row: x[first + d] = scale * row[d] for d < D. `row` may be overwritten. */
-static void unpack_row(const zr_tensor *x, int64_t first, float *row, const head *s, float scale)
-{
-    float *out = zr__target(row, x->data, x->dtype, first);
-    ZR_WIDE_LOOP
-    for (int64_t d = 0; d < s->D; d++) out[d] = row[d] * scale;
-    zr__settle(x->data, x->dtype, first, row, s->D);
-}
-
-/* Pack the key-value head of k or v for n tokens from t0 on, in two forms. `rows` (n rounded up to lanes, width) is not
- * transposed, and `out` (D, NB) is transposed. Values beyond the last token are 0. */
-static void pack_transposed(float *restrict out, float *restrict rows, const zr__head_columns *x, const head *s,
-                            int64_t t0, int64_t n)
-{
-    const int64_t w = s->width, lanes = zr__attention_lanes(n);
-    pack_rows(rows, x, s->kv, s, t0, n, 1.0f);
-    memset(rows + n * w, 0, (size_t)((lanes - n) * w) * sizeof(float));
-    for (int64_t j0 = 0; j0 < lanes; j0 += ZR_VEC)
-        for (int64_t d0 = 0; d0 < s->D; d0 += ZR_VEC)
-            zr__transpose(out + d0 * NB + j0, NB, rows + j0 * w + d0, w, s->D - d0);
-}
-
 /* ---- runs of scores --------------------------------------------------------------------------- */
-
-/* Compute x = exp(x - m) in place. x - m is at most 0, except for rounding. A masked score must be -infinity, or the
- * caller must overwrite its result. */
-static void exp_run(float *restrict x, float m, int64_t n)
-{
-    for (int64_t j = 0; j < n; j++) x[j] = zr__expf_low(x[j] - m);
-}
-
-static void scale_run(float *restrict x, float factor, int64_t n)
-{
-    for (int64_t j = 0; j < n; j++) x[j] *= factor;
-}
 
 static void multiply_run(float *restrict x, const float *restrict factor, int64_t n)
 {
@@ -215,37 +93,104 @@ static zr__vec max_lanes(const float *x, int64_t n)
     return best;
 }
 
+/* ---- packing --------------------------------------------------------------------------------- */
+
+/* Pack a row to fp32: out[d] = scale * x[first + d] for d < D, then zeros up to `width`. */
+static void pack_row(float *out, const zr_tensor *x, int64_t first, const zr__head *s, float scale)
+{
+    const float *in = zr__view(out, x->data, x->dtype, first, s->D);
+    ZR_WIDE_LOOP
+    for (int64_t d = 0; d < s->D; d++) out[d] = in[d] * scale;
+    for (int64_t d = s->D; d < s->width; d++) out[d] = 0.0f;
+}
+
+/* Copy a row of bf16 for d < D, then zeros up to `row` floats of memory. */
+static void copy_row(float *out, const zr_tensor *x, int64_t first, const zr__head *s, int64_t row)
+{
+    const size_t bytes = (size_t)(2 * s->D);
+    memcpy(out, (const uint16_t *)x->data + first, bytes);
+    memset((char *)out + bytes, 0, (size_t)(4 * row) - bytes);
+}
+
+/* Pack the tokens [t0, t0 + n) of a head of q, k or v to rows with the stride `row`: scale * x in fp32, or x in bf16.
+ */
+static void pack_rows(float *out, const zr__head_columns *x, int64_t head_index, const zr__head *s, int64_t t0,
+                      int64_t n, int64_t row, float scale)
+{
+    for (int64_t t = 0; t < n; t++) {
+        const int64_t first = zr__head_token(s, x, head_index, t0 + t);
+        if (s->narrow)
+            copy_row(out + t * row, x->x, first, s, row);
+        else
+            pack_row(out + t * row, x->x, first, s, scale);
+    }
+}
+
+/* Unpack a row: x[first + d] = scale * row[d] for d < D. `row` may be overwritten. */
+static void unpack_row(const zr_tensor *x, int64_t first, float *row, const zr__head *s, float scale)
+{
+    float *out = zr__target(row, x->data, x->dtype, first);
+    ZR_WIDE_LOOP
+    for (int64_t d = 0; d < s->D; d++) out[d] = row[d] * scale;
+    zr__settle(x->data, x->dtype, first, row, s->D);
+}
+
+/* Pack the key-value head of k or v for n tokens from t0 on, in two forms. `rows` (n rounded up to lanes, at->kv_row)
+ * is not transposed, and `out` (at->depth, NB) is transposed. Values beyond the last token are 0. */
+static void pack_transposed(float *restrict out, float *restrict rows, const zr__head_columns *x, const zr__head *s,
+                            const zr__attention_layout *at, int64_t t0, int64_t n)
+{
+    const int64_t row = at->kv_row, lanes = zr__attention_lanes(n);
+    pack_rows(rows, x, s->kv, s, t0, n, row, 1.0f);
+    memset(rows + n * row, 0, (size_t)((lanes - n) * row) * sizeof(float));
+    for (int64_t j0 = 0; j0 < lanes; j0 += ZR_VEC)
+        for (int64_t d0 = 0; d0 < at->depth; d0 += ZR_VEC)
+            zr__transpose(out + d0 * NB + j0, NB, rows + j0 * row + d0, row, at->depth - d0);
+}
+
+/* Pair rows of bf16 with the stride `row`: the tokens 0 and 1, 2 and 3 ... The result is (n / 2, width). If n is odd,
+ * the last token is paired with zeros. */
+static void pair_tokens(float *restrict out, const float *restrict rows, const zr__head *s, int64_t n, int64_t row)
+{
+    const float zero[ZR_CHUNK] = {0};
+    for (int64_t t = 0; t + 1 < n; t += 2, out += s->width)
+        zr__pair_rows(out, rows + t * row, rows + (t + 1) * row, s->width);
+    for (int64_t d = 0; d < s->width && n % 2 == 1; d += ZR_CHUNK)
+        zr__pair_rows(out + d, rows + (n - 1) * row + d / 2, zero, zr__min64(ZR_CHUNK, s->width - d));
+}
+
 /* ---- forward --------------------------------------------------------------------------------- */
 
 /* Compute one step of online softmax for `rows` <= ZR_VEC queries from i0 on: replace a score by exp(score - running
  * maximum). If the maximum of a query grows, rescale its y and its sum. `begun` tells whether y holds sums of earlier
  * blocks. */
-static void rows_online(const head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n, float *y, float *max,
-                        float *sum, bool begun)
+static void rows_online(const zr__head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n, float *y,
+                        float *max, float *sum, bool begun)
 {
     zr__vec part[ZR_VEC];
     float shrink[ZR_VEC];
     for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_splat(-FLT_MAX);
     for (int64_t r = 0; r < rows; r++) {
         const key_range keys = keys_of(s, i0 + r, j0, n);
+        if (s->narrow) zr__scale_run(p + r * NB, s->scale, keys.lanes);
         mask_run(p + r * NB, keys, -INFINITY);
         part[r] = max_lanes(p + r * NB, keys.lanes);
     }
     const zr__vec before = zr__vec_load(max), now = zr__vec_max(zr__vec_maxima(part), before);
     zr__vec_store(max, now);
     zr__vec_store(shrink, before - now);
-    exp_run(shrink, 0.0f, ZR_VEC);
+    zr__exp_run(shrink, 0.0f, ZR_VEC);
     for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_splat(0.0f);
     for (int64_t r = 0; r < rows; r++) {
         const int64_t lanes = keys_of(s, i0 + r, j0, n).lanes;
-        exp_run(p + r * NB, max[r], lanes);
+        zr__exp_run(p + r * NB, max[r], lanes);
         part[r] = sum_lanes(p + r * NB, lanes);
-        if (begun && shrink[r] != 1.0f) scale_run(y + r * s->width, shrink[r], s->width);
+        if (begun && shrink[r] != 1.0f) zr__scale_run(y + r * s->width, shrink[r], s->width);
     }
     zr__vec_store(sum, zr__vec_fma(zr__vec_load(sum), zr__vec_load(shrink), zr__vec_sums(part)));
 }
 
-static void rows_drop(const head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n)
+static void rows_drop(const zr__head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n)
 {
     float factor[NB];
     for (int64_t i = i0; i < i0 + rows; i++, p += NB) {
@@ -255,43 +200,79 @@ static void rows_drop(const head *s, float *p, int64_t i0, int64_t rows, int64_t
     }
 }
 
-/* Attend from the queries [i0, i0 + nq) to all blocks of keys that they see. */
-static void query_block(const head *s, const zr__attention_layout *at, float *work, int64_t i0, int64_t nq)
+/* Attend from the queries [i0, i0 + nq) to a block of n keys at j0. `pairs` is s->narrow. `begun` tells whether y holds
+ * sums of earlier blocks. */
+__attribute__((always_inline)) static inline void block_forward(bool pairs, const zr__head *s,
+                                                                const zr__attention_layout *at, float *work, int64_t i0,
+                                                                int64_t nq, int64_t j0, bool begun)
 {
-    const int64_t w = s->width, first = keys_begin(s, i0) / NB * NB;
+    const int64_t w = s->width, n = keys_seen(s, i0, nq, j0), above = keys_above(s, i0, j0);
     float *p = work + at->p, *max = work + at->stat, *sum = max + NB, *y = work + at->y;
+    const float *values = work + at->values + (pairs ? j0 / 2 : j0) * w;
+    const zr__tile_a q = {work + at->q, pairs ? w / 2 : w, 1}, probability = {p, NB, 1};
+    zr__tile_lower(pairs, nq, zr__attention_lanes(n), s->D, q, work + at->keys_t + j0 * at->depth, NB, p, NB, above);
+    for (int64_t i = 0; i < nq; i += ZR_VEC)
+        rows_online(s, p + i * NB, i0 + i, zr__min64(ZR_VEC, nq - i), j0, n, y + i * w, max + i, sum + i, begun);
+    if (s->drops) rows_drop(s, p, i0, nq, j0, n);
+    for (int64_t i = 0; i < nq && pairs; i++) zr__narrow_run(p + i * NB, p + i * NB, keys_of(s, i0 + i, j0, n).lanes);
+    zr__tile_product(pairs, nq, w, n, probability, (zr__tile_band){nq, above}, values, w, y, w, begun);
+}
+
+/* Attend to a block of keys by products of fp32 or bf16. The two functions are not inlined, so that each has all
+ * registers for itself. */
+__attribute__((noinline)) static void forward_f32(const zr__head *s, const zr__attention_layout *at, float *work,
+                                                  int64_t i0, int64_t nq, int64_t j0, bool begun)
+{
+    block_forward(false, s, at, work, i0, nq, j0, begun);
+}
+
+__attribute__((noinline)) static void forward_bf16(const zr__head *s, const zr__attention_layout *at, float *work,
+                                                   int64_t i0, int64_t nq, int64_t j0, bool begun)
+{
+    block_forward(true, s, at, work, i0, nq, j0, begun);
+}
+
+/* Attend from the queries [i0, i0 + nq) to all keys that they see. */
+static void query_block(const zr__head *s, const zr__attention_layout *at, float *work, int64_t i0, int64_t nq)
+{
+    const int64_t first = zr__keys_begin(s, i0) / NB * NB;
+    float *max = work + at->stat, *sum = max + NB;
     for (int64_t i = 0; i < NB; i++) {
         max[i] = -FLT_MAX;
         sum[i] = 0.0f;
     }
-    for (int64_t j0 = first; j0 < keys_end(s, i0 + nq - 1); j0 += NB) {
-        const int64_t n = keys_seen(s, i0, nq, j0), above = keys_above(s, i0, j0);
-        const zr__tile_a q = {work + at->q, w, 1}, probability = {p, NB, 1};
-        zr__tile_lower(nq, zr__attention_lanes(n), s->D, q, work + at->keys_t + j0 * s->D, NB, p, NB, above);
-        for (int64_t i = 0; i < nq; i += ZR_VEC)
-            rows_online(s, p + i * NB, i0 + i, zr__min64(ZR_VEC, nq - i), j0, n, y + i * w, max + i, sum + i,
-                        j0 > first);
-        if (s->drops) rows_drop(s, p, i0, nq, j0, n);
-        zr__tile_product(nq, w, n, probability, (zr__tile_band){nq, above}, work + at->values + j0 * w, w, y, w,
-                         j0 > first);
+    for (int64_t j0 = first; j0 < zr__keys_end(s, i0 + nq - 1); j0 += NB) {
+        if (ZR_PAIRS && s->narrow)
+            forward_bf16(s, at, work, i0, nq, j0, j0 > first);
+        else
+            forward_f32(s, at, work, i0, nq, j0, j0 > first);
     }
 }
 
-static void head_forward(const zr_kernel_args *args, const head *s, const zr__attention_layout *at, float *work)
+/* Pack all keys and values of a head. */
+static void pack_head(const zr__head *s, const zr__attention_layout *at, float *work)
 {
-    float *lse = (float *)args->out[1].data + lse_at(s);
-    /* memory of the packed values; it holds rows of keys until the values are packed */
-    float *values = work + at->values;
-    for (int64_t j0 = 0; j0 < s->T; j0 += NB)
-        pack_transposed(work + at->keys_t + j0 * s->D, values, &s->in.k, s, j0, zr__min64(NB, s->T - j0));
-    pack_rows(values, &s->in.v, s->kv, s, 0, s->T, 1.0f);
+    float *rows = work + at->y; /* memory of y, before y is computed */
+    for (int64_t j0 = 0; j0 < s->T; j0 += NB) {
+        const int64_t n = zr__min64(NB, s->T - j0);
+        float *values = work + at->values + (s->narrow ? j0 / 2 : j0) * s->width;
+        pack_transposed(work + at->keys_t + j0 * at->depth, rows, &s->in.k, s, at, j0, n);
+        pack_rows(s->narrow ? rows : values, &s->in.v, s->kv, s, j0, n, at->kv_row, 1.0f);
+        if (s->narrow) pair_tokens(values, rows, s, n, at->kv_row);
+    }
+}
+
+static void head_forward(const zr_kernel_args *args, const zr__head *s, const zr__attention_layout *at, float *work)
+{
+    float *lse = (float *)args->out[1].data + zr__head_lse(s);
+    pack_head(s, at, work);
     for (int64_t i0 = 0; i0 < s->T; i0 += NB) {
         const int64_t nq = zr__min64(NB, s->T - i0);
-        pack_rows(work + at->q, &s->in.q, s->h, s, i0, nq, s->scale);
+        pack_rows(work + at->q, &s->in.q, s->h, s, i0, nq, at->q_row, s->scale);
         query_block(s, at, work, i0, nq);
         const float *max = work + at->stat, *sum = max + NB;
         for (int64_t i = 0; i < nq; i++) {
-            unpack_row(&args->out[0], y_at(s, i0 + i), work + at->y + i * s->width, s, 1.0f / sum[i]);
+            unpack_row(&args->out[0], zr__head_y(s, i0 + i), work + at->y + i * s->width, s, 1.0f / sum[i]);
             lse[i0 + i] = (float)((double)max[i] + log((double)sum[i]));
         }
     }
@@ -302,11 +283,12 @@ static void head_forward(const zr_kernel_args *args, const head *s, const zr__at
 /* Compute probabilities and gradients of scores for query i and n keys from j0 on, in place. On entry, p holds scores
  * and ds holds dP. On return, p = kept * P and ds = P * (kept * dP - delta), where P = exp(scores - lse). `kept`
  * receives the dropout factors. */
-static void row_backward(const head *s, float *restrict p, float *restrict ds, float *restrict kept, int64_t i,
+static void row_backward(const zr__head *s, float *restrict p, float *restrict ds, float *restrict kept, int64_t i,
                          int64_t j0, int64_t n, float lse, float delta)
 {
     const key_range keys = keys_of(s, i, j0, n);
-    exp_run(p, lse, keys.lanes);
+    if (s->narrow) zr__scale_run(p, s->scale, keys.lanes);
+    zr__exp_run(p, lse, keys.lanes);
     if (s->drops) {
         zr__dropout_factors(&s->dropout, s->dropout_first + (uint64_t)(i * s->T + j0), keys.end, kept);
         for (int64_t j = 0; j < keys.end; j++) ds[j] = p[j] * (ds[j] * kept[j] - delta);
@@ -318,47 +300,90 @@ static void row_backward(const head *s, float *restrict p, float *restrict ds, f
     mask_run(ds, keys, 0.0f);
 }
 
-/* Add the contributions of a block of queries and a block of keys to the gradients: dv += p^T dy, dk += ds^T q, dq +=
- * ds k. The first contribution to dq, that of the first block of keys, is not added, but initialises dq. So does the
- * first contribution to dk and dv, unless `adds`. dk and dv are the gradients of the block's keys and values. */
-static void block_backward(const head *s, const zr__attention_layout *at, float *work, const float *lse, int64_t i0,
-                           int64_t j0, float *dk, float *dv, bool adds)
+/* Round p and ds of the queries [i0, i0 + nq) to bf16, in pairs of queries, in place. `rows` (nq, NB / 2) receives ds
+ * in pairs of keys. */
+static void narrow_block(const zr__head *s, float *p, float *ds, float *rows, int64_t i0, int64_t nq, int64_t j0,
+                         int64_t n)
 {
-    const int64_t nq = zr__min64(NB, s->T - i0), n = keys_seen(s, i0, nq, j0), above = keys_above(s, i0, j0);
-    const int64_t w = s->width;
-    float *p = work + at->p, *ds = work + at->ds;
-    const float *q = work + at->q + i0 * w, *dy = work + at->dy + i0 * w, *delta = work + at->stat + i0;
-    const zr__tile_a q_rows = {q, w, 1}, dy_rows = {dy, w, 1}, ds_rows = {ds, NB, 1};
-    const zr__tile_a p_columns = {p, 1, NB}, ds_columns = {ds, 1, NB};
-    const zr__tile_band earlier = {nq, above}, later = {above - 1, nq};
-    zr__tile_lower(nq, zr__attention_lanes(n), s->D, q_rows, work + at->keys_t, NB, p, NB, above);
-    zr__tile_lower(nq, zr__attention_lanes(n), s->D, dy_rows, work + at->values_t, NB, ds, NB, above);
-    for (int64_t i = 0; i < nq; i++)
-        row_backward(s, p + i * NB, ds + i * NB, work + at->kept, i0 + i, j0, n, lse[i0 + i], delta[i]);
-    zr__tile_product(n, w, nq, p_columns, later, dy, w, dv, w, adds);
-    zr__tile_product(n, w, nq, ds_columns, later, q, w, dk, w, adds);
-    zr__tile_product(nq, w, n, ds_rows, earlier, work + at->keys, w, work + at->dq + i0 * w, w, j0 > keys_begin(s, i0));
+    for (int64_t i = 0; i < nq; i += 2) {
+        const bool alone = i + 1 == nq;
+        const int64_t had = keys_of(s, i0 + i, j0, n).lanes, lanes = alone ? had : keys_of(s, i0 + i + 1, j0, n).lanes;
+        float *p_next = p + (i + 1) * NB, *ds_next = ds + (i + 1) * NB;
+        for (int64_t j = had; j < lanes; j++) p[i * NB + j] = ds[i * NB + j] = 0.0f;
+        for (int64_t j = 0; j < lanes && alone; j++) p_next[j] = ds_next[j] = 0.0f;
+        zr__narrow_pairs(p + i * NB, p + i * NB, p_next, lanes);
+        zr__narrow_run(rows + i * NB / 2, ds + i * NB, lanes);
+        if (!alone) zr__narrow_run(rows + (i + 1) * NB / 2, ds_next, lanes);
+        zr__narrow_pairs(ds + i * NB, ds + i * NB, ds_next, lanes);
+    }
 }
 
-/* Prepare a query head for the backward pass: pack scaled q and dy, and compute delta of each query, the sum of dy * y
- * over d. */
-static void head_prepare(const zr_kernel_args *args, const head *s, const zr__attention_layout *at, float *work)
+/* Add the contributions of the block of queries at i0 and the block of keys at j0 to the gradients: dv += p^T dy, dk +=
+ * ds^T q, dq += ds k. The first contribution to dq, that of the first block of keys, is not added, but initialises dq.
+ * So does the first contribution to dk and dv, unless `adds`. dk and dv are the gradients of the block's keys and
+ * values. `pairs` is s->narrow. */
+__attribute__((always_inline)) static inline void block_backward(bool pairs, const zr__head *s,
+                                                                 const zr__attention_layout *at, float *work,
+                                                                 const float *lse, int64_t i0, int64_t j0, float *dk,
+                                                                 float *dv, bool adds)
+{
+    const int64_t nq = zr__min64(NB, s->T - i0), n = keys_seen(s, i0, nq, j0), above = keys_above(s, i0, j0);
+    const int64_t w = s->width, row = pairs ? w / 2 : w, token = (pairs ? i0 / 2 : i0) * w, step = pairs ? 2 : 1;
+    float *p = work + at->p, *ds = work + at->ds, *narrow_ds = work + at->kept + NB;
+    const float *q = work + at->q_pairs + token, *dy = work + at->dy_pairs + token, *delta = work + at->stat + i0;
+    const zr__tile_a q_rows = {work + at->q + i0 * row, row, 1}, dy_rows = {work + at->dy + i0 * row, row, 1};
+    const zr__tile_a ds_rows = {pairs ? narrow_ds : ds, NB / step, 1};
+    const zr__tile_a p_columns = {p, 1, step * NB}, ds_columns = {ds, 1, step * NB};
+    const zr__tile_band earlier = {nq, above}, later = {above - 1, nq};
+    zr__tile_lower(pairs, nq, zr__attention_lanes(n), s->D, q_rows, work + at->keys_t, NB, p, NB, above);
+    zr__tile_lower(pairs, nq, zr__attention_lanes(n), s->D, dy_rows, work + at->values_t, NB, ds, NB, above);
+    for (int64_t i = 0; i < nq; i++)
+        row_backward(s, p + i * NB, ds + i * NB, work + at->kept, i0 + i, j0, n, lse[i0 + i], delta[i]);
+    if (pairs) narrow_block(s, p, ds, narrow_ds, i0, nq, j0, n);
+    zr__tile_product(pairs, n, w, nq, p_columns, later, dy, w, dv, w, adds);
+    zr__tile_product(pairs, n, w, nq, ds_columns, later, q, w, dk, w, adds);
+    zr__tile_product(pairs, nq, w, n, ds_rows, earlier, work + at->keys, w, work + at->dq + i0 * w, w,
+                     j0 > zr__keys_begin(s, i0));
+}
+
+/* Add the contributions of two blocks by products of fp32 or bf16, in functions that are not inlined. */
+__attribute__((noinline)) static void backward_f32(const zr__head *s, const zr__attention_layout *at, float *work,
+                                                   const float *lse, int64_t i0, int64_t j0, float *dk, float *dv,
+                                                   bool adds)
+{
+    block_backward(false, s, at, work, lse, i0, j0, dk, dv, adds);
+}
+
+__attribute__((noinline)) static void backward_bf16(const zr__head *s, const zr__attention_layout *at, float *work,
+                                                    const float *lse, int64_t i0, int64_t j0, float *dk, float *dv,
+                                                    bool adds)
+{
+    block_backward(true, s, at, work, lse, i0, j0, dk, dv, adds);
+}
+
+/* Prepare a query head for the backward pass: pack q and dy, and compute delta of each query, the sum of dy * y over
+ * d. */
+static void head_prepare(const zr_kernel_args *args, const zr__head *s, const zr__attention_layout *at, float *work)
 {
     const zr_tensor *dy = &args->in[0], *y = &args->in[args->n_in - 2];
     const int64_t w = s->width;
-    float *y_row = work + at->dq; /* memory of dq, which holds a row of y until dq is computed */
-    pack_rows(work + at->q, &s->in.q, s->h, s, 0, s->T, s->scale);
+    float *y_row = work + at->keys, *wide_dy = y_row + w; /* memory of keys, before they are packed */
+    pack_rows(work + at->q, &s->in.q, s->h, s, 0, s->T, at->q_row, s->scale);
     for (int64_t i0 = 0; i0 < s->T; i0 += ZR_VEC) {
         zr__vec part[ZR_VEC];
         for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_splat(0.0f);
         for (int64_t r = 0; r < zr__min64(ZR_VEC, s->T - i0); r++) {
-            float *row = work + at->dy + (i0 + r) * w;
-            pack_row(row, dy, y_at(s, i0 + r), s, 1.0f);
-            pack_row(y_row, y, y_at(s, i0 + r), s, 1.0f);
-            part[r] = dot_lanes(row, y_row, w);
+            float *packed = work + at->dy + (i0 + r) * at->q_row, *dy_row = s->narrow ? wide_dy : packed;
+            pack_row(dy_row, dy, zr__head_y(s, i0 + r), s, 1.0f);
+            pack_row(y_row, y, zr__head_y(s, i0 + r), s, 1.0f);
+            part[r] = dot_lanes(dy_row, y_row, w);
+            if (s->narrow) copy_row(packed, dy, zr__head_y(s, i0 + r), s, at->q_row);
         }
         zr__vec_store(work + at->stat + i0, zr__vec_sums(part));
     }
+    if (!s->narrow) return;
+    pair_tokens(work + at->q_pairs, work + at->q, s, s->T, at->q_row);
+    pair_tokens(work + at->dy_pairs, work + at->dy, s, s->T, at->q_row);
 }
 
 /* Place of a query head among the query heads of its key-value head on this rank. */
@@ -367,52 +392,57 @@ typedef struct head_turn {
 } head_turn;
 
 /* Compute the gradients of a query head, and add its part of dk and dv. The last query head stores dk and dv. */
-static void head_backward(const zr_kernel_args *args, const head *s, const zr__attention_layout *at, float *work,
+static void head_backward(const zr_kernel_args *args, const zr__head *s, const zr__attention_layout *at, float *work,
                           head_turn turn)
 {
     const zr__attention_operands out = zr__attention_operands_of(&s->size, args->out);
-    const float *lse = (const float *)args->in[args->n_in - 1].data + lse_at(s);
+    const float *lse = (const float *)args->in[args->n_in - 1].data + zr__head_lse(s);
     const int64_t w = s->width;
     head_prepare(args, s, at, work);
     for (int64_t j0 = 0; j0 < s->T; j0 += NB) {
         const int64_t n = zr__min64(NB, s->T - j0);
         float *dk = work + at->dk + j0 * at->gradient_row, *dv = work + at->dv + j0 * at->gradient_row;
-        pack_transposed(work + at->keys_t, work + at->keys, &s->in.k, s, j0, n);
-        pack_transposed(work + at->values_t, work + at->values, &s->in.v, s, j0, n);
+        float *rows = work + (s->narrow ? at->values : at->keys);
+        pack_transposed(work + at->keys_t, rows, &s->in.k, s, at, j0, n);
+        if (s->narrow) pair_tokens(work + at->keys, rows, s, n, at->kv_row);
+        pack_transposed(work + at->values_t, work + at->values, &s->in.v, s, at, j0, n);
         bool adds = !turn.first;
         for (int64_t i0 = 0; i0 < s->T; i0 += NB) {
             if (!blocks_meet(s, i0, zr__min64(NB, s->T - i0), j0, n)) continue;
-            block_backward(s, at, work, lse, i0, j0, dk, dv, adds);
+            if (ZR_PAIRS && s->narrow)
+                backward_bf16(s, at, work, lse, i0, j0, dk, dv, adds);
+            else
+                backward_f32(s, at, work, lse, i0, j0, dk, dv, adds);
             adds = true;
         }
         for (int64_t j = 0; j < n && turn.last; j++) {
-            unpack_row(out.k.x, token_at(s, &out.k, s->kv, j0 + j), dk + j * w, s, 1.0f);
-            unpack_row(out.v.x, token_at(s, &out.v, s->kv, j0 + j), dv + j * w, s, 1.0f);
+            unpack_row(out.k.x, zr__head_token(s, &out.k, s->kv, j0 + j), dk + j * w, s, s->narrow ? s->scale : 1.0f);
+            unpack_row(out.v.x, zr__head_token(s, &out.v, s->kv, j0 + j), dv + j * w, s, 1.0f);
         }
     }
     for (int64_t i = 0; i < s->T; i++)
-        unpack_row(out.q.x, token_at(s, &out.q, s->h, i), work + at->dq + i * w, s, s->scale);
+        unpack_row(out.q.x, zr__head_token(s, &out.q, s->h, i), work + at->dq + i * w, s, s->scale);
 }
 
 /* Set dk and dv to 0 for a key-value head that no query head of this rank uses. */
-static void store_zeros(const zr_kernel_args *args, const head *s, float *row)
+static void store_zeros(const zr_kernel_args *args, const zr__head *s, float *row)
 {
     const zr__attention_operands out = zr__attention_operands_of(&s->size, args->out);
     for (int64_t d = 0; d < s->D; d++) row[d] = 0.0f;
     for (int64_t j = 0; j < s->T; j++) {
-        unpack_row(out.k.x, token_at(s, &out.k, s->kv, j), row, s, 1.0f);
-        unpack_row(out.v.x, token_at(s, &out.v, s->kv, j), row, s, 1.0f);
+        unpack_row(out.k.x, zr__head_token(s, &out.k, s->kv, j), row, s, 1.0f);
+        unpack_row(out.v.x, zr__head_token(s, &out.v, s->kv, j), row, s, 1.0f);
     }
 }
 
 /* Compute the gradients of a key-value head and of all query heads of this rank that use it, in increasing order. */
-static void kv_backward(const zr_kernel_args *args, head *s, const zr__attention_layout *at, float *work, int64_t b,
+static void kv_backward(const zr_kernel_args *args, zr__head *s, const zr__attention_layout *at, float *work, int64_t b,
                         int64_t kv)
 {
     const int64_t group = s->size.group, begin = (s->first_kv + kv) * group - s->first_head, end = begin + group;
     const int64_t first = begin > 0 ? begin : 0, last = zr__min64(end, s->size.H) - 1;
     for (int64_t h = first; h <= last; h++) {
-        head_select(s, args->runtime, b, h);
+        zr__head_select(s, args->runtime, b, h);
         head_backward(args, s, at, work, (head_turn){h == first, h == last});
     }
     if (first <= last) return;
@@ -423,15 +453,24 @@ static void kv_backward(const zr_kernel_args *args, head *s, const zr__attention
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
+/* Return the fields that all heads share. Products have bf16 operands if the operands of the op are bf16. */
+static zr__head packed_head(const zr_kernel_args *args, const zr_tensor *x, bool fused)
+{
+    zr__head s = zr__head_make(args, x, fused);
+    s.width = zr__attention_lanes(s.D);
+    s.narrow = ZR_PAIRS && x->dtype == ZR_BF16;
+    return s;
+}
+
 static zr_status run_forward(const zr_kernel_args *args)
 {
-    const head all = head_make(args, args->in, args->n_in == 1);
-    const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, false, false);
+    const zr__head all = packed_head(args, args->in, args->n_in == 1);
+    const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, false, false, all.narrow);
     const int64_t heads = all.size.B * all.size.H;
 #pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
     for (int64_t index = 0; index < heads; index++) {
-        head s = all;
-        head_select(&s, args->runtime, index / all.size.H, index % all.size.H);
+        zr__head s = all;
+        zr__head_select(&s, args->runtime, index / all.size.H, index % all.size.H);
         head_forward(args, &s, &at, (float *)args->scratch + omp_get_thread_num() * at.floats);
     }
     return ZR_OK;
@@ -439,12 +478,12 @@ static zr_status run_forward(const zr_kernel_args *args)
 
 static zr_status run_backward(const zr_kernel_args *args)
 {
-    const head all = head_make(args, args->in + 1, args->n_out == 1);
-    const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, true, all.size.group > 1);
+    const zr__head all = packed_head(args, args->in + 1, args->n_out == 1);
+    const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, true, all.size.group > 1, all.narrow);
     const int64_t heads = all.size.B * all.size.K;
 #pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
     for (int64_t index = 0; index < heads; index++) {
-        head s = all;
+        zr__head s = all;
         float *work = (float *)args->scratch + omp_get_thread_num() * at.floats;
         kv_backward(args, &s, &at, work, index / all.size.K, index % all.size.K);
     }
@@ -468,90 +507,9 @@ static int64_t backward_scratch(const zr_device_facts *facts, const zr_graph *gr
     return facts->threads * zr__attention_scratch_bytes(s.T, s.D, true, s.group > 1);
 }
 
-/* ---- one token ------------------------------------------------------------------------------- */
-
-/* Return the index of the first element of key j of a key-value head in the cache. The key's value is `values` elements
- * further on. */
-static int64_t cached_at(const head *s, int64_t j)
-{
-    return (j * s->size.K + s->kv) * s->D;
-}
-
-/* Compute score[j] = scale * (q . k[j]) for keys [begin, end) of the cache. */
-static void cached_scores(const head *s, float *restrict score, const zr_tensor *cache, int64_t begin, int64_t end)
-{
-    const zr_tensor *q_of = s->in.q.x;
-    float q[ZR_CHUNK], buffer[ZR_CHUNK];
-    memset(score + begin, 0, (size_t)(end - begin) * sizeof(float));
-    for (int64_t d0 = 0; d0 < s->D; d0 += ZR_CHUNK) {
-        const int64_t nd = zr__min64(ZR_CHUNK, s->D - d0);
-        zr__load(q, q_of->data, q_of->dtype, s->h * s->D + d0, nd);
-        scale_run(q, s->scale, nd);
-        for (int64_t j = begin; j < end; j++)
-            score[j] += zr__dot(q, zr__view(buffer, cache->data, cache->dtype, cached_at(s, j) + d0, nd), nd);
-    }
-}
-
-/* Compute y = the sum over j of weight[j] * v[j], for values [begin, end) of the cache. */
-static void cached_values(const head *s, const zr_tensor *y, const float *weight, const zr_tensor *cache, int64_t begin,
-                          int64_t end)
-{
-    const int64_t values = cache->shape.dim[1] * s->size.K * s->D;
-    float buffer[ZR_CHUNK], acc[ZR_CHUNK];
-    for (int64_t d0 = 0; d0 < s->D; d0 += ZR_CHUNK) {
-        const int64_t nd = zr__min64(ZR_CHUNK, s->D - d0);
-        memset(acc, 0, sizeof acc);
-        for (int64_t j = begin; j < end; j++) {
-            const float *v = zr__view(buffer, cache->data, cache->dtype, values + cached_at(s, j) + d0, nd);
-            for (int64_t d = 0; d < nd; d++) acc[d] = ZR_FMA(weight[j], v[d], acc[d]);
-        }
-        zr__store(y->data, y->dtype, s->h * s->D + d0, acc, nd);
-    }
-}
-
-/* Copy this token's key and value into the cache. */
-static void cache_token(const head *s, const zr_tensor *cache, int64_t position)
-{
-    const int64_t length = cache->shape.dim[1], element = zr_dtype_bytes(cache->dtype);
-    const size_t row = (size_t)(s->size.K * s->D * element);
-    const char *k = s->in.k.x->data, *v = s->in.v.x->data;
-    memcpy((char *)cache->data + (size_t)position * row, k + s->in.k.first * element, row);
-    memcpy((char *)cache->data + (size_t)(length + position) * row, v + s->in.v.first * element, row);
-}
-
-static zr_status attention_cached(const zr_kernel_args *args)
-{
-    const head all = head_make(args, args->in, args->n_in == 2);
-    const zr_tensor *cache = &args->in[args->n_in - 1];
-    const int64_t length = cache->shape.dim[1], position = args->runtime->position, n = position + 1;
-    ZR_CHECK(position >= 0 && position < length, ZR_ERR_DATA,
-             "token %lld does not fit in a cache of %lld tokens; make cache_len larger", (long long)position,
-             (long long)length);
-    const int64_t begin = keys_begin(&all, position);
-    cache_token(&all, cache, position);
-#pragma omp parallel for num_threads(zr__team(args, n *all.size.H *all.D)) schedule(static)
-    for (int64_t h = 0; h < all.size.H; h++) {
-        head s = all;
-        float *score = (float *)args->scratch + h * length;
-        head_select(&s, args->runtime, 0, h);
-        cached_scores(&s, score, cache, begin, n);
-        exp_run(score + begin, zr__max(score + begin, n - begin), n - begin);
-        scale_run(score + begin, 1.0f / zr__sum(score + begin, n - begin), n - begin);
-        cached_values(&s, &args->out[0], score, cache, begin, n);
-    }
-    return ZR_OK;
-}
-
-/* Return the scratch bytes for the scores of all heads. */
-static int64_t attention_cached_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
-{
-    (void)facts;
-    return op->attr.i[0] * zr__in_type(graph, op, op->n_in - 1)->shape.dim[1] * (int64_t)sizeof(float);
-}
-
+const bool ZR_LEVEL_NAME(zr__attention_is_narrow) = ZR_PAIRS;
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_attention)[] = {
     {"attention", .run = run_forward, .scratch_bytes = forward_scratch},
     {"attention_dx", .run = run_backward, .scratch_bytes = backward_scratch},
-    {"attention_cached", .run = attention_cached, .scratch_bytes = attention_cached_scratch},
     {0},
 };

@@ -6,11 +6,14 @@
  * b and c are row-major, and their rows are whole vectors. a has one stride for rows and one for the depth, so that a
  * transposed block needs no copy. In a block on the diagonal of the causal mask, tiles that are fully masked are
  * skipped.
+ *
+ * With `pairs`, which is a constant of the call, a and b hold pairs of bf16 (pairs.h) along the depth: strides and rows
+ * of a and b count pairs. The depth and bands still count elements.
  */
 #ifndef ZR_DEVICE_CPU_TILE_H
 #define ZR_DEVICE_CPU_TILE_H
 
-#include "device/cpu/shared/level.h"
+#include "device/cpu/shared/pairs.h"
 
 /* Size of a tile. Its accumulators must leave vector registers for b and for a broadcast element of a. A processor with
  * vectors of 16 floats has 32 vector registers, others have 16. */
@@ -29,7 +32,7 @@ typedef struct zr__tile_a {
 } zr__tile_a;
 
 /* Compute c (rows, vecs vectors) = a (rows, depth) b (depth, vecs vectors), or add the product to c if `add`. */
-__attribute__((always_inline)) static inline void zr__tile(int rows, int vecs, int64_t depth, zr__tile_a a,
+__attribute__((always_inline)) static inline void zr__tile(bool pairs, int rows, int vecs, int64_t depth, zr__tile_a a,
                                                            const float *b, int64_t ldb, float *c, int64_t ldc, bool add)
 {
     zr__vec acc[ZR_TILE_ROWS][ZR_TILE_VECS];
@@ -45,7 +48,9 @@ __attribute__((always_inline)) static inline void zr__tile(int rows, int vecs, i
         for (int r = 0; r < rows; r++) {
             zr__vec left = zr__vec_splat(a.data[r * a.row + k * a.depth]);
 #pragma GCC unroll 2
-            for (int v = 0; v < vecs; v++) acc[r][v] = zr__vec_fma(left, right[v], acc[r][v]);
+            for (int v = 0; v < vecs; v++)
+                acc[r][v] =
+                    pairs ? zr__vec_dot_pairs(left, right[v], acc[r][v]) : zr__vec_fma(left, right[v], acc[r][v]);
         }
     }
 #pragma GCC unroll 8
@@ -62,42 +67,48 @@ typedef struct zr__tile_band {
 } zr__tile_band;
 
 /* Multiply the rows [i, i + rows) of a by b, over the part of the depth that the band covers. */
-__attribute__((always_inline)) static inline void zr__tile_rows(int rows, int vecs, int64_t i, int64_t depth,
-                                                                zr__tile_a a, zr__tile_band band, const float *b,
-                                                                int64_t ldb, float *c, int64_t ldc, bool add)
+__attribute__((always_inline)) static inline void zr__tile_rows(bool pairs, int rows, int vecs, int64_t i,
+                                                                int64_t depth, zr__tile_a a, zr__tile_band band,
+                                                                const float *b, int64_t ldb, float *c, int64_t ldc,
+                                                                bool add)
 {
-    const int64_t begin = i > band.below ? i - band.below : 0, end = zr__min64(depth, i + rows - 1 + band.above);
+    int64_t begin = i > band.below ? i - band.below : 0, end = zr__min64(depth, i + rows - 1 + band.above);
+    if (pairs) {
+        begin /= 2;
+        end = (end + 1) / 2;
+    }
     zr__tile_a part = {a.data + i * a.row + begin * a.depth, a.row, a.depth};
-    zr__tile(rows, vecs, end - begin, part, b + begin * ldb, ldb, c + i * ldc, ldc, add);
+    zr__tile(pairs, rows, vecs, end - begin, part, b + begin * ldb, ldb, c + i * ldc, ldc, add);
 }
 
 /* Multiply the rows [from, m) of a by b. Whole tiles come first, and tiles of 4, 2 and 1 rows process the remaining
  * rows. */
-__attribute__((always_inline)) static inline void zr__tile_column(int vecs, int64_t from, int64_t m, int64_t depth,
-                                                                  zr__tile_a a, zr__tile_band band, const float *b,
-                                                                  int64_t ldb, float *c, int64_t ldc, bool add)
+__attribute__((always_inline)) static inline void zr__tile_column(bool pairs, int vecs, int64_t from, int64_t m,
+                                                                  int64_t depth, zr__tile_a a, zr__tile_band band,
+                                                                  const float *b, int64_t ldb, float *c, int64_t ldc,
+                                                                  bool add)
 {
     int64_t i = from;
     for (; i + ZR_TILE_ROWS <= m; i += ZR_TILE_ROWS)
-        zr__tile_rows(ZR_TILE_ROWS, vecs, i, depth, a, band, b, ldb, c, ldc, add);
+        zr__tile_rows(pairs, ZR_TILE_ROWS, vecs, i, depth, a, band, b, ldb, c, ldc, add);
 #pragma GCC unroll 3
     for (int rows = 4; rows > 0; rows /= 2)
         if (rows < ZR_TILE_ROWS && i + rows <= m) {
-            zr__tile_rows(rows, vecs, i, depth, a, band, b, ldb, c, ldc, add);
+            zr__tile_rows(pairs, rows, vecs, i, depth, a, band, b, ldb, c, ldc, add);
             i += rows;
         }
 }
 
 /* Compute c (m, n) = a (m, depth) b (depth, n) over the band of a, or add the product to c if `add`. n is a multiple of
  * ZR_VEC. */
-__attribute__((always_inline)) static inline void zr__tile_product(int64_t m, int64_t n, int64_t depth, zr__tile_a a,
-                                                                   zr__tile_band band, const float *b, int64_t ldb,
-                                                                   float *c, int64_t ldc, bool add)
+__attribute__((always_inline)) static inline void zr__tile_product(bool pairs, int64_t m, int64_t n, int64_t depth,
+                                                                   zr__tile_a a, zr__tile_band band, const float *b,
+                                                                   int64_t ldb, float *c, int64_t ldc, bool add)
 {
     int64_t j = 0;
     for (; j + ZR_TILE_VECS * ZR_VEC <= n; j += ZR_TILE_VECS * ZR_VEC)
-        zr__tile_column(ZR_TILE_VECS, 0, m, depth, a, band, b + j, ldb, c + j, ldc, add);
-    if (j < n) zr__tile_column(1, 0, m, depth, a, band, b + j, ldb, c + j, ldc, add);
+        zr__tile_column(pairs, ZR_TILE_VECS, 0, m, depth, a, band, b + j, ldb, c + j, ldc, add);
+    if (j < n) zr__tile_column(pairs, 1, 0, m, depth, a, band, b + j, ldb, c + j, ldc, add);
 }
 
 /* Return the first row of the tile that contains row i, where i is the smallest row with j < i + above. */
@@ -109,15 +120,15 @@ static inline int64_t zr__tile_first(int64_t j, int64_t above)
 
 /* Compute c (m, n) = a (m, depth) b (depth, n) in every tile that contains an element (i, j) with j < i + above. Other
  * tiles of c keep their values. */
-__attribute__((always_inline)) static inline void zr__tile_lower(int64_t m, int64_t n, int64_t depth, zr__tile_a a,
-                                                                 const float *b, int64_t ldb, float *c, int64_t ldc,
-                                                                 int64_t above)
+__attribute__((always_inline)) static inline void zr__tile_lower(bool pairs, int64_t m, int64_t n, int64_t depth,
+                                                                 zr__tile_a a, const float *b, int64_t ldb, float *c,
+                                                                 int64_t ldc, int64_t above)
 {
     const zr__tile_band all = {m, depth};
     int64_t j = 0;
     for (; j + ZR_TILE_VECS * ZR_VEC <= n; j += ZR_TILE_VECS * ZR_VEC)
-        zr__tile_column(ZR_TILE_VECS, zr__tile_first(j, above), m, depth, a, all, b + j, ldb, c + j, ldc, false);
-    if (j < n) zr__tile_column(1, zr__tile_first(j, above), m, depth, a, all, b + j, ldb, c + j, ldc, false);
+        zr__tile_column(pairs, ZR_TILE_VECS, zr__tile_first(j, above), m, depth, a, all, b + j, ldb, c + j, ldc, false);
+    if (j < n) zr__tile_column(pairs, 1, zr__tile_first(j, above), m, depth, a, all, b + j, ldb, c + j, ldc, false);
 }
 
 #endif

@@ -1,0 +1,131 @@
+/* The record of a Hugging Face directory from which weights come: the keys of its config.json, and the file and the
+ * type of each tensor. Weights are written again in the same form. */
+#include "base/file/folder.h"
+#include "base/text/text.h"
+#include "checkpoint/hf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    zr_dtype dtype;
+} types[] = {{"F32", ZR_F32}, {"BF16", ZR_BF16}, {"F16", ZR_F16}};
+enum { TYPES = sizeof(types) / sizeof(types[0]) };
+
+static bool find_type(const char *name, zr_dtype *dtype)
+{
+    for (int i = 0; name && i < TYPES; i++) {
+        if (strcmp(types[i].name, name) != 0) continue;
+        *dtype = types[i].dtype;
+        return true;
+    }
+    return false;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Add the tensors of a file. Return nonzero on failure. */
+static int add_file(json_t *files, const zr_safetensors *file)
+{
+    const char *path = zr__safetensors_path(file), *slash = strrchr(path, '/');
+    json_t *tensors = json_object();
+    int failed = json_object_set_new(files, slash ? slash + 1 : path, tensors);
+    for (int64_t i = 0; i < zr_safetensors_count(file) && !failed; i++) {
+        const zr_safetensors_tensor *tensor = zr_safetensors_get(file, i);
+        if (tensor->loadable) failed |= json_object_set_new(tensors, tensor->name, json_string(tensor->dtype));
+    }
+    return failed;
+}
+
+/* Check the record that a checkpoint's config.json holds. */
+static bool is_record(json_t *files)
+{
+    const char *name, *tensor;
+    json_t *tensors, *type;
+    zr_dtype dtype;
+    if (!json_is_object(files)) return false;
+    json_object_foreach(files, name, tensors)
+    {
+        if (!zr__hf_stays_inside(name) || !json_is_object(tensors)) return false;
+        json_object_foreach(tensors, tensor, type) if (!find_type(json_string_value(type), &dtype)) return false;
+    }
+    return true;
+}
+
+/* Take the record out of config.json, or make it from the weights. */
+static zr_status take_files(zr__hf_source *source, const char *dir, const zr_weights *weights)
+{
+    json_t *record = json_object_get(source->keys, ZR_HF_FILES_KEY);
+    ZR_CHECK(!record || is_record(record), ZR_ERR_DATA,
+             "%s/config.json: " ZR_HF_FILES_KEY " is damaged; remove this key to write the weights into one fp32 file",
+             ZR_SHOWN(dir));
+    source->files = record ? json_incref(record) : json_object();
+    int failed = !source->files;
+    if (record) failed |= json_object_del(source->keys, ZR_HF_FILES_KEY);
+    for (int64_t i = 0; weights && !record && !failed && i < zr__weights_files(weights); i++)
+        failed |= add_file(source->files, zr__weights_file(weights, i));
+    ZR_CHECK(!failed, ZR_ERR_MEMORY, "no memory for the names of tensors in %s", ZR_SHOWN(dir));
+    return ZR_OK;
+}
+
+static zr_status read_source(const char *dir, const zr_weights *weights, zr__hf_source *source)
+{
+    char path[PATH_MAX], *text = NULL;
+    size_t bytes = 0;
+    ZR_TRY(zr__path_of_input(path, dir, "config.json"));
+    zr_status st = zr__json_read_file(path, &text, &bytes);
+    if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &source->keys);
+    zr_free(text);
+    if (st == ZR_ERR_CONFIG) st = ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message());
+    return st == ZR_OK ? take_files(source, dir, weights) : st;
+}
+
+zr_status zr__hf_source_read(const char *dir, const zr_weights *weights, zr__hf_source **out)
+{
+    zr__hf_source *source = zr_alloc(sizeof(*source));
+    ZR_CHECK(source, ZR_ERR_MEMORY, "no memory for the record of %s", ZR_SHOWN(dir));
+    *source = (zr__hf_source){0};
+    zr_status st = read_source(dir, weights, source);
+    if (st == ZR_OK)
+        *out = source;
+    else
+        zr__hf_source_free(&source);
+    return st;
+}
+
+void zr__hf_source_free(zr__hf_source **source)
+{
+    if (!*source) return;
+    json_decref((*source)->keys);
+    json_decref((*source)->files);
+    zr_free(*source);
+    *source = NULL;
+}
+
+/* ---- looking up ------------------------------------------------------------------------------ */
+
+static bool find_exactly(const zr__hf_source *source, const char *tensor, zr__hf_place *place)
+{
+    const char *file;
+    json_t *tensors;
+    json_object_foreach(source->files, file, tensors)
+    {
+        const char *type = json_string_value(json_object_get(tensors, tensor));
+        if (!find_type(type, &place->dtype)) continue;
+        place->file = file;
+        place->name = json_object_iter_key(json_object_iter_at(tensors, tensor));
+        return true;
+    }
+    return false;
+}
+
+bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place)
+{
+    char longer[ZR_FILE_NAME_BYTES];
+    const size_t n = strlen(names->prefix);
+    if (find_exactly(source, tensor, place)) return true;
+    if (strncmp(tensor, names->prefix, n) == 0) return find_exactly(source, tensor + n, place);
+    const int length = snprintf(longer, sizeof(longer), "%s%s", names->prefix, tensor);
+    return length < (int)sizeof(longer) && find_exactly(source, longer, place);
+}
