@@ -18,13 +18,18 @@ typedef struct truth {
     float *got; /* an engine's gradients, in the order of the model */
 } truth;
 
-/* Set the interpreter's weights to the model's initial values. */
+/* Set the interpreter's weights to the trainer's values, or to the model's initial values. */
 static inline void truth_weights(truth *t, const trainer *run)
 {
     zr_rng rng = {.seed = run->seed, .purpose = ZR_RNG_INIT};
     for (int32_t p = 0; p < zr_graph_params(t->graph); p++) {
         const zr_param_info *param = zr_graph_param(t->graph, p);
         int64_t n = zr_shape_elems(&param->shape);
+        if (run->fill) {
+            assert_int_equal(run->fill(run->fill_arg, param, 0, n, t->got), ZR_OK);
+            for (int64_t i = 0; i < n; i++) t->it.data[param->value][i] = t->got[i];
+            continue;
+        }
         zr_rng_normal(&rng, (uint64_t)param->first, n, t->got);
         for (int64_t i = 0; i < n; i++)
             t->it.data[param->value][i] = param->init.kind == ZR_INIT_NORMAL ? t->got[i] * (float)param->init.std
@@ -59,7 +64,7 @@ static inline truth truth_make(const trainer *run, int64_t rows)
     zr_model model = trainer_model(run);
     zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = rows, .seq = run->layout.seq};
     assert_int_equal(zr_graph_create(&spec, &t.graph), ZR_OK);
-    model.build(t.graph, model.config);
+    zr_model_build(&model, t.graph);
     if (zr_graph_finish(t.graph) != ZR_OK) fail_msg("%s: %s", model.name, zr_error_message());
     t.got = calloc((size_t)zr_graph_param_elems(t.graph), sizeof *t.got);
     t.it = interp_create(t.graph, NULL);
@@ -111,6 +116,7 @@ static inline void truth_check(truth *t, trainer *run)
     assert_float_equal(run->norm[0], t->norm, 1e-5 * t->norm);
     for (int32_t p = 0; p < zr_graph_params(t->graph); p++) {
         const zr_param_info *param = zr_graph_param(t->graph, p);
+        if (param->frozen) continue; /* it has no gradient */
         const double *want = param->grad == ZR_NONE ? NULL : t->it.data[param->grad];
         double largest = 0, worst = 0;
         for (int64_t i = 0; i < zr_shape_elems(&param->shape); i++) {

@@ -63,6 +63,8 @@ typedef struct zr_config {
         const char *init;   /* directory whose config.json gives the sizes and whose model.safetensors gives the initial
                                weights */
         const char *frozen; /* name patterns of untrained parameters, one per line; or NULL */
+        zr_lora lora;       /* low-rank adapters; rank 0 for none */
+        const char *lora_init;   /* directory of an adapter from which training starts, or NULL */
         const zr_family *family; /* row of `type` in the table of families */
         zr_model_config config;  /* the family's struct, with the values of its keys. After loading, a value that is
                                     not given, or that comes from preset or init, is 0, or NAN for a real number */

@@ -63,6 +63,16 @@ static inline int64_t zr_graph_head_bytes(const zr_device_facts *facts)
     return facts->apart ? (int64_t)512 << 20 : 0;
 }
 
+/** Low-rank adapters (LoRA, Hu et al. 2021): each adapted layer computes y + (alpha / rank) * dropout(x) A^T B^T, and
+ * only A (rank, inputs) and B (outputs, rank) are trained. */
+typedef struct zr_lora {
+    int64_t rank;        /* rows of A and columns of B; 0 for no adapters */
+    double alpha;        /* factor of A^T B^T, times the rank */
+    double dropout;      /* dropout probability of an adapter's input */
+    const char *targets; /* name patterns of the adapted linear layers, one per line, such as "q_proj"; NULL for all
+                            linear layers of numbered blocks, whose names have a number between two dots */
+} zr_lora;
+
 typedef enum zr_value_kind {
     ZR_VALUE_PARAM, /* parameter: read-only, in the graph's dtype */
     ZR_VALUE_INPUT, /* input: filled by the caller for each micro-batch */
@@ -89,10 +99,11 @@ typedef struct zr_value_info {
     bool tokens;      /* whether a rank has only the rows of its own tokens, in shape (B T / M, ...) */
 } zr_value_info;
 
-typedef enum zr_init_kind { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL } zr_init_kind;
+typedef enum zr_init_kind { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL, ZR_INIT_UNIFORM } zr_init_kind;
 typedef struct zr_init {
     zr_init_kind kind;
-    double std; /* standard deviation for ZR_INIT_NORMAL, with mean 0 */
+    double std; /* standard deviation for ZR_INIT_NORMAL and ZR_INIT_UNIFORM, with mean 0. A uniform value lies between
+                   -sqrt(3) std and sqrt(3) std */
 } zr_init;
 
 /** Cut of a parameter over M tensor-parallel ranks. Dimension `dim` consists of `parts` equal parts, for example 3 for
@@ -109,7 +120,10 @@ typedef struct zr_param_info {
     zr_shape whole; /* shape in the whole model, used in files and for initial values */
     zr_cut cut;
     zr_init init;
-    bool frozen;  /* whether the parameter is frozen, that is, not trained (zr_graph_freeze) */
+    bool frozen;     /* whether the parameter is frozen, that is, not trained (zr_graph_freeze, zr_graph_adapt) */
+    bool adapter;    /* whether the parameter is a factor of a low-rank adapter (zr_graph_adapt) */
+    bool by_columns; /* for a factor of an adapter: whether the adapted weight has the shape (inputs, outputs), as in
+                        GPT-2, and not (outputs, inputs) */
     int32_t unit; /* index of the parameter's unit. Valid only after zr_graph_finish, which moves frozen parameters to
                      other units */
     int64_t unit_offset; /* offset in elements of the parameter in its unit's flat buffer, on one rank */
@@ -248,6 +262,14 @@ ZR_API void zr_graph_output(zr_graph *graph, zr_value output);
  * "h.0.*" has the same effect as "transformer.h.0.*". NULL freezes no parameter. Store ZR_ERR_CONFIG in the graph if
  * a pattern matches no parameter, or if all parameters would be frozen. */
 ZR_API void zr_graph_freeze(zr_graph *graph, const char *patterns);
+
+/** Add low-rank adapters to the model that is built afterwards. zr_linear then adds an adapter to each layer that a
+ * pattern of lora->targets matches. For a weight "NAME.weight" the parameters of the adapter are "NAME.lora_A.weight",
+ * whose initial values are uniform in +-1/sqrt(inputs), and "NAME.lora_B.weight", which begins with zeros. All other
+ * parameters are frozen. A pattern matches a name as in zr_graph_freeze, with or without ".weight", or the end of a
+ * name after any dot. lora->targets is borrowed until zr_graph_finish, which fails with ZR_ERR_CONFIG if a pattern
+ * matches no layer. Do nothing if `lora` is NULL or its rank is 0. */
+ZR_API void zr_graph_adapt(zr_graph *graph, const zr_lora *lora);
 
 /** Store an error of model code in the graph. */
 ZR_API void zr_graph_error(zr_graph *graph, zr_status status, const char *format, ...) ZR_PRINTF(3, 4);

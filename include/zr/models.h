@@ -24,7 +24,12 @@ typedef struct zr_model {
     void (*build)(zr_graph *graph, const void *config);
     const void *config; /* argument of build; borrowed */
     const char *frozen; /* name patterns of frozen parameters for zr_graph_freeze, borrowed; NULL if all are trained */
+    zr_lora lora;       /* low-rank adapters for zr_graph_adapt; rank 0 for none */
 } zr_model;
+
+/** Build a model in a graph: its adapters, its forward pass and its frozen parameters. Call zr_graph_finish
+ * afterwards. */
+ZR_API void zr_model_build(const zr_model *model, zr_graph *graph);
 
 /* ---- fields of a family ---------------------------------------------------------------------- */
 

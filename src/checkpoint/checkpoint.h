@@ -1,6 +1,7 @@
 /**
  * checkpoint: safetensors files (safetensors.h), checkpoints in chunks with checksums (chunks.h, manifest.h), the
- * directories of a run's checkpoints (run_steps.c), and Hugging Face directories (hf.h, weights.c). This header
+ * directories of a run's checkpoints (run_steps.c), Hugging Face directories (hf.h, weights.c) and adapter directories
+ * of peft (adapter.c). This header
  * declares functions that the layers train and cli need besides zr/checkpoint.h. They write safetensors files and
  * Hugging Face directories, and check single files.
  */
@@ -47,6 +48,35 @@ ZR_NODISCARD zr_status zr__checkpoint_check_file(const char *dir, const zr_manif
  * redundant tensors (zr_hf_names). Without unwanted tensors, `note` becomes "". */
 ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
                                          size_t size);
+
+/** Files of an adapter directory of peft (adapter.c), and the prefix of the names of tensors in it. */
+#define ZR_ADAPTER_CONFIG "adapter_config.json"
+#define ZR_ADAPTER_SINGLE "adapter_model.safetensors"
+#define ZR_ADAPTER_PREFIX "base_model.model."
+
+/** An adapter directory of peft. */
+typedef struct zr__adapter {
+    zr_lora lora;    /* rank, alpha and dropout, and the adapted layers, borrowed from `targets` or from elsewhere */
+    char *targets;   /* full names of the layers in the file, one per line, owned; NULL if `lora` borrows elsewhere */
+    char base[4096]; /* path of the base model; "" if unknown */
+    bool by_columns; /* whether the adapted weights have the shape (inputs, outputs), as in GPT-2 */
+    int64_t tensors; /* number of tensors in the file */
+} zr__adapter;
+
+/** Return whether a directory has an adapter_config.json. */
+bool zr__adapter_is_in(const char *dir);
+/** Return the name of the file with an adapter's weights: adapter_model.safetensors, or model.safetensors in a
+ * checkpoint. */
+const char *zr__adapter_weights(const char *dir);
+/** Read adapter_config.json and the names of the tensors. Call zr__adapter_clear afterwards, also on failure. Errors:
+ * ZR_ERR_NOT_FOUND; ZR_ERR_DATA naming a key that zr does not support, or a tensor that is no factor. */
+ZR_NODISCARD zr_status zr__adapter_read(const char *dir, zr__adapter *adapter);
+void zr__adapter_clear(zr__adapter *adapter);
+/** Write adapter_config.json in a form that peft reads. Errors: as zr_hf_write. */
+ZR_NODISCARD zr_status zr__adapter_write(const char *dir, const zr__adapter *adapter);
+
+/** Add the weights of an adapter directory. The weights own adapter->targets from then on, also on failure. */
+ZR_NODISCARD zr_status zr__weights_adapt(zr_weights *weights, const char *dir, zr__adapter *adapter);
 
 /** Return the number of weight files (_files), or file number i in the order of the index file (_file). */
 int64_t zr__weights_files(const zr_weights *weights);

@@ -23,6 +23,7 @@ struct zr_weights {
     const char *suffix; /* end of the name of the only file or of the index (zr__weights_make) */
     zr_safetensors **file;
     int64_t files, room;
+    char *targets; /* names of the layers of an adapter whose weights were added, or NULL */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -121,10 +122,12 @@ static const char *with_suffix(const char *name, const char *suffix, char out[ZR
 
 static zr_status open_any(zr_weights *weights, const char *dir)
 {
-    char single[ZR_FILE_NAME_BYTES], index[ZR_FILE_NAME_BYTES];
+    char single[ZR_FILE_NAME_BYTES], index[ZR_FILE_NAME_BYTES], adapter[ZR_FILE_NAME_BYTES];
     with_suffix(single_name, weights->suffix, single);
     with_suffix(index_name, weights->suffix, index);
+    with_suffix(ZR_ADAPTER_SINGLE, weights->suffix, adapter);
     if (zr__path_is_in(dir, single)) return open_weights_file(weights, dir, single);
+    if (zr__path_is_in(dir, adapter)) return open_weights_file(weights, dir, adapter);
     ZR_CHECK(zr__path_is_in(dir, index), ZR_ERR_NOT_FOUND, "%s: it holds neither %s nor %s", weights->dir, single,
              index);
     return open_sharded(weights, dir, index);
@@ -169,6 +172,7 @@ void zr__weights_remove(const char *dir, const char *suffix)
     const char *tensor;
     json_t *root = NULL, *file;
     remove_in(dir, with_suffix(single_name, suffix, single));
+    remove_in(dir, with_suffix(ZR_ADAPTER_SINGLE, suffix, single));
     with_suffix(index_name, suffix, index);
     if (!zr__path_is_in(dir, index)) return;
     if (read_index(dir, index, &root) == ZR_OK) json_object_foreach(json_object_get(root, "weight_map"), tensor, file)
@@ -185,8 +189,18 @@ void zr_weights_close(zr_weights **weights)
     if (!*weights) return;
     for (int64_t i = 0; i < (*weights)->files; i++) zr_safetensors_close(&(*weights)->file[i]);
     zr_free((*weights)->file);
+    zr_free((*weights)->targets);
     zr_free(*weights);
     *weights = NULL;
+}
+
+zr_status zr__weights_adapt(zr_weights *weights, const char *dir, zr__adapter *adapter)
+{
+    zr_free(weights->targets);
+    weights->targets = adapter->targets;
+    adapter->targets = NULL;
+    ZR_TRY(open_weights_file(weights, dir, zr__adapter_weights(dir)));
+    return check_distinct(weights);
 }
 
 int64_t zr__weights_files(const zr_weights *weights)
@@ -251,17 +265,23 @@ static place find_exactly(const zr_weights *weights, const char *name)
     return (place){NULL, NULL};
 }
 
-/* Find a tensor by its name, with and without the family's prefix. */
+static place find_prefixed(const zr_weights *weights, const char *prefix, const char *name)
+{
+    char longer[ZR_FILE_NAME_BYTES];
+    const int length = snprintf(longer, sizeof(longer), "%s%s", prefix, name);
+    return length < (int)sizeof(longer) ? find_exactly(weights, longer) : (place){NULL, NULL};
+}
+
+/* Find a tensor by its name, with and without the family's prefix, or with the prefix of adapters. */
 static place find_tensor(const zr_weights *weights, const char *name)
 {
     place found = find_exactly(weights, name);
+    if (!found.tensor && strstr(name, ".lora_")) found = find_prefixed(weights, ZR_ADAPTER_PREFIX, name);
     if (found.tensor) return found;
     const char *prefix = weights->names->prefix;
     size_t n = strlen(prefix);
     if (strncmp(name, prefix, n) == 0) return find_exactly(weights, name + n);
-    char longer[ZR_FILE_NAME_BYTES];
-    int length = snprintf(longer, sizeof(longer), "%s%s", prefix, name);
-    return length < (int)sizeof(longer) ? find_exactly(weights, longer) : found;
+    return find_prefixed(weights, prefix, name);
 }
 
 zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t first, int64_t n, float *out)

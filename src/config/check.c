@@ -138,6 +138,18 @@ static zr_status check_schedule_keys(const zr_config *config, const zr__source *
     return check_nccl_keys(config, source);
 }
 
+static zr_status check_lora(const zr_config *config, const zr__source *source)
+{
+    const zr_lora *lora = &config->model.lora;
+    if (lora->rank == 0 && !config->model.lora_init) return ZR_OK;
+    if (lora->alpha == 0) return fail_key(source, "model.lora.alpha", ZR_ERR_CONFIG, "found 0, wanted above 0");
+    if (lora->dropout >= 1) return fail_key(source, "model.lora.dropout", ZR_ERR_CONFIG, "found 1, wanted below 1");
+    if (config->model.frozen)
+        return fail_key(source, "model.frozen", ZR_ERR_CONFIG,
+                        "with model.lora all parameters but the adapters are frozen; leave it out");
+    return ZR_OK;
+}
+
 static zr_status check_model(const zr_config *config, const zr__source *source)
 {
     const int64_t positions = zr_config_sizes(config).positions;
@@ -147,6 +159,7 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
         return fail_key(
             source, "model.preset", ZR_ERR_CONFIG,
             "it cannot be given together with model.init, since each sets all sizes; leave out one of the two");
+    ZR_TRY(check_lora(config, source));
     const zr_field *field = zr__config_undivided(config, &value, &multiple);
     if (field) {
         snprintf(path, sizeof(path), ZR_MODEL_SECTION "%s", field->key);

@@ -14,7 +14,7 @@
 /** Return whether the configuration was read from a file. If so, the file is the first path of zr__config_inputs. */
 bool zr__config_from_file(const zr_config *config);
 
-#define ZR_CONFIG_INPUTS 5
+#define ZR_CONFIG_INPUTS 6
 /** List the paths that a run with this configuration reads, followed by NULL: the configuration's own file, data.train,
  * data.val, and the directories model.init and data.tokenizer. The paths are borrowed. */
 void zr__config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1]);

@@ -110,8 +110,12 @@ void zr__config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUT
 {
     const char *tokenizer = config->data.tokenizer;
     if (tokenizer && strcmp(tokenizer, "bytes") == 0) tokenizer = NULL;
-    const char *const all[ZR_CONFIG_INPUTS] = {config->state ? config->state->path : NULL, config->data.train,
-                                               config->data.val, config->model.init, tokenizer};
+    const char *const all[ZR_CONFIG_INPUTS] = {config->state ? config->state->path : NULL,
+                                               config->data.train,
+                                               config->data.val,
+                                               config->model.init,
+                                               config->model.lora_init,
+                                               tokenizer};
     int n = 0;
     for (int i = 0; i < ZR_CONFIG_INPUTS; i++)
         if (all[i]) path[n++] = all[i];

@@ -58,6 +58,22 @@ const zr_key zr__common_keys[] = {
         "of a GPT-2 or `model.layers.[0-9].*` of a Llama. `zr inspect` shows the names; GPT-2's first part "
         "(`transformer.`) may be left out. Frozen parameters keep their "
         "bits and need no gradient, optimizer states or gradient traffic"),
+    KEY(INT, "model.lora.rank", "0", model.lora.rank,
+        "rank of low-rank adapters (LoRA, Hu et al. 2021). Above 0 only the adapters are trained, and all parameters "
+        "of model.init are frozen; the weights of the run are an adapter directory of peft. 0: no adapters",
+        RANGE(0, 2147483647)),
+    KEY(NUMBER, "model.lora.alpha", "8.0", model.lora.alpha,
+        "factor of the adapters times model.lora.rank: a layer adds alpha / rank x dropout(x) A^T B^T. The default is "
+        "the default of peft",
+        ANY_NUMBER),
+    KEY(NAMES, "model.lora.targets", "null", model.lora.targets,
+        "linear layers with an adapter, given by patterns as in model.frozen that may also match the end of a name "
+        "after a dot, such as `q_proj`, `mlp.*`, `h.[0-3].*`; null: all linear layers of the blocks"),
+    KEY(NUMBER, "model.lora.dropout", "0.0", model.lora.dropout,
+        "dropout probability of the input of an adapter, below 1", RANGE(0, 1)),
+    KEY(STRING, "model.lora.init", "null", model.lora_init,
+        "adapter directory of peft (adapter_config.json, adapter_model.safetensors) from which training starts; it "
+        "sets rank, alpha and targets"),
     /* here follow the fields of the family */
 
     KEY(PATHS, "data.train", "null", data.train,

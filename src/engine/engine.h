@@ -12,6 +12,11 @@
  * training step. */
 ZR_NODISCARD zr_status zr__engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 
+/** Generate elements of a parameter's initial values (zr_init). A value depends only on the seed and on the element's
+ * index in the whole model. This is a zr_fill_fn whose `arg` is the engine, for callers that fill other parameters
+ * differently. */
+zr_status zr__engine_initial(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
+
 /** Function that the engine calls after every step of every schedule; NULL for no calls. The queue that ran the step
  * makes the call. Calls for one stream come in order, but calls for different streams may come at the same time. fn
  * must be quick, and must not call the engine, comm or MPI. It must not read comm's counters, since another thread may

@@ -3,6 +3,7 @@
 #include "engine/walk.h"
 #include "comm/comm.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Return a unit's state. Its buffer is ZR_NONE if this rank does not store the state. */
@@ -108,14 +109,23 @@ static zr_status get_part(void *arg, zr_device *device, int64_t index)
 
 /* ---- filling ----------------------------------------------------------------------------------- */
 
-/* Generate the model's initial values (zr_init). A value depends only on the seed and on the element's index in the
- * whole model. */
-static zr_status make_initial(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+/* Return an element of a uniform distribution with mean 0. */
+static float uniform_value(const zr_rng *rng, uint64_t index, double std)
+{
+    return (float)(sqrt(3.0) * std * (2 * zr_rng_uniform(rng, index) - 1));
+}
+
+zr_status zr__engine_initial(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     const zr_engine *e = arg;
     const zr_rng rng = {.seed = e->runtime.seed, .purpose = ZR_RNG_INIT};
-    bool normal = param->init.kind == ZR_INIT_NORMAL;
-    if (normal) zr_rng_normal(&rng, (uint64_t)(param->first + first), n, out);
+    const uint64_t from = (uint64_t)(param->first + first);
+    const bool normal = param->init.kind == ZR_INIT_NORMAL;
+    if (param->init.kind == ZR_INIT_UNIFORM) {
+        for (int64_t i = 0; i < n; i++) out[i] = uniform_value(&rng, from + (uint64_t)i, param->init.std);
+        return ZR_OK;
+    }
+    if (normal) zr_rng_normal(&rng, from, n, out);
     for (int64_t i = 0; i < n; i++)
         out[i] = normal ? (float)param->init.std * out[i] : param->init.kind == ZR_INIT_ONE ? 1.0f : 0.0f;
     return ZR_OK;
@@ -131,7 +141,7 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
     const bool made_there = !fn && p.state->dtype == ZR_F32 && param->init.kind == ZR_INIT_NORMAL;
     const int64_t most = made_there ? INT64_MAX : ZR_PASSING_ELEMS;
     if (!fn) {
-        fn = make_initial;
+        fn = zr__engine_initial;
         arg = e;
     }
     for (p.at = mine.begin; p.at < mine.end; p.at += p.n) {

@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Return whether a pattern matches a name, or the name without its first component. Files of Hugging Face may omit that
- * component. */
-static bool name_matches(const char *pattern, const char *name)
+bool zr__name_matches(const char *pattern, const char *name)
 {
     const char *dot = strchr(name, '.');
     return fnmatch(pattern, name, 0) == 0 || (dot && fnmatch(pattern, dot + 1, 0) == 0);
@@ -26,7 +24,7 @@ static void freeze_one(zr_graph *graph, const char *pattern)
 {
     int32_t found = 0;
     for (int32_t p = 0; p < graph->n_params; p++) {
-        if (!name_matches(pattern, graph->param[p].name)) continue;
+        if (!zr__name_matches(pattern, graph->param[p].name)) continue;
         graph->param[p].frozen = true;
         found++;
     }

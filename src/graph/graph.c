@@ -127,6 +127,7 @@ static zr_status value_add(zr_graph *graph, zr_value_kind kind, zr_type type, in
         .info = {.kind = kind, .type = type, .unit = unit, .param = param, .producer = -1},
         .grad = ZR_NONE,
         .whole = ZR_NONE,
+        .factor = {ZR_NONE, ZR_NONE},
     };
     return ZR_OK;
 }
@@ -501,6 +502,7 @@ zr_status zr_graph_finish(zr_graph *graph)
     ZR_CHECK(!graph->finished, ZR_ERR_STATE, "graph: it is already finished and cannot be changed");
     graph->current_unit = -1; /* until the adjoints run, error messages name no unit */
     if (graph->latched == ZR_OK) zr__graph_latch(graph, check_names(graph));
+    if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__adapters_end(graph));
     if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__part_units(graph));
     if (graph->latched == ZR_OK && graph->spec.mode == ZR_MODE_TRAIN) zr__differentiate(graph);
     ZR_CHECK(graph->latched == ZR_OK, graph->latched, "%s", graph->message);

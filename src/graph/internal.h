@@ -1,7 +1,7 @@
 /** graph, internal: the contents of a graph, and helpers for the files and ops of this folder. graph.c builds a graph,
- * freeze.c moves frozen parameters to units of their own, autodiff.c adds the backward pass, read.c answers questions
- * about a finished graph. ops/ holds each op's builder, shape rule, adjoint and cost, by family; check.c and share.c
- * help all ops. Kernels are not in this folder but in the device. */
+ * adapt.c declares low-rank adapters, freeze.c moves frozen parameters to units of their own, autodiff.c adds the
+ * backward pass, read.c answers questions about a finished graph. ops/ holds each op's builder, shape rule, adjoint and
+ * cost, by family; check.c and share.c help all ops. Kernels are not in this folder but in the device. */
 #ifndef ZR_GRAPH_INTERNAL_H
 #define ZR_GRAPH_INTERNAL_H
 
@@ -19,7 +19,8 @@ typedef struct zr__value {
     /* read: whether an op reads this parameter. parts: whether each of the M tensor-parallel ranks computes only a part
      * of the parameter's gradient. */
     bool read, parts;
-    zr_value whole; /* result of gathering all ranks' tokens of this value, or ZR_NONE if they are not gathered */
+    zr_value whole;     /* result of gathering all ranks' tokens of this value, or ZR_NONE if they are not gathered */
+    zr_value factor[2]; /* factors A and B of the adapter of this weight, or ZR_NONE */
 } zr__value;
 
 struct zr_graph {
@@ -33,6 +34,7 @@ struct zr_graph {
     int64_t value_room, op_room, param_room, unit_room, input_room;
     int64_t param_elems;
     zr_value losses, output;
+    zr_lora lora;         /* adapters of linear layers; rank 0 for none */
     int32_t streams;      /* number of random streams given out so far */
     int32_t current_unit; /* unit of the ops being added, or -1 before the first unit */
     bool backward;        /* whether the ops being added come from adjoints */
@@ -63,8 +65,21 @@ int32_t zr__graph_stream(zr_graph *graph);
 
 /* ---- freeze.c --------------------------------------------------------------------------------- */
 
+/** Return whether a pattern matches a name, or the name without its first component, which files of Hugging Face may
+ * omit. */
+bool zr__name_matches(const char *pattern, const char *name);
 /** Move frozen parameters to units of their own. */
 zr_status zr__part_units(zr_graph *graph);
+
+/* ---- adapt.c ---------------------------------------------------------------------------------- */
+
+/** Return whether a linear layer with the weight `w` has an adapter. If so, declare the factors of the adapter, unless
+ * an earlier layer with this weight has done so, and store them in factor[0] (A) and factor[1] (B). */
+bool zr__adapter_of(zr_graph *graph, zr_value w, bool transposed, zr_value factor[2]);
+/** Latch an error if a target matches the weights of an output head, which takes no adapter. */
+void zr__adapter_refuse(zr_graph *graph, zr_value head);
+/** Freeze all parameters but adapters. Fail if a target matches no layer. Do nothing in a graph without adapters. */
+zr_status zr__adapters_end(zr_graph *graph);
 
 /* ---- autodiff.c ------------------------------------------------------------------------------ */
 

@@ -72,6 +72,13 @@ void zr_family_resize(const zr_family *family, void *config, const zr_model_size
     if (family->complete) family->complete(config);
 }
 
+void zr_model_build(const zr_model *model, zr_graph *graph)
+{
+    zr_graph_adapt(graph, &model->lora);
+    model->build(graph, model->config);
+    zr_graph_freeze(graph, model->frozen);
+}
+
 zr_model zr_family_model(const zr_family *family, const void *config)
 {
     return (zr_model){.name = family->name, .build = family->build, .config = config};

@@ -200,8 +200,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
     }
     ZR_TRY(zr_graph_create(&spec, &plan->graph[kind]));
     zr_graph *g = plan->graph[kind];
-    model->build(g, model->config);
-    zr_graph_freeze(g, model->frozen);
+    zr_model_build(model, g);
     ZR_TRY(zr_graph_finish(g));
     ZR_CHECK(kind != ZR_SCHEDULE_EVAL || zr_graph_get_losses(g) != ZR_NONE, ZR_ERR_STATE,
              "model %s names no losses for evaluation: call zr_graph_losses, or clear zr_layout.eval", model->name);

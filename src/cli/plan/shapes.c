@@ -13,7 +13,7 @@ static zr_status params_of(const zr__family_model *shape, int64_t *params)
     zr_graph *graph = NULL;
     zr_model model = zr__family_builder(shape);
     ZR_TRY(zr_graph_create(&spec, &graph));
-    model.build(graph, model.config);
+    zr_model_build(&model, graph);
     zr_status st = zr_graph_finish(graph);
     if (st == ZR_OK) *params = zr_graph_param_elems(graph);
     zr_graph_destroy(&graph);

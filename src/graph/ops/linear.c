@@ -158,9 +158,27 @@ static const zr_op_def bias = {
 
 /* ---- builder --------------------------------------------------------------------------------- */
 
+/* Multiply by the factor A of an adapter, with dropout of x, and by the constant of adapters. */
+static zr_value adapter_inputs(zr_graph *graph, zr_value x, zr_value a, bool partial)
+{
+    const zr_lora *lora = &graph->lora;
+    const zr_op_attr transposed = {.i = {1}};
+    if (partial && lora->dropout > 0)
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
+                       "model.lora.dropout is %g, but each tensor-parallel rank has only some columns of an adapter's "
+                       "input; wanted dropout 0, parallel.tensor 1, or other model.lora.targets",
+                       lora->dropout);
+    x = zr_dropout(graph, x, lora->dropout);
+    const zr_value h =
+        partial ? zr__apply(graph, &linear, &transposed, 2, (zr_value[]){x, a}) : zr_linear(graph, x, a, ZR_NONE, true);
+    return lora->alpha == (double)lora->rank ? h : zr_scale(graph, h, lora->alpha / (double)lora->rank);
+}
+
 /* Build a product with a weight that is cut by rows. Each rank computes a partial sum. b is added once, to the sum over
- * the ranks. */
-static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value b, const zr_op_attr *attr)
+ * the ranks. An adapter's A is cut like the weight and B is whole, so that the adapter's partial sum is a part of the
+ * same sum. */
+static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value b, const zr_op_attr *attr,
+                               const zr_value factor[2])
 {
     const zr_value_info *info = zr_graph_value(graph, x);
     const int32_t parts = zr__is_cut(graph, w, 1 - output_dim(attr));
@@ -170,7 +188,12 @@ static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value
             "linear: of a weight whose rows are cut in %d parts each rank needs the same of the columns of x, "
             "which are cut in %d (0: not); wanted what a weight that is cut so by columns gives",
             parts, info->cut);
-    const zr_value part = zr__apply(graph, &linear, attr, 3, (zr_value[]){x, w, ZR_NONE});
+    zr_value part = zr__apply(graph, &linear, attr, 3, (zr_value[]){x, w, ZR_NONE});
+    if (factor) {
+        const zr_value h = adapter_inputs(graph, x, factor[0], true);
+        const zr_op_attr transposed = {.i = {1}};
+        part = zr_add(graph, part, zr__apply(graph, &linear, &transposed, 2, (zr_value[]){h, factor[1]}));
+    }
     const zr_value y = zr__between_layers(graph, part);
     return b == ZR_NONE ? y : zr__apply(graph, &bias, NULL, 2, (zr_value[]){y, b});
 }
@@ -178,13 +201,19 @@ static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value
 zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool transposed)
 {
     zr_op_attr attr = {.i = {transposed}};
-    if (zr__is_cut(graph, w, 1 - output_dim(&attr))) return linear_by_rows(graph, x, w, b, &attr);
+    zr_value factor[2];
+    const bool adapted = zr__adapter_of(graph, w, transposed, factor);
+    if (zr__is_cut(graph, w, 1 - output_dim(&attr)))
+        return linear_by_rows(graph, x, w, b, &attr, adapted ? factor : NULL);
     const int32_t cut = zr__is_cut(graph, w, output_dim(&attr));
     if (b != ZR_NONE && zr__is_cut(graph, b, 0) != cut)
         zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "linear: the columns of w are cut in %d parts, b in %d (0: not)", cut,
                        zr__is_cut(graph, b, 0));
-    if (cut) x = zr__all_tokens(graph, x);
-    zr_value y = zr__apply(graph, &linear, &attr, 3, (zr_value[]){x, w, b});
+    const zr_value all = cut ? zr__all_tokens(graph, x) : x;
+    zr_value y = zr__apply(graph, &linear, &attr, 3, (zr_value[]){all, w, b});
     if (y != ZR_NONE) graph->value[y].info.cut = cut;
-    return y;
+    if (!adapted) return y;
+    /* With sequence parallelism A is applied to this rank's own tokens, and their few columns are gathered for B. */
+    const zr_value h = adapter_inputs(graph, x, factor[0], false);
+    return zr_add(graph, y, zr_linear(graph, h, factor[1], ZR_NONE, true));
 }

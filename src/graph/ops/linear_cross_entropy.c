@@ -263,6 +263,7 @@ static const zr_op_def linear_cross_entropy_join = {
 zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets)
 {
     const bool cut = zr__is_cut_table(graph, "linear_cross_entropy", w);
+    zr__adapter_refuse(graph, w);
     if (cut) x = zr__all_tokens(graph, x);
     const zr_value_info *info = zr_graph_value(graph, x);
     const zr_value_info *table = zr_graph_value(graph, w);

@@ -185,7 +185,23 @@ void zr__checkpoint_run_clear(zr__checkpoint_run *run)
 typedef struct difference {
     zr__key_fn fn;
     void *arg;
+    const zr_key *keys; /* all keys, n of them */
+    int n;
 } difference;
+
+/** Return whether a value is null or the default of its key. */
+static bool is_standard(const difference *d, const char *path, const json_t *value)
+{
+    if (json_is_null(value)) return true;
+    for (const zr_key *key = d->keys; key < d->keys + d->n; key++) {
+        if (strcmp(key->path, path) != 0) continue;
+        json_t *standard = zr__json_loads(key->standard, JSON_DECODE_ANY);
+        const bool same = standard && json_equal(standard, value);
+        json_decref(standard);
+        return same;
+    }
+    return false;
+}
 
 static zr_status compare_sections(const difference *d, const char *path, const json_t *then, const json_t *now);
 
@@ -197,8 +213,9 @@ static zr_status compare_key(const difference *d, const char *path, const char *
     char key[256], *before = NULL, *after = NULL;
     snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
     if (json_is_object(is ? is : was)) return compare_sections(d, key, json_is_object(was) ? was : NULL, is);
-    /* A key that only the new configuration has does not count as different if its value is null. */
-    if (is && (was ? json_equal(was, is) : json_is_null(is))) return ZR_OK;
+    /* A key that only the new configuration has, such as one that an older version of zr lacks, does not count as
+     * different if its value is the default. */
+    if (is && (was ? json_equal(was, is) : is_standard(d, key, is))) return ZR_OK;
     if (was) before = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     if (is) after = json_dumps(is, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     zr_status st = (was && !before) || (is && !after) ? ZR_FAIL(ZR_ERR_MEMORY, "no memory to compare configurations")
@@ -225,11 +242,15 @@ zr_status zr__checkpoint_config_differs(const char *then, const char *now, zr__k
 {
     json_t *before = NULL, *after = NULL;
     zr_status st = ZR_OK;
-    const difference d = {fn, arg};
+    zr_key *keys = NULL;
+    difference d = {.fn = fn, .arg = arg};
+    ZR_TRY(zr_config_keys(&keys, &d.n));
+    d.keys = keys;
     ZR_TRY_GOTO(st, zr__json_parse(then, strlen(then), "the checkpoint's configuration", &before), done);
     ZR_TRY_GOTO(st, zr__json_parse(now, strlen(now), "the configuration", &after), done);
     ZR_TRY_GOTO(st, compare_sections(&d, "", before, after), done);
 done:
+    zr_free(keys);
     json_decref(before);
     json_decref(after);
     return st;

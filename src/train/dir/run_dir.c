@@ -4,6 +4,7 @@
 #include "base/json/json.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 #include "train/dir/run_files.h"
 #include "train/dir/trained.h"
 #include "zr/checkpoint.h"
@@ -276,7 +277,8 @@ static zr_status step_of_weights(const zr__run_dir *dir, const char *folder, int
     if (trained.step >= 0) return ZR_OK;
     ZR_TRY(steps_of_run(dir, step));
     /* Ignore a model/ that has only a tokenizer. zr__convert_dir creates it without weights. */
-    const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS_INDEX);
+    const bool empty = !has_entry(path, ZR_RUN_WEIGHTS) && !has_entry(path, ZR_RUN_WEIGHTS_INDEX) &&
+                       !has_entry(path, ZR_ADAPTER_SINGLE);
     if (*step == ZR_STEP_UNKNOWN && empty) *step = -1;
     return ZR_OK;
 }
@@ -289,7 +291,9 @@ zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t
         {ZR_RUN_MODEL, ZR_RUN_MODEL, ZR_RUN_MODEL},
         {ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS},
         {ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS_INDEX, ZR_RUN_MODEL_NEW "/" ZR_RUN_WEIGHTS_INDEX},
+        {ZR_RUN_MODEL_NEW, ZR_RUN_MODEL_NEW "/" ZR_ADAPTER_SINGLE, ZR_RUN_MODEL_NEW "/" ZR_ADAPTER_SINGLE},
         {ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD "/" ZR_RUN_WEIGHTS},
+        {ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD "/" ZR_ADAPTER_SINGLE},
         {ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD, ZR_RUN_MODEL_OLD "/" ZR_RUN_WEIGHTS_INDEX}};
     int64_t its;
     *name = NULL;

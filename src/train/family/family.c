@@ -11,6 +11,7 @@ zr_model zr__family_builder(const zr__family_model *model)
 {
     zr_model built = zr_family_model(model->family, &model->config);
     built.frozen = model->frozen;
+    built.lora = model->lora;
     return built;
 }
 
@@ -35,8 +36,10 @@ zr_status zr__family_read(const char *dir, zr__family_model *model)
 
 zr_status zr__train_model(const zr_config *config, zr__family_model *model)
 {
-    *model = (zr__family_model){
-        .family = config->model.family, .config = config->model.config, .frozen = config->model.frozen};
+    *model = (zr__family_model){.family = config->model.family,
+                                .config = config->model.config,
+                                .frozen = config->model.frozen,
+                                .lora = config->model.lora};
     ZR_TRY(model->family->check(&model->config));
     model->sizes = zr_family_sizes(model->family, &model->config);
     ZR_CHECK(config->data.seq_length <= model->sizes.positions, ZR_ERR_CONFIG,

@@ -18,6 +18,7 @@ typedef struct zr__family_model {
     const zr_family *family;
     zr_model_sizes sizes;
     const char *frozen; /* name patterns of frozen parameters (see zr_model.frozen); borrowed from the configuration */
+    zr_lora lora;       /* low-rank adapters (see zr_model.lora); its targets are borrowed like `frozen` */
     zr_model_config config; /* struct of the family, the argument of its builder */
 } zr__family_model;
 

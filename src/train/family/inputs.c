@@ -2,16 +2,32 @@
 
 #include "base/number/finite.h"
 #include "checkpoint/checkpoint.h"
+#include "train/family/adapter.h"
 
-zr_status zr__param_specs(const zr_graph *graph, bool trained, zr_tensor_spec **specs, int64_t *n)
+bool zr__param_in(const zr_param_info *param, zr__params set, bool adapters)
 {
+    switch (set) {
+    case ZR_PARAMS_BASE:
+        return !param->adapter;
+    case ZR_PARAMS_STORED:
+        return param->adapter || !adapters;
+    case ZR_PARAMS_TRAINED:
+        return !param->frozen;
+    default:
+        return true;
+    }
+}
+
+zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr_tensor_spec **specs, int64_t *n)
+{
+    const bool adapters = zr__has_adapters(graph);
     int32_t params = zr_graph_params(graph);
     *specs = zr_alloc(sizeof(**specs) * (size_t)params);
     ZR_CHECK(*specs, ZR_ERR_MEMORY, "no memory for the names of %d parameters", (int)params);
     *n = 0;
     for (int32_t i = 0; i < params; i++) {
         const zr_param_info *info = zr_graph_param(graph, i);
-        if (!trained || !info->frozen) (*specs)[(*n)++] = (zr_tensor_spec){info->name, info->whole};
+        if (zr__param_in(info, set, adapters)) (*specs)[(*n)++] = (zr_tensor_spec){info->name, info->whole};
     }
     return ZR_OK;
 }
@@ -21,33 +37,19 @@ zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph)
     zr_model builder = zr__family_builder(model);
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
     ZR_TRY(zr_graph_create(&spec, graph));
-    builder.build(*graph, builder.config);
+    zr_model_build(&builder, *graph);
     zr_status st = zr_graph_finish(*graph);
     if (st != ZR_OK) zr_graph_destroy(graph);
-    return st;
-}
-
-/* Check that a weights file has all parameters of the model in their shapes. `note` receives the names of tensors that
- * the model does not use. */
-static zr_status check_weights_fit(const zr_weights *weights, const zr__family_model *model, char *note, size_t size)
-{
-    zr_graph *graph = NULL;
-    zr_tensor_spec *specs = NULL;
-    int64_t n = 0;
-    ZR_TRY(zr__param_graph(model, &graph));
-    zr_status st = zr__param_specs(graph, false, &specs, &n);
-    if (st == ZR_OK) st = zr__weights_check(weights, specs, n, note, size);
-    zr_free(specs);
-    zr_graph_destroy(&graph);
     return st;
 }
 
 zr_status zr__weights_of_dir(const char *dir, zr__family_model *model, zr_weights **weights, char *note, size_t size)
 {
     *weights = NULL;
+    if (zr__adapter_is_in(dir)) return zr__adapter_open(dir, NULL, model, weights, note, size);
     ZR_TRY(zr__family_read(dir, model));
     ZR_TRY(zr_weights_open(dir, &model->family->names, weights));
-    zr_status st = check_weights_fit(*weights, model, note, size);
+    zr_status st = zr__adapter_fits(*weights, model, NULL, note, size);
     if (st != ZR_OK) zr_weights_close(weights);
     return st;
 }
@@ -66,14 +68,32 @@ zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first,
     return zr__weights_finite("", param->name, first, out, n);
 }
 
+/* Add the weights of the adapter model.lora.init, and check that they fit. */
+static zr_status add_adapter(const zr_config *config, const zr__family_model *model, zr__inputs *inputs)
+{
+    zr__adapter adapter = {0};
+    const char *dir = config->model.lora_init;
+    zr_status st = zr__adapter_read(dir, &adapter);
+    if (st == ZR_OK) st = zr__weights_adapt(inputs->weights, dir, &adapter);
+    if (st != ZR_OK) zr__adapter_clear(&adapter);
+    ZR_CHECK(st == ZR_OK, st, "model.lora.init: %s", zr_error_message());
+    st = zr__adapter_fits(inputs->weights, model, &adapter, inputs->note, sizeof(inputs->note));
+    zr__adapter_clear(&adapter);
+    ZR_CHECK(st == ZR_OK, st, "model.lora.init: the adapter does not fit model.init: %s", zr_error_message());
+    return ZR_OK;
+}
+
 static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
 {
     zr__family_model model;
+    ZR_CHECK(config->model.init || config->model.lora.rank == 0, ZR_ERR_CONFIG,
+             "model.lora.rank is %lld, but model.init is missing; give the directory of the model to adapt",
+             (long long)config->model.lora.rank);
     if (!config->model.init) return ZR_OK;
     ZR_TRY(zr__train_model(config, &model));
     ZR_TRY(zr_weights_open(config->model.init, &model.family->names, &inputs->weights));
-    ZR_TRY(check_weights_fit(inputs->weights, &model, inputs->note, sizeof(inputs->note)));
-    return ZR_OK;
+    if (config->model.lora_init) return add_adapter(config, &model, inputs);
+    return zr__adapter_fits(inputs->weights, &model, NULL, inputs->note, sizeof(inputs->note));
 }
 
 void zr__data_keys(const zr_config *config, zr_data_args *args)

@@ -39,9 +39,20 @@ ZR_NODISCARD zr_status zr__weights_finite(const char *where, const char *tensor,
  * is a zr_weights. */
 zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out);
 
-/** List the names and shapes of a graph's parameters, in order. If `trained` is true, leave out frozen parameters. The
- * names are borrowed from `graph`; zr_free the list. */
-ZR_NODISCARD zr_status zr__param_specs(const zr_graph *graph, bool trained, zr_tensor_spec **specs, int64_t *n);
+/** Sets of parameters. */
+typedef enum zr__params {
+    ZR_PARAMS_ALL,
+    ZR_PARAMS_BASE,   /* all but adapters */
+    ZR_PARAMS_STORED, /* parameters in the checkpoints of a run: adapters in a model with adapters, otherwise all */
+    ZR_PARAMS_TRAINED /* parameters with optimizer states */
+} zr__params;
+
+/** Return whether a parameter is in a set. `adapters` says whether the model has adapters. */
+bool zr__param_in(const zr_param_info *param, zr__params set, bool adapters);
+
+/** List the names and shapes of a set of a graph's parameters, in order. The names are borrowed from `graph`; zr_free
+ * the list. */
+ZR_NODISCARD zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr_tensor_spec **specs, int64_t *n);
 
 /** Build the model's graph with one sequence of one token, only to list its parameters. */
 ZR_NODISCARD zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph);

@@ -179,6 +179,7 @@ zr_status zr__run_paths_settle(zr_config *config)
     } read[] = {{"data.train", config->data.train},
                 {"data.val", config->data.val},
                 {"model.init", config->model.init},
+                {"model.lora.init", config->model.lora_init},
                 {"data.tokenizer", is_tokenizer_path(config->data.tokenizer) ? config->data.tokenizer : NULL}};
     const char *inputs[ZR_CONFIG_INPUTS + 1];
     char run[PATH_MAX];

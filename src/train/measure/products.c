@@ -305,7 +305,7 @@ zr_status zr__products_measure(const zr_model *model, int64_t batch, int64_t seq
                           .grad_dtype = dtype,
                           .head_bytes = zr_graph_head_bytes(&device->profile.facts)};
     ZR_TRY(zr_graph_create(&spec, &graph));
-    model->build(graph, model->config);
+    zr_model_build(model, graph);
     ZR_TRY_GOTO(st, zr_graph_finish(graph), done);
     ZR_TRY_GOTO(st, measure_graph(device, graph, products), done);
 done:

@@ -2,6 +2,8 @@
 
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
+#include "train/family/adapter.h"
+#include "train/family/inputs.h"
 #include "train/host/host.h"
 #include "train/run/agree.h"
 #include "train/run/save_files.h"
@@ -74,7 +76,8 @@ static bool may_change(const zr_family *family, const char *key)
     static const char section[] = "model.";
     if (strncmp(key, section, strlen(section)) != 0) return true;
     const zr_field *field = zr_family_field(family, key + strlen(section));
-    return strcmp(key, "model.preset") == 0 || strcmp(key, "model.init") == 0 ||
+    return strcmp(key, "model.preset") == 0 || strcmp(key, "model.init") == 0 || strcmp(key, "model.lora.init") == 0 ||
+           strcmp(key, "model.lora.dropout") == 0 ||
            (field && (field->role == ZR_FIELD_DROPOUT || field->role == ZR_FIELD_START));
 }
 
@@ -256,9 +259,17 @@ static zr_status fill_from_file(void *arg, const zr_param_info *param, int64_t f
     return zr_chunk_reader_f32(arg, param->name, first, n, out);
 }
 
+/** Argument of fill_param. */
+typedef struct filling {
+    zr_chunk_reader *reader; /* weights of the checkpoint */
+    zr_weights *base;        /* weights of model.init, if the checkpoint has only adapters */
+} filling;
+
 static zr_status fill_param(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
-    ZR_TRY(zr_chunk_reader_f32(arg, param->name, first, n, out));
+    const filling *from = arg;
+    if (from->base && !param->adapter) return zr__weights_fill(from->base, param, first, n, out);
+    ZR_TRY(zr_chunk_reader_f32(from->reader, param->name, first, n, out));
     return zr__weights_finite("", param->name, first, out, n);
 }
 
@@ -269,14 +280,14 @@ static zr_status fill_zero(void *arg, const zr_param_info *param, int64_t first,
     return ZR_OK;
 }
 
-/** Check that the file has every parameter of the graph in its shape. If `trained` is set, check only trainable
- * parameters. */
-static zr_status check_shapes(const zr_graph *graph, bool trained, const zr_safetensors *file)
+/** Check that the file has every parameter of a set in its shape. */
+static zr_status check_shapes(const zr_graph *graph, zr__params set, const zr_safetensors *file)
 {
     char have[ZR_QUOTE_BYTES], wanted[ZR_QUOTE_BYTES];
+    const bool adapters = zr__has_adapters(graph);
     for (int32_t i = 0; i < zr_graph_params(graph); i++) {
         const zr_param_info *param = zr_graph_param(graph, i);
-        if (trained && param->frozen) continue;
+        if (!zr__param_in(param, set, adapters)) continue;
         const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
         zr_shape_print(&param->whole, wanted, sizeof(wanted));
         ZR_CHECK(tensor, ZR_ERR_DATA, "%s: there is no tensor %s; wanted: F32 %s", zr__safetensors_path(file),
@@ -297,7 +308,8 @@ static zr_status open_state(const zr__run *r, const zr_manifest *manifest, int s
     if (state > 0 && !zr__manifest_find(manifest, name)) return ZR_OK;
     ZR_TRY(checkpoint_dir(r, path));
     ZR_TRY(zr_chunk_reader_open(path, manifest, name, r->comm->local_size, reader));
-    return check_shapes(r->plan->graph[ZR_SCHEDULE_TRAIN], state > 0, zr_chunk_reader_tensors(*reader));
+    return check_shapes(r->plan->graph[ZR_SCHEDULE_TRAIN], state > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED,
+                        zr_chunk_reader_tensors(*reader));
 }
 
 static zr_status fill_state(zr__run *r, const zr_manifest *manifest, int state)
@@ -306,8 +318,10 @@ static zr_status fill_state(zr__run *r, const zr_manifest *manifest, int state)
     zr_status st = zr__run_agree(r, open_state(r, manifest, state, &reader));
     if (st == ZR_OK) {
         zr_fill_fn fn = !reader ? fill_zero : state == 0 ? fill_param : fill_from_file;
+        filling from = {reader, r->config->model.lora.rank > 0 ? r->inputs.weights : NULL};
         r->resume.anew |= !reader;
-        st = zr__run_agreed(r, zr_engine_fill(r->engine, zr__state_of_file(state), fn, reader));
+        st = zr__run_agreed(
+            r, zr_engine_fill(r->engine, zr__state_of_file(state), fn, fn == fill_param ? (void *)&from : reader));
     }
     zr_chunk_reader_close(&reader);
     return st;

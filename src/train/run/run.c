@@ -263,6 +263,14 @@ static void know_peak(zr__run *r)
         r->device->ops->measure(r->device, rate_dtype(r));
 }
 
+/** Read elements of model.init, or of model.lora.init. Generate them for adapters that no directory gives. */
+static zr_status fill_start(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+{
+    const zr__run *r = arg;
+    if (param->adapter && !r->config->model.lora_init) return zr__engine_initial(r->engine, param, first, n, out);
+    return zr__weights_fill(r->inputs.weights, param, first, n, out);
+}
+
 /** Allocate memory, fill the states and create the outputs. Allocate first, so that a run with too little memory
  * creates no directory. */
 static zr_status start_run(zr__run *r)
@@ -273,8 +281,7 @@ static zr_status start_run(zr__run *r)
     if (r->resume.step >= 0)
         ZR_TRY(zr__resume_fill(r));
     else
-        ZR_TRY(zr__run_agreed(r, zr_engine_fill(r->engine, ZR_STATE_PARAM, r->inputs.weights ? zr__weights_fill : NULL,
-                                                r->inputs.weights)));
+        ZR_TRY(zr__run_agreed(r, zr_engine_fill(r->engine, ZR_STATE_PARAM, r->inputs.weights ? fill_start : NULL, r)));
     ZR_TRY(zr__run_agree(r, open_outputs(r)));
     ZR_TRY(share_outputs(r));
     r->info.from_step = r->from_step;

@@ -6,12 +6,14 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/comm.h"
 #include "train/dir/run_files.h"
+#include "train/family/adapter.h"
+#include "train/family/inputs.h"
 #include "train/run/agree.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { CONFIG = ZR_CHECKPOINT_STATES };
+enum { CONFIG = ZR_CHECKPOINT_STATES, ADAPTER };
 
 zr_status zr__state_file(const zr_plan *plan, int state, char *name, size_t size)
 {
@@ -33,6 +35,22 @@ static int file_of(int state)
 
 /* ---- files, by rank 0 ------------------------------------------------------------------------- */
 
+static const zr_graph *graph_of(const zr__save *s)
+{
+    return s->run->plan->graph[ZR_SCHEDULE_TRAIN];
+}
+
+/** Write adapter_config.json, if the model has adapters. The weights in the checkpoint are then only the adapters. */
+static zr_status describe_adapter(const zr__save *s)
+{
+    zr__adapter adapter;
+    if (!s->part[ADAPTER].name[0]) return ZR_OK;
+    ZR_TRY(zr__adapter_describe(graph_of(s), &s->run->model.lora, s->run->config->model.init, &adapter));
+    zr_status st = zr__adapter_write(s->tmp, &adapter);
+    zr__adapter_clear(&adapter);
+    return st;
+}
+
 zr_status zr__save_make_files(const zr__save *s)
 {
     zr__run *r = s->run;
@@ -40,9 +58,9 @@ zr_status zr__save_make_files(const zr__save *s)
     zr_tensor_spec *specs = NULL;
     int64_t n = 0;
     ZR_TRY(zr__hf_write_like(s->tmp, r->model.family, &r->model.config, r->source, ZR_F32, true));
-    zr_status st = ZR_OK;
+    zr_status st = describe_adapter(s);
     for (int i = 0; i < s->n_states && st == ZR_OK; i++) {
-        ZR_TRY(zr__param_specs(r->plan->graph[ZR_SCHEDULE_TRAIN], i > 0, &specs, &n));
+        ZR_TRY(zr__param_specs(graph_of(s), i > 0 ? ZR_PARAMS_TRAINED : ZR_PARAMS_STORED, &specs, &n));
         st = zr__path_join(path, s->tmp, s->part[i].name);
         if (st == ZR_OK) st = zr_safetensors_create(path, specs, n);
         zr_free(specs);
@@ -143,6 +161,8 @@ static zr_status put_in_file(zr__save *s, int file, const zr_param_info *param, 
 zr_status zr__save_put(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     zr__save *s = arg;
+    /* The base of adapters is not saved, because a resumed run reads it from model.init. */
+    if (s->part[ADAPTER].name[0] && !param->adapter) return ZR_OK;
     zr_status st = put_in_file(s, file_of(state), param, first, n, in);
     if (st != ZR_OK) drop_file(s);
     return st;
@@ -321,6 +341,7 @@ zr_status zr__save_describe(zr__save *s)
 {
     for (int i = 0; i < s->n_states; i++) ZR_TRY(add_header(s, &s->part[i]));
     ZR_TRY(add_own(s, &s->part[CONFIG], -1));
+    if (s->part[ADAPTER].name[0]) ZR_TRY(add_own(s, &s->part[ADAPTER], -1));
     return write_manifest(s);
 }
 
@@ -331,6 +352,8 @@ zr_status zr__save_names(zr__save *s)
     for (int i = 0; i < s->n_states; i++)
         ZR_TRY(zr__state_file(s->run->plan, i, s->part[i].name, sizeof(s->part[i].name)));
     snprintf(s->part[CONFIG].name, sizeof(s->part[CONFIG].name), "%s", ZR_RUN_CONFIG);
+    if (zr__has_adapters(graph_of(s)))
+        snprintf(s->part[ADAPTER].name, sizeof(s->part[ADAPTER].name), "%s", ZR_ADAPTER_CONFIG);
     return ZR_OK;
 }
 

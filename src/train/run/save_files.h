@@ -11,8 +11,8 @@
 
 /** Maximum number of states in a checkpoint: the parameters and four states of the optimizer. */
 #define ZR_CHECKPOINT_STATES 5
-/** Maximum number of files in a checkpoint: one for each state, and config.json. */
-#define ZR__SAVE_FILES (ZR_CHECKPOINT_STATES + 1)
+/** Maximum number of files in a checkpoint: one for each state, config.json, and adapter_config.json. */
+#define ZR__SAVE_FILES (ZR_CHECKPOINT_STATES + 2)
 
 /** A list whose items are gathered from all ranks on rank 0. */
 typedef struct zr__save_list {
@@ -33,7 +33,8 @@ typedef struct zr__save {
     int64_t step;                          /* training step of the checkpoint */
     char run_dir[PATH_MAX], tmp[PATH_MAX]; /* directory of the run; path of the checkpoint until it is complete */
     int n_states;                       /* number of states (parameters and optimizer states), each with its own file */
-    zr__save_part part[ZR__SAVE_FILES]; /* files of the states, and config.json at index ZR_CHECKPOINT_STATES */
+    zr__save_part part[ZR__SAVE_FILES]; /* files of the states; config.json at index ZR_CHECKPOINT_STATES;
+                                           then adapter_config.json of a model with adapters */
     zr__checkpoint_run about;           /* on rank 0: record of the run at this step */
     int64_t bytes;
     double waited_sec, async_sec; /* seconds that training waited; seconds of asynchronous writing */

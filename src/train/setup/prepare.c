@@ -2,6 +2,7 @@
  * files.
  */
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "data/samples/samples.h"
 #include "data/tokenizer/tokenizer.h"
@@ -77,6 +78,49 @@ static zr_status settle_model(zr_config *config)
         ZR_TRY(zr__config_adopt(config, &model.config, origin));
     }
     return ZR_OK;
+}
+
+/** Take a key from the adapter of model.lora.init. Fail if another value is given. */
+static zr_status take_key(zr_config *config, const char *key, bool given_other, const char *value)
+{
+    ZR_CHECK(!given_other || !zr__config_given(config, key), ZR_ERR_CONFIG,
+             "%s differs from the adapter in model.lora.init, which has %s; leave it out", key, value);
+    return zr_config_set(config, key, value);
+}
+
+static zr_status take_adapter(zr_config *config, const zr__adapter *adapter)
+{
+    const zr_lora *given = &config->model.lora, *has = &adapter->lora;
+    char rank[24];
+    zr__text list = {0};
+    char *targets = NULL;
+    snprintf(rank, sizeof(rank), "%lld", (long long)has->rank);
+    ZR_TRY(take_key(config, "model.lora.rank", given->rank != has->rank, rank));
+    ZR_TRY(take_key(config, "model.lora.alpha", given->alpha != has->alpha, ZR_SHORTEST(has->alpha)));
+    const bool other = given->targets && strcmp(given->targets, has->targets) != 0;
+    for (const char *at = has->targets; *at;) {
+        const size_t n = strcspn(at, "\n");
+        zr__text_add(&list, "%s\"%.*s\"", list.length ? ", " : "[", (int)n, at);
+        at += n + (at[n] != '\0');
+    }
+    zr__text_add(&list, "]");
+    ZR_TRY(zr__text_take(&list, &targets));
+    zr_status st = take_key(config, "model.lora.targets", other, targets);
+    zr_free(targets);
+    return st;
+}
+
+/** Take rank, alpha and layers of adapters from the directory of model.lora.init. */
+static zr_status settle_adapter(zr_config *config)
+{
+    zr__adapter adapter = {0};
+    if (!config->model.lora_init) return ZR_OK;
+    zr_status st = zr__adapter_read(config->model.lora_init, &adapter);
+    if (st != ZR_OK) zr__adapter_clear(&adapter);
+    ZR_CHECK(st == ZR_OK, st, "model.lora.init: %s", zr_error_message());
+    st = take_adapter(config, &adapter);
+    zr__adapter_clear(&adapter);
+    return st;
 }
 
 typedef enum data_kind { DATA_UNKNOWN, DATA_TOKENS, DATA_TEXT } data_kind;
@@ -191,6 +235,7 @@ zr_status zr_train_prepare(zr_config *config, int ranks, int64_t unix_sec)
     bool bytes = false;
     ZR_TRY(zr__run_paths_settle(config));
     ZR_TRY(settle_model(config));
+    ZR_TRY(settle_adapter(config));
     ZR_TRY(default_tokenizer(config, &bytes));
     ZR_TRY(fit_tokenizer(config));
     ZR_TRY(default_output_dir(config, unix_sec));

@@ -48,6 +48,25 @@ static zr_status check_shapes(const zr__convert *c)
     return ZR_OK;
 }
 
+/** Open adapters and their base. The new directory gets the merged weights, so its model has no adapters. */
+static zr_status open_adapters(zr__convert *c)
+{
+    const zr__stored *from = &c->did->from;
+    zr__loaded loaded = {.stored = *from};
+    if (from->kind == ZR_STORED_CHECKPOINT) ZR_TRY(zr__load_check(from->path));
+    ZR_TRY(zr__load_config(&loaded));
+    zr_status st = zr__load_weights(&loaded);
+    c->weights = loaded.weights;
+    c->model = loaded.model;
+    snprintf(c->base, sizeof(c->base), "%s", loaded.base);
+    loaded.weights = NULL;
+    zr__load_close(&loaded);
+    if (st == ZR_OK) st = zr__param_graph(&c->model, &c->adapters);
+    c->lora = c->model.lora;
+    c->model.lora = (zr_lora){0};
+    return st;
+}
+
 /** Open a Hugging Face directory. Tensors that the model does not use are not converted; did->note names them. */
 static zr_status open_dir(zr__convert *c)
 {
@@ -57,17 +76,29 @@ static zr_status open_dir(zr__convert *c)
     return ZR_OK;
 }
 
+/** Read the record of the base of adapters. */
+static zr_status read_base(zr__convert *c)
+{
+    zr_weights *weights = NULL;
+    ZR_TRY(zr_weights_open(c->base, &c->model.family->names, &weights));
+    zr_status st = zr__hf_source_read(c->base, weights, &c->source);
+    zr_weights_close(&weights);
+    return st;
+}
+
 static zr_status open_source(zr__convert *c)
 {
-    if (c->did->from.kind == ZR_STORED_CHECKPOINT)
+    if (zr__adapter_is_in(c->did->from.path))
+        ZR_TRY(open_adapters(c));
+    else if (c->did->from.kind == ZR_STORED_CHECKPOINT)
         ZR_TRY(open_checkpoint(c));
     else
         ZR_TRY(open_dir(c));
     ZR_TRY(zr__param_graph(&c->model, &c->graph));
-    ZR_TRY(zr__param_specs(c->graph, false, &c->specs, &c->did->tensors));
+    ZR_TRY(zr__param_specs(c->graph, ZR_PARAMS_ALL, &c->specs, &c->did->tensors));
     for (int64_t i = 0; i < c->did->tensors; i++) c->did->elems += zr_shape_elems(&c->specs[i].shape);
     if (c->reader) ZR_TRY(check_shapes(c));
-    return zr__hf_source_read(c->did->from.path, c->weights, &c->source);
+    return c->base[0] ? read_base(c) : zr__hf_source_read(c->did->from.path, c->weights, &c->source);
 }
 
 static zr_status read_piece(const zr__convert *c, const char *name, int64_t first, int64_t n)
@@ -76,6 +107,7 @@ static zr_status read_piece(const zr__convert *c, const char *name, int64_t firs
         ZR_TRY(zr_chunk_reader_f32(c->reader, name, first, n, c->piece));
     else
         ZR_TRY(zr_weights_read(c->weights, name, first, n, c->piece));
+    if (c->merge) zr__merge_piece(c, first, n);
     return zr__weights_finite(c->did->from.path, name, first, c->piece, n);
 }
 
@@ -93,6 +125,8 @@ static zr_status copy_tensor(zr__convert *c, int64_t tensor)
 {
     const zr_tensor_spec *spec = &c->specs[tensor];
     const int64_t elems = zr_shape_elems(&spec->shape);
+    zr__merge_end(c);
+    ZR_TRY(zr__merge_begin(c, spec->name));
     for (int64_t first = 0; first < elems; first += PIECE) {
         int64_t n = elems - first < PIECE ? elems - first : PIECE;
         ZR_TRY(read_piece(c, spec->name, first, n));
@@ -118,6 +152,7 @@ zr_status zr__convert_copy(zr__convert *c)
 static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], const char **name)
 {
     zr__loaded loaded = {.stored = c->did->from, .model = c->model};
+    snprintf(loaded.base, sizeof(loaded.base), "%s", c->base);
     *name = NULL;
     ZR_TRY(zr__load_config(&loaded));
     zr_status st = zr__load_tokenizer(&loaded, found, name);
@@ -142,10 +177,12 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
     char found[PATH_MAX];
     const char *name = NULL;
     const zr__stored *from = &c->did->from;
-    if (from->kind == ZR_STORED_HF && (!from->run[0] || zr__tokenizer_files_any(from->path))) {
-        if (!zr__tokenizer_files_any(from->path)) return ZR_OK;
+    const bool own = zr__tokenizer_files_any(from->path);
+    if (from->kind == ZR_STORED_HF && (!from->run[0] || own)) {
+        const char *place = own || !c->base[0] ? from->path : c->base;
+        if (!zr__tokenizer_files_any(place)) return ZR_OK;
         ZR_TRY(zr__make_folder(dir));
-        ZR_TRY(zr__tokenizer_files_take(from->path, dir));
+        ZR_TRY(zr__tokenizer_files_take(place, dir));
         /* Set this only if the tokenizer itself was copied, since a directory may hold only the settings of a
          * tokenizer. */
         c->did->tokenizer = zr__tokenizer_is_in(dir);
@@ -189,7 +226,7 @@ static zr_status copy_config(const zr__convert *c)
     size_t bytes = 0;
     json_t *root = NULL;
     zr_status st = ZR_OK;
-    ZR_TRY(zr__path_join(from, c->did->from.path, "config.json"));
+    ZR_TRY(zr__path_join(from, c->base[0] ? c->base : c->did->from.path, "config.json"));
     ZR_TRY(zr__path_join(to, c->dir, "config.json"));
     ZR_TRY_GOTO(st, zr__json_read_file(from, &text, &bytes), done);
     ZR_TRY_GOTO(st, zr__json_parse(text, bytes, from, &root), done);
@@ -277,7 +314,12 @@ static zr_status choose_kind(zr__convert *c)
     bool checkpoint = from->kind == ZR_STORED_CHECKPOINT;
     ZR_CHECK(from->kind != ZR_STORED_FILE, ZR_ERR_ARG,
              "%s is one file; give the directory, with the config.json that says what model it is", from->path);
-    const bool run = checkpoint || from->from_run; /* a run without checkpoints also counts as a run */
+    const bool adapter = zr__adapter_is_in(from->path);
+    const bool run = checkpoint || from->from_run || adapter; /* a run without checkpoints also counts as a run */
+    ZR_CHECK(args->kind != ZR_CONVERT_RUN || !adapter, ZR_ERR_ARG,
+             "%s is an adapter: zr train continues it with model.init and model.lora.init; convert merges it into a "
+             "Hugging Face directory (--to hf)",
+             from->path);
     c->did->dtype = args->dtype;
     c->did->kind = args->kind != ZR_CONVERT_OTHER ? args->kind : run ? ZR_CONVERT_HF : ZR_CONVERT_RUN;
     ZR_CHECK(c->did->kind != ZR_CONVERT_RUN || !checkpoint, ZR_ERR_ARG,
@@ -299,6 +341,8 @@ zr_status zr__convert_dir(const zr__convert_args *args, zr__converted *did)
     zr_status st = open_source(&c);
     if (st == ZR_OK) st = make_converted(&c);
     zr_free(c.piece);
+    zr__merge_end(&c);
+    zr_graph_destroy(&c.adapters);
     zr_chunk_writer_close(&c.writer);
     zr_safetensors_close(&c.layout);
     zr__weights_out_close(&c.out);

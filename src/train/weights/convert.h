@@ -11,6 +11,9 @@
 
 #include <limits.h>
 
+/** Factors of the adapter of one weight. */
+typedef struct zr__merge zr__merge;
+
 typedef struct zr__convert {
     const zr__convert_args *args;
     zr__converted *did;
@@ -21,7 +24,11 @@ typedef struct zr__convert {
     zr_tensor_spec *specs;
     zr_manifest *manifest; /* manifest of the source, if the source is a checkpoint */
     zr_chunk_reader *reader;
-    zr_weights *weights;   /* weights of the source, if the source is a Hugging Face directory */
+    zr_weights *weights;   /* weights of the source, if the source is a Hugging Face directory or has adapters */
+    char base[PATH_MAX];   /* directory of the base of adapters, which are merged into it; "" without adapters */
+    zr_lora lora;          /* the adapters; its targets are borrowed from `weights` */
+    zr_graph *adapters;    /* graph with the adapters, or NULL */
+    zr__merge *merge;      /* factors of the adapter of the tensor that is copied, or NULL */
     zr__hf_source *source; /* record of the Hugging Face directory that the weights come from */
     zr__weights_out *out;  /* plan of the target's files, if the target is a Hugging Face directory */
     zr_weights *to;        /* weights of the target, if the target is a Hugging Face directory */
@@ -34,6 +41,12 @@ typedef struct zr__convert {
 
 /** Copy every tensor from the source to the target, which is c->to or c->writer. */
 ZR_NODISCARD zr_status zr__convert_copy(zr__convert *c);
+
+/** Read the factors of the adapter of a tensor into c->merge, if it has one. */
+ZR_NODISCARD zr_status zr__merge_begin(zr__convert *c, const char *tensor);
+/** Add the product of the factors to elements [first, first+n) of the tensor, in c->piece. */
+void zr__merge_piece(const zr__convert *c, int64_t first, int64_t n);
+void zr__merge_end(zr__convert *c);
 
 /** Copy the tokenizer files of the source into `dir`, and create `dir` if the source has any. A missing tokenizer is
  * not an error. If a run's tokenizer cannot be found, did->note receives the reason. */

@@ -7,6 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/dir/run_files.h"
+#include "train/family/adapter.h"
 #include "train/family/inputs.h"
 #include "train/tokenizer/tokenizer_files.h"
 
@@ -17,39 +18,51 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/** Weights that are written. */
+typedef struct writing {
+    zr_weights *weights;
+    bool adapters; /* whether they are only adapters */
+} writing;
+
 static zr_status write_range(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
-    return zr__weights_write(arg, param->name, first, n, in);
+    const writing *w = arg;
+    return w->adapters && !param->adapter ? ZR_OK : zr__weights_write(w->weights, param->name, first, n, in);
 }
+
+enum { MARKS = 3 };
+static const char *const marks[MARKS] = {ZR_RUN_WEIGHTS, ZR_RUN_WEIGHTS_INDEX, ZR_ADAPTER_SINGLE};
+#define UNFINISHED ".tmp"
 
 /** Paths used by the export of a directory. */
 typedef struct paths {
     char tmp[PATH_MAX];    /* temporary path of the new directory */
     char old[PATH_MAX];    /* path to which an existing directory `dir` is moved */
     char config[PATH_MAX]; /* config.json in tmp */
-    /* The weights file in tmp, and the index of several weights files, of which one exists: `unfinished` is the path
-     * until all weights are on disk, and `finished` the path to which the file is then renamed. */
-    char unfinished[2][PATH_MAX], finished[2][PATH_MAX];
+    /* The weights file in tmp, the index of several weights files, and the file of adapters, of which one exists:
+     * `unfinished` is the path until all weights are on disk, and `finished` the path to which the file is then
+     * renamed. */
+    char unfinished[MARKS][PATH_MAX], finished[MARKS][PATH_MAX];
     bool wide; /* whether all tensors are F32, because a weight is too large for the type of the source */
 } paths;
 
-static const char *const marks[2] = {ZR_RUN_WEIGHTS, ZR_RUN_WEIGHTS_INDEX};
-#define UNFINISHED ".tmp"
-
-/** Return whether one of two paths exists. */
-static bool any_is_there(char path[2][PATH_MAX])
+/** Return whether one of the paths exists. */
+static bool any_is_there(char path[MARKS][PATH_MAX])
 {
     struct stat st;
-    return lstat(path[0], &st) == 0 || lstat(path[1], &st) == 0;
+    for (int i = 0; i < MARKS; i++)
+        if (lstat(path[i], &st) == 0) return true;
+    return false;
 }
 
 static zr_status name_parts(const char *dir, paths *p)
 {
     ZR_TRY(zr__path_format(p->tmp, "%s.tmp", dir));
     ZR_TRY(zr__path_format(p->old, "%s.old", dir));
-    ZR_TRY(zr__path_join(p->config, p->tmp, "config.json"));
+    ZR_TRY(zr__path_join(p->config, p->tmp, ZR_RUN_CONFIG));
+    if (zr__path_is_in(p->tmp, ZR_ADAPTER_CONFIG)) ZR_TRY(zr__path_join(p->config, p->tmp, ZR_ADAPTER_CONFIG));
     p->wide = false;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MARKS; i++) {
         ZR_TRY(zr__path_format(p->unfinished[i], "%s/%s" UNFINISHED, p->tmp, marks[i]));
         ZR_TRY(zr__path_join(p->finished[i], p->tmp, marks[i]));
     }
@@ -83,15 +96,33 @@ static const zr_graph *graph_of(const zr_plan *plan)
     return plan->graph[plan->layout.train ? ZR_SCHEDULE_TRAIN : ZR_SCHEDULE_EVAL];
 }
 
-/** Create the weights files, in the form of the directory that the weights come from, and config.json. */
-static zr_status make_weights(const paths *p, const zr__exported *what)
+/** Create the file of adapters, and adapter_config.json. */
+static zr_status make_adapter(paths *p, const zr__exported *what)
 {
+    zr__adapter adapter;
+    zr_tensor_spec *specs = NULL;
+    int64_t n = 0;
+    ZR_TRY(zr__path_join(p->config, p->tmp, ZR_ADAPTER_CONFIG));
+    ZR_TRY(zr__adapter_specs(graph_of(what->plan), &specs, &n));
+    zr_status st = zr_safetensors_create(p->unfinished[2], specs, n);
+    zr_free(specs);
+    ZR_TRY(st);
+    ZR_TRY(zr__adapter_describe(graph_of(what->plan), &what->model->lora, what->init, &adapter));
+    st = zr__adapter_write(p->tmp, &adapter);
+    zr__adapter_clear(&adapter);
+    return st;
+}
+
+/** Create the weights files, in the form of the directory that the weights come from, and config.json. */
+static zr_status make_weights(paths *p, const zr__exported *what)
+{
+    if (zr__has_adapters(graph_of(what->plan))) return make_adapter(p, what);
     const zr_family *family = what->model->family;
     const zr__weights_form form = {.names = &family->names, .source = what->source, .same_types = !p->wide};
     zr_tensor_spec *specs = NULL;
     zr__weights_out *out = NULL;
     int64_t n = 0;
-    ZR_TRY(zr__param_specs(graph_of(what->plan), false, &specs, &n));
+    ZR_TRY(zr__param_specs(graph_of(what->plan), ZR_PARAMS_ALL, &specs, &n));
     zr_status st = zr__weights_create(p->tmp, &form, specs, n, &out);
     if (st == ZR_OK) st = zr__weights_make(out, UNFINISHED);
     if (st == ZR_OK)
@@ -166,13 +197,13 @@ static zr_status prepare_export(paths *p, const zr__exported *what, bool *made)
  * elements, even if the sync failed. Collective. */
 static zr_status write_mine(const paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
 {
-    zr_weights *weights = NULL;
-    zr_status st = zr__weights_attach(p->tmp, &what->model->family->names, UNFINISHED, &weights);
-    if (st == ZR_OK) st = zr_engine_read(engine, ZR_STATE_PARAM, write_range, weights);
+    writing w = {NULL, zr__has_adapters(graph_of(what->plan))};
+    zr_status st = zr__weights_attach(p->tmp, &what->model->family->names, UNFINISHED, &w.weights);
+    if (st == ZR_OK) st = zr_engine_read(engine, ZR_STATE_PARAM, write_range, &w);
     st = zr_comm_agree(comm, st);
     *written = st == ZR_OK;
-    if (st == ZR_OK) st = zr_comm_agree(comm, zr__weights_sync(weights));
-    zr_weights_close(&weights);
+    if (st == ZR_OK) st = zr_comm_agree(comm, zr__weights_sync(w.weights));
+    zr_weights_close(&w.weights);
     return st;
 }
 
@@ -181,7 +212,7 @@ static zr_status write_mine(const paths *p, const zr__exported *what, zr_engine 
  * only the link, since its target does not belong to the run. Return false if p->old still exists. */
 static bool remove_old(const paths *p, const char *newer)
 {
-    static const char *const names[] = {"config.json", ZR_TRAINED_NAME};
+    static const char *const names[] = {ZR_RUN_CONFIG, ZR_ADAPTER_CONFIG, ZR_TRAINED_NAME};
     struct stat st;
     if (lstat(p->old, &st) != 0) return true;
     if (S_ISLNK(st.st_mode)) return unlink(p->old) == 0;
@@ -220,7 +251,8 @@ static zr_status give_name(paths *p, const char *dir, bool replace, char rest[PA
 static zr_status finish_weights(paths *p)
 {
     struct stat st;
-    const int i = lstat(p->unfinished[0], &st) == 0 ? 0 : 1;
+    int i = 0;
+    while (i < MARKS - 1 && lstat(p->unfinished[i], &st) != 0) i++;
     ZR_CHECK(rename(p->unfinished[i], p->finished[i]) == 0, ZR_ERR_IO, "cannot rename %s to %s: %s", p->unfinished[i],
              p->finished[i], strerror(errno));
     return ZR_OK;
@@ -237,7 +269,7 @@ bool zr__export_is_there(const char *dir)
 {
     char path[PATH_MAX];
     struct stat st;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MARKS; i++)
         if (zr__path_join(path, dir, marks[i]) == ZR_OK && lstat(path, &st) == 0) return true;
     return false;
 }

@@ -3,6 +3,8 @@
 #include "base/file/folder.h"
 #include "checkpoint/checkpoint.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/dir/run_files.h"
+#include "train/family/adapter.h"
 #include "train/family/inputs.h"
 #include "train/family/paths.h"
 #include "train/host/device.h"
@@ -14,13 +16,13 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/** Check config.json and the weights completely against their checksums, before either file is used. */
-static zr_status check_bytes(const char *dir)
+zr_status zr__load_check(const char *dir)
 {
     zr_manifest *manifest = NULL;
     ZR_TRY(zr_manifest_read(dir, &manifest));
     zr_status st = zr__checkpoint_check_file(dir, manifest, "config.json");
     if (st == ZR_OK) st = zr__checkpoint_check_file(dir, manifest, "model.safetensors");
+    if (st == ZR_OK && zr__adapter_is_in(dir)) st = zr__checkpoint_check_file(dir, manifest, ZR_ADAPTER_CONFIG);
     zr_manifest_free(&manifest);
     return st;
 }
@@ -36,6 +38,18 @@ zr_status zr__load_config(zr__loaded *loaded)
     return zr_config_load(path, NULL, 0, &loaded->config);
 }
 
+zr_status zr__load_weights(zr__loaded *loaded)
+{
+    const zr__stored *stored = &loaded->stored;
+    const zr_config *c = loaded->config;
+    if (!zr__adapter_is_in(stored->path))
+        return zr__weights_of_dir(stored->path, &loaded->model, &loaded->weights, NULL, 0);
+    const bool named = c && c->model.init;
+    if (!named || zr__run_path_find(c, stored->run, "model.init", c->model.init, loaded->base) != ZR_OK)
+        ZR_TRY(zr__adapter_base(stored->path, loaded->base));
+    return zr__adapter_open(stored->path, loaded->base, &loaded->model, &loaded->weights, NULL, 0);
+}
+
 static zr_status open_weights(const char *dir, zr__loaded *loaded)
 {
     struct stat st;
@@ -43,10 +57,9 @@ static zr_status open_weights(const char *dir, zr__loaded *loaded)
     ZR_CHECK(stat(dir, &st) == 0 && S_ISDIR(st.st_mode), ZR_ERR_NOT_FOUND,
              "%s is not a directory; give a run's output_dir, a checkpoint or a Hugging Face directory", dir);
     ZR_TRY(zr__stored_find(dir, true, &loaded->stored));
-    if (stored->kind == ZR_STORED_CHECKPOINT) ZR_TRY(check_bytes(stored->path));
+    if (stored->kind == ZR_STORED_CHECKPOINT) ZR_TRY(zr__load_check(stored->path));
     ZR_TRY(zr__load_config(loaded));
-    ZR_TRY(zr__weights_of_dir(stored->path, &loaded->model, &loaded->weights, NULL, 0));
-    return ZR_OK;
+    return zr__load_weights(loaded);
 }
 
 zr_status zr__load_open(const char *dir, zr__loaded *loaded)
@@ -69,6 +82,8 @@ zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], con
     if (loaded->stored.run[0]) ZR_TRY(zr__path_join(found, loaded->stored.run, "model"));
     if (loaded->stored.run[0] && zr__tokenizer_is_in(found)) return ZR_OK;
     if (said) return zr__run_tokenizer_find(loaded->config, loaded->stored.run, found, name);
+    snprintf(found, PATH_MAX, "%s", loaded->base);
+    if (found[0] && zr__tokenizer_is_in(found)) return ZR_OK;
     *name = loaded->model.sizes.vocabulary == ZR__BYTES_VOCAB ? "bytes" : NULL;
     return ZR_OK;
 }

@@ -17,6 +17,7 @@
 typedef struct zr__loaded {
     zr__stored stored; /* where the weights are stored: their kind, their path and the directory of their run */
     zr_config *config; /* configuration of the run; NULL if the weights belong to no run */
+    char base[4096];   /* directory of the base of adapters; "" if the weights are a whole model */
     zr__family_model model;
     zr_weights *weights;
     zr_comm *comm;
@@ -28,6 +29,14 @@ typedef struct zr__loaded {
 /** Open and check a directory, without allocating memory of the model's size. */
 ZR_NODISCARD zr_status zr__load_open(const char *dir, zr__loaded *loaded);
 
+/** Check the configuration and the weights of a checkpoint completely against their checksums, before any of its files
+ * is used. */
+ZR_NODISCARD zr_status zr__load_check(const char *dir);
+
+/** Open the weights of loaded->stored. If they are adapters, find their base: loaded->config names it, or
+ * adapter_config.json. */
+ZR_NODISCARD zr_status zr__load_weights(zr__loaded *loaded);
+
 /** Read the run's configuration into loaded->config. If the weights belong to no run or the file is missing,
  * loaded->config stays NULL. */
 ZR_NODISCARD zr_status zr__load_config(zr__loaded *loaded);
@@ -35,8 +44,9 @@ ZR_NODISCARD zr_status zr__load_config(zr__loaded *loaded);
 /** Find the tokenizer that belongs to the weights. *name receives a name or path for zr_tokenizer_open, or NULL if the
  * tokenizer is unknown. Use the first available tokenizer of this list: (1) "bytes", if the run's configuration names
  * it; (2) the tokenizer files beside the weights or in the run's model/; (3) the tokenizer with which the run was
- * trained; (4) "bytes", if the vocabulary has ZR__BYTES_VOCAB tokens. `found` is a buffer for the path. Fail with
- * ZR_ERR_NOT_FOUND if the run's tokenizer is missing or a path is too long. */
+ * trained; (4) the tokenizer files of the base of adapters; (5) "bytes", if the vocabulary has ZR__BYTES_VOCAB tokens.
+ * `found` is a buffer for the path. Fail with ZR_ERR_NOT_FOUND if the run's tokenizer is missing or a path is too long.
+ */
 ZR_NODISCARD zr_status zr__load_tokenizer(const zr__loaded *loaded, char found[PATH_MAX], const char **name);
 
 /** Create an engine and fill it with the weights. Set the dtype of `layout` to the run's dtype, or to F32 if the

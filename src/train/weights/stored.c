@@ -1,4 +1,5 @@
 #include "base/text/text.h"
+#include "checkpoint/checkpoint.h"
 #include "train/dir/run_dir.h"
 #include "train/family/inputs.h"
 #include "train/weights/weights.h"
@@ -12,15 +13,17 @@ _Static_assert(sizeof(((zr__stored *)0)->path) == PATH_MAX, "paths are of one si
 
 #define WHOLE_MODEL "model/model.safetensors"
 #define SHARDED_MODEL "model/model.safetensors.index.json"
+#define ADAPTER_MODEL "model/" ZR_ADAPTER_SINGLE
 
 static bool has_weights(const char *dir)
 {
-    return zr__path_is_in(dir, "model.safetensors") || zr__path_is_in(dir, "model.safetensors.index.json");
+    return zr__path_is_in(dir, "model.safetensors") || zr__path_is_in(dir, "model.safetensors.index.json") ||
+           zr__adapter_is_in(dir);
 }
 
 static bool has_model(const char *run)
 {
-    return zr__path_is_in(run, WHOLE_MODEL) || zr__path_is_in(run, SHARDED_MODEL);
+    return zr__path_is_in(run, WHOLE_MODEL) || zr__path_is_in(run, SHARDED_MODEL) || zr__path_is_in(run, ADAPTER_MODEL);
 }
 
 static bool is_run(const char *dir)
@@ -90,7 +93,8 @@ static bool is_newer_than_model(const zr__stored *stored)
 {
     struct stat checkpoint, model;
     return stat_in(stored->path, "manifest.json", &checkpoint) &&
-           (stat_in(stored->run, WHOLE_MODEL, &model) || stat_in(stored->run, SHARDED_MODEL, &model)) &&
+           (stat_in(stored->run, WHOLE_MODEL, &model) || stat_in(stored->run, SHARDED_MODEL, &model) ||
+            stat_in(stored->run, ADAPTER_MODEL, &model)) &&
            (checkpoint.st_mtim.tv_sec > model.st_mtim.tv_sec ||
             (checkpoint.st_mtim.tv_sec == model.st_mtim.tv_sec && checkpoint.st_mtim.tv_nsec > model.st_mtim.tv_nsec));
 }

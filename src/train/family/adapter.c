@@ -1,0 +1,203 @@
+#include "train/family/adapter.h"
+
+#include "base/file/folder.h"
+#include "base/text/text.h"
+#include "train/family/inputs.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define A_END ".lora_A.weight"
+
+bool zr__has_adapters(const zr_graph *graph)
+{
+    for (int32_t p = 0; p < zr_graph_params(graph); p++)
+        if (zr_graph_param(graph, p)->adapter) return true;
+    return false;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------- */
+
+/** Find the directory of an adapter's base. If it is not at its path, look for the path or its last part in the
+ * adapter's directory and up to three directories above, since both may have moved together. */
+static zr_status find_base(const char *dir, const zr__adapter *adapter, char found[PATH_MAX])
+{
+    char above[PATH_MAX], next[PATH_MAX];
+    const char *base = adapter->base, *slash = strrchr(base, '/');
+    ZR_CHECK(base[0], ZR_ERR_NOT_FOUND, "%s/" ZR_ADAPTER_CONFIG ": base_model_name_or_path is missing", ZR_SHOWN(dir));
+    snprintf(found, PATH_MAX, "%s", base);
+    if (zr__path_is_in(found, "config.json")) return ZR_OK;
+    snprintf(above, sizeof(above), "%s", dir);
+    for (int up = 0; up < 4; up++) {
+        ZR_TRY(zr__path_join(found, above, base));
+        if (base[0] != '/' && zr__path_is_in(found, "config.json")) return ZR_OK;
+        ZR_TRY(zr__path_join(found, above, slash ? slash + 1 : base));
+        if (slash && slash[1] && zr__path_is_in(found, "config.json")) return ZR_OK;
+        zr__path_parent(above, next);
+        snprintf(above, sizeof(above), "%s", next);
+    }
+    return ZR_FAIL(ZR_ERR_NOT_FOUND,
+                   "%s: the base of this adapter, %s (base_model_name_or_path in " ZR_ADAPTER_CONFIG
+                   "), is not a directory with a config.json here; put the base there, or correct the path",
+                   ZR_SHOWN(dir), ZR_SHOWN(adapter->base));
+}
+
+zr_status zr__adapter_base(const char *dir, char found[PATH_MAX])
+{
+    zr__adapter adapter = {0};
+    zr_status st = zr__adapter_read(dir, &adapter);
+    if (st == ZR_OK) st = find_base(dir, &adapter, found);
+    zr__adapter_clear(&adapter);
+    return st;
+}
+
+/** Return the number of factors of a graph. */
+static int64_t count_factors(const zr_graph *graph)
+{
+    int64_t n = 0;
+    for (int32_t p = 0; p < zr_graph_params(graph); p++) n += zr_graph_param(graph, p)->adapter;
+    return n;
+}
+
+zr_status zr__adapter_fits(const zr_weights *weights, const zr__family_model *model, const zr__adapter *adapter,
+                           char *note, size_t size)
+{
+    zr_graph *graph = NULL;
+    zr_tensor_spec *specs = NULL;
+    int64_t n = 0;
+    ZR_TRY(zr__param_graph(model, &graph));
+    zr_status st = zr__param_specs(graph, adapter ? ZR_PARAMS_ALL : ZR_PARAMS_BASE, &specs, &n);
+    if (st == ZR_OK) st = zr__weights_check(weights, specs, n, note, size);
+    if (st == ZR_OK && adapter && adapter->tensors != count_factors(graph))
+        st = ZR_FAIL(ZR_ERR_DATA, "the adapter has %lld tensors, of which the model uses only %lld",
+                     (long long)adapter->tensors, (long long)count_factors(graph));
+    zr_free(specs);
+    zr_graph_destroy(&graph);
+    return st;
+}
+
+static zr_status open_both(const char *dir, const char *base, zr__adapter *adapter, zr__family_model *model,
+                           zr_weights **weights, char *note, size_t size)
+{
+    char found[PATH_MAX];
+    ZR_TRY(zr__adapter_read(dir, adapter));
+    if (!base) ZR_TRY(find_base(dir, adapter, found));
+    if (!base) base = found;
+    ZR_TRY(zr__family_read(base, model));
+    model->lora = adapter->lora;
+    ZR_TRY(zr_weights_open(base, &model->family->names, weights));
+    ZR_TRY(zr__weights_adapt(*weights, dir, adapter));
+    zr_status st = zr__adapter_fits(*weights, model, adapter, note, size);
+    ZR_CHECK(st == ZR_OK, st == ZR_ERR_MEMORY ? st : ZR_ERR_DATA, "%s: the adapter does not fit its base %s: %s",
+             ZR_SHOWN(dir), ZR_SHOWN(base), zr_error_message());
+    return ZR_OK;
+}
+
+zr_status zr__adapter_open(const char *dir, const char *base, zr__family_model *model, zr_weights **weights, char *note,
+                           size_t size)
+{
+    zr__adapter adapter = {0};
+    *weights = NULL;
+    const zr_status st = open_both(dir, base, &adapter, model, weights, note, size);
+    zr__adapter_clear(&adapter);
+    if (st != ZR_OK) zr_weights_close(weights);
+    return st;
+}
+
+/* ---- describing -------------------------------------------------------------------------------- */
+
+/** Return the number of characters of a layer's name in the name of its factor A, or 0 for another parameter. */
+static size_t layer_of(const zr_param_info *param)
+{
+    const bool a = param->adapter && zr__text_ends(param->name, A_END);
+    return a ? strlen(param->name) - strlen(A_END) : 0;
+}
+
+/** Return the last part of a layer's name of n characters, such as "q_proj", and its length. */
+static const char *last_part(const char *name, size_t n, size_t *length)
+{
+    const char *part = name + n;
+    while (part > name && part[-1] != '.') part--;
+    *length = (size_t)(name + n - part);
+    return part;
+}
+
+/** Return whether a list, one name per line, has a name of n characters. */
+static bool is_listed(const char *list, const char *name, size_t n)
+{
+    for (size_t its; list && *list; list += its + (list[its] != '\0')) {
+        its = strcspn(list, "\n");
+        if (its == n && memcmp(list, name, n) == 0) return true;
+    }
+    return false;
+}
+
+/** Return whether a matrix without an adapter has one of the last parts. peft would then adapt it as well. */
+static bool matches_more(const zr_graph *graph, const char *parts)
+{
+    char a[ZR_NAME_MAX + sizeof(A_END)];
+    for (int32_t p = 0; p < zr_graph_params(graph); p++) {
+        const zr_param_info *param = zr_graph_param(graph, p);
+        if (param->adapter || param->whole.ndim != 2 || !zr__text_ends(param->name, ".weight")) continue;
+        size_t length, n = strlen(param->name) - strlen(".weight");
+        const char *part = last_part(param->name, n, &length);
+        if (!is_listed(parts, part, length)) continue;
+        snprintf(a, sizeof(a), "%.*s%s", (int)n, param->name, A_END);
+        bool adapted = false;
+        for (int32_t q = 0; q < zr_graph_params(graph) && !adapted; q++)
+            adapted = strcmp(zr_graph_param(graph, q)->name, a) == 0;
+        if (!adapted) return true;
+    }
+    return false;
+}
+
+/** List the adapted layers: by their last parts, or by full names. */
+static zr_status list_layers(const zr_graph *graph, bool full, char **layers)
+{
+    zr__text text = {0};
+    for (int32_t p = 0; p < zr_graph_params(graph); p++) {
+        const char *name = zr_graph_param(graph, p)->name;
+        size_t n = layer_of(zr_graph_param(graph, p));
+        if (n == 0) continue;
+        if (!full) name = last_part(name, n, &n);
+        if (!is_listed(text.data, name, n)) zr__text_add(&text, "%s%.*s", text.length ? "\n" : "", (int)n, name);
+    }
+    return zr__text_take(&text, layers);
+}
+
+zr_status zr__adapter_describe(const zr_graph *graph, const zr_lora *lora, const char *base, zr__adapter *adapter)
+{
+    char found[PATH_MAX];
+    *adapter = (zr__adapter){.lora = *lora};
+    if (base) snprintf(adapter->base, sizeof(adapter->base), "%s", realpath(base, found) ? found : base);
+    for (int32_t p = 0; p < zr_graph_params(graph); p++)
+        adapter->by_columns |= zr_graph_param(graph, p)->adapter && zr_graph_param(graph, p)->by_columns;
+    ZR_TRY(list_layers(graph, false, &adapter->targets));
+    if (matches_more(graph, adapter->targets)) {
+        zr_free(adapter->targets);
+        adapter->targets = NULL;
+        ZR_TRY(list_layers(graph, true, &adapter->targets));
+    }
+    adapter->lora.targets = adapter->targets;
+    return ZR_OK;
+}
+
+zr_status zr__adapter_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n)
+{
+    enum { NAME_BYTES = ZR_NAME_MAX + sizeof(ZR_ADAPTER_PREFIX) };
+    const size_t most = (size_t)count_factors(graph);
+    *n = 0;
+    *specs = zr_alloc((sizeof(**specs) + NAME_BYTES) * most);
+    ZR_CHECK(*specs, ZR_ERR_MEMORY, "no memory for the names of %zu factors", most);
+    char *name = (char *)(*specs + most);
+    for (int32_t p = 0; p < zr_graph_params(graph); p++) {
+        const zr_param_info *param = zr_graph_param(graph, p);
+        if (!param->adapter) continue;
+        snprintf(name, NAME_BYTES, "%s%s", ZR_ADAPTER_PREFIX, param->name);
+        (*specs)[(*n)++] = (zr_tensor_spec){name, param->whole};
+        name += NAME_BYTES;
+    }
+    return ZR_OK;
+}

@@ -1,0 +1,38 @@
+/** Adapters of a model (LoRA): adapter directories of peft opened together with their base, and described for writing.
+ */
+#ifndef ZR_TRAIN_ADAPTER_H
+#define ZR_TRAIN_ADAPTER_H
+
+#include "checkpoint/checkpoint.h"
+#include "train/family/family.h"
+#include "zr/graph.h"
+
+/** Return whether a graph has adapters. */
+bool zr__has_adapters(const zr_graph *graph);
+
+/** Find the directory of an adapter's base, which adapter_config.json in `dir` names. A relative path may begin at the
+ * current directory, at `dir` or at a directory above it. Errors: as zr__adapter_read; ZR_ERR_NOT_FOUND. */
+ZR_NODISCARD zr_status zr__adapter_base(const char *dir, char found[4096]);
+
+/** Open an adapter directory, or a checkpoint of a run with adapters, and the weights of its base. `base` is the
+ * directory of the base; if it is NULL, zr__adapter_base finds it. model->lora borrows from *weights. `note` (of `size`
+ * bytes, may be NULL) receives the names of tensors of the base that the model does not use. Errors: ZR_ERR_NOT_FOUND;
+ * ZR_ERR_DATA if the adapter does not fit its base. */
+ZR_NODISCARD zr_status zr__adapter_open(const char *dir, const char *base, zr__family_model *model,
+                                        zr_weights **weights, char *note, size_t size);
+
+/** Check that the weights have the base of a model, and also its adapters if `adapter` is not NULL, in their shapes.
+ * The adapter then must have no other tensors. */
+ZR_NODISCARD zr_status zr__adapter_fits(const zr_weights *weights, const zr__family_model *model,
+                                        const zr__adapter *adapter, char *note, size_t size);
+
+/** Describe the adapters of a graph for adapter_config.json. `base` is the directory of the base, or NULL. Call
+ * zr__adapter_clear afterwards. */
+ZR_NODISCARD zr_status zr__adapter_describe(const zr_graph *graph, const zr_lora *lora, const char *base,
+                                            zr__adapter *adapter);
+
+/** Return the tensors of a new adapter file: the factors, with the names of peft. The names are in the same allocation;
+ * zr_free the list. */
+ZR_NODISCARD zr_status zr__adapter_specs(const zr_graph *graph, zr_tensor_spec **specs, int64_t *n);
+
+#endif
