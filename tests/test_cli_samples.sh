@@ -61,7 +61,7 @@ check "a picture is drawn as before" sh -c "$ZR plot --quiet one -o one.svg 2>pl
 python3 -c "
 import sys
 sys.stdout.buffer.write(bytes(i % 100 if i % 2 == 0 else 0 for i in range(4000)))" >ascii.bin
-check "a prompt that is not the model's" fails 65 'token id 195, but the model.s vocabulary' train --data.train=ascii.bin --data.val=null \
+check "a prompt that is not the model's" fails 65 'token id 195 of the tokenizer bytes, but the model.s vocabulary' train --data.train=ascii.bin --data.val=null \
     --data.tokenizer=bytes --model.vocab_size=128 --train.sample_prompt=Å --train.output_dir=x
 check "... is refused before the first step" [ ! -e x/metrics.jsonl ]
 check "a long one" fails 78 'train.sample_prompt has 1025 bytes' train --train.sample_prompt="$(printf %1025s x)" --train.output_dir=x

@@ -169,6 +169,9 @@ static void bad_lines(void **state)
         {"{\"messages\": [{\"role\": \"user\", \"content\": [\"a\"]}]}\n", "message 1: \"content\" is not a text"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"\", \"tool_calls\": []}]}\n", "\"tool_calls\" and"},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}\n", "the roles are not in turn"},
+        {"{\"tools\": [{}], \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
+         "\"content\": \"b\"}]}\n",
+         "\"tools\" are not supported"},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         zr_data_args args = args_of(bad[i].image);

@@ -194,7 +194,7 @@ static void tokens_that_are_shared(void **state)
     zr_value whole =
         zr_rmsnorm(g, zr_embedding(g, tokens(g, "more"), zr_param(g, NORMAL, SHAPE(2, 10, 8), "uncut")), gain, 1e-5);
     (void)whole;
-    refused(g, zr_mean(g, x, ZR_F32), "gain is applied here to a rank's own columns or tokens and elsewhere to all");
+    refused(g, zr_mean(g, x, ZR_F32), "gain is applied here to all columns and tokens and elsewhere to a rank's own");
 
     g = shared(true);
     gain = zr_param(g, NORMAL, SHAPE(1, 8), "gain");

@@ -508,7 +508,7 @@ static void check_in_f32(bool narrow)
 {
     static const double none[1][2];
     zr_plan *plan = plan_of(1);
-    plan->profile.facts.narrow_attention = narrow;
+    plan->profile.facts.narrow_attention = plan->profile.facts.apart = narrow;
     zr__timings *timings = NULL;
     int found = 0;
     assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);

@@ -355,6 +355,11 @@ static zr_status check_rotary(const llama_settings *s)
 {
     const zr_rotary_spec *r = &s->model.rotary;
     ZR_CHECK(r->theta > 1, ZR_ERR_CONFIG, "rope_theta is %g; wanted a number above 1", r->theta);
+    ZR_CHECK(
+        r->kind != ZR_ROTARY_DEFAULT || isnan(r->factor), ZR_ERR_CONFIG,
+        "rope_scaling.factor is %g, but rope_scaling.rope_type is \"default\", which has no factor; give the type, "
+        "such as \"linear\", or leave out the factor",
+        r->factor);
     ZR_CHECK(r->kind == ZR_ROTARY_DEFAULT || r->factor >= 1, ZR_ERR_CONFIG,
              "rope_scaling.factor is missing or below 1; rope_scaling.rope_type needs a factor of 1 or more");
     ZR_CHECK(r->kind != ZR_ROTARY_YARN || (r->beta_slow > 0 && r->beta_fast > r->beta_slow), ZR_ERR_CONFIG,
@@ -380,6 +385,12 @@ static zr_status check_layer_types(const llama_settings *s, const zr_llama_confi
 
 static zr_status check(const void *config, zr_llama_config c)
 {
+    const int64_t heads = c.num_attention_heads;
+    ZR_CHECK(heads < 1 || c.hidden_size % heads == 0 || c.head_dim != c.hidden_size / heads, ZR_ERR_CONFIG,
+             "hidden_size %" PRId64 " is not a multiple of num_attention_heads %" PRId64
+             "; change one of them, or give "
+             "head_dim",
+             c.hidden_size, heads);
     ZR_TRY(check_rotary(config));
     ZR_TRY(check_layer_types(config, &c));
     return zr_llama_check(&c);
@@ -469,7 +480,7 @@ FAMILY(qwen3)
          .help = "base of the frequencies of rotary positions"},                                                       \
         {.key = "rope_scaling.rope_type",                                                                              \
          .twin = "rope_parameters.rope_type",                                                                          \
-         .also = "rope_scaling.type",                                                                                  \
+         .also = "rope_scaling.type|rope_parameters.type",                                                             \
          .type = ZR_FIELD_CHOICE,                                                                                      \
          .role = ZR_FIELD_RESULT,                                                                                      \
          AT(model.rotary.kind),                                                                                        \
@@ -486,6 +497,7 @@ FAMILY(qwen3)
                 "high_freq_factor tokens is kept"),                                                                    \
         {.key = "rope_scaling.original_max_position_embeddings",                                                       \
          .twin = "rope_parameters.original_max_position_embeddings",                                                   \
+         .also = "original_max_position_embeddings",                                                                   \
          .type = ZR_FIELD_INT,                                                                                         \
          .role = ZR_FIELD_RESULT,                                                                                      \
          AT(model.rotary.original),                                                                                    \
@@ -528,6 +540,7 @@ FAMILY(qwen3)
          .standard = "\"silu\"",                                                                                       \
          .same = "\"swish\""},                                                                                         \
         ONLY("partial_rotary_factor", "1.0", NULL, "rope_parameters.partial_rotary_factor"),                           \
+        ONLY("is_causal", "true", NULL, NULL),                                                                         \
         {.key = "quantization_config",                                                                                 \
          .type = ZR_FIELD_FIXED,                                                                                       \
          .place = ZR_FIELD_IN_HF,                                                                                      \

@@ -149,6 +149,10 @@ static zr_status render_messages(const zr__instruct *x, const json_t *root, zr__
                  list ? "not a list" : "missing", messages_wanted);
         return ZR_OK;
     }
+    if (json_array_size(json_object_get(root, "tools")) > 0) {
+        snprintf(reason, ZR__REASON_BYTES, "\"tools\" are not supported; write them into the system message");
+        return ZR_OK;
+    }
     zr__message *message = zr_alloc((n + 1) * sizeof(*message));
     ZR_CHECK(message, ZR_ERR_MEMORY, "no memory for %zu messages", n);
     for (size_t i = 0; i < n && !reason[0]; i++) {
