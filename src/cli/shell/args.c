@@ -78,10 +78,11 @@ static zr_status fail_unknown(const cli_args *args, const char *name, const char
     int n = 4;
     for (const cli_option *o = args->options; o && o->name && n < 64; o++) names[n++] = o->name;
     char path[128];
-    if (args->keys && key_called(name, path))
+    const char *near = zr__text_nearest(name, names, n);
+    const bool slip = near && zr__text_distance(name, near) == 1; /* more likely than the last part of a key's path */
+    if (args->keys && !slip && key_called(name, path))
         return ZR_FAIL(ZR_ERR_ARG, "--%s is a key of the configuration; give its value after an equals sign: --%s=%s",
                        name, path, next && next[0] != '-' ? next : "VALUE");
-    const char *near = zr__text_nearest(name, names, n);
     if (near) return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s; did you mean --%s?", name, near);
     return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s" HINT "%s", name, args->command,
                    args->keys ? " (configuration keys are written --key.path=value)" : "");
