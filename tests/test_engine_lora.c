@@ -129,6 +129,8 @@ static void run_still(trainer *run)
     trainer_run(run);
     assert_true(before != 0 && before == after);
     assert_true(run->weights != start.weights);
+    run->after = NULL;
+    run->arg = NULL;
 }
 
 /* Every layout gives the same bits. */
