@@ -104,7 +104,7 @@ typedef struct zr_data zr_data;
 typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
 #define ZR_DATA_MIX 4096
 
-/** What a sample contains.
+/** Contents of a sample.
  *
  * DOCUMENTS: a window of T tokens. Documents follow each other without padding, and a window may begin and end anywhere
  *            in a document. Attention does not stop at the border of two documents.
@@ -133,7 +133,7 @@ typedef struct zr_data_info {
     bool answers_only;      /* whether any file has prompts or messages, so that only answers are targets */
     int64_t documents;      /* number of documents in .jsonl files */
     int64_t cut_documents;  /* number of documents that are cut because they have more than T+1 tokens (ZR_PACK_ONE) */
-    int64_t lost_documents; /* number of cut documents of which no target is left */
+    int64_t lost_documents; /* number of cut documents whose targets are all cut off */
     int64_t skipped_lines;  /* number of bad lines in .jsonl files that were skipped */
     double bytes_per_token; /* mean number of text bytes per token; 0 if unknown (token file without a tokenizer) */
 } zr_data_info;

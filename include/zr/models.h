@@ -34,8 +34,8 @@ ZR_API void zr_model_build(const zr_model *model, zr_graph *graph);
 /* ---- fields of a family ---------------------------------------------------------------------- */
 
 typedef enum zr_field_type {
-    ZR_FIELD_INT,    /* int64_t; 0 stands for "auto" or null, if the default is one of them */
-    ZR_FIELD_REAL,   /* double; NAN stands for "auto" or null, if the default is one of them */
+    ZR_FIELD_INT,    /* int64_t; 0 stands for "auto" or null, if the default is "auto" or null */
+    ZR_FIELD_REAL,   /* double; NAN stands for "auto" or null, if the default is "auto" or null */
     ZR_FIELD_BOOL,   /* bool */
     ZR_FIELD_CHOICE, /* int, the index of a word in `choices` */
     ZR_FIELD_IDS,    /* zr_ids: one token id, a list of ids, or null */
@@ -84,9 +84,9 @@ typedef struct zr_field {
     const char *same;  /* FIXED: a second value, as JSON, that config.json may hold for the same thing; or NULL. A list
                           in config.json whose elements all have the value counts as the value */
     const char *help;  /* one line of help; FIXED: a remedy for other values, or NULL */
-    const char *means; /* name of what families have in common, or NULL. Each family has one field for each of
-                          "layers", "heads", "width", "positions" and "vocabulary", of type INT. Other names help
-                          messages to find the key of another family for the same thing */
+    const char *means; /* name of a setting that families share under different keys, or NULL. Each family has one field
+                          for each of "layers", "heads", "width", "positions" and "vocabulary", of type INT. Other names
+                          help messages to find the key of another family for the same thing */
     const char *divides; /* INT: key of the field whose value must be a multiple of this one, or NULL */
     const char *twin;    /* second key in config.json that is read and written with the same value, or NULL */
     const char *also;    /* keys in config.json that are only read, as "a|b", or NULL */

@@ -342,14 +342,14 @@ typedef struct zr_generate_args {
  * was held back because of a stop text. */
 typedef zr_status (*zr_emit_fn)(void *arg, const char *text, int64_t bytes);
 
-/** How to draw tokens, with the meaning of the members of zr_generate_args. */
+/** Sampling settings, with the meaning of the members of zr_generate_args. */
 typedef struct zr_sampling {
     double temperature;
     int64_t top_k;
     double top_p;
 } zr_sampling;
 
-/** Read how to draw tokens from the generation_config.json of a directory. As in transformers, do_sample is false
+/** Read the sampling settings in the generation_config.json of a directory. As in transformers, do_sample is false
  * unless the file sets it; the temperature is then 0. Fail with ZR_ERR_NOT_FOUND if there is no such file, and with
  * ZR_ERR_DATA if its values are not valid. */
 ZR_API ZR_NODISCARD zr_status zr_sampling_of_dir(const char *dir, zr_sampling *sampling);
