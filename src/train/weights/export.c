@@ -43,7 +43,6 @@ typedef struct paths {
      * `unfinished` is the path until all weights are on disk, and `finished` the path to which the file is then
      * renamed. */
     char unfinished[MARKS][PATH_MAX], finished[MARKS][PATH_MAX];
-    bool wide; /* whether all tensors are F32, because a weight is too large for the type of the source */
 } paths;
 
 /** Return whether one of the paths exists. */
@@ -61,7 +60,6 @@ static zr_status name_parts(const char *dir, paths *p)
     ZR_TRY(zr__path_format(p->old, "%s.old", dir));
     ZR_TRY(zr__path_join(p->config, p->tmp, ZR_RUN_CONFIG));
     if (zr__path_is_in(p->tmp, ZR_ADAPTER_CONFIG)) ZR_TRY(zr__path_join(p->config, p->tmp, ZR_ADAPTER_CONFIG));
-    p->wide = false;
     for (int i = 0; i < MARKS; i++) {
         ZR_TRY(zr__path_format(p->unfinished[i], "%s/%s" UNFINISHED, p->tmp, marks[i]));
         ZR_TRY(zr__path_join(p->finished[i], p->tmp, marks[i]));
@@ -113,12 +111,13 @@ static zr_status make_adapter(paths *p, const zr__exported *what)
     return st;
 }
 
-/** Create the weights files, in the form of the directory that the weights come from, and config.json. */
+/** Create config.json and the weights files, with the names and files of the directory that the weights come from. All
+ * tensors are F32 as the masters: updates are often smaller than the rounding of 16-bit types. */
 static zr_status make_weights(paths *p, const zr__exported *what)
 {
     if (zr__has_adapters(graph_of(what->plan))) return make_adapter(p, what);
     const zr_family *family = what->model->family;
-    const zr__weights_form form = {.names = &family->names, .source = what->source, .same_types = !p->wide};
+    const zr__weights_form form = {.names = &family->names, .source = what->source};
     zr_tensor_spec *specs = NULL;
     zr__weights_out *out = NULL;
     int64_t n = 0;
@@ -165,8 +164,8 @@ zr_status zr__export_reserve(const char *dir, const zr__exported *what)
     return ZR_OK;
 }
 
-/** Reserve all files again if a file was removed in the meantime, or if the types change (p->wide). In this case set
- * *made to true, since the new weights files are empty. */
+/** Reserve all files again if a file was removed in the meantime. In this case set *made to true, since the new weights
+ * files are empty. */
 static zr_status reserve_again(paths *p, const zr__exported *what, bool *made)
 {
     struct stat config;
@@ -175,7 +174,7 @@ static zr_status reserve_again(paths *p, const zr__exported *what, bool *made)
     zr_weights_close(&weights);
     const bool described = lstat(p->config, &config) == 0 && S_ISREG(config.st_mode);
     const bool spelled = !what->tokenizer || zr__tokenizer_is_in(p->tmp);
-    if (there && described && spelled && !p->wide) return ZR_OK;
+    if (there && described && spelled) return ZR_OK;
     *made = true;
     return reserve_files(p, what);
 }
@@ -285,8 +284,7 @@ static void find_complete(paths *p, const char *dir, char *place, size_t size)
 }
 
 /** Write the weights, and write them again after a disk failure. After a failed sync, the system treats the pages as
- * clean, so only a second write brings them to the disk. If a weight is too large for the type of the source, write all
- * weights in fp32. */
+ * clean, so only a second write brings them to the disk. */
 static zr_status write_twice(paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_status st = ZR_OK;
@@ -296,8 +294,7 @@ static zr_status write_twice(paths *p, const zr__exported *what, zr_engine *engi
         st = zr_comm_agree(comm, comm->rank == 0 ? prepare_export(p, what, &made) : ZR_OK);
         if (st == ZR_OK) st = write_mine(p, what, engine, comm, &complete);
         *written = complete || (*written && !made);
-        p->wide = st == ZR_ERR_DTYPE;
-        disk = p->wide || st == ZR_ERR_IO || st == ZR_ERR_CREATE || st == ZR_ERR_NOT_FOUND;
+        disk = st == ZR_ERR_IO || st == ZR_ERR_CREATE || st == ZR_ERR_NOT_FOUND;
     }
     return st == ZR_ERR_NOT_FOUND ? ZR_FAIL(ZR_ERR_IO, "%s", zr_error_message()) : st;
 }
