@@ -152,6 +152,14 @@ def compare_files(name, folder, other, values=True):
           json.loads((other / "generation_config.json").read_text()) == generation)
 
 
+def compare_export(name, folder, run, values=True):
+    """Check that a run's weights are in fp32, and have the form of their source after a conversion."""
+    check(f"{name}: fp32", {dtype for _, dtype, *_ in tensors_of(run / "model").values()} == {torch.float32})
+    exported = run.with_name(f"{run.name}-exported")
+    zr("convert", run, exported, "--quiet")
+    compare_files(name, folder, exported, values)
+
+
 # ---- training ------------------------------------------------------------------------------------
 
 
@@ -183,12 +191,12 @@ def run_kind(name, kind, more, dtype, shard):
     compare_files(f"{name}, to a run and back", folder, back)
     still, tuned = folder.with_name(f"{folder.name}-still"), folder.with_name(f"{folder.name}-tuned")
     train(folder, still, 1, 0, ranks=2, zero_optimization={"stage": 3})
-    compare_files(f"{name}, after a step at rate 0", folder, still / "model")
+    compare_export(f"{name}, after a step at rate 0", folder, still)
     launch = (*MPIRUN, "-n", "2") if MPIRUN else ()
     losses = train(folder, tuned, 40, 1e-3, before=launch, ranks=2, zero_optimization={"stage": 3},
                    parallel={"tensor": 2})
     check(f"{name}: the loss falls", losses[-1] < 0.8 * losses[0], f"{losses[0]:.4g} to {losses[-1]:.4g}")
-    compare_files(f"{name}, trained by two tensor-parallel processes", folder, tuned / "model", False)
+    compare_export(f"{name}, trained by two tensor-parallel processes", folder, tuned, False)
     trained = loaded(tuned / "model")
     check(f"{name}: trained weights are finite", all(w.isfinite().all() for w in trained.parameters()))
     compare_logits(f"{name}, trained", tuned / "model", trained)
