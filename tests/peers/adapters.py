@@ -14,6 +14,9 @@ import peft
 import torch
 import transformers
 
+import tap
+from tap import check, zr
+
 ZR, LOGITS, FOLDER = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 TEXT = "".join(f"line {i} of a text: {i * i % 97} apples, {'odd' if i % 2 else 'even'}.\n" for i in range(300))
 TOKENS = list(TEXT[:64].encode())
@@ -22,20 +25,6 @@ torch.manual_seed(7)
 torch.set_grad_enabled(False)
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
-count = 0
-
-
-def check(name, holds, told=""):
-    global count
-    count += 1
-    print(f"{'ok' if holds else 'not ok'} {count} - {name}{f' ({told})' if told else ''}", flush=True)
-
-
-def zr(*words):
-    ended = subprocess.run([ZR, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True)
-    if ended.returncode != 0:
-        raise RuntimeError(f"zr {' '.join(map(str, words))}: exit {ended.returncode}: {ended.stderr.decode()}")
-    return ended.stdout
 
 
 def make_base(family):
@@ -123,7 +112,7 @@ def main():
         compare(f"{family}, adapter of peft, merged", logits_of(f"{family}-peft-merged"), logits(model.eval()))
         train(family, f"{family}-more", {"init": str(FOLDER / f"{family}-peft")})
         compare_loss(f"{family}, adapter of peft, trained on", f"{family}-more", adapted(family, f"{family}-more/model"))
-    print(f"1..{count}")
+    tap.end()
 
 
 main()

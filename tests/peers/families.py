@@ -15,6 +15,9 @@ import safetensors
 import torch
 import transformers
 
+import tap
+from tap import check, zr
+
 ZR, LOGITS, FOLDER = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 MPIRUN = sys.argv[4].split() if len(sys.argv) > 4 else []
 TEXT = "".join(f"line {i} of a text: {i * i % 97} apples, 'tis {'odd' if i % 2 else 'even'}.\n" for i in range(900))
@@ -43,20 +46,6 @@ KINDS = {
 torch.set_grad_enabled(False)
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
-count = 0
-
-
-def check(name, holds, told=""):
-    global count
-    count += 1
-    print(f"{'ok' if holds else 'not ok'} {count} - {name}{f' ({told})' if told else ''}", flush=True)
-
-
-def zr(*words, before=()):
-    ended = subprocess.run([*before, ZR, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True)
-    if ended.returncode != 0:
-        raise RuntimeError(f"zr {' '.join(map(str, words))}: exit {ended.returncode}: {ended.stderr.decode()}")
-    return ended.stdout
 
 
 # ---- models --------------------------------------------------------------------------------------
@@ -207,4 +196,4 @@ def run_kind(name, kind, more, dtype, shard):
 zr("tokenize", "--train", 300, FOLDER / "text.txt", "-o", FOLDER / "tokenizer", "--quiet")
 for name, settings in KINDS.items():
     run_kind(name, *settings)
-print(f"1..{count}")
+tap.end()

@@ -16,6 +16,9 @@ import tokenizers
 import torch
 import transformers
 
+import tap
+from tap import check, skip, zr
+
 ZR, LOGITS, FOLDER = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
 SHARED = pathlib.Path(sys.argv[4]) if len(sys.argv) > 4 else None
 SIZES = {"n_layer": 3, "n_head": 4, "n_embd": 64, "n_positions": 128, "vocab_size": 300}
@@ -25,26 +28,6 @@ torch.set_grad_enabled(False)
 torch.manual_seed(7)
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
-count = 0
-
-
-def check(name, holds, told=""):
-    global count
-    count += 1
-    print(f"{'ok' if holds else 'not ok'} {count} - {name}{f' ({told})' if told else ''}", flush=True)
-
-
-def skip(name, why):
-    global count
-    count += 1
-    print(f"ok {count} - {name} # SKIP {why}", flush=True)
-
-
-def zr(*words):
-    ended = subprocess.run([ZR, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True)
-    if ended.returncode != 0:
-        raise RuntimeError(f"zr {' '.join(map(str, words))}: exit {ended.returncode}: {ended.stderr.decode()}")
-    return ended.stdout
 
 
 def zr_json(*words):
@@ -264,4 +247,4 @@ def bytes_of(theirs):
 
 run_training(run_models())
 run_tokens()
-print(f"1..{count}")
+tap.end()

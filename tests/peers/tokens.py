@@ -14,20 +14,15 @@ import time
 import unicodedata
 
 import numpy
+import tap
 from mixed import FLAGGED, GPT4O, LLAMA3, QWEN2, QWEN35, by_characters, byte_level, flags, mixed, of_ranks
+from tap import check
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers, trainers
 
 words = [word for word in sys.argv[1:] if word != "--speed"]
 SPEED = "--speed" in sys.argv
 ZR, FOLDER = ctypes.CDLL(words[0]), pathlib.Path(words[1])
 SHARED = pathlib.Path(words[2]) / "data" if len(words) > 2 else None
-count = 0
-
-
-def check(name, holds, told=""):
-    global count
-    count += 1
-    print(f"{'ok' if holds else 'not ok'} {count} - {name}{f' ({told})' if told else ''}", flush=True)
 
 
 # ---- zr ------------------------------------------------------------------------------------------
@@ -257,7 +252,7 @@ def main():
     for name, theirs in kinds(all_texts["mixed"]):
         compare_kind(name, theirs, all_texts | {"flags": FLAGGED} if "added" in name else all_texts)
     compare_tekken(all_texts)
-    print(f"1..{count}")
+    tap.end()
 
 
 main()
