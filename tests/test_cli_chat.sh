@@ -36,6 +36,9 @@ echo '{"do_sample": false, "eos_token_id": [100, 7]}' >one/model/generation_conf
 check "an end token" sh -c "$ZR generate one --chat --prompt 'say cd' --own-settings --tokens 8 --quiet >made && echo c | cmp - made"
 check "... and past it" sh -c "$ZR generate one --chat --prompt 'say cd' --own-settings --past-end --tokens 4 --quiet >made && echo cdcd | cmp - made"
 check "a run on prompts" train --data.train=pairs.jsonl --data.val=pairs.jsonl --data.chat_template=auto --train.output_dir=pairs
+check "--chat without a template" fails 69 'has none; name a form with --chat-template (chatml.* or leave out --chat' "$ZR" generate pairs --chat --prompt x
+check "a directory that is not here" fails 66 'model.init: no/such/config.json: .*; give a Hugging Face directory on this machine' \
+    "$ZR" train --model.init=no/such --data pairs.jsonl
 check "... an evaluation counts completions" grep -q '"val_tokens":500' pairs/metrics.jsonl
 check "... packed" train --data.train=pairs.jsonl --data.packing=documents --train.steps=2 --train.output_dir=packed
 check "lines that are cut" sh -c "$ZR train c.json --data.seq_length=16 --train.steps=1 --train.output_dir=cut 2>&1 | grep '100 of 100 documents are longer than data.seq_length 16'"

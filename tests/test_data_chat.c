@@ -150,7 +150,7 @@ static void find_fails(const char *dir, const char *named, const char *says)
     zr_status st = zr__chat_find(in_tempdir(dir), named, &chat);
     if (st == ZR_OK) {
         assert_int_equal(zr_tokenizer_open(in_tempdir(dir), &tokenizer), ZR_OK);
-        st = zr__chat_want(&chat, tokenizer, "x.jsonl");
+        st = zr__chat_want(&chat, tokenizer, "x.jsonl", "data.chat_template", "write other lines");
         zr_tokenizer_close(&tokenizer);
     }
     assert_int_not_equal(st, ZR_OK);

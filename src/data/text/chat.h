@@ -65,8 +65,10 @@ typedef struct zr__chat {
 ZR_NODISCARD zr_status zr__chat_find(const char *tokenizer, const char *named, zr__chat *chat);
 
 /** Fail with ZR_ERR_UNSUPPORTED if there is no known template, or if the tokenizer lacks one of its control tokens. The
- * message says what the user can do instead. `what` names the file or command that needs the template. */
-ZR_NODISCARD zr_status zr__chat_want(const zr__chat *chat, const zr_tokenizer *tokenizer, const char *what);
+ * message says what the user can do instead. `what` names the file or command that needs the template, `key` is the key
+ * or option that names a form, and `instead` is the way to do without a template. */
+ZR_NODISCARD zr_status zr__chat_want(const zr__chat *chat, const zr_tokenizer *tokenizer, const char *what,
+                                     const char *key, const char *instead);
 
 /** Return the name of the template's form, or "none". */
 const char *zr__chat_name(const zr__chat *chat);

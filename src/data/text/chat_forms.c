@@ -251,25 +251,23 @@ int zr__chat_controls(const zr__chat *chat, const char *control[ZR__CHAT_CONTROL
     return n;
 }
 
-zr_status zr__chat_want(const zr__chat *chat, const zr_tokenizer *tokenizer, const char *what)
+zr_status zr__chat_want(const zr__chat *chat, const zr_tokenizer *tokenizer, const char *what, const char *key,
+                        const char *instead)
 {
     const char *control[ZR__CHAT_CONTROLS];
     const bool bytes = strcmp(zr_tokenizer_name(tokenizer), "bytes") == 0;
     ZR_CHECK(!chat->unknown[0], ZR_ERR_UNSUPPORTED,
              "%s: zr does not know the template in %s, and does not execute templates; if it has one of the forms %s, "
-             "name the form with data.chat_template; otherwise write the lines as {\"prompt\": ..., \"completion\": "
-             "...} or {\"text\": ...}",
-             what, chat->unknown, NAMES_OF_FORMS());
+             "name the form with %s; otherwise %s",
+             what, chat->unknown, NAMES_OF_FORMS(), key, instead);
     ZR_CHECK(chat->form, ZR_ERR_UNSUPPORTED,
-             "%s: messages need a chat template, but the tokenizer %s has none; name a form with data.chat_template "
-             "(%s), or write the lines as {\"prompt\": ..., \"completion\": ...}",
-             what, ZR_SHOWN(zr_tokenizer_name(tokenizer)), NAMES_OF_FORMS());
+             "%s: messages need a chat template, but the tokenizer %s has none; name a form with %s (%s), or %s", what,
+             ZR_SHOWN(zr_tokenizer_name(tokenizer)), key, NAMES_OF_FORMS(), instead);
     const int n = zr__chat_controls(chat, control);
     for (int i = 0; i < n && !bytes; i++)
         ZR_CHECK(zr_tokenizer_token(tokenizer, control[i]) >= 0, ZR_ERR_UNSUPPORTED,
                  "%s: the chat template %s uses the token \"%s\", which the tokenizer %s does not have; give the "
-                 "tokenizer of a model that was trained on this template, or write the lines as {\"prompt\": ..., "
-                 "\"completion\": ...}",
-                 what, chat->form->name, ZR_SHOWN(control[i]), ZR_SHOWN(zr_tokenizer_name(tokenizer)));
+                 "tokenizer of a model that was trained on this template, or %s",
+                 what, chat->form->name, ZR_SHOWN(control[i]), ZR_SHOWN(zr_tokenizer_name(tokenizer)), instead);
     return ZR_OK;
 }

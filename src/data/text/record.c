@@ -76,7 +76,9 @@ zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, 
 {
     *x = (zr__instruct){.kind = kind, .tokenizer = tokenizer};
     ZR_TRY(zr__chat_find(zr_tokenizer_name(tokenizer), template, &x->chat));
-    if (kind == ZR__LINES_MESSAGES) return zr__chat_want(&x->chat, tokenizer, file);
+    if (kind == ZR__LINES_MESSAGES)
+        return zr__chat_want(&x->chat, tokenizer, file, "data.chat_template",
+                             "write the lines as {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}");
     /* a completion ends with the tokenizer's own end of a text, or as a document of texts does */
     if (!x->chat.end[0] || zr_tokenizer_token(tokenizer, x->chat.end) < 0)
         strcpy(x->chat.end, zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT) >= 0 ? ZR_END_OF_TEXT : "\n");

@@ -62,7 +62,10 @@ static zr_status settle_model(zr_config *config)
     zr__family_model model;
     char origin[96];
     if (config->model.init) {
-        ZR_TRY(zr__family_read(config->model.init, &model));
+        const zr_status st = zr__family_read(config->model.init, &model);
+        ZR_CHECK(st != ZR_ERR_NOT_FOUND, st, "model.init: %s; give a Hugging Face directory on this machine",
+                 zr_error_message());
+        ZR_TRY(st);
         ZR_CHECK(model.family == config->model.family, ZR_ERR_CONFIG,
                  "model.type is %s, but model_type in %s/config.json is %s; leave out model.type", config->model.type,
                  ZR_SHOWN(config->model.init), model.family->name);

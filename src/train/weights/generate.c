@@ -62,7 +62,7 @@ static zr_status render_prompt(generating *g)
     message[n++] = (zr__message){ZR__USER, args->prompt, args->prompt_bytes};
     const char *form = args->chat_template ? args->chat_template : config ? config->data.chat_template : NULL;
     ZR_TRY(zr__chat_find(g->name, form, &chat));
-    ZR_TRY(zr__chat_want(&chat, g->tokenizer, g->dir));
+    ZR_TRY(zr__chat_want(&chat, g->tokenizer, g->dir, "--chat-template", "leave out --chat"));
     ZR_TRY(zr__chat_render(&chat, message, n, true, &g->rendered, &reason));
     ZR_CHECK(!reason, ZR_ERR_ARG, "%s", reason);
     ZR_TRY(zr__rendered_encode(&g->rendered, &chat, g->tokenizer, &g->prompt, &g->room, &g->writer.n_prompt));
