@@ -211,7 +211,8 @@ typedef struct zr_attention_spec {
  * random element ((first_row + b)*heads + first + h)*T*T + i*T + j. */
 ZR_API zr_value zr_attend(zr_graph *graph, zr_value q, zr_value k, zr_value v, const zr_attention_spec *spec);
 
-/** Compute causal self-attention of n_head query heads and as many key-value heads: zr_attend with a fused value. */
+/** Compute causal self-attention of n_head heads, each with its own queries, keys and values: zr_attend with a fused
+ * value. */
 ZR_API zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double dropout);
 
 /** Apply dropout: set elements to zero with probability p, and multiply the others by 1/(1-p). Outside TRAIN add no op

@@ -152,7 +152,7 @@ static void add_example(zr__text *out, const zr__keys *keys, const example *mode
     const char *before = "";
     for (int i = 0; i < SHOWN; i++) {
         const zr_key *key = shown_key(keys, shown[i].path);
-        const char *value = key ? value_of(model, i, key, room) : NULL; /* the family may have no such key */
+        const char *value = key ? value_of(model, i, key, room) : NULL; /* the family may lack this key */
         if (!value) continue;
         add_objects(out, before, key->path);
         add_example_key(out, key, value);

@@ -41,13 +41,13 @@ static inline zr__attention_sizes zr__attention_sizes_of(const zr_op_attr *attr,
     return s;
 }
 
-/** Return the index of a rank's first query head among those of the whole model. */
+/** Return the index of a rank's first query head among the whole model's query heads. */
 static inline int64_t zr__attention_first_head(const zr__attention_sizes *s, int64_t place)
 {
     return s->H < s->all ? place * s->H : 0;
 }
 
-/** Return the index of a rank's first key-value head among those of the whole model. */
+/** Return the index of a rank's first key-value head among the whole model's key-value heads. */
 static inline int64_t zr__attention_first_kv(const zr__attention_sizes *s, int64_t place)
 {
     return s->K < s->all / s->group ? place * s->K : 0;

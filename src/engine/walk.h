@@ -73,10 +73,10 @@ struct zr_engine {
     int64_t batch_counted; /* number of losses that count in the micro-batch that batch_fn fills (zr_batch.counted) */
     int64_t counted; /* number of losses that count in the micro-batches of this step so far, on this rank. Only BATCH
                            changes it. BATCH precedes LOSS on the compute stream, for which NORM and AGREE wait */
-    double per_counted;       /* number of losses in the global batch divided by the number of those that count; 1 until
-                                 NORM or AGREE has computed it, or if no loss counts */
-    int32_t updated;          /* number of units updated in this training step */
-    bool probing;             /* whether a probe is in progress (a training step without updates) */
+    double per_counted; /* number of losses in the global batch divided by the number of losses that count; 1 until
+                           NORM or AGREE has computed it, or if no loss counts */
+    int32_t updated;    /* number of units updated in this training step */
+    bool probing;       /* whether a probe is in progress (a training step without updates) */
     zr__failure batch_failed; /* first failure of batch_fn in this walk */
     int64_t updates;          /* number of optimizer steps that were not skipped */
 

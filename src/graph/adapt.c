@@ -161,6 +161,6 @@ zr_status zr__adapters_end(zr_graph *graph)
         ZR_TRY(check_pattern(graph, pattern));
     for (int32_t p = 0; p < graph->n_params; p++) graph->param[p].frozen |= !graph->param[p].adapter;
     number_elems(graph);
-    graph->lora.targets = NULL; /* it is borrowed only until now */
+    graph->lora.targets = NULL; /* the caller's pointer is not kept */
     return ZR_OK;
 }

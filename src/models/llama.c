@@ -112,7 +112,7 @@ static zr_value self_attention(zr_graph *graph, const zr_llama_config *c, int64_
     const int64_t hidden = c->hidden_size, D = c->head_dim, ranks = zr_graph_get_spec(graph)->tensor;
     const int64_t q_cols = c->num_attention_heads * D, kv_cols = c->num_key_value_heads * D;
     const bool biased = c->attention_bias || c->qkv_bias, windowed = c->sliding_window && i >= c->max_window_layers;
-    /* If the ranks do not divide the key/value heads, each rank has all of them. */
+    /* If the ranks do not divide the key/value heads, each rank has all key/value heads. */
     const zr_cut kv_cut = ranks > 1 && c->num_key_value_heads % ranks != 0 ? whole : by_outputs;
     const zr_attention_spec spec = {.heads = c->num_attention_heads,
                                     .kv_heads = c->num_key_value_heads,
@@ -283,7 +283,7 @@ static const zr_preset llama_presets[] = {LLAMA_LIST(PRESET){0}}, mistral_preset
 
 /* ---- families -------------------------------------------------------------------------------- */
 
-/* Set the sizes that are "auto": those of SmolLM2-135M, or sizes that follow from the width and the heads. */
+/* Set the sizes that are "auto" to the sizes of SmolLM2-135M, or to sizes that follow from the width and the heads. */
 static void complete(void *config)
 {
     zr_llama_config *c = &((llama_settings *)config)->model;

@@ -36,7 +36,8 @@ struct zr_data {
      * `documents` is set, seq_length indices follow, as zr_data_documents returns them. */
     int32_t *window;
     bool documents, read; /* read: whether a window has been read */
-    int64_t cut, lost;    /* number of documents that are too long, and of those without a target that is left */
+    int64_t cut,
+        lost; /* number of documents that are too long; number of these documents whose targets are all cut off */
     char cut_note[ZR__NOTE_BYTES];
     zr__ahead *ahead; /* prefetching thread, or NULL */
 };

@@ -51,7 +51,7 @@ void zr__rendered_free(zr__rendered *rendered);
 /** Append a span. */
 void zr__rendered_add(zr__rendered *rendered, const char *text, int64_t bytes, zr__span_kind kind, bool trains);
 
-/** How conversations are rendered with one tokenizer. */
+/** Rendering of conversations for one tokenizer. */
 typedef struct zr__chat {
     const struct zr__chat_form *form;                /* the template's form; NULL if there is no template */
     char begin[ZR__MARK_BYTES], end[ZR__MARK_BYTES]; /* texts of the tokens that begin a text and end it, or "" */

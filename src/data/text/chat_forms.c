@@ -121,7 +121,7 @@ static const zr__chat_form *form_of(const char *template, size_t bytes)
 
 /* ---- a tokenizer's directory ----------------------------------------------------------------- */
 
-/* Read a file of the directory. *text receives NULL if there is no such file. */
+/* Read a file of the directory. *text receives NULL if the file does not exist. */
 static zr_status read_in(const char *dir, const char *name, char path[PATH_MAX], char **text, size_t *bytes)
 {
     *text = NULL;

@@ -22,8 +22,8 @@ typedef zr_status (*zr__documents_fn)(void *arg, const zr__document *document, i
 typedef struct zr__encoding {
     zr__parts parts; /* input file and how to read it; zr__encode sets `cut`, `of`, and a missing `usual_bytes` */
     const zr_tokenizer *tokenizer;
-    const zr__instruct *instruct; /* how to read lines of instruction data; NULL if each line has one text. A token that
-                                     does not count for the loss has ZR__IGNORED added; token_bytes must be 4 */
+    const zr__instruct *instruct; /* settings for lines of instruction data; NULL if each line has one text. A token
+                                     that does not count for the loss has ZR__IGNORED added; token_bytes must be 4 */
     int32_t separator;            /* token appended to each document of .jsonl; negative for no token */
     int token_bytes;              /* bytes per token: 1, 2 or 4 */
     int threads;                  /* number of threads; 0 for one per processor, up to 8 */

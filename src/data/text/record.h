@@ -21,7 +21,7 @@ typedef enum zr__lines_kind {
 ZR_NODISCARD zr_status zr__lines_kind_of(const zr__file *file, const char *text_key, bool skip_bad_lines,
                                          zr__lines_kind *kind);
 
-/** How the lines of a file become tokens. */
+/** Settings by which the lines of a file become tokens. */
 typedef struct zr__instruct {
     zr__lines_kind kind;
     zr__chat chat;

@@ -20,7 +20,7 @@
 /** Number of bytes of the name of a byte's token, such as "<0x0A>", in BPE by characters. */
 #define ZR__BPE_BYTE_NAME 6
 
-/** How a tokenizer divides text into pieces that are merged independently. */
+/** Rule by which a tokenizer divides text into pieces that are merged independently. */
 typedef enum zr__bpe_pieces {
     ZR__PIECES_SPLIT, /* at matches of regular expressions (byte-level BPE) */
     ZR__PIECES_WORDS, /* before each ZR__BPE_SPACE that follows another character; no merge crosses such a place */

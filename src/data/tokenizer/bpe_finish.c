@@ -54,7 +54,7 @@ static bool begins_with_space(const zr__bpe *bpe, int32_t token)
     return bytes >= n && memcmp(bpe->text + bpe->begin[token], ZR__BPE_SPACE, (size_t)n) == 0;
 }
 
-/* Return whether a token is that of a byte, such as "<0x0A>". */
+/* Return whether a token stands for one byte, such as "<0x0A>". */
 static bool is_of_byte(const zr__bpe *bpe, int32_t token)
 {
     if (zr__bpe_bytes(bpe, token) != ZR__BPE_BYTE_NAME) return false;

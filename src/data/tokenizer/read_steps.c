@@ -252,7 +252,8 @@ static zr_status read_pair(const zr__reader *r, const json_t *told)
 
 static zr_status read_processor(const zr__reader *r, const json_t *told)
 {
-    if (zr__read_is(told, "ByteLevel")) return ZR_OK; /* it changes only positions, which zr does not report */
+    if (zr__read_is(told, "ByteLevel"))
+        return ZR_OK; /* this setting changes only positions, which zr does not report */
     ZR_CHECK(r->bpe->ends.n_begin == 0 && r->bpe->ends.n_end == 0, ZR_ERR_DATA,
              "%s: post_processor adds tokens in more than one step, which is not supported", r->file);
     if (zr__read_is(told, "TemplateProcessing")) return read_template(r, told);

@@ -128,7 +128,7 @@ __device__ __forceinline__ zr__tokens<T> zr__query(const zr__attention &a, const
     return {q + h.row * a.T * a.q_stride + h.query * a.D, a.q_stride, a.T, a.D, a.wide};
 }
 
-/* Return one head of k, v or a gradient of them. */
+/* Return one head of k, v, dk or dv. */
 template <typename T> __device__ __forceinline__ zr__tokens<T> zr__key(const zr__attention &a, const zr__head &h, T *k)
 {
     return {k + h.row * a.T * a.kv_stride + h.kv * a.D, a.kv_stride, a.T, a.D, a.wide};

@@ -82,7 +82,7 @@ static zr_status swiglu_infer(const zr_graph *graph, const zr_op *op, zr_type *o
     return zr__map_infer(graph, op, 2, (const char *[]){"gate", "up"}, out);
 }
 
-/* Contribute both gradients with one op. The op is also added if only one of them is needed. */
+/* Contribute both gradients with one op. The op is also added if only one gradient is needed. */
 static zr_status swiglu_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value dx[2] = {ZR_NONE, ZR_NONE};

@@ -17,7 +17,7 @@ void zr__ends_add(zr__ends *ends, int32_t token)
     if (token >= 0 && ends->n < ZR__ENDS_MOST) ends->token[ends->n++] = token;
 }
 
-/* Read a JSON object of a directory. *root receives NULL if there is no such file. */
+/* Read a JSON object of a directory. *root receives NULL if the file does not exist. */
 static zr_status read_object(const char *dir, const char *name, char path[PATH_MAX], json_t **root)
 {
     char *text = NULL;

@@ -12,7 +12,7 @@ typedef struct zr__head {
     int64_t T, D;
     int64_t b, h, kv;   /* row of the batch, query head, and key-value head of this rank */
     int64_t first_head, /* with tensor parallelism: index of this rank's first query head among all ranks'; else 0 */
-        first_kv,       /* likewise of the first key-value head; 0 if this rank has all of them */
+        first_kv,       /* index of the first key-value head among all ranks' heads; 0 if this rank has all of them */
         all_heads;      /* number of query heads on all ranks together */
     float scale;
     /* only for attention of whole sequences: width of packed rows, and whether products have bf16 operands, so that
