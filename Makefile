@@ -282,7 +282,7 @@ gpu-tests: $(GPU_TESTS)
 # Fuzz targets: of the test run with a main that reads files, of `make fuzz` with libFuzzer, and for that the layers that
 # they call, which are plain C.
 FUZZ    := $(basename $(notdir $(wildcard tests/fuzz/*.c)))
-FUZZED  := $(wildcard $(foreach layer,base tensor config data checkpoint,src/$(layer)/*.c src/$(layer)/*/*.c))
+FUZZED  := $(wildcard $(foreach layer,base tensor graph models config data checkpoint,src/$(layer)/*.c src/$(layer)/*/*.c))
 FUZZ_CC := clang -g -O1 -std=c11 -D_GNU_SOURCE -DZR_VERSION='"$(VERSION)"' -Iinclude -Isrc -Itests
 tests: fuzz-files
 fuzz-files: $(FUZZ:%=$(B)/tests/fuzz_%)
