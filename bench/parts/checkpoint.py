@@ -49,7 +49,7 @@ def read_rate(path):
 
 def train(folder, *arguments, **train_keys):
     """What `zr train` says of a run in the folder."""
-    config = measure.gpt2_config(steps=train_keys.pop("steps", 2))
+    config = measure.preset_config(steps=train_keys.pop("steps", 2))
     config["train"] |= {"output_dir": str(folder / "run"), "keep_last": 1, **train_keys}
     (folder / "config.json").write_text(json.dumps(config))
     return measure.run([measure.ZR, "train", folder / "config.json", *arguments], 600).stderr
@@ -116,7 +116,7 @@ def copied(rounds, **keys):
     copies, updates = [], []
     trace = measure.OUT / "trace.json"
     for _ in range(rounds):
-        config = measure.gpt2_config(steps=COPIED * COPIES + 1)
+        config = measure.preset_config(steps=COPIED * COPIES + 1)
         config["train"] |= {"save_interval": COPIED, "keep_last": 1}
         told = measure.train(config | keys, arguments=["--timings", f"--trace={trace}"], timeout=600)
         of_step = {}
@@ -136,7 +136,7 @@ def stalled(rounds, **keys):
     runs = []
     trace = measure.OUT / "trace.json"
     for _ in range(rounds):
-        config = measure.gpt2_config(steps=STEPS)
+        config = measure.preset_config(steps=STEPS)
         config["train"] |= {"save_interval": SAVED, "keep_last": 1}
         config |= keys
         arguments = ["--timings", f"--trace={trace}", f"--trace-steps={SAVED + 1}:{STEPS}"]

@@ -24,7 +24,7 @@ def main():
     what, wanted = "waiting for data / step, GPT-2 124M, B 1, T 64, from .jsonl", "<= 0.005"
     try:
         path, folder = lines_of_json()
-        config = measure.gpt2_config(batch=1, seq=64, steps=6 if options.quick else 30)
+        config = measure.preset_config(batch=1, seq=64, steps=6 if options.quick else 30)
         config["data"].update({"train": str(path), "tokenizer": str(folder)})
         ran = measure.train(config, arguments=["--quiet"])
     except measure.Failed as error:

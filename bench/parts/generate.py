@@ -14,7 +14,7 @@ def model():
     run = measure.OUT / "generate"
     if not (run / "model/model.safetensors").exists():
         shutil.rmtree(run, ignore_errors=True)
-        config = measure.gpt2_config(batch=1, steps=1)
+        config = measure.preset_config(batch=1, steps=1)
         config["train"]["output_dir"] = str(run)
         path = measure.OUT / "generate.json"
         path.write_text(measure.json.dumps(config))

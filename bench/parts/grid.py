@@ -20,7 +20,7 @@ def one_thread(config, **keys):
 
 def grid_train(data, tensor, steps, **keys):
     """4 rows a step on data x tensor ranks."""
-    config = one_thread(measure.gpt2_config(1, 4 // data, SEQ, steps), parallel={"tensor": tensor}, **keys)
+    config = one_thread(measure.preset_config(1, 4 // data, SEQ, steps), parallel={"tensor": tensor}, **keys)
     return measure.train(config, (), data * tensor, ["--quiet"])
 
 
@@ -48,7 +48,7 @@ def checkpoints(options):
 
 
 def small_config(batch, steps=2):
-    return one_thread(measure.gpt2_config(2, batch, SMALL_SEQ, steps))
+    return one_thread(measure.preset_config(2, batch, SMALL_SEQ, steps))
 
 
 def planned(ranks, *arguments):

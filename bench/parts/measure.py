@@ -176,11 +176,11 @@ class Steps:
 
 
 def random_tokens():
-    """A token file of GPT-2's vocabulary: what is in it decides nothing about speed."""
-    path = OUT / "tokens.bin"
+    """A token file for every model of MODELS: its content does not change the speed."""
+    path = OUT / "random.bin"
     if not path.exists():
         rng = random.Random(1234)
-        path.write_bytes(struct.pack("<100000H", *(rng.randrange(50257) for _ in range(100_000))))
+        path.write_bytes(struct.pack("<100000H", *(rng.randrange(49152) for _ in range(100_000))))
     return path
 
 
@@ -219,10 +219,13 @@ def document(model, data, stage, batch, steps, accum, bf16):
     }
 
 
-def gpt2_config(stage=0, batch=4, seq=64, steps=7, bf16=False, accum=1):
-    """The step that bench/peers/gpt2_torch.py takes."""
+MODELS = ("gpt2-124m", "smollm2-135m")  # presets, of which bench/peers/step_torch.py has the shapes too
+
+
+def preset_config(preset="gpt2-124m", stage=0, batch=4, seq=64, steps=7, bf16=False, accum=1):
+    """The step that bench/peers/step_torch.py takes."""
     data = {"train": str(random_tokens()), "seq_length": seq}
-    return document({"preset": "gpt2-124m"}, data, stage, batch, steps, accum, bf16)
+    return document({"preset": preset}, data, stage, batch, steps, accum, bf16)
 
 
 def bytes_config(layers, width, seq, stage, batch, steps, accum=1, bf16=False, **keys):
@@ -237,25 +240,28 @@ def bytes_config(layers, width, seq, stage, batch, steps, accum=1, bf16=False, *
     return config
 
 
-def gpt2_zr(ranks=1, mpi=False, env=None, arguments=(), **config):
+def zr_steps(ranks=1, mpi=False, env=None, arguments=(), **config):
     if mpi and not shutil.which(MPIRUN[0]):
         raise Missing("there is no mpirun")
     launch = [*MPIRUN, "-n", str(ranks)] if mpi else ()
-    return train(gpt2_config(**config), launch, ranks, ["--quiet", *arguments], env=env)
+    return train(preset_config(**config), launch, ranks, ["--quiet", *arguments], env=env)
 
 
-def gpt2_torch(system="single", ranks=1, batch=4, seq=64, steps=7, bf16=False):
+def torch_steps(system="single", ranks=1, preset="gpt2-124m", batch=4, seq=64, steps=7, bf16=False, compiled=False):
+    """compiled: through torch.compile. Its second step still compiles, the optimizer's kernels, and does not count."""
     need_peers()
-    program = ROOT / "bench/peers/gpt2_torch.py"
+    program = ROOT / "bench/peers/step_torch.py"
     launch = [PEERS / "python"] if ranks == 1 else [PEERS / "torchrun", "--nproc_per_node", ranks]
-    ended = run([*launch, program, system, "--batch", batch, "--seq", seq, "--steps", steps,
-                 *(["--bf16"] if bf16 else [])], 1800)
+    warm_up = 2 if compiled else 1
+    ended = run([*launch, program, system, "--model", preset, "--batch", batch, "--seq", seq,
+                 "--steps", steps - 1 + warm_up, *(["--bf16"] if bf16 else []), *(["--compile"] if compiled else [])],
+                1800)
     # DeepSpeed logs to standard output as well.
     lines = [text for text in ended.stdout.splitlines() if text.startswith('{"system"')]
     if not lines:
-        raise Failed(f"gpt2_torch.py {system}: no result on standard output")
+        raise Failed(f"step_torch.py {system}: no result on standard output")
     told = json.loads(lines[-1])
-    return Steps(told["step_ms"][1:], ended.rss_bytes)
+    return Steps(told["step_ms"][warm_up:], ended.rss_bytes)
 
 
 def need_peers():

@@ -8,15 +8,15 @@ STAGES = (0, 1, 2, 3)
 
 
 def ours(sizes):
-    systems = {"one process": lambda: measure.gpt2_zr(batch=2 * RANKS, **sizes)}
+    systems = {"one process": lambda: measure.zr_steps(batch=2 * RANKS, **sizes)}
     for stage in STAGES:
-        systems[f"stage {stage}"] = lambda stage=stage: measure.gpt2_zr(RANKS, stage=stage, batch=2, **sizes)
+        systems[f"stage {stage}"] = lambda stage=stage: measure.zr_steps(RANKS, stage=stage, batch=2, **sizes)
     return systems
 
 
 def theirs(sizes):
     names = {"DDP": "ddp", "FSDP2": "fsdp2", **{f"DeepSpeed {stage}": f"ds{stage}" for stage in STAGES}}
-    return {name: lambda system=system: measure.gpt2_torch(system, RANKS, batch=2, **sizes)
+    return {name: lambda system=system: measure.torch_steps(system, RANKS, batch=2, **sizes)
             for name, system in names.items()}
 
 
@@ -50,7 +50,7 @@ def micro_batches(options):
 
 def short_sequences(options):
     sizes = {"seq": 64, "steps": 4 if options.quick else 8}
-    mpi = {"stage 3, mpirun": lambda: measure.gpt2_zr(RANKS, mpi=True, stage=3, batch=2, **sizes)}
+    mpi = {"stage 3, mpirun": lambda: measure.zr_steps(RANKS, mpi=True, stage=3, batch=2, **sizes)}
     turns = measure.Turns(1 if options.quick else 2, {**ours(sizes), **mpi, **theirs(sizes)})
     for stage in STAGES:
         turns.speed(f"T 64: stage {stage} / one process", f"stage {stage}", "one process", short_wanted(stage))

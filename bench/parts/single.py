@@ -1,4 +1,4 @@
-"""GPT-2 124M on one process: zr beside PyTorch eager, in fp32 and bf16, and beside what the machine can do."""
+"""A model on one process: zr beside PyTorch, eager and compiled, in fp32 and bf16, and beside the machine's limits."""
 import pathlib
 import statistics
 
@@ -8,9 +8,9 @@ from measure import result, without
 BATCH = 4
 
 
-def peaks(seq, env=None):
+def peaks(preset, seq, env=None):
     """What `zr info --bench` says of this machine and model, now."""
-    return measure.run_json([measure.ZR, "info", "--bench", "--json", "--preset", "gpt2-124m", "--batch", BATCH,
+    return measure.run_json([measure.ZR, "info", "--bench", "--json", "--preset", preset, "--batch", BATCH,
                              "--seq", seq], 300, env)
 
 
@@ -29,53 +29,62 @@ def needed_attention(told):
     return 0.5 * (model_flops(told) - told["flops"])
 
 
-def limits(turns, name, seq, measured):
+def limits(turns, system, what, dtype, measured):
     """Beside the machine's limit: the kernels' rate for each product where AVX-512 is, the peak below it."""
-    what, level = f"{name}, T {seq}: share of the ", measured[0]["level"]
-    if why := turns.why_not(name):
+    what, level = f"{what}: share of the ", measured[0]["level"]
+    if why := turns.why_not(system):
         return without(what + "machine's limit", why)
-    step_sec = turns.median_ms(name) / 1e3
-    bound_sec = statistics.median(told["bound_sec"]["f32"] + needed_attention(told) / fma(told) for told in measured)
-    result(what + "bound: each product at its own rate, attention at the peak", round(bound_sec / step_sec, 3),
-           ">= 0.8" if level.startswith("v4") else None, "", f"bound {bound_sec:.3f} s, step {step_sec:.3f} s")
-    peak, rate = statistics.median(fma(told) for told in measured), model_flops(measured[0]) / step_sec
-    result(what + "measured fp32 peak", round(rate / peak, 3), ">= 0.7" if level == "v3" else None, "",
-           f"{rate / 1e9:.0f} of {peak / 1e9:.0f} GFLOP/s; attention counted without regard to its mask")
+    step_sec = turns.median_ms(system) / 1e3
+    bound_sec = statistics.median(told["bound_sec"][dtype] + needed_attention(told) / fma(told) for told in measured)
+    wanted = {"f32": ">= 0.8" if level.startswith("v4") else None, "bf16": None}[dtype]
+    result(what + "bound: each product at its own rate, attention at the fp32 peak", round(bound_sec / step_sec, 3),
+           wanted, "", f"bound {bound_sec:.3f} s, step {step_sec:.3f} s")
+    if dtype == "f32":
+        peak, rate = statistics.median(fma(told) for told in measured), model_flops(measured[0]) / step_sec
+        result(what + "measured fp32 peak", round(rate / peak, 3), ">= 0.7" if level == "v3" else None, "",
+               f"{rate / 1e9:.0f} of {peak / 1e9:.0f} GFLOP/s; attention counted without regard to its mask")
     return None
 
 
-def machine_limits(turns, name, seq, before, env=None):
-    """The machine's rates are measured before and after, for they drift with what else runs on it."""
-    limits(turns, name, seq, [before, peaks(seq, env)])
+def has_bf16(machine):
+    """Without bf16 instructions a step of PyTorch's takes ten minutes. zr takes none that are slower than fp32's."""
+    return machine["bf16_products"] or "avx512_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
 
 
-def compare(options, machine, seq):
+def compare(options, machine, preset, seq):
+    """zr, PyTorch eager and PyTorch compiled in turn, in both types."""
     steps, rounds = (3, 1) if options.quick else (4, 2) if seq == 1024 else (9, 3)
-    sizes = {"batch": BATCH, "seq": seq, "steps": steps}
-    products = machine["bf16_products"]
-    systems = {"zr fp32": lambda: measure.gpt2_zr(**sizes), "PyTorch fp32": lambda: measure.gpt2_torch(**sizes),
-               "zr bf16": lambda: measure.gpt2_zr(bf16=True, **sizes)}
-    # Without bf16 instructions a step of PyTorch's takes ten minutes. zr takes none that are slower than those of fp32.
-    instructions = products or "avx512_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
-    if instructions:
-        systems["PyTorch bf16"] = lambda: measure.gpt2_torch(bf16=True, **sizes)
-    before = peaks(seq) if seq == 1024 else None
+    sizes = {"preset": preset, "batch": BATCH, "seq": seq, "steps": steps}
+    types = ("fp32", "bf16") if has_bf16(machine) else ("fp32",)
+    systems = {}
+    for name in types:
+        keys = {**sizes, "bf16": name == "bf16"}
+        systems[f"zr {name}"] = lambda keys=keys: measure.zr_steps(**keys)
+        systems[f"PyTorch {name}"] = lambda keys=keys: measure.torch_steps(**keys)
+        systems[f"compiled {name}"] = lambda keys=keys: measure.torch_steps(compiled=True, **keys)
+    if "bf16" not in types:
+        systems["zr bf16"] = lambda: measure.zr_steps(bf16=True, **sizes)
+    # The machine's rates are measured before and after, for they drift with what else runs on it.
+    before = peaks(preset, seq) if seq == 1024 else None
     turns = measure.Turns(rounds, systems)
+    measured = [before, peaks(preset, seq)] if before else []
 
-    turns.speed(f"fp32, T {seq}: zr / PyTorch", "zr fp32", "PyTorch fp32", ">= 1.4")
-    if seq == 1024:
-        machine_limits(turns, "zr fp32", seq, before)
-        memory(turns)
-    if instructions:
-        turns.speed(f"bf16, T {seq}: zr / PyTorch", "zr bf16", "PyTorch bf16", ">= 1.4")
-    turns.speed(f"zr, T {seq}: bf16 / fp32", "zr bf16", "zr fp32", ">= 1.6" if products else ">= 0.9")
+    for name in types:
+        what = f"{preset}, {name}, T {seq}"
+        turns.speed(f"{what}: zr / PyTorch", f"zr {name}", f"PyTorch {name}", ">= 1.4")
+        turns.speed(f"{what}: zr / PyTorch compiled", f"zr {name}", f"compiled {name}", ">= 1.4")
+        if measured:
+            limits(turns, f"zr {name}", what, "bf16" if name == "bf16" else "f32", measured)
+            memory(turns, what, name)
+    turns.speed(f"{preset}, zr, T {seq}: bf16 / fp32", "zr bf16", "zr fp32",
+                ">= 1.6" if machine["bf16_products"] else ">= 0.9")
 
 
-def memory(turns):
-    what, wanted = "fp32, T 1024: peak resident set, zr / PyTorch", "<= 0.5"
-    if why := turns.why_not("zr fp32", "PyTorch fp32"):
+def memory(turns, what, name):
+    what, wanted = f"{what}: peak resident set, zr / PyTorch", "<= 0.5" if name == "fp32" else None
+    if why := turns.why_not(f"zr {name}", f"PyTorch {name}"):
         return without(what, why, wanted)
-    ours, theirs = turns.rss_bytes("zr fp32"), turns.rss_bytes("PyTorch fp32")
+    ours, theirs = turns.rss_bytes(f"zr {name}"), turns.rss_bytes(f"PyTorch {name}")
     return result(what, round(ours / theirs, 3), wanted, "x", f"{ours / 1e9:.2f} GB against {theirs / 1e9:.2f} GB")
 
 
@@ -83,20 +92,21 @@ def forced(options, machine):
     """The level without AVX-512 and bf16 products, on a machine that has more."""
     if machine["kernels"] in ("v2", "v3", "base"):
         return
-    env = {"ZR_KERNELS": "v3"}
-    sizes = {"batch": BATCH, "seq": 1024, "steps": 3 if options.quick else 4, "env": env}
-    before = peaks(1024, env)
+    env, preset = {"ZR_KERNELS": "v3"}, measure.MODELS[0]
+    sizes = {"preset": preset, "batch": BATCH, "seq": 1024, "steps": 3 if options.quick else 4, "env": env}
+    before = peaks(preset, 1024, env)
     turns = measure.Turns(1 if options.quick else 2, {
-        "zr v3 fp32": lambda: measure.gpt2_zr(**sizes),
-        "zr v3 bf16": lambda: measure.gpt2_zr(bf16=True, **sizes)})
-    machine_limits(turns, "zr v3 fp32", 1024, before, env)
+        "zr v3 fp32": lambda: measure.zr_steps(**sizes),
+        "zr v3 bf16": lambda: measure.zr_steps(bf16=True, **sizes)})
+    limits(turns, "zr v3 fp32", f"{preset}, level v3, T 1024", "f32", [before, peaks(preset, 1024, env)])
     turns.speed("zr at level v3, T 1024: bf16 / fp32", "zr v3 bf16", "zr v3 fp32", ">= 0.9")
 
 
 def main():
     options, machine = measure.options(), measure.info()
-    compare(options, machine, 64)
-    compare(options, machine, 1024)
+    for preset in measure.MODELS:
+        compare(options, machine, preset, 64)
+        compare(options, machine, preset, 1024)
     if options.long:
         forced(options, machine)
 

@@ -10,7 +10,7 @@ RANKS = 8
 def beginning():
     """To the end of the first step, and the command's own start, as bench_startup watches them."""
     path = measure.OUT / "startup.json"
-    path.write_text(json.dumps(measure.gpt2_config(stage=3, batch=1, seq=64, steps=6)))
+    path.write_text(json.dumps(measure.preset_config(stage=3, batch=1, seq=64, steps=6)))
     if why := no_room(RANKS):
         return measure.without("start-up", why, "<= 2")
     return measure.adopt_program(measure.OUT / "bench_startup", [path, "--ranks", RANKS])
@@ -30,7 +30,7 @@ def crowded(options):
     cores, wanted = measure.CORES, ">= 0.7"
     rows, systems = 4 * cores, {}
     for ranks in (cores, 2 * cores, 4 * cores):
-        systems[f"{ranks} ranks"] = lambda ranks=ranks: measure.gpt2_zr(
+        systems[f"{ranks} ranks"] = lambda ranks=ranks: measure.zr_steps(
             ranks, stage=3, batch=rows // ranks, seq=64, steps=3 if options.quick else 6)
     if why := no_room(4 * cores):
         return measure.without(f"{4 * cores} ranks on {cores} cores", why, wanted)

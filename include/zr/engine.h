@@ -201,6 +201,7 @@ typedef struct zr_measured {
     zr_memory memory;
     zr_traffic traffic;
     zr_traffic across[ZR_BORDERS]; /* received traffic that crossed each border (zr_plan.across) */
+    int64_t copied[ZR_SPACES][ZR_SPACES]; /* bytes copied between spaces (zr_plan.copied) */
     int64_t steps;
 } zr_measured;
 ZR_API void zr_engine_measured(const zr_engine *engine, zr_measured *measured);

@@ -94,7 +94,10 @@ typedef enum zr_save {
     X(DEVICE, "device")   /* device memory in one block (the arena), which ops read and write */                       \
     X(HOST, "host")       /* host memory: batches, results that control later steps, offloaded states */               \
     X(STAGING, "staging") /* memory that other ranks can access, through which pieces pass */                          \
-    X(DISK, "disk")
+    X(DISK, "disk") /* files of this rank, which hold offloaded states */
+
+/** Alignment of the buffers in the space DISK, and of buffers from or to which they are copied, in bytes. */
+#define ZR_DISK_ALIGN 4096
 
 typedef enum zr_space {
 #define ZR_SPACE_ENUM(name, text) ZR_SPACE_##name,
@@ -105,11 +108,22 @@ typedef enum zr_space {
 
 ZR_API const char *zr_space_name(zr_space space);
 
-/** Spaces in which model states are stored between the steps that compute with them. */
+/** Offload: spaces in which model states are stored between the steps that compute with them. DEVICE means no offload.
+ * Sources: ZeRO-Offload (Ren et al. 2021), ZeRO-Infinity (Rajbhandari et al. 2021). */
 typedef struct zr_homes {
-    zr_space param; /* always DEVICE */
-    zr_space grad;  /* always DEVICE */
-    zr_space optim; /* space of the fp32 masters and optimizer states: DEVICE or HOST */
+    zr_space param; /* space of the parameter shards; other than DEVICE only at stage 3 */
+    zr_space grad;  /* space of the gradients that outlive their reduction */
+    zr_space optim; /* space of the fp32 masters and optimizer states */
+    /* Shares of the elements whose states are stored in the spaces `param` and `optim`, from 0 to 1, rounded to whole
+     * units. The states of other units are on the device. */
+    double param_share, optim_share;
+    int64_t bucket_elems; /* bucket size for offloaded states: elements of a rank's part that a step computes with at a
+                             time; 0 for the planner's choice */
+    int buckets;          /* number of buckets of each state that are on the device at the same time; 0 for the planner's
+                             choice */
+    int64_t block_bytes;  /* largest single transfer from or to disk, a multiple of ZR_DISK_ALIGN; 0 for the planner's
+                             choice */
+    int depth;            /* number of transfers in flight in each direction; 0 for the planner's choice */
 } zr_homes;
 
 /** Layout of training over ranks: all settings from which a plan is made. Initialise with ZR_LAYOUT_INIT. */
@@ -174,8 +188,7 @@ typedef struct zr_layout {
     bool train;         /* whether to plan the schedules "train" and "flush", with gradients and optimizer states */
     bool eval;          /* whether to plan the schedule "eval" */
     int64_t decode_len; /* size of the key-value cache in tokens for the schedule "decode"; 0 to not plan it */
-    zr_homes home; /* spaces in which states are stored. At most two buckets of a state outside DEVICE are on the device
-                      at a time */
+    zr_homes home;      /* offload */
     zr_optimizer optimizer;
 } zr_layout;
 
@@ -208,7 +221,7 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
         sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS,                 \
             ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
             false, false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false,     \
-            true, true, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE}, ZR_OPTIMIZER_INIT                      \
+            true, true, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0}, ZR_OPTIMIZER_INIT                      \
     }
 
 /* ---- the grid -------------------------------------------------------------------------------- */
@@ -263,8 +276,10 @@ typedef struct zr_buffer {
 #define ZR_STREAM_LIST(X)                                                                                              \
     X(COMPUTE, "compute")                                                                                              \
     X(COMM, "comm") /* communication between ranks, and steps that prepare it */                                       \
-    X(COPY, "copy") /* copies between memory spaces */                                                                 \
-    X(SAVE, "save") /* writes to files, for which the end of a schedule does not wait */
+    X(COPY, "copy") /* copies between memory spaces, except from and to disk */                                        \
+    X(SAVE, "save") /* writes to files, for which the end of a schedule does not wait */                               \
+    X(FETCH, "fetch") /* copies from disk */                                                                           \
+    X(STORE, "store") /* copies to disk */
 
 typedef enum zr_stream {
 #define ZR_STREAM_ENUM(name, text) ZR_STREAM_##name,
@@ -592,6 +607,8 @@ typedef struct zr_plan {
     zr_memory memory;
     zr_traffic traffic;            /* traffic of one training step, including its flush */
     zr_traffic across[ZR_BORDERS]; /* traffic received across each border by the rank that receives the most */
+    /* copied[from][to]: bytes that one rank copies from one space to another in a training step */
+    int64_t copied[ZR_SPACES][ZR_SPACES];
     double flops_model;            /* model FLOPs of a training step on all ranks, without recomputation */
     double flops_hardware;
 } zr_plan;
