@@ -130,8 +130,8 @@ static void written_config_is_gpt2_for_others(void **state)
         "\"activation_function\": \"gelu_new\"",
         "\"torch_dtype\": \"float32\"",
         "\"tie_word_embeddings\": true",
-        "\"bos_token_id\": 0",
-        "\"eos_token_id\": 0",
+        "\"bos_token_id\": null",
+        "\"eos_token_id\": null",
         "\"embd_pdrop\": 0.0",
         "\"initializer_range\": 0.02",
     };

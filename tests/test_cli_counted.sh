@@ -10,6 +10,7 @@ def write(name, pairs):
         file.writelines(json.dumps({"prompt": p, "completion": c}) + "\n" for p, c in pairs)
 write("pairs.jsonl", [("say " + "ab" * i, "cd" * (9 - i) ** (1 + i % 2)) for i in range(1, 9)])
 write("some.jsonl", [("a", "bc"), ("no room for an answer", "b"), ("b", "cd"), ("and here is none either", "c")])
+write("nothing.jsonl", [("no room for an answer", "b")] * 4)
 END_PYTHON
 cat >c.json <<'END_CONFIG'
 {"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 128},
@@ -64,5 +65,7 @@ check "... layout paper, two ranks that share the layers" few --train.output_dir
 check "... in metrics.jsonl" nothing_in_two paper
 check "... the loss scale stays" few --train.output_dir=half --fp16.enabled=true --fp16.hysteresis=1 --fp16.initial_scale_power=8
 check "... in metrics.jsonl" nothing_in_two half
+check "a run without any target that counts" fails 65 'nothing.jsonl: none of the targets of 4 steps counts' \
+    few --train.output_dir=nothing --data.train=nothing.jsonl
 
 echo "1..$n"

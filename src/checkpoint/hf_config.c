@@ -90,6 +90,29 @@ static const json_t *member_at(const json_t *object, const char *path, size_t n)
     return object;
 }
 
+/* Refuse a value that one of two objects with the same meaning has, and the other lacks. transformers reads one of the
+ * objects only, so the value might count or not. */
+static zr_status check_twin(const reading *r, const zr_field *field)
+{
+    const char *keys[] = {field->key, field->twin};
+    const json_t *value[2] = {0};
+    size_t object[2];
+    for (int i = 0; i < 2; i++) {
+        const char *dot = keys[i] ? strrchr(keys[i], '.') : NULL;
+        if (!dot) return ZR_OK;
+        object[i] = (size_t)(dot - keys[i]);
+        if (!json_is_object(member_at(r->root, keys[i], object[i]))) return ZR_OK;
+        value[i] = member_at(r->root, keys[i], strlen(keys[i]));
+    }
+    const int has = value[0] && !json_is_null(value[0]) ? 0 : 1, lacks = 1 - has;
+    ZR_CHECK(!value[has] || json_is_null(value[has]) || equals_declared(value[has], field->standard) ||
+                 (value[lacks] && !json_is_null(value[lacks])),
+             ZR_ERR_DATA, "%s: %s is %s, but %.*s, which means the same as %.*s, lacks it; give one of the two objects",
+             r->file, keys[has], ZR_JSON_SHOWN(value[has]), (int)object[lacks], keys[lacks], (int)object[has],
+             keys[has]);
+    return ZR_OK;
+}
+
 /* Find the value of a field, and its key in r->key: NULL if config.json lacks it. Two keys of the field must not have
  * different values. */
 static zr_status find_value(reading *r, const zr_field *field, const json_t **value)
@@ -97,6 +120,7 @@ static zr_status find_value(reading *r, const zr_field *field, const json_t **va
     char key[KEY_BYTES];
     snprintf(r->key, sizeof(r->key), "%s", field->key);
     *value = NULL;
+    if (field->type != ZR_FIELD_CHOICE) ZR_TRY(check_twin(r, field)); /* a choice has further keys, such as "type" */
     for (int i = 0; nth_key(field, i, key); i++) {
         const json_t *one = member_at(r->root, key, strlen(key));
         if (!one || (*value && json_is_null(one))) continue;

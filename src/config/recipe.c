@@ -76,17 +76,48 @@ static bool has_origin(const zr_config *config, const zr_key *key)
     return zr__origin_of(config, key)->given || zr__origin_of(config, key)->automatic;
 }
 
+/* Return whether a key belongs to the optimizer or the scheduler. */
+static bool is_rule(const zr_key *key)
+{
+    return strncmp(key->path, "optimizer.", 10) == 0 || strncmp(key->path, "scheduler.", 10) == 0;
+}
+
+static bool has_rule(const zr_config *config)
+{
+    const zr__keys *keys = zr__keys_of(config);
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
+        if (is_rule(key) && has_origin(config, key)) return true;
+    return false;
+}
+
+zr_status zr__config_keep_rule(zr_config *config, const zr_config *run)
+{
+    const zr__keys *keys = zr__keys_of(config);
+    if (has_rule(config) || !has_rule(run)) return ZR_OK;
+    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
+        const zr_key *its = zr__key_find(zr__keys_of(run), key->path);
+        const bool wanted = is_rule(key) || strcmp(key->path, "gradient_clipping") == 0;
+        if (!wanted || has_origin(config, key) || !its || !has_origin(run, its)) continue;
+        json_t *value = zr__value_get(run, its);
+        const zr__source source = {0};
+        zr__key_place place;
+        ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
+        const zr_status st = zr__value_set(config, key, value, &source, zr__key_place_of(key->path, &place));
+        json_decref(value);
+        ZR_TRY(st);
+        zr__origin_of(config, key)->given = true;
+    }
+    return zr__config_note(config, "optimizer, scheduler: not given, so those of %s, with which the run began, are kept",
+                           run->state->name);
+}
+
 zr_status zr__config_recipe(zr_config *config)
 {
     char warmup[24];
     const zr__keys *keys = zr__keys_of(config);
     const bool tunes = config->model.init;
-    if (!config->state->recipe || (!tunes && !config->model.preset)) return ZR_OK;
+    if (!config->state->recipe || (!tunes && !config->model.preset) || has_rule(config)) return ZR_OK;
     const char *lr = tunes ? FINE_TUNING_RATE : zr__recipe_lr(config->model.preset, zr_config_sizes(config));
-    for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++) {
-        const bool rule = strncmp(key->path, "optimizer.", 10) == 0 || strncmp(key->path, "scheduler.", 10) == 0;
-        if (rule && has_origin(config, key)) return ZR_OK;
-    }
     snprintf(warmup, sizeof(warmup), "%lld", (long long)(config->train.steps + WARMUP_PART - 1) / WARMUP_PART);
     for (int i = 0; i < KEYS; i++) {
         const char *path = recipe[i].path, *value = recipe[i].value;

@@ -42,6 +42,8 @@ static zr_status resolve_model(zr_config *config)
     if (field)
         return zr__config_refuse(config, ZR_MODEL_SECTION "%s: %" PRId64 " does not divide %s %" PRId64, field->key,
                                  value, field->divides, multiple);
+    if (family->check(&config->model.config) != ZR_OK)
+        return zr__config_refuse(config, "model: %s", zr_error_message());
     const int64_t positions = zr_config_sizes(config).positions;
     if (config->data.seq_length == 0) config->data.seq_length = positions;
     if (config->data.seq_length > positions)

@@ -317,9 +317,8 @@ static void complete_gpt2(void *config)
         if (*size[i] == 0) *size[i] = standard[i];
     for (int i = 0; i < 3; i++)
         if (isnan(*dropout[i])) *dropout[i] = s->dropout;
-    /* GPT-2's own vocabulary ends with its only special token. Other vocabularies have no special token, but
-     * transformers needs one. */
-    const zr_ids special = {1, {c->vocab_size >= 50257 ? 50256 : 0}};
+    /* GPT-2's own vocabulary ends with its only special token. Of other vocabularies it is not known. */
+    const zr_ids special = {c->vocab_size >= 50257 ? 1 : 0, {50256}};
     if (s->bos.n == 0) s->bos = special;
     if (s->eos.n == 0) s->eos = special;
 }

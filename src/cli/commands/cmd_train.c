@@ -5,6 +5,7 @@
 #include "cli/shell/process.h"
 #include "cli/draw/curve.h"
 #include "cli/plan/brief.h"
+#include "base/file/folder.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "train/dir/report.h"
@@ -104,6 +105,19 @@ static zr_status check_run(const watch_options *watch, const zr_config *config)
     return cli_check_stdout(inputs);
 }
 
+/** Keep the optimizer and scheduler with which the run began, if the file does not give any. */
+static zr_status keep_rule(zr_config *config)
+{
+    char path[PATH_MAX];
+    zr_config *run = NULL;
+    ZR_TRY(zr__path_join(path, config->train.output_dir, "config.json"));
+    if (access(path, R_OK) != 0) return ZR_OK; /* the resume itself says what is missing */
+    zr_status st = zr_config_load(path, NULL, 0, &run);
+    if (st == ZR_OK) st = zr__config_keep_rule(config, run);
+    zr_config_destroy(&run);
+    return st;
+}
+
 /** Load the configuration of a run to resume. If the file is the run's own config.json, set train.output_dir to the
  * file's present directory. */
 static zr_status resumed_config(const cli_args *args, int ranks, zr_config **config)
@@ -114,6 +128,7 @@ static zr_status resumed_config(const cli_args *args, int ranks, zr_config **con
     if (st == ZR_OK && !(*config)->train.output_dir)
         st = ZR_FAIL(ZR_ERR_ARG, "--resume needs train.output_dir, the directory of the run to continue; name it "
                                  "(--train.output_dir=DIR)");
+    if (st == ZR_OK) st = keep_rule(*config);
     if (st == ZR_OK) st = zr_train_prepare(*config, ranks, 0);
     if (st != ZR_OK) zr_config_destroy(config);
     return st;

@@ -374,12 +374,12 @@ static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
 static void count_uncounted(zr__run *r)
 {
     r->result->skipped++;
-    if (!r->told_uncounted)
+    if (r->uncounted == 0)
         zr__run_note(r,
                      "step %lld updated nothing, because none of its targets counts; later steps of this kind have no "
                      "note",
                      (long long)r->result->steps);
-    r->told_uncounted = true;
+    r->uncounted++;
 }
 
 /** Count a step that did not update the weights. Fail with ZR_ERR_DIVERGED after ZR_TRAIN_MAX_SKIPPED skipped steps in
@@ -573,6 +573,11 @@ static zr_status make_steps(zr__run *r)
         if (eval_is_due(r)) ZR_TRY(evaluate_now(r));
         if (sample_is_due(r)) ZR_TRY(write_sample_line(r));
     }
+    const int64_t steps = r->result->steps - r->from_step;
+    ZR_CHECK(steps == 0 || r->uncounted < steps, ZR_ERR_DATA,
+             "%s: none of the targets of %lld steps counts, so the weights are unchanged; give lines with an answer "
+             "that begins within data.seq_length %lld tokens",
+             ZR_SHOWN(r->config->data.train), (long long)steps, (long long)r->config->data.seq_length);
     return ZR_OK;
 }
 

@@ -82,7 +82,7 @@ typedef struct zr__run {
     zr_tokenizer *tokenizer; /* tokenizer of sample texts, on rank 0 */
     int64_t skipped_in_row;  /* consecutive skipped steps, not counting steps that lowered the loss scale, nor steps in
                                 which no target counts */
-    bool told_uncounted;     /* whether a note has reported a step in which no target counts */
+    int64_t uncounted;       /* number of steps of this process in which no target counts */
 } zr__run;
 
 /** Replace the byte counts of a report by their maximum over the ranks. The counts differ between ranks, since ranks

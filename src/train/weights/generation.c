@@ -54,21 +54,13 @@ static zr_status read_ends(const json_t *root, const char *path, zr__ends *ends,
     return ZR_OK;
 }
 
-/* Return whether config.json has the end token that zr writes for vocabularies without one. */
-static bool is_placeholder(const json_t *root)
-{
-    const char *type = json_string_value(json_object_get(root, "model_type"));
-    const json_t *end = json_object_get(root, "eos_token_id");
-    return type && strcmp(type, "gpt2") == 0 && json_is_integer(end) && json_integer_value(end) == 0;
-}
-
 static zr_status ends_in(const char *dir, const char *name, zr__ends *ends, bool *told)
 {
     char path[PATH_MAX];
     json_t *root = NULL;
     *told = false;
     ZR_TRY(read_object(dir, name, path, &root));
-    zr_status st = root && !is_placeholder(root) ? read_ends(root, path, ends, told) : ZR_OK;
+    zr_status st = root ? read_ends(root, path, ends, told) : ZR_OK;
     json_decref(root);
     return st;
 }
@@ -105,6 +97,8 @@ static zr_status read_sampling(const json_t *root, const char *path, zr_sampling
     ZR_TRY(read_number(root, path, "top_p", 1, 1, &sampling->top_p));
     ZR_TRY(read_number(root, path, "top_k", 50, INT32_MAX, &top_k)); /* 50 is the default of transformers */
     sampling->top_k = (int64_t)top_k;
+    ZR_CHECK(sampling->top_p > 0, ZR_ERR_DATA, "%s: top_p is 0; expected a number above 0 and at most 1",
+             ZR_SHOWN(path));
     if (!json_is_true(json_object_get(root, "do_sample"))) *sampling = (zr_sampling){.top_p = 1};
     return ZR_OK;
 }

@@ -16,9 +16,8 @@ typedef struct zr__ends {
 void zr__ends_add(zr__ends *ends, int32_t token);
 
 /** Find the tokens that end a text: eos_token_id in generation_config.json beside the weights or beside the tokenizer,
- * or else in the config.json of the weights. The value is a number or a list. The number 0 in the config.json of a
- * GPT-2 does not count, since zr writes it for vocabularies without such a token. `tokenizer` is a directory, "bytes"
- * or NULL. Error: ZR_ERR_DATA if a file is damaged or has other values. */
+ * or else in the config.json of the weights. The value is a number or a list. `tokenizer` is a directory, "bytes" or
+ * NULL. Error: ZR_ERR_DATA if a file is damaged or has other values. */
 ZR_NODISCARD zr_status zr__ends_find(const zr__loaded *loaded, const char *tokenizer, zr__ends *ends);
 
 #endif
