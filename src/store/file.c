@@ -42,10 +42,12 @@ static int create_nameless(const char *folder)
 
 /* ---- its bytes --------------------------------------------------------------------------------- */
 
+/* Return the bytes that are free for this user, or INT64_MAX if the file system does not say. */
 static int64_t free_bytes(int fd)
 {
     struct statvfs disk;
-    return fstatvfs(fd, &disk) == 0 ? (int64_t)disk.f_bavail * (int64_t)disk.f_frsize : 0;
+    if (fstatvfs(fd, &disk) != 0 || disk.f_blocks == 0) return INT64_MAX;
+    return (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
 }
 
 /* Reserve the file's bytes by writing zeros. Return 0 or an errno. */
@@ -63,15 +65,16 @@ static int write_zeros(int fd, int64_t bytes, void *spare, int64_t spare_bytes)
     return 0;
 }
 
-/* Reserve the file's bytes. Return 0 or an errno. */
+/* Reserve the file's bytes. Return 0 or an errno. A file that cannot fit does not fill the disk first. */
 static int reserve(int fd, int64_t bytes, void *spare, int64_t spare_bytes)
 {
+    if (free_bytes(fd) < bytes) return ENOSPC;
     for (int64_t done = 0; done < bytes;) {
         const int64_t piece = bytes - done < RESERVE_BYTES ? bytes - done : RESERVE_BYTES;
         if (fallocate(fd, 0, done, piece) == 0) {
             done += piece;
         } else if (errno == EOPNOTSUPP || errno == ENOSYS) {
-            return free_bytes(fd) < bytes ? ENOSPC : write_zeros(fd, bytes, spare, spare_bytes);
+            return write_zeros(fd, bytes, spare, spare_bytes);
         } else if (errno != EINTR) {
             return errno;
         }
@@ -110,13 +113,13 @@ zr_status zr__store_file_create(const char *folder, int64_t bytes, void *spare, 
              owner, file->folder, strerror(error));
     error = reserve(file->fd, bytes, spare, spare_bytes);
     if (error) {
-        /* Without this file's bytes, so that the message tells the bytes that are free for it. */
-        const bool emptied = ftruncate(file->fd, 0) == 0;
+        /* Give back what was reserved, so that the message tells the bytes that are free for the file. */
+        const int64_t left = ftruncate(file->fd, 0) == 0 ? free_bytes(file->fd) : INT64_MAX;
         zr_status st = ZR_FAIL(error == EIO ? ZR_ERR_IO : ZR_ERR_MEMORY,
                                "%s: cannot reserve %s for states on disk in the folder %s, which has %s free: %s; free "
                                "space there, or name a folder on a larger disk",
                                owner, ZR_SIZE((double)bytes), file->folder,
-                               emptied ? ZR_SIZE((double)free_bytes(file->fd)) : "an unknown amount", strerror(error));
+                               left < INT64_MAX ? ZR_SIZE((double)left) : "an unknown amount", strerror(error));
         zr__store_file_close(file);
         return st;
     }

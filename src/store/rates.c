@@ -104,9 +104,10 @@ static zr_status measure(bench *b, zr__store_rates *rates)
 zr_status zr__store_measure(const char *folder, int64_t bytes, int64_t block_bytes, int depth, zr__store_rates *rates)
 {
     *rates = (zr__store_rates){0};
-    ZR_CHECK(bytes > 0 && block_bytes > 0 && depth > 0, ZR_ERR_ARG,
-             "%lld bytes in blocks of %lld bytes, %d at a time, to measure a disk; numbers above 0 are needed",
-             (long long)bytes, (long long)block_bytes, depth);
+    ZR_CHECK(bytes > 0 && block_bytes > 0 && block_bytes % ZR_STORE_ALIGN == 0 && depth > 0, ZR_ERR_ARG,
+             "%lld bytes in blocks of %lld bytes, %d at a time, to measure a disk; numbers above 0 are needed, and "
+             "blocks of a multiple of %d bytes",
+             (long long)bytes, (long long)block_bytes, depth, ZR_STORE_ALIGN);
     bench b = {.bucket_bytes = block_bytes * depth};
     const int64_t pair_bytes = 2 * b.bucket_bytes, passing_bytes = zr__store_passing_bytes(block_bytes, depth);
     b.buckets = (bytes + pair_bytes - 1) / pair_bytes * 2;
