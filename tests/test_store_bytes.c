@@ -148,7 +148,7 @@ typedef struct mover_of_half {
 static void *move_half(void *arg)
 {
     mover_of_half *h = arg;
-    spot mine = spot_take(HALF, 0);
+    spot mine = spot_take(HALF, 1); /* not aligned, so that all bytes go through slots */
     h->well = true;
     for (int turn = 0; turn < TURNS && h->well; turn++) {
         if (h->writes) {
