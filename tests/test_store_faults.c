@@ -25,10 +25,10 @@ static bool stumbles;     /* whether transfers are interrupted, refused for a wh
 static atomic_int calls, begun, ended;
 static int fail_read_at, fail_write_at; /* number of the transfer that fails, from 1 on; 0: none */
 static atomic_int reads, writes;
-static int error;                      /* errno of the transfer that fails; 0: it moves nothing */
-static bool refuses_direct;            /* whether a file system takes O_DIRECT and then refuses each transfer */
-static bool refuses_nameless;          /* whether the file system has no files without a name */
-static int reserve_error;              /* errno of fallocate; 0: it works */
+static int error;                           /* errno of the transfer that fails; 0: it moves nothing */
+static bool refuses_direct;                 /* whether a file system takes O_DIRECT and then refuses each transfer */
+static bool refuses_nameless;               /* whether the file system has no files without a name */
+static int reserve_error;                   /* errno of fallocate; 0: it works */
 static atomic_llong room_bytes = INT64_MAX; /* bytes until a write fails with ENOSPC */
 static bool lacks_uring, lacks_threads;
 static int allocations, fail_alloc_at = -1;
@@ -55,7 +55,8 @@ ssize_t __real_pwrite(int fd, const void *in, size_t bytes, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *in, size_t bytes, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *in, size_t bytes, off_t offset)
 {
-    if (atomic_fetch_sub(&room_bytes, (long long)bytes) >= (long long)bytes) return __real_pwrite(fd, in, bytes, offset);
+    if (atomic_fetch_sub(&room_bytes, (long long)bytes) >= (long long)bytes)
+        return __real_pwrite(fd, in, bytes, offset);
     errno = ENOSPC;
     return -1;
 }
