@@ -1,5 +1,6 @@
 """States on disk: rates of the store that reads and writes them, beside fio's on the same disk."""
 import json
+import os
 import pathlib
 import shutil
 import statistics
@@ -30,6 +31,7 @@ def written_before(folder, total_bytes):
         with open(folder / f"{kind}.fio", "wb") as file:
             for _ in range(0, total_bytes, BLOCK_BYTES):
                 file.write(b"\xa5" * BLOCK_BYTES)
+            os.fsync(file.fileno())  # what is not on the disk yet would be written while fio is timed
 
 
 def fio_rates(folder, total_bytes):
