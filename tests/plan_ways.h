@@ -96,8 +96,8 @@ static inline bool choose(zr_layout *l, int way)
 }
 
 /* Return a layout with several buckets a unit. The layouts cover all stages, paper and lean states, one micro-batch and
- * more, and groups. */
-enum { MIXED = 13 };
+ * more in both orders, and groups. */
+enum { MIXED = 15 };
 static inline zr_layout mixed_layout(int i)
 {
     static const struct {
@@ -105,10 +105,10 @@ static inline zr_layout mixed_layout(int i)
         zr_states states;
         int64_t accum;
     } mixed[MIXED] = {
-        {0, 4, ZR_STATES_PAPER, 1}, {1, 2, ZR_STATES_PAPER, 4}, {1, 3, ZR_STATES_LEAN, 1}, {2, 4, ZR_STATES_PAPER, 1},
-        {2, 4, ZR_STATES_LEAN, 4},  {3, 4, ZR_STATES_PAPER, 4}, {3, 3, ZR_STATES_LEAN, 1}, {3, 4, ZR_STATES_LEAN, 4},
-        {3, 8, ZR_STATES_PAPER, 4}, {3, 1, ZR_STATES_LEAN, 1},  {1, 4, ZR_STATES_LEAN, 2}, {0, 3, ZR_STATES_PAPER, 3},
-        {3, 4, ZR_STATES_LEAN, 2},
+        {0, 4, ZR_STATES_PAPER, 1}, {1, 2, ZR_STATES_PAPER, 4}, {1, 3, ZR_STATES_LEAN, 1},  {2, 4, ZR_STATES_PAPER, 1},
+        {2, 4, ZR_STATES_LEAN, 4},  {3, 4, ZR_STATES_PAPER, 4}, {3, 3, ZR_STATES_LEAN, 1},  {3, 4, ZR_STATES_LEAN, 4},
+        {3, 8, ZR_STATES_PAPER, 4}, {3, 1, ZR_STATES_LEAN, 1},  {1, 4, ZR_STATES_LEAN, 2},  {0, 3, ZR_STATES_PAPER, 3},
+        {3, 4, ZR_STATES_LEAN, 2},  {3, 4, ZR_STATES_LEAN, 2},  {1, 2, ZR_STATES_PAPER, 3},
     };
     zr_layout l = layout_of(mixed[i].stage, mixed[i].ranks, ZR_BF16, mixed[i].accum);
     l.states = mixed[i].states;
@@ -157,6 +157,15 @@ static inline zr_layout mixed_layout(int i)
     case 12:
         l.reduce_once = true;
         l.host_ranks = l.hpz_ranks = 2;
+        break;
+    case 13: /* all micro-batches pass through a segment before the next one: in two levels; at stage 1 */
+        l.host_ranks = 2;
+        l.hierarchical = true;
+        l.recompute = ZR_RECOMPUTE_UNIT;
+        l.accum_order = ZR_ACCUM_LAYER;
+        break;
+    case 14:
+        l.accum_order = ZR_ACCUM_LAYER;
         break;
     default:
         break;

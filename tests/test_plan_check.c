@@ -306,16 +306,21 @@ static void test_broken_counts(void **state)
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     zr_plan_destroy(&plan);
 
-    /* Reductions run every round where they should run once a step; then unit 1 is not reduced and unit 2 is reduced
-     * twice. */
+    /* Reductions run every round where they should run once a step; then unit 1 is reduced as if it were unit 2, and
+     * not at all. */
     l = mixed_layout(7);
     plan = plan_of(&l);
     s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     plan->reduce_once = true;
     expect_broken(plan, "before the last micro-batch has ended");
     plan->reduce_once = false;
-    for (int32_t i = 0; i < s->n_steps; i++)
-        if (s->step[i].kind == ZR_STEP_REDUCE_SCATTER && s->step[i].unit == 1) s->step[i].unit = 2;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].kind != ZR_STEP_REDUCE_SCATTER || s->step[i].unit != 1) continue;
+        s->step[i].unit = 2;
+        expect_broken(plan, "takes the gradient of");
+        s->step[i].unit = -1;
+        s->step[i].bucket_elems = 0;
+    }
     expect_broken(plan, "the gradient of unit 1 is summed over 1 of 4 ranks");
     zr_plan_destroy(&plan);
 

@@ -12,6 +12,8 @@ CASES = [(stage, accum) for accum in (1, 4) for stage in (1, 2, 3)]  # micro-bat
 LAYERS, WIDTH, SEQ = 24, 256, 64  # the first gather and the last reduction cannot be hidden: many units make them few
 AIM, CONDITION = 1.75, "1.5 .. 2.1"  # compute / communication that the batch is chosen for, and that it must reach
 SHARE = "exposed communication, share of the time that it ran"
+MICROS, BOUND = 8, 0.5  # micro-batches, and compute / communication, of the comparison of their orders
+ORDERS = f"stage 3, {MICROS} micro-batches: step of the order micro / step of the order layer"
 IN_TRACE = "stage 3: gathers that ran under an op, in the trace"
 RUNNING = ("forward", "backward", "replay")
 
@@ -30,13 +32,13 @@ def link_sec(run, hosts):
 
 
 @functools.cache
-def choose_batch(stage, accum, hosts):
-    """The batch whose step computes AIM times as long as it communicates: a line through two thread-rank runs."""
+def choose_batch(stage, accum, hosts, aim=AIM):
+    """The batch whose step computes `aim` times as long as it communicates: a line through two thread-rank runs."""
     few, many = 2, 8
     runs = [train(stage, accum, batch, 4 if accum == 1 else 2) for batch in (few, many)]
     low, high = (statistics.median(run.step_ms) / 1e3 for run in runs)
     slope = max((high - low) / (many - few), 1e-4)
-    wanted = AIM * link_sec(runs[0], hosts)
+    wanted = aim * link_sec(runs[0], hosts)
     return min(64, max(1, math.ceil(few + (wanted - low) / slope)))
 
 
@@ -78,6 +80,21 @@ def measure_stage(stage, accum, hosts, options):
     result(f"{name}: {SHARE}", round(at.exposed / at.comm, 3), "<= 0.15", "",
            f"{at.exposed:.3f} s of {at.comm:.3f} s; {at.exposed / at.total:.2f} of the {at.total:.3f} s that the "
            f"traffic takes at the link's rate; step {at.remote:.3f} s on two hosts, {at.local:.3f} s as threads of one")
+
+
+def compare_orders(hosts, options):
+    """Steps of both orders of micro-batches (train.accumulation_order) on two hosts, in turn, bound by the link."""
+    batch = choose_batch(3, MICROS, hosts, BOUND)
+    runs = {order: functools.partial(train, 3, MICROS, batch, 2 if options.quick else 4, hosts.launch,
+                                     [f"--train.accumulation_order={order}"]) for order in ("micro", "layer")}
+    turns = measure.Turns(1 if options.quick else 2, runs)
+    if why := turns.why_not(*runs):
+        raise why
+    sec = {order: turns.median_ms(order) / 1e3 for order in runs}
+    moved = {order: turns.runs[order][0].more["run"]["measured"]["traffic"] for order in runs}
+    texts = [f"{order}: {sec[order]:.2f} s, {moved[order]['all_gather'] / 1e6:.1f} MB gathered of "
+             f"{moved[order]['total'] / 1e6:.1f} MB received" for order in runs]
+    result(ORDERS, round(sec["micro"] / sec["layer"], 2), ">= 1.5", "x", f"B {batch} a rank; " + "; ".join(texts))
 
 
 def union(spans):
@@ -130,11 +147,16 @@ def main():
                     measure_stage(stage, accum, hosts, options)
                 except measure.Failed as error:
                     without(f"{name_of(stage, accum)}: {SHARE}", error, "<= 0.15")
+            try:
+                compare_orders(hosts, options)
+            except measure.Failed as error:
+                without(ORDERS, error, ">= 1.5")
             trace(hosts)
     except Unavailable as why:
         measure.progress(f"NO TWO HOSTS HERE: {why}")
         for stage, accum in CASES:
             without(f"{name_of(stage, accum)}: {SHARE}", why, "<= 0.15")
+        without(ORDERS, why, ">= 1.5")
         without(IN_TRACE, why, ">= 0.8")
 
 

@@ -114,6 +114,8 @@ typedef struct zr_config {
         bool keep_best;      /* whether to keep the weights with the lowest evaluation loss */
         bool rank_free_sums; /* key "reproducible": whether results have the same bits for every number of ranks that is
                                 a power of two */
+        bool layer_major;    /* key "accumulation_order": whether all micro-batches of a training step pass through a
+                                part of the model before the next part runs */
         bool noise_scale;    /* key "gradient_noise_scale": whether to measure the gradient noise scale */
         bool tensorboard;    /* whether to write a TensorBoard event file beside metrics.jsonl */
     } train;

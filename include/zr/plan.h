@@ -79,6 +79,15 @@ typedef enum zr_gather {
     ZR_GATHER_BROADCAST /* one broadcast from each owner of a shard, one after another */
 } zr_gather;
 
+/** Order in which a training step runs its micro-batches. Both orders give the same bits. */
+typedef enum zr_accum_order {
+    ZR_ACCUM_MICRO, /* one micro-batch after the other: its forward pass, then its backward pass */
+    ZR_ACCUM_LAYER  /* layer-major: all micro-batches pass through a segment of the model before the next segment runs,
+                       in the forward and in the backward pass. Stage 3 then gathers a unit twice per training step
+                       instead of twice per micro-batch, but the values between segments are stored for all
+                       micro-batches ("vertical" in GreedySnake, arXiv 2512.17570). No effect with one micro-batch */
+} zr_accum_order;
+
 /** Kinds of asynchronous saves, which write the states during the following training steps (zr_engine_save). */
 typedef enum zr_save {
     ZR_SAVE_NONE, /* no asynchronous save; states are read between training steps (zr_engine_read) */
@@ -138,6 +147,7 @@ typedef struct zr_layout {
     int64_t batch;               /* B, rows per micro-batch on one rank */
     int64_t seq;                 /* T, tokens per row */
     int64_t accum;               /* k, micro-batches per training step */
+    zr_accum_order accum_order;  /* order in which they run */
     int64_t reduce_bucket_elems; /* bucket size of gradient reductions in elements, rounded up to a multiple of N *
                                     ZR_SHARD_ALIGN */
     int64_t gather_bucket_elems; /* bucket size of parameter gathers in elements, rounded up to a multiple of N *
@@ -218,7 +228,7 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
 /* Values in the order of the fields of zr_layout, because C++ has no designated initializers before C++20. */
 #define ZR_LAYOUT_INIT                                                                                                 \
     {                                                                                                                  \
-        sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS,                 \
+        sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_ACCUM_MICRO, ZR_DEFAULT_BUCKET_ELEMS, \
             ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
             false, false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false,     \
             true, true, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0}, ZR_OPTIMIZER_INIT                      \
@@ -307,8 +317,8 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
  * mark optional uses. */
 #define ZR_STEP_LIST(X)                                                                                                \
     X(BATCH, "batch") /* let the caller fill a micro-batch. Uses: for each graph input, the input and the host memory  \
-                         that the caller fills; then the loss. The step's range is the rows of the global batch in the \
-                         first round. In each later round the range moves on by the rows of all ranks of the group */  \
+                         that the caller fills; then the loss. The step's range is the rows of the first micro-batch   \
+                         in the global batch. For each later one it moves on by the rows of all ranks of the group */  \
     X(RUN, "run")     /* run an op of the graph. Uses: inputs, outputs, scratch */                                     \
     X(ZERO, "zero")   /* write zeros to a range that no op writes, for example a part of a unit's gradient or the      \
                          padding after a value */                                                                      \
@@ -392,7 +402,8 @@ typedef struct zr_use {
     zr_range range; /* range in elements of dtype; a count of 0 means the whole buffer, without a type */
 } zr_use;
 
-/** Rounds in which a step runs. A round is one iteration of REPEAT, that is, one micro-batch. */
+/** Rounds in which a step runs. A round is one iteration of REPEAT, that is, one micro-batch. With ZR_ACCUM_LAYER a
+ * training step is one round of all micro-batches. */
 typedef enum zr_when {
     ZR_WHEN_ALWAYS,
     ZR_WHEN_STALE, /* in the first round, if the parameters that the previous training step updated are not yet gathered
@@ -442,6 +453,7 @@ typedef struct zr_step {
                        gathered checkpoint; otherwise -1 */
     int32_t owner;  /* for REDUCE and BROADCAST: place of the owner in the group; otherwise -1 */
     int32_t slot;   /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
+    int32_t micro;  /* index of the step's micro-batch within the round; 0 except with ZR_ACCUM_LAYER */
     int64_t rounds; /* for REPEAT: number of rounds. For a reduction: number of micro-batches that it sums. For NORM:
                        number of micro-gradients, over all ranks, whose squares are passed, or 0 */
     zr_range range; /* for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, UPDATE, SAVE and copies of a state: range of the
@@ -583,6 +595,7 @@ typedef struct zr_plan {
     bool two_levels;  /* whether gradients are summed in two levels, first over the group LOCAL, then over ACROSS */
     bool sum_f32;     /* whether gradients are summed in fp32 accumulators, which the update reads */
     bool reduce_once; /* whether accumulators hold whole units; ranks sum them after the last micro-batch */
+    int64_t rounds;   /* rounds of a training step: its micro-batches, or 1 with ZR_ACCUM_LAYER */
     zr_graph *graph[ZR_SCHEDULES]; /* graph of each schedule; NULL for FLUSH and for schedules not requested */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;

@@ -334,6 +334,14 @@ static zr_status note_reduce_once(zr_config *config, int ranks)
                            config->zero.stage);
 }
 
+/* Add a note if the order of micro-batches has no effect, because a training step has only one. */
+static zr_status note_accumulation_order(zr_config *config)
+{
+    if (!config->train.layer_major || config->accumulation_steps > 1 || zr__config_get_open(config).split) return ZR_OK;
+    return zr__config_note(config, "train.accumulation_order: layer has no effect, because a training step has one "
+                                   "micro-batch (gradient_accumulation_steps 1)");
+}
+
 /* Refuse an all-reduce at stage 1 if micro-batches are accumulated. Each rank then accumulates only its own shard of
  * the gradient sums, in fp32. An all-reduce returns a unit's whole sums, for which there is no buffer. */
 static zr_status check_all_reduce(const zr_config *config)
@@ -373,6 +381,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(resolve_schedule(config)); /* sets scheduler.params.total_num_steps */
     ZR_TRY(note_two_pass(config));
     ZR_TRY(note_reduce_once(config, ranks));
+    ZR_TRY(note_accumulation_order(config));
     ZR_TRY(zr__config_note_all(config));
     return ZR_OK;
 }

@@ -184,6 +184,13 @@ const zr_key zr__common_keys[] = {
         "stage, buckets, layout and transport; world: also runs on 1, 2, 4, 8 ... ranks, at some cost in time and "
         "memory",
         .choices = "layout|world"),
+    KEY(EITHER, "train.accumulation_order", "\"micro\"", train.layer_major,
+        "order of the micro-batches of a step, with gradient_accumulation_steps above 1; losses are the same to the "
+        "bit. micro: one after the other; layer: all of them pass through a layer before the next layer runs. Stage 3 "
+        "then gathers each layer twice per step instead of twice per micro-batch, and offloaded states move less "
+        "often, but the inputs of layers are kept for all micro-batches (with activation_checkpointing.policy none "
+        "all activations), and for a tied embedding also its gradients",
+        .choices = "micro|layer"),
     KEY(BOOL, "train.gradient_noise_scale", "false", train.noise_scale,
         "measure the gradient noise scale (McCandlish et al. 2018), up to which a larger batch pays off, from the norm "
         "of each micro-batch's gradient; it is noise_scale_tokens in metrics.jsonl. Reads each gradient once more; "

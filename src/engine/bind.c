@@ -108,8 +108,8 @@ static zr_status bind_runs(zr_engine *e, zr_schedule_kind kind)
     return ZR_OK;
 }
 
-/* Number the steps for which other streams wait. Allocate two marks for the end of each: for even and for odd
- * micro-batches. */
+/* Number the steps for which other streams wait. Allocate two marks for the end of each: for even and for odd rounds.
+ */
 static zr_status bind_waits(zr__bound *b)
 {
     const zr_schedule *s = b->schedule;
@@ -138,9 +138,6 @@ zr_status zr__bind(zr_engine *e, zr_schedule_kind kind)
     ZR_TRY(by_step(s, e->plan->n_persistent, true, &b->take, &b->take_end));
     ZR_TRY(by_step(s, e->plan->n_persistent, false, &b->give, &b->give_end));
     ZR_TRY(bind_waits(b));
-    for (int32_t i = 0; i < s->n_steps; i++)
-        for (int32_t j = 0; j < inputs && s->step[i].kind == ZR_STEP_BATCH; j++)
-            b->input[j] = zr__use_at(e, s, &s->use[s->step[i].uses + 2 * j + 1]);
     return bind_runs(e, kind);
 }
 

@@ -38,9 +38,10 @@ static zr_status run_batch(const zr__running *r)
     const int32_t inputs = zr_graph_inputs(e->plan->graph[e->kind]);
     ZR_TRY(r->device->ops->finish(r->device)); /* copies of the previous micro-batch may still read the inputs */
     e->batch.micro = r->micro;
-    if (e->kind == ZR_SCHEDULE_TRAIN)
-        e->batch.first_row = zr__first(e, rows) + r->micro * e->plan->group[rows->by.group].size * rows->by.elems;
-    e->runtime.first_row = e->batch.first_row;
+    e->rows_apart = e->plan->group[rows->by.group].size * rows->by.elems;
+    if (e->kind == ZR_SCHEDULE_TRAIN) e->batch.first_row = zr__first(e, rows) + r->micro * e->rows_apart;
+    e->first_row = e->batch.first_row - r->micro * e->rows_apart;
+    for (int32_t i = 0; i < inputs; i++) r->bound->input[i] = zr__at(r, 2 * i + 1);
     zr_status st = fill_batch(e, r->bound->input);
     if (st == ZR_ERR_STOPPED) return st;
     zr__failure_note(&e->batch_failed, st);
@@ -59,6 +60,7 @@ static zr_status run_batch(const zr__running *r)
 static zr_status run_op(const zr__running *r)
 {
     const zr__run *run = &r->bound->run[r->bound->run_of[r->step - r->bound->schedule->step]];
+    r->engine->runtime.first_row = r->engine->first_row + r->micro * r->engine->rows_apart;
     return run->kernel->run(&run->args);
 }
 
@@ -93,10 +95,16 @@ static zr_status (*const run_kind[ZR_STEP_KINDS])(const zr__running *r) = {
 
 /* ---- one step ---------------------------------------------------------------------------------- */
 
-/* Return the index of a task, which encodes step and micro-batch. */
-static int64_t task_index(const zr__bound *b, int64_t micro, int32_t step)
+/* Return the index of a task, which encodes step and round. */
+static int64_t task_index(const zr__bound *b, int64_t round, int32_t step)
 {
-    return micro * b->schedule->n_steps + step;
+    return round * b->schedule->n_steps + step;
+}
+
+/* Return the micro-batch of a task. */
+static int64_t micro_of(const zr_schedule *s, int64_t index)
+{
+    return index / s->n_steps + s->step[index % s->n_steps].micro;
 }
 
 /* In debug builds, fill the buffers whose lifetime begins at this step with NaNs. A step that reads such a buffer
@@ -151,7 +159,7 @@ static zr_status run_step(void *arg, zr_device *device, int64_t index)
     const zr__bound *b = &e->bound[e->kind];
     const int32_t i = (int32_t)(index % b->schedule->n_steps);
     const zr_step *step = &b->schedule->step[i];
-    zr__running r = {e, b, step, b->schedule->use + step->uses, device, index / b->schedule->n_steps, 0, 0};
+    zr__running r = {e, b, step, b->schedule->use + step->uses, device, micro_of(b->schedule, index), 0, 0};
     show_step(e, step->stream, r.micro, i);
     const int64_t all = step->range.count, each = step->bucket_elems > 0 ? step->bucket_elems : all;
     zr_status st = poison(&r, i);
@@ -172,7 +180,7 @@ static void step_ended(void *arg, int64_t index, double free_sec, double begin_s
     zr_event event = {.schedule = e->kind,
                       .step = i,
                       .stream = s->step[i].stream,
-                      .micro = index / s->n_steps,
+                      .micro = micro_of(s, index),
                       .wait_sec = free_sec,
                       .begin_sec = begin_sec,
                       .end_sec = end_sec};

@@ -19,11 +19,11 @@ typedef struct zr__bound {
     zr__run *run;
     int32_t n_runs;
     zr_tensor *tensor;        /* operands and outputs of all RUN steps, in the order of the steps */
-    void **input;             /* for each graph input: its address in host memory */
+    void **input;             /* for each graph input: its address in host memory, for the current BATCH */
     int32_t *take, *take_end; /* buffers whose lifetime begins at step i: take[take_end[i-1]] .. take[take_end[i]-1] */
     int32_t *give, *give_end; /* buffers whose lifetime ends at step i, in the format of `take` */
     int32_t *awaited;         /* for each step: its index in `mark`, or -1 if no other stream waits for the step */
-    zr_mark *mark[2];         /* marks (events) at the ends of steps, in even ([0]) and odd ([1]) micro-batches */
+    zr_mark *mark[2];         /* marks (events) at the ends of steps, in even ([0]) and odd ([1]) rounds */
 } zr__bound;
 
 /* Bytes received from other ranks: `traffic` in total, and `across` for each border that they crossed. */
@@ -69,6 +69,8 @@ struct zr_engine {
     zr_batch_fn batch_fn;
     void *batch_arg;
     const zr_step_args *step;
+    int64_t first_row, rows_apart; /* first row of this rank's first micro-batch, and the number of rows from one
+                                      micro-batch's first row to the next one's. BATCH sets them */
     double mean, scale;    /* mean: 1 divided by the number of losses in the global batch; scale: the loss scale */
     int64_t batch_counted; /* number of losses that count in the micro-batch that batch_fn fills (zr_batch.counted) */
     int64_t counted; /* number of losses that count in the micro-batches of this step so far, on this rank. Only BATCH

@@ -282,6 +282,8 @@ static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
     bool lean = l->states == ZR_STATES_LEAN && l->train;
+    const bool layer_major = l->accum > 1 && l->accum_order == ZR_ACCUM_LAYER;
+    plan->rounds = layer_major ? 1 : l->accum;
     plan->sum_f32 = l->accum > 1 || l->rank_free_sums;
     plan->reduce_once = l->reduce_once && l->accum > 1 && l->ranks > 1;
     plan->consume_grad = lean && !plan->sum_f32 && (!l->norm_first || l->two_pass);
@@ -290,7 +292,10 @@ static void partition(zr_plan *plan)
     plan->norm_first = !plan->consume_grad || l->two_pass;
     plan->decode_len = l->decode_len;
     if (l->train) plan->optimizer = l->optimizer;
-    bool optim = l->stage >= 1, grad = l->stage >= 2 && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32),
+    /* In the layer-major order a unit may have gradients of several micro-batches at a time. They are transient at
+     * every stage, as at stage 2. */
+    const bool frees = l->stage >= 2 || layer_major;
+    bool optim = l->stage >= 1, grad = frees && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32),
          param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32));
     make_groups(plan);
     const int32_t sharded = split_of(l) > 0 && l->shard_ranks > 0 ? ZR_GROUP_LOCAL : ZR_GROUP_DATA;

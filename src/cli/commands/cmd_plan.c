@@ -70,11 +70,12 @@ static void print_plan_head(const planning *p, const zr_report *report)
         snprintf(grid, sizeof(grid), " (%lld data-parallel x %lld tensor-parallel)", (long long)data_ranks,
                  (long long)c->parallel.tensor);
     printf("parameters: %s, %s, %d rank%s%s, batch %lld x %lld tokens a rank\n"
-           "%lld micro-batch%s a step%s, layout %s; machine: %s\n",
+           "%lld micro-batch%s a step%s%s, layout %s; machine: %s\n",
            cli_params(report->params, report->trained, params), cli_type_name(c), p->target.ranks,
            p->target.ranks == 1 ? "" : "s", grid, (long long)c->micro_batch_size, (long long)c->data.seq_length,
            (long long)c->accumulation_steps, c->accumulation_steps == 1 ? "" : "es",
            c->reduce_once && c->accumulation_steps > 1 && data_ranks > 1 ? ", reduced once" : "",
+           c->train.layer_major && c->accumulation_steps > 1 ? ", layer by layer" : "",
            c->memory.layout == ZR_LAYOUT_LEAN ? "lean" : "paper", p->target.profile.facts.name);
 }
 
@@ -129,6 +130,7 @@ static zr_status print_plan_text(const planning *p, const zr_plan *plan)
     if (p->config->parallel.tensor > 1) ZR_TRY(cli_within_print(stdout, p->config, plan, &p->target.profile));
     fputc('\n', stdout);
     cli_bars_print(stdout, &choices, color);
+    ZR_TRY(cli_order_print(stdout, p->config, &choices));
     fputc('\n', stdout);
     cli_speed_print(stdout, &choices);
     if (zr__train_saves_async(p->config)) ZR_TRY(print_saving(p, plan));

@@ -158,7 +158,7 @@ static void draw_sentences(const cli_picture *p)
     svg_text(p->out, 40, y, font, "%s", states_sentence(p));
     if (parameters) svg_text(p->out, 40, y += 19, font, "%s", parameters);
     svg_text(p->out, 40, y += 19, font, "%s%s", activations_sentence(p, room),
-             plan->layout.accum > 1 ? " What stands between the thick marks is repeated for each micro-batch." : "");
+             plan->rounds > 1 ? " What stands between the thick marks is repeated for each micro-batch." : "");
     if (p->whole_states_bytes > plan->memory.states_bytes)
         snprintf(whole, sizeof(whole), " here, %s %s", ZR_SIZE((double)p->whole_states_bytes),
                  plan->layout.ranks > 1 ? "on every rank without ZeRO" : "at stage 0");
@@ -215,13 +215,13 @@ static void draw_phases(const cli_picture *p, double y)
                  (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = fits ? SVG_MIDDLE : SVG_START, .bold = true},
                  "%s", name);
     }
-    if (p->plan->layout.accum == 1 || p->repeat_step < 0) return;
+    if (p->plan->rounds == 1 || p->repeat_step < 0) return;
     const double first = cli_picture_x(p, p->time[p->repeat_step].begin_sec);
     const double end = cli_picture_x(p, p->time[p->end_step].begin_sec);
     svg_line(p->out, first, y - 6, first, y + height, PICTURE_DARK, 2.5);
     svg_line(p->out, end, y - 6, end, y + height, PICTURE_DARK, 2.5);
     svg_text(p->out, first + 6, y - 4, (svg_font){.size = 11, .color = PICTURE_DARK}, "%lld times",
-             (long long)p->plan->layout.accum);
+             (long long)p->plan->rounds);
 }
 
 /** Draw a strip that shows which unit computes at each time. Write the name of a unit above its part of the strip if

@@ -110,6 +110,11 @@ void cli_speed_print(FILE *out, const cli_choices *choices);
  * and "days". An unknown member is null. */
 void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_choice *c);
 
+/** With several micro-batches per step at stage 3, print the traffic and the memory of both orders of micro-batches
+ * (train.accumulation_order), for the configured choice. Otherwise, or if the other order cannot be planned, print
+ * nothing. */
+ZR_NODISCARD zr_status cli_order_print(FILE *out, const zr_config *config, const cli_choices *choices);
+
 /** Print a paragraph that advises a choice and gives reasons. If no choice fits, print ways to make the configuration
  * fit. */
 ZR_NODISCARD zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config);

@@ -161,6 +161,10 @@ static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step
     if (step->group > ZR_GROUP_DATA) fprintf(out, "  group %s", plan->group[step->group].name);
     if (step->owner >= 0) fprintf(out, "  owner %" PRId32, step->owner);
     if (step->kind == ZR_STEP_REPEAT) fprintf(out, " %" PRId64 " rounds", step->rounds);
+    const zr_move move = zr_step_traits_of(step->kind).move;
+    const bool reduces = move == ZR_MOVE_REDUCE || move == ZR_MOVE_COLLECT;
+    const bool of_micro = step->kind == ZR_STEP_BATCH || step->op >= 0 || step->micro > 0 || reduces;
+    if (plan->rounds < plan->layout.accum && of_micro) fprintf(out, "  micro-batch %" PRId32, step->micro + 1);
     if (step->replay) fprintf(out, "  again");
     if (step->nccl) fprintf(out, "  by NCCL");
     if (step->when != ZR_WHEN_ALWAYS) fputs(when[step->when], out);

@@ -6,13 +6,15 @@
 #include "plan/check/check.h"
 #include "plan/list/place.h"
 
-/* Return whether a step of this kind and unit happens before `step`. `unit` is -1 for any unit. */
-static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step)
+/* Return whether steps of this kind and unit happen before `step`, for all micro-batches of a round. `unit` is -1 for
+ * any unit. */
+static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step, int32_t micros)
 {
+    int32_t happened = 0;
     for (int32_t i = 0; i < step; i++)
-        if (p->s->step[i].kind == kind && (unit < 0 || p->s->step[i].unit == unit) && zr__happens_before(p, i, step))
-            return true;
-    return false;
+        happened += p->s->step[i].kind == kind && (unit < 0 || p->s->step[i].unit == unit) &&
+                    p->s->step[i].micro == happened && zr__happens_before(p, i, step);
+    return happened == micros;
 }
 
 /* Return whether all ranks have agreed on the gradient that this update applies. The ranks must agree only after the
@@ -24,8 +26,8 @@ static bool is_agreed(const zr__proof *p, int32_t update)
         const zr_step *step = &p->s->step[i];
         const bool of_unit = step->unit < 0 ? step->kind == ZR_STEP_NORM : step->unit == unit;
         const bool concerns = zr__asks_all(step) && of_unit;
-        if (concerns && zr__happens_before(p, i, update) && has_happened(p, ZR_STEP_LOSS, -1, i) &&
-            has_happened(p, ZR_STEP_SQUARE, unit, i))
+        if (concerns && zr__happens_before(p, i, update) && has_happened(p, ZR_STEP_LOSS, -1, i, zr__micros(p)) &&
+            has_happened(p, ZR_STEP_SQUARE, unit, i, 1))
             return true;
     }
     return false;
@@ -133,11 +135,12 @@ static zr_status check_micro_squares(const zr__proof *p)
                 taken += step->when == ZR_WHEN_ALWAYS && use[0].range.first == 0 &&
                          use[0].range.count == p->plan->unit[u].padded_elems;
             }
-            ZR_CHECK(!changes || (square >= 0 && zr__happens_before(p, square, i)), ZR_ERR_INTERNAL,
+            const bool own = square >= 0 && p->s->step[square].micro == step->micro;
+            ZR_CHECK(!changes || (own && zr__happens_before(p, square, i)), ZR_ERR_INTERNAL,
                      "step %d reduces the gradient of unit %d before its squares are taken", i, u);
         }
         const bool trains = p->plan->unit[u].elems > 0 && !zr_graph_unit_info(p->graph, u)->frozen;
-        ZR_CHECK(taken == trains, ZR_ERR_INTERNAL,
+        ZR_CHECK(taken == (trains ? zr__micros(p) : 0), ZR_ERR_INTERNAL,
                  "the squares of the micro-gradients of unit %d are taken %d times a round", u, taken);
     }
     return ZR_OK;
@@ -253,6 +256,7 @@ static zr_status check_schedule(const zr_plan *plan, zr_schedule_kind kind)
     ZR_TRY_GOTO(st, zr__check_homes(&p), done);
     ZR_TRY_GOTO(st, zr__check_reads(&p), done);
     ZR_TRY_GOTO(st, check_sums(&p), done);
+    ZR_TRY_GOTO(st, zr__check_micros(&p), done);
     if (kind == ZR_SCHEDULE_TRAIN || kind == ZR_SCHEDULE_FLUSH) ZR_TRY_GOTO(st, check_once(&p), done);
 done:
     zr__proof_end(&p);

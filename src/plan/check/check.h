@@ -3,7 +3,8 @@
  * check.c runs all checks, and checks the properties that uses of buffers do not show. check_order.c proves the order
  * of steps and the sharing of bytes. check_reads.c proves that bytes are written before they are read. check_values.c
  * proves that the bytes read hold the intended value. check_homes.c proves that each model state is read from its own
- * buffer, written back to it and saved from it. check_kinds.c has the proof's own table of step kinds. */
+ * buffer, written back to it and saved from it. check_micros.c checks the sums over micro-batches. check_kinds.c has
+ * the proof's own table of step kinds. */
 #ifndef ZR_PLAN_CHECK_H
 #define ZR_PLAN_CHECK_H
 
@@ -75,6 +76,10 @@ zr_status zr__check_ranges(const zr__proof *p);
 zr_status zr__check_reads(const zr__proof *p);
 /* Check that every value is still in its buffer when a step reads it. */
 zr_status zr__check_values(const zr__proof *p);
+/* Return the number of micro-batches in a round (check_micros.c): 1 except with ZR_ACCUM_LAYER. */
+int32_t zr__micros(const zr__proof *p);
+/* Check that each micro-batch takes part in all sums over micro-batches, once and in order. */
+zr_status zr__check_micros(const zr__proof *p);
 /* Check that steps which compute with a unit's states read them from their own buffer or from a copy. Check that
  * changes to a copy are written back (check_homes.c). */
 zr_status zr__check_homes(const zr__proof *p);

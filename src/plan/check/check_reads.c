@@ -239,7 +239,8 @@ static zr_status note_beginning(state *k, bool stale)
 
 /* Return whether a step's i-th use reads bytes that earlier steps must have written. The result is false for scratch,
  * since the step itself writes it before reading it, and for the target of a move. For sums of gradients or of
- * micro-batches' squares it is true only from the second round on: the first round overwrites their buffer. */
+ * micro-batches' squares it is true only from the second micro-batch on (`later`): the first overwrites their buffer.
+ */
 static bool reads_written(const zr_step *step, int i, const zr_use *use, bool later)
 {
     bool works = use->writes && use->range.count == 0 && !zr__adds_to_sums(step, later);
@@ -323,7 +324,7 @@ static zr_status check_run_reads(state *k, bool stale, bool asked)
             i = p->repeat;
             forget_written(k, p->plan->n_persistent); /* transient buffers are empty at the beginning of a round */
         } else if (zr__runs(&p->s->step[i], !(later && i < p->end), stale, asked)) {
-            ZR_TRY(check_step_reads(k, i, later));
+            ZR_TRY(check_step_reads(k, i, later || p->s->step[i].micro > 0));
         }
     }
     return check_results(k);

@@ -49,9 +49,24 @@ static void bytes_used(const zr_use *use, int64_t *begin, int64_t *end)
     *end = *begin + zr_dtype_span(use->dtype, use->range.count);
 }
 
-/* Return whether `value`, which is a part of a parameter's gradient, is the last value that a RUN step wrote to the
- * bytes of `use`. Only steps before `end_step` count. */
-static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const zr_use *use)
+/* A value of one micro-batch of a round: the micro-batch times the number of values, plus the value. ZR_NONE is none.
+ */
+typedef int64_t held_value;
+
+static held_value value_of(const zr__proof *p, int32_t step, zr_value value)
+{
+    return (held_value)p->s->step[step].micro * zr_graph_values(p->graph) + value;
+}
+
+/* Return the value of the graph, or ZR_NONE. */
+static zr_value graph_value(const zr__proof *p, held_value held)
+{
+    return held == ZR_NONE ? ZR_NONE : (zr_value)(held % zr_graph_values(p->graph));
+}
+
+/* Return whether `value`, which is a part of a parameter's gradient, is the last value that a RUN step of micro-batch
+ * `micro` wrote to the bytes of `use`. Only steps before `end_step` count. */
+static bool was_last(const zr__proof *p, int32_t end_step, int32_t micro, zr_value value, const zr_use *use)
 {
     int64_t first, end, at, stop;
     bytes_used(use, &first, &end);
@@ -61,7 +76,8 @@ static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const
         for (int j = 0; j < op->n_out; j++) {
             const zr_use *out = &p->s->use[p->s->step[i].uses + op->n_in + j];
             bytes_used(out, &at, &stop);
-            if (out->buffer == use->buffer && at < end && first < stop) return op->out[j] == value;
+            if (out->buffer == use->buffer && at < end && first < stop)
+                return op->out[j] == value && p->s->step[i].micro == micro;
         }
     }
     return false;
@@ -69,8 +85,8 @@ static bool was_last(const zr__proof *p, int32_t end_step, zr_value value, const
 
 /* Check that a use names the buffer of `value`, and that the buffer still holds this value. `made`: whether the step
  * itself has just written the value. */
-static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t step, zr_value value, const zr_use *use,
-                            bool made)
+static zr_status check_held(const zr__proof *p, const held_value *holder, int32_t step, zr_value value,
+                            const zr_use *use, bool made)
 {
     const zr_value_info *info = zr_graph_value(p->graph, value);
     ZR_CHECK(use->buffer != ZR_NONE, ZR_ERR_INTERNAL, "step %d uses value %d, which has no place", step, value);
@@ -87,11 +103,12 @@ static zr_status check_held(const zr__proof *p, const zr_value *holder, int32_t 
                  step, param->name, (long long)use->range.first, use->buffer, b->what);
         return ZR_OK;
     }
-    bool fixed = info->kind == ZR_VALUE_INPUT || info->kind == ZR_VALUE_CACHE;
-    bool held = fixed ? use->buffer == p->s->value[value].buffer
-                      : holder[use->buffer] == value || was_last(p, step + made, value, use);
+    const int32_t micro = p->s->step[step].micro;
+    bool held = info->kind == ZR_VALUE_CACHE
+                    ? use->buffer == p->s->value[value].buffer
+                    : holder[use->buffer] == value_of(p, step, value) || was_last(p, step + made, micro, value, use);
     ZR_CHECK(held, ZR_ERR_INTERNAL, "step %d reads value %d, but its place, buffer %d (%s), was given to value %d",
-             step, value, use->buffer, b->what, holder[use->buffer]);
+             step, value, use->buffer, b->what, graph_value(p, holder[use->buffer]));
     return ZR_OK;
 }
 
@@ -107,10 +124,15 @@ static zr_use all_of(const zr__proof *p, const zr_use *pieces)
 }
 
 /* all[buffer]: value that the buffer holds whole; piece[buffer]: value of which the buffer holds only this rank's
- * piece; grad[parameter]: value in the bytes of the parameter's gradient. ZR_NONE means no value. */
+ * piece; grad[micro-batch * parameters + parameter]: value in the bytes of the parameter's gradient, and where[...]:
+ * the gradient's buffer; holds[buffer]: whether it is a buffer of gradients; from[buffer]: micro-batch of the move that
+ * last wrote to the buffer. ZR_NONE means no value. */
 typedef struct held {
-    zr_value *all, *piece;
+    held_value *all, *piece;
     zr_value *grad;
+    int32_t *where, *from;
+    bool *holds;
+    int32_t micros;
 } held;
 
 /* Return whether a use covers exactly this tensor-parallel rank's piece of a value. */
@@ -132,7 +154,8 @@ static bool is_whole_value(const zr_use *use, int64_t elems)
 static zr_status check_value_copy(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_use *from = &p->s->use[p->s->step[i].uses], *to = from + 1;
-    const zr_value all = h->all[from->buffer], piece = h->piece[from->buffer], value = all != ZR_NONE ? all : piece;
+    const held_value all = h->all[from->buffer], piece = h->piece[from->buffer], kept = all != ZR_NONE ? all : piece;
+    const zr_value value = graph_value(p, kept);
     h->all[to->buffer] = h->piece[to->buffer] = ZR_NONE;
     if (value == ZR_NONE) return ZR_OK; /* the buffer holds a model state, not a value of the graph */
     const zr_type *type = &zr_graph_value(p->graph, value)->type;
@@ -144,7 +167,7 @@ static zr_status check_value_copy(const zr__proof *p, const held *h, int32_t i)
                  (returns ? to->range.count == count : is_whole_value(to, count)),
              ZR_ERR_INTERNAL, "step %d copies %lld elements of value %d to %lld, of %lld", i,
              (long long)from->range.count, value, (long long)to->range.count, (long long)count);
-    (cuts || piece != ZR_NONE ? h->piece : h->all)[to->buffer] = value;
+    (cuts || piece != ZR_NONE ? h->piece : h->all)[to->buffer] = kept;
     return ZR_OK;
 }
 
@@ -154,10 +177,11 @@ static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
     const zr_step *step = &p->s->step[i];
     const zr_use *use = p->s->use + step->uses;
     const zr_op *op = zr_graph_get_op(p->graph, step->op);
-    const zr_value value = h->piece[use[0].buffer];
+    const held_value piece = h->piece[use[0].buffer];
+    const zr_value value = graph_value(p, piece);
     const zr_use all = all_of(p, &use[1]);
     bool made = false;
-    for (int j = 0; j < op->n_out; j++) made |= value == op->out[j] && value != ZR_NONE;
+    for (int j = 0; j < op->n_out; j++) made |= piece == value_of(p, i, op->out[j]);
     ZR_CHECK(made && step->kind == ZR_STEP_GATHER && step->group == ZR_GROUP_TENSOR, ZR_ERR_INTERNAL,
              "step %d gathers buffer %s, which holds no piece of what its op has made", i,
              p->s->buffer[use[0].buffer].what);
@@ -170,7 +194,7 @@ static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
                  use[1].dtype == info->type.dtype && !info->cut && !info->tokens,
              ZR_ERR_INTERNAL, "step %d gathers %lld elements of value %d, which has %lld", i,
              (long long)all.range.count, value, (long long)elems);
-    h->all[use[1].buffer] = value;
+    h->all[use[1].buffer] = piece;
     h->piece[use[1].buffer] = ZR_NONE;
     return ZR_OK;
 }
@@ -179,7 +203,7 @@ static zr_status check_gathered(const zr__proof *p, const held *h, int32_t i)
  * into the output. */
 static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
 {
-    zr_value *holder = h->all;
+    held_value *holder = h->all;
     const zr_step *step = &p->s->step[i];
     const zr_use *use = p->s->use + step->uses;
     const zr_op *op = zr_graph_get_op(p->graph, step->op);
@@ -191,7 +215,7 @@ static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
         ZR_TRY(check_held(p, holder, i, op->in[0], &all, false));
         const bool scatters = op->def->join == ZR_JOIN_SCATTER;
         h->piece[use[2].buffer] = ZR_NONE;
-        holder[use[2].buffer] = scatters ? op->out[0] : ZR_NONE;
+        holder[use[2].buffer] = scatters ? value_of(p, i, op->out[0]) : ZR_NONE;
         return scatters ? check_held(p, holder, i, op->out[0], &use[2], true) : ZR_OK;
     }
     if (op->def->join == ZR_JOIN_GATHER) {
@@ -199,39 +223,56 @@ static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
     } else {
         const zr_step *sum = i > 0 ? &p->s->step[i - 1] : step;
         const zr_use *summed = &p->s->use[sum->uses + 2];
-        bool follows = sum->kind == ZR_STEP_REDUCE_SCATTER && sum->op == step->op && summed->buffer == use[0].buffer &&
-                       summed->range.first == use[0].range.first && summed->range.count == use[0].range.count;
+        bool follows = sum->kind == ZR_STEP_REDUCE_SCATTER && sum->op == step->op && sum->micro == step->micro &&
+                       summed->buffer == use[0].buffer && summed->range.first == use[0].range.first &&
+                       summed->range.count == use[0].range.count;
         ZR_CHECK(follows, ZR_ERR_INTERNAL, "step %d gathers sums that the step before did not make", i);
     }
-    holder[use[1].buffer] = op->out[0];
+    holder[use[1].buffer] = value_of(p, i, op->out[0]);
     h->piece[use[1].buffer] = ZR_NONE;
     return check_held(p, holder, i, op->out[0], &all, true);
 }
 
 /* Record which value is in the bytes of a parameter's gradient. These bytes may first get a part of the gradient, to
  * which a later op adds the rest in place. */
-static void note_gradient(const zr__proof *p, const held *h, zr_value value, const zr_use *use, bool finished)
+static void note_gradient(const zr__proof *p, const held *h, int32_t step, zr_value value, const zr_use *use,
+                          bool finished)
 {
     const int32_t param = zr_graph_value(p->graph, value)->param;
     if (param < 0) return;
     const zr_buffer *b = &p->s->buffer[use->buffer];
     const zr_param_info *info = zr_graph_param(p->graph, param);
     const bool placed = b->category == ZR_CATEGORY_GRAD && b->unit == info->unit;
-    if (placed && use->range.first == info->unit_offset) h->grad[param] = finished ? value : ZR_NONE;
+    if (!placed || use->range.first != info->unit_offset) return;
+    const int64_t at = (int64_t)p->s->step[step].micro * zr_graph_params(p->graph) + param;
+    h->grad[at] = finished ? value : ZR_NONE;
+    h->where[at] = use->buffer;
+    h->holds[use->buffer] = true;
 }
 
-/* Check that a unit's gradient is complete when a step squares it, reduces it or applies it. */
+/* Check that a unit's gradient is complete when a step squares it, reduces it or applies it. Within a round, the step
+ * takes the gradient of its own micro-batch, from the buffer of this gradient or from partial sums of it. After the
+ * last round, the gradients of all micro-batches must be complete. */
 static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
     if (!zr__takes_gradient(step)) return ZR_OK;
     const zr_unit_info *unit = zr_graph_unit_info(p->graph, step->unit);
-    for (int32_t k = unit->first_param; k < unit->first_param + unit->n_params; k++) {
-        const zr_param_info *param = zr_graph_param(p->graph, k);
-        ZR_CHECK(param->grad == ZR_NONE || h->grad[k] == param->grad, ZR_ERR_INTERNAL,
-                 "step %d takes the gradient of %s, which is not finished: its place has value %d, wanted %d", i,
-                 param->name, h->grad[k], param->grad);
-    }
+    const bool rests = i > p->end;
+    const int32_t taken = p->s->use[step->uses].buffer, last = rests ? h->micros - 1 : step->micro;
+    for (int32_t m = rests ? 0 : step->micro; m <= last; m++)
+        for (int32_t k = unit->first_param; k < unit->first_param + unit->n_params; k++) {
+            const zr_param_info *param = zr_graph_param(p->graph, k);
+            const int64_t at = (int64_t)m * zr_graph_params(p->graph) + k;
+            ZR_CHECK(param->grad == ZR_NONE || h->grad[at] == param->grad, ZR_ERR_INTERNAL,
+                     "step %d takes the gradient of %s, which is not finished: its place has value %d, wanted %d", i,
+                     param->name, h->grad[at], param->grad);
+            ZR_CHECK(param->grad == ZR_NONE || rests || !h->holds[taken] || h->where[at] == taken, ZR_ERR_INTERNAL,
+                     "step %d takes the gradient of %s from buffer %d, but it is in buffer %d", i, param->name, taken,
+                     h->where[at]);
+        }
+    ZR_CHECK(rests || h->holds[taken] || taken < p->plan->n_persistent || h->from[taken] == step->micro,
+             ZR_ERR_INTERNAL, "step %d takes partial sums of another micro-batch from buffer %d", i, taken);
     return ZR_OK;
 }
 
@@ -246,7 +287,7 @@ static zr_status check_shared(const zr__proof *p, const held *h, int32_t i)
         return check_gathered(p, h, i);
     ZR_TRY(check_join(p, h, i));
     const zr_use all = all_of(p, &use[1]);
-    note_gradient(p, h, op->out[0], gathers ? &all : &use[2], gathers);
+    note_gradient(p, h, i, op->out[0], gathers ? &all : &use[2], gathers);
     return ZR_OK;
 }
 
@@ -254,6 +295,11 @@ static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
     const zr_use *use = p->s->use + step->uses;
+    for (int32_t u = 0; u < step->n_uses; u++)
+        if (use[u].buffer != ZR_NONE && use[u].writes && step->kind != ZR_STEP_RUN)
+            h->from[use[u].buffer] = step->micro;
+    for (int32_t j = 0; j < zr_graph_inputs(p->graph) && step->kind == ZR_STEP_BATCH; j++)
+        h->all[use[2 * j].buffer] = value_of(p, i, zr_graph_input(p->graph, j));
     if (step->kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, h->all, i, zr_graph_get_losses(p->graph), &use[0], false));
     if (step->kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)
         ZR_TRY(check_held(p, h->all, i, zr_graph_get_output(p->graph), &use[0], false));
@@ -266,12 +312,12 @@ static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
     const zr_use *out = use + op->n_in;
     for (int j = 0; j < op->n_out; j++) {
         ZR_CHECK(out[j].buffer != ZR_NONE, ZR_ERR_INTERNAL, "step %d writes value %d nowhere", i, op->out[j]);
-        h->all[out[j].buffer] = op->out[j];
+        h->all[out[j].buffer] = value_of(p, i, op->out[j]);
         h->piece[out[j].buffer] = ZR_NONE;
     }
     for (int j = 0; j < op->n_out; j++) {
         ZR_TRY(check_held(p, h->all, i, op->out[j], &out[j], true));
-        note_gradient(p, h, op->out[j], &out[j], true);
+        note_gradient(p, h, i, op->out[j], &out[j], true);
     }
     return ZR_OK;
 }
@@ -281,14 +327,24 @@ static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
  * the list. */
 zr_status zr__check_values(const zr__proof *p)
 {
-    const size_t buffers = (size_t)p->s->n_buffers + 1, all = 2 * buffers + (size_t)zr_graph_params(p->graph);
-    held h = {.all = zr_alloc(sizeof *h.all * all)};
-    ZR_CHECK(h.all, ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
-    h.piece = h.all + buffers;
-    h.grad = h.piece + buffers;
-    for (size_t b = 0; b < all; b++) h.all[b] = ZR_NONE;
-    zr_status st = ZR_OK;
+    const size_t buffers = (size_t)p->s->n_buffers + 1;
+    held h = {.micros = zr__micros(p)};
+    const size_t grads = (size_t)h.micros * (size_t)zr_graph_params(p->graph);
+    h.all = zr_alloc(sizeof *h.all * 2 * buffers);
+    h.grad = zr_alloc(sizeof *h.grad * (2 * grads + buffers));
+    h.holds = zr_alloc(buffers);
+    zr_status st =
+        h.all && h.grad && h.holds ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d buffers", p->s->n_buffers);
+    if (st == ZR_OK) {
+        h.piece = h.all + buffers;
+        h.where = h.grad + grads;
+        h.from = h.where + grads;
+        for (size_t b = 0; b < 2 * buffers; b++) h.all[b] = ZR_NONE;
+        for (size_t k = 0; k < 2 * grads; k++) h.grad[k] = ZR_NONE;
+    }
     for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step_values(p, &h, i);
     zr_free(h.all);
+    zr_free(h.grad);
+    zr_free(h.holds);
     return st;
 }

@@ -42,6 +42,7 @@ typedef struct zr__list {
     zr__id first, end;       /* first and last step of the list */
     zr__id before;           /* step before which new steps are inserted, or ZR_NONE for the end of the list */
     zr_when when;            /* rounds in which steps run that are inserted from now on */
+    int32_t micro;           /* micro-batch of these steps (zr_step.micro) */
     zr__id newest;           /* step that was inserted last */
     zr__id last[ZR_STREAMS]; /* for each stream: last step appended at the end of the list */
     zr__id reduced[2];       /* last steps of the two newest reductions of units; index 0 is the newest reduction */

@@ -141,7 +141,7 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
                             zr__use_state(&u->hpz_shard, shard, false, true));
         l->when = ZR_WHEN_LATER;
     }
-    if (!first || plan->layout.accum > 1) gather_level(l, unit, &local, &u->hpz_shard, &target, false, pace);
+    if (!first || plan->rounds > 1) gather_level(l, unit, &local, &u->hpz_shard, &target, false, pace);
     l->when = ZR_WHEN_ALWAYS;
 }
 

@@ -23,13 +23,14 @@ zr_use zr__use_value(const zr_graph *g, zr_value value, int32_t buffer, bool rea
 int32_t zr__unit_gradient(zr__writing *w, int32_t unit)
 {
     const zr_plan *plan = w->list.plan;
-    if (w->grad_buffer[unit] == ZR_NONE) {
+    if (w->now->grad_buffer[unit] == ZR_NONE) {
         int64_t bytes = zr_dtype_span(plan->layout.wire_dtype, plan->unit[unit].padded_elems);
-        w->grad_buffer[unit] = zr__grad_transient(plan) ? zr__list_buffer(&w->list, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD,
-                                                                          unit, "unit gradient", bytes)
-                                                        : plan->unit[unit].grad.buffer;
+        w->now->grad_buffer[unit] =
+            zr__grad_transient(plan)
+                ? zr__list_buffer(&w->list, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, unit, "unit gradient", bytes)
+                : plan->unit[unit].grad.buffer;
     }
-    return w->grad_buffer[unit];
+    return w->now->grad_buffer[unit];
 }
 
 /* Return the buffer of the input that output `out` may overwrite, or ZR_NONE. The input must have the output's size. It
@@ -41,7 +42,7 @@ static int32_t donated(const zr__writing *w, int32_t run, int out)
     const zr_op *op = zr__op_of(&w->decided, run);
     int donor = op->def->in_place[out] - 1;
     if (donor < 0 || donor >= op->n_in || op->in[donor] == ZR_NONE) return ZR_NONE;
-    int32_t given = w->instance[op->in[donor]];
+    int32_t given = w->now->instance[op->in[donor]];
     if (given < 0 || w->decided.last_use[given] != run) return ZR_NONE;
     for (int j = 0; j < op->n_in; j++)
         if (j != donor && op->in[j] == op->in[donor]) return ZR_NONE;
@@ -50,7 +51,7 @@ static int32_t donated(const zr__writing *w, int32_t run, int out)
     const zr_value_info *d = zr_graph_value(g, op->in[donor]), *v = zr_graph_value(g, op->out[out]);
     const zr_plan *plan = w->list.plan;
     const bool fits = zr__value_bytes(d) == zr__value_bytes(v) && room_of(plan, d) >= room_of(plan, v);
-    return d->kind == ZR_VALUE_ACT && fits ? w->place[given] : ZR_NONE;
+    return d->kind == ZR_VALUE_ACT && fits ? w->now->place[given] : ZR_NONE;
 }
 
 /* Return whether output `out` of `run` can be written directly into the buffer of a parameter's gradient. The output
@@ -60,7 +61,7 @@ static bool grows_in_place(const zr__writing *w, int32_t run, int out)
     const zr_graph *g = w->list.graph;
     zr_value value = zr__op_of(&w->decided, run)->out[out];
     const zr_value_info *v = zr_graph_value(g, value);
-    int32_t last = w->decided.last_use[w->n_instances + out];
+    int32_t last = w->decided.last_use[w->now->n_instances + out];
     if (v->param < 0 || v->type.dtype != w->list.plan->layout.wire_dtype || last < 0 || last >= w->decided.program.n)
         return false;
     const zr_op *reader = zr__op_of(&w->decided, last);
@@ -90,14 +91,14 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
         use.range.first = param->unit_offset;
         /* Let the first op that writes a unit's gradient wait for an earlier reduction. Otherwise the gradients of all
          * units could be in memory at the same time. */
-        if (w->grad_buffer[param->unit] == ZR_NONE && zr__grad_transient(l->plan))
+        if (w->now->grad_buffer[param->unit] == ZR_NONE && zr__grad_transient(l->plan))
             zr__list_pace(l, step, l->reduced[l->plan->layout.overlap]);
         use.buffer = zr__unit_gradient(w, param->unit);
         return use;
     }
     /* GRAD for a part of a parameter's gradient, ACT for an activation */
     zr_category category = v->param >= 0 ? ZR_CATEGORY_GRAD : ZR_CATEGORY_ACT;
-    if (w->decided.checkpoint[w->n_instances + out]) category = ZR_CATEGORY_CHECKPOINT;
+    if (w->decided.checkpoint[w->now->n_instances + out]) category = ZR_CATEGORY_CHECKPOINT;
     use.buffer = donated(w, run, out);
     if (use.buffer == ZR_NONE || l->schedule->buffer[use.buffer].category != category)
         use.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, category, op->unit, op->def->name, room_of(l->plan, v));
@@ -108,7 +109,7 @@ zr_use zr__place_input(const zr__writing *w, zr_value value)
 {
     const zr_graph *g = w->list.graph;
     if (value == ZR_NONE) return zr__use_all(ZR_NONE, true, false);
-    int32_t buffer = ZR_NONE, unit = zr__param_unit(g, value), instance = w->instance[value];
+    int32_t buffer = ZR_NONE, unit = zr__param_unit(g, value), instance = w->now->instance[value];
     bool cache = zr_graph_value(g, value)->kind == ZR_VALUE_CACHE;
     if (unit >= 0 && w->list.plan->unit[unit].gathered)
         buffer = w->gathers.fetch[w->gathers.of[unit]].buffer;
@@ -117,7 +118,7 @@ zr_use zr__place_input(const zr__writing *w, zr_value value)
     else if (cache)
         buffer = w->list.schedule->value[value].buffer;
     else if (instance >= 0)
-        buffer = w->place[instance];
+        buffer = w->now->place[instance];
     zr_use use = zr__use_value(g, value, buffer, true, cache);
     if (instance >= 0) use.range.first = w->list.schedule->value[value].range.first;
     return use;

@@ -25,7 +25,7 @@ static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
     for (int32_t u = 0; u < w->list.plan->n_units; u++)
         if (of_unit(w, d->consumed, u, segment) == segment &&
             (of_unit(w, d->due, u, segment) == segment) == reduced_now)
-            zr__write_consume(&w->list, u, w->grad_buffer[u], for_norm(w, segment));
+            zr__write_consume(&w->list, u, w->now->grad_buffer[u], for_norm(w, segment));
 }
 
 static void reduce_units(zr__writing *w, int32_t segment)
@@ -37,7 +37,7 @@ static void reduce_units(zr__writing *w, int32_t segment)
         if (of_unit(w, w->decided.due, u, segment) != segment) continue;
         zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
         /* Gather the other ranks' shards of the sums. A pass that only computes the norm does not need them. */
-        if (!for_norm(w, segment)) zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false);
+        if (!for_norm(w, segment)) zr__write_gather_sums(&w->list, u, w->now->grad_buffer[u], false);
     }
     consume_units(w, segment, true);
 }
@@ -48,8 +48,8 @@ static void reduce_units(zr__writing *w, int32_t segment)
 static void now_at(zr__writing *w, zr_value value, zr_use place)
 {
     w->list.schedule->value[value] = place;
-    w->place[w->n_instances] = place.buffer;
-    w->instance[value] = w->n_instances++;
+    w->now->place[w->now->n_instances] = place.buffer;
+    w->now->instance[value] = w->now->n_instances++;
 }
 
 static void write_run(zr__writing *w, int32_t run)
@@ -181,8 +181,9 @@ static void write_keep(zr__writing *w, int32_t run)
         from = piece_of(from, piece, false, true, false);
         to.range.count = piece;
     }
-    to.buffer = w->kept[of->value] = zr__list_buffer(l, host ? ZR_SPACE_HOST : ZR_SPACE_DEVICE, ZR_CATEGORY_CHECKPOINT,
-                                                     of->unit, "checkpoint", zr_dtype_span(to.dtype, to.range.count));
+    to.buffer = w->now->kept[of->value] =
+        zr__list_buffer(l, host ? ZR_SPACE_HOST : ZR_SPACE_DEVICE, ZR_CATEGORY_CHECKPOINT, of->unit, "checkpoint",
+                        zr_dtype_span(to.dtype, to.range.count));
     (void)zr__list_copy(l, host ? ZR_STREAM_COPY : ZR_STREAM_COMPUTE, of->unit, (zr_range){0}, from, to);
 }
 
@@ -194,7 +195,7 @@ static void write_restore(zr__writing *w, int32_t run)
     const zr__run_of *of = &w->decided.program.run[run];
     const zr_value_info *value = zr_graph_value(l->graph, of->value);
     const bool host = l->plan->offload_checkpoints;
-    zr_use from = zr__use_value(l->graph, of->value, w->kept[of->value], true, false),
+    zr_use from = zr__use_value(l->graph, of->value, w->now->kept[of->value], true, false),
            to = zr__use_value(l->graph, of->value, ZR_NONE, false, true);
     const int64_t elems = to.range.count, piece = of->pieces ? zr__piece_elems(l->plan, value) : elems,
                   ranks = of->pieces ? l->plan->group[ZR_GROUP_TENSOR].size : 1;
@@ -273,30 +274,52 @@ static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool restore
     return end;
 }
 
+/* From now on write steps of a micro-batch of the round. */
+static void take_micro(zr__writing *w, int32_t micro)
+{
+    w->list.micro = micro;
+    w->now = &w->micro[micro];
+}
+
+/* Write a segment for one micro-batch. */
+static void write_segment(zr__writing *w, int32_t index, int32_t micro)
+{
+    const zr__segment *segment = w->decided.segment;
+    take_micro(w, micro);
+    if (index == 0) write_batch(w); /* BATCH comes after the gathers, so that they overlap with it */
+    w->now->next = write_runs(w, w->now->next, segment[index].end, false);
+    w->ended[1] = w->ended[0];
+    w->ended[0] = w->list.last[ZR_STREAM_COMPUTE];
+    /* Restore the checkpoints of what runs next before this segment's reductions are written, since the checkpoints are
+     * needed earlier than the sums. */
+    const int32_t next_micro = micro + 1 < w->n_micros ? micro + 1 : 0, next = next_micro > 0 ? index : index + 1;
+    if (w->list.plan->layout.overlap && next < w->decided.n_segments && segment[next].pass == segment[index].pass) {
+        take_micro(w, next_micro);
+        w->now->next = write_runs(w, w->now->next, segment[next].end, true);
+        take_micro(w, micro);
+    }
+    if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, index);
+}
+
+/* Write the segments in order, each for all micro-batches of the round. */
 static void write_segments(zr__writing *w)
 {
     zr__list *l = &w->list;
     const zr__segment *segment = w->decided.segment;
-    int32_t next = 0; /* next run to write */
     int pass = -1;
     w->ended[0] = w->ended[1] = ZR_NONE;
     for (int32_t i = 0; i < w->decided.n_segments && l->status == ZR_OK; i++) {
         if (segment[i].pass != pass && w->kind == ZR_SCHEDULE_TRAIN) {
             if (pass >= 0) zr__write_norm(l);
-            for (int32_t u = 0; u < l->plan->n_units; u++) w->grad_buffer[u] = ZR_NONE;
+            for (int32_t m = 0; m < w->n_micros; m++)
+                for (int32_t u = 0; u < l->plan->n_units; u++) w->micro[m].grad_buffer[u] = ZR_NONE;
         }
         pass = segment[i].pass;
+        take_micro(w, 0);
         zr__gathers_issue(&w->gathers, l, i, w->ended[0]);
-        if (i == 0) write_batch(w); /* BATCH comes after the gathers, so that they overlap with it */
-        next = write_runs(w, next, segment[i].end, false);
-        w->ended[1] = w->ended[0];
-        w->ended[0] = l->last[ZR_STREAM_COMPUTE];
-        /* Restore the next segment's checkpoints before this segment's reductions are written, since the checkpoints
-         * are needed earlier than the sums. */
-        const bool ahead = l->plan->layout.overlap && i + 1 < w->decided.n_segments && segment[i + 1].pass == pass;
-        if (ahead) next = write_runs(w, next, segment[i + 1].end, true);
-        if (w->kind == ZR_SCHEDULE_TRAIN) reduce_units(w, i);
+        for (int32_t m = 0; m < w->n_micros && l->status == ZR_OK; m++) write_segment(w, i, m);
     }
+    take_micro(w, 0);
 }
 
 /* ---- whole schedules --------------------------------------------------------------------------- */
@@ -304,19 +327,34 @@ static void write_segments(zr__writing *w)
 static zr_status alloc_tables(zr__writing *w)
 {
     const zr_graph *g = w->list.graph;
-    size_t units = (size_t)w->list.plan->n_units, values = (size_t)zr_graph_values(g);
-    size_t instances = (size_t)zr_graph_inputs(g) + (size_t)w->decided.program.n * ZR_OP_OUTS;
-    w->instance = zr_alloc(sizeof(int32_t) * (2 * values + instances + units + 1));
+    const size_t units = (size_t)w->list.plan->n_units, values = (size_t)zr_graph_values(g);
+    const size_t instances = (size_t)zr_graph_inputs(g) + (size_t)w->decided.program.n * ZR_OP_OUTS;
+    const size_t each = 2 * values + instances + units; /* entries of the tables of a micro-batch */
+    w->micro = zr_alloc(sizeof *w->micro * (size_t)w->n_micros);
     w->list.schedule->value = zr_alloc(sizeof(zr_use) * (values + 1));
-    ZR_CHECK(w->instance && w->list.schedule->value, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
-    w->kept = w->instance + values;
-    w->place = w->kept + values;
-    w->grad_buffer = w->place + instances;
-    for (size_t v = 0; v < values; v++) {
-        w->instance[v] = -1;
-        w->list.schedule->value[v] = zr__use_all(ZR_NONE, false, false);
+    int32_t *table = zr_alloc(sizeof *table * ((size_t)w->n_micros * each + 1));
+    if (w->micro) w->micro->instance = table;
+    ZR_CHECK(w->micro && table && w->list.schedule->value, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
+    for (int32_t m = 0; m < w->n_micros; m++, table += each) {
+        zr__micro *micro = &w->micro[m];
+        *micro = (zr__micro){table, table + values, table + 2 * values, table + 2 * values + instances, 0, 0};
+        for (size_t v = 0; v < values; v++) micro->instance[v] = -1;
+        for (size_t u = 0; u < units; u++) micro->grad_buffer[u] = ZR_NONE;
     }
-    for (size_t u = 0; u < units; u++) w->grad_buffer[u] = ZR_NONE;
+    for (size_t v = 0; v < values; v++) w->list.schedule->value[v] = zr__use_all(ZR_NONE, false, false);
+    return ZR_OK;
+}
+
+/* Find how often a segment is written: once, or with ZR_ACCUM_LAYER for each micro-batch of the training step. */
+static zr_status count_micros(zr__writing *w)
+{
+    const zr_plan *plan = w->list.plan;
+    const int64_t micros = w->kind == ZR_SCHEDULE_TRAIN ? plan->layout.accum / plan->rounds : 1;
+    ZR_CHECK(micros == 1 || micros <= ZR__STEPS_MAX / (w->decided.program.n + 1), ZR_ERR_CONFIG,
+             "%lld micro-batches of %d ops each in one round are a schedule of more than %d steps: use fewer "
+             "micro-batches a step (gradient_accumulation_steps), or train.accumulation_order micro",
+             (long long)micros, w->decided.program.n, ZR__STEPS_MAX);
+    w->n_micros = (int32_t)micros;
     return ZR_OK;
 }
 
@@ -325,6 +363,7 @@ static zr_status begin_writing(zr__writing *w, zr_plan *plan, zr_schedule_kind k
     w->kind = kind;
     ZR_TRY(zr__list_begin(&w->list, plan, plan->graph[kind], &plan->schedule[kind]));
     ZR_TRY(zr__decide(&w->decided, plan, kind));
+    ZR_TRY(count_micros(w));
     ZR_TRY(alloc_tables(w));
     ZR_TRY(zr__gathers_begin(&w->gathers, plan, w->decided.n_segments));
     for (int32_t k = 0; k < w->decided.n_segments; k++)
@@ -354,7 +393,7 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
     ZR_TRY_GOTO(st, begin_writing(&w, plan, kind), done);
     if (kind == ZR_SCHEDULE_TRAIN) {
         zr__list_step(&w.list, ZR_STEP_REPEAT, ZR_STREAM_COMPUTE, -1);
-        zr__list_newest(&w.list)->rounds = plan->layout.accum;
+        zr__list_newest(&w.list)->rounds = plan->rounds;
         refresh_units(&w, refreshed);
         zr__policies_round(&w.list);
     }
@@ -377,7 +416,8 @@ done:
     zr__list_end(&w.list);
     zr__decided_free(&w.decided);
     zr__gathers_end(&w.gathers);
-    zr_free(w.instance);
+    if (w.micro) zr_free(w.micro->instance); /* the tables of all micro-batches */
+    zr_free(w.micro);
     zr_free(refreshed);
     return st;
 }

@@ -53,18 +53,27 @@ void zr__write_refresh(zr__list *l, int32_t unit, zr_when when);
  * (zr_plan.sum_f32), otherwise the call after the reduction. */
 void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step);
 
-/* The state while a graph's schedule is being written. */
-typedef struct zr__writing {
-    zr__list list;
-    zr_schedule_kind kind;
-    zr__decided decided;
-    zr__gathers gathers;
+/* The state of a micro-batch while the program is being written for it. */
+typedef struct zr__micro {
     int32_t *instance;    /* indexed by zr_value: newest instance of the value, or -1 if the value is not written yet */
     int32_t *kept;        /* indexed by zr_value: buffer of the value's checkpoint */
     int32_t *place;       /* for each instance: its buffer */
     int32_t *grad_buffer; /* for each unit: buffer of its gradient in this pass, or ZR_NONE before the first write */
     int32_t n_instances;
-    zr__id ended[2]; /* last compute steps of the previous segment [0] and of the segment before it [1] */
+    int32_t next; /* next run to write */
+} zr__micro;
+
+/* The state while a graph's schedule is being written. The program is written for each micro-batch of a round. */
+typedef struct zr__writing {
+    zr__list list;
+    zr_schedule_kind kind;
+    zr__decided decided;
+    zr__gathers gathers;
+    zr__micro *micro; /* one entry for each micro-batch of a round */
+    zr__micro *now;   /* entry of the micro-batch whose steps are being written */
+    int32_t n_micros; /* 1 except with ZR_ACCUM_LAYER */
+    /* last compute steps of the micro-batch's segment that was written last [0], and of the one before it [1] */
+    zr__id ended[2];
 } zr__writing;
 
 /* Return a use of a value in `buffer`. A parameter, or its gradient, lies at the parameter's offset within its unit.

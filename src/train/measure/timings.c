@@ -106,11 +106,11 @@ static zr_status find_kinds(zr__timings *t, const zr_plan *plan)
     return ZR_OK;
 }
 
-/* Allocate the spans. A schedule step runs at most once per micro-batch. */
+/* Allocate the spans. A schedule step runs at most once per round. */
 static zr_status alloc_spans(zr__timings *t, const zr_plan *plan)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    for (int32_t i = 0; i < s->n_steps; i++) t->room[s->step[i].stream] += plan->layout.accum;
+    for (int32_t i = 0; i < s->n_steps; i++) t->room[s->step[i].stream] += plan->rounds;
     for (int k = 0; k < ZR_STREAMS; k++) {
         if (k == ZR_STREAM_SAVE) continue; /* saves are not timed */
         t->span[k] = zr_alloc((size_t)t->room[k] * sizeof(span));

@@ -155,6 +155,7 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
     layout.batch = config->micro_batch_size;
     layout.seq = config->data.seq_length;
     layout.accum = config->accumulation_steps;
+    layout.accum_order = config->train.layer_major ? ZR_ACCUM_LAYER : ZR_ACCUM_MICRO;
     set_states(config, &layout);
     set_movement(config, &layout);
     layout.eval = config->data.val != NULL;

@@ -54,8 +54,8 @@ static zr_status make_room_for_steps(zr__trace *t)
     const zr_schedule *train = &t->plan->schedule[ZR_SCHEDULE_TRAIN];
     for (int32_t i = 0; i < train->n_steps; i++) steps[train->step[i].stream]++;
     for (int s = 0; s < ZR_STREAMS; s++) {
-        bool many = steps[s] > ROOM_MOST / t->plan->layout.accum;
-        t->room[s] = many ? ROOM_MOST : steps[s] * t->plan->layout.accum;
+        bool many = steps[s] > ROOM_MOST / t->plan->rounds;
+        t->room[s] = many ? ROOM_MOST : steps[s] * t->plan->rounds;
         if (t->room[s] == 0) continue;
         t->record[s] = zr_alloc((size_t)t->room[s] * sizeof(record));
         ZR_CHECK(t->record[s], ZR_ERR_MEMORY, "no memory for a trace of %lld steps", (long long)t->room[s]);

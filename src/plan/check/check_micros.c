@@ -1,0 +1,86 @@
+/* Part of the proof of a plan: the micro-batches of a round. With ZR_ACCUM_LAYER a round has steps of several
+ * micro-batches. check_values.c checks that a step reads the values of its own micro-batch. This file checks that each
+ * micro-batch takes part once in each sum over micro-batches, and in order, since sums of floating-point numbers depend
+ * on their order. */
+#include "plan/check/check.h"
+
+int32_t zr__micros(const zr__proof *p)
+{
+    int32_t micros = 1;
+    for (int32_t i = 0; i < p->s->n_steps; i++)
+        if (p->s->step[i].micro >= micros) micros = p->s->step[i].micro + 1;
+    return micros;
+}
+
+/* Check that step `i` is of micro-batch *next, and count it. */
+static zr_status take_turn(const zr__proof *p, int32_t i, int32_t *next)
+{
+    ZR_CHECK(p->s->step[i].micro == *next, ZR_ERR_INTERNAL,
+             "step %d takes micro-batch %d of the round, but it is the turn of %d", i, p->s->step[i].micro, *next);
+    (*next)++;
+    return ZR_OK;
+}
+
+/* Check the steps of one kind and unit. Each micro-batch must have one, in order. */
+static zr_status check_turns(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t micros)
+{
+    int32_t next = 0;
+    for (int32_t i = 0; i < p->end; i++)
+        if (p->s->step[i].kind == kind && p->s->step[i].unit == unit) ZR_TRY(take_turn(p, i, &next));
+    ZR_CHECK(next == micros, ZR_ERR_INTERNAL, "%d of %d micro-batches of a round have a step %s", next, micros,
+             zr_step_kind_name(kind));
+    return ZR_OK;
+}
+
+/* Check that the gradient of each micro-batch is added to a unit's sums once, in order, over each group of ranks that
+ * reduces it. Within a micro-batch there may be a step for each owner of a shard, and for each bucket. */
+static zr_status check_reductions(const zr__proof *p, int32_t unit, int32_t micros)
+{
+    const zr_plan_unit *u = &p->plan->unit[unit];
+    int32_t next[ZR_GROUPS_MAX] = {0}, added = 0;
+    for (int32_t i = 0; i < p->end; i++) {
+        const zr_step *step = &p->s->step[i];
+        if (!zr__reduces(step) || step->op >= 0 || step->unit != unit) continue;
+        int32_t *mine = &next[step->group];
+        const bool begins = step->owner <= 0 && step->range.first == 0; /* otherwise another owner, or a later bucket */
+        if (begins) ZR_TRY(take_turn(p, i, mine));
+        ZR_CHECK(step->micro == *mine - 1 && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
+                 "step %d takes micro-batch %d of the round, but it is the turn of %d", i, step->micro, *mine - 1);
+        added += begins && step->adds;
+        ZR_CHECK(step->adds || p->s->use[step->uses + 2].buffer != u->sums.buffer, ZR_ERR_INTERNAL,
+                 "step %d writes the sums of several micro-batches, but does not add to them", i);
+        ZR_CHECK(step->rounds == p->plan->layout.accum, ZR_ERR_INTERNAL,
+                 "step %d sums %lld micro-batches, but a training step has %lld", i, (long long)step->rounds,
+                 (long long)p->plan->layout.accum);
+    }
+    for (int g = 0; g < ZR_GROUPS_MAX; g++)
+        ZR_CHECK(next[g] == 0 || next[g] == micros, ZR_ERR_INTERNAL,
+                 "the gradients of %d of %d micro-batches of a round are summed for unit %d", next[g], micros, unit);
+    ZR_CHECK(added >= micros, ZR_ERR_INTERNAL,
+             "the gradients of %d of %d micro-batches of a round are summed for unit %d", added, micros, unit);
+    return ZR_OK;
+}
+
+zr_status zr__check_micros(const zr__proof *p)
+{
+    const int32_t micros = zr__micros(p);
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const int32_t micro = p->s->step[i].micro;
+        const bool inside = i > p->repeat && i < p->end;
+        ZR_CHECK(micro == 0 || (micro > 0 && inside), ZR_ERR_INTERNAL, "step %d is of micro-batch %d, but of no round",
+                 i, micro);
+    }
+    if (p->kind != ZR_SCHEDULE_TRAIN) return ZR_OK;
+    const int64_t rounds = p->repeat >= 0 ? p->s->step[p->repeat].rounds : 1;
+    ZR_CHECK(rounds * micros == p->plan->layout.accum, ZR_ERR_INTERNAL,
+             "%lld rounds of %d micro-batches, but a training step has %lld", (long long)rounds, micros,
+             (long long)p->plan->layout.accum);
+    ZR_TRY(check_turns(p, ZR_STEP_BATCH, -1, micros));
+    if (p->plan->layout.accum == 1) return ZR_OK;
+    for (int32_t u = 0; u < p->plan->n_units; u++) {
+        if (!p->plan->unit[u].trains) continue;
+        ZR_TRY(check_reductions(p, u, micros));
+        if (p->plan->layout.micro_squares) ZR_TRY(check_turns(p, ZR_STEP_SQUARE_MICRO, u, micros));
+    }
+    return ZR_OK;
+}
