@@ -1,5 +1,6 @@
 /** Advice of `zr plan` on the choices, as text and as JSON. */
 #include "cli/plan/choices.h"
+#include "cli/plan/offload.h"
 
 #include "base/text/text.h"
 #include "train/setup/setup.h"
@@ -205,6 +206,8 @@ static void add_time(zr__json_out *out, const cli_choices *choices, const cli_ch
     zr__json_add(out, "comm_sec", choices->link_known ? price->comm_sec : NAN);
     zr__json_add(out, "exposed_sec", all ? price->exposed_sec : NAN);
     cli_speed_json(out, choices, c);
+    const cli_offload cost = cli_offload_cost(choices->target, &c->made.report, price, choices->step_tokens);
+    cli_offload_json(out, &cost);
     zr__json_close(out, '}');
 }
 

@@ -202,6 +202,14 @@ static void note_choices(const zr__run *r)
                  r->plan->offload_checkpoints ? " and cpu_checkpointing" : "");
 }
 
+/** Report where offloaded states are stored, or that an offload has no effect on this device. */
+static void note_offload(const zr__run *r)
+{
+    char note[ZR_OFFLOAD_NOTE_BYTES];
+    zr__train_offload_note(r->config, &r->plan->profile.facts, note);
+    if (note[0]) zr__run_note(r, "%s", note);
+}
+
 /** Report how checkpoints are saved, if they are saved asynchronously. */
 static void note_saving(const zr__run *r)
 {
@@ -239,6 +247,7 @@ static void announce(zr__run *r)
     zr__resume_announce(r);
     note_limit(r);
     note_choices(r);
+    note_offload(r);
     note_saving(r);
     char limits[ZR__LIMITS_BYTES];
     if (zr__hang_limits(r->hang, limits)[0]) zr__run_note(r, "%s", limits);
