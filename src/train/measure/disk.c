@@ -1,5 +1,6 @@
 /** Rates of a folder's disk: measured with a store, and stored in the user's cache beside the rates of the machine. */
 #include "base/text/text.h"
+#include "store/store.h"
 #include "train/host/host.h"
 #include "train/measure/machine.h"
 #include "train/measure/measure.h"
@@ -11,6 +12,9 @@
 /* Size of the measured store. A store that is too small fits into the cache of a drive. */
 #define DISK_BYTES ((int64_t)1 << 30)
 #define DISK_QUICK_BYTES ((int64_t)1 << 26)
+/* Sizes of transfers, as plans choose them. */
+#define DISK_BLOCK_BYTES ((int64_t)1 << 20)
+#define DISK_DEPTH 8
 
 static void disk_key(char key[ZR__MACHINE_KEY_BYTES])
 {
@@ -21,9 +25,13 @@ static void disk_key(char key[ZR__MACHINE_KEY_BYTES])
 
 zr_status zr__disk_measure(const char *folder, bool quick, zr__disk_rates *rates)
 {
-    (void)rates;
-    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "%s: disks are not measured yet (%lld bytes)", ZR_SHOWN(folder),
-                   (long long)(quick ? DISK_QUICK_BYTES : DISK_BYTES));
+    zr__store_rates found;
+    ZR_TRY(zr__store_measure(folder, quick ? DISK_QUICK_BYTES : DISK_BYTES, DISK_BLOCK_BYTES, DISK_DEPTH, &found));
+    *rates =
+        (zr__disk_rates){.read = found.read, .write = found.write, .both = found.mixed, .direct = found.direct};
+    snprintf(rates->transfers, sizeof(rates->transfers), "%s", found.transfers);
+    zr__text_escape(folder, rates->folder, sizeof(rates->folder));
+    return ZR_OK;
 }
 
 zr_status zr__disk_remember(const zr__disk_rates *rates)
