@@ -2,6 +2,7 @@
 
 #include "base/text/text.h"
 #include "cli/plan/table.h"
+#include "train/setup/setup.h"
 
 #include <math.h>
 #include <string.h>
@@ -48,42 +49,12 @@ cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, 
     return c;
 }
 
-/** Add "and" or a comma, and the name of a state, if the state is in this space. */
-static void add_state(zr__text *p, zr_space at, zr_space space, const char *name, bool *any)
-{
-    if (at != space) return;
-    zr__text_add(p, "%s%s", *any ? ", " : "", name);
-    *any = true;
-}
-
-static void add_tier(zr__text *p, const zr_report *report, zr_space space, const char *where)
-{
-    const zr_homes *home = &report->home;
-    const int64_t *bytes = report->memory.space[space].category_bytes;
-    bool any = false;
-    zr__text list = {0};
-    if (bytes[ZR_CATEGORY_PARAM] > 0) add_state(&list, home->param, space, "parameters", &any);
-    if (bytes[ZR_CATEGORY_GRAD] > 0) add_state(&list, home->grad, space, "gradients", &any);
-    if (bytes[ZR_CATEGORY_OPTIM] > 0) add_state(&list, home->optim, space, "optimizer states", &any);
-    if (any && !list.failed) zr__text_add(p, "%s%s %s", p->length > 0 ? "; " : "", list.data, where);
-    zr__text_clear(&list);
-}
-
-const char *cli_offload_words(const zr_report *report, char text[CLI_OFFLOAD_BYTES])
-{
-    zr__text p = {0};
-    add_tier(&p, report, ZR_SPACE_HOST, "in the host's memory");
-    add_tier(&p, report, ZR_SPACE_DISK, "on disk");
-    snprintf(text, CLI_OFFLOAD_BYTES, "%s", p.data && !p.failed ? p.data : "");
-    zr__text_clear(&p);
-    return text;
-}
-
 void cli_offload_print(FILE *out, const cli_target *target, const zr_report *report, const zr_price *price,
                        int64_t step_tokens)
 {
-    char words[CLI_OFFLOAD_BYTES];
-    if (!cli_offload_words(report, words)[0]) return;
+    char words[ZR_OFFLOAD_NOTE_BYTES];
+    zr__train_offload_words(&report->home, &report->memory, words);
+    if (!words[0]) return;
     const cli_offload c = cli_offload_cost(target, report, price, step_tokens);
     const double shard = (double)report->trained / report->ranks;
     fprintf(out, "offload: %s\n", words);

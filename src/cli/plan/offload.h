@@ -21,11 +21,6 @@ typedef struct cli_offload {
 cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, const zr_price *price,
                              int64_t step_tokens);
 
-/** Write in words what is stored where, such as "optimizer states and gradients on disk", into `text`. Write "" without
- * offload. Return `text`. */
-#define CLI_OFFLOAD_BYTES 160
-const char *cli_offload_words(const zr_report *report, char text[CLI_OFFLOAD_BYTES]);
-
 /** Print a paragraph on the offload of a plan, or nothing without offload. */
 void cli_offload_print(FILE *out, const cli_target *target, const zr_report *report, const zr_price *price,
                        int64_t step_tokens);

@@ -83,6 +83,36 @@ void zr__train_offload_note(const zr_config *config, const zr_device_facts *fact
              param ? "offload_param.device" : "");
 }
 
+/** Add the names of the states that are stored in a space, and `where`. */
+static void add_tier(zr__text *text, const zr_homes *home, const zr_memory *memory, zr_space space, const char *where)
+{
+    const struct {
+        zr_space at;
+        zr_category category;
+        const char *name;
+    } state[] = {{home->optim, ZR_CATEGORY_OPTIM, "optimizer states"},
+                 {home->grad, ZR_CATEGORY_GRAD, "gradients"},
+                 {home->param, ZR_CATEGORY_PARAM, "parameters"}};
+    const char *between = text->length > 0 ? "; " : "";
+    bool any = false;
+    for (int i = 0; i < 3; i++) {
+        if (state[i].at != space || memory->space[space].category_bytes[state[i].category] == 0) continue;
+        zr__text_add(text, "%s%s", between, state[i].name);
+        between = ", ";
+        any = true;
+    }
+    if (any) zr__text_add(text, " %s", where);
+}
+
+void zr__train_offload_words(const zr_homes *home, const zr_memory *memory, char words[ZR_OFFLOAD_NOTE_BYTES])
+{
+    zr__text text = {0};
+    add_tier(&text, home, memory, ZR_SPACE_HOST, "in the host's memory");
+    add_tier(&text, home, memory, ZR_SPACE_DISK, "on disk");
+    snprintf(words, ZR_OFFLOAD_NOTE_BYTES, "%s", text.data && !text.failed ? text.data : "");
+    zr__text_clear(&text);
+}
+
 void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_home device)
 {
     config->zero.optim.device = offload >= ZR__OFFLOAD_OPTIM ? device : ZR_HOME_NONE;
