@@ -11,7 +11,7 @@
 
 /* The choices of a layout, in the order of `choice`. */
 enum { RANKS, STAGE, STATES, DTYPE, ACCUM, CLIP, OPTIM, PARAM, GRAD, RING, SHARE, SAVE, SUMS, CHOICES };
-static const int values[CHOICES] = {3, 4, 2, 3, 2, 2, 3, 1, 1, 4, 2, 3, 3};
+static const int values[CHOICES] = {3, 4, 2, 3, 2, 2, 3, 3, 3, 4, 2, 3, 3};
 enum { VALUES = 4 };
 
 typedef struct choice {
@@ -62,21 +62,23 @@ static trainer away_trainer(const choice *c)
 static bool is_possible(const choice *c)
 {
     const bool away = c->of[OPTIM] || c->of[PARAM] || c->of[GRAD], disk = c->of[OPTIM] == 2 || c->of[PARAM] == 2;
-    if (c->of[DTYPE] == 2 && c->of[STATES] == 1 && !c->of[CLIP] && c->of[SUMS] == 2) return false;
     if (c->of[PARAM] && c->of[STAGE] != 3) return false;
     if (c->of[SAVE] == 2 && disk) return false; /* a second copy in memory of a state that does not fit */
     if (c->of[SUMS] == 1 && c->of[RANKS] == 2) return false;
     if (c->of[SUMS] == 2 && !c->of[ACCUM]) return false;
+    /* ops write whole gradients to the device, where they stay without sums */
+    if (c->of[GRAD] && c->of[STAGE] < 2 && !c->of[ACCUM] && c->of[SUMS] != 1) return false;
+    /* this rank's part of larger sums does not begin with a block of the disk */
+    if (c->of[GRAD] == 2 && c->of[RANKS] && (c->of[STAGE] == 0 || c->of[SUMS] == 2)) return false;
     return away;
 }
 
 static void describe(const choice *c, char *text, size_t bytes)
 {
-    static const char *const name[] = {"ranks", "stage", "lean", "type", "accum", "clip", "optim",
-                                       "param", "grad",  "ring", "share", "save", "sums"};
+    static const char *const name[] = {"ranks", "stage", "lean", "type",  "accum", "clip", "optim",
+                                       "param", "grad",  "ring", "share", "save",  "sums"};
     size_t used = 0;
-    for (int i = 0; i < CHOICES; i++)
-        used += (size_t)snprintf(text + used, bytes - used, "%s %d ", name[i], c->of[i]);
+    for (int i = 0; i < CHOICES; i++) used += (size_t)snprintf(text + used, bytes - used, "%s %d ", name[i], c->of[i]);
 }
 
 static void check_choice(const choice *c)

@@ -241,7 +241,7 @@ static zr_status create_fails(zr_comm *comm, void *arg)
     ZR_TRY(zr_device_create_cpu(&wanted, &device));
     ZR_TRY(zr_plan_create(&model, &run->layout, &device->profile, &plan));
     const zr_status want = disk.poor_rank >= 0 ? ZR_ERR_MEMORY : run->n_folders > 0 ? ZR_ERR_CREATE : ZR_ERR_ARG;
-    const char *text = disk.poor_rank >= 0   ? "rank 1: the folder is too small"
+    const char *text = disk.poor_rank >= 0  ? "rank 1: the folder is too small"
                        : run->n_folders > 0 ? run->folder[0]
                                             : "no folder was given";
     const zr_status st = zr_engine_create_on(plan, device, comm, 1, run->folder, run->n_folders, &engine);

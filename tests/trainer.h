@@ -44,7 +44,7 @@ typedef struct trainer {
     const zr_kernel *kernels;
     zr_status (*device)(const zr_device_config *config, zr_device **device); /* NULL: the processor */
     void (*tune)(struct trainer *run, zr_device *device); /* change the device before the engine is created */
-    const char *const *folder; /* folders for states on disk; NULL: /tmp */
+    const char *const *folder;                            /* folders for states on disk; NULL: /tmp */
     int n_folders;
     /* called on every rank before the first step, when the parameters have been filled */
     zr_status (*before)(struct trainer *run, zr_engine *engine, zr_comm *comm);

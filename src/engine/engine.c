@@ -9,8 +9,8 @@
 #include <float.h>
 #include <string.h>
 
-/* Allocate this rank's memory. The allocation may fail on some ranks and succeed on others. If states are on disk, align
- * the memory as transfers from and to disk need it. The bytes before the aligned address are not counted. */
+/* Allocate this rank's memory. The allocation may fail on some ranks and succeed on others. If states are on disk,
+ * align the memory as transfers from and to disk need it. The bytes before the aligned address are not counted. */
 static zr_status take_memory(zr_engine *e)
 {
     const zr_plan *plan = e->plan;

@@ -189,12 +189,12 @@ typedef struct zr__window {
 
 /* Return an empty window in its planned memory. */
 zr__window zr__window_of(const zr_engine *engine, zr_plan_window which);
-/* Return how many of the n elements of a unit's state from `element` on fit into the same window. A state that is not on
- * disk needs no window, and the result is n. */
+/* Return how many of the n elements of a unit's state from `element` on fit into the same window. A state that is not
+ * on disk needs no window, and the result is n. */
 int64_t zr__window_meet(const zr_engine *engine, const zr__window *window, const zr_state *state, int64_t element,
                         int64_t n);
-/* Set *at to the address of an element of a unit's state that this rank stores. If the state is on disk, move the window
- * to the element first. `changes`: whether the caller writes elements. Call this in a task. */
+/* Set *at to the address of an element of a unit's state that this rank stores. If the state is on disk, move the
+ * window to the element first. `changes`: whether the caller writes elements. Call this in a task. */
 zr_status zr__window_open(zr_engine *engine, zr__window *window, const zr_state *state, int64_t element, bool changes,
                           char **at);
 /* Write a window's elements to disk if they have changed. */

@@ -85,11 +85,27 @@ static void choose_sizes(zr_plan *plan)
     if (home->depth == 0) home->depth = ZR_HOMES_DEPTH;
 }
 
+/* Add the windows through which states on disk are filled, read and saved. A window has as many bytes as a bucket of an
+ * fp32 state, or as the largest state if this is smaller. */
+static zr_status add_windows(zr_plan *plan)
+{
+    int64_t bytes = 0;
+    for (int32_t b = 0; b < plan->n_persistent; b++)
+        if (plan->persistent[b].space == ZR_SPACE_DISK && plan->persistent[b].bytes > bytes)
+            bytes = plan->persistent[b].bytes;
+    const int64_t bucket = zr_dtype_span(ZR_F32, plan->layout.home.bucket_elems);
+    plan->window_bytes = bytes < bucket ? bytes : bucket;
+    const int n = plan->layout.save == ZR_SAVE_NONE ? ZR_WINDOW_SAVE : ZR_WINDOWS;
+    return zr__plan_persistent_disk(plan, ZR_CATEGORY_WORK, "states on disk that are filled and read",
+                                    n * plan->window_bytes, &plan->windows);
+}
+
 static zr_status add_passing_buffer(zr_plan *plan)
 {
-    plan->passing_disk = ZR_NONE;
+    plan->passing_disk = plan->windows = ZR_NONE;
     choose_sizes(plan);
     if (plan->persistent_bytes[ZR_SPACE_DISK] == 0) return ZR_OK;
+    ZR_TRY(add_windows(plan));
     return zr__plan_persistent_disk(plan, ZR_CATEGORY_WORK, "bytes from and to disk",
                                     zr_homes_passing_bytes(&plan->layout.home), &plan->passing_disk);
 }

@@ -193,11 +193,14 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
 
 /** Adapt the homes of states to the device and the stage. Only gradients that outlive their reduction have a home: fp32
  * sums over micro-batches, and at stages 2 and 3 shards that wait for the norm. A whole gradient, at stages 0 and 1, is
- * written by ops and stays on the device. If the device's memory is the host's, HOST is replaced by DEVICE. */
+ * written by ops and stays on the device. So do sums that are larger than a rank's own part, which the disk cannot
+ * hold. If the device's memory is the host's, HOST is replaced by DEVICE. */
 static void settle_homes(zr_layout *l, const zr_device_facts *facts)
 {
     zr_space *const space[] = {&l->home.param, &l->home.grad, &l->home.optim};
-    if (l->stage < 2 && l->accum == 1 && !l->rank_free_sums) l->home.grad = ZR_SPACE_DEVICE;
+    const bool larger = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0 || (l->reduce_once && l->accum > 1));
+    const bool outlives = l->stage >= 2 || l->accum > 1 || l->rank_free_sums;
+    if (!outlives || (larger && l->home.grad == ZR_SPACE_DISK)) l->home.grad = ZR_SPACE_DEVICE;
     for (int i = 0; i < 3; i++)
         if (!facts->apart && *space[i] == ZR_SPACE_HOST) *space[i] = ZR_SPACE_DEVICE;
 }
