@@ -59,12 +59,12 @@ check "a run without offload" train none --ranks 2
 for way in "optim $optim" "param $optim $param" "part $optim --$zo.offload_optimizer.ratio=0.5" \
     "small $optim --$zo.sub_group_size=4096 --$zo.offload_optimizer.buffer_count=8 --aio.block_size=8192 --aio.queue_depth=2"; do
     set -- $way
-    name=$1
+    dir=$1
     shift
-    check "$name: a run with states on disk" train $name --ranks 2 "$@"
-    check "... the same to the bit" same none $name
-    check "... as planned" as_planned $name
-    check "... with bytes on disk" sh -c 'grep -q "\"disk_to_device\": [1-9]" "$0/run.json"' $name
+    check "$dir: a run with states on disk" train $dir --ranks 2 "$@"
+    check "... the same to the bit" same none $dir
+    check "... as planned" as_planned $dir
+    check "... with bytes on disk" grep -q '"disk_to_device": [1-9]' $dir/run.json
 done
 check "two folders" train two --ranks 2 --$zo.offload_optimizer.device=nvme "--$zo.offload_optimizer.nvme_path=[\"nvme\",\"more\"]"
 check "... the same to the bit" same none two
@@ -102,10 +102,10 @@ check "parameters below stage 3" fails 78 'parameters are whole on every rank at
     "$ZR" train c.json --train.output_dir=bad --$zo.stage=2 $optim $param
 check "parameters and hpZ" fails 69 'zero_hpz_partition_size' "$ZR" train c.json --train.output_dir=bad --ranks 2 \
     --$zo.zero_hpz_partition_size=2 $optim $param
-if mkdir small && mount -t tmpfs -o size=64k tmpfs small 2>/dev/null; then
-    check "a disk that is full" fails 71 'small' \
-        "$ZR" train c.json --train.output_dir=bad --$zo.offload_optimizer.device=nvme --$zo.offload_optimizer.nvme_path=small
-    umount small
+if mkdir tight && mount -t tmpfs -o size=64k tmpfs tight 2>/dev/null; then
+    check "a disk that is full" fails 71 'tight' \
+        "$ZR" train c.json --train.output_dir=bad --$zo.offload_optimizer.device=nvme --$zo.offload_optimizer.nvme_path=tight
+    umount tight
 else
     skip "a disk that is full" "no mount"
 fi
