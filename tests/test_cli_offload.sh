@@ -23,7 +23,7 @@ none_left() { test "$(ls -A nvme more | grep -v ':$' | grep -c .)" = 0; }
 
 # Plans.
 check "a plan with states on disk" plan --ranks 2 $optim
-check "... has a row for each kind" grep -q '^  on disk: optimizer states ' out
+check "... has a row for each kind" grep -q '^  disk: optimizer states ' out
 check "... and one for each direction" sh -c 'grep -q "^  read from disk " out && grep -q "^  written to disk " out'
 check "... in words" grep -q '^offload: optimizer states on disk' out
 check "as JSON" sh -c '"$@" --json >plan.json && grep -q "\"offload\": {\"param\": \"device\", \"grad\": \"disk\", \"optim\": \"disk\"" plan.json &&
@@ -32,7 +32,7 @@ check "... without offload has neither" sh -c '"$@" --json >none.json && ! grep 
 check "cpu moves nothing on processors" sh -c '"$@" --json --zero_optimization.offload_optimizer.device=cpu >cpu.json && cmp none.json cpu.json' "$ZR" "$ZR" plan c.json --quiet --ranks 2
 check "... which is said" "$ZR" plan c.json --ranks 2 --$zo.offload_optimizer.device=cpu
 check "... in a note" has 'zero_optimization: offload_optimizer.device cpu moves nothing'
-check "on a GPU it does" prints '^  on host: optimizer states ' "$ZR" plan c.json --quiet --profile h100 --$zo.offload_optimizer.device=cpu
+check "on a GPU it does" prints '^  host: optimizer states ' "$ZR" plan c.json --quiet --profile h100 --$zo.offload_optimizer.device=cpu
 check "a picture" plan --ranks 2 $optim --svg disk.svg
 check "... shows the tier" sh -c 'grep -q ">on disk<" disk.svg && grep -q ">read from disk<" disk.svg && grep -q ">written to disk<" disk.svg && grep -q ">fetch<" disk.svg'
 

@@ -199,6 +199,11 @@ static zr_status note_offload(zr_config *config)
                                "sub_group_size", "no states are offloaded"));
     ZR_TRY(note_without_effect(config, !disk && optim->folders, "offload_optimizer.nvme_path", "no device is nvme"));
     ZR_TRY(note_without_effect(config, !disk && param->folders, "offload_param.nvme_path", "no device is nvme"));
+    const bool narrow = config->bf16 || config->fp16, frozen = config->model.frozen || config->model.lora.rank > 0;
+    if (any_param && narrow && !frozen && config->memory.layout == ZR_LAYOUT_LEAN)
+        ZR_TRY(zr__config_note(config,
+                               "zero_optimization.offload_param has no effect with memory.layout lean in 16 bits: "
+                               "parameters are cast from the fp32 masters, which offload_optimizer places"));
     if (disk || (config->aio.block_bytes == 0 && config->aio.depth == 0)) return ZR_OK;
     return zr__config_note(config, "aio has no effect: no device is nvme");
 }

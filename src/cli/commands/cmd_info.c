@@ -22,7 +22,7 @@ typedef struct machine_info {
     zr_device_facts facts;
     zr_rates rates;
     bool measured; /* whether `rates` is known from an earlier `zr info --bench` */
-    zr__disk_rates disk;
+    zr__folder_rates disk;
     bool disk_measured; /* whether `disk` is known from an earlier `zr info --bench --disk` */
 } machine_info;
 
@@ -71,7 +71,7 @@ static void add_rates(zr__json_out *json, const machine_info *i)
 }
 
 /** Add the rates of a disk to the JSON output, or null if they are not measured. */
-static void add_disk(zr__json_out *json, const zr__disk_rates *disk)
+static void add_disk(zr__json_out *json, const zr__folder_rates *disk)
 {
     if (!disk) {
         zr__json_add_json(json, "disk", NULL);
@@ -85,7 +85,7 @@ static void add_disk(zr__json_out *json, const zr__disk_rates *disk)
 }
 
 /** Write the rates of a disk as one line into `text`. Return `text`. */
-static const char *disk_line(const zr__disk_rates *disk, char text[512])
+static const char *disk_line(const zr__folder_rates *disk, char text[512])
 {
     snprintf(text, 512, "%s/s read, %s/s written, %s/s both at once, in %s%s", ZR_SIZE(disk->read),
              ZR_SIZE(disk->write), ZR_SIZE(disk->both), disk->folder,
@@ -220,7 +220,7 @@ static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
 static zr_status bench_disk(const cli_args *args, const char *folder, bool quick)
 {
     char line[512];
-    zr__disk_rates disk;
+    zr__folder_rates disk;
     ZR_TRY(zr__disk_measure(folder, quick, &disk));
     if (zr__disk_remember(&disk) != ZR_OK) cli_say("note: the rates are not remembered: %s", zr_error_message());
     if (!args->json) {

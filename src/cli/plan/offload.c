@@ -45,7 +45,7 @@ cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, 
     const bool timed = isfinite(c.disk_sec) && price->compute_sec > 0;
     c.outlasts = timed && c.disk_sec > price->compute_sec;
     c.tokens = timed ? (double)step_tokens * c.disk_sec / price->compute_sec : NAN;
-    c.day_bytes = timed && price->step_sec > 0 ? (double)c.written_bytes * host * DAY_SEC / price->step_sec : NAN;
+    c.day_bytes = timed ? (double)c.written_bytes * host * DAY_SEC / fmax(price->step_sec, c.disk_sec) : NAN;
     return c;
 }
 
@@ -70,9 +70,11 @@ void cli_offload_print(FILE *out, const cli_target *target, const zr_report *rep
     }
     fprintf(out, ": %s\n", CLI_SECONDS(c.disk_sec));
     if (price->compute_sec <= 0) return;
-    fprintf(out, "  %s is the bound: computing takes %s; they take the same time with %s tokens a step\n",
-            c.outlasts ? "the disk" : "computing", CLI_SECONDS(price->compute_sec), ZR_AMOUNT(c.tokens));
-    fprintf(out, "  written: %s a day on each host, if it runs all day: %.3g times all of a drive of 1 TB\n",
+    const char *tokens = ZR_AMOUNT(c.tokens);
+    fprintf(out, "  %s is the bound: computing takes %s; both take as long with %s%stokens a step\n",
+            c.outlasts ? "the disk" : "computing", CLI_SECONDS(price->compute_sec), tokens,
+            tokens[strlen(tokens) - 1] == ' ' ? "" : " ");
+    fprintf(out, "  each host writes %s to its disks in a day at this pace: as much as %.3g drives of 1 TB hold\n",
             ZR_SIZE(c.day_bytes), c.day_bytes / 1e12);
 }
 

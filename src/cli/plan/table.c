@@ -113,11 +113,11 @@ static void print_memory_rows(FILE *out, const cli_table *table, bool color)
     ROW("total (peaks differ)", r->memory.total_bytes);
     if (on_host[CHECKPOINT] > 0) ROW("on host: checkpoints", r->memory.space[ZR_SPACE_HOST].category_bytes[CHECKPOINT]);
     if (states_on_host(&table->report[table->chosen].home))
-        print_away_rows(out, table, color, ZR_SPACE_HOST, "on host");
+        print_away_rows(out, table, color, ZR_SPACE_HOST, "host");
     else if (on_host[PARAM] + on_host[OPTIM] > 0)
         ROW("on host: saved copy", r->memory.space[ZR_SPACE_HOST].category_bytes[PARAM] +
                                        r->memory.space[ZR_SPACE_HOST].category_bytes[OPTIM]);
-    print_away_rows(out, table, color, ZR_SPACE_DISK, "on disk");
+    print_away_rows(out, table, color, ZR_SPACE_DISK, "disk");
 }
 
 static void print_traffic_rows(FILE *out, const cli_table *table, bool color)

@@ -23,18 +23,18 @@ static void disk_key(char key[ZR__MACHINE_KEY_BYTES])
     snprintf(key, ZR__MACHINE_KEY_BYTES, "disk, %s, zr %s", processor, zr_version());
 }
 
-zr_status zr__disk_measure(const char *folder, bool quick, zr__disk_rates *rates)
+zr_status zr__disk_measure(const char *folder, bool quick, zr__folder_rates *rates)
 {
     zr__store_rates found;
     ZR_TRY(zr__store_measure(folder, quick ? DISK_QUICK_BYTES : DISK_BYTES, DISK_BLOCK_BYTES, DISK_DEPTH, &found));
     *rates =
-        (zr__disk_rates){.read = found.read, .write = found.write, .both = found.mixed, .direct = found.direct};
+        (zr__folder_rates){.read = found.read, .write = found.write, .both = found.mixed, .direct = found.direct};
     snprintf(rates->transfers, sizeof(rates->transfers), "%s", found.transfers);
     zr__text_escape(folder, rates->folder, sizeof(rates->folder));
     return ZR_OK;
 }
 
-zr_status zr__disk_remember(const zr__disk_rates *rates)
+zr_status zr__disk_remember(const zr__folder_rates *rates)
 {
     char key[ZR__MACHINE_KEY_BYTES];
     disk_key(key);
@@ -55,17 +55,17 @@ static bool get_disk_rate(const json_t *root, const char *key, double *rate)
 
 static bool read_disk_rates(void *arg, const json_t *root)
 {
-    zr__disk_rates *rates = arg;
+    zr__folder_rates *rates = arg;
     const char *folder = json_string_value(json_object_get(root, "folder"));
     const char *transfers = json_string_value(json_object_get(root, "transfers"));
-    *rates = (zr__disk_rates){.direct = json_is_true(json_object_get(root, "direct"))};
+    *rates = (zr__folder_rates){.direct = json_is_true(json_object_get(root, "direct"))};
     snprintf(rates->folder, sizeof(rates->folder), "%s", folder ? folder : "");
     snprintf(rates->transfers, sizeof(rates->transfers), "%s", transfers ? transfers : "");
     return folder && get_disk_rate(root, "read_bytes_sec", &rates->read) &&
            get_disk_rate(root, "write_bytes_sec", &rates->write) && get_disk_rate(root, "both_bytes_sec", &rates->both);
 }
 
-zr_status zr__disk_recall(zr__disk_rates *rates)
+zr_status zr__disk_recall(zr__folder_rates *rates)
 {
     char key[ZR__MACHINE_KEY_BYTES];
     disk_key(key);
@@ -74,7 +74,7 @@ zr_status zr__disk_recall(zr__disk_rates *rates)
 
 void zr__disk_profile(int local_ranks, zr_profile *profile)
 {
-    zr__disk_rates rates;
+    zr__folder_rates rates;
     if (zr__disk_recall(&rates) != ZR_OK) return;
     profile->machine.disk_read_bytes_sec = rates.read / local_ranks;
     profile->machine.disk_write_bytes_sec = rates.write / local_ranks;

@@ -40,20 +40,20 @@ zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
 
 /** Rates of sequential transfers from and to a folder, in bytes per second. */
-typedef struct zr__disk_rates {
+typedef struct zr__folder_rates {
     double read, write, both; /* reading alone, writing alone, and the sum of both directions at the same time */
     bool direct;        /* whether transfers bypassed the page cache; otherwise the rates may be those of memory */
     char folder[256];   /* the measured folder, in printable form */
     char transfers[16]; /* "io_uring" or "threads" */
-} zr__disk_rates;
+} zr__folder_rates;
 
 /** Measure a folder in which files can be created. This takes as long as to write and read some GB; with `quick`, a
  * sixteenth of that. Errors are those of zr__store_measure. */
-ZR_NODISCARD zr_status zr__disk_measure(const char *folder, bool quick, zr__disk_rates *rates);
+ZR_NODISCARD zr_status zr__disk_measure(const char *folder, bool quick, zr__folder_rates *rates);
 /** Save and load the rates of the folder that was measured last. Errors are the same as in zr__rates_remember and
  * zr__rates_recall. */
-ZR_NODISCARD zr_status zr__disk_remember(const zr__disk_rates *rates);
-ZR_NODISCARD zr_status zr__disk_recall(zr__disk_rates *rates);
+ZR_NODISCARD zr_status zr__disk_remember(const zr__folder_rates *rates);
+ZR_NODISCARD zr_status zr__disk_recall(zr__folder_rates *rates);
 /** Set the rates of a profile's disk for one of local_ranks ranks that share it, if they are known. */
 void zr__disk_profile(int local_ranks, zr_profile *profile);
 
