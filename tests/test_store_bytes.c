@@ -61,7 +61,7 @@ static void compare(const char *const *in, int n_folders, int64_t bytes, int64_t
     unsigned char *copy = calloc(1, (size_t)bytes), *known = malloc((size_t)bytes);
     spot mine = spot_take(bytes, 1024);
     memset(known, 1, (size_t)bytes); /* a new store is all zeros */
-    if (pins) (void)zr__store_pin(m.store, mine.memory - 1024, bytes + 1024);
+    const bool pinned = pins && zr__store_pin(m.store, mine.memory - 1024, bytes + 1024);
     int64_t moved[2] = {0, 0};
     for (int i = 0; i < 24; i++) {
         const int64_t past = draw(3) == 0 ? draw(1024) - 1024 : -1024;
@@ -90,6 +90,7 @@ static void compare(const char *const *in, int n_folders, int64_t bytes, int64_t
     const zr__store_facts facts = zr__store_facts_of(m.store);
     assert_int_equal(facts.read_bytes, moved[0]);
     assert_int_equal(facts.written_bytes, moved[1]);
+    assert_int_equal(facts.pinned, pinned);
     zr_free(mine.block);
     free(known);
     free(copy);
