@@ -328,9 +328,10 @@ static void sizes_are_checked(void **state)
 {
     (void)state;
     unsetenv("ZR_STORE");
-    static const int bad[][3] = {{1, 4095, 1}, {1, 0, 1}, {1, 5000, 1}, {1, 4096, 0}, {1, 4096, 5000}, {0, 4096, 1}};
+    static const int bad[][3] = {{1, 4095, 1},    {1, 0, 1},   {1, (1 << 30) + 4096, 1}, {1, 5000, 1}, {1, 4096, 0},
+                                 {1, 4096, 5000}, {0, 4096, 1}};
     spot passing = spot_take(65536, 0);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         zr__store *store;
         const zr__store_config config = {.folder = folder,
                                          .n_folders = bad[i][0],
