@@ -24,7 +24,7 @@ typedef struct zr__store_config {
     int n_folders;
     int64_t bytes;       /* size of the space */
     int64_t block_bytes; /* bytes that go to one file before the next file's turn, and largest single transfer; a
-                            multiple of ZR_STORE_ALIGN */
+                            multiple of ZR_STORE_ALIGN, at most 2^30 */
     int depth;           /* maximum number of transfers in flight in each direction */
     void *passing;       /* memory of zr__store_passing_bytes, aligned to ZR_STORE_ALIGN, through which bytes pass whose
                             address or length cannot be transferred directly */
