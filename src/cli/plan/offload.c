@@ -32,7 +32,12 @@ void cli_offload_print(FILE *out, const cli_target *target, const zr_report *rep
     const cli_offload c = cli_offload_cost(target, report, price, step_tokens);
     const double shard = (double)report->trained / report->ranks;
     fprintf(out, "offload: %s\n", words);
-    if (c.read_bytes + c.written_bytes == 0) return;
+    if (c.read_bytes + c.written_bytes == 0) {
+        if (price->compute_sec > 0 && price->comm_sec > 0)
+            fprintf(out, "  computing waits %s of a step of %s\n", CLI_SECONDS(price->exposed_sec),
+                    CLI_SECONDS(price->step_sec));
+        return;
+    }
     fprintf(out, "  a rank reads %s and writes %s of disk a step (%.1f and %.1f bytes a parameter)",
             ZR_SIZE((double)c.read_bytes), ZR_SIZE((double)c.written_bytes), (double)c.read_bytes / shard,
             (double)c.written_bytes / shard);
@@ -44,6 +49,8 @@ void cli_offload_print(FILE *out, const cli_target *target, const zr_report *rep
     }
     fprintf(out, ": %s\n", CLI_SECONDS(c.disk_sec));
     if (price->compute_sec <= 0) return;
+    fprintf(out, "  computing waits %s of a step of %s\n", CLI_SECONDS(price->exposed_sec),
+            CLI_SECONDS(price->step_sec));
     const char *tokens = ZR_AMOUNT(c.tokens);
     fprintf(out, "  %s is the bound: computing takes %s; both take as long with %s%stokens a step\n",
             c.outlasts ? "the disk" : "computing", CLI_SECONDS(price->compute_sec), tokens,
