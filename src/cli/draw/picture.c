@@ -88,6 +88,22 @@ static void draw_picture_title(const cli_picture *p)
         layout->accum > 1 ? " and micro-batch" : "", ZR_SIZE((double)plan->memory.states_bytes));
 }
 
+/** Return the bytes of model states of a category that are stored in a space other than the device. */
+static int64_t away_bytes(const cli_picture *p, zr_space space, zr_category category)
+{
+    const zr_homes *home = &p->plan->layout.home;
+    const zr_space at[ZR_CATEGORIES] = {
+        [ZR_CATEGORY_PARAM] = home->param, [ZR_CATEGORY_GRAD] = home->grad, [ZR_CATEGORY_OPTIM] = home->optim};
+    return at[category] == space && space != ZR_SPACE_DEVICE ? p->plan->memory.space[space].category_bytes[category]
+                                                             : 0;
+}
+
+static int64_t tier_bytes(const cli_picture *p, zr_space space)
+{
+    return away_bytes(p, space, ZR_CATEGORY_PARAM) + away_bytes(p, space, ZR_CATEGORY_GRAD) +
+           away_bytes(p, space, ZR_CATEGORY_OPTIM);
+}
+
 static const char *states_sentence(const cli_picture *p)
 {
     static const char *const sentence[4] = {
@@ -100,7 +116,11 @@ static const char *states_sentence(const cli_picture *p)
         "Stage 3: a rank keeps its share of all model states. A unit's parameters are gathered just before they are "
         "used (blue boxes) and dropped behind."};
     if (p->plan->layout.ranks == 1)
-        return p->plan->param_group != ZR_GROUP_SELF
+        return tier_bytes(p, ZR_SPACE_HOST) + tier_bytes(p, ZR_SPACE_DISK) > 0
+                   ? "One rank. Model states that are not on the device are read where a step computes with them, "
+                     "bucket "
+                     "by bucket, and written back."
+               : p->plan->param_group != ZR_GROUP_SELF
                    ? "One rank: it keeps all model states. A unit's 16-bit parameters are cast from "
                      "the fp32 ones just before they are used (blue boxes) and dropped behind."
                    : "One rank: it keeps all model states; there is nobody to share them with.";
@@ -154,7 +174,7 @@ static void draw_sentences(const cli_picture *p)
 {
     const zr_plan *plan = p->plan;
     const svg_font font = {.size = 13, .color = PICTURE_DARK};
-    char room[160], whole[96] = "", comm[96] = "";
+    char room[160], whole[96] = "", comm[96] = "", away[96] = "";
     double y = 88;
     const char *parameters = parameters_sentence(p);
     svg_text(p->out, 40, y, font, "%s", states_sentence(p));
@@ -162,10 +182,18 @@ static void draw_sentences(const cli_picture *p)
     svg_text(p->out, 40, y += 19, font, "%s%s", activations_sentence(p, room),
              plan->rounds > 1 ? " What stands between the thick marks is repeated for each micro-batch." : "");
     if (p->whole_states_bytes > plan->memory.states_bytes)
-        snprintf(whole, sizeof(whole), " here, %s %s", ZR_SIZE((double)p->whole_states_bytes),
+        snprintf(whole, sizeof(whole), "%s %s %s",
+                 tier_bytes(p, ZR_SPACE_HOST) + tier_bytes(p, ZR_SPACE_DISK) > 0 ? ";" : " here,",
+                 ZR_SIZE((double)p->whole_states_bytes),
                  plan->layout.ranks > 1 ? "on every rank without ZeRO" : "at stage 0");
-    svg_text(p->out, 40, y += 19, font, "Model states: %s%s.%s", ZR_SIZE((double)plan->memory.states_bytes), whole,
-             plan->consume_grad ? " A unit's gradient is used up by its update at once." : "");
+    const int64_t host_bytes = tier_bytes(p, ZR_SPACE_HOST), disk_bytes = tier_bytes(p, ZR_SPACE_DISK);
+    if (host_bytes + disk_bytes > 0)
+        snprintf(away, sizeof(away), " on the device, %s %s", ZR_SIZE((double)(host_bytes + disk_bytes)),
+                 host_bytes == 0   ? "on disk"
+                 : disk_bytes == 0 ? "in the host's memory"
+                                   : "in the host's memory and on disk");
+    svg_text(p->out, 40, y += 19, font, "Model states: %s%s%s.%s", ZR_SIZE((double)plan->memory.states_bytes), away,
+             whole, plan->consume_grad ? " A unit's gradient is used up by its update at once." : "");
     y += 19;
     if (!p->timed) {
         svg_text(p->out, 40, y, font,
@@ -349,22 +377,6 @@ static void draw_category_legend(const cli_picture *p, double y)
         svg_text(p->out, x + 17, y, font, "%s", text);
         x += 36 + svg_text_width(text, font.size);
     }
-}
-
-/** Return the bytes of model states of a category that are stored in a space other than the device. */
-static int64_t away_bytes(const cli_picture *p, zr_space space, zr_category category)
-{
-    const zr_homes *home = &p->plan->layout.home;
-    const zr_space at[ZR_CATEGORIES] = {
-        [ZR_CATEGORY_PARAM] = home->param, [ZR_CATEGORY_GRAD] = home->grad, [ZR_CATEGORY_OPTIM] = home->optim};
-    return at[category] == space && space != ZR_SPACE_DEVICE ? p->plan->memory.space[space].category_bytes[category]
-                                                             : 0;
-}
-
-static int64_t tier_bytes(const cli_picture *p, zr_space space)
-{
-    return away_bytes(p, space, ZR_CATEGORY_PARAM) + away_bytes(p, space, ZR_CATEGORY_GRAD) +
-           away_bytes(p, space, ZR_CATEGORY_OPTIM);
 }
 
 /** Draw a bar of the model states that are stored in a tier below the device, and return the y below it. */

@@ -9,43 +9,17 @@
 
 #define DAY_SEC 86400.0
 
-/** Rates of the disk for one rank, in bytes per second; 0 if unknown. */
-typedef struct disk_rates {
-    double read, write, both;
-} disk_rates;
-
-static disk_rates disk_of(const cli_target *target)
-{
-    const zr_machine *m = &target->profile.machine;
-    if (!target->simulated || target->cluster.measured)
-        return (disk_rates){m->disk_read_bytes_sec, m->disk_write_bytes_sec, m->disk_both_bytes_sec};
-    const int host = cli_host_ranks(target) < target->ranks ? cli_host_ranks(target) : target->ranks;
-    const double rate = target->cluster.disk_bytes_sec / host;
-    return (disk_rates){rate, rate, rate};
-}
-
-/** Return the time that a disk takes to read and to write these bytes, or NAN if a rate that is needed is unknown. */
-static double seconds_of(disk_rates disk, int64_t read_bytes, int64_t written_bytes)
-{
-    if (disk.read <= 0 || disk.write <= 0) return NAN;
-    const double apart = fmax((double)read_bytes / disk.read, (double)written_bytes / disk.write);
-    /* Both directions share the rate `both` while both are busy. If it is unknown, they do not overlap. */
-    const double together = disk.both > 0 ? (double)(read_bytes + written_bytes) / disk.both
-                                          : (double)read_bytes / disk.read + (double)written_bytes / disk.write;
-    return read_bytes > 0 && written_bytes > 0 ? fmax(apart, together) : apart;
-}
-
 cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, const zr_price *price,
                              int64_t step_tokens)
 {
     cli_offload c = {.read_bytes = cli_copied_from(report, ZR_SPACE_DISK),
                      .written_bytes = cli_copied_to(report, ZR_SPACE_DISK)};
     const int host = cli_host_ranks(target) < target->ranks ? cli_host_ranks(target) : target->ranks;
-    c.disk_sec = seconds_of(disk_of(target), c.read_bytes, c.written_bytes);
+    c.disk_sec = price->disk_sec > 0 ? price->disk_sec : NAN;
     const bool timed = isfinite(c.disk_sec) && price->compute_sec > 0;
     c.outlasts = timed && c.disk_sec > price->compute_sec;
     c.tokens = timed ? (double)step_tokens * c.disk_sec / price->compute_sec : NAN;
-    c.day_bytes = timed ? (double)c.written_bytes * host * DAY_SEC / fmax(price->step_sec, c.disk_sec) : NAN;
+    c.day_bytes = timed ? (double)c.written_bytes * host * DAY_SEC / price->step_sec : NAN;
     return c;
 }
 
@@ -58,7 +32,12 @@ void cli_offload_print(FILE *out, const cli_target *target, const zr_report *rep
     const cli_offload c = cli_offload_cost(target, report, price, step_tokens);
     const double shard = (double)report->trained / report->ranks;
     fprintf(out, "offload: %s\n", words);
-    if (c.read_bytes + c.written_bytes == 0) return;
+    if (c.read_bytes + c.written_bytes == 0) {
+        if (price->compute_sec > 0 && price->comm_sec > 0)
+            fprintf(out, "  computing waits %s of a step of %s\n", CLI_SECONDS(price->exposed_sec),
+                    CLI_SECONDS(price->step_sec));
+        return;
+    }
     fprintf(out, "  a rank reads %s and writes %s of disk a step (%.1f and %.1f bytes a parameter)",
             ZR_SIZE((double)c.read_bytes), ZR_SIZE((double)c.written_bytes), (double)c.read_bytes / shard,
             (double)c.written_bytes / shard);
@@ -70,6 +49,8 @@ void cli_offload_print(FILE *out, const cli_target *target, const zr_report *rep
     }
     fprintf(out, ": %s\n", CLI_SECONDS(c.disk_sec));
     if (price->compute_sec <= 0) return;
+    fprintf(out, "  computing waits %s of a step of %s\n", CLI_SECONDS(price->exposed_sec),
+            CLI_SECONDS(price->step_sec));
     const char *tokens = ZR_AMOUNT(c.tokens);
     fprintf(out, "  %s is the bound: computing takes %s; both take as long with %s%stokens a step\n",
             c.outlasts ? "the disk" : "computing", CLI_SECONDS(price->compute_sec), tokens,
