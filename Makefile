@@ -14,6 +14,7 @@ PKG_CONFIG ?= pkg-config
 MPICC    ?= mpicc
 MPI      ?= auto
 CUDA     ?= auto
+URING    ?= auto
 SAN      ?=
 DEBUG    ?= 0
 WERROR   ?= 0
@@ -22,7 +23,7 @@ V        ?= 0
 # One folder a variant, so configurations never mix; the plain one is build/ itself.
 comma := ,
 space := $() $()
-VARIANT := $(subst $(space),-,$(strip $(subst $(comma),-,$(SAN)) $(if $(filter 1,$(DEBUG)),debug) $(if $(filter-out auto,$(MPI)),mpi-$(MPI)) $(if $(filter none,$(CUDA)),cuda-none)))
+VARIANT := $(subst $(space),-,$(strip $(subst $(comma),-,$(SAN)) $(if $(filter 1,$(DEBUG)),debug) $(if $(filter-out auto,$(MPI)),mpi-$(MPI)) $(if $(filter none,$(CUDA)),cuda-none) $(if $(filter none,$(URING)),uring-none)))
 B := build$(if $(VARIANT),/$(VARIANT))
 
 # ---- what is there ---------------------------------------------------------------------------
@@ -78,10 +79,16 @@ NCCL_H := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h
 endif
 NCCL := $(and $(NCCL_H),$(MPI_SHOW))
 
+# URING=auto takes liburing if its header is there, URING=none leaves it out: disks are then used by threads alone.
+header = $(if $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes),$(2),$(3))
+ifneq ($(URING),none)
+URING_H := $(call header,liburing.h,liburing.h)
+endif
+
 CMOCKA_LIBS = $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
-LIBS := -ldnnl -ljansson -lpcre2-8 -lutf8proc -lxxhash -lm -lpthread -ldl
+LIBS := -ldnnl -ljansson -lpcre2-8 -lutf8proc -lxxhash $(if $(URING_H),-luring) -lm -lpthread -ldl
 # For `make info`: a header that the compiler finds.
-header = $(if $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes),found,MISSING: scripts/deps installs it)
+needed = $(call header,$(1),found,MISSING: scripts/deps installs it)
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wpointer-arith -Wno-unknown-pragmas \
         $(if $(filter 1,$(WERROR)),-Werror)
@@ -105,8 +112,9 @@ CUDA_SOURCES := $(filter-out $(CUDA_PLAIN) src/device/cuda/none.c,$(sort $(wildc
 CUDA_KERNELS := $(sort $(wildcard src/device/cuda/kernels/*.cu))
 CUDA_SOURCE  := $(CUDA_PLAIN) $(if $(NVCC),$(CUDA_SOURCES),src/device/cuda/none.c)
 NCCL_SOURCE  := src/comm/nccl$(if $(NCCL),,_none).c
-LIB_SRC  := $(filter-out src/cli/% src/device/cpu/kernels/% src/device/cuda/% src/comm/mpi% src/comm/nccl%,\
-              $(sort $(wildcard src/*/*.c src/*/*/*.c))) $(MPI_SOURCE) $(CUDA_SOURCE) $(NCCL_SOURCE)
+URING_SOURCE := src/store/uring$(if $(URING_H),,_none).c
+LIB_SRC  := $(filter-out src/cli/% src/device/cpu/kernels/% src/device/cuda/% src/comm/mpi% src/comm/nccl% src/store/uring%,\
+              $(sort $(wildcard src/*/*.c src/*/*/*.c))) $(MPI_SOURCE) $(CUDA_SOURCE) $(NCCL_SOURCE) $(URING_SOURCE)
 LIB_OBJ  := $(LIB_SRC:src/%.c=$(B)/obj/%.o) \
             $(sort $(foreach l,$(LEVELS),$(foreach f,$(FAMILIES),$(B)/obj/device/cpu/kernels/$(f).$(call family_level,$(f),$(l)).o))) \
             $(if $(NVCC),$(CUDA_KERNELS:src/%.cu=$(B)/obj/%.o))
@@ -138,7 +146,8 @@ help:
 	@echo 'make lint               format, layers, exported symbols, headers alone as C and C++, width of documentation'
 	@echo 'make format docs        clang-format; docs/config.md from the table of keys'
 	@echo 'make info               what was found'
-	@echo 'SAN=address,undefined|thread  DEBUG=1  MPI=auto|none|mpich|openmpi  CUDA=auto|none|DIR  WERROR=1  V=1'
+	@echo 'SAN=address,undefined|thread  DEBUG=1  MPI=auto|none|mpich|openmpi  CUDA=auto|none|DIR  URING=auto|none'
+	@echo 'WERROR=1  V=1'
 
 info:
 	@echo "version   $(VERSION)"
@@ -148,11 +157,12 @@ info:
 	@echo "mpi       $(if $(MPI_SHOW),$(MPICC),none: the transport is threads only)"
 	@echo "cuda      $(if $(NVCC),$(NVCC): machine code for $(CUDA_ARCHS:%=sm_%)$(comma) PTX for compute_$(CUDA_PTX),none: no nvcc; GPUs are not used)"
 	@echo "nccl      $(if $(NCCL),$(NCCL_H),none: $(if $(NVCC),$(if $(MPI_SHOW),no nccl.h,no MPI),no CUDA); ranks on GPUs are threads of one process)"
-	@echo "oneDNN    $(call header,dnnl.h)"
-	@echo "jansson   $(call header,jansson.h)"
+	@echo "io_uring  $(if $(URING_H),$(URING_H),none: $(if $(filter none,$(URING)),it was left out,no liburing.h); threads read and write states on disk)"
+	@echo "oneDNN    $(call needed,dnnl.h)"
+	@echo "jansson   $(call needed,jansson.h)"
 	@echo "PCRE2     $(if $(shell echo '#include <pcre2.h>' | $(CC) -DPCRE2_CODE_UNIT_WIDTH=8 -E -x c - >/dev/null 2>&1 && echo yes),found,MISSING: scripts/deps installs it)"
-	@echo "utf8proc  $(call header,utf8proc.h)"
-	@echo "xxHash    $(call header,xxhash.h)"
+	@echo "utf8proc  $(call needed,utf8proc.h)"
+	@echo "xxHash    $(call needed,xxhash.h)"
 	@echo "folder    $(B)"
 	@echo "flags     $(CFLAGS_ALL)"
 	@echo "libraries $(LIBS)"

@@ -16,11 +16,24 @@ static bool op_reads(const zr_schedule *s, const zr_use *of)
     return false;
 }
 
+/* Return whether a step copies what its target holds since an earlier copy of the same elements. */
+static bool is_repeated(const zr_schedule *s, const zr_step *step)
+{
+    const zr_use *to = &s->use[step->uses + 1];
+    for (int32_t i = (int32_t)(step - s->step) - 1; i >= 0 && step->kind == ZR_STEP_COPY; i--)
+        for (int32_t u = s->step[i].uses; u < s->step[i].uses + s->step[i].n_uses; u++)
+            if (s->use[u].buffer == to->buffer && s->use[u].writes)
+                return s->step[i].kind == ZR_STEP_COPY && memcmp(&s->use[u - 1], to - 1, 2 * sizeof *to) == 0;
+    return false;
+}
+
 /* Return whether the proof allows the step to be missing. A broadcast of one owner may move only padding, or parameters
- * that are read elsewhere. The loss of an evaluation is read by the caller, who notices a loss over no micro-batch. */
+ * that are read elsewhere. A bucket of a master may still be in its place in the ring. The loss of an evaluation is
+ * read by the caller, who notices a loss over no micro-batch. */
 static bool is_idle(const zr_schedule *s, zr_schedule_kind kind, const zr_step *step)
 {
     if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) return true;
+    if (is_repeated(s, step)) return true;
     if (step->kind == ZR_STEP_BROADCAST) return !op_reads(s, &s->use[step->uses + 1]);
     return step->kind == ZR_STEP_LOSS && kind == ZR_SCHEDULE_EVAL;
 }

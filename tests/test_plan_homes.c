@@ -1,27 +1,28 @@
 //TEST timeout=60
-/* Plans with optimizer states in the host's space: which elements are copied to the device and back home, and that the
- * proof notices each copy that is missing, too early, or of other elements. */
+/* Plans with optimizer states in host memory or on disk: which elements are copied to the device and back home, and
+ * that the proof notices each copy that is missing, too early, or of other elements. */
 #include <string.h>
 
 #include "plan_make.h"
 
 enum { BUCKET = 2048 };
 
-static zr_plan *plan_of(int stage, int ranks, zr_states states)
+static zr_plan *plan_of(zr_space home, int stage, int ranks, zr_states states)
 {
     zr_layout l = plan_layout(stage, ranks, ZR_BF16, 1);
     l.batch = 1;
     l.train = true;
     l.states = states;
-    l.reduce_bucket_elems = BUCKET * ranks;
-    l.home.optim = ZR_SPACE_HOST;
+    l.home.bucket_elems = BUCKET;
+    l.home.optim = home;
     return plan_gpt2(&plan_small, &l, &plan_profile);
 }
 
 static bool is_state(const zr_plan *plan, int32_t buffer)
 {
     if (buffer == ZR_NONE || buffer >= plan->n_persistent) return false;
-    return plan->persistent[buffer].category == ZR_CATEGORY_OPTIM && plan->persistent[buffer].space == ZR_SPACE_HOST;
+    return plan->persistent[buffer].category == ZR_CATEGORY_OPTIM &&
+           plan->persistent[buffer].space == plan->layout.home.optim;
 }
 
 /* Return whether the step copies a state to the device (home false) or back home. */
@@ -34,8 +35,10 @@ static void test_each_element_goes_and_comes_home(void **state)
 {
     (void)state;
     for (int stage = 0; stage <= 3; stage++)
-        for (int lean = 0; lean < 2; lean++) {
-            zr_plan *plan = plan_of(stage, 2, lean ? ZR_STATES_LEAN : ZR_STATES_PAPER);
+        for (int way = 0; way < 4; way++) {
+            const bool lean = way % 2;
+            zr_plan *plan =
+                plan_of(way < 2 ? ZR_SPACE_HOST : ZR_SPACE_DISK, stage, 2, lean ? ZR_STATES_LEAN : ZR_STATES_PAPER);
             const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
             int64_t fetched = 0, stored = 0, updated = 0, cast = 0, most = 0;
             for (int32_t i = 0; i < s->n_steps; i++) {
@@ -59,7 +62,7 @@ static void test_each_element_goes_and_comes_home(void **state)
             assert_int_equal(stored, 3 * kept); /* master and two moments */
             assert_int_equal(fetched, 3 * kept + cast);
             assert_int_equal(cast > 0, stage == 3 && lean);
-            assert_int_equal(most, stage == 0 ? 2 * BUCKET : BUCKET); /* elements of a unit's parts */
+            assert_int_equal(most, BUCKET);
             zr_plan_destroy(&plan);
         }
 }
@@ -90,7 +93,7 @@ static void test_faults_are_noticed(void **state)
 {
     (void)state;
     for (int stage = 1; stage <= 3; stage += 2) {
-        zr_plan *plan = plan_of(stage, 2, ZR_STATES_LEAN);
+        zr_plan *plan = plan_of(stage == 1 ? ZR_SPACE_HOST : ZR_SPACE_DISK, stage, 2, ZR_STATES_LEAN);
         zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
         assert_int_equal(zr_plan_check(plan), ZR_OK);
         for (int home = 0; home < 2; home++) {
@@ -138,7 +141,7 @@ static void test_only_homes_show(void **state)
     (void)state;
     static const char wrong[] = "computes with other elements of a state",
                       home[] = "copies elements to a state that no update";
-    zr_plan *plan = plan_of(1, 2, ZR_STATES_PAPER);
+    zr_plan *plan = plan_of(ZR_SPACE_HOST, 1, 2, ZR_STATES_PAPER);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     zr_step *fetched = find_copy(plan, false), *stored = find_copy(plan, true), *update = s->step, had;
     while (update->kind != ZR_STEP_UPDATE || update->range.first == 0) update++;
@@ -180,7 +183,7 @@ static void test_only_homes_show(void **state)
     }
     from = use[0];
     use[0].range.first -= update->range.first; /* the sums of the first bucket */
-    expect_said(plan, "updates other elements");
+    expect_said(plan, "updates by other sums");
     use[0] = from;
     to = use[4];
     use[4].range.first -= update->range.first;
@@ -212,19 +215,27 @@ static void test_other_homes_are_refused(void **state)
 {
     (void)state;
     const struct {
+        int stage;
         zr_homes home;
+        zr_status status;
         const char *text;
-    } bad[] = {{{.param = ZR_SPACE_HOST}, "parameters in space \"host\""},
-               {{.grad = ZR_SPACE_HOST}, "gradients in \"host\""},
-               {{.optim = ZR_SPACE_DISK}, "optimizer states in space \"disk\""},
-               {{.optim = ZR_SPACE_STAGING}, "optimizer states in space \"staging\""}};
-    for (int i = 0; i < 4; i++) {
-        zr_layout l = plan_layout(2, 2, ZR_BF16, 1);
+    } bad[] = {
+        {2, {.param = ZR_SPACE_HOST}, ZR_ERR_UNSUPPORTED, "parameters in space \"host\" at stage 2"},
+        {1, {.grad = ZR_SPACE_HOST}, ZR_ERR_UNSUPPORTED, "gradients in space \"host\" at stage 1"},
+        {0, {.grad = ZR_SPACE_DISK}, ZR_ERR_UNSUPPORTED, "gradients in space \"disk\" at stage 0"},
+        {2, {.optim = ZR_SPACE_STAGING}, ZR_ERR_UNSUPPORTED, "optimizer states in space \"staging\""},
+        {2, {.optim = ZR_SPACE_HOST, .optim_share = 1.5}, ZR_ERR_CONFIG, "a share of 1.5 of the optimizer states"},
+        {3, {.param = ZR_SPACE_DISK, .param_share = -1}, ZR_ERR_CONFIG, "a share of -1 of the parameters"},
+        {2, {.optim = ZR_SPACE_DISK, .block_bytes = 5000}, ZR_ERR_CONFIG, "transfers of 5000 bytes"},
+        {2, {.optim = ZR_SPACE_DISK, .buckets = -1}, ZR_ERR_CONFIG, "-1 at a time"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        zr_layout l = plan_layout(bad[i].stage, 2, ZR_BF16, bad[i].stage == 0 ? 2 : 1);
         zr_model model = zr_gpt2(&plan_small);
         zr_plan *plan = NULL;
         l.train = true;
         l.home = bad[i].home;
-        assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), ZR_ERR_UNSUPPORTED);
+        assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), bad[i].status);
         if (!strstr(zr_error_message(), bad[i].text)) fail_msg("\"%s\"", zr_error_message());
     }
 }

@@ -44,6 +44,10 @@ typedef struct trainer {
     const zr_kernel *kernels;
     zr_status (*device)(const zr_device_config *config, zr_device **device); /* NULL: the processor */
     void (*tune)(struct trainer *run, zr_device *device); /* change the device before the engine is created */
+    const char *const *folder;                            /* folders for states on disk; NULL: /tmp */
+    int n_folders;
+    /* called on every rank before the first step, when the parameters have been filled */
+    zr_status (*before)(struct trainer *run, zr_engine *engine, zr_comm *comm);
     /* called on every rank after the last step, and after the first */
     zr_status (*after)(struct trainer *run, zr_engine *engine, zr_comm *comm);
     zr_status (*after_first)(struct trainer *run, zr_engine *engine, zr_comm *comm);
@@ -168,6 +172,17 @@ static inline zr_status trainer_accounts(trainer *run, const zr_plan *plan, zr_e
              ZR_ERR_INTERNAL, "states or total: planned %lld and %lld, measured %lld and %lld",
              (long long)plan->memory.states_bytes, (long long)plan->memory.total_bytes,
              (long long)m.memory.states_bytes, (long long)m.memory.total_bytes);
+    for (int s = 0; s < ZR_SPACES; s++)
+        ZR_CHECK(s == ZR_SPACE_STAGING || m.memory.space[s].total_bytes == plan->memory.space[s].total_bytes,
+                 ZR_ERR_INTERNAL, "space %s: planned %lld, measured %lld", zr_space_name((zr_space)s),
+                 (long long)plan->memory.space[s].total_bytes, (long long)m.memory.space[s].total_bytes);
+    for (int i = 0; i < ZR_SPACES * ZR_SPACES; i++) {
+        const int from = i / ZR_SPACES, to = i % ZR_SPACES;
+        ZR_CHECK(m.copied[from][to] == plan->copied[from][to] * m.steps, ZR_ERR_INTERNAL,
+                 "copies from %s to %s: planned %lld a step, measured %lld in %lld", zr_space_name((zr_space)from),
+                 zr_space_name((zr_space)to), (long long)plan->copied[from][to], (long long)m.copied[from][to],
+                 (long long)m.steps);
+    }
     for (int k = 0; k < ZR_TRAFFIC_KINDS; k++)
         ZR_CHECK(m.traffic.bytes[k] == plan->traffic.bytes[k] * m.steps, ZR_ERR_INTERNAL,
                  "traffic %d: planned %lld a step, measured %lld in %lld", k, (long long)plan->traffic.bytes[k],
@@ -232,6 +247,14 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
     return run->steps > 0 ? trainer_accounts(run, plan, engine, comm->rank) : ZR_OK;
 }
 
+static inline zr_status trainer_engine(const trainer *run, const zr_plan *plan, zr_device *device, zr_comm *comm,
+                                       zr_engine **engine)
+{
+    static const char *const here[] = {"/tmp"};
+    return zr_engine_create_on(plan, device, comm, run->seed, run->folder ? run->folder : here,
+                               run->folder ? run->n_folders : 1, engine);
+}
+
 static inline zr_status trainer_rank(zr_comm *comm, void *arg)
 {
     trainer *run = arg;
@@ -246,8 +269,9 @@ static inline zr_status trainer_rank(zr_comm *comm, void *arg)
     comm->concurrent = run->lanes;
     ZR_TRY_GOTO(st, zr_plan_create(&model, &run->layout, &device->profile, &plan), done);
     if (comm->rank == 0) ZR_TRY_GOTO(st, zr_plan_check(plan), done); /* the plan is the same on all */
-    ZR_TRY_GOTO(st, zr_engine_create(plan, device, comm, run->seed, &engine), done);
+    ZR_TRY_GOTO(st, trainer_engine(run, plan, device, comm, &engine), done);
     ZR_TRY_GOTO(st, zr_engine_fill(engine, ZR_STATE_PARAM, run->fill, run->fill_arg), done);
+    if (run->before) ZR_TRY_GOTO(st, run->before(run, engine, comm), done);
     ZR_TRY_GOTO(st, trainer_steps(run, plan, engine, comm), done);
 done:
     zr_engine_destroy(&engine);

@@ -73,6 +73,13 @@ typedef struct zr_step_result {
  * are borrowed and must outlive the engine. Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed,
                                                zr_engine **engine);
+/** Create an engine like zr_engine_create, for a plan that stores states on disk (zr_layout.home). The engine reserves
+ * zr_plan.space_bytes[ZR_SPACE_DISK] bytes in files without a name, one in each folder. The folders exist, and should
+ * be on different disks. They may differ between ranks, and ranks may share them. Fail with ZR_ERR_ARG if the plan
+ * stores states on disk and n_folders is 0, or on all ranks with ZR_ERR_MEMORY if a rank's folder has too little room.
+ * If a transfer fails later, the call of the engine fails with ZR_ERR_IO. Collective. */
+ZR_API ZR_NODISCARD zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed,
+                                                  const char *const *folder, int n_folders, zr_engine **engine);
 ZR_API void zr_engine_destroy(zr_engine **engine);
 
 /** States of a parameter that can be filled or read. All are passed as F32. */
@@ -200,8 +207,8 @@ ZR_API ZR_NODISCARD zr_status zr_engine_value(zr_engine *engine, zr_schedule_kin
 typedef struct zr_measured {
     zr_memory memory;
     zr_traffic traffic;
-    zr_traffic across[ZR_BORDERS]; /* received traffic that crossed each border (zr_plan.across) */
-    int64_t copied[ZR_SPACES][ZR_SPACES]; /* bytes copied between spaces (zr_plan.copied) */
+    zr_traffic across[ZR_BORDERS];        /* received traffic that crossed each border (zr_plan.across) */
+    int64_t copied[ZR_SPACES][ZR_SPACES]; /* bytes copied between spaces in training steps (zr_plan.copied) */
     int64_t steps;
 } zr_measured;
 ZR_API void zr_engine_measured(const zr_engine *engine, zr_measured *measured);

@@ -103,7 +103,7 @@ typedef enum zr_save {
     X(DEVICE, "device")   /* device memory in one block (the arena), which ops read and write */                       \
     X(HOST, "host")       /* host memory: batches, results that control later steps, offloaded states */               \
     X(STAGING, "staging") /* memory that other ranks can access, through which pieces pass */                          \
-    X(DISK, "disk") /* files of this rank, which hold offloaded states */
+    X(DISK, "disk")       /* files of this rank, which hold offloaded states */
 
 /** Alignment of the buffers in the space DISK, and of buffers from or to which they are copied, in bytes. */
 #define ZR_DISK_ALIGN 4096
@@ -123,17 +123,26 @@ typedef struct zr_homes {
     zr_space param; /* space of the parameter shards; other than DEVICE only at stage 3 */
     zr_space grad;  /* space of the gradients that outlive their reduction */
     zr_space optim; /* space of the fp32 masters and optimizer states */
-    /* Shares of the elements whose states are stored in the spaces `param` and `optim`, from 0 to 1, rounded to whole
-     * units. The states of other units are on the device. */
+    /* Shares of the elements whose states are stored in the spaces `param` and `optim`, from 0 to 1, rounded up to
+     * whole units. The states of other units are on the device. These are the first units of the model: their
+     * parameters are needed first in a training step, and their gradients come last, when no computation is left to
+     * hide a copy. */
     double param_share, optim_share;
     int64_t bucket_elems; /* bucket size for offloaded states: elements of a rank's part that a step computes with at a
-                             time; 0 for the planner's choice */
-    int buckets;          /* number of buckets of each state that are on the device at the same time; 0 for the planner's
-                             choice */
-    int64_t block_bytes;  /* largest single transfer from or to disk, a multiple of ZR_DISK_ALIGN; 0 for the planner's
-                             choice */
-    int depth;            /* number of transfers in flight in each direction; 0 for the planner's choice */
+                             time, rounded up to a multiple of ZR_SHARD_ALIGN, or of ZR_DISK_ALIGN / 2 with states on
+                             disk; 0 for the planner's choice */
+    int buckets;         /* number of buckets of each state that are on the device at the same time; 0 for the planner's
+                            choice */
+    int64_t block_bytes; /* largest single transfer from or to disk, a multiple of ZR_DISK_ALIGN; 0 for the planner's
+                            choice */
+    int depth;           /* number of transfers in flight in each direction; 0 for the planner's choice */
 } zr_homes;
+
+/** The planner's choices for fields of zr_homes that are 0. */
+#define ZR_HOMES_BUCKET_ELEMS (1 << 20)
+#define ZR_HOMES_BUCKETS 3
+#define ZR_HOMES_BLOCK_BYTES (1 << 20)
+#define ZR_HOMES_DEPTH 8
 
 /** Layout of training over ranks: all settings from which a plan is made. Initialise with ZR_LAYOUT_INIT. */
 typedef struct zr_layout {
@@ -231,7 +240,7 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
         sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_ACCUM_MICRO, ZR_DEFAULT_BUCKET_ELEMS, \
             ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
             false, false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false,     \
-            true, true, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0}, ZR_OPTIMIZER_INIT                      \
+            true, true, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0}, ZR_OPTIMIZER_INIT    \
     }
 
 /* ---- the grid -------------------------------------------------------------------------------- */
@@ -285,9 +294,9 @@ typedef struct zr_buffer {
 /** Streams of steps. Steps of one stream run in order. */
 #define ZR_STREAM_LIST(X)                                                                                              \
     X(COMPUTE, "compute")                                                                                              \
-    X(COMM, "comm") /* communication between ranks, and steps that prepare it */                                       \
-    X(COPY, "copy") /* copies between memory spaces, except from and to disk */                                        \
-    X(SAVE, "save") /* writes to files, for which the end of a schedule does not wait */                               \
+    X(COMM, "comm")   /* communication between ranks, and steps that prepare it */                                     \
+    X(COPY, "copy")   /* copies between memory spaces, except from and to disk */                                      \
+    X(SAVE, "save")   /* writes to files, for which the end of a schedule does not wait */                             \
     X(FETCH, "fetch") /* copies from disk */                                                                           \
     X(STORE, "store") /* copies to disk */
 
@@ -509,11 +518,12 @@ typedef struct zr_plan_unit {
                         unit, the range that the rank stores */
     bool trains;     /* whether the unit is trained; a frozen unit has only parameters as its state */
     bool gathered;   /* whether the unit is sharded and gathered only while it is used, as at stage 3 */
-    zr_recompute recompute; /* policy of this unit: NONE, UNIT or SELECTIVE */
-    zr_state param;         /* parameters; ZR_NONE if they are cast from the master */
-    zr_state hpz_shard;     /* second copy of the parameters (hpZ), valid after the first gather of a training step */
-    zr_state grad;     /* gradient of a micro-batch in the communicated type; ZR_NONE if it is a transient buffer of a
-                          schedule */
+    zr_space param_home, optim_home; /* spaces of `param` and of the fp32 states */
+    zr_recompute recompute;          /* policy of this unit: NONE, UNIT or SELECTIVE */
+    zr_state param;                  /* parameters; ZR_NONE if they are cast from the master */
+    zr_state hpz_shard; /* second copy of the parameters (hpZ), valid after the first gather of a training step */
+    zr_state grad;      /* gradient of a micro-batch in the communicated type; ZR_NONE if it is a transient buffer of a
+                           schedule */
     zr_state sums;     /* gradient of a training step, which the update reads: fp32 accumulators, or the same as grad */
     zr_state master;   /* fp32 master parameters for 16-bit training; absent for a frozen unit */
     zr_state slot[4];  /* fp32 states of the optimizer */
@@ -554,12 +564,13 @@ typedef struct zr_space_memory {
 typedef struct zr_memory {
     zr_space_memory space[ZR_SPACES];
     int64_t category_bytes[ZR_CATEGORIES]; /* maximum bytes of each category in device and staging memory together */
-    int64_t states_bytes; /* bytes of persistent parameters, gradients and optimizer states, including padding */
+    int64_t states_bytes; /* bytes of persistent parameters, gradients and optimizer states on the device, including
+                             padding */
     int64_t total_bytes;  /* total of device and staging memory */
 } zr_memory;
 
 /** Return the bytes of one rank's memory that grow with model and batch, for a device that uses host memory. The
- * result is total_bytes plus activation checkpoints and copies of states in host memory. */
+ * result is total_bytes plus activation checkpoints, states and copies of states in host memory. */
 ZR_API int64_t zr_memory_taken(const zr_memory *memory);
 
 /** Borders that received bytes may have crossed, for example between hosts. */
@@ -570,6 +581,10 @@ typedef enum zr_border {
     ZR_BORDER_TENSOR, /* border between tensor-parallel ranks; only traffic of tensor parallelism is counted */
     ZR_BORDERS
 } zr_border;
+
+/** Windows in host memory through which states on disk pass when they are filled, read or saved: the state's window,
+ * the window of the parameters that are rounded from it, and the window of saves. */
+typedef enum zr_plan_window { ZR_WINDOW_STATE, ZR_WINDOW_PARAM, ZR_WINDOW_SAVE, ZR_WINDOWS } zr_plan_window;
 
 typedef struct zr_plan {
     zr_layout layout;
@@ -613,18 +628,30 @@ typedef struct zr_plan {
                                                exchange. output: the output of decoding */
     bool has_stream[ZR_STREAMS];            /* whether a stream has steps; always true for COMPUTE and COMM */
     int32_t passing;                        /* buffer in host memory through which states are filled and read */
-    int32_t saving;                      /* buffer in host memory through which states are saved in place, or ZR_NONE */
+    int32_t saving;       /* buffer in host memory through which states are saved in place, or ZR_NONE */
+    int32_t passing_disk; /* buffer in host memory through which bytes pass that cannot be transferred from or to disk
+                             directly, or ZR_NONE; see zr_homes_passing_bytes */
+    int32_t
+        windows; /* buffer in host memory with a window for each zr_plan_window, or ZR_NONE if no state is on disk */
+    int64_t window_bytes;                /* bytes of a window */
     int64_t persistent_bytes[ZR_SPACES]; /* bytes of persistent buffers; transient buffers have higher offsets */
     int64_t space_bytes[ZR_SPACES]; /* bytes of each space: for DEVICE the arena, for STAGING at least ZR_STAGING_LEAST
                                        per rank */
     zr_memory memory;
     zr_traffic traffic;            /* traffic of one training step, including its flush */
     zr_traffic across[ZR_BORDERS]; /* traffic received across each border by the rank that receives the most */
-    /* copied[from][to]: bytes that one rank copies from one space to another in a training step */
+    /* copied[from][to]: bytes that the steps COPY of one rank copy from one space to another in a training step,
+     * without the copies of a save */
     int64_t copied[ZR_SPACES][ZR_SPACES];
-    double flops_model;            /* model FLOPs of a training step on all ranks, without recomputation */
+    double flops_model; /* model FLOPs of a training step on all ranks, without recomputation */
     double flops_hardware;
 } zr_plan;
+
+/** Return the bytes of zr_plan.passing_disk: in each direction, room for two transfers. */
+static inline int64_t zr_homes_passing_bytes(const zr_homes *home)
+{
+    return 2 * (home->depth < 2 ? home->depth : 2) * home->block_bytes;
+}
 
 /** Return whether each layer is shared by several ranks (tensor parallelism). */
 static inline bool zr_plan_shares_layers(const zr_plan *plan)

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { TEXT_BYTES = 512 };
 
@@ -91,6 +92,17 @@ static bool await_mark(const zr_mark *mark)
     return q->threaded || !q->kind->reach || q->kind->reach(q->base.device, mark->ticket) == ZR_OK;
 }
 
+/* Fail with the failure of a queue, for which another queue waits. */
+static zr_status fail_like(host_queue *q)
+{
+    char text[TEXT_BYTES];
+    pthread_mutex_lock(&q->lock);
+    const zr_status status = q->status;
+    memcpy(text, q->text, sizeof text);
+    pthread_mutex_unlock(&q->lock);
+    return status == ZR_OK ? ZR_FAIL(ZR_ERR_PEER, "the queue was cancelled") : ZR_FAIL(status, "%s", text);
+}
+
 static zr_status run_task(host_queue *q, const zr_task *task, double asked_sec)
 {
     zr_device *device = q->base.device;
@@ -128,8 +140,7 @@ static void *run_queue(void *arg)
     while (take_entry(q, &next, &drop)) {
         zr_status st = drop ? ZR_OK : entered;
         if (st != ZR_OK) drop = true;
-        if (!drop && !next.task.run && !await_mark(&next.mark))
-            st = ZR_FAIL(ZR_ERR_PEER, "the queue that this one waits for has failed");
+        if (!drop && !next.task.run && !await_mark(&next.mark)) st = fail_like(host_of(next.mark.queue));
         if (!drop && next.task.run) st = run_task(q, &next.task, next.asked_sec);
         end_entry(q, st);
     }
@@ -179,9 +190,7 @@ zr_status zr__queue_await(zr_queue *queue, zr_mark mark)
     if (q->threaded) return ZR_OK;
     /* Wait until the other queue's tasks have ended. If that queue has its own thread, the work that the tasks launched
      * has completed too. */
-    if (!await_ticket(other, mark.ticket))
-        return other->status == ZR_OK ? ZR_FAIL(ZR_ERR_PEER, "the queue was cancelled")
-                                      : ZR_FAIL(other->status, "%s", other->text);
+    if (!await_ticket(other, mark.ticket)) return fail_like(other);
     return other->threaded || there ? ZR_OK : q->kind->follow(q->base.device, other->base.device, mark.ticket);
 }
 

@@ -9,36 +9,43 @@
 #include <float.h>
 #include <string.h>
 
-/* Allocate this rank's memory. The allocation may fail on some ranks and succeed on others. */
+/* Allocate this rank's memory. The allocation may fail on some ranks and succeed on others. If states are on disk,
+ * align the memory as transfers from and to disk need it. The bytes before the aligned address are not counted. */
 static zr_status take_memory(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
     const zr_device_ops *ops = e->device->ops;
     const zr_space spaces[] = {ZR_SPACE_DEVICE, ZR_SPACE_HOST};
+    const int64_t spare = plan->space_bytes[ZR_SPACE_DISK] > 0 ? ZR_DISK_ALIGN : 0;
     for (int i = 0; i < 2; i++) {
         const zr_space space = spaces[i];
         void *memory = NULL;
         int64_t before = zr__alloc_taken(), bytes = plan->space_bytes[space];
-        ZR_TRY((space == ZR_SPACE_HOST ? ops->alloc_host : ops->alloc)(e->device, bytes, &memory));
+        ZR_TRY((space == ZR_SPACE_HOST ? ops->alloc_host : ops->alloc)(e->device, bytes + spare, &memory));
+        e->block[space] = memory;
         e->memory[space] = memory;
-        e->taken_bytes[space] = zr__alloc_taken() - before;
+        if (spare > 0) e->memory[space] += (spare - (uintptr_t)memory % (uintptr_t)spare) % (uintptr_t)spare;
+        e->taken_bytes[space] = zr__alloc_taken() - before - spare;
         /* Use the planned bytes in two cases in which zr__alloc_taken is wrong: it reports 1 byte for an allocation of
          * 0 bytes, and no bytes for memory of a device. */
-        if (bytes == 0 || e->taken_bytes[space] == 0) e->taken_bytes[space] = bytes;
+        if (bytes == 0 || e->taken_bytes[space] <= 0) e->taken_bytes[space] = bytes;
     }
     for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr__plan_place(plan, g, e->comm->rank);
     return ZR_OK;
 }
 
-/* Return how to configure the queue of the stream `first`, which other streams may share. Collectives and file writes
- * need a queue with a thread, since they block. Other work is only issued to the device. */
+/* Return how to configure the queue of the stream `first`, which other streams may share. Collectives and transfers
+ * from and to files need a queue with a thread, since they block. Other work is only issued to the device. */
 static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 {
-    enum { COMM_TASKS = 1024 }; /* capacity of the comm queue, more than the maximum number of pending tasks */
+    /* Capacities of queues: COMM_TASKS is more than the maximum number of pending tasks. If DISK_TASKS are pending, the
+     * next one waits. */
+    enum { COMM_TASKS = 1024, DISK_TASKS = 256 };
     if (first == ZR_STREAM_COMPUTE) return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
     if (first == ZR_STREAM_COMM) return (zr_queue_config){ZR_QUEUE_THREAD, COMM_TASKS};
     /* Twice the number of SAVE steps, since each wait is a task too. */
     if (first == ZR_STREAM_SAVE) return (zr_queue_config){ZR_QUEUE_THREAD, 2 * zr__count_puts(plan)};
+    if (first == ZR_STREAM_FETCH || first == ZR_STREAM_STORE) return (zr_queue_config){ZR_QUEUE_THREAD, DISK_TASKS};
     return (zr_queue_config){.runs = ZR_QUEUE_STREAM};
 }
 
@@ -143,6 +150,12 @@ static zr_status prepare_engine(zr_engine *e)
 
 zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed, zr_engine **engine)
 {
+    return zr_engine_create_on(plan, device, comm, seed, NULL, 0, engine);
+}
+
+zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed,
+                              const char *const *folder, int n_folders, zr_engine **engine)
+{
     ZR_CHECK(plan && device && comm && engine, ZR_ERR_ARG, "zr_engine_create: a NULL argument");
     ZR_CHECK(plan->ranks == comm->size, ZR_ERR_CONFIG, "the plan is for %d ranks, the communicator has %d", plan->ranks,
              comm->size);
@@ -158,6 +171,7 @@ zr_status zr_engine_create(const zr_plan *plan, zr_device *device, zr_comm *comm
         e->runtime.seed = seed;
         e->runtime.place = zr__plan_place(plan, ZR_GROUP_TENSOR, comm->rank);
         st = take_memory(e);
+        if (st == ZR_OK) st = zr__disk_create(e, folder, n_folders);
         if (st == ZR_OK) st = take_queues(e);
     }
     st = zr_comm_agree(comm, st);
@@ -188,14 +202,15 @@ void zr_engine_destroy(zr_engine **engine)
             if (pass == 2) ops->queue_destroy(e->queue[s]);
         }
     for (int k = 0; k < ZR_SCHEDULES; k++) zr__unbind(&e->bound[k]);
+    zr__store_destroy(&e->store); /* no queue uses it any more */
     /* Do not free memory that an aborted collective may still read or write. The collective may go on until the process
      * or MPI ends. */
     bool in_use = e->stopped && (e->comm->concurrent || !zr_engine_serial(e));
     if (e->device->profile.facts.apart) (void)!zr__comm_copy_with(e->comm, NULL);
     for (int32_t g = ZR_GROUP_DATA; g < ZR_GROUPS_MAX; g++)
         if (e->group_comm[g] != e->comm) zr_comm_destroy(&e->group_comm[g]);
-    if (e->memory[ZR_SPACE_DEVICE] && !in_use) ops->free(e->device, e->memory[ZR_SPACE_DEVICE]);
-    if (e->memory[ZR_SPACE_HOST] && !in_use) ops->free_host(e->device, e->memory[ZR_SPACE_HOST]);
+    if (e->block[ZR_SPACE_DEVICE] && !in_use) ops->free(e->device, e->block[ZR_SPACE_DEVICE]);
+    if (e->block[ZR_SPACE_HOST] && !in_use) ops->free_host(e->device, e->block[ZR_SPACE_HOST]);
     zr_free(e);
     *engine = NULL;
 }
@@ -208,9 +223,12 @@ static bool has_own_comm(const zr_engine *e, int32_t group)
     return e->group_comm[group] != NULL;
 }
 
-/* Add the current traffic counts of all communicators to e->moved if `sign` is 1. Subtract them if it is -1. */
+/* Add the current traffic counts of all communicators, and the counts of copies, to e->moved if `sign` is 1. Subtract
+ * them if it is -1. */
 static void count_traffic(zr_engine *e, int sign)
 {
+    for (int from = 0; from < ZR_SPACES; from++)
+        for (int to = 0; to < ZR_SPACES; to++) e->moved.copied[from][to] += sign * e->copied[from][to];
     for (int32_t g = ZR_GROUP_DATA; g < e->plan->n_groups; g++)
         for (int k = 0; k < ZR_TRAFFIC_KINDS && has_own_comm(e, g); k++) {
             const int64_t bytes = e->group_comm[g]->traffic.bytes[k];
@@ -468,6 +486,7 @@ void zr_engine_measured(const zr_engine *e, zr_measured *measured)
     zr__memory_sum(m);
     measured->traffic = e->moved.traffic;
     memcpy(measured->across, e->moved.across, sizeof measured->across);
+    memcpy(measured->copied, e->moved.copied, sizeof measured->copied);
     measured->steps = e->steps;
 }
 

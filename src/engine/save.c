@@ -5,7 +5,8 @@
 
 /* ---- on the saving queue ----------------------------------------------------------------------- */
 
-static zr_status put_param(const zr__running *r, const zr_param_info *param)
+/* Pass elements of a state to the sink. `window`: the window of a state that is on disk. */
+static zr_status put_param(const zr__running *r, zr__window *window, const zr_param_info *param)
 {
     zr_engine *e = r->engine;
     const zr_sink *sink = &e->saving.sink;
@@ -13,12 +14,19 @@ static zr_status put_param(const zr__running *r, const zr_param_info *param)
     const zr__span mine = zr__passed(e, param, range);
     const int state = r->step->slot < 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + r->step->slot;
     const bool in_place = r->use[1].buffer != ZR_NONE;
+    const bool on_disk = e->plan->persistent[r->use->buffer].space == ZR_SPACE_DISK;
+    const zr_state *its = zr__engine_state(e->plan, r->step->unit, state);
     for (int64_t at = mine.begin, n; at < mine.end; at += n) {
         n = mine.end - at < ZR_PASSING_ELEMS ? mine.end - at : ZR_PASSING_ELEMS;
         const int64_t whole = zr__whole_of(e, param, at, &n);
         if (whole < 0) continue; /* padding */
         ZR_CHECK(!e->saving.gone, ZR_ERR_STOPPED, "the engine is gone");
-        const char *from = zr__at(r, 0) + zr_dtype_span(r->use->dtype, at - zr__first(e, range));
+        if (on_disk) n = zr__window_meet(e, window, its, at, n);
+        char *from = NULL;
+        if (on_disk)
+            ZR_TRY(zr__window_open(e, window, its, at, false, &from));
+        else
+            from = zr__at(r, 0) + zr_dtype_span(r->use->dtype, at - zr__first(e, range));
         if (in_place) ZR_TRY(r->device->ops->cast(r->device, zr__at(r, 1), ZR_F32, from, r->use->dtype, n));
         ZR_TRY(r->device->ops->finish(r->device));
         const void *out = in_place ? zr__at(r, 1) : from;
@@ -32,8 +40,9 @@ static zr_status put_unit(const zr__running *r)
 {
     const zr_graph *g = r->engine->plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_unit_info *info = zr_graph_unit_info(g, r->step->unit);
+    zr__window window = zr__window_of(r->engine, ZR_WINDOW_SAVE);
     for (int32_t p = info->first_param; p < info->first_param + info->n_params; p++)
-        ZR_TRY(put_param(r, zr_graph_param(g, p)));
+        ZR_TRY(put_param(r, &window, zr_graph_param(g, p)));
     return ZR_OK;
 }
 

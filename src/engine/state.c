@@ -6,19 +6,11 @@
 #include <math.h>
 #include <string.h>
 
-/* Return a unit's state. Its buffer is ZR_NONE if this rank does not store the state. */
-static const zr_state *engine_state(const zr_plan *plan, int32_t unit, int state)
+const zr_state *zr__engine_state(const zr_plan *plan, int32_t unit, int state)
 {
     const zr_plan_unit *u = &plan->unit[unit];
     if (state == ZR_STATE_PARAM) return u->master.buffer != ZR_NONE ? &u->master : &u->param;
     return state == ZR_STATE_GRAD ? &u->sums : &u->slot[state - ZR_STATE_SLOT];
-}
-
-/* Return the address of an element of a state. This rank must store the element. */
-static char *element_at(const zr_engine *e, const zr_state *state, int64_t element)
-{
-    int64_t at = element - zr__first(e, &state->range);
-    return zr__buffer(e, &e->plan->persistent[state->buffer]) + zr_dtype_span(state->dtype, at);
 }
 
 zr__span zr__meet(const zr_engine *e, const zr_param_info *param, const zr_range *range)
@@ -27,7 +19,7 @@ zr__span zr__meet(const zr_engine *e, const zr_param_info *param, const zr_range
     return (zr__span){begin < first ? first : begin, end > first + range->count ? first + range->count : end};
 }
 
-static const zr_graph *any_graph(const zr_plan *plan)
+const zr_graph *zr__any_graph(const zr_plan *plan)
 {
     return plan->graph[ZR_SCHEDULE_TRAIN]  ? plan->graph[ZR_SCHEDULE_TRAIN]
            : plan->graph[ZR_SCHEDULE_EVAL] ? plan->graph[ZR_SCHEDULE_EVAL]
@@ -36,7 +28,7 @@ static const zr_graph *any_graph(const zr_plan *plan)
 
 int64_t zr__whole_of(const zr_engine *e, const zr_param_info *param, int64_t element, int64_t *n)
 {
-    const zr_graph *g = any_graph(e->plan);
+    const zr_graph *g = zr__any_graph(e->plan);
     const int32_t index = zr_graph_value(g, param->value)->param;
     return zr_param_place(g, index, e->runtime.place, element - param->unit_offset, *n, n);
 }
@@ -73,9 +65,10 @@ static zr_status check_state(const zr_engine *e, int state)
 
 /* Elements [at, at + n) of a unit that are being copied through host memory. */
 typedef struct passing {
-    const zr_engine *engine;
+    zr_engine *engine;
     const zr_param_info *param;
     const zr_state *state;
+    zr__window *window; /* window of the state, and when filling also of the parameters that are rounded from it */
     int64_t at, n;
     int64_t whole; /* index, within the whole parameter, of the unit's element `at` */
     float *host;   /* host memory; NULL if initial values are generated directly in the state */
@@ -86,8 +79,9 @@ static zr_status set_part(void *arg, zr_device *device, int64_t index)
 {
     (void)index;
     const passing *p = arg;
-    const zr_engine *e = p->engine;
-    char *place = element_at(e, p->state, p->at);
+    zr_engine *e = p->engine;
+    char *place, *rounded;
+    ZR_TRY(zr__window_open(e, &p->window[0], p->state, p->at, true, &place));
     if (p->host) {
         ZR_TRY(device->ops->cast(device, place, p->state->dtype, p->host, ZR_F32, p->n));
     } else {
@@ -97,14 +91,17 @@ static zr_status set_part(void *arg, zr_device *device, int64_t index)
     }
     const zr_state *param = &e->plan->unit[p->param->unit].param;
     if (!p->rounded || param == p->state || param->buffer == ZR_NONE) return ZR_OK;
-    return device->ops->cast(device, element_at(e, param, p->at), param->dtype, place, p->state->dtype, p->n);
+    ZR_TRY(zr__window_open(e, &p->window[1], param, p->at, true, &rounded));
+    return device->ops->cast(device, rounded, param->dtype, place, p->state->dtype, p->n);
 }
 
 static zr_status get_part(void *arg, zr_device *device, int64_t index)
 {
     (void)index;
     const passing *p = arg;
-    return device->ops->cast(device, p->host, ZR_F32, element_at(p->engine, p->state, p->at), p->state->dtype, p->n);
+    char *place;
+    ZR_TRY(zr__window_open(p->engine, p->window, p->state, p->at, false, &place));
+    return device->ops->cast(device, p->host, ZR_F32, place, p->state->dtype, p->n);
 }
 
 /* ---- filling ----------------------------------------------------------------------------------- */
@@ -131,11 +128,24 @@ zr_status zr__engine_initial(void *arg, const zr_param_info *param, int64_t firs
     return ZR_OK;
 }
 
-static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param, zr_fill_fn fn, void *arg)
+/* Write the windows back, in a task. */
+static zr_status close_windows(void *arg, zr_device *device, int64_t index)
 {
+    (void)device, (void)index;
+    const passing *p = arg;
+    for (int i = 0; i < 2; i++) ZR_TRY(zr__window_close(p->engine, &p->window[i]));
+    return ZR_OK;
+}
+
+static zr_status fill_param(passing *all, int state, const zr_param_info *param, zr_fill_fn fn, void *arg)
+{
+    zr_engine *e = all->engine;
     const zr_plan_unit *u = &e->plan->unit[param->unit];
     const bool params = state == ZR_STATE_PARAM;
-    passing p = {.engine = e, .param = param, .state = engine_state(e->plan, param->unit, state), .rounded = params};
+    passing p = *all;
+    p.param = param;
+    p.state = zr__engine_state(e->plan, param->unit, state);
+    p.rounded = params;
     if (p.state->buffer == ZR_NONE) return ZR_OK;
     const zr__span mine = zr__meet(e, param, params ? &u->update : &p.state->range);
     const bool made_there = !fn && p.state->dtype == ZR_F32 && param->init.kind == ZR_INIT_NORMAL;
@@ -149,6 +159,8 @@ static zr_status fill_param(zr_engine *e, int state, const zr_param_info *param,
         p.whole = zr__whole_of(e, param, p.at, &p.n);
         const bool padding = p.whole < 0;
         if (padding && p.n > ZR_PASSING_ELEMS) p.n = ZR_PASSING_ELEMS;
+        p.n = zr__window_meet(e, &p.window[0], p.state, p.at, p.n);
+        if (params) p.n = zr__window_meet(e, &p.window[1], &u->param, p.at, p.n);
         p.host = made_there && !padding ? NULL : zr__result(e, e->plan->passing);
         if (padding)
             memset(p.host, 0, sizeof(float) * (size_t)p.n);
@@ -170,21 +182,24 @@ static zr_status take_pages(void *arg, zr_device *device, int64_t unit)
 {
     const filling *f = arg;
     const zr_plan *plan = f->engine->plan;
-    const int32_t taken[] = {engine_state(plan, (int32_t)unit, f->state)->buffer,
+    const int32_t taken[] = {zr__engine_state(plan, (int32_t)unit, f->state)->buffer,
                              f->state == ZR_STATE_PARAM ? plan->unit[unit].param.buffer : ZR_NONE};
     for (int i = 0; i < 2; i++) {
         const zr_buffer *buffer = taken[i] == ZR_NONE ? NULL : &plan->persistent[taken[i]];
-        if (buffer) device->ops->populate(device, zr__buffer(f->engine, buffer), buffer->bytes);
+        if (buffer && buffer->space != ZR_SPACE_DISK)
+            device->ops->populate(device, zr__buffer(f->engine, buffer), buffer->bytes);
     }
     return ZR_OK;
 }
 
 static zr_status fill_params(zr_engine *e, int state, zr_fill_fn fn, void *arg)
 {
-    const zr_graph *g = any_graph(e->plan);
+    const zr_graph *g = zr__any_graph(e->plan);
     const zr_device_ops *ops = e->device->ops;
     const zr_queue_config config = {.runs = ZR_QUEUE_THREAD, .most = e->plan->n_units};
     filling all = {e, state};
+    zr__window window[] = {zr__window_of(e, ZR_WINDOW_STATE), zr__window_of(e, ZR_WINDOW_PARAM)};
+    passing p = {.engine = e, .window = window};
     zr_queue *beside = NULL;
     zr_status st = ZR_OK;
     /* the queue `beside` is optional: continue without it if it cannot be created */
@@ -192,7 +207,8 @@ static zr_status fill_params(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     for (int32_t u = 0; beside && st == ZR_OK && u < e->plan->n_units; u++)
         st = ops->issue(beside, &(zr_task){take_pages, NULL, &all, u});
     for (int32_t i = 0; i < zr_graph_params(g) && st == ZR_OK; i++)
-        st = fill_param(e, state, zr_graph_param(g, i), fn, arg);
+        st = fill_param(&p, state, zr_graph_param(g, i), fn, arg);
+    if (st == ZR_OK) st = zr__call(e, close_windows, &p);
     if (beside) {
         ops->cancel(beside);
         ops->queue_destroy(beside);
@@ -218,12 +234,14 @@ zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
 
 /* ---- reading ----------------------------------------------------------------------------------- */
 
-static zr_status read_param(zr_engine *e, int state, const zr_param_info *param, zr_read_fn fn, void *arg)
+static zr_status read_param(zr_engine *e, int state, zr__window *window, const zr_param_info *param, zr_read_fn fn,
+                            void *arg)
 {
     const zr_plan_unit *u = &e->plan->unit[param->unit];
     passing p = {.engine = e,
                  .param = param,
-                 .state = engine_state(e->plan, param->unit, state),
+                 .state = zr__engine_state(e->plan, param->unit, state),
+                 .window = window,
                  .host = zr__result(e, e->plan->passing)};
     if (p.state->buffer == ZR_NONE) return ZR_OK; /* the unit is not trained */
     const zr__span mine = zr__passed(e, param, &u->own);
@@ -232,6 +250,7 @@ static zr_status read_param(zr_engine *e, int state, const zr_param_info *param,
         p.n = mine.end - p.at < ZR_PASSING_ELEMS ? mine.end - p.at : ZR_PASSING_ELEMS;
         p.whole = zr__whole_of(e, param, p.at, &p.n);
         if (p.whole < 0) continue; /* padding */
+        p.n = zr__window_meet(e, window, p.state, p.at, p.n);
         ZR_TRY(zr__call(e, get_part, &p));
         for (int64_t i = 0; i < p.n && scale != 1; i++) p.host[i] = (float)(p.host[i] / scale);
         ZR_TRY(fn(arg, param, p.whole, p.n, p.host));
@@ -248,7 +267,9 @@ zr_status zr_engine_read(zr_engine *e, int state, zr_read_fn fn, void *arg)
     bool kept = state != ZR_STATE_GRAD;
     for (int32_t u = 0; u < e->plan->n_units && !kept; u++) kept = e->plan->unit[u].sums.buffer != ZR_NONE;
     ZR_CHECK(kept, ZR_ERR_STATE, "the layout lean has used up the gradient; plan with ZR_STATES_PAPER to read it");
-    const zr_graph *g = any_graph(e->plan);
-    for (int32_t i = 0; i < zr_graph_params(g); i++) ZR_TRY(read_param(e, state, zr_graph_param(g, i), fn, arg));
+    const zr_graph *g = zr__any_graph(e->plan);
+    zr__window window = zr__window_of(e, ZR_WINDOW_STATE);
+    for (int32_t i = 0; i < zr_graph_params(g); i++)
+        ZR_TRY(read_param(e, state, &window, zr_graph_param(g, i), fn, arg));
     return ZR_OK;
 }

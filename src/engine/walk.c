@@ -71,8 +71,12 @@ static zr_status run_zero(const zr__running *r)
 
 static zr_status run_copy(const zr__running *r)
 {
-    return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0),
-                                zr_dtype_span(r->use->dtype, r->use->range.count));
+    const zr_schedule *s = r->bound->schedule;
+    const zr_space from = s->buffer[r->use[0].buffer].space, to = s->buffer[r->use[1].buffer].space;
+    const int64_t bytes = zr_dtype_span(r->use->dtype, r->use->range.count);
+    if (!zr_when_asked(r->step->when)) r->engine->copied[from][to] += bytes;
+    if (from == ZR_SPACE_DISK || to == ZR_SPACE_DISK) return zr__disk_copy(r);
+    return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0), bytes);
 }
 
 static zr_status run_loss(const zr__running *r)
@@ -139,6 +143,7 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
 static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
 {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
+    if (stream == ZR_STREAM_FETCH || stream == ZR_STREAM_STORE) return; /* the compute step that waits is shown */
     uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
     zr__comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr_engine_serial(e)), number);
 }

@@ -1,11 +1,13 @@
 /** engine, internal: the state of an engine, a running step, and the functions that files of this folder share. walk.c
  * issues the steps of a schedule to queues. bind.c binds the steps to memory. move.c runs steps that move units,
- * update.c runs steps that end a training step, and save.c runs asynchronous saves. */
+ * update.c runs steps that end a training step, disk.c moves
+ * states from and to disk, and save.c runs asynchronous saves. */
 #ifndef ZR_ENGINE_WALK_H
 #define ZR_ENGINE_WALK_H
 
 #include "base/core/core.h"
 #include "engine/engine.h"
+#include "store/store.h"
 
 typedef struct zr__run {
     const zr_kernel *kernel; /* kernel of the op; NULL until the op is prepared */
@@ -26,9 +28,11 @@ typedef struct zr__bound {
     zr_mark *mark[2];         /* marks (events) at the ends of steps, in even ([0]) and odd ([1]) rounds */
 } zr__bound;
 
-/* Bytes received from other ranks: `traffic` in total, and `across` for each border that they crossed. */
+/* Bytes received from other ranks: `traffic` in total, and `across` for each border that they crossed. Also the bytes
+ * that COPY steps copied between spaces. */
 typedef struct zr__moved {
     zr_traffic traffic, across[ZR_BORDERS];
+    int64_t copied[ZR_SPACES][ZR_SPACES];
 } zr__moved;
 
 /* An asynchronous save of states. */
@@ -50,7 +54,9 @@ struct zr_engine {
     zr_comm *comm;
     zr_comm *group_comm[ZR_GROUPS_MAX]; /* communicators of the groups that move bytes; equal to `comm` for groups of
                                            all ranks */
-    char *memory[ZR_SPACES];            /* memory of each space; NULL for STAGING, which only comm uses */
+    char *memory[ZR_SPACES];            /* memory of each space; NULL for STAGING, which only comm uses, and for DISK */
+    void *block[ZR_SPACES];             /* allocations that contain `memory` */
+    zr__store *store;                   /* files that hold the space DISK; NULL if nothing is on disk */
     int64_t taken_bytes[ZR_SPACES];     /* bytes allocated in each space */
     int place[ZR_GROUPS_MAX];           /* this rank's number within each group */
     zr_queues queues;                   /* queue of each stream; several streams may share a queue */
@@ -88,6 +94,8 @@ struct zr_engine {
     zr_ledger ledger[ZR_SPACES];
     int64_t states_bytes;
     zr__moved moved;
+    /* Bytes that COPY steps have copied between spaces in all walks, except copies of asynchronous saves. */
+    _Atomic int64_t copied[ZR_SPACES][ZR_SPACES];
     _Atomic uint64_t parts; /* number of parts of states that were filled, read or saved so far; shown on the board */
     int64_t steps;
     zr__saving saving;
@@ -147,6 +155,11 @@ int64_t zr__whole_of(const zr_engine *engine, const zr_param_info *param, int64_
  * gets elements. The result is empty if begin >= end. */
 zr__span zr__passed(const zr_engine *engine, const zr_param_info *param, const zr_range *range);
 
+/* Return a unit's state. Its buffer is ZR_NONE if this rank does not store the state. */
+const zr_state *zr__engine_state(const zr_plan *plan, int32_t unit, int state);
+/* Return a graph of the plan, for its parameters and units, which all graphs have. */
+const zr_graph *zr__any_graph(const zr_plan *plan);
+
 /* Run the steps that move a unit (move.c). */
 zr_status zr__cast(const zr__running *r);
 zr_status zr__gather(const zr__running *r);
@@ -158,6 +171,36 @@ zr_status zr__square(const zr__running *r);
 zr_status zr__agree(const zr__running *r);
 zr_status zr__norm(const zr__running *r);
 zr_status zr__update(const zr__running *r);
+
+/* ---- states on disk (disk.c) -------------------------------------------------------------------- */
+
+/* Create the store of a plan that has bytes on disk. */
+zr_status zr__disk_create(zr_engine *engine, const char *const *folder, int n_folders);
+/* Run a COPY step from or to the space DISK. */
+zr_status zr__disk_copy(const zr__running *r);
+
+/* Window: consecutive elements of a state on disk that are in host memory. A window begins at a multiple of its size,
+ * so elements that are used in ascending order are read from disk once, and written once. */
+typedef struct zr__window {
+    char *memory;
+    int64_t bytes;         /* size of `memory` */
+    const zr_state *state; /* state whose elements are in the window; NULL if it is empty */
+    int64_t first, count;  /* elements in the window, counted from the first element that the rank stores */
+    bool changed;          /* whether the elements must be written back */
+} zr__window;
+
+/* Return an empty window in its planned memory. */
+zr__window zr__window_of(const zr_engine *engine, zr_plan_window which);
+/* Return how many of the n elements of a unit's state from `element` on fit into the same window. A state that is not
+ * on disk needs no window, and the result is n. */
+int64_t zr__window_meet(const zr_engine *engine, const zr__window *window, const zr_state *state, int64_t element,
+                        int64_t n);
+/* Set *at to the address of an element of a unit's state that this rank stores. If the state is on disk, move the
+ * window to the element first. `changes`: whether the caller writes elements. Call this in a task. */
+zr_status zr__window_open(zr_engine *engine, zr__window *window, const zr_state *state, int64_t element, bool changes,
+                          char **at);
+/* Write a window's elements to disk if they have changed. */
+zr_status zr__window_close(zr_engine *engine, zr__window *window);
 
 /* ---- saving (save.c) --------------------------------------------------------------------------- */
 

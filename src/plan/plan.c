@@ -277,7 +277,8 @@ static void make_groups(zr_plan *plan)
 
 /* Translate the ZeRO stage into the groups over which each state is sharded. A single rank has nothing to shard, but
  * two stages still save memory there. Stage 2 with fp32 sums frees a gradient as soon as it is added to the sums. Stage
- * 3 with lean states stores no 16-bit parameters, but casts them from the master when they are needed. */
+ * 3 with lean states stores no 16-bit parameters, but casts them from the master when they are needed. Both stages also
+ * free what is copied home. */
 static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
@@ -295,8 +296,10 @@ static void partition(zr_plan *plan)
     /* In the layer-major order a unit may have gradients of several micro-batches at a time. They are transient at
      * every stage, as at stage 2. */
     const bool frees = l->stage >= 2 || layer_major;
-    bool optim = l->stage >= 1, grad = frees && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32),
-         param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32));
+    const bool grads_away = l->home.grad != ZR_SPACE_DEVICE, params_away = l->home.param != ZR_SPACE_DEVICE;
+    bool optim = l->stage >= 1,
+         grad = frees && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32 || grads_away),
+         param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32) || params_away);
     make_groups(plan);
     const int32_t sharded = split_of(l) > 0 && l->shard_ranks > 0 ? ZR_GROUP_LOCAL : ZR_GROUP_DATA;
     plan->two_levels = split_of(l) > 0 && (l->shard_ranks > 0 || l->hierarchical);

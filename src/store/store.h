@@ -3,8 +3,11 @@
  *
  * A store is one file in each of its folders. Blocks of the space go to the files in turn, so that several disks work
  * side by side. The files have no name once they are open: a process that ends, however it ends, leaves nothing behind,
- * no second run can use them, and old contents are never read. Transfers bypass the page cache where the file system can
- * do so. No file is ever mapped. */
+ * no second run can use them, and old contents are never read. Transfers bypass the page cache where the file system
+ * can do so. No file is ever mapped.
+ *
+ * Transfers are made by io_uring if zr was built with liburing and the kernel allows it, and otherwise by threads. The
+ * environment variable ZR_STORE (io_uring or threads) makes this choice instead. */
 #ifndef ZR_STORE_STORE_H
 #define ZR_STORE_STORE_H
 
@@ -23,31 +26,60 @@ typedef struct zr__store_config {
     int64_t block_bytes; /* bytes that go to one file before the next file's turn, and largest single transfer; a
                             multiple of ZR_STORE_ALIGN */
     int depth;           /* maximum number of transfers in flight in each direction */
-    void *passing; /* memory of zr__store_passing_bytes, aligned to ZR_STORE_ALIGN, through which bytes pass whose
-                      address or length cannot be transferred directly */
-    const char *owner; /* whose states these are, for messages, such as "rank 3" */
+    void *passing;       /* memory of zr__store_passing_bytes, aligned to ZR_STORE_ALIGN, through which bytes pass whose
+                            address or length cannot be transferred directly */
+    const char *owner;   /* whose states these are, for messages, such as "rank 3" */
 } zr__store_config;
 
-/* Return the bytes of memory that a store needs besides its caller's memory. The plan contains them. */
-int64_t zr__store_passing_bytes(int64_t block_bytes, int depth);
+/* Transfers in flight in each direction that may go through the passing buffer. */
+#define ZR_STORE_SLOTS 2
 
-/* Create the files and reserve all their bytes. Fail with ZR_ERR_MEMORY if a folder has too little room: the
- * message names the folder, the bytes wanted and the bytes free. Not collective. */
-zr_status zr__store_create(const zr__store_config *config, zr__store **store);
+/* Return the bytes of memory that a store needs besides its caller's memory. The plan contains them. */
+static inline int64_t zr__store_passing_bytes(int64_t block_bytes, int depth)
+{
+    return 2 * (depth < ZR_STORE_SLOTS ? depth : ZR_STORE_SLOTS) * block_bytes;
+}
+
+/* Create the files and reserve all their bytes. Not collective. Errors: ZR_ERR_MEMORY if a folder has too little room
+ * (the message names the folder, the bytes wanted and the bytes free); ZR_ERR_CREATE if a folder does not exist or
+ * cannot be written; ZR_ERR_CONFIG and ZR_ERR_UNSUPPORTED for a value of ZR_STORE. */
+ZR_NODISCARD zr_status zr__store_create(const zr__store_config *config, zr__store **store);
 void zr__store_destroy(zr__store **store);
 
-/* Read or write `bytes` bytes at `offset`, which is a multiple of ZR_STORE_ALIGN. Return when all bytes have moved. A
- * write may overwrite the rest of the last block of ZR_STORE_ALIGN bytes. One thread may read while another thread
- * writes. `what` names the contents for messages. Fail with ZR_ERR_IO. */
-zr_status zr__store_read(zr__store *store, int64_t offset, void *to, int64_t bytes, const char *what);
-zr_status zr__store_write(zr__store *store, int64_t offset, const void *from, int64_t bytes, const char *what);
+/* Keep `memory` in place for the kernel until the store is destroyed, so that transfers from and to it cost less
+ * processor time. Call this function at most once, before the first transfer. If the system refuses, such as at a limit
+ * of locked memory, do nothing and return false; transfers work without it. */
+bool zr__store_pin(zr__store *store, void *memory, int64_t bytes);
+
+/* Read or write `bytes` bytes at `offset`, which is a multiple of ZR_STORE_ALIGN. Return when all bytes have moved, or
+ * after a failure when no transfer is in flight. A write may overwrite the rest of the last block of ZR_STORE_ALIGN
+ * bytes. One thread may read while another thread writes; several threads that read take turns, and so do several that
+ * write. `what` names the contents for messages. Fail with ZR_ERR_IO. */
+ZR_NODISCARD zr_status zr__store_read(zr__store *store, int64_t offset, void *to, int64_t bytes, const char *what);
+ZR_NODISCARD zr_status zr__store_write(zr__store *store, int64_t offset, const void *from, int64_t bytes,
+                                       const char *what);
 
 /* How a store's transfers are made, and what they amount to since the store was created. */
 typedef struct zr__store_facts {
-    const char *transfers;            /* "io_uring" or "threads" */
-    bool direct;                      /* whether all files bypass the page cache */
+    const char *transfers;             /* "io_uring" or "threads" */
+    bool direct;                       /* whether all files bypass the page cache */
+    bool pinned;                       /* whether zr__store_pin succeeded */
     int64_t read_bytes, written_bytes; /* bytes that callers asked for, without padding */
 } zr__store_facts;
 zr__store_facts zr__store_facts_of(const zr__store *store);
+
+/* Rates of sequential transfers from and to a folder, in bytes per second, measured with a store. */
+typedef struct zr__store_rates {
+    double read, write;    /* of one direction alone */
+    double mixed;          /* sum of both directions, while as many bytes are read as are written */
+    const char *transfers; /* "io_uring" or "threads" */
+    bool direct;           /* whether the page cache was bypassed; otherwise the rates may be those of memory */
+} zr__store_rates;
+
+/* Measure the rates of a folder with a store of `bytes` bytes, rounded up to whole buckets of 2 x depth blocks, which
+ * is removed afterwards. Each rate moves all these bytes once, and a first pass writes them before. Fail as
+ * zr__store_create, zr__store_read and zr__store_write do. */
+ZR_NODISCARD zr_status zr__store_measure(const char *folder, int64_t bytes, int64_t block_bytes, int depth,
+                                         zr__store_rates *rates);
 
 #endif

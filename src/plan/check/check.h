@@ -59,11 +59,13 @@ bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b);
 bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b);
 
 /* Return a property of a step (check_kinds.c). zr__gathers: the step gathers pieces. zr__reduces: it reduces pieces.
- * zr__asks_all: it exchanges scalars among all ranks. zr__takes_gradient: it needs a unit's complete gradient.
- * zr__adds_to_sums: it adds to the sum in its buffer; `later` is true in any round of REPEAT except the first. */
+ * zr__asks_all: it exchanges scalars among all ranks. zr__computes: it computes with states or values, or exchanges
+ * them. zr__takes_gradient: it needs a unit's complete gradient. zr__adds_to_sums: it adds to the sum in its buffer;
+ * `later` is true in any round of REPEAT except the first. */
 bool zr__gathers(const zr_step *step);
 bool zr__reduces(const zr_step *step);
 bool zr__asks_all(const zr_step *step);
+bool zr__computes(const zr_step *step);
 bool zr__takes_gradient(const zr_step *step);
 bool zr__adds_to_sums(const zr_step *step, bool later);
 /* Return whether a step runs in a round of a training step. `first`: whether the round is the first. `stale`: whether

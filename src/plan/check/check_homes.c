@@ -1,18 +1,19 @@
 /* Part of the proof of a plan: the buffers of model states. The home of a state is its own buffer, as opposed to a copy
- * on the device.
+ * on the device or on the way there.
  *
  * A step that computes with a state must read the elements of its range on the device, from the home or from a copy. If
- * an update changes a copy, the copy must be copied home. No other step may write a state. A schedule that saves must
- * save every state, from its home or from a copy. check_order.c proves that conflicting uses happen in the order of the
- * list of steps. */
+ * a step changes a copy, the copy must be copied home before the same elements are copied from there again. No other
+ * step may write a state. A gathered unit gets its elements from their homes. Only copies and saves access the disk. A
+ * schedule that saves must save every state, from its home or from a copy. check_order.c proves that conflicting uses
+ * happen in the order of the list of steps. */
 #include "plan/check/check.h"
 
 /* A copy of a range of a state, in a buffer other than the state's home. */
 typedef struct copied {
-    int32_t state; /* home of the copied state, or -1 if the buffer holds no copy */
-    zr_range range;
-    zr_when when; /* rounds in which the step runs that makes the copy */
-    bool changed; /* whether an update has changed the copy, and the change is not yet copied home */
+    int32_t state;      /* home of the copied state, or -1 if the buffer holds no copy */
+    zr_range range, at; /* elements of the unit, and where they are in the buffer */
+    zr_when when;       /* rounds in which the step runs that makes the copy */
+    bool changed;       /* whether a step has changed the copy, and the change is not yet copied home */
 } copied;
 
 /* The state of this check. Arrays have one entry for each buffer unless noted. */
@@ -20,6 +21,8 @@ typedef struct homes {
     const zr__proof *p;
     copied *held;
     int32_t *unit; /* unit of the state whose home is this buffer, or -1 */
+    int32_t *open; /* buffers with a changed copy, in any order */
+    int32_t *n_open;
     bool *saved; /* saved[unit][1 + slot], as one array: whether a SAVE step saves this state; slot -1 is the parameters
                   */
 } homes;
@@ -56,13 +59,24 @@ static const zr_state *saved_state(const zr_plan_unit *u, int number)
     return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
 }
 
-/* Return the state whose home is this buffer, or NULL. */
-static const zr_state *kept_by(const homes *h, int32_t buffer)
+static bool is_off_device(const homes *h, int32_t buffer)
 {
-    const int32_t unit = buffer == ZR_NONE ? -1 : h->unit[buffer];
-    for (int i = 0; unit >= 0 && i < STATES; i++)
-        if (kept_state(&h->p->plan->unit[unit], i)->buffer == buffer) return kept_state(&h->p->plan->unit[unit], i);
-    return NULL;
+    return buffer != ZR_NONE && h->p->s->buffer[buffer].space != ZR_SPACE_DEVICE;
+}
+
+/* Find the state whose home is this buffer. Return false if there is none. Parameters and sums of gradients count as
+ * states only if they are off the device. */
+static bool find_kept(const homes *h, int32_t buffer, zr_state *kept)
+{
+    const int32_t index = buffer == ZR_NONE ? -1 : h->unit[buffer];
+    if (index < 0) return false;
+    const zr_plan_unit *u = &h->p->plan->unit[index];
+    for (int i = 0; i < STATES; i++)
+        if (kept_state(u, i)->buffer == buffer) *kept = *kept_state(u, i);
+    if (u->param.buffer == buffer) *kept = u->param;
+    if (u->sums.buffer == buffer) *kept = u->sums;
+    if (buffer >= u->open_sums && buffer < u->open_sums + u->n_open_sums) *kept = (zr_state){buffer, ZR_F32, u->own};
+    return true;
 }
 
 static bool same_range(const zr_range *a, const zr_range *b)
@@ -71,46 +85,73 @@ static bool same_range(const zr_range *a, const zr_range *b)
     return zr__names(&use, &(zr_range){0}, b);
 }
 
-/* Return whether a use covers all elements of a copy of `range`. A copy begins at the first element of its buffer. */
+/* Return whether a use covers all elements of a copy of `range` that begins at the first element of its buffer. */
 static bool is_copy_of(const zr_use *use, const zr_range *range)
 {
     const zr_range all = {.count = range->count};
     return same_range(&use->range, &all);
 }
 
+/* Return whether a buffer holds a copy of exactly this range of a state, where the use names it. */
+static bool holds(const homes *h, const zr_use *use, int32_t state, const zr_range *range)
+{
+    const copied *its = &h->held[use->buffer];
+    return its->state == state && same_range(&its->range, range) && same_range(&its->at, &use->range);
+}
+
+static void set_changed(const homes *h, int32_t buffer, bool changed)
+{
+    if (h->held[buffer].changed == changed) return;
+    h->held[buffer].changed = changed;
+    if (changed) {
+        h->open[(*h->n_open)++] = buffer;
+        return;
+    }
+    int32_t i = 0;
+    while (h->open[i] != buffer) i++;
+    h->open[i] = h->open[--*h->n_open];
+}
+
+/* Return whether two ranges of a unit may have elements in common. */
+static bool may_overlap(const zr_range *a, const zr_range *b)
+{
+    zr_range moved = *b;
+    moved.first = a->first;
+    moved.count = a->count;
+    return !same_range(a, &moved) || (a->first < b->first + b->count && b->first < a->first + a->count);
+}
+
 /* ---- steps ------------------------------------------------------------------------------------- */
 
 /* Check that an operand is on the device, and that it holds exactly the elements of a state that the step's range
  * selects. */
-static zr_status check_operand(const homes *h, int32_t index, const zr_use *use, const zr_state *kept, bool changes)
+static zr_status check_operand(const homes *h, int32_t index, const zr_use *use, const zr_state *kept, bool reads,
+                               bool changes)
 {
     const zr_step *step = &h->p->s->step[index];
     if (use->buffer == ZR_NONE && kept->buffer == ZR_NONE) return ZR_OK;
-    bool there = use->buffer != ZR_NONE && kept->buffer != ZR_NONE && use->reads && use->writes == changes &&
+    bool there = use->buffer != ZR_NONE && kept->buffer != ZR_NONE && use->reads == reads && use->writes == changes &&
                  h->p->s->buffer[use->buffer].space == ZR_SPACE_DEVICE;
     if (there && use->buffer == kept->buffer) {
         there = zr__names(use, &kept->range, &step->range);
     } else if (there) {
-        copied *its = &h->held[use->buffer];
-        there = its->state == kept->buffer && its->when == step->when && same_range(&its->range, &step->range) &&
-                is_copy_of(use, &step->range);
-        its->changed |= changes;
+        there = h->held[use->buffer].when == step->when && holds(h, use, kept->buffer, &step->range);
+        if (there && changes) set_changed(h, use->buffer, true);
     }
     ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d computes with other elements of a state than it names", index);
     return ZR_OK;
 }
 
-/* Check that a copy to a state's home moves all elements of a bucket that an update has changed. */
+/* Check that a copy to a state's home moves all elements that a step has changed. */
 static zr_status check_home(const homes *h, int32_t index, const zr_state *target)
 {
     const zr_step *step = &h->p->s->step[index];
     const zr_use *from = &h->p->s->use[step->uses], *to = from + 1;
-    copied *its = &h->held[from->buffer];
-    const bool known = its->changed && its->state == to->buffer && its->when == step->when &&
-                       same_range(&its->range, &step->range) && is_copy_of(from, &step->range) && to->writes &&
-                       zr__names(to, &target->range, &step->range) && step->unit == h->unit[to->buffer];
+    const copied *its = &h->held[from->buffer];
+    const bool known = its->changed && its->when == step->when && holds(h, from, to->buffer, &step->range) &&
+                       to->writes && zr__names(to, &target->range, &step->range) && step->unit == h->unit[to->buffer];
     ZR_CHECK(known, ZR_ERR_INTERNAL, "step %d copies elements to a state that no update has changed", index);
-    its->changed = false;
+    set_changed(h, from->buffer, false);
     return ZR_OK;
 }
 
@@ -123,26 +164,55 @@ static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
     return ZR_OK;
 }
 
-/* Check a copy of a state, from its home to another buffer or back. */
+/* Check that elements which are written to a gathered unit are in their places of their own unit. */
+static zr_status check_gathered(const homes *h, int32_t index, const zr_use *to)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_buffer *b = &h->p->s->buffer[to->buffer];
+    const zr_range unit = {0};
+    ZR_CHECK(b->category == ZR_CATEGORY_PARAM && b->unit == step->unit && zr__names(to, &unit, &step->range),
+             ZR_ERR_INTERNAL, "step %d writes elements of unit %d to other places of buffer %s", index, step->unit,
+             b->what);
+    return ZR_OK;
+}
+
+/* Check a copy of a state, from its home to another buffer or back, or on its way between them. */
 static zr_status check_state_copy(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
     const zr_use *from = &h->p->s->use[step->uses], *to = from + 1;
-    const zr_state *source = kept_by(h, from->buffer), *target = kept_by(h, to->buffer);
-    if (target) return check_home(h, index, target);
+    zr_state source, target;
+    bool kept = find_kept(h, from->buffer, &source);
+    if (find_kept(h, to->buffer, &target)) return check_home(h, index, &target);
     ZR_TRY(note_written(h, index, to->buffer));
     if (step->when == ZR_WHEN_SAVE) {
         const zr_plan_unit *u = &h->p->plan->unit[step->unit];
-        source = NULL;
-        for (int i = 0; i <= h->p->plan->optimizer.n_slots && !source; i++)
-            if (saved_state(u, i)->buffer == from->buffer) source = saved_state(u, i);
-        ZR_CHECK(source && same_range(&step->range, &u->own) && zr__names(from, &source->range, &u->own) &&
+        kept = false;
+        for (int i = 0; i <= h->p->plan->optimizer.n_slots && !kept; i++) {
+            kept = saved_state(u, i)->buffer == from->buffer;
+            if (kept) source = *saved_state(u, i);
+        }
+        ZR_CHECK(kept && same_range(&step->range, &u->own) && zr__names(from, &source.range, &u->own) &&
                      is_copy_of(to, &u->own),
                  ZR_ERR_INTERNAL, "step %d copies something else than the own shard of a state", index);
     }
-    if (source && zr__names(from, &source->range, &step->range) && is_copy_of(to, &step->range))
-        h->held[to->buffer] = (copied){from->buffer, step->range, step->when, false};
-    return ZR_OK;
+    const copied *passed = &h->held[from->buffer];
+    const bool on_way = !kept && passed->state >= 0;
+    if (!kept && !on_way) return ZR_OK;
+    const bool there = on_way ? passed->when == step->when && holds(h, from, passed->state, &step->range)
+                              : zr__names(from, &source.range, &step->range);
+    ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d copies other elements of a state than it names", index);
+    for (int32_t i = 0; i < *h->n_open && kept; i++) {
+        const copied *its = &h->held[h->open[i]];
+        ZR_CHECK(its->state != from->buffer || !may_overlap(&its->range, &step->range), ZR_ERR_INTERNAL,
+                 "step %d copies elements of buffer %s that have changed elsewhere", index,
+                 h->p->s->buffer[from->buffer].what);
+    }
+    const bool changed = on_way && passed->changed;
+    if (changed) set_changed(h, from->buffer, false);
+    h->held[to->buffer] = (copied){on_way ? passed->state : from->buffer, step->range, to->range, step->when, false};
+    if (changed) set_changed(h, to->buffer, true);
+    return h->p->s->buffer[to->buffer].unit >= 0 && step->when != ZR_WHEN_SAVE ? check_gathered(h, index, to) : ZR_OK;
 }
 
 /* Check that an update uses the same elements of the sums, the master, the optimizer states and the parameters. */
@@ -154,15 +224,147 @@ static zr_status check_update(const homes *h, int32_t index)
     const int n_slots = h->p->plan->optimizer.n_slots;
     const zr_range whole = {.count = u->padded_elems};
     const zr_use *sums = &use[0], *param = &use[2 + n_slots];
-    const bool summed = zr__names(sums, u->sums.buffer == ZR_NONE ? &whole : &u->sums.range, &step->range) &&
-                        (u->sums.buffer == ZR_NONE || sums->buffer == u->sums.buffer);
+    if (is_off_device(h, u->sums.buffer)) {
+        ZR_TRY(check_operand(h, index, sums, &u->sums, true, false));
+    } else {
+        const bool summed = zr__names(sums, u->sums.buffer == ZR_NONE ? &whole : &u->sums.range, &step->range) &&
+                            (u->sums.buffer == ZR_NONE || sums->buffer == u->sums.buffer);
+        ZR_CHECK(summed, ZR_ERR_INTERNAL, "step %d updates by other sums than it names", index);
+    }
+    const bool off = is_off_device(h, u->param.buffer);
+    if (off) ZR_TRY(check_operand(h, index, param, &u->param, u->master.buffer == ZR_NONE, true));
     const bool written =
-        param->buffer == u->param.buffer &&
-        (param->buffer == ZR_NONE || (param->writes && zr__names(param, &u->param.range, &step->range)));
-    ZR_CHECK(summed && written && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
-             "step %d updates other elements of parameters than it names, or by other sums", index);
-    for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], kept_state(u, i), true));
-    return u->param.buffer == ZR_NONE ? ZR_OK : note_written(h, index, u->param.buffer);
+        off || (param->buffer == u->param.buffer &&
+                (param->buffer == ZR_NONE || (param->writes && zr__names(param, &u->param.range, &step->range))));
+    ZR_CHECK(written && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
+             "step %d updates other elements of parameters than it names", index);
+    for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], kept_state(u, i), true, true));
+    return u->param.buffer == ZR_NONE || off ? ZR_OK : note_written(h, index, u->param.buffer);
+}
+
+/* ---- sums of gradients off the device ------------------------------------------------------------------------------
+ */
+
+/* Return the range of a unit after all members of a group have gathered their parts. */
+static zr_range gathered_range(const homes *h, const zr_range *part)
+{
+    return (zr_range){.count = part->by.elems * h->p->plan->group[part->by.group].size, .by = part->outer};
+}
+
+/* Check that a reduction writes sums on the device, and adds to a copy of them in later rounds. */
+static zr_status check_reduced(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *use = &h->p->s->use[step->uses];
+    const zr_plan_unit *u = &h->p->plan->unit[step->unit];
+    const int32_t from = use[0].buffer;
+    const bool later = h->p->s->step[h->p->repeat].rounds > 1; /* whether there are later rounds */
+    if (from == use[2].buffer) /* the sums of a rank are summed over all ranks, in place */
+        ZR_CHECK(h->held[from].state == u->sums.buffer && same_range(&h->held[from].range, &u->sums.range),
+                 ZR_ERR_INTERNAL, "step %d reduces something else than the sums of unit %d", index, step->unit);
+    for (int i = 2; i < step->n_uses; i++) {
+        const int32_t home = i == 2 ? u->sums.buffer : u->open_sums + i - 3, b = use[i].buffer;
+        const copied *its = &h->held[b];
+        const bool on_device = h->p->s->buffer[b].space == ZR_SPACE_DEVICE && b != home;
+        const bool same = holds(h, &use[i], home, &step->range);
+        const bool added = !step->adds || !later || (same && (its->when == ZR_WHEN_LATER || its->changed));
+        ZR_CHECK(on_device && use[i].writes && added && (!its->changed || same), ZR_ERR_INTERNAL,
+                 "step %d reduces unit %d into other sums than its own", index, step->unit);
+        if (its->changed) set_changed(h, b, false);
+        h->held[b] = (copied){home, step->range, use[i].range, step->when, false};
+        set_changed(h, b, true);
+    }
+    return ZR_OK;
+}
+
+static zr_status check_gathered_sums(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *use = &h->p->s->use[step->uses];
+    const int32_t home = h->p->plan->unit[step->unit].sums.buffer, b = use[0].buffer;
+    const bool there = h->p->s->buffer[b].space == ZR_SPACE_DEVICE && holds(h, &use[0], home, &step->range) &&
+                       use[1].buffer == b && use[1].each;
+    ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d gathers something else than sums of unit %d", index, step->unit);
+    h->held[b].range = gathered_range(h, &step->range);
+    h->held[b].at = gathered_range(h, &use[1].range);
+    h->held[b].when = step->when;
+    set_changed(h, b, true);
+    return ZR_OK;
+}
+
+/* Check a step that computes with a unit's sums of gradients, if their home is off the device. Set *checked to whether
+ * it is one. */
+static zr_status check_sums_off(const homes *h, int32_t index, bool *checked)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *use = &h->p->s->use[step->uses];
+    const bool into_sums = zr__reduces(step) && step->n_uses > 2;
+    *checked = step->unit >= 0 && step->op < 0 && is_off_device(h, h->p->plan->unit[step->unit].sums.buffer) &&
+               (into_sums || step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_SQUARE);
+    if (!*checked) return ZR_OK;
+    if (step->kind == ZR_STEP_GATHER_GRAD) return check_gathered_sums(h, index);
+    if (step->kind == ZR_STEP_SQUARE)
+        return check_operand(h, index, &use[0], &h->p->plan->unit[step->unit].sums, true, false);
+    /* the first of two levels of a reduction writes partial sums, which stay on the device */
+    const bool partial =
+        h->p->s->buffer[use[2].buffer].unit == step->unit && h->p->s->buffer[use[2].buffer].space == ZR_SPACE_DEVICE;
+    if (partial) *checked = false;
+    return partial ? ZR_OK : check_reduced(h, index);
+}
+
+/* Return whether a range with this stride begins at other elements on some ranks. */
+static bool differs(const homes *h, zr_stride by)
+{
+    return by.elems != 0 && h->p->plan->group[by.group].size > 1;
+}
+
+/* Check that only copies and saves access the disk, on the streams that are beside the others, in whole blocks. On a
+ * device with its own memory, they do so from and to host memory. */
+static zr_status check_disk(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const bool apart = h->p->plan->profile.facts.apart;
+    zr_stream wanted = ZR_STREAM_COPY;
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+        const zr_use *use = &h->p->s->use[u];
+        if (use->buffer == ZR_NONE || h->p->s->buffer[use->buffer].space != ZR_SPACE_DISK) continue;
+        ZR_CHECK(step->kind == ZR_STEP_COPY || step->kind == ZR_STEP_SAVE, ZR_ERR_INTERNAL,
+                 "step %d uses buffer %s on disk, but is no copy", index, h->p->s->buffer[use->buffer].what);
+        if (step->kind == ZR_STEP_SAVE) continue;
+        const zr_buffer *other = &h->p->s->buffer[h->p->s->use[u == step->uses ? u + 1 : step->uses].buffer];
+        wanted = u == step->uses ? ZR_STREAM_FETCH : ZR_STREAM_STORE;
+        const bool blocks = zr_dtype_span(use->dtype, use->range.first) % ZR_DISK_ALIGN == 0 &&
+                            !differs(h, use->range.by) && !differs(h, use->range.outer) &&
+                            h->p->s->buffer[use->buffer].offset % ZR_DISK_ALIGN == 0 &&
+                            other->offset % ZR_DISK_ALIGN == 0;
+        ZR_CHECK(other->space == ZR_SPACE_HOST || (other->space == ZR_SPACE_DEVICE && !apart), ZR_ERR_INTERNAL,
+                 "step %d copies between disk and buffer %s in space %s", index, other->what,
+                 zr_space_name(other->space));
+        ZR_CHECK(blocks, ZR_ERR_INTERNAL, "step %d copies from or to disk, but not from the beginning of a block",
+                 index);
+    }
+    const bool beside = step->stream == ZR_STREAM_FETCH || step->stream == ZR_STREAM_STORE;
+    ZR_CHECK(wanted == ZR_STREAM_COPY ? !beside : step->stream == wanted, ZR_ERR_INTERNAL,
+             "step %d is on stream %s, which is for copies %s disk", index, zr_stream_name(step->stream),
+             step->stream == ZR_STREAM_FETCH   ? "from"
+             : step->stream == ZR_STREAM_STORE ? "to"
+                                               : "within memory, not with");
+    return ZR_OK;
+}
+
+/* Check that a step which computes has its states on the device. Only results are in host memory. */
+static zr_status check_computes(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    if (!zr__computes(step)) return ZR_OK;
+    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
+        if (!is_off_device(h, h->p->s->use[u].buffer)) continue;
+        const zr_buffer *b = &h->p->s->buffer[h->p->s->use[u].buffer];
+        ZR_CHECK(
+            b->category != ZR_CATEGORY_PARAM && b->category != ZR_CATEGORY_GRAD && b->category != ZR_CATEGORY_OPTIM,
+            ZR_ERR_INTERNAL, "step %d computes with buffer %s in space %s", index, b->what, zr_space_name(b->space));
+    }
+    return ZR_OK;
 }
 
 /* Check that SAVE writes this rank's shard of the state that the step names, from its home or from a copy. */
@@ -174,8 +376,7 @@ static zr_status check_save(const homes *h, int32_t index)
     const zr_state *kept = saved_state(u, 1 + step->slot);
     const copied *its = &h->held[use->buffer];
     bool there = use->buffer == kept->buffer && zr__names(use, &kept->range, &u->own);
-    there |= its->state == kept->buffer && its->when == step->when && same_range(&its->range, &u->own) &&
-             is_copy_of(use, &u->own);
+    there |= its->when == step->when && holds(h, use, kept->buffer, &u->own);
     ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d saves buffer %s, which is not the own shard of the state that it names",
              index, h->p->s->buffer[use->buffer].what);
     h->saved[(int64_t)step->unit * (1 + h->p->plan->optimizer.n_slots) + 1 + step->slot] = true;
@@ -193,12 +394,18 @@ static zr_status check_step_homes(const homes *h, int32_t i)
                  "step %d saves no state", i);
         if (step->kind == ZR_STEP_SAVE) ZR_TRY(check_save(h, i));
     }
+    ZR_TRY(check_disk(h, i));
     if (step->kind == ZR_STEP_COPY) return check_state_copy(h, i);
     if (step->kind == ZR_STEP_UPDATE) return check_update(h, i);
     if (step->kind == ZR_STEP_CAST) {
-        ZR_TRY(check_operand(h, i, &h->p->s->use[step->uses], &h->p->plan->unit[step->unit].master, false));
+        ZR_TRY(check_operand(h, i, &h->p->s->use[step->uses], &h->p->plan->unit[step->unit].master, true, false));
+        ZR_TRY(check_gathered(h, i, &h->p->s->use[step->uses + 1]));
         first = 1;
     }
+    bool sums = false;
+    ZR_TRY(check_sums_off(h, i, &sums));
+    ZR_TRY(check_computes(h, i));
+    if (sums) return ZR_OK;
     for (int32_t u = step->uses + first; u < step->uses + step->n_uses; u++)
         if (h->p->s->use[u].buffer != ZR_NONE && h->p->s->use[u].writes)
             ZR_TRY(note_written(h, i, h->p->s->use[u].buffer));
@@ -226,15 +433,26 @@ zr_status zr__check_homes(const zr__proof *p)
 {
     const int32_t n = p->s->n_buffers;
     const size_t states = (size_t)p->plan->n_units * (size_t)(1 + p->plan->optimizer.n_slots);
-    homes h = {p, zr_alloc(sizeof(copied) * (size_t)(n + 1)), zr_alloc(sizeof(int32_t) * (size_t)(n + 1)),
-               zr_alloc(states + 1)};
+    int32_t n_open = 0;
+    homes h = {.p = p,
+               .held = zr_alloc(sizeof(copied) * (size_t)(n + 1)),
+               .unit = zr_alloc(sizeof(int32_t) * 2 * (size_t)(n + 1)),
+               .saved = zr_alloc(states + 1),
+               .n_open = &n_open};
     zr_status st = h.held && h.unit && h.saved ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d buffers", n);
+    h.open = h.unit ? h.unit + n + 1 : NULL;
     for (int32_t b = 0; b < n && st == ZR_OK; b++) h.held[b].state = h.unit[b] = -1;
-    for (int32_t u = 0; u < p->plan->n_units && st == ZR_OK; u++)
+    for (int32_t u = 0; u < p->plan->n_units && st == ZR_OK; u++) {
+        const zr_plan_unit *unit = &p->plan->unit[u];
         for (int i = 0; i < STATES; i++) {
-            const int32_t b = kept_state(&p->plan->unit[u], i)->buffer;
+            const int32_t b = kept_state(unit, i)->buffer;
             if (b != ZR_NONE) h.unit[b] = u;
         }
+        if (is_off_device(&h, unit->param.buffer)) h.unit[unit->param.buffer] = u;
+        if (!is_off_device(&h, unit->sums.buffer)) continue;
+        h.unit[unit->sums.buffer] = u;
+        for (int32_t i = 0; i < unit->n_open_sums; i++) h.unit[unit->open_sums + i] = u;
+    }
     for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step_homes(&h, i);
     for (int32_t b = 0; b < n && st == ZR_OK; b++)
         if (h.held[b].changed)

@@ -17,6 +17,13 @@ bool zr__asks_all(const zr_step *step)
     return step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE;
 }
 
+bool zr__computes(const zr_step *step)
+{
+    return step->kind == ZR_STEP_RUN || step->kind == ZR_STEP_ZERO || step->kind == ZR_STEP_CAST ||
+           step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_SQUARE_MICRO || step->kind == ZR_STEP_UPDATE ||
+           zr__gathers(step) || zr__reduces(step);
+}
+
 bool zr__takes_gradient(const zr_step *step)
 {
     const bool used = step->kind == ZR_STEP_SQUARE_MICRO || step->kind == ZR_STEP_SQUARE ||

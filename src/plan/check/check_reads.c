@@ -256,7 +256,7 @@ static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
     const bool own = plan->reduce_once && plan->group[step->group].size == 1;
     /* The result is false for sums of an op's outputs over tensor-parallel ranks, because the next gather reads them as
      * ordinary values. */
-    if (zr__reduces(step)) return i > 0 && step->op < 0 && !own;
+    if (zr__reduces(step)) return i > 0 && step->op < 0 && !own && (plan->moves || plan->sum_f32);
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }
 
@@ -264,13 +264,17 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
 {
     const zr_step *step = &k->p->s->step[index];
     const zr_use *use = k->p->s->use + step->uses;
+    bool sums_copied = false; /* whether the step copies sums */
     for (int i = 0; i < step->n_uses; i++) {
         if (use[i].buffer == ZR_NONE || !reads_written(step, i, &use[i], later)) continue;
         spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
         bool there = is_written(k, &at);
-        if (zr__reduces(step) && i == 0) { /* the input may already consist of sums over fewer ranks */
+        /* the input of a reduction may already consist of sums over fewer ranks, and a copy copies sums as sums */
+        if (i == 0 && (zr__reduces(step) || step->kind == ZR_STEP_COPY)) {
             at.summed = true;
-            there |= is_written(k, &at);
+            const bool sums = is_written(k, &at);
+            sums_copied = sums && step->kind == ZR_STEP_COPY;
+            there |= sums;
         }
         ZR_CHECK(there, ZR_ERR_INTERNAL,
                  "step %d reads buffer %s, of which nothing has written all of the bytes from %lld to %lld", index,
@@ -278,7 +282,7 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
     }
     for (int i = 0; i < step->n_uses; i++) {
         if (use[i].buffer == ZR_NONE || !use[i].writes) continue;
-        const spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
+        const spot at = spot_of(k->p, &use[i], sums_copied || is_summed(k->p->plan, step, i));
         bool in_turn = step->kind == ZR_STEP_REDUCE && i > 0 && use[i].range.count > 0;
         ZR_TRY(in_turn ? note_owner(k, step, at) : note_spot(k, at));
     }

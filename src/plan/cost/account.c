@@ -51,7 +51,8 @@ static zr_status account_memory(const zr_plan *plan, const zr_schedule *s, zr_me
 int64_t zr_memory_taken(const zr_memory *memory)
 {
     const int64_t *host = memory->space[ZR_SPACE_HOST].category_bytes;
-    return memory->total_bytes + host[ZR_CATEGORY_CHECKPOINT] + host[ZR_CATEGORY_PARAM] + host[ZR_CATEGORY_OPTIM];
+    return memory->total_bytes + host[ZR_CATEGORY_CHECKPOINT] + host[ZR_CATEGORY_PARAM] + host[ZR_CATEGORY_GRAD] +
+           host[ZR_CATEGORY_OPTIM];
 }
 
 int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts)
@@ -128,6 +129,24 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
     return ZR_OK;
 }
 
+/* Count the bytes that COPY steps move from one space to another. */
+static zr_status account_copies(zr_plan *plan, const zr_schedule *s)
+{
+    int64_t times = 1;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        const zr_step *step = &s->step[i];
+        if (step->kind == ZR_STEP_REPEAT) times = step->rounds;
+        if (step->kind == ZR_STEP_END) times = 1;
+        if (step->kind != ZR_STEP_COPY) continue;
+        const zr_use *from = &s->use[step->uses], *to = from + 1;
+        int64_t *sum = &plan->copied[s->buffer[from->buffer].space][s->buffer[to->buffer].space], bytes;
+        const int64_t runs = zr_when_rounds(step->when, times, false, false);
+        const bool wraps = __builtin_mul_overflow(zr_dtype_span(from->dtype, from->range.count), runs, &bytes);
+        ZR_TRY(zr__add_bytes(sum, wraps ? -1 : bytes));
+    }
+    return ZR_OK;
+}
+
 /* Count FLOPs. Hardware FLOPs count each run of an op in the schedule. Model FLOPs count each op once. */
 static zr_status account_flops(zr_plan *plan)
 {
@@ -172,5 +191,6 @@ zr_status zr__account(zr_plan *plan)
     if (!l->train) return ZR_OK;
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
     ZR_TRY(account_traffic(plan, &plan->schedule[ZR_SCHEDULE_FLUSH]));
+    ZR_TRY(account_copies(plan, &plan->schedule[ZR_SCHEDULE_TRAIN]));
     return account_flops(plan);
 }

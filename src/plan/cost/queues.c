@@ -15,6 +15,10 @@ zr_queues zr__plan_queues(const zr_plan *plan, bool exchanges_overlap)
     /* Copies overlap with computation only on a device with its own memory. On a processor the same cores compute and
      * copy. */
     const bool apart = plan->profile.facts.apart;
-    return zr__queues_of(plan->side_by_side && exchanges_overlap, plan->has_stream[ZR_STREAM_COPY] && apart,
-                         plan->has_stream[ZR_STREAM_SAVE]);
+    zr_queues queues = zr__queues_of(plan->side_by_side && exchanges_overlap, plan->has_stream[ZR_STREAM_COPY] && apart,
+                                     plan->has_stream[ZR_STREAM_SAVE]);
+    /* Disks work beside every device. */
+    for (int s = ZR_STREAM_FETCH; s <= ZR_STREAM_STORE; s++)
+        if (plan->has_stream[s]) queues.of[s] = (int8_t)s;
+    return queues;
 }

@@ -28,7 +28,7 @@ bool zr__grow_now(zr_status *status, void **array, int32_t n, int64_t *room, siz
 int64_t zr__round_bytes(zr_space space, int64_t bytes)
 {
     /* Align buffers in memory to a cache line. Align buffers on disk to a page, as direct I/O requires. */
-    const int64_t alignment = space == ZR_SPACE_DISK ? 4096 : 64;
+    const int64_t alignment = space == ZR_SPACE_DISK ? ZR_DISK_ALIGN : 64;
     return (bytes + alignment - 1) / alignment * alignment;
 }
 

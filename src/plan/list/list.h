@@ -68,6 +68,11 @@ zr_step *zr__list_newest(zr__list *l);
 void zr__list_use(zr__list *l, zr__id id, zr_use use);
 /* Insert a COPY of `range` from `from` to `to`. The flags `reads` and `writes` of both uses are ignored. */
 zr__id zr__list_copy(zr__list *l, zr_stream stream, int32_t unit, zr_range range, zr_use from, zr_use to);
+/* Return the stream of copies from one space to another. */
+static inline zr_stream zr__copy_stream(zr_space from, zr_space to)
+{
+    return from == ZR_SPACE_DISK ? ZR_STREAM_FETCH : to == ZR_SPACE_DISK ? ZR_STREAM_STORE : ZR_STREAM_COPY;
+}
 /* Make the step `step` wait for the step `earlier`, although no data dependency requires this (see zr__pace). If
  * `earlier` is ZR_NONE, do nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
@@ -172,6 +177,10 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph);
 /* Add a persistent buffer at the end of its memory space. */
 zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
                               int64_t bytes, int32_t *index);
+/* Add a persistent buffer in host memory that is transferred from and to disk, so that it begins at a multiple of
+ * ZR_DISK_ALIGN. */
+zr_status zr__plan_persistent_disk(zr_plan *plan, zr_category category, const char *what, int64_t bytes,
+                                   int32_t *index);
 /* Plan the staging memory of each group of ranks. */
 zr_status zr__plan_staging(zr_plan *plan);
 /* Plan the buffers of results, such as the loss, the squares of gradients and the output. */

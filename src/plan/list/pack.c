@@ -23,6 +23,8 @@ typedef struct span {
     int32_t last[ZR_STREAMS];  /* for each stream: its last step that uses the buffer, or -1 */
     int32_t buffer, from, to;  /* from, to: first and last step at which the buffer may be alive */
     zr_space space;
+    bool on_page; /* whether the buffer is transferred from or to disk, so that it begins at a multiple of
+                     ZR_DISK_ALIGN */
 } span;
 
 typedef struct placed {
@@ -251,10 +253,24 @@ static void empty_slice(slice *s)
     s->reach = 0;
 }
 
-static zr_status place_span(packing *k, span *item)
+/* Mark the buffers that are transferred from or to disk. span[i] is the span of buffer n_persistent + i. */
+static void mark_pages(const zr_plan *plan, const zr_schedule *s, span *list)
+{
+    for (int32_t i = 0; i < s->n_steps && plan->persistent_bytes[ZR_SPACE_DISK] > 0; i++) {
+        const zr_use *use = &s->use[s->step[i].uses];
+        if (s->step[i].kind != ZR_STEP_COPY) continue;
+        for (int side = 0; side < 2; side++)
+            if (s->buffer[use[side].buffer].space == ZR_SPACE_DISK && use[!side].buffer >= plan->n_persistent)
+                list[use[!side].buffer - plan->n_persistent].on_page = true;
+    }
+}
+
+/* `begin` is the offset in the memory space from which buffers are placed. */
+static zr_status place_span(packing *k, int64_t begin, span *item)
 {
     int level = k->levels - 1;
     for (int64_t tried = -1; tried != item->offset;) { /* repeat until the same offset fits in all slices */
+        if (item->on_page) item->offset += (ZR_DISK_ALIGN - (begin + item->offset) % ZR_DISK_ALIGN) % ZR_DISK_ALIGN;
         tried = item->offset;
         for (int l = 0; l < k->levels; l++)
             for (const slice *s = slice_at(k, l, item->from); s <= slice_at(k, l, item->to); s++)
@@ -281,12 +297,14 @@ zr_status zr__pack(const zr__order *order, zr__packed *packed)
     zr_status st = k.slice && k.span ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to place %d buffers", n);
     if (st != ZR_OK) goto done;
     for (int32_t i = 0; i < n; i++) k.span[i] = find_span(order, plan->n_persistent + i);
+    mark_pages(plan, schedule, k.span);
     qsort(k.span, (size_t)n, sizeof *k.span, by_span_size);
     for (int32_t i = 0; i < n; i++) {
         span *item = &k.span[i];
         for (int j = 0; j < k.n_slices && i > 0 && item->space != k.span[i - 1].space; j++) empty_slice(&k.slice[j]);
-        ZR_TRY_GOTO(st, place_span(&k, item), done);
-        const int64_t offset = plan->persistent_bytes[item->space] + item->offset, end = offset + item->bytes;
+        const int64_t begin = plan->persistent_bytes[item->space];
+        ZR_TRY_GOTO(st, place_span(&k, begin, item), done);
+        const int64_t offset = begin + item->offset, end = offset + item->bytes;
         schedule->buffer[item->buffer].offset = offset;
         if (end > packed->bytes[item->space]) packed->bytes[item->space] = end;
     }

@@ -26,6 +26,13 @@ zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category categor
     return ZR_OK;
 }
 
+zr_status zr__plan_persistent_disk(zr_plan *plan, zr_category category, const char *what, int64_t bytes, int32_t *index)
+{
+    int64_t *end = &plan->persistent_bytes[ZR_SPACE_HOST];
+    ZR_TRY(zr__add_bytes(end, (ZR_DISK_ALIGN - *end % ZR_DISK_ALIGN) % ZR_DISK_ALIGN));
+    return zr__plan_persistent(plan, ZR_SPACE_HOST, category, -1, what, bytes, index);
+}
+
 /* ---- what a rank keeps of a unit --------------------------------------------------------------- */
 
 /* Return a rank's part of a unit that is sharded over a group. With the group SELF, return the whole unit. With sums in
@@ -43,15 +50,11 @@ static zr_range unit_part(const zr_plan *plan, const zr_plan_unit *u, int32_t gr
     return part;
 }
 
-static zr_status keep_state(zr_plan *plan, zr_category category, int32_t unit, const char *what, zr_dtype dtype,
-                            int32_t group, zr_state *state)
+static zr_status keep_state(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
+                            zr_dtype dtype, int32_t group, zr_state *state)
 {
     state->dtype = dtype;
     state->range = unit_part(plan, &plan->unit[unit], group);
-    const zr_homes *home = &plan->layout.home;
-    const zr_space space = category == ZR_CATEGORY_PARAM  ? home->param
-                           : category == ZR_CATEGORY_GRAD ? home->grad
-                                                          : home->optim;
     return zr__plan_persistent(plan, space, category, unit, what, zr_dtype_span(dtype, state->range.count),
                                &state->buffer);
 }
@@ -88,9 +91,11 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
     const zr_layout *l = &plan->layout;
     if (plan->consume_grad || !u->trains) return ZR_OK;
     bool shard = plan->grad_group != ZR_GROUP_SELF;
+    /* Ops write whole gradients, so these are on the device. Shards and accumulators may be elsewhere. */
+    const zr_space home = l->home.grad;
     if (!plan->reduce_once && (!shard || !plan->sum_f32))
-        ZR_TRY(keep_state(plan, ZR_CATEGORY_GRAD, index, shard ? "gradient shards" : "gradients", l->wire_dtype,
-                          plan->grad_group, &u->grad));
+        ZR_TRY(keep_state(plan, shard ? home : ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, index,
+                          shard ? "gradient shards" : "gradients", l->wire_dtype, plan->grad_group, &u->grad));
     u->sums = u->grad;
     if (!plan->sum_f32) return ZR_OK;
     /* The binary tree over micro-batches keeps one partial sum for each 1 in the binary form of the number of
@@ -100,11 +105,11 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
     ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_open_sums + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
     static const char what[] = "gradient accumulators (fp32)";
-    ZR_TRY(keep_state(plan, ZR_CATEGORY_GRAD, index, what, ZR_F32,
+    ZR_TRY(keep_state(plan, home, ZR_CATEGORY_GRAD, index, what, ZR_F32,
                       plan->reduce_once ? ZR_GROUP_SELF : plan->optim_group, &u->sums));
     u->open_sums = plan->n_persistent;
     for (int32_t i = 0, at; i < u->n_open_sums; i++)
-        ZR_TRY(zr__plan_persistent(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, index, what, 4 * u->shard_elems, &at));
+        ZR_TRY(zr__plan_persistent(plan, home, ZR_CATEGORY_GRAD, index, what, 4 * u->shard_elems, &at));
     return ZR_OK;
 }
 
@@ -114,11 +119,11 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
     if (!u->trains) return ZR_OK;
     /* no separate master is needed with fp32 parameters */
     if (plan->layout.dtype != ZR_F32)
-        ZR_TRY(keep_state(plan, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32, plan->optim_group,
-                          &u->master));
+        ZR_TRY(keep_state(plan, u->optim_home, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32,
+                          plan->optim_group, &u->master));
     for (int i = 0; i < plan->layout.optimizer.n_slots; i++)
-        ZR_TRY(keep_state(plan, ZR_CATEGORY_OPTIM, index, "optimizer states (fp32)", ZR_F32, plan->optim_group,
-                          &u->slot[i]));
+        ZR_TRY(keep_state(plan, u->optim_home, ZR_CATEGORY_OPTIM, index, "optimizer states (fp32)", ZR_F32,
+                          plan->optim_group, &u->slot[i]));
     return ZR_OK;
 }
 
@@ -136,10 +141,49 @@ static bool stays_whole(const zr_plan *plan, const zr_graph *graph, int32_t unit
     return true;
 }
 
+/* Return whether a unit's 16-bit parameters are cast from its master whenever they are gathered, so that they are not
+ * stored (lean states at stage 3). */
+static bool is_cast(const zr_plan *plan, const zr_plan_unit *u)
+{
+    return u->trains && u->gathered && plan->layout.states == ZR_STATES_LEAN && plan->layout.dtype != ZR_F32;
+}
+
+/* Decide which units are gathered, and which units' parameters and optimizer states are off the device. These are the
+ * last units of the model, from the last to the first, until they have the share of the elements that the layout
+ * requests. */
+static void find_homes(zr_plan *plan, const zr_graph *graph)
+{
+    const zr_homes *home = &plan->layout.home;
+    const bool shared = plan->group[plan->param_group].size > 1;
+    int64_t persisting = 0, params = 0, trained = 0, params_away = 0, trained_away = 0;
+    for (int32_t i = 0; i < plan->n_units; i++) {
+        zr_plan_unit *u = &plan->unit[i];
+        /* On a single rank, parameters have a place of their own while they are used only if they are stored in another
+         * form or elsewhere. */
+        u->gathered = true;
+        const bool apart = shared || is_cast(plan, u) || home->param != ZR_SPACE_DEVICE;
+        u->gathered = plan->param_group != ZR_GROUP_SELF && apart && !stays_whole(plan, graph, i, &persisting);
+        if (u->gathered && !is_cast(plan, u)) params += u->elems;
+        if (u->trains) trained += u->elems;
+    }
+    for (int32_t i = plan->n_units - 1; i >= 0; i--) {
+        zr_plan_unit *u = &plan->unit[i];
+        u->param_home = u->optim_home = ZR_SPACE_DEVICE;
+        if (u->gathered && !is_cast(plan, u) && (double)params_away < home->param_share * (double)params) {
+            u->param_home = home->param;
+            params_away += u->elems;
+        }
+        if (u->trains && (double)trained_away < home->optim_share * (double)trained) {
+            u->optim_home = home->optim;
+            trained_away += u->elems;
+        }
+        if (!shared && !is_cast(plan, u) && u->param_home == ZR_SPACE_DEVICE) u->gathered = false;
+    }
+}
+
 zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
 {
     const zr_layout *l = &plan->layout;
-    int64_t persisting = 0;
     int64_t grain = (int64_t)l->ranks * ZR_SHARD_ALIGN;
     ZR_CHECK(zr_graph_param_elems(graph) <= INT64_MAX / 64, ZR_ERR_CONFIG,
              "%lld parameters: their states do not fit 63 bits of bytes, a smaller model is needed",
@@ -156,24 +200,23 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->own = unit_part(plan, u, ZR_GROUP_DATA);
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
             u->verdict = ZR_NONE;
-        const bool shared = plan->group[plan->param_group].size > 1;
-        /* With several ranks, shard the parameters. On a single rank, treat the unit as sharded only if it trains: its
-         * parameters can then be cast from the master when needed. */
-        const bool apart = plan->param_group != ZR_GROUP_SELF && (u->trains || shared);
-        u->gathered = apart && !stays_whole(plan, graph, i, &persisting);
         for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
         plan->padding_elems += u->padded_elems - u->elems;
-        bool cast = u->trains && u->gathered && l->states == ZR_STATES_LEAN && l->dtype != ZR_F32;
-        if (!cast)
-            ZR_TRY(keep_state(plan, ZR_CATEGORY_PARAM, i, u->gathered ? "parameter shards" : "parameters", l->dtype,
+    }
+    find_homes(plan, graph);
+    for (int32_t i = 0; i < plan->n_units; i++) {
+        zr_plan_unit *u = &plan->unit[i];
+        if (!is_cast(plan, u))
+            ZR_TRY(keep_state(plan, u->param_home, ZR_CATEGORY_PARAM, i,
+                              u->gathered ? "parameter shards" : "parameters", l->dtype,
                               u->gathered ? plan->param_group : ZR_GROUP_SELF, &u->param));
         u->update = u->trains ? unit_part(plan, u, plan->optim_group) : u->param.range;
     }
     for (int32_t i = 0; l->train && l->hpz_ranks > 0 && plan->group[ZR_GROUP_LOCAL].n_axes > 0 && i < plan->n_units;
          i++)
         if (plan->unit[i].gathered)
-            ZR_TRY(keep_state(plan, ZR_CATEGORY_PARAM, i, "second parameter shards", l->dtype, ZR_GROUP_LOCAL,
-                              &plan->unit[i].hpz_shard));
+            ZR_TRY(keep_state(plan, ZR_SPACE_DEVICE, ZR_CATEGORY_PARAM, i, "second parameter shards", l->dtype,
+                              ZR_GROUP_LOCAL, &plan->unit[i].hpz_shard));
     /* Place all gradients before all optimizer states, so that a memory map shows each kind as one band. */
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(grad_states(plan, i));
     for (int32_t i = 0; l->train && i < plan->n_units; i++) ZR_TRY(optim_states(plan, i));

@@ -2,10 +2,7 @@
 #include "plan/policy/policy.h"
 
 static const zr__policy *const policies[] = {
-    &zr__policy_noise,
-    &zr__policy_save,
-    &zr__policy_recompute,
-    &zr__policy_residency,
+    &zr__policy_noise, &zr__policy_save, &zr__policy_recompute, &zr__policy_homes, &zr__policy_residency,
 };
 enum { POLICIES = sizeof policies / sizeof *policies };
 

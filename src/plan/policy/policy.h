@@ -28,6 +28,7 @@ typedef struct zr__policy {
 } zr__policy;
 
 extern const zr__policy zr__policy_noise, zr__policy_save, zr__policy_recompute, zr__policy_residency;
+extern const zr__policy zr__policy_homes;
 
 zr_status zr__policies_check(const zr_layout *layout);
 /* Return the first policy whose choice the layout leaves open, or NULL if the layout decides everything. */

@@ -1,141 +1,408 @@
-/* The policy of offloading: model states may be stored in host memory instead of device memory (zr_layout.home). All
- * other files write steps as if an offloaded state could be used in host memory. This file splits each step that
- * computes with an offloaded state into buckets (ZeRO-Offload, Ren et al. 2021).
+/* The policy of offloading: model states may be stored in host memory or on disk instead of device memory
+ * (zr_layout.home). All other files write steps as if an offloaded state could be used at its home. This file rewrites
+ * each step that computes with an offloaded state: its operands are copied to the device before it, and the states that
+ * it changes are copied home after it (ZeRO-Offload, Ren et al. 2021; ZeRO-Infinity, Rajbhandari et al. 2021).
  *
- * Before a bucket's computation, its part of the states is copied to the device. Afterwards the states that the
- * computation writes are copied back. At most two buckets are on the device: one is computed while the next is
- * prefetched. */
+ * A step that updates or casts is cut into buckets of constant size. The buckets of all these steps form one sequence.
+ * They take turns in a ring of few buffers, so that the next bucket is read, one is computed and the previous one is
+ * written at the same time, also at the border of two units. A bucket's copies to the device come in the list directly
+ * after the bucket that had its buffer before. Therefore copies run ahead as far as the ring has room, and never
+ * further: each waits until its buffer has been copied home, and this wait follows from the uses like any other.
+ *
+ * Gradients that go home after a reduction take turns in a ring of their own. Its buffers have the size of the largest
+ * unit's part, since a reduction and a sum of squares take the whole part at once. On a device with its own memory, all
+ * bytes from and to disk pass through host memory, in a ring as well. */
 #include "plan/policy/policy.h"
 
-/* Maximum number of operands of a step. An update has eight: sums, master, four slots, parameters, verdict. */
-enum { USES_MAX = 8 };
+/* ---- what is off the device ---------------------------------------------------------------------------------------
+ */
 
-static zr_status check_homes_built(const zr_layout *l)
-{
-    ZR_CHECK(l->home.param == ZR_SPACE_DEVICE && l->home.grad == ZR_SPACE_DEVICE, ZR_ERR_UNSUPPORTED,
-             "parameters in space \"%s\", gradients in \"%s\": \"device\" is built", zr_space_name(l->home.param),
-             zr_space_name(l->home.grad));
-    ZR_CHECK(l->home.optim == ZR_SPACE_DEVICE || l->home.optim == ZR_SPACE_HOST, ZR_ERR_UNSUPPORTED,
-             "optimizer states in space \"%s\": \"device\" and \"host\" are built", zr_space_name(l->home.optim));
-    return ZR_OK;
-}
-
-/* Return whether a buffer stores an optimizer state outside device memory, that is, an offloaded state. */
+/* Return whether a buffer stores a model state outside device memory. */
 static bool is_away(const zr__list *l, int32_t buffer)
 {
     if (buffer == ZR_NONE || buffer >= l->plan->n_persistent) return false;
     const zr_buffer *b = &l->plan->persistent[buffer];
-    return b->category == ZR_CATEGORY_OPTIM && b->unit >= 0 && b->space != ZR_SPACE_DEVICE;
+    const bool state =
+        b->category == ZR_CATEGORY_PARAM || b->category == ZR_CATEGORY_GRAD || b->category == ZR_CATEGORY_OPTIM;
+    return state && b->unit >= 0 && (b->space == ZR_SPACE_HOST || b->space == ZR_SPACE_DISK);
 }
 
-/* Return whether a step computes with an offloaded state. The result is false for COPY and SAVE, which access states in
- * host memory directly. */
-static bool computes_away(const zr__list *l, const zr_step *step)
+static zr_space space_of(const zr__list *l, const zr_use *use)
 {
-    bool away = false;
-    if (step->kind == ZR_STEP_COPY || step->kind == ZR_STEP_SAVE) return false;
-    for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) away |= is_away(l, l->use[u].buffer);
-    return away;
+    return l->schedule->buffer[use->buffer].space;
 }
 
-/* A step that is split into buckets. Each bucket has `elems` elements of the step's range; the last bucket may have
- * fewer. */
+/* Return whether bytes of an offloaded state pass through host memory on their way between home and device. */
+static bool is_passed(const zr__list *l, const zr_use *home)
+{
+    return space_of(l, home) == ZR_SPACE_DISK && l->plan->profile.facts.apart;
+}
+
+/* ---- rings --------------------------------------------------------------------------------------------------------
+ */
+
+/* The rings of a schedule. Each has its own buffers in every section of the list: in the steps of a round, and in the
+ * steps after the last round. */
+typedef enum ring_kind {
+    RING_BUCKETS, /* operands of steps that compute with buckets: UPDATE, CAST */
+    RING_PARTS,   /* gradients of steps that compute with a rank's whole part: reductions, SQUARE */
+    RING_PASSED,  /* parameters that pass through host memory between disk and device */
+    RINGS
+} ring_kind;
+
+/* An offloaded operand of a step. `column` is its place among the buffers of a slot. The elements that are fetched and
+ * stored, at the state's home, are those of all buckets together. A buffer of ZR_NONE means that nothing is copied. */
+typedef struct operand {
+    int32_t column;
+    zr_use home;                          /* the operand as the step names it */
+    zr_use fetched, stored;               /* elements that are copied to the device, and back home */
+    zr_range fetched_range, stored_range; /* the same elements, as ranges of the unit */
+    zr_when when;                         /* rounds in which the elements are fetched */
+} operand;
+
+/* A step that computes with offloaded operands, in buckets; with RING_PARTS one or more successive steps that compute
+ * with the same states. */
 typedef struct cut {
-    zr__list *l;
-    zr__id id; /* id of the original step, which becomes the last bucket */
-    zr_step step;
-    zr_use use[USES_MAX];
-    bool away[USES_MAX];
-    int64_t elems;
-    /* last compute step before the original step, for which the first two buckets' copies to the device wait */
-    zr__id pace;
-    /* place[bucket % 2][operand]: buffer on the device that holds the bucket of this operand */
-    int32_t place[2][USES_MAX];
+    zr__id first, last;
+    zr_step step; /* the original of the first step */
+    int64_t buckets;
+    int32_t operands, n_operands; /* index in ring.operand, and number */
 } cut;
 
-static int64_t count_of(const cut *c, int64_t bucket)
-{
-    const int64_t left = c->step.range.count - bucket * c->elems;
-    return left < c->elems ? left : c->elems;
-}
+/* A bucket of a cut, and its number among all buckets of the ring. */
+typedef struct bucket {
+    int32_t cut;
+    int64_t index, number;
+} bucket;
 
-/* Return a bucket's part of `range`, which is a range of the original step. */
-static zr_range part_of(const cut *c, int64_t bucket, zr_range range)
+typedef struct ring {
+    zr__list *l;
+    ring_kind kind;
+    cut *cut;
+    operand *operand;
+    int32_t n_cuts, n_operands, n_columns;
+    int64_t cut_room, operand_room;
+    int64_t elems; /* elements of a bucket */
+    int32_t slots;
+    int32_t *place[2];       /* place[passed][slot * n_columns + column]: buffers on the device, and in host memory */
+    int64_t *bytes;          /* for each column: bytes of its buffers */
+    bucket fetched, brought; /* first buckets that are not yet fetched from home, or not yet brought from host memory to
+                                the device */
+    zr__id pace;             /* step for which the first buckets wait */
+} ring;
+
+static zr_range part_of(const ring *r, const cut *c, int64_t index, zr_range range)
 {
-    range.first += bucket * c->elems;
-    range.count = count_of(c, bucket);
+    if (r->kind == RING_PARTS) return range;
+    const int64_t left = c->step.range.count - index * r->elems;
+    range.first += index * r->elems;
+    range.count = left < r->elems ? left : r->elems;
     return range;
 }
 
-/* Return the part of operand i of the original step that belongs to a bucket, in the buffer where the state is
- * stored. */
-static zr_use at_home(const cut *c, int64_t bucket, int i)
+static zr_use at_home(const ring *r, const cut *c, int64_t index, zr_use use)
 {
-    zr_use use = c->use[i];
-    if (use.range.count == 0) return use; /* an operand that is a whole buffer is not split */
-    use.range = part_of(c, bucket, use.range);
+    use.range = part_of(r, c, index, use.range);
     return use;
 }
 
-/* Return the part of operand i of the original step that belongs to a bucket. For an offloaded state, return the
- * bucket's buffer on the device instead. */
-static zr_use on_device(const cut *c, int64_t bucket, int i)
+/* Return the bucket's elements of an operand in its slot of the ring, on the device or in host memory (`passed`). */
+static zr_use in_ring(const ring *r, const operand *o, const bucket *b, zr_use use, bool passed)
 {
-    zr_use use = at_home(c, bucket, i);
-    if (!c->away[i]) return use;
-    use.buffer = c->place[bucket % 2][i];
-    use.range = (zr_range){.count = use.range.count};
+    const int64_t at = b->number % r->slots * r->n_columns + o->column;
+    int32_t *place = &r->place[passed][at];
+    if (*place == ZR_NONE)
+        *place = zr__list_buffer(r->l, passed ? ZR_SPACE_HOST : ZR_SPACE_DEVICE,
+                                 r->l->plan->persistent[o->home.buffer].category, -1, "states in passing",
+                                 r->bytes[o->column]);
+    use = at_home(r, &r->cut[b->cut], b->index, use);
+    use.buffer = *place;
+    if (r->kind != RING_PARTS) use.range = (zr_range){.count = use.range.count};
     return use;
 }
 
-/* Write a COPY of a bucket of an offloaded state, from the state's home to the device or back. */
-static zr__id copy_bucket(const cut *c, int64_t bucket, zr_use from, zr_use to)
+static void next_bucket(const ring *r, bucket *b)
 {
-    return zr__list_copy(c->l, ZR_STREAM_COPY, c->step.unit, part_of(c, bucket, c->step.range), from, to);
+    b->number++;
+    if (++b->index < r->cut[b->cut].buckets) return;
+    b->index = 0;
+    b->cut++;
 }
 
-/* Write the copies of a bucket to the device. Each operand has two buffers on the device, for even and for odd buckets.
- * A bucket waits for the previous bucket that used the same buffer. */
-static void fetch_bucket(cut *c, int64_t bucket)
+static zr__id copy(const ring *r, const bucket *b, zr_range range, zr_use from, zr_use to)
 {
-    for (int i = 0; i < c->step.n_uses; i++) {
-        if (!c->away[i]) continue;
-        const int64_t bytes = zr_dtype_span(c->use[i].dtype, count_of(c, bucket));
-        if (bucket < 2)
-            c->place[bucket][i] =
-                zr__list_buffer(c->l, ZR_SPACE_DEVICE, ZR_CATEGORY_OPTIM, c->step.unit, "states on the device", bytes);
-        const zr__id copy = copy_bucket(c, bucket, at_home(c, bucket, i), on_device(c, bucket, i));
-        zr__list_pace_as(c->l, copy, c->id);
-        zr__list_pace(c->l, copy, bucket < 2 ? c->pace : ZR_NONE);
+    const cut *c = &r->cut[b->cut];
+    return zr__list_copy(r->l, zr__copy_stream(space_of(r->l, &from), space_of(r->l, &to)), c->step.unit,
+                         part_of(r, c, b->index, range), from, to);
+}
+
+/* Write the copies of a bucket from its home. */
+static void fetch_bucket(const ring *r, const bucket *b)
+{
+    const cut *c = &r->cut[b->cut];
+    for (int32_t i = c->operands; i < c->operands + c->n_operands && r->l->status == ZR_OK; i++) {
+        const operand *o = &r->operand[i];
+        if (o->fetched.buffer == ZR_NONE) continue;
+        r->l->when = o->when;
+        const zr_use from = at_home(r, c, b->index, o->fetched),
+                     to = in_ring(r, o, b, o->fetched, is_passed(r->l, &from));
+        const zr__id id = copy(r, b, o->fetched_range, from, to);
+        if (b->number < r->slots) zr__list_pace(r->l, id, r->pace);
     }
 }
 
-static void store_bucket(const cut *c, int64_t bucket)
+/* Write the copies of a bucket from host memory, through which it has passed, to the device. */
+static void bring_bucket(const ring *r, const bucket *b)
 {
-    for (int i = 0; i < c->step.n_uses; i++)
-        if (c->away[i] && c->use[i].writes)
-            (void)copy_bucket(c, bucket, on_device(c, bucket, i), at_home(c, bucket, i));
+    const cut *c = &r->cut[b->cut];
+    for (int32_t i = c->operands; i < c->operands + c->n_operands && r->l->status == ZR_OK; i++) {
+        const operand *o = &r->operand[i];
+        if (r->kind == RING_PASSED || o->fetched.buffer == ZR_NONE || !is_passed(r->l, &o->home)) continue;
+        r->l->when = o->when;
+        (void)copy(r, b, o->fetched_range, in_ring(r, o, b, o->fetched, true), in_ring(r, o, b, o->fetched, false));
+    }
 }
 
-/* Write the step that computes one bucket. For the last bucket, change the original step instead of inserting a new
- * one. */
-static void compute_bucket(const cut *c, int64_t bucket, bool last)
+static void store_bucket(const ring *r, const bucket *b)
 {
-    zr__list *l = c->l;
-    if (l->status != ZR_OK) return;
-    if (last) {
-        for (int i = 0; i < c->step.n_uses; i++) l->use[c->step.uses + i] = on_device(c, bucket, i);
-        l->step[c->id].range = part_of(c, bucket, c->step.range);
+    const cut *c = &r->cut[b->cut];
+    for (int32_t i = c->operands; i < c->operands + c->n_operands && r->l->status == ZR_OK; i++) {
+        const operand *o = &r->operand[i];
+        if (o->stored.buffer == ZR_NONE) continue;
+        r->l->when = c->step.when;
+        zr_use from = in_ring(r, o, b, o->stored, false);
+        if (is_passed(r->l, &o->home)) {
+            const zr_use passed = in_ring(r, o, b, o->stored, true);
+            (void)copy(r, b, o->stored_range, from, passed);
+            from = passed;
+        }
+        (void)copy(r, b, o->stored_range, from, at_home(r, c, b->index, o->stored));
+    }
+}
+
+/* Return whether a cut stores elements that a later cut of the ring fetches. */
+static bool feeds(const ring *r, const cut *c, const cut *later)
+{
+    for (int32_t i = c->operands; i < c->operands + c->n_operands; i++)
+        for (int32_t k = later->operands; k < later->operands + later->n_operands && c != later; k++)
+            if (r->operand[i].stored.buffer != ZR_NONE && r->operand[i].stored.buffer == r->operand[k].fetched.buffer)
+                return true;
+    return false;
+}
+
+/* Write the copies of all buckets for which the ring has room once the bucket `done` is computed and stored. Leave out
+ * buckets that read what a bucket in between stores. With `done` NULL, write the first buckets' copies. */
+static void fetch_ahead(ring *r, const bucket *done)
+{
+    const int64_t end = r->slots + (done ? done->number + 1 : 0);
+    for (; r->fetched.cut < r->n_cuts && r->fetched.number < end; next_bucket(r, &r->fetched)) {
+        for (int32_t c = done ? done->cut : 0; c < r->fetched.cut; c++) {
+            const bool open = !done || c > done->cut || done->index + 1 < r->cut[c].buckets;
+            if (open && feeds(r, &r->cut[c], &r->cut[r->fetched.cut])) return;
+        }
+        fetch_bucket(r, &r->fetched);
+    }
+}
+
+/* Replace the operands of a step by their bucket in the ring. `from` are the step's original uses. */
+static void set_uses(const ring *r, const bucket *b, const zr_use *from, int32_t at, int32_t n)
+{
+    const cut *c = &r->cut[b->cut];
+    for (int32_t u = 0; u < n; u++) {
+        zr_use use = from[u];
+        const operand *o = NULL;
+        for (int32_t i = c->operands; i < c->operands + c->n_operands; i++)
+            if (r->operand[i].home.buffer == use.buffer) o = &r->operand[i];
+        if (o)
+            use = in_ring(r, o, b, use, r->kind == RING_PASSED);
+        else if (use.range.count > 0)
+            use = at_home(r, c, b->index, use);
+        r->l->use[at + u] = use;
+    }
+}
+
+/* Return whether a step belongs to a ring. SAVE reads states at their homes. So does the COPY that is the first step of
+ * a save or of a gather, except that bytes from disk pass through host memory on a device with its own memory. */
+static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
+{
+    const bool buckets = step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_CAST;
+    const zr_use *use = &l->use[step->uses];
+    bool away = false;
+    if (step->kind == ZR_STEP_COPY)
+        return kind == RING_PASSED && is_away(l, use->buffer) && is_passed(l, use) && step->when != ZR_WHEN_SAVE &&
+               space_of(l, &use[1]) == ZR_SPACE_DEVICE;
+    if (step->kind == ZR_STEP_SAVE || kind != (buckets ? RING_BUCKETS : RING_PARTS)) return false;
+    for (int32_t u = 0; u < step->n_uses; u++) away |= is_away(l, use[u].buffer);
+    return away;
+}
+
+/* Write the step that computes a bucket. For the last bucket, change the original step instead of inserting a new
+ * one. */
+static void compute_bucket(const ring *r, const bucket *b)
+{
+    enum { USES_MAX = 64 };
+    zr__list *l = r->l;
+    const cut *c = &r->cut[b->cut];
+    const bool last = b->index + 1 == c->buckets;
+    zr_use from[USES_MAX];
+    zr__id id = c->first;
+    l->when = c->step.when;
+    if (!last) {
+        id = zr__list_step(l, c->step.kind, c->step.stream, c->step.unit);
+        zr_step *made = zr__list_newest(l);
+        *made = c->step;
+        made->uses = l->n_uses;
+        made->n_uses = 0;
+        for (int32_t u = 0; u < c->step.n_uses; u++) zr__list_use(l, id, l->use[c->step.uses + u]);
+        zr__list_pace_as(l, id, c->first);
+    }
+    for (bool more = true; more && l->status == ZR_OK; id = l->link[id].next) {
+        zr_step *step = &l->step[id];
+        more = last && id != c->last;
+        if (more && !belongs(l, r->kind, step)) continue; /* a step between the reductions of two micro-batches */
+        if (step->n_uses > USES_MAX) {
+            l->status = ZR_FAIL(ZR_ERR_INTERNAL, "a step %s of %d operands cannot be rewritten",
+                                zr_step_kind_name(step->kind), step->n_uses);
+            return;
+        }
+        for (int32_t u = 0; u < step->n_uses; u++) from[u] = l->use[step->uses + u];
+        step->range = part_of(r, c, b->index, step->range);
+        if (r->kind == RING_PASSED) step->stream = ZR_STREAM_COPY;
+        set_uses(r, b, from, step->uses, step->n_uses);
+        if (!more) return;
+    }
+}
+
+/* ---- the steps of a ring ------------------------------------------------------------------------------------------
+ */
+
+static bool gathers(const zr_step *step)
+{
+    return step->kind == ZR_STEP_GATHER_GRAD;
+}
+
+static bool reduces(const zr_step *step)
+{
+    return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
+}
+
+/* Return the elements of all ranks in a use of gradients, which is a whole buffer of the unit's sums. */
+static zr_use all_ranks(const zr__list *l, const zr_step *step, zr_use use, zr_range *range)
+{
+    const zr_state *sums = &l->plan->unit[step->unit].sums;
+    *range = use.each ? sums->range : step->range;
+    return use.each ? zr__use_state(sums, sums->range, false, false) : use;
+}
+
+static bool is_larger(const zr_use *a, const zr_use *b)
+{
+    return b->buffer == ZR_NONE || a->range.count > b->range.count;
+}
+
+/* Add a step's offloaded operands to the newest cut. The first of several successive steps decides what is fetched. */
+static void add_operands(ring *r, const zr_step *step)
+{
+    zr__list *l = r->l;
+    cut *c = &r->cut[r->n_cuts - 1];
+    const int32_t before = c->n_operands;
+    for (int32_t u = 0; u < step->n_uses && l->status == ZR_OK; u++) {
+        const zr_use use = l->use[step->uses + u];
+        if (!is_away(l, use.buffer)) continue;
+        operand *o = NULL;
+        for (int32_t i = 0; i < c->n_operands; i++)
+            if (r->operand[c->operands + i].home.buffer == use.buffer) o = &r->operand[c->operands + i];
+        if (!o) {
+            if (!zr__grow(&l->status, (void **)&r->operand, r->n_operands, &r->operand_room, sizeof *r->operand))
+                return;
+            o = &r->operand[r->n_operands++];
+            const int32_t column = r->kind == RING_PARTS ? c->n_operands : step->kind == ZR_STEP_CAST ? 1 : u;
+            *o = (operand){.column = column, .home = use, .when = step->when};
+            o->fetched.buffer = o->stored.buffer = ZR_NONE;
+            c->n_operands++;
+            if (column >= r->n_columns) r->n_columns = column + 1;
+        }
+        zr_range range;
+        const zr_use all = all_ranks(l, step, use, &range);
+        /* An update may leave elements as they are, so that what it writes is fetched too. A reduction adds to its sums
+         * for all micro-batches but the first. A gather writes all ranks' elements, and reads its own. */
+        const bool adds = reduces(step) && u > 0 && step->adds;
+        bool reads = (use.reads && !(gathers(step) && u > 0)) || step->kind == ZR_STEP_UPDATE;
+        if (adds) reads = step->micro > 0 || l->plan->rounds > 1;
+        const bool fetched = reads && &r->operand[c->operands + before] <= o;
+        if (fetched && is_larger(&all, &o->fetched)) {
+            o->fetched = all;
+            o->fetched_range = range;
+            if (adds && step->micro == 0) o->when = ZR_WHEN_LATER;
+        }
+        if (use.writes && !(reduces(step) && u == 0) && is_larger(&all, &o->stored)) {
+            o->stored = all;
+            o->stored_range = range;
+        }
+    }
+}
+
+/* Add a step to the ring. With RING_PARTS, a step joins the previous cut if it follows it and has the same operands.
+ * The reductions of several micro-batches in a round (ZR_ACCUM_LAYER) also join, so that the sums go home once. */
+static void add_cut(ring *r, zr__id id)
+{
+    zr__list *l = r->l;
+    const zr_step *step = &l->step[id];
+    cut *newest = r->n_cuts > 0 ? &r->cut[r->n_cuts - 1] : NULL;
+    const bool joins = r->kind == RING_PARTS && newest && step->unit == newest->step.unit &&
+                       (l->link[id].prev == newest->last || (step->micro > 0 && reduces(step)));
+    if (joins) {
+        newest->last = id;
+        add_operands(r, step);
         return;
     }
-    const zr__id id = zr__list_step(l, c->step.kind, c->step.stream, c->step.unit);
-    zr_step *made = zr__list_newest(l);
-    *made = c->step;
-    made->range = part_of(c, bucket, c->step.range);
-    made->uses = l->n_uses;
-    made->n_uses = 0;
-    for (int i = 0; i < c->step.n_uses; i++) zr__list_use(l, id, on_device(c, bucket, i));
-    zr__list_pace_as(l, id, c->id);
+    if (!zr__grow(&l->status, (void **)&r->cut, r->n_cuts, &r->cut_room, sizeof *r->cut)) return;
+    r->cut[r->n_cuts++] = (cut){.first = id, .last = id, .step = *step, .buckets = 1, .operands = r->n_operands};
+    if (r->kind != RING_PARTS && step->range.count > r->elems) r->elems = step->range.count;
+    add_operands(r, step);
+}
+
+/* Find the size of the ring's buffers, and the number of buckets of each cut. */
+static zr_status size_ring(ring *r)
+{
+    const zr_homes *home = &r->l->plan->layout.home;
+    r->slots = home->buckets;
+    if (r->elems > home->bucket_elems) r->elems = home->bucket_elems;
+    const size_t places = (size_t)r->slots * (size_t)r->n_columns;
+    r->place[0] = zr_alloc(sizeof(int32_t) * 2 * places);
+    r->bytes = zr_alloc(sizeof(int64_t) * (size_t)r->n_columns);
+    ZR_CHECK(r->place[0] && r->bytes, ZR_ERR_MEMORY, "no memory for a ring of %zu buffers", places);
+    r->place[1] = r->place[0] + places;
+    for (size_t i = 0; i < 2 * places; i++) r->place[0][i] = ZR_NONE;
+    for (int32_t k = 0; k < r->n_cuts; k++) {
+        cut *c = &r->cut[k];
+        if (r->kind != RING_PARTS) c->buckets = (c->step.range.count - 1) / r->elems + 1;
+        for (int32_t i = c->operands; i < c->operands + c->n_operands; i++) {
+            const operand *o = &r->operand[i];
+            const int64_t count = part_of(r, c, 0, c->step.range).count;
+            const int64_t bytes = r->kind == RING_PARTS ? r->l->plan->persistent[o->home.buffer].bytes
+                                                        : zr_dtype_span(o->home.dtype, count);
+            if (bytes > r->bytes[o->column]) r->bytes[o->column] = bytes;
+        }
+    }
+    return ZR_OK;
+}
+
+/* Return the step before which the first buckets are fetched. In a round this is the first step that computes with
+ * them, so that their buffers are taken late. After the last round, it is the earliest step that follows everything
+ * that changes an offloaded state. */
+static zr__id find_begin(const ring *r, bool after_end)
+{
+    const zr__list *l = r->l;
+    zr__id id = r->cut[0].first;
+    for (bool fixed = !after_end; !fixed;) {
+        const zr__id prev = l->link[id].prev;
+        const zr_step *step = &l->step[prev];
+        fixed = step->kind == ZR_STEP_END;
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
+            fixed |= l->use[u].writes && is_away(l, l->use[u].buffer);
+        if (!fixed) id = prev;
+    }
+    return id;
 }
 
 /* Return the last compute step before the step `id`, or ZR_NONE if no compute step precedes it. */
@@ -149,51 +416,55 @@ static zr__id computed_before(const zr__list *l, zr__id id)
     return id;
 }
 
-/* Return how many elements of a rank's part the step processes at a time: that part's share of a bucket. This is the
- * bucket size of gradient reductions (rounded up, see zr_plan_bucket_elems) divided by the number of parts of the unit,
- * but at most the whole part. */
-static int64_t bucket_elems(const zr_plan *plan, const zr_step *step)
+/* Rewrite the steps of a ring. */
+static void turn_ring(ring *r, bool after_end)
 {
-    const int64_t parts = plan->unit[step->unit].padded_elems / step->range.count;
-    const int64_t elems = zr_plan_bucket_elems(plan->layout.reduce_bucket_elems, (int)parts) / parts;
-    return elems < step->range.count ? elems : step->range.count;
-}
-
-static void cut_up(zr__list *l, zr__id id)
-{
-    cut c = {.l = l, .id = id, .step = l->step[id], .pace = computed_before(l, id)};
-    const zr__id behind = l->link[id].next;
-    if (c.step.n_uses > USES_MAX || c.step.unit < 0 || c.step.range.count == 0) {
-        l->status = ZR_FAIL(ZR_ERR_INTERNAL, "a step %s of %d operands cannot be cut into buckets",
-                            zr_step_kind_name(c.step.kind), c.step.n_uses);
-        return;
-    }
-    c.elems = bucket_elems(l->plan, &c.step);
-    const int64_t n = (c.step.range.count - 1) / c.elems + 1;
-    for (int i = 0; i < c.step.n_uses; i++) {
-        c.use[i] = l->use[c.step.uses + i];
-        c.away[i] = is_away(l, c.use[i].buffer);
-    }
-    zr__list_seek(l, id);
-    l->when = c.step.when;
-    fetch_bucket(&c, 0);
-    for (int64_t k = 0; k < n && l->status == ZR_OK; k++) {
-        if (k + 1 < n) fetch_bucket(&c, k + 1);
-        compute_bucket(&c, k, k + 1 == n);
-        if (k + 1 == n) zr__list_seek(l, behind);
-        store_bucket(&c, k);
+    zr__list *l = r->l;
+    const zr__id begin = find_begin(r, after_end);
+    r->pace = computed_before(l, begin);
+    zr__list_seek(l, begin);
+    fetch_ahead(r, NULL);
+    for (bucket b = {0}; b.cut < r->n_cuts && l->status == ZR_OK; next_bucket(r, &b)) {
+        const cut *c = &r->cut[b.cut];
+        if (b.index == 0) zr__list_seek(l, c->first);
+        /* bring the next bucket to the device while this one is computed */
+        for (; r->brought.number < r->fetched.number && r->brought.number <= b.number + 1; next_bucket(r, &r->brought))
+            bring_bucket(r, &r->brought);
+        compute_bucket(r, &b);
+        if (b.index + 1 == c->buckets) zr__list_seek(l, l->link[c->last].next);
+        store_bucket(r, &b);
+        fetch_ahead(r, &b);
     }
     zr__list_seek(l, ZR_NONE);
     l->when = ZR_WHEN_ALWAYS;
 }
 
-static void cut_steps_away(zr__list *l)
+/* Rewrite the steps of a ring from the step `id` to the end of the section. Return the first step of the next
+ * section, or ZR_NONE. */
+static zr__id rewrite_section(zr__list *l, ring_kind kind, zr__id id, bool after_end)
 {
-    if (l->plan->layout.home.optim == ZR_SPACE_DEVICE) return;
-    for (zr__id id = l->first, next; id != ZR_NONE && l->status == ZR_OK; id = next) {
-        next = l->link[id].next;
-        if (computes_away(l, &l->step[id])) cut_up(l, id);
+    ring r = {.l = l, .kind = kind};
+    for (bool ends = false; id != ZR_NONE && !ends && l->status == ZR_OK; id = l->link[id].next) {
+        ends = l->step[id].kind == ZR_STEP_END;
+        if (belongs(l, kind, &l->step[id])) add_cut(&r, id);
+    }
+    if (r.n_cuts > 0 && l->status == ZR_OK) l->status = size_ring(&r);
+    if (r.n_cuts > 0 && l->status == ZR_OK) turn_ring(&r, after_end);
+    zr_free(r.cut);
+    zr_free(r.operand);
+    zr_free(r.place[0]);
+    zr_free(r.bytes);
+    return id;
+}
+
+static void rewrite_rings(zr__list *l)
+{
+    const zr_homes *home = &l->plan->layout.home;
+    if (home->param == ZR_SPACE_DEVICE && home->grad == ZR_SPACE_DEVICE && home->optim == ZR_SPACE_DEVICE) return;
+    for (int kind = 0; kind < RINGS; kind++) {
+        zr__id rest = rewrite_section(l, (ring_kind)kind, l->first, false);
+        if (rest != ZR_NONE && l->status == ZR_OK) (void)rewrite_section(l, (ring_kind)kind, rest, true);
     }
 }
 
-const zr__policy zr__policy_residency = {.check = check_homes_built, .rewrite = cut_steps_away};
+const zr__policy zr__policy_residency = {.rewrite = rewrite_rings};

@@ -87,22 +87,34 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t
     return step;
 }
 
-/* Gather over one group of ranks. With `cast` (lean states), first cast this rank's part of the fp32 master to the
- * 16-bit type. The cast writes into the buffer of the whole unit. */
+/* Write this rank's part of a unit into its place in the gathered unit: cast it from the fp32 master (lean states), or
+ * copy it from its home off the device. */
+static void write_own_part(zr__list *l, int32_t unit, const level *v, const zr_state *target, zr__id pace)
+{
+    const zr_plan_unit *u = &l->plan->unit[unit];
+    const zr_range range = level_range(v);
+    const zr_use to = zr__use_state(target, range, false, true);
+    zr__id step;
+    if (v->elems == 0) return;
+    if (u->param.buffer != ZR_NONE) {
+        step = zr__list_copy(l, zr__copy_stream(u->param_home, ZR_SPACE_DEVICE), unit, range,
+                             zr__use_state(&u->param, range, true, false), to);
+    } else {
+        step = zr__list_step(l, ZR_STEP_CAST, ZR_STREAM_COMM, unit);
+        zr__list_newest(l)->range = range;
+        zr__list_use(l, step, zr__use_state(&u->master, range, true, false));
+        zr__list_use(l, step, to);
+    }
+    zr__list_pace(l, step, pace);
+}
+
+/* Gather over one group of ranks. */
 static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_state *source, const zr_state *target,
-                         bool cast, zr__id pace)
+                         zr__id pace)
 {
     const zr_plan *plan = l->plan;
     const bool all = plan->layout.gather == ZR_GATHER_ALL;
-    if (v->elems == 0) return;
-    if (cast) {
-        zr__id step = zr__list_step(l, ZR_STEP_CAST, ZR_STREAM_COMM, unit);
-        zr__list_newest(l)->range = level_range(v);
-        zr__list_use(l, step, zr__use_state(&plan->unit[unit].master, level_range(v), true, false));
-        zr__list_use(l, step, zr__use_state(target, level_range(v), false, true));
-        zr__list_pace(l, step, pace);
-    }
-    if (!plan->moves) return;
+    if (v->elems == 0 || !plan->moves) return;
     if (all) zr__list_pace(l, gather_step(l, ZR_STEP_GATHER, -1, unit, v, source, target), pace);
     for (int32_t r = 0; !all && r < plan->group[v->by.group].size && l->status == ZR_OK; r++)
         zr__list_pace(l, gather_step(l, ZR_STEP_BROADCAST, r, unit, v, source, target), pace);
@@ -113,11 +125,11 @@ static void write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
     const zr_state target = whole_in(u, buffer, l->plan->layout.dtype);
-    const bool cast = u->param.buffer == ZR_NONE;
+    const bool in_place = u->param.buffer == ZR_NONE || u->param_home != ZR_SPACE_DEVICE;
     level v[2];
     const int n = levels_of(&u->update, &whole, v);
-    for (int i = 0; i < n; i++)
-        gather_level(l, unit, &v[i], i > 0 || cast ? &target : &u->param, &target, cast && i == 0, pace);
+    if (n > 0 && in_place) write_own_part(l, unit, &v[0], &target, pace);
+    for (int i = 0; i < n; i++) gather_level(l, unit, &v[i], i > 0 || in_place ? &target : &u->param, &target, pace);
 }
 
 /* Write a gather of a unit at stage 3. With hpZ (Wang et al. 2023, ZeRO++ section 3.2), the first gather of a training
@@ -141,7 +153,7 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
                             zr__use_state(&u->hpz_shard, shard, false, true));
         l->when = ZR_WHEN_LATER;
     }
-    if (!first || plan->rounds > 1) gather_level(l, unit, &local, &u->hpz_shard, &target, false, pace);
+    if (!first || plan->rounds > 1) gather_level(l, unit, &local, &u->hpz_shard, &target, pace);
     l->when = ZR_WHEN_ALWAYS;
 }
 

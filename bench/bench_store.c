@@ -1,0 +1,34 @@
+/*
+ * Rates of a folder, by the code that reads and writes states on disk: reads and writes alone, and both beside each
+ * other, as many bytes read as written.
+ *
+ *     build/bench/bench_store FOLDER [BYTES [BLOCK_BYTES [DEPTH]]]     ZR_STORE=threads: without io_uring
+ *
+ * Prints one JSON line: rates in bytes per second, and how the transfers were made.
+ */
+#include "store/store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static long long number(int argc, char **argv, int at, long long otherwise)
+{
+    return argc > at ? atoll(argv[at]) : otherwise;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: bench_store FOLDER [BYTES [BLOCK_BYTES [DEPTH]]]\n");
+        return 2;
+    }
+    zr__store_rates rates;
+    if (zr__store_measure(argv[1], number(argc, argv, 2, 1 << 30), number(argc, argv, 3, 1 << 20),
+                          (int)number(argc, argv, 4, 8), &rates) != ZR_OK) {
+        fprintf(stderr, "bench_store: %s\n", zr_error_message());
+        return 1;
+    }
+    printf("{\"read\": %.0f, \"write\": %.0f, \"mixed\": %.0f, \"transfers\": \"%s\", \"direct\": %s}\n", rates.read,
+           rates.write, rates.mixed, rates.transfers, rates.direct ? "true" : "false");
+    return 0;
+}

@@ -1,0 +1,113 @@
+/* The homes of model states (zr_layout.home): which homes can be planned, the planner's choices for what the layout
+ * leaves open, and the memory through which bytes pass from and to disk. states.c puts states at their homes, and
+ * residency.c copies them to the device and back. */
+#include "plan/policy/policy.h"
+
+static bool uses_disk(const zr_homes *home)
+{
+    return home->param == ZR_SPACE_DISK || home->grad == ZR_SPACE_DISK || home->optim == ZR_SPACE_DISK;
+}
+
+static zr_status check_spaces(const zr_homes *home)
+{
+    const struct {
+        const char *what;
+        zr_space space;
+    } state[] = {{"parameters", home->param}, {"gradients", home->grad}, {"optimizer states", home->optim}};
+    for (int i = 0; i < 3; i++)
+        ZR_CHECK(state[i].space == ZR_SPACE_DEVICE || state[i].space == ZR_SPACE_HOST ||
+                     state[i].space == ZR_SPACE_DISK,
+                 ZR_ERR_UNSUPPORTED, "%s in space \"%s\": \"device\", \"host\" and \"disk\" are built", state[i].what,
+                 zr_space_name(state[i].space));
+    const double share[] = {home->param_share, home->optim_share};
+    for (int i = 0; i < 2; i++)
+        ZR_CHECK(share[i] >= 0 && share[i] <= 1, ZR_ERR_CONFIG,
+                 "a share of %g of the %s in space \"%s\": 0 to 1 is wanted", share[i],
+                 i == 0 ? "parameters" : "optimizer states", zr_space_name(i == 0 ? home->param : home->optim));
+    ZR_CHECK(home->bucket_elems >= 0 && home->buckets >= 0 && home->buckets <= 4096 && home->depth >= 0, ZR_ERR_CONFIG,
+             "buckets of %lld elements of offloaded states, %d at a time, %d transfers at a time: 0 or more is wanted, "
+             "and at most 4096 buckets",
+             (long long)home->bucket_elems, home->buckets, home->depth);
+    ZR_CHECK(home->block_bytes >= 0 && home->block_bytes % ZR_DISK_ALIGN == 0, ZR_ERR_CONFIG,
+             "transfers of %lld bytes from and to disk: a multiple of %d is wanted", (long long)home->block_bytes,
+             ZR_DISK_ALIGN);
+    return ZR_OK;
+}
+
+static zr_status check_homes_built(const zr_layout *l)
+{
+    const zr_homes *home = &l->home;
+    ZR_TRY(check_spaces(home));
+    ZR_CHECK(home->param == ZR_SPACE_DEVICE || l->stage == 3, ZR_ERR_UNSUPPORTED,
+             "parameters in space \"%s\" at stage %d: they are gathered from there at stage 3; at other stages "
+             "\"device\" is built",
+             zr_space_name(home->param), l->stage);
+    ZR_CHECK(
+        home->param == ZR_SPACE_DEVICE || l->hpz_ranks == 0, ZR_ERR_UNSUPPORTED,
+        "parameters in space \"%s\" with a second partition on the device (zero_hpz_partition_size %d): choose one",
+        zr_space_name(home->param), l->hpz_ranks);
+    const bool sums = l->accum > 1 || l->rank_free_sums;
+    ZR_CHECK(home->grad == ZR_SPACE_DEVICE || !l->train || l->stage >= 2 || sums, ZR_ERR_UNSUPPORTED,
+             "gradients in space \"%s\" at stage %d with one micro-batch a step: ops write whole gradients to the "
+             "device there; stage 2 or 3, or several micro-batches, is built",
+             zr_space_name(home->grad), l->stage);
+    /* A transfer begins with a block of the disk, which this rank's part of larger sums does not. */
+    const bool larger = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0 || (l->reduce_once && l->accum > 1));
+    ZR_CHECK(home->grad != ZR_SPACE_DISK || !l->train || !larger, ZR_ERR_UNSUPPORTED,
+             "gradients in space \"disk\" %s: a rank then keeps sums that are larger than its own part; \"host\" is "
+             "built",
+             l->stage == 0        ? "at stage 0"
+             : l->shard_ranks > 0 ? "with shard groups (mics_shard_size)"
+                                  : "that are reduced once a step");
+    ZR_CHECK(l->save != ZR_SAVE_COPY || (home->param != ZR_SPACE_DISK && home->optim != ZR_SPACE_DISK),
+             ZR_ERR_UNSUPPORTED,
+             "saves from a copy in host memory (zr_layout.save) of states in space \"disk\": a copy would take the "
+             "memory that the disk spares; save in place");
+    return ZR_OK;
+}
+
+/* Choose what the layout leaves open. A schedule has a limited number of steps, so a very large part of a rank needs
+ * larger buckets. */
+static void choose_sizes(zr_plan *plan)
+{
+    enum { BUCKETS_MOST = 1 << 15 };
+    zr_homes *home = &plan->layout.home;
+    const int64_t grain = uses_disk(home) ? ZR_DISK_ALIGN / 2 : ZR_SHARD_ALIGN;
+    int64_t elems = 0;
+    for (int32_t u = 0; u < plan->n_units; u++) elems += plan->unit[u].update.count;
+    if (home->bucket_elems == 0)
+        for (home->bucket_elems = ZR_HOMES_BUCKET_ELEMS; elems / home->bucket_elems > BUCKETS_MOST;)
+            home->bucket_elems *= 2;
+    if (home->bucket_elems > INT64_MAX / 2) home->bucket_elems = INT64_MAX / 2;
+    home->bucket_elems = (home->bucket_elems + grain - 1) / grain * grain;
+    if (home->buckets == 0) home->buckets = ZR_HOMES_BUCKETS;
+    if (home->block_bytes == 0) home->block_bytes = ZR_HOMES_BLOCK_BYTES;
+    if (home->depth == 0) home->depth = ZR_HOMES_DEPTH;
+}
+
+/* Add the windows through which states on disk are filled, read and saved. A window has as many bytes as a bucket of an
+ * fp32 state, or as the largest state if this is smaller. */
+static zr_status add_windows(zr_plan *plan)
+{
+    int64_t bytes = 0;
+    for (int32_t b = 0; b < plan->n_persistent; b++)
+        if (plan->persistent[b].space == ZR_SPACE_DISK && plan->persistent[b].bytes > bytes)
+            bytes = plan->persistent[b].bytes;
+    const int64_t bucket = zr_dtype_span(ZR_F32, plan->layout.home.bucket_elems);
+    plan->window_bytes = bytes < bucket ? bytes : bucket;
+    const int n = plan->layout.save == ZR_SAVE_NONE ? ZR_WINDOW_SAVE : ZR_WINDOWS;
+    return zr__plan_persistent_disk(plan, ZR_CATEGORY_WORK, "states on disk that are filled and read",
+                                    n * plan->window_bytes, &plan->windows);
+}
+
+static zr_status add_passing_buffer(zr_plan *plan)
+{
+    plan->passing_disk = plan->windows = ZR_NONE;
+    choose_sizes(plan);
+    if (plan->persistent_bytes[ZR_SPACE_DISK] == 0) return ZR_OK;
+    ZR_TRY(add_windows(plan));
+    return zr__plan_persistent_disk(plan, ZR_CATEGORY_WORK, "bytes from and to disk",
+                                    zr_homes_passing_bytes(&plan->layout.home), &plan->passing_disk);
+}
+
+const zr__policy zr__policy_homes = {.check = check_homes_built, .add_buffers = add_passing_buffer};

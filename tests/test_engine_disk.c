@@ -1,0 +1,327 @@
+//TEST timeout=120 long=more tsan=1
+/* Model states on disk change no bit. Runs with all kinds of states on the device, in host memory or on disk give the
+ * same losses, norms and weights, at every stage, in both layouts, with and without clipping, in both orders of
+ * micro-batches, on 1 to 3 ranks. In each run planned bytes equal measured bytes in every space, and bytes are copied
+ * between spaces as planned (trainer.h). The short run has layouts that together contain every pair of choices, the
+ * long run also random ones. */
+#include "layout_variants.h"
+#include "long.h"
+#include "engine/walk.h"
+
+/* ---- layouts ----------------------------------------------------------------------------------- */
+
+/* The choices of a layout, in the order of `choice`. ACCUM: one micro-batch, or several in one order or the other. */
+enum { RANKS, STAGE, STATES, DTYPE, ACCUM, CLIP, OPTIM, PARAM, GRAD, RING, SHARE, SAVE, SUMS, CHOICES };
+static const int values[CHOICES] = {3, 4, 2, 3, 3, 2, 3, 3, 3, 4, 2, 3, 3};
+enum { VALUES = 4 };
+
+typedef struct choice {
+    int8_t of[CHOICES];
+} choice;
+
+static const zr_space space_of[] = {ZR_SPACE_DEVICE, ZR_SPACE_HOST, ZR_SPACE_DISK};
+
+/* Return the trainer of a choice, with all states on the device. */
+static trainer device_trainer(const choice *c)
+{
+    static const zr_dtype dtype[] = {ZR_F32, ZR_BF16, ZR_F16};
+    trainer run = layout_trainer(1 + c->of[RANKS], dtype[c->of[DTYPE]], c->of[ACCUM] ? 3 : 1, c->of[CLIP] ? 0.5 : 0);
+    run.config.n_layer = 2;
+    run.config.n_embd = 33; /* some units need several buckets, some only a part of one */
+    run.steps = c->of[SAVE] ? 4 : 2;
+    run.layout.seq = 8;
+    run.layout.stage = c->of[STAGE];
+    run.layout.states = c->of[STATES] ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+    run.layout.save = c->of[SAVE] == 0 ? ZR_SAVE_NONE : c->of[SAVE] == 1 ? ZR_SAVE_IN_PLACE : ZR_SAVE_COPY;
+    run.layout.reduce_bucket_elems = run.layout.gather_bucket_elems = 3000;
+    run.layout.prefetch_elems = c->of[RING] % 2;
+    run.layout.rank_free_sums = c->of[SUMS] == 1;
+    run.layout.reduce_once = c->of[SUMS] == 2;
+    return run;
+}
+
+static trainer away_trainer(const choice *c)
+{
+    static const struct {
+        int64_t elems;
+        int buckets;
+    } ring[] = {{0, 0}, {1024, 1}, {1024, 2}, {2048, 3}};
+    trainer run = device_trainer(c);
+    zr_homes *home = &run.layout.home;
+    run.layout.accum_order = c->of[ACCUM] == 2 ? ZR_ACCUM_LAYER : ZR_ACCUM_MICRO;
+    home->optim = space_of[c->of[OPTIM]];
+    home->param = space_of[c->of[PARAM]];
+    home->grad = space_of[c->of[GRAD]];
+    home->optim_share = home->param_share = c->of[SHARE] ? 0.5 : 1;
+    home->bucket_elems = ring[c->of[RING]].elems;
+    home->buckets = ring[c->of[RING]].buckets;
+    home->block_bytes = ZR_DISK_ALIGN;
+    home->depth = 2;
+    return run;
+}
+
+/* Return whether the planner supports a choice. */
+static bool is_possible(const choice *c)
+{
+    const bool away = c->of[OPTIM] || c->of[PARAM] || c->of[GRAD], disk = c->of[OPTIM] == 2 || c->of[PARAM] == 2;
+    if (c->of[PARAM] && c->of[STAGE] != 3) return false;
+    if (c->of[SAVE] == 2 && disk) return false; /* a second copy in memory of a state that does not fit */
+    if (c->of[SUMS] == 1 && c->of[RANKS] == 2) return false;
+    if (c->of[SUMS] == 2 && !c->of[ACCUM]) return false;
+    /* ops write whole gradients to the device, where they stay without sums */
+    if (c->of[GRAD] && c->of[STAGE] < 2 && !c->of[ACCUM] && c->of[SUMS] != 1) return false;
+    /* this rank's part of larger sums does not begin with a block of the disk */
+    if (c->of[GRAD] == 2 && c->of[RANKS] && (c->of[STAGE] == 0 || c->of[SUMS] == 2)) return false;
+    return away;
+}
+
+static void describe(const choice *c, char *text, size_t bytes)
+{
+    static const char *const name[] = {"ranks", "stage", "lean", "type",  "accum", "clip", "optim",
+                                       "param", "grad",  "ring", "share", "save",  "sums"};
+    size_t used = 0;
+    for (int i = 0; i < CHOICES; i++) used += (size_t)snprintf(text + used, bytes - used, "%s %d ", name[i], c->of[i]);
+}
+
+static void check_choice(const choice *c)
+{
+    char text[256];
+    trainer want = device_trainer(c), got = away_trainer(c);
+    describe(c, text, sizeof text);
+    trainer_run(&want);
+    trainer_run(&got);
+    layout_assert_same(&want, &got, text);
+    for (int k = 0; k < ZR_TRAFFIC_KINDS; k++) {
+        const bool fewer = k == ZR_TRAFFIC_ALL_GATHER && c->of[ACCUM] == 2 && c->of[STAGE] == 3;
+        assert_int_equal(want.traffic.bytes[k], got.traffic.bytes[k] * (fewer ? want.layout.accum : 1));
+    }
+    const int64_t *disk = got.planned.space[ZR_SPACE_DISK].category_bytes;
+    assert_int_equal(disk[ZR_CATEGORY_OPTIM] > 0, c->of[OPTIM] == 2);
+    assert_true(disk[ZR_CATEGORY_PARAM] == 0 || c->of[PARAM] == 2);
+}
+
+static choice draw(uint64_t *number)
+{
+    const zr_rng rng = {.seed = 11, .purpose = ZR_RNG_SHUFFLE};
+    choice c;
+    do
+        for (int i = 0; i < CHOICES; i++) c.of[i] = (int8_t)(zr_rng_u32(&rng, (*number)++) % (uint32_t)values[i]);
+    while (!is_possible(&c));
+    return c;
+}
+
+/* Pairs of choices. */
+typedef struct pairs {
+    bool has[CHOICES][VALUES][CHOICES][VALUES];
+} pairs;
+
+/* Add a layout's pairs. Return how many are new. */
+static int add_pairs(pairs *p, const choice *c, bool only_count)
+{
+    int n = 0;
+    for (int i = 0; i < CHOICES; i++)
+        for (int j = 0; j < i; j++) {
+            bool *has = &p->has[i][c->of[i]][j][c->of[j]];
+            n += !*has;
+            if (!only_count) *has = true;
+        }
+    return n;
+}
+
+/* Check layouts that together contain all pairs of choices that random layouts contain: of some random layouts, always
+ * take the one with the most new pairs. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    enum { DRAWS = 4000, AT_A_TIME = 60, MOST = 200 };
+    static pairs seen, all;
+    uint64_t number = 0;
+    int left = 0, runs = 0;
+    for (int k = 0; k < DRAWS; k++) {
+        const choice c = draw(&number);
+        left += add_pairs(&all, &c, false);
+    }
+    for (; left > 0 && runs < MOST; runs++) {
+        choice best = draw(&number);
+        for (int k = 1; k < AT_A_TIME; k++) {
+            const choice c = draw(&number);
+            if (add_pairs(&seen, &c, true) > add_pairs(&seen, &best, true)) best = c;
+        }
+        left -= add_pairs(&seen, &best, false);
+        check_choice(&best);
+    }
+    print_message("%d layouts contain all pairs\n", runs);
+    assert_true(left <= 0);
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    uint64_t number = 1 << 20;
+    for (int k = 0; k < (is_long_run() ? 500 : 0); k++) {
+        const choice c = draw(&number);
+        check_choice(&c);
+    }
+}
+
+/* ---- states between steps ---------------------------------------------------------------------- */
+
+enum { ELEMS = 1 << 17, SLOTS = 2 };
+
+/* All states of a model, by element. */
+typedef struct states {
+    float state[1 + SLOTS][ELEMS];
+    int64_t updates;
+} states;
+
+static zr_status take(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
+{
+    memcpy((float *)arg + param->first + first, in, sizeof(float) * (size_t)n);
+    return ZR_OK;
+}
+
+static zr_status give(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
+{
+    memcpy(out, (const float *)arg + param->first + first, sizeof(float) * (size_t)n);
+    return ZR_OK;
+}
+
+static int number_of(int s)
+{
+    return s == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + s - 1;
+}
+
+static zr_status take_all(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    states *to = run->arg;
+    (void)comm;
+    for (int s = 0; s <= SLOTS; s++) ZR_TRY(zr_engine_read(engine, number_of(s), take, to->state[s]));
+    to->updates = zr_engine_updates(engine);
+    return ZR_OK;
+}
+
+/* Check that the bytes between and behind parameters are zero in every state that this rank has on disk. */
+static zr_status check_padding(zr_engine *engine, int64_t *padding)
+{
+    const zr_plan *plan = engine->plan;
+    const zr_graph *g = zr__any_graph(plan);
+    for (int s = 0; s <= SLOTS; s++)
+        for (int32_t u = 0; u < plan->n_units; u++) {
+            const zr_state *state = zr__engine_state(plan, u, number_of(s));
+            if (state->buffer == ZR_NONE || plan->persistent[state->buffer].space != ZR_SPACE_DISK) continue;
+            const zr_unit_info *info = zr_graph_unit_info(g, u);
+            zr__window window = zr__window_of(engine, ZR_WINDOW_STATE);
+            const int64_t begin = zr__first(engine, &state->range);
+            for (int64_t at = begin; at < begin + state->range.count; at++) {
+                bool is_param = false;
+                for (int32_t p = info->first_param; p < info->first_param + info->n_params; p++) {
+                    const zr__span its = zr__meet(engine, zr_graph_param(g, p), &state->range);
+                    is_param |= at >= its.begin && at < its.end;
+                }
+                char *place;
+                if (is_param) continue;
+                ZR_TRY(zr__window_open(engine, &window, state, at, false, &place));
+                for (int64_t b = 0; b < zr_dtype_bytes(state->dtype); b++)
+                    ZR_CHECK(place[b] == 0, ZR_ERR_INTERNAL, "padding is not zero");
+                ++*padding;
+            }
+        }
+    return ZR_OK;
+}
+
+static _Atomic int64_t padding_seen;
+
+/* Fill all states, with numbers where the test has none, and read them again. */
+static zr_status fill_all(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    states *from = run->arg, *again = calloc(1, sizeof *again);
+    int64_t padding = 0;
+    (void)comm;
+    for (int s = 0; s <= SLOTS; s++) ZR_TRY(zr_engine_fill(engine, number_of(s), give, from->state[s]));
+    for (int s = 0; s <= SLOTS; s++) {
+        ZR_TRY(zr_engine_read(engine, number_of(s), take, again->state[s]));
+        for (int64_t i = 0; i < ELEMS; i++)
+            ZR_CHECK(again->state[s][i] == 0 || again->state[s][i] == from->state[s][i], ZR_ERR_INTERNAL,
+                     "element %lld of state %d was filled with %g, and read as %g", (long long)i, s,
+                     (double)from->state[s][i], (double)again->state[s][i]);
+    }
+    free(again);
+    ZR_TRY(check_padding(engine, &padding));
+    padding_seen += padding;
+    return zr_engine_resume(engine, from->updates);
+}
+
+static int32_t later_token(void *arg, int64_t step, int64_t row, int64_t t)
+{
+    const trainer *run = arg;
+    trainer plain = *run;
+    plain.token = NULL;
+    return trainer_token(&plain, step + 2, row, t);
+}
+
+/* Return the layout of a placement for a run that is interrupted. Sums are independent of the number of ranks. */
+static trainer placed(int ranks, int stage, int way)
+{
+    static const choice ways[] = {
+        {{[OPTIM] = 0}},
+        {{[OPTIM] = 2, [RING] = 1}},
+        {{[OPTIM] = 2, [STATES] = 1, [RING] = 3}},
+        {{[OPTIM] = 1, [RING] = 2}},
+    };
+    choice c = ways[way];
+    c.of[DTYPE] = 1;
+    c.of[ACCUM] = 0;
+    c.of[CLIP] = 1;
+    c.of[SUMS] = 1;
+    trainer run = away_trainer(&c);
+    run.layout.ranks = ranks;
+    run.layout.batch = 1; /* micro-batches are leaves of the sums */
+    run.layout.accum = 2 / ranks;
+    run.layout.stage = stage;
+    run.config.embd_pdrop = run.config.resid_pdrop = run.config.attn_pdrop = 0;
+    return run;
+}
+
+/* Check that a run which is resumed with another placement, stage and number of ranks continues with the same bits. */
+static void test_resume(void **state)
+{
+    (void)state;
+    trainer whole = placed(1, 0, 0);
+    states *kept = calloc(1, sizeof *kept), *end = calloc(1, sizeof *end), *wanted = calloc(1, sizeof *wanted);
+    whole.steps = 4;
+    whole.after = take_all;
+    whole.arg = wanted;
+    trainer_run(&whole);
+    for (int from = 0; from < 4; from++)
+        for (int to = 0; to < 4; to++) {
+            trainer first = placed(1 + from % 2, from, from), second = placed(1 + (from + to) % 2, (from + to) % 4, to);
+            first.steps = second.steps = 2;
+            first.after = take_all;
+            first.arg = kept;
+            memset(kept, 0, sizeof *kept);
+            trainer_run(&first);
+            second.before = fill_all;
+            second.arg = kept;
+            trainer tokens = second;
+            second.token = later_token;
+            second.token_arg = &tokens;
+            trainer_run(&second);
+            assert_true(second.weights == whole.weights);
+            for (int i = 0; i < 2; i++)
+                assert_true(second.loss[i] == whole.loss[2 + i] && second.norm[i] == whole.norm[2 + i]);
+        }
+    assert_true(padding_seen > 0);
+    free(kept);
+    free(end);
+    free(wanted);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_resume),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
