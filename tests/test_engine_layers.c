@@ -140,6 +140,37 @@ static void traffic_and_memory(void **state)
     }
 }
 
+/* States in host memory are copied once per use of their unit: shards of parameters for each gather, fp32 accumulators
+ * home once and back twice (for the norm and the update), whatever the number of micro-batches. */
+static void copies(void **state)
+{
+    (void)state;
+    enum { ACCUM = 4 };
+    for (int what = 0; what < 2; what++) {
+        trainer run[2];
+        for (int order = 0; order < 2; order++) {
+            run[order] = layout_trainer(2, ZR_BF16, ACCUM, 0.5);
+            run[order].steps = 1;
+            run[order].layout.stage = 3;
+            run[order].layout.accum_order = (zr_accum_order)order;
+            *(what ? &run[order].layout.home.grad : &run[order].layout.home.param) = ZR_SPACE_HOST;
+            trainer_run(&run[order]);
+        }
+        layout_assert_same(&run[0], &run[1], what ? "accumulators in host memory" : "parameters in host memory");
+        int64_t(*micro)[ZR_SPACES] = run[0].measured.copied, (*layer)[ZR_SPACES] = run[1].measured.copied;
+        const int64_t fetched = layer[ZR_SPACE_HOST][ZR_SPACE_DEVICE], stored = layer[ZR_SPACE_DEVICE][ZR_SPACE_HOST];
+        assert_true(fetched > 0);
+        if (what == 0) {
+            /* the update also fetches the parameters that it writes */
+            assert_int_equal(micro[ZR_SPACE_HOST][ZR_SPACE_DEVICE], ACCUM * (fetched - stored) + stored);
+        } else {
+            assert_int_equal(fetched, 2 * stored);
+            assert_int_equal(micro[ZR_SPACE_DEVICE][ZR_SPACE_HOST], ACCUM * stored);
+            assert_int_equal(micro[ZR_SPACE_HOST][ZR_SPACE_DEVICE], (ACCUM - 1 + 2) * stored);
+        }
+    }
+}
+
 /* With one micro-batch the order has no effect on the plan; with too many, the schedule is refused. */
 static void one_and_many(void **state)
 {
@@ -157,7 +188,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_layouts),        cmocka_unit_test(groups),
         cmocka_unit_test(shared_layers),      cmocka_unit_test(targets_that_do_not_count),
-        cmocka_unit_test(traffic_and_memory), cmocka_unit_test(one_and_many),
+        cmocka_unit_test(traffic_and_memory), cmocka_unit_test(copies),
+        cmocka_unit_test(one_and_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,6 +221,21 @@ static void set_uses(const ring *r, const bucket *b, const zr_use *from, int32_t
     }
 }
 
+/* Return whether a step belongs to a ring. SAVE reads states at their homes. So does the COPY that is the first step of
+ * a save or of a gather, except that bytes from disk pass through host memory on a device with its own memory. */
+static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
+{
+    const bool buckets = step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_CAST;
+    const zr_use *use = &l->use[step->uses];
+    bool away = false;
+    if (step->kind == ZR_STEP_COPY)
+        return kind == RING_PASSED && is_away(l, use->buffer) && is_passed(l, use) && step->when != ZR_WHEN_SAVE &&
+               space_of(l, &use[1]) == ZR_SPACE_DEVICE;
+    if (step->kind == ZR_STEP_SAVE || kind != (buckets ? RING_BUCKETS : RING_PARTS)) return false;
+    for (int32_t u = 0; u < step->n_uses; u++) away |= is_away(l, use[u].buffer);
+    return away;
+}
+
 /* Write the step that computes a bucket. For the last bucket, change the original step instead of inserting a new
  * one. */
 static void compute_bucket(const ring *r, const bucket *b)
@@ -244,6 +259,7 @@ static void compute_bucket(const ring *r, const bucket *b)
     for (bool more = true; more && l->status == ZR_OK; id = l->link[id].next) {
         zr_step *step = &l->step[id];
         more = last && id != c->last;
+        if (more && !belongs(l, r->kind, step)) continue; /* a step between the reductions of two micro-batches */
         if (step->n_uses > USES_MAX) {
             l->status = ZR_FAIL(ZR_ERR_INTERNAL, "a step %s of %d operands cannot be rewritten",
                                 zr_step_kind_name(step->kind), step->n_uses);
@@ -259,21 +275,6 @@ static void compute_bucket(const ring *r, const bucket *b)
 
 /* ---- the steps of a ring ------------------------------------------------------------------------------------------
  */
-
-/* Return whether a step belongs to a ring. SAVE reads states at their homes. So does the COPY that is the first step of
- * a save or of a gather, except that bytes from disk pass through host memory on a device with its own memory. */
-static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
-{
-    const bool buckets = step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_CAST;
-    const zr_use *use = &l->use[step->uses];
-    bool away = false;
-    if (step->kind == ZR_STEP_COPY)
-        return kind == RING_PASSED && is_away(l, use->buffer) && is_passed(l, use) && step->when != ZR_WHEN_SAVE &&
-               space_of(l, &use[1]) == ZR_SPACE_DEVICE;
-    if (step->kind == ZR_STEP_SAVE || kind != (buckets ? RING_BUCKETS : RING_PARTS)) return false;
-    for (int32_t u = 0; u < step->n_uses; u++) away |= is_away(l, use[u].buffer);
-    return away;
-}
 
 static bool gathers(const zr_step *step)
 {
@@ -323,7 +324,7 @@ static void add_operands(ring *r, const zr_step *step)
         zr_range range;
         const zr_use all = all_ranks(l, step, use, &range);
         /* An update may leave elements as they are, so that what it writes is fetched too. A reduction adds to its sums
-         * in later rounds. A gather writes all ranks' elements, and reads its own. */
+         * for all micro-batches but the first. A gather writes all ranks' elements, and reads its own. */
         const bool adds = reduces(step) && u > 0 && step->adds;
         bool reads = (use.reads && !(gathers(step) && u > 0)) || step->kind == ZR_STEP_UPDATE;
         if (adds) reads = l->plan->rounds > 1 || step->micro > 0;
@@ -340,13 +341,16 @@ static void add_operands(ring *r, const zr_step *step)
     }
 }
 
-/* Add a step to the ring. With RING_PARTS, a step joins the previous cut if it follows it and has the same operands. */
+/* Add a step to the ring. With RING_PARTS, a step joins the previous cut if it follows it and has the same operands.
+ * The reductions of several micro-batches in a round (ZR_ACCUM_LAYER) also join, so that the sums go home once. */
 static void add_cut(ring *r, zr__id id)
 {
     zr__list *l = r->l;
     const zr_step *step = &l->step[id];
     cut *newest = r->n_cuts > 0 ? &r->cut[r->n_cuts - 1] : NULL;
-    if (r->kind == RING_PARTS && newest && l->link[id].prev == newest->last && step->unit == newest->step.unit) {
+    const bool joins = r->kind == RING_PARTS && newest && step->unit == newest->step.unit &&
+                       (l->link[id].prev == newest->last || (step->micro > 0 && reduces(step)));
+    if (joins) {
         newest->last = id;
         add_operands(r, step);
         return;
