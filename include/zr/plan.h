@@ -94,7 +94,7 @@ typedef enum zr_save {
     X(DEVICE, "device")   /* device memory in one block (the arena), which ops read and write */                       \
     X(HOST, "host")       /* host memory: batches, results that control later steps, offloaded states */               \
     X(STAGING, "staging") /* memory that other ranks can access, through which pieces pass */                          \
-    X(DISK, "disk") /* files of this rank, which hold offloaded states */
+    X(DISK, "disk")       /* files of this rank, which hold offloaded states */
 
 /** Alignment of the buffers in the space DISK, and of buffers from or to which they are copied, in bytes. */
 #define ZR_DISK_ALIGN 4096
@@ -119,11 +119,11 @@ typedef struct zr_homes {
     double param_share, optim_share;
     int64_t bucket_elems; /* bucket size for offloaded states: elements of a rank's part that a step computes with at a
                              time; 0 for the planner's choice */
-    int buckets;          /* number of buckets of each state that are on the device at the same time; 0 for the planner's
-                             choice */
-    int64_t block_bytes;  /* largest single transfer from or to disk, a multiple of ZR_DISK_ALIGN; 0 for the planner's
-                             choice */
-    int depth;            /* number of transfers in flight in each direction; 0 for the planner's choice */
+    int buckets;         /* number of buckets of each state that are on the device at the same time; 0 for the planner's
+                            choice */
+    int64_t block_bytes; /* largest single transfer from or to disk, a multiple of ZR_DISK_ALIGN; 0 for the planner's
+                            choice */
+    int depth;           /* number of transfers in flight in each direction; 0 for the planner's choice */
 } zr_homes;
 
 /** Layout of training over ranks: all settings from which a plan is made. Initialise with ZR_LAYOUT_INIT. */
@@ -187,6 +187,7 @@ typedef struct zr_layout {
                            (zr_step_result.micro_square); requires at least two micro-batches per step */
     bool train;         /* whether to plan the schedules "train" and "flush", with gradients and optimizer states */
     bool eval;          /* whether to plan the schedule "eval" */
+    bool documents;     /* whether rows hold several documents (zr_graph_spec.documents), in "train" and "eval" */
     int64_t decode_len; /* size of the key-value cache in tokens for the schedule "decode"; 0 to not plan it */
     zr_homes home;      /* offload */
     zr_optimizer optimizer;
@@ -221,7 +222,8 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
         sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_DEFAULT_BUCKET_ELEMS,                 \
             ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
             false, false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false,     \
-            true, true, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0}, ZR_OPTIMIZER_INIT                      \
+            true, true, false, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0},               \
+            ZR_OPTIMIZER_INIT                                                                                          \
     }
 
 /* ---- the grid -------------------------------------------------------------------------------- */
@@ -275,9 +277,9 @@ typedef struct zr_buffer {
 /** Streams of steps. Steps of one stream run in order. */
 #define ZR_STREAM_LIST(X)                                                                                              \
     X(COMPUTE, "compute")                                                                                              \
-    X(COMM, "comm") /* communication between ranks, and steps that prepare it */                                       \
-    X(COPY, "copy") /* copies between memory spaces, except from and to disk */                                        \
-    X(SAVE, "save") /* writes to files, for which the end of a schedule does not wait */                               \
+    X(COMM, "comm")   /* communication between ranks, and steps that prepare it */                                     \
+    X(COPY, "copy")   /* copies between memory spaces, except from and to disk */                                      \
+    X(SAVE, "save")   /* writes to files, for which the end of a schedule does not wait */                             \
     X(FETCH, "fetch") /* copies from disk */                                                                           \
     X(STORE, "store") /* copies to disk */
 
@@ -609,7 +611,7 @@ typedef struct zr_plan {
     zr_traffic across[ZR_BORDERS]; /* traffic received across each border by the rank that receives the most */
     /* copied[from][to]: bytes that one rank copies from one space to another in a training step */
     int64_t copied[ZR_SPACES][ZR_SPACES];
-    double flops_model;            /* model FLOPs of a training step on all ranks, without recomputation */
+    double flops_model; /* model FLOPs of a training step on all ranks, without recomputation */
     double flops_hardware;
 } zr_plan;
 

@@ -306,8 +306,9 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     int64_t first = zr__run_sample(r, batch->step) + batch->first_row;
     zr_status st = ZR_OK;
     for (int64_t b = 0; b < rows && st == ZR_OK; b++) {
-        st = zr__row_fill(r->inputs.train, zr__data_sample, first + b, seq, b, input);
-        if (st == ZR_OK) *batch->counted -= zr__row_ignored(seq, b, input);
+        const zr__row row = zr__row_at(&r->plan->layout, b, input);
+        st = zr__data_sample(r->inputs.train, first + b, &row);
+        if (st == ZR_OK) *batch->counted -= zr__row_ignored(seq, &row);
     }
     /* The next micro-batch begins after the samples that all ranks together read for this micro-batch. */
     const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;

@@ -158,6 +158,7 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
     set_states(config, &layout);
     set_movement(config, &layout);
     layout.eval = config->data.val != NULL;
+    layout.documents = config->data.packing == ZR_PACKING_WHOLE;
     if (config->train.sample_tokens > 0) layout.decode_len = sample_room(config);
     layout.optimizer = optimizer_of(config);
     return layout;

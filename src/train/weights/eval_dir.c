@@ -62,6 +62,7 @@ static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows,
     zr_layout layout = ZR_LAYOUT_INIT;
     int64_t seq = windows->seq;
     layout.train = false;
+    layout.documents = windows->documents;
     layout.seq = seq;
     layout.batch = seq < BATCH_TOKENS ? BATCH_TOKENS / seq : 1;
     limit_windows(loaded, windows, args->batches);
