@@ -165,9 +165,9 @@ __device__ __forceinline__ uint64_t zr__first_element(const zr__attention &a, co
 
 /* Return the first token of the document of a query of a row, or 0 without documents. Queries beyond the last one are
  * in its document. The result does not decrease when the query grows. */
-__device__ __forceinline__ int zr__document(const zr__attention &a, int64_t row, int query)
+__device__ __forceinline__ int zr__document(const zr__attention &a, int row, int query)
 {
-    return a.documents ? a.documents[row * a.T + (query < a.T ? query : a.T - 1)] : 0;
+    return a.documents ? a.documents[(int64_t)row * a.T + (query < a.T ? query : a.T - 1)] : 0;
 }
 
 /* Return whether a query sees a key, which may be beyond the last key. `document` is the query's zr__document. */
@@ -178,14 +178,14 @@ __device__ __forceinline__ bool zr__sees(const zr__attention &a, int query, int 
 
 /* Return whether one of the queries [i0, i0 + queries) of a row sees one of the keys [j0, j0 + keys). Tokens beyond the
  * last one count as well. */
-__device__ __forceinline__ bool zr__any_seen(const zr__attention &a, int64_t row, int i0, int queries, int j0, int keys)
+__device__ __forceinline__ bool zr__any_seen(const zr__attention &a, int row, int i0, int queries, int j0, int keys)
 {
     return j0 < i0 + queries + a.later && i0 < j0 + keys + a.earlier && zr__document(a, row, i0) < j0 + keys;
 }
 
 /* Return whether each of the queries [i0, i0 + queries) of a row sees each of the keys [j0, j0 + keys). Tokens beyond
  * the last one count as well. */
-__device__ __forceinline__ bool zr__all_seen(const zr__attention &a, int64_t row, int i0, int queries, int j0, int keys)
+__device__ __forceinline__ bool zr__all_seen(const zr__attention &a, int row, int i0, int queries, int j0, int keys)
 {
     return j0 + keys <= i0 + 1 + a.later && i0 + queries <= j0 + 1 + a.earlier &&
            zr__document(a, row, i0 + queries - 1) <= j0;
@@ -198,7 +198,7 @@ struct zr__range {
 
 /* Return the range of keys that contains all keys that the queries [i0, i0 + queries) of a row see. It begins at a
  * multiple of `step`. */
-__device__ __forceinline__ zr__range zr__keys_of(const zr__attention &a, int64_t row, int i0, int queries, int step)
+__device__ __forceinline__ zr__range zr__keys_of(const zr__attention &a, int row, int i0, int queries, int step)
 {
     const int window = i0 - a.earlier, document = zr__document(a, row, i0), end = i0 + queries + a.later;
     const int begin = window > document ? window : document;
@@ -206,7 +206,7 @@ __device__ __forceinline__ zr__range zr__keys_of(const zr__attention &a, int64_t
 }
 
 /* Return the first query of a row, from query `from` on, whose document begins at `key` or later, or T. */
-__device__ __forceinline__ int zr__first_beyond(const zr__attention &a, int64_t row, int from, int key)
+__device__ __forceinline__ int zr__first_beyond(const zr__attention &a, int row, int from, int key)
 {
     int low = from, high = a.T;
     while (low < high) {
@@ -220,7 +220,7 @@ __device__ __forceinline__ int zr__first_beyond(const zr__attention &a, int64_t 
 }
 
 /* Return the range of queries of a row that see one of the keys [j0, j0 + keys). */
-__device__ __forceinline__ zr__range zr__queries_of(const zr__attention &a, int64_t row, int j0, int keys)
+__device__ __forceinline__ zr__range zr__queries_of(const zr__attention &a, int row, int j0, int keys)
 {
     const int begin = j0 - a.later, window = j0 + keys + a.earlier, last = window < a.T ? window : a.T;
     const int end = a.documents ? zr__first_beyond(a, row, j0, j0 + keys) : last;

@@ -183,22 +183,35 @@ struct plain_online {
     float max[ZR__PLAIN_ROWS], sum[ZR__PLAIN_ROWS];
 };
 
+/* Set scores of keys before the documents of their queries to an infinity that plain_weigh scales to -infinity. This is
+ * not done in plain_weigh, which has no registers left. */
+__device__ __forceinline__ void plain_hide(zr__plain_scores &score, const zr__attention &a, int row, int i0, int j0)
+{
+    const float hidden = a.scale < 0.0f ? INFINITY : -INFINITY;
+#pragma unroll
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
+        const int document = zr__document(a, row, i0 + zr__plain_row(r));
+#pragma unroll
+        for (int c = 0; c < ZR__PLAIN_COLUMNS; c++)
+            if (j0 + zr__plain_column(c) < document) score[r][c] = hidden;
+    }
+}
+
 /* Update the running softmax like `weigh`. Unlike `weigh`, scale the scores first, because the scale may be any number
  * in these kernels. */
 template <int PART>
 __device__ __forceinline__ void plain_weigh(zr__plain_scores &score, zr__plain_sums<PART> &y, plain_online &so_far,
-                                            const zr__attention &a, int64_t row, int i0, int j0, int end)
+                                            const zr__attention &a, int i0, int j0, int end)
 {
     const float to_log2 = a.scale * ZR__LOG2_E;
 #pragma unroll
     for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
         const float before = so_far.max[r];
-        const int query = i0 + zr__plain_row(r), document = zr__document(a, row, query);
         float max = before, sum = 0.0f;
 #pragma unroll
         for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
             const int key = j0 + zr__plain_column(c);
-            const bool sees = zr__sees(a, query, key, document) && key < end;
+            const bool sees = zr__sees(a, i0 + zr__plain_row(r), key, 0) && key < end;
             score[r][c] = sees ? score[r][c] * to_log2 : -INFINITY;
             max = fmaxf(max, score[r][c]);
         }
@@ -250,7 +263,8 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS, PART <= 64 ? 3 : 2) forward
     zr__plain_clear<PART>(sum);
     for (int j0 = seen.begin; j0 < seen.end; j0 += ZR__PLAIN_TILE) {
         zr__plain_score(score, shared, q, i0, k, j0);
-        plain_weigh<PART>(score, sum, so_far, a, head.row, i0, j0, seen.end);
+        if (a.documents) plain_hide(score, a, head.row, i0, j0);
+        plain_weigh<PART>(score, sum, so_far, a, i0, j0, seen.end);
         if (a.drops) plain_drop(score, a, zr__first_element(a, head) + (uint64_t)i0 * (uint64_t)a.T + j0);
         zr__plain_weighted<PART>(sum, shared, score, v, j0, d0);
     }

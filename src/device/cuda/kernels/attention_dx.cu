@@ -176,7 +176,7 @@ template <int W, bool DROPS> struct dk_tiles {
  * tile's first query of a row of the batch, j0 the warp's first key. */
 template <int M, int N>
 __device__ __forceinline__ void hide_queries(float (&score)[M][N][4], float (&gradient)[M][N][4],
-                                             const zr__attention &a, int64_t row, int i0, int j0)
+                                             const zr__attention &a, int row, int i0, int j0)
 {
     const zr__lane at = zr__lane_here();
 #pragma unroll
