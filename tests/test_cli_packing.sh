@@ -78,6 +78,17 @@ check "... are told" grep -q '[67]. % of the tokens of data.train are padding; d
 check "... and other rows are not" sh -c "$ZR train gpt2.json --data.packing=whole --train_batch_size=1 --train.steps=1 --train.output_dir=full 2>err.full
     test -s err.full && ! grep padding err.full"
 
+# A model with more positions than memory: what is generated and evaluated takes only what is needed.
+check "a model with many positions" train mistral many --train_batch_size=1 --train.steps=1 --data.packing=whole
+sed 's/"max_position_embeddings": 64/"max_position_embeddings": 2000000000/' many/model/config.json >config.many
+grep -q 2000000000 config.many && cp config.many many/model/config.json && mv many/model longest
+check "... generates" sh -c "$ZR generate longest --prompt 'say a' --tokens 5 --temperature 0 --quiet >made && test -s made"
+check "... is evaluated in windows" fails 65 'only 640 tokens' "$ZR" eval longest --data text.txt
+check "... of a length that is given" prints '"seq_length":300' "$ZR" eval longest --data text.txt --seq 300 --json
+check "... or chosen" sh -c "cat text.txt text.txt text.txt text.txt >more.txt && $ZR eval longest --data more.txt --json 2>told | grep seq_length.:2048
+    grep 'windows of 2048 tokens, although the model has 2000000000 positions; --seq gives another length' told"
+check "... within the model's" fails 2 'windows of 65 tokens; the model has 64 positions' "$ZR" eval gpt2.one --seq 65
+
 # Three steps are an epoch and a half: the rows of a run that goes on are those of a run that is not disturbed.
 shuffled() { dir=$1; shift; whole gpt2 "$dir" --data.order=shuffled --train_batch_size=4 --train.reproducible=world \
     --train_micro_batch_size_per_gpu=1 --train.save_interval=3 --train.eval_interval=0 --train.steps=6 "$@"; }
