@@ -62,7 +62,8 @@ static inline truth truth_make(const trainer *run, int64_t rows)
 {
     truth t = {0};
     zr_model model = trainer_model(run);
-    zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = rows, .seq = run->layout.seq};
+    zr_graph_spec spec = {
+        .mode = ZR_MODE_TRAIN, .batch = rows, .seq = run->layout.seq, .documents = run->layout.documents};
     assert_int_equal(zr_graph_create(&spec, &t.graph), ZR_OK);
     zr_model_build(&model, t.graph);
     if (zr_graph_finish(t.graph) != ZR_OK) fail_msg("%s: %s", model.name, zr_error_message());

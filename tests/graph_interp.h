@@ -82,19 +82,24 @@ static inline void interp_embedding_dw(interp *it, const zr_op *op)
 
 static inline void interp_position(interp *it, const zr_op *op)
 {
-    const double *x = interp_in(it, op, 0), *table = interp_in(it, op, 1);
-    const int64_t *dim = interp_shape(it, op->in[0])->dim;
-    int64_t plane = dim[1] * dim[2];
-    for (int64_t i = 0; i < dim[0] * plane; i++)
-        interp_out(it, op, 0)[i] = x[i] + table[it->position * dim[2] + i % plane];
+    const double *x = interp_in(it, op, 0), *table = interp_in(it, op, 1), *documents = interp_in(it, op, 2);
+    const int64_t *dim = interp_shape(it, op->in[0])->dim, C = dim[2];
+    for (int64_t i = 0; i < dim[0] * dim[1] * C; i++) {
+        const int64_t t = it->position + i / C % dim[1] - (documents ? (int64_t)documents[i / C] : 0);
+        interp_out(it, op, 0)[i] = x[i] + table[t * C + i % C];
+    }
 }
 
 static inline void interp_position_dw(interp *it, const zr_op *op)
 {
-    const int64_t *dim = interp_shape(it, op->in[0])->dim;
-    double *dw = interp_sum(it, op, 0, interp_in(it, op, 1));
-    int64_t plane = dim[1] * dim[2];
-    for (int64_t i = 0; i < dim[0] * plane; i++) dw[i % plane] += interp_in(it, op, 0)[i];
+    const int at = op->n_in > 2; /* number of the operand dy, which may follow documents */
+    const int64_t *dim = interp_shape(it, op->in[at])->dim, C = dim[2];
+    const double *documents = at ? interp_in(it, op, 0) : NULL;
+    double *dw = interp_sum(it, op, 0, interp_in(it, op, at + 1));
+    for (int64_t i = 0; i < dim[0] * dim[1] * C; i++) {
+        const int64_t t = i / C % dim[1] - (documents ? (int64_t)documents[i / C] : 0);
+        dw[t * C + i % C] += interp_in(it, op, at)[i];
+    }
 }
 
 /* ---- linear ---------------------------------------------------------------------------------- */

@@ -7,8 +7,9 @@
 typedef struct interp_head {
     const double *q, *k, *v;
     int64_t T, D, q_row, kv_row;
-    int64_t y, y_row; /* index of token 0 in (B, T, H D), and elements of a token */
-    int64_t lse;      /* index of token 0 in (B, H, T) */
+    int64_t y, y_row;       /* index of token 0 in (B, T, H D), and elements of a token */
+    int64_t lse;            /* index of token 0 in (B, H, T) */
+    const double *document; /* beginnings of the row's documents, or NULL */
     int64_t stream, element, window;
     bool causal;
     double scale, p;
@@ -50,6 +51,7 @@ static inline interp_head interp_head_at(const interp *it, const zr_op *op, int 
 
 static inline bool interp_sees(const interp_head *a, int64_t i, int64_t j)
 {
+    if (a->document && j < (int64_t)a->document[i]) return false;
     return !a->causal || (j <= i && (a->window == 0 || j > i - a->window));
 }
 
@@ -69,8 +71,10 @@ static inline double interp_mask(const interp *it, const interp_head *a, int64_t
 static inline void interp_attention(interp *it, const zr_op *op)
 {
     double *y = interp_sum(it, op, 0, NULL);
+    const int documents = op->n_in % 2 == 0;
     for (int64_t n = 0; n < interp_shape(it, op->in[0])->dim[0] * op->attr.i[0]; n++) {
-        interp_head a = interp_head_at(it, op, 0, 0, n / op->attr.i[0], n % op->attr.i[0]);
+        interp_head a = interp_head_at(it, op, 0, documents, n / op->attr.i[0], n % op->attr.i[0]);
+        if (documents) a.document = interp_in(it, op, op->n_in - 1) + n / op->attr.i[0] * a.T;
         for (int64_t i = 0; i < a.T; i++) {
             double sum = 0;
             for (int64_t j = 0; j < a.T; j++) sum += interp_weight_of(&a, i, j, 0);
@@ -99,15 +103,16 @@ static inline void interp_attention_pair(const interp *it, const interp_head *a,
 
 static inline void interp_attention_dx(interp *it, const zr_op *op)
 {
-    const bool fused = interp_is_fused(op, 3);
-    const double *dy = interp_in(it, op, 0), *y = interp_in(it, op, op->n_in - 2),
-                 *lse = interp_in(it, op, op->n_in - 1);
+    const bool fused = op->n_out == 1;
+    const int n = op->n_out, others = op->n_in - n;
+    const double *dy = interp_in(it, op, 0), *y = interp_in(it, op, n + 1), *lse = interp_in(it, op, n + 2);
     const double *q = interp_in(it, op, 1), *k = fused ? q : interp_in(it, op, 2),
                  *v = fused ? q : interp_in(it, op, 3);
     double *out[3];
     for (int o = 0; o < 3; o++) out[o] = fused && o > 0 ? out[0] : interp_sum(it, op, o, NULL);
-    for (int64_t n = 0; n < interp_shape(it, op->in[1])->dim[0] * op->attr.i[0]; n++) {
-        interp_head a = interp_head_at(it, op, 1, 3, n / op->attr.i[0], n % op->attr.i[0]);
+    for (int64_t index = 0; index < interp_shape(it, op->in[1])->dim[0] * op->attr.i[0]; index++) {
+        interp_head a = interp_head_at(it, op, 1, others, index / op->attr.i[0], index % op->attr.i[0]);
+        if (others > 3) a.document = interp_in(it, op, op->n_in - 1) + index / op->attr.i[0] * a.T;
         double *const to[3] = {out[0] + (a.q - q), out[1] + (a.k - k), out[2] + (a.v - v)};
         for (int64_t i = 0; i < a.T; i++) {
             const double *dy_i = dy + a.y + i * a.y_row, *y_i = y + a.y + i * a.y_row;

@@ -175,8 +175,10 @@ static inline void interp_rotary(interp *it, const zr_op *op)
 {
     const int64_t T = interp_shape(it, op->in[1])->dim[0], D = interp_shape(it, op->in[1])->dim[1], half = D / 2;
     const int64_t C = zr_shape_cols(interp_shape(it, op->in[0]));
+    const double *documents = interp_in(it, op, 2);
     for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++) {
-        const double *row = interp_in(it, op, 1) + i / C % T * D, *x = interp_in(it, op, 0);
+        const int64_t t = i / C % T - (documents ? (int64_t)documents[i / C] : 0);
+        const double *row = interp_in(it, op, 1) + t * D, *x = interp_in(it, op, 0);
         const int64_t j = i % D % half;
         const double s = op->attr.i[0] ? -row[half + j] : row[half + j];
         interp_out(it, op, 0)[i] = x[i] * row[j] + (i % D < half ? -x[i + half] : x[i - half]) * s;

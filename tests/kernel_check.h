@@ -102,6 +102,14 @@ static inline int32_t *ids_random(int64_t n, int64_t end)
     return id;
 }
 
+/* Return the beginnings of documents of random lengths, of about four tokens, in B rows of T tokens. */
+static inline int32_t *documents_random(int64_t B, int64_t T)
+{
+    int32_t *begin = pool_take(B * T, sizeof(int32_t));
+    for (int64_t i = 0; i < B * T; i++) begin[i] = i % T == 0 || random_unit() < -0.5 ? (int32_t)(i % T) : begin[i - 1];
+    return begin;
+}
+
 /* ---- comparing ------------------------------------------------------------------------------- */
 
 /* Return the largest rounding error of storing a value, half a unit in the last place: 2^-8 of a bf16 value, 2^-11 of

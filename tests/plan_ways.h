@@ -43,6 +43,7 @@ static inline bool choose(zr_layout *l, int way)
     l->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     l->save = (zr_save)(way % 3); /* ZR_SAVE_NONE, from a copy, in place */
     l->micro_squares = way % 4 != 0 && l->ranks * l->accum > 1;
+    l->documents = way % 6 == 4;
     l->home.optim = way % 5 == 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     switch (way) {
     case 2: /* recompute in two passes */

@@ -97,6 +97,50 @@ static void one_pair_for_each_sample(void **state)
     zr_data_close(&data);
 }
 
+/* Whole documents are in a row as long as they fit, in order. A target is never the token of the next document. */
+static void whole_documents(void **state)
+{
+    (void)state;
+    static const char image[] = "{\"prompt\": \"2+3=\", \"completion\": \"5\"}\n"
+                                "{\"prompt\": \"\", \"completion\": \"abc\"}\n"
+                                "{\"prompt\": \"one \", \"completion\": \"x\"}\n"
+                                "{\"completion\": \"yes, it is\", \"prompt\": \"is it? \"}\n"
+                                "{\"prompt\": \"c\", \"completion\": \"d\"}\n"
+                                "{\"prompt\": \"e\", \"completion\": \"ffffffffffff\"}\n";
+    zr_data_args args = args_of(image);
+    args.packing = ZR_PACK_WHOLE;
+    zr_data *data = open_data(&args);
+    zr_data_info info = zr_data_get_info(data);
+    assert_int_equal(info.documents, 6);
+    assert_int_equal(info.windows, 3);
+    assert_int_equal(info.epoch_samples, 3);
+    assert_int_equal(info.cut_documents, 1);
+    assert_true(info.filled == 1);
+    sample_is(data, 0, "2+3=5\nabc\none x\n", "___5\n_bc\n____x\n_", "aaaaaaggggkkkkkk");
+    sample_is(data, 1, "is it? yes, it i", "______yes, it is", "aaaaaaaaaaaaaaaa");
+    sample_is(data, 2, "cd\neffffffffffff", "d\n_ffffffffffff\n", "aaaddddddddddddd");
+    sample_is(data, 5, "cd\neffffffffffff", "d\n_ffffffffffff\n", NULL);
+    window_is(data, 0, "2+3=5\nabc\none x\n", "___5\n_bc\n____x\n_", "aaaaaaggggkkkkkk");
+    int64_t first = 0;
+    assert_int_equal(zr__data_locate(data, 2, &first), ZR_OK);
+    assert_int_equal(first, 6 + 4 + 6 + 18);
+    zr_data_close(&data);
+    args.seq_length = 11; /* a row of T + 1 tokens is full */
+    data = open_data(&args);
+    info = zr_data_get_info(data);
+    assert_int_equal(info.windows, 5);
+    assert_int_equal(info.cut_documents, 2);
+    assert_float_equal(info.filled, 1 - (1 + 5 + 8) / 55.0, 1e-12);
+    sample_is(data, 0, "2+3=5\nabc\n_", "___5\n_bc\n__", "aaaaaaggggk");
+    sample_is(data, 1, "one x\n_____", "___x\n______", "aaaaaaggggg");
+    sample_is(data, 2, "is it? yes,", "______yes, ", "aaaaaaaaaaa");
+    sample_is(data, 3, "cd\n________", "d\n_________", "aaadddddddd");
+    sample_is(data, 4, "effffffffff", "fffffffffff", "aaaaaaaaaaa");
+    zr_data_close(&data);
+    args.path = put_file("x.txt", pairs, strlen(pairs));
+    refused(&args, ZR_ERR_UNSUPPORTED, "x.txt (text): data.packing is whole, but this file does not tell");
+}
+
 static void pairs_one_after_the_other(void **state)
 {
     (void)state;
@@ -318,6 +362,7 @@ static void files_of_a_source(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_pair_for_each_sample),
+                                       cmocka_unit_test(whole_documents),
                                        cmocka_unit_test(pairs_one_after_the_other),
                                        cmocka_unit_test(messages_have_a_template),
                                        cmocka_unit_test(answers_beyond_the_sample_are_told),

@@ -827,10 +827,10 @@ static void what_is_read_ahead_takes_memory(void **state)
 {
     (void)state;
     const int64_t most = ZR_DATA_AHEAD_BYTES;
-    assert_int_equal(zr_data_ahead_bytes(1023, 3), 3 * 4096);
-    assert_int_equal(zr_data_ahead_bytes(1023, 1 << 20), most);
-    assert_int_equal(zr_data_ahead_bytes(most / 4 - 1, 7), most);
-    assert_int_equal(zr_data_ahead_bytes(most / 4, 7), 0);
+    assert_int_equal(zr_data_ahead_bytes(1023, false, 3), 3 * 4096);
+    assert_int_equal(zr_data_ahead_bytes(1023, false, 1 << 20), most);
+    assert_int_equal(zr_data_ahead_bytes(most / 4 - 1, false, 7), most);
+    assert_int_equal(zr_data_ahead_bytes(most / 4, false, 7), 0);
 }
 
 static void a_look_makes_nothing(void **state)

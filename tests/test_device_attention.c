@@ -13,7 +13,11 @@ typedef struct size {
     bool both, apart; /* whether queries see later keys; whether q, k and v are separate operands */
     int64_t ranks;    /* tensor-parallel ranks, whose query heads are cut; 0: one rank */
     bool whole;       /* whether each rank has all key-value heads */
+    /* In increasing order, the first tokens of the documents after a row's first one, ended by 0; in row b they are b
+     * later. ALONE: each token is a document. */
+    int64_t borders[8];
 } size;
+enum { ALONE = -1 };
 
 /* Sizes of the attention of GPT-2. */
 #define PLAIN(b, t, heads, d)                                                                                          \
@@ -74,6 +78,31 @@ static const size gpu_kinds[] = {
 };
 #define N_GPU_KINDS (int)(sizeof gpu_kinds / sizeof *gpu_kinds)
 
+/* Rows of several documents: one at each edge of a block, of one token, of all tokens; several in a block and blocks
+ * within a document, windows that are shorter and longer than documents. */
+static const size documents[] = {
+    {1, 130, 1, 8, .borders = {64, 128}},
+    {2, 140, 1, 9, .borders = {63, 65, 127, 129, 138}},
+    {1, 150, 2, 20, .kv = 1, .apart = true, .borders = {1, 2, 62, 64, 66, 130}},
+    {1, 150, 1, 3, .borders = {ALONE}},
+    {1, 70, 2, 16, .kv = 1, .apart = true, .borders = {69}},
+    {2, 190, 1, 5, .window = 17, .borders = {10, 100, 128, 180}},
+    {1, 200, 2, 5, .kv = 1, .window = 90, .apart = true, .borders = {30, 64, 191}},
+    {1, 67, 2, 4, .kv = 1, .ranks = 3, .apart = true, .borders = {40}},
+};
+#define N_DOCUMENTS (int)(sizeof documents / sizeof *documents)
+
+/* The same for the widths of kernels on GPUs, with documents that skip whole tiles. */
+static const size gpu_documents[] = {
+    {1, 200, 2, 64, .kv = 1, .borders = {127, 128, 160}},
+    {1, 132, 1, 128, .apart = true, .borders = {32, 96, 129}},
+    {1, 130, 1, 80, .borders = {63, 65, 128}},
+    {1, 67, 1, 136, .window = 9, .borders = {16, 33, 60}},
+    {1, 70, 1, 264, .borders = {30, 64}},
+    {1, 100, 1, 57, .borders = {ALONE}},
+};
+#define N_GPU_DOCUMENTS (int)(sizeof gpu_documents / sizeof *gpu_documents)
+
 /* ---- reference ------------------------------------------------------------------------------- */
 
 enum { Q, K, V, PARTS };
@@ -116,7 +145,7 @@ static bool is_shared(size s)
 /* Return whether this is the attention of GPT-2. */
 static bool is_plain(size s)
 {
-    return !is_shared(s) && !s.window && !s.both && !s.apart;
+    return !is_shared(s) && !s.window && !s.both && !s.apart && !s.borders[0];
 }
 
 static int64_t width(size s)
@@ -145,8 +174,19 @@ static int64_t offset(const reference *f, int part, int64_t b, int64_t h, int64_
     return (b * s.T + t) * columns(s, part) + head * s.D;
 }
 
-static bool sees(size s, int64_t i, int64_t j)
+/* Return the first token of the document of token t of row b. */
+static int64_t document_of(size s, int64_t b, int64_t t)
 {
+    int64_t first = 0;
+    if (s.borders[0] == ALONE) return t;
+    for (int k = 0; s.borders[k]; k++)
+        if (s.borders[k] + b <= t) first = s.borders[k] + b;
+    return first;
+}
+
+static bool sees(size s, int64_t b, int64_t i, int64_t j)
+{
+    if (s.borders[0] && j < document_of(s, b, i)) return false;
     return s.both || (j <= i && (s.window == 0 || j > i - s.window));
 }
 
@@ -167,7 +207,7 @@ static void forward_query(const reference *f, int64_t b, int64_t h, int64_t i)
     double *y = f->y + at;
     for (int64_t j = 0; j < f->s.T; j++) {
         score[j] = -INFINITY;
-        if (sees(f->s, i, j))
+        if (sees(f->s, b, i, j))
             score[j] = f->scale * dot(f->part[Q] + offset(f, Q, b, h, i), f->part[K] + offset(f, K, b, h, j), f->s.D);
         max = fmax(max, score[j]);
     }
@@ -177,7 +217,7 @@ static void forward_query(const reference *f, int64_t b, int64_t h, int64_t i)
     for (int64_t d = 0; d < f->s.D; d++) {
         y[d] = 0.0;
         for (int64_t j = 0; j < f->s.T; j++) {
-            if (!sees(f->s, i, j)) continue;
+            if (!sees(f->s, b, i, j)) continue;
             const double weight = exp(score[j] - lse) * factor_at(f, b, h, i, j);
             const double v = f->part[V][offset(f, V, b, h, j) + d];
             y[d] += weight * v;
@@ -226,7 +266,7 @@ static void backward(const reference *f, const double *dy, double *const *grad)
                 const int64_t at = (b * f->s.T + i) * width(f->s) + h * f->s.D;
                 const double delta = dot(dy + at, f->y + at, f->s.D);
                 for (int64_t j = 0; j < f->s.T; j++)
-                    if (sees(f->s, i, j)) backward_pair(f, dy + at, delta, grad, b, h, i, j);
+                    if (sees(f->s, b, i, j)) backward_pair(f, dy + at, delta, grad, b, h, i, j);
             }
 }
 
@@ -289,9 +329,10 @@ static void test_reference(void **state)
     static const size some[] = {PLAIN(2, 5, 2, 3),
                                 {1, 6, 4, 2, .kv = 2, .window = 3},
                                 {1, 5, 2, 3, .kv = 1, .both = true},
-                                {1, 5, 3, 2, .kv = 2, .ranks = 2, .whole = true}};
+                                {1, 5, 3, 2, .kv = 2, .ranks = 2, .whole = true},
+                                {2, 7, 2, 2, .window = 3, .borders = {1, 4}}};
     const zr_runtime runtime = {.seed = 3, .place = 0}, second = {.seed = 3, .place = 1};
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 10; i++) {
         const size s = some[i / 2];
         const int64_t n = elems(s, Q);
         void *part[PARTS];
@@ -364,11 +405,20 @@ static void assert_close_but(const char *what, const void *got, zr_dtype g, cons
     }
 }
 
+/* Make the operand documents. */
+static zr_tensor documents_of(size s)
+{
+    int32_t *begin = pool_take(s.B * s.T, sizeof *begin);
+    for (int64_t i = 0; i < s.B * s.T; i++) begin[i] = (int32_t)document_of(s, i / s.T, i % s.T);
+    return tensor2(begin, ZR_I32, s.B, s.T);
+}
+
 static kernel_call forward_call(size s, double scale, double p, void *const *part, zr_dtype g, void *y, float *lse)
 {
     kernel_call call = {.name = "attention", .attr = attributes(s, scale, p), .n_out = 2};
     call.runtime = (zr_runtime){.seed = 0xfeedbeef01234567u, .step = 4, .first_row = 6};
     call.n_in = tensors_of(s, g, part, call.in);
+    if (s.borders[0]) call.in[call.n_in++] = documents_of(s);
     call.out[0] = tensor3(y, g, s.B, s.T, width(s));
     call.out[1] = tensor3(lse, ZR_F32, s.B, s.n_head, s.T);
     return call;
@@ -378,13 +428,14 @@ static kernel_call forward_call(size s, double scale, double p, void *const *par
 static kernel_call backward_call(size s, const kernel_call *forward_of, void *dy, void *const *grad)
 {
     zr_dtype g = forward_of->in[0].dtype;
-    const int n = forward_of->n_in;
-    kernel_call call = {.name = "attention_dx", .attr = forward_of->attr, .n_in = n + 3, .n_out = n};
+    const int n = s.apart ? PARTS : 1;
+    kernel_call call = {.name = "attention_dx", .attr = forward_of->attr, .n_in = forward_of->n_in + 3, .n_out = n};
     call.runtime = forward_of->runtime;
     call.in[0] = tensor3(dy, g, s.B, s.T, width(s));
     for (int i = 0; i < n; i++) call.in[1 + i] = forward_of->in[i];
     call.in[n + 1] = forward_of->out[0];
     call.in[n + 2] = forward_of->out[1];
+    if (s.borders[0]) call.in[n + 3] = forward_of->in[n];
     tensors_of(s, g, grad, call.out);
     return call;
 }
@@ -475,6 +526,8 @@ static void values(const level_pair *level)
     for (int i = 0; level->one->profile.facts.apart && i < N_GPU_SIZES; i++) check_size(level, gpu_sizes[i], i);
     for (int i = 0; i < N_KINDS; i++) check_size(level, kinds[i], i);
     for (int i = 0; level->one->profile.facts.apart && i < N_GPU_KINDS; i++) check_size(level, gpu_kinds[i], i);
+    for (int i = 0; i < N_DOCUMENTS; i++) check_size(level, documents[i], i);
+    for (int i = 0; level->one->profile.facts.apart && i < N_GPU_DOCUMENTS; i++) check_size(level, gpu_documents[i], i);
     for (int g = 0; g < N_DTYPES; g++) check(level, (size)PLAIN(1, 20, 2, 8), dtypes[g], -0.4, 0.2, 0);
 }
 
@@ -560,11 +613,10 @@ static void not_a_number_in(const level_pair *level, zr_dtype g, int64_t row)
     assert_finite(dqkv, g, other * 48, s.T * 48);
 }
 
-/* Check that blocks of keys before the window are not read: with NaN in the first token's key and value, queries whose
- * windows begin in later blocks have finite results. */
-static void before_the_window(const level_pair *level, zr_dtype g)
+/* Check that blocks of keys before the window or the document are not read: with NaN in the first token's key and
+ * value, queries whose windows or documents begin in later blocks have finite results. */
+static void before_the_keys(const level_pair *level, size s, zr_dtype g)
 {
-    const size s = {1, 200, 2, 8, .kv = 1, .window = 20, .apart = true};
     void *part[PARTS], *grad[PARTS];
     void *dy = array_random(g, elems(s, Q), 1.0), *y = array_new(g, elems(s, Q));
     float *lse = array_new(ZR_F32, s.n_head * s.T);
@@ -602,10 +654,47 @@ static void fused_and_apart(const level_pair *level)
     for (int i = 0; i < PARTS; i++) assert_memory_equal(grad[0][i], grad[1][i], (size_t)(2 * elems(s, i)));
 }
 
+/* Check that a document that begins at the edge of a block has the bits that it has alone in a row. */
+static void alone_and_packed(const level_pair *level, zr_dtype g)
+{
+    enum { FIRST = ZR__ATTENTION_BLOCK, LAST = 2 * ZR__ATTENTION_BLOCK + 70 };
+    const int64_t element = zr_dtype_bytes(g);
+    const size packed = {1, LAST, 4, 20, .kv = 2, .window = 90, .apart = true, .borders = {10, FIRST}};
+    const size alone = {1, LAST - FIRST, 4, 20, .kv = 2, .window = 90, .apart = true};
+    void *part[PARTS], *own[PARTS], *grad[PARTS], *own_grad[PARTS];
+    char *dy = array_random(g, elems(packed, Q), 1.0), *y = array_new(g, elems(packed, Q));
+    void *own_y = array_new(g, elems(alone, Q));
+    float *lse = array_new(ZR_F32, 4 * packed.T), *own_lse = array_new(ZR_F32, 4 * alone.T);
+    if (level->one->profile.facts.apart) return; /* with other tiles */
+    parts_random(packed, g, 1.0, part);
+    for (int i = 0; i < PARTS; i++) {
+        own[i] = (char *)part[i] + FIRST * columns(packed, i) * element;
+        grad[i] = array_new(g, elems(packed, i));
+        own_grad[i] = array_new(g, elems(alone, i));
+    }
+    kernel_call call = forward_call(packed, 0.3, 0.0, part, g, y, lse);
+    kernel_call own_call = forward_call(alone, 0.3, 0.0, own, g, own_y, own_lse);
+    run_both(level, call, scratch_of(packed, false));
+    run_both(level, own_call, scratch_of(alone, false));
+    assert_memory_equal(y + FIRST * width(packed) * element, own_y, (size_t)(elems(alone, Q) * element));
+    kernel_call back = backward_call(packed, &call, dy, grad);
+    kernel_call own_back = backward_call(alone, &own_call, dy + FIRST * width(packed) * element, own_grad);
+    run_both(level, back, scratch_of(packed, true));
+    run_both(level, own_back, scratch_of(alone, true));
+    for (int i = 0; i < PARTS; i++)
+        assert_memory_equal((char *)grad[i] + FIRST * columns(packed, i) * element, own_grad[i],
+                            (size_t)(elems(alone, i) * element));
+}
+
 static void kinds_of_operands(const level_pair *level)
 {
-    before_the_window(level, ZR_F32);
-    before_the_window(level, ZR_BF16); /* on tensor cores */
+    const size window = {1, 200, 2, 8, .kv = 1, .window = 20, .apart = true};
+    const size document = {1, 200, 2, 8, .kv = 1, .apart = true, .borders = {3, 128, 140}};
+    before_the_keys(level, window, ZR_F32);
+    before_the_keys(level, window, ZR_BF16); /* on tensor cores */
+    before_the_keys(level, document, ZR_F32);
+    before_the_keys(level, document, ZR_BF16);
+    for (int g = 0; g < N_DTYPES; g++) alone_and_packed(level, dtypes[g]);
     fused_and_apart(level);
 }
 

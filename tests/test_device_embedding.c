@@ -73,6 +73,41 @@ static void check_position_dw(const level_pair *level, size s, zr_dtype g, zr_dt
     assert_close("position_dw", dtable, w, want, P * s.C, 1e-6);
 }
 
+/* Check positions in rows of several documents, on a rank with `rows` rows of the flat micro-batch; 0 for all rows. */
+static void check_documents(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add, int64_t rows)
+{
+    const int64_t place = rows ? 1 : 0, own = rows ? rows : s.B * s.T, n = own * s.C, P = s.T + 3;
+    void *x = array_random(g, n, 1.0), *table = array_random(g, P * s.C, 1.0), *y = array_new(g, n);
+    void *earlier = array_random(ZR_F32, P * s.C, 1.0), *dtable = array_new(w, P * s.C);
+    int32_t *documents = documents_random(s.B, s.T);
+    double *want = doubles_of(x, g, n),
+           *want_dtable = add ? doubles_of(earlier, ZR_F32, P * s.C) : doubles_new(P * s.C);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t token = place * own + i / s.C, at = (token % s.T - documents[token]) * s.C + i % s.C;
+        want[i] += array_get(table, g, at);
+        want_dtable[at] += array_get(x, g, i);
+    }
+    kernel_call call = {.name = "position", .attr = {.i = {rows ? s.T : 0}}, .n_in = 3, .n_out = 1};
+    call.runtime.place = place;
+    call.in[0] = rows ? tensor2(x, g, own, s.C) : tensor3(x, g, s.B, s.T, s.C);
+    call.in[1] = tensor2(table, g, P, s.C);
+    call.in[2] = tensor2(documents, ZR_I32, s.B, s.T);
+    call.out[0] = call.in[0];
+    call.out[0].data = y;
+    run_both(level, call, 0);
+    assert_close("position in documents", y, g, want, n, 1e-6);
+    run_in_place(level, call, 0, 0);
+    kernel_call back = call;
+    back.name = "position_dw";
+    back.scratch_bytes = 16 * own;
+    back.in[0] = call.in[2];
+    back.in[1] = call.in[0];
+    back.in[2] = add ? tensor2(earlier, ZR_F32, P, s.C) : tensor_absent();
+    back.out[0] = tensor2(dtable, w, P, s.C);
+    run_both(level, back, 4 * s.C);
+    assert_close("position_dw in documents", dtable, w, want_dtable, P * s.C, 1e-6);
+}
+
 static void values(const level_pair *level)
 {
     for (int i = 0; i < N_SIZES; i++)
@@ -85,6 +120,9 @@ static void values(const level_pair *level)
                     if (add != (i + g + w) % 2 && !is_long_run()) continue;
                     check_embedding_dw(level, sizes[i], dtypes[g], dtypes[w], add);
                     check_position_dw(level, sizes[i], dtypes[g], dtypes[w], add);
+                    check_documents(level, sizes[i], dtypes[g], dtypes[w], add, 0);
+                    if (sizes[i].B % 2 == 0)
+                        check_documents(level, sizes[i], dtypes[g], dtypes[w], add, sizes[i].B * sizes[i].T / 2);
                 }
             pool_clear();
         }

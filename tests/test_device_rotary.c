@@ -139,13 +139,16 @@ static const size sizes[] = {{1, 1, 1, 2},   {2, 7, 3, 2},     {3, 5, 2, 6},    
                              {2, 70, 9, 64}, {1, 33, 20, 128}, {1, 3, 2, 1030}, {2, 2, 1, 2072}};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
 
-/* Return x rotated by the angles of a table, for the tokens from row `row` of the flat micro-batch on. */
-static double *rotated(size s, const void *x, zr_dtype g, const float *table, int64_t row, double sign)
+/* Return x rotated by the angles of a table, for the tokens from row `row` of the flat micro-batch on. Positions count
+ * from the beginnings of documents, unless `documents` is NULL. */
+static double *rotated(size s, const void *x, zr_dtype g, const float *table, const int32_t *documents, int64_t row,
+                       double sign)
 {
-    const int64_t half = s.D / 2, C = s.heads * s.D, n = s.B * s.T * C;
+    const int64_t half = s.D / 2, C = s.heads * s.D, n = (s.B * s.T - (documents ? row : 0)) * C;
     double *y = doubles_new(n);
     for (int64_t i = 0; i < n; i++) {
-        const float *at = table + (row + i / C) % s.T * s.D + i % s.D % half;
+        const int64_t token = row + i / C, t = token % s.T - (documents ? documents[token] : 0);
+        const float *at = table + t * s.D + i % s.D % half;
         const bool low = i % s.D < half;
         const double other = array_get(x, g, low ? i + half : i - half);
         y[i] = array_get(x, g, i) * at[0] + (low ? -other : other) * sign * at[half];
@@ -165,7 +168,7 @@ static void check_rotary(const level_pair *level, size s, zr_dtype g, zr_dtype w
     for (int inverse = 0; inverse < 2; inverse++) {
         call.attr.i[0] = inverse;
         run_both(level, call, 0);
-        assert_close("rotary", y, w, rotated(s, x, g, table, 0, inverse ? -1 : 1), n, 1e-6);
+        assert_close("rotary", y, w, rotated(s, x, g, table, NULL, 0, inverse ? -1 : 1), n, 1e-6);
         if (g == w) run_in_place(level, call, 0, 0);
     }
     /* a rank that has only its own rows, of which the first is in the middle of a sequence */
@@ -176,7 +179,32 @@ static void check_rotary(const level_pair *level, size s, zr_dtype g, zr_dtype w
     if (s.B * s.T > 1) call.in[0].shape.dim[0] = call.out[0].shape.dim[0] = s.B * s.T - 1;
     const int64_t rows = call.in[0].shape.dim[0];
     run_both(level, call, 0);
-    assert_close("rotary of a rank's rows", y, w, rotated(s, x, g, table, 3 * rows, -1), rows * C, 1e-6);
+    assert_close("rotary of a rank's rows", y, w, rotated(s, x, g, table, NULL, 3 * rows, -1), rows * C, 1e-6);
+}
+
+/* Check rows of several documents, and a rank that has only its own rows of them. */
+static void check_documents(const level_pair *level, size s, zr_dtype g)
+{
+    const int64_t C = s.heads * s.D, n = s.B * s.T * C;
+    void *x = array_random(g, n, 2.0), *y = array_new(g, n);
+    float *table = array_random(ZR_F32, s.T * s.D, 1.0);
+    int32_t *documents = documents_random(s.B, s.T);
+    kernel_call call = {.name = "rotary", .n_in = 3, .n_out = 1};
+    call.in[0] = tensor3(x, g, s.B, s.T, C);
+    call.in[1] = tensor2(table, ZR_F32, s.T, s.D);
+    call.in[2] = tensor2(documents, ZR_I32, s.B, s.T);
+    call.out[0] = tensor3(y, g, s.B, s.T, C);
+    run_both(level, call, 0);
+    assert_close("rotary of documents", y, g, rotated(s, x, g, table, documents, 0, 1), n, 1e-6);
+    run_in_place(level, call, 0, 0);
+    if (s.B * s.T % 2) return;
+    const int64_t rows = s.B * s.T / 2;
+    call.attr.i[1] = s.T;
+    call.runtime.place = 1;
+    call.in[0] = tensor2(x, g, rows, C);
+    call.out[0] = tensor2(y, g, rows, C);
+    run_both(level, call, 0);
+    assert_close("rotary of a rank's documents", y, g, rotated(s, x, g, table, documents, rows, 1), rows * C, 1e-6);
 }
 
 static void rotations(const level_pair *level)
@@ -185,6 +213,7 @@ static void rotations(const level_pair *level)
         for (int g = 0; g < N_DTYPES; g++) {
             check_rotary(level, sizes[i], dtypes[g], dtypes[g]);
             if (g) check_rotary(level, sizes[i], dtypes[g], ZR_F32);
+            check_documents(level, sizes[i], dtypes[g]);
             pool_clear();
         }
 }

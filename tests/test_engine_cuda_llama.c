@@ -47,13 +47,27 @@ typedef struct way {
     int stage, ranks, tensor;
     zr_recompute recompute;
     zr_states states;
+    bool documents; /* whether rows hold several documents */
 } way;
 
 static const way ways[] = {
-    {3, 2, 1, ZR_RECOMPUTE_UNIT, ZR_STATES_LEAN},
-    {1, 1, 2, ZR_RECOMPUTE_NONE, ZR_STATES_PAPER},
-    {2, 2, 2, ZR_RECOMPUTE_UNIT, ZR_STATES_PAPER},
+    {3, 2, 1, ZR_RECOMPUTE_UNIT, ZR_STATES_LEAN, false},
+    {1, 1, 2, ZR_RECOMPUTE_NONE, ZR_STATES_PAPER, true},
+    {2, 2, 2, ZR_RECOMPUTE_UNIT, ZR_STATES_PAPER, false},
 };
+
+/* Fill rows in which documents begin at tokens 3 and 8, or in every second row one later. */
+static zr_status documents_batch(void *arg, const zr_batch *batch, void *const *input)
+{
+    const trainer *run = arg;
+    int32_t *begin = input[2];
+    for (int64_t b = 0; b < run->layout.batch; b++)
+        for (int64_t t = 0; t < run->layout.seq; t++) {
+            const int64_t later = (batch->first_row + b) % 2;
+            *begin++ = (int32_t)(t < 3 + later ? 0 : t < 8 + later ? 3 + later : 8 + later);
+        }
+    return trainer_batch(arg, batch, input);
+}
 
 static trainer start(const zr_model *model, zr_dtype dtype, const way *w)
 {
@@ -69,6 +83,8 @@ static trainer start(const zr_model *model, zr_dtype dtype, const way *w)
     run.layout.tensor = w->tensor;
     run.layout.recompute = w->recompute;
     run.layout.states = w->states;
+    run.layout.documents = w->documents;
+    if (w->documents) run.batch = documents_batch;
     return run;
 }
 
@@ -105,7 +121,7 @@ static void stages(void **state)
     (void)state;
     const zr_model model = zr_llama(&qwen3);
     for (int tensor = 1; tensor <= 2; tensor++) {
-        const way w = {0, 2, tensor, ZR_RECOMPUTE_NONE, ZR_STATES_PAPER};
+        const way w = {0, 2, tensor, ZR_RECOMPUTE_NONE, ZR_STATES_PAPER, tensor > 1};
         trainer want = start(&model, ZR_BF16, &w);
         want.device = zr_device_create_cuda;
         trainer_run(&want);

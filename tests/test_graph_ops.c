@@ -15,7 +15,7 @@ static const zr_init NORMAL = {ZR_INIT_NORMAL, 0.02};
 
 static zr_graph *graph_new(zr_mode mode, zr_dtype dtype)
 {
-    zr_graph_spec spec = {mode, B, T, 0, dtype, dtype, 1, false, 0};
+    zr_graph_spec spec = {mode, B, T, 0, dtype, dtype, 1, false, 0, false};
     zr_graph *graph = NULL;
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
     zr_graph_unit(graph, "all");
@@ -55,6 +55,9 @@ static void check(zr_graph *g, const char *what)
     interp it = interp_create(g, NULL);
     for (int32_t k = 0; k < zr_graph_inputs(g); k++)
         for (int64_t i = 0; i < B * T; i++) it.data[zr_graph_input(g, k)][i] = (double)((3 * i + k) % 4);
+    /* documents: in the first row one of two tokens and another, in other rows one for each token */
+    for (int64_t i = 0; i < B * T && zr_graph_get_documents(g) != ZR_NONE; i++)
+        it.data[zr_graph_get_documents(g)][i] = (double)(i < T ? i % T / 2 * 2 : i % T);
     double error = interp_gradient_error(&it, 1000);
     if (!(error < 1e-7)) fail_msg("%s: gradients off by %g", what, error);
     interp_destroy(&it);
@@ -234,6 +237,24 @@ static void test_attention(void **state)
         }
 }
 
+/* Check attention, rotation and positions in rows of several documents. */
+static void test_documents(void **state)
+{
+    (void)state;
+    const zr_rotary_spec rotary = {.width = 2, .theta = 10};
+    for (int kind = 0; kind < KINDS; kind++)
+        for (int fused = 0; fused < 2; fused++) {
+            const zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = B, .seq = T, .documents = true};
+            zr_graph *g = NULL;
+            if (kinds[kind].spec.bidirectional) continue;
+            assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
+            zr_graph_unit(g, "all");
+            zr_value x = zr_position(g, source(g), param(g, (zr_shape){2, {T + 1, C}}, "places"));
+            sink(g, attend(g, zr_rotary(g, x, zr_rotary_table(g, &rotary)), kind, fused));
+            check(g, "documents");
+        }
+}
+
 /* Check attention of one value to itself, of keys that need no gradient, and of keys that are values. */
 static void test_attention_operands(void **state)
 {
@@ -408,7 +429,7 @@ static void test_attention_refusals(void **state)
          zr_attend(g, f32(g, 3, B, T, 8), f32(g, 3, B, T, 4), f32(g, 3, B, T, 2), &good));
     CASE(ZR_ERR_ARG, "attention: operand v (number 2) is missing",
          zr_attend(g, f32(g, 3, B, T, 8), f32(g, 3, B, T, 4), ZR_NONE, &good));
-    zr_graph_spec spec = {ZR_MODE_DECODE, 1, 1, 4, ZR_F32, ZR_F32, 1, false, 0};
+    zr_graph_spec spec = {ZR_MODE_DECODE, 1, 1, 4, ZR_F32, ZR_F32, 1, false, 0, false};
     zr_graph *g = NULL;
     assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
     zr_graph_unit(g, "all");
@@ -505,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_attention_operands),
         cmocka_unit_test(test_attention_refusals),
         cmocka_unit_test(test_attention_costs),
+        cmocka_unit_test(test_documents),
         cmocka_unit_test(test_rotary_refusals),
         cmocka_unit_test(test_rotary_constants),
     };

@@ -79,7 +79,7 @@ static const interp_kernel kernels[] = {
 
 static zr_graph *graph_new(void)
 {
-    zr_graph_spec spec = {ZR_MODE_TRAIN, B, T, 0, ZR_BF16, ZR_BF16, 1, false, 0};
+    zr_graph_spec spec = {ZR_MODE_TRAIN, B, T, 0, ZR_BF16, ZR_BF16, 1, false, 0, false};
     zr_graph *graph = NULL;
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
     zr_graph_unit(graph, "all");

@@ -18,7 +18,12 @@ extern "C" {
 #endif
 
 typedef enum zr_config_order { ZR_ORDER_SHUFFLED, ZR_ORDER_SEQUENTIAL } zr_config_order;
-typedef enum zr_config_packing { ZR_PACKING_AUTO, ZR_PACKING_DOCUMENTS, ZR_PACKING_ONE } zr_config_packing;
+typedef enum zr_config_packing {
+    ZR_PACKING_AUTO,
+    ZR_PACKING_DOCUMENTS,
+    ZR_PACKING_ONE,
+    ZR_PACKING_WHOLE
+} zr_config_packing;
 typedef enum zr_config_optimizer { ZR_OPTIMIZER_ADAMW, ZR_OPTIMIZER_ADAM, ZR_OPTIMIZER_SGD } zr_config_optimizer;
 typedef enum zr_config_scheduler {
     ZR_SCHEDULER_NONE, /* constant learning rate optimizer.lr */

@@ -111,8 +111,13 @@ typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
  * ONE:       one document, for files of lines (.jsonl). Sample and window numbers are then numbers of documents. A
  *            document of fewer than T tokens is padded, and padded targets are -1. Of a document of more than T+1
  *            tokens, the sample has the first T+1. In shuffled order there is no offset.
+ * WHOLE:     as many whole documents as fit into T+1 tokens, one after the other as in the file, then padding. Only for
+ *            files of lines. Sample and window numbers are then numbers of such rows, which are the same in each epoch;
+ *            epochs differ in their order. A document of more than T+1 tokens is cut as with ONE, and fills a row. The
+ *            target of a document's last token is -1. Made for attention within documents (zr_data_documents), with
+ *            which each document has the losses that it has alone in a sample.
  * AUTO:      ONE for files with prompts or messages, DOCUMENTS for all others. */
-typedef enum zr_data_packing { ZR_PACK_AUTO, ZR_PACK_DOCUMENTS, ZR_PACK_ONE } zr_data_packing;
+typedef enum zr_data_packing { ZR_PACK_AUTO, ZR_PACK_DOCUMENTS, ZR_PACK_ONE, ZR_PACK_WHOLE } zr_data_packing;
 
 /** Description of open data. */
 typedef struct zr_data_info {
@@ -121,7 +126,8 @@ typedef struct zr_data_info {
                                "uint16" (without header), "llm.c uint16", "llm.c uint32", "Megatron uint16" or "Megatron
                                int32" */
     const char *note;       /* one-line warning, or ""; given if a file may not be text or bad lines were skipped */
-    const char *cut;        /* one-line message about documents that are longer than a sample (ZR_PACK_ONE), or "" */
+    const char *cut;        /* one-line message about documents that are longer than a sample (ZR_PACK_ONE,
+                               ZR_PACK_WHOLE), or "" */
     const char *made_again; /* one-line message, or ""; given if cached tokens were damaged and made again */
     int64_t files, sources;
     int64_t bytes; /* total bytes of the files, or of their cached tokens if texts are tokenized */
@@ -132,10 +138,13 @@ typedef struct zr_data_info {
                                been read completely */
     bool answers_only;      /* whether any file has prompts or messages, so that only answers are targets */
     int64_t documents;      /* number of documents in .jsonl files */
-    int64_t cut_documents;  /* number of documents that are cut because they have more than T+1 tokens (ZR_PACK_ONE) */
+    int64_t cut_documents;  /* number of documents that are cut because they have more than T+1 tokens (ZR_PACK_ONE,
+                               ZR_PACK_WHOLE) */
     int64_t lost_documents; /* number of cut documents whose targets are all cut off */
     int64_t skipped_lines;  /* number of bad lines in .jsonl files that were skipped */
     double bytes_per_token; /* mean number of text bytes per token; 0 if unknown (token file without a tokenizer) */
+    double filled;          /* share of the tokens of all windows that are not padding; 1 unless ZR_PACK_ONE or
+                               ZR_PACK_WHOLE pads them */
 } zr_data_info;
 
 /** Options of zr_data_open_with. A zero means the default, except for `path` and the sizes. */
@@ -149,7 +158,7 @@ typedef struct zr_data_args {
     const char *tokenizer; /* tokenizer for texts (zr_tokenizer_open); NULL for "bytes" */
     int64_t vocab_size;    /* vocabulary size; every token id must be below this number */
     int64_t seq_length;    /* sequence length T, at least 1; each source must have at least T+1 tokens, or one document
-                              (ZR_PACK_ONE) */
+                              (ZR_PACK_ONE, ZR_PACK_WHOLE) */
     zr_data_order order;
     uint64_t seed;             /* seed of the order of samples, from which the seeds of further sources are derived */
     const char *text_key;      /* key that holds the text in each line of a .jsonl file; NULL for "text" */
@@ -205,7 +214,7 @@ typedef struct zr_data_args {
  *   actual value and the expected value;
  * ZR_ERR_CONFIG if the tokenizer has more than vocab_size tokens, or if a list or a weight is invalid;
  * ZR_ERR_UNSUPPORTED if the tokenizer is unknown, if the text is too long for the tokenizer, if there are messages and
- *   no known chat template, or if one of the files has no documents for ZR_PACK_ONE;
+ *   no known chat template, or if one of the files has no documents for ZR_PACK_ONE or ZR_PACK_WHOLE;
  * ZR_ERR_CREATE or ZR_ERR_IO if the cache file cannot be written;
  * ZR_ERR_ARG for an invalid size.
  */
@@ -237,8 +246,8 @@ ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int3
 ZR_API ZR_NODISCARD zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n);
 
 /** Return the bytes of memory needed to prefetch n samples of seq_length tokens, or 0 if not even one sample can be
- * prefetched. */
-ZR_API int64_t zr_data_ahead_bytes(int64_t seq_length, int64_t n);
+ * prefetched. `documents` is zr_data_args.documents. */
+ZR_API int64_t zr_data_ahead_bytes(int64_t seq_length, bool documents, int64_t n);
 
 /** Read tokens first to first+n-1. The tokens are numbered through all sources, one source after the other. n is at
  * most T+1. Errors: as for zr_data_sample, and ZR_ERR_ARG if the range exceeds the tokens. Must not be called after

@@ -54,6 +54,10 @@ typedef struct zr_graph_spec {
                       layers */
     int64_t head_bytes; /* maximum bytes of the logits that zr_linear_cross_entropy computes at a time, but at least 16
                            rows; 0 for 512 rows (zr_graph_head_bytes) */
+    bool documents; /* whether a row holds several documents. The graph then has a further input, after the inputs that
+                       the model declares: (B,T) I32, for each token the index in its row of its document's first token.
+                       zr_attend, zr_rotary and zr_position read it: a token sees only its own document, and positions
+                       start again at each document. Not for DECODE */
 } zr_graph_spec;
 
 /** Return zr_graph_spec.head_bytes for a device. A device with its own memory (facts->apart) reads the weights of the
@@ -322,6 +326,8 @@ ZR_API zr_value zr_graph_input(const zr_graph *graph, int32_t input);
  * the forward op (zr_grad_losses). */
 ZR_API zr_value zr_graph_get_losses(const zr_graph *graph);
 ZR_API zr_value zr_graph_get_output(const zr_graph *graph);
+/** Return the input that says where documents begin (zr_graph_spec.documents), or ZR_NONE if there is none. */
+ZR_API zr_value zr_graph_get_documents(const zr_graph *graph);
 /** Convert an index in one rank's part of a parameter to an offset in the whole parameter. Return the offset of
  * element `first` of the part that rank `place` of M has, or -1 if the element is padding. *run receives how many
  * elements from `first` on, at most n, are contiguous in the whole parameter too. n must be at least 1. */

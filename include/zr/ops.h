@@ -3,9 +3,11 @@
  * function's comment also lists the attributes i[] and f[] of the op. Then it lists the kernels that a device must
  * have, in the form "name: operands -> outputs".
  *
- * [x] is an optional operand. Type "g" is the graph's dtype. Type "w" is the dtype of the output value: the graph's
- * grad_dtype, or F32 for a partial sum. "rows" stands for all dimensions but the last. "In place of x" means that the
- * output may use the memory of operand x. All sums are computed in F32 or a wider type, whatever the dtype.
+ * [x] is an optional operand. [documents] is there in graphs with zr_graph_spec.documents: (B,T) I32, for each token
+ * the index in its row of its document's first token. The functions take it from the graph. Type "g" is the graph's
+ * dtype. Type "w" is the dtype of the output value: the graph's grad_dtype, or F32 for a partial sum. "rows" stands for
+ * all dimensions but the last. "In place of x" means that the output may use the memory of operand x. All sums are
+ * computed in F32 or a wider type, whatever the dtype.
  */
 #ifndef ZR_OPS_H
 #define ZR_OPS_H
@@ -23,11 +25,13 @@ extern "C" {
  *                may be in place of earlier */
 ZR_API zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table);
 
-/** Add a position table: y[b,t,:] = x[b,t,:] + table[position + t,:], where position is 0 except in DECODE.
+/** Add a position table: y[b,t,:] = x[b,t,:] + table[position + t,:], where position is 0 except in DECODE. With
+ * documents, t counts from the beginning of the token's document.
  *  i[0] = 0 if x has all rows of the micro-batch. i[0] = T if x (R,C) has only this rank's rows, from row place * R of
  *         the flat micro-batch on (zr_runtime.place). Row r of the flat micro-batch then has position r % T
- *  position:    x (B,T,C) g, table (P,C) g -> y (B,T,C) g; may be in place of x
- *  position_dw: dy (B,T,C) g, [earlier (P,C) F32] -> dtable (P,C) w; rows from T on are copied from earlier, or 0 */
+ *  position:    x (B,T,C) g, table (P,C) g, [documents] -> y (B,T,C) g; may be in place of x
+ *  position_dw: dy (B,T,C) g, [earlier (P,C) F32] -> dtable (P,C) w; rows from T on are copied from earlier, or 0;
+ *               with documents: documents, dy, [earlier] -> dtable */
 ZR_API zr_value zr_position(zr_graph *graph, zr_value x, zr_value table);
 
 /** Multiply by a weight and add a bias: y = x w + b with w (K,N), or y = x w^T + b with w (N,K) if `transposed`. b may
@@ -125,11 +129,11 @@ typedef struct zr_rotary_spec {
 ZR_API zr_value zr_rotary_table(zr_graph *graph, const zr_rotary_spec *spec);
 
 /** Rotate each head of x by the angles of its position. For each head and j < D/2, with the cosine c and the sine s of
- * angle j: y[j] = x[j] c - x[j + D/2] s and y[j + D/2] = x[j + D/2] c + x[j] s. The adjoint is rotary too.
- *  i[0] = 1 for the inverse rotation
- *  i[1] = 0 if x has all rows of the micro-batch. i[1] = T if x (R,H*D) has only this rank's rows, from row place * R
- * of the flat micro-batch on. Row r of the flat micro-batch then has position r % T rotary: x (B,T,H*D) g, table (T,D)
- * F32 -> y g; may be in place of x y has x's shape, and type w if y is the gradient of a parameter. */
+ * angle j: y[j] = x[j] c - x[j + D/2] s and y[j + D/2] = x[j + D/2] c + x[j] s. With documents, positions count from
+ * the beginning of the token's document. The adjoint is rotary too. i[0] = 1 for the inverse rotation i[1] = 0 if x has
+ * all rows of the micro-batch. i[1] = T if x (R,H*D) has only this rank's rows, from row place * R of the flat
+ * micro-batch on. Row r of the flat micro-batch then has position r % T rotary: x (B,T,H*D) g, table (T,D) F32,
+ * [documents] -> y g; may be in place of x y has x's shape, and type w if y is the gradient of a parameter. */
 ZR_API zr_value zr_rotary(zr_graph *graph, zr_value x, zr_value table);
 
 /** Compute the softmax over the last dimension: y = e^x / sum of e^x.
@@ -187,7 +191,8 @@ typedef struct zr_attention_spec {
 
 /** Compute self-attention. If heads is a multiple of kv_heads, heads / kv_heads consecutive query heads share the keys
  * and values of one key-value head (Ainslie et al. 2023). Query i sees the keys j with i - window < j <= i; without a
- * window all j <= i; if bidirectional, all j.
+ * window all j <= i; if bidirectional, all j. With documents, query i of row b sees only the keys j >= documents[b,i]
+ * among these, and the kernels skip blocks of keys that lie before. Bidirectional attention refuses documents.
  *  S = q k^T * scale for the keys that a query sees; y = dropout(softmax(S)) v
  *
  * A rank has H query heads and K key-value heads of width D. H D may differ from the width of the model. q is (B,T,H
@@ -201,8 +206,8 @@ typedef struct zr_attention_spec {
  *
  *  i[0] = H, i[1] = dropout stream, i[2] = heads, i[3] = kv_heads, i[4] = window, i[5] = 1, or 0 if bidirectional
  *  f[0] = scale, f[1] = dropout probability (0 outside TRAIN)
- *  attention:        qkv g -> y (B,T,H D) g, lse (B,H,T) F32 (log-sum-exp of scaled scores)
- *  attention_dx:     dy (B,T,H D) g, qkv, y, lse -> dqkv g
+ *  attention:        qkv g, [documents] -> y (B,T,H D) g, lse (B,H,T) F32 (log-sum-exp of scaled scores)
+ *  attention_dx:     dy (B,T,H D) g, qkv, y, lse, [documents] -> dqkv g
  *  attention_cached: qkv (1,1,..) g, cache (2,cache_len,K D) g [value of kind CACHE] -> y (1,1,H D) g;
  *                    writes key and value at zr_runtime.position, and attends to the tokens that this position sees
  * dk and dv are 0 for key-value heads that no query head of this rank uses.

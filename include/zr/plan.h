@@ -206,6 +206,7 @@ typedef struct zr_layout {
                            (zr_step_result.micro_square); requires at least two micro-batches per step */
     bool train;         /* whether to plan the schedules "train" and "flush", with gradients and optimizer states */
     bool eval;          /* whether to plan the schedule "eval" */
+    bool documents;     /* whether rows hold several documents (zr_graph_spec.documents), in "train" and "eval" */
     int64_t decode_len; /* size of the key-value cache in tokens for the schedule "decode"; 0 to not plan it */
     zr_homes home;      /* offload */
     zr_optimizer optimizer;
@@ -240,7 +241,8 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
         sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_ACCUM_MICRO, ZR_DEFAULT_BUCKET_ELEMS, \
             ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
             false, false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false,     \
-            true, true, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0}, ZR_OPTIMIZER_INIT    \
+            true, true, false, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0},               \
+            ZR_OPTIMIZER_INIT                                                                                          \
     }
 
 /* ---- the grid -------------------------------------------------------------------------------- */

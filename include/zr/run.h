@@ -275,10 +275,15 @@ typedef struct zr_eval_result {
     int64_t tokens;       /* number of tokens whose losses are included */
     int64_t params;
     char data[1024];     /* path of the evaluated file */
-    char note[512];      /* one line for the user about skipped bad lines and damaged tokens in the cache, or "" */
+    char note[512];      /* one line for the user about skipped bad lines, damaged tokens in the cache and a length of
+                            windows      that zr has chosen, or "" */
     int64_t bytes;       /* bytes of text of the included tokens, or -1 if unknown */
     int64_t seq, stride; /* length of the windows in tokens, and distance between their beginnings */
 } zr_eval_result;
+
+/** Maximum length in tokens of the windows in which a Hugging Face directory is evaluated, if no length is given. Many
+ * models have more positions than such a window, and activations and time of attention grow with its length. */
+#define ZR_EVAL_SEQ 2048
 
 /** Options of zr_eval_dir. Zero-initialise. */
 typedef struct zr_eval_args {
@@ -289,18 +294,21 @@ typedef struct zr_eval_args {
     int64_t batches;
     void (*progress)(void *arg, int64_t tokens, int64_t of_tokens); /* callback after each batch; may be NULL */
     void *arg;
-    /** Stride S in tokens between the beginnings of successive windows. S is at least 1 and at most T, the length of a
-     * window (the run's data.seq_length, or n_positions). All T losses of the first window are counted, but only the
-     * last S losses of later windows. Each token is thus counted once, and after the first window it has at least T-S
-     * tokens before it. The last window is shorter if the text ends in it. A smaller S takes more time: T/S times as
-     * long as S = T. A stride of 0 means S = T, but leaves out tokens at the end that do not fill a window. */
+    /** Length T of a window in tokens, at most the model's positions. 0 for the run's data.seq_length, or for a Hugging
+     * Face directory the smaller of ZR_EVAL_SEQ and the model's positions. */
+    int64_t seq;
+    /** Stride S in tokens between the beginnings of successive windows. S is at least 1 and at most T. All T losses of
+     * the first window are counted, but only the last S losses of later windows. Each token is thus counted once, and
+     * after the first window it has at least T-S tokens before it. The last window is shorter if the text ends in it. A
+     * smaller S takes more time: T/S times as long as S = T. A stride of 0 means S = T, but leaves out tokens at the
+     * end that do not fill a window. */
     int64_t stride;
 } zr_eval_args;
 
 /** Compute the loss of trained weights on a text or a token file. `dir` is a run's directory, a checkpoint or a
  * Hugging Face directory. A text is encoded with the first tokenizer that exists: the run's tokenizer, the tokenizer
  * beside the weights, the tokenizer in the run's model/, or "bytes" if the model has 256 tokens. The tokens are
- * cached as described at zr_data_open_with. Not collective. Errors: ZR_ERR_ARG for an invalid stride;
+ * cached as described at zr_data_open_with. Not collective. Errors: ZR_ERR_ARG for an invalid length or stride;
  * ZR_ERR_UNSUPPORTED for a text without a tokenizer, or a stride with several sources; ZR_ERR_DATA if the text is
  * shorter than a window; ZR_ERR_DIVERGED if the loss is not finite. Source of the stride: "Perplexity of fixed-length
  * models" in the guide of Hugging Face transformers. */
@@ -358,8 +366,9 @@ ZR_API ZR_NODISCARD zr_status zr_sampling_of_dir(const char *dir, zr_sampling *s
 
 /** Generate text that continues a prompt, with the weights in `dir`. A text ends at a token that eos_token_id of
  * generation_config.json or config.json names, unless past_end is set; this token has no text. Token i is chosen by the
- * uniform random number (seed, SAMPLE, i). When the text exceeds n_positions tokens, its last n_positions/2 tokens
- * become the new context. A prompt has the tokens that the tokenizer's post_processor puts at the beginning of a text.
+ * uniform random number (seed, SAMPLE, i). The key-value cache has room for the prompt and the generated tokens, but at
+ * most for n_positions tokens. When the text exceeds n_positions tokens, its last n_positions/2 tokens become the new
+ * context. A prompt has the tokens that the tokenizer's post_processor puts at the beginning of a text.
  * Without any, an empty prompt is replaced by the token that separates documents, or by a newline. Among equally likely
  * tokens, top_k and top_p prefer tokens with lower numbers. Not collective. Fail with ZR_ERR_ARG for invalid sizes, a
  * top_p outside [0, 1] or an empty stop text. Fail with ZR_ERR_UNSUPPORTED if `chat` is set and there is no known chat

@@ -91,9 +91,9 @@ const zr_key zr__common_keys[] = {
         .choices = "shuffled|sequential"),
     KEY(CHOICE, "data.packing", AUTO, data.packing,
         "what a sample of a .jsonl file contains. documents: a window over documents one after the other; one: one "
-        "line, "
-        "padded or cut; auto: one for lines with prompts or messages, else documents",
-        .choices = "auto|documents|one"),
+        "line, padded or cut; whole: as many whole lines as fit, each attending only to itself, so that it has the "
+        "losses that it has with one; auto: one for lines with prompts or messages, else documents",
+        .choices = "auto|documents|one|whole"),
     KEY(STRING, "data.chat_template", AUTO, data.chat_template,
         "form of conversations: chatml, qwen2, qwen2.5, qwen3, llama2, llama3, llama3.1, mistral, mistral-v1, "
         "mistral-v3 or mistral-tekken; auto: the template in the directory of data.tokenizer, if zr knows it"),

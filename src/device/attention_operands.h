@@ -81,10 +81,34 @@ static inline zr__attention_operands zr__attention_operands_of(const zr__attenti
     return o;
 }
 
-/** Return whether the op with n_in operands is attention_dx, which has 4 operands, or 6 if q, k and v are separate. */
-static inline bool zr__attention_is_backward(int n_in)
+/* ---- operands of attention and attention_dx ----------------------------------------------------- */
+
+/** Return whether q, k and v are one operand of the op attention, which has 1 or 3 operands and perhaps documents. */
+static inline bool zr__attention_is_fused(int n_in)
 {
-    return n_in > 3;
+    return n_in <= 2;
+}
+
+/** Return the operand documents of the op attention, or NULL. */
+static inline const zr_tensor *zr__attention_documents(const zr_tensor *in, int n_in)
+{
+    return n_in % 2 == 0 ? in + n_in - 1 : NULL;
+}
+
+/** Other operands of the op attention_dx than q, k and v. documents is NULL if it is absent. */
+typedef struct zr__attention_dx_operands {
+    const zr_tensor *dy, *y, *lse, *documents;
+} zr__attention_dx_operands;
+
+/** Return the operands. n_out is 1 for a fused operand, else 3. */
+static inline zr__attention_dx_operands zr__attention_dx_operands_of(const zr_tensor *in, int n_in, int n_out)
+{
+    zr__attention_dx_operands o;
+    o.dy = in;
+    o.y = in + 1 + n_out;
+    o.lse = in + 2 + n_out;
+    o.documents = n_in > n_out + 3 ? in + 3 + n_out : NULL;
+    return o;
 }
 
 #endif

@@ -9,6 +9,14 @@
 
 #include "zr/device.h"
 
+#ifndef ZR__ANYWHERE
+#ifdef __CUDACC__
+#define ZR__ANYWHERE __host__ __device__
+#else
+#define ZR__ANYWHERE
+#endif
+#endif
+
 static inline const zr_type *zr__in_type(const zr_graph *graph, const zr_op *op, int i)
 {
     return &zr_graph_value(graph, op->in[i])->type;
@@ -27,14 +35,20 @@ typedef struct zr__sequence {
         row;   /* index of this rank's first row */
 } zr__sequence;
 
-/** Return the sequence length and the first row for the op position or position_dw. Attribute 0 of the op is T if this
- * rank holds only some rows of the micro-batch, else 0. */
-static inline zr__sequence zr__sequence_of(const zr_kernel_args *args)
+/** Return the sequence length and the first row for the op position or position_dw, whose rows are those of x or dy.
+ * Attribute 0 of the op is T if this rank holds only some rows of the micro-batch, else 0. */
+static inline zr__sequence zr__sequence_of(const zr_kernel_args *args, const zr_shape *x)
 {
-    const zr_shape *x = &args->in[0].shape;
     const int64_t T = args->op->attr.i[0];
     const zr__sequence s = {T ? T : x->dim[1], T ? args->runtime->place * zr_shape_rows(x) : 0};
     return s;
+}
+
+/** Return the position of the rank's row r in its sequence, or with documents in its document. `documents` are the
+ * beginnings of the documents of the micro-batch, or NULL. */
+static inline ZR__ANYWHERE int64_t zr__sequence_position(const zr__sequence *s, const int32_t *documents, int64_t r)
+{
+    return (s->row + r) % s->T - (documents ? documents[s->row + r] : 0);
 }
 
 /** Return the index of the random number that dropout uses for the first element of x. x has `elems` elements on this

@@ -7,14 +7,8 @@
 
 #include <math.h>
 
-#include "zr/device.h"
+#include "device/operands.h"
 #include "zr/ops.h"
-
-#ifdef __CUDACC__
-#define ZR__ANYWHERE __host__ __device__
-#else
-#define ZR__ANYWHERE
-#endif
 
 /** Rule for the frequencies of a table's pairs, in a form that all kinds share. Pair j has the usual frequency
  * theta^(-2j/D). The rule keeps a part of it, and divides the rest by `factor`. */
@@ -85,12 +79,20 @@ static inline ZR__ANYWHERE double zr__rotary_frequency(const zr__rotary *r, int6
 
 /* ---- rotary ------------------------------------------------------------------------------------ */
 
-/** Sizes of the op rotary. Token r of the operand x uses row (row + r) % T of the table. */
+/** Sizes of the op rotary. Token r of the operand x uses row (row + r) % T of the table, or with documents the row that
+ * is documents[row + r] before it. */
 typedef struct zr__rotation {
     int64_t tokens, heads, half; /* half: D/2, pairs of a head */
     int64_t T, row;
-    float sign; /* factor of the sines: 1, or -1 for the inverse rotation */
+    const int32_t *documents; /* beginnings of the documents of the micro-batch, or NULL */
+    float sign;               /* factor of the sines: 1, or -1 for the inverse rotation */
 } zr__rotation;
+
+/** Return the row of the table for token t of x. */
+static inline ZR__ANYWHERE int64_t zr__rotation_row(const zr__rotation *r, int64_t t)
+{
+    return (r->row + t) % r->T - (r->documents ? r->documents[r->row + t] : 0);
+}
 
 static inline zr__rotation zr__rotation_of(const zr_kernel_args *args)
 {
@@ -102,6 +104,7 @@ static inline zr__rotation zr__rotation_of(const zr_kernel_args *args)
                             D / 2,
                             table->dim[0],
                             attr->i[1] ? args->runtime->place * tokens : 0,
+                            args->n_in > 2 ? (const int32_t *)args->in[2].data : NULL,
                             attr->i[0] ? -1.0f : 1.0f};
     return r;
 }

@@ -15,6 +15,24 @@ char *zr__at(const zr__running *r, int use)
 
 /* ---- what steps do ----------------------------------------------------------------------------- */
 
+/* Check the beginnings of documents, which the kernels rely on: each token begins a document, or is in the document of
+ * the token before. */
+static zr_status check_documents(const zr_graph *g, void *const *input)
+{
+    const zr_value documents = zr_graph_get_documents(g);
+    if (documents == ZR_NONE) return ZR_OK;
+    const int32_t *begin = input[zr_graph_inputs(g) - 1];
+    const int64_t *dim = zr_graph_value(g, documents)->type.shape.dim;
+    for (int64_t i = 0; i < dim[0] * dim[1]; i++) {
+        const int64_t t = i % dim[1];
+        ZR_CHECK(begin[i] == t || (t > 0 && begin[i] == begin[i - 1]), ZR_ERR_ARG,
+                 "the batch callback says that the document of token %lld of row %lld begins at token %d; it must be "
+                 "this token, or where the document of the token before begins",
+                 (long long)t, (long long)(i / dim[1]), begin[i]);
+    }
+    return ZR_OK;
+}
+
 /* Call the batch function for the micro-batch e->batch, and add the number of its losses that count to e->counted. */
 static zr_status fill_batch(zr_engine *e, void *const *input)
 {
@@ -24,6 +42,7 @@ static zr_status fill_batch(zr_engine *e, void *const *input)
     e->batch_counted = all;
     e->batch.counted = &e->batch_counted;
     ZR_TRY(e->batch_fn(e->batch_arg, &e->batch, input));
+    ZR_TRY(check_documents(g, input));
     ZR_CHECK(e->batch_counted >= 0 && e->batch_counted <= all, ZR_ERR_ARG,
              "the batch callback says that %lld losses of its micro-batch count; it must be 0 to %lld",
              (long long)e->batch_counted, (long long)all);

@@ -30,6 +30,8 @@ static zr_status check_spec(const zr_graph_spec *spec)
     ZR_CHECK(spec->tensor >= 0, ZR_ERR_CONFIG, "graph: tensor is %" PRId64 "; wanted 0 or more", spec->tensor);
     ZR_CHECK(spec->head_bytes >= 0, ZR_ERR_CONFIG, "graph: head_bytes is %" PRId64 "; wanted 0 or more",
              spec->head_bytes);
+    ZR_CHECK(!spec->documents || spec->mode != ZR_MODE_DECODE, ZR_ERR_CONFIG,
+             "graph: documents are set, but decoding has one document");
     ZR_CHECK(zr_dtype_is_float(spec->dtype), ZR_ERR_DTYPE, "graph: dtype is %s; wanted F32, BF16 or F16",
              zr_dtype_name(spec->dtype));
     ZR_CHECK(zr_dtype_is_float(spec->grad_dtype), ZR_ERR_DTYPE, "graph: grad_dtype is %s; wanted F32, BF16 or F16",
@@ -44,7 +46,7 @@ zr_status zr_graph_create(const zr_graph_spec *spec, zr_graph **graph)
     zr_graph *g = zr_alloc(sizeof *g);
     ZR_CHECK(g, ZR_ERR_MEMORY, "graph: no memory for %zu bytes", sizeof *g);
     g->spec = *spec;
-    g->losses = g->output = ZR_NONE;
+    g->losses = g->output = g->documents = ZR_NONE;
     g->current_unit = -1;
     *graph = g;
     return ZR_OK;
@@ -287,6 +289,31 @@ zr_value zr_input(zr_graph *graph, const char *name, zr_dtype dtype, zr_shape sh
     return value;
 }
 
+zr_value zr__graph_documents(zr_graph *graph)
+{
+    const zr_type type = {ZR_I32, {2, {graph->spec.batch, graph->spec.seq}}};
+    if (!graph->spec.documents || zr__graph_closed(graph)) return ZR_NONE;
+    if (graph->documents == ZR_NONE) {
+        zr_status status = check_type("documents", &type);
+        if (status == ZR_OK) status = value_add(graph, ZR_VALUE_INPUT, type, -1, -1, &graph->documents);
+        zr__graph_latch(graph, status);
+    }
+    return graph->documents;
+}
+
+/* Make the documents the last input, so that the model's own inputs keep their numbers. Fail if no attention stops at
+ * the borders of documents. */
+static zr_status end_documents(zr_graph *graph)
+{
+    if (!graph->spec.documents) return ZR_OK;
+    ZR_CHECK(graph->attends, ZR_ERR_UNSUPPORTED,
+             "graph: its rows hold several documents, but the model attends without zr_attend, or not at all; wanted a "
+             "model that uses zr_attend, or rows of one document each");
+    ZR_TRY(zr__graph_grow((void **)&graph->input, &graph->input_room, graph->n_inputs, sizeof *graph->input));
+    graph->input[graph->n_inputs++] = graph->documents;
+    return ZR_OK;
+}
+
 /* ---- ops ------------------------------------------------------------------------------------- */
 
 static zr_status check_operands(const zr_graph *graph, const zr_op *op)
@@ -327,11 +354,13 @@ static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr
     return ZR_OK;
 }
 
-/* Return whether each rank has the whole value, although other operands may be only its own tokens: a parameter, or a
- * value that an op computes without operands, such as a table. */
-static bool is_whole_everywhere(const zr_graph *graph, const zr_value_info *info)
+/* Return whether each rank has the whole value, although other operands may be only its own tokens: a parameter, a
+ * value that an op computes without operands, such as a table, or the beginnings of documents. */
+static bool is_whole_everywhere(const zr_graph *graph, zr_value value)
 {
-    return info->kind == ZR_VALUE_PARAM || (info->producer >= 0 && graph->op[info->producer].n_in == 0);
+    const zr_value_info *info = &graph->value[value].info;
+    return info->kind == ZR_VALUE_PARAM || (info->producer >= 0 && graph->op[info->producer].n_in == 0) ||
+           value == graph->documents;
 }
 
 /* Determine whether the op's output is cut among the ranks (`cut`) or holds only this rank's tokens (`tokens`). Fail if
@@ -350,7 +379,7 @@ static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut
     for (int i = 0; i < op->n_in && *tokens; i++) {
         const zr_value_info *info = op->in[i] == ZR_NONE ? NULL : &graph->value[op->in[i]].info;
         ZR_CHECK(
-            !info || info->tokens || is_whole_everywhere(graph, info) || op->def->join != ZR_JOIN_NONE,
+            !info || info->tokens || is_whole_everywhere(graph, op->in[i]) || op->def->join != ZR_JOIN_NONE,
             ZR_ERR_UNSUPPORTED,
             "%s: of one operand each tensor-parallel rank has its own tokens (parallel.sequence), of operand %d all: "
             "wanted both from weights that are cut (an embedding's table, rows of a product), or parallel.sequence "
@@ -502,6 +531,7 @@ zr_status zr_graph_finish(zr_graph *graph)
     ZR_CHECK(!graph->finished, ZR_ERR_STATE, "graph: it is already finished and cannot be changed");
     graph->current_unit = -1; /* until the adjoints run, error messages name no unit */
     if (graph->latched == ZR_OK) zr__graph_latch(graph, check_names(graph));
+    if (graph->latched == ZR_OK) zr__graph_latch(graph, end_documents(graph));
     if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__adapters_end(graph));
     if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__part_units(graph));
     if (graph->latched == ZR_OK && graph->spec.mode == ZR_MODE_TRAIN) zr__differentiate(graph);

@@ -34,6 +34,8 @@ struct zr_graph {
     int64_t value_room, op_room, param_room, unit_room, input_room;
     int64_t param_elems;
     zr_value losses, output;
+    zr_value documents;   /* input that says where documents begin, or ZR_NONE as long as no op reads it */
+    bool attends;         /* whether an attention reads `documents` */
     zr_lora lora;         /* adapters of linear layers; rank 0 for none */
     int32_t streams;      /* number of random streams given out so far */
     int32_t current_unit; /* unit of the ops being added, or -1 before the first unit */
@@ -62,6 +64,9 @@ zr_status zr__graph_grow(void **items, int64_t *room, int32_t count, size_t item
 /** Return the number of the next random stream. Call this even if the mode or the probability makes the stream
  * unnecessary, so that later streams keep their numbers. */
 int32_t zr__graph_stream(zr_graph *graph);
+
+/** Return the input that says where documents begin, or ZR_NONE if rows have no documents (zr_graph_spec.documents). */
+zr_value zr__graph_documents(zr_graph *graph);
 
 /* ---- freeze.c --------------------------------------------------------------------------------- */
 

@@ -66,6 +66,11 @@ zr_value zr_graph_get_output(const zr_graph *graph)
     return graph->output;
 }
 
+zr_value zr_graph_get_documents(const zr_graph *graph)
+{
+    return graph->documents;
+}
+
 int64_t zr_graph_param_elems(const zr_graph *graph)
 {
     return graph->param_elems;

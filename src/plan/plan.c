@@ -193,8 +193,10 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
                           .grad_dtype = l->wire_dtype,
                           .tensor = l->tensor,
                           .sequence = l->tensor > 1 && l->sequence != ZR_SEQUENCE_OFF,
-                          .head_bytes = zr_graph_head_bytes(&plan->profile.facts)};
+                          .head_bytes = zr_graph_head_bytes(&plan->profile.facts),
+                          .documents = l->documents};
     if (kind == ZR_SCHEDULE_DECODE) {
+        spec.documents = false;
         spec.batch = spec.seq = 1;
         spec.cache_len = l->decode_len;
     }

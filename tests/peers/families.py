@@ -92,6 +92,57 @@ def compare_greedy(name, folder, model, tokenizer):
     check(f"{name}: 50 greedy tokens", told["text"] == wanted and len(made) == len(ids) + 50)
 
 
+# ---- documents -----------------------------------------------------------------------------------
+
+
+def packed_rows(documents, room):
+    """As many whole documents as fit into each row of `room` tokens, in order."""
+    rows = []
+    for document in documents:
+        if not rows or sum(map(len, rows[-1])) + len(document) > room:
+            rows.append([])
+        rows[-1].append(document)
+    return rows
+
+
+def row_loss(model, row):
+    """The sum of the losses of a packed row: positions that start again, and a mask of blocks on the diagonal."""
+    tokens = torch.tensor([sum(row, [])])
+    which = torch.cat([torch.full((len(document),), i) for i, document in enumerate(row)])
+    positions = torch.cat([torch.arange(len(document)) for document in row])
+    sees = (which[:, None] == which) & torch.ones(len(which), len(which), dtype=torch.bool).tril()
+    mask = torch.zeros(1, 1, *sees.shape).masked_fill(~sees, torch.finfo(torch.float32).min)
+    logits = model(tokens, attention_mask=mask, position_ids=positions[None]).logits[0]
+    losses = torch.nn.functional.cross_entropy(logits[:-1], tokens[0, 1:], reduction="none")
+    return losses[which[:-1] == which[1:]].double().sum().item()
+
+
+def alone_loss(model, document):
+    logits = model(torch.tensor([document])).logits[0]
+    return torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(document[1:]), reduction="none").double().sum().item()
+
+
+def compare_packed(name, folder, model, tokenizer):
+    """The loss of rows of several documents is that of a block-diagonal mask, and that of the documents alone."""
+    texts = [TEXT[at:at + 7 + at * 13 % 90] for at in range(0, 3000, 61)]
+    path = FOLDER / "documents.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    end = tokenizer.encode("<|endoftext|>", add_special_tokens=False)
+    documents = [tokenizer.encode(text, add_special_tokens=False) + end for text in texts]
+    rows = packed_rows(documents, 97)
+    run = folder.with_name(f"{folder.name}-packed")
+    loss = train(folder, run, 1, 0, data={"train": str(path), "tokenizer": str(folder), "seq_length": 96,
+                                          "packing": "whole", "order": "sequential"}, train_batch_size=len(rows))[0]
+    targets = sum(len(document) - 1 for document in documents)
+    wanted = sum(alone_loss(model, document) for document in documents) / targets
+    check(f"{name}: documents that share rows", max(map(len, rows)) > 3 and abs(loss - wanted) < 1e-5 * wanted,
+          f"{loss:.7g}, alone {wanted:.7g}")
+    if getattr(model.config, "sliding_window", None):
+        return  # transformers takes such a mask as it is, without the window
+    wanted = sum(row_loss(model, row) for row in rows) / targets
+    check(f"{name}: ... a block-diagonal mask", abs(loss - wanted) < 1e-5 * wanted, f"{loss:.7g}, masked {wanted:.7g}")
+
+
 # ---- files ---------------------------------------------------------------------------------------
 
 
@@ -172,6 +223,7 @@ def run_kind(name, kind, more, dtype, shard):
     model = loaded(folder)
     compare_logits(name, folder, model)
     compare_greedy(name, folder, model, tokenizer)
+    compare_packed(name, folder, model, tokenizer)
     copy, run, back = (folder.with_name(f"{folder.name}-{word}") for word in ("copy", "run", "back"))
     zr("convert", folder, copy, "--to", "hf", "--quiet")
     compare_files(f"{name}, converted", folder, copy)

@@ -44,6 +44,9 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
         {"data", CLI_TEXT, &want.data, 0, "FILE", "text or token file to evaluate on [data.val of the run]"},
         {"batches", CLI_INT, &want.batches, 1, "N",
          "evaluate only the first N batches of data.val, of the run's batch size"},
+        {"seq", CLI_INT, &want.seq, 1, "N",
+         "windows of N tokens [data.seq_length of the run; the model's positions, but at most 2048, of a Hugging Face "
+         "directory]"},
         {"stride", CLI_INT, &want.stride, 1, "N",
          "overlapping windows, each N tokens after the last one, of which only the last N tokens count; a small N is "
          "slow but gives every token a long context"},
@@ -67,7 +70,7 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
 const cli_command cli_eval = {
     .name = "eval",
     .summary = "measure loss, perplexity and bits per byte of trained weights",
-    .usage = "zr eval DIR [--data FILE] [--batches N] [--stride N]",
+    .usage = "zr eval DIR [--data FILE] [--batches N] [--seq N] [--stride N]",
     .examples = "  zr eval runs/name\n"
                 "  zr eval runs/name --batches 20                   as `zr train` evaluates during a run\n"
                 "  zr eval runs/name --data other.txt --json\n"

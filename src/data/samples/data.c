@@ -1,5 +1,6 @@
 /* Opens training data and finds the window of each sample. The data consist of one or more sources. A source is one or
  * several token files. Samples are drawn from the sources in proportion to their weights. */
+#include "base/core/grow.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 #include "data/samples/ahead.h"
@@ -16,7 +17,10 @@
 typedef struct source {
     int64_t begin, tokens; /* index of the source's first token among the tokens of all sources; number of its tokens */
     int64_t windows, epoch_samples;
-    bool one;               /* whether each sample is one document */
+    bool apart;             /* whether each sample is one document, or a row of whole documents */
+    int64_t *row;           /* for rows of documents: number of each row's first document in the source, and the number
+                               of all documents; NULL if each sample is one document */
+    int64_t row_room;       /* capacity of `row` */
     int64_t first_document; /* number of documents in the sources before this one */
     int64_t place, share;   /* first position in each block of ZR_DATA_MIX samples; number of positions there */
     uint64_t seed;
@@ -38,6 +42,7 @@ struct zr_data {
     bool documents, read; /* read: whether a window has been read */
     int64_t cut,
         lost; /* number of documents that are too long; number of these documents whose targets are all cut off */
+    int64_t padding; /* number of padded tokens of all windows */
     char cut_note[ZR__NOTE_BYTES];
     zr__ahead *ahead; /* prefetching thread, or NULL */
 };
@@ -54,37 +59,61 @@ static zr_status same_kind(const zr__shard *first, const zr__shard *other)
     return ZR_OK;
 }
 
-/* Count the documents of a source that are longer than a sample. */
-static zr_status count_cut(zr_data *d, const source *from)
+/* Begin a row with document number `document` of the source. *left receives the number of tokens that fit into the row,
+ * including the last target. */
+static zr_status begin_row(zr_data *d, source *to, int64_t document, int64_t *left)
 {
-    zr__document_place place;
-    for (int64_t i = 0; i < from->windows; i++) {
-        ZR_TRY(zr__tokens_document(d->tokens, from->first_document + i, &place));
-        const bool cut = place.n > d->seq_length + 1;
-        d->cut += cut;
-        d->lost += cut && place.answer - place.first > d->seq_length;
+    if (to->windows > 0 && *left > 0) d->padding += *left - 1; /* the last target is no token of the sample */
+    if (d->opening.args->packing == ZR_PACK_WHOLE) {
+        ZR_GROW(to->row, to->row_room, to->windows + 2, "rows of documents");
+        to->row[to->windows] = document;
+        to->row[to->windows + 1] = document + 1;
     }
+    to->windows++;
+    *left = d->seq_length + 1;
     return ZR_OK;
 }
 
-/* Find the samples of a source with one document for each sample. */
-static zr_status set_documents(zr_data *d, const zr__source_shards *files, source *to)
+/* Divide the documents of a source into samples: one document for each sample, or as many as fit. Count the documents
+ * that are longer than a sample, and the padding. */
+static zr_status divide_documents(zr_data *d, source *to)
 {
-    for (int64_t i = files->first; i < files->first + files->n; i++)
-        ZR_CHECK(d->tokens->shard[i].documents > 0, ZR_ERR_UNSUPPORTED,
-                 "%s (%s): data.packing is one, but this file does not tell where documents begin; give .jsonl, or "
-                 "data.packing documents",
-                 d->tokens->shard[i].name, d->tokens->shard[i].format);
-    to->windows = to->epoch_samples = d->tokens->documents - to->first_document;
+    const bool whole = d->opening.args->packing == ZR_PACK_WHOLE;
+    const int64_t documents = d->tokens->documents - to->first_document, room = d->seq_length + 1;
+    int64_t left = 0;
+    zr__document_place place;
+    for (int64_t i = 0; i < documents; i++) {
+        ZR_TRY(zr__tokens_document(d->tokens, to->first_document + i, &place));
+        const bool cut = place.n > room;
+        d->cut += cut;
+        d->lost += cut && place.answer - place.first >= room;
+        if (!whole || place.n > left) ZR_TRY(begin_row(d, to, i, &left));
+        if (to->row) to->row[to->windows] = i + 1;
+        left = cut ? 0 : left - place.n;
+    }
+    if (left > 0) d->padding += left - 1;
+    to->epoch_samples = to->windows;
     d->windows += to->windows;
-    return count_cut(d, to);
+    return ZR_OK;
 }
 
-/* Return whether each sample of a source is one document. */
-static bool is_one(const zr_data *d, const zr__shard *first)
+/* Find the samples of a source whose samples have whole documents. */
+static zr_status set_documents(zr_data *d, const zr__source_shards *files, source *to)
+{
+    const char *packing = d->opening.args->packing == ZR_PACK_WHOLE ? "whole" : "one";
+    for (int64_t i = files->first; i < files->first + files->n; i++)
+        ZR_CHECK(d->tokens->shard[i].documents > 0, ZR_ERR_UNSUPPORTED,
+                 "%s (%s): data.packing is %s, but this file does not tell where documents begin; give .jsonl, or "
+                 "data.packing documents",
+                 d->tokens->shard[i].name, d->tokens->shard[i].format, packing);
+    return divide_documents(d, to);
+}
+
+/* Return whether the samples of a source have whole documents. */
+static bool is_apart(const zr_data *d, const zr__shard *first)
 {
     const zr_data_packing packing = d->opening.args->packing;
-    return packing == ZR_PACK_ONE || (packing == ZR_PACK_AUTO && first->answers_only);
+    return packing == ZR_PACK_ONE || packing == ZR_PACK_WHOLE || (packing == ZR_PACK_AUTO && first->answers_only);
 }
 
 static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
@@ -100,8 +129,8 @@ static zr_status add_source(zr_data *d, const zr__shards *shards, int64_t s)
     }
     to->tokens = d->tokens->total - to->begin;
     const zr__shard *first = &d->tokens->shard[from->first];
-    to->one = is_one(d, first);
-    if (to->one) return set_documents(d, from, to);
+    to->apart = is_apart(d, first);
+    if (to->apart) return set_documents(d, from, to);
     ZR_CHECK(to->tokens > d->seq_length, ZR_ERR_DATA,
              "%s%s: only %lld tokens (%s); at least %lld are needed (seq_length %lld and one more)", first->name,
              from->n > 1 ? " and the files after it" : "", (long long)to->tokens, first->format,
@@ -215,10 +244,10 @@ static zr_status open_sources(zr_data *d, const zr__shards *shards)
     return ZR_OK;
 }
 
-/* Return the number of elements of a window. */
-static int64_t window_numbers(const zr_data *d)
+/* Return the number of elements of a window of seq_length tokens. */
+static int64_t window_numbers(int64_t seq_length, bool documents)
 {
-    return d->seq_length + 1 + (d->documents ? d->seq_length : 0);
+    return seq_length + 1 + (documents ? seq_length : 0);
 }
 
 static zr_status open_into(zr_data *d, const zr_data_args *args)
@@ -232,7 +261,7 @@ static zr_status open_into(zr_data *d, const zr_data_args *args)
     zr__shards_free(&shards);
     ZR_TRY(st);
     d->stage = zr_alloc(tokens * sizeof(uint32_t)); /* a file stores a token in at most 4 bytes */
-    d->window = zr_alloc((size_t)window_numbers(d) * sizeof(*d->window));
+    d->window = zr_alloc((size_t)window_numbers(d->seq_length, d->documents) * sizeof(*d->window));
     ZR_CHECK(d->stage && d->window, ZR_ERR_MEMORY, "no memory to read %zu tokens of %s", tokens,
              d->tokens->shard->name);
     return ZR_OK;
@@ -248,7 +277,7 @@ zr_status zr_data_open_with(const zr_data_args *args, zr_data **out)
              (long long)seq);
     ZR_CHECK(args->order == ZR_SEQUENTIAL || args->order == ZR_SHUFFLED, ZR_ERR_ARG,
              "%d is not a valid order of samples", (int)args->order);
-    ZR_CHECK(args->packing >= ZR_PACK_AUTO && args->packing <= ZR_PACK_ONE, ZR_ERR_ARG, "%d is not a valid packing",
+    ZR_CHECK(args->packing >= ZR_PACK_AUTO && args->packing <= ZR_PACK_WHOLE, ZR_ERR_ARG, "%d is not a valid packing",
              (int)args->packing);
     zr_data *data = zr_alloc(sizeof(*data));
     ZR_CHECK(data, ZR_ERR_MEMORY, "no memory for %zu bytes of a data file", sizeof(*data));
@@ -284,6 +313,7 @@ void zr_data_close(zr_data **data)
     zr__ahead_destroy(&(*data)->ahead);
     zr__tokens_free(&(*data)->tokens);
     zr_tokenizer_close(&(*data)->opening.tokenizer);
+    for (int64_t s = 0; (*data)->source && s < (*data)->sources; s++) zr_free((*data)->source[s].row);
     zr_free((*data)->source);
     zr_free((*data)->path);
     zr_free((*data)->stage);
@@ -337,6 +367,7 @@ zr_data_info zr_data_get_info(const zr_data *data)
         const int64_t samples = (one->epoch_samples + one->share - 1) / one->share * ZR_DATA_MIX;
         if (s == 0 || samples > info.epoch_samples) info.epoch_samples = samples;
     }
+    info.filled = 1 - (double)data->padding / ((double)data->windows * (double)data->seq_length);
     info.bytes_per_token = text_bytes > 0 ? (double)text_bytes / (double)info.tokens : 0;
     return info;
 }
@@ -390,16 +421,30 @@ static zr_status read_window(const zr_data *d, int64_t first, int32_t *window)
     return d->documents ? find_documents(d, first, window + d->seq_length + 1) : ZR_OK;
 }
 
-/* Read a document into a window, and pad it. */
-static zr_status read_document(const zr_data *d, int64_t document, int32_t *window)
+/* Note that the tokens [from, to) of a window are a document. */
+static void mark_document(const zr_data *d, int64_t from, int64_t to, int32_t *window)
 {
     const int64_t T = d->seq_length;
+    for (int64_t i = from; d->documents && i < to && i < T; i++) window[T + 1 + i] = (int32_t)from;
+}
+
+/* Read the documents of a row into a window, and pad it. The first token of a document is no target, because no token
+ * before it is in its document. */
+static zr_status read_row(const zr_data *d, const source *from, int64_t row, int32_t *window)
+{
+    const int64_t T = d->seq_length, end = from->row ? from->row[row + 1] : row + 1;
+    int64_t used = 0;
     zr__document_place place;
-    ZR_TRY(zr__tokens_document(d->tokens, document, &place));
-    const int64_t n = place.n < T + 1 ? place.n : T + 1;
-    ZR_TRY(zr__tokens_read(d->tokens, place.first, n, d->stage, window));
-    for (int64_t i = n; i <= T; i++) window[i] = ZR__IGNORED;
-    for (int64_t i = 0; d->documents && i < T; i++) window[T + 1 + i] = i < n ? 0 : (int32_t)n;
+    for (int64_t i = from->row ? from->row[row] : row; i < end; i++) {
+        ZR_TRY(zr__tokens_document(d->tokens, from->first_document + i, &place));
+        const int64_t left = T + 1 - used, n = place.n < left ? place.n : left;
+        ZR_TRY(zr__tokens_read(d->tokens, place.first, n, d->stage, window + used));
+        window[used] |= ZR__IGNORED;
+        mark_document(d, used, used + n, window);
+        used += n;
+    }
+    for (int64_t i = used; i <= T; i++) window[i] = ZR__IGNORED;
+    mark_document(d, used, T, window);
     return ZR_OK;
 }
 
@@ -418,7 +463,7 @@ static zr_status find_window(const zr_data *data, int64_t sample, const source *
     ZR_CHECK(epoch <= UINT32_MAX, ZR_ERR_ARG, "sample %lld is in epoch %lld; the epoch must be below 2^32",
              (long long)sample, (long long)epoch);
     int64_t room = s->tokens - data->seq_length; /* number of offsets at which a window can begin */
-    if (!s->one)
+    if (!s->apart)
         *offset = zr__order_offset(s->seed, (uint32_t)epoch, room < data->seq_length ? room : data->seq_length);
     *window = zr__order_permute(s->seed, (uint32_t)epoch, s->epoch_samples, *window);
     return ZR_OK;
@@ -430,7 +475,7 @@ static zr_status read_sample(void *arg, int64_t sample, int32_t *window)
     const source *from;
     int64_t i = 0, offset = 0;
     ZR_TRY(find_window(data, sample, &from, &i, &offset));
-    if (from->one) return read_document(data, from->first_document + i, window);
+    if (from->apart) return read_row(data, from, i, window);
     return read_window(data, from->begin + offset + i * data->seq_length, window);
 }
 
@@ -440,8 +485,9 @@ zr_status zr__data_locate(const zr_data *data, int64_t sample, int64_t *first_to
     int64_t i = 0, offset = 0;
     zr__document_place place;
     ZR_TRY(find_window(data, sample, &from, &i, &offset));
-    if (from->one) ZR_TRY(zr__tokens_document(data->tokens, from->first_document + i, &place));
-    *first_token = from->one ? place.first : from->begin + offset + i * data->seq_length;
+    const int64_t document = from->first_document + (from->row ? from->row[i] : i);
+    if (from->apart) ZR_TRY(zr__tokens_document(data->tokens, document, &place));
+    *first_token = from->apart ? place.first : from->begin + offset + i * data->seq_length;
     return ZR_OK;
 }
 
@@ -461,17 +507,18 @@ static int64_t windows_ahead(int64_t numbers, int64_t n)
     return room < n ? room : n;
 }
 
-int64_t zr_data_ahead_bytes(int64_t seq_length, int64_t n)
+int64_t zr_data_ahead_bytes(int64_t seq_length, bool documents, int64_t n)
 {
-    return windows_ahead(seq_length + 1, n) * (seq_length + 1) * (int64_t)sizeof(int32_t);
+    const int64_t numbers = window_numbers(seq_length, documents);
+    return windows_ahead(numbers, n) * numbers * (int64_t)sizeof(int32_t);
 }
 
 zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n)
 {
-    const int64_t room = windows_ahead(window_numbers(data), n);
+    const int64_t numbers = window_numbers(data->seq_length, data->documents), room = windows_ahead(numbers, n);
     ZR_CHECK(first >= 0 && n >= 1, ZR_ERR_ARG, "cannot read %lld samples from sample %lld on ahead", (long long)n,
              (long long)first);
-    if (!data->ahead && room > 0) ZR_TRY(zr__ahead_create(read_sample, data, room, window_numbers(data), &data->ahead));
+    if (!data->ahead && room > 0) ZR_TRY(zr__ahead_create(read_sample, data, room, numbers, &data->ahead));
     if (data->ahead) zr__ahead_want(data->ahead, first, n);
     return ZR_OK;
 }
@@ -501,8 +548,8 @@ zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t
              (long long)window, (long long)data->windows);
     for (; window >= from->windows; from++) window -= from->windows;
     ZR_TRY(not_ahead(data));
-    ZR_TRY(from->one ? read_document(data, from->first_document + window, data->window)
-                     : read_window(data, from->begin + window * data->seq_length, data->window));
+    ZR_TRY(from->apart ? read_row(data, from, window, data->window)
+                       : read_window(data, from->begin + window * data->seq_length, data->window));
     hand_over(data, tokens, targets);
     return ZR_OK;
 }

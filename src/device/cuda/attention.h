@@ -28,7 +28,9 @@ struct zr__attention {
     int group, offset;   /* query head h uses key-value head (h + offset) / group; both counted on this rank */
     /* Distances between two tokens, in elements: of q and dq, of k, v and their gradients, and of y and dy. */
     int64_t q_stride, kv_stride, y_stride;
-    int earlier, later; /* maximum numbers of keys before and after its own that a query sees */
+    int earlier, later;       /* maximum numbers of keys before and after its own that a query sees */
+    const int32_t *documents; /* beginnings of the documents of all rows (B,T), before which no query sees a key; or
+                                 nullptr */
     float scale;
     bool wide; /* whether tokens of all arrays can be read in aligned pieces of 16 bytes */
     bool drops;
@@ -46,9 +48,9 @@ static inline zr__attention_sizes zr__attention_sizes_at(const zr_kernel_args *a
     return zr__attention_sizes_of(&args->op->attr, &q->shape, fused ? nullptr : &q[1].shape);
 }
 
-/* Describe an op for its kernels. q is as for zr__attention_operands_of. */
+/* Describe an op for its kernels. q is as for zr__attention_operands_of; documents may be NULL. */
 static inline zr__attention zr__attention_make(const zr_kernel_args *args, const zr__attention_sizes &s,
-                                               const zr_tensor *q)
+                                               const zr_tensor *q, const zr_tensor *documents)
 {
     const zr_op_attr *attr = &args->op->attr;
     const zr__attention_operands o = zr__attention_operands_of(&s, q);
@@ -66,6 +68,7 @@ static inline zr__attention zr__attention_make(const zr_kernel_args *args, const
     a.y_stride = s.H * s.D;
     a.earlier = s.window > 0 && s.window < s.T ? (int)s.window - 1 : a.T;
     a.later = s.causal ? 0 : a.T;
+    a.documents = documents ? (const int32_t *)documents->data : nullptr;
     a.scale = (float)attr->f[0];
     a.drops = attr->f[1] > 0.0;
     a.fours = a.T % 4 == 0;
@@ -160,24 +163,32 @@ __device__ __forceinline__ uint64_t zr__first_element(const zr__attention &a, co
 
 /* ---- in kernels: which keys a query sees -------------------------------------------------------- */
 
-/* Return whether a query sees a key, which may be beyond the last key. */
-__device__ __forceinline__ bool zr__sees(const zr__attention &a, int query, int key)
+/* Return the first token of the document of a query of a row, or 0 without documents. Queries beyond the last one are
+ * in its document. The result does not decrease when the query grows. */
+__device__ __forceinline__ int zr__document(const zr__attention &a, int row, int query)
 {
-    return (unsigned)(key - query + a.earlier) <= (unsigned)(a.earlier + a.later);
+    return a.documents ? a.documents[(int64_t)row * a.T + (query < a.T ? query : a.T - 1)] : 0;
 }
 
-/* Return whether one of the queries [i0, i0 + queries) sees one of the keys [j0, j0 + keys). Tokens beyond the last one
- * count as well. */
-__device__ __forceinline__ bool zr__any_seen(const zr__attention &a, int i0, int queries, int j0, int keys)
+/* Return whether a query sees a key, which may be beyond the last key. `document` is the query's zr__document. */
+__device__ __forceinline__ bool zr__sees(const zr__attention &a, int query, int key, int document)
 {
-    return j0 < i0 + queries + a.later && i0 < j0 + keys + a.earlier;
+    return (unsigned)(key - query + a.earlier) <= (unsigned)(a.earlier + a.later) && key >= document;
 }
 
-/* Return whether each of the queries [i0, i0 + queries) sees each of the keys [j0, j0 + keys). Tokens beyond the last
- * one count as well. */
-__device__ __forceinline__ bool zr__all_seen(const zr__attention &a, int i0, int queries, int j0, int keys)
+/* Return whether one of the queries [i0, i0 + queries) of a row sees one of the keys [j0, j0 + keys). Tokens beyond the
+ * last one count as well. */
+__device__ __forceinline__ bool zr__any_seen(const zr__attention &a, int row, int i0, int queries, int j0, int keys)
 {
-    return j0 + keys <= i0 + 1 + a.later && i0 + queries <= j0 + 1 + a.earlier;
+    return j0 < i0 + queries + a.later && i0 < j0 + keys + a.earlier && zr__document(a, row, i0) < j0 + keys;
+}
+
+/* Return whether each of the queries [i0, i0 + queries) of a row sees each of the keys [j0, j0 + keys). Tokens beyond
+ * the last one count as well. */
+__device__ __forceinline__ bool zr__all_seen(const zr__attention &a, int row, int i0, int queries, int j0, int keys)
+{
+    return j0 + keys <= i0 + 1 + a.later && i0 + queries <= j0 + 1 + a.earlier &&
+           zr__document(a, row, i0 + queries - 1) <= j0;
 }
 
 /* A range of keys or of queries. */
@@ -185,19 +196,35 @@ struct zr__range {
     int begin, end;
 };
 
-/* Return the range of keys that contains all keys that the queries [i0, i0 + queries) see. It begins at a multiple of
- * `step`. */
-__device__ __forceinline__ zr__range zr__keys_of(const zr__attention &a, int i0, int queries, int step)
+/* Return the range of keys that contains all keys that the queries [i0, i0 + queries) of a row see. It begins at a
+ * multiple of `step`. */
+__device__ __forceinline__ zr__range zr__keys_of(const zr__attention &a, int row, int i0, int queries, int step)
 {
-    const int begin = i0 - a.earlier, end = i0 + queries + a.later;
+    const int window = i0 - a.earlier, document = zr__document(a, row, i0), end = i0 + queries + a.later;
+    const int begin = window > document ? window : document;
     return {begin > 0 ? begin / step * step : 0, end < a.T ? end : a.T};
 }
 
-/* Return the range of queries that see one of the keys [j0, j0 + keys). */
-__device__ __forceinline__ zr__range zr__queries_of(const zr__attention &a, int j0, int keys)
+/* Return the first query of a row, from query `from` on, whose document begins at `key` or later, or T. */
+__device__ __forceinline__ int zr__first_beyond(const zr__attention &a, int row, int from, int key)
 {
-    const int begin = j0 - a.later, end = j0 + keys + a.earlier;
-    return {begin > 0 ? begin : 0, end < a.T ? end : a.T};
+    int low = from, high = a.T;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (zr__document(a, row, middle) < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Return the range of queries of a row that see one of the keys [j0, j0 + keys). */
+__device__ __forceinline__ zr__range zr__queries_of(const zr__attention &a, int row, int j0, int keys)
+{
+    const int begin = j0 - a.later, window = j0 + keys + a.earlier, last = window < a.T ? window : a.T;
+    const int end = a.documents ? zr__first_beyond(a, row, j0, j0 + keys) : last;
+    return {begin > 0 ? begin : 0, end < last ? end : last};
 }
 
 __device__ __forceinline__ float zr__factor(const zr__dropout &dropout, uint32_t word)

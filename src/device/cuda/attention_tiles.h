@@ -190,21 +190,25 @@ __device__ __forceinline__ void zr__score(float (&score)[M][N][4], const zr__lef
 }
 
 /* Set to `value` the score of each key that its query does not see, and of keys beyond the last one. i0 is the warp's
- * first query, j0 the tile's first key. */
+ * first query of a row of the batch, j0 the tile's first key. */
 template <int M, int N>
-__device__ __forceinline__ void zr__hide_keys(float (&score)[M][N][4], const zr__attention &a, int i0, int j0,
+__device__ __forceinline__ void zr__hide_keys(float (&score)[M][N][4], const zr__attention &a, int row, int i0, int j0,
                                               float value)
 {
     const zr__lane at = zr__lane_here();
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
-        for (int n = 0; n < N; n++)
+        for (int h = 0; h < 2; h++) {
+            const int query = i0 + 16 * m + at.g + 8 * h, document = zr__document(a, row, query);
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int query = i0 + 16 * m + at.g + i / 2 * 8, key = j0 + 8 * n + 2 * at.t + i % 2;
-                if (!zr__sees(a, query, key) || key >= a.T) score[m][n][i] = value;
-            }
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int i = 2 * h; i < 2 * h + 2; i++) {
+                    const int key = j0 + 8 * n + 2 * at.t + i % 2;
+                    if (!zr__sees(a, query, key, document) || key >= a.T) score[m][n][i] = value;
+                }
+        }
 }
 
 /* Round scores to T, and pack them in words, in the layout of a product's left operand. */

@@ -67,6 +67,14 @@ static int64_t embedding_dw(const zr_graph *graph, const zr_op *op)
     return zr__cuda_token_places_of(tokens, zr__out_type(graph, op, 0)->shape.dim[0]).words * (int64_t)sizeof(uint32_t);
 }
 
+/* Return the scratch bytes of position_dw: with documents it sorts the tokens by their positions. */
+static int64_t position_dw(const zr_graph *graph, const zr_op *op)
+{
+    if (op->n_in < 3) return 0;
+    const int64_t tokens = zr_shape_rows(&zr__in_type(graph, op, 1)->shape);
+    return zr__cuda_token_places_of(tokens, zr__out_type(graph, op, 0)->shape.dim[0]).words * (int64_t)sizeof(uint32_t);
+}
+
 /* ---- attention --------------------------------------------------------------------------------- */
 
 /* Return the scratch bytes of attention_dx: the sum of dy * y for each query of each head, (B, heads, T) F32. */
@@ -101,6 +109,7 @@ static const entry entries[] = {
     {"linear_cross_entropy_part", head},
     {"linear_cross_entropy_part_dx", head},
     {"embedding_dw", embedding_dw},
+    {"position_dw", position_dw},
     {"layernorm_dw", norm_dw},
     {"rmsnorm_dw", norm_dw},
     {NULL, NULL},

@@ -65,6 +65,12 @@ static zr_status check_heads(const zr_graph *graph, const zr_op *op, int first, 
     return n == 1 ? fused_sizes(graph, op, first, s) : separate_sizes(graph, op, first, s);
 }
 
+/* Check the last operand, which says where the documents of q's rows begin. */
+static zr_status check_documents(const zr_graph *graph, const zr_op *op, const int64_t *q)
+{
+    return zr__want(graph, op, op->n_in - 1, "documents", ZR_I32, ZR__SHAPE(q[0], q[1]));
+}
+
 /* ---- cost ------------------------------------------------------------------------------------ */
 
 /* Return the number of pairs of tokens of one head, counted as in the papers (ZeRO SC20 artifact; Narayanan et al.
@@ -103,6 +109,7 @@ static zr_status attention_dx_infer(const zr_graph *graph, const zr_op *op, zr_t
     ZR_TRY(zr__want(graph, op, 0, "dy", g, y));
     ZR_TRY(zr__want(graph, op, n + 1, "y", g, y));
     ZR_TRY(zr__want(graph, op, n + 2, "lse", ZR_F32, ZR__SHAPE(y.dim[0], s.H, y.dim[1])));
+    if (op->n_in > n + 3) ZR_TRY(check_documents(graph, op, q));
     for (int i = 0; i < n; i++) out[i] = *zr__in(graph, op, i + 1);
     return ZR_OK;
 }
@@ -126,9 +133,11 @@ static zr_status attention_infer(const zr_graph *graph, const zr_op *op, zr_type
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     sizes s = {0};
-    ZR_TRY(zr__want_at_most(op, 3));
-    ZR_TRY(check_heads(graph, op, 0, op->n_in, &s));
+    const bool documents = op->n_in % 2 == 0;
+    ZR_TRY(zr__want_at_most(op, 4));
+    ZR_TRY(check_heads(graph, op, 0, op->n_in - documents, &s));
     const int64_t *q = zr__in(graph, op, 0)->shape.dim;
+    if (documents) ZR_TRY(check_documents(graph, op, q));
     /* With dropout, the first dimension must be the batch, whose rows index the random numbers. */
     ZR_CHECK(op->attr.f[1] == 0 || q[0] == spec->batch, ZR_ERR_SHAPE,
              "attention: the first dimension is %" PRId64 "; with dropout wanted the batch, %" PRId64, q[0],
@@ -157,8 +166,9 @@ static zr_status contribute_apart(zr_graph *graph, const zr_op *op)
         sums[i] = need[i] && has_parts(graph, op, i) && !zr__is_gathered(graph, op->in[i]);
         out[i] = sums[i] ? ZR_NONE : grad[i];
     }
-    const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[0], op->in[1], op->in[2], op->out[0], op->out[1]};
-    zr_graph_op(graph, &attention_dx_apart, &op->attr, 6, in, out);
+    const zr_value in[] = {
+        zr_grad_of(graph, op->out[0]), op->in[0], op->in[1], op->in[2], op->out[0], op->out[1], op->in[3]};
+    zr_graph_op(graph, &attention_dx_apart, &op->attr, op->n_in + 3, in, out);
     for (int i = 0; i < 3; i++) {
         if (!need[i]) continue;
         if (sums[i]) zr__tensor_sum(graph, out[i], &grad[i]);
@@ -169,9 +179,9 @@ static zr_status contribute_apart(zr_graph *graph, const zr_op *op)
 
 static zr_status attention_adjoint(zr_graph *graph, const zr_op *op)
 {
-    if (op->n_in > 1) return contribute_apart(graph, op);
-    const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[0], op->out[0], op->out[1]};
-    return zr__contribute(graph, op->in[0], &attention_dx, &op->attr, 4, in);
+    if (op->n_in > 2) return contribute_apart(graph, op);
+    const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[0], op->out[0], op->out[1], op->in[1]};
+    return zr__contribute(graph, op->in[0], &attention_dx, &op->attr, op->n_in + 3, in);
 }
 
 static zr_cost attention_cost(const zr_graph *graph, const zr_op *op)
@@ -235,6 +245,9 @@ static zr_status check_attention_spec(const zr_graph *graph, const zr_attention_
              spec->window);
     ZR_CHECK(!spec->bidirectional || zr_graph_get_spec(graph)->mode != ZR_MODE_DECODE, ZR_ERR_UNSUPPORTED,
              "attention: bidirectional attention cannot decode, because a token would see later tokens");
+    ZR_CHECK(!spec->bidirectional || !zr_graph_get_spec(graph)->documents, ZR_ERR_UNSUPPORTED,
+             "attention: bidirectional attention in rows of several documents; wanted causal attention, or rows of one "
+             "document each");
     ZR_CHECK(isfinite((float)spec->scale), ZR_ERR_ARG, "attention: the scale is %g; wanted a finite number",
              spec->scale);
     return ZR_OK;
@@ -319,7 +332,9 @@ zr_value zr_attend(zr_graph *graph, zr_value q, zr_value k, zr_value v, const zr
     const int64_t kv_heads = cut_of(graph, k) ? of->kv_heads / spec->tensor : of->kv_heads;
     if (spec->mode == ZR_MODE_DECODE)
         return attend_cached(graph, n, in, (fused ? fused_kv_heads(&attr) : kv_heads) * D, &attr);
-    zr_graph_op(graph, &attention, &attr, n, in, out);
+    in[n] = zr__graph_documents(graph);
+    graph->attends |= in[n] != ZR_NONE;
+    zr_graph_op(graph, &attention, &attr, in[n] == ZR_NONE ? n : n + 1, in, out);
     /* If q is cut, so is y: a rank's heads produce only the rank's own columns of y. */
     for (int i = 0; i < 2 && cut; i++)
         if (out[i] != ZR_NONE) graph->value[out[i]].info.cut = 1;

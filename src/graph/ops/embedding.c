@@ -82,6 +82,12 @@ zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
 
 /* ---- position -------------------------------------------------------------------------------- */
 
+/* Return the expected shape of documents, for rows of this shape: (B,T). */
+static zr_shape documents_shape(const zr_op *op, const zr_shape *rows)
+{
+    return op->attr.i[0] ? ZR__SHAPE(ZR__ANY, op->attr.i[0]) : ZR__SHAPE(rows->dim[0], rows->dim[1]);
+}
+
 /* Return the expected shape of x. attr.i[0] is T if each rank holds only its own tokens (rows of the flat micro-batch),
  * or 0 otherwise. */
 static zr_shape rows_shape(const zr_op *op)
@@ -92,9 +98,10 @@ static zr_shape rows_shape(const zr_op *op)
 static zr_status position_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
-    ZR_TRY(zr__want_at_most(op, 2));
+    ZR_TRY(zr__want_at_most(op, 3));
     ZR_TRY(zr__want(graph, op, 0, "x", spec->dtype, rows_shape(op)));
     const zr_type *x = zr__in(graph, op, 0);
+    ZR_TRY(zr__want_optional(graph, op, 2, "documents", ZR_I32, documents_shape(op, &x->shape)));
     ZR_TRY(zr__want(graph, op, 1, "table", spec->dtype, ZR__SHAPE(ZR__ANY, zr_shape_cols(&x->shape))));
     int64_t positions = zr__in(graph, op, 1)->shape.dim[0], seq = op->attr.i[0] ? op->attr.i[0] : x->shape.dim[1];
     int64_t tokens = spec->mode == ZR_MODE_DECODE ? spec->cache_len : seq;
@@ -118,9 +125,12 @@ static zr_cost position_cost(const zr_graph *graph, const zr_op *op)
 static zr_status position_dw_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    ZR_TRY(zr__want(graph, op, 0, "dy", g, rows_shape(op)));
-    ZR_TRY(prepared_table(graph, op, zr_shape_cols(&zr__in(graph, op, 0)->shape), &out[0]));
-    return zr__want_optional(graph, op, 1, "earlier", ZR_F32, out[0].shape);
+    const int dy = op->n_in == 3; /* the operand before dy is documents */
+    ZR_TRY(zr__want(graph, op, dy, "dy", g, rows_shape(op)));
+    const zr_shape *rows = &zr__in(graph, op, dy)->shape;
+    if (dy > 0) ZR_TRY(zr__want(graph, op, 0, "documents", ZR_I32, documents_shape(op, rows)));
+    ZR_TRY(prepared_table(graph, op, zr_shape_cols(rows), &out[0]));
+    return zr__want_optional(graph, op, dy + 1, "earlier", ZR_F32, out[0].shape);
 }
 
 static const zr_op_def position_dw = {
@@ -133,7 +143,9 @@ static const zr_op_def position_dw = {
 static zr_status position_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value x = op->in[0], dy = zr_grad_of(graph, op->out[0]);
-    ZR_TRY(zr__accumulate(graph, op->in[1], &position_dw, &op->attr, 1, &dy));
+    const bool documents = op->n_in > 2;
+    const zr_value in[] = {documents ? op->in[2] : dy, dy};
+    ZR_TRY(zr__accumulate(graph, op->in[1], &position_dw, &op->attr, documents ? 2 : 1, in));
     if (zr_grad_needed(graph, x)) zr_grad_pass(graph, x, dy);
     return ZR_OK;
 }
@@ -152,5 +164,6 @@ zr_value zr_position(zr_graph *graph, zr_value x, zr_value table)
 {
     const zr_value_info *info = zr_graph_value(graph, x);
     const zr_op_attr attr = {.i = {info && info->tokens ? zr_graph_get_spec(graph)->seq : 0}};
-    return zr__apply(graph, &position, &attr, 2, (zr_value[]){x, table});
+    const zr_value documents = zr__graph_documents(graph);
+    return zr__apply(graph, &position, &attr, documents == ZR_NONE ? 2 : 3, (zr_value[]){x, table, documents});
 }

@@ -84,11 +84,13 @@ static zr_status rotary_infer(const zr_graph *graph, const zr_op *op, zr_type *o
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const int64_t T = op->attr.i[1];
-    ZR_TRY(zr__want_at_most(op, 2));
+    ZR_TRY(zr__want_at_most(op, 3));
     ZR_TRY(zr__want(graph, op, 0, "x", spec->dtype,
                     T ? ZR__SHAPE(ZR__ANY, ZR__ANY) : ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const zr_shape *x = &zr__in(graph, op, 0)->shape;
     ZR_TRY(zr__want(graph, op, 1, "table", ZR_F32, ZR__SHAPE(T ? T : x->dim[1], ZR__ANY)));
+    ZR_TRY(zr__want_optional(graph, op, 2, "documents", ZR_I32,
+                             T ? ZR__SHAPE(ZR__ANY, T) : ZR__SHAPE(x->dim[0], x->dim[1])));
     const int64_t D = zr_shape_cols(&zr__in(graph, op, 1)->shape), cols = zr_shape_cols(x);
     ZR_CHECK(D % 2 == 0, ZR_ERR_SHAPE, "rotary: the table has %" PRId64 " columns; wanted an even number", D);
     ZR_CHECK(cols % D == 0, ZR_ERR_SHAPE,
@@ -102,10 +104,10 @@ static zr_status rotary_infer(const zr_graph *graph, const zr_op *op, zr_type *o
 static zr_status rotary_adjoint(zr_graph *graph, const zr_op *op)
 {
     const zr_op_attr attr = {.i = {!op->attr.i[0], op->attr.i[1]}};
-    const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[1]};
+    const zr_value in[] = {zr_grad_of(graph, op->out[0]), op->in[1], op->in[2]};
     ZR_CHECK(!zr_grad_needed(graph, op->in[1]), ZR_ERR_UNSUPPORTED,
              "rotary: the table depends on a parameter; wanted the result of zr_rotary_table");
-    return zr__contribute(graph, op->in[0], op->def, &attr, 2, in);
+    return zr__contribute(graph, op->in[0], op->def, &attr, op->n_in, in);
 }
 
 static const zr_op_def rotary = {
@@ -124,5 +126,6 @@ zr_value zr_rotary(zr_graph *graph, zr_value x, zr_value table)
 {
     const zr_value_info *info = zr_graph_value(graph, x);
     const zr_op_attr attr = {.i = {0, info && info->tokens ? zr_graph_get_spec(graph)->seq : 0}};
-    return zr__apply(graph, &rotary, &attr, 2, (zr_value[]){x, table});
+    const zr_value documents = zr__graph_documents(graph);
+    return zr__apply(graph, &rotary, &attr, documents == ZR_NONE ? 2 : 3, (zr_value[]){x, table, documents});
 }

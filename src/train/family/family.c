@@ -51,34 +51,37 @@ zr_status zr__train_model(const zr_config *config, zr__family_model *model)
 
 /* ---- rows of a batch -------------------------------------------------------------------------- */
 
-zr_status zr__data_sample(void *data, int64_t sample, int32_t *tokens, int32_t *targets)
+zr_status zr__data_sample(void *data, int64_t sample, const zr__row *row)
 {
-    return zr_data_sample(data, sample, tokens, targets);
+    ZR_TRY(zr_data_sample(data, sample, row->tokens, row->targets));
+    return row->documents ? zr_data_documents(data, row->documents) : ZR_OK;
 }
 
-zr_status zr__data_window(void *data, int64_t window, int32_t *tokens, int32_t *targets)
+zr_status zr__data_window(void *data, int64_t window, const zr__row *row)
 {
-    return zr_data_window(data, window, tokens, targets);
+    ZR_TRY(zr_data_window(data, window, row->tokens, row->targets));
+    return row->documents ? zr_data_documents(data, row->documents) : ZR_OK;
 }
 
-zr_status zr__row_fill(void *source, zr__data_fn read, int64_t index, int64_t seq, int64_t row, void *const *input)
+zr__row zr__row_at(const zr_layout *layout, int64_t row, void *const *input)
 {
-    return read(source, index, (int32_t *)input[0] + row * seq, (int32_t *)input[1] + row * seq);
+    int32_t *part[3] = {NULL};
+    for (int i = 0; i < (layout->documents ? 3 : 2); i++) part[i] = (int32_t *)input[i] + row * layout->seq;
+    return (zr__row){part[0], part[1], part[2]};
 }
 
-void zr__row_pad(int64_t seq, int64_t row, void *const *input)
+void zr__row_pad(int64_t seq, const zr__row *row)
 {
-    int32_t *tokens = (int32_t *)input[0] + row * seq, *targets = (int32_t *)input[1] + row * seq;
     for (int64_t t = 0; t < seq; t++) {
-        tokens[t] = 0;
-        targets[t] = -1;
+        row->tokens[t] = 0;
+        row->targets[t] = -1;
+        if (row->documents) row->documents[t] = 0;
     }
 }
 
-int64_t zr__row_ignored(int64_t seq, int64_t row, void *const *input)
+int64_t zr__row_ignored(int64_t seq, const zr__row *row)
 {
-    const int32_t *targets = (const int32_t *)input[1] + row * seq;
     int64_t n = 0;
-    for (int64_t t = 0; t < seq; t++) n += targets[t] < 0;
+    for (int64_t t = 0; t < seq; t++) n += row->targets[t] < 0;
     return n;
 }

@@ -12,6 +12,7 @@
 #include "zr/data.h"
 #include "zr/config.h"
 #include "zr/models.h"
+#include "zr/plan.h"
 
 /** A model with its sizes and settings. Copies are allowed, but `frozen` is borrowed. */
 typedef struct zr__family_model {
@@ -29,23 +30,29 @@ zr_model zr__family_builder(const zr__family_model *model);
  * ZR_ERR_NOT_FOUND and a message with the nearest names. */
 ZR_NODISCARD zr_status zr__family_find_preset(const char *name, zr__family_model *model);
 
-/** Function that reads the tokens and targets of sequence `index` from a source. The loss ignores targets of -1.
- * Examples are zr__data_sample and zr__data_window, whose source is a zr_data. */
-typedef zr_status (*zr__data_fn)(void *source, int64_t index, int32_t *tokens, int32_t *targets);
-zr_status zr__data_sample(void *data, int64_t sample, int32_t *tokens, int32_t *targets);
-zr_status zr__data_window(void *data, int64_t window, int32_t *tokens, int32_t *targets);
+/** A row of a batch, of T tokens. The loss ignores targets of -1. */
+typedef struct zr__row {
+    int32_t *tokens, *targets;
+    int32_t *documents; /* beginnings of documents (zr_data_documents), or NULL if rows have no documents */
+} zr__row;
+
+/** Function that reads sequence `index` from a source into a row. Examples are zr__data_sample and zr__data_window,
+ * whose source is a zr_data. */
+typedef zr_status (*zr__data_fn)(void *source, int64_t index, const zr__row *row);
+zr_status zr__data_sample(void *data, int64_t sample, const zr__row *row);
+zr_status zr__data_window(void *data, int64_t window, const zr__row *row);
 
 /** Read the model in a directory's config.json, but leave the dropout probabilities 0: an evaluation needs no dropout,
  * and a run that starts from the directory sets its own. Errors: as zr_hf_read. */
 ZR_NODISCARD zr_status zr__family_read(const char *dir, zr__family_model *model);
 
-/** Write row `row` of a micro-batch's inputs: sequence `index` of the source, or a row that the loss ignores. The
- * inputs are tokens and targets, each (B,T) I32. */
-ZR_NODISCARD zr_status zr__row_fill(void *source, zr__data_fn read, int64_t index, int64_t seq, int64_t row,
-                                    void *const *input);
-void zr__row_pad(int64_t seq, int64_t row, void *const *input);
-/** Return the number of targets of row `row` that the loss ignores. */
-int64_t zr__row_ignored(int64_t seq, int64_t row, void *const *input);
+/** Return row `row` of a micro-batch's inputs: tokens, targets and, with layout->documents, the beginnings of
+ * documents, each (B,T) I32. */
+zr__row zr__row_at(const zr_layout *layout, int64_t row, void *const *input);
+/** Write a row of T tokens that the loss ignores. */
+void zr__row_pad(int64_t seq, const zr__row *row);
+/** Return the number of targets of a row of T tokens that the loss ignores. */
+int64_t zr__row_ignored(int64_t seq, const zr__row *row);
 
 /** Set *model from a resolved configuration, and check the model's sizes. */
 ZR_NODISCARD zr_status zr__train_model(const zr_config *config, zr__family_model *model);

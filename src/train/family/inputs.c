@@ -96,12 +96,17 @@ static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
     return zr__adapter_fits(inputs->weights, &model, NULL, inputs->note, sizeof(inputs->note));
 }
 
+#define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a " is not " #b)
+SAME(ZR_PACKING_AUTO, ZR_PACK_AUTO);
+SAME(ZR_PACKING_DOCUMENTS, ZR_PACK_DOCUMENTS);
+SAME(ZR_PACKING_ONE, ZR_PACK_ONE);
+SAME(ZR_PACKING_WHOLE, ZR_PACK_WHOLE);
+
 void zr__data_keys(const zr_config *config, zr_data_args *args)
 {
     args->tokenizer = config->data.tokenizer;
-    args->packing = config->data.packing == ZR_PACKING_ONE         ? ZR_PACK_ONE
-                    : config->data.packing == ZR_PACKING_DOCUMENTS ? ZR_PACK_DOCUMENTS
-                                                                   : ZR_PACK_AUTO;
+    args->packing = (zr_data_packing)config->data.packing;
+    args->documents = config->data.packing == ZR_PACKING_WHOLE;
     args->chat_template = config->data.chat_template;
     args->text_key = config->data.text_key;
     args->skip_bad_lines = config->data.skip_bad_lines;

@@ -23,7 +23,7 @@ ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, bool first, zr_p
 void zr__inputs_close(zr__inputs *inputs);
 
 /** Copy the keys that all readers of data need into `args`: tokenizer, packing, chat template, text key, handling of
- * bad lines, and cache folder. */
+ * bad lines, and cache folder. args->documents is set if rows hold several documents, as zr_layout.documents. */
 void zr__data_keys(const zr_config *config, zr_data_args *args);
 
 /** Open the weights of a Hugging Face directory of any family, and check that they fit its config.json. `note` (of

@@ -232,6 +232,17 @@ static void note_lines(const zr__run *r, const zr_data *data)
     if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
 }
 
+/** Report that much of the samples of the training data is padding, which rows of several documents avoid. */
+static void note_padding(const zr__run *r)
+{
+    const double padding = 1 - zr_data_get_info(r->inputs.train).filled;
+    if (r->config->data.packing == ZR_PACKING_WHOLE || padding < 0.25) return;
+    zr__run_note(r,
+                 "%.0f %% of the tokens of data.train are padding; data.packing whole puts several lines into a "
+                 "sample, each with the losses that it has alone",
+                 100 * padding);
+}
+
 static void announce(zr__run *r)
 {
     if (r->comm->rank == 0 && r->observer->start) r->observer->start(r->observer->arg, &r->info);
@@ -249,6 +260,7 @@ static void announce(zr__run *r)
         zr__run_note(r, "%d ranks x %d threads are more than %d cores, so training will be slow", r->comm->local_size,
                      r->info.threads, cores);
     note_lines(r, r->inputs.train);
+    note_padding(r);
     note_lines(r, r->inputs.val);
     if (r->inputs.note[0])
         zr__run_note(r, "tensors of %s that the model does not use: %s", r->config->model.init, r->inputs.note);
@@ -308,8 +320,9 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     int64_t first = zr__run_sample(r, batch->step) + batch->first_row;
     zr_status st = ZR_OK;
     for (int64_t b = 0; b < rows && st == ZR_OK; b++) {
-        st = zr__row_fill(r->inputs.train, zr__data_sample, first + b, seq, b, input);
-        if (st == ZR_OK) *batch->counted -= zr__row_ignored(seq, b, input);
+        const zr__row row = zr__row_at(&r->plan->layout, b, input);
+        st = zr__data_sample(r->inputs.train, first + b, &row);
+        if (st == ZR_OK) *batch->counted -= zr__row_ignored(seq, &row);
     }
     /* The next micro-batch begins after the samples that all ranks together read for this micro-batch. */
     const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;

@@ -123,7 +123,7 @@ static zr_status check_room(const zr__run *r, int ranks)
 static void settle_ahead(zr__run *r)
 {
     if (!r->reads_ahead) return;
-    r->ahead_bytes = zr_data_ahead_bytes(r->plan->layout.seq, r->plan->layout.batch);
+    r->ahead_bytes = zr_data_ahead_bytes(r->plan->layout.seq, r->plan->layout.documents, r->plan->layout.batch);
     r->reads_ahead = r->ahead_bytes > 0;
     if (!r->reads_ahead)
         zr__run_note(r, "data.train: samples are not read ahead, because one sample of data.seq_length needs more "

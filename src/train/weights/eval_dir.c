@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Approximate number of tokens in a batch, which determines the number of rows. A batch of this size makes matrix
  * products efficient and takes little memory. */
@@ -62,6 +63,7 @@ static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows,
     zr_layout layout = ZR_LAYOUT_INIT;
     int64_t seq = windows->seq;
     layout.train = false;
+    layout.documents = windows->documents;
     layout.seq = seq;
     layout.batch = seq < BATCH_TOKENS ? BATCH_TOKENS / seq : 1;
     limit_windows(loaded, windows, args->batches);
@@ -95,17 +97,41 @@ static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows,
     return ZR_OK;
 }
 
+/* Find the length of a window. *note receives whether zr has chosen a length below the model's. */
+static zr_status window_length(const zr__loaded *loaded, const zr_eval_args *args, int64_t *seq, bool *note)
+{
+    const int64_t most = loaded->model.sizes.positions, own = loaded->config ? loaded->config->data.seq_length : 0;
+    ZR_CHECK(args->seq >= 0 && args->seq <= most, ZR_ERR_ARG,
+             "windows of %lld tokens; the model has %lld positions, so 1 .. %lld are possible", (long long)args->seq,
+             (long long)most, (long long)most);
+    *seq = args->seq > 0 ? args->seq : own > 0 && own <= most ? own : most;
+    *note = args->seq == 0 && own <= 0 && most > ZR_EVAL_SEQ;
+    if (*note) *seq = ZR_EVAL_SEQ;
+    return ZR_OK;
+}
+
+/* Add to the note that zr has chosen the length of windows. */
+static void note_length(const zr__loaded *loaded, zr_eval_result *result)
+{
+    const size_t used = strlen(result->note);
+    snprintf(result->note + used, sizeof(result->note) - used,
+             "%swindows of %d tokens, although the model has %lld positions; --seq gives another length",
+             used ? "; " : "", ZR_EVAL_SEQ, (long long)loaded->model.sizes.positions);
+}
+
 zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result *result)
 {
     zr__loaded loaded;
     zr__eval_windows windows = {0};
     zr_status st = ZR_OK;
+    int64_t seq = 0;
+    bool note = false;
     ZR_CHECK(dir && args && result, ZR_ERR_ARG, "zr_eval_dir was given a NULL pointer");
     ZR_TRY(zr__load_open(dir, &loaded));
-    int64_t seq = loaded.config ? loaded.config->data.seq_length : 0;
-    if (seq <= 0 || seq > loaded.model.sizes.positions) seq = loaded.model.sizes.positions;
+    ZR_TRY_GOTO(st, window_length(&loaded, args, &seq, &note), done);
     ZR_TRY_GOTO(st, open_windows(&loaded, args, seq, &windows), done);
     ZR_TRY_GOTO(st, evaluate_windows(&loaded, &windows, args, result), done);
+    if (note) note_length(&loaded, result);
 done:
     zr__eval_windows_close(&windows);
     zr__load_close(&loaded);

@@ -24,7 +24,15 @@ static zr_status open_eval_data(const zr__loaded *loaded, const char *path, zr__
              "merges.txt, into %s, or give a token file",
              path, (long long)vocab, loaded->stored.path);
     if (text || said) args.tokenizer = name;
-    ZR_TRY(zr_data_open_with(&args, &w->data));
+    zr_status opened = zr_data_open_with(&args, &w->data);
+    if (opened == ZR_ERR_UNSUPPORTED && args.packing != ZR_PACK_AUTO) {
+        /* The run was trained on lines, but this file may have none: then it is read in windows. */
+        args.packing = ZR_PACK_AUTO;
+        args.documents = false;
+        opened = zr_data_open_with(&args, &w->data);
+    }
+    ZR_TRY(opened);
+    w->documents = args.documents && !w->strides;
     /* For a token file, do not use the tokenizer "bytes" if it was only guessed from a vocabulary of 256 tokens. */
     if (!text && !said && (!name || strcmp(name, "bytes") == 0)) return ZR_OK;
     zr_status st = zr_tokenizer_open(name, &w->tokenizer);
@@ -103,13 +111,13 @@ static zr_status read_strided(zr__eval_windows *w, int64_t window, int32_t *toke
     return ZR_OK;
 }
 
-zr_status zr__eval_windows_read(void *windows, int64_t window, int32_t *tokens, int32_t *targets)
+zr_status zr__eval_windows_read(void *windows, int64_t window, const zr__row *row)
 {
     zr__eval_windows *w = windows;
     if (w->strides)
-        ZR_TRY(read_strided(w, window, tokens, targets));
+        ZR_TRY(read_strided(w, window, row->tokens, row->targets));
     else
-        ZR_TRY(zr_data_window(w->data, window, tokens, targets));
-    count_bytes(w, targets);
+        ZR_TRY(zr__data_window(w->data, window, row));
+    count_bytes(w, row->targets);
     return ZR_OK;
 }

@@ -18,6 +18,7 @@ typedef struct zr__eval_windows {
     zr_data_info info; /* facts about `data` */
     int64_t seq, stride;
     bool strides;    /* whether a stride was requested */
+    bool documents;  /* whether windows hold several documents (zr_layout.documents) */
     int64_t targets; /* total number of counted targets; at least T, unless the evaluation is limited */
     int64_t bytes;   /* text length in bytes of the targets counted so far; -1 if unknown */
     zr_data *data;
@@ -39,6 +40,6 @@ int64_t zr__eval_windows_count(const zr__eval_windows *windows);
 int64_t zr__eval_windows_targets(const zr__eval_windows *windows, int64_t count);
 
 /** Read a window. This is a zr__data_fn whose source is a zr__eval_windows. */
-zr_status zr__eval_windows_read(void *windows, int64_t window, int32_t *tokens, int32_t *targets);
+zr_status zr__eval_windows_read(void *windows, int64_t window, const zr__row *row);
 
 #endif

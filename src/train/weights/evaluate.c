@@ -4,16 +4,15 @@
 
 typedef struct reader {
     const zr__eval_text *text;
-    int64_t batch, seq;
+    const zr_layout *layout;
     zr__eval_part *part;
 } reader;
 
 /* Read a window, and count the targets that the loss does not ignore. */
-static zr_status read_counted(void *arg, int64_t window, int32_t *tokens, int32_t *targets)
+static zr_status read_counted(const reader *r, int64_t window, const zr__row *row)
 {
-    const reader *r = arg;
-    ZR_TRY(r->text->read(r->text->source, window, tokens, targets));
-    for (int64_t t = 0; t < r->seq; t++) r->part->tokens += targets[t] >= 0;
+    ZR_TRY(r->text->read(r->text->source, window, row));
+    r->part->tokens += r->layout->seq - zr__row_ignored(r->layout->seq, row);
     return ZR_OK;
 }
 
@@ -21,11 +20,11 @@ static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
 {
     reader *r = arg;
     const zr__eval_text *text = r->text;
-    for (int64_t b = 0; b < r->batch; b++) {
-        int64_t window = batch->first_row + b;
-        if (window < text->windows && r->part->data == ZR_OK)
-            r->part->data = zr__row_fill(r, read_counted, window, r->seq, b, input);
-        if (window >= text->windows || r->part->data != ZR_OK) zr__row_pad(r->seq, b, input);
+    for (int64_t b = 0; b < r->layout->batch; b++) {
+        const int64_t window = batch->first_row + b;
+        const zr__row row = zr__row_at(r->layout, b, input);
+        if (window < text->windows && r->part->data == ZR_OK) r->part->data = read_counted(r, window, &row);
+        if (window >= text->windows || r->part->data != ZR_OK) zr__row_pad(r->layout->seq, &row);
     }
     return ZR_OK;
 }
@@ -33,7 +32,7 @@ static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
 zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout, const zr__eval_text *text,
                        const zr__eval_watch *watch, zr__eval_part *part)
 {
-    reader r = {.text = text, .batch = layout->batch, .seq = layout->seq, .part = part};
+    reader r = {.text = text, .layout = layout, .part = part};
     int64_t rows = layout->batch * layout->ranks, windows = text->windows;
     *part = (zr__eval_part){0};
     for (int64_t first = 0; first < windows; first += rows) {

@@ -81,22 +81,25 @@ static zr_status generate_text(generating *g, zr_emit_fn emit, void *arg)
 {
     zr_layout layout = ZR_LAYOUT_INIT;
     zr__writer *w = &g->writer;
+    int64_t room = 0;
     ZR_TRY(zr__load_open(g->dir, &g->loaded));
     ZR_TRY(open_own_tokenizer(g));
     ZR_TRY(zr__ends_find(&g->loaded, g->name, &g->ends));
     if (g->args->chat) ZR_TRY(render_prompt(g));
-    layout.train = false;
-    layout.eval = false;
-    layout.decode_len = g->loaded.model.sizes.positions;
-    ZR_TRY(zr__load_start(&g->loaded, &layout, g->args->threads));
-    w->decode = decode_token;
-    w->arg = g->loaded.engine;
     w->tokenizer = g->tokenizer;
     w->vocab = g->loaded.model.sizes.vocabulary;
-    w->longest = layout.decode_len;
     w->end = g->ends.token;
     w->n_ends = g->args->past_end ? 0 : g->ends.n;
     ZR_TRY(zr__writer_open(w));
+    room = w->n_tokens + g->args->tokens;
+    layout.train = false;
+    layout.eval = false;
+    layout.decode_len = g->loaded.model.sizes.positions;
+    if (layout.decode_len > room) layout.decode_len = room;
+    ZR_TRY(zr__load_start(&g->loaded, &layout, g->args->threads));
+    w->decode = decode_token;
+    w->arg = g->loaded.engine;
+    w->longest = layout.decode_len;
     return zr__writer_run(w, emit, arg);
 }
 

@@ -1,9 +1,9 @@
 /*
  * Ops attention and attention_dx compute attention and its gradient, in blocks of queries x keys. Each query has a
  * running maximum and a running sum, so that no T x T array exists (Milakov and Gimelshein 2018; Dao et al. 2022).
- * Blocks in which no query sees a key are skipped. One thread works on one head of one sequence at a time, on copies of
- * q, k and v. In the backward pass this is a key-value head, whose query heads follow each other, so that the sums over
- * query heads have a fixed order.
+ * Blocks in which no query sees a key are skipped: blocks after the query, before its window, before its document. One
+ * thread works on one head of one sequence at a time, on copies of q, k and v. In the backward pass this is a key-value
+ * head, whose query heads follow each other, so that the sums over query heads have a fixed order.
  *
  * The copies are packed to fp32. If the level has fast products of bf16 and the operands are bf16, the copies are pairs
  * of bf16 instead (pairs.h). Probabilities and gradients of scores are then computed in fp32 and rounded to bf16 before
@@ -365,7 +365,8 @@ __attribute__((noinline)) static void backward_bf16(const zr__head *s, const zr_
  * d. */
 static void head_prepare(const zr_kernel_args *args, const zr__head *s, const zr__attention_layout *at, float *work)
 {
-    const zr_tensor *dy = &args->in[0], *y = &args->in[args->n_in - 2];
+    const zr__attention_dx_operands in = zr__attention_dx_operands_of(args->in, args->n_in, args->n_out);
+    const zr_tensor *dy = in.dy, *y = in.y;
     const int64_t w = s->width;
     float *y_row = work + at->keys, *wide_dy = y_row + w; /* memory of keys, before they are packed */
     pack_rows(work + at->q, &s->in.q, s->h, s, 0, s->T, at->q_row, s->scale);
@@ -396,7 +397,8 @@ static void head_backward(const zr_kernel_args *args, const zr__head *s, const z
                           head_turn turn)
 {
     const zr__attention_operands out = zr__attention_operands_of(&s->size, args->out);
-    const float *lse = (const float *)args->in[args->n_in - 1].data + zr__head_lse(s);
+    const zr__attention_dx_operands in = zr__attention_dx_operands_of(args->in, args->n_in, args->n_out);
+    const float *lse = (const float *)in.lse->data + zr__head_lse(s);
     const int64_t w = s->width;
     head_prepare(args, s, at, work);
     for (int64_t j0 = 0; j0 < s->T; j0 += NB) {
@@ -454,9 +456,10 @@ static void kv_backward(const zr_kernel_args *args, zr__head *s, const zr__atten
 /* ---- heads ----------------------------------------------------------------------------------- */
 
 /* Return the fields that all heads share. Products have bf16 operands if the operands of the op are bf16. */
-static zr__head packed_head(const zr_kernel_args *args, const zr_tensor *x, bool fused)
+static zr__head packed_head(const zr_kernel_args *args, const zr_tensor *x, bool fused, const zr_tensor *documents)
 {
     zr__head s = zr__head_make(args, x, fused);
+    s.documents = documents ? documents->data : NULL;
     s.width = zr__attention_lanes(s.D);
     s.narrow = ZR_PAIRS && x->dtype == ZR_BF16;
     return s;
@@ -464,7 +467,8 @@ static zr__head packed_head(const zr_kernel_args *args, const zr_tensor *x, bool
 
 static zr_status run_forward(const zr_kernel_args *args)
 {
-    const zr__head all = packed_head(args, args->in, args->n_in == 1);
+    const zr__head all =
+        packed_head(args, args->in, zr__attention_is_fused(args->n_in), zr__attention_documents(args->in, args->n_in));
     const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, false, false, all.narrow);
     const int64_t heads = all.size.B * all.size.H;
 #pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
@@ -478,7 +482,8 @@ static zr_status run_forward(const zr_kernel_args *args)
 
 static zr_status run_backward(const zr_kernel_args *args)
 {
-    const zr__head all = packed_head(args, args->in + 1, args->n_out == 1);
+    const zr__head all = packed_head(args, args->in + 1, args->n_out == 1,
+                                     zr__attention_dx_operands_of(args->in, args->n_in, args->n_out).documents);
     const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, true, all.size.group > 1, all.narrow);
     const int64_t heads = all.size.B * all.size.K;
 #pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
@@ -494,8 +499,8 @@ static zr_status run_backward(const zr_kernel_args *args)
 static int64_t forward_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *q = &zr__in_type(graph, op, 0)->shape;
-    const zr__attention_sizes s =
-        zr__attention_sizes_of(&op->attr, q, op->n_in == 1 ? NULL : &zr__in_type(graph, op, 1)->shape);
+    const zr__attention_sizes s = zr__attention_sizes_of(
+        &op->attr, q, zr__attention_is_fused(op->n_in) ? NULL : &zr__in_type(graph, op, 1)->shape);
     return facts->threads * zr__attention_scratch_bytes(s.T, s.D, false, false);
 }
 

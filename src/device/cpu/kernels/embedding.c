@@ -163,23 +163,14 @@ static void table_rows(const zr_kernel_args *args, const sorted_tokens *t, int64
     zr__stream_end();
 }
 
-/* Compute the gradient of a table. Tokens are sorted by id, so that one thread computes a whole row, and adds the row's
- * tokens in order. */
-static zr_status embedding_dw(const zr_kernel_args *args)
+/* Compute the gradient of a table from the n keys (row << 32 | token) at the beginning of the scratch memory, which has
+ * room for two keys for each of the `tokens` tokens. The keys are sorted by row, so that one thread computes a whole
+ * row, and adds the row's tokens in order. */
+static zr_status sum_by_row(const zr_kernel_args *args, int64_t n, int64_t tokens)
 {
-    const zr_tensor *ids = &args->in[0], *out = &args->out[0];
-    const int32_t *id = ids->data;
-    const int64_t tokens = zr_shape_elems(&ids->shape), V = out->shape.dim[0], C = out->shape.dim[1];
-    const table_part part = part_of(args, V);
-    ZR_TRY(zr__check_ids("token id", ids, 0, part.all));
-
+    const int64_t V = args->out[0].shape.dim[0], C = args->out[0].shape.dim[1];
     uint64_t *keys = args->scratch;
     float *rows = (float *)(keys + 2 * tokens);
-    int64_t n = 0; /* number of tokens whose rows this rank holds */
-    for (int64_t i = 0; i < tokens; i++) {
-        const int64_t row = id[i] - part.first;
-        if (row >= 0 && row < V) keys[n++] = (uint64_t)row << 32 | (uint64_t)i;
-    }
     const sorted_tokens sorted = {sort_by_id(keys, keys + tokens, n, V), n};
 
     const bool in_place = is_in_place(args);
@@ -189,6 +180,24 @@ static zr_status embedding_dw(const zr_kernel_args *args)
         table_rows(args, &sorted, share_begin(&sorted, V, in_place, s, shares),
                    share_begin(&sorted, V, in_place, s + 1, shares), rows + s * C);
     return ZR_OK;
+}
+
+/* Compute the gradient of a table. */
+static zr_status embedding_dw(const zr_kernel_args *args)
+{
+    const zr_tensor *ids = &args->in[0];
+    const int32_t *id = ids->data;
+    const int64_t tokens = zr_shape_elems(&ids->shape), V = args->out[0].shape.dim[0];
+    const table_part part = part_of(args, V);
+    ZR_TRY(zr__check_ids("token id", ids, 0, part.all));
+
+    uint64_t *keys = args->scratch;
+    int64_t n = 0; /* number of tokens whose rows this rank holds */
+    for (int64_t i = 0; i < tokens; i++) {
+        const int64_t row = id[i] - part.first;
+        if (row >= 0 && row < V) keys[n++] = (uint64_t)row << 32 | (uint64_t)i;
+    }
+    return sum_by_row(args, n, tokens);
 }
 
 /* Return the scratch bytes: two keys for each token, and a row for each thread. */
@@ -202,21 +211,37 @@ static int64_t embedding_dw_scratch(const zr_device_facts *facts, const zr_graph
 static zr_status position(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0], *table = &args->in[1], *out = &args->out[0];
-    const zr__sequence s = zr__sequence_of(args);
+    const zr__sequence s = zr__sequence_of(args, &x->shape);
+    const int32_t *documents = args->n_in > 2 ? args->in[2].data : NULL;
     const int64_t rows = zr_shape_rows(&x->shape), T = s.T, C = zr_shape_cols(&x->shape);
     const int64_t first = args->runtime->position, P = table->shape.dim[0];
     ZR_CHECK(first >= 0 && first + T <= P, ZR_ERR_DATA,
              "%lld tokens from position %lld on, but the model has %lld positions: shorten the sequence", (long long)T,
              (long long)first, (long long)P);
 #pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
-    for (int64_t r = 0; r < rows; r++) zr__add_elems(out, r * C, x, r * C, table, (first + (s.row + r) % T) * C, C);
+    for (int64_t r = 0; r < rows; r++)
+        zr__add_elems(out, r * C, x, r * C, table, (first + zr__sequence_position(&s, documents, r)) * C, C);
     return ZR_OK;
+}
+
+/* Compute the gradient of a position table in rows of several documents, whose operands are documents, dy and earlier:
+ * the gradient of a look-up, by positions in place of ids. */
+static zr_status position_dw_of_documents(const zr_kernel_args *args)
+{
+    const zr_shape *dy = &args->in[1].shape;
+    const zr__sequence s = zr__sequence_of(args, dy);
+    const int64_t rows = zr_shape_rows(dy);
+    uint64_t *keys = args->scratch;
+    for (int64_t r = 0; r < rows; r++)
+        keys[r] = (uint64_t)zr__sequence_position(&s, args->in[0].data, r) << 32 | (uint64_t)r;
+    return sum_by_row(args, rows, rows);
 }
 
 static zr_status position_dw(const zr_kernel_args *args)
 {
+    if (args->n_in > 2) return position_dw_of_documents(args);
     const zr_tensor *dy = &args->in[0], *earlier = &args->in[1], *out = &args->out[0];
-    const zr__sequence s = zr__sequence_of(args);
+    const zr__sequence s = zr__sequence_of(args, &dy->shape);
     const int64_t rows = zr_shape_rows(&dy->shape), P = out->shape.dim[0], C = out->shape.dim[1];
 #pragma omp parallel num_threads(zr__team(args, (rows + P) * C))
     {
@@ -233,9 +258,10 @@ static zr_status position_dw(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Return the scratch bytes: a row for each thread. */
+/* Return the scratch bytes: a row for each thread, or with documents those of embedding_dw. */
 static int64_t position_dw_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
+    if (op->n_in > 2) return embedding_dw_scratch(facts, graph, op);
     return facts->threads * (int64_t)sizeof(float) * zr_shape_cols(&zr__in_type(graph, op, 0)->shape);
 }
 

@@ -127,7 +127,7 @@ static zr_status rotary(const zr_kernel_args *args)
     const int64_t D = 2 * r.half, fit = ZR_CHUNK / D;
 #pragma omp parallel for num_threads(zr__team(args, r.tokens *r.heads *D)) schedule(static)
     for (int64_t t = 0; t < r.tokens; t++) {
-        const float *row = table + (r.row + t) % r.T * D;
+        const float *row = table + zr__rotation_row(&r, t) * D;
         const int64_t first = t * r.heads * D;
         for (int64_t h = 0; h < r.heads; h += fit ? fit : 1)
             if (fit)

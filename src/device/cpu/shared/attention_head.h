@@ -10,7 +10,9 @@ typedef struct zr__head {
     zr__attention_sizes size;
     zr__attention_operands in; /* q, k and v */
     int64_t T, D;
-    int64_t b, h, kv;   /* row of the batch, query head, and key-value head of this rank */
+    const int32_t *documents; /* beginnings of the documents of all rows (B,T), or NULL */
+    const int32_t *document;  /* those of row b (T), or NULL */
+    int64_t b, h, kv;         /* row of the batch, query head, and key-value head of this rank */
     int64_t first_head, /* with tensor parallelism: index of this rank's first query head among all ranks'; else 0 */
         first_kv,       /* index of the first key-value head among all ranks' heads; 0 if this rank has all of them */
         all_heads;      /* number of query heads on all ranks together */
@@ -47,6 +49,7 @@ static inline void zr__head_select(zr__head *s, const zr_runtime *runtime, int64
     s->b = b;
     s->h = h;
     s->kv = (s->first_head + h) / s->size.group - s->first_kv;
+    s->document = s->documents ? s->documents + b * s->T : NULL;
     s->dropout_first =
         (uint64_t)((runtime->first_row + s->b) * s->all_heads + s->first_head + s->h) * (uint64_t)(s->T * s->T);
 }
@@ -73,8 +76,9 @@ static inline int64_t zr__head_lse(const zr__head *s)
  * sees at least its own key. */
 static inline int64_t zr__keys_begin(const zr__head *s, int64_t i)
 {
-    const int64_t window = s->size.window;
-    return window > 0 && i >= window ? i - window + 1 : 0;
+    const int64_t window = s->size.window, document = s->document ? s->document[i] : 0;
+    const int64_t first = window > 0 && i >= window ? i - window + 1 : 0;
+    return first > document ? first : document;
 }
 
 static inline int64_t zr__keys_end(const zr__head *s, int64_t i)

@@ -1,8 +1,9 @@
 /*
  * attention: attention in tiles of queries x keys, with a running maximum and sum for each query (Milakov and
  * Gimelshein 2018; Dao et al. 2022), so no T x T array exists. Tiles without a key that one of the queries sees are
- * skipped. bf16 and fp16 use tensor cores, where the weights are rounded to the type of v. fp32, and heads that are too
- * wide for the tiles of tensor cores, use plain fp32.
+ * skipped: tiles after the queries, before their windows, before their documents. bf16 and fp16 use tensor cores, where
+ * the weights are rounded to the type of v. fp32, and heads that are too wide for the tiles of tensor cores, use plain
+ * fp32.
  */
 #include "device/cuda/attention_plain.h"
 #include "device/cuda/attention_tiles.h"
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attentio
               i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * queries;
     const zr__head head = zr__query_head(a, blockIdx.x / (unsigned)blocks);
     const zr__tokens<const T> k = zr__key(a, head, o.k), v = zr__key(a, head, o.v);
-    const zr__range seen = zr__keys_of(a, i0, queries, keys);
+    const zr__range seen = zr__keys_of(a, head.row, i0, queries, keys);
     const int own = zr__warp_here() * 16 * M;
     const float to_log2 = a.scale * ZR__LOG2_E;
     T *rows = q_tile + own * zr__tile_stride<W>;
@@ -150,14 +151,14 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attentio
         zr__load_tile<keys, W>(copies, v_tile, v, j0);
         copies.close();
         if (j0 == seen.begin) q.take();
-        if (zr__any_seen(a, i0 + own, 16 * M, j0, keys)) zr__score(score, q, (const T *)k_tile);
+        if (zr__any_seen(a, head.row, i0 + own, 16 * M, j0, keys)) zr__score(score, q, (const T *)k_tile);
         copies.wait<0>();
         __syncthreads();
         if (j0 + keys < seen.end) zr__load_tile<keys, W>(copies, k_tile, k, j0 + keys);
         copies.close();
-        if (!zr__any_seen(a, i0 + own, 16 * M, j0, keys)) continue;
-        if (!zr__all_seen(a, i0 + own, 16 * M, j0, keys) || j0 + keys > a.T)
-            zr__hide_keys(score, a, i0 + own, j0, -INFINITY);
+        if (!zr__any_seen(a, head.row, i0 + own, 16 * M, j0, keys)) continue;
+        if (!zr__all_seen(a, head.row, i0 + own, 16 * M, j0, keys) || j0 + keys > a.T)
+            zr__hide_keys(score, a, head.row, i0 + own, j0, -INFINITY);
         weigh(score, sum, so_far, to_log2);
         if (DROPS) drop_weights(score, a, zr__first_element(a, head) + (uint64_t)(i0 + own) * (uint64_t)a.T + j0);
         zr__round<T>(weight, score);
@@ -182,6 +183,20 @@ struct plain_online {
     float max[ZR__PLAIN_ROWS], sum[ZR__PLAIN_ROWS];
 };
 
+/* Set scores of keys before the documents of their queries to an infinity that plain_weigh scales to -infinity. This is
+ * not done in plain_weigh, which has no registers left. */
+__device__ __forceinline__ void plain_hide(zr__plain_scores &score, const zr__attention &a, int row, int i0, int j0)
+{
+    const float hidden = a.scale < 0.0f ? INFINITY : -INFINITY;
+#pragma unroll
+    for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
+        const int document = zr__document(a, row, i0 + zr__plain_row(r));
+#pragma unroll
+        for (int c = 0; c < ZR__PLAIN_COLUMNS; c++)
+            if (j0 + zr__plain_column(c) < document) score[r][c] = hidden;
+    }
+}
+
 /* Update the running softmax like `weigh`. Unlike `weigh`, scale the scores first, because the scale may be any number
  * in these kernels. */
 template <int PART>
@@ -196,7 +211,7 @@ __device__ __forceinline__ void plain_weigh(zr__plain_scores &score, zr__plain_s
 #pragma unroll
         for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
             const int key = j0 + zr__plain_column(c);
-            const bool sees = zr__sees(a, i0 + zr__plain_row(r), key) && key < end;
+            const bool sees = zr__sees(a, i0 + zr__plain_row(r), key, 0) && key < end;
             score[r][c] = sees ? score[r][c] * to_log2 : -INFINITY;
             max = fmaxf(max, score[r][c]);
         }
@@ -238,7 +253,7 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS, PART <= 64 ? 3 : 2) forward
     const int i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * ZR__PLAIN_TILE;
     const zr__head head = zr__query_head(a, blockIdx.x / (unsigned)blocks);
     const zr__tokens<const T> q = zr__query(a, head, o.q), k = zr__key(a, head, o.k), v = zr__key(a, head, o.v);
-    const zr__range seen = zr__keys_of(a, i0, ZR__PLAIN_TILE, ZR__PLAIN_TILE);
+    const zr__range seen = zr__keys_of(a, head.row, i0, ZR__PLAIN_TILE, ZR__PLAIN_TILE);
     plain_online so_far;
     zr__plain_scores score;
     zr__plain_sums<PART> sum;
@@ -248,6 +263,7 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS, PART <= 64 ? 3 : 2) forward
     zr__plain_clear<PART>(sum);
     for (int j0 = seen.begin; j0 < seen.end; j0 += ZR__PLAIN_TILE) {
         zr__plain_score(score, shared, q, i0, k, j0);
+        if (a.documents) plain_hide(score, a, head.row, i0, j0);
         plain_weigh<PART>(score, sum, so_far, a, i0, j0, seen.end);
         if (a.drops) plain_drop(score, a, zr__first_element(a, head) + (uint64_t)i0 * (uint64_t)a.T + j0);
         zr__plain_weighted<PART>(sum, shared, score, v, j0, d0);
@@ -284,9 +300,10 @@ template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__a
 
 zr_status run_attention(const zr_kernel_args *args)
 {
-    const zr__attention_sizes sizes = zr__attention_sizes_at(args, &args->in[0], args->n_in == 1);
+    const zr__attention_sizes sizes = zr__attention_sizes_at(args, &args->in[0], zr__attention_is_fused(args->n_in));
     const zr__attention_operands in = zr__attention_operands_of(&sizes, &args->in[0]);
-    const zr__attention a = zr__attention_make(args, sizes, &args->in[0]);
+    const zr__attention a =
+        zr__attention_make(args, sizes, &args->in[0], zr__attention_documents(args->in, args->n_in));
     return zr__typed(args->in[0].dtype, [&]<typename T>(T *) {
         const operands<T> o = {zr__columns_begin<const T>(in.q), zr__columns_begin<const T>(in.k),
                                zr__columns_begin<const T>(in.v), (T *)args->out[0].data, (float *)args->out[1].data};

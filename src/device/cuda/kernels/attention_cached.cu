@@ -146,7 +146,7 @@ template <typename T> cached<T> describe(const zr_kernel_args *args)
     const zr_tensor *q = &args->in[0], *cache = &args->in[args->n_in - 1];
     const zr__attention_sizes s = zr__attention_sizes_at(args, q, args->n_in == 2);
     const zr__attention_operands o = zr__attention_operands_of(&s, q);
-    const zr__attention a = zr__attention_make(args, s, q);
+    const zr__attention a = zr__attention_make(args, s, q, nullptr);
     cached<T> c = {};
     c.q = zr__columns_begin<const T>(o.q);
     c.k = zr__columns_begin<const T>(o.k);

@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dq(zr__attentio
               i0 = (blocks - 1 - (int)(blockIdx.x % (unsigned)blocks)) * queries;
     const zr__head head = zr__query_head(a, blockIdx.x / (unsigned)blocks);
     const zr__tokens<const T> k = zr__key(a, head, o.k), v = zr__key(a, head, o.v);
-    const zr__range seen = zr__keys_of(a, i0, queries, keys);
+    const zr__range seen = zr__keys_of(a, head.row, i0, queries, keys);
     const int own = zr__warp_here() * 16 * M;
     zr__left<T, M, W, tile::kept> q = {{}, q_tile + own * zr__tile_stride<W>};
     zr__left<T, M, W, tile::kept> dy = {{}, dy_tile + own * zr__tile_stride<W>};
@@ -142,13 +142,14 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dq(zr__attentio
         }
         copies.close();
         if (j0 == seen.begin) q.take(), dy.take();
-        if (!zr__any_seen(a, i0 + own, 16 * M, j0, keys)) continue; /* no query of this warp sees these keys */
+        if (!zr__any_seen(a, head.row, i0 + own, 16 * M, j0, keys))
+            continue; /* no query of this warp sees these keys */
         zr__score(score, q, (const T *)here);
         zr__score(gradient, dy, (const T *)(here + tile::pair / 2));
         backward_by_query<DROPS>(score, gradient, a,
                                  zr__first_element(a, head) + (uint64_t)(i0 + own) * (uint64_t)a.T + j0, of);
-        if (!zr__all_seen(a, i0 + own, 16 * M, j0, keys) || j0 + keys > a.T)
-            zr__hide_keys(gradient, a, i0 + own, j0, 0.0f);
+        if (!zr__all_seen(a, head.row, i0 + own, 16 * M, j0, keys) || j0 + keys > a.T)
+            zr__hide_keys(gradient, a, head.row, i0 + own, j0, 0.0f);
         zr__round<T>(weight, gradient);
         zr__add_weighted<T, W>(sum, weight, (const T *)here);
     }
@@ -172,21 +173,25 @@ template <int W, bool DROPS> struct dk_tiles {
 };
 
 /* Set scores and gradients to 0 for queries that do not see the key, and for queries beyond the last one. i0 is the
- * tile's first query, j0 the warp's first key. */
+ * tile's first query of a row of the batch, j0 the warp's first key. */
 template <int M, int N>
 __device__ __forceinline__ void hide_queries(float (&score)[M][N][4], float (&gradient)[M][N][4],
-                                             const zr__attention &a, int i0, int j0)
+                                             const zr__attention &a, int row, int i0, int j0)
 {
     const zr__lane at = zr__lane_here();
 #pragma unroll
-    for (int m = 0; m < M; m++)
+    for (int n = 0; n < N; n++)
 #pragma unroll
-        for (int n = 0; n < N; n++)
+        for (int q = 0; q < 2; q++) {
+            const int query = i0 + 8 * n + 2 * at.t + q, document = zr__document(a, row, query);
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const int key = j0 + 16 * m + at.g + i / 2 * 8, query = i0 + 8 * n + 2 * at.t + i % 2;
-                if (!zr__sees(a, query, key) || query >= a.T) score[m][n][i] = gradient[m][n][i] = 0.0f;
-            }
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int i = q; i < 4; i += 2) {
+                    const int key = j0 + 16 * m + at.g + i / 2 * 8;
+                    if (!zr__sees(a, query, key, document) || query >= a.T) score[m][n][i] = gradient[m][n][i] = 0.0f;
+                }
+        }
 }
 
 /* Replace scores by weights, and gradients of weights by gradients of scores. `first` is the index of the random number
@@ -236,7 +241,7 @@ struct walk {
 /* Return the walk of the block with the keys [j0, j0 + keys) of a key-value head. */
 __device__ __forceinline__ walk walk_of(const zr__attention &a, const zr__head &kv, int j0, int keys)
 {
-    const zr__range queries = zr__queries_of(a, j0, keys);
+    const zr__range queries = zr__queries_of(a, kv.row, j0, keys);
     return {queries, zr__query_heads_end(a, kv.kv), kv.query, queries.begin};
 }
 
@@ -303,12 +308,13 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) make_dk_dv(zr__atten
         if (tile::turns == 2 && at.goes_on())
             load_queries<tile, W>(copies, columns + (turn ^ 1) * tile::pair, stats + (turn ^ 1) * tile::stats, a, o,
                                   head.row, at);
-        if (!zr__any_seen(a, i0, queries, j0 + own, 16 * M)) continue; /* no query of the tile sees a key of the warp */
+        if (!zr__any_seen(a, head.row, i0, queries, j0 + own, 16 * M))
+            continue; /* no query of the tile sees a key of the warp */
         zr__score(score, k, q_tile);
         zr__score(gradient, v, dy_tile);
         backward_by_key<DROPS>(score, gradient, a, first + (uint64_t)(j0 + own), of, of + queries);
-        if (!zr__all_seen(a, i0, queries, j0 + own, 16 * M) || i0 + queries > a.T)
-            hide_queries(score, gradient, a, i0, j0 + own);
+        if (!zr__all_seen(a, head.row, i0, queries, j0 + own, 16 * M) || i0 + queries > a.T)
+            hide_queries(score, gradient, a, head.row, i0, j0 + own);
         zr__round<T>(weight, score);
         zr__add_weighted<T, W>(dv, weight, dy_tile + d0);
         zr__round<T>(weight, gradient);
@@ -348,7 +354,7 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
     const zr__head head = zr__query_head(a, blockIdx.x / (unsigned)blocks);
     const zr__tokens<const T> q = zr__query(a, head, o.q), k = zr__key(a, head, o.k);
     const zr__tokens<const T> v = zr__key(a, head, o.v), dy = zr__result(a, head, o.dy);
-    const zr__range seen = zr__keys_of(a, i0, ZR__PLAIN_TILE, ZR__PLAIN_TILE);
+    const zr__range seen = zr__keys_of(a, head.row, i0, ZR__PLAIN_TILE, ZR__PLAIN_TILE);
     zr__plain_scores score, gradient;
     zr__plain_sums<PART> sum;
     float scale[ZR__PLAIN_ROWS];
@@ -359,6 +365,7 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
 #pragma unroll
         for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
             const int query = i0 + zr__plain_row(r), key = j0 + zr__plain_column(0);
+            const int document = zr__document(a, head.row, query);
             const stat of = stat_of(zr__stats(a, head, o.lse), zr__stats(a, head, o.delta), query, a.T);
             float factor[ZR__PLAIN_COLUMNS] = {1.0f, 1.0f, 1.0f, 1.0f};
             if (a.drops)
@@ -367,7 +374,7 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
 #pragma unroll
             for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
                 score_backward(score[r][c], gradient[r][c], factor[c], a.scale * ZR__LOG2_E, of);
-                if (!zr__sees(a, query, key + c) || key + c >= a.T) gradient[r][c] = 0.0f;
+                if (!zr__sees(a, query, key + c, document) || key + c >= a.T) gradient[r][c] = 0.0f;
             }
         }
         zr__plain_weighted<PART>(sum, shared, gradient, k, j0, d0);
@@ -379,14 +386,14 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
 /* Compute the weights and the gradients of scores of one query and four consecutive keys. The query is column c of a
  * thread, and the keys are the thread's rows r to r + 3. */
 __device__ __forceinline__ void plain_by_key(zr__plain_scores &score, zr__plain_scores &gradient, int r, int c, stat of,
-                                             const zr__attention &a, uint64_t element, int query, int key)
+                                             const zr__attention &a, uint64_t element, int query, int key, int document)
 {
     float factor[4] = {1.0f, 1.0f, 1.0f, 1.0f};
     if (a.drops) zr__dropout_factors<4>(a.dropout, element, factor);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         score_backward(score[r + i][c], gradient[r + i][c], factor[i], a.scale * ZR__LOG2_E, of);
-        if (!zr__sees(a, query, key + i) || query >= a.T) score[r + i][c] = gradient[r + i][c] = 0.0f;
+        if (!zr__sees(a, query, key + i, document) || query >= a.T) score[r + i][c] = gradient[r + i][c] = 0.0f;
     }
 }
 
@@ -404,13 +411,13 @@ __device__ __forceinline__ void plain_add_queries(zr__plain_sums<PART> &dk, zr__
     zr__plain_score(gradient, shared, v, j0, dy, i0);
 #pragma unroll
     for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
-        const int query = i0 + zr__plain_column(c);
+        const int query = i0 + zr__plain_column(c), document = zr__document(a, head.row, query);
         const stat of = stat_of(zr__stats(a, head, o.lse), zr__stats(a, head, o.delta), query, a.T);
         const uint64_t element = zr__first_element(a, head) + (uint64_t)query * (uint64_t)a.T;
 #pragma unroll
         for (int r = 0; r < ZR__PLAIN_ROWS; r += 4) {
             const int key = j0 + zr__plain_row(r);
-            plain_by_key(score, gradient, r, c, of, a, element + (uint64_t)key, query, key);
+            plain_by_key(score, gradient, r, c, of, a, element + (uint64_t)key, query, key, document);
         }
     }
     zr__plain_weighted<PART>(dv, shared, score, dy, i0, d0);
@@ -473,23 +480,18 @@ template <typename T> zr_status run_with(const zr_kernel_args *args, const zr__a
 
 zr_status run_attention_dx(const zr_kernel_args *args)
 {
-    /* The operands are dy, q, k, v (or qkv), y and lse. */
-    const zr_tensor *q = &args->in[1], *y = &args->in[args->n_in - 2], *lse = y + 1;
-    const zr__attention_sizes sizes = zr__attention_sizes_at(args, q, args->n_in == 4);
+    const zr_tensor *q = &args->in[1];
+    const zr__attention_dx_operands others = zr__attention_dx_operands_of(args->in, args->n_in, args->n_out);
+    const zr__attention_sizes sizes = zr__attention_sizes_at(args, q, args->n_out == 1);
     const zr__attention_operands in = zr__attention_operands_of(&sizes, q);
     const zr__attention_operands out = zr__attention_operands_of(&sizes, &args->out[0]);
-    const zr__attention a = zr__attention_make(args, sizes, q);
+    const zr__attention a = zr__attention_make(args, sizes, q, others.documents);
     return zr__typed(q->dtype, [&]<typename T>(T *) {
-        const operands<T> o = {(const T *)args->in[0].data,
-                               zr__columns_begin<const T>(in.q),
-                               zr__columns_begin<const T>(in.k),
-                               zr__columns_begin<const T>(in.v),
-                               (const T *)y->data,
-                               zr__columns_begin<T>(out.q),
-                               zr__columns_begin<T>(out.k),
-                               zr__columns_begin<T>(out.v),
-                               (const float *)lse->data,
-                               (float *)args->scratch};
+        const operands<T> o = {(const T *)others.dy->data,       zr__columns_begin<const T>(in.q),
+                               zr__columns_begin<const T>(in.k), zr__columns_begin<const T>(in.v),
+                               (const T *)others.y->data,        zr__columns_begin<T>(out.q),
+                               zr__columns_begin<T>(out.k),      zr__columns_begin<T>(out.v),
+                               (const float *)others.lse->data,  (float *)args->scratch};
         return run_with<T>(args, a, o);
     });
 }

@@ -9,14 +9,19 @@ namespace
 
 /* ---- tokens ------------------------------------------------------------------------------------ */
 
-/* Ids of a micro-batch, and the range of the table's rows that this rank has. */
+/* Ids of a micro-batch, and the range of the table's rows that this rank has. For a table of positions, `documents` are
+ * the beginnings of the documents of the micro-batch, and a token's position in its document takes the place of its id.
+ */
 struct token_ids {
     const int32_t *id;
     int64_t n, first, rows;
+    const int32_t *documents;
+    zr__sequence sequence;
 
     /* Return the row of token i in this rank's table, or `rows` if the token's row is on another rank. */
     __device__ int64_t row_of(int64_t i) const
     {
+        if (documents) return zr__sequence_position(&sequence, documents, i);
         const int64_t row = id[i] - first;
         return row >= 0 && row < rows ? row : rows;
     }
@@ -28,7 +33,12 @@ zr_status tokens_of(const zr_kernel_args *args, int64_t rows, token_ids *tokens)
     const zr_tensor *ids = &args->in[0];
     /* Number of rows of the whole table if its rows are split over ranks, else 0. */
     const int64_t all = args->op->attr.i[0];
-    *tokens = {(const int32_t *)ids->data, zr_shape_elems(&ids->shape), all ? args->runtime->place * rows : 0, rows};
+    *tokens = {(const int32_t *)ids->data,
+               zr_shape_elems(&ids->shape),
+               all ? args->runtime->place * rows : 0,
+               rows,
+               nullptr,
+               {}};
     return zr__check_indices(args, ids, "token id", 0, all ? all : rows);
 }
 
@@ -358,12 +368,11 @@ template <typename T, int V> zr_status sum_tokens(const zr_kernel_args *args, co
     return zr__launched();
 }
 
-zr_status run_embedding_dw(const zr_kernel_args *args)
+/* Compute the gradient of a table. The operands are ids or documents, dy and earlier. */
+zr_status sum_by_row(const zr_kernel_args *args, const token_ids &tokens)
 {
     const zr_tensor *dy = &args->in[1], *earlier = &args->in[2], *out = &args->out[0];
-    token_ids tokens;
     sorted_tokens sorted;
-    ZR_TRY(tokens_of(args, out->shape.dim[0], &tokens));
     ZR_TRY(sort_tokens(args, tokens, &sorted));
     const bool packed = out->shape.dim[1] % ZR__PACK == 0 && zr__is_aligned(out->data) &&
                         zr__is_aligned(earlier->data) && zr__is_aligned(dy->data);
@@ -371,6 +380,13 @@ zr_status run_embedding_dw(const zr_kernel_args *args)
         return packed ? sum_tokens<T, ZR__PACK>(args, sorted, (const T *)dy->data)
                       : sum_tokens<T, 1>(args, sorted, (const T *)dy->data);
     });
+}
+
+zr_status run_embedding_dw(const zr_kernel_args *args)
+{
+    token_ids tokens;
+    ZR_TRY(tokens_of(args, args->out[0].shape.dim[0], &tokens));
+    return sum_by_row(args, tokens);
 }
 
 /* ---- position ---------------------------------------------------------------------------------- */
@@ -382,14 +398,15 @@ template <typename T, int V> struct add_positions {
     const T *x, *table;
     int64_t C, first;
     zr__sequence s;
+    const int32_t *documents; /* beginnings of the documents of the micro-batch, or nullptr */
 
     struct place {
         int64_t row, position;
     };
     __device__ place row(int64_t r) const
     {
-        const int64_t flat = s.row + r;
-        return {r * C, (first + flat - zr__divide(flat, s.T) * s.T) * C};
+        const int64_t flat = s.row + r, begin = documents ? documents[flat] : 0;
+        return {r * C, (first + flat - zr__divide(flat, s.T) * s.T - begin) * C};
     }
     __device__ zr__values<V> get(place at, int64_t i) const
     {
@@ -408,7 +425,8 @@ template <typename T, int V> struct add_positions {
 zr_status run_position(const zr_kernel_args *args)
 {
     const zr_tensor *x = &args->in[0], *table = &args->in[1], *out = &args->out[0];
-    const zr__sequence s = zr__sequence_of(args);
+    const zr__sequence s = zr__sequence_of(args, &x->shape);
+    const int32_t *documents = args->n_in > 2 ? (const int32_t *)args->in[2].data : nullptr;
     const int64_t rows = zr_shape_rows(&x->shape), C = zr_shape_cols(&x->shape);
     const int64_t first = args->runtime->position, P = table->shape.dim[0];
     ZR_CHECK(first >= 0 && first + s.T <= P, ZR_ERR_DATA,
@@ -419,8 +437,10 @@ zr_status run_position(const zr_kernel_args *args)
         T *to = (T *)out->data;
         const T *from = (const T *)x->data, *added = (const T *)table->data;
         if (C % V == 0 && zr__is_aligned(to) && zr__is_aligned(from) && zr__is_aligned(added))
-            return zr__each_move(zr__stream_of(args), rows, C / V, add_positions<T, V>{to, from, added, C, first, s});
-        return zr__each_move(zr__stream_of(args), rows, C, add_positions<T, 1>{to, from, added, C, first, s});
+            return zr__each_move(zr__stream_of(args), rows, C / V,
+                                 add_positions<T, V>{to, from, added, C, first, s, documents});
+        return zr__each_move(zr__stream_of(args), rows, C,
+                             add_positions<T, 1>{to, from, added, C, first, s, documents});
     });
 }
 
@@ -459,11 +479,22 @@ template <typename T, int V> struct position_sums {
     }
 };
 
+/* Compute the gradient in rows of several documents, whose operands are documents, dy and earlier: the gradient of a
+ * look-up, by positions in place of ids. */
+zr_status run_position_dw_of_documents(const zr_kernel_args *args)
+{
+    const zr_shape *dy = &args->in[1].shape;
+    const int32_t *documents = (const int32_t *)args->in[0].data;
+    return sum_by_row(args,
+                      {nullptr, zr_shape_rows(dy), 0, args->out[0].shape.dim[0], documents, zr__sequence_of(args, dy)});
+}
+
 zr_status run_position_dw(const zr_kernel_args *args)
 {
+    if (args->n_in > 2) return run_position_dw_of_documents(args);
     const zr_tensor *dy = &args->in[0], *out = &args->out[0];
     const zr__array dtable = zr__array_of(out), earlier = zr__array_of(&args->in[1]);
-    const zr__sequence s = zr__sequence_of(args);
+    const zr__sequence s = zr__sequence_of(args, &dy->shape);
     const int64_t rows = zr_shape_rows(&dy->shape), P = out->shape.dim[0], C = out->shape.dim[1];
     const bool packed =
         C % ZR__PACK == 0 && zr__is_aligned(dtable) && zr__is_aligned(earlier) && zr__is_aligned(dy->data);

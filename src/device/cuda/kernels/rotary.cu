@@ -44,7 +44,8 @@ template <typename I> struct rotate_each {
     template <int V> __device__ void run(int64_t i) const
     {
         const I head = (I)i / (I)r.half, j = (I)i % (I)r.half, token = head / (I)r.heads;
-        const int64_t row = (int64_t)((I)(r.row % r.T + token) % (I)r.T) * 2 * r.half;
+        const int64_t begin = r.documents ? r.documents[r.row + (int64_t)token] : 0;
+        const int64_t row = ((int64_t)((I)(r.row % r.T + token) % (I)r.T) - begin) * 2 * r.half;
         const int64_t first = (int64_t)head * 2 * r.half + j, second = first + r.half;
         float a[V], b[V], c[V], s[V];
         zr__get_all<V>(a, x, first);
