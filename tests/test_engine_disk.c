@@ -1,9 +1,10 @@
 //TEST timeout=120 long=more tsan=1
 /* Model states on disk change no bit. Runs with all kinds of states on the device, in host memory or on disk give the
- * same losses, norms, gradients, weights, evaluations and decoded logits: at every stage, in both layouts, in both orders
- * of micro-batches, with and without clipping, frozen parts, adapters and tensor parallelism, on 1 to 3 data-parallel
- * ranks. In each run planned bytes equal measured bytes in every space, and bytes are copied between spaces as planned
- * (trainer.h). The short run has layouts that together contain every pair of choices, the long run also random ones. */
+ * same losses, norms, gradients, weights, evaluations and decoded logits: at every stage, in both layouts, in both
+ * orders of micro-batches, with and without clipping, frozen parts, adapters and tensor parallelism, on 1 to 3
+ * data-parallel ranks. In each run planned bytes equal measured bytes in every space, and bytes are copied between
+ * spaces as planned (trainer.h). The short run has layouts that together contain every pair of choices, the long run
+ * also random ones. */
 #include "layout_variants.h"
 #include "long.h"
 #include "base/number/exact.h"

@@ -77,12 +77,11 @@ static void print_layout(const zr_layout *l, const zr_profile *profile)
         "stage %d, %d x %d ranks, %s, accum %lld by %s, %s%s%s, homes %s %s %s, shares %g %g, bucket %lld x %d, apart "
         "%d, free %d, once %d, owner %d, shard %d, save %d, persist %lld\n",
         l->stage, l->ranks, l->tensor, zr_dtype_name(l->dtype), (long long)l->accum,
-        l->accum_order == ZR_ACCUM_LAYER ? "layer" : "micro",
-        l->states == ZR_STATES_LEAN ? "lean" : "paper", l->norm_first ? ", norm" : "",
-        l->two_pass ? ", two passes" : "", zr_space_name(l->home.param), zr_space_name(l->home.grad),
-        zr_space_name(l->home.optim), l->home.param_share, l->home.optim_share, (long long)l->home.bucket_elems,
-        l->home.buckets, profile->facts.apart, l->rank_free_sums, l->reduce_once, l->reduce == ZR_REDUCE_TO_OWNER,
-        l->shard_ranks, (int)l->save, (long long)l->persist_elems);
+        l->accum_order == ZR_ACCUM_LAYER ? "layer" : "micro", l->states == ZR_STATES_LEAN ? "lean" : "paper",
+        l->norm_first ? ", norm" : "", l->two_pass ? ", two passes" : "", zr_space_name(l->home.param),
+        zr_space_name(l->home.grad), zr_space_name(l->home.optim), l->home.param_share, l->home.optim_share,
+        (long long)l->home.bucket_elems, l->home.buckets, profile->facts.apart, l->rank_free_sums, l->reduce_once,
+        l->reduce == ZR_REDUCE_TO_OWNER, l->shard_ranks, (int)l->save, (long long)l->persist_elems);
 }
 
 static void test_all_plans_are_proved(void **state)

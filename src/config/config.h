@@ -50,8 +50,8 @@ void zr__config_leave_open(zr_config *config);
  * zr_config_to_json then includes them. Call this between loading and resolving. */
 void zr__config_take_recipe(zr_config *config);
 
-/** Take optimizer, scheduler and gradient_clipping from the configuration of a run that is resumed, unless the file or an
- * override gives a key of optimizer or scheduler. Call this between loading and resolving. */
+/** Take optimizer, scheduler and gradient_clipping from the configuration of a run that is resumed, unless the file or
+ * an override gives a key of optimizer or scheduler. Call this between loading and resolving. */
 ZR_NODISCARD zr_status zr__config_keep_rule(zr_config *config, const zr_config *run);
 
 /** Keep train_batch_size when a run is resumed. This matters if the run's file gives all three keys of the batch

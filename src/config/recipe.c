@@ -107,7 +107,8 @@ zr_status zr__config_keep_rule(zr_config *config, const zr_config *run)
         ZR_TRY(st);
         zr__origin_of(config, key)->given = true;
     }
-    return zr__config_note(config, "optimizer, scheduler: not given, so those of %s, with which the run began, are kept",
+    return zr__config_note(config,
+                           "optimizer, scheduler: not given, so those of %s, with which the run began, are kept",
                            run->state->name);
 }
 

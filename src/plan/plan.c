@@ -299,8 +299,7 @@ static void partition(zr_plan *plan)
      * every stage, as at stage 2. */
     const bool frees = l->stage >= 2 || layer_major;
     const bool grads_away = l->home.grad != ZR_SPACE_DEVICE, params_away = l->home.param != ZR_SPACE_DEVICE;
-    bool optim = l->stage >= 1,
-         grad = frees && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32 || grads_away),
+    bool optim = l->stage >= 1, grad = frees && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32 || grads_away),
          param = l->stage >= 3 && (l->ranks > 1 || (lean && l->dtype != ZR_F32) || params_away);
     make_groups(plan);
     const int32_t sharded = split_of(l) > 0 && l->shard_ranks > 0 ? ZR_GROUP_LOCAL : ZR_GROUP_DATA;
