@@ -26,6 +26,7 @@ static zr_space draw_home(void)
 static zr_layout draw_layout(zr_profile *profile)
 {
     static const int64_t bucket[] = {0, 700, 2048, 9000};
+    static const int slots[] = {0, 1, 2, 9}; /* with 9, buckets of several units are in the ring */
     zr_layout l = plan_layout(draw(4), 1 + draw(4), draw(3) ? ZR_BF16 : ZR_F32, draw(2) ? 3 : 1);
     profile->facts.apart = draw(2);
     l.batch = 2;
@@ -33,7 +34,7 @@ static zr_layout draw_layout(zr_profile *profile)
     l.states = draw(2) ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     l.norm_first = draw(2);
     l.two_pass = l.norm_first && l.states == ZR_STATES_LEAN && l.accum == 1 && draw(2);
-    l.home = (zr_homes){draw_home(), draw_home(), draw_home(), 1, 1, bucket[draw(4)], draw(4), 0, 0};
+    l.home = (zr_homes){draw_home(), draw_home(), draw_home(), 1, 1, bucket[draw(4)], slots[draw(4)], 0, 0};
     if (l.stage < 3) l.home.param = ZR_SPACE_DEVICE;
     if (l.stage < 2 && l.accum == 1) l.home.grad = ZR_SPACE_DEVICE;
     if (draw(3) == 0) l.home.param_share = 0.5;
@@ -235,8 +236,10 @@ static void test_reads_and_writes_overlap(void **state)
         const zr_space near = i / 8 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
         const double read_sec = (double)plan->copied[ZR_SPACE_DISK][near] / 1e9;
         assert_true(fabs(price.disk_sec - read_sec) < 1e-9 * read_sec);
-        /* with three buckets, the third is read while the first is written */
-        if (price.step_sec > 1.1 * read_sec + 6 * 12 * BUCKET / 1e9)
+        /* With three buckets, the next is read while the previous one is written. A unit's last bucket is smaller than
+         * the bucket that is written beside it, which costs a part of a bucket for each of the 8 units and casts. */
+        const double bucket_sec = 12 * BUCKET / 1e9, units = l.stage == 3 && l.states == ZR_STATES_LEAN ? 17 : 8;
+        if (price.step_sec > read_sec + (1 + units / 2) * bucket_sec)
             fail_msg("case %d: %g s with %g s of reads", i, price.step_sec, read_sec);
         rates.machine.disk_both_bytes_sec = 1e9;
         zr_price shared;
@@ -258,7 +261,7 @@ static void test_shares(void **state)
         l.home =
             (zr_homes){ZR_SPACE_HOST, ZR_SPACE_DEVICE, ZR_SPACE_DISK, percent / 100.0, 1 - percent / 100.0, BUCKET};
         zr_plan *plan = plan_homes(&l, 5, false);
-        int64_t away[2] = {0}, most[2] = {0};
+        int64_t away[2] = {0}, most[2] = {0}, last[2] = {0};
         for (int32_t u = plan->n_units - 1; u >= 0; u--) {
             const zr_plan_unit *unit = &plan->unit[u];
             const bool off[] = {unit->param_home == ZR_SPACE_HOST, unit->optim_home == ZR_SPACE_DISK};
@@ -268,6 +271,7 @@ static void test_shares(void **state)
                 if (!off[k]) continue;
                 assert_true(away[k] == most[k]); /* no unit behind it stays */
                 away[k] += unit->elems;
+                last[k] = unit->elems;
             }
             for (int k = 0; k < 2; k++) most[k] += unit->elems;
         }
@@ -275,6 +279,7 @@ static void test_shares(void **state)
             const double share = k == 0 ? percent / 100.0 : 1 - percent / 100.0;
             assert_true((double)away[k] >= share * (double)plan->params - 1e-6 * (double)plan->params);
             assert_int_equal(away[k] > 0, share > 0);
+            assert_true(away[k] == 0 || (double)(away[k] - last[k]) < share * (double)plan->params);
         }
         zr_plan_destroy(&plan);
     }
