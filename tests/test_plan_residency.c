@@ -250,6 +250,43 @@ static void test_reads_and_writes_overlap(void **state)
     }
 }
 
+/* Check that copies run ahead from one unit to the next: if updates take somewhat longer than reads, a step takes only
+ * as long as it computes, besides the first read and the last write. */
+static void test_reads_run_ahead(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 2; stage++) {
+        zr_layout l = plan_layout(stage, 1, ZR_BF16, 1);
+        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .bucket_elems = BUCKET, .optim = ZR_SPACE_DISK};
+        zr_plan *plan = plan_homes(&l, 6, false);
+        zr_profile rates = plan->profile;
+        rates.machine = (zr_machine){.memory_bytes_sec = 1.5e9,
+                                     .disk_read_bytes_sec = 1e9,
+                                     .disk_write_bytes_sec = 1e9,
+                                     .disk_both_bytes_sec = 2e9};
+        zr_price price;
+        assert_int_equal(zr_plan_price(plan, &rates, &price), ZR_OK);
+        const double bucket_sec = 12 * BUCKET / 1e9;
+        assert_true(price.disk_sec > 100 * bucket_sec);
+        if (price.step_sec > price.compute_sec + 3 * bucket_sec)
+            fail_msg("stage %d: %g s with %g s of computing", stage, price.step_sec, price.compute_sec);
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Check that sums are not copied from home before they have gone there, however many buffers the ring has. */
+static void test_sums_go_home_first(void **state)
+{
+    (void)state;
+    for (int stage = 0; stage <= 3; stage++) {
+        zr_layout l = plan_layout(stage, 2, ZR_BF16, 3);
+        l.reduce_once = true;
+        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .buckets = 20, .grad = ZR_SPACE_HOST};
+        zr_plan *plan = plan_homes(&l, 3, false);
+        zr_plan_destroy(&plan);
+    }
+}
+
 /* ---- choices -------------------------------------------------------------------------------------------------- */
 
 /* Check that a share moves the last units off the device, as many as reach it. */
@@ -259,7 +296,7 @@ static void test_shares(void **state)
     zr_layout l = plan_layout(3, 2, ZR_BF16, 1);
     for (int percent = 0; percent <= 100; percent += 10) {
         l.home =
-            (zr_homes){ZR_SPACE_HOST, ZR_SPACE_DEVICE, ZR_SPACE_DISK, percent / 100.0, 1 - percent / 100.0, BUCKET};
+            (zr_homes){ZR_SPACE_HOST, ZR_SPACE_DEVICE, ZR_SPACE_DISK, percent / 100.0, 1 - percent / 100.0, 0, 0, 0, 0};
         zr_plan *plan = plan_homes(&l, 5, false);
         int64_t away[2] = {0}, most[2] = {0}, last[2] = {0};
         for (int32_t u = plan->n_units - 1; u >= 0; u--) {
@@ -327,6 +364,8 @@ int main(void)
         cmocka_unit_test(test_optimizer_states_on_disk),
         cmocka_unit_test(test_parameters_and_gradients_on_disk),
         cmocka_unit_test(test_reads_and_writes_overlap),
+        cmocka_unit_test(test_reads_run_ahead),
+        cmocka_unit_test(test_sums_go_home_first),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_saves_in_place),
         cmocka_unit_test(test_large_parts),
