@@ -12,8 +12,26 @@
 /* ---- layouts ----------------------------------------------------------------------------------- */
 
 /* The choices of a layout, in the order of `choice`. */
-enum { RANKS, STAGE, STATES, DTYPE, ACCUM, CLIP, OPTIM, PARAM, GRAD, RING, SHARE, SAVE, SUMS, MODEL, TENSOR, CHOICES };
-static const int values[CHOICES] = {3, 4, 2, 3, 2, 2, 3, 3, 3, 4, 2, 3, 3, 3, 2};
+enum {
+    RANKS,
+    STAGE,
+    STATES,
+    DTYPE,
+    ACCUM,
+    CLIP,
+    OPTIM,
+    PARAM,
+    GRAD,
+    RING,
+    SHARE,
+    SAVE,
+    SUMS,
+    MODEL,
+    TENSOR,
+    APART,
+    CHOICES
+};
+static const int values[CHOICES] = {3, 4, 2, 3, 2, 2, 3, 3, 3, 4, 2, 3, 3, 3, 2, 2};
 enum { VALUES = 4 };
 
 typedef struct choice {
@@ -53,6 +71,13 @@ static trainer device_trainer(const choice *c)
     return run;
 }
 
+/* Make the device one with memory of its own. Between it and a disk, bytes then pass through host memory. */
+static void set_apart(trainer *run, zr_device *device)
+{
+    (void)run;
+    device->profile.facts.apart = true;
+}
+
 static trainer away_trainer(const choice *c)
 {
     static const struct {
@@ -69,6 +94,7 @@ static trainer away_trainer(const choice *c)
     home->buckets = ring[c->of[RING]].buckets;
     home->block_bytes = ZR_DISK_ALIGN;
     home->depth = 2;
+    if (c->of[APART]) run.tune = set_apart;
     return run;
 }
 
@@ -90,8 +116,8 @@ static bool is_possible(const choice *c)
 
 static void describe(const choice *c, char *text, size_t bytes)
 {
-    static const char *const name[] = {"ranks", "stage", "lean",  "type", "accum", "clip",  "optim", "param",
-                                       "grad",  "ring",  "share", "save", "sums",  "model", "tensor"};
+    static const char *const name[] = {"ranks", "stage", "lean",  "type", "accum", "clip",  "optim",  "param",
+                                       "grad",  "ring",  "share", "save", "sums",  "model", "tensor", "apart"};
     size_t used = 0;
     for (int i = 0; i < CHOICES; i++) used += (size_t)snprintf(text + used, bytes - used, "%s %d ", name[i], c->of[i]);
 }
@@ -302,9 +328,8 @@ static int number_of(int s)
 static zr_status take_all(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     states *to = run->arg;
-    (void)comm;
     for (int s = 0; s <= SLOTS; s++) ZR_TRY(zr_engine_read(engine, number_of(s), take, to->state[s]));
-    to->updates = zr_engine_updates(engine);
+    if (comm->rank == 0) to->updates = zr_engine_updates(engine);
     return ZR_OK;
 }
 

@@ -143,9 +143,8 @@ static int number_of(int s)
 static zr_status take_all(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     states *to = run->arg;
-    (void)comm;
     for (int s = 0; s <= SLOTS; s++) ZR_TRY(zr_engine_read(engine, number_of(s), take, to->state[s]));
-    to->updates = zr_engine_updates(engine);
+    if (comm->rank == 0) to->updates = zr_engine_updates(engine);
     return ZR_OK;
 }
 
