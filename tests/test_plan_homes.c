@@ -237,7 +237,7 @@ static void test_sums_of_another_unit(void **state)
 {
     (void)state;
     zr_layout l = plan_layout(2, 2, ZR_BF16, 3);
-    l.home.grad = ZR_SPACE_DISK;
+    l.home.grad = ZR_SPACE_HOST; /* copies in both directions are on one stream, so that they stay in order */
     zr_plan *plan = plan_gpt2(&plan_small, &l, &plan_profile);
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     assert_int_equal(zr_plan_check(plan), ZR_OK);
@@ -248,7 +248,7 @@ static void test_sums_of_another_unit(void **state)
             sums[s->step[i].unit - 1] = &s->use[s->step[i].uses];
     assert_int_equal(sums[0]->range.count, sums[1]->range.count);
     sums[0]->buffer = sums[1]->buffer;
-    expect_broken(plan, "sums of another unit");
+    expect_said(plan, "into other sums than its own");
     zr_plan_destroy(&plan);
 }
 

@@ -261,6 +261,7 @@ static void test_reads_run_ahead(void **state)
         zr_plan *plan = plan_homes(&l, 6, false);
         zr_profile rates = plan->profile;
         rates.machine = (zr_machine){.memory_bytes_sec = 1.5e9,
+                                     .link_copies = true, /* one thread computes and issues reads */
                                      .disk_read_bytes_sec = 1e9,
                                      .disk_write_bytes_sec = 1e9,
                                      .disk_both_bytes_sec = 2e9};
