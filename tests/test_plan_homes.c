@@ -167,6 +167,11 @@ static void test_only_homes_show(void **state)
     fetched->when = ZR_WHEN_FIRST;
     expect_said(plan, "follows END");
     *fetched = had;
+    fetched = find_copy(plan, false);
+    while (!is_copy(plan, s, fetched, false) || fetched->range.count > BUCKET - 32) fetched++;
+    s->use[fetched->uses + 1].range.first += 32; /* the last bucket of a unit has room behind it in its buffer */
+    expect_said(plan, wrong);
+    s->use[fetched->uses + 1].range.first -= 32;
     use = &s->use[update->uses];
     for (int k = 1; k <= 3; k++) {
         const zr_use was = use[k];
@@ -193,6 +198,57 @@ static void test_only_homes_show(void **state)
     expect_said(plan, "updates other elements");
     use[4] = to;
     assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
+}
+
+/* Check that elements which are cast or copied into each other's places of a gathered unit are noticed. */
+static void test_places_in_gathered_units(void **state)
+{
+    (void)state;
+    for (int disk = 0; disk < 2; disk++) {
+        zr_layout l = plan_layout(3, 1, ZR_BF16, 1);
+        l.states = disk ? ZR_STATES_PAPER : ZR_STATES_LEAN;
+        *(disk ? &l.home.param : &l.home.optim) = ZR_SPACE_DISK;
+        l.home.bucket_elems = BUCKET;
+        zr_profile profile = plan_profile;
+        profile.facts.apart = true; /* copies are cut into buckets too */
+        zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
+        const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        zr_use *place[2] = {NULL};
+        for (int32_t i = 0; i < s->n_steps && !place[1]; i++) {
+            zr_use *use = &s->use[s->step[i].uses];
+            const bool brings = s->step[i].kind == ZR_STEP_CAST ||
+                                (s->step[i].kind == ZR_STEP_COPY && s->step[i].stream == ZR_STREAM_COPY);
+            if (!brings || s->buffer[use[1].buffer].unit != 1) continue;
+            place[place[0] != NULL] = &use[1];
+        }
+        assert_true(place[0]->range.count == BUCKET && place[1]->range.count == BUCKET);
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        const zr_use had = *place[0];
+        *place[0] = *place[1];
+        *place[1] = had;
+        expect_said(plan, "to other places of buffer");
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Check that sums of one unit which a reduction adds to another unit's gradient are noticed. */
+static void test_sums_of_another_unit(void **state)
+{
+    (void)state;
+    zr_layout l = plan_layout(2, 2, ZR_BF16, 3);
+    l.home.grad = ZR_SPACE_HOST; /* copies in both directions are on one stream, so that they stay in order */
+    zr_plan *plan = plan_gpt2(&plan_small, &l, &plan_profile);
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_use *sums[2] = {NULL};
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].kind == ZR_STEP_COPY && s->step[i].when == ZR_WHEN_LATER && s->step[i].unit <= 2 &&
+            s->step[i].unit > 0)
+            sums[s->step[i].unit - 1] = &s->use[s->step[i].uses];
+    assert_int_equal(sums[0]->range.count, sums[1]->range.count);
+    sums[0]->buffer = sums[1]->buffer;
+    expect_said(plan, "into other sums than its own");
     zr_plan_destroy(&plan);
 }
 
@@ -328,6 +384,8 @@ int main(void)
         cmocka_unit_test(test_each_element_goes_and_comes_home),
         cmocka_unit_test(test_faults_are_noticed),
         cmocka_unit_test(test_only_homes_show),
+        cmocka_unit_test(test_places_in_gathered_units),
+        cmocka_unit_test(test_sums_of_another_unit),
         cmocka_unit_test(test_rules_of_the_disk),
         cmocka_unit_test(test_changes_go_home_first),
         cmocka_unit_test(test_nothing_computes_at_home),

@@ -242,8 +242,7 @@ static zr_status check_update(const homes *h, int32_t index)
     return u->param.buffer == ZR_NONE || off ? ZR_OK : note_written(h, index, u->param.buffer);
 }
 
-/* ---- sums of gradients off the device ------------------------------------------------------------------------------
- */
+/* ---- sums of gradients off the device ---------------------------------------------------------- */
 
 /* Return the range of a unit after all members of a group have gathered their parts. */
 static zr_range gathered_range(const homes *h, const zr_range *part)

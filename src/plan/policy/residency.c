@@ -14,8 +14,7 @@
  * bytes from and to disk pass through host memory, in a ring as well. */
 #include "plan/policy/policy.h"
 
-/* ---- what is off the device ---------------------------------------------------------------------------------------
- */
+/* ---- what is off the device -------------------------------------------------------------------- */
 
 /* Return whether a buffer stores a model state outside device memory. */
 static bool is_away(const zr__list *l, int32_t buffer)
@@ -38,8 +37,7 @@ static bool is_passed(const zr__list *l, const zr_use *home)
     return space_of(l, home) == ZR_SPACE_DISK && l->plan->profile.facts.apart;
 }
 
-/* ---- rings --------------------------------------------------------------------------------------------------------
- */
+/* ---- rings ------------------------------------------------------------------------------------- */
 
 /* The rings of a schedule. Each has its own buffers in every section of the list: in the steps of a round, and in the
  * steps after the last round. */
@@ -273,8 +271,7 @@ static void compute_bucket(const ring *r, const bucket *b)
     }
 }
 
-/* ---- the steps of a ring ------------------------------------------------------------------------------------------
- */
+/* ---- the steps of a ring ----------------------------------------------------------------------- */
 
 static bool gathers(const zr_step *step)
 {
