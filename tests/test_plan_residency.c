@@ -159,7 +159,8 @@ static void test_optimizer_states_on_disk(void **state)
     for (int i = 0; i < 32; i++) {
         zr_layout l = plan_layout(i % 4, 1 + i / 4 % 2, i / 8 % 2 ? ZR_F32 : ZR_BF16, i / 16 ? 3 : 1);
         l.states = l.accum == 1 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
-        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .bucket_elems = BUCKET, .optim = ZR_SPACE_DISK};
+        l.home.bucket_elems = BUCKET;
+        l.home.optim = ZR_SPACE_DISK;
         int64_t device[2], disk[2];
         for (int many = 0; many < 2; many++) {
             zr_plan *plan = plan_homes(&l, many ? 9 : 3, i / 2 % 2);
@@ -227,7 +228,8 @@ static void test_reads_and_writes_overlap(void **state)
     for (int i = 0; i < 16; i++) {
         zr_layout l = plan_layout(i % 4, 1, ZR_BF16, 1);
         l.states = i / 4 % 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
-        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .bucket_elems = BUCKET, .optim = ZR_SPACE_DISK};
+        l.home.bucket_elems = BUCKET;
+        l.home.optim = ZR_SPACE_DISK;
         zr_plan *plan = plan_homes(&l, 6, i / 8);
         zr_profile rates = plan->profile;
         rates.machine =
@@ -258,7 +260,8 @@ static void test_reads_run_ahead(void **state)
     (void)state;
     for (int stage = 0; stage <= 2; stage++) {
         zr_layout l = plan_layout(stage, 1, ZR_BF16, 1);
-        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .bucket_elems = BUCKET, .optim = ZR_SPACE_DISK};
+        l.home.bucket_elems = BUCKET;
+        l.home.optim = ZR_SPACE_DISK;
         zr_plan *plan = plan_homes(&l, 6, false);
         zr_profile rates = plan->profile;
         rates.machine = (zr_machine){.memory_bytes_sec = 1.5e9,

@@ -28,8 +28,10 @@ typedef struct zr_batch {
                           when the batch callback begins */
 } zr_batch;
 
-/** Callback that fills a micro-batch. input[i] is memory for the graph's i-th input, in that input's shape. The
- * callback must reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, unless
+/** Callback that fills a micro-batch. input[i] is memory for the graph's i-th input, in that input's shape. With
+ * zr_layout.documents the last input is where documents begin (zr_graph_spec.documents); a micro-batch in which a token
+ * neither begins a document nor is in the document of the token before counts as a failure, ZR_ERR_ARG. The callback
+ * must reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, unless
  * zr_engine_serial returns true. Otherwise another thread of the rank may be using them.
  *
  * In a training step the callback must subtract the losses that do not count from *batch->counted, such as the losses
