@@ -252,6 +252,41 @@ static void test_sums_of_another_unit(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* Check that a gradient which goes home without a reduction is whole and finished, and goes to its own place. */
+static void test_gradients_of_one_rank(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) {
+        zr_layout l = plan_layout(2, 1, ZR_BF16, 1);
+        zr_profile profile = plan_profile;
+        l.home.grad = ZR_SPACE_DISK;
+        l.home.bucket_elems = BUCKET;
+        profile.facts.apart = apart;
+        zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
+        zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        zr_step *copy = s->step;
+        while (copy->kind != ZR_STEP_COPY || copy->unit != 1) copy++;
+        zr_use *use = &s->use[copy->uses], had = use[0];
+        assert_int_equal(s->buffer[had.buffer].category, ZR_CATEGORY_GRAD);
+        assert_int_equal(s->buffer[had.buffer].space, ZR_SPACE_DEVICE);
+        use[0].range.first += 32;
+        expect_broken(plan, "a copy of other elements of a gradient");
+        use[0] = had;
+        const zr_step kept = *copy;
+        *copy = (zr_step){.kind = ZR_STEP_ZERO, .unit = -1, .stream = kept.stream};
+        expect_broken(plan, "a gradient that does not go home");
+        *copy = kept;
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        int parts = 0; /* no buffer of a whole part is needed besides the gradients of two units */
+        for (int32_t b = plan->n_persistent; b < s->n_buffers; b++)
+            parts +=
+                s->buffer[b].category == ZR_CATEGORY_GRAD && s->buffer[b].unit < 0 && s->buffer[b].bytes > 4 * BUCKET;
+        assert_int_equal(parts, 0);
+        zr_plan_destroy(&plan);
+    }
+}
+
 /* Check the rules of the disk: only copies and saves access it, on the streams for it, at the beginnings of blocks, and
  * through host memory if the device has its own. */
 static void test_rules_of_the_disk(void **state)
@@ -386,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_only_homes_show),
         cmocka_unit_test(test_places_in_gathered_units),
         cmocka_unit_test(test_sums_of_another_unit),
+        cmocka_unit_test(test_gradients_of_one_rank),
         cmocka_unit_test(test_rules_of_the_disk),
         cmocka_unit_test(test_changes_go_home_first),
         cmocka_unit_test(test_nothing_computes_at_home),

@@ -44,7 +44,7 @@ static bool is_passed(const zr__list *l, const zr_use *home)
 typedef enum ring_kind {
     RING_BUCKETS, /* operands of steps that compute with buckets: UPDATE, CAST */
     RING_PARTS,   /* gradients of steps that compute with a rank's whole part: reductions, SQUARE */
-    RING_PASSED,  /* parameters that pass through host memory between disk and device */
+    RING_PASSED,  /* parameters and gradients that only pass through host memory between disk and device */
     RINGS
 } ring_kind;
 
@@ -168,8 +168,8 @@ static void store_bucket(const ring *r, const bucket *b)
         const operand *o = &r->operand[i];
         if (o->stored.buffer == ZR_NONE) continue;
         r->l->when = c->step.when;
-        zr_use from = in_ring(r, o, b, o->stored, false);
-        if (is_passed(r->l, &o->home)) {
+        zr_use from = in_ring(r, o, b, o->stored, r->kind == RING_PASSED);
+        if (is_passed(r->l, &o->home) && r->kind != RING_PASSED) {
             const zr_use passed = in_ring(r, o, b, o->stored, true);
             (void)copy(r, b, o->stored_range, from, passed);
             from = passed;
@@ -220,15 +220,18 @@ static void set_uses(const ring *r, const bucket *b, const zr_use *from, int32_t
 }
 
 /* Return whether a step belongs to a ring. SAVE reads states at their homes. So does the COPY that is the first step of
- * a save or of a gather, except that bytes from disk pass through host memory on a device with its own memory. */
+ * a save or of a gather, or that copies a gradient home, except that bytes from and to disk pass through host memory on
+ * a device with its own memory. */
 static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
 {
     const bool buckets = step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_CAST;
     const zr_use *use = &l->use[step->uses];
     bool away = false;
     if (step->kind == ZR_STEP_COPY)
-        return kind == RING_PASSED && is_away(l, use->buffer) && is_passed(l, use) && step->when != ZR_WHEN_SAVE &&
-               space_of(l, &use[1]) == ZR_SPACE_DEVICE;
+        for (int side = 0; side < 2 && kind == RING_PASSED && step->when != ZR_WHEN_SAVE; side++)
+            away |= is_away(l, use[side].buffer) && is_passed(l, &use[side]) &&
+                    space_of(l, &use[!side]) == ZR_SPACE_DEVICE && use[!side].buffer >= 0;
+    if (step->kind == ZR_STEP_COPY) return away;
     if (step->kind == ZR_STEP_SAVE || kind != (buckets ? RING_BUCKETS : RING_PARTS)) return false;
     for (int32_t u = 0; u < step->n_uses; u++) away |= is_away(l, use[u].buffer);
     return away;
