@@ -2,7 +2,11 @@
  * Rates of a folder, by the code that reads and writes states on disk: reads and writes alone, and both beside each
  * other, as many bytes read as written.
  *
- *     build/bench/bench_store FOLDER [BYTES [BLOCK_BYTES [DEPTH]]]     ZR_STORE=threads: without io_uring
+ *     build/bench/bench_store [--small-pages] FOLDER [BYTES [BLOCK_BYTES [DEPTH]]]     ZR_STORE=threads: without
+ * io_uring
+ *
+ * With --small-pages the memory has pages of 4 kB, as that of other programs: zr's own memory has huge pages where it
+ * can, and a transfer of few pages costs less.
  *
  * Prints one JSON line: rates in bytes per second, and how the transfers were made.
  */
@@ -10,6 +14,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 
 static long long number(int argc, char **argv, int at, long long otherwise)
 {
@@ -18,8 +24,11 @@ static long long number(int argc, char **argv, int at, long long otherwise)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
-        fprintf(stderr, "usage: bench_store FOLDER [BYTES [BLOCK_BYTES [DEPTH]]]\n");
+    const bool small = argc > 1 && strcmp(argv[1], "--small-pages") == 0;
+    argc -= small;
+    argv += small;
+    if (argc < 2 || (small && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0)) {
+        fprintf(stderr, "usage: bench_store [--small-pages] FOLDER [BYTES [BLOCK_BYTES [DEPTH]]]\n");
         return 2;
     }
     zr__store_rates rates;

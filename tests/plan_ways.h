@@ -112,7 +112,7 @@ static inline zr_layout mixed_layout(int i)
     };
     zr_layout l = layout_of(mixed[i].stage, mixed[i].ranks, ZR_BF16, mixed[i].accum);
     l.states = mixed[i].states;
-    l.save = (zr_save)((i + 1) % 3);
+    l.save = i == 9 ? ZR_SAVE_IN_PLACE : (zr_save)((i + 1) % 3);
     l.reduce_bucket_elems = 9000;
     l.gather_bucket_elems = 7000;
     l.decode_len = 16;
@@ -141,9 +141,15 @@ static inline zr_layout mixed_layout(int i)
     case 7: /* small units stay whole */
         l.persist_elems = 1000;
         l.recompute = ZR_RECOMPUTE_SELECTIVE;
+        l.home.param = l.home.grad = ZR_SPACE_DISK;
+        l.home.bucket_elems = 4096;
         break;
     case 8:
         l.shard_ranks = 2;
+        l.home.param = l.home.grad = ZR_SPACE_HOST;
+        break;
+    case 9: /* all states are on disk */
+        l.home = (zr_homes){ZR_SPACE_DISK, ZR_SPACE_DISK, ZR_SPACE_DISK, 1, 1, 4096, 2, 0, 0};
         break;
     case 10: /* gradients reduced once a step: in two levels; to one owner after the other; with a secondary partition
               */

@@ -31,11 +31,14 @@ check "... which is named" grep -q '^model: gpt2-1.5b, 48 layers, width 1600, 25
 
 check "offload and more" code 69 "$ZR" plan zero3_offload.json
 check "... a line a section" lines 4
-check "... how many" has "zero3_offload.json: 4 settings are not available yet: remove each, or use the value"
-check "... what, and what to do instead" has 'zero3_offload.json:8:13: zero_optimization: offload_optimizer.device "nvme" (write "none"), offload_param.device "cpu" (write "none"), zero_quantized_weights true (write false); to need less memory, use '
-check "... as options" has '  or override them on the command line: --zero_optimization.offload_optimizer.device=none'
+check "... how many" has "zero3_offload.json: 2 settings are not available yet: remove each, or use the value"
+check "... what, and what to do instead" has 'zero3_offload.json:23:9: zero_optimization: zero_quantized_weights true (write false)'
+check "... as options" has '  or override them on the command line: --zero_optimization.zero_quantized_weights=false --elasticity.enabled=false'
 options=$(sed -n 's/.*or override them on the command line: //p' err)
-check "... that make it a plan" "$ZR" plan zero3_offload.json --ranks 8 $options
+check "... then what excludes each other" code 69 "$ZR" plan zero3_offload.json --ranks 8 $options
+check "... is said" has 'zero_optimization.offload_param.device: it cannot be used with zero_hpz_partition_size 8'
+check "... that make it a plan" "$ZR" plan zero3_offload.json --ranks 8 $options --zero_optimization.zero_hpz_partition_size=1 \
+    --zero_optimization.offload_optimizer.device=none
 check "another optimizer" code 69 "$ZR" plan bert_lamb.json
 check "... what belongs to it goes too" has 'optimizer: type "OneBitLamb" (write "AdamW", "Adam" or "SGD"), params.bias_correction false (write true); remove also the keys that belong to it: params.max_coeff, '
 check "monitors" code 69 "$ZR" plan monitors.json

@@ -143,17 +143,11 @@ static void not_built(void **state)
     expect(ZR_ERR_UNSUPPORTED, "{\"pipeline\": {\"stages\": 2}}",
            "c.json:1:15: pipeline.stages: 2 is not available yet; write 0 or 1, or leave it out; use "
            "parallel.tensor to divide layers, zero_optimization.stage to divide states");
-    expect(ZR_ERR_UNSUPPORTED, "{\"zero_optimization\": {\"offload_optimizer\": \"cpu\"}}",
-           "c.json:1:24: zero_optimization.offload_optimizer: \"cpu\" is not available yet; leave it out, or write "
-           "{\"device\": \"none\"}; to need less memory, use a higher stage, activation_checkpointing.policy unit or "
-           "more ranks");
     expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"bf16\"}",
            "c.json:1:2: communication_data_type: bf16 needs bf16.enabled; available now: fp32");
     expect(ZR_ERR_UNSUPPORTED, "{\"communication_data_type\": \"fp16\", \"bf16\": {\"enabled\": true}}",
            "c.json:1:2: communication_data_type: fp16 needs fp16.enabled; available now: fp32, bf16");
     static const char *const more[] = {"fp16.fp16_master_weights_and_grads=true",
-                                       "zero_optimization.offload_optimizer.device=cpu",
-                                       "zero_optimization.offload_param.device=nvme",
                                        "data_types.grad_accum_dtype=bf16",
                                        "communication_data_type=fp16",
                                        "scheduler.type=OneCycle",

@@ -1,23 +1,46 @@
 //TEST timeout=120 long=more tsan=1
 /* Model states on disk change no bit. Runs with all kinds of states on the device, in host memory or on disk give the
- * same losses, norms and weights, at every stage, in both layouts, with and without clipping, in both orders of
- * micro-batches, on 1 to 3 ranks. In each run planned bytes equal measured bytes in every space, and bytes are copied
- * between spaces as planned (trainer.h). The short run has layouts that together contain every pair of choices, the
- * long run also random ones. */
+ * same losses, norms, gradients, weights, evaluations and decoded logits: at every stage, in both layouts, with and
+ * without clipping, in both orders of micro-batches, frozen parts, adapters and tensor parallelism, on 1 to 3
+ * data-parallel ranks. In each run planned bytes equal measured bytes in every space, and bytes are copied between
+ * spaces as planned (trainer.h). The short run has layouts that together contain every pair of choices, the long run
+ * also random ones. */
 #include "layout_variants.h"
 #include "long.h"
+#include "base/number/exact.h"
 #include "engine/walk.h"
 
 /* ---- layouts ----------------------------------------------------------------------------------- */
 
 /* The choices of a layout, in the order of `choice`. ACCUM: one micro-batch, or several in one order or the other. */
-enum { RANKS, STAGE, STATES, DTYPE, ACCUM, CLIP, OPTIM, PARAM, GRAD, RING, SHARE, SAVE, SUMS, CHOICES };
-static const int values[CHOICES] = {3, 4, 2, 3, 3, 2, 3, 3, 3, 4, 2, 3, 3};
+enum {
+    RANKS,
+    STAGE,
+    STATES,
+    DTYPE,
+    ACCUM,
+    CLIP,
+    OPTIM,
+    PARAM,
+    GRAD,
+    RING,
+    SHARE,
+    SAVE,
+    SUMS,
+    MODEL,
+    TENSOR,
+    APART,
+    CHOICES
+};
+static const int values[CHOICES] = {3, 4, 2, 3, 3, 2, 3, 3, 3, 4, 2, 3, 3, 3, 2, 2};
 enum { VALUES = 4 };
 
 typedef struct choice {
     int8_t of[CHOICES];
 } choice;
+
+static zr_gpt2_config config;
+static zr_model models[3]; /* trained whole, with frozen parts, with adapters */
 
 static const zr_space space_of[] = {ZR_SPACE_DEVICE, ZR_SPACE_HOST, ZR_SPACE_DISK};
 
@@ -27,9 +50,18 @@ static trainer device_trainer(const choice *c)
     static const zr_dtype dtype[] = {ZR_F32, ZR_BF16, ZR_F16};
     trainer run = layout_trainer(1 + c->of[RANKS], dtype[c->of[DTYPE]], c->of[ACCUM] ? 3 : 1, c->of[CLIP] ? 0.5 : 0);
     run.config.n_layer = 2;
-    run.config.n_embd = 33; /* some units need several buckets, some only a part of one */
+    run.config.n_head = 4;
+    run.config.n_embd = 36; /* some units need several buckets, some only a part of one */
+    config = run.config;
+    for (int i = 0; i < 3; i++) models[i] = zr_gpt2(&config);
+    models[1].frozen = "wpe.*\n*.ln_[12].*\nh.1.mlp.c_fc.weight";
+    models[2].lora = (zr_lora){.rank = 3, .alpha = 8, .dropout = c->of[TENSOR] ? 0 : 0.1};
+    run.model = &models[c->of[MODEL]];
+    run.layout.tensor = 1 + c->of[TENSOR];
+    run.layout.eval = true;
     run.steps = c->of[SAVE] ? 4 : 2;
     run.layout.seq = 8;
+    run.layout.decode_len = c->of[TENSOR] ? 0 : 2; /* decoding is built on one rank */
     run.layout.stage = c->of[STAGE];
     run.layout.states = c->of[STATES] ? ZR_STATES_LEAN : ZR_STATES_PAPER;
     run.layout.save = c->of[SAVE] == 0 ? ZR_SAVE_NONE : c->of[SAVE] == 1 ? ZR_SAVE_IN_PLACE : ZR_SAVE_COPY;
@@ -38,6 +70,13 @@ static trainer device_trainer(const choice *c)
     run.layout.rank_free_sums = c->of[SUMS] == 1;
     run.layout.reduce_once = c->of[SUMS] == 2;
     return run;
+}
+
+/* Make the device one with memory of its own. Between it and a disk, bytes then pass through host memory. */
+static void set_apart(trainer *run, zr_device *device)
+{
+    (void)run;
+    device->profile.facts.apart = true;
 }
 
 static trainer away_trainer(const choice *c)
@@ -57,6 +96,7 @@ static trainer away_trainer(const choice *c)
     home->buckets = ring[c->of[RING]].buckets;
     home->block_bytes = ZR_DISK_ALIGN;
     home->depth = 2;
+    if (c->of[APART]) run.tune = set_apart;
     return run;
 }
 
@@ -65,6 +105,7 @@ static bool is_possible(const choice *c)
 {
     const bool away = c->of[OPTIM] || c->of[PARAM] || c->of[GRAD], disk = c->of[OPTIM] == 2 || c->of[PARAM] == 2;
     if (c->of[PARAM] && c->of[STAGE] != 3) return false;
+    if (c->of[TENSOR] && (c->of[RANKS] == 2 || c->of[SUMS] == 1)) return false;
     if (c->of[SAVE] == 2 && disk) return false; /* a second copy in memory of a state that does not fit */
     if (c->of[SUMS] == 1 && c->of[RANKS] == 2) return false;
     if (c->of[SUMS] == 2 && !c->of[ACCUM]) return false;
@@ -77,22 +118,97 @@ static bool is_possible(const choice *c)
 
 static void describe(const choice *c, char *text, size_t bytes)
 {
-    static const char *const name[] = {"ranks", "stage", "lean", "type",  "accum", "clip", "optim",
-                                       "param", "grad",  "ring", "share", "save",  "sums"};
+    static const char *const name[] = {"ranks", "stage", "lean",  "type", "accum", "clip",  "optim",  "param",
+                                       "grad",  "ring",  "share", "save", "sums",  "model", "tensor", "apart"};
     size_t used = 0;
     for (int i = 0; i < CHOICES; i++) used += (size_t)snprintf(text + used, bytes - used, "%s %d ", name[i], c->of[i]);
+}
+
+/* What each rank sees of the states after its last training step. */
+typedef struct seen {
+    zr_status grads; /* status of reading gradients */
+    uint64_t gradient, logits;
+    double loss;                              /* of an evaluation */
+    int64_t read_bytes, written_bytes;        /* of the store, from the first training step to the last */
+    int64_t copied_from_disk, copied_to_disk; /* as counted by the engine */
+} seen;
+enum { MOST_RANKS = 6 };
+
+static void count_store(const zr_engine *engine, int sign, seen *to)
+{
+    if (!engine->store) return;
+    const zr__store_facts facts = zr__store_facts_of(engine->store);
+    to->read_bytes += sign * facts.read_bytes;
+    to->written_bytes += sign * facts.written_bytes;
+}
+
+static zr_status before_steps(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    count_store(engine, -1, &((seen *)run->arg)[comm->rank]);
+    return ZR_OK;
+}
+
+/* Read the gradients of the last step, evaluate a batch and decode some tokens. */
+static zr_status after_steps(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    seen *to = &((seen *)run->arg)[comm->rank];
+    zr_batch batch = {.step = 5, .first_row = comm->rank};
+    zr_exact sum = {0};
+    zr_measured measured;
+    count_store(engine, 1, to);
+    zr_engine_measured(engine, &measured);
+    for (int s = 0; s < ZR_SPACES; s++) {
+        to->copied_from_disk += measured.copied[ZR_SPACE_DISK][s];
+        to->copied_to_disk += measured.copied[s][ZR_SPACE_DISK];
+    }
+    to->grads = zr_engine_read(engine, ZR_STATE_GRAD, trainer_hash, &to->gradient);
+    ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &sum));
+    to->loss = zr__exact_value(&sum);
+    for (int64_t t = 0; t < run->layout.decode_len; t++) {
+        zr_tensor logits;
+        ZR_TRY(zr_engine_decode(engine, trainer_token(run, 5, 0, t), t, &logits));
+        const unsigned char *byte = logits.data;
+        const int64_t bytes = zr_dtype_span(logits.dtype, zr_shape_elems(&logits.shape));
+        for (int64_t i = 0; i < bytes; i++) to->logits = (to->logits ^ byte[i]) * 0x100000001b3u;
+    }
+    return ZR_OK;
+}
+
+static void look_at(trainer *run, seen *by_rank)
+{
+    run->before = before_steps;
+    run->after = after_steps;
+    run->arg = by_rank;
+}
+
+static void check_seen(const seen *want, const seen *got, const trainer *run, const char *text)
+{
+    for (int r = 0; r < run->layout.ranks * run->layout.tensor; r++) {
+        const bool same = want[r].grads == got[r].grads && want[r].gradient == got[r].gradient &&
+                          want[r].loss == got[r].loss && want[r].logits == got[r].logits;
+        if (!same) fail_msg("%s: rank %d reads other gradients, or computes other losses or logits", text, r);
+        assert_true(got[r].loss > 0 && (got[r].logits != 0) == (run->layout.decode_len > 0));
+        if (run->layout.save != ZR_SAVE_NONE) continue;
+        assert_int_equal(got[r].read_bytes, got[r].copied_from_disk);
+        assert_int_equal(got[r].written_bytes, got[r].copied_to_disk);
+    }
 }
 
 static void check_choice(const choice *c)
 {
     char text[256];
     trainer want = device_trainer(c), got = away_trainer(c);
+    seen of_want[MOST_RANKS] = {{0}}, of_got[MOST_RANKS] = {{0}};
     describe(c, text, sizeof text);
+    look_at(&want, of_want);
+    look_at(&got, of_got);
     trainer_run(&want);
     trainer_run(&got);
     layout_assert_same(&want, &got, text);
+    check_seen(of_want, of_got, &got, text);
     for (int k = 0; k < ZR_TRAFFIC_KINDS; k++) {
         const bool fewer = k == ZR_TRAFFIC_ALL_GATHER && c->of[ACCUM] == 2 && c->of[STAGE] == 3;
+        if (fewer && c->of[TENSOR]) continue; /* gathers of activations are as many as in the other order */
         assert_int_equal(want.traffic.bytes[k], got.traffic.bytes[k] * (fewer ? want.layout.accum : 1));
     }
     const int64_t *disk = got.planned.space[ZR_SPACE_DISK].category_bytes;
@@ -134,7 +250,7 @@ static void test_pairs(void **state)
 {
     (void)state;
     enum { DRAWS = 4000, AT_A_TIME = 60, MOST = 200 };
-    static pairs seen, all;
+    static pairs had, all;
     uint64_t number = 0;
     int left = 0, runs = 0;
     for (int k = 0; k < DRAWS; k++) {
@@ -145,9 +261,9 @@ static void test_pairs(void **state)
         choice best = draw(&number);
         for (int k = 1; k < AT_A_TIME; k++) {
             const choice c = draw(&number);
-            if (add_pairs(&seen, &c, true) > add_pairs(&seen, &best, true)) best = c;
+            if (add_pairs(&had, &c, true) > add_pairs(&had, &best, true)) best = c;
         }
-        left -= add_pairs(&seen, &best, false);
+        left -= add_pairs(&had, &best, false);
         check_choice(&best);
     }
     print_message("%d layouts contain all pairs\n", runs);
@@ -161,6 +277,30 @@ static void test_random(void **state)
     for (int k = 0; k < (is_long_run() ? 500 : 0); k++) {
         const choice c = draw(&number);
         check_choice(&c);
+    }
+}
+
+/* Groups within the data-parallel ranks work with states on disk. */
+static void test_groups(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        trainer want = layout_trainer(4, ZR_BF16, 2, 0.5);
+        want.layout.stage = way == 0 ? 2 : 3;
+        want.layout.host_ranks = 2;
+        want.layout.shard_ranks = way == 0 ? 2 : 0;
+        want.layout.hpz_ranks = way == 1 ? 2 : 0;
+        want.layout.hierarchical = way >= 2;
+        want.layout.states = way == 3 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+        want.layout.reduce_bucket_elems = 700;
+        trainer_run(&want);
+        trainer got = want;
+        got.layout.home.optim = ZR_SPACE_DISK;
+        got.layout.home.grad = way == 0 ? ZR_SPACE_DEVICE : ZR_SPACE_DISK;
+        got.layout.home.param = way == 2 ? ZR_SPACE_DISK : ZR_SPACE_DEVICE;
+        got.layout.home.block_bytes = ZR_DISK_ALIGN;
+        trainer_run(&got);
+        layout_assert_same(&want, &got, "groups, states on disk");
     }
 }
 
@@ -194,9 +334,8 @@ static int number_of(int s)
 static zr_status take_all(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     states *to = run->arg;
-    (void)comm;
     for (int s = 0; s <= SLOTS; s++) ZR_TRY(zr_engine_read(engine, number_of(s), take, to->state[s]));
-    to->updates = zr_engine_updates(engine);
+    if (comm->rank == 0) to->updates = zr_engine_updates(engine);
     return ZR_OK;
 }
 
@@ -259,6 +398,8 @@ static int32_t later_token(void *arg, int64_t step, int64_t row, int64_t t)
     return trainer_token(&plain, step + 2, row, t);
 }
 
+enum { ALL_ON_DISK = 4 }; /* a placement at stage 3 only */
+
 /* Return the layout of a placement for a run that is interrupted. Sums are independent of the number of ranks. */
 static trainer placed(int ranks, int stage, int way)
 {
@@ -267,6 +408,7 @@ static trainer placed(int ranks, int stage, int way)
         {{[OPTIM] = 2, [RING] = 1}},
         {{[OPTIM] = 2, [STATES] = 1, [RING] = 3}},
         {{[OPTIM] = 1, [RING] = 2}},
+        {{[OPTIM] = 2, [PARAM] = 2, [GRAD] = 2, [RING] = 2}},
     };
     choice c = ways[way];
     c.of[DTYPE] = 1;
@@ -274,6 +416,7 @@ static trainer placed(int ranks, int stage, int way)
     c.of[CLIP] = 1;
     c.of[SUMS] = 1;
     trainer run = away_trainer(&c);
+    run.model = NULL; /* GPT-2 of run.config */
     run.layout.ranks = ranks;
     run.layout.batch = 1; /* micro-batches are leaves of the sums */
     run.layout.accum = 2 / ranks;
@@ -292,9 +435,11 @@ static void test_resume(void **state)
     whole.after = take_all;
     whole.arg = wanted;
     trainer_run(&whole);
-    for (int from = 0; from < 4; from++)
-        for (int to = 0; to < 4; to++) {
-            trainer first = placed(1 + from % 2, from, from), second = placed(1 + (from + to) % 2, (from + to) % 4, to);
+    for (int from = 0; from <= ALL_ON_DISK; from++)
+        for (int to = 0; to <= ALL_ON_DISK; to++) {
+            const int stage = to == ALL_ON_DISK ? 3 : (from + to) % 4;
+            trainer first = placed(1 + from % 2, from < 4 ? from : 3, from),
+                    second = placed(1 + (from + to) % 2, stage, to);
             first.steps = second.steps = 2;
             first.after = take_all;
             first.arg = kept;
@@ -321,6 +466,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_groups),
         cmocka_unit_test(test_resume),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -533,24 +533,28 @@ static void lanes(void **state)
     }
 }
 
-/* Optimizer states may be kept in host memory. */
+/* Model states may be in host memory or on disk. */
 static void homes(void **state)
 {
     (void)state;
-    for (int way = 0; way < 3; way++) {
-        trainer want = layout_trainer(2, ZR_BF16, 1, way == 1 ? 0.5 : 0);
-        want.lanes = way == 2;
-        want.layout.stage = way + 1;
-        want.layout.home.optim = ZR_SPACE_HOST;
-        want.layout.save = (zr_save)way;
-        want.layout.states = ZR_STATES_LEAN;
+    for (int way = 0; way < 6; way++) {
+        const zr_space space = way < 3 ? ZR_SPACE_HOST : ZR_SPACE_DISK;
+        trainer want = layout_trainer(2, ZR_BF16, 1, way % 3 == 1 ? 0.5 : 0);
+        want.lanes = way % 3 == 2;
+        want.layout.stage = way % 3 + 1;
+        want.layout.home.optim = space;
+        want.layout.home.param = way == 5 ? space : ZR_SPACE_DEVICE;
+        want.layout.home.grad = way > 3 ? space : ZR_SPACE_DEVICE;
+        want.layout.home.block_bytes = ZR_DISK_ALIGN;
+        want.layout.save = way < 3 ? (zr_save)way : way > 3 ? ZR_SAVE_IN_PLACE : ZR_SAVE_NONE;
+        want.layout.states = way == 5 ? ZR_STATES_PAPER : ZR_STATES_LEAN;
         want.layout.reduce_bucket_elems = 350;
         trainer_run(&want);
-        compare(&want, want, "states in the host's space");
+        compare(&want, want, "states in another space");
         for (int early = 0; early <= 1; early++) { /* copies as late, or as early, as the plan's waits allow */
             is_apart = true;
             copies_early = early;
-            compare(&want, want, "states in the host's space, copies in a queue of their own");
+            compare(&want, want, "states in another space, copies in a queue of their own");
             is_apart = copies_early = false;
         }
     }

@@ -135,6 +135,10 @@ static void test_one_rank(void **state)
             compare(run);
             run.layout.home.optim = ZR_SPACE_HOST;
             compare(run);
+            run.layout.home.optim = ZR_SPACE_DISK;
+            run.layout.home.block_bytes = ZR_DISK_ALIGN;
+            run.layout.save = stage > 0 ? ZR_SAVE_IN_PLACE : ZR_SAVE_NONE;
+            compare(run);
         }
 }
 
@@ -160,6 +164,9 @@ static void test_apart(void **state)
         run.layout.recompute = ZR_RECOMPUTE_UNIT;
         run.layout.offload_checkpoints = true;
         run.layout.save = ZR_SAVE_COPY;
+        compare(run);
+        run.layout.home = (zr_homes){ZR_SPACE_DISK, ZR_SPACE_DISK, ZR_SPACE_DISK, 1, 1, 0, 0, ZR_DISK_ALIGN, 0};
+        run.layout.save = ZR_SAVE_IN_PLACE;
         compare(run);
     }
     is_apart = false;

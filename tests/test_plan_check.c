@@ -309,6 +309,7 @@ static void test_broken_counts(void **state)
     /* Reductions run every round where they should run once a step; then unit 1 is reduced as if it were unit 2, and
      * not at all. */
     l = mixed_layout(7);
+    l.home.grad = ZR_SPACE_DEVICE;
     plan = plan_of(&l);
     s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     plan->reduce_once = true;

@@ -28,13 +28,13 @@ static bool is_repeated(const zr_schedule *s, const zr_step *step)
 }
 
 /* Return whether the proof allows the step to be missing. A broadcast of one owner may move only padding, or parameters
- * that are read elsewhere. A bucket of a master may still be in its place in the ring. The loss of an evaluation is
- * read by the caller, who notices a loss over no micro-batch. */
+ * that are read elsewhere, and so may a bucket of a cast. A bucket of a master may still be in its place in the ring.
+ * The loss of an evaluation is read by the caller, who notices a loss over no micro-batch. */
 static bool is_idle(const zr_schedule *s, zr_schedule_kind kind, const zr_step *step)
 {
     if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) return true;
     if (is_repeated(s, step)) return true;
-    if (step->kind == ZR_STEP_BROADCAST) return !op_reads(s, &s->use[step->uses + 1]);
+    if (step->kind == ZR_STEP_BROADCAST || step->kind == ZR_STEP_CAST) return !op_reads(s, &s->use[step->uses + 1]);
     return step->kind == ZR_STEP_LOSS && kind == ZR_SCHEDULE_EVAL;
 }
 

@@ -196,6 +196,88 @@ static void test_only_homes_show(void **state)
     zr_plan_destroy(&plan);
 }
 
+/* Check the rules of the disk: only copies and saves access it, on the streams for it, at the beginnings of blocks, and
+ * through host memory if the device has its own. */
+static void test_rules_of_the_disk(void **state)
+{
+    (void)state;
+    zr_plan *plan = plan_of(ZR_SPACE_DISK, 1, 2, ZR_STATES_PAPER);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    for (zr_stream stream = ZR_STREAM_FETCH; stream <= ZR_STREAM_STORE; stream++) {
+        for (int back = 0; back < 2; back++) { /* no other step is on the stream COPY, so that the order stays */
+            for (int32_t i = 0; i < s->n_steps; i++)
+                if (s->step[i].stream == (back ? ZR_STREAM_COPY : stream))
+                    s->step[i].stream = back ? stream : ZR_STREAM_COPY;
+            if (!back) expect_said(plan, "is on stream copy");
+        }
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+    }
+    plan->profile.facts.apart = true;
+    expect_said(plan, "in space device");
+    plan->profile.facts.apart = false;
+
+    zr_step *update = s->step;
+    while (update->kind != ZR_STEP_UPDATE) update++;
+    zr_use *use = &s->use[update->uses + 1], had = *use;
+    use->buffer = plan->unit[update->unit].master.buffer;
+    expect_broken(plan, "a state on disk that is computed with");
+    *use = had;
+
+    zr_buffer *last = &s->buffer[plan->unit[plan->n_units - 1].slot[1].buffer];
+    last->offset += 64;
+    plan->space_bytes[ZR_SPACE_DISK] += 64;
+    expect_said(plan, "not from the beginning of a block");
+    last->offset -= 64;
+    last = &s->buffer[s->use[find_copy(plan, false)->uses + 1].buffer];
+    last->offset += 64;
+    expect_broken(plan, "memory that does not begin with a block");
+    last->offset -= 64;
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
+}
+
+static zr_use reading(zr_use use)
+{
+    use.reads = true;
+    use.writes = false;
+    return use;
+}
+
+/* Exchange two neighbouring steps. */
+static void swap_steps(zr_schedule *s, int32_t i)
+{
+    const zr_step had = s->step[i];
+    s->step[i] = s->step[i + 1];
+    s->step[i + 1] = had;
+    for (int32_t w = 0; w < s->n_waits; w++) {
+        if (s->wait[w].step == i)
+            s->wait[w].step = i + 1;
+        else if (s->wait[w].step == i + 1)
+            s->wait[w].step = i;
+    }
+}
+
+/* Check that elements are not copied from home while a changed copy of them is on its way there, even if the copies are
+ * in order. */
+static void test_changes_go_home_first(void **state)
+{
+    (void)state;
+    zr_plan *plan = plan_of(ZR_SPACE_DISK, 1, 2, ZR_STATES_PAPER);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int32_t i = 0; /* the last copy home of a bucket, before the first copy of another bucket to the device */
+    while (s->step[i].stream != ZR_STREAM_STORE || s->step[i + 1].stream != ZR_STREAM_FETCH) i++;
+    swap_steps(s, i);
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_step *fetched = &s->step[i], *stored = &s->step[i + 1];
+    assert_true(stored->n_waits == 1 && fetched->n_waits == 1);
+    s->wait[stored->waits].step = i;
+    fetched->range = stored->range;
+    s->use[fetched->uses] = reading(s->use[stored->uses + 1]);
+    expect_said(plan, "have changed elsewhere");
+    zr_plan_destroy(&plan);
+}
+
 /* Check that a step that computes with a state in the host's space is noticed, as if no copy had been written. */
 static void test_nothing_computes_at_home(void **state)
 {
@@ -246,6 +328,8 @@ int main(void)
         cmocka_unit_test(test_each_element_goes_and_comes_home),
         cmocka_unit_test(test_faults_are_noticed),
         cmocka_unit_test(test_only_homes_show),
+        cmocka_unit_test(test_rules_of_the_disk),
+        cmocka_unit_test(test_changes_go_home_first),
         cmocka_unit_test(test_nothing_computes_at_home),
         cmocka_unit_test(test_other_homes_are_refused),
     };

@@ -1,6 +1,7 @@
 //TEST timeout=60 long=more
 /* Plans with model states in host memory and on disk, at every stage and in many layouts: the proof accepts them, the
  * memory on the device does not depend on the model, and the bytes copied are those of formulas. */
+#include <math.h>
 #include <string.h>
 
 #include "base/number/rng.h"
@@ -107,10 +108,224 @@ static void test_all_plans_are_proved(void **state)
     assert_true(made > n / 3);
 }
 
+/* ---- bytes ---------------------------------------------------------------------------------------------------- */
+
+enum { BUCKET = 2048 };
+
+static zr_plan *plan_homes(const zr_layout *l, int64_t layers, bool apart)
+{
+    zr_gpt2_config config = plan_small;
+    zr_profile profile = plan_profile;
+    config.n_layer = layers;
+    profile.facts.apart = apart;
+    zr_plan *plan = plan_gpt2(&config, l, &profile);
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    return plan;
+}
+
+static int64_t elems_of(const zr_plan *plan, zr_step_kind kind)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int64_t elems = 0, times = 1;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].kind == ZR_STEP_REPEAT) times = s->step[i].rounds;
+        if (s->step[i].kind == ZR_STEP_END) times = 1;
+        if (s->step[i].kind == kind) elems += times * s->step[i].range.count;
+    }
+    return elems;
+}
+
+/* Check that all bytes between disk and device, in each direction, pass through host memory if the device has its own.
+ */
+static void check_copied(const zr_plan *plan, int64_t read, int64_t written)
+{
+    const int64_t(*copied)[ZR_SPACES] = plan->copied;
+    const bool apart = plan->profile.facts.apart;
+    const zr_space near = apart ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+    assert_int_equal(copied[ZR_SPACE_DISK][near], read);
+    assert_int_equal(copied[near][ZR_SPACE_DISK], written);
+    assert_int_equal(copied[ZR_SPACE_HOST][ZR_SPACE_DEVICE], apart ? read : 0);
+    assert_int_equal(copied[ZR_SPACE_DEVICE][ZR_SPACE_HOST], apart ? written : 0);
+    assert_int_equal(copied[ZR_SPACE_DISK][apart ? ZR_SPACE_DEVICE : ZR_SPACE_HOST], 0);
+    assert_int_equal(copied[ZR_SPACE_DISK][ZR_SPACE_DISK], 0);
+}
+
+/* Check 12 bytes read and 12 written for each element of a master and two moments, 8 and 8 in fp32, and 4 bytes read
+ * for each element that is cast. The device has as many buckets as the layout says, however large the model is. */
+static void test_optimizer_states_on_disk(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 32; i++) {
+        zr_layout l = plan_layout(i % 4, 1 + i / 4 % 2, i / 8 % 2 ? ZR_F32 : ZR_BF16, i / 16 ? 3 : 1);
+        l.states = l.accum == 1 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .bucket_elems = BUCKET, .optim = ZR_SPACE_DISK};
+        int64_t device[2], disk[2];
+        for (int many = 0; many < 2; many++) {
+            zr_plan *plan = plan_homes(&l, many ? 9 : 3, i / 2 % 2);
+            const zr_memory *m = &plan->memory;
+            int64_t kept = 0;
+            for (int32_t u = 0; u < plan->n_units; u++) kept += plan->unit[u].update.count;
+            const int64_t states = l.dtype == ZR_F32 ? 2 : 3, casts = elems_of(plan, ZR_STEP_CAST);
+            assert_int_equal(casts > 0, l.stage == 3 && l.dtype == ZR_BF16 && l.states == ZR_STATES_LEAN);
+            check_copied(plan, 4 * (states * kept + casts), 4 * states * kept);
+            device[many] = m->space[ZR_SPACE_DEVICE].category_bytes[ZR_CATEGORY_OPTIM];
+            disk[many] = m->space[ZR_SPACE_DISK].total_bytes;
+            assert_int_equal(device[many], 3 * states * 4 * BUCKET);
+            assert_true(disk[many] >= 4 * states * kept && disk[many] < 4 * states * kept + 4096 * 40);
+            assert_int_equal(m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM],
+                             plan->profile.facts.apart ? device[many] : 0);
+            assert_int_equal(zr_memory_taken(m), m->total_bytes + (plan->profile.facts.apart ? device[many] : 0));
+            assert_int_equal(plan->schedule[0].buffer[plan->passing_disk].bytes, 4 << 20);
+            zr_plan_destroy(&plan);
+        }
+        assert_int_equal(device[0], device[1]);
+        assert_true(disk[1] > 2 * disk[0]);
+    }
+}
+
+/* Check the bytes of parameters and gradients on disk: parameters are read for each gather, and once more by the
+ * update, which writes them. Gradients are written by each reduction, read by a reduction that adds, by the squares and
+ * by the update. */
+static void test_parameters_and_gradients_on_disk(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        zr_layout l = plan_layout(3, 1 + i % 3, i / 12 ? ZR_F32 : ZR_BF16, i / 6 % 2 ? 3 : 1);
+        const bool apart = i / 3 % 2;
+        const int64_t bytes = l.dtype == ZR_F32 ? 4 : 2, wire = l.accum > 1 ? 4 : bytes;
+        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .bucket_elems = BUCKET, .param = ZR_SPACE_DISK};
+        zr_plan *plan = plan_homes(&l, 3, apart);
+        int64_t kept = 0, gathered = 0, embedding = plan->unit[0].update.count;
+        for (int32_t u = 0; u < plan->n_units; u++) {
+            kept += plan->unit[u].update.count;
+            gathered += (u + 1 < plan->n_units ? 2 : 1) * plan->unit[u].update.count; /* the last norm is used once */
+            assert_true(plan->unit[u].gathered && plan->unit[u].param_home == ZR_SPACE_DISK);
+        }
+        assert_true(embedding > 0);
+        check_copied(plan, bytes * (l.accum * gathered + kept), bytes * kept);
+        assert_int_equal(elems_of(plan, ZR_STEP_GATHER) > 0, l.ranks > 1);
+        zr_plan_destroy(&plan);
+
+        l.home.param = ZR_SPACE_DEVICE;
+        l.home.grad = ZR_SPACE_DISK;
+        l.stage = 2;
+        plan = plan_homes(&l, 3, apart);
+        const bool early = l.ranks == 1 && l.accum == 1; /* squares are taken before the gradient goes home */
+        check_copied(plan, wire * kept * (l.accum - 1 + !early + 1), wire * kept * l.accum);
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* ---- order ---------------------------------------------------------------------------------------------------- */
+
+/* Check that reads and writes go on at the same time, also from one unit to the next: with a disk and nothing else that
+ * takes time, a step takes as long as all reads, and the writes of the last buckets. */
+static void test_reads_and_writes_overlap(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        zr_layout l = plan_layout(i % 4, 1, ZR_BF16, 1);
+        l.states = i / 4 % 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .bucket_elems = BUCKET, .optim = ZR_SPACE_DISK};
+        zr_plan *plan = plan_homes(&l, 6, i / 8);
+        zr_profile rates = plan->profile;
+        rates.machine =
+            (zr_machine){.disk_read_bytes_sec = 1e9, .disk_write_bytes_sec = 1e9, .disk_both_bytes_sec = 2e9};
+        zr_price price;
+        assert_int_equal(zr_plan_price(plan, &rates, &price), ZR_OK);
+        const zr_space near = i / 8 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+        const double read_sec = (double)plan->copied[ZR_SPACE_DISK][near] / 1e9;
+        assert_true(fabs(price.disk_sec - read_sec) < 1e-9 * read_sec);
+        /* with three buckets, the third is read while the first is written */
+        if (price.step_sec > 1.1 * read_sec + 6 * 12 * BUCKET / 1e9)
+            fail_msg("case %d: %g s with %g s of reads", i, price.step_sec, read_sec);
+        rates.machine.disk_both_bytes_sec = 1e9;
+        zr_price shared;
+        assert_int_equal(zr_plan_price(plan, &rates, &shared), ZR_OK);
+        const double both = (double)(plan->copied[ZR_SPACE_DISK][near] + plan->copied[near][ZR_SPACE_DISK]) / 1e9;
+        assert_true(fabs(shared.disk_sec - both) < 1e-9 * both);
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* ---- choices -------------------------------------------------------------------------------------------------- */
+
+/* Check that a share moves the last units off the device, as many as reach it. */
+static void test_shares(void **state)
+{
+    (void)state;
+    zr_layout l = plan_layout(3, 2, ZR_BF16, 1);
+    for (int percent = 0; percent <= 100; percent += 10) {
+        l.home =
+            (zr_homes){ZR_SPACE_HOST, ZR_SPACE_DEVICE, ZR_SPACE_DISK, percent / 100.0, 1 - percent / 100.0, BUCKET};
+        zr_plan *plan = plan_homes(&l, 5, false);
+        int64_t away[2] = {0}, most[2] = {0};
+        for (int32_t u = plan->n_units - 1; u >= 0; u--) {
+            const zr_plan_unit *unit = &plan->unit[u];
+            const bool off[] = {unit->param_home == ZR_SPACE_HOST, unit->optim_home == ZR_SPACE_DISK};
+            assert_int_equal(plan->persistent[unit->param.buffer].space, unit->param_home);
+            assert_int_equal(plan->persistent[unit->slot[1].buffer].space, unit->optim_home);
+            for (int k = 0; k < 2; k++) {
+                if (!off[k]) continue;
+                assert_true(away[k] == most[k]); /* no unit behind it stays */
+                away[k] += unit->elems;
+            }
+            for (int k = 0; k < 2; k++) most[k] += unit->elems;
+        }
+        for (int k = 0; k < 2; k++) {
+            const double share = k == 0 ? percent / 100.0 : 1 - percent / 100.0;
+            assert_true((double)away[k] >= share * (double)plan->params - 1e-6 * (double)plan->params);
+            assert_int_equal(away[k] > 0, share > 0);
+        }
+        zr_plan_destroy(&plan);
+    }
+}
+
+static void test_saves_in_place(void **state)
+{
+    (void)state;
+    const zr_model model = zr_gpt2(&plan_small);
+    for (int i = 0; i < 2; i++) {
+        zr_layout l = plan_layout(3, 2, ZR_F32, 1);
+        zr_plan *plan = NULL;
+        *(i ? &l.home.param : &l.home.optim) = ZR_SPACE_DISK;
+        l.limit_bytes = INT64_MAX; /* copies would fit */
+        l.save = ZR_SAVE_AUTO;
+        plan = plan_homes(&l, 3, false);
+        assert_int_equal(plan->save, ZR_SAVE_IN_PLACE);
+        zr_plan_destroy(&plan);
+        l.save = ZR_SAVE_COPY;
+        assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), ZR_ERR_UNSUPPORTED);
+        assert_non_null(strstr(zr_error_message(), "save in place"));
+    }
+}
+
+/* Check that a very large part gets larger buckets, so that the plan stays small. */
+static void test_large_parts(void **state)
+{
+    (void)state;
+    zr_gpt2_config config = plan_small;
+    config.n_embd = 20001;
+    config.n_layer = 100;
+    zr_layout l = plan_layout(0, 1, ZR_BF16, 1);
+    l.home.optim = ZR_SPACE_DISK;
+    zr_plan *plan = plan_gpt2(&config, &l, &plan_profile);
+    assert_true(plan->params > (int64_t)1 << 38);
+    assert_int_equal(plan->layout.home.bucket_elems, 1 << 24);
+    assert_true(plan->schedule[0].n_steps < ZR_DISK_ALIGN * 100);
+    zr_plan_destroy(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_plans_are_proved),
+        cmocka_unit_test(test_optimizer_states_on_disk),
+        cmocka_unit_test(test_parameters_and_gradients_on_disk),
+        cmocka_unit_test(test_reads_and_writes_overlap),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_saves_in_place),
+        cmocka_unit_test(test_large_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@ static const zr_save both[] = {ZR_SAVE_COPY, ZR_SAVE_IN_PLACE};
 static zr_plan *saving_plan(zr_layout l, zr_save save)
 {
     l.save = save;
-    l.home.optim = ZR_SPACE_DEVICE; /* updates of states on the host would wait for their copies home */
+    l.home = (zr_homes){.param_share = 1}; /* updates of states off the device would wait for their copies home */
     return plan_of(&l);
 }
 

@@ -61,7 +61,7 @@ static void compare(const char *const *in, int n_folders, int64_t bytes, int64_t
     unsigned char *copy = calloc(1, (size_t)bytes), *known = malloc((size_t)bytes);
     spot mine = spot_take(bytes, 1024);
     memset(known, 1, (size_t)bytes); /* a new store is all zeros */
-    if (pins) (void)zr__store_pin(m.store, mine.memory - 1024, bytes + 1024);
+    const bool pinned = pins && zr__store_pin(m.store, mine.memory - 1024, bytes + 1024);
     int64_t moved[2] = {0, 0};
     for (int i = 0; i < 24; i++) {
         const int64_t past = draw(3) == 0 ? draw(1024) - 1024 : -1024;
@@ -90,6 +90,7 @@ static void compare(const char *const *in, int n_folders, int64_t bytes, int64_t
     const zr__store_facts facts = zr__store_facts_of(m.store);
     assert_int_equal(facts.read_bytes, moved[0]);
     assert_int_equal(facts.written_bytes, moved[1]);
+    assert_int_equal(facts.pinned, pinned);
     zr_free(mine.block);
     free(known);
     free(copy);
@@ -148,7 +149,7 @@ typedef struct mover_of_half {
 static void *move_half(void *arg)
 {
     mover_of_half *h = arg;
-    spot mine = spot_take(HALF, 0);
+    spot mine = spot_take(HALF, 1); /* not aligned, so that all bytes go through slots */
     h->well = true;
     for (int turn = 0; turn < TURNS && h->well; turn++) {
         if (h->writes) {
@@ -327,9 +328,10 @@ static void sizes_are_checked(void **state)
 {
     (void)state;
     unsetenv("ZR_STORE");
-    static const int bad[][3] = {{1, 4095, 1}, {1, 0, 1}, {1, 5000, 1}, {1, 4096, 0}, {1, 4096, 5000}, {0, 4096, 1}};
+    static const int bad[][3] = {{1, 4095, 1},    {1, 0, 1},   {1, (1 << 30) + 4096, 1}, {1, 5000, 1}, {1, 4096, 0},
+                                 {1, 4096, 5000}, {0, 4096, 1}};
     spot passing = spot_take(65536, 0);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         zr__store *store;
         const zr__store_config config = {.folder = folder,
                                          .n_folders = bad[i][0],

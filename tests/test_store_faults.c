@@ -1,7 +1,7 @@
 //TEST timeout=60
 //LINK -Wl,--wrap=pread,--wrap=pwrite,--wrap=zr__uring_begin,--wrap=zr__uring_await,--wrap=zr__threads_begin
 //LINK -Wl,--wrap=zr__threads_await,--wrap=zr__uring_create,--wrap=fallocate,--wrap=open,--wrap=zr_alloc
-//LINK -Wl,--wrap=pthread_create
+//LINK -Wl,--wrap=pthread_create,--wrap=sync_file_range
 /* Stores on disks that interrupt, move less than asked, fail or are full. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,18 +25,19 @@ static bool stumbles;     /* whether transfers are interrupted, refused for a wh
 static atomic_int calls, begun, ended;
 static int fail_read_at, fail_write_at; /* number of the transfer that fails, from 1 on; 0: none */
 static atomic_int reads, writes;
-static int error;                      /* errno of the transfer that fails; 0: it moves nothing */
-static bool refuses_direct;            /* whether a file system takes O_DIRECT and then refuses each transfer */
-static bool refuses_nameless;          /* whether the file system has no files without a name */
-static int reserve_error;              /* errno of fallocate; 0: it works */
-static int64_t room_bytes = INT64_MAX; /* bytes until a write fails with ENOSPC */
+static int error;                           /* errno of the transfer that fails; 0: it moves nothing */
+static bool refuses_direct;                 /* whether a file system takes O_DIRECT and then refuses each transfer */
+static bool refuses_nameless;               /* whether the file system has no files without a name */
+static int reserve_error;                   /* errno of fallocate; 0: it works */
+static atomic_llong room_bytes = INT64_MAX; /* bytes until a write fails with ENOSPC */
+static int sync_error;                      /* errno of sync_file_range; 0: it works */
 static bool lacks_uring, lacks_threads;
 static int allocations, fail_alloc_at = -1;
 
 static void heal(void)
 {
     stumbles = always_fails = refuses_direct = refuses_nameless = lacks_uring = lacks_threads = false;
-    fail_read_at = fail_write_at = error = reserve_error = 0;
+    fail_read_at = fail_write_at = error = reserve_error = sync_error = 0;
     room_bytes = INT64_MAX;
     fail_alloc_at = -1;
     reads = writes = calls = 0;
@@ -55,8 +56,8 @@ ssize_t __real_pwrite(int fd, const void *in, size_t bytes, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *in, size_t bytes, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *in, size_t bytes, off_t offset)
 {
-    room_bytes -= (int64_t)bytes;
-    if (room_bytes >= 0) return __real_pwrite(fd, in, bytes, offset);
+    if (atomic_fetch_sub(&room_bytes, (long long)bytes) >= (long long)bytes)
+        return __real_pwrite(fd, in, bytes, offset);
     errno = ENOSPC;
     return -1;
 }
@@ -69,6 +70,16 @@ int __wrap_fallocate(int fd, int mode, off_t offset, off_t bytes)
     const int failed = reserve_error ? reserve_error : stumbles && turn++ % 2 == 0 ? EINTR : 0;
     if (!failed) return __real_fallocate(fd, mode, offset, bytes);
     errno = failed;
+    return -1;
+}
+
+/* Writing back what the page cache holds. */
+int __real_sync_file_range(int fd, off_t at, off_t bytes, unsigned how);
+int __wrap_sync_file_range(int fd, off_t at, off_t bytes, unsigned how);
+int __wrap_sync_file_range(int fd, off_t at, off_t bytes, unsigned how)
+{
+    if (!sync_error || (how & SYNC_FILE_RANGE_WAIT_AFTER) == 0) return __real_sync_file_range(fd, at, bytes, how);
+    errno = sync_error;
     return -1;
 }
 
@@ -240,7 +251,7 @@ static void failures_are_told(void **state)
     fail_each(false, EIO, "Input/output error");
     fail_each(true, EIO, "Input/output error");
     fail_each(true, ENOSPC, "No space left on device; free space there");
-    fail_each(false, 0, "the file ends before");
+    fail_each(false, 0, "the file is too short");
     fail_each(true, 0, "no byte was written");
 }
 
@@ -374,6 +385,24 @@ static void the_page_cache_is_left_empty(void **state)
     end_store(&m);
 }
 
+static void a_late_failure_of_the_page_cache_is_told(void **state)
+{
+    heal();
+    if (!store_way(*state)) skip();
+    refuses_direct = true;
+    made_store m = make_here();
+    spot mine = spot_take(BYTES, 0);
+    sync_error = ENOSPC;
+    assert_int_equal(zr__store_write(m.store, 4096, mine.memory, 10000, "masters of h.3"), ZR_ERR_IO);
+    assert_true(says("cannot write masters of h.3: byte 4096 of") && says(", 10000 bytes: No space left on device"));
+    assert_int_equal(zr__store_facts_of(m.store).written_bytes, 0);
+    sync_error = ENOSYS; /* without the call, bytes are written without waiting */
+    assert_int_equal(zr__store_write(m.store, 4096, mine.memory, 10000, "masters of h.3"), ZR_OK);
+    sync_error = 0;
+    zr_free(mine.block);
+    end_store(&m);
+}
+
 /* ---- a machine that lacks something -------------------------------------------------------------- */
 
 static void threads_replace_io_uring(void **state)
@@ -448,6 +477,7 @@ int main(void)
         BOTH(zeros_reserve_what_the_file_system_cannot),
         BOTH(too_little_room_is_no_memory),
         BOTH(the_page_cache_is_left_empty),
+        BOTH(a_late_failure_of_the_page_cache_is_told),
         cmocka_unit_test(threads_replace_io_uring),
         cmocka_unit_test(the_caller_replaces_threads),
         BOTH(each_allocation_may_fail),

@@ -384,14 +384,92 @@ static void what_excludes_each_other(void **state)
     zr_config_destroy(&config);
 }
 
+#define FEW                                                                                                            \
+    "\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": 2, \"activation_checkpointing\": "        \
+    "{\"policy\": \"unit\"}"
+
+/* Return a configuration whose buckets are small beside its states, with a degree of offload. */
+static zr_config *offloaded(int64_t limit_bytes, zr__offload offload)
+{
+    zr_config *config = config_of(FEW, limit_bytes);
+    assert_int_equal(zr_config_set(config, "zero_optimization.sub_group_size", "2048"), ZR_OK);
+    zr__train_set_offload(config, offload, ZR_HOME_NVME);
+    return config;
+}
+
+/* Bytes of a rank with a degree of offload. */
+static void bytes_of(zr__offload offload, int64_t *needs_bytes, int64_t *disk_bytes)
+{
+    zr_plan *plan = NULL;
+    zr_config *config = offloaded((int64_t)1 << 40, offload);
+    assert_int_equal(zr__train_plan(config, RANKS, -1, &unknown, &plan), ZR_OK);
+    *needs_bytes = zr__rank_needs(&plan->memory, &plan->profile.facts);
+    *disk_bytes = plan->memory.space[ZR_SPACE_DISK].total_bytes;
+    zr_plan_destroy(&plan);
+    zr_config_destroy(&config);
+}
+
+/* Return the degree of offload that is chosen. */
+static zr__offload offload_taken(int64_t limit_bytes, int64_t disk_bytes, const char *part)
+{
+    char note[ZR_TRAIN_NOTE_BYTES];
+    zr_config *config = offloaded(limit_bytes, ZR__OFFLOAD_NONE);
+    const zr__train_target target = {.ranks = RANKS, .profile = &unknown, .disk_bytes = disk_bytes};
+    assert_int_equal(zr__train_choose(config, &target, kept_of(0), note), ZR_OK);
+    if (!strstr(note, part)) fail_msg("%s: %s is missing", note, part);
+    const zr__offload taken = config->zero.param.device == ZR_HOME_NVME   ? ZR__OFFLOAD_PARAM
+                              : config->zero.optim.device != ZR_HOME_NVME ? ZR__OFFLOAD_NONE
+                              : config->zero.offload_gradients            ? ZR__OFFLOAD_GRAD
+                                                                          : ZR__OFFLOAD_OPTIM;
+    zr_config_destroy(&config);
+    return taken;
+}
+
+/* Check that the least offload is chosen with which the plan fits the memory and the disk. */
+static void the_least_offload_that_fits(void **state)
+{
+    (void)state;
+    static const char *const part[] = {" no offload,", "offload_optimizer.device nvme with gradients false (",
+                                       "offload_optimizer.device nvme (", "offload_param.device nvme ("};
+    int64_t needs_bytes[ZR__OFFLOADS], disk_bytes[ZR__OFFLOADS];
+    for (zr__offload o = ZR__OFFLOAD_NONE; o < ZR__OFFLOADS; o++) {
+        bytes_of(o, &needs_bytes[o], &disk_bytes[o]);
+        if (o > 0) assert_true(needs_bytes[o] < needs_bytes[o - 1] && disk_bytes[o] > disk_bytes[o - 1]);
+    }
+    for (zr__offload o = ZR__OFFLOAD_NONE; o < ZR__OFFLOADS; o++) {
+        assert_int_equal(offload_taken(needs_bytes[o], disk_bytes[ZR__OFFLOAD_PARAM], part[o]), o);
+        if (o == ZR__OFFLOAD_NONE) continue;
+        /* a disk that is too small for this degree, and so for all greater ones */
+        (void)offload_taken(needs_bytes[o], disk_bytes[o] - 1, ": nothing fits");
+    }
+}
+
+/* Check that a device that is given is not changed, and that nothing is offloaded without a disk. */
+static void an_offload_that_is_given(void **state)
+{
+    (void)state;
+    char note[ZR_TRAIN_NOTE_BYTES];
+    for (int64_t disk_bytes = 0; disk_bytes < 2; disk_bytes++) {
+        zr_config *config = offloaded(1, ZR__OFFLOAD_NONE);
+        const zr__train_target target = {.ranks = RANKS, .profile = &unknown, .disk_bytes = disk_bytes << 40};
+        if (disk_bytes)
+            assert_int_equal(zr_config_set(config, "zero_optimization.offload_optimizer.device", "cpu"), ZR_OK);
+        assert_int_equal(zr__train_choose(config, &target, kept_of(0), note), ZR_OK);
+        assert_string_equal(note, "");
+        assert_int_equal(config->zero.optim.device, disk_bytes ? ZR_HOME_CPU : ZR_HOME_NONE);
+        zr_config_destroy(&config);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_fewest_that_fit),   cmocka_unit_test(rates_decide),
-        cmocka_unit_test(what_a_run_has_stays),  cmocka_unit_test(what_is_open),
-        cmocka_unit_test(the_fastest_of_all),    cmocka_unit_test(given_keys_stay),
-        cmocka_unit_test(a_limit_is_a_limit),    cmocka_unit_test(a_run_keeps_its_samples),
-        cmocka_unit_test(a_run_keeps_its_batch), cmocka_unit_test(what_excludes_each_other),
+        cmocka_unit_test(the_fewest_that_fit),         cmocka_unit_test(rates_decide),
+        cmocka_unit_test(what_a_run_has_stays),        cmocka_unit_test(what_is_open),
+        cmocka_unit_test(the_fastest_of_all),          cmocka_unit_test(given_keys_stay),
+        cmocka_unit_test(a_limit_is_a_limit),          cmocka_unit_test(a_run_keeps_its_samples),
+        cmocka_unit_test(a_run_keeps_its_batch),       cmocka_unit_test(what_excludes_each_other),
+        cmocka_unit_test(the_least_offload_that_fits), cmocka_unit_test(an_offload_that_is_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

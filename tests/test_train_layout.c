@@ -252,15 +252,16 @@ static void too_large_a_plan(void **state)
     (void)state;
     expect_advice(NULL, 0,
                   "a higher zero_optimization.stage, activation_checkpointing.policy unit, a smaller batch or "
-                  "seq_length, or ");
+                  "seq_length, offload_optimizer.device nvme, or ");
     expect_advice((const char *const[]){"memory.layout=paper", "zero_optimization.stage=3"}, 2,
-                  "activation_checkpointing.policy unit, memory.layout lean, a smaller batch or seq_length, or ");
+                  "activation_checkpointing.policy unit, memory.layout lean, a smaller batch or seq_length, "
+                  "offload_optimizer.device nvme, or ");
     expect_advice((const char *const[]){"activation_checkpointing.policy=auto", "zero_optimization.stage=3",
                                         "gradient_clipping=1"},
-                  3, "memory.norm two_pass, a smaller batch or seq_length, or ");
+                  3, "memory.norm two_pass, a smaller batch or seq_length, offload_optimizer.device nvme, or ");
     expect_advice((const char *const[]){"activation_checkpointing.policy=unit", "zero_optimization.stage=3",
                                         "gradient_clipping=1", "gradient_accumulation_steps=2"},
-                  4, "a smaller batch or seq_length, or ");
+                  4, "a smaller batch or seq_length, offload_optimizer.device nvme, or ");
 }
 
 /* Check that policy auto may plan the largest arena whose process stays within memory.limit. */

@@ -1,5 +1,6 @@
 """States on disk: rates of the store that reads and writes them, beside fio's on the same disk."""
 import json
+import os
 import pathlib
 import shutil
 import statistics
@@ -10,7 +11,11 @@ from measure import result, without
 
 BLOCK_BYTES, DEPTH = 1 << 20, 8
 WANTED = ">= 0.8"
-WAYS = ("io_uring", "threads")
+WAYS = {  # ZR_STORE, and arguments
+    "io_uring": ("io_uring", []),
+    "threads": ("threads", []),
+    "io_uring, pages of 4 kB as fio's": ("io_uring", ["--small-pages"]),
+}
 
 
 def fio(folder, total_bytes, kind, engine):
@@ -30,6 +35,7 @@ def written_before(folder, total_bytes):
         with open(folder / f"{kind}.fio", "wb") as file:
             for _ in range(0, total_bytes, BLOCK_BYTES):
                 file.write(b"\xa5" * BLOCK_BYTES)
+            os.fsync(file.fileno())  # what is not on the disk yet would be written while fio is timed
 
 
 def fio_rates(folder, total_bytes):
@@ -37,8 +43,9 @@ def fio_rates(folder, total_bytes):
 
 
 def store_rates(folder, total_bytes, way):
-    return measure.run_json([measure.OUT / "bench_store", folder, total_bytes, BLOCK_BYTES, DEPTH], 900,
-                            {"ZR_STORE": way})
+    name, arguments = WAYS[way]
+    command = [measure.OUT / "bench_store", *arguments, folder, total_bytes, BLOCK_BYTES, DEPTH]
+    return measure.run_json(command, 900, {"ZR_STORE": name})
 
 
 def compare(kind, way, ours, peer):
@@ -58,7 +65,7 @@ def in_turn(folder, total_bytes, rounds):
             try:
                 ours[way].append(store_rates(folder, total_bytes, way))
             except measure.Failed as error:
-                without(f"the store by {way}", measure.Missing(error) if way == "io_uring" else error, WANTED)
+                without(f"the store by {way}", measure.Missing(error) if way != "threads" else error, WANTED)
                 del ours[way]
         peer.append(fio_rates(folder, total_bytes))
         measure.progress(f"round {number + 1}: fio {json.dumps(peer[-1])}; " +

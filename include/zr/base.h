@@ -286,6 +286,11 @@ typedef struct zr_machine {
     zr_link link[ZR_LINK_LEVELS];
     bool link_copies; /* whether ranks communicate by copying memory with their own processors, so that they cannot
                          compute at the same time */
+    /** Rates of the disk with offloaded states, for one rank, in bytes per second; 0 if unknown. `both` is the sum of
+     * both directions while as many bytes are read as are written. */
+    double disk_read_bytes_sec, disk_write_bytes_sec, disk_both_bytes_sec;
+    double host_bytes_sec; /* rate of copies between the memory of a device and host memory, in each direction; 0 for
+                              the rate of the device's memory */
     /** Measured rates of matrix products. A product of other sizes is assumed to run at the rate of the nearest
      * measured sizes. If the array is empty, every product is assumed to run at the peak rate. */
     zr_product_rate product[ZR_PRODUCT_RATES];

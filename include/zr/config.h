@@ -43,6 +43,9 @@ typedef enum zr_config_policy {
 } zr_config_policy;
 typedef enum zr_config_sequence { ZR_TOKENS_OFF, ZR_TOKENS_KEEP, ZR_TOKENS_REGATHER } zr_config_sequence;
 typedef enum zr_config_offload { ZR_OFFLOAD_NONE, ZR_OFFLOAD_HOST, ZR_OFFLOAD_DISK } zr_config_offload;
+/** Where model states are stored between the steps that compute with them: on the device, in host memory, or on
+ * disk. */
+typedef enum zr_config_home { ZR_HOME_NONE, ZR_HOME_CPU, ZR_HOME_NVME } zr_config_home;
 typedef enum zr_config_reduce {
     ZR_COLLECTIVE_SCATTER,
     ZR_COLLECTIVE_ALL_REDUCE,
@@ -51,8 +54,22 @@ typedef enum zr_config_reduce {
 } zr_config_reduce;
 typedef enum zr_config_gather { ZR_COLLECTIVE_GATHER, ZR_COLLECTIVE_BROADCAST } zr_config_gather;
 
+/** Offload of one kind of model states: values of offload_optimizer or offload_param. */
+typedef struct zr_config_offloaded {
+    zr_config_home device;
+    const char *folders; /* folder on disk, or a list of folders (a value of the form of data.train); NULL if not given
+                          */
+    double ratio;        /* share of the elements that are offloaded, from 0 to 1 */
+    int64_t buffers;     /* key buffer_count; ZR_CONFIG_BUFFERS for the planner's choice. Not used for parameters */
+} zr_config_offloaded;
+
 /** Device on which ranks compute. */
 typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } zr_config_device;
+
+/** Defaults of DeepSpeed for sub_group_size and for buffer_count of offload_optimizer. zr takes them for "not given",
+ * since examples contain them and they would need gigabytes. */
+#define ZR_CONFIG_SUB_GROUP 1000000000
+#define ZR_CONFIG_BUFFERS 4
 
 /** Values of all keys of CONFIG.json. Strings are owned by the struct, and are NULL if not given. */
 typedef struct zr_config {
@@ -164,6 +181,10 @@ typedef struct zr_config {
                                                                for no limit */
         int64_t max_live_elems; /* maximum number of gathered elements at stage 3; 0 for the elements of two units */
         int64_t max_reuse_elems;
+        zr_config_offloaded optim, param; /* offload of optimizer states, and of parameters */
+        bool offload_gradients;           /* whether gradients are stored where optimizer states are */
+        int64_t sub_group_elems;          /* number of elements of an offloaded state that are updated at a time;
+                                             ZR_CONFIG_SUB_GROUP for the planner's choice */
         int64_t mics_shard_ranks;    /* number of ranks over which model states are sharded (MiCS); -1 for all ranks */
         int64_t hpz_partition_ranks; /* number of ranks over which a second copy of the parameters is sharded (hpZ); 1
                                         for no copy */
@@ -187,6 +208,10 @@ typedef struct zr_config {
         int64_t every; /* interval in steps: checkpoints whose step is a multiple of this number are never removed; 0 if
                           all may be removed */
     } checkpoint;
+    struct {
+        int64_t block_bytes; /* largest single transfer from or to disk; 0 for the planner's choice */
+        int64_t depth;       /* number of transfers in flight in each direction; 0 for the planner's choice */
+    } aio;
     int64_t steps_per_print;
     int64_t train_batch_size, micro_batch_size, accumulation_steps; /* samples per step over all ranks, samples per
                                                                        micro-batch on one rank, and micro-batches

@@ -701,6 +701,7 @@ typedef struct zr_price {
     double compute_sec; /* busy time of the compute stream */
     double comm_sec;    /* busy time of the comm and copy streams */
     double exposed_sec; /* exposed communication time: step_sec - compute_sec */
+    double disk_sec;    /* busy time of the busier one of the fetch and store streams */
 } zr_price;
 ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
 

@@ -26,7 +26,9 @@ typedef struct zr_report {
     int ranks, stage;
     zr_memory memory;
     zr_traffic traffic;
-    zr_traffic across[ZR_BORDERS]; /* traffic that crosses each border (zr_plan.across) */
+    zr_traffic across[ZR_BORDERS];        /* traffic that crosses each border (zr_plan.across) */
+    zr_homes home;                        /* offload */
+    int64_t copied[ZR_SPACES][ZR_SPACES]; /* bytes copied from one memory space to another (zr_plan.copied) */
     double flops_model, flops_hardware;
 } zr_report;
 

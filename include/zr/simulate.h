@@ -102,7 +102,8 @@ typedef struct zr_cluster {
     int32_t host_devices; /* number of consecutive devices in one host */
     int64_t host_memory_bytes;
     double host_bytes_sec; /* rate between a device and its host's memory, in each direction; 0 if not known */
-    double disk_bytes_sec; /* rate of a host's disk; 0 if not known */
+    double disk_bytes_sec; /* rate of a host's disk, of reads and writes together; 0 if not known. Offloaded states then
+                              move at the disk rates of `device` */
     zr_algorithm algorithm;
     /** Measurements on this cluster, borrowed, or NULL. With measurements, the time of a step is estimated from
      * measured steps of the same kind. Kinds that were not measured use the rates of this struct. No exchange between
@@ -127,7 +128,8 @@ ZR_API const char *const *zr_cluster_names(void);
     X(STAGE, "stage")   /* gathers and reductions of ZeRO */                                                           \
     X(TENSOR, "tensor") /* communication of tensor parallelism */                                                      \
     X(PIECES, "Pa")     /* gathers of activation checkpoints that are stored in pieces */                              \
-    X(HOST, "Pa+cpu")   /* copies of activation checkpoints to and from the host */
+    X(HOST, "Pa+cpu")   /* copies of activation checkpoints and states to and from the host */                         \
+    X(DISK, "disk")     /* copies of states from and to disk */
 
 typedef enum zr_cause {
 #define ZR_CAUSE_ENUM(name, text) ZR_CAUSE_##name,

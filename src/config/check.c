@@ -150,6 +150,63 @@ static zr_status check_lora(const zr_config *config, const zr__source *source)
     return ZR_OK;
 }
 
+#define ZERO "zero_optimization."
+
+/* Return the key of the first kind of model states that the configuration puts on disk, or NULL. */
+static const char *key_on_disk(const zr_config *config)
+{
+    if (config->zero.optim.device == ZR_HOME_NVME) return ZERO "offload_optimizer.device";
+    return config->zero.param.device == ZR_HOME_NVME ? ZERO "offload_param.device" : NULL;
+}
+
+/* Check the folders of an offload to disk. */
+static zr_status check_folders(const zr_config *config, const zr__source *source)
+{
+    static const char *const key[2] = {ZERO "offload_optimizer.nvme_path", ZERO "offload_param.nvme_path"};
+    const char *const folders[2] = {config->zero.optim.folders, config->zero.param.folders};
+    const char *on_disk = key_on_disk(config);
+    for (int i = 0; i < 2; i++) {
+        json_t *list = folders[i] ? zr__shards_list(folders[i]) : NULL;
+        const bool weighted = json_is_object(json_array_get(list, 0));
+        json_decref(list);
+        if (weighted)
+            return fail_key(source, key[i], ZR_ERR_CONFIG,
+                            "folders have no weights, since bytes are striped over them evenly; write a path or a list "
+                            "of paths");
+    }
+    if (on_disk && !folders[0] && !folders[1])
+        return fail_key(source, on_disk, ZR_ERR_CONFIG,
+                        "nvme needs a folder on a fast local disk; give its path as %s, or write \"none\"",
+                        key[config->zero.optim.device != ZR_HOME_NVME]);
+    if (config->zero.optim.device == ZR_HOME_NVME && config->zero.param.device == ZR_HOME_NVME && folders[0] &&
+        folders[1] && strcmp(folders[0], folders[1]) != 0)
+        return fail_key(
+            source, key[1], ZR_ERR_UNSUPPORTED,
+            "it is not that of offload_optimizer, but all states of a rank are in the same files; write the "
+            "same for both (a list of folders stripes over several disks)");
+    return ZR_OK;
+}
+
+/* Refuse an offload that contradicts other keys. */
+static zr_status check_offload(const zr_config *config, const zr__source *source)
+{
+    const char *param = ZERO "offload_param.device";
+    ZR_TRY(check_folders(config, source));
+    if (config->aio.block_bytes % 4096 != 0)
+        return fail_key(source, "aio.block_size", ZR_ERR_CONFIG,
+                        "%" PRId64 " is not a multiple of 4096, the block of a disk; use %" PRId64,
+                        config->aio.block_bytes, config->aio.block_bytes / 4096 * 4096 + 4096);
+    if (config->zero.param.device == ZR_HOME_NONE) return ZR_OK;
+    if (config->zero.stage < 3 && zr__config_given(config, ZERO "stage"))
+        return fail_key(source, param, ZR_ERR_CONFIG, ZR__OFFLOAD_STAGE, config->zero.stage);
+    if (config->zero.hpz_partition_ranks > 1)
+        return fail_key(source, param, ZR_ERR_UNSUPPORTED,
+                        "it cannot be used with zero_hpz_partition_size %" PRId64
+                        ", which keeps a second copy of the parameters on the device; leave out one of the two",
+                        config->zero.hpz_partition_ranks);
+    return ZR_OK;
+}
+
 static zr_status check_model(const zr_config *config, const zr__source *source)
 {
     const int64_t positions = zr_config_sizes(config).positions;
@@ -189,6 +246,7 @@ zr_status zr__config_check(const zr_config *config, const zr__source *source)
     ZR_TRY(check_number_types(config, source));
     ZR_TRY(check_loss_scale(config, source));
     ZR_TRY(check_schedule_keys(config, source));
+    ZR_TRY(check_offload(config, source));
     ZR_TRY(check_model(config, source));
     ZR_TRY(check_data(config, source));
     return ZR_OK;

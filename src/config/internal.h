@@ -190,6 +190,11 @@ const char *zr__recipe_lr(const char *preset, zr_model_sizes sizes);
 /** Set the values of the recipe, if zr__config_take_recipe requested it. Call this when the sizes are known. */
 ZR_NODISCARD zr_status zr__config_recipe(zr_config *config);
 
+/** Message for offload_param.device below stage 3; its argument is the stage. */
+#define ZR__OFFLOAD_STAGE                                                                                              \
+    "parameters are whole on every rank at zero_optimization.stage %" PRId64                                           \
+    ", so there are no shards to offload; use stage 3, or offload_optimizer alone"
+
 /** Check keys against each other, except checks that depend on the number of ranks. */
 ZR_NODISCARD zr_status zr__config_check(const zr_config *config, const zr__source *source);
 

@@ -175,6 +175,39 @@ static zr_status note_checkpointing(zr_config *config)
     return ZR_OK;
 }
 
+/* Add a note if a key was given with a value other than its default, but has no effect because of another key. */
+static zr_status note_without_effect(zr_config *config, bool given, const char *key, const char *why)
+{
+    return given ? zr__config_note(config, "zero_optimization.%s has no effect: %s", key, why) : ZR_OK;
+}
+
+/* Add notes on given keys of offload that have no effect, because nothing is offloaded or nothing is on disk. */
+static zr_status note_offload(zr_config *config)
+{
+    const zr_config_offloaded *optim = &config->zero.optim, *param = &config->zero.param;
+    const bool any_optim = optim->device != ZR_HOME_NONE, any_param = param->device != ZR_HOME_NONE;
+    const bool disk = optim->device == ZR_HOME_NVME || param->device == ZR_HOME_NVME;
+    static const char none[] = "offload_optimizer.device is none";
+    ZR_TRY(note_without_effect(config, !any_optim && optim->ratio != 1, "offload_optimizer.ratio", none));
+    ZR_TRY(note_without_effect(config, !any_optim && !config->zero.offload_gradients, "offload_optimizer.gradients",
+                               none));
+    ZR_TRY(note_without_effect(config, !any_optim && optim->buffers != ZR_CONFIG_BUFFERS,
+                               "offload_optimizer.buffer_count", none));
+    ZR_TRY(note_without_effect(config, !any_param && param->ratio != 1, "offload_param.ratio",
+                               "offload_param.device is none"));
+    ZR_TRY(note_without_effect(config, !any_optim && !any_param && config->zero.sub_group_elems != ZR_CONFIG_SUB_GROUP,
+                               "sub_group_size", "no states are offloaded"));
+    ZR_TRY(note_without_effect(config, !disk && optim->folders, "offload_optimizer.nvme_path", "no device is nvme"));
+    ZR_TRY(note_without_effect(config, !disk && param->folders, "offload_param.nvme_path", "no device is nvme"));
+    const bool narrow = config->bf16 || config->fp16, frozen = config->model.frozen || config->model.lora.rank > 0;
+    if (any_param && narrow && !frozen && config->memory.layout == ZR_LAYOUT_LEAN)
+        ZR_TRY(zr__config_note(config,
+                               "zero_optimization.offload_param has no effect with memory.layout lean in 16 bits: "
+                               "parameters are cast from the fp32 masters, which offload_optimizer places"));
+    if (disk || (config->aio.block_bytes == 0 && config->aio.depth == 0)) return ZR_OK;
+    return zr__config_note(config, "aio has no effect: no device is nvme");
+}
+
 zr_status zr__config_note_all(zr_config *config)
 {
     for (const zr__string *u = config->state->unused; u; u = u->next) ZR_TRY(note_unused_section(config, u));
@@ -184,5 +217,6 @@ zr_status zr__config_note_all(zr_config *config)
             config,
             "parallel.sequence has no effect: with parallel.tensor 1 there are no ranks to divide tokens among"));
     ZR_TRY(note_checkpointing(config));
+    ZR_TRY(note_offload(config));
     return ZR_OK;
 }

@@ -38,19 +38,19 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
     return zr__json_fail(source->text, source->bytes, source->name, place, status, message);
 }
 
-/* Refuse a value that is not an object, at a path where the table has a section. If the section is for a device that is
- * not available, the message says so. */
+/* Refuse a value that is not an object, at a path where the table has a section. If the section is for a device, the
+ * message shows how to write its name. */
 static zr_status no_object(const zr__keys *keys, const zr__source *source, const zr__json_place *place,
                            const char *path, const json_t *value)
 {
     char device[PATH_BYTES];
     snprintf(device, sizeof(device), "%.*s.device", PATH_BYTES - 8, path);
     const zr_key *key = zr__key_find(keys, device);
-    if (!key || strcmp(key->path, device) != 0 || key->state != ZR_KEY_LIMITED || json_is_false(value))
+    const char *word = json_string_value(value);
+    if (!key || strcmp(key->path, device) != 0 || !word || zr__choice_index(key->choices, word, strlen(word)) < 0)
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
-    return zr__config_fail(
-        source, place, ZR_ERR_UNSUPPORTED, "%s is not available yet; leave it out, or write {\"device\": \"%s\"}%s%s",
-        ZR_JSON_SHOWN(value), key->built, key->instead ? "; " : "", key->instead ? key->instead : "");
+    return zr__config_fail(source, place, ZR_ERR_CONFIG, "found \"%s\", wanted an object of keys: {\"device\": \"%s\"}",
+                           word, word);
 }
 
 /* Read the keys of an object in the file, recursively. The depth is bounded, because only sections of the table are

@@ -353,6 +353,15 @@ static zr_status check_all_reduce(const zr_config *config)
     return ZR_OK;
 }
 
+/* Refuse an offload of parameters at a stage that nobody gave, and that memory does not choose either. check.c refuses
+ * it at a given stage. */
+static zr_status check_offload_stage(const zr_config *config)
+{
+    if (config->zero.param.device == ZR_HOME_NONE || config->zero.stage == 3 || zr__config_get_open(config).stage)
+        return ZR_OK;
+    return zr__config_refuse(config, "zero_optimization.offload_param.device: " ZR__OFFLOAD_STAGE, config->zero.stage);
+}
+
 zr_status zr_config_resolve(zr_config *config, int all_ranks)
 {
     const int64_t tensor = config->parallel.tensor;
@@ -369,6 +378,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(zr__config_recipe(config));    /* sets the optimizer, scheduler and gradient_clipping of the recipe */
     ZR_TRY(resolve_batch(config, ranks)); /* sets the batch triple */
     ZR_TRY(check_all_reduce(config));
+    ZR_TRY(check_offload_stage(config));
     ZR_TRY(check_noise_scale(config, ranks));
     ZR_TRY(check_samples(config));
     ZR_TRY(check_keep_best(config));

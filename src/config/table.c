@@ -15,8 +15,6 @@
 
 #define AUTO "\"auto\""
 #define ZERO "zero_optimization."
-#define LESS_MEMORY                                                                                                    \
-    .instead = "to need less memory, use a higher stage, activation_checkpointing.policy unit or more ranks"
 #define CURVES "metrics.jsonl holds the curves"
 
 /* A row of the table: type, path, default, offset in zr_config, help, then other members of zr_key. Every value in the
@@ -327,7 +325,6 @@ const zr_key zr__common_keys[] = {
     IGNORED(INT, ZERO "stage3_partition_stream_chunk_size", "0", "each rank initializes its own shards", FROM(0)),
     IGNORED(BOOL, ZERO "stage3_use_all_reduce_for_fetch_params", "false", "parameters are gathered"),
     IGNORED(INT, ZERO "stage3_module_granularity_threshold", "0", "a unit is a transformer block", FROM(0)),
-    IGNORED(INT, ZERO "sub_group_size", "1000000000", "updates need only constant memory", FROM(1)),
     IGNORED(BOOL, ZERO "contiguous_gradients", "true", "gradients are always contiguous"),
     IGNORED(BOOL, ZERO "reduce_scatter", "true", "gradients are always reduced by their owner"),
     IGNORED(BOOL, ZERO "allgather_partitions", "true", "parameters are always gathered"),
@@ -344,15 +341,61 @@ const zr_key zr__common_keys[] = {
     IGNORED(BOOL, ZERO "log_trace_cache_warnings", "false", "zr traces no modules"),
     IGNORED(BOOL, ZERO "enable_sanity_checks", "false", "plans are checked by the tests and in debug builds"),
     IGNORED(BOOL, ZERO "pipeline_loading_checkpoint", "false", "it concerns checkpoints of DeepSpeed"),
-    BARE(CHOICE, ZERO "offload_optimizer.device", "\"none\"", "where optimizer states are kept",
-         .choices = "none|cpu|nvme", ONLY("none"), LESS_MEMORY),
-    IGNORED(ANY, ZERO "offload_optimizer.*", "null", "used only with a device other than none"),
-    BARE(CHOICE, ZERO "offload_param.device", "\"none\"", "where parameter shards are kept", .choices = "none|cpu|nvme",
-         ONLY("none"), LESS_MEMORY),
-    IGNORED(ANY, ZERO "offload_param.*", "null", "used only with a device other than none"),
-    REFUSED(BOOL, ZERO "cpu_offload", "false", "old name of offload_optimizer", LESS_MEMORY),
-    REFUSED(BOOL, ZERO "cpu_offload_param", "false", "old name of offload_param", LESS_MEMORY),
-    IGNORED(BOOL, ZERO "cpu_offload_use_pin_memory", "false", "used only with an offload"),
+    KEY(CHOICE, ZERO "offload_optimizer.device", "\"none\"", zero.optim.device,
+        "where optimizer states and fp32 master parameters are stored between the steps that compute with them "
+        "(docs/offload.md). cpu: in the host's memory, which without GPUs is where they are anyway; nvme: in files of "
+        "nvme_path. Updates are computed on the device, bucket by bucket, and results have the same bits",
+        .choices = "none|cpu|nvme"),
+    KEY(PATHS, ZERO "offload_optimizer.nvme_path", "null", zero.optim.folders,
+        "folder on a fast local disk, or a list of folders, over which the bytes are striped. It must exist; the files "
+        "in it have no names and vanish with the run, however it ends"),
+    KEY(NUMBER, ZERO "offload_optimizer.ratio", "1.0", zero.optim.ratio,
+        "share of the parameters whose states are offloaded, by whole units; the states of the others stay on the "
+        "device",
+        RANGE(0, 1)),
+    KEY(BOOL, ZERO "offload_optimizer.gradients", "true", zero.offload_gradients,
+        "also store gradients there, if they outlive their reduction: sums over several micro-batches, and gradients "
+        "that wait for the norm. false: they stay on the device, which takes more memory and moves fewer bytes"),
+    KEY(INT, ZERO "offload_optimizer.buffer_count", "4", zero.optim.buffers,
+        "number of buffers for the states of an update on the device, of sub_group_size elements each. A bucket takes "
+        "4, as DeepSpeed counts for Adam: 4 x the buckets that are read, updated or written at the same time. 4, the "
+        "default of DeepSpeed, leaves the choice to zr: three buckets",
+        RANGE(1, 16384)),
+    REFUSED(BOOL, ZERO "offload_optimizer.super_offload", "false", "updates by the processors of a superchip",
+            .instead = "states are copied to the GPU and updated there, so that results keep their bits"),
+    KEY(INT, ZERO "sub_group_size", "1000000000", zero.sub_group_elems,
+        "with an offload: elements of a state that a rank has on the device at a time to update them. 1e9, the default "
+        "of DeepSpeed, leaves the choice to zr, 1048576",
+        FROM(1)),
+    IGNORED(BOOL, ZERO "offload_optimizer.pin_memory", "true", "host memory that a GPU copies is always pinned"),
+    IGNORED(BOOL, ZERO "offload_optimizer.pipeline_read", "false", "the next bucket is always read during an update"),
+    IGNORED(BOOL, ZERO "offload_optimizer.pipeline_write", "false",
+            "the last bucket is always written during an update"),
+    IGNORED(BOOL, ZERO "offload_optimizer.fast_init", "false", "states are created where they are stored"),
+    IGNORED(NUMBER, ZERO "offload_optimizer.cpuadam_cores_perc", "0.8", "updates are computed on the device",
+            RANGE(0, 1)),
+    KEY(CHOICE, ZERO "offload_param.device", "\"none\"", zero.param.device,
+        "at stage 3: where each rank's shards of the parameters are stored between gathers; values as in "
+        "offload_optimizer.device",
+        .choices = "none|cpu|nvme"),
+    KEY(PATHS, ZERO "offload_param.nvme_path", "null", zero.param.folders,
+        "folder or folders, as offload_optimizer.nvme_path, which must be the same if both are used"),
+    KEY(NUMBER, ZERO "offload_param.ratio", "1.0", zero.param.ratio,
+        "share of the parameters that are offloaded, by whole units; the others stay on the device", RANGE(0, 1)),
+    IGNORED(INT, ZERO "offload_param.buffer_count", "5", "a shard is read into the place where its unit is gathered",
+            FROM(1)),
+    IGNORED(INT, ZERO "offload_param.buffer_size", "100000000",
+            "a shard is read into the place where its unit is gathered", FROM(1)),
+    IGNORED(INT, ZERO "offload_param.max_in_cpu", "1000000000",
+            "parameters on disk have no copy in memory; offload_param.ratio keeps some of them on the device", FROM(0)),
+    IGNORED(BOOL, ZERO "offload_param.pin_memory", "true", "host memory that a GPU copies is always pinned"),
+    REFUSED(BOOL, ZERO "cpu_offload", "false", "old name of offload_optimizer",
+            .instead = "write \"offload_optimizer\": {\"device\": \"cpu\"}"),
+    REFUSED(BOOL, ZERO "cpu_offload_param", "false", "old name of offload_param",
+            .instead = "write \"offload_param\": {\"device\": \"cpu\"}"),
+    IGNORED(BOOL, ZERO "cpu_offload_use_pin_memory", "false", "host memory that a GPU copies is always pinned"),
+    REFUSED(ANY, ZERO "zenflow", "null", "updates with gradients of earlier steps",
+            .instead = "ZenFlow's updates are late and change results; offload_optimizer keeps their bits"),
     KEY(INT, ZERO "zero_hpz_partition_size", "1", zero.hpz_partition_ranks,
         "hpZ of ZeRO++, at stage 3: keep a second copy of the parameters, sharded over this number of neighbouring "
         "data-parallel ranks (usually those of a host); all gathers of a step but the first use it. Must be a power of "
@@ -426,7 +469,22 @@ const zr_key zr__common_keys[] = {
     IGNORED(BOOL, "dataloader_drop_last", "false", "every batch is full"),
     IGNORED(BOOL, "zero_allow_untested_optimizer", "false", "every optimizer works at every stage"),
     IGNORED(BOOL, "zero_force_ds_cpu_optimizer", "true", "there is one implementation"),
-    IGNORED(ANY, "aio.*", "null", "used only with an NVMe device"),
+    KEY(INT, "aio.block_size", AUTO, aio.block_bytes,
+        "with device nvme: bytes of the largest single transfer from or to disk, a multiple of 4096; also the bytes "
+        "that "
+        "go to one of several folders at a time. auto: 1048576, the default of DeepSpeed",
+        RANGE(4096, 1 << 30)),
+    KEY(INT, "aio.queue_depth", AUTO, aio.depth,
+        "with device nvme: number of transfers in flight in each direction. auto: 8, the default of DeepSpeed",
+        RANGE(1, 1024)),
+    REFUSED(BOOL, "aio.use_gds", "false", "copies from disk to GPU without the host's memory (GPUDirect Storage)"),
+    IGNORED(INT, "aio.intra_op_parallelism", "1", "aio.queue_depth transfers run at the same time without more threads",
+            FROM(1)),
+    IGNORED(INT, "aio.thread_count", "1", "aio.queue_depth transfers run at the same time without more threads",
+            FROM(1)),
+    IGNORED(BOOL, "aio.single_submit", "false", "transfers are always submitted as they come"),
+    IGNORED(BOOL, "aio.overlap_events", "true", "a transfer is always submitted when another has ended"),
+    IGNORED(ANY, "aio.*", "null", "it concerns DeepSpeed's library of transfers"),
     KEY(SWITCH, "checkpoint.async", AUTO, checkpoint.async,
         "write the checkpoints of train.save_interval asynchronously, while training goes on: from a copy in the "
         "host's memory if memory.limit is given and has room for it; otherwise from the states themselves, where an "

@@ -138,3 +138,11 @@ zr_status zr__window_open(zr_engine *e, zr__window *w, const zr_state *state, in
     *at = w->memory + zr_dtype_span(state->dtype, index - first);
     return ZR_OK;
 }
+
+const char *zr__engine_transfers(const zr_engine *engine, bool *direct)
+{
+    if (!engine->store) return NULL;
+    const zr__store_facts facts = zr__store_facts_of(engine->store);
+    *direct = facts.direct;
+    return facts.transfers;
+}

@@ -41,4 +41,7 @@ typedef struct zr__engine_at {
 } zr__engine_at;
 zr__engine_at zr__engine_shown(uint64_t number);
 
+/* Return how transfers from and to disk are made. Return NULL if the engine stores nothing on disk. */
+const char *zr__engine_transfers(const zr_engine *engine, bool *direct);
+
 #endif

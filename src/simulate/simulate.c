@@ -98,6 +98,7 @@ static double kernel_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
 bool zr__is_host_copy(const zr_plan *plan, zr_schedule_kind kind, const zr_step *step)
 {
     const zr_schedule *s = &plan->schedule[kind];
+    if (zr__is_disk_copy(step)) return false;
     for (int32_t u = step->uses; step->kind == ZR_STEP_COPY && u < step->uses + step->n_uses; u++)
         if (s->use[u].buffer != ZR_NONE && s->buffer[s->use[u].buffer].space == ZR_SPACE_HOST) return true;
     return false;
@@ -133,6 +134,16 @@ static int32_t host_ranks(const pricer *me, const zr_plan *plan)
     return plan->ranks < me->ranks_per_host ? plan->ranks : me->ranks_per_host;
 }
 
+/* Return the rates of the disk for one rank. The ranks of a host share the cluster's disk, and so do reads and writes.
+ * Without a rate of the cluster, return the rates that were measured for one rank. */
+static zr__disk_rates disk_rates(const pricer *me, const zr_plan *plan)
+{
+    const double share = me->cluster->disk_bytes_sec / host_ranks(me, plan);
+    const zr_machine *m = &me->cluster->device;
+    return share > 0 ? (zr__disk_rates){share, share, share}
+                     : (zr__disk_rates){m->disk_read_bytes_sec, m->disk_write_bytes_sec, m->disk_both_bytes_sec};
+}
+
 /* Return a step's seconds. If the step is a kernel, divide the seconds into parts. Exchanges and copies have no parts.
  */
 static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t index, parts *p)
@@ -158,6 +169,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
     case ZR_MOVE_SCALARS:
         return zr__exchange_sec(me->cluster, spot, 0);
     }
+    if (zr__is_disk_copy(step)) return zr__plan_disk_sec(plan, index, disk_rates(me, plan));
     if (step->kind == ZR_STEP_SAVE) return saved * host_ranks(me, plan) / me->cluster->disk_bytes_sec;
     if (zr__is_host_copy(plan, kind, step))
         return (step->when == ZR_WHEN_SAVE ? saved : cost.memory_bytes) / me->cluster->host_bytes_sec;
@@ -191,7 +203,7 @@ static double step_sec(const zr__pricer *base, const zr_plan *plan, zr_schedule_
 static zr_cause cause_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const zr_step *step = &plan->schedule[kind].step[index];
-    if (step->kind == ZR_STEP_COPY) return ZR_CAUSE_HOST;
+    if (step->kind == ZR_STEP_COPY) return zr__is_disk_copy(step) ? ZR_CAUSE_DISK : ZR_CAUSE_HOST;
     if (step->group != ZR_GROUP_TENSOR) return ZR_CAUSE_STAGE;
     return step->restores ? ZR_CAUSE_PIECES : ZR_CAUSE_TENSOR;
 }

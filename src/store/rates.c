@@ -7,6 +7,7 @@
 
 #include "base/core/core.h"
 #include "base/core/thread.h"
+#include "base/text/text.h"
 
 enum { LEAD = 2 }; /* buckets that one direction may be ahead of the other */
 
@@ -113,7 +114,7 @@ zr_status zr__store_measure(const char *folder, int64_t bytes, int64_t block_byt
     b.buckets = (bytes + pair_bytes - 1) / pair_bytes * 2;
     unsigned char *memory = zr_alloc((size_t)(pair_bytes + passing_bytes + ZR_STORE_ALIGN));
     ZR_CHECK(memory, ZR_ERR_MEMORY, "no memory for %lld bytes to measure the disk of %s",
-             (long long)(pair_bytes + passing_bytes), folder);
+             (long long)(pair_bytes + passing_bytes), ZR_SHOWN(folder));
     unsigned char *aligned = memory + (ZR_STORE_ALIGN - (uintptr_t)memory % ZR_STORE_ALIGN) % ZR_STORE_ALIGN;
     for (int w = 0; w < 2; w++) b.bucket[w] = aligned + w * b.bucket_bytes;
     fill(b.bucket[1], b.bucket_bytes);

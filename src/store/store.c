@@ -14,7 +14,11 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEPTH_MAX = 1024, TRIES = 1000 }; /* attempts without progress, of a millisecond each, until a transfer fails */
+enum {
+    DEPTH_MAX = 1024,
+    BLOCK_MAX = 1 << 30, /* io_uring's results have 31 bits */
+    TRIES = 1000         /* attempts without progress, of a millisecond each, until a transfer fails */
+};
 
 /* A range of a file, in bytes; begin == end if empty. */
 typedef struct range {
@@ -63,7 +67,7 @@ static int64_t round_up(int64_t bytes)
 /* Set the status of the call, unless it has failed before. */
 static void fail(call *c, const zr__transfer *t, int error)
 {
-    const char *why = error ? strerror(error) : t->writes ? "no byte was written" : "the file ends before";
+    const char *why = error ? strerror(error) : t->writes ? "no byte was written" : "the file is too short";
     if (c->status != ZR_OK) return;
     c->status =
         ZR_FAIL(ZR_ERR_IO, "%s: cannot %s %s: byte %lld of a file in the folder %s, %lld bytes: %s%s", c->store->owner,
@@ -234,9 +238,10 @@ zr_status zr__store_write(zr__store *store, int64_t offset, const void *from, in
 static zr_status check_config(const zr__store_config *config)
 {
     ZR_CHECK(config->n_folders >= 1, ZR_ERR_ARG, "states on disk need at least one folder");
-    ZR_CHECK(config->block_bytes >= ZR_STORE_ALIGN && config->block_bytes % ZR_STORE_ALIGN == 0, ZR_ERR_ARG,
-             "blocks of %lld bytes for states on disk; a multiple of %d is needed", (long long)config->block_bytes,
-             ZR_STORE_ALIGN);
+    ZR_CHECK(config->block_bytes >= ZR_STORE_ALIGN && config->block_bytes <= BLOCK_MAX &&
+                 config->block_bytes % ZR_STORE_ALIGN == 0,
+             ZR_ERR_ARG, "blocks of %lld bytes for states on disk; a multiple of %d up to %d is needed",
+             (long long)config->block_bytes, ZR_STORE_ALIGN, BLOCK_MAX);
     ZR_CHECK(config->depth >= 1 && config->depth <= DEPTH_MAX, ZR_ERR_ARG,
              "%d transfers at a time from and to disk; a number from 1 to %d is needed", config->depth, DEPTH_MAX);
     ZR_ASSERT(config->bytes >= 0 && config->passing && (uintptr_t)config->passing % ZR_STORE_ALIGN == 0);

@@ -24,7 +24,7 @@ typedef struct zr__store_config {
     int n_folders;
     int64_t bytes;       /* size of the space */
     int64_t block_bytes; /* bytes that go to one file before the next file's turn, and largest single transfer; a
-                            multiple of ZR_STORE_ALIGN */
+                            multiple of ZR_STORE_ALIGN, at most 2^30 */
     int depth;           /* maximum number of transfers in flight in each direction */
     void *passing;       /* memory of zr__store_passing_bytes, aligned to ZR_STORE_ALIGN, through which bytes pass whose
                             address or length cannot be transferred directly */
@@ -40,9 +40,10 @@ static inline int64_t zr__store_passing_bytes(int64_t block_bytes, int depth)
     return 2 * (depth < ZR_STORE_SLOTS ? depth : ZR_STORE_SLOTS) * block_bytes;
 }
 
-/* Create the files and reserve all their bytes. Not collective. Errors: ZR_ERR_MEMORY if a folder has too little room
- * (the message names the folder, the bytes wanted and the bytes free); ZR_ERR_CREATE if a folder does not exist or
- * cannot be written; ZR_ERR_CONFIG and ZR_ERR_UNSUPPORTED for a value of ZR_STORE. */
+/* Create the files and reserve all their bytes, which read as zeros until they are written. Not collective. Errors:
+ * ZR_ERR_MEMORY if a folder has too little room (the message names the folder, the bytes wanted and the bytes free);
+ * ZR_ERR_CREATE if a folder does not exist or cannot be written; ZR_ERR_CONFIG and ZR_ERR_UNSUPPORTED for a value of
+ * ZR_STORE. */
 ZR_NODISCARD zr_status zr__store_create(const zr__store_config *config, zr__store **store);
 void zr__store_destroy(zr__store **store);
 

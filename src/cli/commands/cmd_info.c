@@ -22,6 +22,8 @@ typedef struct machine_info {
     zr_device_facts facts;
     zr_rates rates;
     bool measured; /* whether `rates` is known from an earlier `zr info --bench` */
+    zr__folder_rates disk;
+    bool disk_measured; /* whether `disk` is known from an earlier `zr info --bench --disk` */
 } machine_info;
 
 static zr_status collect_info(machine_info *i)
@@ -34,6 +36,7 @@ static zr_status collect_info(machine_info *i)
     zr_status st = zr__rates_recall(&i->facts, &i->rates);
     i->measured = st == ZR_OK;
     if (st == ZR_ERR_DATA) cli_say("note: %s", zr_error_message());
+    i->disk_measured = zr__disk_recall(&i->disk) == ZR_OK;
     i->memory_bytes = (double)zr__host_available_bytes();
     const char *mpi = zr__comm_mpi_version();
     snprintf(i->mpi, sizeof(i->mpi), "%.*s", (int)strcspn(mpi, "\n"), mpi);
@@ -65,6 +68,29 @@ static void add_rates(zr__json_out *json, const machine_info *i)
                  zr__rates_peak(&i->rates, ZR_BF16, NULL).all, "memory_bytes_sec", i->rates.triad.all, "link_bytes_sec",
                  i->rates.link.all / i->rates.threads);
     zr__json_close(json, '}');
+}
+
+/** Add the rates of a disk to the JSON output, or null if they are not measured. */
+static void add_disk(zr__json_out *json, const zr__folder_rates *disk)
+{
+    if (!disk) {
+        zr__json_add_json(json, "disk", NULL);
+        return;
+    }
+    zr__json_open(json, "disk", '{');
+    zr__json_add(json, "folder", disk->folder, "read_bytes_sec", disk->read, "write_bytes_sec", disk->write,
+                 "both_bytes_sec", disk->both, "transfers", disk->transfers);
+    zr__json_add_bool(json, "direct", disk->direct);
+    zr__json_close(json, '}');
+}
+
+/** Write the rates of a disk as one line into `text`. Return `text`. */
+static const char *disk_line(const zr__folder_rates *disk, char text[512])
+{
+    snprintf(text, 512, "%s/s read, %s/s written, %s/s both at once, in %s%s", ZR_SIZE(disk->read),
+             ZR_SIZE(disk->write), ZR_SIZE(disk->both), disk->folder,
+             disk->direct ? "" : " (through the page cache, so this may be the speed of memory)");
+    return text;
 }
 
 /** Add the GPUs of this machine to the JSON output, and whether this build of zr can use them. */
@@ -123,6 +149,7 @@ static zr_status print_info_json(const machine_info *i)
     zr__json_add_bool(&json, "bf16_products", i->facts.bf16_products);
     zr__json_add(&json, "matmul", zr__device_cpu_matmul());
     add_rates(&json, i);
+    add_disk(&json, i->disk_measured ? &i->disk : NULL);
     add_gpus(&json);
     zr__json_add(&json, "mpi", mpi, "jansson", jansson_version_str(), "compiler", __VERSION__);
     zr__json_add_json(&json, "transports", mpi ? "[\"threads\", \"mpi\"]" : "[\"threads\"]");
@@ -132,13 +159,14 @@ static zr_status print_info_json(const machine_info *i)
 
 static void print_info(const machine_info *i)
 {
-    char rates[192], matmul[64];
+    char rates[192], matmul[64], disk[512];
     const bool gpus = zr_device_cuda_count(NULL) > 0, products = gpu_matmul(matmul)[0];
     printf("zr          %s\nprocessor   %s, %d core%s for this process\n", zr_version(), i->processor, i->facts.threads,
            i->facts.threads == 1 ? "" : "s");
     printf("memory      %s available\n", i->memory_bytes < 0 ? "unknown" : ZR_SIZE(i->memory_bytes));
     printf("kernels     %s (bf16 products: %s)\n", zr_device_cpu_level(), i->facts.bf16_products ? "yes" : "no");
     printf("measured    %s\n", i->measured ? cli_rates_line(&i->rates, rates) : "nothing yet: zr info --bench");
+    if (i->disk_measured) printf("disk        %s\n", disk_line(&i->disk, disk));
     printf("devices     cpu%s\n", gpus ? ", cuda" : "");
     print_gpus();
     printf("transports  threads%s\n", i->mpi[0] ? ", mpi" : "");
@@ -188,8 +216,28 @@ static zr_status bench_world(const cli_args *args, cli_bench *b, zr_comm *comm)
     return args->json ? zr__json_write(&json, stdout) : ZR_OK;
 }
 
+/** Measure the disk of a folder, print its rates and store them. */
+static zr_status bench_disk(const cli_args *args, const char *folder, bool quick)
+{
+    char line[512];
+    zr__folder_rates disk;
+    ZR_TRY(zr__disk_measure(folder, quick, &disk));
+    if (zr__disk_remember(&disk) != ZR_OK) cli_say("note: the rates are not remembered: %s", zr_error_message());
+    if (!args->json) {
+        printf("disk        %s\n            transfers by %s; `zr plan`, `zr train` and `zr simulate` use these rates\n",
+               disk_line(&disk, line), disk.transfers);
+        return ZR_OK;
+    }
+    zr__json_out json = {0};
+    zr__json_open(&json, NULL, '{');
+    add_disk(&json, &disk);
+    zr__json_close(&json, '}');
+    return zr__json_write(&json, stdout);
+}
+
 typedef struct info_options {
     cli_bench bench;
+    const char *disk; /* folder to measure, or NULL */
     const char *device;
     zr_config_device kind; /* `device` as a number */
     bool wanted;           /* whether --bench was given */
@@ -201,9 +249,12 @@ static zr_status parse_info(cli_args *args, info_options *o, bool world, int arg
     ZR_TRY(cli_parse(args, argc, argv));
     if (args->help) return ZR_OK;
     const bool shapes = b->preset || b->batch || b->seq || b->bf16 || o->device;
-    ZR_CHECK(o->wanted || (!shapes && !b->how.threads && !b->how.quick), ZR_ERR_ARG,
-             "--preset, --batch, --seq, --threads, --device, --bf16 and --quick need --bench; give it "
+    ZR_CHECK(o->wanted || (!shapes && !b->how.threads && !b->how.quick && !o->disk), ZR_ERR_ARG,
+             "--preset, --batch, --seq, --threads, --device, --bf16, --disk and --quick need --bench; give it "
              "too");
+    ZR_CHECK(!o->disk || (!shapes && !b->how.threads && !world), ZR_ERR_ARG,
+             "--disk measures only a disk, in one process; leave out --preset, --batch, --seq, --threads, --device and "
+             "--bf16, and use no launcher");
     ZR_CHECK(!world || !shapes, ZR_ERR_ARG,
              "under a launcher, --bench measures only training steps of its ranks, on processors; leave out --preset, "
              "--batch, --seq, --bf16 and --device");
@@ -236,6 +287,8 @@ static zr_status run_info(const cli_command *command, zr_comm *comm, int argc, c
          "with --bench: threads per rank in the measured training steps [cores / ranks]"},
         {"device", CLI_TEXT, &o.device, 0, "KIND",
          "with --bench: device to measure: cpu, cuda or auto [auto: GPUs if there are any]"},
+        {"disk", CLI_TEXT, &o.disk, 0, "DIR",
+         "with --bench: measure how fast files in this folder are read and written, and nothing else"},
         {"bf16", CLI_FLAG, &o.bench.bf16, 0, NULL,
          "with --bench: measure bf16 even if the processor has no bf16 instructions"},
         {"quick", CLI_FLAG, &o.bench.how.quick, 0, NULL,
@@ -258,6 +311,7 @@ static zr_status run_info(const cli_command *command, zr_comm *comm, int argc, c
         print_info(&i);
         return ZR_OK;
     }
+    if (o.disk) return bench_disk(&args, o.disk, o.bench.how.quick);
     if (!comm || comm->size == 1) return bench_machine(&args, o.kind, &o.bench);
     st = bench_world(&args, &o.bench, comm);
     if (st != ZR_OK) cli_end_world(comm, st);
@@ -271,6 +325,7 @@ const cli_command cli_info = {
     .examples = "  zr info\n"
                 "  zr info --json\n"
                 "  zr info --bench\n"
+                "  zr info --bench --disk /local_nvme\n"
                 "  zr info --bench --preset gpt2-350m --batch 2 --json\n",
     .run = run_info,
     .all_ranks = true,

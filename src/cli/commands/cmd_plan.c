@@ -6,9 +6,11 @@
 #include "cli/shell/help.h"
 #include "cli/shell/process.h"
 #include "base/json/json_write.h"
+#include "base/text/text.h"
 #include "cli/plan/brief.h"
 #include "cli/plan/choices.h"
 #include "cli/plan/max.h"
+#include "cli/plan/offload.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "plan/cost/cost.h"
@@ -27,7 +29,7 @@
 
 typedef struct plan_options {
     cli_brief brief;
-    const char *max, *svg, *profile, *cluster;
+    const char *max, *svg, *profile, *cluster, *disk;
     int64_t ranks;
     double tokens, efficiency; /* values of --tokens and --efficiency; 0 if not given */
     bool schedule, shapes, table1, table2, configs, every, advice;
@@ -128,6 +130,8 @@ static zr_status print_plan_text(const planning *p, const zr_plan *plan)
     print_plan_head(p, &table.report[table.chosen]);
     cli_table_print(stdout, &table, color);
     if (p->config->parallel.tensor > 1) ZR_TRY(cli_within_print(stdout, p->config, plan, &p->target.profile));
+    const cli_trial *made = &choices.choice[choices.configured].made;
+    cli_offload_print(stdout, &p->target, &made->report, &made->simulation.price, choices.step_tokens);
     fputc('\n', stdout);
     cli_bars_print(stdout, &choices, color);
     ZR_TRY(cli_order_print(stdout, p->config, &choices));
@@ -218,6 +222,7 @@ static zr_status profile_here(planning *p)
     const zr_dtype dtype = p->config->bf16 && device->profile.facts.bf16_products ? ZR_BF16 : ZR_F32;
     const bool known = zr__rates_recall(&device->profile.facts, &rates) == ZR_OK;
     if (known) zr__rates_profile(&rates, dtype, p->target.ranks, p->target.local_ranks, &device->profile);
+    zr__disk_profile(p->target.local_ranks, &device->profile);
     p->target.chooser = device->profile;
     if (timed && !known) device->ops->measure(device, dtype);
     p->target.profile = device->profile;
@@ -233,21 +238,49 @@ static zr_status find_max(planning *p)
              "--profile that has one",
              p->o->max);
     p->max.keep_stage = cli_overrides(p->args, "zero_optimization.stage=");
+    /* The largest model uses the whole disk: parameters are offloaded where the stage may be 3. */
+    if (p->target.disk_bytes > 0 && zr__train_offload_open(p->config))
+        zr__train_set_offload(p->config,
+                              p->config->zero.stage == 3 || (p->max.what == CLI_MAX_MODEL && !p->max.keep_stage)
+                                  ? ZR__OFFLOAD_PARAM
+                                  : ZR__OFFLOAD_GRAD,
+                              ZR_HOME_NVME);
     p->max.config = p->config;
     p->max.target = &p->target;
     return cli_max_find(&p->max);
 }
 
+/** Read --disk. Return in *chooses whether zr chooses an offload to disk, so that the configuration fits memory.limit.
+ * With --max, the search for the largest model sets the offload. */
+static zr_status read_disk(const planning *p, int64_t *bytes, bool *chooses)
+{
+    const char *disk = p->o->disk;
+    *bytes = 0;
+    *chooses = false;
+    if (!disk) return ZR_OK;
+    ZR_CHECK(zr__text_bytes(disk, bytes), ZR_ERR_ARG, "--disk is \"%s\"; expected a size such as 200GB, 2TB or 512MiB",
+             disk);
+    *chooses = !p->o->max && zr__train_offload_open(p->config);
+    ZR_CHECK(!*chooses || p->config->memory.limit_bytes > 0, ZR_ERR_ARG,
+             "--disk %s is for what does not fit in memory; give the memory of a rank too: --memory SIZE", disk);
+    return ZR_OK;
+}
+
 static zr_status settle_plan(planning *p)
 {
     const plan_options *o = p->o;
+    int64_t disk_bytes;
+    bool chooses;
+    ZR_TRY(read_disk(p, &disk_bytes, &chooses));
     p->target.here = !o->profile && !o->cluster;
     ZR_TRY(o->cluster   ? cli_target_cluster(o->cluster, NULL, p->config, &p->target)
            : o->profile ? cli_target_profile(o->profile, &p->target)
                         : profile_here(p));
     if (o->efficiency > 0) cli_target_efficiency(&p->target, o->efficiency);
-    p->chosen = zr__config_is_open(p->config);
+    p->chosen = zr__config_is_open(p->config) || chooses;
+    if (!o->max) p->target.disk_bytes = disk_bytes;
     ZR_TRY(cli_settle(p->config, &p->target));
+    p->target.disk_bytes = disk_bytes;
     return o->max ? find_max(p) : ZR_OK;
 }
 
@@ -255,6 +288,9 @@ static void say_plan_notes(const planning *p)
 {
     if (p->args->quiet) return;
     for (int i = 0; i < zr_config_notes(p->config); i++) cli_say("note: %s", zr_config_note(p->config, i));
+    char offload[ZR_OFFLOAD_NOTE_BYTES];
+    zr__train_offload_note(p->config, &p->target.profile.facts, offload);
+    if (offload[0]) cli_say("note: %s", offload);
     if (p->target.own_limit)
         cli_say("note: activation_checkpointing.policy is auto and there is no memory.limit; the limit used is %s, "
                 "what each of %d "
@@ -337,6 +373,10 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
         CLI_BRIEF_OPTIONS(o.brief, CLI_MEMORY_CHOOSES),
         {"max", CLI_TEXT, &o.max, 0, "WHAT",
          "find the largest model, layers (number of layers at this width) or batch that fits in memory"},
+        {"disk", CLI_TEXT, &o.disk, 0, "SIZE",
+         "space on disk of each rank, e.g. 200GB: where a model does not fit --memory, put as few of its states on "
+         "disk "
+         "as needed"},
         {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE",
          "simulate times on this cluster, e.g. dgx-h100x8, as `zr simulate` does"},
         {"profile", CLI_TEXT, &o.profile, 0, "NAME|FILE",

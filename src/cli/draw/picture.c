@@ -7,7 +7,9 @@
 #include <string.h>
 
 #define PAGE_WIDTH 1400.0
-#define PAGE_HEIGHT 1006.0
+#define PAGE_HEIGHT 894.0 /* height of the page without lanes and tiers */
+#define TIER_HEIGHT 16.0
+#define TIER_GAP 10.0
 #define RIGHT 1184.0 /* x of the texts to the right of the memory map */
 
 typedef enum phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_UPDATE } phase;
@@ -86,6 +88,22 @@ static void draw_picture_title(const cli_picture *p)
         layout->accum > 1 ? " and micro-batch" : "", ZR_SIZE((double)plan->memory.states_bytes));
 }
 
+/** Return the bytes of model states of a category that are stored in a space other than the device. */
+static int64_t away_bytes(const cli_picture *p, zr_space space, zr_category category)
+{
+    const zr_homes *home = &p->plan->layout.home;
+    const zr_space at[ZR_CATEGORIES] = {
+        [ZR_CATEGORY_PARAM] = home->param, [ZR_CATEGORY_GRAD] = home->grad, [ZR_CATEGORY_OPTIM] = home->optim};
+    return at[category] == space && space != ZR_SPACE_DEVICE ? p->plan->memory.space[space].category_bytes[category]
+                                                             : 0;
+}
+
+static int64_t tier_bytes(const cli_picture *p, zr_space space)
+{
+    return away_bytes(p, space, ZR_CATEGORY_PARAM) + away_bytes(p, space, ZR_CATEGORY_GRAD) +
+           away_bytes(p, space, ZR_CATEGORY_OPTIM);
+}
+
 static const char *states_sentence(const cli_picture *p)
 {
     static const char *const sentence[4] = {
@@ -98,7 +116,11 @@ static const char *states_sentence(const cli_picture *p)
         "Stage 3: a rank keeps its share of all model states. A unit's parameters are gathered just before they are "
         "used (blue boxes) and dropped behind."};
     if (p->plan->layout.ranks == 1)
-        return p->plan->param_group != ZR_GROUP_SELF
+        return tier_bytes(p, ZR_SPACE_HOST) + tier_bytes(p, ZR_SPACE_DISK) > 0
+                   ? "One rank. Model states that are not on the device are read where a step computes with them, "
+                     "bucket "
+                     "by bucket, and written back."
+               : p->plan->param_group != ZR_GROUP_SELF
                    ? "One rank: it keeps all model states. A unit's 16-bit parameters are cast from "
                      "the fp32 ones just before they are used (blue boxes) and dropped behind."
                    : "One rank: it keeps all model states; there is nobody to share them with.";
@@ -152,7 +174,7 @@ static void draw_sentences(const cli_picture *p)
 {
     const zr_plan *plan = p->plan;
     const svg_font font = {.size = 13, .color = PICTURE_DARK};
-    char room[160], whole[96] = "", comm[96] = "";
+    char room[160], whole[96] = "", comm[96] = "", away[96] = "";
     double y = 88;
     const char *parameters = parameters_sentence(p);
     svg_text(p->out, 40, y, font, "%s", states_sentence(p));
@@ -160,10 +182,18 @@ static void draw_sentences(const cli_picture *p)
     svg_text(p->out, 40, y += 19, font, "%s%s", activations_sentence(p, room),
              plan->rounds > 1 ? " What stands between the thick marks is repeated for each micro-batch." : "");
     if (p->whole_states_bytes > plan->memory.states_bytes)
-        snprintf(whole, sizeof(whole), " here, %s %s", ZR_SIZE((double)p->whole_states_bytes),
+        snprintf(whole, sizeof(whole), "%s %s %s",
+                 tier_bytes(p, ZR_SPACE_HOST) + tier_bytes(p, ZR_SPACE_DISK) > 0 ? ";" : " here,",
+                 ZR_SIZE((double)p->whole_states_bytes),
                  plan->layout.ranks > 1 ? "on every rank without ZeRO" : "at stage 0");
-    svg_text(p->out, 40, y += 19, font, "Model states: %s%s.%s", ZR_SIZE((double)plan->memory.states_bytes), whole,
-             plan->consume_grad ? " A unit's gradient is used up by its update at once." : "");
+    const int64_t host_bytes = tier_bytes(p, ZR_SPACE_HOST), disk_bytes = tier_bytes(p, ZR_SPACE_DISK);
+    if (host_bytes + disk_bytes > 0)
+        snprintf(away, sizeof(away), " on the device, %s %s", ZR_SIZE((double)(host_bytes + disk_bytes)),
+                 host_bytes == 0   ? "on disk"
+                 : disk_bytes == 0 ? "in the host's memory"
+                                   : "in the host's memory and on disk");
+    svg_text(p->out, 40, y += 19, font, "Model states: %s%s%s.%s", ZR_SIZE((double)plan->memory.states_bytes), away,
+             whole, plan->consume_grad ? " A unit's gradient is used up by its update at once." : "");
     y += 19;
     if (!p->timed) {
         svg_text(p->out, 40, y, font,
@@ -349,6 +379,36 @@ static void draw_category_legend(const cli_picture *p, double y)
     }
 }
 
+/** Draw a bar of the model states that are stored in a tier below the device, and return the y below it. */
+static double draw_tier(const cli_picture *p, zr_space space, const char *name, double y)
+{
+    const int64_t all = tier_bytes(p, space);
+    double x = p->map.x;
+    char text[64];
+    if (all == 0) return y;
+    svg_text(p->out, x - 8, y + TIER_HEIGHT - 4, (svg_font){.size = 12, .color = PICTURE_DARK, .anchor = SVG_END}, "%s",
+             name);
+    for (int c = 0; c < ZR_CATEGORIES; c++) {
+        const int64_t bytes = away_bytes(p, space, (zr_category)c);
+        if (bytes == 0) continue;
+        const double w = p->map.w * (double)bytes / (double)all;
+        snprintf(text, sizeof(text), "%s %s", cli_category_words((zr_category)c), ZR_SIZE((double)bytes));
+        svg_rect(p->out, (svg_box){x, y, w, TIER_HEIGHT}, cli_category_color((zr_category)c), "#ffffff", text);
+        if (svg_text_width(text, 11) < w - 6)
+            svg_text(p->out, x + 6, y + TIER_HEIGHT - 4,
+                     (svg_font){.size = 11, .color = c == ZR_CATEGORY_GRAD ? PICTURE_DARK : "#ffffff"}, "%s", text);
+        x += w;
+    }
+    svg_text(p->out, RIGHT, y + TIER_HEIGHT - 4, (svg_font){.size = 12, .color = PICTURE_GREY}, "%s a rank",
+             ZR_SIZE((double)all));
+    return y + TIER_HEIGHT + TIER_GAP;
+}
+
+static double tiers_height(const cli_picture *p)
+{
+    return (TIER_HEIGHT + TIER_GAP) * ((tier_bytes(p, ZR_SPACE_HOST) > 0) + (tier_bytes(p, ZR_SPACE_DISK) > 0));
+}
+
 static void draw_fullest(const cli_picture *p)
 {
     double x = p->fullest_x, y = p->map.y + p->map.h + 34;
@@ -391,7 +451,8 @@ static zr_status draw_picture_page(FILE *out, void *arg)
         p->map.y += p->stage_height + 5;
         p->map.h -= p->stage_height + 5;
     }
-    svg_begin(p->out, PAGE_WIDTH, PAGE_HEIGHT, "zr: memory map and schedule of one training step");
+    svg_begin(p->out, PAGE_WIDTH, PAGE_HEIGHT + tiers_height(p) + cli_picture_find_lanes(p),
+              "zr: memory map and schedule of one training step");
     draw_picture_title(p);
     draw_sentences(p);
     draw_phases(p, 190);
@@ -406,7 +467,9 @@ static zr_status draw_picture_page(FILE *out, void *arg)
     draw_parts(p);
     double y = p->map.y + p->map.h + 58;
     draw_category_legend(p, y);
-    cli_picture_lanes(p, y + 28);
+    y = draw_tier(p, ZR_SPACE_HOST, "in host memory", y + 22);
+    y = draw_tier(p, ZR_SPACE_DISK, "on disk", y);
+    cli_picture_lanes(p, y + 6);
     svg_end(p->out);
     return ZR_OK;
 }

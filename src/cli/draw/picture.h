@@ -61,8 +61,10 @@ const char *cli_picture_words(const char *op);
 
 /** Draw the memory map. Each buffer is a box, with its addresses vertically and its lifetime horizontally. */
 zr_status cli_picture_map(const cli_picture *p);
+/** Set the lanes of the streams. Return their height together, in pixels. */
+double cli_picture_find_lanes(cli_picture *p);
 /** Draw the streams as horizontal lanes below `top`, with a legend. */
-void cli_picture_lanes(cli_picture *p, double top);
+void cli_picture_lanes(const cli_picture *p, double top);
 
 /** Compute the times of a plan's steps from the rates of `profile`. If the rates are unknown, times->time is NULL. Free
  * the times with cli_times_clear. */

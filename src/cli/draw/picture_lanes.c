@@ -18,6 +18,8 @@ typedef enum work {
     WORK_REDUCE,
     WORK_UPDATE,
     WORK_COPY,
+    WORK_FETCH,
+    WORK_STORE,
     WORKS
 } work;
 
@@ -32,6 +34,8 @@ static const struct {
     [WORK_REDUCE] = {"#e69f00", "reduce-scatter of gradients"},
     [WORK_UPDATE] = {"#009e73", "norm, update"},
     [WORK_COPY] = {"#f0e442", "copy to or from the host"},
+    [WORK_FETCH] = {"#b8a03c", "read from disk"},
+    [WORK_STORE] = {"#7a5c2e", "written to disk"},
 };
 
 /** Kind of work of each step kind that moves no data between ranks. ZR_STEP_RUN is missing, because its kind of work
@@ -64,6 +68,8 @@ static work step_work(const cli_picture *p, int32_t index)
     case ZR_MOVE_SCALARS:
         return WORK_UPDATE;
     }
+    if (step->kind == ZR_STEP_COPY && step->stream == ZR_STREAM_FETCH) return WORK_FETCH;
+    if (step->kind == ZR_STEP_COPY && step->stream == ZR_STREAM_STORE) return WORK_STORE;
     if (step->kind != ZR_STEP_RUN) return work_of_kind[step->kind];
     if (zr_graph_get_op(p->graph, step->op)->backward) return WORK_BACKWARD;
     return step->replay ? WORK_RECOMPUTE : WORK_FORWARD;
@@ -169,17 +175,23 @@ static void draw_work_legend(const cli_picture *p, double y)
     }
 }
 
-void cli_picture_lanes(cli_picture *p, double top)
+double cli_picture_find_lanes(cli_picture *p)
 {
-    const svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
     /* compute and comm always have a lane; another stream has a lane only if one of its steps is drawn */
     bool has_lane[ZR_STREAMS] = {[ZR_STREAM_COMPUTE] = true, [ZR_STREAM_COMM] = true};
-    double bottom = top;
+    int n = 0;
     for (int32_t i = 0; i < p->schedule->n_steps; i++)
         if (is_drawn(p, i)) has_lane[p->schedule->step[i].stream] = true;
-    for (int s = 0, n = 0; s < ZR_STREAMS; s++) {
-        p->lane[s] = has_lane[s] ? n++ : -1;
-        if (!has_lane[s]) continue;
+    for (int s = 0; s < ZR_STREAMS; s++) p->lane[s] = has_lane[s] ? n++ : -1;
+    return n * (LANE_HEIGHT + LANE_GAP);
+}
+
+void cli_picture_lanes(const cli_picture *p, double top)
+{
+    const svg_font font = {.size = 12, .color = PICTURE_DARK, .anchor = SVG_END};
+    double bottom = top;
+    for (int s = 0; s < ZR_STREAMS; s++) {
+        if (p->lane[s] < 0) continue;
         const double y = lane_top(p, top, (zr_stream)s);
         svg_rect(p->out, (svg_box){p->map.x, y, p->map.w, LANE_HEIGHT}, "#f3f5f8", NULL, NULL);
         svg_text(p->out, p->map.x - 8, y + LANE_HEIGHT / 2 + 4, font, "%s", zr_stream_name((zr_stream)s));

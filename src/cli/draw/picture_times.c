@@ -37,6 +37,7 @@ static int64_t whole_states_bytes(const zr_config *config, int ranks, const zr_p
     layout.recompute = ZR_RECOMPUTE_NONE;
     layout.partition_checkpoints = false;
     layout.shard_ranks = layout.hpz_ranks = 0;
+    layout.home = (zr_homes){.param_share = 1, .optim_share = 1}; /* without offload */
     if (zr__train_plan_layout(config, &layout, profile, &whole) != ZR_OK) return 0;
     const int64_t bytes = whole->memory.states_bytes;
     zr_plan_destroy(&whole);

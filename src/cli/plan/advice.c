@@ -1,5 +1,6 @@
 /** Advice of `zr plan` on the choices, as text and as JSON. */
 #include "cli/plan/choices.h"
+#include "cli/plan/offload.h"
 
 #include "base/text/text.h"
 #include "train/setup/setup.h"
@@ -101,7 +102,13 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
     zr__text_add(p, "Advice: nothing fits %s. The least is ", ZR_SIZE((double)target->limit_bytes));
     add_choice_name(p, choices, least);
     zr__text_add(p, ": %s a rank.", ZR_SIZE((double)least->made.needs_bytes));
-    /* If this choice fits a device, it does not fit the memory of a host. */
+    /* If this choice fits a device, it does not fit the disk or the memory of a host. */
+    if (least->made.needs_bytes <= target->limit_bytes && target->disk_bytes > 0 &&
+        least->made.disk_bytes > target->disk_bytes) {
+        zr__text_add(p, " Its %s on disk are more than --disk %s.", ZR_SIZE((double)least->made.disk_bytes),
+                     ZR_SIZE((double)target->disk_bytes));
+        return ZR_OK;
+    }
     if (least->made.needs_bytes <= target->limit_bytes) {
         zr__text_add(p,
                      " Its hosts lack memory: %s of %s are taken there. Keep fewer checkpoints on the host, or a "
@@ -109,6 +116,11 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
                      ZR_SIZE((double)least->made.host_bytes), ZR_SIZE((double)target->cluster.host_memory_bytes));
         return ZR_OK;
     }
+    const cli_away *away = &choices->away;
+    if (away->offload)
+        zr__text_add(p, " With %s stage 3 with recompute unit and as little overlap fits: %s a rank, and %s %s.",
+                     zr__train_offload_keys(away->offload, away->device), ZR_SIZE((double)away->needs_bytes),
+                     ZR_SIZE((double)away->away_bytes), away->device == ZR_HOME_NVME ? "on disk" : "of host memory");
     const char *bytes = ZR_SIZE((double)more->needs_bytes);
     if (more->fits)
         zr__text_add(p, " With %d ranks stage 3 with recompute unit and as little overlap fits: %s a rank.",
@@ -205,6 +217,8 @@ static void add_time(zr__json_out *out, const cli_choices *choices, const cli_ch
     zr__json_add(out, "comm_sec", choices->link_known ? price->comm_sec : NAN);
     zr__json_add(out, "exposed_sec", all ? price->exposed_sec : NAN);
     cli_speed_json(out, choices, c);
+    const cli_offload cost = cli_offload_cost(choices->target, &c->made.report, price, choices->step_tokens);
+    cli_offload_json(out, &cost);
     zr__json_close(out, '}');
 }
 
@@ -240,6 +254,19 @@ static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const
     zr__json_close(out, '}');
 }
 
+/** Add the offload with which a configuration fits, if there is one. */
+static void add_away(zr__json_out *out, const cli_away *away)
+{
+    const char *device = away->device == ZR_HOME_NVME ? "nvme" : "cpu";
+    if (!away->offload) return;
+    zr__json_open(out, "offload_fits", '{');
+    zr__json_add(out, "zero_optimization.offload_optimizer.device", device);
+    zr__json_add_bool(out, "zero_optimization.offload_optimizer.gradients", away->offload >= ZR__OFFLOAD_GRAD);
+    zr__json_add(out, "zero_optimization.offload_param.device", away->offload >= ZR__OFFLOAD_PARAM ? device : "none");
+    zr__json_add(out, "needs", away->needs_bytes, away->device == ZR_HOME_NVME ? "disk" : "host", away->away_bytes);
+    zr__json_close(out, '}');
+}
+
 void cli_advice_json(zr__json_out *out, const cli_choices *choices)
 {
     const cli_choice *configured = &choices->choice[choices->configured],
@@ -270,6 +297,7 @@ void cli_advice_json(zr__json_out *out, const cli_choices *choices)
         return;
     }
     zr__json_add_json(out, "advice", NULL);
+    add_away(out, &choices->away);
     if (more->ranks == 0) return;
     zr__json_open(out, "more_ranks", '{');
     zr__json_add(out, "ranks", more->ranks, "needs", more->needs_bytes);

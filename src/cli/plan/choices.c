@@ -283,17 +283,23 @@ void cli_choices_table(const cli_choices *choices, cli_table *table)
 
 /* ---- more ranks ------------------------------------------------------------------------------ */
 
-zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks, int64_t *bytes)
+/** Plan what needs the least memory with `ranks` ranks: stage 3 with recompute unit and CLI_LIGHT_BUCKETS. */
+static zr_status plan_least(const cli_choices *choices, const zr_config *config, int ranks, zr_plan **plan)
 {
     zr_layout layout = zr__train_layout(config, ranks);
-    zr_plan *plan = NULL;
     layout.stage = 3;
     layout.recompute = ZR_RECOMPUTE_UNIT;
     layout.recompute_every = 1;
     if (layout.tensor > 1) layout.partition_checkpoints = true; /* partitioned checkpoints need the least memory */
     if (layout.reduce == ZR_REDUCE_ALL_REDUCE) layout.reduce = ZR_REDUCE_TO_SHARDS; /* stage 3 has no all-reduce */
     lighten(&layout, CLI_LIGHT_BUCKETS, choices->light_elems);
-    ZR_TRY(zr__train_plan_layout(config, &layout, &choices->target->profile, &plan));
+    return zr__train_plan_layout(config, &layout, &choices->target->profile, plan);
+}
+
+zr_status cli_choices_least(const cli_choices *choices, const zr_config *config, int ranks, int64_t *bytes)
+{
+    zr_plan *plan = NULL;
+    ZR_TRY(plan_least(choices, config, ranks, &plan));
     *bytes = zr__rank_needs(&plan->memory, &plan->profile.facts);
     zr_plan_destroy(&plan);
     return ZR_OK;
@@ -335,6 +341,30 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
     return ZR_OK;
 }
 
+/** Find the least degree of offload with which stage 3 fits. On a device with its own memory, try the host's memory
+ * before the disk. Do nothing if the configuration offloads something already. A degree that the planner refuses does
+ * not fit. */
+static void find_offload(cli_choices *choices, const zr_config *config)
+{
+    const zr_space space[] = {[ZR_HOME_CPU] = ZR_SPACE_HOST, [ZR_HOME_NVME] = ZR_SPACE_DISK};
+    const zr_config_home first = choices->target->profile.facts.apart ? ZR_HOME_CPU : ZR_HOME_NVME;
+    zr_config away = *config;
+    if (!zr__train_offload_open(config)) return;
+    for (zr_config_home device = first; device <= ZR_HOME_NVME; device++)
+        for (zr__offload offload = ZR__OFFLOAD_OPTIM; offload < ZR__OFFLOADS; offload++) {
+            zr_plan *plan = NULL;
+            zr__train_set_offload(&away, offload, device);
+            if (plan_least(choices, &away, choices->target->ranks, &plan) != ZR_OK) continue;
+            choices->away = (cli_away){.offload = offload,
+                                       .device = device,
+                                       .needs_bytes = zr__rank_needs(&plan->memory, &plan->profile.facts),
+                                       .away_bytes = plan->memory.space[space[device]].total_bytes};
+            zr_plan_destroy(&plan);
+            if (choices->away.needs_bytes <= choices->target->limit_bytes) return;
+        }
+    choices->away = (cli_away){.offload = ZR__OFFLOAD_NONE};
+}
+
 /* ---- the whole search ------------------------------------------------------------------------ */
 
 zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool spacings)
@@ -362,5 +392,6 @@ zr_status cli_choices_plan(cli_choices *choices, const zr_config *config, bool s
     const bool help = choices->advised < 0 && choices->n > 0 && !choices->many_layers && t->ranks <= CLI_MOST_RANKS;
     const zr_status st = help ? find_ranks(choices, config, &choices->more) : ZR_OK;
     if (st != ZR_OK) choices->more = (cli_more_ranks){0};
+    if (help && st != ZR_ERR_MEMORY) find_offload(choices, config);
     return st == ZR_ERR_MEMORY ? st : ZR_OK;
 }

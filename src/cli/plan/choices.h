@@ -8,6 +8,7 @@
 #include "base/json/json_write.h"
 #include "cli/plan/target.h"
 #include "plan/cost/cost.h"
+#include "train/setup/setup.h"
 
 #define CLI_MANY_LAYERS 512 /* models with more layers are planned only as configured, because plans take long */
 #define CLI_SPACINGS 64     /* maximum planned spacing of checkpoints, in units */
@@ -52,6 +53,14 @@ typedef struct cli_more_ranks {
     bool fits, all;
 } cli_more_ranks;
 
+/** Result of the search for an offload of model states, which is done if no choice fits and nothing is offloaded. The
+ * search plans stage 3 with recompute unit and CLI_LIGHT_BUCKETS. */
+typedef struct cli_away {
+    zr__offload offload; /* least degree of offload that fits, or ZR__OFFLOAD_NONE if none fits */
+    zr_config_home device;
+    int64_t needs_bytes, away_bytes; /* bytes that a rank needs, and bytes of a rank in host memory or on disk */
+} cli_away;
+
 typedef struct cli_choices {
     /* Machine for which choices are planned. The caller sets `target`, `chosen` and `tokens` before planning. */
     const cli_target *target;
@@ -73,6 +82,7 @@ typedef struct cli_choices {
     zr_status failed;
     int most_ranks; /* maximum number of ranks that the search for `more` tries */
     cli_more_ranks more;
+    cli_away away;
 } cli_choices;
 
 /** Plan stages 0 to 3, each with recompute none, selective, unit and the configured policy. Add policy auto where a
@@ -119,7 +129,7 @@ ZR_NODISCARD zr_status cli_order_print(FILE *out, const zr_config *config, const
  * fit. */
 ZR_NODISCARD zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config);
 /** Add the members "profile", "limit", "time", "needs", "fits", "choices" and "advice" to the open object. If no choice
- * fits, "advice" is null, and the member "more_ranks" may follow. */
+ * fits, "advice" is null, and the members "more_ranks" and "offload_fits" may follow. */
 void cli_advice_json(zr__json_out *out, const cli_choices *choices);
 
 /* ---- traffic between tensor-parallel ranks --------------------------------------------------- */

@@ -70,6 +70,7 @@ static zr_status this_cluster(const char *wanted, const zr_config *config, cli_t
     zr_device_destroy(&device);
     ZR_TRY(cli_rates_recall(&profile->facts, &rates));
     zr__rates_profile(&rates, profile->facts.bf16_products ? ZR_BF16 : ZR_F32, local, local, profile);
+    zr__disk_profile(local, profile);
     zr_launch *launch = zr_alloc(sizeof(*launch));
     ZR_CHECK(launch, ZR_ERR_MEMORY, "no memory for measured steps");
     const char *transport = hosts ? "mpi" : wanted ? wanted : "threads";

@@ -22,7 +22,10 @@ typedef struct rate_key {
 static const rate_key own_keys[] = {{"flops_f32", AT(flops_f32), true},
                                     {"flops_bf16", AT(flops_bf16), false},
                                     {"memory_bytes_sec", AT(memory_bytes_sec), true},
-                                    {"link_bytes_sec", AT(link[ZR_LINK_PROCESS].bytes_sec), false}};
+                                    {"link_bytes_sec", AT(link[ZR_LINK_PROCESS].bytes_sec), false},
+                                    {"disk_read_bytes_sec", AT(disk_read_bytes_sec), false},
+                                    {"disk_write_bytes_sec", AT(disk_write_bytes_sec), false},
+                                    {"disk_both_bytes_sec", AT(disk_both_bytes_sec), false}};
 static const rate_key bench_keys[] = {{"triad_bytes_sec", AT(memory_bytes_sec), true},
                                       {"link_bytes_sec", AT(link[ZR_LINK_PROCESS].bytes_sec), false}};
 enum { OWN = sizeof(own_keys) / sizeof(own_keys[0]), BENCH = sizeof(bench_keys) / sizeof(bench_keys[0]) };
@@ -43,8 +46,17 @@ static zr_status take_rates(const json_t *root, const char *file, const rate_key
 
 static zr_status check_keys(json_t *root, const char *file)
 {
-    static const char *const known[] = {"name",           "flops_f32",    "flops_bf16",  "memory_bytes_sec",
-                                        "link_bytes_sec", "memory_bytes", "link_copies", "narrow_attention"};
+    static const char *const known[] = {"name",
+                                        "flops_f32",
+                                        "flops_bf16",
+                                        "memory_bytes_sec",
+                                        "link_bytes_sec",
+                                        "memory_bytes",
+                                        "link_copies",
+                                        "narrow_attention",
+                                        "disk_read_bytes_sec",
+                                        "disk_write_bytes_sec",
+                                        "disk_both_bytes_sec"};
     const char *key = NULL;
     json_t *value = NULL;
     const int n = (int)(sizeof(known) / sizeof(known[0]));

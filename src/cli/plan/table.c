@@ -81,6 +81,26 @@ static void print_fits(FILE *out, const cli_table *table)
         print_cells(out, table, color, name, cell);                                                                    \
     } while (0)
 
+/** Print a row for each kind of model states that the report of the chosen stage has in a space other than the
+ * device. */
+static void print_away_rows(FILE *out, const cli_table *table, bool color, zr_space space, const char *where)
+{
+    static const zr_category states[] = {ZR_CATEGORY_PARAM, ZR_CATEGORY_GRAD, ZR_CATEGORY_OPTIM};
+    char name[48];
+    for (int i = 0; i < 3; i++) {
+        const zr_category c = states[i];
+        if (table->report[table->chosen].memory.space[space].category_bytes[c] == 0) continue;
+        snprintf(name, sizeof(name), "%s: %s", where, cli_category_words(c));
+        ROW(name, r->memory.space[space].category_bytes[c]);
+    }
+}
+
+/** Return whether any model states are offloaded to host memory. */
+static bool states_on_host(const zr_homes *home)
+{
+    return home->param == ZR_SPACE_HOST || home->grad == ZR_SPACE_HOST || home->optim == ZR_SPACE_HOST;
+}
+
 static void print_memory_rows(FILE *out, const cli_table *table, bool color)
 {
     enum { PARAM = ZR_CATEGORY_PARAM, OPTIM = ZR_CATEGORY_OPTIM, CHECKPOINT = ZR_CATEGORY_CHECKPOINT };
@@ -92,9 +112,12 @@ static void print_memory_rows(FILE *out, const cli_table *table, bool color)
     ROW("model states", r->memory.states_bytes);
     ROW("total (peaks differ)", r->memory.total_bytes);
     if (on_host[CHECKPOINT] > 0) ROW("on host: checkpoints", r->memory.space[ZR_SPACE_HOST].category_bytes[CHECKPOINT]);
-    if (on_host[PARAM] + on_host[OPTIM] > 0)
+    if (states_on_host(&table->report[table->chosen].home))
+        print_away_rows(out, table, color, ZR_SPACE_HOST, "host");
+    else if (on_host[PARAM] + on_host[OPTIM] > 0)
         ROW("on host: saved copy", r->memory.space[ZR_SPACE_HOST].category_bytes[PARAM] +
                                        r->memory.space[ZR_SPACE_HOST].category_bytes[OPTIM]);
+    print_away_rows(out, table, color, ZR_SPACE_DISK, "disk");
 }
 
 static void print_traffic_rows(FILE *out, const cli_table *table, bool color)
@@ -117,6 +140,38 @@ static void print_traffic_rows(FILE *out, const cli_table *table, bool color)
         ROW("of it across hosts", cli_traffic_bytes(r->across[ZR_BORDER_HOST]));
 }
 
+int64_t cli_copied_from(const zr_report *report, zr_space space)
+{
+    int64_t sum = 0;
+    for (int to = 0; to < ZR_SPACES; to++) sum += report->copied[space][to];
+    return sum;
+}
+
+int64_t cli_copied_to(const zr_report *report, zr_space space)
+{
+    int64_t sum = 0;
+    for (int from = 0; from < ZR_SPACES; from++) sum += report->copied[from][space];
+    return sum;
+}
+
+/** Print the bytes that a rank copies from and to disk and, with offloaded states, from and to host memory. */
+static void print_copied_rows(FILE *out, const cli_table *table, bool color)
+{
+    const zr_report *chosen = &table->report[table->chosen];
+    const bool disk = cli_copied_from(chosen, ZR_SPACE_DISK) + cli_copied_to(chosen, ZR_SPACE_DISK) > 0;
+    const bool host = chosen->copied[ZR_SPACE_HOST][ZR_SPACE_DEVICE] > 0;
+    if (!disk && !host) return;
+    fprintf(out, "  copied per rank and step\n");
+    if (disk) {
+        ROW("read from disk", cli_copied_from(r, ZR_SPACE_DISK));
+        ROW("written to disk", cli_copied_to(r, ZR_SPACE_DISK));
+    }
+    if (host) {
+        ROW("host to device", r->copied[ZR_SPACE_HOST][ZR_SPACE_DEVICE]);
+        ROW("device to host", r->copied[ZR_SPACE_DEVICE][ZR_SPACE_HOST]);
+    }
+}
+
 void cli_table_print(FILE *out, const cli_table *table, bool color)
 {
     const zr_report *report = &table->report[table->chosen];
@@ -125,6 +180,7 @@ void cli_table_print(FILE *out, const cli_table *table, bool color)
     print_fits(out, table);
     fprintf(out, "  traffic per rank and step\n");
     print_traffic_rows(out, table, color);
+    print_copied_rows(out, table, color);
     fprintf(out, "  one step of all ranks: %sFLOP of the model, %sFLOP computed\n", ZR_AMOUNT(report->flops_model),
             ZR_AMOUNT(report->flops_hardware));
 }

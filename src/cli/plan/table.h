@@ -26,6 +26,10 @@ const char *cli_recompute_name(zr_recompute recompute, int64_t every, char text[
 /** Return the bytes of a rank's traffic in a step, summed over all kinds of traffic. */
 double cli_traffic_bytes(zr_traffic traffic);
 
+/** Return the bytes that a rank copies from a memory space, or to it, in a step. */
+int64_t cli_copied_from(const zr_report *report, zr_space space);
+int64_t cli_copied_to(const zr_report *report, zr_space space);
+
 /** Fill in the reports of stages 0 to 3 for a resolved configuration. `chosen` is the plan of the configured stage.
  * Leave out stages that cannot be planned. */
 void cli_table_fill(cli_table *table, const zr_config *config, const zr_plan *chosen);

@@ -94,6 +94,7 @@ zr_status cli_settle(zr_config *config, cli_target *target)
     char chosen[ZR_TRAIN_NOTE_BYTES];
     ZR_TRY(cli_settle_place(config, target));
     const zr__train_target where = {.ranks = target->ranks,
+                                    .disk_bytes = target->disk_bytes,
                                     .profile = &target->chooser,
                                     .price = target->simulated ? price_on_cluster : NULL,
                                     .arg = target};
@@ -125,8 +126,10 @@ static zr_status price_trial(const cli_target *t, const zr_plan *plan, cli_trial
     const int32_t host = cli_host_ranks(t), on_host = plan->ranks < host ? plan->ranks : host;
     *made = (cli_trial){.report = zr__report_planned(plan),
                         .params = plan->params,
+                        .disk_bytes = plan->memory.space[ZR_SPACE_DISK].total_bytes,
                         .needs_bytes = zr__rank_needs(&plan->memory, &plan->profile.facts)};
-    made->fits = t->limit_bytes == 0 || made->needs_bytes <= t->limit_bytes;
+    made->fits = (t->limit_bytes == 0 || made->needs_bytes <= t->limit_bytes) &&
+                 (t->disk_bytes == 0 || made->disk_bytes <= t->disk_bytes);
     if (!t->simulated) return zr_plan_price(plan, &t->profile, &made->simulation.price);
     made->host_bytes = plan->memory.space[ZR_SPACE_HOST].total_bytes * on_host;
     const int64_t has = t->cluster.host_memory_bytes;

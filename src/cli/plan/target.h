@@ -23,6 +23,7 @@ typedef struct cli_target {
     bool simulated;     /* whether steps are priced by simulating `cluster`, not by the rates of `profile` */
     zr_cluster cluster;
     zr_simulate_options options; /* options for the simulation of `cluster` */
+    int64_t disk_bytes;          /* bytes of disk that a rank may use (--disk), or 0 if not given */
     int64_t limit_bytes;         /* memory limit of a rank, compared with zr__rank_needs; 0 for no limit */
     bool own_limit; /* whether limit_bytes is this machine's free memory, because policy auto needs a limit */
 } cli_target;
@@ -34,7 +35,8 @@ typedef struct cli_trial {
     int64_t params;
     int64_t needs_bytes; /* bytes that a rank needs (zr__rank_needs) */
     int64_t host_bytes;  /* bytes of host memory that all ranks of one host need together */
-    bool fits;           /* whether the plan fits limit_bytes and the memory of the cluster's hosts */
+    int64_t disk_bytes;  /* bytes of a rank on disk */
+    bool fits;           /* whether the plan fits limit_bytes, the memory of the cluster's hosts and the disk */
 } cli_trial;
 
 /** Name of the cluster that is this machine, with the rates that `zr info --bench` measured. */
@@ -65,8 +67,8 @@ ZR_NODISCARD zr_status cli_settle(zr_config *config, cli_target *target);
  * zr_simulate. */
 ZR_NODISCARD zr_status cli_try(const cli_target *target, const zr_config *config, const zr_layout *layout,
                                cli_trial *made, zr_plan **plan);
-/** Return the bytes that a rank needs in a trial. If the trial fits the device but not the host, return the limit plus
- * one byte. */
+/** Return the bytes that a rank needs in a trial. If the trial fits the device but not the host or the disk, return the
+ * limit plus one byte. */
 int64_t cli_trial_bytes(const cli_target *target, const cli_trial *made);
 /** Return whether a status means that the planner or the simulator refused a configuration. Any other failure ends the
  * command. */

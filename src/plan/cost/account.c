@@ -140,8 +140,8 @@ static zr_status account_copies(zr_plan *plan, const zr_schedule *s)
         if (step->kind != ZR_STEP_COPY) continue;
         const zr_use *from = &s->use[step->uses], *to = from + 1;
         int64_t *sum = &plan->copied[s->buffer[from->buffer].space][s->buffer[to->buffer].space], bytes;
-        const int64_t runs = zr_when_rounds(step->when, times, false, false);
-        const bool wraps = __builtin_mul_overflow(zr_dtype_span(from->dtype, from->range.count), runs, &bytes);
+        const int64_t copies = zr_when_rounds(step->when, times, false, false);
+        const bool wraps = __builtin_mul_overflow(zr_dtype_span(from->dtype, from->range.count), copies, &bytes);
         ZR_TRY(zr__add_bytes(sum, wraps ? -1 : bytes));
     }
     return ZR_OK;

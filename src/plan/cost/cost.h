@@ -48,6 +48,23 @@ static inline bool zr__plan_narrow_attention(const zr_plan *plan)
 double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
                              zr_product_sizes sizes);
 
+/** Rates of the disk of one rank in bytes per second: of reads alone, of writes alone, and of both together. 0 means
+ * unknown. */
+typedef struct zr__disk_rates {
+    double read, write, both;
+} zr__disk_rates;
+
+/** Return whether a step copies from or to disk. */
+static inline bool zr__is_disk_copy(const zr_step *step)
+{
+    return step->stream == ZR_STREAM_FETCH || step->stream == ZR_STREAM_STORE;
+}
+
+/** Return the time of a step of the training schedule that copies from or to disk. A step takes longer in a plan that
+ * both reads and writes, because the directions share the rate `both`. If this rate is unknown, they take turns. If the
+ * rate of a direction is unknown, its copies take no time. */
+double zr__plan_disk_sec(const zr_plan *plan, int32_t step, zr__disk_rates rates);
+
 /** Return the bytes that a SAVE step writes to the checkpoint. */
 int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step);
 

@@ -8,7 +8,7 @@ typedef struct pricing {
     const zr_plan *plan;
     const zr_schedule *s;
     const zr__pricer *pricer;
-    bool in_turn;             /* whether all streams except SAVE share one queue */
+    bool in_turn;             /* whether all streams without a thread of their own (is_beside) share one queue */
     bool saves;               /* whether the training step saves states */
     double clock[ZR_STREAMS]; /* clock[stream]: time in seconds from which the stream is free */
     double busy[ZR_STREAMS];
@@ -91,13 +91,44 @@ int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step)
     return zr_dtype_span(use->dtype, use->range.count);
 }
 
+double zr__plan_disk_sec(const zr_plan *plan, int32_t index, zr__disk_rates rates)
+{
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    const zr_use *use = &s->use[s->step[index].uses];
+    double read = 0, written = 0;
+    for (int space = 0; space < ZR_SPACES; space++) {
+        read += (double)plan->copied[ZR_SPACE_DISK][space];
+        written += (double)plan->copied[space][ZR_SPACE_DISK];
+    }
+    const double read_sec = seconds(read, rates.read), write_sec = seconds(written, rates.write);
+    const double alone = larger(read_sec, write_sec);
+    const double both = rates.both > 0 ? (read + written) / rates.both : read_sec + write_sec;
+    const bool fetches = s->step[index].stream == ZR_STREAM_FETCH;
+    const double sec = seconds((double)zr_dtype_span(use->dtype, use->range.count), fetches ? rates.read : rates.write);
+    return read_sec > 0 && write_sec > 0 ? sec * larger(both / alone, 1) : sec;
+}
+
+/* Return whether a step copies between the device's own memory and host memory. */
+static bool crosses_bus(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
+{
+    const zr_use *use = &s->use[step->uses];
+    return step->kind == ZR_STEP_COPY && plan->profile.facts.apart && step->stream == ZR_STREAM_COPY &&
+           s->buffer[use[0].buffer].space != s->buffer[use[1].buffer].space;
+}
+
 static double step_seconds(const zr__pricer *pricer, const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const profile_pricer *me = (const profile_pricer *)pricer;
     const zr_step *step = &plan->schedule[kind].step[index];
     if (step->kind == ZR_STEP_SAVE) return seconds((double)zr__plan_saved_bytes(plan, step), me->disk_bytes_sec);
     double compute = 0;
+    const zr_machine *m = me->machine;
     const zr_step_cost cost = zr__plan_step_cost(plan, kind, index);
+    if (m->host_bytes_sec > 0 && crosses_bus(plan, &plan->schedule[kind], step))
+        return seconds(cost.memory_bytes, m->host_bytes_sec);
+    if (zr__is_disk_copy(step))
+        compute = zr__plan_disk_sec(
+            plan, index, (zr__disk_rates){m->disk_read_bytes_sec, m->disk_write_bytes_sec, m->disk_both_bytes_sec});
     if (step->kind == ZR_STEP_RUN) {
         const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);
         compute = seconds(cost.flops, zr__plan_op_flops_sec(plan, op->def, me->machine, cost.product));
@@ -164,9 +195,15 @@ static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_str
     report_wait(p, waiting, awaited, until - from);
 }
 
-/* Advance all streams of a queue to the latest clock among them. If all streams except SAVE share one queue, a single
- * thread runs their steps and also issues the SAVE steps. In this case a SAVE step cannot begin before the thread
- * reaches it. */
+/* Return whether a stream has a thread of its own on every device. */
+static bool is_beside(int stream)
+{
+    return stream == ZR_STREAM_SAVE || stream == ZR_STREAM_FETCH || stream == ZR_STREAM_STORE;
+}
+
+/* Advance all streams of a queue to the latest clock among them. If all streams without a thread of their own share one
+ * queue, a single thread runs their steps and also issues the steps of the other streams. In this case such a step
+ * cannot begin before the thread reaches it. */
 static void advance_queues(pricing *p, int32_t index)
 {
     const int8_t *of = p->pricer->queues.of;
@@ -178,7 +215,8 @@ static void advance_queues(pricing *p, int32_t index)
     const int last = latest[ZR_STREAM_COMPUTE];
     book_wait(p, index, ZR_NONE, (zr_stream)last, p->clock[ZR_STREAM_COMPUTE], p->clock[last]);
     for (int i = 0; i < ZR_STREAMS; i++) p->clock[i] = p->clock[latest[of[i]]];
-    if (p->in_turn) p->clock[ZR_STREAM_SAVE] = larger(p->clock[ZR_STREAM_SAVE], p->clock[ZR_STREAM_COMPUTE]);
+    for (int i = 0; i < ZR_STREAMS; i++)
+        if (p->in_turn && is_beside(i)) p->clock[i] = larger(p->clock[i], p->clock[ZR_STREAM_COMPUTE]);
 }
 
 /* Return the time at which a step may begin. Its stream must be free, and the steps for which it waits must have
@@ -300,7 +338,7 @@ static pricing pricing_by(const zr_plan *plan, const zr__pricer *pricer)
     pricing p = {.plan = plan, .s = &plan->schedule[ZR_SCHEDULE_TRAIN], .pricer = pricer, .in_turn = true, .rounds = 1};
     for (int i = 0; i < ZR_STREAMS; i++) {
         p.last[i] = ZR_NONE;
-        p.in_turn &= i == ZR_STREAM_SAVE || !zr_queues_apart(&pricer->queues, (zr_stream)i);
+        p.in_turn &= is_beside(i) || !zr_queues_apart(&pricer->queues, (zr_stream)i);
     }
     return p;
 }
@@ -315,6 +353,7 @@ zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_pr
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
     price->comm_sec = p.busy[ZR_STREAM_COMM] + p.busy[ZR_STREAM_COPY];
     price->exposed_sec = larger(price->step_sec - price->compute_sec, 0);
+    price->disk_sec = larger(p.busy[ZR_STREAM_FETCH], p.busy[ZR_STREAM_STORE]);
     return ZR_OK;
 }
 

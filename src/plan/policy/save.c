@@ -104,6 +104,11 @@ static zr_status choose_save(const zr_model *model, const zr_layout *layout, con
     zr_layout l = *layout;
     zr_plan *in_place = NULL, *copy = NULL;
     zr_status st = ZR_OK;
+    /* A copy in memory of states on disk would take the memory that the disk spares. */
+    if (layout->home.optim == ZR_SPACE_DISK || layout->home.param == ZR_SPACE_DISK) {
+        l.save = ZR_SAVE_IN_PLACE;
+        return zr_plan_create(model, &l, profile, plan);
+    }
     l.save = ZR_SAVE_COPY;
     ZR_TRY(zr_plan_create(model, &l, profile, &copy));
     /* zr_memory_taken counts the copies even if they are in host memory, whose size is unknown. A limit of 0 means no

@@ -64,9 +64,16 @@ void zr__gathers_issue(zr__gathers *g, zr__list *l, int32_t segment, zr__id pace
         if (!may_gather(g, &plan->layout, f, segment, elems)) break;
         f->buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_PARAM, f->unit, "gathered parameters",
                                     zr_dtype_span(plan->layout.dtype, elems));
-        zr__write_fetch(l, f->unit, f->buffer, f->first, pace);
+        if (zr__fetch_in_halves(plan, f->unit))
+            zr__write_fetch_half(l, f->unit, f->buffer, false, pace);
+        else
+            zr__write_fetch(l, f->unit, f->buffer, f->first, pace);
         g->live_elems += elems;
         g->gone_elems[f->to] += elems;
         if (f->from > segment) g->ahead_elems += elems;
+    }
+    for (; g->exchanged < g->begun; g->exchanged++) {
+        const zr__fetch *f = &g->fetch[g->exchanged];
+        if (zr__fetch_in_halves(plan, f->unit)) zr__write_fetch_half(l, f->unit, f->buffer, true, pace);
     }
 }

@@ -120,16 +120,36 @@ static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_sta
         zr__list_pace(l, gather_step(l, ZR_STEP_BROADCAST, r, unit, v, source, target), pace);
 }
 
-/* Write the gather of a whole unit into `buffer`. */
-static void write_gather(zr__list *l, int32_t unit, int32_t buffer, zr__id pace)
+/* Return whether this rank's part of a unit is not stored on the device in the type that ops read, so that it is first
+ * written to its place in the gathered unit. */
+static bool is_brought(const zr_plan_unit *u)
+{
+    return u->param.buffer == ZR_NONE || u->param_home != ZR_SPACE_DEVICE;
+}
+
+/* Write the gather of a whole unit into `buffer`, or only one half of it: the step that writes this rank's part
+ * (`brings`), or the exchange with the other ranks (`exchanges`). */
+static void write_gather(zr__list *l, int32_t unit, int32_t buffer, bool brings, bool exchanges, zr__id pace)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
     const zr_state target = whole_in(u, buffer, l->plan->layout.dtype);
-    const bool in_place = u->param.buffer == ZR_NONE || u->param_home != ZR_SPACE_DEVICE;
+    const bool in_place = is_brought(u);
     level v[2];
     const int n = levels_of(&u->update, &whole, v);
-    if (n > 0 && in_place) write_own_part(l, unit, &v[0], &target, pace);
-    for (int i = 0; i < n; i++) gather_level(l, unit, &v[i], i > 0 || in_place ? &target : &u->param, &target, pace);
+    if (n > 0 && in_place && brings) write_own_part(l, unit, &v[0], &target, pace);
+    for (int i = 0; i < n && exchanges; i++)
+        gather_level(l, unit, &v[i], i > 0 || in_place ? &target : &u->param, &target, pace);
+}
+
+/* Processors exchange parameters with the cores that compute, and therefore not ahead. But a disk reads beside them. */
+bool zr__fetch_in_halves(const zr_plan *plan, int32_t unit)
+{
+    return plan->moves && plan->unit[unit].param_home == ZR_SPACE_DISK && !plan->profile.facts.apart;
+}
+
+void zr__write_fetch_half(zr__list *l, int32_t unit, int32_t buffer, bool exchanges, zr__id pace)
+{
+    write_gather(l, unit, buffer, !exchanges, exchanges, pace);
 }
 
 /* Write a gather of a unit at stage 3. With hpZ (Wang et al. 2023, ZeRO++ section 3.2), the first gather of a training
@@ -140,14 +160,14 @@ void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__
     const zr_plan *plan = l->plan;
     const zr_plan_unit *u = &plan->unit[unit];
     if (u->hpz_shard.buffer == ZR_NONE || l->schedule != &plan->schedule[ZR_SCHEDULE_TRAIN]) {
-        write_gather(l, unit, buffer, pace);
+        write_gather(l, unit, buffer, true, true, pace);
         return;
     }
     const zr_state target = whole_in(u, buffer, plan->layout.dtype);
     const level local = {u->hpz_shard.range.count, u->hpz_shard.range.by, {0}};
     if (first) {
         l->when = ZR_WHEN_FIRST;
-        write_gather(l, unit, buffer, pace);
+        write_gather(l, unit, buffer, true, true, pace);
         const zr_range shard = u->hpz_shard.range;
         (void)zr__list_copy(l, ZR_STREAM_COMM, unit, shard, zr__use_state(&target, shard, true, false),
                             zr__use_state(&u->hpz_shard, shard, false, true));
@@ -294,6 +314,6 @@ void zr__write_refresh(zr__list *l, int32_t unit, zr_when when)
     const zr_plan *plan = l->plan;
     if (plan->optim_group == ZR_GROUP_SELF || !plan->moves || plan->unit[unit].gathered) return;
     l->when = when;
-    write_gather(l, unit, plan->unit[unit].param.buffer, ZR_NONE);
+    write_gather(l, unit, plan->unit[unit].param.buffer, true, true, ZR_NONE);
     l->when = ZR_WHEN_ALWAYS;
 }

@@ -13,6 +13,18 @@ static void write_square(zr__list *l, int32_t unit, const zr_state *sums)
     zr__list_use(l, step, zr__use_all(u->square, false, true));
 }
 
+bool zr__squares_early(const zr_plan *plan, int32_t unit)
+{
+    const zr_plan_unit *u = &plan->unit[unit];
+    return !plan->moves && plan->rounds == 1 && u->trains && u->sums.buffer != ZR_NONE &&
+           plan->persistent[u->sums.buffer].space != ZR_SPACE_DEVICE;
+}
+
+void zr__write_square(zr__list *l, int32_t unit)
+{
+    write_square(l, unit, &l->plan->unit[unit].sums);
+}
+
 static void write_unit_update(zr__list *l, int32_t unit, const zr_state *sums)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
@@ -77,7 +89,7 @@ void zr__write_update(zr__list *l)
         zr__write_gather_sums(l, u, ZR_NONE, true);
     }
     for (int32_t u = 0; u < plan->n_units; u++)
-        if (plan->unit[u].trains) write_square(l, u, &plan->unit[u].sums);
+        if (plan->unit[u].trains && !zr__squares_early(plan, u)) zr__write_square(l, u);
     zr__write_norm(l);
     for (int32_t u = 0; u < plan->n_units; u++)
         if (plan->unit[u].trains) write_unit_update(l, u, &plan->unit[u].sums);

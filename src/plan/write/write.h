@@ -19,7 +19,7 @@ typedef struct zr__fetch {
 
 typedef struct zr__gathers {
     zr__fetch *fetch; /* gathers, ordered by `from` */
-    int32_t n, issued, begun;
+    int32_t n, issued, begun, exchanged;
     int64_t room;
     int32_t *of;         /* for each unit: index in `fetch` of the unit's current gather, or ZR_NONE */
     int64_t *gone_elems; /* for each segment: number of gathered elements that are freed at its end */
@@ -40,6 +40,10 @@ void zr__gathers_issue(zr__gathers *gathers, zr__list *l, int32_t segment, zr__i
 /* Write a gather of a unit at stage 3. With hpZ, only the unit's first gather of a training step is over all ranks.
  * Later gathers read the secondary partition. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace);
+/* Return whether a gather is written in two halves: this rank's part is read from disk ahead of the unit's use, and
+ * exchanged with other ranks only then. zr__write_fetch_half writes one half. */
+bool zr__fetch_in_halves(const zr_plan *plan, int32_t unit);
+void zr__write_fetch_half(zr__list *l, int32_t unit, int32_t buffer, bool exchanges, zr__id pace);
 /* Reduce-scatter a unit's gradient to the owners of its shards. `grad` is the buffer of this micro-batch's gradient.
  * `again`: whether this is the second backward pass, in which the squares of micro-gradients are already known. */
 void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again);
@@ -95,6 +99,10 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad);
 /* Write SQUARE, AGREE and UPDATE after the reduction of a unit, if the update consumes its gradient (consume_grad).
  * `norm`: whether this pass only computes the norm, so that only SQUARE is written. */
 void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm);
+/* Return whether a unit's gradient is squared where it is reduced, before it goes home: on one rank, in a training step
+ * of one micro-batch. Otherwise the squares follow the last micro-batch. */
+bool zr__squares_early(const zr_plan *plan, int32_t unit);
+void zr__write_square(zr__list *l, int32_t unit);
 void zr__write_norm(zr__list *l);
 /* Write NORM and the updates after the last micro-batch. Updates with consume_grad are written earlier. */
 void zr__write_update(zr__list *l);

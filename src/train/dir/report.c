@@ -3,8 +3,11 @@
 #include "base/json/json_write.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { ZR__COPIED_BYTES = 32 };
 
 static const char *const traffic_key[ZR_TRAFFIC_KINDS] = {[ZR_TRAFFIC_REDUCE_SCATTER] = "reduce_scatter",
                                                           [ZR_TRAFFIC_ALL_GATHER] = "all_gather",
@@ -18,9 +21,11 @@ zr_report zr__report_planned(const zr_plan *plan)
                         .stage = plan->layout.stage,
                         .memory = plan->memory,
                         .traffic = plan->traffic,
+                        .home = plan->layout.home,
                         .flops_model = plan->flops_model,
                         .flops_hardware = plan->flops_hardware};
     memcpy(report.across, plan->across, sizeof(report.across));
+    memcpy(report.copied, plan->copied, sizeof(report.copied));
     return report;
 }
 
@@ -34,16 +39,37 @@ zr_traffic zr__report_within(const zr_report *report, zr_border border)
     return within;
 }
 
-/** Divide the traffic of a run by its number of steps. Fail with ZR_ERR_INTERNAL if the division leaves a remainder. */
-static zr_status a_step(const zr_traffic *all, int64_t steps, zr_traffic *one)
+/** Divide the bytes of a run by its number of steps. Fail with ZR_ERR_INTERNAL if the division leaves a remainder.
+ * `what` names the bytes. */
+static zr_status a_step(const char *what, int64_t bytes, int64_t steps, int64_t *one)
 {
-    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++) {
-        int64_t bytes = all->bytes[kind];
-        ZR_CHECK(steps ? bytes % steps == 0 : bytes == 0, ZR_ERR_INTERNAL,
-                 "%s: %lld bytes in %lld steps is no whole number a step", traffic_key[kind], (long long)bytes,
-                 (long long)steps);
-        one->bytes[kind] = steps ? bytes / steps : 0;
-    }
+    ZR_CHECK(steps ? bytes % steps == 0 : bytes == 0, ZR_ERR_INTERNAL,
+             "%s: %lld bytes in %lld steps is no whole number a step", what, (long long)bytes, (long long)steps);
+    *one = steps ? bytes / steps : 0;
+    return ZR_OK;
+}
+
+static zr_status traffic_a_step(const zr_traffic *all, int64_t steps, zr_traffic *one)
+{
+    for (int kind = 0; kind < ZR_TRAFFIC_KINDS; kind++)
+        ZR_TRY(a_step(traffic_key[kind], all->bytes[kind], steps, &one->bytes[kind]));
+    return ZR_OK;
+}
+
+/** Write the JSON key of copies between two spaces, such as "disk_to_device", to `key`. Return `key`. */
+static const char *copied_key(int from, int to, char key[ZR__COPIED_BYTES])
+{
+    snprintf(key, ZR__COPIED_BYTES, "%s_to_%s", zr_space_name((zr_space)from), zr_space_name((zr_space)to));
+    return key;
+}
+
+static zr_status copied_a_step(const zr_measured *measured, zr_report *report)
+{
+    char key[ZR__COPIED_BYTES];
+    for (int from = 0; from < ZR_SPACES; from++)
+        for (int to = 0; to < ZR_SPACES; to++)
+            ZR_TRY(a_step(copied_key(from, to, key), measured->copied[from][to], measured->steps,
+                          &report->copied[from][to]));
     return ZR_OK;
 }
 
@@ -51,9 +77,10 @@ zr_status zr__report_measured(const zr_plan *plan, const zr_measured *measured, 
 {
     *report = zr__report_planned(plan);
     report->memory = measured->memory;
-    ZR_TRY(a_step(&measured->traffic, measured->steps, &report->traffic));
-    for (int b = 0; b < ZR_BORDERS; b++) ZR_TRY(a_step(&measured->across[b], measured->steps, &report->across[b]));
-    return ZR_OK;
+    ZR_TRY(traffic_a_step(&measured->traffic, measured->steps, &report->traffic));
+    for (int b = 0; b < ZR_BORDERS; b++)
+        ZR_TRY(traffic_a_step(&measured->across[b], measured->steps, &report->across[b]));
+    return copied_a_step(measured, report);
 }
 
 static void add_categories(zr__json_out *out, const int64_t category_bytes[ZR_CATEGORIES])
@@ -103,6 +130,31 @@ static void add_traffic(zr__json_out *out, const char *key, const zr_traffic *tr
     zr__json_close(out, '}');
 }
 
+/** Add the spaces in which offloaded states are stored. Add nothing without offload. */
+static void add_offload(zr__json_out *out, const zr_homes *home)
+{
+    if (home->param == ZR_SPACE_DEVICE && home->grad == ZR_SPACE_DEVICE && home->optim == ZR_SPACE_DEVICE) return;
+    zr__json_open(out, "offload", '{');
+    zr__json_add(out, "param", zr_space_name(home->param), "grad", zr_space_name(home->grad), "optim",
+                 zr_space_name(home->optim), "param_ratio", home->param_share, "optim_ratio", home->optim_share);
+    zr__json_close(out, '}');
+}
+
+/** Add the bytes copied between memory spaces. Add nothing if there are none. */
+static void add_copied(zr__json_out *out, const zr_report *report)
+{
+    char key[ZR__COPIED_BYTES];
+    bool any = false;
+    for (int i = 0; i < ZR_SPACES * ZR_SPACES; i++) {
+        const int from = i / ZR_SPACES, to = i % ZR_SPACES;
+        if (report->copied[from][to] == 0) continue;
+        if (!any) zr__json_open(out, "copied", '{');
+        any = true;
+        zr__json_add(out, copied_key(from, to, key), report->copied[from][to]);
+    }
+    if (any) zr__json_close(out, '}');
+}
+
 /** Add two objects for a border: the traffic that does not cross it, and the traffic that crosses it. Add nothing if no
  * traffic crosses the border. */
 static void add_border(zr__json_out *out, const zr_report *report, zr_border border, const char *inside,
@@ -137,6 +189,8 @@ zr_status zr__report_json(const zr_report *report, char **json)
     add_border(&out, report, ZR_BORDER_TENSOR, "data", "tensor");
     if (traffic_total(hosts) > 0) add_traffic(&out, "across_hosts", hosts);
     zr__json_close(&out, '}');
+    add_offload(&out, &report->home);
+    add_copied(&out, report);
     zr__json_open(&out, "flops", '{');
     add_flops(&out, "model", report->flops_model);
     add_flops(&out, "hardware", report->flops_hardware);

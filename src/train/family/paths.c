@@ -172,15 +172,26 @@ static zr_status resolve_path(void *arg, const char *path, char found[PATH_MAX])
     return ZR_OK;
 }
 
+/* Make the path of a folder absolute. Unlike an input, it is never searched for elsewhere, since it receives files. */
+static zr_status resolve_folder(void *arg, const char *path, char found[PATH_MAX])
+{
+    const path_key *s = arg;
+    if (path[0] != '/') return zr__path_join(found, s->config->train.started_in, path);
+    return zr__path_format(found, "%s", path);
+}
+
 zr_status zr__run_paths_settle(zr_config *config)
 {
     const struct {
         const char *key, *path;
-    } read[] = {{"data.train", config->data.train},
-                {"data.val", config->data.val},
-                {"model.init", config->model.init},
-                {"model.lora.init", config->model.lora_init},
-                {"data.tokenizer", is_tokenizer_path(config->data.tokenizer) ? config->data.tokenizer : NULL}};
+        bool folder;
+    } read[] = {{"data.train", config->data.train, false},
+                {"data.val", config->data.val, false},
+                {"model.init", config->model.init, false},
+                {"model.lora.init", config->model.lora_init, false},
+                {"data.tokenizer", is_tokenizer_path(config->data.tokenizer) ? config->data.tokenizer : NULL, false},
+                {"zero_optimization.offload_optimizer.nvme_path", config->zero.optim.folders, true},
+                {"zero_optimization.offload_param.nvme_path", config->zero.param.folders, true}};
     const char *inputs[ZR_CONFIG_INPUTS + 1];
     char run[PATH_MAX];
     if (!config->train.started_in) return ZR_OK;
@@ -192,7 +203,7 @@ zr_status zr__run_paths_settle(zr_config *config)
         if (!read[i].path || zr__config_overridden(config, read[i].key)) continue;
         path_key s = {config, run, read[i].key};
         char *found = NULL;
-        ZR_TRY(zr__shards_each(read[i].path, resolve_path, &s, &found));
+        ZR_TRY(zr__shards_each(read[i].path, read[i].folder ? resolve_folder : resolve_path, &s, &found));
         zr_status st = zr_config_set(config, read[i].key, found);
         zr_free(found);
         ZR_TRY(st);

@@ -64,10 +64,11 @@ static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
     bool again = zr_recomputes(l->recompute) && l->recompute != ZR_RECOMPUTE_SELECTIVE;
     text[0] = '\0';
     if (!l->train) return text;
-    snprintf(text, REMEDIES_BYTES, "%s%s%s%sa smaller batch or seq_length, or ",
+    snprintf(text, REMEDIES_BYTES, "%s%s%s%sa smaller batch or seq_length, %sor ",
              l->stage < 3 ? "a higher zero_optimization.stage, " : "",
              again ? "" : "activation_checkpointing.policy unit, ", lean ? "" : "memory.layout lean, ",
-             kept ? "memory.norm two_pass, " : "");
+             kept ? "memory.norm two_pass, " : "",
+             l->home.optim == ZR_SPACE_DEVICE ? "offload_optimizer.device nvme, " : "");
     return text;
 }
 

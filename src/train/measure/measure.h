@@ -1,8 +1,8 @@
 /** train/measure: measurements of this machine. machine.c stores the rates of kernels, memory and links in the user's
- * cache. products.c times the matrix products of a model. launch_measure.c times the steps of small models, and
- * launch_file.c stores these times. timings.c reports how a run's time divides among kinds of steps. Estimated times of
- * plans and the reported mfu use the measurements. The plans themselves depend on the measurements only if keys are
- * open, or if policy auto plans for tensor-parallel ranks. */
+ * cache, and disk.c those of a disk. products.c times the matrix products of a model. launch_measure.c times the steps
+ * of small models, and launch_file.c stores these times. timings.c reports how a run's time divides among kinds of
+ * steps. Estimated times of plans and the reported mfu use the measurements. The plans themselves depend on the
+ * measurements only if keys are open, or if policy auto plans for tensor-parallel ranks. */
 #ifndef ZR_TRAIN_MEASURE_MEASURE_H
 #define ZR_TRAIN_MEASURE_MEASURE_H
 
@@ -38,6 +38,24 @@ zr_rate zr__rates_peak(const zr_rates *rates, zr_dtype dtype, bool *of_library);
  * added to the profile. If all ranks are on one host, the link between threads (ZR_LINK_PROCESS) has the rate of a
  * memory copy, which cannot overlap with compute. With several hosts the link's rate is 0, which means unknown. */
 void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int local_ranks, zr_profile *profile);
+
+/** Rates of sequential transfers from and to a folder, in bytes per second. */
+typedef struct zr__folder_rates {
+    double read, write, both; /* reading alone, writing alone, and the sum of both directions at the same time */
+    bool direct;        /* whether transfers bypassed the page cache; otherwise the rates may be those of memory */
+    char folder[256];   /* the measured folder, in printable form */
+    char transfers[16]; /* "io_uring" or "threads" */
+} zr__folder_rates;
+
+/** Measure a folder in which files can be created. This takes as long as to write and read some GB; with `quick`, a
+ * sixteenth of that. Errors are those of zr__store_measure. */
+ZR_NODISCARD zr_status zr__disk_measure(const char *folder, bool quick, zr__folder_rates *rates);
+/** Save and load the rates of the folder that was measured last. Errors are the same as in zr__rates_remember and
+ * zr__rates_recall. */
+ZR_NODISCARD zr_status zr__disk_remember(const zr__folder_rates *rates);
+ZR_NODISCARD zr_status zr__disk_recall(zr__folder_rates *rates);
+/** Set the rates of a profile's disk for one of local_ranks ranks that share it, if they are known. */
+void zr__disk_profile(int local_ranks, zr_profile *profile);
 
 /* Measured schedule steps, from which times of plans are estimated (zr_cluster.measured). Files steps-<hash>.json
  * beside the rates store these steps. Each combination of machine, transport, number of ranks and number of hosts has

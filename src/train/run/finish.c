@@ -41,6 +41,7 @@ zr_status zr__run_highest_report(zr__run *r, zr_report *report)
     ZR_TRY(zr__run_most(r, memory, sizeof(report->memory) / sizeof(*memory)));
     ZR_TRY(zr__run_most(r, report->traffic.bytes, ZR_TRAFFIC_KINDS));
     for (int b = 0; b < ZR_BORDERS; b++) ZR_TRY(zr__run_most(r, report->across[b].bytes, ZR_TRAFFIC_KINDS));
+    for (int from = 0; from < ZR_SPACES; from++) ZR_TRY(zr__run_most(r, report->copied[from], ZR_SPACES));
     return ZR_OK;
 }
 
@@ -53,7 +54,8 @@ static void note_broken_promises(zr__run *r)
     const bool stepped = result->steps > r->from_step; /* without new steps there is no measurement to compare */
     if (stepped && (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
                     memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0 ||
-                    memcmp(planned->across, measured->across, sizeof(planned->across)) != 0))
+                    memcmp(planned->across, measured->across, sizeof(planned->across)) != 0 ||
+                    memcmp(planned->copied, measured->copied, sizeof(planned->copied)) != 0))
         zr__run_note(r, "measured memory or traffic is not what was planned (run.json has both): please report this");
     if (result->peak_rss_bytes > result->promised_rss_bytes && result->peak_rss_bytes > r->peak_before_bytes)
         zr__run_note(r,

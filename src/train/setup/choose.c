@@ -1,6 +1,6 @@
 /** Choice of values for the keys that a configuration leaves open (zr__config_open): ZeRO stage, recompute policy and
- * micro-batches. Each candidate is planned completely and priced. Policy auto creates many plans itself, so it is
- * tried only for candidates that may be the fastest. */
+ * micro-batches, and the offload to disk if the target has one. Each candidate is planned completely and priced. Policy
+ * auto creates many plans itself, so it is tried only for candidates that may be the fastest. */
 #include "train/setup/setup.h"
 
 #include "base/core/core.h"
@@ -37,11 +37,14 @@ typedef struct tried {
     bool fits, recomputes; /* whether the plan fits memory.limit; whether it recomputes any activations */
     double sec, traffic;   /* seconds per token (FLOPs per token if not search.timed); bytes of traffic per token */
     int64_t needs;         /* bytes of memory.limit that a rank needs (zr__rank_needs) */
+    int64_t disk_bytes;    /* bytes of a rank on disk */
 } tried;
 
 typedef struct search {
     const zr_config *config;
     zr__config_open open;
+    zr__offload offload; /* degree of offload that is tried */
+    bool any_offload;    /* whether the offload is open */
     int ranks;
     zr_profile profile;
     const zr__train_target *target;
@@ -87,7 +90,9 @@ static zr_status weigh_way(const search *s, const zr_plan *plan, const way *w, t
         ZR_TRY(zr_plan_price(plan, &s->profile, &price));
     for (int i = 0; i < ZR_TRAFFIC_KINDS; i++) t->traffic += (double)plan->traffic.bytes[i] / tokens;
     t->sec = (s->timed ? price.step_sec : plan->flops_hardware) / tokens;
-    t->fits = t->needs <= s->config->memory.limit_bytes;
+    t->disk_bytes = plan->memory.space[ZR_SPACE_DISK].total_bytes;
+    const int64_t disk_bytes = s->target->disk_bytes;
+    t->fits = t->needs <= s->config->memory.limit_bytes && (disk_bytes == 0 || t->disk_bytes <= disk_bytes);
     return ZR_OK;
 }
 
@@ -308,7 +313,7 @@ static void usual_rates(search *s)
     double *products = narrow && m->flops_bf16 > 0 ? &m->flops_bf16 : &m->flops_f32;
     const bool alone = s->ranks == 1 || zr__machine_link(m).bytes_sec > 0;
     s->timed = s->target->price || (*products > 0 && m->memory_bytes_sec > 0 && alone);
-    if (s->timed || !(s->open.stage || s->open.policy || s->open.batch)) return;
+    if (s->timed || !(s->open.stage || s->open.policy || s->open.batch || s->any_offload)) return;
     s->timed = s->usual = true;
     if (*products == 0) *products = USUAL_FLOPS_SEC;
     if (m->memory_bytes_sec == 0) m->memory_bytes_sec = *products / (apart ? USUAL_FLOPS_BYTE_APART : USUAL_FLOPS_BYTE);
@@ -320,7 +325,7 @@ static zr_status note_choice(const search *s, const tried *best, char note[ZR_TR
     const way *w = &best->way;
     zr__text text = {0};
     char *all = NULL;
-    if (s->open.stage || s->open.policy || s->open.batch) {
+    if (s->open.stage || s->open.policy || s->open.batch || s->any_offload) {
         zr__text_add(&text, "chosen for memory.limit %s:", ZR_SIZE((double)s->config->memory.limit_bytes));
         if (s->open.stage) zr__text_add(&text, " zero_optimization.stage %d,", w->stage);
         if (s->open.policy)
@@ -329,6 +334,11 @@ static zr_status note_choice(const search *s, const tried *best, char note[ZR_TR
             zr__text_add(&text,
                          " train_micro_batch_size_per_gpu %" PRId64 " x gradient_accumulation_steps %" PRId64 ",",
                          w->rows, w->accum);
+        if (s->offload)
+            zr__text_add(&text, " %s (%s a rank on disk),", zr__train_offload_keys(s->offload, ZR_HOME_NVME),
+                         ZR_SIZE((double)best->disk_bytes));
+        else if (s->any_offload)
+            zr__text_add(&text, " no offload,");
         const char *by = s->target->price ? "simulated times"
                          : s->usual       ? "usual rates (`zr info --bench` measures this machine's)"
                                           : "the machine's rates";
@@ -352,17 +362,31 @@ static zr_status note_choice(const search *s, const tried *best, char note[ZR_TR
     return ZR_OK;
 }
 
-static zr_status choose_open_keys(search *s, zr_config *config, char note[ZR_TRAIN_NOTE_BYTES])
+/** Try all candidates with the degree of offload of s->config. */
+static zr_status try_all(search *s)
 {
-    const int64_t rows = config->micro_batch_size, accum = config->accumulation_steps;
+    const int64_t rows = s->config->micro_batch_size, accum = s->config->accumulation_steps;
     reached r;
+    s->n = s->n_mixed = 0;
     ZR_TRY(try_kept(s));
     for (int stage = s->stages[0]; stage <= s->stages[1] && !s->keeps; stage++)
         ZR_TRY(s->open.split   ? try_splits(s, stage, rows * accum)
                : s->open.batch ? try_batches(s, stage)
                                : try_policies(s, (way){stage, ZR_POLICY_NONE, rows, accum}, &r));
     ZR_TRY(try_mixed(s));
-    ZR_TRY(try_least(s));
+    return try_least(s);
+}
+
+static zr_status choose_open_keys(search *s, zr_config *config, char note[ZR_TRAIN_NOTE_BYTES])
+{
+    const zr__offload most = !s->any_offload     ? ZR__OFFLOAD_NONE
+                             : s->stages[1] == 3 ? ZR__OFFLOAD_PARAM
+                                                 : ZR__OFFLOAD_GRAD;
+    ZR_TRY(try_all(s));
+    while (s->n == 0 && s->offload < most) {
+        zr__train_set_offload(config, ++s->offload, ZR_HOME_NVME);
+        ZR_TRY(try_all(s));
+    }
     if (s->least.needs == 0) return zr__failure_tell(&s->refused);
     const tried *best = pick_way(s);
     if (!best) best = &s->least;
@@ -383,11 +407,13 @@ zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr
         zr__train_set_batch(config, target->ranks, kept.rows, given ? config->accumulation_steps : kept.accum);
         open.batch = false;
     }
-    if (!open.stage && !open.policy && !open.split && !open.batch) return ZR_OK;
+    const bool any_offload = target->disk_bytes > 0 && config->memory.limit_bytes > 0 && zr__train_offload_open(config);
+    if (!open.stage && !open.policy && !open.split && !open.batch && !any_offload) return ZR_OK;
     search *s = zr_alloc(sizeof(*s));
     ZR_CHECK(s, ZR_ERR_MEMORY, "no memory to choose");
     s->config = config;
     s->open = open;
+    s->any_offload = any_offload;
     s->ranks = target->ranks;
     s->profile = *target->profile;
     s->target = target;

@@ -134,6 +134,33 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->persist_model_elems = config->zero.model_persistence_elems;
 }
 
+/** Return the number of buckets for the configured number of buffers, of which Adam needs four for each bucket. Return
+ * 0 for the planner's choice. */
+static int buckets_of(int64_t buffers)
+{
+    if (buffers == ZR_CONFIG_BUFFERS) return 0;
+    const int64_t buckets = (buffers + ZR_CONFIG_BUFFERS - 1) / ZR_CONFIG_BUFFERS;
+    return buckets < INT32_MAX ? (int)buckets : INT32_MAX;
+}
+
+/** Set the spaces in which states are stored. settle_homes changes them for the device and the stage of a plan. */
+static void set_homes(const zr_config *config, zr_layout *layout)
+{
+    static const zr_space space[] = {
+        [ZR_HOME_NONE] = ZR_SPACE_DEVICE, [ZR_HOME_CPU] = ZR_SPACE_HOST, [ZR_HOME_NVME] = ZR_SPACE_DISK};
+    const zr_config_offloaded *optim = &config->zero.optim, *param = &config->zero.param;
+    zr_homes *home = &layout->home;
+    if (optim->ratio > 0) home->optim = space[optim->device];
+    if (param->ratio > 0) home->param = space[param->device];
+    if (config->zero.offload_gradients) home->grad = home->optim;
+    home->optim_share = optim->ratio;
+    home->param_share = param->ratio;
+    home->bucket_elems = config->zero.sub_group_elems == ZR_CONFIG_SUB_GROUP ? 0 : config->zero.sub_group_elems;
+    home->buckets = buckets_of(optim->buffers);
+    home->block_bytes = config->aio.block_bytes;
+    home->depth = (int)config->aio.depth;
+}
+
 /** Return the maximum number of tokens of a sample with its prompt. A prompt has at most one token per byte. An empty
  * prompt becomes one token. */
 static int64_t sample_room(const zr_config *config)
@@ -158,10 +185,25 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
     layout.accum_order = config->train.layer_major ? ZR_ACCUM_LAYER : ZR_ACCUM_MICRO;
     set_states(config, &layout);
     set_movement(config, &layout);
+    set_homes(config, &layout);
     layout.eval = config->data.val != NULL;
     if (config->train.sample_tokens > 0) layout.decode_len = sample_room(config);
     layout.optimizer = optimizer_of(config);
     return layout;
+}
+
+/** Adapt the homes of states to the device and the stage. Only gradients that outlive their reduction have a home: fp32
+ * sums over micro-batches, and at stages 2 and 3 shards that wait for the norm. A whole gradient, at stages 0 and 1, is
+ * written by ops and stays on the device. So do sums that are larger than a rank's own part, which the disk cannot
+ * hold. If the device's memory is the host's, HOST is replaced by DEVICE. */
+static void settle_homes(zr_layout *l, const zr_device_facts *facts)
+{
+    zr_space *const space[] = {&l->home.param, &l->home.grad, &l->home.optim};
+    const bool larger = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0 || (l->reduce_once && l->accum > 1));
+    const bool outlives = l->stage >= 2 || l->accum > 1 || l->rank_free_sums;
+    if (!outlives || (larger && l->home.grad == ZR_SPACE_DISK)) l->home.grad = ZR_SPACE_DEVICE;
+    for (int i = 0; i < 3; i++)
+        if (!facts->apart && *space[i] == ZR_SPACE_HOST) *space[i] = ZR_SPACE_DEVICE;
 }
 
 zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout, const zr_profile *profile,
@@ -171,6 +213,7 @@ zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout
     zr_layout l = *layout;
     ZR_TRY(zr__train_model(config, &model));
     zr_model builder = zr__family_builder(&model);
+    settle_homes(&l, &profile->facts);
     if (l.limit_bytes > 0 && profile->facts.apart) l.limit_bytes = zr__arena_limit(config->memory.limit_bytes, true);
     zr_status st = zr_plan_create(&builder, &l, profile, plan);
     if (st != ZR_ERR_SHAPE) return st;

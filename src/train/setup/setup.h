@@ -1,4 +1,5 @@
-/** train/setup: the way from a configuration to a plan. prepare.c sets model sizes, tokenizer and output directory from
+/** train/setup: the way from a configuration to a plan. offload.c finds the folders of
+ * an offload to disk. prepare.c sets model sizes, tokenizer and output directory from
  * files. layout.c copies every key that the planner uses into a zr_layout. choose.c chooses ZeRO stage, recompute
  * policy and micro-batches if the configuration leaves them open. */
 #ifndef ZR_TRAIN_SETUP_SETUP_H
@@ -12,6 +13,25 @@
  * The field is set only for activation_checkpointing.policy auto and for the copy of an asynchronous save, and is
  * otherwise 0. */
 zr_layout zr__train_layout(const zr_config *config, int ranks);
+
+/** Folders of a run's offload to disk. */
+typedef struct zr__folders {
+    char **path; /* array of n paths */
+    int n;
+} zr__folders;
+
+/** List the folders of an offload to disk; the list is empty without one. Call zr__folders_free even after a failure.
+ * Fail with ZR_ERR_CREATE if a path is not a folder in which files can be created. */
+ZR_NODISCARD zr_status zr__train_folders(const zr_config *config, zr__folders *folders);
+void zr__folders_free(zr__folders *folders);
+
+/** Write a note to `note` if a device of offload has no effect on this machine, else "". */
+#define ZR_OFFLOAD_NOTE_BYTES 256
+void zr__train_offload_note(const zr_config *config, const zr_device_facts *facts, char note[ZR_OFFLOAD_NOTE_BYTES]);
+
+/** Write in words which model states are stored in host memory and on disk, such as "optimizer states, gradients on
+ * disk". Write "" if all are on the device. */
+void zr__train_offload_words(const zr_homes *home, const zr_memory *memory, char words[ZR_OFFLOAD_NOTE_BYTES]);
 
 /** Return whether checkpoints are written asynchronously, during the next training steps. The keys checkpoint.async and
  * train.save_interval decide this. */
@@ -47,9 +67,27 @@ typedef struct zr__train_kept {
     int64_t rows, accum; /* samples of a micro-batch on each rank; micro-batches of a training step */
 } zr__train_kept;
 
+/** Degrees of offload to disk. Each leaves less in memory than the one before, and moves more bytes. */
+typedef enum zr__offload {
+    ZR__OFFLOAD_NONE,
+    ZR__OFFLOAD_OPTIM, /* optimizer states and fp32 masters */
+    ZR__OFFLOAD_GRAD,  /* also gradients that outlive their reduction */
+    ZR__OFFLOAD_PARAM, /* also parameters; only at stage 3 */
+    ZR__OFFLOADS
+} zr__offload;
+
+/** Set a configuration's devices of offload. The folders stay as they are. */
+void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_home device);
+/** Return the keys that set a degree of offload to `device`, in words for messages. */
+const char *zr__train_offload_keys(zr__offload offload, zr_config_home device);
+/** Return whether neither device of offload is given. */
+bool zr__train_offload_open(const zr_config *config);
+
 /** Hardware on which a configuration is to run. */
 typedef struct zr__train_target {
     int ranks;
+    int64_t disk_bytes;        /* bytes on disk that a rank may use. If above 0 and the configuration gives no device of
+                                  offload,        the offload is open too. If 0, nothing is chosen to be on disk */
     const zr_profile *profile; /* profile of the device for which plans are made */
     /** Function that prices a plan for this target. If the function is NULL, zr_plan_price is used, with the profile's
      * rates. */
@@ -66,12 +104,14 @@ typedef struct zr__train_target {
  * If the profile lacks a rate that is needed, usual ratios of products, memory and link are assumed. If only the
  * micro-batches are open and rates are unknown, take the fewest FLOPs, then the least traffic.
  *
+ * If the offload is open (zr__train_target.disk_bytes), take the least degree of offload with which anything fits.
+ *
  * At most 65536 micro-batches are tried. The result depends only on the configuration and the target with its rates.
  * If the number of samples is open, its value in `kept` is used. If only the micro-batches are open, `kept` is used if
  * it fits. `note` gets a description of the choice, or
  * "" if nothing was open. If nothing can be planned, return the error of zr__train_plan. Other errors are errors of
  * `price`. */
-#define ZR_TRAIN_NOTE_BYTES 320
+#define ZR_TRAIN_NOTE_BYTES 512
 ZR_NODISCARD zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
                                         char note[ZR_TRAIN_NOTE_BYTES]);
 

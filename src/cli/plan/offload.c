@@ -1,0 +1,66 @@
+#include "cli/plan/offload.h"
+
+#include "base/text/text.h"
+#include "cli/plan/table.h"
+#include "train/setup/setup.h"
+
+#include <math.h>
+#include <string.h>
+
+#define DAY_SEC 86400.0
+
+cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, const zr_price *price,
+                             int64_t step_tokens)
+{
+    cli_offload c = {.read_bytes = cli_copied_from(report, ZR_SPACE_DISK),
+                     .written_bytes = cli_copied_to(report, ZR_SPACE_DISK)};
+    const int host = cli_host_ranks(target) < target->ranks ? cli_host_ranks(target) : target->ranks;
+    c.disk_sec = price->disk_sec > 0 ? price->disk_sec : NAN;
+    const bool timed = isfinite(c.disk_sec) && price->compute_sec > 0;
+    c.outlasts = timed && c.disk_sec > price->compute_sec;
+    c.tokens = timed ? (double)step_tokens * c.disk_sec / price->compute_sec : NAN;
+    c.day_bytes = timed ? (double)c.written_bytes * host * DAY_SEC / price->step_sec : NAN;
+    return c;
+}
+
+void cli_offload_print(FILE *out, const cli_target *target, const zr_report *report, const zr_price *price,
+                       int64_t step_tokens)
+{
+    char words[ZR_OFFLOAD_NOTE_BYTES];
+    zr__train_offload_words(&report->home, &report->memory, words);
+    if (!words[0]) return;
+    const cli_offload c = cli_offload_cost(target, report, price, step_tokens);
+    const double shard = (double)report->trained / report->ranks;
+    fprintf(out, "offload: %s\n", words);
+    if (c.read_bytes + c.written_bytes == 0) {
+        if (price->compute_sec > 0 && price->comm_sec > 0)
+            fprintf(out, "  computing waits %s of a step of %s\n", CLI_SECONDS(price->exposed_sec),
+                    CLI_SECONDS(price->step_sec));
+        return;
+    }
+    fprintf(out, "  a rank reads %s and writes %s of disk a step (%.1f and %.1f bytes a parameter)",
+            ZR_SIZE((double)c.read_bytes), ZR_SIZE((double)c.written_bytes), (double)c.read_bytes / shard,
+            (double)c.written_bytes / shard);
+    if (isnan(c.disk_sec)) {
+        fprintf(out, "\n  how long it takes is not known: %s\n",
+                target->simulated && !target->cluster.measured ? "the cluster has no host.disk_bytes_per_sec"
+                                                               : "`zr info --bench --disk DIR` measures a disk");
+        return;
+    }
+    fprintf(out, ": %s\n", CLI_SECONDS(c.disk_sec));
+    if (price->compute_sec <= 0) return;
+    fprintf(out, "  computing waits %s of a step of %s\n", CLI_SECONDS(price->exposed_sec),
+            CLI_SECONDS(price->step_sec));
+    const char *tokens = ZR_AMOUNT(c.tokens);
+    fprintf(out, "  %s is the bound: computing takes %s; both take as long with %s%stokens a step\n",
+            c.outlasts ? "the disk" : "computing", CLI_SECONDS(price->compute_sec), tokens,
+            tokens[strlen(tokens) - 1] == ' ' ? "" : " ");
+    fprintf(out, "  each host writes %s to its disks in a day at this pace: as much as %.3g drives of 1 TB hold\n",
+            ZR_SIZE(c.day_bytes), c.day_bytes / 1e12);
+}
+
+void cli_offload_json(zr__json_out *out, const cli_offload *cost)
+{
+    if (cost->read_bytes + cost->written_bytes == 0) return;
+    zr__json_add(out, "disk_sec", cost->disk_sec, "disk_tokens", cost->tokens, "disk_written_per_day", cost->day_bytes);
+}

@@ -1,0 +1,31 @@
+/** Cost of an offload of model states, as `zr plan` and the first lines of a run print it. */
+#ifndef ZR_CLI_PLAN_OFFLOAD_H
+#define ZR_CLI_PLAN_OFFLOAD_H
+
+#include "base/json/json_write.h"
+#include "cli/plan/target.h"
+
+#include <stdio.h>
+
+/** Bytes and seconds of a training step that an offload to disk costs. Bytes are per rank. A time or a rate that is not
+ * known is NAN. */
+typedef struct cli_offload {
+    int64_t read_bytes, written_bytes;
+    double disk_sec;  /* time in which the disk is busy, whether computing waits or not */
+    double tokens;    /* tokens of a step with which computing takes as long as the disk */
+    double day_bytes; /* bytes that all ranks of a host write to its disks in a day */
+    bool outlasts;    /* whether the disk takes longer than computing */
+} cli_offload;
+
+/** Compute the cost. `step_tokens` is the number of tokens of a step, of all ranks. */
+cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, const zr_price *price,
+                             int64_t step_tokens);
+
+/** Print a paragraph on the offload of a plan, or nothing without offload. */
+void cli_offload_print(FILE *out, const cli_target *target, const zr_report *report, const zr_price *price,
+                       int64_t step_tokens);
+/** Add the members "disk_sec", "disk_tokens" and "disk_written_per_day" to the open object, if states are on disk. An
+ * unknown member is null. */
+void cli_offload_json(zr__json_out *out, const cli_offload *cost);
+
+#endif

@@ -1,0 +1,82 @@
+/** Rates of a folder's disk: measured with a store, and stored in the user's cache beside the rates of the machine. */
+#include "base/text/text.h"
+#include "store/store.h"
+#include "train/host/host.h"
+#include "train/measure/machine.h"
+#include "train/measure/measure.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Size of the measured store. A store that is too small fits into the cache of a drive. */
+#define DISK_BYTES ((int64_t)1 << 30)
+#define DISK_QUICK_BYTES ((int64_t)1 << 26)
+/* Sizes of transfers, as plans choose them. */
+#define DISK_BLOCK_BYTES ((int64_t)1 << 20)
+#define DISK_DEPTH 8
+
+static void disk_key(char key[ZR__MACHINE_KEY_BYTES])
+{
+    char processor[160];
+    zr__host_processor(processor, sizeof(processor));
+    snprintf(key, ZR__MACHINE_KEY_BYTES, "disk, %s, zr %s", processor, zr_version());
+}
+
+zr_status zr__disk_measure(const char *folder, bool quick, zr__folder_rates *rates)
+{
+    zr__store_rates found;
+    ZR_TRY(zr__store_measure(folder, quick ? DISK_QUICK_BYTES : DISK_BYTES, DISK_BLOCK_BYTES, DISK_DEPTH, &found));
+    *rates =
+        (zr__folder_rates){.read = found.read, .write = found.write, .both = found.mixed, .direct = found.direct};
+    snprintf(rates->transfers, sizeof(rates->transfers), "%s", found.transfers);
+    zr__text_escape(folder, rates->folder, sizeof(rates->folder));
+    return ZR_OK;
+}
+
+zr_status zr__disk_remember(const zr__folder_rates *rates)
+{
+    char key[ZR__MACHINE_KEY_BYTES];
+    disk_key(key);
+    ZR_CHECK(isfinite(rates->read) && isfinite(rates->write) && isfinite(rates->both), ZR_ERR_ARG,
+             "of the measured rates of %s one is infinite or not a number; measure again", rates->folder);
+    return zr__machine_remember("disk", key,
+                                json_pack("{s:s, s:s, s:f, s:f, s:f, s:b, s:s}", "machine", key, "folder",
+                                          rates->folder, "read_bytes_sec", rates->read, "write_bytes_sec", rates->write,
+                                          "both_bytes_sec", rates->both, "direct", rates->direct, "transfers",
+                                          rates->transfers));
+}
+
+static bool get_disk_rate(const json_t *root, const char *key, double *rate)
+{
+    *rate = json_number_value(json_object_get(root, key));
+    return *rate > 0;
+}
+
+static bool read_disk_rates(void *arg, const json_t *root)
+{
+    zr__folder_rates *rates = arg;
+    const char *folder = json_string_value(json_object_get(root, "folder"));
+    const char *transfers = json_string_value(json_object_get(root, "transfers"));
+    *rates = (zr__folder_rates){.direct = json_is_true(json_object_get(root, "direct"))};
+    snprintf(rates->folder, sizeof(rates->folder), "%s", folder ? folder : "");
+    snprintf(rates->transfers, sizeof(rates->transfers), "%s", transfers ? transfers : "");
+    return folder && get_disk_rate(root, "read_bytes_sec", &rates->read) &&
+           get_disk_rate(root, "write_bytes_sec", &rates->write) && get_disk_rate(root, "both_bytes_sec", &rates->both);
+}
+
+zr_status zr__disk_recall(zr__folder_rates *rates)
+{
+    char key[ZR__MACHINE_KEY_BYTES];
+    disk_key(key);
+    return zr__machine_recall("disk", key, read_disk_rates, rates);
+}
+
+void zr__disk_profile(int local_ranks, zr_profile *profile)
+{
+    zr__folder_rates rates;
+    if (zr__disk_recall(&rates) != ZR_OK) return;
+    profile->machine.disk_read_bytes_sec = rates.read / local_ranks;
+    profile->machine.disk_write_bytes_sec = rates.write / local_ranks;
+    profile->machine.disk_both_bytes_sec = rates.both / local_ranks;
+}

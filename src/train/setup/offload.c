@@ -1,0 +1,139 @@
+/** Offload of model states: its degrees, and the folders on disk that a configuration names. */
+#include "train/setup/setup.h"
+
+#include "base/paths/shards.h"
+#include "base/text/text.h"
+#include "config/config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FOLDERS_MOST = 64 };
+
+/** Check that files can be created in a folder. `key` is the configuration key that names it. */
+static zr_status check_folder(const char *key, const char *path)
+{
+    struct stat info;
+    ZR_CHECK(stat(path, &info) == 0, ZR_ERR_CREATE, "%s: %s: %s; make the folder, or name another on a fast local disk",
+             key, ZR_SHOWN(path), strerror(errno));
+    ZR_CHECK(S_ISDIR(info.st_mode), ZR_ERR_CREATE, "%s: %s is not a folder; name a folder on a fast local disk", key,
+             ZR_SHOWN(path));
+    ZR_CHECK(access(path, W_OK | X_OK) == 0, ZR_ERR_CREATE,
+             "%s: in %s no file can be created: %s; name a folder that you may write to", key, ZR_SHOWN(path),
+             strerror(errno));
+    return ZR_OK;
+}
+
+static zr_status add_folder(zr__folders *folders, const char *key, const char *path)
+{
+    ZR_CHECK(folders->n < FOLDERS_MOST, ZR_ERR_CONFIG, "%s: the most is %d folders", key, FOLDERS_MOST);
+    ZR_TRY(check_folder(key, path));
+    char *kept = zr_alloc(strlen(path) + 1);
+    ZR_CHECK(kept, ZR_ERR_MEMORY, "out of memory for the folders of %s", key);
+    memcpy(kept, path, strlen(path) + 1);
+    folders->path[folders->n++] = kept;
+    return ZR_OK;
+}
+
+/** Add the folder that a value names, or each folder of its list. */
+static zr_status add_folders(zr__folders *folders, const char *key, const char *value)
+{
+    json_t *list = zr__shards_list(value);
+    zr_status st = list ? ZR_OK : add_folder(folders, key, value);
+    for (size_t i = 0; st == ZR_OK && i < json_array_size(list); i++)
+        st = add_folder(folders, key, json_string_value(json_array_get(list, i)));
+    json_decref(list);
+    return st;
+}
+
+zr_status zr__train_folders(const zr_config *config, zr__folders *folders)
+{
+    const zr_config_offloaded *optim = &config->zero.optim, *param = &config->zero.param;
+    *folders = (zr__folders){0};
+    if (optim->device != ZR_HOME_NVME && param->device != ZR_HOME_NVME) return ZR_OK;
+    const bool by_param = !optim->folders || (optim->device != ZR_HOME_NVME && param->folders);
+    const char *value = by_param ? param->folders : optim->folders;
+    const char *key =
+        by_param ? "zero_optimization.offload_param.nvme_path" : "zero_optimization.offload_optimizer.nvme_path";
+    ZR_CHECK(value, ZR_ERR_CONFIG, "%s: not given, but a device is nvme; name a folder on a fast local disk", key);
+    folders->path = zr_alloc(FOLDERS_MOST * sizeof(*folders->path));
+    ZR_CHECK(folders->path, ZR_ERR_MEMORY, "out of memory for the folders of %s", key);
+    return add_folders(folders, key, value);
+}
+
+void zr__folders_free(zr__folders *folders)
+{
+    for (int i = 0; i < folders->n; i++) zr_free(folders->path[i]);
+    zr_free(folders->path);
+    *folders = (zr__folders){0};
+}
+
+void zr__train_offload_note(const zr_config *config, const zr_device_facts *facts, char note[ZR_OFFLOAD_NOTE_BYTES])
+{
+    const bool optim = config->zero.optim.device == ZR_HOME_CPU, param = config->zero.param.device == ZR_HOME_CPU;
+    note[0] = '\0';
+    if (facts->apart || !(optim || param)) return;
+    snprintf(note, ZR_OFFLOAD_NOTE_BYTES,
+             "zero_optimization: %s%s%s cpu moves nothing: ranks compute in the host's memory, so states are there "
+             "anyway; nvme stores them on disk",
+             optim ? "offload_optimizer.device" : "", optim && param ? " and " : "",
+             param ? "offload_param.device" : "");
+}
+
+/** Add the names of the states that are stored in a space, and `where`. */
+static void add_tier(zr__text *text, const zr_homes *home, const zr_memory *memory, zr_space space, const char *where)
+{
+    const struct {
+        zr_space at;
+        zr_category category;
+        const char *name;
+    } state[] = {{home->optim, ZR_CATEGORY_OPTIM, "optimizer states"},
+                 {home->grad, ZR_CATEGORY_GRAD, "gradients"},
+                 {home->param, ZR_CATEGORY_PARAM, "parameters"}};
+    const char *between = text->length > 0 ? "; " : "";
+    bool any = false;
+    for (int i = 0; i < 3; i++) {
+        if (state[i].at != space || memory->space[space].category_bytes[state[i].category] == 0) continue;
+        zr__text_add(text, "%s%s", between, state[i].name);
+        between = ", ";
+        any = true;
+    }
+    if (any) zr__text_add(text, " %s", where);
+}
+
+void zr__train_offload_words(const zr_homes *home, const zr_memory *memory, char words[ZR_OFFLOAD_NOTE_BYTES])
+{
+    zr__text text = {0};
+    add_tier(&text, home, memory, ZR_SPACE_HOST, "in the host's memory");
+    add_tier(&text, home, memory, ZR_SPACE_DISK, "on disk");
+    snprintf(words, ZR_OFFLOAD_NOTE_BYTES, "%s", text.data && !text.failed ? text.data : "");
+    zr__text_clear(&text);
+}
+
+void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_home device)
+{
+    config->zero.optim.device = offload >= ZR__OFFLOAD_OPTIM ? device : ZR_HOME_NONE;
+    config->zero.offload_gradients = offload >= ZR__OFFLOAD_GRAD;
+    config->zero.param.device = offload >= ZR__OFFLOAD_PARAM ? device : ZR_HOME_NONE;
+}
+
+const char *zr__train_offload_keys(zr__offload offload, zr_config_home device)
+{
+    static const char *const keys[2][ZR__OFFLOADS] = {
+        {"", "zero_optimization.offload_optimizer.device cpu with gradients false",
+         "zero_optimization.offload_optimizer.device cpu",
+         "zero_optimization.offload_optimizer.device and offload_param.device cpu"},
+        {"", "zero_optimization.offload_optimizer.device nvme with gradients false",
+         "zero_optimization.offload_optimizer.device nvme",
+         "zero_optimization.offload_optimizer.device and offload_param.device nvme"}};
+    return keys[device == ZR_HOME_NVME][offload];
+}
+
+bool zr__train_offload_open(const zr_config *config)
+{
+    return !zr__config_given(config, "zero_optimization.offload_optimizer.device") &&
+           !zr__config_given(config, "zero_optimization.offload_param.device");
+}

@@ -1,0 +1,119 @@
+#TEST timeout=240 build=tests/zr_fault
+# Offload from the command: plans that say what lies where, training with states on disk, resume from one placement to
+# another, folders that will not do.
+. tests/command.inc
+zo=zero_optimization
+i=0
+while [ $i -lt 400 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt
+tail -n 60 text.txt >val.txt
+cat >c.json <<'END'
+{"model": {"type": "gpt2", "n_layer": 3, "n_head": 2, "n_embd": 64, "n_positions": 32, "dropout": 0.1},
+ "data": {"train": "text.txt", "val": "val.txt"}, "train_batch_size": 8, "bf16": {"enabled": true},
+ "optimizer": {"type": "AdamW", "params": {"lr": 0.01}}, "zero_optimization": {"stage": 3},
+ "train": {"steps": 6, "eval_interval": 3, "eval_batches": 2, "threads": 1, "save_interval": 3}}
+END
+mkdir nvme more
+optim="--$zo.offload_optimizer.device=nvme --$zo.offload_optimizer.nvme_path=nvme"
+param="--$zo.offload_param.device=nvme"
+train() { "$ZR" train c.json --train.output_dir="$@"; }
+plan() { "$ZR" plan c.json --quiet "$@"; }
+number() { sed -n "s/.*\"$1\": \([0-9][0-9]*\).*/\1/p" "$2"; }
+has() { grep -q -F -e "$1" err || { cat err >&2; return 1; }; }
+none_left() { test "$(ls -A nvme more | grep -v ':$' | grep -c .)" = 0; }
+
+# Plans.
+check "a plan with states on disk" plan --ranks 2 $optim
+check "... has a row for each kind" grep -q '^  disk: optimizer states ' out
+check "... and one for each direction" sh -c 'grep -q "^  read from disk " out && grep -q "^  written to disk " out'
+check "... in words" grep -q '^offload: optimizer states on disk' out
+check "as JSON" sh -c '"$@" --json >plan.json && grep -q "\"offload\": {\"param\": \"device\", \"grad\": \"disk\", \"optim\": \"disk\"" plan.json &&
+    grep -q "\"copied\": {\"device_to_disk\": [0-9]*, \"disk_to_device\": [0-9]*}" plan.json && grep -q "\"disk\": {\"param\": 0" plan.json' "$ZR" "$ZR" plan c.json --quiet --ranks 2 $optim
+check "... without offload has neither" sh -c '"$@" --json >none.json && ! grep -q "offload\|copied" none.json' "$ZR" "$ZR" plan c.json --quiet --ranks 2
+check "cpu moves nothing on processors" sh -c '"$@" --json --zero_optimization.offload_optimizer.device=cpu >cpu.json && cmp none.json cpu.json' "$ZR" "$ZR" plan c.json --quiet --ranks 2
+check "... which is said" "$ZR" plan c.json --ranks 2 --$zo.offload_optimizer.device=cpu
+check "... in a note" has 'zero_optimization: offload_optimizer.device cpu moves nothing'
+check "on a GPU it does" prints '^  host: optimizer states ' "$ZR" plan c.json --quiet --profile h100 --$zo.offload_optimizer.device=cpu
+check "a picture" plan --ranks 2 $optim --svg disk.svg
+check "... shows the tier" sh -c 'grep -q ">on disk<" disk.svg && grep -q ">read from disk<" disk.svg && grep -q ">written to disk<" disk.svg && grep -q ">fetch<" disk.svg'
+
+# --disk: the least offload that fits.
+big="--preset gpt2-1.5b --stage 3 --quiet"
+needs() { "$ZR" plan $big --json --advice "$@" | sed -n 's/.*"needs": \([0-9]*\).*/\1/p' | head -n 1; }
+check "without a disk nothing fits" prints 'nothing fits 8.00 GB' "$ZR" plan $big --memory 8GB
+check "... and the advice names one" grep -q 'With zero_optimization.offload_' printed
+check "with a disk it does" "$ZR" plan --preset gpt2-1.5b --stage 3 --memory 8GB --disk 200GB
+check "... which is said" has 'zero_optimization.offload_optimizer.device'
+check "with much memory nothing is offloaded" "$ZR" plan --preset gpt2-1.5b --stage 3 --memory 80GB --disk 200GB
+check "... which is said too" has 'no offload,'
+check "a disk that is too small" prints 'nothing fits' "$ZR" plan $big --memory 8GB --disk 1GB
+check "the largest model is larger with a disk" sh -c '
+    "$0" plan --preset gpt2-124m --quiet --json --memory 4GB --max model >a.json
+    "$0" plan --preset gpt2-124m --quiet --json --memory 4GB --max model --disk 1TB >b.json
+    a=$(sed -n "s/.*\"params\": \([0-9]*\).*/\1/p" a.json) b=$(sed -n "s/.*\"params\": \([0-9]*\).*/\1/p" b.json)
+    test $b -gt $((2 * a)) || { echo $a $b >&2; exit 1; }' "$ZR"
+check "--disk without memory" fails 2 '\-\-disk 1TB is for what does not fit in memory' "$ZR" plan c.json --disk 1TB
+check "--disk without a size" fails 2 '\-\-disk is "much"; expected a size' "$ZR" plan c.json --memory 1GB --disk much
+
+# Training: losses, norms and weights to the bit, bytes as planned.
+check "a run without offload" train none --ranks 2
+for way in "optim $optim" "param $optim $param" "part $optim --$zo.offload_optimizer.ratio=0.5" \
+    "small $optim --$zo.sub_group_size=4096 --$zo.offload_optimizer.buffer_count=8 --aio.block_size=8192 --aio.queue_depth=2"; do
+    set -- $way
+    dir=$1
+    shift
+    check "$dir: a run with states on disk" train $dir --ranks 2 "$@"
+    check "... the same to the bit" same none $dir
+    check "... as planned" as_planned $dir
+    check "... with bytes on disk" grep -q '"disk_to_device": [1-9]' $dir/run.json
+done
+check "two folders" train two --ranks 2 --$zo.offload_optimizer.device=nvme "--$zo.offload_optimizer.nvme_path=[\"nvme\",\"more\"]"
+check "... the same to the bit" same none two
+check "nothing is left in the folders" none_left
+accum="--train_micro_batch_size_per_gpu=1 --gradient_accumulation_steps=4 --gradient_clipping=0.5"
+check "several micro-batches and clipping" train accum --ranks 2 $accum
+for stage in 0 1 2 3; do
+    check "stage $stage: on disk" train accum$stage --ranks 2 $accum --$zo.stage=$stage $optim
+    check "... the same to the bit" same accum accum$stage
+    check "... as planned" as_planned accum$stage
+done
+check "gradients on the device" train kept --ranks 2 $accum $optim --$zo.offload_optimizer.gradients=false
+check "... the same to the bit" same accum kept
+check "a run says where its states are" "$ZR" train c.json --train.output_dir=says --train.steps=1 $optim
+check "... and what it writes" has 'on disk'
+
+# Resume from one placement to another.
+check "half a run on disk" train half --ranks 2 $optim $param --train.steps=3
+check "... goes on in memory" "$ZR" train half/config.json --resume --ranks 2 --train.steps=6 --$zo.offload_optimizer.device=none --$zo.offload_param.device=none
+check "... to the same weights" cmp none/model/model.safetensors half/model/model.safetensors
+check "half a run in memory" train back --ranks 2 --train.steps=3
+check "... goes on on disk, on one rank" "$ZR" train back/config.json --resume --train.steps=6 $optim
+check "half a run, to be continued elsewhere" train here --ranks 2 $optim --train.steps=3
+mkdir away
+check "... finds its folder from another directory" sh -c 'cd away && "$0" train ../here/config.json --resume --train.steps=6 --ranks 2' "$ZR"
+check "... to the same weights" cmp none/model/model.safetensors here/model/model.safetensors
+
+# Folders that will not do, before anything is made.
+check "no such folder" fails 73 'zero_optimization.offload_optimizer.nvme_path: nowhere: No such file or directory; make the folder' \
+    "$ZR" train c.json --train.output_dir=bad --$zo.offload_optimizer.device=nvme --$zo.offload_optimizer.nvme_path=nowhere
+check "a file" fails 73 'nvme_path: text.txt is not a folder' \
+    "$ZR" train c.json --train.output_dir=bad --$zo.offload_optimizer.device=nvme --$zo.offload_optimizer.nvme_path=text.txt
+check "no path" fails 78 'nvme needs a folder' "$ZR" train c.json --train.output_dir=bad --$zo.offload_optimizer.device=nvme
+check "parameters below stage 3" fails 78 'parameters are whole on every rank at zero_optimization.stage 2' \
+    "$ZR" train c.json --train.output_dir=bad --$zo.stage=2 $optim $param
+check "parameters and hpZ" fails 69 'zero_hpz_partition_size' "$ZR" train c.json --train.output_dir=bad --ranks 2 \
+    --$zo.zero_hpz_partition_size=2 $optim $param
+if mkdir tight && mount -t tmpfs -o size=64k tmpfs tight 2>/dev/null; then
+    check "a disk that is full" fails 71 'tight' \
+        "$ZR" train c.json --train.output_dir=bad --$zo.offload_optimizer.device=nvme --$zo.offload_optimizer.nvme_path=tight
+    umount tight
+else
+    skip "a disk that is full" "no mount"
+fi
+check "nothing is made" test ! -e bad
+check "--bench --disk measures a folder" "$ZR" info --bench --disk nvme --quick --json
+check "... as JSON" grep -q '"disk":{"folder":"nvme", "read_bytes_sec":[0-9]' out
+check "... which a plan prices" prints '\(the disk\|computing\) is the bound' "$ZR" plan c.json --quiet $optim
+check "... and JSON too" sh -c '"$@" --json --advice | grep -q "\"disk_sec\": [0-9.e-]*, \"disk_tokens\": [0-9.e+]*, \"disk_written_per_day\": [0-9]"' "$ZR" "$ZR" plan c.json --quiet $optim
+check "... and zr info shows" prints '^disk .*/s read' "$ZR" info
+check "a folder that is not there" code 73 "$ZR" info --bench --disk nowhere
+echo "1..$n"
