@@ -20,7 +20,8 @@ static zr_layout layer_layout(int i)
     l.reduce_once = i == 1;
     l.rank_free_sums = i == 4;
     l.reduce = i == 2 ? ZR_REDUCE_TO_OWNER : ZR_REDUCE_TO_SHARDS;
-    if (i == 3) { /* reductions in two levels, with partial sums */
+    if (i == 5) l.home.grad = ZR_SPACE_HOST; /* squares are taken when the sums are complete */
+    if (i == 3) {                            /* reductions in two levels, with partial sums */
         l.host_ranks = 2;
         l.hierarchical = l.offload_checkpoints = true;
     }
@@ -50,7 +51,7 @@ static bool belongs(const zr_schedule *s, int32_t i)
 {
     const zr_step_kind kind = s->step[i].kind;
     return s->step[i].op >= 0 || kind == ZR_STEP_BATCH || kind == ZR_STEP_LOSS || kind == ZR_STEP_REDUCE_SCATTER ||
-           kind == ZR_STEP_REDUCE || kind == ZR_STEP_SQUARE_MICRO;
+           kind == ZR_STEP_REDUCE || kind == ZR_STEP_SQUARE_MICRO || kind == ZR_STEP_SQUARE;
 }
 
 static void test_holds_and_every_turn_is_needed(void **state)
@@ -129,7 +130,10 @@ static void test_sums(void **state)
             zr_step *step = &s->step[j], had = *step;
             if ((step->kind != ZR_STEP_REDUCE_SCATTER && step->kind != ZR_STEP_REDUCE) || !step->adds) continue;
             step->adds = false;
-            expect_broken(plan, "does not add to them");
+            if (l.home.grad == ZR_SPACE_DEVICE)
+                expect_broken(plan, "does not add to them");
+            else
+                expect_broken(plan, "squares the sums of");
             *step = had;
             step->rounds--;
             expect_broken(plan, "but a training step has");
@@ -142,12 +146,44 @@ static void test_sums(void **state)
     }
 }
 
+/* Swap step i with the next one, and the waits for them. */
+static void swap_with_next(zr_schedule *s, int32_t i)
+{
+    const zr_step had = s->step[i];
+    s->step[i] = s->step[i + 1];
+    s->step[i + 1] = had;
+    for (int32_t w = 0; w < s->n_waits; w++)
+        if (s->wait[w].step == i || s->wait[w].step == i + 1) s->wait[w].step = 2 * i + 1 - s->wait[w].step;
+}
+
+/* Sums in another order are noticed. The gradients of a tied embedding are in memory for all micro-batches, so that
+ * only the order of the sums forbids to add the second one first. */
+static void test_order_of_sums(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(2, 1, ZR_F32, 2);
+    l.accum_order = ZR_ACCUM_LAYER;
+    zr_plan *plan = plan_of(&l);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int32_t first = 0;
+    while (s->step[first].kind != ZR_STEP_REDUCE_SCATTER || s->step[first].unit != 0) first++;
+    const int32_t second = like(s, first, 1);
+    assert_true(second > first);
+    for (int32_t i = first; i < second; i++) {
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        swap_with_next(s, i);
+    }
+    expect_broken(plan, "but it is the turn of");
+    zr_plan_destroy(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_holds_and_every_turn_is_needed),
         cmocka_unit_test(test_every_operand_is_its_own),
         cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_order_of_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

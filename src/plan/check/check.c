@@ -6,15 +6,15 @@
 #include "plan/check/check.h"
 #include "plan/list/place.h"
 
-/* Return whether steps of this kind and unit happen before `step`, for all micro-batches of a round. `unit` is -1 for
- * any unit. */
-static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step, int32_t micros)
+/* Return whether steps of this kind and unit happen before `step`. `unit` is -1 for any unit. With `each`, every
+ * micro-batch of a round must have such a step. */
+static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step, bool each)
 {
     int32_t happened = 0;
     for (int32_t i = 0; i < step; i++)
         happened += p->s->step[i].kind == kind && (unit < 0 || p->s->step[i].unit == unit) &&
-                    p->s->step[i].micro == happened && zr__happens_before(p, i, step);
-    return happened == micros;
+                    (!each || p->s->step[i].micro == happened) && zr__happens_before(p, i, step);
+    return each ? happened == zr__micros(p) : happened > 0;
 }
 
 /* Return whether all ranks have agreed on the gradient that this update applies. The ranks must agree only after the
@@ -26,8 +26,8 @@ static bool is_agreed(const zr__proof *p, int32_t update)
         const zr_step *step = &p->s->step[i];
         const bool of_unit = step->unit < 0 ? step->kind == ZR_STEP_NORM : step->unit == unit;
         const bool concerns = zr__asks_all(step) && of_unit;
-        if (concerns && zr__happens_before(p, i, update) && has_happened(p, ZR_STEP_LOSS, -1, i, zr__micros(p)) &&
-            has_happened(p, ZR_STEP_SQUARE, unit, i, 1))
+        if (concerns && zr__happens_before(p, i, update) && has_happened(p, ZR_STEP_LOSS, -1, i, true) &&
+            has_happened(p, ZR_STEP_SQUARE, unit, i, false))
             return true;
     }
     return false;

@@ -40,11 +40,13 @@ static zr_status check_reductions(const zr__proof *p, int32_t unit, int32_t micr
     int32_t next[ZR_GROUPS_MAX] = {0}, added = 0;
     for (int32_t i = 0; i < p->end; i++) {
         const zr_step *step = &p->s->step[i];
+        ZR_CHECK(step->kind != ZR_STEP_SQUARE || step->unit != unit || added >= micros, ZR_ERR_INTERNAL,
+                 "step %d squares the sums of %d of %d micro-batches", i, added, micros);
         if (!zr__reduces(step) || step->op >= 0 || step->unit != unit) continue;
         int32_t *mine = &next[step->group];
         const bool begins = step->owner <= 0 && step->range.first == 0; /* otherwise another owner, or a later bucket */
         if (begins) ZR_TRY(take_turn(p, i, mine));
-        ZR_CHECK(step->micro == *mine - 1 && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
+        ZR_CHECK((begins || step->micro == *mine - 1) && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
                  "step %d takes micro-batch %d of the round, but it is the turn of %d", i, step->micro, *mine - 1);
         added += begins && step->adds;
         ZR_CHECK(step->adds || p->s->use[step->uses + 2].buffer != u->sums.buffer, ZR_ERR_INTERNAL,

@@ -252,15 +252,15 @@ static void note_gradient(const zr__proof *p, const held *h, int32_t step, zr_va
 
 /* Check that a unit's gradient is complete when a step squares it, reduces it or applies it. Within a round, the step
  * takes the gradient of its own micro-batch, from the buffer of this gradient or from partial sums of it. After the
- * last round, the gradients of all micro-batches must be complete. */
+ * last round, and for the squares of sums, the gradients of all micro-batches must be complete. */
 static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
     if (!zr__takes_gradient(step) && step->kind != ZR_STEP_COPY) return ZR_OK;
     const zr_unit_info *unit = zr_graph_unit_info(p->graph, step->unit);
-    const bool rests = i > p->end;
-    const int32_t taken = p->s->use[step->uses].buffer, last = rests ? h->micros - 1 : step->micro;
-    for (int32_t m = rests ? 0 : step->micro; m <= last; m++)
+    const bool rests = i > p->end, all = rests || step->kind == ZR_STEP_SQUARE;
+    const int32_t taken = p->s->use[step->uses].buffer, last = all ? h->micros - 1 : step->micro;
+    for (int32_t m = all ? 0 : step->micro; m <= last; m++)
         for (int32_t k = unit->first_param; k < unit->first_param + unit->n_params; k++) {
             const zr_param_info *param = zr_graph_param(p->graph, k);
             const int64_t at = (int64_t)m * zr_graph_params(p->graph) + k;

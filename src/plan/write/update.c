@@ -20,6 +20,13 @@ bool zr__copies_grad_home(const zr_plan *plan, int32_t unit)
            plan->persistent[sums->buffer].space != ZR_SPACE_DEVICE;
 }
 
+bool zr__squares_early(const zr_plan *plan, int32_t unit)
+{
+    const zr_state *sums = &plan->unit[unit].sums;
+    return !plan->moves && plan->rounds == 1 && sums->buffer != ZR_NONE &&
+           plan->persistent[sums->buffer].space != ZR_SPACE_DEVICE;
+}
+
 static void write_unit_update(zr__list *l, int32_t unit, const zr_state *sums)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
@@ -84,7 +91,7 @@ void zr__write_update(zr__list *l)
         zr__write_gather_sums(l, u, ZR_NONE, true);
     }
     for (int32_t u = 0; u < plan->n_units; u++)
-        if (plan->unit[u].trains && !zr__copies_grad_home(plan, u)) zr__write_square(l, u, &plan->unit[u].sums);
+        if (plan->unit[u].trains && !zr__squares_early(plan, u)) zr__write_square(l, u, &plan->unit[u].sums);
     zr__write_norm(l);
     for (int32_t u = 0; u < plan->n_units; u++)
         if (plan->unit[u].trains) write_unit_update(l, u, &plan->unit[u].sums);

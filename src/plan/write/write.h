@@ -100,8 +100,11 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad);
  * `norm`: whether this pass only computes the norm, so that only SQUARE is written. */
 void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm);
 /* Return whether a unit's gradient is its own sum, on one rank and with one micro-batch, and is copied to its home off
- * the device. It is then squared before; otherwise the squares follow the last micro-batch. */
+ * the device. */
 bool zr__copies_grad_home(const zr_plan *plan, int32_t unit);
+/* Return whether a unit's sums are squared as soon as they are complete, before they go to their home off the device: on
+ * one rank, if one round has all micro-batches. Otherwise all units are squared after the last micro-batch. */
+bool zr__squares_early(const zr_plan *plan, int32_t unit);
 void zr__write_square(zr__list *l, int32_t unit, const zr_state *sums);
 void zr__write_norm(zr__list *l);
 /* Write NORM and the updates after the last micro-batch. Updates with consume_grad are written earlier. */
