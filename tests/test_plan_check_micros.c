@@ -146,12 +146,44 @@ static void test_sums(void **state)
     }
 }
 
+/* Swap step i with the next one, and the waits for them. */
+static void swap_with_next(zr_schedule *s, int32_t i)
+{
+    const zr_step had = s->step[i];
+    s->step[i] = s->step[i + 1];
+    s->step[i + 1] = had;
+    for (int32_t w = 0; w < s->n_waits; w++)
+        if (s->wait[w].step == i || s->wait[w].step == i + 1) s->wait[w].step = 2 * i + 1 - s->wait[w].step;
+}
+
+/* Sums in another order are noticed. The gradients of a tied embedding are in memory for all micro-batches, so that
+ * only the order of the sums forbids to add the third one before the second. */
+static void test_order_of_sums(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(2, 1, ZR_F32, 3);
+    l.accum_order = ZR_ACCUM_LAYER;
+    zr_plan *plan = plan_of(&l);
+    zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int32_t first = 0;
+    while (s->step[first].kind != ZR_STEP_REDUCE_SCATTER || s->step[first].unit != 0) first++;
+    const int32_t second = like(s, first, 1), third = like(s, first, 2);
+    assert_true(first < second && second < third);
+    for (int32_t i = second; i < third; i++) {
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        swap_with_next(s, i);
+    }
+    expect_broken(plan, "but it is the turn of");
+    zr_plan_destroy(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_holds_and_every_turn_is_needed),
         cmocka_unit_test(test_every_operand_is_its_own),
         cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_order_of_sums),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

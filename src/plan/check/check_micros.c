@@ -46,7 +46,7 @@ static zr_status check_reductions(const zr__proof *p, int32_t unit, int32_t micr
         int32_t *mine = &next[step->group];
         const bool begins = step->owner <= 0 && step->range.first == 0; /* otherwise another owner, or a later bucket */
         if (begins) ZR_TRY(take_turn(p, i, mine));
-        ZR_CHECK(step->micro == *mine - 1 && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
+        ZR_CHECK((begins || step->micro == *mine - 1) && step->when == ZR_WHEN_ALWAYS, ZR_ERR_INTERNAL,
                  "step %d takes micro-batch %d of the round, but it is the turn of %d", i, step->micro, *mine - 1);
         added += begins && step->adds;
         ZR_CHECK(step->adds || p->s->use[step->uses + 2].buffer != u->sums.buffer, ZR_ERR_INTERNAL,
