@@ -157,19 +157,19 @@ static void swap_with_next(zr_schedule *s, int32_t i)
 }
 
 /* Sums in another order are noticed. The gradients of a tied embedding are in memory for all micro-batches, so that
- * only the order of the sums forbids to add the second one first. */
+ * only the order of the sums forbids to add the third one before the second. */
 static void test_order_of_sums(void **state)
 {
     (void)state;
-    zr_layout l = layout_of(2, 1, ZR_F32, 2);
+    zr_layout l = layout_of(2, 1, ZR_F32, 3);
     l.accum_order = ZR_ACCUM_LAYER;
     zr_plan *plan = plan_of(&l);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     int32_t first = 0;
     while (s->step[first].kind != ZR_STEP_REDUCE_SCATTER || s->step[first].unit != 0) first++;
-    const int32_t second = like(s, first, 1);
-    assert_true(second > first);
-    for (int32_t i = first; i < second; i++) {
+    const int32_t second = like(s, first, 1), third = like(s, first, 2);
+    assert_true(first < second && second < third);
+    for (int32_t i = second; i < third; i++) {
         assert_int_equal(zr_plan_check(plan), ZR_OK);
         swap_with_next(s, i);
     }
