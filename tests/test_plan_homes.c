@@ -274,6 +274,14 @@ static void test_gradients_of_one_rank(void **state)
         expect_broken(plan, "a copy of other elements of a gradient");
         use[0] = had;
         const zr_step kept = *copy;
+        zr_step *last = copy; /* the copy comes before the op that finishes the gradient */
+        while (last->kind != ZR_STEP_RUN || last->unit != 1) last--;
+        const zr_step op = *last;
+        *last = *copy;
+        *copy = op;
+        expect_broken(plan, "a gradient that is not finished");
+        *last = op;
+        *copy = kept;
         *copy = (zr_step){.kind = ZR_STEP_ZERO, .unit = -1, .stream = kept.stream};
         expect_broken(plan, "a gradient that does not go home");
         *copy = kept;

@@ -279,17 +279,56 @@ static void test_reads_run_ahead(void **state)
     }
 }
 
-/* Check that sums are not copied from home before they have gone there, however many buffers the ring has. */
+/* Check that sums are not copied from home before they have gone there, even if the ring has a buffer for each unit. */
 static void test_sums_go_home_first(void **state)
 {
     (void)state;
     for (int stage = 0; stage <= 3; stage++) {
         zr_layout l = plan_layout(stage, 2, ZR_BF16, 3);
         l.reduce_once = true;
-        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .buckets = 20, .grad = ZR_SPACE_HOST};
-        zr_plan *plan = plan_homes(&l, 3, false);
+        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .grad = ZR_SPACE_HOST};
+        const zr_chain_config chain = {1, 8, 16};
+        const zr_model model = zr_chain(&chain);
+        zr_plan *plan = plan_make(&model, &l, &plan_profile);
+        assert_int_equal(plan->n_units, 1);
+        if (zr_plan_check(plan) != ZR_OK) fail_msg("%s", zr_error_message());
         zr_plan_destroy(&plan);
     }
+}
+
+/* Check that a part that is read from disk is read before the segment that uses it, and that ranks on processors
+ * exchange it only then. */
+static void test_reads_before_exchanges(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) {
+        zr_layout l = plan_layout(3, 2, ZR_BF16, 1);
+        l.prefetch_elems = 1;
+        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .param = ZR_SPACE_DISK};
+        zr_plan *plan = plan_homes(&l, 3, apart);
+        const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        int32_t read = 0, exchanged = 0, runs = 0;
+        while (s->step[read].stream != ZR_STREAM_FETCH || s->step[read].unit != 2) read++;
+        while (s->step[exchanged].kind != ZR_STEP_GATHER || s->step[exchanged].unit != 2) exchanged++;
+        for (int32_t i = read; i < exchanged; i++) runs += s->step[i].kind == ZR_STEP_RUN;
+        assert_int_equal(runs > 5, !apart); /* the ops of a block */
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Check that two buffers for whole parts are enough, however many buckets there are. */
+static void test_two_parts(void **state)
+{
+    (void)state;
+    zr_layout l = plan_layout(2, 2, ZR_BF16, 3);
+    l.home = (zr_homes){.param_share = 1, .optim_share = 1, .buckets = 5, .grad = ZR_SPACE_HOST};
+    zr_plan *plan = plan_homes(&l, 3, false);
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    int parts = 0;
+    for (int32_t b = plan->n_persistent; b < s->n_buffers; b++)
+        parts += s->buffer[b].unit < 0 && s->buffer[b].category == ZR_CATEGORY_GRAD;
+    assert_int_equal(parts, 2 + 2 + 5); /* in the rounds, for the squares, and buckets of the update */
+    zr_plan_destroy(&plan);
 }
 
 /* ---- choices -------------------------------------------------------------------------------------------------- */
@@ -371,6 +410,8 @@ int main(void)
         cmocka_unit_test(test_reads_and_writes_overlap),
         cmocka_unit_test(test_reads_run_ahead),
         cmocka_unit_test(test_sums_go_home_first),
+        cmocka_unit_test(test_reads_before_exchanges),
+        cmocka_unit_test(test_two_parts),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_saves_in_place),
         cmocka_unit_test(test_large_parts),

@@ -9,9 +9,9 @@
  * after the bucket that had its buffer before. Therefore copies run ahead as far as the ring has room, and never
  * further: each waits until its buffer has been copied home, and this wait follows from the uses like any other.
  *
- * Gradients that go home after a reduction take turns in a ring of their own. Its buffers have the size of the largest
- * unit's part, since a reduction and a sum of squares take the whole part at once. On a device with its own memory, all
- * bytes from and to disk pass through host memory, in a ring as well. */
+ * Gradients that go home after a reduction take turns in a ring of their own. Its two buffers have the size of the
+ * largest unit's part, since a reduction and a sum of squares take the whole part at once. On a device with its own
+ * memory, all bytes from and to disk pass through host memory, in a ring as well. */
 #include "plan/policy/policy.h"
 
 /* ---- what is off the device -------------------------------------------------------------------- */
@@ -366,6 +366,8 @@ static zr_status size_ring(ring *r)
 {
     const zr_homes *home = &r->l->plan->layout.home;
     r->slots = home->buckets;
+    /* A part may be large. While one is on its way from or to its home, the other is computed with. */
+    if (r->kind == RING_PARTS && r->slots > 2) r->slots = 2;
     if (r->elems > home->bucket_elems) r->elems = home->bucket_elems;
     const size_t places = (size_t)r->slots * (size_t)r->n_columns;
     r->place[0] = zr_alloc(sizeof(int32_t) * 2 * places);
