@@ -224,7 +224,7 @@ static void note_gradient(const zr__proof *p, const held *h, zr_value value, con
 static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
-    if (!zr__takes_gradient(step)) return ZR_OK;
+    if (!zr__takes_gradient(step) && step->kind != ZR_STEP_COPY) return ZR_OK;
     const zr_unit_info *unit = zr_graph_unit_info(p->graph, step->unit);
     for (int32_t k = unit->first_param; k < unit->first_param + unit->n_params; k++) {
         const zr_param_info *param = zr_graph_param(p->graph, k);
@@ -257,7 +257,11 @@ static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
     if (step->kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, h->all, i, zr_graph_get_losses(p->graph), &use[0], false));
     if (step->kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)
         ZR_TRY(check_held(p, h->all, i, zr_graph_get_output(p->graph), &use[0], false));
-    if (step->kind == ZR_STEP_COPY) return check_value_copy(p, h, i);
+    if (step->kind == ZR_STEP_COPY) {
+        const zr_buffer *from = &p->s->buffer[use[0].buffer];
+        const bool gradient = from->category == ZR_CATEGORY_GRAD && !from->persistent && from->unit >= 0;
+        return gradient && from->unit == step->unit ? check_gradients(p, h, i) : check_value_copy(p, h, i);
+    }
     if (step->op < 0) return check_gradients(p, h, i);
     if (step->kind != ZR_STEP_RUN) return check_shared(p, h, i);
     const zr_op *op = zr_graph_get_op(p->graph, step->op);

@@ -38,7 +38,6 @@ static void reduce_units(zr__writing *w, int32_t segment)
         zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
         /* Gather the other ranks' shards of the sums. A pass that only computes the norm does not need them. */
         if (!for_norm(w, segment)) zr__write_gather_sums(&w->list, u, w->grad_buffer[u], false);
-        if (zr__squares_early(w->list.plan, u)) zr__write_square(&w->list, u);
     }
     consume_units(w, segment, true);
 }
