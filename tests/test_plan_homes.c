@@ -14,6 +14,7 @@ static zr_plan *plan_of(zr_space home, int stage, int ranks, zr_states states)
     l.train = true;
     l.states = states;
     l.home.bucket_elems = BUCKET;
+    l.home.buckets = 3;
     l.home.optim = home;
     return plan_gpt2(&plan_small, &l, &plan_profile);
 }
@@ -210,6 +211,7 @@ static void test_places_in_gathered_units(void **state)
         l.states = disk ? ZR_STATES_PAPER : ZR_STATES_LEAN;
         *(disk ? &l.home.param : &l.home.optim) = ZR_SPACE_DISK;
         l.home.bucket_elems = BUCKET;
+        l.home.buckets = 3;
         zr_profile profile = plan_profile;
         profile.facts.apart = true; /* copies are cut into buckets too */
         zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
@@ -308,6 +310,7 @@ static void test_gradients_of_one_rank(void **state)
         zr_profile profile = plan_profile;
         l.home.grad = ZR_SPACE_DISK;
         l.home.bucket_elems = BUCKET;
+        l.home.buckets = 3;
         profile.facts.apart = apart;
         zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
         zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];

@@ -138,7 +138,8 @@ typedef struct zr_homes {
     int depth;           /* number of transfers in flight in each direction; 0 for the planner's choice */
 } zr_homes;
 
-/** The planner's choices for fields of zr_homes that are 0. */
+/** The planner's choices for fields of zr_homes that are 0. It chooses at least ZR_HOMES_BUCKETS buckets; more if the
+ * states of an ordinary unit need more, in at most 256 MiB. */
 #define ZR_HOMES_BUCKET_ELEMS (1 << 20)
 #define ZR_HOMES_BUCKETS 3
 #define ZR_HOMES_BLOCK_BYTES (1 << 20)
