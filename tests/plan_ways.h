@@ -148,7 +148,8 @@ static inline zr_layout mixed_layout(int i)
         l.shard_ranks = 2;
         l.home.param = l.home.grad = ZR_SPACE_HOST;
         break;
-    case 9: /* all states are on disk */
+    case 9: /* all states are on disk, and gradients wait there for the norm */
+        l.norm_first = true;
         l.home = (zr_homes){ZR_SPACE_DISK, ZR_SPACE_DISK, ZR_SPACE_DISK, 1, 1, 4096, 2, 0, 0};
         break;
     case 10: /* gradients reduced once a step: in two levels; to one owner after the other; with a secondary partition

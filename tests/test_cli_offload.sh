@@ -1,4 +1,4 @@
-#TEST timeout=240 build=tests/zr_fault
+#TEST timeout=240
 # Offload from the command: plans that say what lies where, training with states on disk, resume from one placement to
 # another, folders that will not do.
 . tests/command.inc

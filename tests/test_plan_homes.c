@@ -167,6 +167,11 @@ static void test_only_homes_show(void **state)
     fetched->when = ZR_WHEN_FIRST;
     expect_said(plan, "follows END");
     *fetched = had;
+    fetched = find_copy(plan, false);
+    while (!is_copy(plan, s, fetched, false) || fetched->range.count > BUCKET - 32) fetched++;
+    s->use[fetched->uses + 1].range.first += 32; /* the last bucket of a unit has room behind it in its buffer */
+    expect_said(plan, wrong);
+    s->use[fetched->uses + 1].range.first -= 32;
     use = &s->use[update->uses];
     for (int k = 1; k <= 3; k++) {
         const zr_use was = use[k];
@@ -194,6 +199,141 @@ static void test_only_homes_show(void **state)
     use[4] = to;
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     zr_plan_destroy(&plan);
+}
+
+/* Check that elements which are cast or copied into each other's places of a gathered unit are noticed. */
+static void test_places_in_gathered_units(void **state)
+{
+    (void)state;
+    for (int disk = 0; disk < 2; disk++) {
+        zr_layout l = plan_layout(3, 1, ZR_BF16, 1);
+        l.states = disk ? ZR_STATES_PAPER : ZR_STATES_LEAN;
+        *(disk ? &l.home.param : &l.home.optim) = ZR_SPACE_DISK;
+        l.home.bucket_elems = BUCKET;
+        zr_profile profile = plan_profile;
+        profile.facts.apart = true; /* copies are cut into buckets too */
+        zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
+        const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        zr_use *place[2] = {NULL};
+        for (int32_t i = 0; i < s->n_steps && !place[1]; i++) {
+            zr_use *use = &s->use[s->step[i].uses];
+            const bool brings = s->step[i].kind == ZR_STEP_CAST ||
+                                (s->step[i].kind == ZR_STEP_COPY && s->step[i].stream == ZR_STREAM_COPY);
+            if (!brings || s->buffer[use[1].buffer].unit != 1) continue;
+            place[place[0] != NULL] = &use[1];
+        }
+        assert_true(place[0]->range.count == BUCKET && place[1]->range.count == BUCKET);
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        const zr_use had = *place[0];
+        *place[0] = *place[1];
+        *place[1] = had;
+        expect_said(plan, "to other places of buffer");
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Check that sums of one unit which a reduction adds to another unit's gradient are noticed. */
+static void test_sums_of_another_unit(void **state)
+{
+    (void)state;
+    zr_layout l = plan_layout(2, 2, ZR_BF16, 3);
+    l.home.grad = ZR_SPACE_HOST; /* copies in both directions are on one stream, so that they stay in order */
+    zr_plan *plan = plan_gpt2(&plan_small, &l, &plan_profile);
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_use *sums[2] = {NULL};
+    for (int32_t i = 0; i < s->n_steps; i++)
+        if (s->step[i].kind == ZR_STEP_COPY && s->step[i].when == ZR_WHEN_LATER && s->step[i].unit <= 2 &&
+            s->step[i].unit > 0)
+            sums[s->step[i].unit - 1] = &s->use[s->step[i].uses];
+    assert_int_equal(sums[0]->range.count, sums[1]->range.count);
+    sums[0]->buffer = sums[1]->buffer;
+    expect_said(plan, "into other sums than its own");
+    zr_plan_destroy(&plan);
+}
+
+static zr_use reading(zr_use use)
+{
+    use.reads = true;
+    use.writes = false;
+    return use;
+}
+
+/* Exchange two neighbouring steps. */
+static void swap_steps(zr_schedule *s, int32_t i)
+{
+    const zr_step had = s->step[i];
+    s->step[i] = s->step[i + 1];
+    s->step[i + 1] = had;
+    for (int32_t w = 0; w < s->n_waits; w++) {
+        if (s->wait[w].step == i)
+            s->wait[w].step = i + 1;
+        else if (s->wait[w].step == i + 1)
+            s->wait[w].step = i;
+    }
+}
+
+/* Move a copy of a gradient before the last op that writes it, with waits that keep both in order. */
+static void copy_too_early(zr_schedule *s, int32_t copy)
+{
+    const int32_t gradient = s->use[s->step[copy].uses].buffer;
+    int32_t op = copy;
+    for (bool writes = false; !writes;) {
+        op--;
+        for (int32_t u = s->step[op].uses; u < s->step[op].uses + s->step[op].n_uses; u++)
+            writes |= s->step[op].kind == ZR_STEP_RUN && s->use[u].buffer == gradient && s->use[u].writes;
+    }
+    for (int32_t i = copy; i > op; i--) swap_steps(s, i - 1);
+    zr_wait *wait = zr_alloc(sizeof *wait * (size_t)(s->n_waits + 2));
+    assert_non_null(wait);
+    memcpy(wait, s->wait, sizeof *wait * (size_t)s->n_waits);
+    zr_free(s->wait);
+    s->wait = wait;
+    wait[s->n_waits] = (zr_wait){.step = op - 1};
+    wait[s->n_waits + 1] = (zr_wait){.step = op};
+    assert_int_equal(s->step[op - 1].stream, ZR_STREAM_COMPUTE);
+    for (int i = 0; i < 2; i++) {
+        s->step[op + i].waits = s->n_waits + i;
+        s->step[op + i].n_waits = 1;
+    }
+    s->n_waits += 2;
+}
+
+/* Check that a gradient which goes home without a reduction is whole and finished, and goes to its own place. */
+static void test_gradients_of_one_rank(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) {
+        zr_layout l = plan_layout(2, 1, ZR_BF16, 1);
+        zr_profile profile = plan_profile;
+        l.home.grad = ZR_SPACE_DISK;
+        l.home.bucket_elems = BUCKET;
+        profile.facts.apart = apart;
+        zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
+        zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        zr_step *copy = s->step;
+        while (copy->kind != ZR_STEP_COPY || copy->unit != 1) copy++;
+        zr_use *use = &s->use[copy->uses], had = use[0];
+        assert_int_equal(s->buffer[had.buffer].category, ZR_CATEGORY_GRAD);
+        assert_int_equal(s->buffer[had.buffer].space, ZR_SPACE_DEVICE);
+        use[0].range.first += 32;
+        expect_broken(plan, "a copy of other elements of a gradient");
+        use[0] = had;
+        const zr_step kept = *copy;
+        *copy = (zr_step){.kind = ZR_STEP_ZERO, .unit = -1, .stream = kept.stream};
+        expect_broken(plan, "a gradient that does not go home");
+        *copy = kept;
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        int parts = 0; /* no buffer of a whole part is needed besides the gradients of two units */
+        for (int32_t b = plan->n_persistent; b < s->n_buffers; b++)
+            parts +=
+                s->buffer[b].category == ZR_CATEGORY_GRAD && s->buffer[b].unit < 0 && s->buffer[b].bytes > 4 * BUCKET;
+        assert_int_equal(parts, 0);
+        if (!apart) copy_too_early(s, (int32_t)(copy - s->step));
+        if (!apart) expect_said(plan, "which is not finished");
+        zr_plan_destroy(&plan);
+    }
 }
 
 /* Check the rules of the disk: only copies and saves access it, on the streams for it, at the beginnings of blocks, and
@@ -235,27 +375,6 @@ static void test_rules_of_the_disk(void **state)
     last->offset -= 64;
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     zr_plan_destroy(&plan);
-}
-
-static zr_use reading(zr_use use)
-{
-    use.reads = true;
-    use.writes = false;
-    return use;
-}
-
-/* Exchange two neighbouring steps. */
-static void swap_steps(zr_schedule *s, int32_t i)
-{
-    const zr_step had = s->step[i];
-    s->step[i] = s->step[i + 1];
-    s->step[i + 1] = had;
-    for (int32_t w = 0; w < s->n_waits; w++) {
-        if (s->wait[w].step == i)
-            s->wait[w].step = i + 1;
-        else if (s->wait[w].step == i + 1)
-            s->wait[w].step = i;
-    }
 }
 
 /* Check that elements are not copied from home while a changed copy of them is on its way there, even if the copies are
@@ -328,6 +447,9 @@ int main(void)
         cmocka_unit_test(test_each_element_goes_and_comes_home),
         cmocka_unit_test(test_faults_are_noticed),
         cmocka_unit_test(test_only_homes_show),
+        cmocka_unit_test(test_places_in_gathered_units),
+        cmocka_unit_test(test_sums_of_another_unit),
+        cmocka_unit_test(test_gradients_of_one_rank),
         cmocka_unit_test(test_rules_of_the_disk),
         cmocka_unit_test(test_changes_go_home_first),
         cmocka_unit_test(test_nothing_computes_at_home),

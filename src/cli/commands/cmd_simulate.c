@@ -34,13 +34,16 @@ static void print_taken(const char *whose, int64_t bytes, int64_t there)
 }
 
 /** Print how much of a device's memory is used. Also print the use of the host's memory if it contains activation
- * checkpoints or is too small. */
+ * checkpoints or offloaded states, or is too small. */
 static void print_memory_line(const simulating *c, const cli_trial *made)
 {
     const zr_memory *m = &made->report.memory;
     const zr_cluster *cluster = &c->target.cluster;
     const int64_t host = cluster->host_memory_bytes, device = cluster->device.memory_bytes;
-    const bool kept = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0,
+    const int64_t *on_host = m->space[ZR_SPACE_HOST].category_bytes;
+    const bool kept = on_host[ZR_CATEGORY_CHECKPOINT] + on_host[ZR_CATEGORY_PARAM] + on_host[ZR_CATEGORY_GRAD] +
+                          on_host[ZR_CATEGORY_OPTIM] >
+                      0,
                over = device > 0 && made->needs_bytes > device, host_over = host > 0 && made->host_bytes > host;
     printf("memory     ");
     print_taken("device's", m->total_bytes, device);
@@ -51,6 +54,27 @@ static void print_memory_line(const simulating *c, const cli_trial *made)
         printf("; ");
         print_taken("host's", made->host_bytes, host);
         if (host_over) printf(": does not fit");
+    }
+    putchar('\n');
+}
+
+/** Print which states are offloaded, and the bytes of disk that a rank reads and writes in a step. */
+static void print_offload_line(const simulating *c, const cli_trial *made)
+{
+    char words[ZR_OFFLOAD_NOTE_BYTES];
+    const zr_report *r = &made->report;
+    const int64_t read_bytes = cli_copied_from(r, ZR_SPACE_DISK), written_bytes = cli_copied_to(r, ZR_SPACE_DISK);
+    const double disk_sec = made->simulation.price.disk_sec;
+    zr__train_offload_words(&r->home, &r->memory, words);
+    if (!words[0]) return;
+    printf("offload    %s", words);
+    if (read_bytes + written_bytes > 0) {
+        printf("; a rank reads %s and writes %s of disk a step: ", ZR_SIZE((double)read_bytes),
+               ZR_SIZE((double)written_bytes));
+        if (disk_sec > 0)
+            printf("%s", CLI_SECONDS(disk_sec));
+        else
+            printf("its time is not counted, because %s has no host.disk_bytes_per_sec", c->target.cluster.name);
     }
     putchar('\n');
 }
@@ -95,6 +119,7 @@ static void print_simulation(const simulating *c, const cli_trial *made)
            CLI_SECONDS(s->launch_sec));
     print_exposed_line(s);
     print_memory_line(c, made);
+    print_offload_line(c, made);
     print_save_line(c, &s->save);
     if (s->slowest > 1) printf("slowest    a rank whose kernels take %.3g times as long\n", s->slowest);
     printf("bound by   %s\n", s->bound_by);
@@ -104,16 +129,18 @@ static void print_simulation(const simulating *c, const cli_trial *made)
 
 /* ---- JSON -------------------------------------------------------------------------------------- */
 
-/** Add the members "memory" and "traffic" of a plan's report to the JSON object `root`. */
+/** Add the members "memory" and "traffic" of a plan's report to the JSON object `root` and, with an offload, "offload"
+ * and "copied". */
 static zr_status add_report(json_t *root, const zr_report *report)
 {
-    static const char *const keys[] = {"memory", "traffic"};
+    static const char *const keys[] = {"memory", "traffic", "offload", "copied"};
     char *text = NULL;
     ZR_TRY(zr__report_json(report, &text));
     json_t *all = zr__json_loads(text, 0);
     zr_free(text);
     ZR_CHECK(all, ZR_ERR_MEMORY, "no memory to print a report");
-    for (int i = 0; i < 2; i++) (void)json_object_set(root, keys[i], json_object_get(all, keys[i]));
+    for (int i = 0; i < 4; i++)
+        if (json_object_get(all, keys[i])) (void)json_object_set(root, keys[i], json_object_get(all, keys[i]));
     json_decref(all);
     return ZR_OK;
 }

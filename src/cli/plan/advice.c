@@ -297,10 +297,11 @@ void cli_advice_json(zr__json_out *out, const cli_choices *choices)
         return;
     }
     zr__json_add_json(out, "advice", NULL);
+    if (more->ranks > 0) {
+        zr__json_open(out, "more_ranks", '{');
+        zr__json_add(out, "ranks", more->ranks, "needs", more->needs_bytes);
+        zr__json_add_bool(out, "fits", more->fits);
+        zr__json_close(out, '}');
+    }
     add_away(out, &choices->away);
-    if (more->ranks == 0) return;
-    zr__json_open(out, "more_ranks", '{');
-    zr__json_add(out, "ranks", more->ranks, "needs", more->needs_bytes);
-    zr__json_add_bool(out, "fits", more->fits);
-    zr__json_close(out, '}');
 }

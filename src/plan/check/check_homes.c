@@ -142,11 +142,26 @@ static zr_status check_operand(const homes *h, int32_t index, const zr_use *use,
     return ZR_OK;
 }
 
-/* Check that a copy to a state's home moves all elements that a step has changed. */
+/* Return whether a use is in the whole gradient of the step's unit, which is its own sum: on one rank, and with one
+ * micro-batch. */
+static bool is_own_sum(const homes *h, const zr_step *step, const zr_use *use)
+{
+    const zr_buffer *b = &h->p->s->buffer[use->buffer];
+    const zr_range unit = {0};
+    return !h->p->plan->moves && !h->p->plan->sum_f32 && b->category == ZR_CATEGORY_GRAD && !b->persistent &&
+           b->unit == step->unit && b->space == ZR_SPACE_DEVICE && zr__names(use, &unit, &step->range);
+}
+
+/* Check that a copy to a state's home moves all elements that a step has changed, or a whole gradient. */
 static zr_status check_home(const homes *h, int32_t index, const zr_state *target)
 {
     const zr_step *step = &h->p->s->step[index];
     const zr_use *from = &h->p->s->use[step->uses], *to = from + 1;
+    if (step->unit >= 0 && to->buffer == h->p->plan->unit[step->unit].sums.buffer && is_own_sum(h, step, from)) {
+        ZR_CHECK(to->writes && zr__names(to, &target->range, &step->range), ZR_ERR_INTERNAL,
+                 "step %d copies a gradient to other elements of its sums", index);
+        return ZR_OK;
+    }
     const copied *its = &h->held[from->buffer];
     const bool known = its->changed && its->when == step->when && holds(h, from, to->buffer, &step->range) &&
                        to->writes && zr__names(to, &target->range, &step->range) && step->unit == h->unit[to->buffer];
@@ -198,6 +213,12 @@ static zr_status check_state_copy(const homes *h, int32_t index)
     }
     const copied *passed = &h->held[from->buffer];
     const bool on_way = !kept && passed->state >= 0;
+    if (step->unit >= 0 && is_off_device(h, h->p->plan->unit[step->unit].sums.buffer) && is_own_sum(h, step, from)) {
+        h->held[to->buffer] =
+            (copied){h->p->plan->unit[step->unit].sums.buffer, step->range, to->range, step->when, false};
+        set_changed(h, to->buffer, true);
+        return ZR_OK;
+    }
     if (!kept && !on_way) return ZR_OK;
     const bool there = on_way ? passed->when == step->when && holds(h, from, passed->state, &step->range)
                               : zr__names(from, &source.range, &step->range);
@@ -242,8 +263,7 @@ static zr_status check_update(const homes *h, int32_t index)
     return u->param.buffer == ZR_NONE || off ? ZR_OK : note_written(h, index, u->param.buffer);
 }
 
-/* ---- sums of gradients off the device ------------------------------------------------------------------------------
- */
+/* ---- sums of gradients off the device ---------------------------------------------------------- */
 
 /* Return the range of a unit after all members of a group have gathered their parts. */
 static zr_range gathered_range(const homes *h, const zr_range *part)
@@ -303,6 +323,7 @@ static zr_status check_sums_off(const homes *h, int32_t index, bool *checked)
                (into_sums || step->kind == ZR_STEP_GATHER_GRAD || step->kind == ZR_STEP_SQUARE);
     if (!*checked) return ZR_OK;
     if (step->kind == ZR_STEP_GATHER_GRAD) return check_gathered_sums(h, index);
+    if (step->kind == ZR_STEP_SQUARE && is_own_sum(h, step, &use[0])) return ZR_OK;
     if (step->kind == ZR_STEP_SQUARE)
         return check_operand(h, index, &use[0], &h->p->plan->unit[step->unit].sums, true, false);
     /* the first of two levels of a reduction writes partial sums, which stay on the device */

@@ -256,7 +256,7 @@ static void note_gradient(const zr__proof *p, const held *h, int32_t step, zr_va
 static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
-    if (!zr__takes_gradient(step)) return ZR_OK;
+    if (!zr__takes_gradient(step) && step->kind != ZR_STEP_COPY) return ZR_OK;
     const zr_unit_info *unit = zr_graph_unit_info(p->graph, step->unit);
     const bool rests = i > p->end, all = rests || step->kind == ZR_STEP_SQUARE;
     const int32_t taken = p->s->use[step->uses].buffer, last = all ? h->micros - 1 : step->micro;
@@ -303,7 +303,11 @@ static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
     if (step->kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, h->all, i, zr_graph_get_losses(p->graph), &use[0], false));
     if (step->kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)
         ZR_TRY(check_held(p, h->all, i, zr_graph_get_output(p->graph), &use[0], false));
-    if (step->kind == ZR_STEP_COPY) return check_value_copy(p, h, i);
+    if (step->kind == ZR_STEP_COPY) {
+        const zr_buffer *from = &p->s->buffer[use[0].buffer];
+        const bool gradient = from->category == ZR_CATEGORY_GRAD && !from->persistent && from->unit >= 0;
+        return gradient && from->unit == step->unit ? check_gradients(p, h, i) : check_value_copy(p, h, i);
+    }
     if (step->op < 0) return check_gradients(p, h, i);
     if (step->kind != ZR_STEP_RUN) return check_shared(p, h, i);
     const zr_op *op = zr_graph_get_op(p->graph, step->op);

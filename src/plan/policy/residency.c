@@ -9,13 +9,12 @@
  * after the bucket that had its buffer before. Therefore copies run ahead as far as the ring has room, and never
  * further: each waits until its buffer has been copied home, and this wait follows from the uses like any other.
  *
- * Gradients that go home after a reduction take turns in a ring of their own. Its buffers have the size of the largest
- * unit's part, since a reduction and a sum of squares take the whole part at once. On a device with its own memory, all
- * bytes from and to disk pass through host memory, in a ring as well. */
+ * Gradients that go home after a reduction take turns in a ring of their own. Its two buffers have the size of the
+ * largest unit's part, since a reduction and a sum of squares take the whole part at once. On a device with its own
+ * memory, all bytes from and to disk pass through host memory, in a ring as well. */
 #include "plan/policy/policy.h"
 
-/* ---- what is off the device ---------------------------------------------------------------------------------------
- */
+/* ---- what is off the device -------------------------------------------------------------------- */
 
 /* Return whether a buffer stores a model state outside device memory. */
 static bool is_away(const zr__list *l, int32_t buffer)
@@ -38,15 +37,14 @@ static bool is_passed(const zr__list *l, const zr_use *home)
     return space_of(l, home) == ZR_SPACE_DISK && l->plan->profile.facts.apart;
 }
 
-/* ---- rings --------------------------------------------------------------------------------------------------------
- */
+/* ---- rings ------------------------------------------------------------------------------------- */
 
 /* The rings of a schedule. Each has its own buffers in every section of the list: in the steps of a round, and in the
  * steps after the last round. */
 typedef enum ring_kind {
     RING_BUCKETS, /* operands of steps that compute with buckets: UPDATE, CAST */
     RING_PARTS,   /* gradients of steps that compute with a rank's whole part: reductions, SQUARE */
-    RING_PASSED,  /* parameters that pass through host memory between disk and device */
+    RING_PASSED,  /* parameters and gradients that only pass through host memory between disk and device */
     RINGS
 } ring_kind;
 
@@ -170,8 +168,8 @@ static void store_bucket(const ring *r, const bucket *b)
         const operand *o = &r->operand[i];
         if (o->stored.buffer == ZR_NONE) continue;
         r->l->when = c->step.when;
-        zr_use from = in_ring(r, o, b, o->stored, false);
-        if (is_passed(r->l, &o->home)) {
+        zr_use from = in_ring(r, o, b, o->stored, r->kind == RING_PASSED);
+        if (is_passed(r->l, &o->home) && r->kind != RING_PASSED) {
             const zr_use passed = in_ring(r, o, b, o->stored, true);
             (void)copy(r, b, o->stored_range, from, passed);
             from = passed;
@@ -222,15 +220,18 @@ static void set_uses(const ring *r, const bucket *b, const zr_use *from, int32_t
 }
 
 /* Return whether a step belongs to a ring. SAVE reads states at their homes. So does the COPY that is the first step of
- * a save or of a gather, except that bytes from disk pass through host memory on a device with its own memory. */
+ * a save or of a gather, or that copies a gradient home, except that bytes from and to disk pass through host memory on
+ * a device with its own memory. */
 static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
 {
     const bool buckets = step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_CAST;
     const zr_use *use = &l->use[step->uses];
     bool away = false;
     if (step->kind == ZR_STEP_COPY)
-        return kind == RING_PASSED && is_away(l, use->buffer) && is_passed(l, use) && step->when != ZR_WHEN_SAVE &&
-               space_of(l, &use[1]) == ZR_SPACE_DEVICE;
+        for (int side = 0; side < 2 && kind == RING_PASSED && step->when != ZR_WHEN_SAVE; side++)
+            away |= is_away(l, use[side].buffer) && is_passed(l, &use[side]) &&
+                    space_of(l, &use[!side]) == ZR_SPACE_DEVICE && use[!side].buffer >= 0;
+    if (step->kind == ZR_STEP_COPY) return away;
     if (step->kind == ZR_STEP_SAVE || kind != (buckets ? RING_BUCKETS : RING_PARTS)) return false;
     for (int32_t u = 0; u < step->n_uses; u++) away |= is_away(l, use[u].buffer);
     return away;
@@ -273,8 +274,7 @@ static void compute_bucket(const ring *r, const bucket *b)
     }
 }
 
-/* ---- the steps of a ring ------------------------------------------------------------------------------------------
- */
+/* ---- the steps of a ring ----------------------------------------------------------------------- */
 
 static bool gathers(const zr_step *step)
 {
@@ -366,6 +366,8 @@ static zr_status size_ring(ring *r)
 {
     const zr_homes *home = &r->l->plan->layout.home;
     r->slots = home->buckets;
+    /* A part may be large. While one is on its way from or to its home, the other is computed with. */
+    if (r->kind == RING_PARTS && r->slots > 2) r->slots = 2;
     if (r->elems > home->bucket_elems) r->elems = home->bucket_elems;
     const size_t places = (size_t)r->slots * (size_t)r->n_columns;
     r->place[0] = zr_alloc(sizeof(int32_t) * 2 * places);

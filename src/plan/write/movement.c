@@ -286,6 +286,19 @@ static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const 
     reduce_level(l, unit, &v[0], &partial, sums, kept);
 }
 
+/* Write what replaces a reduction if this rank's gradient is its own sum, and the sum's home is off the device: the
+ * gradient is squared where it is, and copied home. */
+static void write_grad_home(zr__list *l, int32_t unit, const zr_state *gradient)
+{
+    const zr_state *sums = &l->plan->unit[unit].sums;
+    const zr_range own = l->plan->unit[unit].own;
+    const zr_stream stream = zr__copy_stream(ZR_SPACE_DEVICE, l->plan->persistent[sums->buffer].space);
+    zr__write_square(l, unit, gradient);
+    (void)zr__list_copy(l, stream, unit, own, zr__use_state(gradient, own, true, false),
+                        zr__use_state(sums, own, false, true));
+    l->reduced[0] = l->newest;
+}
+
 void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
 {
     const zr_plan *plan = l->plan;
@@ -296,6 +309,10 @@ void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
     if (!plan->moves && sums.buffer == grad) return; /* with one data-parallel rank, the gradient is its own sum */
 
     l->reduced[1] = l->reduced[0];
+    if (zr__copies_grad_home(plan, unit)) {
+        write_grad_home(l, unit, &gradient);
+        return;
+    }
     const level own = {.elems = plan->unit[unit].padded_elems};
     if (plan->reduce_once)
         reduce_level(l, unit, &own, &gradient, &sums, true);

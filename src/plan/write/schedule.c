@@ -39,7 +39,7 @@ static void reduce_units(zr__writing *w, int32_t segment)
         /* Gather the other ranks' shards of the sums. A pass that only computes the norm does not need them. */
         if (!for_norm(w, segment)) zr__write_gather_sums(&w->list, u, w->now->grad_buffer[u], false);
         const bool last = w->now == &w->micro[w->n_micros - 1]; /* the sums are complete */
-        if (last && zr__squares_early(w->list.plan, u)) zr__write_square(&w->list, u);
+        if (last && zr__squares_early(w->list.plan, u)) zr__write_square(&w->list, u, &w->list.plan->unit[u].sums);
     }
     consume_units(w, segment, true);
 }

@@ -3,7 +3,7 @@
  * the end of each unit's backward pass. */
 #include "plan/write/write.h"
 
-static void write_square(zr__list *l, int32_t unit, const zr_state *sums)
+void zr__write_square(zr__list *l, int32_t unit, const zr_state *sums)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
     zr__id step = zr__list_step(l, ZR_STEP_SQUARE, ZR_STREAM_COMPUTE, unit);
@@ -13,16 +13,18 @@ static void write_square(zr__list *l, int32_t unit, const zr_state *sums)
     zr__list_use(l, step, zr__use_all(u->square, false, true));
 }
 
-bool zr__squares_early(const zr_plan *plan, int32_t unit)
+bool zr__copies_grad_home(const zr_plan *plan, int32_t unit)
 {
-    const zr_plan_unit *u = &plan->unit[unit];
-    return !plan->moves && plan->rounds == 1 && u->trains && u->sums.buffer != ZR_NONE &&
-           plan->persistent[u->sums.buffer].space != ZR_SPACE_DEVICE;
+    const zr_state *sums = &plan->unit[unit].sums;
+    return !plan->moves && !plan->sum_f32 && sums->buffer != ZR_NONE &&
+           plan->persistent[sums->buffer].space != ZR_SPACE_DEVICE;
 }
 
-void zr__write_square(zr__list *l, int32_t unit)
+bool zr__squares_early(const zr_plan *plan, int32_t unit)
 {
-    write_square(l, unit, &l->plan->unit[unit].sums);
+    const zr_state *sums = &plan->unit[unit].sums;
+    return !plan->moves && plan->rounds < plan->layout.accum && sums->buffer != ZR_NONE &&
+           plan->persistent[sums->buffer].space != ZR_SPACE_DEVICE;
 }
 
 static void write_unit_update(zr__list *l, int32_t unit, const zr_state *sums)
@@ -71,7 +73,7 @@ void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm)
 {
     const zr_state sums = zr__sums_of(l->plan, unit, grad);
     bool two_pass = l->plan->layout.two_pass;
-    if (norm || !two_pass) write_square(l, unit, &sums);
+    if (norm || !two_pass) zr__write_square(l, unit, &sums);
     if (norm) return;
     if (!two_pass) write_agree(l, unit);
     write_unit_update(l, unit, &sums);
@@ -89,7 +91,8 @@ void zr__write_update(zr__list *l)
         zr__write_gather_sums(l, u, ZR_NONE, true);
     }
     for (int32_t u = 0; u < plan->n_units; u++)
-        if (plan->unit[u].trains && !zr__squares_early(plan, u)) zr__write_square(l, u);
+        if (plan->unit[u].trains && !zr__copies_grad_home(plan, u) && !zr__squares_early(plan, u))
+            zr__write_square(l, u, &plan->unit[u].sums);
     zr__write_norm(l);
     for (int32_t u = 0; u < plan->n_units; u++)
         if (plan->unit[u].trains) write_unit_update(l, u, &plan->unit[u].sums);

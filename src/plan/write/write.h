@@ -99,10 +99,13 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad);
 /* Write SQUARE, AGREE and UPDATE after the reduction of a unit, if the update consumes its gradient (consume_grad).
  * `norm`: whether this pass only computes the norm, so that only SQUARE is written. */
 void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm);
-/* Return whether a unit's gradient is squared where it is reduced, before it goes home: on one rank, in a training step
- * of one micro-batch. Otherwise the squares follow the last micro-batch. */
+/* Return whether a unit's gradient is its own sum, on one rank and with one micro-batch, and is copied to its home off
+ * the device. It is then squared before; otherwise the squares follow the last micro-batch. */
+bool zr__copies_grad_home(const zr_plan *plan, int32_t unit);
+/* Return whether a unit's sums are squared in the round, when they are complete and before they go home off the device:
+ * with ZR_ACCUM_LAYER on one data-parallel rank. */
 bool zr__squares_early(const zr_plan *plan, int32_t unit);
-void zr__write_square(zr__list *l, int32_t unit);
+void zr__write_square(zr__list *l, int32_t unit, const zr_state *sums);
 void zr__write_norm(zr__list *l);
 /* Write NORM and the updates after the last micro-batch. Updates with consume_grad are written earlier. */
 void zr__write_update(zr__list *l);

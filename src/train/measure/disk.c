@@ -27,8 +27,7 @@ zr_status zr__disk_measure(const char *folder, bool quick, zr__folder_rates *rat
 {
     zr__store_rates found;
     ZR_TRY(zr__store_measure(folder, quick ? DISK_QUICK_BYTES : DISK_BYTES, DISK_BLOCK_BYTES, DISK_DEPTH, &found));
-    *rates =
-        (zr__folder_rates){.read = found.read, .write = found.write, .both = found.mixed, .direct = found.direct};
+    *rates = (zr__folder_rates){.read = found.read, .write = found.write, .both = found.mixed, .direct = found.direct};
     snprintf(rates->transfers, sizeof(rates->transfers), "%s", found.transfers);
     zr__text_escape(folder, rates->folder, sizeof(rates->folder));
     return ZR_OK;

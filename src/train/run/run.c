@@ -1,6 +1,7 @@
 /** A training run, from the checks of its inputs to the final weights. All ranks first check everything, then create
  * the outputs, then train. */
 #include "train/run/agree.h"
+#include "train/run/offload.h"
 #include "train/run/resume.h"
 #include "train/run/sample.h"
 #include "train/run/save.h"
@@ -202,45 +203,6 @@ static void note_choices(const zr__run *r)
                  r->plan->offload_checkpoints ? " and cpu_checkpointing" : "");
 }
 
-/** Write what states on disk cost to `cost`: bytes of a step and, if rates are known, of a day. */
-static void disk_cost(const zr__run *r, char cost[ZR_OFFLOAD_NOTE_BYTES])
-{
-    zr_price price = {0};
-    int64_t read_bytes = 0, written_bytes = 0;
-    for (int s = 0; s < ZR_SPACES; s++) {
-        read_bytes += r->plan->copied[ZR_SPACE_DISK][s];
-        written_bytes += r->plan->copied[s][ZR_SPACE_DISK];
-    }
-    int n = snprintf(cost, ZR_OFFLOAD_NOTE_BYTES, "a step reads %s and writes %s a rank", ZR_SIZE((double)read_bytes),
-                     ZR_SIZE((double)written_bytes));
-    const zr_machine *machine = &r->device->profile.machine;
-    if (zr__run_peak_flops(r) <= 0 || machine->memory_bytes_sec <= 0 || machine->disk_write_bytes_sec <= 0) return;
-    if (zr_plan_price(r->plan, &r->device->profile, &price) != ZR_OK || price.step_sec <= 0) return;
-    snprintf(cost + n, ZR_OFFLOAD_NOTE_BYTES - (size_t)n, ", so this host writes %s a day at the planned %.3g s a step",
-             ZR_SIZE((double)written_bytes * r->comm->local_size * 86400 / price.step_sec), price.step_sec);
-}
-
-/** Report where offloaded states are stored and what that costs, or that an offload has no effect on this device. */
-static void note_offload(const zr__run *r)
-{
-    bool direct = false;
-    const char *transfers = zr__engine_transfers(r->engine, &direct);
-    char note[ZR_OFFLOAD_NOTE_BYTES], cost[ZR_OFFLOAD_NOTE_BYTES];
-    zr__train_offload_note(r->config, &r->plan->profile.facts, note);
-    if (note[0]) zr__run_note(r, "%s", note);
-    zr__train_offload_words(&r->plan->layout.home, &r->plan->memory, note);
-    if (!note[0]) return;
-    if (!transfers) {
-        zr__run_note(r, "%s", note);
-        return;
-    }
-    disk_cost(r, cost);
-    zr__run_note(r, "%s, %s a rank: %s; transfers by %s, %s", note,
-                 ZR_SIZE((double)r->plan->memory.space[ZR_SPACE_DISK].total_bytes), cost, transfers,
-                 direct ? "past the page cache (direct I/O)"
-                        : "through the page cache, since the folder's file system has no direct I/O");
-}
-
 /** Report how checkpoints are saved, if they are saved asynchronously. */
 static void note_saving(const zr__run *r)
 {
@@ -278,7 +240,7 @@ static void announce(zr__run *r)
     zr__resume_announce(r);
     note_limit(r);
     note_choices(r);
-    note_offload(r);
+    zr__run_tell_offload(r);
     note_saving(r);
     char limits[ZR__LIMITS_BYTES];
     if (zr__hang_limits(r->hang, limits)[0]) zr__run_note(r, "%s", limits);
@@ -304,19 +266,6 @@ static void know_peak(zr__run *r)
     zr__disk_profile(r->comm->local_size, &r->device->profile);
 }
 
-/** Allocate memory and, if states are on disk, reserve their bytes in the folders that the configuration names. */
-static zr_status create_engine(zr__run *r)
-{
-    zr__folders folders;
-    const uint64_t seed = (uint64_t)r->config->train.seed;
-    zr_status st = zr__run_agree(r, zr__train_folders(r->config, &folders));
-    if (st == ZR_OK)
-        st = zr__run_agreed(r, zr_engine_create_on(r->plan, r->device, r->comm, seed, (const char *const *)folders.path,
-                                                   folders.n, &r->engine));
-    zr__folders_free(&folders);
-    return st;
-}
-
 /** Read elements of model.init, or of model.lora.init. Generate them for adapters that no directory gives. */
 static zr_status fill_start(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
@@ -330,7 +279,7 @@ static zr_status fill_start(void *arg, const zr_param_info *param, int64_t first
 static zr_status start_run(zr__run *r)
 {
     if (r->comm->rank == 0) know_peak(r);
-    ZR_TRY(create_engine(r));
+    ZR_TRY(zr__run_create_engine(r));
     if (r->resume.step >= 0)
         ZR_TRY(zr__resume_fill(r));
     else
