@@ -123,7 +123,7 @@ static inline zr_layout mixed_layout(int i)
     switch (i) {
     case 2: /* checkpoints are offloaded */
         l.recompute = ZR_RECOMPUTE_UNIT;
-        l.offload_checkpoints = true;
+        l.checkpoint_home = ZR_SPACE_HOST;
         break;
     case 3: /* hierarchical collectives */
         l.host_ranks = 2;

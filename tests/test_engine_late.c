@@ -574,7 +574,7 @@ static void copies_apart(void **state)
             want.layout.stage = 3 * overlap;
             want.layout.overlap = overlap;
             want.layout.recompute = ZR_RECOMPUTE_UNIT;
-            want.layout.offload_checkpoints = true;
+            want.layout.checkpoint_home = ZR_SPACE_HOST;
             want.layout.partition_checkpoints = tensor > 1;
             want.layout.save = ZR_SAVE_COPY;
             want.steps = 4;
@@ -683,7 +683,7 @@ static void overlap(void **state)
             run.lanes = run.layout.overlap;
             run.layout.reduce_bucket_elems = 350;
             run.layout.recompute = ZR_RECOMPUTE_UNIT;
-            run.layout.offload_checkpoints = way & 4;
+            run.layout.checkpoint_home = way & 4 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
             run.after_first = overlaps_as_planned;
             run.arg = beside_sec;
             run.tune = make_late;
@@ -691,7 +691,7 @@ static void overlap(void **state)
             trainer_run(&run);
             is_apart = false;
             assert_true(beside_sec[0] >= 0 && (beside_sec[0] > 0) == run.layout.overlap);
-            assert_true(beside_sec[1] >= 0 && (beside_sec[1] > 0) == run.layout.offload_checkpoints);
+            assert_true(beside_sec[1] >= 0 && (beside_sec[1] > 0) == (run.layout.checkpoint_home == ZR_SPACE_HOST));
         }
 }
 
@@ -737,7 +737,7 @@ static void copies_fail(void **state)
     (void)state;
     trainer want = layout_trainer(1, ZR_F32, 1, 0.5);
     want.layout.recompute = ZR_RECOMPUTE_UNIT;
-    want.layout.offload_checkpoints = true;
+    want.layout.checkpoint_home = ZR_SPACE_HOST;
     trainer_run(&want);
     is_apart = true;
     trainer run = want;

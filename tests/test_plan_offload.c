@@ -28,7 +28,7 @@ static void test_same_bits(void **state)
                 if (way > 0) run.layout.states = ZR_STATES_LEAN;
                 run.layout.two_pass = way == 2;
                 trainer there = run;
-                there.layout.offload_checkpoints = true;
+                there.layout.checkpoint_home = ZR_SPACE_HOST;
                 trainer_run(&run);
                 trainer_run(&there);
                 same_steps(&run, &there);
@@ -43,7 +43,7 @@ static zr_plan *plan_of(int64_t layers, bool offload)
     run.config.n_layer = layers;
     run.layout.recompute = ZR_RECOMPUTE_UNIT;
     run.layout.recompute_every = 1;
-    run.layout.offload_checkpoints = offload;
+    run.layout.checkpoint_home = offload ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     zr_model model = trainer_model(&run);
     zr_profile profile = {0};
     profile.facts.threads = 1;
@@ -91,7 +91,7 @@ static void test_auto(void **state)
         zr_plan *unit = NULL, *chosen = NULL;
         run.layout.recompute = ZR_RECOMPUTE_UNIT;
         run.layout.recompute_every = 1;
-        run.layout.offload_checkpoints = true;
+        run.layout.checkpoint_home = ZR_SPACE_HOST;
         assert_int_equal(zr_plan_create(&model, &run.layout, &profile, &unit), ZR_OK);
         const int64_t least = zr_memory_taken(&unit->memory);
         assert_true(least > unit->memory.total_bytes);
