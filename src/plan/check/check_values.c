@@ -157,12 +157,6 @@ static zr_status check_value_copy(const zr__proof *p, const held *h, int32_t i)
     const held_value all = h->all[from->buffer], piece = h->piece[from->buffer], kept = all != ZR_NONE ? all : piece;
     const zr_value value = graph_value(p, kept);
     h->all[to->buffer] = h->piece[to->buffer] = ZR_NONE;
-    const zr_buffer *source = &p->s->buffer[from->buffer], *target = &p->s->buffer[to->buffer];
-    const bool of_disk = (source->space == ZR_SPACE_DISK && !source->persistent) ||
-                         (target->space == ZR_SPACE_DISK && !target->persistent);
-    ZR_CHECK(value != ZR_NONE || !of_disk, ZR_ERR_INTERNAL,
-             "step %d copies buffer %s to %s between memory and disk, but it holds no value of this round", i,
-             source->what, target->what);
     if (value == ZR_NONE) return ZR_OK; /* the buffer holds a model state, not a value of the graph */
     const zr_type *type = &zr_graph_value(p->graph, value)->type;
     const int64_t elems = zr_shape_elems(&type->shape), ranks = p->plan->group[ZR_GROUP_TENSOR].size;
