@@ -2,9 +2,9 @@
 /* Model states on disk change no bit. Runs with all kinds of states on the device, in host memory or on disk give the
  * same losses, norms, gradients, weights, evaluations and decoded logits: at every stage, in both layouts, in both
  * orders of micro-batches, with and without clipping, frozen parts, adapters and tensor parallelism, on 1 to 3
- * data-parallel ranks. So do runs with activation checkpoints on disk, whole and in pieces. In each run planned bytes equal measured bytes in every space, and bytes are copied between
- * spaces as planned (trainer.h). The short run has layouts that together contain every pair of choices, the long run
- * also random ones. */
+ * data-parallel ranks. So do runs with activation checkpoints on disk, whole and in pieces. In each run planned bytes
+ * equal measured bytes in every space, and bytes are copied between spaces as planned (trainer.h). The short run has
+ * layouts that together contain every pair of choices, the long run also random ones. */
 #include "layout_variants.h"
 #include "long.h"
 #include "base/number/exact.h"
@@ -108,7 +108,8 @@ static trainer away_trainer(const choice *c)
 /* Return whether the planner supports a choice. */
 static bool is_possible(const choice *c)
 {
-    const bool away = c->of[OPTIM] || c->of[PARAM] || c->of[GRAD] || c->of[KEPT], disk = c->of[OPTIM] == 2 || c->of[PARAM] == 2;
+    const bool away = c->of[OPTIM] || c->of[PARAM] || c->of[GRAD] || c->of[KEPT],
+               disk = c->of[OPTIM] == 2 || c->of[PARAM] == 2;
     if (c->of[PARAM] && c->of[STAGE] != 3) return false;
     if (c->of[TENSOR] && (c->of[RANKS] == 2 || c->of[SUMS] == 1)) return false;
     if (c->of[SAVE] == 2 && disk) return false; /* a second copy in memory of a state that does not fit */
@@ -123,8 +124,8 @@ static bool is_possible(const choice *c)
 
 static void describe(const choice *c, char *text, size_t bytes)
 {
-    static const char *const name[] = {"ranks", "stage", "lean",  "type", "accum", "clip",  "optim",  "param",
-                                       "grad",  "ring",  "share", "save", "sums",  "model", "tensor", "apart", "kept"};
+    static const char *const name[] = {"ranks", "stage", "lean", "type", "accum", "clip",   "optim", "param", "grad",
+                                       "ring",  "share", "save", "sums", "model", "tensor", "apart", "kept"};
     size_t used = 0;
     for (int i = 0; i < CHOICES; i++) used += (size_t)snprintf(text + used, bytes - used, "%s %d ", name[i], c->of[i]);
 }

@@ -67,8 +67,8 @@ static zr_plan *plan_of(int64_t layers, zr_space home)
 }
 
 /* Check the bytes of checkpoints: the input of every block but the first's, which is the embedding's output as well, B
- * x T x C values each. If they are on the host or on disk, the device's memory grows with the layers only by their states,
- * and host memory does not grow by checkpoints on disk. */
+ * x T x C values each. If they are on the host or on disk, the device's memory grows with the layers only by their
+ * states, and host memory does not grow by checkpoints on disk. */
 static void test_bytes(void **state)
 {
     (void)state;
@@ -86,8 +86,7 @@ static void test_bytes(void **state)
         const int64_t grows = (many->memory.total_bytes - many->memory.states_bytes) -
                               (few->memory.total_bytes - few->memory.states_bytes);
         assert_true(i == 0 ? grows > 0 : grows == 0);
-        if (homes[i] == ZR_SPACE_DISK)
-            assert_int_equal(many->space_bytes[ZR_SPACE_DISK], 12 * checkpoint);
+        if (homes[i] == ZR_SPACE_DISK) assert_int_equal(many->space_bytes[ZR_SPACE_DISK], 12 * checkpoint);
         zr_plan_destroy(&few);
         zr_plan_destroy(&many);
     }
@@ -272,12 +271,8 @@ static void test_copies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_disk),
-        cmocka_unit_test(test_nothing_to_keep),
-        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_same_bits),       cmocka_unit_test(test_bytes),  cmocka_unit_test(test_disk),
+        cmocka_unit_test(test_nothing_to_keep), cmocka_unit_test(test_faults), cmocka_unit_test(test_auto),
         cmocka_unit_test(test_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

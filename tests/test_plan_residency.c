@@ -85,8 +85,8 @@ static void print_layout(const zr_layout *l, const zr_profile *profile)
         l->norm_first ? ", norm" : "", l->two_pass ? ", two passes" : "", zr_space_name(l->home.param),
         zr_space_name(l->home.grad), zr_space_name(l->home.optim), l->home.param_share, l->home.optim_share,
         (long long)l->home.bucket_elems, l->home.buckets, profile->facts.apart, l->rank_free_sums, l->reduce_once,
-        l->reduce == ZR_REDUCE_TO_OWNER, l->shard_ranks, (int)l->save, (long long)l->persist_elems,
-        (int)l->recompute, (long long)l->recompute_every, zr_space_name(l->checkpoint_home), l->partition_checkpoints);
+        l->reduce == ZR_REDUCE_TO_OWNER, l->shard_ranks, (int)l->save, (long long)l->persist_elems, (int)l->recompute,
+        (long long)l->recompute_every, zr_space_name(l->checkpoint_home), l->partition_checkpoints);
 }
 
 static void test_all_plans_are_proved(void **state)

@@ -41,9 +41,9 @@ typedef enum zr_recompute {
                            the smallest if none fits. On a device with its own memory (facts.apart), memory that is left
                            is used for KEEP in as many units as fit. With tensor parallelism, without sequence
                            parallelism and without partition_checkpoints and with checkpoint_home DEVICE, also choose
-                           how activation checkpoints are stored: whole on the device, in pieces on the device, or in pieces
-                           on the host. Take the fastest choice that fits; of equally fast ones, take the first in this
-                           order */
+                           how activation checkpoints are stored: whole on the device, in pieces on the device, or in
+                           pieces  on the host. Take the fastest choice that fits; of equally fast ones, take the first in
+                           this  order */
     ZR_RECOMPUTE_PAPER, /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose
                           result is not needed. The papers count FLOPs like this (ZeRO section 7, Megatron-LM) */
     ZR_RECOMPUTE_KEEP   /* recompute nothing: store outputs of cheap ops too */
@@ -189,8 +189,8 @@ typedef struct zr_layout {
     int64_t limit_bytes; /* for ZR_RECOMPUTE_AUTO and ZR_SAVE_AUTO: limit in bytes of a rank's arena or, on a GPU, of
                             its device memory; 0 for no limit. ZR_SAVE_AUTO also counts the copy of the states */
     /* Storage of activation checkpoints (ZeRO section 6.1). With partition_checkpoints each tensor-parallel rank
-     * stores one piece of every checkpoint (P_a). checkpoint_home is the space in which they are stored from the forward
-     * to the backward pass: DEVICE, HOST (P_a+cpu) or DISK (ZeRO-Infinity, section 5). */
+     * stores one piece of every checkpoint (P_a). checkpoint_home is the space in which they are stored from the
+     * forward to the backward pass: DEVICE, HOST (P_a+cpu) or DISK (ZeRO-Infinity, section 5). */
     bool partition_checkpoints;
     zr_space checkpoint_home;
     zr_save save; /* kind of asynchronous save; requires `train` */
@@ -597,15 +597,15 @@ typedef struct zr_plan {
     int32_t n_axes;
     zr_group group[ZR_GROUPS_MAX];
     int32_t n_groups;
-    int32_t optim_group, grad_group, param_group;    /* groups that define the ZeRO stage. The optimizer states, the
-                                                        gradients and the parameters are each sharded over the ranks
-                                                        of one group. SELF means that a state is not sharded */
-    int64_t recompute_every;                         /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    bool partition_checkpoints;                      /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    zr_space checkpoint_home;                        /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    zr_save save;                                    /* from the layout, or chosen by ZR_SAVE_AUTO */
-    int ranks;                                       /* N * M */
-    bool side_by_side;                               /* whether streams may run at the same time */
+    int32_t optim_group, grad_group, param_group; /* groups that define the ZeRO stage. The optimizer states, the
+                                                     gradients and the parameters are each sharded over the ranks
+                                                     of one group. SELF means that a state is not sharded */
+    int64_t recompute_every;                      /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
+    bool partition_checkpoints;                   /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
+    zr_space checkpoint_home;                     /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
+    zr_save save;                                 /* from the layout, or chosen by ZR_SAVE_AUTO */
+    int ranks;                                    /* N * M */
+    bool side_by_side;                            /* whether streams may run at the same time */
     bool norm_first;        /* whether the whole gradient's norm is known before the first update */
     double losses;          /* number of losses in a training step, over all ranks */
     int64_t decode_len;     /* size of the key-value cache in tokens; 0 without the schedule "decode" */

@@ -160,8 +160,8 @@ static zr_status note_checkpointing(zr_config *config)
     static const char section[] = "activation_checkpointing";
     const bool host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
     const bool disk = config->recompute.offload == ZR_OFFLOAD_DISK;
-    const bool any =
-        config->recompute.partition || host || disk || zr__config_given(config, "activation_checkpointing.number_checkpoints");
+    const bool any = config->recompute.partition || host || disk ||
+                     zr__config_given(config, "activation_checkpointing.number_checkpoints");
     const bool keeps = config->recompute.policy == ZR_POLICY_KEEP;
     if ((keeps || config->recompute.policy == ZR_POLICY_NONE) && any)
         return zr__config_note(config,
@@ -191,8 +191,8 @@ static zr_status note_offload(zr_config *config)
 {
     const zr_config_offloaded *optim = &config->zero.optim, *param = &config->zero.param;
     const bool any_optim = optim->device != ZR_HOME_NONE, any_param = param->device != ZR_HOME_NONE;
-    const bool disk = optim->device == ZR_HOME_NVME || param->device == ZR_HOME_NVME ||
-                      config->recompute.offload == ZR_OFFLOAD_DISK;
+    const bool disk =
+        optim->device == ZR_HOME_NVME || param->device == ZR_HOME_NVME || config->recompute.offload == ZR_OFFLOAD_DISK;
     static const char none[] = "offload_optimizer.device is none";
     ZR_TRY(note_without_effect(config, !any_optim && optim->ratio != 1, "offload_optimizer.ratio", none));
     ZR_TRY(note_without_effect(config, !any_optim && !config->zero.offload_gradients, "offload_optimizer.gradients",

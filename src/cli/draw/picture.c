@@ -93,9 +93,11 @@ static void draw_picture_title(const cli_picture *p)
 static int64_t away_bytes(const cli_picture *p, zr_space space, zr_category category)
 {
     const zr_homes *home = &p->plan->layout.home;
-    const zr_space at[ZR_CATEGORIES] = {
-        [ZR_CATEGORY_PARAM] = home->param, [ZR_CATEGORY_GRAD] = home->grad, [ZR_CATEGORY_OPTIM] = home->optim,
-        [ZR_CATEGORY_CHECKPOINT] = space == ZR_SPACE_DISK ? p->plan->checkpoint_home : ZR_SPACE_DEVICE};
+    const zr_space at[ZR_CATEGORIES] = {[ZR_CATEGORY_PARAM] = home->param,
+                                        [ZR_CATEGORY_GRAD] = home->grad,
+                                        [ZR_CATEGORY_OPTIM] = home->optim,
+                                        [ZR_CATEGORY_CHECKPOINT] =
+                                            space == ZR_SPACE_DISK ? p->plan->checkpoint_home : ZR_SPACE_DEVICE};
     return at[category] == space && space != ZR_SPACE_DEVICE ? p->plan->memory.space[space].category_bytes[category]
                                                              : 0;
 }
@@ -387,7 +389,8 @@ static void draw_category_legend(const cli_picture *p, double y)
     }
 }
 
-/** Draw a bar of the model states and checkpoints that are stored in a tier below the device, and return the y below it. */
+/** Draw a bar of the model states and checkpoints that are stored in a tier below the device, and return the y below
+ * it. */
 static double draw_tier(const cli_picture *p, zr_space space, const char *name, double y)
 {
     const int64_t all = tier_bytes(p, space);

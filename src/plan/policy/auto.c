@@ -16,10 +16,10 @@ typedef struct search {
     const zr_model *model;
     const zr_layout *layout;
     const zr_profile *profile;
-    bool free; /* whether the search also chooses how activation checkpoints are stored */
+    bool free;      /* whether the search also chooses how activation checkpoints are stored */
     bool partition; /* whether the plans tried now store checkpoints in pieces */
     zr_space home;  /* space in which they store checkpoints */
-    int32_t units; /* number of units that may be recomputed */
+    int32_t units;  /* number of units that may be recomputed */
     zr_plan *best;
 } search;
 

@@ -1,6 +1,6 @@
-/* The homes of model states (zr_layout.home) and of activation checkpoints: which homes can be planned, the planner's choices for what the layout
- * leaves open, and the memory through which bytes pass from and to disk. states.c puts states at their homes, and
- * residency.c copies them to the device and back. */
+/* The homes of model states (zr_layout.home) and of activation checkpoints: which homes can be planned, the planner's
+ * choices for what the layout leaves open, and the memory through which bytes pass from and to disk. states.c puts
+ * states at their homes, and residency.c copies them to the device and back. */
 #include "plan/policy/policy.h"
 
 static bool uses_disk(const zr_homes *home)
@@ -20,8 +20,8 @@ static zr_status check_spaces(const zr_homes *home)
         zr_space space;
     } state[] = {{"parameters", home->param}, {"gradients", home->grad}, {"optimizer states", home->optim}};
     for (int i = 0; i < 3; i++)
-        ZR_CHECK(is_home(state[i].space),
-                 ZR_ERR_UNSUPPORTED, "%s in space \"%s\": \"device\", \"host\" and \"disk\" are built", state[i].what,
+        ZR_CHECK(is_home(state[i].space), ZR_ERR_UNSUPPORTED,
+                 "%s in space \"%s\": \"device\", \"host\" and \"disk\" are built", state[i].what,
                  zr_space_name(state[i].space));
     const double share[] = {home->param_share, home->optim_share};
     for (int i = 0; i < 2; i++)

@@ -38,7 +38,8 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
         const zr_op *op = zr_graph_get_op(g, i);
         if (op->def->join != ZR_JOIN_NONE) c->pieces[op->in[0]] = false;
     }
-    for (int32_t v = 0; v < zr_graph_values(g); v++) c->goes[v] &= c->pieces[v] || plan->checkpoint_home != ZR_SPACE_DEVICE;
+    for (int32_t v = 0; v < zr_graph_values(g); v++)
+        c->goes[v] &= c->pieces[v] || plan->checkpoint_home != ZR_SPACE_DEVICE;
 }
 
 /* Emit one RESTORE for each checkpoint that the segment of runs [begin, end) reads in a replay or a backward op. */

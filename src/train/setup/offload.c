@@ -1,4 +1,5 @@
-/** Offload of model states and activation checkpoints: its degrees, and the folders on disk that a configuration names. */
+/** Offload of model states and activation checkpoints: its degrees, and the folders on disk that a configuration names.
+ */
 #include "train/setup/setup.h"
 
 #include "base/paths/shards.h"
