@@ -43,8 +43,10 @@ static zr_layout draw_layout(zr_profile *profile)
     l.save = draw(3) == 0 ? ZR_SAVE_IN_PLACE : ZR_SAVE_NONE;
     l.prefetch_elems = draw(2) ? 60000 : 0;
     l.overlap = draw(4) > 0;
-    l.recompute = draw(2) ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
-    l.offload_checkpoints = l.recompute == ZR_RECOMPUTE_UNIT && draw(2);
+    l.recompute = draw(2) ? ZR_RECOMPUTE_UNIT : draw(2) ? ZR_RECOMPUTE_SELECTIVE : ZR_RECOMPUTE_NONE;
+    l.recompute_every = 1 + draw(2);
+    l.checkpoint_home = draw_home();
+    l.partition_checkpoints = draw(2);
     if (l.tensor == 1 && draw(2)) l.decode_len = 16;
     switch (draw(8)) {
     case 0:
@@ -76,13 +78,15 @@ static void print_layout(const zr_layout *l, const zr_profile *profile)
 {
     print_error(
         "stage %d, %d x %d ranks, %s, accum %lld by %s, %s%s%s, homes %s %s %s, shares %g %g, bucket %lld x %d, apart "
-        "%d, free %d, once %d, owner %d, shard %d, save %d, persist %lld\n",
+        "%d, free %d, once %d, owner %d, shard %d, save %d, persist %lld, recompute %d every %lld, checkpoints %s in "
+        "pieces %d\n",
         l->stage, l->ranks, l->tensor, zr_dtype_name(l->dtype), (long long)l->accum,
         l->accum_order == ZR_ACCUM_LAYER ? "layer" : "micro", l->states == ZR_STATES_LEAN ? "lean" : "paper",
         l->norm_first ? ", norm" : "", l->two_pass ? ", two passes" : "", zr_space_name(l->home.param),
         zr_space_name(l->home.grad), zr_space_name(l->home.optim), l->home.param_share, l->home.optim_share,
         (long long)l->home.bucket_elems, l->home.buckets, profile->facts.apart, l->rank_free_sums, l->reduce_once,
-        l->reduce == ZR_REDUCE_TO_OWNER, l->shard_ranks, (int)l->save, (long long)l->persist_elems);
+        l->reduce == ZR_REDUCE_TO_OWNER, l->shard_ranks, (int)l->save, (long long)l->persist_elems, (int)l->recompute,
+        (long long)l->recompute_every, zr_space_name(l->checkpoint_home), l->partition_checkpoints);
 }
 
 static void test_all_plans_are_proved(void **state)

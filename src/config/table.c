@@ -438,8 +438,10 @@ const zr_key zr__common_keys[] = {
         "partition_activations: Pa+cpu of ZeRO-R). Without GPUs that is the same memory, and `zr plan` shows what a "
         "device would keep"),
     KEY(CHOICE, "activation_checkpointing.offload", "\"none\"", recompute.offload,
-        "where checkpoints are kept; host means the same as cpu_checkpointing", .choices = "none|host|disk",
-        ONLY("none|host")),
+        "with a policy other than none and keep: where checkpoints are kept until the backward pass. host means the "
+        "same as cpu_checkpointing; disk: in files in the folders of offload_optimizer.nvme_path or "
+        "offload_param.nvme_path (docs/offload.md)",
+        .choices = "none|host|disk"),
     IGNORED(BOOL, "activation_checkpointing.contiguous_memory_optimization", "false",
             "memory is planned, never fragmented"),
     IGNORED(INT, "activation_checkpointing.number_checkpoints", "null", "it follows from the model", FROM(1)),

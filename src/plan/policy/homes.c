@@ -1,6 +1,6 @@
-/* The homes of model states (zr_layout.home): which homes can be planned, the planner's choices for what the layout
- * leaves open, and the memory through which bytes pass from and to disk. states.c puts states at their homes, and
- * residency.c copies them to the device and back. */
+/* The homes of model states (zr_layout.home) and of activation checkpoints: which homes can be planned, the planner's
+ * choices for what the layout leaves open, and the memory through which bytes pass from and to disk. states.c puts
+ * states at their homes, and residency.c copies them to the device and back. */
 #include "plan/policy/policy.h"
 
 #include <stdlib.h>
@@ -10,6 +10,11 @@ static bool uses_disk(const zr_homes *home)
     return home->param == ZR_SPACE_DISK || home->grad == ZR_SPACE_DISK || home->optim == ZR_SPACE_DISK;
 }
 
+static bool is_home(zr_space space)
+{
+    return space == ZR_SPACE_DEVICE || space == ZR_SPACE_HOST || space == ZR_SPACE_DISK;
+}
+
 static zr_status check_spaces(const zr_homes *home)
 {
     const struct {
@@ -17,9 +22,8 @@ static zr_status check_spaces(const zr_homes *home)
         zr_space space;
     } state[] = {{"parameters", home->param}, {"gradients", home->grad}, {"optimizer states", home->optim}};
     for (int i = 0; i < 3; i++)
-        ZR_CHECK(state[i].space == ZR_SPACE_DEVICE || state[i].space == ZR_SPACE_HOST ||
-                     state[i].space == ZR_SPACE_DISK,
-                 ZR_ERR_UNSUPPORTED, "%s in space \"%s\": \"device\", \"host\" and \"disk\" are built", state[i].what,
+        ZR_CHECK(is_home(state[i].space), ZR_ERR_UNSUPPORTED,
+                 "%s in space \"%s\": \"device\", \"host\" and \"disk\" are built", state[i].what,
                  zr_space_name(state[i].space));
     const double share[] = {home->param_share, home->optim_share};
     for (int i = 0; i < 2; i++)
@@ -40,6 +44,9 @@ static zr_status check_homes_built(const zr_layout *l)
 {
     const zr_homes *home = &l->home;
     ZR_TRY(check_spaces(home));
+    ZR_CHECK(is_home(l->checkpoint_home), ZR_ERR_UNSUPPORTED,
+             "activation checkpoints in space \"%s\": \"device\", \"host\" and \"disk\" are built",
+             zr_space_name(l->checkpoint_home));
     ZR_CHECK(home->param == ZR_SPACE_DEVICE || l->stage == 3, ZR_ERR_UNSUPPORTED,
              "parameters in space \"%s\" at stage %d: they are gathered from there at stage 3; at other stages "
              "\"device\" is built",
@@ -130,12 +137,21 @@ static zr_status add_windows(zr_plan *plan)
                                     n * plan->window_bytes, &plan->windows);
 }
 
+/* Return whether training steps write activation checkpoints to disk. They have none without recomputation. */
+static bool checkpoints_on_disk(const zr_plan *plan)
+{
+    bool any = false;
+    for (int32_t u = 0; u < plan->n_units; u++) any |= zr_recomputes(plan->unit[u].recompute);
+    return any && plan->layout.train && plan->checkpoint_home == ZR_SPACE_DISK;
+}
+
 static zr_status add_passing_buffer(zr_plan *plan)
 {
     plan->passing_disk = plan->windows = ZR_NONE;
     ZR_TRY(choose_sizes(plan));
-    if (plan->persistent_bytes[ZR_SPACE_DISK] == 0) return ZR_OK;
-    ZR_TRY(add_windows(plan));
+    const bool states = plan->persistent_bytes[ZR_SPACE_DISK] > 0;
+    if (states) ZR_TRY(add_windows(plan));
+    if (!states && !checkpoints_on_disk(plan)) return ZR_OK;
     return zr__plan_persistent_disk(plan, ZR_CATEGORY_WORK, "bytes from and to disk",
                                     zr_homes_passing_bytes(&plan->layout.home), &plan->passing_disk);
 }

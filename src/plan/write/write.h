@@ -78,6 +78,7 @@ typedef struct zr__writing {
     int32_t n_micros; /* 1 except with ZR_ACCUM_LAYER */
     /* last compute steps of the micro-batch's segment that was written last [0], and of the one before it [1] */
     zr__id ended[2];
+    zr__id stored[2]; /* newest step that writes a checkpoint to disk [0], and the one before it [1] */
 } zr__writing;
 
 /* Return a use of a value in `buffer`. A parameter, or its gradient, lies at the parameter's offset within its unit.
