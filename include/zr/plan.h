@@ -42,8 +42,8 @@ typedef enum zr_recompute {
                            is used for KEEP in as many units as fit. With tensor parallelism, without sequence
                            parallelism and without partition_checkpoints and with checkpoint_home DEVICE, also choose
                            how activation checkpoints are stored: whole on the device, in pieces on the device, or in
-                           pieces  on the host. Take the fastest choice that fits; of equally fast ones, take the first in
-                           this  order */
+                           pieces on the host. Take the fastest choice that fits; of equally fast ones, take the first
+                           in this order */
     ZR_RECOMPUTE_PAPER, /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose
                           result is not needed. The papers count FLOPs like this (ZeRO section 7, Megatron-LM) */
     ZR_RECOMPUTE_KEEP   /* recompute nothing: store outputs of cheap ops too */
