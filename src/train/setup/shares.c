@@ -193,7 +193,7 @@ static zr_status note_share(search *s, const char *key, int n, zr__text *text)
         zr__text_add(text, "the least with which %s is enough: %s a rank",
                      ZR_SIZE((double)s->config.memory.limit_bytes), ZR_SIZE((double)found.needs));
     else
-        zr__text_add(text, "the most whose copies take no time beside computing: %.3g s a step", found.step_sec);
+        zr__text_add(text, "the most whose copies prolong a step by at most 1 %%: %.3g s", found.step_sec);
     if (found.disk_bytes > 0) zr__text_add(text, ", %s on disk", ZR_SIZE((double)found.disk_bytes));
     return ZR_OK;
 }
@@ -221,7 +221,7 @@ static zr_status take_share(search *s, const char *key, const seen *whole, zr__t
     if (n == 0)
         why = "as nothing can be offloaded";
     else if (!s->limited && !whole->timed)
-        why = "as rates are not known (`zr info --bench --disk DIR` measures them)";
+        why = "as rates are not known (`zr info --bench` and `zr info --bench --disk DIR` measure them)";
     else if (!s->limited)
         ZR_TRY(search_free(s, &n));
     if (!why && s->limited && whole->needs > s->config.memory.limit_bytes)
