@@ -117,6 +117,8 @@ check "... is said" has 'offload_optimizer.ratio: auto, set to 0.'
 check "... and is a number in its configuration" sh -c 'case $1 in 0.[0-9]*) ;; *) echo "$1" >&2; exit 1 ;; esac' sh "$(key share ratio)"
 check "... the same to the bit" same plain share
 check "... as planned" as_planned share
+check "... on a disk that a share of 1 does not fit" chosen tight_share $path --$zo.offload_optimizer.ratio=auto --disk $(($(sed -n 's/.*"disk": {"param": [0-9]*, "grad": [0-9]*, "optim": \([0-9]*\).*/\1/p' auto/run.json | head -n 1) - 4096))
+check "... with the same share" test "$(key share ratio)" = "$(key tight_share ratio)"
 check "without rates ratio auto is 1" train norates $optim --$zo.offload_optimizer.ratio=auto --train.steps=1
 check "... which is said" has 'offload_optimizer.ratio: auto, set to 1, as rates are not known'
 check "order auto" train order --ranks 2 --train_micro_batch_size_per_gpu=1 --train.accumulation_order=auto

@@ -16,7 +16,7 @@
 
 /** Results of planning a configuration. */
 typedef struct seen {
-    bool planned, fits; /* whether it can be planned; whether it fits memory.limit and the disk */
+    bool planned, fits; /* whether it can be planned; whether it fits memory.limit */
     bool timed;         /* whether all rates are known on which step_sec depends */
     int64_t needs, disk_bytes;
     double step_sec;
@@ -54,8 +54,7 @@ static zr_status see(const zr_config *config, const zr__train_target *target, se
     s->planned = true;
     s->needs = zr__rank_needs(&made->memory, &made->profile.facts);
     s->disk_bytes = made->memory.space[ZR_SPACE_DISK].total_bytes;
-    s->fits = (config->memory.limit_bytes == 0 || s->needs <= config->memory.limit_bytes) &&
-              (target->disk_bytes == 0 || s->disk_bytes <= target->disk_bytes);
+    s->fits = config->memory.limit_bytes == 0 || s->needs <= config->memory.limit_bytes;
     s->timed = is_timed(config, target);
     if (s->timed)
         st = target->price ? target->price(target->arg, made, &price) : zr_plan_price(made, target->profile, &price);
@@ -226,8 +225,6 @@ static zr_status take_share(search *s, const char *key, const seen *whole, zr__t
         ZR_TRY(search_free(s, &n));
     if (!why && s->limited && whole->needs > s->config.memory.limit_bytes)
         why = "with which the memory is not enough either";
-    else if (!why && s->limited && !whole->fits)
-        why = "for which the disk is too small";
     if (!why && s->limited) ZR_TRY(bisect(s, &n));
     if (!why) return note_share(s, key, n, text);
     *s->ratio = 1;
