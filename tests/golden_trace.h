@@ -236,7 +236,7 @@ static inline void golden_check_tensor(int tensor, int stage, int ranks, bool al
             run.layout.sequence = (zr_sequence)sequence;
             run.layout.recompute = ways[w].recompute;
             run.layout.partition_checkpoints = ways[w].partition;
-            run.layout.offload_checkpoints = ways[w].offload;
+            run.layout.checkpoint_home = ways[w].offload ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
             golden_check(&run, g);
             if (w == 0) first = run;
             for (int i = 0; i < GOLDEN_STEPS; i++)

@@ -123,7 +123,7 @@ static inline zr_layout mixed_layout(int i)
     switch (i) {
     case 2: /* checkpoints are offloaded */
         l.recompute = ZR_RECOMPUTE_UNIT;
-        l.offload_checkpoints = true;
+        l.checkpoint_home = ZR_SPACE_HOST;
         break;
     case 3: /* hierarchical collectives */
         l.host_ranks = 2;
@@ -142,7 +142,7 @@ static inline zr_layout mixed_layout(int i)
     case 7: /* small units stay whole */
         l.persist_elems = 1000;
         l.recompute = ZR_RECOMPUTE_SELECTIVE;
-        l.home.param = l.home.grad = ZR_SPACE_DISK;
+        l.home.param = l.home.grad = l.checkpoint_home = ZR_SPACE_DISK;
         l.home.bucket_elems = 4096;
         break;
     case 8:

@@ -36,6 +36,14 @@ check "on a GPU it does" prints '^  host: optimizer states ' "$ZR" plan c.json -
 check "a picture" plan --ranks 2 $optim --svg disk.svg
 check "... shows the tier" sh -c 'grep -q ">on disk<" disk.svg && grep -q ">read from disk<" disk.svg && grep -q ">written to disk<" disk.svg && grep -q ">fetch<" disk.svg'
 
+kept="--activation_checkpointing.policy=unit --activation_checkpointing.offload=disk --$zo.offload_optimizer.nvme_path=nvme"
+check "a plan with activation checkpoints on disk" plan --ranks 2 $kept
+check "... has a row for them" grep -q '^  disk: checkpoints  *[1-9]' out
+check "... and one for each direction" sh -c 'grep -q "^  read from disk  *[1-9]" out && grep -q "^  written to disk  *[1-9]" out'
+check "... in words" grep -q '^offload: activation checkpoints on disk' out
+check "... in a picture" plan --ranks 2 $kept --svg kept.svg
+check "... which shows the tier" grep -q '>on disk<' kept.svg
+
 # --disk: the least offload that fits.
 big="--preset gpt2-1.5b --stage 3 --quiet"
 needs() { "$ZR" plan $big --json --advice "$@" | sed -n 's/.*"needs": \([0-9]*\).*/\1/p' | head -n 1; }
@@ -66,6 +74,19 @@ for way in "optim $optim" "param $optim $param" "part $optim --$zo.offload_optim
     check "... as planned" as_planned $dir
     check "... with bytes on disk" grep -q '"disk_to_device": [1-9]' $dir/run.json
 done
+kept="--activation_checkpointing.policy=unit --activation_checkpointing.offload=disk --$zo.offload_optimizer.nvme_path=nvme"
+for way in "checkpoints $kept" "both $kept $optim" \
+    "layers $kept --train_micro_batch_size_per_gpu=1 --gradient_accumulation_steps=4 --train.accumulation_order=layer"; do
+    set -- $way
+    dir=$1
+    shift
+    check "$dir: a run with activation checkpoints on disk" train $dir --ranks 2 "$@"
+    test $dir = layers || check "... the same to the bit" same none $dir
+    check "... as planned" as_planned $dir
+    check "... with bytes on disk" sh -c 'grep -q "\"checkpoints\": \"disk\"" $0/run.json && grep -q "\"device_to_disk\": [1-9]" $0/run.json' $dir
+done
+check "the same micro-batches in memory" train micros --ranks 2 --train_micro_batch_size_per_gpu=1 --gradient_accumulation_steps=4
+check "... the same to the bit" same micros layers
 check "two folders" train two --ranks 2 --$zo.offload_optimizer.device=nvme "--$zo.offload_optimizer.nvme_path=[\"nvme\",\"more\"]"
 check "... the same to the bit" same none two
 check "nothing is left in the folders" none_left
@@ -84,7 +105,7 @@ check "... and what it writes" has 'on disk'
 # The offload, its share and the order of micro-batches are chosen: the limits lie between what plans need.
 small="--$zo.sub_group_size=2048"
 path="--$zo.offload_optimizer.nvme_path=nvme"
-plan_needs() { plan $small "$@" --json --advice | sed -n 's/.*"needs": \([0-9]*\).*/\1/p' | head -n 1; }
+plan_needs() { plan $small --checkpoint.async=false "$@" --json --advice | sed -n 's/.*"needs": \([0-9]*\).*/\1/p' | head -n 1; }
 device=$(plan_needs --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1 --memory.limit=1GB)
 disk=$(plan_needs --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1 --memory.limit=1GB $optim)
 between=$(((device + disk) / 2))
@@ -144,6 +165,8 @@ check "no such folder" fails 73 'zero_optimization.offload_optimizer.nvme_path: 
 check "a file" fails 73 'nvme_path: text.txt is not a folder' \
     "$ZR" train c.json --train.output_dir=bad --$zo.offload_optimizer.device=nvme --$zo.offload_optimizer.nvme_path=text.txt
 check "no path" fails 78 'nvme needs a folder' "$ZR" train c.json --train.output_dir=bad --$zo.offload_optimizer.device=nvme
+check "no path for checkpoints" fails 78 'activation_checkpointing.offload: disk needs a folder' \
+    "$ZR" train c.json --train.output_dir=bad --activation_checkpointing.policy=unit --activation_checkpointing.offload=disk
 check "parameters below stage 3" fails 78 'parameters are whole on every rank at zero_optimization.stage 2' \
     "$ZR" train c.json --train.output_dir=bad --$zo.stage=2 $optim $param
 check "parameters and hpZ" fails 69 'zero_hpz_partition_size' "$ZR" train c.json --train.output_dir=bad --ranks 2 \

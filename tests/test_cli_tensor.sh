@@ -135,7 +135,7 @@ check "tokens of one rank" "$ZR" plan c.json --parallel.sequence=keep
 check "... have no meaning, which is said" grep -q 'note: parallel.sequence has no effect' err
 check "pieces of nothing" code 78 train nothing 2 2 $ac.partition_activations=true
 check "... say what would do" grep -q 'partition_activations: it needs checkpoints, but activation_checkpointing.policy is none; use policy unit' err
-check "checkpoints on a disk" code 69 train disk 2 2 $ac.policy=unit $ac.offload=disk
-check "... are refused by name" grep -q 'activation_checkpointing.offload' err
+check "checkpoints on a disk without a folder" code 78 train disk 2 2 $ac.policy=unit $ac.offload=disk
+check "... are refused by name" grep -q 'activation_checkpointing.offload: disk needs a folder' err
 check "more ranks than heads" code 78 train more 8 8
 echo "1..$n"

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 
 #define ZERO(...) "{\"zero_optimization\": {" __VA_ARGS__ "}}"
+#define KEPT(...) "{\"activation_checkpointing\": {\"policy\": \"unit\", " __VA_ARGS__ "}}"
 #define OPTIM "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/d\"}"
 
 static zr_status load(const char *text, zr_config **config)
@@ -77,6 +78,18 @@ static void refusals(void **state)
         "over them evenly; write a path or a list of paths");
     expect(ZR_ERR_CONFIG, ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 1.5}"),
            "c.json:1:63: zero_optimization.offload_optimizer.ratio: found 1.5, wanted a number from 0 to 1");
+    expect(ZR_ERR_CONFIG, KEPT("\"offload\": \"disk\""),
+           "c.json:1:49: activation_checkpointing.offload: disk needs a folder on a fast local disk; give its path as "
+           "zero_optimization.offload_optimizer.nvme_path, or write \"none\"");
+    expect(ZR_ERR_CONFIG, KEPT("\"offload\": \"disk\", \"cpu_checkpointing\": true"),
+           "c.json:1:49: activation_checkpointing.offload: disk cannot be used together with cpu_checkpointing true, "
+           "which keeps checkpoints in the host's memory; leave out one of the two");
+    expect(
+        ZR_ERR_UNSUPPORTED,
+        "{\"activation_checkpointing\": {\"policy\": \"unit\", \"offload\": \"disk\"}, \"zero_optimization\": "
+        "{\"offload_optimizer\": {\"nvme_path\": \"/d\"}, \"offload_param\": {\"nvme_path\": \"/e\"}}}",
+        "c.json:1:151: zero_optimization.offload_param.nvme_path: it is not that of offload_optimizer, but all bytes "
+        "of a rank are in the same files; write the same for both (a list of folders stripes over several disks)");
     expect(ZR_ERR_CONFIG, "{\"aio\": {\"block_size\": 100000}}",
            "c.json:1:10: aio.block_size: 100000 is not a multiple of 4096, the block of a disk; use 102400");
     expect(ZR_ERR_UNSUPPORTED, "{\"aio\": {\"use_gds\": true}}",
@@ -225,6 +238,41 @@ static zr_status folders_of(const char *path, zr__folders *folders)
     return st;
 }
 
+/* Activation checkpoints alone may be on disk, in the folder of either key. */
+static void checkpoints(void **state)
+{
+    (void)state;
+    static const char *const key[] = {"offload_optimizer", "offload_param"};
+    for (int i = 0; i < 2; i++) {
+        char text[512];
+        zr_config *config;
+        zr__folders found;
+        snprintf(text, sizeof(text),
+                 "{\"activation_checkpointing\": {\"policy\": \"unit\", \"offload\": \"disk\"}, \"aio\": "
+                 "{\"block_size\": 8192}, \"zero_optimization\": {\"stage\": 3, \"%s\": {\"nvme_path\": \"%s\"}}}",
+                 key[i], tempdir);
+        assert_int_equal(load(text, &config), ZR_OK);
+        for (int k = 0; k < zr_config_notes(config); k++)
+            assert_null(strstr(zr_config_note(config, k), "has no effect:"));
+        assert_int_equal(zr__train_layout(config, 2).checkpoint_home, ZR_SPACE_DISK);
+        assert_int_equal(zr__train_folders(config, &found), ZR_OK);
+        assert_int_equal(found.n, 1);
+        assert_string_equal(found.path[0], tempdir);
+        zr__folders_free(&found);
+        zr_config_destroy(&config);
+    }
+    static const char *const others[] = {"\"offload\": \"none\"", "\"offload\": \"host\"",
+                                         "\"cpu_checkpointing\": true"};
+    for (int i = 0; i < 3; i++) {
+        char text[256];
+        zr_config *config;
+        snprintf(text, sizeof(text), KEPT("%s"), others[i]);
+        assert_int_equal(load(text, &config), ZR_OK);
+        assert_int_equal(zr__train_layout(config, 2).checkpoint_home, i == 0 ? ZR_SPACE_DEVICE : ZR_SPACE_HOST);
+        zr_config_destroy(&config);
+    }
+}
+
 static void folders(void **state)
 {
     (void)state;
@@ -262,6 +310,7 @@ int main(void)
         cmocka_unit_test(homes_of_a_plan),
         cmocka_unit_test(deepspeeds_examples),
         cmocka_unit_test(keys_without_effect),
+        cmocka_unit_test(checkpoints),
         cmocka_unit_test(folders),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);

@@ -290,7 +290,7 @@ static void copies_apart(void **state)
         on_gpus(&want);
         trainer_run(&want);
         trainer run = want;
-        run.layout.offload_checkpoints = true;
+        run.layout.checkpoint_home = ZR_SPACE_HOST;
         run.layout.partition_checkpoints = tensor > 1;
         run.layout.save = ZR_SAVE_COPY;
         compare(&want, run, "copies in a queue of their own");

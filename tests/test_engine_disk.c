@@ -2,9 +2,9 @@
 /* Model states on disk change no bit. Runs with all kinds of states on the device, in host memory or on disk give the
  * same losses, norms, gradients, weights, evaluations and decoded logits: at every stage, in both layouts, in both
  * orders of micro-batches, with and without clipping, frozen parts, adapters and tensor parallelism, on 1 to 3
- * data-parallel ranks. In each run planned bytes equal measured bytes in every space, and bytes are copied between
- * spaces as planned (trainer.h). The short run has layouts that together contain every pair of choices, the long run
- * also random ones. */
+ * data-parallel ranks. So do runs with activation checkpoints on disk, whole and in pieces. In each run planned bytes
+ * equal measured bytes in every space, and bytes are copied between spaces as planned (trainer.h). The short run has
+ * layouts that together contain every pair of choices, the long run also random ones. */
 #include "layout_variants.h"
 #include "long.h"
 #include "base/number/exact.h"
@@ -30,9 +30,10 @@ enum {
     MODEL,
     TENSOR,
     APART,
+    KEPT, /* checkpoints: none, whole on disk at every unit, at every second unit, and in pieces on disk */
     CHOICES
 };
-static const int values[CHOICES] = {3, 4, 2, 3, 3, 2, 3, 3, 3, 4, 2, 3, 3, 3, 2, 2};
+static const int values[CHOICES] = {3, 4, 2, 3, 3, 2, 3, 3, 3, 4, 2, 3, 3, 3, 2, 2, 4};
 enum { VALUES = 4 };
 
 typedef struct choice {
@@ -69,6 +70,9 @@ static trainer device_trainer(const choice *c)
     run.layout.prefetch_elems = c->of[RING] % 2;
     run.layout.rank_free_sums = c->of[SUMS] == 1;
     run.layout.reduce_once = c->of[SUMS] == 2;
+    run.layout.recompute = c->of[KEPT] ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
+    run.layout.recompute_every = c->of[KEPT] == 2 ? 2 : 1;
+    run.layout.partition_checkpoints = c->of[KEPT] == 3;
     return run;
 }
 
@@ -88,6 +92,7 @@ static trainer away_trainer(const choice *c)
     trainer run = device_trainer(c);
     zr_homes *home = &run.layout.home;
     run.layout.accum_order = c->of[ACCUM] == 2 ? ZR_ACCUM_LAYER : ZR_ACCUM_MICRO;
+    run.layout.checkpoint_home = c->of[KEPT] ? ZR_SPACE_DISK : ZR_SPACE_DEVICE;
     home->optim = space_of[c->of[OPTIM]];
     home->param = space_of[c->of[PARAM]];
     home->grad = space_of[c->of[GRAD]];
@@ -103,7 +108,8 @@ static trainer away_trainer(const choice *c)
 /* Return whether the planner supports a choice. */
 static bool is_possible(const choice *c)
 {
-    const bool away = c->of[OPTIM] || c->of[PARAM] || c->of[GRAD], disk = c->of[OPTIM] == 2 || c->of[PARAM] == 2;
+    const bool away = c->of[OPTIM] || c->of[PARAM] || c->of[GRAD] || c->of[KEPT],
+               disk = c->of[OPTIM] == 2 || c->of[PARAM] == 2;
     if (c->of[PARAM] && c->of[STAGE] != 3) return false;
     if (c->of[TENSOR] && (c->of[RANKS] == 2 || c->of[SUMS] == 1)) return false;
     if (c->of[SAVE] == 2 && disk) return false; /* a second copy in memory of a state that does not fit */
@@ -118,8 +124,8 @@ static bool is_possible(const choice *c)
 
 static void describe(const choice *c, char *text, size_t bytes)
 {
-    static const char *const name[] = {"ranks", "stage", "lean",  "type", "accum", "clip",  "optim",  "param",
-                                       "grad",  "ring",  "share", "save", "sums",  "model", "tensor", "apart"};
+    static const char *const name[] = {"ranks", "stage", "lean", "type", "accum", "clip",   "optim", "param", "grad",
+                                       "ring",  "share", "save", "sums", "model", "tensor", "apart", "kept"};
     size_t used = 0;
     for (int i = 0; i < CHOICES; i++) used += (size_t)snprintf(text + used, bytes - used, "%s %d ", name[i], c->of[i]);
 }
@@ -214,6 +220,7 @@ static void check_choice(const choice *c)
     const int64_t *disk = got.planned.space[ZR_SPACE_DISK].category_bytes;
     assert_int_equal(disk[ZR_CATEGORY_OPTIM] > 0, c->of[OPTIM] == 2);
     assert_true(disk[ZR_CATEGORY_PARAM] == 0 || c->of[PARAM] == 2);
+    assert_int_equal(disk[ZR_CATEGORY_CHECKPOINT] > 0, c->of[KEPT] > 0);
 }
 
 static choice draw(uint64_t *number)

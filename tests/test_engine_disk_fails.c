@@ -1,8 +1,9 @@
 //TEST timeout=120 long=more tsan=1
 //LINK -Wl,--wrap=zr__store_create,--wrap=zr__store_destroy,--wrap=zr__store_read,--wrap=zr__store_write
-/* Failures of disks that hold model states. Each read and write of a rank fails once: the run ends on all ranks with a
- * message that names the state and the step, nothing is in flight afterwards, and a new engine that is filled with the
- * states of an earlier step continues with the same bits. A failure at the start ends all ranks with its message. */
+/* Failures of disks that hold model states and activation checkpoints. Each read and write of a rank fails once: the
+ * run ends on all ranks with a message that names the state and the step, nothing is in flight afterwards, and a new
+ * engine that is filled with the states of an earlier step continues with the same bits. A failure at the start ends
+ * all ranks with its message. */
 #include <stdatomic.h>
 
 #include "layout_variants.h"
@@ -96,9 +97,10 @@ zr_status __wrap_zr__store_write(zr__store *store, int64_t offset, const void *f
 
 /* ---- runs -------------------------------------------------------------------------------------- */
 
-enum { ELEMS = 1 << 16, SLOTS = 2, STEPS = 2, KINDS = 3 };
+enum { ELEMS = 1 << 16, SLOTS = 2, STEPS = 2, KINDS = 4 };
 
-/* Return a trainer that keeps optimizer states on disk, and with `kind` 1 and 2 other states too. */
+/* Return a trainer that keeps optimizer states on disk, with `kind` 1 and 2 other states too, and with `kind` 3
+ * activation checkpoints. */
 static trainer disk_trainer(int ranks, int kind)
 {
     trainer run = layout_trainer(ranks, ZR_BF16, 1, 0.5);
@@ -110,6 +112,10 @@ static trainer disk_trainer(int ranks, int kind)
     run.layout.accum = kind == 2 ? 2 : 1;
     run.layout.home.optim = ZR_SPACE_DISK;
     if (kind == 2) run.layout.home.param = run.layout.home.grad = ZR_SPACE_DISK;
+    if (kind == 3) {
+        run.layout.recompute = ZR_RECOMPUTE_UNIT;
+        run.layout.checkpoint_home = ZR_SPACE_DISK;
+    }
     run.layout.home.bucket_elems = 1024;
     run.layout.home.buckets = 2;
     run.layout.home.block_bytes = ZR_DISK_ALIGN;

@@ -149,7 +149,7 @@ static void same_bits(void **state)
             trainer run = first;
             run.layout.stage = 3 - other;
             run.layout.recompute = other % 2 ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_SELECTIVE;
-            run.layout.offload_checkpoints = other > 1;
+            run.layout.checkpoint_home = other > 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
             run.layout.partition_checkpoints = other > 0 && first.layout.tensor > 1;
             run.threads = 1 + other % 2 * 2;
             trainer_run(&run);

@@ -561,12 +561,13 @@ static void homes(void **state)
 }
 
 /* On a device with separate memory, copies of checkpoints and saved states run in parallel with computation, as late or
- * as early as the plan allows. */
+ * as early as the plan allows. Checkpoints on disk do so on every device. */
 static void copies_apart(void **state)
 {
     (void)state;
     for (int tensor = 1; tensor <= 2; tensor++)
-        for (int overlap = 0; overlap <= 1; overlap++) {
+        for (int way = 0; way < 4; way++) {
+            const bool overlap = way & 1, disk = way & 2;
             trainer want = layout_trainer(tensor == 1 ? 2 : 1, ZR_F32, 2, 0.5);
             want.config.n_head = 2;
             want.config.n_embd = 24;
@@ -574,11 +575,13 @@ static void copies_apart(void **state)
             want.layout.stage = 3 * overlap;
             want.layout.overlap = overlap;
             want.layout.recompute = ZR_RECOMPUTE_UNIT;
-            want.layout.offload_checkpoints = true;
+            want.layout.checkpoint_home = disk ? ZR_SPACE_DISK : ZR_SPACE_HOST;
+            want.layout.accum_order = disk && overlap ? ZR_ACCUM_LAYER : ZR_ACCUM_MICRO;
             want.layout.partition_checkpoints = tensor > 1;
             want.layout.save = ZR_SAVE_COPY;
             want.steps = 4;
             trainer_run(&want);
+            compare(&want, want, "checkpoints in another space");
             for (int early = 0; early <= 1; early++) {
                 is_apart = true;
                 copies_early = early;
@@ -683,7 +686,7 @@ static void overlap(void **state)
             run.lanes = run.layout.overlap;
             run.layout.reduce_bucket_elems = 350;
             run.layout.recompute = ZR_RECOMPUTE_UNIT;
-            run.layout.offload_checkpoints = way & 4;
+            run.layout.checkpoint_home = way & 4 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
             run.after_first = overlaps_as_planned;
             run.arg = beside_sec;
             run.tune = make_late;
@@ -691,7 +694,7 @@ static void overlap(void **state)
             trainer_run(&run);
             is_apart = false;
             assert_true(beside_sec[0] >= 0 && (beside_sec[0] > 0) == run.layout.overlap);
-            assert_true(beside_sec[1] >= 0 && (beside_sec[1] > 0) == run.layout.offload_checkpoints);
+            assert_true(beside_sec[1] >= 0 && (beside_sec[1] > 0) == (run.layout.checkpoint_home == ZR_SPACE_HOST));
         }
 }
 
@@ -737,7 +740,7 @@ static void copies_fail(void **state)
     (void)state;
     trainer want = layout_trainer(1, ZR_F32, 1, 0.5);
     want.layout.recompute = ZR_RECOMPUTE_UNIT;
-    want.layout.offload_checkpoints = true;
+    want.layout.checkpoint_home = ZR_SPACE_HOST;
     trainer_run(&want);
     is_apart = true;
     trainer run = want;

@@ -83,7 +83,7 @@ static void shared_layers(void **state)
         run.layout.sequence = (zr_sequence)(way % 3);
         run.layout.recompute = way % 2 ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_SELECTIVE;
         run.layout.partition_checkpoints = way > 1;
-        run.layout.offload_checkpoints = way > 2;
+        run.layout.checkpoint_home = way > 2 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
         run.layout.overlap = way % 2;
         run.layout.micro_squares = true;
         run.lanes = way == 5;

@@ -162,7 +162,7 @@ static void test_apart(void **state)
         trainer run = layout_trainer(ranks, ZR_F32, 1, 0.5);
         run.layout.stage = 3;
         run.layout.recompute = ZR_RECOMPUTE_UNIT;
-        run.layout.offload_checkpoints = true;
+        run.layout.checkpoint_home = ZR_SPACE_HOST;
         run.layout.save = ZR_SAVE_COPY;
         compare(run);
         run.layout.home = (zr_homes){ZR_SPACE_DISK, ZR_SPACE_DISK, ZR_SPACE_DISK, 1, 1, 0, 0, ZR_DISK_ALIGN, 0};

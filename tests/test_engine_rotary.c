@@ -155,7 +155,7 @@ static void same_bits(void **state)
                 run.layout.recompute_every = policy[p] == ZR_RECOMPUTE_UNIT ? 1 + kept : 1;
                 run.layout.limit_bytes = policy[p] == ZR_RECOMPUTE_AUTO ? 1 : 0;
                 run.layout.partition_checkpoints = tensor > 1 && kept > 0;
-                run.layout.offload_checkpoints = kept > 1;
+                run.layout.checkpoint_home = kept > 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
                 run.layout.stage = (p + kept) % 4;
                 run.layout.overlap = kept != 1;
                 run.threads = 1 + kept;

@@ -65,7 +65,7 @@ static void same_bits(const trainer *first, int stage)
         run.layout.recompute = way == 7 ? ZR_RECOMPUTE_PAPER : way == 6 ? ZR_RECOMPUTE_UNIT : (zr_recompute)(way % 3);
         run.layout.recompute_every = way == 6 ? 2 : 1;
         run.layout.partition_checkpoints = way > 3; /* P_a, P_a+cpu */
-        run.layout.offload_checkpoints = way > 4;
+        run.layout.checkpoint_home = way > 4 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
         run.layout.overlap = way % 2;
         run.layout.save = (zr_save)(way % 3);
         run.layout.states = stage % 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
@@ -116,7 +116,7 @@ static void every_layout_trains(void **state)
             l->rank_free_sums = way == 2;
             if (way == 3) l->dtype = l->wire_dtype = ZR_BF16;
             if (way == 4) l->recompute = ZR_RECOMPUTE_UNIT;
-            l->offload_checkpoints = way == 4;
+            l->checkpoint_home = way == 4 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
             l->fused_buffer = way == 5;
             if (way == 6) l->reduce = ZR_REDUCE_TO_OWNER;
             if (way == 6) l->gather = ZR_GATHER_BROADCAST;
@@ -315,7 +315,7 @@ static void checkpoints_of_joins(void **state)
                 run.layout.sequence = (zr_sequence)sequence;
                 run.layout.recompute = policy[p];
                 run.layout.partition_checkpoints = kept > 0;
-                run.layout.offload_checkpoints = kept > 1;
+                run.layout.checkpoint_home = kept > 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
                 run.layout.overlap = kept != 1;
                 trainer_run(&run);
                 for (int i = 0; i < run.steps; i++) {
@@ -340,7 +340,7 @@ static void pieces_that_do_not_divide_are_padded(void **state)
         for (int offload = 0; offload < 2; offload++) {
             trainer run = whole;
             run.layout.partition_checkpoints = true;
-            run.layout.offload_checkpoints = offload;
+            run.layout.checkpoint_home = offload ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
             trainer_run(&run);
             const zr_space space = offload ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
             const int64_t piece = ((35 + tensor - 1) / tensor * 4 + 63) / 64 * 64;

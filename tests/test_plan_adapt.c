@@ -73,7 +73,7 @@ static void pieces_are_taken_where_they_help(void **state)
 
     run.layout.partition_checkpoints = true; /* when pieces are asked for, the recompute work is the same */
     zr_plan *asked = plan_of(&run);
-    assert_true(asked->partition_checkpoints && !asked->offload_checkpoints);
+    assert_true(asked->partition_checkpoints && asked->checkpoint_home == ZR_SPACE_DEVICE);
     assert_true(asked->flops_hardware == chosen->flops_hardware);
     zr_plan_destroy(&asked);
     zr_plan_destroy(&chosen);
@@ -108,7 +108,7 @@ static void whole_ones_are_taken_where_there_is_room(void **state)
         trainer none = model_of(4, ZR_RECOMPUTE_NONE), run = model_of(4, ZR_RECOMPUTE_AUTO);
         run.layout.limit_bytes = limited ? taken_by(&none) : 0;
         zr_plan *plan = plan_of(&run), *kept = plan_of(&none);
-        assert_false(plan->partition_checkpoints || plan->offload_checkpoints);
+        assert_false(plan->partition_checkpoints || plan->checkpoint_home != ZR_SPACE_DEVICE);
         assert_true(plan->flops_hardware == kept->flops_hardware);
         assert_int_equal(plan->memory.total_bytes, kept->memory.total_bytes);
         zr_plan_destroy(&kept);
@@ -124,11 +124,11 @@ static void what_is_settled_is_kept(void **state)
     for (int way = 0; way < 3; way++) {
         trainer run = tight(way == 0 ? 1 : 4);
         if (way == 1) run.layout.sequence = ZR_SEQUENCE_KEEP;
-        if (way == 2) run.layout.offload_checkpoints = true;
+        if (way == 2) run.layout.checkpoint_home = ZR_SPACE_HOST;
         run.layout.limit_bytes = 1;
         zr_plan *plan = plan_of(&run);
         assert_false(plan->partition_checkpoints);
-        assert_int_equal(plan->offload_checkpoints, way == 2);
+        assert_int_equal(plan->checkpoint_home, way == 2 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE);
         zr_plan_destroy(&plan);
     }
 }

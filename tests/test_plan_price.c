@@ -315,7 +315,7 @@ static void test_copies_move(void **state)
     zr_model model = zr_gpt2(&plan_small);
     zr_layout layout = plan_layout(2, 1, ZR_F32, 1);
     layout.recompute = ZR_RECOMPUTE_UNIT;
-    layout.offload_checkpoints = true;
+    layout.checkpoint_home = ZR_SPACE_HOST;
     zr_plan *plan = plan_of(&model, &layout);
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     const zr_profile profile = {.machine = {.flops_f32 = 1e9, .memory_bytes_sec = 1e6}};

@@ -27,7 +27,7 @@ static void by_device_and_layout(void **state)
                 profile.facts.apart = apart;
                 l.overlap = overlap;
                 l.recompute = ZR_RECOMPUTE_UNIT;
-                l.offload_checkpoints = moves == 1;
+                l.checkpoint_home = moves == 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
                 l.save = moves < 2 ? ZR_SAVE_NONE : moves == 2 ? ZR_SAVE_COPY : ZR_SAVE_IN_PLACE;
                 zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
                 const bool copy = apart && (moves == 1 || moves == 2), save = moves > 1;

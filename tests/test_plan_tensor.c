@@ -89,7 +89,7 @@ static void traffic_is_the_formula(void **state)
                     const int64_t kept = policy[p].every == 1 ? policy[p].checkpoints * layers : layers / 2;
                     l.partition_checkpoints = true;
                     assert_int_equal(within_layers(l, layers, tensor, ranks), tensor == 1 ? 0 : whole + kept * value);
-                    l.offload_checkpoints = true;
+                    l.checkpoint_home = ZR_SPACE_HOST;
                     assert_int_equal(within_layers(l, layers, tensor, ranks), tensor == 1 ? 0 : whole + kept * value);
                 }
 }
@@ -140,7 +140,7 @@ static void checkpoints_are_kept_in_pieces(void **state)
                 l.dtype = l.wire_dtype = ZR_BF16;
                 l.recompute = ZR_RECOMPUTE_UNIT;
                 l.partition_checkpoints = true;
-                l.offload_checkpoints = way % 2;
+                l.checkpoint_home = way % 2 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
                 l.overlap = way / 2;
                 assert_int_equal(plan_as(l, layers, tensor, 1, &plan), ZR_OK);
                 const int64_t *device = plan->memory.space[ZR_SPACE_DEVICE].category_bytes,
@@ -183,7 +183,7 @@ static void checkpoints_astray_are_seen(void **state)
         zr_layout l = usual;
         l.recompute = ZR_RECOMPUTE_UNIT;
         l.partition_checkpoints = true;
-        l.offload_checkpoints = fault >= 3;
+        l.checkpoint_home = fault >= 3 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
         assert_int_equal(plan_as(l, 3, 2, 1, &plan), ZR_OK);
         assert_int_equal(zr_plan_check(plan), ZR_OK);
         zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];

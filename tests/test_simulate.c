@@ -317,7 +317,8 @@ static void test_causes(void **state)
     (void)state;
     zr_layout layout = layout_of(2, 4, 4);
     layout.recompute = ZR_RECOMPUTE_UNIT;
-    layout.partition_checkpoints = layout.offload_checkpoints = true;
+    layout.partition_checkpoints = true;
+    layout.checkpoint_home = ZR_SPACE_HOST;
     zr_plan *plan = plan_of(&layout);
     zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
     c.host_bytes_sec = 1;
@@ -515,7 +516,7 @@ static void test_refusals(void **state)
     refused(plan, &c, 1, "8 ranks, 1 on a host, do not fit");
     zr_plan_destroy(&plan);
     layout.recompute = ZR_RECOMPUTE_UNIT;
-    layout.offload_checkpoints = true;
+    layout.checkpoint_home = ZR_SPACE_HOST;
     plan = plan_of(&layout);
     refused(plan, &c, 0, "host.device_bytes_per_sec of test is not known");
     zr_plan_destroy(&plan);

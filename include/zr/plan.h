@@ -40,10 +40,10 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_AUTO,  /* choose the policy of each unit: the combination with the least work that fits limit_bytes, or
                            the smallest if none fits. On a device with its own memory (facts.apart), memory that is left
                            is used for KEEP in as many units as fit. With tensor parallelism, without sequence
-                           parallelism and without partition_checkpoints and offload_checkpoints, also choose how
-                           activation checkpoints are stored: whole on the device, in pieces on the device, or in pieces
-                           on the host. Take the fastest choice that fits; of equally fast ones, take the first in this
-                           order */
+                           parallelism and without partition_checkpoints and with checkpoint_home DEVICE, also choose
+                           how activation checkpoints are stored: whole on the device, in pieces on the device, or in
+                           pieces on the host. Take the fastest choice that fits; of equally fast ones, take the first
+                           in this order */
     ZR_RECOMPUTE_PAPER, /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose
                           result is not needed. The papers count FLOPs like this (ZeRO section 7, Megatron-LM) */
     ZR_RECOMPUTE_KEEP   /* recompute nothing: store outputs of cheap ops too */
@@ -103,7 +103,7 @@ typedef enum zr_save {
     X(DEVICE, "device")   /* device memory in one block (the arena), which ops read and write */                       \
     X(HOST, "host")       /* host memory: batches, results that control later steps, offloaded states */               \
     X(STAGING, "staging") /* memory that other ranks can access, through which pieces pass */                          \
-    X(DISK, "disk")       /* files of this rank, which hold offloaded states */
+    X(DISK, "disk")       /* files of this rank, which hold offloaded states and activation checkpoints */
 
 /** Alignment of the buffers in the space DISK, and of buffers from or to which they are copied, in bytes. */
 #define ZR_DISK_ALIGN 4096
@@ -138,7 +138,8 @@ typedef struct zr_homes {
     int depth;           /* number of transfers in flight in each direction; 0 for the planner's choice */
 } zr_homes;
 
-/** The planner's choices for fields of zr_homes that are 0. */
+/** The planner's choices for fields of zr_homes that are 0. It chooses at least ZR_HOMES_BUCKETS buckets; more if the
+ * states of an ordinary unit need more, in at most 256 MiB. */
 #define ZR_HOMES_BUCKET_ELEMS (1 << 20)
 #define ZR_HOMES_BUCKETS 3
 #define ZR_HOMES_BLOCK_BYTES (1 << 20)
@@ -189,8 +190,10 @@ typedef struct zr_layout {
     int64_t limit_bytes; /* for ZR_RECOMPUTE_AUTO and ZR_SAVE_AUTO: limit in bytes of a rank's arena or, on a GPU, of
                             its device memory; 0 for no limit. ZR_SAVE_AUTO also counts the copy of the states */
     /* Storage of activation checkpoints (ZeRO section 6.1). With partition_checkpoints each tensor-parallel rank
-     * stores one piece of every checkpoint (P_a). With offload_checkpoints they are stored in host memory (P_a+cpu). */
-    bool partition_checkpoints, offload_checkpoints;
+     * stores one piece of every checkpoint (P_a). checkpoint_home is the space in which they are stored from the
+     * forward to the backward pass: DEVICE, HOST (P_a+cpu) or DISK (ZeRO-Infinity, section 5). */
+    bool partition_checkpoints;
+    zr_space checkpoint_home;
     zr_save save; /* kind of asynchronous save; requires `train` */
     /* Limits for stage 3, in elements. They have the meaning of DeepSpeed's thresholds, but apply to whole units. */
     int64_t prefetch_elems; /* prefetch size: units are prefetched until the prefetched units that are not in use yet
@@ -595,14 +598,15 @@ typedef struct zr_plan {
     int32_t n_axes;
     zr_group group[ZR_GROUPS_MAX];
     int32_t n_groups;
-    int32_t optim_group, grad_group, param_group;    /* groups that define the ZeRO stage. The optimizer states, the
-                                                        gradients and the parameters are each sharded over the ranks
-                                                        of one group. SELF means that a state is not sharded */
-    int64_t recompute_every;                         /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    bool partition_checkpoints, offload_checkpoints; /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
-    zr_save save;                                    /* from the layout, or chosen by ZR_SAVE_AUTO */
-    int ranks;                                       /* N * M */
-    bool side_by_side;                               /* whether streams may run at the same time */
+    int32_t optim_group, grad_group, param_group; /* groups that define the ZeRO stage. The optimizer states, the
+                                                     gradients and the parameters are each sharded over the ranks
+                                                     of one group. SELF means that a state is not sharded */
+    int64_t recompute_every;                      /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
+    bool partition_checkpoints;                   /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
+    zr_space checkpoint_home;                     /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
+    zr_save save;                                 /* from the layout, or chosen by ZR_SAVE_AUTO */
+    int ranks;                                    /* N * M */
+    bool side_by_side;                            /* whether streams may run at the same time */
     bool norm_first;        /* whether the whole gradient's norm is known before the first update */
     double losses;          /* number of losses in a training step, over all ranks */
     int64_t decode_len;     /* size of the key-value cache in tokens; 0 without the schedule "decode" */
@@ -632,7 +636,7 @@ typedef struct zr_plan {
     int32_t passing;                        /* buffer in host memory through which states are filled and read */
     int32_t saving;       /* buffer in host memory through which states are saved in place, or ZR_NONE */
     int32_t passing_disk; /* buffer in host memory through which bytes pass that cannot be transferred from or to disk
-                             directly, or ZR_NONE; see zr_homes_passing_bytes */
+                             directly, or ZR_NONE if nothing is on disk; see zr_homes_passing_bytes */
     int32_t
         windows; /* buffer in host memory with a window for each zr_plan_window, or ZR_NONE if no state is on disk */
     int64_t window_bytes;                /* bytes of a window */
@@ -676,6 +680,7 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * - After an update no step uses the unit's parameters in the space where they are stored.
  * - Squares of micro-gradients are computed from whole gradients that no reduction has changed.
  * - A save writes all elements of each state before the state is updated.
+ * - A step computes only with memory of the device. What it changes of an offloaded state is copied home.
  *
  * The proof takes about as long as planning. It is for tests and debug builds. Fail with ZR_ERR_INTERNAL naming the
  * steps and the buffers. */

@@ -115,6 +115,10 @@ static zr_status check_schedule_keys(const zr_config *config, const zr__source *
     if (config->recompute.every != 1 && config->recompute.policy != ZR_POLICY_UNIT)
         return fail_key(source, "activation_checkpointing.every", ZR_ERR_CONFIG,
                         "it works only with activation_checkpointing.policy unit; leave it out");
+    if (config->recompute.cpu && config->recompute.offload == ZR_OFFLOAD_DISK)
+        return fail_key(source, "activation_checkpointing.offload", ZR_ERR_CONFIG,
+                        "disk cannot be used together with cpu_checkpointing true, which keeps checkpoints in the "
+                        "host's memory; leave out one of the two");
     const bool keeps = config->recompute.policy == ZR_POLICY_KEEP;
     if (config->recompute.partition && (keeps || config->recompute.policy == ZR_POLICY_NONE) &&
         config->parallel.tensor > 1)
@@ -152,11 +156,12 @@ static zr_status check_lora(const zr_config *config, const zr__source *source)
 
 #define ZERO "zero_optimization."
 
-/* Return the key of the first kind of model states that the configuration puts on disk, or NULL. */
+/* Return the first key that puts model states or activation checkpoints on disk, or NULL. */
 static const char *key_on_disk(const zr_config *config)
 {
     if (config->zero.optim.device == ZR_HOME_NVME) return ZERO "offload_optimizer.device";
-    return config->zero.param.device == ZR_HOME_NVME ? ZERO "offload_param.device" : NULL;
+    if (config->zero.param.device == ZR_HOME_NVME) return ZERO "offload_param.device";
+    return config->recompute.offload == ZR_OFFLOAD_DISK ? "activation_checkpointing.offload" : NULL;
 }
 
 /* Check the folders of an offload to disk. */
@@ -165,6 +170,8 @@ static zr_status check_folders(const zr_config *config, const zr__source *source
     static const char *const key[2] = {ZERO "offload_optimizer.nvme_path", ZERO "offload_param.nvme_path"};
     const char *const folders[2] = {config->zero.optim.folders, config->zero.param.folders};
     const char *on_disk = key_on_disk(config);
+    const bool optim = config->zero.optim.device == ZR_HOME_NVME, param = config->zero.param.device == ZR_HOME_NVME,
+               checkpoints = config->recompute.offload == ZR_OFFLOAD_DISK;
     for (int i = 0; i < 2; i++) {
         json_t *list = folders[i] ? zr__shards_list(folders[i]) : NULL;
         const bool weighted = json_is_object(json_array_get(list, 0));
@@ -176,14 +183,13 @@ static zr_status check_folders(const zr_config *config, const zr__source *source
     }
     if (on_disk && !folders[0] && !folders[1])
         return fail_key(source, on_disk, ZR_ERR_CONFIG,
-                        "nvme needs a folder on a fast local disk; give its path as %s, or write \"none\"",
-                        key[config->zero.optim.device != ZR_HOME_NVME]);
-    if (config->zero.optim.device == ZR_HOME_NVME && config->zero.param.device == ZR_HOME_NVME && folders[0] &&
-        folders[1] && strcmp(folders[0], folders[1]) != 0)
-        return fail_key(
-            source, key[1], ZR_ERR_UNSUPPORTED,
-            "it is not that of offload_optimizer, but all states of a rank are in the same files; write the "
-            "same for both (a list of folders stripes over several disks)");
+                        "%s needs a folder on a fast local disk; give its path as %s, or write \"none\"",
+                        optim || param ? "nvme" : "disk", key[param && !optim]);
+    if (((optim && param) || checkpoints) && folders[0] && folders[1] && strcmp(folders[0], folders[1]) != 0)
+        return fail_key(source, key[1], ZR_ERR_UNSUPPORTED,
+                        "it is not that of offload_optimizer, but all %s of a rank are in the same files; write the "
+                        "same for both (a list of folders stripes over several disks)",
+                        optim && param ? "states" : "bytes");
     return ZR_OK;
 }
 

@@ -163,14 +163,19 @@ static zr_status note_checkpointing(zr_config *config)
 {
     static const char section[] = "activation_checkpointing";
     const bool host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
-    const bool any =
-        config->recompute.partition || host || zr__config_given(config, "activation_checkpointing.number_checkpoints");
+    const bool disk = config->recompute.offload == ZR_OFFLOAD_DISK;
+    const bool any = config->recompute.partition || host || disk ||
+                     zr__config_given(config, "activation_checkpointing.number_checkpoints");
     const bool keeps = config->recompute.policy == ZR_POLICY_KEEP;
     if ((keeps || config->recompute.policy == ZR_POLICY_NONE) && any)
         return zr__config_note(config,
                                "%s: nothing is checkpointed%s, because policy is %s; --%s.policy=unit keeps the "
                                "input of each block and recomputes the rest",
-                               section, host ? ", and nothing kept on the host" : "", keeps ? "keep" : "none", section);
+                               section,
+                               host   ? ", and nothing kept on the host"
+                               : disk ? ", and nothing kept on disk"
+                                      : "",
+                               keeps ? "keep" : "none", section);
     if (config->recompute.partition && config->parallel.tensor == 1)
         return zr__config_note(config,
                                "%s.partition_activations has no effect: with parallel.tensor 1 there are no ranks to "
@@ -190,7 +195,8 @@ static zr_status note_offload(zr_config *config)
 {
     const zr_config_offloaded *optim = &config->zero.optim, *param = &config->zero.param;
     const bool any_optim = optim->device != ZR_HOME_NONE, any_param = param->device != ZR_HOME_NONE;
-    const bool disk = optim->device == ZR_HOME_NVME || param->device == ZR_HOME_NVME;
+    const bool disk =
+        optim->device == ZR_HOME_NVME || param->device == ZR_HOME_NVME || config->recompute.offload == ZR_OFFLOAD_DISK;
     static const char none[] = "offload_optimizer.device is none";
     if (zr__config_get_open(config).offload) return ZR_OK;
     ZR_TRY(note_without_effect(config, !any_optim && optim->ratio != 1, "offload_optimizer.ratio", none));

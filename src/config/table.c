@@ -364,7 +364,8 @@ const zr_key zr__common_keys[] = {
     KEY(INT, ZERO "offload_optimizer.buffer_count", "4", zero.optim.buffers,
         "number of buffers for the states of an update on the device, of sub_group_size elements each. A bucket takes "
         "4, as DeepSpeed counts for Adam: 4 x the buckets that are read, updated or written at the same time. 4, the "
-        "default of DeepSpeed, leaves the choice to zr: three buckets",
+        "default of DeepSpeed, leaves the choice to zr: as many buckets as hold the states of a block, in at most 256 "
+        "MiB",
         RANGE(1, 16384)),
     REFUSED(BOOL, ZERO "offload_optimizer.super_offload", "false", "updates by the processors of a superchip",
             .instead = "states are copied to the GPU and updated there, so that results keep their bits"),
@@ -438,8 +439,10 @@ const zr_key zr__common_keys[] = {
         "partition_activations: Pa+cpu of ZeRO-R). Without GPUs that is the same memory, and `zr plan` shows what a "
         "device would keep"),
     KEY(CHOICE, "activation_checkpointing.offload", "\"none\"", recompute.offload,
-        "where checkpoints are kept; host means the same as cpu_checkpointing", .choices = "none|host|disk",
-        ONLY("none|host")),
+        "with a policy other than none and keep: where checkpoints are kept until the backward pass. host means the "
+        "same as cpu_checkpointing; disk: in files in the folders of offload_optimizer.nvme_path or "
+        "offload_param.nvme_path (docs/offload.md)",
+        .choices = "none|host|disk"),
     IGNORED(BOOL, "activation_checkpointing.contiguous_memory_optimization", "false",
             "memory is planned, never fragmented"),
     IGNORED(INT, "activation_checkpointing.number_checkpoints", "null", "it follows from the model", FROM(1)),

@@ -130,14 +130,15 @@ static int64_t micro_of(const zr_schedule *s, int64_t index)
     return index / s->n_steps + s->step[index % s->n_steps].micro;
 }
 
-/* In debug builds, fill the buffers whose lifetime begins at this step with NaNs. A step that reads such a buffer
- * before the first write then computes NaNs, which are noticed. */
+/* In debug builds, fill the buffers in memory whose lifetime begins at this step with NaNs. A step that reads such a
+ * buffer before the first write then computes NaNs, which are noticed. */
 static zr_status poison(const zr__running *r, int32_t step)
 {
 #ifdef ZR_DEBUG
     const zr__bound *b = r->bound;
     for (int32_t i = step ? b->take_end[step - 1] : 0; i < b->take_end[step]; i++) {
         const zr_buffer *buffer = &b->schedule->buffer[b->take[i]];
+        if (buffer->space == ZR_SPACE_DISK) continue;
         ZR_TRY(r->device->ops->fill(r->device, zr__buffer(r->engine, buffer), 0xff, buffer->bytes));
     }
 #else

@@ -245,10 +245,7 @@ static zr_status plan_buffers(zr_plan *plan, const zr_graph *g)
                                        zr__value_bytes(info), &index));
     }
     ZR_TRY(zr__plan_staging(plan));
-    ZR_TRY(zr__plan_results(plan));
-    ZR_TRY(zr__policies_add_buffers(plan));
-    for (int s = 0; s < ZR_SPACES; s++) plan->space_bytes[s] = plan->persistent_bytes[s];
-    return ZR_OK;
+    return zr__plan_results(plan);
 }
 
 /* Set up the axes of the grid of ranks, slowest axis first, and the groups of ranks along them. */
@@ -316,7 +313,7 @@ static zr_status fill_plan(zr_plan *plan, const zr_model *model, const zr__mix *
     partition(plan);
     plan->recompute_every = mix->every;
     plan->partition_checkpoints = mix->partition;
-    plan->offload_checkpoints = mix->offload;
+    plan->checkpoint_home = mix->home;
     for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++) {
         bool wanted = k == ZR_SCHEDULE_TRAIN ? l->train : k == ZR_SCHEDULE_EVAL ? l->eval : l->decode_len > 0;
         if (!wanted) continue;
@@ -332,6 +329,8 @@ static zr_status fill_plan(zr_plan *plan, const zr_model *model, const zr__mix *
         plan->losses = (double)zr_shape_elems(losses) * (double)l->accum * l->ranks;
         zr__recompute_assign(plan, g, mix);
     }
+    ZR_TRY(zr__policies_add_buffers(plan));
+    for (int s = 0; s < ZR_SPACES; s++) plan->space_bytes[s] = plan->persistent_bytes[s];
     for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++)
         if (plan->graph[k]) ZR_TRY(zr__write_graph(plan, (zr_schedule_kind)k));
     if (l->train) ZR_TRY(zr__write_flush(plan));
@@ -367,7 +366,7 @@ zr_status zr_plan_create(const zr_model *model, const zr_layout *layout, const z
                    .rest = layout->recompute,
                    .every = layout->recompute_every,
                    .partition = layout->partition_checkpoints,
-                   .offload = layout->offload_checkpoints};
+                   .home = layout->checkpoint_home};
     return zr__plan_create_mix(model, layout, profile, &mix, plan);
 }
 

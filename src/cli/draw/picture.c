@@ -88,20 +88,30 @@ static void draw_picture_title(const cli_picture *p)
         layout->accum > 1 ? " and micro-batch" : "", ZR_SIZE((double)plan->memory.states_bytes));
 }
 
-/** Return the bytes of model states of a category that are stored in a space other than the device. */
+/** Return the bytes of model states of a category that are stored in a space other than the device, or the bytes of
+ * checkpoints on disk. */
 static int64_t away_bytes(const cli_picture *p, zr_space space, zr_category category)
 {
     const zr_homes *home = &p->plan->layout.home;
-    const zr_space at[ZR_CATEGORIES] = {
-        [ZR_CATEGORY_PARAM] = home->param, [ZR_CATEGORY_GRAD] = home->grad, [ZR_CATEGORY_OPTIM] = home->optim};
+    const zr_space at[ZR_CATEGORIES] = {[ZR_CATEGORY_PARAM] = home->param,
+                                        [ZR_CATEGORY_GRAD] = home->grad,
+                                        [ZR_CATEGORY_OPTIM] = home->optim,
+                                        [ZR_CATEGORY_CHECKPOINT] =
+                                            space == ZR_SPACE_DISK ? p->plan->checkpoint_home : ZR_SPACE_DEVICE};
     return at[category] == space && space != ZR_SPACE_DEVICE ? p->plan->memory.space[space].category_bytes[category]
                                                              : 0;
 }
 
-static int64_t tier_bytes(const cli_picture *p, zr_space space)
+/** Return the bytes of model states that are stored in a space other than the device. */
+static int64_t states_away(const cli_picture *p, zr_space space)
 {
     return away_bytes(p, space, ZR_CATEGORY_PARAM) + away_bytes(p, space, ZR_CATEGORY_GRAD) +
            away_bytes(p, space, ZR_CATEGORY_OPTIM);
+}
+
+static int64_t tier_bytes(const cli_picture *p, zr_space space)
+{
+    return states_away(p, space) + away_bytes(p, space, ZR_CATEGORY_CHECKPOINT);
 }
 
 static const char *states_sentence(const cli_picture *p)
@@ -116,7 +126,7 @@ static const char *states_sentence(const cli_picture *p)
         "Stage 3: a rank keeps its share of all model states. A unit's parameters are gathered just before they are "
         "used (blue boxes) and dropped behind."};
     if (p->plan->layout.ranks == 1)
-        return tier_bytes(p, ZR_SPACE_HOST) + tier_bytes(p, ZR_SPACE_DISK) > 0
+        return states_away(p, ZR_SPACE_HOST) + states_away(p, ZR_SPACE_DISK) > 0
                    ? "One rank. Model states that are not on the device are read where a step computes with them, "
                      "bucket "
                      "by bucket, and written back."
@@ -183,10 +193,10 @@ static void draw_sentences(const cli_picture *p)
              plan->rounds > 1 ? " What stands between the thick marks is repeated for each micro-batch." : "");
     if (p->whole_states_bytes > plan->memory.states_bytes)
         snprintf(whole, sizeof(whole), "%s %s %s",
-                 tier_bytes(p, ZR_SPACE_HOST) + tier_bytes(p, ZR_SPACE_DISK) > 0 ? ";" : " here,",
+                 states_away(p, ZR_SPACE_HOST) + states_away(p, ZR_SPACE_DISK) > 0 ? ";" : " here,",
                  ZR_SIZE((double)p->whole_states_bytes),
                  plan->layout.ranks > 1 ? "on every rank without ZeRO" : "at stage 0");
-    const int64_t host_bytes = tier_bytes(p, ZR_SPACE_HOST), disk_bytes = tier_bytes(p, ZR_SPACE_DISK);
+    const int64_t host_bytes = states_away(p, ZR_SPACE_HOST), disk_bytes = states_away(p, ZR_SPACE_DISK);
     if (host_bytes + disk_bytes > 0)
         snprintf(away, sizeof(away), " on the device, %s %s", ZR_SIZE((double)(host_bytes + disk_bytes)),
                  host_bytes == 0   ? "on disk"
@@ -379,7 +389,8 @@ static void draw_category_legend(const cli_picture *p, double y)
     }
 }
 
-/** Draw a bar of the model states that are stored in a tier below the device, and return the y below it. */
+/** Draw a bar of the model states and checkpoints that are stored in a tier below the device, and return the y below
+ * it. */
 static double draw_tier(const cli_picture *p, zr_space space, const char *name, double y)
 {
     const int64_t all = tier_bytes(p, space);

@@ -24,7 +24,7 @@ static zr_layout papers_layout(const cli_papers_run *r)
     l.fused_buffer = r->system == CLI_PAPERS_ZERO_OS;
     if (r->system == CLI_PAPERS_ZERO_OS) l.reduce = ZR_REDUCE_ALL_REDUCE;
     l.partition_checkpoints = r->kept != CLI_PAPERS_WHOLE;
-    l.offload_checkpoints = r->kept == CLI_PAPERS_HOST;
+    l.checkpoint_home = r->kept == CLI_PAPERS_HOST ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
     return l;
 }

@@ -237,12 +237,13 @@ static void add_needs(zr__json_out *out, const cli_choices *choices, const cli_c
 }
 
 /** Add the member "keys", an object of the keys that save memory (cli_light). With tensor parallelism, first add the
- * members "partition_activations" and "cpu_checkpointing". */
+ * members "partition_activations" and "cpu_checkpointing" and, with checkpoints on disk, "offload". */
 static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const cli_choice *c)
 {
     if (choices->shares_layers) {
         zr__json_add_bool(out, "partition_activations", c->kept.pieces);
-        zr__json_add_bool(out, "cpu_checkpointing", c->kept.host);
+        zr__json_add_bool(out, "cpu_checkpointing", c->kept.home == ZR_SPACE_HOST);
+        if (c->kept.home == ZR_SPACE_DISK) zr__json_add(out, "offload", "disk");
     }
     zr__json_open(out, "keys", '{');
     if (c->light >= CLI_LIGHT_PREFETCH) zr__json_add(out, "zero_optimization.stage3_prefetch_bucket_size", 0);

@@ -11,28 +11,28 @@
 static const struct {
     zr_recompute recompute;
     cli_kept kept;
-} common[] = {{ZR_RECOMPUTE_NONE, {false, false}},
-              {ZR_RECOMPUTE_KEEP, {false, false}}, /* only on a device with its own memory */
-              {ZR_RECOMPUTE_SELECTIVE, {false, false}},
-              {ZR_RECOMPUTE_SELECTIVE, {true, false}},
-              {ZR_RECOMPUTE_UNIT, {false, false}},
-              {ZR_RECOMPUTE_UNIT, {true, false}},
-              {ZR_RECOMPUTE_UNIT, {true, true}}};
+} common[] = {{ZR_RECOMPUTE_NONE, {false, ZR_SPACE_DEVICE}},
+              {ZR_RECOMPUTE_KEEP, {false, ZR_SPACE_DEVICE}}, /* only on a device with its own memory */
+              {ZR_RECOMPUTE_SELECTIVE, {false, ZR_SPACE_DEVICE}},
+              {ZR_RECOMPUTE_SELECTIVE, {true, ZR_SPACE_DEVICE}},
+              {ZR_RECOMPUTE_UNIT, {false, ZR_SPACE_DEVICE}},
+              {ZR_RECOMPUTE_UNIT, {true, ZR_SPACE_DEVICE}},
+              {ZR_RECOMPUTE_UNIT, {true, ZR_SPACE_HOST}}};
 
 static bool kept_alike(cli_kept a, cli_kept b)
 {
-    return a.pieces == b.pieces && a.host == b.host;
+    return a.pieces == b.pieces && a.home == b.home;
 }
 
 static cli_kept kept_of(const zr_layout *layout)
 {
-    return (cli_kept){layout->partition_checkpoints, layout->offload_checkpoints};
+    return (cli_kept){layout->partition_checkpoints, layout->checkpoint_home};
 }
 
 static void keep_as(zr_layout *layout, cli_kept kept)
 {
     layout->partition_checkpoints = kept.pieces;
-    layout->offload_checkpoints = kept.host;
+    layout->checkpoint_home = kept.home;
 }
 
 /** Plan a choice and add it. Skip a choice that the planner refuses, for example because the stage has no all-reduce.
@@ -50,7 +50,7 @@ static void add_choice(cli_choices *choices, const zr_config *config, const zr_l
                       .asked = kept_of(layout)};
     zr_status st = cli_try(choices->target, config, layout, &c->made, &plan);
     if (st == ZR_OK) {
-        c->kept = (cli_kept){plan->partition_checkpoints, plan->offload_checkpoints};
+        c->kept = (cli_kept){plan->partition_checkpoints, plan->checkpoint_home};
         st = zr__plan_fullest(plan, &c->fullest);
     }
     zr_plan_destroy(&plan);
@@ -102,10 +102,13 @@ const char *cli_beside(const zr_device_facts *facts)
 
 const char *cli_choice_name(const cli_choices *choices, const cli_choice *c, char text[CLI_CHOICE_BYTES])
 {
+    static const char *const place[ZR_SPACES][2] = {
+        [ZR_SPACE_HOST] = {" cpu", "+cpu"}, [ZR_SPACE_DISK] = {" disk", "+disk"}};
     char policy[32];
-    const cli_kept kept = choices->shares_layers ? c->kept : (cli_kept){false, false};
+    const cli_kept kept = choices->shares_layers ? c->kept : (cli_kept){false, ZR_SPACE_DEVICE};
+    const char *home = place[kept.home][kept.pieces];
     snprintf(text, CLI_CHOICE_BYTES, "%s%s%s", cli_recompute_name(c->recompute, c->every, policy),
-             kept.pieces ? " Pa" : "", kept.host ? (kept.pieces ? "+cpu" : " cpu") : "");
+             kept.pieces ? " Pa" : "", home ? home : "");
     return text;
 }
 
@@ -113,15 +116,21 @@ const char *cli_kept_words(const cli_choices *choices, const cli_choice *c, char
 {
     const bool free = !choices->shares_layers || !zr_recomputes(c->recompute) || c->recompute == ZR_RECOMPUTE_AUTO;
     const bool pieces = !free && c->asked.pieces != choices->base.pieces,
-               host = !free && c->asked.host != choices->base.host;
+               moved = !free && c->asked.home != choices->base.home;
+    const bool disk = c->asked.home == ZR_SPACE_DISK || choices->base.home == ZR_SPACE_DISK;
     int n = 0;
     text[0] = '\0';
     if (pieces)
         n = snprintf(text, CLI_KEPT_BYTES, ", activation_checkpointing.partition_activations %s",
                      c->asked.pieces ? "true" : "false");
-    if (host)
-        snprintf(text + n, CLI_KEPT_BYTES - (size_t)n, "%scpu_checkpointing %s",
-                 pieces ? " and " : ", activation_checkpointing.", c->asked.host ? "true" : "false");
+    if (!moved) return text;
+    const char *before = pieces ? " and " : ", activation_checkpointing.";
+    if (disk)
+        snprintf(text + n, CLI_KEPT_BYTES - (size_t)n, "%soffload %s", before,
+                 c->asked.home == ZR_SPACE_DEVICE ? "none" : zr_space_name(c->asked.home));
+    else
+        snprintf(text + n, CLI_KEPT_BYTES - (size_t)n, "%scpu_checkpointing %s", before,
+                 c->asked.home == ZR_SPACE_HOST ? "true" : "false");
     return text;
 }
 

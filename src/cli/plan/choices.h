@@ -28,7 +28,8 @@ typedef enum cli_light {
 
 /** Place of activation checkpoints. */
 typedef struct cli_kept {
-    bool pieces, host; /* `pieces`: whether checkpoints are partitioned; `host`: whether they are on the host */
+    bool pieces;   /* whether checkpoints are partitioned */
+    zr_space home; /* space in which they are stored */
 } cli_kept;
 
 typedef struct cli_choice {

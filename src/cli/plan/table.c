@@ -118,6 +118,8 @@ static void print_memory_rows(FILE *out, const cli_table *table, bool color)
         ROW("on host: saved copy", r->memory.space[ZR_SPACE_HOST].category_bytes[PARAM] +
                                        r->memory.space[ZR_SPACE_HOST].category_bytes[OPTIM]);
     print_away_rows(out, table, color, ZR_SPACE_DISK, "disk");
+    if (chosen->space[ZR_SPACE_DISK].category_bytes[CHECKPOINT] > 0)
+        ROW("disk: checkpoints", r->memory.space[ZR_SPACE_DISK].category_bytes[CHECKPOINT]);
 }
 
 static void print_traffic_rows(FILE *out, const cli_table *table, bool color)

@@ -282,11 +282,12 @@ static cli_way as_configured(const zr_config *config)
 }
 
 /** Add a candidate for each place of checkpoints. Checkpoints can be whole on each rank. With tensor parallelism they
- * can be partitioned. If the cluster has a rate for host copies, they can be on the host. */
+ * can be partitioned. If the cluster has a rate for host copies, they can be on the host. If they are configured to be
+ * on disk, they stay there. */
 static zr_status add_kept_ways(search *s, cli_way way)
 {
     const bool host = s->base.target.cluster.host_bytes_sec > 0;
-    if (s->given.kept) {
+    if (s->given.kept || s->config->recompute.offload == ZR_OFFLOAD_DISK) {
         const cli_way given = as_configured(s->config);
         way.pieces = given.pieces;
         way.host = given.host;

@@ -256,7 +256,8 @@ static void empty_slice(slice *s)
 /* Mark the buffers that are transferred from or to disk. span[i] is the span of buffer n_persistent + i. */
 static void mark_pages(const zr_plan *plan, const zr_schedule *s, span *list)
 {
-    for (int32_t i = 0; i < s->n_steps && plan->persistent_bytes[ZR_SPACE_DISK] > 0; i++) {
+    const bool any = plan->persistent_bytes[ZR_SPACE_DISK] > 0 || plan->checkpoint_home == ZR_SPACE_DISK;
+    for (int32_t i = 0; i < s->n_steps && any; i++) {
         const zr_use *use = &s->use[s->step[i].uses];
         if (s->step[i].kind != ZR_STEP_COPY) continue;
         for (int side = 0; side < 2; side++)

@@ -16,11 +16,10 @@ typedef struct search {
     const zr_model *model;
     const zr_layout *layout;
     const zr_profile *profile;
-    bool free; /* whether the search also chooses how activation checkpoints are stored */
-    /* partition: whether the plans tried now store checkpoints in pieces; offload: whether they store them on the
-     * host */
-    bool partition, offload;
-    int32_t units; /* number of units that may be recomputed */
+    bool free;      /* whether the search also chooses how activation checkpoints are stored */
+    bool partition; /* whether the plans tried now store checkpoints in pieces */
+    zr_space home;  /* space in which they store checkpoints */
+    int32_t units;  /* number of units that may be recomputed */
     zr_plan *best;
 } search;
 
@@ -30,7 +29,7 @@ typedef struct search {
 static zr_status try_mix(search *s, zr_recompute first, zr_recompute rest, int32_t n_first, int64_t every,
                          int64_t *bytes)
 {
-    zr__mix mix = {first, rest, n_first, every, s->partition, s->offload};
+    zr__mix mix = {first, rest, n_first, every, s->partition, s->home};
     zr_plan *plan = NULL;
     zr_status st = ZR_OK;
     ZR_TRY(zr__plan_create_mix(s->model, s->layout, s->profile, &mix, &plan));
@@ -71,7 +70,7 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     return ZR_OK;
 }
 
-/* Search for the best mix of recompute policies, with checkpoints stored as s->partition and s->offload say. */
+/* Search for the best mix of recompute policies, with checkpoints stored as s->partition and s->home say. */
 static zr_status find_mix(search *s)
 {
     int64_t bytes = INT64_MAX, before = INT64_MAX;
@@ -103,7 +102,7 @@ static zr_status find_best(search *s)
      * better. */
     for (int way = 0; s->free && way < 2; way++) {
         s->partition = true;
-        s->offload = way > 0;
+        s->home = way > 0 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
         ZR_TRY(find_mix(s));
     }
     return ZR_OK;
@@ -114,7 +113,7 @@ static zr_status find_best(search *s)
 static bool leaves_keeping_open(const zr_layout *l)
 {
     return l->train && l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF && !l->partition_checkpoints &&
-           !l->offload_checkpoints;
+           l->checkpoint_home == ZR_SPACE_DEVICE;
 }
 
 static zr_status create_least_work(const zr_model *model, const zr_layout *layout, const zr_profile *profile,
@@ -125,7 +124,7 @@ static zr_status create_least_work(const zr_model *model, const zr_layout *layou
                 .profile = profile,
                 .free = leaves_keeping_open(layout),
                 .partition = layout->partition_checkpoints,
-                .offload = layout->offload_checkpoints};
+                .home = layout->checkpoint_home};
     zr_status st = find_best(&s);
     if (st != ZR_OK)
         zr_plan_destroy(&s.best);

@@ -94,7 +94,7 @@ static void write_saves(zr__list *l)
 static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
 {
     return plan->partition_checkpoints <= other->partition_checkpoints &&
-           plan->offload_checkpoints <= other->offload_checkpoints;
+           plan->checkpoint_home <= other->checkpoint_home;
 }
 
 /* Choose between saving from copies and saving in place. Prefer copies under three conditions: they fit; they require

@@ -1,6 +1,6 @@
 /* Rewrites the program so that activation checkpoints are stored from the forward pass until their unit's backward pass
  * (ZeRO section 6.1). If a checkpoint is identical on all tensor-parallel ranks, each rank may store only its own piece
- * (P_a). Checkpoints may also be stored in host memory (P_a+cpu).
+ * (P_a). Checkpoints may also be stored in host memory (P_a+cpu) or on disk.
  *
  * A checkpoint is copied out after the op that writes it. It is fetched back at the beginning of the segment that
  * recomputes from it. Lifetimes, buffers and waits of the value and of its copy are derived from the program, as for
@@ -38,7 +38,8 @@ static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr
         const zr_op *op = zr_graph_get_op(g, i);
         if (op->def->join != ZR_JOIN_NONE) c->pieces[op->in[0]] = false;
     }
-    for (int32_t v = 0; v < zr_graph_values(g); v++) c->goes[v] &= c->pieces[v] || plan->offload_checkpoints;
+    for (int32_t v = 0; v < zr_graph_values(g); v++)
+        c->goes[v] &= c->pieces[v] || plan->checkpoint_home != ZR_SPACE_DEVICE;
 }
 
 /* Emit one RESTORE for each checkpoint that the segment of runs [begin, end) reads in a replay or a backward op. */

@@ -115,7 +115,8 @@ zr_status zr__program_make(zr__program *p, const zr_plan *plan, zr_schedule_kind
     zr_free(dropped);
     ZR_TRY(st);
     ZR_TRY(p->status);
-    const bool moves = plan->offload_checkpoints || (plan->partition_checkpoints && zr_plan_shares_layers(plan));
+    const bool moves =
+        plan->checkpoint_home != ZR_SPACE_DEVICE || (plan->partition_checkpoints && zr_plan_shares_layers(plan));
     return kind == ZR_SCHEDULE_TRAIN && moves ? zr__keep_checkpoints(p, plan, g) : ZR_OK;
 }
 

@@ -52,7 +52,8 @@ typedef struct zr__mix {
     zr_recompute first, rest;
     int32_t n_first;
     int64_t every;
-    bool partition, offload; /* values for zr_plan.partition_checkpoints and zr_plan.offload_checkpoints */
+    bool partition; /* value for zr_plan.partition_checkpoints */
+    zr_space home;  /* value for zr_plan.checkpoint_home */
 } zr__mix;
 
 /* Return the number of units that may be recomputed: all units before the last unit of the forward pass. */

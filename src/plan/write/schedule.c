@@ -165,6 +165,28 @@ int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value)
     return (zr_shape_elems(&value->type.shape) + ranks - 1) / ranks;
 }
 
+/* Return whether a checkpoint on disk passes through a buffer of its own: in host memory, on a device with its own
+ * memory; on the device, if only a piece of the value is stored, which does not begin with a block of the disk. */
+static bool passes(const zr_plan *plan, const zr__run_of *of)
+{
+    return plan->checkpoint_home == ZR_SPACE_DISK && (plan->profile.facts.apart || of->pieces);
+}
+
+/* Return a use of a new buffer through which the elements of `like`, a checkpoint on disk, pass. */
+static zr_use passing_use(zr__list *l, int32_t unit, zr_use like)
+{
+    const zr_space space = l->plan->profile.facts.apart ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+    like.range = (zr_range){.count = like.range.count};
+    like.buffer = zr__list_buffer(l, space, ZR_CATEGORY_CHECKPOINT, unit, "checkpoint in passing",
+                                  zr_dtype_span(like.dtype, like.range.count));
+    return like;
+}
+
+static zr_space space_of(const zr__list *l, const zr_use *use)
+{
+    return l->status == ZR_OK ? l->schedule->buffer[use->buffer].space : ZR_SPACE_DEVICE;
+}
+
 /* Write the copy of a forward value into the buffer of its checkpoint. If the checkpoint is stored in pieces, copy only
  * this rank's piece. */
 static void write_keep(zr__writing *w, int32_t run)
@@ -172,8 +194,11 @@ static void write_keep(zr__writing *w, int32_t run)
     zr__list *l = &w->list;
     const zr__run_of *of = &w->decided.program.run[run];
     const zr_value_info *value = zr_graph_value(l->graph, of->value);
-    const bool host = l->plan->offload_checkpoints;
+    const zr_space home = l->plan->checkpoint_home;
     zr_use from = zr__place_input(w, of->value), to = zr__use_value(l->graph, of->value, ZR_NONE, false, true);
+    /* Compute no further checkpoint while two are being written to disk. Otherwise all values that wait for a slow disk
+     * could be in memory at the same time. */
+    if (home == ZR_SPACE_DISK) zr__list_pace(l, l->newest, w->stored[1]);
     if (of->pieces) {
         const int64_t piece = zr__piece_elems(l->plan, value), ranks = l->plan->group[ZR_GROUP_TENSOR].size;
         zr_use padding = zr__use_as(from, false, true);
@@ -184,39 +209,56 @@ static void write_keep(zr__writing *w, int32_t run)
         from = piece_of(from, piece, false, true, false);
         to.range.count = piece;
     }
-    to.buffer = w->now->kept[of->value] =
-        zr__list_buffer(l, host ? ZR_SPACE_HOST : ZR_SPACE_DEVICE, ZR_CATEGORY_CHECKPOINT, of->unit, "checkpoint",
-                        zr_dtype_span(to.dtype, to.range.count));
-    (void)zr__list_copy(l, host ? ZR_STREAM_COPY : ZR_STREAM_COMPUTE, of->unit, (zr_range){0}, from, to);
+    if (passes(l->plan, of)) {
+        const zr_use passed = passing_use(l, of->unit, to);
+        const zr_stream stream = space_of(l, &passed) == ZR_SPACE_HOST ? ZR_STREAM_COPY : ZR_STREAM_COMPUTE;
+        (void)zr__list_copy(l, stream, of->unit, (zr_range){0}, from, passed);
+        from = passed;
+    }
+    to.buffer = w->now->kept[of->value] = zr__list_buffer(l, home, ZR_CATEGORY_CHECKPOINT, of->unit, "checkpoint",
+                                                          zr_dtype_span(to.dtype, to.range.count));
+    const zr_stream stream = home == ZR_SPACE_DEVICE ? ZR_STREAM_COMPUTE : zr__copy_stream(ZR_SPACE_DEVICE, home);
+    const zr__id copy = zr__list_copy(l, stream, of->unit, (zr_range){0}, from, to);
+    if (home != ZR_SPACE_DISK) return;
+    w->stored[1] = w->stored[0];
+    w->stored[0] = copy;
 }
 
 /* Write the steps that restore a checkpoint into its own buffer. A checkpoint on the host is copied from there on the
- * copy stream. A checkpoint in pieces is gathered from the tensor-parallel ranks. */
+ * copy stream, and a checkpoint on disk is read on the fetch stream. A checkpoint in pieces is gathered from the
+ * tensor-parallel ranks. */
 static void write_restore(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
     const zr__run_of *of = &w->decided.program.run[run];
     const zr_value_info *value = zr_graph_value(l->graph, of->value);
-    const bool host = l->plan->offload_checkpoints;
+    /* Do not fetch a checkpoint before the previous segment computes. Otherwise all checkpoints could be on the device
+     * at the same time. */
+    const zr__id pace = w->ended[l->plan->layout.overlap];
     zr_use from = zr__use_value(l->graph, of->value, w->now->kept[of->value], true, false),
            to = zr__use_value(l->graph, of->value, ZR_NONE, false, true);
     const int64_t elems = to.range.count, piece = of->pieces ? zr__piece_elems(l->plan, value) : elems,
                   ranks = of->pieces ? l->plan->group[ZR_GROUP_TENSOR].size : 1;
     from.range.count = piece;
+    if (passes(l->plan, of)) {
+        const zr_use passed = passing_use(l, of->unit, from);
+        zr__list_pace(l, zr__list_copy(l, ZR_STREAM_FETCH, of->unit, (zr_range){0}, from, passed), pace);
+        from = zr__use_as(passed, true, false);
+    }
     to.buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_ACT, of->unit, "fetched checkpoint",
                                 zr_dtype_span(to.dtype, piece * ranks));
+    const zr_space space = space_of(l, &from);
+    const bool away = space != ZR_SPACE_DEVICE;
     zr__id step = ZR_NONE;
-    if (host)
-        step = zr__list_copy(l, ZR_STREAM_COPY, of->unit, (zr_range){0}, from,
+    if (away)
+        step = zr__list_copy(l, zr__copy_stream(space, ZR_SPACE_DEVICE), of->unit, (zr_range){0}, from,
                              of->pieces ? piece_of(to, piece, false, false, true) : to);
     if (of->pieces) {
-        const zr__id gather = write_gather_pieces(w, value->producer, of->unit, host ? NULL : &from, to, piece);
+        const zr__id gather = write_gather_pieces(w, value->producer, of->unit, away ? NULL : &from, to, piece);
         zr__list_newest(l)->restores = true;
-        if (!host) step = gather;
+        if (!away) step = gather;
     }
-    /* Do not fetch a checkpoint before the previous segment computes. Otherwise all checkpoints could be on the device
-     * at the same time. */
-    zr__list_pace(l, step, w->ended[l->plan->layout.overlap]);
+    zr__list_pace(l, step, pace);
     now_at(w, of->value, to);
 }
 
@@ -310,7 +352,7 @@ static void write_segments(zr__writing *w)
     zr__list *l = &w->list;
     const zr__segment *segment = w->decided.segment;
     int pass = -1;
-    w->ended[0] = w->ended[1] = ZR_NONE;
+    w->ended[0] = w->ended[1] = w->stored[0] = w->stored[1] = ZR_NONE;
     for (int32_t i = 0; i < w->decided.n_segments && l->status == ZR_OK; i++) {
         if (segment[i].pass != pass && w->kind == ZR_SCHEDULE_TRAIN) {
             if (pass >= 0) zr__write_norm(l);

@@ -130,13 +130,18 @@ static void add_traffic(zr__json_out *out, const char *key, const zr_traffic *tr
     zr__json_close(out, '}');
 }
 
-/** Add the spaces in which offloaded states are stored. Add nothing without offload. */
-static void add_offload(zr__json_out *out, const zr_homes *home)
+/** Add the spaces in which offloaded states are stored, and that of checkpoints if they are on disk. Add nothing
+ * without offload. */
+static void add_offload(zr__json_out *out, const zr_homes *home, const zr_memory *memory)
 {
-    if (home->param == ZR_SPACE_DEVICE && home->grad == ZR_SPACE_DEVICE && home->optim == ZR_SPACE_DEVICE) return;
+    const bool checkpoints = memory->space[ZR_SPACE_DISK].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0;
+    const bool states =
+        home->param != ZR_SPACE_DEVICE || home->grad != ZR_SPACE_DEVICE || home->optim != ZR_SPACE_DEVICE;
+    if (!states && !checkpoints) return;
     zr__json_open(out, "offload", '{');
     zr__json_add(out, "param", zr_space_name(home->param), "grad", zr_space_name(home->grad), "optim",
                  zr_space_name(home->optim), "param_ratio", home->param_share, "optim_ratio", home->optim_share);
+    if (checkpoints) zr__json_add(out, "checkpoints", "disk");
     zr__json_close(out, '}');
 }
 
@@ -189,7 +194,7 @@ zr_status zr__report_json(const zr_report *report, char **json)
     add_border(&out, report, ZR_BORDER_TENSOR, "data", "tensor");
     if (traffic_total(hosts) > 0) add_traffic(&out, "across_hosts", hosts);
     zr__json_close(&out, '}');
-    add_offload(&out, &report->home);
+    add_offload(&out, &report->home, &report->memory);
     add_copied(&out, report);
     zr__json_open(&out, "flops", '{');
     add_flops(&out, "model", report->flops_model);

@@ -203,8 +203,8 @@ static void note_choices(const zr__run *r)
     zr__run_note(r,
                  "activation_checkpointing.policy auto keeps checkpoints in pieces%s, as with "
                  "partition_activations%s",
-                 r->plan->offload_checkpoints ? " on the host" : "",
-                 r->plan->offload_checkpoints ? " and cpu_checkpointing" : "");
+                 r->plan->checkpoint_home == ZR_SPACE_HOST ? " on the host" : "",
+                 r->plan->checkpoint_home == ZR_SPACE_HOST ? " and cpu_checkpointing" : "");
 }
 
 /** Report how checkpoints are saved, if they are saved asynchronously. */

@@ -279,7 +279,7 @@ static zr_status same_choices(zr__run *r)
         ZR_TRY(zr__run_same(r,
                             "how activation_checkpointing.policy auto keeps checkpoints (these processors are not "
                             "alike: name a policy)",
-                            (uint64_t)plan->partition_checkpoints + 2 * (uint64_t)plan->offload_checkpoints));
+                            (uint64_t)plan->partition_checkpoints + 2 * (uint64_t)plan->checkpoint_home));
         ZR_TRY(zr__run_same(r,
                             "what activation_checkpointing.policy auto recomputes (these processors are not alike: "
                             "name a policy)",

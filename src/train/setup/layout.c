@@ -73,7 +73,9 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->recompute = (zr_recompute)config->recompute.policy;
     layout->recompute_every = config->recompute.every;
     layout->partition_checkpoints = config->recompute.partition;
-    layout->offload_checkpoints = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
+    const bool disk = config->recompute.offload == ZR_OFFLOAD_DISK,
+               host = config->recompute.cpu || config->recompute.offload == ZR_OFFLOAD_HOST;
+    layout->checkpoint_home = disk ? ZR_SPACE_DISK : host ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     /* Allow saves from a copy only if the user gave memory.limit. The copy takes memory that a run without memory.limit
      * does not promise. */
     if (zr__train_saves_async(config))

@@ -1,4 +1,5 @@
-/** Offload of model states: its degrees, and the folders on disk that a configuration names. */
+/** Offload of model states and activation checkpoints: its degrees, and the folders on disk that a configuration names.
+ */
 #include "train/setup/setup.h"
 
 #include "base/paths/shards.h"
@@ -55,12 +56,14 @@ zr_status zr__train_folders(const zr_config *config, zr__folders *folders)
 {
     const zr_config_offloaded *optim = &config->zero.optim, *param = &config->zero.param;
     *folders = (zr__folders){0};
-    if (optim->device != ZR_HOME_NVME && param->device != ZR_HOME_NVME) return ZR_OK;
+    const bool checkpoints = config->recompute.offload == ZR_OFFLOAD_DISK;
+    if (optim->device != ZR_HOME_NVME && param->device != ZR_HOME_NVME && !checkpoints) return ZR_OK;
     const bool by_param = !optim->folders || (optim->device != ZR_HOME_NVME && param->folders);
     const char *value = by_param ? param->folders : optim->folders;
     const char *key =
         by_param ? "zero_optimization.offload_param.nvme_path" : "zero_optimization.offload_optimizer.nvme_path";
-    ZR_CHECK(value, ZR_ERR_CONFIG, "%s: not given, but a device is nvme; name a folder on a fast local disk", key);
+    ZR_CHECK(value, ZR_ERR_CONFIG, "%s: not given, but %s; name a folder on a fast local disk", key,
+             checkpoints ? "activation_checkpointing.offload is disk" : "a device is nvme");
     folders->path = zr_alloc(FOLDERS_MOST * sizeof(*folders->path));
     ZR_CHECK(folders->path, ZR_ERR_MEMORY, "out of memory for the folders of %s", key);
     return add_folders(folders, key, value);
@@ -98,7 +101,7 @@ void zr__train_offload_note(const zr_config *config, const zr_device_facts *fact
              param ? "offload_param.device" : "");
 }
 
-/** Add the names of the states that are stored in a space, and `where`. */
+/** Add the names of what is stored in a space, and `where`. Checkpoints in host memory are not told. */
 static void add_tier(zr__text *text, const zr_homes *home, const zr_memory *memory, zr_space space, const char *where)
 {
     const struct {
@@ -107,10 +110,11 @@ static void add_tier(zr__text *text, const zr_homes *home, const zr_memory *memo
         const char *name;
     } state[] = {{home->optim, ZR_CATEGORY_OPTIM, "optimizer states"},
                  {home->grad, ZR_CATEGORY_GRAD, "gradients"},
-                 {home->param, ZR_CATEGORY_PARAM, "parameters"}};
+                 {home->param, ZR_CATEGORY_PARAM, "parameters"},
+                 {ZR_SPACE_DISK, ZR_CATEGORY_CHECKPOINT, "activation checkpoints"}};
     const char *between = text->length > 0 ? "; " : "";
     bool any = false;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         if (state[i].at != space || memory->space[space].category_bytes[state[i].category] == 0) continue;
         zr__text_add(text, "%s%s", between, state[i].name);
         between = ", ";

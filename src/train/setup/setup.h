@@ -33,8 +33,8 @@ void zr__folders_free(zr__folders *folders);
 #define ZR_OFFLOAD_NOTE_BYTES 256
 void zr__train_offload_note(const zr_config *config, const zr_device_facts *facts, char note[ZR_OFFLOAD_NOTE_BYTES]);
 
-/** Write in words which model states are stored in host memory and on disk, such as "optimizer states, gradients on
- * disk". Write "" if all are on the device. */
+/** Write in words which model states are stored in host memory, and which states and checkpoints on disk, such as
+ * "optimizer states, gradients on disk". Write "" if all are on the device. */
 void zr__train_offload_words(const zr_homes *home, const zr_memory *memory, char words[ZR_OFFLOAD_NOTE_BYTES]);
 
 /** Return whether checkpoints are written asynchronously, during the next training steps. The keys checkpoint.async and
