@@ -354,8 +354,9 @@ const zr_key zr__common_keys[] = {
         "in it have no names and vanish with the run, however it ends"),
     KEY(NUMBER, ZERO "offload_optimizer.ratio", "1.0", zero.optim.ratio,
         "share of the parameters whose states are offloaded, by whole units; the states of the others stay on the "
-        "device. auto: the least with which memory.limit is enough or, without it, the most whose copies take no time "
-        "beside computing, by the rates of `zr info --bench --disk`; 1 if rates are unknown",
+        "device. auto: the least with which memory.limit is enough or, without it, the most whose copies prolong a "
+        "step by at most 1 %, by the rates of `zr info --bench` and `zr info --bench --disk DIR`; 1 if rates are "
+        "unknown",
         RANGE(0, 1)),
     KEY(BOOL, ZERO "offload_optimizer.gradients", "true", zero.offload_gradients,
         "also store gradients there, if they outlive their reduction: sums over several micro-batches, and gradients "

@@ -299,6 +299,7 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
     ZR_TRY(zr__run_same(r, "--resume", r->resume.asked));
     ZR_TRY(zr__run_same(r, "--memory", zr__config_is_open(r->config)));
+    ZR_TRY(zr__run_same(r, "--disk", (uint64_t)zr__config_disk_bytes(r->config)));
     ZR_TRY(zr__run_same_inputs(r));
     if (r->resume.asked) ZR_TRY(zr__resume_open(r));
     ZR_TRY(check_reduce(r));
