@@ -164,6 +164,7 @@ static void test_optimizer_states_on_disk(void **state)
         zr_layout l = plan_layout(i % 4, 1 + i / 4 % 2, i / 8 % 2 ? ZR_F32 : ZR_BF16, i / 16 ? 3 : 1);
         l.states = l.accum == 1 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
         l.home.bucket_elems = BUCKET;
+        l.home.buckets = 3;
         l.home.optim = ZR_SPACE_DISK;
         int64_t device[2], disk[2];
         for (int many = 0; many < 2; many++) {
@@ -176,16 +177,19 @@ static void test_optimizer_states_on_disk(void **state)
             check_copied(plan, 4 * (states * kept + casts), 4 * states * kept);
             device[many] = m->space[ZR_SPACE_DEVICE].category_bytes[ZR_CATEGORY_OPTIM];
             disk[many] = m->space[ZR_SPACE_DISK].total_bytes;
-            assert_int_equal(device[many], 3 * states * 4 * BUCKET);
+            /* casts have buffers of their own, which updates may use later */
+            assert_true(device[many] >= 3 * states * 4 * BUCKET &&
+                        device[many] <= 3 * (states + (casts > 0)) * 4 * BUCKET);
             assert_true(disk[many] >= 4 * states * kept && disk[many] < 4 * states * kept + 4096 * 40);
-            assert_int_equal(m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM],
-                             plan->profile.facts.apart ? device[many] : 0);
-            assert_int_equal(zr_memory_taken(m), m->total_bytes + (plan->profile.facts.apart ? device[many] : 0));
+            const int64_t passing = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM];
+            assert_true(plan->profile.facts.apart
+                            ? passing >= 3 * states * 4 * BUCKET && passing <= 3 * (states + (casts > 0)) * 4 * BUCKET
+                            : passing == 0);
+            assert_int_equal(zr_memory_taken(m), m->total_bytes + passing);
             assert_int_equal(plan->schedule[0].buffer[plan->passing_disk].bytes, 4 << 20);
             zr_plan_destroy(&plan);
         }
-        assert_int_equal(device[0], device[1]);
-        assert_true(disk[1] > 2 * disk[0]);
+        assert_true(disk[1] > 2 * disk[0]); /* and the bounds on the device are the same */
     }
 }
 
@@ -233,6 +237,7 @@ static void test_reads_and_writes_overlap(void **state)
         zr_layout l = plan_layout(i % 4, 1, ZR_BF16, 1);
         l.states = i / 4 % 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
         l.home.bucket_elems = BUCKET;
+        l.home.buckets = 3;
         l.home.optim = ZR_SPACE_DISK;
         zr_plan *plan = plan_homes(&l, 6, i / 8);
         zr_profile rates = plan->profile;
@@ -265,6 +270,7 @@ static void test_reads_run_ahead(void **state)
     for (int stage = 0; stage <= 2; stage++) {
         zr_layout l = plan_layout(stage, 1, ZR_BF16, 1);
         l.home.bucket_elems = BUCKET;
+        l.home.buckets = 3;
         l.home.optim = ZR_SPACE_DISK;
         zr_plan *plan = plan_homes(&l, 6, false);
         zr_profile rates = plan->profile;
@@ -279,6 +285,38 @@ static void test_reads_run_ahead(void **state)
         assert_true(price.disk_sec > 100 * bucket_sec);
         if (price.step_sec > price.compute_sec + 3 * bucket_sec)
             fail_msg("stage %d: %g s with %g s of computing", stage, price.step_sec, price.compute_sec);
+        zr_plan_destroy(&plan);
+    }
+}
+
+/* Check the planner's choice of the number of buckets: with states and casts on disk, and computing that takes 1.5
+ * times as long as the transfers, at most 15 % of the transfers are exposed. The units are blocks, but for a small
+ * embedding. */
+static void test_transfers_hide(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        zr_layout l = plan_layout(i % 4 > 0 ? 3 : 2, 1, i % 4 == 2 ? ZR_F32 : ZR_BF16, 1);
+        l.states = ZR_STATES_LEAN;
+        l.norm_first = false;
+        l.prefetch_elems = 1 << 30;
+        l.home.bucket_elems = BUCKET;
+        l.home.optim = ZR_SPACE_DISK;
+        l.home.param = i % 4 > 1 ? ZR_SPACE_DISK : ZR_SPACE_DEVICE;
+        l.recompute = i / 4 ? ZR_RECOMPUTE_UNIT : ZR_RECOMPUTE_NONE;
+        zr_plan *plan = plan_homes(&l, 24, false);
+        zr_profile rates = plan->profile;
+        zr_price alone, price;
+        rates.machine = (zr_machine){.flops_f32 = 1e9, .flops_bf16 = 1e9, .link_copies = true};
+        assert_int_equal(zr_plan_price(plan, &rates, &alone), ZR_OK);
+        const double bytes =
+            (double)(plan->copied[ZR_SPACE_DISK][ZR_SPACE_DEVICE] + plan->copied[ZR_SPACE_DEVICE][ZR_SPACE_DISK]);
+        rates.machine.disk_read_bytes_sec = rates.machine.disk_write_bytes_sec = rates.machine.disk_both_bytes_sec =
+            bytes * 1.5 / alone.step_sec;
+        assert_int_equal(zr_plan_price(plan, &rates, &price), ZR_OK);
+        const double exposed = (price.step_sec - alone.step_sec) / price.disk_sec;
+        if (exposed > 0.15)
+            fail_msg("case %d, %d buckets: %.3f of the transfers are exposed", i, plan->layout.home.buckets, exposed);
         zr_plan_destroy(&plan);
     }
 }
@@ -413,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_parameters_and_gradients_on_disk),
         cmocka_unit_test(test_reads_and_writes_overlap),
         cmocka_unit_test(test_reads_run_ahead),
+        cmocka_unit_test(test_transfers_hide),
         cmocka_unit_test(test_sums_go_home_first),
         cmocka_unit_test(test_reads_before_exchanges),
         cmocka_unit_test(test_two_parts),

@@ -138,7 +138,8 @@ typedef struct zr_homes {
     int depth;           /* number of transfers in flight in each direction; 0 for the planner's choice */
 } zr_homes;
 
-/** The planner's choices for fields of zr_homes that are 0. */
+/** The planner's choices for fields of zr_homes that are 0. It chooses at least ZR_HOMES_BUCKETS buckets; more if the
+ * states of an ordinary unit need more, in at most 256 MiB. */
 #define ZR_HOMES_BUCKET_ELEMS (1 << 20)
 #define ZR_HOMES_BUCKETS 3
 #define ZR_HOMES_BLOCK_BYTES (1 << 20)
@@ -679,6 +680,7 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * - After an update no step uses the unit's parameters in the space where they are stored.
  * - Squares of micro-gradients are computed from whole gradients that no reduction has changed.
  * - A save writes all elements of each state before the state is updated.
+ * - A step computes only with memory of the device. What it changes of an offloaded state is copied home.
  *
  * The proof takes about as long as planning. It is for tests and debug builds. Fail with ZR_ERR_INTERNAL naming the
  * steps and the buffers. */

@@ -359,7 +359,8 @@ const zr_key zr__common_keys[] = {
     KEY(INT, ZERO "offload_optimizer.buffer_count", "4", zero.optim.buffers,
         "number of buffers for the states of an update on the device, of sub_group_size elements each. A bucket takes "
         "4, as DeepSpeed counts for Adam: 4 x the buckets that are read, updated or written at the same time. 4, the "
-        "default of DeepSpeed, leaves the choice to zr: three buckets",
+        "default of DeepSpeed, leaves the choice to zr: as many buckets as hold the states of a block, in at most 256 "
+        "MiB",
         RANGE(1, 16384)),
     REFUSED(BOOL, ZERO "offload_optimizer.super_offload", "false", "updates by the processors of a superchip",
             .instead = "states are copied to the GPU and updated there, so that results keep their bits"),

@@ -3,6 +3,8 @@
  * states at their homes, and residency.c copies them to the device and back. */
 #include "plan/policy/policy.h"
 
+#include <stdlib.h>
+
 static bool uses_disk(const zr_homes *home)
 {
     return home->param == ZR_SPACE_DISK || home->grad == ZR_SPACE_DISK || home->optim == ZR_SPACE_DISK;
@@ -73,9 +75,37 @@ static zr_status check_homes_built(const zr_layout *l)
     return ZR_OK;
 }
 
+static int by_size(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Choose the number of buckets of a ring: as many as hold this rank's part of an ordinary unit, so that the next unit's
+ * states can be fetched while a unit computes, and one more, which is stored meanwhile. Large units are left out by the
+ * median, and a ring of an update's fp32 states has at most 256 MiB. */
+static zr_status choose_buckets(zr_plan *plan)
+{
+    enum { RING_BYTES_MOST = 256 << 20 };
+    zr_homes *home = &plan->layout.home;
+    int64_t *part = zr_alloc(sizeof *part * (size_t)(plan->n_units + 1));
+    int32_t n = 0;
+    ZR_CHECK(part, ZR_ERR_MEMORY, "no memory to compare the sizes of %d units", plan->n_units);
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (plan->unit[u].trains) part[n++] = plan->unit[u].update.count;
+    qsort(part, (size_t)n, sizeof *part, by_size);
+    const int64_t bucket_bytes = zr_dtype_span(ZR_F32, home->bucket_elems) * (1 + plan->layout.optimizer.n_slots);
+    const int64_t wanted = n > 0 ? (part[n / 2] + home->bucket_elems - 1) / home->bucket_elems + 1 : 0,
+                  most = RING_BYTES_MOST / bucket_bytes;
+    home->buckets = (int)(wanted < most ? wanted : most);
+    if (home->buckets < ZR_HOMES_BUCKETS) home->buckets = ZR_HOMES_BUCKETS;
+    zr_free(part);
+    return ZR_OK;
+}
+
 /* Choose what the layout leaves open. A schedule has a limited number of steps, so a very large part of a rank needs
  * larger buckets. */
-static void choose_sizes(zr_plan *plan)
+static zr_status choose_sizes(zr_plan *plan)
 {
     enum { BUCKETS_MOST = 1 << 15 };
     zr_homes *home = &plan->layout.home;
@@ -87,9 +117,9 @@ static void choose_sizes(zr_plan *plan)
             home->bucket_elems *= 2;
     if (home->bucket_elems > INT64_MAX / 2) home->bucket_elems = INT64_MAX / 2;
     home->bucket_elems = (home->bucket_elems + grain - 1) / grain * grain;
-    if (home->buckets == 0) home->buckets = ZR_HOMES_BUCKETS;
     if (home->block_bytes == 0) home->block_bytes = ZR_HOMES_BLOCK_BYTES;
     if (home->depth == 0) home->depth = ZR_HOMES_DEPTH;
+    return home->buckets > 0 ? ZR_OK : choose_buckets(plan);
 }
 
 /* Add the windows through which states on disk are filled, read and saved. A window has as many bytes as a bucket of an
@@ -118,7 +148,7 @@ static bool checkpoints_on_disk(const zr_plan *plan)
 static zr_status add_passing_buffer(zr_plan *plan)
 {
     plan->passing_disk = plan->windows = ZR_NONE;
-    choose_sizes(plan);
+    ZR_TRY(choose_sizes(plan));
     const bool states = plan->persistent_bytes[ZR_SPACE_DISK] > 0;
     if (states) ZR_TRY(add_windows(plan));
     if (!states && !checkpoints_on_disk(plan)) return ZR_OK;

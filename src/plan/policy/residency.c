@@ -42,9 +42,11 @@ static bool is_passed(const zr__list *l, const zr_use *home)
 /* The rings of a schedule. Each has its own buffers in every section of the list: in the steps of a round, and in the
  * steps after the last round. */
 typedef enum ring_kind {
-    RING_BUCKETS, /* operands of steps that compute with buckets: UPDATE, CAST */
-    RING_PARTS,   /* gradients of steps that compute with a rank's whole part: reductions, SQUARE */
-    RING_PASSED,  /* parameters and gradients that only pass through host memory between disk and device */
+    RING_UPDATES, /* operands of UPDATE, in buckets */
+    RING_CASTS,  /* operands of CAST, in buckets. They have buffers of their own: the next unit is cast while this one's
+                    update is still to come, so that both can be fetched while this unit computes */
+    RING_PARTS,  /* gradients of steps that compute with a rank's whole part: reductions, SQUARE */
+    RING_PASSED, /* parameters and gradients that only pass through host memory between disk and device */
     RINGS
 } ring_kind;
 
@@ -224,7 +226,9 @@ static void set_uses(const ring *r, const bucket *b, const zr_use *from, int32_t
  * a device with its own memory. */
 static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
 {
-    const bool buckets = step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_CAST;
+    const ring_kind its = step->kind == ZR_STEP_UPDATE ? RING_UPDATES
+                          : step->kind == ZR_STEP_CAST ? RING_CASTS
+                                                       : RING_PARTS;
     const zr_use *use = &l->use[step->uses];
     bool away = false;
     if (step->kind == ZR_STEP_COPY)
@@ -232,7 +236,7 @@ static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
             away |= is_away(l, use[side].buffer) && is_passed(l, &use[side]) &&
                     space_of(l, &use[!side]) == ZR_SPACE_DEVICE && use[!side].buffer >= 0;
     if (step->kind == ZR_STEP_COPY) return away;
-    if (step->kind == ZR_STEP_SAVE || kind != (buckets ? RING_BUCKETS : RING_PARTS)) return false;
+    if (step->kind == ZR_STEP_SAVE || kind != its) return false;
     for (int32_t u = 0; u < step->n_uses; u++) away |= is_away(l, use[u].buffer);
     return away;
 }
@@ -315,7 +319,7 @@ static void add_operands(ring *r, const zr_step *step)
             if (!zr__grow(&l->status, (void **)&r->operand, r->n_operands, &r->operand_room, sizeof *r->operand))
                 return;
             o = &r->operand[r->n_operands++];
-            const int32_t column = r->kind == RING_PARTS ? c->n_operands : step->kind == ZR_STEP_CAST ? 1 : u;
+            const int32_t column = r->kind == RING_PARTS ? c->n_operands : u;
             *o = (operand){.column = column, .home = use, .when = step->when};
             o->fetched.buffer = o->stored.buffer = ZR_NONE;
             c->n_operands++;

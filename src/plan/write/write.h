@@ -103,8 +103,8 @@ void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm);
 /* Return whether a unit's gradient is its own sum, on one rank and with one micro-batch, and is copied to its home off
  * the device. */
 bool zr__copies_grad_home(const zr_plan *plan, int32_t unit);
-/* Return whether a unit's sums are squared as soon as they are complete, before they go to their home off the device:
- * on one rank, if one round has all micro-batches. Otherwise all units are squared after the last micro-batch. */
+/* Return whether a unit's sums are squared as soon as they are complete, before they go to their home off the device.
+ * This is so on one rank, if one round has all micro-batches. Otherwise all units are squared after the last one. */
 bool zr__squares_early(const zr_plan *plan, int32_t unit);
 void zr__write_square(zr__list *l, int32_t unit, const zr_state *sums);
 void zr__write_norm(zr__list *l);
