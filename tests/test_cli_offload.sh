@@ -102,6 +102,50 @@ check "... the same to the bit" same accum kept
 check "a run says where its states are" "$ZR" train c.json --train.output_dir=says --train.steps=1 $optim
 check "... and what it writes" has 'on disk'
 
+# The offload, its share and the order of micro-batches are chosen: the limits lie between what plans need.
+small="--$zo.sub_group_size=2048"
+path="--$zo.offload_optimizer.nvme_path=nvme"
+plan_needs() { plan $small "$@" --json --advice | sed -n 's/.*"needs": \([0-9]*\).*/\1/p' | head -n 1; }
+device=$(plan_needs --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1 --memory.limit=1GB)
+disk=$(plan_needs --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1 --memory.limit=1GB $optim)
+between=$(((device + disk) / 2))
+check "the limits differ" test "$disk" -lt "$between"
+chosen() { "$ZR" train c.json --train.output_dir="$@" $small --memory $between --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1; }
+key() { sed -n "/\"offload_optimizer\"/,/}/s/.*\"$2\": \([^,]*\).*/\1/p" "$1/config.json"; }
+check "what does not fit names an offload" fails 71 'It fits with zero_optimization.offload_optimizer.device nvme.*and as zero_optimization.offload_optimizer.nvme_path a folder on a fast local disk (.* a rank, and .* on disk)' chosen bad
+check "... and creates nothing" test ! -e bad
+check "--memory and a folder choose it" chosen auto $path
+check "... which is said" has 'offload_optimizer.device nvme'
+check "... and its configuration contains it" test "$(key auto device)" = '"nvme"'
+check "... with a share of 1" test "$(key auto ratio)" = 1.0
+check "the same without a choice" train plain $small --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1
+check "... the same to the bit" same plain auto
+check "... as planned" as_planned auto
+check "zr plan chooses the same" plan $path $small --memory $between --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1 --json
+check "... with the same bytes" sh -c 'a=$(sed -n "s/.*\"copied\": //p" out) && test -n "$a" && grep -q -F "$(printf %s "$a" | grep -o "\"disk_to_device\": [0-9]*")" auto/run.json'
+check "--disk chooses it too" chosen offered $path --disk 1GB
+check "... the same" test "$(key offered device)" = '"nvme"'
+check "a disk that is too small" fails 71 'states on disk, but --disk is 4.10 kB' chosen bad $path --disk 4096
+check "a device that is given stays" fails 71 'memory.limit is' chosen bad $path --$zo.offload_optimizer.device=none
+check "--disk without a folder" fails 78 '\-\-disk needs a folder on a fast local disk; name it: --zero_optimization.offload_optimizer.nvme_path=DIR' chosen bad --disk 1GB
+check "--disk of a run without memory" fails 2 '\-\-disk 1GB is for what does not fit in memory' "$ZR" train c.json --train.output_dir=bad $path --disk 1GB
+check "a folder that is not there, to choose from" fails 73 'nowhere: No such file or directory' chosen bad --$zo.offload_optimizer.nvme_path=nowhere
+check "with enough memory nothing is offloaded" "$ZR" train c.json --train.output_dir=enough --memory 1GB $path
+check "... which is said too" has 'no offload,'
+check "... and its configuration contains it" test "$(key enough device)" = '"none"'
+check "ratio auto" chosen share $path --$zo.offload_optimizer.ratio=auto --ranks 1
+check "... is said" has 'offload_optimizer.ratio: auto, set to 0.'
+check "... and is a number in its configuration" sh -c 'case $1 in 0.[0-9]*) ;; *) echo "$1" >&2; exit 1 ;; esac' sh "$(key share ratio)"
+check "... the same to the bit" same plain share
+check "... as planned" as_planned share
+check "without rates ratio auto is 1" train norates $optim --$zo.offload_optimizer.ratio=auto --train.steps=1
+check "... which is said" has 'offload_optimizer.ratio: auto, set to 1, as rates are not known'
+check "order auto" train order --ranks 2 --train_micro_batch_size_per_gpu=1 --train.accumulation_order=auto
+check "... is said" has 'train.accumulation_order: auto, set to'
+check "... and is a word in its configuration" grep -q '"accumulation_order": "\(micro\|layer\)"' order/config.json
+check "... goes on" "$ZR" train share/config.json --resume --train.steps=8
+check "nothing is left in the folders" none_left
+
 # Resume from one placement to another.
 check "half a run on disk" train half --ranks 2 $optim $param --train.steps=3
 check "... goes on in memory" "$ZR" train half/config.json --resume --ranks 2 --train.steps=6 --$zo.offload_optimizer.device=none --$zo.offload_param.device=none

@@ -415,6 +415,7 @@ static zr__offload offload_taken(int64_t limit_bytes, int64_t disk_bytes, const 
     char note[ZR_TRAIN_NOTE_BYTES];
     zr_config *config = offloaded(limit_bytes, ZR__OFFLOAD_NONE);
     const zr__train_target target = {.ranks = RANKS, .profile = &unknown, .disk_bytes = disk_bytes};
+    zr__config_offer_disk(config, disk_bytes);
     assert_int_equal(zr__train_choose(config, &target, kept_of(0), note), ZR_OK);
     if (!strstr(note, part)) fail_msg("%s: %s is missing", note, part);
     const zr__offload taken = config->zero.param.device == ZR_HOME_NVME   ? ZR__OFFLOAD_PARAM
@@ -452,6 +453,7 @@ static void an_offload_that_is_given(void **state)
     for (int64_t disk_bytes = 0; disk_bytes < 2; disk_bytes++) {
         zr_config *config = offloaded(1, ZR__OFFLOAD_NONE);
         const zr__train_target target = {.ranks = RANKS, .profile = &unknown, .disk_bytes = disk_bytes << 40};
+        zr__config_offer_disk(config, disk_bytes << 40);
         if (disk_bytes)
             assert_int_equal(zr_config_set(config, "zero_optimization.offload_optimizer.device", "cpu"), ZR_OK);
         assert_int_equal(zr__train_choose(config, &target, kept_of(0), note), ZR_OK);
@@ -459,6 +461,193 @@ static void an_offload_that_is_given(void **state)
         assert_int_equal(config->zero.optim.device, disk_bytes ? ZR_HOME_CPU : ZR_HOME_NONE);
         zr_config_destroy(&config);
     }
+}
+
+/* ---- shares and order --------------------------------------------------------------------------- */
+
+#define FOLDER                                                                                                         \
+    "\"zero_optimization\": {\"stage\": 3, \"sub_group_size\": 2048, \"offload_optimizer\": {\"nvme_path\": \".\""
+
+/* Make a configuration with `optim` as further keys of offload_optimizer. */
+static zr_config *with_folder(const char *optim, int64_t limit_bytes, bool by_memory)
+{
+    char text[1024], limit[64] = "";
+    zr_config *config = NULL;
+    if (limit_bytes) snprintf(limit, sizeof(limit), "\"memory\": {\"limit\": %lld}, ", (long long)limit_bytes);
+    snprintf(text, sizeof(text),
+             "{\"model\": {\"n_layer\": 6, \"n_head\": 4, \"n_embd\": 64, \"n_positions\": 64, \"vocab_size\": 256}, "
+             "%s" FOLDER "%s}}, " FEW "}",
+             limit, optim);
+    if (zr_config_parse(text, strlen(text), "c.json", NULL, 0, &config) != ZR_OK) fail_msg("%s", zr_error_message());
+    if (by_memory) zr__config_leave_open(config);
+    if (zr_train_prepare(config, RANKS, 0) != ZR_OK) fail_msg("%s", zr_error_message());
+    return config;
+}
+
+/* Return the bytes that a rank needs with a share of its optimizer states on disk, and the bytes on disk. */
+static int64_t share_needs(double ratio, int64_t *disk_bytes)
+{
+    zr_plan *plan = NULL;
+    zr_config *config = with_folder(", \"device\": \"nvme\"", 0, false);
+    config->zero.optim.ratio = ratio;
+    assert_int_equal(zr__train_plan(config, RANKS, -1, &unknown, &plan), ZR_OK);
+    const int64_t bytes = zr__rank_needs(&plan->memory, &plan->profile.facts);
+    *disk_bytes = plan->memory.space[ZR_SPACE_DISK].total_bytes;
+    zr_plan_destroy(&plan);
+    zr_config_destroy(&config);
+    return bytes;
+}
+
+/* Choose the shares of a configuration with ratio "auto". Return the share, with the description in `note`. */
+static double share_taken(int64_t limit_bytes, const zr_profile *profile, int64_t memory_bytes,
+                          char note[ZR_TRAIN_NOTE_BYTES])
+{
+    zr_config *config = with_folder(", \"device\": \"nvme\", \"ratio\": \"auto\"", limit_bytes, false);
+    assert_true(zr__config_get_open(config).optim_ratio && !zr__config_get_open(config).param_ratio);
+    const zr__train_target target = {.ranks = RANKS, .profile = profile, .memory_bytes = memory_bytes};
+    if (!limit_bytes) zr__train_set_batch(config, RANKS, ROWS, 1); /* updates run beside the backward pass */
+    if (zr__train_choose(config, &target, kept_of(0), note) != ZR_OK) fail_msg("%s", zr_error_message());
+    const double ratio = config->zero.optim.ratio;
+    for (int i = 0; i < zr_config_notes(config); i++) assert_null(strstr(zr_config_note(config, i), "ratio"));
+    zr_config_destroy(&config);
+    return ratio;
+}
+
+/* Check that the share is the least of all that fit the limit: at each limit, plans of all shares are compared. */
+static void the_least_share_that_fits(void **state)
+{
+    (void)state;
+    enum { STEPS = 64 };
+    int64_t needs_bytes[STEPS + 1], disk_bytes[STEPS + 1];
+    int between = 0;
+    char note[ZR_TRAIN_NOTE_BYTES];
+    for (int i = 0; i <= STEPS; i++) needs_bytes[i] = share_needs((double)i / STEPS, &disk_bytes[i]);
+    for (int i = 0; i <= STEPS; i += 4) {
+        int64_t its_disk, least_disk = INT64_MAX;
+        const double ratio = share_taken(needs_bytes[i], &unknown, 0, note);
+        assert_true(share_needs(ratio, &its_disk) <= needs_bytes[i]);
+        for (int k = 0; k <= STEPS; k++)
+            if (needs_bytes[k] <= needs_bytes[i] && disk_bytes[k] < least_disk) least_disk = disk_bytes[k];
+        assert_true(its_disk <= least_disk);
+        assert_non_null(strstr(note, "zero_optimization.offload_optimizer.ratio: auto, set to "));
+        assert_non_null(strstr(note, "the least with which "));
+        between += ratio > 0 && ratio < 1;
+    }
+    assert_true(between > 3);
+    assert_true(share_taken(needs_bytes[STEPS] - 1, &unknown, 0, note) == 1);
+    assert_non_null(strstr(note, "not enough either"));
+}
+
+/* Check the share without a limit: all of it if the disk is fast, none if it is slow, a part between them, and all if
+ * rates are unknown. */
+static void the_share_that_costs_no_time(void **state)
+{
+    (void)state;
+    zr_profile fast = balanced, slow = balanced;
+    char note[ZR_TRAIN_NOTE_BYTES];
+    double before = 0, part = 0;
+    fast.machine.disk_read_bytes_sec = fast.machine.disk_write_bytes_sec = 1e15;
+    slow.machine.disk_read_bytes_sec = slow.machine.disk_write_bytes_sec = 1;
+    assert_true(share_taken(0, &fast, 0, note) == 1);
+    assert_non_null(strstr(note, "take no time beside computing"));
+    assert_true(share_taken(0, &slow, 0, note) == 0);
+    for (double rate = 1e6; rate < 1e15; rate *= 2) {
+        slow.machine.disk_read_bytes_sec = slow.machine.disk_write_bytes_sec = rate;
+        const double ratio = share_taken(0, &slow, 0, note);
+        assert_true(ratio >= before);
+        before = ratio;
+        if (ratio > 0 && ratio < 1) part = ratio;
+    }
+    assert_true(part > 0 && before == 1);
+    assert_true(share_taken(0, &balanced, 0, note) == 1);
+    assert_non_null(strstr(note, "rates are not known"));
+    slow.machine.disk_read_bytes_sec = slow.machine.disk_write_bytes_sec = 1;
+    assert_true(share_taken(0, &slow, (int64_t)1 << 40, note) == 0);
+    assert_true(share_taken(0, &slow, 1, note) == 1); /* what does not fit in the memory that is there */
+    assert_non_null(strstr(note, "not enough either"));
+}
+
+/* Check when the offload is open: with a folder and --memory or the device "auto", and a limit. */
+static void when_the_offload_is_open(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *keys;
+        bool limit, by_memory, open;
+    } all_ways[] = {{"", true, true, true},
+                    {"", true, false, false},
+                    {"", false, true, false},
+                    {", \"device\": \"auto\"", true, false, true},
+                    {", \"device\": \"auto\"", false, false, false},
+                    {", \"device\": \"none\"", true, true, false},
+                    {", \"device\": \"nvme\"", true, true, false}};
+    for (size_t i = 0; i < sizeof(all_ways) / sizeof(*all_ways); i++) {
+        zr_config *config = with_folder(all_ways[i].keys, all_ways[i].limit ? 1 << 30 : 0, all_ways[i].by_memory);
+        assert_int_equal(zr__config_get_open(config).offload, all_ways[i].open);
+        assert_int_equal(noted(config, "zero_optimization.offload_optimizer.device: auto, set to \"none\""),
+                         strstr(all_ways[i].keys, "auto") && !all_ways[i].open);
+        zr_config_destroy(&config);
+    }
+    zr_config *config = with_folder(", \"device\": \"auto\", \"ratio\": \"auto\"", 1 << 30, false);
+    char note[ZR_TRAIN_NOTE_BYTES];
+    choose(config, &unknown, note);
+    assert_non_null(strstr(note, " no offload,"));
+    assert_null(strstr(note, "ratio"));
+    zr_config_destroy(&config);
+}
+
+/* Check that an offload is named with which a configuration would fit, and only where there is one. */
+static void the_offload_that_would_fit(void **state)
+{
+    (void)state;
+    int64_t needs_bytes[ZR__OFFLOADS], disk_bytes[ZR__OFFLOADS];
+    char remedy[ZR_OFFLOAD_REMEDY_BYTES];
+    for (zr__offload o = ZR__OFFLOAD_NONE; o < ZR__OFFLOADS; o++) bytes_of(o, &needs_bytes[o], &disk_bytes[o]);
+    for (zr__offload o = ZR__OFFLOAD_OPTIM; o < ZR__OFFLOADS; o++) {
+        zr_config *config = offloaded(1 << 20, ZR__OFFLOAD_NONE);
+        zr__train_offload_remedy(config, RANKS, &unknown, needs_bytes[o], remedy);
+        const char *keys = zr__train_offload_keys(o, ZR_HOME_NVME);
+        if (strncmp(remedy, keys, strlen(keys)) != 0) fail_msg("%s, not %s", remedy, keys);
+        assert_non_null(strstr(remedy, "nvme_path"));
+        zr__train_offload_remedy(config, RANKS, &unknown, 1, remedy);
+        assert_string_equal(remedy, "");
+        assert_int_equal(zr_config_set(config, "zero_optimization.offload_optimizer.device", "none"), ZR_OK);
+        zr__train_offload_remedy(config, RANKS, &unknown, needs_bytes[o], remedy);
+        assert_string_equal(remedy, "");
+        zr_config_destroy(&config);
+    }
+}
+
+/* Return whether the order "layer" is chosen with `accum` micro-batches, and describe why. */
+static bool layer_taken(int64_t accum, int64_t limit_bytes, const zr_profile *profile, char note[ZR_TRAIN_NOTE_BYTES])
+{
+    char keys[256];
+    snprintf(keys, sizeof(keys),
+             "\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": %lld, \"train\": "
+             "{\"accumulation_order\": \"auto\"}, \"activation_checkpointing\": {\"policy\": \"unit\"}",
+             (long long)accum);
+    zr_config *config = config_of(keys, limit_bytes);
+    choose(config, profile, note);
+    const bool layer = config->train.layer_major;
+    zr_config_destroy(&config);
+    return layer;
+}
+
+/* Check that "layer" is chosen where gathers are slow and it fits, else "micro". */
+static void the_order_of_micro_batches(void **state)
+{
+    (void)state;
+    char note[ZR_TRAIN_NOTE_BYTES];
+    assert_true(layer_taken(4, 1 << 30, &slow_link, note));
+    assert_non_null(strstr(note, "train.accumulation_order: auto, set to layer, with which a step takes "));
+    assert_false(layer_taken(4, 1 << 20, &slow_link, note));
+    assert_non_null(strstr(note, "does not fit"));
+    assert_false(layer_taken(4, 1 << 30, &unknown, note));
+    assert_non_null(strstr(note, "rates are not known"));
+    assert_false(layer_taken(32, 1 << 30, &slow_link, note));
+    assert_non_null(strstr(note, "32 micro-batches"));
+    assert_false(layer_taken(1, 1 << 30, &slow_link, note));
+    assert_string_equal(note, "");
 }
 
 int main(void)
@@ -470,6 +659,9 @@ int main(void)
         cmocka_unit_test(a_limit_is_a_limit),          cmocka_unit_test(a_run_keeps_its_samples),
         cmocka_unit_test(a_run_keeps_its_batch),       cmocka_unit_test(what_excludes_each_other),
         cmocka_unit_test(the_least_offload_that_fits), cmocka_unit_test(an_offload_that_is_given),
+        cmocka_unit_test(the_least_share_that_fits),   cmocka_unit_test(the_share_that_costs_no_time),
+        cmocka_unit_test(when_the_offload_is_open),    cmocka_unit_test(the_offload_that_would_fit),
+        cmocka_unit_test(the_order_of_micro_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,10 +40,10 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_AUTO,  /* choose the policy of each unit: the combination with the least work that fits limit_bytes, or
                            the smallest if none fits. On a device with its own memory (facts.apart), memory that is left
                            is used for KEEP in as many units as fit. With tensor parallelism, without sequence
-                           parallelism and partition_checkpoints, and with checkpoint_home DEVICE, also choose how
-                           activation checkpoints are stored: whole on the device, in pieces on the device, or in pieces
-                           on the host. Take the fastest choice that fits; of equally fast ones, take the first in this
-                           order */
+                           parallelism and without partition_checkpoints and with checkpoint_home DEVICE, also choose
+                           how activation checkpoints are stored: whole on the device, in pieces on the device, or in
+                           pieces on the host. Take the fastest choice that fits; of equally fast ones, take the first
+                           in this order */
     ZR_RECOMPUTE_PAPER, /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose
                           result is not needed. The papers count FLOPs like this (ZeRO section 7, Megatron-LM) */
     ZR_RECOMPUTE_KEEP   /* recompute nothing: store outputs of cheap ops too */

@@ -30,17 +30,27 @@ bool zr__config_overridden(const zr_config *config, const char *key);
 /** Choices that the configuration leaves open. zr__train_choose makes them so that the run stays within
  * memory.limit. */
 typedef struct zr__config_open {
-    bool stage;  /* whether zero_optimization.stage is open; until it is chosen, its value is 0 */
-    bool policy; /* whether activation_checkpointing.policy is open; until it is chosen, its value is "none" */
-    bool split;  /* whether the split of train_batch_size into micro-batches is open; until it is chosen, each rank's
-                    samples form one micro-batch */
-    bool batch;  /* whether train_micro_batch_size_per_gpu and train_batch_size are open; until they are chosen, a
-                    micro-batch has one sample */
+    bool stage;   /* whether zero_optimization.stage is open; until it is chosen, its value is 0 */
+    bool policy;  /* whether activation_checkpointing.policy is open; until it is chosen, its value is "none" */
+    bool split;   /* whether the split of train_batch_size into micro-batches is open; until it is chosen, each rank's
+                     samples form one micro-batch */
+    bool batch;   /* whether train_micro_batch_size_per_gpu and train_batch_size are open; until they are chosen, a
+                     micro-batch has one sample */
+    bool offload; /* whether the offload to disk is open; until it is chosen, nothing is offloaded */
+    /* Whether the shares of an offload are open (ratio "auto"); until they are chosen, they are 1. */
+    bool optim_ratio, param_ratio;
+    bool order; /* whether train.accumulation_order is open ("auto"); until it is chosen, its value is "micro" */
 } zr__config_open;
 
 /** Leave open every choice of zr__config_open whose key is not given, as the option `--memory` requests. Call this
  * between loading and resolving. */
 void zr__config_leave_open(zr_config *config);
+
+/** Leave the offload to disk open, unless a device of offload is given, as the option `--disk` requests. A rank may use
+ * `bytes` of disk. Call this between loading and resolving. */
+void zr__config_offer_disk(zr_config *config, int64_t bytes);
+/** Return the bytes of zr__config_offer_disk, or 0 if it was not called. */
+int64_t zr__config_disk_bytes(const zr_config *config);
 
 /** Train a model.preset by a recipe for its size, and a model.init by a recipe for fine-tuning, unless the file or an
  * override gives a key of optimizer or scheduler. The recipe is AdamW with betas 0.9 and 0.95 and weight decay 0.1, and
@@ -61,9 +71,11 @@ ZR_NODISCARD zr_status zr__config_keep_rule(zr_config *config, const zr_config *
  * and resolving. */
 void zr__config_go_on(zr_config *config);
 
-/** Return the open choices. Choices can be open only if memory.limit is given. Even without zr__config_leave_open,
- * `split` is open if train_batch_size is given and three keys are "auto": train_micro_batch_size_per_gpu,
- * gradient_accumulation_steps and activation_checkpointing.policy. */
+/** Return the open choices. All but the last three can be open only if memory.limit is given. Even without
+ * zr__config_leave_open, `split` is open if train_batch_size is given and three keys are "auto":
+ * train_micro_batch_size_per_gpu, gradient_accumulation_steps and activation_checkpointing.policy. `offload` is open if
+ * no device of offload is given, and either zr__config_offer_disk was called, or nvme_path is given with
+ * zr__config_leave_open or with offload_optimizer.device "auto". */
 zr__config_open zr__config_get_open(const zr_config *config);
 
 /** Return whether any choice is open. */

@@ -41,9 +41,10 @@ struct zr_config_state {
     const char *name;            /* the file's name in printable form */
     const char *path;            /* the file's path, or NULL if the configuration came from elsewhere */
     zr__origin origin[ZR_CONFIG_MAX_KEYS];
-    bool by_memory; /* whether zr__config_leave_open was called */
-    bool goes_on;   /* whether zr__config_go_on was called */
-    bool recipe;    /* whether zr__config_take_recipe was called */
+    bool by_memory;     /* whether zr__config_leave_open was called */
+    int64_t disk_bytes; /* bytes of zr__config_offer_disk, or 0 */
+    bool goes_on;       /* whether zr__config_go_on was called */
+    bool recipe;        /* whether zr__config_take_recipe was called */
 };
 
 /** Keys that do not depend on the family, which table.c lists. A family's keys follow after the last key of the section

@@ -95,7 +95,11 @@ static bool is_open_key(const zr_config *config, const zr_key *key)
                accum = strcmp(key->path, "gradient_accumulation_steps") == 0,
                all = strcmp(key->path, "train_batch_size") == 0;
     return (open.stage && strcmp(key->path, "zero_optimization.stage") == 0) || (open.split && (rows || accum)) ||
-           (open.batch && (rows || all));
+           (open.batch && (rows || all)) ||
+           (open.offload && strcmp(key->path, "zero_optimization.offload_optimizer.device") == 0) ||
+           (open.optim_ratio && strcmp(key->path, "zero_optimization.offload_optimizer.ratio") == 0) ||
+           (open.param_ratio && strcmp(key->path, "zero_optimization.offload_param.ratio") == 0) ||
+           (open.order && strcmp(key->path, "train.accumulation_order") == 0);
 }
 
 /* Return whether the value chosen for the key's "auto" is reported in one line with other keys of its section. */
@@ -194,6 +198,7 @@ static zr_status note_offload(zr_config *config)
     const bool disk =
         optim->device == ZR_HOME_NVME || param->device == ZR_HOME_NVME || config->recompute.offload == ZR_OFFLOAD_DISK;
     static const char none[] = "offload_optimizer.device is none";
+    if (zr__config_get_open(config).offload) return ZR_OK;
     ZR_TRY(note_without_effect(config, !any_optim && optim->ratio != 1, "offload_optimizer.ratio", none));
     ZR_TRY(note_without_effect(config, !any_optim && !config->zero.offload_gradients, "offload_optimizer.gradients",
                                none));

@@ -73,7 +73,29 @@ void zr__config_leave_open(zr_config *config)
     config->state->by_memory = true;
 }
 
-zr__config_open zr__config_get_open(const zr_config *config)
+void zr__config_offer_disk(zr_config *config, int64_t bytes)
+{
+    config->state->disk_bytes = bytes;
+}
+
+int64_t zr__config_disk_bytes(const zr_config *config)
+{
+    return config->state->disk_bytes;
+}
+
+#define ZERO "zero_optimization."
+
+static bool is_offload_open(const zr_config *config)
+{
+    const bool folder = config->zero.optim.folders || config->zero.param.folders;
+    const bool asked = config->state->by_memory || is_automatic(config, ZERO "offload_optimizer.device");
+    return !zr__config_given(config, ZERO "offload_optimizer.device") &&
+           !zr__config_given(config, ZERO "offload_param.device") &&
+           (config->state->disk_bytes > 0 || (folder && asked));
+}
+
+/* Return the choices that memory.limit leaves open. */
+static zr__config_open open_by_limit(const zr_config *config)
 {
     static const char rows[] = "train_micro_batch_size_per_gpu", accum[] = "gradient_accumulation_steps";
     const bool any = config->state->by_memory, samples = zr__config_given(config, "train_batch_size");
@@ -81,16 +103,30 @@ zr__config_open zr__config_get_open(const zr_config *config)
     const bool words =
         is_automatic(config, rows) && is_automatic(config, accum) && config->recompute.policy == ZR_POLICY_AUTO;
     const bool neither = !zr__config_given(config, rows) && !zr__config_given(config, accum);
-    return (zr__config_open){.stage = any && !zr__config_given(config, "zero_optimization.stage"),
+    return (zr__config_open){.stage = any && !zr__config_given(config, ZERO "stage"),
                              .policy = any && !zr__config_given(config, "activation_checkpointing.policy"),
                              .split = samples && (words || (any && neither)),
-                             .batch = any && !samples && !zr__config_given(config, rows)};
+                             .batch = any && !samples && !zr__config_given(config, rows),
+                             .offload = is_offload_open(config)};
+}
+
+zr__config_open zr__config_get_open(const zr_config *config)
+{
+    zr__config_open open = open_by_limit(config);
+    open.optim_ratio = (open.offload || config->zero.optim.device != ZR_HOME_NONE) &&
+                       is_automatic(config, ZERO "offload_optimizer.ratio");
+    open.param_ratio =
+        (open.offload || config->zero.param.device != ZR_HOME_NONE) && is_automatic(config, ZERO "offload_param.ratio");
+    open.order = (open.split || open.batch || config->accumulation_steps > 1) &&
+                 is_automatic(config, "train.accumulation_order");
+    return open;
 }
 
 bool zr__config_is_open(const zr_config *config)
 {
     const zr__config_open open = zr__config_get_open(config);
-    return open.stage || open.policy || open.split || open.batch;
+    return open.stage || open.policy || open.split || open.batch || open.offload || open.optim_ratio ||
+           open.param_ratio || open.order;
 }
 
 void zr__config_go_on(zr_config *config)

@@ -40,7 +40,7 @@ static zr_status append_once(zr__string **end, const char *text, int most)
 
 zr_status zr__config_note(zr_config *config, const char *format, ...)
 {
-    char text[512];
+    char text[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);

@@ -187,7 +187,8 @@ const zr_key zr__common_keys[] = {
         "bit. micro: one after the other; layer: all of them pass through a layer before the next layer runs. Stage 3 "
         "then gathers each layer twice per step instead of twice per micro-batch, and offloaded states move less "
         "often, but the inputs of layers are kept for all micro-batches (with activation_checkpointing.policy none "
-        "all activations), and for a tied embedding also its gradients",
+        "all activations), and for a tied embedding also its gradients. auto: layer if it fits memory.limit and its "
+        "step is shorter by the rates of `zr info --bench`, else micro",
         .choices = "micro|layer"),
     KEY(BOOL, "train.gradient_noise_scale", "false", train.noise_scale,
         "measure the gradient noise scale (McCandlish et al. 2018), up to which a larger batch pays off, from the norm "
@@ -344,14 +345,17 @@ const zr_key zr__common_keys[] = {
     KEY(CHOICE, ZERO "offload_optimizer.device", "\"none\"", zero.optim.device,
         "where optimizer states and fp32 master parameters are stored between the steps that compute with them "
         "(docs/offload.md). cpu: in the host's memory, which without GPUs is where they are anyway; nvme: in files of "
-        "nvme_path. Updates are computed on the device, bucket by bucket, and results have the same bits",
+        "nvme_path. Updates are computed on the device, bucket by bucket, and results have the same bits. auto: with "
+        "memory.limit and nvme_path, whichever puts the fewest states on disk so that the rest fits, also of "
+        "gradients and of parameters (as --memory does); otherwise none",
         .choices = "none|cpu|nvme"),
     KEY(PATHS, ZERO "offload_optimizer.nvme_path", "null", zero.optim.folders,
         "folder on a fast local disk, or a list of folders, over which the bytes are striped. It must exist; the files "
         "in it have no names and vanish with the run, however it ends"),
     KEY(NUMBER, ZERO "offload_optimizer.ratio", "1.0", zero.optim.ratio,
         "share of the parameters whose states are offloaded, by whole units; the states of the others stay on the "
-        "device",
+        "device. auto: the least with which memory.limit is enough or, without it, the most whose copies take no time "
+        "beside computing, by the rates of `zr info --bench --disk`; 1 if rates are unknown",
         RANGE(0, 1)),
     KEY(BOOL, ZERO "offload_optimizer.gradients", "true", zero.offload_gradients,
         "also store gradients there, if they outlive their reduction: sums over several micro-batches, and gradients "
@@ -382,7 +386,9 @@ const zr_key zr__common_keys[] = {
     KEY(PATHS, ZERO "offload_param.nvme_path", "null", zero.param.folders,
         "folder or folders, as offload_optimizer.nvme_path, which must be the same if both are used"),
     KEY(NUMBER, ZERO "offload_param.ratio", "1.0", zero.param.ratio,
-        "share of the parameters that are offloaded, by whole units; the others stay on the device", RANGE(0, 1)),
+        "share of the parameters that are offloaded, by whole units; the others stay on the device. auto: as for "
+        "offload_optimizer.ratio",
+        RANGE(0, 1)),
     IGNORED(INT, ZERO "offload_param.buffer_count", "5", "a shard is read into the place where its unit is gathered",
             FROM(1)),
     IGNORED(INT, ZERO "offload_param.buffer_size", "100000000",

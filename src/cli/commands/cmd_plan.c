@@ -29,7 +29,7 @@
 
 typedef struct plan_options {
     cli_brief brief;
-    const char *max, *svg, *profile, *cluster, *disk;
+    const char *max, *svg, *profile, *cluster;
     int64_t ranks;
     double tokens, efficiency; /* values of --tokens and --efficiency; 0 if not given */
     bool schedule, shapes, table1, table2, configs, every, advice;
@@ -250,34 +250,17 @@ static zr_status find_max(planning *p)
     return cli_max_find(&p->max);
 }
 
-/** Read --disk. Return in *chooses whether zr chooses an offload to disk, so that the configuration fits memory.limit.
- * With --max, the search for the largest model sets the offload. */
-static zr_status read_disk(const planning *p, int64_t *bytes, bool *chooses)
-{
-    const char *disk = p->o->disk;
-    *bytes = 0;
-    *chooses = false;
-    if (!disk) return ZR_OK;
-    ZR_CHECK(zr__text_bytes(disk, bytes), ZR_ERR_ARG, "--disk is \"%s\"; expected a size such as 200GB, 2TB or 512MiB",
-             disk);
-    *chooses = !p->o->max && zr__train_offload_open(p->config);
-    ZR_CHECK(!*chooses || p->config->memory.limit_bytes > 0, ZR_ERR_ARG,
-             "--disk %s is for what does not fit in memory; give the memory of a rank too: --memory SIZE", disk);
-    return ZR_OK;
-}
-
 static zr_status settle_plan(planning *p)
 {
     const plan_options *o = p->o;
-    int64_t disk_bytes;
-    bool chooses;
-    ZR_TRY(read_disk(p, &disk_bytes, &chooses));
+    int64_t disk_bytes = 0;
+    if (o->brief.disk && !zr__text_bytes(o->brief.disk, &disk_bytes)) disk_bytes = 0;
     p->target.here = !o->profile && !o->cluster;
     ZR_TRY(o->cluster   ? cli_target_cluster(o->cluster, NULL, p->config, &p->target)
            : o->profile ? cli_target_profile(o->profile, &p->target)
                         : profile_here(p));
     if (o->efficiency > 0) cli_target_efficiency(&p->target, o->efficiency);
-    p->chosen = zr__config_is_open(p->config) || chooses;
+    p->chosen = zr__config_is_open(p->config);
     if (!o->max) p->target.disk_bytes = disk_bytes;
     ZR_TRY(cli_settle(p->config, &p->target));
     p->target.disk_bytes = disk_bytes;
@@ -373,10 +356,7 @@ static zr_status run_plan(const cli_command *command, zr_comm *comm, int argc, c
         CLI_BRIEF_OPTIONS(o.brief, CLI_MEMORY_CHOOSES),
         {"max", CLI_TEXT, &o.max, 0, "WHAT",
          "find the largest model, layers (number of layers at this width) or batch that fits in memory"},
-        {"disk", CLI_TEXT, &o.disk, 0, "SIZE",
-         "space on disk of each rank, e.g. 200GB: where a model does not fit --memory, put as few of its states on "
-         "disk "
-         "as needed"},
+        CLI_BRIEF_DISK(o.brief, CLI_DISK_PLAN),
         {"cluster", CLI_TEXT, &o.cluster, 0, "NAME|FILE",
          "simulate times on this cluster, e.g. dgx-h100x8, as `zr simulate` does"},
         {"profile", CLI_TEXT, &o.profile, 0, "NAME|FILE",

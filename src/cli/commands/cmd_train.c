@@ -282,6 +282,7 @@ static zr_status run_train(const cli_command *command, zr_comm *comm, int argc, 
          "named model shape, e.g. gpt2-124m, with training settings for its size (`zr plan --shapes` lists them)"},
         {"data", CLI_TEXT, &watch.data, 0, "FILE", "text or token file to train on (key data.train)"},
         CLI_BRIEF_OPTIONS(watch.brief, CLI_MEMORY_CHOOSES),
+        CLI_BRIEF_DISK(watch.brief, CLI_DISK_TRAIN),
         {"resume", CLI_FLAG, &watch.resume, 0, NULL, "continue the run in train.output_dir from its newest checkpoint"},
         {"max-time", CLI_TEXT, &watch.max_time, 0, "TIME",
          "time limit, e.g. 90m or 3h: save a checkpoint and stop in time (exit code 75)"},
@@ -315,6 +316,8 @@ const cli_command cli_train = {
     .examples = "  zr train config.json\n"
                 "  zr train config.json --ranks 2 --zero_optimization.stage=3\n"
                 "  zr train --preset smollm2-135m --seq 1024 --data book.txt --data.tokenizer=DIR --memory 8GB\n"
+                "  zr train --preset gpt2-1.5b --data book.txt --memory 8GB --disk 200GB "
+                "--zero_optimization.offload_optimizer.nvme_path=/local_nvme\n"
                 "  zr train --model.init=DIR --data talks.jsonl --seq 1024\n"
                 "  mpirun -n 4 zr train config.json --train.steps=100 --train.output_dir=runs/first\n"
                 "  zr train runs/first/config.json --resume --train.steps=200\n"

@@ -19,6 +19,7 @@ zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[
     if (brief->preset) ZR_TRY(cli_override(args, room[n++], "model.preset=\"%s\"", brief->preset));
     if (bf16) ZR_TRY(cli_override(args, room[n++], "bf16.enabled=true"));
     args->by_memory = brief->memory && brief->chooses;
+    args->disk = brief->chooses ? brief->disk : NULL;
     if (brief->batch || (alone && !args->by_memory)) {
         long long batch = brief->batch ? brief->batch : 1;
         ZR_TRY(cli_override(args, room[n++], "train_micro_batch_size_per_gpu=%lld", batch));
@@ -45,5 +46,7 @@ zr_status cli_brief_check(const cli_brief *brief, const cli_args *args)
              "--memory is \"%s\"; expected a size such as 80GB, 80G or 512MiB", brief->memory);
     ZR_CHECK(!brief->memory || !cli_overrides(args, "memory.limit="), ZR_ERR_ARG,
              "--memory %s and --memory.limit are the same setting; leave out one of them", brief->memory);
+    ZR_CHECK(!brief->disk || (zr__text_bytes(brief->disk, &bytes) && bytes > 0), ZR_ERR_ARG,
+             "--disk is \"%s\"; expected a size such as 200GB, 2TB or 512MiB", brief->disk);
     return ZR_OK;
 }

@@ -6,7 +6,7 @@
 #include "zr/base.h"
 
 typedef struct cli_brief {
-    const char *preset, *memory;
+    const char *preset, *memory, *disk;
     int64_t stage, batch, seq, tensor;
     bool chooses; /* whether zr chooses missing keys to fit --memory; else --memory is only a limit */
 } cli_brief;
@@ -19,6 +19,14 @@ typedef struct cli_brief {
     "memory limit of each rank, e.g. 32GB (key memory.limit); stage, recompute policy and micro-batch, where not "     \
     "given, are chosen to fit it"
 
+#define CLI_DISK_PLAN                                                                                                  \
+    "space on disk of each rank, e.g. 200GB: where a model does not fit --memory, put as few of its states on disk "   \
+    "as "                                                                                                              \
+    "needed"
+#define CLI_DISK_TRAIN                                                                                                 \
+    CLI_DISK_PLAN ", in the folder zero_optimization.offload_optimizer.nvme_path [with --memory and that key: its "    \
+                  "free space]"
+
 /** Rows for a command's table of options. The parsed values are stored in the cli_brief `brief`. */
 /* clang-format off */
 #define CLI_BRIEF_PRESET(brief)                                                                                        \
@@ -30,6 +38,10 @@ typedef struct cli_brief {
     {"seq", CLI_INT, &(brief).seq, 1, "T", "sequence length: tokens per sample"},                                      \
     {"tensor", CLI_INT, &(brief).tensor, 1, "M", "tensor-parallel degree: M ranks share each layer"},                  \
     {"memory", CLI_TEXT, &(brief).memory, 0, "SIZE", memory_help}
+/* clang-format on */
+
+/* clang-format off */
+#define CLI_BRIEF_DISK(brief, disk_help) {"disk", CLI_TEXT, &(brief).disk, 0, "SIZE", disk_help}
 /* clang-format on */
 
 /** Return whether any --key=value of the command line begins with `begin`, for example "memory.limit=". */

@@ -93,11 +93,15 @@ zr_status cli_settle(zr_config *config, cli_target *target)
 {
     char chosen[ZR_TRAIN_NOTE_BYTES];
     ZR_TRY(cli_settle_place(config, target));
-    const zr__train_target where = {.ranks = target->ranks,
-                                    .disk_bytes = target->disk_bytes,
-                                    .profile = &target->chooser,
-                                    .price = target->simulated ? price_on_cluster : NULL,
-                                    .arg = target};
+    const zr__train_target where = {
+        .ranks = target->ranks,
+        .disk_bytes = target->disk_bytes,
+        .memory_bytes = target->limit_bytes > 0 || !target->here
+                            ? target->limit_bytes
+                            : zr__train_limit(&target->profile, target->local_ranks, target->in_process),
+        .profile = &target->chooser,
+        .price = target->simulated ? price_on_cluster : NULL,
+        .arg = target};
     ZR_TRY(zr__train_choose(config, &where, (zr__train_kept){0}, chosen));
     return chosen[0] ? zr__config_add_note(config, chosen) : ZR_OK;
 }

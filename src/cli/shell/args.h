@@ -40,8 +40,9 @@ typedef struct cli_args {
     bool keys;                 /* whether the command takes configuration keys, --key.path=value */
     int max_operands;
     bool help, json, quiet;
-    bool by_memory; /* whether zr chooses the keys that are not given, to fit the size of --memory */
-    bool recipe;    /* whether a preset also sets the training recipe for its size (zr__config_take_recipe) */
+    bool by_memory;   /* whether zr chooses the keys that are not given, to fit the size of --memory */
+    const char *disk; /* size of --disk, with which zr chooses an offload to disk; NULL if not given */
+    bool recipe;      /* whether a preset also sets the training recipe for its size (zr__config_take_recipe) */
     cli_color color;
     const char *operand[CLI_MAX_OPERANDS + 1]; /* operands, followed by NULL */
     int n_operands;

@@ -1,7 +1,21 @@
 #include "cli/shell/args.h"
 #include "cli/shell/config.h"
+#include "base/text/text.h"
 #include "config/config.h"
 #include "zr/run.h"
+
+/** Leave an offload to disk open, as --disk asks, for states that do not fit in memory. */
+static zr_status offer_disk(const cli_args *args, zr_config *config)
+{
+    int64_t bytes = 0;
+    if (!args->disk || !zr__text_bytes(args->disk, &bytes)) return ZR_OK;
+    zr__config_offer_disk(config, bytes);
+    const bool given = zr__config_given(config, "zero_optimization.offload_optimizer.device") ||
+                       zr__config_given(config, "zero_optimization.offload_param.device");
+    ZR_CHECK(given || config->memory.limit_bytes > 0, ZR_ERR_ARG,
+             "--disk %s is for what does not fit in memory; give the memory of a rank too: --memory SIZE", args->disk);
+    return ZR_OK;
+}
 
 zr_status cli_config_load(const cli_args *args, zr_config **config)
 {
@@ -9,7 +23,9 @@ zr_status cli_config_load(const cli_args *args, zr_config **config)
     ZR_TRY(zr_config_load(path, args->override, args->n_overrides, config));
     if (args->by_memory) zr__config_leave_open(*config);
     if (args->recipe) zr__config_take_recipe(*config);
-    return ZR_OK;
+    const zr_status st = offer_disk(args, *config);
+    if (st != ZR_OK) zr_config_destroy(config);
+    return st;
 }
 
 zr_status cli_config(const cli_args *args, int ranks, int64_t unix_sec, zr_config **config, bool *own_dir)

@@ -74,6 +74,10 @@ zr_config zr__run_given(const zr__run *r)
     given.micro_batch_size = r->config->micro_batch_size;
     given.accumulation_steps = r->config->accumulation_steps;
     given.train_batch_size = r->config->train_batch_size;
+    given.train.layer_major = r->config->train.layer_major;
+    given.zero.optim = r->config->zero.optim;
+    given.zero.param = r->config->zero.param;
+    given.zero.offload_gradients = r->config->zero.offload_gradients;
     return given;
 }
 

@@ -153,11 +153,42 @@ static zr_status settle_rates(zr__run *r)
     if (!mixes && !zr__config_is_open(r->config)) return ZR_OK; /* the plan does not depend on rates */
     if (zr__rates_recall(&r->device->profile.facts, &rates) == ZR_OK)
         zr__rates_profile(&rates, narrow ? ZR_BF16 : ZR_F32, r->comm->size, r->comm->local_size, &mine);
+    zr__disk_profile(r->comm->local_size, &mine);
     const zr_machine *m = &mine.machine;
-    double number[5] = {m->flops_f32, m->flops_bf16, m->memory_bytes_sec, zr__machine_link(m).bytes_sec};
-    for (int i = 0; i < m->n_products; i++) number[4] += (i + 1) * m->product[i].flops;
+    double number[] = {0,
+                       m->flops_f32,
+                       m->flops_bf16,
+                       m->memory_bytes_sec,
+                       zr__machine_link(m).bytes_sec,
+                       m->disk_read_bytes_sec,
+                       m->disk_write_bytes_sec,
+                       m->disk_both_bytes_sec};
+    for (int i = 0; i < m->n_products; i++) number[0] += (i + 1) * m->product[i].flops;
     ZR_TRY(zr__run_alike(r, number, sizeof(number), &alike));
     if (alike) r->device->profile.machine = *m;
+    return ZR_OK;
+}
+
+/** Find the bytes of disk that a rank may use for an offload that is open: those of --disk, or else its share of the
+ * room in the folders. All ranks use the least of any rank. */
+static zr_status settle_disk(zr__run *r, int64_t *disk_bytes)
+{
+    const int64_t given = zr__config_disk_bytes(r->config);
+    *disk_bytes = given;
+    if (!zr__config_get_open(r->config).offload) return ZR_OK;
+    zr__folders folders = {0};
+    zr_config with = *r->config;
+    with.zero.optim.device = ZR_HOME_NVME;
+    zr_status st = ZR_OK;
+    if (!with.zero.optim.folders && !with.zero.param.folders)
+        st = ZR_FAIL(ZR_ERR_CONFIG, "--disk needs a folder on a fast local disk; name it: "
+                                    "--zero_optimization.offload_optimizer.nvme_path=DIR");
+    if (st == ZR_OK) st = zr__train_folders(&with, &folders);
+    int64_t below = -(zr__folders_free_bytes(&folders) / r->comm->local_size);
+    zr__folders_free(&folders);
+    ZR_TRY(zr__run_agree(r, st));
+    ZR_TRY(zr__run_most(r, &below, 1));
+    if (given == 0) *disk_bytes = -below;
     return ZR_OK;
 }
 
@@ -170,7 +201,11 @@ static zr_status settle_open(zr__run *r)
     if (!zr__config_is_open(r->config)) return ZR_OK;
     zr_config *config = own_config(r);
     const zr__train_kept kept = {from->micro_batch_size, from->accumulation_steps};
-    const zr__train_target target = {.ranks = r->comm->size, .profile = &r->device->profile};
+    zr__train_target target = {
+        .ranks = r->comm->size,
+        .memory_bytes = zr__train_limit(&r->device->profile, r->comm->local_size, zr__comm_process_ranks(r->comm)),
+        .profile = &r->device->profile};
+    ZR_TRY(settle_disk(r, &target.disk_bytes));
     if (r->comm->rank == 0) st = zr__train_choose(config, &target, kept, r->chosen_note);
     ZR_TRY(zr__run_agree(r, st));
     ZR_TRY(zr__run_share(r, &config->zero.stage, sizeof(config->zero.stage)));
@@ -178,17 +213,46 @@ static zr_status settle_open(zr__run *r)
     ZR_TRY(zr__run_share(r, &config->micro_batch_size, sizeof(config->micro_batch_size)));
     ZR_TRY(zr__run_share(r, &config->accumulation_steps, sizeof(config->accumulation_steps)));
     ZR_TRY(zr__run_share(r, &config->train_batch_size, sizeof(config->train_batch_size)));
+    ZR_TRY(zr__run_share(r, &config->train.layer_major, sizeof(config->train.layer_major)));
+    ZR_TRY(zr__run_share(r, &config->zero.optim.device, sizeof(config->zero.optim.device)));
+    ZR_TRY(zr__run_share(r, &config->zero.optim.ratio, sizeof(config->zero.optim.ratio)));
+    ZR_TRY(zr__run_share(r, &config->zero.param.device, sizeof(config->zero.param.device)));
+    ZR_TRY(zr__run_share(r, &config->zero.param.ratio, sizeof(config->zero.param.ratio)));
+    return zr__run_share(r, &config->zero.offload_gradients, sizeof(config->zero.offload_gradients));
+}
+
+/** Check that the plan fits in memory, and on disk in the space of --disk. If it does not fit in memory, name an
+ * offload with which it would. */
+static zr_status check_fits(const zr__run *r)
+{
+    /* Messages name memory.limit only if the user gave it. Otherwise they name the host's memory. */
+    const int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
+    const int in_process = zr__comm_process_ranks(r->comm), local = r->comm->local_size;
+    const int64_t there = zr__train_limit(&r->device->profile, local, in_process),
+                  disk_bytes = zr__config_disk_bytes(r->config),
+                  on_disk = r->plan->memory.space[ZR_SPACE_DISK].total_bytes;
+    char remedy[ZR_OFFLOAD_REMEDY_BYTES];
+    const zr_status st = zr__train_memory_check(r->plan, limit_bytes, local, in_process > 1);
+    if (st == ZR_ERR_MEMORY) {
+        const char *why = ZR__WHY();
+        zr__train_offload_remedy(r->config, r->comm->size, &r->device->profile,
+                                 limit_bytes > 0 && (there == 0 || limit_bytes < there) ? limit_bytes : there, remedy);
+        return ZR_FAIL(st, "%s%s%s", why, remedy[0] ? ". It fits with " : "", remedy);
+    }
+    ZR_TRY(st);
+    ZR_CHECK(disk_bytes == 0 || on_disk <= disk_bytes, ZR_ERR_MEMORY,
+             "the plan has %s of a rank's states on disk, but --disk is %s; give more, or use a smaller model or more "
+             "ranks",
+             ZR_SIZE((double)on_disk), ZR_SIZE((double)disk_bytes));
     return ZR_OK;
 }
 
 static zr_status check_plan(zr__run *r)
 {
-    /* Messages name memory.limit only if the user gave it. Otherwise they name the host's memory. */
-    int64_t limit_bytes = (r->given ? r->given : r->config)->memory.limit_bytes;
     const int in_process = zr__comm_process_ranks(r->comm);
     ZR_TRY(zr__train_plan(r->config, r->comm->size, -1, &r->device->profile, &r->plan));
     settle_ahead(r);
-    ZR_TRY(zr__train_memory_check(r->plan, limit_bytes, r->comm->local_size, in_process > 1));
+    ZR_TRY(check_fits(r));
     if (in_process == 1 || r->comm->rank == 0) ZR_TRY(check_room(r, in_process));
     ZR_TRY(zr__watch_create(&r->watch, r->observer, r->plan, r->comm->rank));
     zr__hang_plan(r->hang, r->plan);

@@ -1,5 +1,5 @@
 /** Choice of values for the keys that a configuration leaves open (zr__config_open): ZeRO stage, recompute policy and
- * micro-batches, and the offload to disk if the target has one. Each candidate is planned completely and priced. Policy
+ * micro-batches, and the offload to disk. Each candidate is planned completely and priced. Policy
  * auto creates many plans itself, so it is tried only for candidates that may be the fastest. */
 #include "train/setup/setup.h"
 
@@ -44,7 +44,6 @@ typedef struct search {
     const zr_config *config;
     zr__config_open open;
     zr__offload offload; /* degree of offload that is tried */
-    bool any_offload;    /* whether the offload is open */
     int ranks;
     zr_profile profile;
     const zr__train_target *target;
@@ -313,41 +312,38 @@ static void usual_rates(search *s)
     double *products = narrow && m->flops_bf16 > 0 ? &m->flops_bf16 : &m->flops_f32;
     const bool alone = s->ranks == 1 || zr__machine_link(m).bytes_sec > 0;
     s->timed = s->target->price || (*products > 0 && m->memory_bytes_sec > 0 && alone);
-    if (s->timed || !(s->open.stage || s->open.policy || s->open.batch || s->any_offload)) return;
+    if (s->timed || !(s->open.stage || s->open.policy || s->open.batch || s->open.offload)) return;
     s->timed = s->usual = true;
     if (*products == 0) *products = USUAL_FLOPS_SEC;
     if (m->memory_bytes_sec == 0) m->memory_bytes_sec = *products / (apart ? USUAL_FLOPS_BYTE_APART : USUAL_FLOPS_BYTE);
     if (!alone) m->link[ZR_LINK_PROCESS].bytes_sec = USUAL_LINK_PART * m->memory_bytes_sec;
 }
 
-static zr_status note_choice(const search *s, const tried *best, char note[ZR_TRAIN_NOTE_BYTES])
+static void note_choice(const search *s, const tried *best, zr__text *text)
 {
     const way *w = &best->way;
-    zr__text text = {0};
-    char *all = NULL;
-    if (s->open.stage || s->open.policy || s->open.batch || s->any_offload) {
-        zr__text_add(&text, "chosen for memory.limit %s:", ZR_SIZE((double)s->config->memory.limit_bytes));
-        if (s->open.stage) zr__text_add(&text, " zero_optimization.stage %d,", w->stage);
+    if (s->open.stage || s->open.policy || s->open.batch || s->open.offload) {
+        zr__text_add(text, "chosen for memory.limit %s:", ZR_SIZE((double)s->config->memory.limit_bytes));
+        if (s->open.stage) zr__text_add(text, " zero_optimization.stage %d,", w->stage);
         if (s->open.policy)
-            zr__text_add(&text, " activation_checkpointing.policy %s,", zr__recompute_name((zr_recompute)w->policy));
+            zr__text_add(text, " activation_checkpointing.policy %s,", zr__recompute_name((zr_recompute)w->policy));
         if (s->open.split || s->open.batch)
-            zr__text_add(&text,
-                         " train_micro_batch_size_per_gpu %" PRId64 " x gradient_accumulation_steps %" PRId64 ",",
+            zr__text_add(text, " train_micro_batch_size_per_gpu %" PRId64 " x gradient_accumulation_steps %" PRId64 ",",
                          w->rows, w->accum);
         if (s->offload)
-            zr__text_add(&text, " %s (%s a rank on disk),", zr__train_offload_keys(s->offload, ZR_HOME_NVME),
+            zr__text_add(text, " %s (%s a rank on disk),", zr__train_offload_keys(s->offload, ZR_HOME_NVME),
                          ZR_SIZE((double)best->disk_bytes));
-        else if (s->any_offload)
-            zr__text_add(&text, " no offload,");
+        else if (s->open.offload)
+            zr__text_add(text, " no offload,");
         const char *by = s->target->price ? "simulated times"
                          : s->usual       ? "usual rates (`zr info --bench` measures this machine's)"
                                           : "the machine's rates";
         if (best->fits)
-            zr__text_add(&text, " %s a rank: the fastest that fits by %s", ZR_SIZE((double)best->needs), by);
+            zr__text_add(text, " %s a rank: the fastest that fits by %s", ZR_SIZE((double)best->needs), by);
         else
-            zr__text_add(&text, " which takes the least, %s a rank: nothing fits", ZR_SIZE((double)best->needs));
+            zr__text_add(text, " which takes the least, %s a rank: nothing fits", ZR_SIZE((double)best->needs));
     } else {
-        zr__text_add(&text,
+        zr__text_add(text,
                      "gradient_accumulation_steps: auto, set to %" PRId64
                      ", and train_micro_batch_size_per_gpu as %" PRId64 ": %s",
                      w->accum, w->rows,
@@ -356,10 +352,6 @@ static zr_status note_choice(const search *s, const tried *best, char note[ZR_TR
                      : best->recomputes ? "the best of what fits memory.limit"
                                         : "the fewest that fit memory.limit with no activation recomputed");
     }
-    ZR_TRY(zr__text_take(&text, &all));
-    snprintf(note, ZR_TRAIN_NOTE_BYTES, "%s", all);
-    zr_free(all);
-    return ZR_OK;
 }
 
 /** Try all candidates with the degree of offload of s->config. */
@@ -377,9 +369,9 @@ static zr_status try_all(search *s)
     return try_least(s);
 }
 
-static zr_status choose_open_keys(search *s, zr_config *config, char note[ZR_TRAIN_NOTE_BYTES])
+static zr_status choose_open_keys(search *s, zr_config *config, zr__text *text)
 {
-    const zr__offload most = !s->any_offload     ? ZR__OFFLOAD_NONE
+    const zr__offload most = !s->open.offload    ? ZR__OFFLOAD_NONE
                              : s->stages[1] == 3 ? ZR__OFFLOAD_PARAM
                                                  : ZR__OFFLOAD_GRAD;
     ZR_TRY(try_all(s));
@@ -390,30 +382,27 @@ static zr_status choose_open_keys(search *s, zr_config *config, char note[ZR_TRA
     if (s->least.needs == 0) return zr__failure_tell(&s->refused);
     const tried *best = pick_way(s);
     if (!best) best = &s->least;
-    ZR_TRY(note_choice(s, best, note));
+    note_choice(s, best, text);
     way taken = best->way;
     if (!s->open.policy) taken.policy = config->recompute.policy;
     take_way(config, s->ranks, &taken);
     return ZR_OK;
 }
 
-zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
-                           char note[ZR_TRAIN_NOTE_BYTES])
+static zr_status choose_batch_and_more(zr_config *config, const zr__train_target *target, zr__train_kept kept,
+                                       zr__text *text)
 {
     zr__config_open open = zr__config_get_open(config);
-    note[0] = '\0';
     if (open.batch && kept.accum > 0) {
         const bool given = zr__config_given(config, "gradient_accumulation_steps");
         zr__train_set_batch(config, target->ranks, kept.rows, given ? config->accumulation_steps : kept.accum);
         open.batch = false;
     }
-    const bool any_offload = target->disk_bytes > 0 && config->memory.limit_bytes > 0 && zr__train_offload_open(config);
-    if (!open.stage && !open.policy && !open.split && !open.batch && !any_offload) return ZR_OK;
+    if (!open.stage && !open.policy && !open.split && !open.batch && !open.offload) return ZR_OK;
     search *s = zr_alloc(sizeof(*s));
     ZR_CHECK(s, ZR_ERR_MEMORY, "no memory to choose");
     s->config = config;
     s->open = open;
-    s->any_offload = any_offload;
     s->ranks = target->ranks;
     s->profile = *target->profile;
     s->target = target;
@@ -421,7 +410,19 @@ zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr
     s->stages[0] = open.stage ? 0 : (int)config->zero.stage;
     s->stages[1] = open.stage ? 3 : (int)config->zero.stage;
     usual_rates(s);
-    const zr_status st = choose_open_keys(s, config, note);
+    const zr_status st = choose_open_keys(s, config, text);
     zr_free(s);
+    return st;
+}
+
+zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
+                           char note[ZR_TRAIN_NOTE_BYTES])
+{
+    zr__text text = {0};
+    zr_status st = choose_batch_and_more(config, target, kept, &text);
+    if (st == ZR_OK) st = zr__train_choose_shares(config, target, &text);
+    if (st == ZR_OK && text.failed) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory to describe the choice");
+    snprintf(note, ZR_TRAIN_NOTE_BYTES, "%s", st == ZR_OK && text.data ? text.data : "");
+    zr__text_clear(&text);
     return st;
 }

@@ -5,11 +5,13 @@
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 #include "config/config.h"
+#include "train/host/limits.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 enum { FOLDERS_MOST = 64 };
@@ -65,6 +67,19 @@ zr_status zr__train_folders(const zr_config *config, zr__folders *folders)
     folders->path = zr_alloc(FOLDERS_MOST * sizeof(*folders->path));
     ZR_CHECK(folders->path, ZR_ERR_MEMORY, "out of memory for the folders of %s", key);
     return add_folders(folders, key, value);
+}
+
+int64_t zr__folders_free_bytes(const zr__folders *folders)
+{
+    int64_t least = INT64_MAX;
+    struct statvfs disk;
+    for (int i = 0; i < folders->n; i++) {
+        if (statvfs(folders->path[i], &disk) != 0 || disk.f_blocks == 0) return 0;
+        const double bytes = (double)disk.f_bavail * (double)disk.f_frsize;
+        if (bytes < (double)least) least = (int64_t)bytes;
+    }
+    if (folders->n == 0) return 0;
+    return least < INT64_MAX / folders->n ? least * folders->n : INT64_MAX;
 }
 
 void zr__folders_free(zr__folders *folders)
@@ -140,4 +155,39 @@ bool zr__train_offload_open(const zr_config *config)
 {
     return !zr__config_given(config, "zero_optimization.offload_optimizer.device") &&
            !zr__config_given(config, "zero_optimization.offload_param.device");
+}
+
+/** Find the least offload to a device with which a configuration fits, and write its keys and bytes to `remedy`. Return
+ * false if none fits. An offload that the planner refuses does not fit. */
+static bool find_remedy(zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes,
+                        zr_config_home device, char remedy[ZR_OFFLOAD_REMEDY_BYTES])
+{
+    const bool disk = device == ZR_HOME_NVME;
+    for (zr__offload offload = ZR__OFFLOAD_OPTIM; offload < ZR__OFFLOADS; offload++) {
+        zr_plan *plan = NULL;
+        zr__train_set_offload(config, offload, device);
+        if (zr__train_plan(config, ranks, -1, profile, &plan) != ZR_OK) continue;
+        const int64_t needs = zr__rank_needs(&plan->memory, &plan->profile.facts);
+        const int64_t away = plan->memory.space[disk ? ZR_SPACE_DISK : ZR_SPACE_HOST].total_bytes;
+        zr_plan_destroy(&plan);
+        if (needs > limit_bytes) continue;
+        snprintf(remedy, ZR_OFFLOAD_REMEDY_BYTES, "%s%s (%s a rank, and %s %s)",
+                 zr__train_offload_keys(offload, device),
+                 disk && !config->zero.optim.folders
+                     ? ", and as zero_optimization.offload_optimizer.nvme_path a folder on a fast local disk"
+                     : "",
+                 ZR_SIZE((double)needs), ZR_SIZE((double)away), disk ? "on disk" : "of host memory");
+        return true;
+    }
+    return false;
+}
+
+void zr__train_offload_remedy(const zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes,
+                              char remedy[ZR_OFFLOAD_REMEDY_BYTES])
+{
+    zr_config away = *config;
+    remedy[0] = '\0';
+    if (!zr__train_offload_open(config) || config->zero.optim.device != ZR_HOME_NONE) return;
+    for (zr_config_home device = profile->facts.apart ? ZR_HOME_CPU : ZR_HOME_NVME; device <= ZR_HOME_NVME; device++)
+        if (find_remedy(&away, ranks, profile, limit_bytes, device, remedy)) return;
 }

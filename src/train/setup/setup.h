@@ -1,10 +1,12 @@
 /** train/setup: the way from a configuration to a plan. offload.c finds the folders of
  * an offload to disk. prepare.c sets model sizes, tokenizer and output directory from
  * files. layout.c copies every key that the planner uses into a zr_layout. choose.c chooses ZeRO stage, recompute
- * policy and micro-batches if the configuration leaves them open. */
+ * policy, micro-batches and offload if the configuration leaves them open. shares.c chooses the shares of an offload
+ * and the order of micro-batches. */
 #ifndef ZR_TRAIN_SETUP_SETUP_H
 #define ZR_TRAIN_SETUP_SETUP_H
 
+#include "base/text/text.h"
 #include "train/family/family.h"
 #include "zr/config.h"
 #include "zr/plan.h"
@@ -23,6 +25,8 @@ typedef struct zr__folders {
 /** List the folders of an offload to disk; the list is empty without one. Call zr__folders_free even after a failure.
  * Fail with ZR_ERR_CREATE if a path is not a folder in which files can be created. */
 ZR_NODISCARD zr_status zr__train_folders(const zr_config *config, zr__folders *folders);
+/** Return the free bytes of all folders together, over which states are striped evenly, or 0 if they are unknown. */
+int64_t zr__folders_free_bytes(const zr__folders *folders);
 void zr__folders_free(zr__folders *folders);
 
 /** Write a note to `note` if a device of offload has no effect on this machine, else "". */
@@ -82,12 +86,18 @@ void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_hom
 const char *zr__train_offload_keys(zr__offload offload, zr_config_home device);
 /** Return whether neither device of offload is given. */
 bool zr__train_offload_open(const zr_config *config);
+/** Describe in words the least offload with which a configuration that does not fit `limit_bytes` would fit, with its
+ * keys and bytes: "zero_optimization.offload_optimizer.device nvme ... (1.2 GB a rank, and 3.4 GB on disk)". Write ""
+ * if there is none, or if a device is given already. */
+#define ZR_OFFLOAD_REMEDY_BYTES 512
+void zr__train_offload_remedy(const zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes,
+                              char remedy[ZR_OFFLOAD_REMEDY_BYTES]);
 
 /** Hardware on which a configuration is to run. */
 typedef struct zr__train_target {
     int ranks;
-    int64_t disk_bytes;        /* bytes on disk that a rank may use. If above 0 and the configuration gives no device of
-                                  offload,        the offload is open too. If 0, nothing is chosen to be on disk */
+    int64_t disk_bytes;        /* bytes on disk that a rank may use, or 0 without a limit */
+    int64_t memory_bytes;      /* memory that a rank can have without a memory.limit, or 0 if unknown */
     const zr_profile *profile; /* profile of the device for which plans are made */
     /** Function that prices a plan for this target. If the function is NULL, zr_plan_price is used, with the profile's
      * rates. */
@@ -104,15 +114,27 @@ typedef struct zr__train_target {
  * If the profile lacks a rate that is needed, usual ratios of products, memory and link are assumed. If only the
  * micro-batches are open and rates are unknown, take the fewest FLOPs, then the least traffic.
  *
- * If the offload is open (zr__train_target.disk_bytes), take the least degree of offload with which anything fits.
+ * If the offload is open, take the least degree of offload with which anything fits.
+ *
+ * Then choose the order of micro-batches and the shares of an offload, if they are open (zr__train_choose_shares).
  *
  * At most 65536 micro-batches are tried. The result depends only on the configuration and the target with its rates.
  * If the number of samples is open, its value in `kept` is used. If only the micro-batches are open, `kept` is used if
  * it fits. `note` gets a description of the choice, or
  * "" if nothing was open. If nothing can be planned, return the error of zr__train_plan. Other errors are errors of
  * `price`. */
-#define ZR_TRAIN_NOTE_BYTES 512
+#define ZR_TRAIN_NOTE_BYTES 1024
 ZR_NODISCARD zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
                                         char note[ZR_TRAIN_NOTE_BYTES]);
+
+/** Choose the order of micro-batches and the shares of an offload, where they are "auto" (`order`, `optim_ratio` and
+ * `param_ratio` of zr__config_get_open) and the other keys are chosen. Add a description to `text`.
+ *
+ * Take the order "layer" if it fits and its step is shorter by the target's rates. With memory.limit take the least
+ * shares that fit, of the parameters first, since these move more often. Without a limit take the greatest share
+ * whose copies prolong a step by at most 1 %, but at least as much as the target's memory needs, or 1 if a rate is
+ * unknown. Shares are changed by whole units, and have as
+ * few digits as possible. */
+ZR_NODISCARD zr_status zr__train_choose_shares(zr_config *config, const zr__train_target *target, zr__text *text);
 
 #endif

@@ -1,0 +1,265 @@
+/** Choice of the order of micro-batches and of the shares of an offload (zr__train_choose_shares). All of them leave
+ * results the same to the bit, so that they may be chosen by rates that differ from machine to machine. */
+#include "train/setup/setup.h"
+
+#include "base/core/core.h"
+#include "config/config.h"
+#include "train/host/limits.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Two steps count as equally long if their times differ by at most this factor. */
+#define ALIKE 1.01
+/* The order "layer" is tried with at most this number of micro-batches, since the time to plan grows with it. */
+#define MICROS_MOST 16
+
+/** Results of planning a configuration. */
+typedef struct seen {
+    bool planned, fits; /* whether it can be planned; whether it fits memory.limit and the disk */
+    bool timed;         /* whether all rates are known on which step_sec depends */
+    int64_t needs, disk_bytes;
+    double step_sec;
+} seen;
+
+/** Return whether the profile has the rates of products, of memory and, with several ranks, of the link. */
+static bool is_timed(const zr_config *config, const zr__train_target *target)
+{
+    zr_machine m = target->profile->machine;
+    const bool narrow = config->bf16 || config->fp16;
+    const double products = narrow && m.flops_bf16 > 0 ? m.flops_bf16 : m.flops_f32;
+    return target->price ||
+           (products > 0 && m.memory_bytes_sec > 0 && (target->ranks == 1 || zr__machine_link(&m).bytes_sec > 0));
+}
+
+/** Return whether the rates are known of all copies of a plan between memory, host and disk. */
+static bool copies_timed(const zr__train_target *target, const zr_plan *plan, const zr_price *price)
+{
+    const zr_machine *m = &target->profile->machine;
+    const bool host = plan->copied[ZR_SPACE_HOST][ZR_SPACE_DEVICE] > 0;
+    const bool disk = plan->memory.space[ZR_SPACE_DISK].total_bytes > 0;
+    if (target->price) return !disk || price->disk_sec > 0;
+    return (!disk || (m->disk_read_bytes_sec > 0 && m->disk_write_bytes_sec > 0)) && (!host || m->host_bytes_sec > 0);
+}
+
+/** Plan a configuration, and return the plan too if `plan` is not NULL. The planner may refuse it. */
+static zr_status see(const zr_config *config, const zr__train_target *target, seen *s, zr_plan **plan)
+{
+    zr_plan *made = NULL;
+    zr_price price = {0};
+    *s = (seen){0};
+    zr_status st = zr__train_plan(config, target->ranks, -1, target->profile, &made);
+    if (st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED) return ZR_OK; /* the run itself reports it */
+    ZR_TRY(st);
+    s->planned = true;
+    s->needs = zr__rank_needs(&made->memory, &made->profile.facts);
+    s->disk_bytes = made->memory.space[ZR_SPACE_DISK].total_bytes;
+    s->fits = (config->memory.limit_bytes == 0 || s->needs <= config->memory.limit_bytes) &&
+              (target->disk_bytes == 0 || s->disk_bytes <= target->disk_bytes);
+    s->timed = is_timed(config, target);
+    if (s->timed)
+        st = target->price ? target->price(target->arg, made, &price) : zr_plan_price(made, target->profile, &price);
+    s->timed = s->timed && copies_timed(target, made, &price);
+    s->step_sec = price.step_sec;
+    if (st == ZR_OK && plan)
+        *plan = made;
+    else
+        zr_plan_destroy(&made);
+    return st;
+}
+
+/** Begin a part of the description. */
+static void begin(zr__text *text)
+{
+    if (text->length > 0) zr__text_add(text, "; ");
+}
+
+/* ---- order of micro-batches --------------------------------------------------------------------- */
+
+static zr_status choose_order(zr_config *config, const zr__train_target *target, zr__text *text)
+{
+    static const char key[] = "train.accumulation_order: auto, set to ";
+    const long long accum = (long long)config->accumulation_steps;
+    seen micro, layer = {0};
+    config->train.layer_major = false;
+    begin(text);
+    if (accum == 1 || accum > MICROS_MOST) {
+        zr__text_add(text, "%smicro, as a step has %lld micro-batch%s", key, accum, accum == 1 ? "" : "es");
+        return ZR_OK;
+    }
+    zr_config other = *config;
+    other.train.layer_major = true;
+    ZR_TRY(see(config, target, &micro, NULL));
+    ZR_TRY(see(&other, target, &layer, NULL));
+    const bool known = micro.timed && layer.timed;
+    config->train.layer_major = layer.fits && known && layer.step_sec * ALIKE < micro.step_sec;
+    if (config->train.layer_major)
+        zr__text_add(text, "%slayer, with which a step takes %.3g s instead of %.3g s", key, layer.step_sec,
+                     micro.step_sec);
+    else
+        zr__text_add(text, "%smicro: %s", key,
+                     !layer.planned ? "layer cannot be planned"
+                     : !layer.fits  ? "layer does not fit memory.limit"
+                     : !known       ? "rates are not known (`zr info --bench` measures them)"
+                                    : "layer is not faster");
+    return ZR_OK;
+}
+
+/* ---- shares ------------------------------------------------------------------------------------- */
+
+/** Units that share an offload, and what is offloaded with a share of 1. */
+typedef struct units {
+    int64_t *elems; /* elems[n]: elements of the last n units of the model that are offloaded, for n from 0 to `n` */
+    int n;
+} units;
+
+/** List the units that a plan offloads with a share of 1. */
+static zr_status list_units(const zr_plan *plan, bool param, units *u)
+{
+    *u = (units){.elems = zr_alloc((size_t)(plan->n_units + 1) * sizeof(*u->elems))};
+    ZR_CHECK(u->elems, ZR_ERR_MEMORY, "no memory to choose a share");
+    for (int32_t i = plan->n_units - 1; i >= 0; i--) {
+        const zr_plan_unit *unit = &plan->unit[i];
+        if ((param ? unit->param_home : unit->optim_home) == ZR_SPACE_DEVICE) continue;
+        u->elems[u->n + 1] = u->elems[u->n] + unit->elems;
+        u->n++;
+    }
+    return ZR_OK;
+}
+
+/** Return the number with the fewest digits that is a share of the last n units, as the planner rounds shares up to
+ * whole units. */
+static double share_of(const units *u, int n)
+{
+    const double all = (double)u->elems[u->n];
+    if (n == 0 || n == u->n) return n == 0 ? 0 : 1;
+    const double most = (double)u->elems[n], above = (double)u->elems[n - 1];
+    for (double scale = 10; scale < 1e15; scale *= 10) {
+        const double share = floor(most / all * scale) / scale;
+        if (above < share * all && share * all <= most) return share;
+    }
+    return (most + above) / 2 / all;
+}
+
+/** A search for the share of one kind of states. */
+typedef struct search {
+    zr_config config; /* copy whose share is changed */
+    double *ratio;    /* the share in it */
+    const zr__train_target *target;
+    units units;
+    bool limited;    /* whether the share is to fit memory.limit; else it is to cost no time */
+    double free_sec; /* longest step that counts as not prolonged */
+} search;
+
+/** Plan with the last n units offloaded. */
+static zr_status see_share(search *s, int n, seen *found)
+{
+    *s->ratio = share_of(&s->units, n);
+    return see(&s->config, s->target, found, NULL);
+}
+
+/** Find the least number of units that fits, or the greatest number that costs no time. With all units the first is
+ * met, and with none the second. */
+static zr_status bisect(search *s, int *n)
+{
+    int low = 0, high = s->units.n;
+    seen found;
+    ZR_TRY(see_share(s, s->limited ? low : high, &found));
+    if (s->limited ? found.fits : found.step_sec <= s->free_sec) {
+        *n = s->limited ? low : high;
+        return ZR_OK;
+    }
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        ZR_TRY(see_share(s, middle, &found));
+        const bool lower = s->limited ? found.fits : found.step_sec > s->free_sec;
+        if (lower)
+            high = middle;
+        else
+            low = middle;
+    }
+    *n = s->limited ? high : low;
+    return ZR_OK;
+}
+
+/** Describe the share that is chosen. `before` is the plan with a share of 1. */
+static zr_status note_share(search *s, const char *key, int n, zr__text *text)
+{
+    seen found;
+    ZR_TRY(see_share(s, n, &found));
+    begin(text);
+    zr__text_add(text, "%s: auto, set to %s, ", key, ZR_SHORTEST(*s->ratio));
+    if (s->limited)
+        zr__text_add(text, "the least with which %s is enough: %s a rank",
+                     ZR_SIZE((double)s->config.memory.limit_bytes), ZR_SIZE((double)found.needs));
+    else
+        zr__text_add(text, "the most whose copies take no time beside computing: %.3g s a step", found.step_sec);
+    if (found.disk_bytes > 0) zr__text_add(text, ", %s on disk", ZR_SIZE((double)found.disk_bytes));
+    return ZR_OK;
+}
+
+/** Find the greatest share that costs no time. If the memory of the target is not enough for it, limit the search by
+ * that memory. */
+static zr_status search_free(search *s, int *n)
+{
+    seen found;
+    ZR_TRY(see_share(s, 0, &found));
+    s->free_sec = ALIKE * found.step_sec;
+    ZR_TRY(bisect(s, n));
+    ZR_TRY(see_share(s, *n, &found));
+    s->limited = s->target->memory_bytes > 0 && found.needs > s->target->memory_bytes;
+    if (s->limited) s->config.memory.limit_bytes = s->target->memory_bytes;
+    return ZR_OK;
+}
+
+/** Choose the share of a search, whose plan with a share of 1 is `whole`, and describe it. */
+static zr_status take_share(search *s, const char *key, const seen *whole, zr__text *text)
+{
+    int n = s->units.n;
+    const char *why = NULL;
+    s->limited = s->config.memory.limit_bytes > 0;
+    if (n == 0)
+        why = "as nothing can be offloaded";
+    else if (!s->limited && !whole->timed)
+        why = "as rates are not known (`zr info --bench --disk DIR` measures them)";
+    else if (!s->limited)
+        ZR_TRY(search_free(s, &n));
+    if (!why && s->limited && whole->needs > s->config.memory.limit_bytes)
+        why = "with which the memory is not enough either";
+    else if (!why && s->limited && !whole->fits)
+        why = "for which the disk is too small";
+    if (!why && s->limited) ZR_TRY(bisect(s, &n));
+    if (!why) return note_share(s, key, n, text);
+    *s->ratio = 1;
+    begin(text);
+    zr__text_add(text, "%s: auto, set to 1, %s", key, why);
+    return ZR_OK;
+}
+
+static zr_status choose_share(zr_config *config, const zr__train_target *target, bool param, zr__text *text)
+{
+    const char *key = param ? "zero_optimization.offload_param.ratio" : "zero_optimization.offload_optimizer.ratio";
+    search s = {.config = *config, .target = target};
+    seen whole;
+    zr_plan *plan = NULL;
+    s.ratio = param ? &s.config.zero.param.ratio : &s.config.zero.optim.ratio;
+    *s.ratio = 1;
+    if ((param ? config->zero.param.device : config->zero.optim.device) == ZR_HOME_NONE) return ZR_OK;
+    ZR_TRY(see(&s.config, target, &whole, &plan));
+    if (!whole.planned) return ZR_OK;
+    zr_status st = list_units(plan, param, &s.units);
+    zr_plan_destroy(&plan);
+    if (st == ZR_OK) st = take_share(&s, key, &whole, text);
+    if (st == ZR_OK) *(param ? &config->zero.param.ratio : &config->zero.optim.ratio) = *s.ratio;
+    zr_free(s.units.elems);
+    return st;
+}
+
+zr_status zr__train_choose_shares(zr_config *config, const zr__train_target *target, zr__text *text)
+{
+    const zr__config_open open = zr__config_get_open(config);
+    if (open.order) ZR_TRY(choose_order(config, target, text));
+    if (open.param_ratio) ZR_TRY(choose_share(config, target, true, text));
+    if (open.optim_ratio) ZR_TRY(choose_share(config, target, false, text));
+    return ZR_OK;
+}
