@@ -589,6 +589,8 @@ static const char *companion(const zr_key *key)
     int type = 0;
     if (strncmp(key->path, "zero_optimization.offload_", strlen("zero_optimization.offload_")) == 0)
         return "{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"nvme_path\": \"d\"}}}";
+    if (strcmp(key->path, "activation_checkpointing.offload") == 0) /* on disk it needs a folder */
+        return "{\"zero_optimization\": {\"offload_optimizer\": {\"nvme_path\": \"d\"}}}";
     while (key->only && !(key->only & 1u << type)) type++;
     snprintf(text, sizeof(text), "{\"%s\": {\"type\": \"%s\"}}", optim ? "optimizer" : "scheduler",
              optim ? optimizer[type] : scheduler[type]);

@@ -23,7 +23,8 @@ static zr_layout layer_layout(int i)
     if (i == 5) l.home.grad = ZR_SPACE_HOST; /* squares are taken when the sums are complete */
     if (i == 3) {                            /* reductions in two levels, with partial sums */
         l.host_ranks = 2;
-        l.hierarchical = l.checkpoint_home = ZR_SPACE_HOST;
+        l.hierarchical = true;
+        l.checkpoint_home = ZR_SPACE_HOST;
     }
     return l;
 }
