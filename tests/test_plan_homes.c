@@ -428,7 +428,9 @@ static void test_other_homes_are_refused(void **state)
         {2, {.optim = ZR_SPACE_HOST, .optim_share = 1.5}, ZR_ERR_CONFIG, "a share of 1.5 of the optimizer states"},
         {3, {.param = ZR_SPACE_DISK, .param_share = -1}, ZR_ERR_CONFIG, "a share of -1 of the parameters"},
         {2, {.optim = ZR_SPACE_DISK, .block_bytes = 5000}, ZR_ERR_CONFIG, "transfers of 5000 bytes"},
+        {2, {.optim = ZR_SPACE_DISK, .block_bytes = (int64_t)1 << 62}, ZR_ERR_CONFIG, "at most 1073741824"},
         {2, {.optim = ZR_SPACE_DISK, .buckets = -1}, ZR_ERR_CONFIG, "-1 at a time"},
+        {2, {.optim = ZR_SPACE_DISK, .depth = 1025}, ZR_ERR_CONFIG, "1025 transfers at a time"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         zr_layout l = plan_layout(bad[i].stage, 2, ZR_BF16, bad[i].stage == 0 ? 2 : 1);
@@ -439,6 +441,25 @@ static void test_other_homes_are_refused(void **state)
         assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), bad[i].status);
         if (!strstr(zr_error_message(), bad[i].text)) fail_msg("\"%s\"", zr_error_message());
     }
+}
+
+/* Check that a bucket which is larger than every state is a whole state, whatever its size. */
+static void test_huge_buckets(void **state)
+{
+    (void)state;
+    zr_layout l = plan_layout(2, 2, ZR_BF16, 1);
+    l.train = true;
+    l.home.optim = ZR_SPACE_DISK;
+    l.home.bucket_elems = INT64_MAX;
+    zr_plan *plan = plan_gpt2(&plan_small, &l, &plan_profile);
+    int64_t largest = 0;
+    for (int32_t b = 0; b < plan->n_persistent; b++)
+        if (plan->persistent[b].space == ZR_SPACE_DISK && plan->persistent[b].bytes > largest)
+            largest = plan->persistent[b].bytes;
+    assert_true(largest > 0);
+    assert_int_equal(plan->window_bytes, largest);
+    assert_int_equal(zr_plan_check(plan), ZR_OK);
+    zr_plan_destroy(&plan);
 }
 
 int main(void)
@@ -454,6 +475,7 @@ int main(void)
         cmocka_unit_test(test_changes_go_home_first),
         cmocka_unit_test(test_nothing_computes_at_home),
         cmocka_unit_test(test_other_homes_are_refused),
+        cmocka_unit_test(test_huge_buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,10 @@
  * residency.c copies them to the device and back. */
 #include "plan/policy/policy.h"
 
+/* BUCKETS_MAX: maximum of zr_homes.buckets. DEPTH_MAX and BLOCK_MAX: maxima of what a store accepts as zr_homes.depth
+ * and zr_homes.block_bytes. */
+enum { BUCKETS_MAX = 4096, DEPTH_MAX = 1024, BLOCK_MAX = 1 << 30 };
+
 static bool uses_disk(const zr_homes *home)
 {
     return home->param == ZR_SPACE_DISK || home->grad == ZR_SPACE_DISK || home->optim == ZR_SPACE_DISK;
@@ -24,13 +28,14 @@ static zr_status check_spaces(const zr_homes *home)
         ZR_CHECK(share[i] >= 0 && share[i] <= 1, ZR_ERR_CONFIG,
                  "a share of %g of the %s in space \"%s\": 0 to 1 is wanted", share[i],
                  i == 0 ? "parameters" : "optimizer states", zr_space_name(i == 0 ? home->param : home->optim));
-    ZR_CHECK(home->bucket_elems >= 0 && home->buckets >= 0 && home->buckets <= 4096 && home->depth >= 0, ZR_ERR_CONFIG,
-             "buckets of %lld elements of offloaded states, %d at a time, %d transfers at a time: 0 or more is wanted, "
-             "and at most 4096 buckets",
-             (long long)home->bucket_elems, home->buckets, home->depth);
-    ZR_CHECK(home->block_bytes >= 0 && home->block_bytes % ZR_DISK_ALIGN == 0, ZR_ERR_CONFIG,
-             "transfers of %lld bytes from and to disk: a multiple of %d is wanted", (long long)home->block_bytes,
-             ZR_DISK_ALIGN);
+    ZR_CHECK(home->bucket_elems >= 0 && home->buckets >= 0 && home->buckets <= BUCKETS_MAX, ZR_ERR_CONFIG,
+             "buckets of %lld elements of offloaded states, %d at a time: 0 or more is wanted, and at most %d buckets",
+             (long long)home->bucket_elems, home->buckets, BUCKETS_MAX);
+    ZR_CHECK(home->depth >= 0 && home->depth <= DEPTH_MAX, ZR_ERR_CONFIG,
+             "%d transfers at a time from and to disk: 0 to %d is wanted", home->depth, DEPTH_MAX);
+    ZR_CHECK(home->block_bytes >= 0 && home->block_bytes <= BLOCK_MAX && home->block_bytes % ZR_DISK_ALIGN == 0,
+             ZR_ERR_CONFIG, "transfers of %lld bytes from and to disk: a multiple of %d is wanted, at most %d",
+             (long long)home->block_bytes, ZR_DISK_ALIGN, BLOCK_MAX);
     return ZR_OK;
 }
 
@@ -78,7 +83,8 @@ static void choose_sizes(zr_plan *plan)
     if (home->bucket_elems == 0)
         for (home->bucket_elems = ZR_HOMES_BUCKET_ELEMS; elems / home->bucket_elems > BUCKETS_MOST;)
             home->bucket_elems *= 2;
-    if (home->bucket_elems > INT64_MAX / 2) home->bucket_elems = INT64_MAX / 2;
+    /* a window has the bytes of an fp32 bucket, which must not wrap around */
+    if (home->bucket_elems > INT64_MAX / 8) home->bucket_elems = INT64_MAX / 8;
     home->bucket_elems = (home->bucket_elems + grain - 1) / grain * grain;
     if (home->buckets == 0) home->buckets = ZR_HOMES_BUCKETS;
     if (home->block_bytes == 0) home->block_bytes = ZR_HOMES_BLOCK_BYTES;
