@@ -295,6 +295,25 @@ static void test_sums_go_home_first(void **state)
     }
 }
 
+/* Check that of whole sums in host memory, only what is gathered goes home: within groups that have a copy of all
+ * states each, a rank's part of the group. */
+static void test_sums_of_groups(void **state)
+{
+    (void)state;
+    for (int shard_ranks = 0; shard_ranks <= 2; shard_ranks += 2) {
+        zr_layout l = plan_layout(2, 4, ZR_BF16, 3);
+        l.reduce_once = true;
+        l.shard_ranks = shard_ranks;
+        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .grad = ZR_SPACE_HOST};
+        zr_plan *plan = plan_homes(&l, 3, false);
+        int64_t elems = 0;
+        for (int32_t u = 0; u < plan->n_units; u++) elems += plan->unit[u].padded_elems;
+        /* sums of three micro-batches, of which a half or a quarter is summed over the ranks */
+        assert_int_equal(plan->copied[ZR_SPACE_DEVICE][ZR_SPACE_HOST], 4 * (3 * elems + elems / (shard_ranks ? 2 : 4)));
+        zr_plan_destroy(&plan);
+    }
+}
+
 /* Check that a part that is read from disk is read before the segment that uses it, and that ranks on processors
  * exchange it only then. */
 static void test_reads_before_exchanges(void **state)
@@ -409,6 +428,7 @@ int main(void)
         cmocka_unit_test(test_reads_and_writes_overlap),
         cmocka_unit_test(test_reads_run_ahead),
         cmocka_unit_test(test_sums_go_home_first),
+        cmocka_unit_test(test_sums_of_groups),
         cmocka_unit_test(test_reads_before_exchanges),
         cmocka_unit_test(test_two_parts),
         cmocka_unit_test(test_shares),

@@ -279,7 +279,7 @@ static zr_status check_reduced(const homes *h, int32_t index)
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
     const int32_t from = use[0].buffer;
     const bool later = h->p->s->step[h->p->repeat].rounds > 1; /* whether there are later rounds */
-    const bool in_place = from == use[2].buffer; /* the sums of a rank are summed over all ranks */
+    const bool in_place = from == use[2].buffer;               /* the sums of a rank are summed over all ranks */
     if (in_place)
         ZR_CHECK(h->held[from].state == u->sums.buffer && same_range(&h->held[from].range, &u->sums.range) &&
                      use[2].writes,

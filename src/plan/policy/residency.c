@@ -286,16 +286,20 @@ static bool reduces(const zr_step *step)
     return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
 }
 
-/* Return the elements that are copied for a step's u-th use, and their range of the unit: the elements of the use, or
- * the unit's whole sums if steps use the elements of all ranks. Reductions to owners do this one owner after the
+/* Return the elements that are copied for a step's u-th use, and their range of the unit. These are the elements of the
+ * use, or those of all ranks of its group if the step uses them. Reductions to owners use them one owner after the
  * other. */
 static zr_use copied_use(const zr__list *l, const zr_step *step, int32_t u, zr_range *range)
 {
     const zr_use use = l->use[step->uses + u];
     const zr_state *sums = &l->plan->unit[step->unit].sums;
-    const bool all = use.each || (step->kind == ZR_STEP_REDUCE && u == 0);
-    *range = all ? sums->range : step->range;
-    return all ? zr__use_state(sums, sums->range, false, false) : use;
+    const zr_stride by = step->range.by;
+    const bool in_turn = step->kind == ZR_STEP_REDUCE && u == 0;
+    *range = step->range;
+    if (!use.each && !in_turn) return use;
+    *range =
+        in_turn ? sums->range : (zr_range){.count = by.elems * l->plan->group[by.group].size, .by = step->range.outer};
+    return zr__use_state(sums, *range, false, false);
 }
 
 static bool is_larger(const zr_use *a, const zr_use *b)
