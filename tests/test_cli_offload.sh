@@ -66,6 +66,8 @@ for way in "optim $optim" "param $optim $param" "part $optim --$zo.offload_optim
     check "... as planned" as_planned $dir
     check "... with bytes on disk" grep -q '"disk_to_device": [1-9]' $dir/run.json
 done
+check "1024 transfers at a time" train deep --ranks 4 $optim --aio.queue_depth=1024
+check "... take no more memory than the plan promises" sh -c '! grep -F "more than the" err >&2'
 check "two folders" train two --ranks 2 --$zo.offload_optimizer.device=nvme "--$zo.offload_optimizer.nvme_path=[\"nvme\",\"more\"]"
 check "... the same to the bit" same none two
 check "nothing is left in the folders" none_left
