@@ -443,6 +443,22 @@ static void test_other_homes_are_refused(void **state)
     }
 }
 
+/* Check that a plan of too many buckets is refused with the key that makes them larger. */
+static void test_tiny_buckets(void **state)
+{
+    (void)state;
+    zr_gpt2_config config = plan_small;
+    zr_layout l = plan_layout(2, 1, ZR_BF16, 1);
+    zr_plan *plan = NULL;
+    l.train = true;
+    l.home.optim = ZR_SPACE_HOST;
+    l.home.bucket_elems = 1;
+    config.vocab_size = (1 << 23) / (int)config.n_embd;
+    const zr_model model = zr_gpt2(&config);
+    assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), ZR_ERR_CONFIG);
+    if (!strstr(zr_error_message(), "larger buckets (sub_group_size)")) fail_msg("%s", zr_error_message());
+}
+
 /* Check that a bucket which is larger than every state is a whole state, whatever its size. */
 static void test_huge_buckets(void **state)
 {
@@ -475,6 +491,7 @@ int main(void)
         cmocka_unit_test(test_changes_go_home_first),
         cmocka_unit_test(test_nothing_computes_at_home),
         cmocka_unit_test(test_other_homes_are_refused),
+        cmocka_unit_test(test_tiny_buckets),
         cmocka_unit_test(test_huge_buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

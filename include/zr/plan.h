@@ -633,8 +633,8 @@ typedef struct zr_plan {
     int32_t saving;       /* buffer in host memory through which states are saved in place, or ZR_NONE */
     int32_t passing_disk; /* buffer in host memory through which bytes pass that cannot be transferred from or to disk
                              directly, or ZR_NONE; see zr_homes_passing_bytes */
-    int32_t
-        windows; /* buffer in host memory with a window for each zr_plan_window, or ZR_NONE if no state is on disk */
+    int32_t windows; /* buffer in host memory that holds a window for each zr_plan_window, or ZR_NONE if no state is on
+                        disk */
     int64_t window_bytes;                /* bytes of a window */
     int64_t persistent_bytes[ZR_SPACES]; /* bytes of persistent buffers; transient buffers have higher offsets */
     int64_t space_bytes[ZR_SPACES]; /* bytes of each space: for DEVICE the arena, for STAGING at least ZR_STAGING_LEAST
