@@ -572,7 +572,8 @@ typedef struct zr_memory {
 } zr_memory;
 
 /** Return the bytes of one rank's memory that grow with model and batch, for a device that uses host memory. The
- * result is total_bytes plus activation checkpoints, states and copies of states in host memory. */
+ * result is total_bytes plus activation checkpoints, states and copies of states in host memory and, with states on
+ * disk, the working memory there. */
 ZR_API int64_t zr_memory_taken(const zr_memory *memory);
 
 /** Borders that received bytes may have crossed, for example between hosts. */

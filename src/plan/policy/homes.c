@@ -92,14 +92,16 @@ static void choose_sizes(zr_plan *plan)
 }
 
 /* Add the windows through which states on disk are filled, read and saved. A window has as many bytes as a bucket of an
- * fp32 state, or as the largest state if this is smaller. */
+ * fp32 state, but not more than a bucket of the planner's choice or the largest state. */
 static zr_status add_windows(zr_plan *plan)
 {
     int64_t bytes = 0;
     for (int32_t b = 0; b < plan->n_persistent; b++)
         if (plan->persistent[b].space == ZR_SPACE_DISK && plan->persistent[b].bytes > bytes)
             bytes = plan->persistent[b].bytes;
-    const int64_t bucket = zr_dtype_span(ZR_F32, plan->layout.home.bucket_elems);
+    const int64_t elems = plan->layout.home.bucket_elems;
+    const int64_t bucket =
+        zr_dtype_span(ZR_F32, elems < ZR_HOMES_BUCKET_ELEMS ? elems : (int64_t)ZR_HOMES_BUCKET_ELEMS);
     plan->window_bytes = bytes < bucket ? bytes : bucket;
     const int n = plan->layout.save == ZR_SAVE_NONE ? ZR_WINDOW_SAVE : ZR_WINDOWS;
     return zr__plan_persistent_disk(plan, ZR_CATEGORY_WORK, "states on disk that are filled and read",
