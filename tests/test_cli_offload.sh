@@ -87,6 +87,8 @@ for way in "checkpoints $kept" "both $kept $optim" \
 done
 check "the same micro-batches in memory" train micros --ranks 2 --train_micro_batch_size_per_gpu=1 --gradient_accumulation_steps=4
 check "... the same to the bit" same micros layers
+check "1024 transfers at a time" train deep --ranks 4 $optim --aio.queue_depth=1024
+check "... take no more memory than the plan promises" sh -c '! grep -F "more than the" err >&2'
 check "two folders" train two --ranks 2 --$zo.offload_optimizer.device=nvme "--$zo.offload_optimizer.nvme_path=[\"nvme\",\"more\"]"
 check "... the same to the bit" same none two
 check "nothing is left in the folders" none_left

@@ -388,11 +388,12 @@ static void what_excludes_each_other(void **state)
     "\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": 2, \"activation_checkpointing\": "        \
     "{\"policy\": \"unit\"}"
 
-/* Return a configuration whose buckets are small beside its states, with a degree of offload. */
+/* Return a configuration whose buckets and transfers are small beside its states, with a degree of offload. */
 static zr_config *offloaded(int64_t limit_bytes, zr__offload offload)
 {
     zr_config *config = config_of(FEW, limit_bytes);
     assert_int_equal(zr_config_set(config, "zero_optimization.sub_group_size", "2048"), ZR_OK);
+    assert_int_equal(zr_config_set(config, "aio.block_size", "4096"), ZR_OK);
     zr__train_set_offload(config, offload, ZR_HOME_NVME);
     return config;
 }

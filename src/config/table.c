@@ -481,8 +481,7 @@ const zr_key zr__common_keys[] = {
     IGNORED(BOOL, "zero_force_ds_cpu_optimizer", "true", "there is one implementation"),
     KEY(INT, "aio.block_size", AUTO, aio.block_bytes,
         "with device nvme: bytes of the largest single transfer from or to disk, a multiple of 4096; also the bytes "
-        "that "
-        "go to one of several folders at a time. auto: 1048576, the default of DeepSpeed",
+        "that go to one of several folders at a time. auto: 1048576, the default of DeepSpeed",
         RANGE(4096, 1 << 30)),
     KEY(INT, "aio.queue_depth", AUTO, aio.depth,
         "with device nvme: number of transfers in flight in each direction. auto: 8, the default of DeepSpeed",
