@@ -70,11 +70,13 @@ static void refusals(void **state)
         ZERO("\"stage\": 3, " OPTIM ", \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/e\"}"),
         "c.json:1:132: zero_optimization.offload_param.nvme_path: it is not that of offload_optimizer, but all states "
         "of a rank are in the same files; write the same for both (a list of folders stripes over several disks)");
+    expect(ZR_ERR_CONFIG,
+           ZERO("\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": [{\"path\": \"a\", \"weight\": 1}]}"),
+           "c.json:1:78: zero_optimization.offload_optimizer.nvme_path[0]: found an object, wanted a folder, or a list "
+           "of one or more");
     expect(
-        ZR_ERR_CONFIG,
-        ZERO("\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": [{\"path\": \"a\", \"weight\": 1}]}"),
-        "c.json:1:64: zero_optimization.offload_optimizer.nvme_path: folders have no weights, since bytes are striped "
-        "over them evenly; write a path or a list of paths");
+        ZR_ERR_CONFIG, ZERO("\"offload_param\": {\"nvme_path\": []}"),
+        "c.json:1:42: zero_optimization.offload_param.nvme_path: found [], wanted a folder, or a list of one or more");
     expect(ZR_ERR_CONFIG, ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 1.5}"),
            "c.json:1:63: zero_optimization.offload_optimizer.ratio: found 1.5, wanted a number from 0 to 1");
     expect(ZR_ERR_CONFIG, "{\"aio\": {\"block_size\": 100000}}",

@@ -276,7 +276,7 @@ typedef struct zr_eval_result {
     int64_t params;
     char data[1024];     /* path of the evaluated file */
     char note[512];      /* one line for the user about skipped bad lines, damaged tokens in the cache and a length of
-                            windows      that zr has chosen, or "" */
+                            windows that zr has chosen, or "" */
     int64_t bytes;       /* bytes of text of the included tokens, or -1 if unknown */
     int64_t seq, stride; /* length of the windows in tokens, and distance between their beginnings */
 } zr_eval_result;

@@ -165,15 +165,6 @@ static zr_status check_folders(const zr_config *config, const zr__source *source
     static const char *const key[2] = {ZERO "offload_optimizer.nvme_path", ZERO "offload_param.nvme_path"};
     const char *const folders[2] = {config->zero.optim.folders, config->zero.param.folders};
     const char *on_disk = key_on_disk(config);
-    for (int i = 0; i < 2; i++) {
-        json_t *list = folders[i] ? zr__shards_list(folders[i]) : NULL;
-        const bool weighted = json_is_object(json_array_get(list, 0));
-        json_decref(list);
-        if (weighted)
-            return fail_key(source, key[i], ZR_ERR_CONFIG,
-                            "folders have no weights, since bytes are striped over them evenly; write a path or a list "
-                            "of paths");
-    }
     if (on_disk && !folders[0] && !folders[1])
         return fail_key(source, on_disk, ZR_ERR_CONFIG,
                         "nvme needs a folder on a fast local disk; give its path as %s, or write \"none\"",

@@ -346,7 +346,7 @@ const zr_key zr__common_keys[] = {
         "(docs/offload.md). cpu: in the host's memory, which without GPUs is where they are anyway; nvme: in files of "
         "nvme_path. Updates are computed on the device, bucket by bucket, and results have the same bits",
         .choices = "none|cpu|nvme"),
-    KEY(PATHS, ZERO "offload_optimizer.nvme_path", "null", zero.optim.folders,
+    KEY(FOLDERS, ZERO "offload_optimizer.nvme_path", "null", zero.optim.folders,
         "folder on a fast local disk, or a list of folders, over which the bytes are striped. It must exist; the files "
         "in it have no names and vanish with the run, however it ends"),
     KEY(NUMBER, ZERO "offload_optimizer.ratio", "1.0", zero.optim.ratio,
@@ -378,7 +378,7 @@ const zr_key zr__common_keys[] = {
         "at stage 3: where each rank's shards of the parameters are stored between gathers; values as in "
         "offload_optimizer.device",
         .choices = "none|cpu|nvme"),
-    KEY(PATHS, ZERO "offload_param.nvme_path", "null", zero.param.folders,
+    KEY(FOLDERS, ZERO "offload_param.nvme_path", "null", zero.param.folders,
         "folder or folders, as offload_optimizer.nvme_path, which must be the same if both are used"),
     KEY(NUMBER, ZERO "offload_param.ratio", "1.0", zero.param.ratio,
         "share of the parameters that are offloaded, by whole units; the others stay on the device", RANGE(0, 1)),

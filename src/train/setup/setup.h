@@ -87,7 +87,7 @@ bool zr__train_offload_open(const zr_config *config);
 typedef struct zr__train_target {
     int ranks;
     int64_t disk_bytes;        /* bytes on disk that a rank may use. If above 0 and the configuration gives no device of
-                                  offload,        the offload is open too. If 0, nothing is chosen to be on disk */
+                                  offload, the offload is open too. If 0, nothing is chosen to be on disk */
     const zr_profile *profile; /* profile of the device for which plans are made */
     /** Function that prices a plan for this target. If the function is NULL, zr_plan_price is used, with the profile's
      * rates. */
