@@ -590,8 +590,8 @@ static zr_status make_steps(zr__run *r)
     }
     const int64_t steps = r->result->steps - r->from_step;
     ZR_CHECK(steps == 0 || r->uncounted < steps, ZR_ERR_DATA,
-             "%s: none of the targets of %lld steps counts, so the weights are unchanged; give lines with an answer "
-             "that begins within data.seq_length %lld tokens",
+             "%s: none of the targets of %lld steps counts; give lines with an answer that begins within "
+             "data.seq_length %lld tokens",
              ZR_SHOWN(r->config->data.train), (long long)steps, (long long)r->config->data.seq_length);
     return ZR_OK;
 }
