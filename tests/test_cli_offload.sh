@@ -89,6 +89,11 @@ for stage in 0 1 2 3; do
 done
 check "gradients on the device" train kept --ranks 2 $accum $optim --$zo.offload_optimizer.gradients=false
 check "... the same to the bit" same accum kept
+check "where the time goes" "$ZR" train c.json --train.output_dir=timed --train.steps=3 --timings $optim
+check "... with the disk" sh -c 'cat out err | grep -q "exposed communication .*, disk alone .*, none of these"'
+check "... in run.json too" grep -q '"disk_ms":' timed/run.json
+check "saves beside states on disk" "$ZR" train c.json --train.output_dir=saves --train.steps=4 --train.save_interval=2 --checkpoint.async=true $optim
+check "... have no copy to advise" sh -c 'grep -q "updates wait for the disk$" err'
 check "a run says where its states are" "$ZR" train c.json --train.output_dir=says --train.steps=1 $optim
 check "... and what it writes" has 'on disk'
 

@@ -210,6 +210,10 @@ static void keys_without_effect(void **state)
     assert_true(has_note(config, "zero_optimization.sub_group_size has no effect: no states are offloaded"));
     assert_true(has_note(config, "aio has no effect: no device is nvme"));
     zr_config_destroy(&config);
+    assert_int_equal(load(ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0}"), &config), ZR_OK);
+    assert_true(has_note(config, "zero_optimization.offload_optimizer.device has no effect: offload_optimizer.ratio is "
+                                 "0"));
+    zr_config_destroy(&config);
     assert_int_equal(load(ZERO("\"sub_group_size\": 7, " OPTIM), &config), ZR_OK);
     for (int i = 0; i < zr_config_notes(config); i++) assert_null(strstr(zr_config_note(config, i), "has no effect:"));
     zr_config_destroy(&config);

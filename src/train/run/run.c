@@ -217,9 +217,11 @@ static void note_saving(const zr__run *r)
     else
         zr__run_note(r,
                      "checkpoints are written asynchronously, during the next step, %s a rank from where the states "
-                     "are: updates wait for the disk (a memory.limit with room for as much again gives a copy, and no "
-                     "wait)",
-                     ZR_SIZE((double)price.bytes));
+                     "are: updates wait for the disk%s",
+                     ZR_SIZE((double)price.bytes),
+                     r->plan->layout.home.optim == ZR_SPACE_DISK
+                         ? ""
+                         : " (a memory.limit with room for as much again gives a copy, and no wait)");
 }
 
 /** Report skipped lines and cut documents of a text. Other irregularities of the text were already reported when the
