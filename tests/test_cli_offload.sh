@@ -94,6 +94,8 @@ check "... with the disk" sh -c 'cat out err | grep -q "exposed communication .*
 check "... in run.json too" grep -q '"disk_ms":' timed/run.json
 check "saves beside states on disk" "$ZR" train c.json --train.output_dir=saves --train.steps=4 --train.save_interval=2 --checkpoint.async=true $optim
 check "... have no copy to advise" sh -c 'grep -q "updates wait for the disk$" err'
+check "a report" "$ZR" report timed
+check "... has the copies" sh -c 'grep -q "Copies between memories" timed/report.html && grep -q ">disk to device<" timed/report.html'
 check "a run says where its states are" "$ZR" train c.json --train.output_dir=says --train.steps=1 $optim
 check "... and what it writes" has 'on disk'
 
