@@ -81,6 +81,7 @@ NCCL := $(and $(NCCL_H),$(MPI_SHOW))
 
 # URING=auto takes liburing if its header is there, URING=none leaves it out: disks are then used by threads alone.
 header = $(if $(shell $(CC) -E -x c -include $(1) /dev/null >/dev/null 2>&1 && echo yes),$(2),$(3))
+$(if $(filter auto none,$(URING)),,$(error URING=$(URING) was asked for; give auto or none))
 ifneq ($(URING),none)
 URING_H := $(call header,liburing.h,liburing.h)
 endif

@@ -33,6 +33,11 @@ check "cpu moves nothing on processors" sh -c '"$@" --json --zero_optimization.o
 check "... which is said" "$ZR" plan c.json --ranks 2 --$zo.offload_optimizer.device=cpu
 check "... in a note" has 'zero_optimization: offload_optimizer.device cpu moves nothing'
 check "on a GPU it does" prints '^  host: optimizer states ' "$ZR" plan c.json --quiet --profile h100 --$zo.offload_optimizer.device=cpu
+check "a simulated step waits for them" prints '^exposed .*offload [0-9]' "$ZR" simulate --preset gpt2-124m --quiet --cluster dgx-h100x8 \
+    --ranks 8 --stage 3 --$zo.offload_optimizer.device=cpu
+check "... and not for checkpoints" sh -c '! grep -q "Pa+cpu" printed'
+check "a cluster's disk without a rate" prints 'not counted, because dgx-h100x8 has no host.disk_bytes_per_sec' "$ZR" simulate --preset gpt2-124m --quiet \
+    --cluster dgx-h100x8 --ranks 8 --stage 3 $optim
 check "a picture" plan --ranks 2 $optim --svg disk.svg
 check "... shows the tier" sh -c 'grep -q ">on disk<" disk.svg && grep -q ">read from disk<" disk.svg && grep -q ">written to disk<" disk.svg && grep -q ">fetch<" disk.svg'
 
@@ -59,6 +64,12 @@ check "the largest model is larger with a disk" sh -c '
     "$0" plan --preset gpt2-124m --quiet --json --memory 4GB --max model --disk 1TB >b.json
     a=$(sed -n "s/.*\"params\": \([0-9]*\).*/\1/p" a.json) b=$(sed -n "s/.*\"params\": \([0-9]*\).*/\1/p" b.json)
     test $b -gt $((2 * a)) || { echo $a $b >&2; exit 1; }' "$ZR"
+largest() { "$ZR" plan --preset gpt2-124m --quiet --max layers "$@" >largest; }
+check "a search that the disk ends" largest --memory 4GB --disk 2GB
+check "... names its bytes" grep -q '^and [0-9.]* of 2000.0 MB of disk a rank$' largest
+check "... and those of the next" grep -q ' needs [0-9.]*, and 2[0-9]*\.[0-9] of disk$' largest
+check "... in JSON too" sh -c '"$0" plan --preset gpt2-124m --quiet --max layers --json --memory 4GB --disk 2GB |
+    grep -q "\"next_needs\":.*\"disk\": [0-9]"' "$ZR"
 check "--disk without memory" fails 2 '\-\-disk 1TB is for what does not fit in memory' "$ZR" plan c.json --disk 1TB
 check "--disk without a size" fails 2 '\-\-disk is "much"; expected a size' "$ZR" plan c.json --memory 1GB --disk much
 
@@ -101,6 +112,13 @@ for stage in 0 1 2 3; do
 done
 check "gradients on the device" train kept --ranks 2 $accum $optim --$zo.offload_optimizer.gradients=false
 check "... the same to the bit" same accum kept
+check "where the time goes" "$ZR" train c.json --train.output_dir=timed --train.steps=3 --timings $optim
+check "... with the disk" sh -c 'cat out err | grep -q "exposed communication .*, disk alone .*, none of these"'
+check "... in run.json too" grep -q '"disk_ms":' timed/run.json
+check "saves beside states on disk" "$ZR" train c.json --train.output_dir=saves --train.steps=4 --train.save_interval=2 --checkpoint.async=true $optim
+check "... have no copy to advise" sh -c 'grep -q "updates wait for the disk$" err'
+check "a report" "$ZR" report timed
+check "... has the copies" sh -c 'grep -q "Copies between memories" timed/report.html && grep -q ">disk to device<" timed/report.html'
 check "a run says where its states are" "$ZR" train c.json --train.output_dir=says --train.steps=1 $optim
 check "... and what it writes" has 'on disk'
 
@@ -181,8 +199,16 @@ else
     skip "a disk that is full" "no mount"
 fi
 check "nothing is made" test ! -e bad
+echo '{"flops_f32": 1e12, "memory_bytes_sec": 2e10}' >profile.json
+unknown="plan c.json --quiet --profile profile.json $optim"
+check "a disk without rates" prints 'how long it takes is not known: a file for --profile may have' "$ZR" $unknown
+check "... which the advice says" grep -q '^They do not contain the time of the disk' printed
+check "... and JSON" sh -c '"$@" --json --advice | grep -q "\"disk_sec\": *null"' "$ZR" "$ZR" $unknown
+echo '{"flops_f32": 1e12, "memory_bytes_sec": 2e10, "disk_read_bytes_sec": 1e9}' >profile.json
+check "half of the rates" fails 65 '"disk_read_bytes_sec" is given without "disk_write_bytes_sec"' "$ZR" $unknown
+check "no name of a folder" fails 73 'name is empty' "$ZR" info --bench --disk ''
 check "--bench --disk measures a folder" "$ZR" info --bench --disk nvme --quick --json
-check "... as JSON" grep -q '"disk":{"folder":"nvme", "read_bytes_sec":[0-9]' out
+check "... as JSON" grep -q "\"disk\":{\"folder\":\"$PWD/nvme\", \"read_bytes_sec\":[0-9]" out
 check "... which a plan prices" prints '\(the disk\|computing\) is the bound' "$ZR" plan c.json --quiet $optim
 check "... and JSON too" sh -c '"$@" --json --advice | grep -q "\"disk_sec\": [0-9.e-]*, \"disk_tokens\": [0-9.e+]*, \"disk_written_per_day\": [0-9]"' "$ZR" "$ZR" plan c.json --quiet $optim
 check "... and zr info shows" prints '^disk .*/s read' "$ZR" info

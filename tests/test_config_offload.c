@@ -71,11 +71,13 @@ static void refusals(void **state)
         ZERO("\"stage\": 3, " OPTIM ", \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/e\"}"),
         "c.json:1:132: zero_optimization.offload_param.nvme_path: it is not that of offload_optimizer, but all states "
         "of a rank are in the same files; write the same for both (a list of folders stripes over several disks)");
+    expect(ZR_ERR_CONFIG,
+           ZERO("\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": [{\"path\": \"a\", \"weight\": 1}]}"),
+           "c.json:1:78: zero_optimization.offload_optimizer.nvme_path[0]: found an object, wanted a folder, or a list "
+           "of one or more");
     expect(
-        ZR_ERR_CONFIG,
-        ZERO("\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": [{\"path\": \"a\", \"weight\": 1}]}"),
-        "c.json:1:64: zero_optimization.offload_optimizer.nvme_path: folders have no weights, since bytes are striped "
-        "over them evenly; write a path or a list of paths");
+        ZR_ERR_CONFIG, ZERO("\"offload_param\": {\"nvme_path\": []}"),
+        "c.json:1:42: zero_optimization.offload_param.nvme_path: found [], wanted a folder, or a list of one or more");
     expect(ZR_ERR_CONFIG, ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 1.5}"),
            "c.json:1:63: zero_optimization.offload_optimizer.ratio: found 1.5, wanted a number from 0 to 1");
     expect(ZR_ERR_CONFIG, KEPT("\"offload\": \"disk\""),
@@ -220,6 +222,10 @@ static void keys_without_effect(void **state)
     assert_true(has_note(config, "zero_optimization.offload_param.ratio has no effect: offload_param.device is none"));
     assert_true(has_note(config, "zero_optimization.sub_group_size has no effect: no states are offloaded"));
     assert_true(has_note(config, "aio has no effect: no device is nvme"));
+    zr_config_destroy(&config);
+    assert_int_equal(load(ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0}"), &config), ZR_OK);
+    assert_true(has_note(config, "zero_optimization.offload_optimizer.device has no effect: offload_optimizer.ratio is "
+                                 "0"));
     zr_config_destroy(&config);
     assert_int_equal(load(ZERO("\"sub_group_size\": 7, " OPTIM), &config), ZR_OK);
     for (int i = 0; i < zr_config_notes(config); i++) assert_null(strstr(zr_config_note(config, i), "has no effect:"));

@@ -273,14 +273,15 @@ typedef enum zr_key_type {
     ZR_KEY_INT,
     ZR_KEY_NUMBER,
     ZR_KEY_STRING,
-    ZR_KEY_NAMES,  /* one name pattern or a list of patterns; stored as lines of one string */
-    ZR_KEY_PATHS,  /* a path, a list of paths, or a list of sources with weights; a list is stored as JSON text */
-    ZR_KEY_CHOICE, /* one of the words in `choices`; stored as the word's index */
-    ZR_KEY_EITHER, /* one of two words in `choices`; stored as a bool, which is true for the second word */
-    ZR_KEY_PAIR,   /* two numbers in [0, 1) */
-    ZR_KEY_BYTES,  /* an integer, or a size such as "2GiB" */
-    ZR_KEY_IDS,    /* a token id, a list of ids, or null; stored as zr_ids */
-    ZR_KEY_ANY     /* any value, which is ignored */
+    ZR_KEY_NAMES,   /* one name pattern or a list of patterns; stored as lines of one string */
+    ZR_KEY_PATHS,   /* a path, a list of paths, or a list of sources with weights; a list is stored as JSON text */
+    ZR_KEY_FOLDERS, /* a folder or a list of folders; a list is stored as JSON text */
+    ZR_KEY_CHOICE,  /* one of the words in `choices`; stored as the word's index */
+    ZR_KEY_EITHER,  /* one of two words in `choices`; stored as a bool, which is true for the second word */
+    ZR_KEY_PAIR,    /* two numbers in [0, 1) */
+    ZR_KEY_BYTES,   /* an integer, or a size such as "2GiB" */
+    ZR_KEY_IDS,     /* a token id, a list of ids, or null; stored as zr_ids */
+    ZR_KEY_ANY      /* any value, which is ignored */
 } zr_key_type;
 
 typedef enum zr_key_state {

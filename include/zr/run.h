@@ -120,10 +120,12 @@ typedef struct zr_timings {
     double step_sec;
     double compute_sec, comm_sec; /* busy time of computation, and of communication including waits for other ranks */
     double exposed_sec;           /* exposed communication time, in which nothing is computed */
-    double idle_sec;              /* time without computation and communication */
+    double disk_sec;              /* time in which states are read from or written to disk, and nothing is computed or
+                                     communicated */
+    double idle_sec;              /* the remaining time of a step */
     double peak_flops, peak_f32_flops; /* peak FLOP/s of one rank, in the type of its matrix products and in fp32;
                                           0 if not measured */
-    double peak_memory_bytes_sec, peak_link_bytes_sec;
+    double peak_memory_bytes_sec, peak_link_bytes_sec, peak_disk_read_bytes_sec, peak_disk_write_bytes_sec;
     zr_timing kind[ZR_TIMING_KINDS]; /* times of the kinds of steps, longest time first */
     int n_kinds;
 } zr_timings;
@@ -276,7 +278,7 @@ typedef struct zr_eval_result {
     int64_t params;
     char data[1024];     /* path of the evaluated file */
     char note[512];      /* one line for the user about skipped bad lines, damaged tokens in the cache and a length of
-                            windows      that zr has chosen, or "" */
+                            windows that zr has chosen, or "" */
     int64_t bytes;       /* bytes of text of the included tokens, or -1 if unknown */
     int64_t seq, stride; /* length of the windows in tokens, and distance between their beginnings */
 } zr_eval_result;

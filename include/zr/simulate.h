@@ -125,11 +125,12 @@ ZR_API const char *const *zr_cluster_names(void);
 
 /** Causes of waits of the compute stream. */
 #define ZR_CAUSE_LIST(X)                                                                                               \
-    X(STAGE, "stage")   /* gathers and reductions of ZeRO */                                                           \
-    X(TENSOR, "tensor") /* communication of tensor parallelism */                                                      \
-    X(PIECES, "Pa")     /* gathers of activation checkpoints that are stored in pieces */                              \
-    X(HOST, "Pa+cpu")   /* copies of activation checkpoints and states to and from the host */                         \
-    X(DISK, "disk")     /* copies of states from and to disk */
+    X(STAGE, "stage")    /* gathers and reductions of ZeRO */                                                          \
+    X(TENSOR, "tensor")  /* communication of tensor parallelism */                                                     \
+    X(PIECES, "Pa")      /* gathers of activation checkpoints that are stored in pieces */                             \
+    X(HOST, "Pa+cpu")    /* copies of activation checkpoints to and from the host */                                   \
+    X(STATES, "offload") /* copies of model states to and from the host */                                             \
+    X(DISK, "disk")      /* copies of model states from and to disk */
 
 typedef enum zr_cause {
 #define ZR_CAUSE_ENUM(name, text) ZR_CAUSE_##name,

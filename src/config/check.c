@@ -172,15 +172,6 @@ static zr_status check_folders(const zr_config *config, const zr__source *source
     const char *on_disk = key_on_disk(config);
     const bool optim = config->zero.optim.device == ZR_HOME_NVME, param = config->zero.param.device == ZR_HOME_NVME,
                checkpoints = config->recompute.offload == ZR_OFFLOAD_DISK;
-    for (int i = 0; i < 2; i++) {
-        json_t *list = folders[i] ? zr__shards_list(folders[i]) : NULL;
-        const bool weighted = json_is_object(json_array_get(list, 0));
-        json_decref(list);
-        if (weighted)
-            return fail_key(source, key[i], ZR_ERR_CONFIG,
-                            "folders have no weights, since bytes are striped over them evenly; write a path or a list "
-                            "of paths");
-    }
     if (on_disk && !folders[0] && !folders[1])
         return fail_key(source, on_disk, ZR_ERR_CONFIG,
                         "%s needs a folder on a fast local disk; give its path as %s, or write \"none\"",

@@ -204,6 +204,10 @@ static zr_status note_offload(zr_config *config)
                                none));
     ZR_TRY(note_without_effect(config, !any_optim && optim->buffers != ZR_CONFIG_BUFFERS,
                                "offload_optimizer.buffer_count", none));
+    ZR_TRY(note_without_effect(config, any_optim && optim->ratio == 0, "offload_optimizer.device",
+                               "offload_optimizer.ratio is 0"));
+    ZR_TRY(note_without_effect(config, any_param && param->ratio == 0, "offload_param.device",
+                               "offload_param.ratio is 0"));
     ZR_TRY(note_without_effect(config, !any_param && param->ratio != 1, "offload_param.ratio",
                                "offload_param.device is none"));
     ZR_TRY(note_without_effect(config, !any_optim && !any_param && config->zero.sub_group_elems != ZR_CONFIG_SUB_GROUP,

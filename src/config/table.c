@@ -349,7 +349,7 @@ const zr_key zr__common_keys[] = {
         "memory.limit and nvme_path, whichever puts the fewest states on disk so that the rest fits, also of "
         "gradients and of parameters (as --memory does); otherwise none",
         .choices = "none|cpu|nvme"),
-    KEY(PATHS, ZERO "offload_optimizer.nvme_path", "null", zero.optim.folders,
+    KEY(FOLDERS, ZERO "offload_optimizer.nvme_path", "null", zero.optim.folders,
         "folder on a fast local disk, or a list of folders, over which the bytes are striped. It must exist; the files "
         "in it have no names and vanish with the run, however it ends"),
     KEY(NUMBER, ZERO "offload_optimizer.ratio", "1.0", zero.optim.ratio,
@@ -384,7 +384,7 @@ const zr_key zr__common_keys[] = {
         "at stage 3: where each rank's shards of the parameters are stored between gathers; values as in "
         "offload_optimizer.device",
         .choices = "none|cpu|nvme"),
-    KEY(PATHS, ZERO "offload_param.nvme_path", "null", zero.param.folders,
+    KEY(FOLDERS, ZERO "offload_param.nvme_path", "null", zero.param.folders,
         "folder or folders, as offload_optimizer.nvme_path, which must be the same if both are used"),
     KEY(NUMBER, ZERO "offload_param.ratio", "1.0", zero.param.ratio,
         "share of the parameters that are offloaded, by whole units; the others stay on the device. auto: as for "

@@ -79,7 +79,7 @@ static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__s
     int64_t bad = -1; /* index of the wrong element, or -1 if the value itself is wrong */
     if (key->type == ZR_KEY_PAIR && json_array_size(value) == 2) bad = is_decay(json_array_get(value, 0));
     if (key->type == ZR_KEY_PATHS) (void)zr__shards_fit(value, &bad);
-    if (key->type == ZR_KEY_NAMES) (void)names_fit(value, &bad);
+    if (key->type == ZR_KEY_NAMES || key->type == ZR_KEY_FOLDERS) (void)names_fit(value, &bad);
     if (bad >= 0) {
         element.index = (size_t)bad;
         value = json_array_get(value, element.index);
@@ -111,19 +111,13 @@ typedef union zr__field {
 } zr__field;
 
 static const size_t field_bytes[] = {
-    [ZR_KEY_BOOL] = sizeof(bool),
-    [ZR_KEY_SWITCH] = sizeof(zr_config_switch),
-    [ZR_KEY_INT] = sizeof(int64_t),
-    [ZR_KEY_NUMBER] = sizeof(double),
-    [ZR_KEY_STRING] = sizeof(const char *),
-    [ZR_KEY_NAMES] = sizeof(const char *),
-    [ZR_KEY_PATHS] = sizeof(const char *),
-    [ZR_KEY_CHOICE] = sizeof(int),
-    [ZR_KEY_EITHER] = sizeof(bool),
-    [ZR_KEY_PAIR] = sizeof(double[2]),
-    [ZR_KEY_BYTES] = sizeof(int64_t),
-    [ZR_KEY_IDS] = sizeof(zr_ids),
-    [ZR_KEY_ANY] = 0,
+    [ZR_KEY_BOOL] = sizeof(bool),           [ZR_KEY_SWITCH] = sizeof(zr_config_switch),
+    [ZR_KEY_INT] = sizeof(int64_t),         [ZR_KEY_NUMBER] = sizeof(double),
+    [ZR_KEY_STRING] = sizeof(const char *), [ZR_KEY_NAMES] = sizeof(const char *),
+    [ZR_KEY_PATHS] = sizeof(const char *),  [ZR_KEY_FOLDERS] = sizeof(const char *),
+    [ZR_KEY_CHOICE] = sizeof(int),          [ZR_KEY_EITHER] = sizeof(bool),
+    [ZR_KEY_PAIR] = sizeof(double[2]),      [ZR_KEY_BYTES] = sizeof(int64_t),
+    [ZR_KEY_IDS] = sizeof(zr_ids),          [ZR_KEY_ANY] = 0,
 };
 
 /* Read one token id or a list of ids. */
@@ -172,6 +166,7 @@ static bool read_field(const zr_key *key, const json_t *value, zr__field *field)
         field->string = json_string_value(value);
         return field->string && names_fit(value, &bad);
     case ZR_KEY_PATHS:
+    case ZR_KEY_FOLDERS:
     case ZR_KEY_STRING:
         field->string = json_string_value(value);
         return field->string && *field->string && (!key->choices || read_choice(key, value, &choice));
@@ -199,7 +194,7 @@ static void store_nothing(zr_config *config, const zr_key *key)
 static zr_status store_field(zr_config *config, const zr_key *key, const zr__field *field)
 {
     if (key->offset == SIZE_MAX) return ZR_OK;
-    if (key->type != ZR_KEY_STRING && key->type != ZR_KEY_PATHS && key->type != ZR_KEY_NAMES) {
+    if (!zr__key_is_text(key)) {
         memcpy(field_of(config, key), field, field_bytes[key->type]);
         return ZR_OK;
     }
@@ -231,7 +226,7 @@ static bool is_auto(const zr_key *key, const json_t *value)
     return standard_is(key, "\"auto\"") || zr__choice_index(key->choices, auto_word, strlen(auto_word)) < 0;
 }
 
-/* Store a list: names as text with one name per line, or paths as JSON text. */
+/* Store a list: names as text with one name per line, or paths and folders as JSON text. */
 static zr_status set_list(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                           const zr__json_place *place)
 {
@@ -240,7 +235,8 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
     zr__field field;
     char *paths = NULL;
     const bool names = key->type == ZR_KEY_NAMES;
-    if (!(names ? names_fit : zr__shards_fit)(value, &bad)) return refuse_form(key, value, source, place);
+    if (!(key->type == ZR_KEY_PATHS ? zr__shards_fit : names_fit)(value, &bad))
+        return refuse_form(key, value, source, place);
     for (size_t i = 0; names && i < json_array_size(value); i++)
         zr__text_add(&lines, "%s%s", i ? "\n" : "", json_string_value(json_array_get(value, i)));
     if (!names) paths = json_dumps(value, JSON_COMPACT);
@@ -283,7 +279,7 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
         (standard_is(key, "null") || standard_is(key, "\"auto\"") || standard_is(key, "\"none\"")))
         return zr__value_default(config, key);
 
-    if ((key->type == ZR_KEY_PATHS || key->type == ZR_KEY_NAMES) && json_is_array(value))
+    if (zr__key_is_text(key) && key->type != ZR_KEY_STRING && json_is_array(value))
         return set_list(config, key, value, source, place);
 
     zr__field field;
@@ -377,7 +373,8 @@ static json_t *field_json(const zr_key *key, const void *field)
         return ids_json(field);
     case ZR_KEY_NAMES:
         return names_json(*(const char *const *)field);
-    case ZR_KEY_PATHS: {
+    case ZR_KEY_PATHS:
+    case ZR_KEY_FOLDERS: {
         const char *paths = *(const char *const *)field;
         json_t *list = paths ? zr__shards_list(paths) : json_null();
         return list ? list : json_stringn_nocheck(paths, strlen(paths));

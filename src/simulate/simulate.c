@@ -200,10 +200,19 @@ static double step_sec(const zr__pricer *base, const zr_plan *plan, zr_schedule_
 
 /* ---- waits of the compute stream ----------------------------------------------------------------- */
 
+static zr_cause copy_cause(const zr_schedule *s, const zr_step *step)
+{
+    const zr_use *use = &s->use[step->uses];
+    if (zr__is_disk_copy(step)) return ZR_CAUSE_DISK;
+    for (int i = 0; i < 2; i++)
+        if (s->buffer[use[i].buffer].category == ZR_CATEGORY_CHECKPOINT) return ZR_CAUSE_HOST;
+    return ZR_CAUSE_STATES;
+}
+
 static zr_cause cause_of(const zr_plan *plan, zr_schedule_kind kind, int32_t index)
 {
     const zr_step *step = &plan->schedule[kind].step[index];
-    if (step->kind == ZR_STEP_COPY) return zr__is_disk_copy(step) ? ZR_CAUSE_DISK : ZR_CAUSE_HOST;
+    if (step->kind == ZR_STEP_COPY) return copy_cause(&plan->schedule[kind], step);
     if (step->group != ZR_GROUP_TENSOR) return ZR_CAUSE_STAGE;
     return step->restores ? ZR_CAUSE_PIECES : ZR_CAUSE_TENSOR;
 }

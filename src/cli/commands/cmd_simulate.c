@@ -73,6 +73,8 @@ static void print_offload_line(const simulating *c, const cli_trial *made)
                ZR_SIZE((double)written_bytes));
         if (disk_sec > 0)
             printf("%s", CLI_SECONDS(disk_sec));
+        else if (c->target.cluster.measured)
+            printf("its time is not counted; `zr info --bench --disk DIR` measures a disk");
         else
             printf("its time is not counted, because %s has no host.disk_bytes_per_sec", c->target.cluster.name);
     }

@@ -135,10 +135,11 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     fputc('\n', out);
     if (choices->shares_layers)
         fputs("  Pa  with partition_activations, Pa+cpu with that and cpu_checkpointing\n", out);
-    bool used[CLI_LIGHTS] = {false};
-    for (int c = 0; c < choices->n; c++) used[choices->choice[c].light] = true;
-    if (used[CLI_LIGHT_PREFETCH]) fputs("  a  with stage3_prefetch_bucket_size 0\n", out);
-    if (used[CLI_LIGHT_OVERLAP]) fputs("  b  with that and overlap_comm false\n", out);
-    if (used[CLI_LIGHT_BUCKETS])
+    cli_light most = CLI_LIGHT_NONE; /* each line refers to the one before */
+    for (int c = 0; c < choices->n; c++)
+        if (choices->choice[c].light > most) most = choices->choice[c].light;
+    if (most >= CLI_LIGHT_PREFETCH) fputs("  a  with stage3_prefetch_bucket_size 0\n", out);
+    if (most >= CLI_LIGHT_OVERLAP) fputs("  b  with that and overlap_comm false\n", out);
+    if (most >= CLI_LIGHT_BUCKETS)
         fprintf(out, "  c  as b, with buckets of %lld elements\n", (long long)choices->light_elems);
 }

@@ -169,6 +169,17 @@ static const char *source_of_times(const cli_choices *choices, char room[192])
 #undef MEASURE_OR_TAKE
 }
 
+/** Return whether a choice reads or writes a disk whose rates are not known. */
+static bool uses_unknown_disk(const cli_choices *choices)
+{
+    for (const cli_choice *c = choices->choice; c < choices->choice + choices->n; c++) {
+        const zr_report *r = &c->made.report;
+        const bool used = cli_copied_from(r, ZR_SPACE_DISK) + cli_copied_to(r, ZR_SPACE_DISK) > 0;
+        if (used && c->made.simulation.price.disk_sec <= 0) return true;
+    }
+    return false;
+}
+
 zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_config *config)
 {
     zr__text p = {0};
@@ -186,6 +197,8 @@ zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_confi
     print_wrapped(out, text);
     zr_free(text);
     print_wrapped(out, source_of_times(choices, room));
+    if (choices->compute_known && uses_unknown_disk(choices))
+        print_wrapped(out, "They do not contain the time of the disk, whose rates are not known.");
     if (choices->target->here && choices->compute_known)
         print_wrapped(out, choices->target->profile.facts.apart
                                ? "They are those of this machine; --cluster NAME, as dgx-h100x8, takes another."

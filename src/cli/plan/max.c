@@ -142,6 +142,7 @@ zr_status cli_max_find(cli_max *max)
         set_number(max, fails.n);
         ZR_TRY(cli_try(max->target, max->config, NULL, &made, NULL));
         max->next_needs = made.needs_bytes;
+        max->next_disk_bytes = made.disk_bytes;
     }
     set_number(max, fits.n);
     ZR_TRY(cli_try(max->target, max->config, NULL, &made, NULL));
@@ -150,20 +151,28 @@ zr_status cli_max_find(cli_max *max)
     max->n = fits.n;
     max->train_batch_size = max->config->train_batch_size;
     max->needs = made.needs_bytes;
+    max->disk_bytes = made.disk_bytes;
     return ZR_OK;
 }
 
 /** Print sizes in MB, so that the sizes for n and n + 1 differ visibly. */
 void cli_max_print(FILE *out, const cli_max *max)
 {
-    const int64_t limit = max->target->limit_bytes;
+    const int64_t limit = max->target->limit_bytes, disk = max->target->disk_bytes;
     const char *beside = cli_beside(&max->target->profile.facts);
-    fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank\n", key_of(max), (long long)max->n,
+    fprintf(out, "%s %lld fits: it needs %.1f of %.1f MB a rank", key_of(max), (long long)max->n,
             (double)max->needs / MB, (double)limit / MB);
+    if (disk > 0)
+        fprintf(out, ",\nand %.1f of %.1f MB of disk a rank", (double)max->disk_bytes / MB, (double)disk / MB);
+    fputc('\n', out);
     if (max->next_needs) {
-        fprintf(out, "(the total, and %s for the program); %lld needs %.1f%s", beside, (long long)max->n + 1,
-                (double)max->next_needs / MB,
-                max->next_needs <= limit ? ", and more of a host's memory than there is" : "");
+        const bool full = disk > 0 && max->next_disk_bytes > disk;
+        fprintf(out, "(the total, and %s for the program); %lld needs %.1f", beside, (long long)max->n + 1,
+                (double)max->next_needs / MB);
+        if (full)
+            fprintf(out, ", and %.1f of disk", (double)max->next_disk_bytes / MB);
+        else if (max->next_needs <= limit)
+            fputs(", and more of a host's memory than there is", out);
     } else {
         fprintf(out, "(the total, and %s for the program); more may fit, but zr tries no more", beside);
     }
@@ -194,5 +203,6 @@ void cli_max_json(zr__json_out *out, const cli_max *max)
         zr__json_add(out, "next_needs", max->next_needs);
     else
         zr__json_add_json(out, "next_needs", NULL);
+    if (max->target->disk_bytes > 0) zr__json_add(out, "disk", max->disk_bytes);
     zr__json_close(out, '}');
 }

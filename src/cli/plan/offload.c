@@ -23,6 +23,14 @@ cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, 
     return c;
 }
 
+/** Return what tells zr the rates of the disk of this target. */
+static const char *source_of_rates(const cli_target *target)
+{
+    if (target->simulated && !target->cluster.measured) return "the cluster has no host.disk_bytes_per_sec";
+    if (target->simulated || target->here) return "`zr info --bench --disk DIR` measures a disk";
+    return "a file for --profile may have disk_read_bytes_sec and disk_write_bytes_sec";
+}
+
 void cli_offload_print(FILE *out, const cli_target *target, const zr_report *report, const zr_price *price,
                        int64_t step_tokens)
 {
@@ -42,9 +50,7 @@ void cli_offload_print(FILE *out, const cli_target *target, const zr_report *rep
             ZR_SIZE((double)c.read_bytes), ZR_SIZE((double)c.written_bytes), (double)c.read_bytes / shard,
             (double)c.written_bytes / shard);
     if (isnan(c.disk_sec)) {
-        fprintf(out, "\n  how long it takes is not known: %s\n",
-                target->simulated && !target->cluster.measured ? "the cluster has no host.disk_bytes_per_sec"
-                                                               : "`zr info --bench --disk DIR` measures a disk");
+        fprintf(out, "\n  how long it takes is not known: %s\n", source_of_rates(target));
         return;
     }
     fprintf(out, ": %s\n", CLI_SECONDS(c.disk_sec));

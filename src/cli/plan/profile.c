@@ -78,6 +78,9 @@ static zr_status take_own_rates(json_t *root, const char *file, zr_profile *prof
     zr_machine *machine = &profile->machine;
     ZR_TRY(check_keys(root, file));
     ZR_TRY(take_rates(root, file, own_keys, OWN, machine));
+    ZR_CHECK((machine->disk_read_bytes_sec > 0) == (machine->disk_write_bytes_sec > 0), ZR_ERR_DATA,
+             "--profile %s: \"disk_%s_bytes_sec\" is given without \"disk_%s_bytes_sec\"; give both or neither", file,
+             machine->disk_read_bytes_sec > 0 ? "read" : "write", machine->disk_read_bytes_sec > 0 ? "write" : "read");
     for (int i = 1; i < ZR_LINK_LEVELS; i++) machine->link[i] = machine->link[0];
     const json_t *copies = json_object_get(root, "link_copies"), *narrow = json_object_get(root, "narrow_attention"),
                  *name = json_object_get(root, "name"), *memory = json_object_get(root, "memory_bytes");

@@ -50,7 +50,8 @@ typedef struct cli_bytes_row {
     bool total;
 } cli_bytes_row;
 #define REPORT_ROWS 64
-/** Fill in the rows of `part`, which is "memory" or "traffic", in the order of run.json. Return the number of rows. */
+/** Fill in the rows of `part`, which is "memory", "traffic" or "copied", in the order of run.json. Return the number of
+ * rows. */
 int cli_report_rows(const cli_report_run *run, const char *part, cli_bytes_row row[REPORT_ROWS]);
 
 /** Parse a command line that names one or more runs. With --help, print the help and set args->help. Return ZR_ERR_ARG

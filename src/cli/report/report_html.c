@@ -212,8 +212,8 @@ static void put_bytes_cell(FILE *out, const char *of, const cli_bytes_row *row, 
     fputs("</td>", out);
 }
 
-/** Write a table of planned and measured bytes of memory or traffic. Each row has a bar for the measured bytes, and a
- * mark on the bar for the planned bytes. */
+/** Write a table of planned and measured bytes of memory, traffic or copies. Each row has a bar for the measured bytes,
+ * and a mark on the bar for the planned bytes. */
 static void put_table(FILE *out, const cli_report_run *run, const char *part, const char *title, const char *planned)
 {
     cli_bytes_row row[REPORT_ROWS];
@@ -331,6 +331,7 @@ static void put_run(FILE *out, const cli_report *r, int index)
     fputs("<div class=\"sides\">\n", out);
     put_table(out, run, "memory", "Memory of a rank, at most", "planned");
     put_table(out, run, "traffic", "Traffic of a rank and step", "by the formula");
+    put_table(out, run, "copied", "Copies between memories of a rank and step", "planned");
     put_timings(out, run);
     fputs("</div>\n", out);
     put_samples(out, run);

@@ -136,6 +136,14 @@ static void find_facts(cli_report_run *run)
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
+/** Write the label of a number at the top of "copied", such as "disk to device" for "disk_to_device". */
+static void copied_words(const char *key, char words[96])
+{
+    snprintf(words, 96, "%s", key);
+    for (char *at = words; *at; at++)
+        if (*at == '_') *at = ' ';
+}
+
 /** Write the label of the number at `path`, such as "parameters" for "memory.param". */
 static void row_words(const char *path, char words[96])
 {
@@ -150,6 +158,10 @@ static void row_words(const char *path, char words[96])
     for (int i = 0; i < ZR_CATEGORIES; i++)
         if (strcmp(last, zr_category_name((zr_category)i)) == 0) word = cli_category_words((zr_category)i);
     const char *from = strchr(path, '.') + 1;
+    if (strncmp(path, "copied.", 7) == 0) {
+        copied_words(last, words);
+        return;
+    }
     if (strncmp(from, "spaces.", 7) == 0) from += 7;
     if (from < last)
         snprintf(words, 96, "%.*s: %s", (int)(last - from - 1), from, word);

@@ -127,7 +127,7 @@ static double step_seconds(const zr__pricer *pricer, const zr_plan *plan, zr_sch
     if (m->host_bytes_sec > 0 && crosses_bus(plan, &plan->schedule[kind], step))
         return seconds(cost.memory_bytes, m->host_bytes_sec);
     if (zr__is_disk_copy(step))
-        compute = zr__plan_disk_sec(
+        return zr__plan_disk_sec(
             plan, index, (zr__disk_rates){m->disk_read_bytes_sec, m->disk_write_bytes_sec, m->disk_both_bytes_sec});
     if (step->kind == ZR_STEP_RUN) {
         const zr_op *op = zr_graph_get_op(plan->graph[kind], step->op);

@@ -5,8 +5,10 @@
 #include "train/measure/machine.h"
 #include "train/measure/measure.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Size of the measured store. A store that is too small fits into the cache of a drive. */
@@ -26,10 +28,12 @@ static void disk_key(char key[ZR__MACHINE_KEY_BYTES])
 zr_status zr__disk_measure(const char *folder, bool quick, zr__folder_rates *rates)
 {
     zr__store_rates found;
+    char path[PATH_MAX];
+    ZR_CHECK(*folder, ZR_ERR_CREATE, "the test of the disk: the folder's name is empty; name an existing folder");
     ZR_TRY(zr__store_measure(folder, quick ? DISK_QUICK_BYTES : DISK_BYTES, DISK_BLOCK_BYTES, DISK_DEPTH, &found));
     *rates = (zr__folder_rates){.read = found.read, .write = found.write, .both = found.mixed, .direct = found.direct};
     snprintf(rates->transfers, sizeof(rates->transfers), "%s", found.transfers);
-    zr__text_escape(folder, rates->folder, sizeof(rates->folder));
+    zr__text_escape(realpath(folder, path) ? path : folder, rates->folder, sizeof(rates->folder));
     return ZR_OK;
 }
 

@@ -21,7 +21,7 @@ typedef struct site {
  * same sum, since each kind belongs to one stream. */
 typedef struct sums {
     zr_timing kind[ZR_TIMING_KINDS];
-    double wall_sec, exposed_sec, idle_sec;
+    double wall_sec, exposed_sec, disk_sec, idle_sec;
     double busy_sec[ZR_STREAMS];
     int64_t steps;
 } sums;
@@ -198,8 +198,45 @@ static double overlap_of(const span *a, int64_t n_a, const span *b, int64_t n_b)
     return sec;
 }
 
+/* Spans of a stream, from the first that may still matter. */
+typedef struct rest {
+    const span *at, *end;
+} rest;
+
+static rest rest_of(const zr__timings *t, zr_stream stream)
+{
+    return t->n[stream] > 0 ? (rest){t->span[stream], t->span[stream] + t->n[stream]} : (rest){0};
+}
+
+/* Return when the stream next starts or ends after `now`, and in *runs whether it runs until then. */
+static double next_change(rest *r, double now, bool *runs)
+{
+    while (r->at < r->end && r->at->end <= now) r->at++;
+    *runs = r->at < r->end && r->at->begin <= now;
+    return r->at == r->end ? INFINITY : *runs ? r->at->end : r->at->begin;
+}
+
+/* Return the seconds during which states were read from or written to disk while nothing was computed or
+ * communicated. */
+static double disk_alone(const zr__timings *t)
+{
+    static const zr_stream of[] = {ZR_STREAM_FETCH, ZR_STREAM_STORE, ZR_STREAM_COMPUTE, ZR_STREAM_COMM};
+    rest r[4];
+    double now = -INFINITY, sec = 0.0;
+    for (int s = 0; s < 4; s++) r[s] = rest_of(t, of[s]);
+    for (;;) {
+        bool runs[4];
+        double next = INFINITY;
+        for (int s = 0; s < 4; s++) next = fmin(next, next_change(&r[s], now, &runs[s]));
+        if (next == INFINITY) return sec;
+        if ((runs[0] || runs[1]) && !runs[2] && !runs[3]) sec += next - now;
+        now = next;
+    }
+}
+
 void zr__timings_end(zr__timings *t, double wall_sec)
 {
+    const double disk_sec = disk_alone(t);
     const span *compute = t->span[ZR_STREAM_COMPUTE], *comm = t->span[ZR_STREAM_COMM];
     int64_t n_compute = t->n[ZR_STREAM_COMPUTE], n_comm = t->n[ZR_STREAM_COMM];
     double compute_sec = length_of(compute, n_compute), comm_sec = length_of(comm, n_comm);
@@ -209,7 +246,8 @@ void zr__timings_end(zr__timings *t, double wall_sec)
     t->sums.busy_sec[ZR_STREAM_COMPUTE] += compute_sec;
     t->sums.busy_sec[ZR_STREAM_COMM] += comm_sec;
     t->sums.exposed_sec += exposed;
-    t->sums.idle_sec += fmax(wall_sec - compute_sec - exposed, 0.0);
+    t->sums.disk_sec += disk_sec;
+    t->sums.idle_sec += fmax(wall_sec - compute_sec - exposed - disk_sec, 0.0);
     for (int s = 0; s < ZR_STREAMS; s++) t->n[s] = 0;
     t->sums.steps++;
 }
@@ -251,11 +289,12 @@ static int longest_first(const void *a, const void *b)
 
 zr_status zr__timings_collect(const zr__timings *t, zr_comm *comm, zr_timings *out)
 {
-    enum { WHOLE = 5, N = WHOLE + ZR_TIMING_KINDS };
+    enum { WHOLE = 6, N = WHOLE + ZR_TIMING_KINDS };
     const sums *s = &t->sums;
     double mine[N], mean[N], most[N], steps = s->steps > 0 ? (double)s->steps : 1.0;
-    double whole[WHOLE] = {s->wall_sec, s->busy_sec[ZR_STREAM_COMPUTE], s->busy_sec[ZR_STREAM_COMM], s->exposed_sec,
-                           s->idle_sec};
+    double whole[WHOLE] = {
+        s->wall_sec, s->busy_sec[ZR_STREAM_COMPUTE], s->busy_sec[ZR_STREAM_COMM], s->exposed_sec, s->idle_sec,
+        s->disk_sec};
     for (int i = 0; i < WHOLE; i++) mine[i] = whole[i] / steps;
     for (int k = 0; k < t->n_kinds; k++) mine[WHOLE + k] = s->kind[k].sec / steps;
     ZR_TRY(zr__over_ranks(comm, mine, WHOLE + t->n_kinds, mean, NULL, most));
@@ -267,6 +306,7 @@ zr_status zr__timings_collect(const zr__timings *t, zr_comm *comm, zr_timings *o
                         .comm_sec = mean[2],
                         .exposed_sec = mean[3],
                         .idle_sec = mean[4],
+                        .disk_sec = mean[5],
                         .n_kinds = t->n_kinds};
     for (int k = 0; k < t->n_kinds; k++) {
         zr_timing *kind = &out->kind[k];
@@ -296,6 +336,8 @@ zr__timing_rate zr__timing_rate_of(const zr_timings *timings, const zr_timing *k
     double amount = computes ? kind->flops : wire ? kind->wire_bytes : kind->memory_bytes;
     double flops = kind->in_f32 ? timings->peak_f32_flops : timings->peak_flops;
     double peak = computes ? flops : wire ? timings->peak_link_bytes_sec : timings->peak_memory_bytes_sec;
+    if (kind->stream == ZR_STREAM_FETCH) peak = timings->peak_disk_read_bytes_sec;
+    if (kind->stream == ZR_STREAM_STORE) peak = timings->peak_disk_write_bytes_sec;
     double per_sec = amount > 0.0 && kind->sec > 0.0 ? amount / kind->sec : NAN;
     return (zr__timing_rate){.flops = computes, .per_sec = per_sec, .of_peak = zr__share_of_peak(per_sec, peak)};
 }
@@ -329,6 +371,11 @@ zr_status zr__timings_json(const zr_timings *t, char **text)
     add_peak_json(&json, "peak_f32_flops_per_sec", t->peak_f32_flops);
     add_peak_json(&json, "peak_memory_bytes_per_sec", t->peak_memory_bytes_sec);
     add_peak_json(&json, "peak_link_bytes_per_sec", t->peak_link_bytes_sec);
+    if (t->disk_sec > 0) {
+        zr__json_add(&json, "disk_ms", 1e3 * t->disk_sec);
+        add_peak_json(&json, "peak_disk_read_bytes_per_sec", t->peak_disk_read_bytes_sec);
+        add_peak_json(&json, "peak_disk_write_bytes_per_sec", t->peak_disk_write_bytes_sec);
+    }
     zr__json_open(&json, "kinds", '[');
     for (int k = 0; k < t->n_kinds; k++) {
         zr__json_break(&json, "\n  ");

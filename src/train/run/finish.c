@@ -72,6 +72,8 @@ static zr_status collect_timings(zr__run *r)
     r->timings.peak_flops = zr__run_peak_flops(r);
     r->timings.peak_f32_flops = machine->flops_f32;
     r->timings.peak_memory_bytes_sec = machine->memory_bytes_sec;
+    r->timings.peak_disk_read_bytes_sec = machine->disk_read_bytes_sec;
+    r->timings.peak_disk_write_bytes_sec = machine->disk_write_bytes_sec;
     r->timings.peak_link_bytes_sec = zr__machine_link(machine).bytes_sec;
     if (r->comm->rank == 0) r->observer->timings(r->observer->arg, &r->timings);
     return ZR_OK;

@@ -221,9 +221,11 @@ static void note_saving(const zr__run *r)
     else
         zr__run_note(r,
                      "checkpoints are written asynchronously, during the next step, %s a rank from where the states "
-                     "are: updates wait for the disk (a memory.limit with room for as much again gives a copy, and no "
-                     "wait)",
-                     ZR_SIZE((double)price.bytes));
+                     "are: updates wait for the disk%s",
+                     ZR_SIZE((double)price.bytes),
+                     r->plan->layout.home.optim == ZR_SPACE_DISK
+                         ? ""
+                         : " (a memory.limit with room for as much again gives a copy, and no wait)");
 }
 
 /** Report skipped lines and cut documents of a text. Other irregularities of the text were already reported when the
@@ -594,8 +596,8 @@ static zr_status make_steps(zr__run *r)
     }
     const int64_t steps = r->result->steps - r->from_step;
     ZR_CHECK(steps == 0 || r->uncounted < steps, ZR_ERR_DATA,
-             "%s: none of the targets of %lld steps counts, so the weights are unchanged; give lines with an answer "
-             "that begins within data.seq_length %lld tokens",
+             "%s: none of the targets of %lld steps counts; give lines with an answer that begins within "
+             "data.seq_length %lld tokens",
              ZR_SHOWN(r->config->data.train), (long long)steps, (long long)r->config->data.seq_length);
     return ZR_OK;
 }
