@@ -146,12 +146,13 @@ static void whole_documents(void **state)
 static void documents_without_tokens(void **state)
 {
     (void)state;
-    static const char tokenizer[] = "{\"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": null, "
-                                    "\"post_processor\": null, \"decoder\": {\"type\": \"Sequence\", \"decoders\": "
-                                    "[{\"type\": \"Replace\", \"pattern\": {\"String\": \"\xe2\x96\x81\"}, \"content\": \" \"}, "
-                                    "{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}, "
-                                    "\"model\": {\"type\": \"BPE\", \"unk_token\": null, \"fuse_unk\": false, "
-                                    "\"byte_fallback\": false, \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2}, \"merges\": []}}";
+    static const char tokenizer[] =
+        "{\"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": null, "
+        "\"post_processor\": null, \"decoder\": {\"type\": \"Sequence\", \"decoders\": "
+        "[{\"type\": \"Replace\", \"pattern\": {\"String\": \"\xe2\x96\x81\"}, \"content\": \" \"}, "
+        "{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}, "
+        "\"model\": {\"type\": \"BPE\", \"unk_token\": null, \"fuse_unk\": false, "
+        "\"byte_fallback\": false, \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2}, \"merges\": []}}";
     static const char image[] = "{\"text\": \"zz\"}\n{\"text\": \"abc\"}\n{\"text\": \"ab\"}\n{\"text\": \"zz\"}\n"
                                 "{\"text\": \"bc\"}\n{\"text\": \"z\"}\n{\"text\": \"b\"}\n";
     int32_t token[4], target[4], begin[4];
@@ -179,8 +180,7 @@ static void documents_without_tokens(void **state)
              none);
     args.path = list;
     data = open_data(&args);
-    for (int64_t sample = 0; sample < 8; sample++)
-        assert_int_equal(zr_data_sample(data, sample, token, target), ZR_OK);
+    for (int64_t sample = 0; sample < 8; sample++) assert_int_equal(zr_data_sample(data, sample, token, target), ZR_OK);
     assert_int_equal(zr_data_windows(data), 3);
     zr_data_close(&data);
 }
@@ -297,6 +297,8 @@ static void texts_stay_texts(void **state)
     zr_data_close(&data);
     args.path = put_file("x.txt", pairs, strlen(pairs));
     refused(&args, ZR_ERR_UNSUPPORTED, "x.txt (text): data.packing is one, but this file does not tell");
+    args.path = put_file("x.jsonl", "{\"text\": \"\"}\n", 13);
+    refused(&args, ZR_ERR_DATA, "x.jsonl (jsonl): no line has a text");
     args = args_of(pairs);
     args.text_key = "completion";
     data = open_data(&args);

@@ -101,11 +101,15 @@ static zr_status divide_documents(zr_data *d, source *to)
 static zr_status set_documents(zr_data *d, const zr__source_shards *files, source *to)
 {
     const char *packing = d->opening.args->packing == ZR_PACK_WHOLE ? "whole" : "one";
-    for (int64_t i = files->first; i < files->first + files->n; i++)
-        ZR_CHECK(d->tokens->shard[i].documents > 0, ZR_ERR_UNSUPPORTED,
+    const zr__shard *shard = &d->tokens->shard[files->first];
+    for (int64_t i = 0; i < files->n; i++)
+        ZR_CHECK(shard[i].lines, ZR_ERR_UNSUPPORTED,
                  "%s (%s): data.packing is %s, but this file does not tell where documents begin; give .jsonl, or "
                  "data.packing documents",
-                 d->tokens->shard[i].name, d->tokens->shard[i].format, packing);
+                 shard[i].name, shard[i].format, packing);
+    ZR_CHECK(d->tokens->documents > to->first_document, ZR_ERR_DATA,
+             "%s%s (%s): no line has a text; give lines with one", shard->name,
+             files->n > 1 ? " and the files after it" : "", shard->format);
     return divide_documents(d, to);
 }
 
