@@ -141,6 +141,50 @@ static void whole_documents(void **state)
     refused(&args, ZR_ERR_UNSUPPORTED, "x.txt (text): data.packing is whole, but this file does not tell");
 }
 
+/* A document has no tokens if the tokenizer knows none of its characters. It takes no place in a row, whether it comes
+ * first, after a full row, or alone. */
+static void documents_without_tokens(void **state)
+{
+    (void)state;
+    static const char tokenizer[] =
+        "{\"added_tokens\": [], \"normalizer\": null, \"pre_tokenizer\": null, "
+        "\"post_processor\": null, \"decoder\": {\"type\": \"Sequence\", \"decoders\": "
+        "[{\"type\": \"Replace\", \"pattern\": {\"String\": \"\xe2\x96\x81\"}, \"content\": \" \"}, "
+        "{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}, "
+        "\"model\": {\"type\": \"BPE\", \"unk_token\": null, \"fuse_unk\": false, "
+        "\"byte_fallback\": false, \"vocab\": {\"a\": 0, \"b\": 1, \"c\": 2}, \"merges\": []}}";
+    static const char image[] = "{\"text\": \"zz\"}\n{\"text\": \"abc\"}\n{\"text\": \"ab\"}\n{\"text\": \"zz\"}\n"
+                                "{\"text\": \"bc\"}\n{\"text\": \"z\"}\n{\"text\": \"b\"}\n";
+    int32_t token[4], target[4], begin[4];
+    put_file("tokenizer.json", tokenizer, strlen(tokenizer));
+    zr_data_args args = args_of(image);
+    args.packing = ZR_PACK_WHOLE;
+    args.tokenizer = in_tempdir("");
+    args.seq_length = 4;
+    zr_data *data = open_data(&args);
+    assert_int_equal(zr_data_windows(data), 2);
+    assert_int_equal(zr_data_sample(data, 0, token, target), ZR_OK);
+    assert_int_equal(zr_data_documents(data, begin), ZR_OK);
+    assert_memory_equal(token, ((int32_t[]){0, 1, 2, 0}), sizeof(token));
+    assert_memory_equal(target, ((int32_t[]){1, 2, -1, 1}), sizeof(target));
+    assert_memory_equal(begin, ((int32_t[]){0, 0, 0, 3}), sizeof(begin));
+    assert_int_equal(zr_data_window(data, 1, token, target), ZR_OK);
+    assert_int_equal(zr_data_documents(data, begin), ZR_OK);
+    assert_memory_equal(token, ((int32_t[]){1, 2, 1, 0}), sizeof(token));
+    assert_memory_equal(target, ((int32_t[]){2, -1, -1, -1}), sizeof(target));
+    assert_memory_equal(begin, ((int32_t[]){0, 0, 2, 3}), sizeof(begin));
+    zr_data_close(&data);
+    char list[2 * PATH_MAX];
+    const char *none = put_file("none.jsonl", image, 15);
+    snprintf(list, sizeof(list), "[{\"path\": \"%s\", \"weight\": 1}, {\"path\": \"%s\", \"weight\": 1}]", args.path,
+             none);
+    args.path = list;
+    data = open_data(&args);
+    for (int64_t sample = 0; sample < 8; sample++) assert_int_equal(zr_data_sample(data, sample, token, target), ZR_OK);
+    assert_int_equal(zr_data_windows(data), 3);
+    zr_data_close(&data);
+}
+
 static void pairs_one_after_the_other(void **state)
 {
     (void)state;
@@ -253,6 +297,8 @@ static void texts_stay_texts(void **state)
     zr_data_close(&data);
     args.path = put_file("x.txt", pairs, strlen(pairs));
     refused(&args, ZR_ERR_UNSUPPORTED, "x.txt (text): data.packing is one, but this file does not tell");
+    args.path = put_file("x.jsonl", "{\"text\": \"\"}\n", 13);
+    refused(&args, ZR_ERR_DATA, "x.jsonl (jsonl): no line has a text");
     args = args_of(pairs);
     args.text_key = "completion";
     data = open_data(&args);
@@ -363,6 +409,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(one_pair_for_each_sample),
                                        cmocka_unit_test(whole_documents),
+                                       cmocka_unit_test(documents_without_tokens),
                                        cmocka_unit_test(pairs_one_after_the_other),
                                        cmocka_unit_test(messages_have_a_template),
                                        cmocka_unit_test(answers_beyond_the_sample_are_told),

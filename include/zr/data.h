@@ -210,11 +210,11 @@ typedef struct zr_data_args {
  *
  * Errors:
  * ZR_ERR_NOT_FOUND if a file is missing, unreadable or not a regular file, or if a pattern matches no file;
- * ZR_ERR_DATA if a size, header, index or .jsonl line is wrong. The message has the file, the offset or line, the
- *   actual value and the expected value;
+ * ZR_ERR_DATA if a size, header, index or .jsonl line is wrong, or if no line of .jsonl has a text. The message has the
+ *   file, the offset or line, the actual value and the expected value;
  * ZR_ERR_CONFIG if the tokenizer has more than vocab_size tokens, or if a list or a weight is invalid;
  * ZR_ERR_UNSUPPORTED if the tokenizer is unknown, if the text is too long for the tokenizer, if there are messages and
- *   no known chat template, or if one of the files has no documents for ZR_PACK_ONE or ZR_PACK_WHOLE;
+ *   no known chat template, or if one of the files is not .jsonl for ZR_PACK_ONE or ZR_PACK_WHOLE;
  * ZR_ERR_CREATE or ZR_ERR_IO if the cache file cannot be written;
  * ZR_ERR_ARG for an invalid size.
  */

@@ -130,10 +130,12 @@ ZR_API zr_value zr_rotary_table(zr_graph *graph, const zr_rotary_spec *spec);
 
 /** Rotate each head of x by the angles of its position. For each head and j < D/2, with the cosine c and the sine s of
  * angle j: y[j] = x[j] c - x[j + D/2] s and y[j + D/2] = x[j + D/2] c + x[j] s. With documents, positions count from
- * the beginning of the token's document. The adjoint is rotary too. i[0] = 1 for the inverse rotation i[1] = 0 if x has
- * all rows of the micro-batch. i[1] = T if x (R,H*D) has only this rank's rows, from row place * R of the flat
- * micro-batch on. Row r of the flat micro-batch then has position r % T rotary: x (B,T,H*D) g, table (T,D) F32,
- * [documents] -> y g; may be in place of x y has x's shape, and type w if y is the gradient of a parameter. */
+ * the beginning of the token's document. The adjoint is rotary too.
+ *  i[0] = 1 for the inverse rotation
+ *  i[1] = 0 if x has all rows of the micro-batch. i[1] = T if x (R,H*D) has only this rank's rows, from row place * R
+ *         of the flat micro-batch on. Row r of the flat micro-batch then has position r % T
+ *  rotary: x (B,T,H*D) g, table (T,D) F32, [documents] -> y g; may be in place of x
+ *          y has x's shape, and type w if y is the gradient of a parameter. */
 ZR_API zr_value zr_rotary(zr_graph *graph, zr_value x, zr_value table);
 
 /** Compute the softmax over the last dimension: y = e^x / sum of e^x.

@@ -174,8 +174,8 @@ void *zr_stand_in_shared();
 /** Wait for all threads of the block, or for all threads of the warp. */
 void zr_stand_in_meet_block();
 void zr_stand_in_meet_warp();
-/** The values that each lane of the warp passed in the same call, up to 8 words per lane. */
-constexpr int zr_stand_in_words = 8;
+/** The values that each lane of the warp passed in the same call, up to zr_stand_in_words each. */
+constexpr int zr_stand_in_words = 12;
 extern thread_local constinit const uint32_t *zr_stand_in_warp; /* lane 0's words, followed by the other lanes' */
 void zr_stand_in_exchange(const uint32_t *mine, int words);
 inline const uint32_t *zr_stand_in_given(int lane)

@@ -87,7 +87,7 @@ static zr_status divide_documents(zr_data *d, source *to)
         const bool cut = place.n > room;
         d->cut += cut;
         d->lost += cut && place.answer - place.first >= room;
-        if (!whole || place.n > left) ZR_TRY(begin_row(d, to, i, &left));
+        if (!whole || to->windows == 0 || place.n > left) ZR_TRY(begin_row(d, to, i, &left));
         if (to->row) to->row[to->windows] = i + 1;
         left = cut ? 0 : left - place.n;
     }
@@ -101,11 +101,15 @@ static zr_status divide_documents(zr_data *d, source *to)
 static zr_status set_documents(zr_data *d, const zr__source_shards *files, source *to)
 {
     const char *packing = d->opening.args->packing == ZR_PACK_WHOLE ? "whole" : "one";
-    for (int64_t i = files->first; i < files->first + files->n; i++)
-        ZR_CHECK(d->tokens->shard[i].documents > 0, ZR_ERR_UNSUPPORTED,
+    const zr__shard *shard = &d->tokens->shard[files->first];
+    for (int64_t i = 0; i < files->n; i++)
+        ZR_CHECK(shard[i].lines, ZR_ERR_UNSUPPORTED,
                  "%s (%s): data.packing is %s, but this file does not tell where documents begin; give .jsonl, or "
                  "data.packing documents",
-                 d->tokens->shard[i].name, d->tokens->shard[i].format, packing);
+                 shard[i].name, shard[i].format, packing);
+    ZR_CHECK(d->tokens->documents > to->first_document, ZR_ERR_DATA,
+             "%s%s (%s): no line has a text; give lines with one", shard->name,
+             files->n > 1 ? " and the files after it" : "", shard->format);
     return divide_documents(d, to);
 }
 
@@ -429,7 +433,7 @@ static void mark_document(const zr_data *d, int64_t from, int64_t to, int32_t *w
 }
 
 /* Read the documents of a row into a window, and pad it. The first token of a document is no target, because no token
- * before it is in its document. */
+ * before it is in its document. A document has no tokens if the tokenizer drops all of its characters. */
 static zr_status read_row(const zr_data *d, const source *from, int64_t row, int32_t *window)
 {
     const int64_t T = d->seq_length, end = from->row ? from->row[row + 1] : row + 1;
@@ -439,7 +443,7 @@ static zr_status read_row(const zr_data *d, const source *from, int64_t row, int
         ZR_TRY(zr__tokens_document(d->tokens, from->first_document + i, &place));
         const int64_t left = T + 1 - used, n = place.n < left ? place.n : left;
         ZR_TRY(zr__tokens_read(d->tokens, place.first, n, d->stage, window + used));
-        window[used] |= ZR__IGNORED;
+        if (n > 0) window[used] |= ZR__IGNORED;
         mark_document(d, used, used + n, window);
         used += n;
     }

@@ -129,6 +129,7 @@ static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
     s->token_bytes = made.token_bytes;
     s->first_byte = ZR__CACHE_HEADER_BYTES;
     s->tokens = made.tokens;
+    s->lines = lines;
     s->documents = made.documents;
     s->answers_only = made.kind != ZR__LINES_TEXT;
     if (lines) s->format = format[made.kind];

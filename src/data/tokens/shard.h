@@ -23,6 +23,7 @@ typedef struct zr__shard {
     int token_bytes;               /* bytes per token: 1, 2 or 4 */
     int64_t first_byte;            /* file offset of token 0 */
     int64_t tokens;
+    bool lines;                           /* whether the file is .jsonl, so that its lines are documents */
     bool answers_only;                    /* whether ZR__IGNORED marks tokens that do not count for the loss */
     int64_t documents;                    /* number of documents in the file's index; 0 if it has no index */
     int64_t first_document;               /* number of documents in the indexes of all previous files */

@@ -65,22 +65,21 @@ template <typename T> void zr__mma(float (&c)[4], const uint32_t (&a)[4], uint32
 {
     const int g = zr_stand_in_lane() / 4, t = zr_stand_in_lane() % 4;
     const uint32_t b[2] = {b0, b1};
-    uint32_t own_a[8], own_b[4];
+    uint32_t own[12];                /* 8 elements of A, then 4 of B */
     float row[2][16], column[2][16]; /* rows g and g + 8 of A, columns 2t and 2t + 1 of B */
-    zr_stand_in_widen<T>(own_a, a, 4);
-    zr_stand_in_widen<T>(own_b, b, 2);
-    zr_stand_in_exchange(own_a, 8);
+    zr_stand_in_widen<T>(own, a, 4);
+    zr_stand_in_widen<T>(own + 8, b, 2);
+    zr_stand_in_exchange(own, 12);
     for (int other = 0; other < 4; other++) {
         const uint32_t *from = zr_stand_in_given(4 * g + other);
         for (int i = 0; i < 8; i++) row[i / 2 % 2][2 * other + i % 2 + i / 4 * 8] = __uint_as_float(from[i]);
     }
-    zr_stand_in_exchange(own_b, 4);
     for (int other = 0; other < 8; other++) {
-        const uint32_t *from = zr_stand_in_given(8 * t + other);
+        const uint32_t *from = zr_stand_in_given(8 * t + other) + 8;
         for (int i = 0; i < 4; i++) column[other / 4][2 * (other % 4) + i % 2 + i / 2 * 8] = __uint_as_float(from[i]);
     }
-    for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 16; k++) c[i] += row[i / 2][k] * column[i % 2][k];
+    for (int k = 0; k < 16; k++)
+        for (int i = 0; i < 4; i++) c[i] += row[i / 2][k] * column[i % 2][k];
 }
 
 template <bool TRANSPOSED> void zr__matrices(uint32_t (&out)[4], const void *row)
