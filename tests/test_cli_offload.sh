@@ -88,6 +88,8 @@ for way in "checkpoints $kept" "both $kept $optim" \
 done
 check "the same micro-batches in memory" train micros --ranks 2 --train_micro_batch_size_per_gpu=1 --gradient_accumulation_steps=4
 check "... the same to the bit" same micros layers
+check "1024 transfers at a time" train deep --ranks 4 $optim --aio.queue_depth=1024
+check "... take no more memory than the plan promises" sh -c '! grep -F "more than the" err >&2'
 check "two folders" train two --ranks 2 --$zo.offload_optimizer.device=nvme "--$zo.offload_optimizer.nvme_path=[\"nvme\",\"more\"]"
 check "... the same to the bit" same none two
 check "nothing is left in the folders" none_left
@@ -106,7 +108,7 @@ check "... and what it writes" has 'on disk'
 # The offload, its share and the order of micro-batches are chosen: the limits lie between what plans need.
 small="--$zo.sub_group_size=2048"
 path="--$zo.offload_optimizer.nvme_path=nvme"
-plan_needs() { plan $small "$@" --json --advice | sed -n 's/.*"needs": \([0-9]*\).*/\1/p' | head -n 1; }
+plan_needs() { plan $small --checkpoint.async=false "$@" --json --advice | sed -n 's/.*"needs": \([0-9]*\).*/\1/p' | head -n 1; }
 device=$(plan_needs --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1 --memory.limit=1GB)
 disk=$(plan_needs --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=1 --memory.limit=1GB $optim)
 between=$(((device + disk) / 2))
@@ -139,6 +141,8 @@ check "... is said" has 'offload_optimizer.ratio: auto, set to 0.'
 check "... and is a number in its configuration" sh -c 'case $1 in 0.[0-9]*) ;; *) echo "$1" >&2; exit 1 ;; esac' sh "$(key share ratio)"
 check "... the same to the bit" same plain share
 check "... as planned" as_planned share
+check "... on a disk that a share of 1 does not fit" chosen tight_share $path --$zo.offload_optimizer.ratio=auto --disk $(($(sed -n 's/.*"disk": {"param": [0-9]*, "grad": [0-9]*, "optim": \([0-9]*\).*/\1/p' auto/run.json | head -n 1) - 4096))
+check "... with the same share" test "$(key share ratio)" = "$(key tight_share ratio)"
 check "without rates ratio auto is 1" train norates $optim --$zo.offload_optimizer.ratio=auto --train.steps=1
 check "... which is said" has 'offload_optimizer.ratio: auto, set to 1, as rates are not known'
 check "order auto" train order --ranks 2 --train_micro_batch_size_per_gpu=1 --train.accumulation_order=auto

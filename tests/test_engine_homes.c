@@ -86,11 +86,30 @@ static void test_groups(void **state)
     }
 }
 
+/* Gradients in host memory that are summed over the ranks once a step, by all ranks at once or by one owner of a shard
+ * after the other. */
+static void test_sums_once(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 4; way++) {
+        trainer want = layout_trainer(3, ZR_BF16, 2, 0.5);
+        want.layout.stage = way;
+        want.layout.reduce_once = true;
+        want.layout.reduce = way % 2 ? ZR_REDUCE_TO_OWNER : ZR_REDUCE_TO_SHARDS;
+        trainer_run(&want);
+        trainer got = in_host(&want);
+        got.layout.home.grad = ZR_SPACE_HOST;
+        trainer_run(&got);
+        layout_assert_same(&want, &got, "sums in the host's space");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_sums_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -286,8 +286,8 @@ static lane *lane_of(const zr_queue *queue)
     return NULL;
 }
 
-/* Tasks that were issued. */
-enum { TASKS = 4096 };
+/* Tasks that were issued, in turn. A thread may be late by thousands of tasks of other queues, so there are many. */
+enum { TASKS = 1 << 16 };
 static timed_task task_of[TASKS];
 static atomic_int n_tasks;
 

@@ -431,7 +431,9 @@ static void test_other_homes_are_refused(void **state)
         {2, {.optim = ZR_SPACE_HOST, .optim_share = 1.5}, ZR_ERR_CONFIG, "a share of 1.5 of the optimizer states"},
         {3, {.param = ZR_SPACE_DISK, .param_share = -1}, ZR_ERR_CONFIG, "a share of -1 of the parameters"},
         {2, {.optim = ZR_SPACE_DISK, .block_bytes = 5000}, ZR_ERR_CONFIG, "transfers of 5000 bytes"},
+        {2, {.optim = ZR_SPACE_DISK, .block_bytes = (int64_t)1 << 62}, ZR_ERR_CONFIG, "at most 1073741824"},
         {2, {.optim = ZR_SPACE_DISK, .buckets = -1}, ZR_ERR_CONFIG, "-1 at a time"},
+        {2, {.optim = ZR_SPACE_DISK, .depth = 1025}, ZR_ERR_CONFIG, "1025 transfers at a time"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         zr_layout l = plan_layout(bad[i].stage, 2, ZR_BF16, bad[i].stage == 0 ? 2 : 1);
@@ -441,6 +443,46 @@ static void test_other_homes_are_refused(void **state)
         l.home = bad[i].home;
         assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), bad[i].status);
         if (!strstr(zr_error_message(), bad[i].text)) fail_msg("\"%s\"", zr_error_message());
+    }
+}
+
+/* Check that a plan of too many buckets is refused with the key that makes them larger. */
+static void test_tiny_buckets(void **state)
+{
+    (void)state;
+    zr_gpt2_config config = plan_small;
+    zr_layout l = plan_layout(2, 1, ZR_BF16, 1);
+    zr_plan *plan = NULL;
+    l.train = true;
+    l.home.optim = ZR_SPACE_HOST;
+    l.home.bucket_elems = 1;
+    config.vocab_size = (1 << 23) / (int)config.n_embd;
+    const zr_model model = zr_gpt2(&config);
+    assert_int_equal(zr_plan_create(&model, &l, &plan_profile, &plan), ZR_ERR_CONFIG);
+    if (!strstr(zr_error_message(), "larger buckets (sub_group_size)")) fail_msg("%s", zr_error_message());
+}
+
+/* Check that a bucket which is larger than every state is a whole state, whatever its size. Windows do not grow with
+ * it. */
+static void test_huge_buckets(void **state)
+{
+    (void)state;
+    for (int large = 0; large < 2; large++) {
+        zr_gpt2_config config = plan_small;
+        zr_layout l = plan_layout(2, 2, ZR_BF16, 1);
+        l.train = true;
+        l.home.optim = ZR_SPACE_DISK;
+        l.home.bucket_elems = INT64_MAX;
+        if (large) config.vocab_size = (1 << 23) / (int)config.n_embd;
+        zr_plan *plan = plan_gpt2(&config, &l, &plan_profile);
+        int64_t largest = 0;
+        for (int32_t b = 0; b < plan->n_persistent; b++)
+            if (plan->persistent[b].space == ZR_SPACE_DISK && plan->persistent[b].bytes > largest)
+                largest = plan->persistent[b].bytes;
+        assert_int_equal(largest > 4 * ZR_HOMES_BUCKET_ELEMS, large);
+        assert_int_equal(plan->window_bytes, large ? 4 * ZR_HOMES_BUCKET_ELEMS : largest);
+        assert_int_equal(zr_plan_check(plan), ZR_OK);
+        zr_plan_destroy(&plan);
     }
 }
 
@@ -457,6 +499,8 @@ int main(void)
         cmocka_unit_test(test_changes_go_home_first),
         cmocka_unit_test(test_nothing_computes_at_home),
         cmocka_unit_test(test_other_homes_are_refused),
+        cmocka_unit_test(test_tiny_buckets),
+        cmocka_unit_test(test_huge_buckets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

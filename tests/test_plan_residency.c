@@ -48,28 +48,26 @@ static zr_layout draw_layout(zr_profile *profile)
     l.checkpoint_home = draw_home();
     l.partition_checkpoints = draw(2);
     if (l.tensor == 1 && draw(2)) l.decode_len = 16;
-    switch (draw(8)) {
-    case 0:
-        l.rank_free_sums = l.ranks != 3 && !l.two_pass;
-        break;
-    case 1:
-        l.reduce_once = true;
-        break;
-    case 2:
-        l.reduce = ZR_REDUCE_TO_OWNER;
-        l.gather = ZR_GATHER_BROADCAST;
-        break;
-    case 3:
-        l.persist_elems = 1000;
-        break;
-    case 4:
-        l.shard_ranks = l.ranks == 4 ? 2 : 0;
-        break;
-    case 5:
-        l.micro_squares = l.ranks * l.accum > 1;
-        break;
-    default:
-        break;
+    l.rank_free_sums = l.ranks != 3 && !l.two_pass && draw(6) == 0;
+    l.reduce_once = draw(4) == 0;
+    if (draw(4) == 0) l.reduce = ZR_REDUCE_TO_OWNER;
+    if (draw(4) == 0) l.gather = ZR_GATHER_BROADCAST;
+    if (draw(4) == 0) l.persist_elems = 1000;
+    if (draw(4) == 0) l.reuse_elems = 50000;
+    l.fused_buffer = draw(6) == 0;
+    l.micro_squares = l.ranks * l.accum > 1 && draw(4) == 0;
+    if (l.ranks == 4 && draw(3) == 0) {
+        l.host_ranks = 2 * l.tensor;
+        switch (draw(3)) {
+        case 0:
+            l.shard_ranks = 2;
+            break;
+        case 1:
+            l.hpz_ranks = 2;
+            break;
+        default:
+            l.hierarchical = true;
+        }
     }
     return l;
 }
@@ -78,14 +76,15 @@ static void print_layout(const zr_layout *l, const zr_profile *profile)
 {
     print_error(
         "stage %d, %d x %d ranks, %s, accum %lld by %s, %s%s%s, homes %s %s %s, shares %g %g, bucket %lld x %d, apart "
-        "%d, free %d, once %d, owner %d, shard %d, save %d, persist %lld, recompute %d every %lld, checkpoints %s in "
-        "pieces %d\n",
+        "%d, free %d, once %d, owner %d, broadcast %d, fused %d, shard %d, hpz %d, levels %d, save %d, persist %lld, "
+        "recompute %d every %lld, checkpoints %s in pieces %d\n",
         l->stage, l->ranks, l->tensor, zr_dtype_name(l->dtype), (long long)l->accum,
         l->accum_order == ZR_ACCUM_LAYER ? "layer" : "micro", l->states == ZR_STATES_LEAN ? "lean" : "paper",
         l->norm_first ? ", norm" : "", l->two_pass ? ", two passes" : "", zr_space_name(l->home.param),
         zr_space_name(l->home.grad), zr_space_name(l->home.optim), l->home.param_share, l->home.optim_share,
         (long long)l->home.bucket_elems, l->home.buckets, profile->facts.apart, l->rank_free_sums, l->reduce_once,
-        l->reduce == ZR_REDUCE_TO_OWNER, l->shard_ranks, (int)l->save, (long long)l->persist_elems, (int)l->recompute,
+        l->reduce == ZR_REDUCE_TO_OWNER, l->gather == ZR_GATHER_BROADCAST, l->fused_buffer, l->shard_ranks,
+        l->hpz_ranks, l->hierarchical, (int)l->save, (long long)l->persist_elems, (int)l->recompute,
         (long long)l->recompute_every, zr_space_name(l->checkpoint_home), l->partition_checkpoints);
 }
 
@@ -181,11 +180,13 @@ static void test_optimizer_states_on_disk(void **state)
             assert_true(device[many] >= 3 * states * 4 * BUCKET &&
                         device[many] <= 3 * (states + (casts > 0)) * 4 * BUCKET);
             assert_true(disk[many] >= 4 * states * kept && disk[many] < 4 * states * kept + 4096 * 40);
-            const int64_t passing = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM];
+            const int64_t passing = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM],
+                          work = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_WORK];
             assert_true(plan->profile.facts.apart
                             ? passing >= 3 * states * 4 * BUCKET && passing <= 3 * (states + (casts > 0)) * 4 * BUCKET
                             : passing == 0);
-            assert_int_equal(zr_memory_taken(m), m->total_bytes + passing);
+            assert_true(work > (4 << 20) + 2 * plan->window_bytes);
+            assert_int_equal(zr_memory_taken(m), m->total_bytes + work + passing);
             assert_int_equal(plan->schedule[0].buffer[plan->passing_disk].bytes, 4 << 20);
             zr_plan_destroy(&plan);
         }
@@ -338,6 +339,25 @@ static void test_sums_go_home_first(void **state)
     }
 }
 
+/* Check that of whole sums in host memory, only what is gathered goes home: within groups that have a copy of all
+ * states each, a rank's part of the group. */
+static void test_sums_of_groups(void **state)
+{
+    (void)state;
+    for (int shard_ranks = 0; shard_ranks <= 2; shard_ranks += 2) {
+        zr_layout l = plan_layout(2, 4, ZR_BF16, 3);
+        l.reduce_once = true;
+        l.shard_ranks = shard_ranks;
+        l.home = (zr_homes){.param_share = 1, .optim_share = 1, .grad = ZR_SPACE_HOST};
+        zr_plan *plan = plan_homes(&l, 3, false);
+        int64_t elems = 0;
+        for (int32_t u = 0; u < plan->n_units; u++) elems += plan->unit[u].padded_elems;
+        /* sums of three micro-batches, of which a half or a quarter is summed over the ranks */
+        assert_int_equal(plan->copied[ZR_SPACE_DEVICE][ZR_SPACE_HOST], 4 * (3 * elems + elems / (shard_ranks ? 2 : 4)));
+        zr_plan_destroy(&plan);
+    }
+}
+
 /* Check that a part that is read from disk is read before the segment that uses it, and that ranks on processors
  * exchange it only then. */
 static void test_reads_before_exchanges(void **state)
@@ -453,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_reads_run_ahead),
         cmocka_unit_test(test_transfers_hide),
         cmocka_unit_test(test_sums_go_home_first),
+        cmocka_unit_test(test_sums_of_groups),
         cmocka_unit_test(test_reads_before_exchanges),
         cmocka_unit_test(test_two_parts),
         cmocka_unit_test(test_shares),

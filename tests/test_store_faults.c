@@ -357,8 +357,13 @@ static void too_little_room_is_no_memory(void **state)
     reserve_error = ENOSPC;
     made_store m = make_here();
     assert_int_equal(m.status, ZR_ERR_MEMORY);
-    assert_true(says(tempdir) && says("303.10 kB") && says(" free: No space left on device"));
+    assert_true(says(tempdir) && says("303.10 kB") && says(" free: No space left on device; free space there"));
     assert_int_equal(find_file(), -1);
+    end_store(&m);
+    reserve_error = EFBIG;
+    m = make_here();
+    assert_int_equal(m.status, ZR_ERR_MEMORY);
+    assert_true(says(" free: File too large; raise the limit of the size of a file (ulimit -f)"));
     end_store(&m);
 }
 

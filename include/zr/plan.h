@@ -575,7 +575,8 @@ typedef struct zr_memory {
 } zr_memory;
 
 /** Return the bytes of one rank's memory that grow with model and batch, for a device that uses host memory. The
- * result is total_bytes plus activation checkpoints, states and copies of states in host memory. */
+ * result is total_bytes plus activation checkpoints, states and copies of states in host memory and, with states on
+ * disk, the working memory there. */
 ZR_API int64_t zr_memory_taken(const zr_memory *memory);
 
 /** Borders that received bytes may have crossed, for example between hosts. */
@@ -636,9 +637,9 @@ typedef struct zr_plan {
     int32_t passing;                        /* buffer in host memory through which states are filled and read */
     int32_t saving;       /* buffer in host memory through which states are saved in place, or ZR_NONE */
     int32_t passing_disk; /* buffer in host memory through which bytes pass that cannot be transferred from or to disk
-                             directly, or ZR_NONE if nothing is on disk; see zr_homes_passing_bytes */
-    int32_t
-        windows; /* buffer in host memory with a window for each zr_plan_window, or ZR_NONE if no state is on disk */
+                             directly, or ZR_NONE; see zr_homes_passing_bytes */
+    int32_t windows; /* buffer in host memory that holds a window for each zr_plan_window, or ZR_NONE if no state is on
+                        disk */
     int64_t window_bytes;                /* bytes of a window */
     int64_t persistent_bytes[ZR_SPACES]; /* bytes of persistent buffers; transient buffers have higher offsets */
     int64_t space_bytes[ZR_SPACES]; /* bytes of each space: for DEVICE the arena, for STAGING at least ZR_STAGING_LEAST

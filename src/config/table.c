@@ -354,8 +354,9 @@ const zr_key zr__common_keys[] = {
         "in it have no names and vanish with the run, however it ends"),
     KEY(NUMBER, ZERO "offload_optimizer.ratio", "1.0", zero.optim.ratio,
         "share of the parameters whose states are offloaded, by whole units; the states of the others stay on the "
-        "device. auto: the least with which memory.limit is enough or, without it, the most whose copies take no time "
-        "beside computing, by the rates of `zr info --bench --disk`; 1 if rates are unknown",
+        "device. auto: the least with which memory.limit is enough or, without it, the most whose copies prolong a "
+        "step by at most 1 %, by the rates of `zr info --bench` and `zr info --bench --disk DIR`; 1 if rates are "
+        "unknown",
         RANGE(0, 1)),
     KEY(BOOL, ZERO "offload_optimizer.gradients", "true", zero.offload_gradients,
         "also store gradients there, if they outlive their reduction: sums over several micro-batches, and gradients "
@@ -480,8 +481,7 @@ const zr_key zr__common_keys[] = {
     IGNORED(BOOL, "zero_force_ds_cpu_optimizer", "true", "there is one implementation"),
     KEY(INT, "aio.block_size", AUTO, aio.block_bytes,
         "with device nvme: bytes of the largest single transfer from or to disk, a multiple of 4096; also the bytes "
-        "that "
-        "go to one of several folders at a time. auto: 1048576, the default of DeepSpeed",
+        "that go to one of several folders at a time. auto: 1048576, the default of DeepSpeed",
         RANGE(4096, 1 << 30)),
     KEY(INT, "aio.queue_depth", AUTO, aio.depth,
         "with device nvme: number of transfers in flight in each direction. auto: 8, the default of DeepSpeed",

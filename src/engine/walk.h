@@ -1,7 +1,7 @@
 /** engine, internal: the state of an engine, a running step, and the functions that files of this folder share. walk.c
  * issues the steps of a schedule to queues. bind.c binds the steps to memory. move.c runs steps that move units,
- * update.c runs steps that end a training step, disk.c moves
- * states from and to disk, and save.c runs asynchronous saves. */
+ * update.c runs steps that end a training step, disk.c moves states from and to disk, and save.c runs asynchronous
+ * saves. */
 #ifndef ZR_ENGINE_WALK_H
 #define ZR_ENGINE_WALK_H
 

@@ -116,10 +116,12 @@ zr_status zr__store_file_create(const char *folder, int64_t bytes, void *spare, 
         /* Give back what was reserved, so that the message tells the bytes that are free for the file. */
         const int64_t left = ftruncate(file->fd, 0) == 0 ? free_bytes(file->fd) : INT64_MAX;
         zr_status st = ZR_FAIL(error == EIO ? ZR_ERR_IO : ZR_ERR_MEMORY,
-                               "%s: cannot reserve %s for states on disk in the folder %s, which has %s free: %s; free "
-                               "space there, or name a folder on a larger disk",
+                               "%s: cannot reserve %s for states on disk in the folder %s, which has %s free: %s; %s",
                                owner, ZR_SIZE((double)bytes), file->folder,
-                               left < INT64_MAX ? ZR_SIZE((double)left) : "an unknown amount", strerror(error));
+                               left < INT64_MAX ? ZR_SIZE((double)left) : "an unknown amount", strerror(error),
+                               error == EFBIG ? "raise the limit of the size of a file (ulimit -f), or name several "
+                                                "folders"
+                                              : "free space there, or name a folder on a larger disk");
         zr__store_file_close(file);
         return st;
     }

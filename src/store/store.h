@@ -34,6 +34,9 @@ typedef struct zr__store_config {
 /* Transfers in flight in each direction that may go through the passing buffer. */
 #define ZR_STORE_SLOTS 2
 
+/* Maximum number of threads that a store starts for each direction. More do not make a disk faster. */
+#define ZR_STORE_THREADS 3
+
 /* Return the bytes of memory that a store needs besides its caller's memory. The plan contains them. */
 static inline int64_t zr__store_passing_bytes(int64_t block_bytes, int depth)
 {

@@ -5,11 +5,12 @@
 #include "store/transfer.h"
 
 #include "base/core/thread.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <unistd.h>
 
-enum { THREADS = 4, STACK_BYTES = 128 << 10 }; /* more threads than this do not make a disk faster */
+enum { STACK_BYTES = 128 << 10 };
 
 typedef struct pool {
     pthread_mutex_t lock;
@@ -19,7 +20,7 @@ typedef struct pool {
     zr__transfer *done;
     bool quit;
     int n_helpers;
-    pthread_t helper[THREADS - 1];
+    pthread_t helper[ZR_STORE_THREADS];
 } pool;
 
 /* Take the transfer that has waited longest, or return NULL. The lock is held. */
@@ -70,7 +71,7 @@ zr_status zr__threads_create(int depth, void **object)
     pthread_cond_init(&p->changed, NULL);
     pthread_cond_init(&p->ended, NULL);
     /* With fewer helpers than wanted, transfers are only slower. */
-    while (p->n_helpers < (depth < THREADS ? depth : THREADS) - 1 &&
+    while (p->n_helpers < ZR_STORE_THREADS && p->n_helpers + 1 < depth &&
            zr__thread_start(&p->helper[p->n_helpers], STACK_BYTES, help, p) == 0)
         p->n_helpers++;
     *object = p;

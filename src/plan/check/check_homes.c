@@ -279,9 +279,13 @@ static zr_status check_reduced(const homes *h, int32_t index)
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
     const int32_t from = use[0].buffer;
     const bool later = h->p->s->step[h->p->repeat].rounds > 1; /* whether there are later rounds */
-    if (from == use[2].buffer) /* the sums of a rank are summed over all ranks, in place */
-        ZR_CHECK(h->held[from].state == u->sums.buffer && same_range(&h->held[from].range, &u->sums.range),
+    const bool in_place = from == use[2].buffer;               /* the sums of a rank are summed over all ranks */
+    if (in_place)
+        ZR_CHECK(h->held[from].state == u->sums.buffer && same_range(&h->held[from].range, &u->sums.range) &&
+                     use[2].writes,
                  ZR_ERR_INTERNAL, "step %d reduces something else than the sums of unit %d", index, step->unit);
+    /* the buffer holds whole sums until all owners have had their turn, then this rank's part of the result */
+    if (in_place && step->owner >= 0 && step->owner + 1 < h->p->plan->group[step->group].size) return ZR_OK;
     for (int i = 2; i < step->n_uses; i++) {
         const int32_t home = i == 2 ? u->sums.buffer : u->open_sums + i - 3, b = use[i].buffer;
         const copied *its = &h->held[b];

@@ -51,8 +51,10 @@ static zr_status account_memory(const zr_plan *plan, const zr_schedule *s, zr_me
 int64_t zr_memory_taken(const zr_memory *memory)
 {
     const int64_t *host = memory->space[ZR_SPACE_HOST].category_bytes;
-    return memory->total_bytes + host[ZR_CATEGORY_CHECKPOINT] + host[ZR_CATEGORY_PARAM] + host[ZR_CATEGORY_GRAD] +
-           host[ZR_CATEGORY_OPTIM];
+    const int64_t states = host[ZR_CATEGORY_PARAM] + host[ZR_CATEGORY_GRAD] + host[ZR_CATEGORY_OPTIM];
+    /* the buffers through which states pass from and to disk have the sizes that the layout requests */
+    const int64_t passing = memory->space[ZR_SPACE_DISK].total_bytes > 0 ? host[ZR_CATEGORY_WORK] : 0;
+    return memory->total_bytes + host[ZR_CATEGORY_CHECKPOINT] + states + passing;
 }
 
 int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts)

@@ -5,6 +5,10 @@
 
 #include <stdlib.h>
 
+/* BUCKETS_MAX: maximum of zr_homes.buckets. DEPTH_MAX and BLOCK_MAX: maxima of what a store accepts as zr_homes.depth
+ * and zr_homes.block_bytes. */
+enum { BUCKETS_MAX = 4096, DEPTH_MAX = 1024, BLOCK_MAX = 1 << 30 };
+
 static bool uses_disk(const zr_homes *home)
 {
     return home->param == ZR_SPACE_DISK || home->grad == ZR_SPACE_DISK || home->optim == ZR_SPACE_DISK;
@@ -30,13 +34,14 @@ static zr_status check_spaces(const zr_homes *home)
         ZR_CHECK(share[i] >= 0 && share[i] <= 1, ZR_ERR_CONFIG,
                  "a share of %g of the %s in space \"%s\": 0 to 1 is wanted", share[i],
                  i == 0 ? "parameters" : "optimizer states", zr_space_name(i == 0 ? home->param : home->optim));
-    ZR_CHECK(home->bucket_elems >= 0 && home->buckets >= 0 && home->buckets <= 4096 && home->depth >= 0, ZR_ERR_CONFIG,
-             "buckets of %lld elements of offloaded states, %d at a time, %d transfers at a time: 0 or more is wanted, "
-             "and at most 4096 buckets",
-             (long long)home->bucket_elems, home->buckets, home->depth);
-    ZR_CHECK(home->block_bytes >= 0 && home->block_bytes % ZR_DISK_ALIGN == 0, ZR_ERR_CONFIG,
-             "transfers of %lld bytes from and to disk: a multiple of %d is wanted", (long long)home->block_bytes,
-             ZR_DISK_ALIGN);
+    ZR_CHECK(home->bucket_elems >= 0 && home->buckets >= 0 && home->buckets <= BUCKETS_MAX, ZR_ERR_CONFIG,
+             "buckets of %lld elements of offloaded states, %d at a time: 0 or more is wanted, and at most %d buckets",
+             (long long)home->bucket_elems, home->buckets, BUCKETS_MAX);
+    ZR_CHECK(home->depth >= 0 && home->depth <= DEPTH_MAX, ZR_ERR_CONFIG,
+             "%d transfers at a time from and to disk: 0 to %d is wanted", home->depth, DEPTH_MAX);
+    ZR_CHECK(home->block_bytes >= 0 && home->block_bytes <= BLOCK_MAX && home->block_bytes % ZR_DISK_ALIGN == 0,
+             ZR_ERR_CONFIG, "transfers of %lld bytes from and to disk: a multiple of %d is wanted, at most %d",
+             (long long)home->block_bytes, ZR_DISK_ALIGN, BLOCK_MAX);
     return ZR_OK;
 }
 
@@ -94,9 +99,8 @@ static zr_status choose_buckets(zr_plan *plan)
     for (int32_t u = 0; u < plan->n_units; u++)
         if (plan->unit[u].trains) part[n++] = plan->unit[u].update.count;
     qsort(part, (size_t)n, sizeof *part, by_size);
-    const int64_t bucket_bytes = zr_dtype_span(ZR_F32, home->bucket_elems) * (1 + plan->layout.optimizer.n_slots);
-    const int64_t wanted = n > 0 ? (part[n / 2] + home->bucket_elems - 1) / home->bucket_elems + 1 : 0,
-                  most = RING_BYTES_MOST / bucket_bytes;
+    const int64_t wanted = n > 0 && part[n / 2] > 0 ? (part[n / 2] - 1) / home->bucket_elems + 2 : 0,
+                  most = RING_BYTES_MOST / 4 / (1 + plan->layout.optimizer.n_slots) / home->bucket_elems;
     home->buckets = (int)(wanted < most ? wanted : most);
     if (home->buckets < ZR_HOMES_BUCKETS) home->buckets = ZR_HOMES_BUCKETS;
     zr_free(part);
@@ -115,7 +119,8 @@ static zr_status choose_sizes(zr_plan *plan)
     if (home->bucket_elems == 0)
         for (home->bucket_elems = ZR_HOMES_BUCKET_ELEMS; elems / home->bucket_elems > BUCKETS_MOST;)
             home->bucket_elems *= 2;
-    if (home->bucket_elems > INT64_MAX / 2) home->bucket_elems = INT64_MAX / 2;
+    /* a window has the bytes of an fp32 bucket, which must not wrap around */
+    if (home->bucket_elems > INT64_MAX / 8) home->bucket_elems = INT64_MAX / 8;
     home->bucket_elems = (home->bucket_elems + grain - 1) / grain * grain;
     if (home->block_bytes == 0) home->block_bytes = ZR_HOMES_BLOCK_BYTES;
     if (home->depth == 0) home->depth = ZR_HOMES_DEPTH;
@@ -123,14 +128,16 @@ static zr_status choose_sizes(zr_plan *plan)
 }
 
 /* Add the windows through which states on disk are filled, read and saved. A window has as many bytes as a bucket of an
- * fp32 state, or as the largest state if this is smaller. */
+ * fp32 state, but not more than a bucket of the planner's choice or the largest state. */
 static zr_status add_windows(zr_plan *plan)
 {
     int64_t bytes = 0;
     for (int32_t b = 0; b < plan->n_persistent; b++)
         if (plan->persistent[b].space == ZR_SPACE_DISK && plan->persistent[b].bytes > bytes)
             bytes = plan->persistent[b].bytes;
-    const int64_t bucket = zr_dtype_span(ZR_F32, plan->layout.home.bucket_elems);
+    const int64_t elems = plan->layout.home.bucket_elems;
+    const int64_t bucket =
+        zr_dtype_span(ZR_F32, elems < ZR_HOMES_BUCKET_ELEMS ? elems : (int64_t)ZR_HOMES_BUCKET_ELEMS);
     plan->window_bytes = bytes < bucket ? bytes : bucket;
     const int n = plan->layout.save == ZR_SAVE_NONE ? ZR_WINDOW_SAVE : ZR_WINDOWS;
     return zr__plan_persistent_disk(plan, ZR_CATEGORY_WORK, "states on disk that are filled and read",

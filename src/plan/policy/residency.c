@@ -290,12 +290,20 @@ static bool reduces(const zr_step *step)
     return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
 }
 
-/* Return the elements of all ranks in a use of gradients, which is a whole buffer of the unit's sums. */
-static zr_use all_ranks(const zr__list *l, const zr_step *step, zr_use use, zr_range *range)
+/* Return the elements that are copied for a step's u-th use, and their range of the unit. These are the elements of the
+ * use, or those of all ranks of its group if the step uses them. Reductions to owners use them one owner after the
+ * other. */
+static zr_use copied_use(const zr__list *l, const zr_step *step, int32_t u, zr_range *range)
 {
+    const zr_use use = l->use[step->uses + u];
     const zr_state *sums = &l->plan->unit[step->unit].sums;
-    *range = use.each ? sums->range : step->range;
-    return use.each ? zr__use_state(sums, sums->range, false, false) : use;
+    const zr_stride by = step->range.by;
+    const bool in_turn = step->kind == ZR_STEP_REDUCE && u == 0;
+    *range = step->range;
+    if (!use.each && !in_turn) return use;
+    *range =
+        in_turn ? sums->range : (zr_range){.count = by.elems * l->plan->group[by.group].size, .by = step->range.outer};
+    return zr__use_state(sums, *range, false, false);
 }
 
 static bool is_larger(const zr_use *a, const zr_use *b)
@@ -326,7 +334,7 @@ static void add_operands(ring *r, const zr_step *step)
             if (column >= r->n_columns) r->n_columns = column + 1;
         }
         zr_range range;
-        const zr_use all = all_ranks(l, step, use, &range);
+        const zr_use all = copied_use(l, step, u, &range);
         /* An update may leave elements as they are, so that what it writes is fetched too. A reduction adds to its sums
          * for all micro-batches but the first. A gather writes all ranks' elements, and reads its own. */
         const bool adds = reduces(step) && u > 0 && step->adds;

@@ -378,7 +378,10 @@ static zr_status alloc_tables(zr__writing *w)
     w->micro = zr_alloc(sizeof *w->micro * (size_t)w->n_micros);
     w->list.schedule->value = zr_alloc(sizeof(zr_use) * (values + 1));
     int32_t *table = zr_alloc(sizeof *table * ((size_t)w->n_micros * each + 1));
-    if (w->micro) w->micro->instance = table;
+    if (w->micro)
+        w->micro->instance = table;
+    else
+        zr_free(table);
     ZR_CHECK(w->micro && table && w->list.schedule->value, ZR_ERR_MEMORY, "no memory to plan %zu values", values);
     for (int32_t m = 0; m < w->n_micros; m++, table += each) {
         zr__micro *micro = &w->micro[m];

@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "config/config.h"
 #include "plan/cost/cost.h"
+#include "store/store.h"
 #include "train/dir/report.h"
 #include "train/host/device.h"
 #include "train/host/host.h"
@@ -113,8 +114,7 @@ static zr_status check_room(const zr__run *r, int ranks)
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
     more += r->reads_ahead;
     /* threads of the queues that read and write states on disk, and threads of the store */
-    for (int s = ZR_STREAM_FETCH; s <= ZR_STREAM_STORE; s++)
-        more += r->plan->has_stream[s] * (1 + r->plan->layout.home.depth);
+    for (int s = ZR_STREAM_FETCH; s <= ZR_STREAM_STORE; s++) more += r->plan->has_stream[s] * (1 + ZR_STORE_THREADS);
     more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's saving thread, and a thread that writes the file */
     return zr__host_room(bytes, ranks * more);
 }
@@ -299,6 +299,7 @@ zr_status zr__run_check(zr__run *r)
     ZR_TRY(zr__run_agreed(r, zr__watch_same(r->observer, r->comm)));
     ZR_TRY(zr__run_same(r, "--resume", r->resume.asked));
     ZR_TRY(zr__run_same(r, "--memory", zr__config_is_open(r->config)));
+    ZR_TRY(zr__run_same(r, "--disk", (uint64_t)zr__config_disk_bytes(r->config)));
     ZR_TRY(zr__run_same_inputs(r));
     if (r->resume.asked) ZR_TRY(zr__resume_open(r));
     ZR_TRY(check_reduce(r));

@@ -91,7 +91,9 @@ static zr_status weigh_way(const search *s, const zr_plan *plan, const way *w, t
     t->sec = (s->timed ? price.step_sec : plan->flops_hardware) / tokens;
     t->disk_bytes = plan->memory.space[ZR_SPACE_DISK].total_bytes;
     const int64_t disk_bytes = s->target->disk_bytes;
-    t->fits = t->needs <= s->config->memory.limit_bytes && (disk_bytes == 0 || t->disk_bytes <= disk_bytes);
+    /* A share that is open may be smaller, and then needs less of the disk. */
+    const bool stored = disk_bytes == 0 || t->disk_bytes <= disk_bytes || s->open.optim_ratio || s->open.param_ratio;
+    t->fits = t->needs <= s->config->memory.limit_bytes && stored;
     return ZR_OK;
 }
 

@@ -16,7 +16,7 @@
 
 /** Results of planning a configuration. */
 typedef struct seen {
-    bool planned, fits; /* whether it can be planned; whether it fits memory.limit and the disk */
+    bool planned, fits; /* whether it can be planned; whether it fits memory.limit */
     bool timed;         /* whether all rates are known on which step_sec depends */
     int64_t needs, disk_bytes;
     double step_sec;
@@ -54,8 +54,7 @@ static zr_status see(const zr_config *config, const zr__train_target *target, se
     s->planned = true;
     s->needs = zr__rank_needs(&made->memory, &made->profile.facts);
     s->disk_bytes = made->memory.space[ZR_SPACE_DISK].total_bytes;
-    s->fits = (config->memory.limit_bytes == 0 || s->needs <= config->memory.limit_bytes) &&
-              (target->disk_bytes == 0 || s->disk_bytes <= target->disk_bytes);
+    s->fits = config->memory.limit_bytes == 0 || s->needs <= config->memory.limit_bytes;
     s->timed = is_timed(config, target);
     if (s->timed)
         st = target->price ? target->price(target->arg, made, &price) : zr_plan_price(made, target->profile, &price);
@@ -193,7 +192,7 @@ static zr_status note_share(search *s, const char *key, int n, zr__text *text)
         zr__text_add(text, "the least with which %s is enough: %s a rank",
                      ZR_SIZE((double)s->config.memory.limit_bytes), ZR_SIZE((double)found.needs));
     else
-        zr__text_add(text, "the most whose copies take no time beside computing: %.3g s a step", found.step_sec);
+        zr__text_add(text, "the most whose copies prolong a step by at most 1 %%: %.3g s", found.step_sec);
     if (found.disk_bytes > 0) zr__text_add(text, ", %s on disk", ZR_SIZE((double)found.disk_bytes));
     return ZR_OK;
 }
@@ -221,13 +220,11 @@ static zr_status take_share(search *s, const char *key, const seen *whole, zr__t
     if (n == 0)
         why = "as nothing can be offloaded";
     else if (!s->limited && !whole->timed)
-        why = "as rates are not known (`zr info --bench --disk DIR` measures them)";
+        why = "as rates are not known (`zr info --bench` and `zr info --bench --disk DIR` measure them)";
     else if (!s->limited)
         ZR_TRY(search_free(s, &n));
     if (!why && s->limited && whole->needs > s->config.memory.limit_bytes)
         why = "with which the memory is not enough either";
-    else if (!why && s->limited && !whole->fits)
-        why = "for which the disk is too small";
     if (!why && s->limited) ZR_TRY(bisect(s, &n));
     if (!why) return note_share(s, key, n, text);
     *s->ratio = 1;
