@@ -46,6 +46,7 @@ check "a plan with activation checkpoints on disk" plan --ranks 2 $kept
 check "... has a row for them" grep -q '^  disk: checkpoints  *[1-9]' out
 check "... and one for each direction" sh -c 'grep -q "^  read from disk  *[1-9]" out && grep -q "^  written to disk  *[1-9]" out'
 check "... in words" grep -q '^offload: activation checkpoints on disk' out
+check "... without bytes a parameter" sh -c '! grep -q "bytes a parameter\|as long with" out'
 check "... in a picture" plan --ranks 2 $kept --svg kept.svg
 check "... which shows the tier" grep -q '>on disk<' kept.svg
 

@@ -9,6 +9,12 @@
 
 #define DAY_SEC 86400.0
 
+/** Return whether activation checkpoints are on disk. Then the bytes of disk grow with the tokens. */
+static bool has_checkpoints(const zr_report *report)
+{
+    return report->memory.space[ZR_SPACE_DISK].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0;
+}
+
 cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, const zr_price *price,
                              int64_t step_tokens)
 {
@@ -18,7 +24,7 @@ cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, 
     c.disk_sec = price->disk_sec > 0 ? price->disk_sec : NAN;
     const bool timed = isfinite(c.disk_sec) && price->compute_sec > 0;
     c.outlasts = timed && c.disk_sec > price->compute_sec;
-    c.tokens = timed ? (double)step_tokens * c.disk_sec / price->compute_sec : NAN;
+    c.tokens = timed && !has_checkpoints(report) ? (double)step_tokens * c.disk_sec / price->compute_sec : NAN;
     c.day_bytes = timed ? (double)c.written_bytes * host * DAY_SEC / price->step_sec : NAN;
     return c;
 }
@@ -46,9 +52,11 @@ void cli_offload_print(FILE *out, const cli_target *target, const zr_report *rep
                     CLI_SECONDS(price->step_sec));
         return;
     }
-    fprintf(out, "  a rank reads %s and writes %s of disk a step (%.1f and %.1f bytes a parameter)",
-            ZR_SIZE((double)c.read_bytes), ZR_SIZE((double)c.written_bytes), (double)c.read_bytes / shard,
-            (double)c.written_bytes / shard);
+    fprintf(out, "  a rank reads %s and writes %s of disk a step", ZR_SIZE((double)c.read_bytes),
+            ZR_SIZE((double)c.written_bytes));
+    if (!has_checkpoints(report))
+        fprintf(out, " (%.1f and %.1f bytes a parameter)", (double)c.read_bytes / shard,
+                (double)c.written_bytes / shard);
     if (isnan(c.disk_sec)) {
         fprintf(out, "\n  how long it takes is not known: %s\n", source_of_rates(target));
         return;
@@ -58,9 +66,12 @@ void cli_offload_print(FILE *out, const cli_target *target, const zr_report *rep
     fprintf(out, "  computing waits %s of a step of %s\n", CLI_SECONDS(price->exposed_sec),
             CLI_SECONDS(price->step_sec));
     const char *tokens = ZR_AMOUNT(c.tokens);
-    fprintf(out, "  %s is the bound: computing takes %s; both take as long with %s%stokens a step\n",
-            c.outlasts ? "the disk" : "computing", CLI_SECONDS(price->compute_sec), tokens,
-            tokens[strlen(tokens) - 1] == ' ' ? "" : " ");
+    fprintf(out, "  %s is the bound: computing takes %s", c.outlasts ? "the disk" : "computing",
+            CLI_SECONDS(price->compute_sec));
+    if (!isnan(c.tokens))
+        fprintf(out, "; both take as long with %s%stokens a step", tokens,
+                tokens[strlen(tokens) - 1] == ' ' ? "" : " ");
+    fputc('\n', out);
     fprintf(out, "  each host writes %s to its disks in a day at this pace: as much as %.3g drives of 1 TB hold\n",
             ZR_SIZE(c.day_bytes), c.day_bytes / 1e12);
 }

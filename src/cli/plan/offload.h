@@ -12,7 +12,8 @@
 typedef struct cli_offload {
     int64_t read_bytes, written_bytes;
     double disk_sec;  /* time in which the disk is busy, whether computing waits or not */
-    double tokens;    /* tokens of a step with which computing takes as long as the disk */
+    double tokens;    /* tokens of a step with which computing takes as long as the disk; NAN with checkpoints on disk,
+                         whose bytes grow with the tokens */
     double day_bytes; /* bytes that all ranks of a host write to its disks in a day */
     bool outlasts;    /* whether the disk takes longer than computing */
 } cli_offload;
