@@ -78,8 +78,9 @@ ZR_API ZR_NODISCARD zr_status zr_engine_create(const zr_plan *plan, zr_device *d
 /** Create an engine like zr_engine_create, for a plan that stores states or checkpoints on disk (zr_layout.home,
  * zr_layout.checkpoint_home). The engine reserves zr_plan.space_bytes[ZR_SPACE_DISK] bytes in files without a name, one
  * in each folder. The folders exist, and should be on different disks. They may differ between ranks, and ranks may
- * share them. Fail with ZR_ERR_ARG if the plan stores anything on disk and n_folders is 0, or on all ranks with
- * ZR_ERR_MEMORY if a rank's folder has too little room. If a transfer fails later, the call of the engine fails with
+ * share them. Fail with ZR_ERR_ARG if the plan stores anything on disk and n_folders is 0. Fail on all ranks with
+ * ZR_ERR_MEMORY if a rank's folder has too little room, and with ZR_ERR_CREATE if it cannot be written. If a transfer
+ * fails later, the call of the engine fails with
  * ZR_ERR_IO. Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_create_on(const zr_plan *plan, zr_device *device, zr_comm *comm, uint64_t seed,
                                                   const char *const *folder, int n_folders, zr_engine **engine);
