@@ -2,6 +2,8 @@
 # Offload from the command: plans that say what lies where, training with states on disk, resume from one placement to
 # another, folders that will not do.
 . tests/command.inc
+XDG_CACHE_HOME=$DIR/cache # the machine's rates are not known, whatever was measured before
+export XDG_CACHE_HOME
 zo=zero_optimization
 i=0
 while [ $i -lt 400 ]; do echo "line $i of a small text, made for this test"; i=$((i + 1)); done >text.txt

@@ -93,7 +93,7 @@ static zr_status run_copy(const zr__running *r)
     const zr_schedule *s = r->bound->schedule;
     const zr_space from = s->buffer[r->use[0].buffer].space, to = s->buffer[r->use[1].buffer].space;
     const int64_t bytes = zr_dtype_span(r->use->dtype, r->use->range.count);
-    if (!zr_when_asked(r->step->when)) r->engine->copied[from][to] += bytes;
+    if (r->step->kind == ZR_STEP_COPY && !zr_when_asked(r->step->when)) r->engine->copied[from][to] += bytes;
     if (from == ZR_SPACE_DISK || to == ZR_SPACE_DISK) return zr__disk_copy(r);
     return r->device->ops->copy(r->device, zr__at(r, 1), zr__at(r, 0), bytes);
 }

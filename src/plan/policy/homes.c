@@ -122,7 +122,6 @@ static zr_status choose_sizes(zr_plan *plan)
     /* a window has the bytes of an fp32 bucket, which must not wrap around */
     if (home->bucket_elems > INT64_MAX / 8) home->bucket_elems = INT64_MAX / 8;
     home->bucket_elems = (home->bucket_elems + grain - 1) / grain * grain;
-    if (home->block_bytes == 0) home->block_bytes = ZR_HOMES_BLOCK_BYTES;
     if (home->depth == 0) home->depth = ZR_HOMES_DEPTH;
     return home->buckets > 0 ? ZR_OK : choose_buckets(plan);
 }
@@ -152,13 +151,26 @@ static bool checkpoints_on_disk(const zr_plan *plan)
     return any && plan->layout.train && plan->checkpoint_home == ZR_SPACE_DISK;
 }
 
+/* Choose the size of transfers, if the layout leaves it open. Smaller states need no larger transfers, and so less
+ * memory through which they pass. */
+static void choose_block(zr_plan *plan, bool checkpoints)
+{
+    zr_homes *home = &plan->layout.home;
+    if (home->block_bytes > 0) return;
+    home->block_bytes = ZR_HOMES_BLOCK_BYTES;
+    if (plan->windows != ZR_NONE && !checkpoints && plan->window_bytes < home->block_bytes)
+        home->block_bytes = (plan->window_bytes + ZR_DISK_ALIGN - 1) / ZR_DISK_ALIGN * ZR_DISK_ALIGN;
+}
+
 static zr_status add_passing_buffer(zr_plan *plan)
 {
     plan->passing_disk = plan->windows = ZR_NONE;
     ZR_TRY(choose_sizes(plan));
     const bool states = plan->persistent_bytes[ZR_SPACE_DISK] > 0;
+    const bool checkpoints = checkpoints_on_disk(plan);
     if (states) ZR_TRY(add_windows(plan));
-    if (!states && !checkpoints_on_disk(plan)) return ZR_OK;
+    choose_block(plan, checkpoints);
+    if (!states && !checkpoints) return ZR_OK;
     return zr__plan_persistent_disk(plan, ZR_CATEGORY_WORK, "bytes from and to disk",
                                     zr_homes_passing_bytes(&plan->layout.home), &plan->passing_disk);
 }
