@@ -243,8 +243,8 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
     {                                                                                                                  \
         sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_ACCUM_MICRO, ZR_DEFAULT_BUCKET_ELEMS, \
             ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
-            false, false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, false, ZR_SAVE_NONE, 1, 0, 0, 0, 0, false,     \
-            true, true, false, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0},               \
+            false, false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, ZR_SPACE_DEVICE, ZR_SAVE_NONE, 1, 0, 0, 0, 0,  \
+            false, true, true, false, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0},        \
             ZR_OPTIMIZER_INIT                                                                                          \
     }
 
@@ -640,7 +640,10 @@ typedef struct zr_plan {
                              directly, or ZR_NONE; see zr_homes_passing_bytes */
     int32_t windows; /* buffer in host memory that holds a window for each zr_plan_window, or ZR_NONE if no state is on
                         disk */
-    int64_t window_bytes;                /* bytes of a window */
+    int64_t window_bytes; /* bytes of a window */
+    int64_t
+        disk_block_bytes; /* largest single transfer from or to disk (zr_homes.block_bytes), or the planner's choice */
+    int disk_depth;       /* number of transfers in flight in each direction (zr_homes.depth), or the planner's */
     int64_t persistent_bytes[ZR_SPACES]; /* bytes of persistent buffers; transient buffers have higher offsets */
     int64_t space_bytes[ZR_SPACES]; /* bytes of each space: for DEVICE the arena, for STAGING at least ZR_STAGING_LEAST
                                        per rank */

@@ -100,7 +100,8 @@ static zr_status fail_like(host_queue *q)
     const zr_status status = q->status;
     memcpy(text, q->text, sizeof text);
     pthread_mutex_unlock(&q->lock);
-    return status == ZR_OK ? ZR_FAIL(ZR_ERR_PEER, "the queue was cancelled") : ZR_FAIL(status, "%s", text);
+    return status == ZR_OK ? ZR_FAIL(ZR_ERR_PEER, "the queue that this one waits for has failed, or was cancelled")
+                           : ZR_FAIL(status, "%s", text);
 }
 
 static zr_status run_task(host_queue *q, const zr_task *task, double asked_sec)

@@ -40,8 +40,8 @@ zr_status zr__disk_create(zr_engine *e, const char *const *folder, int n_folders
     const zr__store_config config = {.folder = folder,
                                      .n_folders = n_folders,
                                      .bytes = bytes,
-                                     .block_bytes = plan->layout.home.block_bytes,
-                                     .depth = plan->layout.home.depth,
+                                     .block_bytes = plan->disk_block_bytes,
+                                     .depth = plan->disk_depth,
                                      .passing = zr__result(e, plan->passing_disk),
                                      .owner = owner};
     ZR_ASSERT(plan->persistent[plan->passing_disk].bytes >= zr__store_passing_bytes(config.block_bytes, config.depth));

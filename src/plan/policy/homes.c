@@ -170,6 +170,8 @@ static zr_status add_passing_buffer(zr_plan *plan)
     const bool checkpoints = checkpoints_on_disk(plan);
     if (states) ZR_TRY(add_windows(plan));
     choose_block(plan, checkpoints);
+    plan->disk_block_bytes = plan->layout.home.block_bytes;
+    plan->disk_depth = plan->layout.home.depth;
     if (!states && !checkpoints) return ZR_OK;
     return zr__plan_persistent_disk(plan, ZR_CATEGORY_WORK, "bytes from and to disk",
                                     zr_homes_passing_bytes(&plan->layout.home), &plan->passing_disk);
