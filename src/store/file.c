@@ -113,7 +113,7 @@ zr_status zr__store_file_create(const char *folder, int64_t bytes, void *spare, 
              owner, file->folder, strerror(error));
     error = reserve(file->fd, bytes, spare, spare_bytes);
     if (error) {
-        /* Give back what was reserved, so that the message tells the bytes that are free for the file. */
+        /* Release the reserved bytes, so that the message has the folder's free bytes. */
         const int64_t left = ftruncate(file->fd, 0) == 0 ? free_bytes(file->fd) : INT64_MAX;
         zr_status st = ZR_FAIL(error == EIO ? ZR_ERR_IO : ZR_ERR_MEMORY,
                                "%s: cannot reserve %s for states on disk in the folder %s, which has %s free: %s; %s",

@@ -19,7 +19,7 @@ typedef struct bench {
     pthread_cond_t changed;
     int64_t done[2]; /* buckets read, written */
     bool stops;
-    zr__failure failed; /* of the reader beside the writer */
+    zr__failure failed; /* first failure of the reading thread */
 } bench;
 
 static zr_status move_bucket(const bench *b, bool writes, int64_t bucket)

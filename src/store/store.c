@@ -141,7 +141,7 @@ static bool begin_next(call *c)
     return true;
 }
 
-/* Note the bytes of a transfer that has moved all of them. */
+/* Complete a transfer all of whose bytes have moved: copy them out of the passing buffer, or push them to the disk. */
 static void complete(call *c, zr__transfer *t)
 {
     lane *l = c->lane;
@@ -154,8 +154,8 @@ static void complete(call *c, zr__transfer *t)
     if (t->begin + t->whole > moved->end) moved->end = t->begin + t->whole;
 }
 
-/* Advance a transfer by what has moved. Return 0 or a negative errno. A direct transfer that ends within a block
- * repeats this block. */
+/* Advance a transfer by the bytes that have moved. Return 0 or a negative errno. A direct transfer that ends within a
+ * block repeats this block. */
 static int advance(const call *c, zr__transfer *t)
 {
     int64_t n = t->result < t->bytes ? t->result : t->bytes;
@@ -267,7 +267,7 @@ static zr_status create_files(zr__store *s, const zr__store_config *config)
     return ZR_OK;
 }
 
-/* Choose the mover: the one that ZR_STORE names, or else the first that works here. */
+/* Choose the mover that ZR_STORE names. Without ZR_STORE choose the first mover that works on this machine. */
 static zr_status create_movers(zr__store *s, int depth)
 {
     const zr__mover *asked;

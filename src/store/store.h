@@ -28,7 +28,7 @@ typedef struct zr__store_config {
     int depth;           /* maximum number of transfers in flight in each direction */
     void *passing;       /* memory of zr__store_passing_bytes, aligned to ZR_STORE_ALIGN, through which bytes pass whose
                             address or length cannot be transferred directly */
-    const char *owner;   /* whose states these are, for messages, such as "rank 3" */
+    const char *owner;   /* owner of the states, for messages, such as "rank 3" */
 } zr__store_config;
 
 /* Transfers in flight in each direction that may go through the passing buffer. */
@@ -63,7 +63,7 @@ ZR_NODISCARD zr_status zr__store_read(zr__store *store, int64_t offset, void *to
 ZR_NODISCARD zr_status zr__store_write(zr__store *store, int64_t offset, const void *from, int64_t bytes,
                                        const char *what);
 
-/* How a store's transfers are made, and what they amount to since the store was created. */
+/* Properties of a store's transfers, and their bytes since the store was created. */
 typedef struct zr__store_facts {
     const char *transfers;             /* "io_uring" or "threads" */
     bool direct;                       /* whether all files bypass the page cache */
@@ -74,10 +74,10 @@ zr__store_facts zr__store_facts_of(const zr__store *store);
 
 /* Rates of sequential transfers from and to a folder, in bytes per second, measured with a store. */
 typedef struct zr__store_rates {
-    double read, write;    /* of one direction alone */
-    double mixed;          /* sum of both directions, while as many bytes are read as are written */
+    double read, write;    /* rates of one direction alone */
+    double mixed;          /* sum of both directions, with equal bytes read and written */
     const char *transfers; /* "io_uring" or "threads" */
-    bool direct;           /* whether the page cache was bypassed; otherwise the rates may be those of memory */
+    bool direct;           /* whether the page cache was bypassed; otherwise memory may have been measured */
 } zr__store_rates;
 
 /* Measure the rates of a folder with a store of `bytes` bytes, rounded up to whole buckets of 2 x depth blocks, which

@@ -36,7 +36,7 @@ typedef struct zr__mover {
 
 /** Return the mover that ZR_STORE names, or NULL if ZR_STORE is not set. Fail with ZR_ERR_CONFIG for another value. */
 zr_status zr__mover_asked(const zr__mover **mover);
-/** Movers from the fastest to the one that works everywhere; the list ends with NULL. */
+/** Movers, the fastest first. The last one works everywhere. The list ends with NULL. */
 extern const zr__mover *const zr__movers[];
 
 /* The movers' functions. They are not called directly, so that tests can stand between. */

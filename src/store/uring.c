@@ -8,7 +8,7 @@
 #include <time.h>
 
 enum { TRIES = 10000, PIECES = 1024 };      /* milliseconds until a busy kernel fails; pieces of pinned memory */
-static const int64_t PIECE_BYTES = 1 << 30; /* of pinned memory: the kernel's maximum */
+static const int64_t PIECE_BYTES = 1 << 30; /* bytes of a piece of pinned memory, the kernel's maximum */
 
 typedef struct uring {
     struct io_uring ring;

@@ -130,8 +130,8 @@ static void add_traffic(zr__json_out *out, const char *key, const zr_traffic *tr
     zr__json_close(out, '}');
 }
 
-/** Add the spaces in which offloaded states are stored, and that of checkpoints if they are on disk. Add nothing
- * without offload. */
+/** Add the spaces in which offloaded states are stored, and the space of checkpoints if it is the disk. Without
+ * offload, add nothing. */
 static void add_offload(zr__json_out *out, const zr_homes *home, const zr_memory *memory)
 {
     const bool checkpoints = memory->space[ZR_SPACE_DISK].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0;
@@ -145,7 +145,7 @@ static void add_offload(zr__json_out *out, const zr_homes *home, const zr_memory
     zr__json_close(out, '}');
 }
 
-/** Add the bytes copied between memory spaces. Add nothing if there are none. */
+/** Add the bytes copied between memory spaces, if any are copied. */
 static void add_copied(zr__json_out *out, const zr_report *report)
 {
     char key[ZR__COPIED_BYTES];

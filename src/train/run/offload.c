@@ -1,4 +1,4 @@
-/** Offloaded model states of a run: the engine with its folders, and what is reported about them. */
+/** Offload of a run: creates the engine with its folders, and reports the homes of states. */
 #include "train/run/offload.h"
 
 #include "base/text/text.h"

@@ -101,7 +101,7 @@ void zr__train_offload_note(const zr_config *config, const zr_device_facts *fact
              param ? "offload_param.device" : "");
 }
 
-/** Add the names of what is stored in a space, and `where`. Checkpoints in host memory are not told. */
+/** Add the names of the states that are stored in a space, and `where`. Checkpoints are added only for the disk. */
 static void add_tier(zr__text *text, const zr_homes *home, const zr_memory *memory, zr_space space, const char *where)
 {
     const struct {

@@ -106,7 +106,7 @@ static zr_status choose_order(zr_config *config, const zr__train_target *target,
 
 /* ---- shares ------------------------------------------------------------------------------------- */
 
-/** Units that share an offload, and what is offloaded with a share of 1. */
+/** Units among which a share of an offload is chosen, with the bytes that a share of 1 offloads. */
 typedef struct units {
     int64_t *elems; /* elems[n]: elements of the last n units of the model that are offloaded, for n from 0 to `n` */
     int n;
