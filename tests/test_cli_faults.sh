@@ -22,7 +22,12 @@ for ranks in 2 3; do
     for phase in $all; do
         says=".*$(where_is $phase).*The run ends" at=$(at_step $phase)
         ended "mpi $ranks hang, $phase" mpi$ranks-hang:1@$at "rank 1 has been stuck $says" 82
-        ended "mpi $ranks stop, $phase" mpi$ranks-stop:0@$at "rank 0 has been stuck $says" 82
+        # MPICH's launcher waits for a stopped rank: its exit code, and how many ranks get to speak, are left to chance
+        if [ -n "$signals" ]; then
+            skip "mpi $ranks stop, $phase" "MPICH's launcher decides the exit code"
+        else
+            ended "mpi $ranks stop, $phase" mpi$ranks-stop:0@$at "rank 0 has been stuck $says" 82
+        fi
         killed "mpi $ranks killed, $phase" mpi$ranks-kill:1@$at
     done
 done
