@@ -187,4 +187,14 @@ static inline void expect_broken(const zr_plan *plan, const char *text)
     if (!strstr(zr_error_message(), text)) fail_msg("\"%s\" does not say \"%s\"", zr_error_message(), text);
 }
 
+/* Swap step i with the next one, and the waits for them. */
+static inline void swap_with_next(zr_schedule *s, int32_t i)
+{
+    const zr_step had = s->step[i];
+    s->step[i] = s->step[i + 1];
+    s->step[i + 1] = had;
+    for (int32_t w = 0; w < s->n_waits; w++)
+        if (s->wait[w].step == i || s->wait[w].step == i + 1) s->wait[w].step = 2 * i + 1 - s->wait[w].step;
+}
+
 #endif

@@ -5,6 +5,7 @@
  * data-parallel ranks. So do runs with activation checkpoints on disk, whole and in pieces. In each run planned bytes
  * equal measured bytes in every space, and bytes are copied between spaces as planned (trainer.h). The short run has
  * layouts that together contain every pair of choices, the long run also random ones. */
+#include "all_states.h"
 #include "layout_variants.h"
 #include "long.h"
 #include "base/number/exact.h"
@@ -313,39 +314,6 @@ static void test_groups(void **state)
 
 /* ---- states between steps ---------------------------------------------------------------------- */
 
-enum { ELEMS = 1 << 17, SLOTS = 2 };
-
-/* All states of a model, by element. */
-typedef struct states {
-    float state[1 + SLOTS][ELEMS];
-    int64_t updates;
-} states;
-
-static zr_status take(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
-{
-    memcpy((float *)arg + param->first + first, in, sizeof(float) * (size_t)n);
-    return ZR_OK;
-}
-
-static zr_status give(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
-{
-    memcpy(out, (const float *)arg + param->first + first, sizeof(float) * (size_t)n);
-    return ZR_OK;
-}
-
-static int number_of(int s)
-{
-    return s == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + s - 1;
-}
-
-static zr_status take_all(trainer *run, zr_engine *engine, zr_comm *comm)
-{
-    states *to = run->arg;
-    for (int s = 0; s <= SLOTS; s++) ZR_TRY(zr_engine_read(engine, number_of(s), take, to->state[s]));
-    if (comm->rank == 0) to->updates = zr_engine_updates(engine);
-    return ZR_OK;
-}
-
 /* Check that the bytes between and behind parameters are zero in every state that this rank has on disk. */
 static zr_status check_padding(zr_engine *engine, int64_t *padding)
 {
@@ -382,8 +350,7 @@ static zr_status fill_all(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     states *from = run->arg, *again = calloc(1, sizeof *again);
     int64_t padding = 0;
-    (void)comm;
-    for (int s = 0; s <= SLOTS; s++) ZR_TRY(zr_engine_fill(engine, number_of(s), give, from->state[s]));
+    ZR_TRY(give_all(run, engine, comm));
     for (int s = 0; s <= SLOTS; s++) {
         ZR_TRY(zr_engine_read(engine, number_of(s), take, again->state[s]));
         for (int64_t i = 0; i < ELEMS; i++)
@@ -394,7 +361,7 @@ static zr_status fill_all(trainer *run, zr_engine *engine, zr_comm *comm)
     free(again);
     ZR_TRY(check_padding(engine, &padding));
     padding_seen += padding;
-    return zr_engine_resume(engine, from->updates);
+    return ZR_OK;
 }
 
 static int32_t later_token(void *arg, int64_t step, int64_t row, int64_t t)

@@ -6,6 +6,7 @@
  * all ranks with its message. */
 #include <stdatomic.h>
 
+#include "all_states.h"
 #include "layout_variants.h"
 #include "long.h"
 #include "engine/walk.h"
@@ -97,7 +98,7 @@ zr_status __wrap_zr__store_write(zr__store *store, int64_t offset, const void *f
 
 /* ---- runs -------------------------------------------------------------------------------------- */
 
-enum { ELEMS = 1 << 16, SLOTS = 2, STEPS = 2, KINDS = 4 };
+enum { STEPS = 2, KINDS = 4 };
 
 /* Return a trainer that keeps optimizer states on disk, with `kind` 1 and 2 other states too, and with `kind` 3
  * activation checkpoints. */
@@ -121,45 +122,6 @@ static trainer disk_trainer(int ranks, int kind)
     run.layout.home.block_bytes = ZR_DISK_ALIGN;
     run.layout.reduce_bucket_elems = run.layout.gather_bucket_elems = 3000;
     return run;
-}
-
-/* All states after the first step, and where the run continues. */
-typedef struct states {
-    float state[1 + SLOTS][ELEMS];
-    int64_t updates;
-} states;
-
-static zr_status take(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
-{
-    memcpy((float *)arg + param->first + first, in, sizeof(float) * (size_t)n);
-    return ZR_OK;
-}
-
-static zr_status give(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
-{
-    memcpy(out, (const float *)arg + param->first + first, sizeof(float) * (size_t)n);
-    return ZR_OK;
-}
-
-static int number_of(int s)
-{
-    return s == 0 ? ZR_STATE_PARAM : ZR_STATE_SLOT + s - 1;
-}
-
-static zr_status take_all(trainer *run, zr_engine *engine, zr_comm *comm)
-{
-    states *to = run->arg;
-    for (int s = 0; s <= SLOTS; s++) ZR_TRY(zr_engine_read(engine, number_of(s), take, to->state[s]));
-    if (comm->rank == 0) to->updates = zr_engine_updates(engine);
-    return ZR_OK;
-}
-
-static zr_status give_all(trainer *run, zr_engine *engine, zr_comm *comm)
-{
-    states *from = run->arg;
-    (void)comm;
-    for (int s = 0; s <= SLOTS; s++) ZR_TRY(zr_engine_fill(engine, number_of(s), give, from->state[s]));
-    return zr_engine_resume(engine, from->updates);
 }
 
 static int32_t second_step(void *arg, int64_t step, int64_t row, int64_t t)

@@ -147,16 +147,6 @@ static void test_sums(void **state)
     }
 }
 
-/* Swap step i with the next one, and the waits for them. */
-static void swap_with_next(zr_schedule *s, int32_t i)
-{
-    const zr_step had = s->step[i];
-    s->step[i] = s->step[i + 1];
-    s->step[i + 1] = had;
-    for (int32_t w = 0; w < s->n_waits; w++)
-        if (s->wait[w].step == i || s->wait[w].step == i + 1) s->wait[w].step = 2 * i + 1 - s->wait[w].step;
-}
-
 /* Sums in another order are noticed. The gradients of a tied embedding are in memory for all micro-batches, so that
  * only the order of the sums forbids to add the third one before the second. */
 static void test_order_of_sums(void **state)

@@ -118,16 +118,6 @@ static void test_every_element_is_needed(void **state)
 
 /* ---- rounds in which steps are skipped --------------------------------------------------------- */
 
-/* Swap step i with the next one, and the waits for them. */
-static void swap_with_next(zr_schedule *s, int32_t i)
-{
-    const zr_step had = s->step[i];
-    s->step[i] = s->step[i + 1];
-    s->step[i + 1] = had;
-    for (int32_t w = 0; w < s->n_waits; w++)
-        if (s->wait[w].step == i || s->wait[w].step == i + 1) s->wait[w].step = 2 * i + 1 - s->wait[w].step;
-}
-
 /* Check the round after a flush. Small units that stay whole are gathered at the beginning of a step, unless a flush
  * has gathered them. If that gather stood behind another one, a step that waits for it alone would wait for neither
  * after a flush. */
