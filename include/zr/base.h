@@ -287,7 +287,7 @@ typedef struct zr_machine {
     bool link_copies; /* whether ranks communicate by copying memory with their own processors, so that they cannot
                          compute at the same time */
     /** Rates of the disk with offloaded states, for one rank, in bytes per second; 0 if unknown. `both` is the sum of
-     * both directions while as many bytes are read as are written. */
+     * both directions if equal numbers of bytes are read and written. */
     double disk_read_bytes_sec, disk_write_bytes_sec, disk_both_bytes_sec;
     double host_bytes_sec; /* rate of copies between the memory of a device and host memory, in each direction; 0 for
                               the rate of the device's memory */

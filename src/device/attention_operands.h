@@ -95,7 +95,7 @@ static inline const zr_tensor *zr__attention_documents(const zr_tensor *in, int 
     return n_in % 2 == 0 ? in + n_in - 1 : NULL;
 }
 
-/** Other operands of the op attention_dx than q, k and v. documents is NULL if it is absent. */
+/** Operands of the op attention_dx besides q, k and v. documents is NULL if it is absent. */
 typedef struct zr__attention_dx_operands {
     const zr_tensor *dy, *y, *lse, *documents;
 } zr__attention_dx_operands;

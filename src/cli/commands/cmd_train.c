@@ -111,7 +111,7 @@ static zr_status keep_rule(zr_config *config)
     char path[PATH_MAX];
     zr_config *run = NULL;
     ZR_TRY(zr__path_join(path, config->train.output_dir, "config.json"));
-    if (access(path, R_OK) != 0) return ZR_OK; /* the resume itself says what is missing */
+    if (access(path, R_OK) != 0) return ZR_OK; /* the resume reports the missing run */
     zr_status st = zr_config_load(path, NULL, 0, &run);
     if (st == ZR_OK) st = zr__config_keep_rule(config, run);
     zr_config_destroy(&run);

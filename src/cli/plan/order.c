@@ -31,7 +31,8 @@ zr_status cli_order_print(FILE *out, const zr_config *config, const cli_choices 
     cli_trial made;
     other.train.layer_major = !layer;
     const zr_status st = cli_try(choices->target, &other, NULL, &made, NULL);
-    if (st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED) return ZR_OK; /* this order cannot be planned */
+    if (st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED)
+        return ZR_OK; /* without a plan of the other order there is nothing to compare */
     ZR_TRY(st);
     fputs("\norder of micro-batches (train.accumulation_order):\n", out);
     print_order(out, choices, "micro", !layer, layer ? &made : &configured->made);

@@ -41,7 +41,7 @@ struct zr_data {
     int32_t *window;
     bool documents, read; /* read: whether a window has been read */
     int64_t cut,
-        lost; /* number of documents that are too long; number of these documents whose targets are all cut off */
+        lost; /* cut: number of documents that are too long; lost: number of cut documents that have no target left */
     int64_t padding; /* number of padded tokens of all windows */
     char cut_note[ZR__NOTE_BYTES];
     zr__ahead *ahead; /* prefetching thread, or NULL */
@@ -74,8 +74,8 @@ static zr_status begin_row(zr_data *d, source *to, int64_t document, int64_t *le
     return ZR_OK;
 }
 
-/* Divide the documents of a source into samples: one document for each sample, or as many as fit. Count the documents
- * that are longer than a sample, and the padding. */
+/* Divide the documents of a source into samples: one document for each sample, or all following documents that fit into
+ * it. Count the documents that are longer than a sample, and the padding. */
 static zr_status divide_documents(zr_data *d, source *to)
 {
     const bool whole = d->opening.args->packing == ZR_PACK_WHOLE;

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-/* BUCKETS_MAX: maximum of zr_homes.buckets. DEPTH_MAX and BLOCK_MAX: maxima of what a store accepts as zr_homes.depth
- * and zr_homes.block_bytes. */
+/* BUCKETS_MAX: maximum of zr_homes.buckets. DEPTH_MAX and BLOCK_MAX: maxima of zr_homes.depth and
+ * zr_homes.block_bytes that a store accepts. */
 enum { BUCKETS_MAX = 4096, DEPTH_MAX = 1024, BLOCK_MAX = 1 << 30 };
 
 static bool uses_disk(const zr_homes *home)
@@ -86,9 +86,9 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Choose the number of buckets of a ring: as many as hold this rank's part of an ordinary unit, so that the next unit's
- * states can be fetched while a unit computes, and one more, which is stored meanwhile. Large units are left out by the
- * median, and a ring of an update's fp32 states has at most 256 MiB. */
+/* Choose the number of buckets of a ring. The ring holds this rank's part of the median unit, so that the next unit's
+ * states can be fetched while a unit computes, and one bucket more, which is stored meanwhile. A ring of an update's
+ * fp32 states has at most 256 MiB. */
 static zr_status choose_buckets(zr_plan *plan)
 {
     enum { RING_BYTES_MOST = 256 << 20 };

@@ -258,7 +258,7 @@ static zr_status position_dw(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Return the scratch bytes: a row for each thread, or with documents those of embedding_dw. */
+/* Return the scratch bytes: a row for each thread. With documents, return the scratch bytes of embedding_dw. */
 static int64_t position_dw_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     if (op->n_in > 2) return embedding_dw_scratch(facts, graph, op);

@@ -11,7 +11,7 @@ typedef struct zr__head {
     zr__attention_operands in; /* q, k and v */
     int64_t T, D;
     const int32_t *documents; /* beginnings of the documents of all rows (B,T), or NULL */
-    const int32_t *document;  /* those of row b (T), or NULL */
+    const int32_t *document;  /* beginnings of the documents of row b (T), or NULL */
     int64_t b, h, kv;         /* row of the batch, query head, and key-value head of this rank */
     int64_t first_head, /* with tensor parallelism: index of this rank's first query head among all ranks'; else 0 */
         first_kv,       /* index of the first key-value head among all ranks' heads; 0 if this rank has all of them */
