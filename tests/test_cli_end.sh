@@ -27,6 +27,24 @@ check "... so it is not trained longer" code 73 train none --resume --train.step
 check "... but with save_interval it has one" train both --quiet --train.save_end=false --train.save_interval=5
 check "... of the last step too" test -d both/step-00000005 -a -d both/step-00000008
 
+check "train.save_model false" train bare --train.save_model=false
+check "... leaves no model/" test "$(ls bare | tr '\n' ' ')" = "config.json latest loss.svg metrics.jsonl run.json step-00000008 "
+check "... and says so" grep -q 'no model/ was written' err
+check "... its checkpoint has the weights" "$ZR" eval bare --data text.txt --quiet
+check "... and it is trained longer, to weights" train bare --quiet --resume --train.steps=14 --train.save_model=true
+check "... as if it had been so long from the start" same bare whole
+check "... which a run without them keeps" train bare --quiet --resume --train.steps=16 --train.save_model=false
+check "... as they were" diff -r bare/model whole/model
+train nothing --quiet --train.save_model=false --train.save_end=false >out 2>err
+check "without a checkpoint too it leaves nothing" test "$(ls nothing | tr '\n' ' ')" = "config.json loss.svg metrics.jsonl run.json "
+check "... to read" fails 66 'no model/ in it, which is written when a run ends (unless train.save_model is false)' \
+    "$ZR" generate nothing --prompt line
+check "... but to report" "$ZR" report nothing
+check "... and to plot" "$ZR" plot nothing -o plot.svg
+check "a run of these that fails" code 74 sh -c 'ulimit -f 20; exec "$0" train c.json --quiet --train.output_dir=failed \
+    --train.save_model=false --train.save_end=false --train.steps=600' "$ZR"
+check "... says that it saves nothing" grep -q 'the weights after step 600 are not saved, since train.save_model is false' err
+
 # The best of evaluations that get better and worse again, also when a run goes on behind the best.
 head -n 30 text.txt | tr a-m n-z >val.txt
 best() { "$ZR" train c.json --quiet --data.val=val.txt --train.eval_interval=2 --train.keep_best=true --train.save_interval=8 "$@"; }
@@ -158,6 +176,12 @@ if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=100k tmpfs small 
     rm -r small/run
     check "... fails where the checkpoint was asked for" code 74 train small/run --quiet --train.save_end=true
     check "... with the weights" test -f small/run/model/model.safetensors
+    rm -r small/run
+    check "... or where nothing else has the weights" code 74 train small/run --quiet --train.save_model=false
+    check "... which it says" grep -q 'could not be written (.*); no weights are saved (train.save_model)' err
+    rm -r small/run
+    check "... and a smaller disk does for a run without weights" sh -c 'mount -o remount,size=32k small && exec "$0" train c.json \
+        --quiet --train.output_dir=small/run --train.save_model=false --train.save_end=false' "$ZR"
     umount small
 else
     skip "a disk with room for the weights alone" "a small file system needs root"

@@ -257,7 +257,7 @@ def largest(bench):
         bench.row(f"{what}: layers that fit by plan", layers, None, None, "",
                   f"{params / 1e9:.2f} billion parameters, {planned / 1e9:.2f} GB of "
                   f"{bench.gpu['memory_free'] / 1e9:.2f}")
-        # No key leaves the final weights out, so the run is killed when it would begin to write them.
+        # Killed before it writes its weights, for which the disk need not have room.
         run = bench.train(wide(bench, layers, 1000), stop_after=5, limit=100)
         losses = run.losses()[:5]
         told = f"{layers} layers, {params / 1e9:.2f} billion parameters"

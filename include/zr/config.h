@@ -132,6 +132,7 @@ typedef struct zr_config {
                                   choice */
         int64_t save_interval; /* training steps between checkpoints; 0 for no periodic checkpoints */
         bool save_end;         /* whether to write a checkpoint after the last step, whatever the interval */
+        bool save_model;       /* whether to write the final weights as model/ */
         int64_t keep_last;
         bool keep_best;      /* whether to keep the weights with the lowest evaluation loss */
         bool rank_free_sums; /* key "reproducible": whether results have the same bits for every number of ranks that is

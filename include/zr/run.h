@@ -195,9 +195,9 @@ typedef struct zr_train_result {
     int64_t promised_rss_bytes; /* limit in bytes of a process's resident memory: 1.03 x planned bytes of its ranks + 48
                                    MiB */
     zr_report planned, measured;
-    bool saved;           /* whether the directory model/ with the final weights is complete */
-    char model_dir[4096]; /* path of model/ on rank 0; it may be outside output_dir, because the run's directory may
-                             have been renamed during the run */
+    bool saved;           /* whether this run has written the directory model/ with the final weights */
+    char model_dir[4096]; /* path of model/ on rank 0, or "" if it was not written; it may be outside output_dir,
+                             because the run's directory may have been renamed during the run */
     bool agreed; /* whether every rank returns the same status as this rank; if false, other ranks may still wait for
                     this rank */
 } zr_train_result;
@@ -218,11 +218,11 @@ typedef struct zr_train_result {
  *
  * End of the run. Disk space for the weights is reserved before the first step. The current weights are saved however
  * the run ends, for example if data cannot be read or if training diverges. The final message says where the weights
- * are. Weights are not saved if the ranks can no longer communicate with each other, or if the run fails before its
- * first update. If the run is asked to stop, it saves a checkpoint from which zr_train_resume continues. If the
- * checkpoint cannot be written, it saves weights only. Weights are also not saved if they are not finite, or if a step
- * has updated only some of them. If the last loss is not finite, weights are saved only if the loss on another batch is
- * finite.
+ * are. With train.save_model false the run writes no weights except its checkpoints. Weights are also not saved if the
+ * ranks can no longer communicate with each other, or if the run fails before its first update. If the run is asked to
+ * stop, it saves a checkpoint from which zr_train_resume continues. If the checkpoint cannot be written, it saves
+ * weights only. Weights are also not saved if they are not finite, or if a step has updated only some of them. If the
+ * last loss is not finite, weights are saved only if the loss on another batch is finite.
  *
  * Checkpoints. OUTPUT_DIR/step-N is written every train.save_interval steps, and after the last step
  * (train.save_end). If a checkpoint cannot be written, a note reports this and the run continues. At its end it then

@@ -172,6 +172,9 @@ const zr_key zr__common_keys[] = {
     KEY(BOOL, "train.save_end", "true", train.save_end,
         "write a checkpoint after the last step, so that the run can be trained further; if the disk has no room for "
         "it, only the weights are written. false: do so only if train.save_interval is above 0"),
+    KEY(BOOL, "train.save_model", "true", train.save_model,
+        "write the final weights as a Hugging Face directory, model/ in the run's directory; disk space for them is "
+        "reserved before the first step. false: the run leaves no model/, only its checkpoints, as for a benchmark"),
     KEY(INT, "train.keep_last", "2", train.keep_last, "number of newest checkpoints to keep; older ones are removed",
         FROM(1)),
     KEY(BOOL, "train.keep_best", "false", train.keep_best,

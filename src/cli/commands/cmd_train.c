@@ -178,8 +178,9 @@ static void say_done(const zr_train_result *result)
 {
     char val[64] = "";
     if (isfinite(result->val_loss)) snprintf(val, sizeof(val), ", val_loss %.5f", result->val_loss);
-    cli_say("%lld step%s in %.1f s, loss %.5f%s; the weights are in %s", (long long)result->steps,
-            result->steps == 1 ? "" : "s", result->wall_sec, result->loss, val, CLI_SHOWN(result->model_dir));
+    cli_say("%lld step%s in %.1f s, loss %.5f%s; %s%s", (long long)result->steps, result->steps == 1 ? "" : "s",
+            result->wall_sec, result->loss, val, result->saved ? "the weights are in " : "no model/ was written",
+            result->saved ? CLI_SHOWN(result->model_dir) : "");
 }
 
 /** Clear the progress line, and draw the loss picture for the last time, on rank 0. If the run has failed and drawing

@@ -132,6 +132,7 @@ static zr__exported exported_of(const zr__run *r, double val_loss)
 zr_status zr__run_reserve(zr__run *r)
 {
     char path[PATH_MAX];
+    if (!r->config->train.save_model) return ZR_OK;
     ZR_TRY(find_path(r, ZR_RUN_MODEL, path));
     const zr__exported weights = exported_of(r, INFINITY);
     ZR_TRY(zr__export_reserve(path, &weights));
@@ -274,13 +275,27 @@ zr_status zr__run_know_best(zr__run *r)
 
 /* ---- the status of the run -------------------------------------------------------------------- */
 
-/** Write the weights as model/. `text` receives a sentence that tells where they are, or why they were not saved. */
+/** Write the path of the checkpoint of the last step to `place`, on all ranks. */
+static zr_status find_saved(zr__run *r, char place[PATH_MAX])
+{
+    char name[ZR_CHECKPOINT_NAME_BYTES];
+    zr_checkpoint_name(r->saved_step, name);
+    ZR_TRY(zr__run_agree(r, find_path(r, name, place)));
+    return zr__run_share_text(r, place);
+}
+
+/** Write the weights as model/, unless train.save_model is false. `text` receives a sentence that tells where they are,
+ * or why they were not saved. */
 static zr_status keep_weights(zr__run *r, char text[ZR__WHY_BYTES])
 {
     char place[PATH_MAX] = "";
     long long steps = r->result->steps;
-    zr_status st = export_model(r, place);
-    if (st == ZR_OK)
+    const bool wanted = r->config->train.save_model, saved = !wanted && r->saved_step == steps;
+    zr_status st = wanted ? export_model(r, place) : saved ? find_saved(r, place) : ZR_OK;
+    if (st == ZR_OK && !place[0])
+        snprintf(text, ZR__WHY_BYTES, "the weights after step %lld are not saved, since train.save_model is false",
+                 steps);
+    else if (st == ZR_OK)
         snprintf(text, ZR__WHY_BYTES, "the weights after step %lld are in %.1500s", steps, place);
     else if (place[0])
         snprintf(text, ZR__WHY_BYTES,
@@ -296,14 +311,12 @@ static zr_status keep_weights(zr__run *r, char text[ZR__WHY_BYTES])
 /** Save a checkpoint. If that fails, save only the weights, for which disk space is still reserved. */
 static zr_status keep_checkpoint(zr__run *r, char text[ZR__WHY_BYTES])
 {
-    char place[PATH_MAX] = "", weights[ZR__WHY_BYTES], name[ZR_CHECKPOINT_NAME_BYTES];
+    char place[PATH_MAX] = "", weights[ZR__WHY_BYTES];
     zr_status st = zr__run_checkpoint(r);
     const zr_status failed = st == ZR_ERR_MEMORY ? st : ZR_ERR_IO;
     const char *why = ZR__WHY();
     if (st == ZR_OK) {
-        zr_checkpoint_name(r->saved_step, name);
-        ZR_TRY(zr__run_agree(r, find_path(r, name, place)));
-        ZR_TRY(zr__run_share_text(r, place));
+        ZR_TRY(find_saved(r, place));
         snprintf(text, ZR__WHY_BYTES, "the checkpoint is in %.1500s, continue with --resume", place);
         return ZR_OK;
     }

@@ -186,18 +186,20 @@ void zr__run_save_failed(zr__run *r, zr_status st, const char *why)
 }
 
 /** Report a failed save. If all ranks know of the failure, training continues without the checkpoint, and the run fails
- * at its end. The run does not fail if only the default of train.save_end requested the checkpoint, since the final
+ * at its end. The run does not fail if only the default of train.save_end requested the checkpoint and the final
  * weights are written anyway. */
 static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
 {
     char text[512];
-    const bool last = step == r->config->train.steps;
-    const bool wanted = !last || r->config->train.save_interval > 0 || zr__config_given(r->config, "train.save_end");
+    const bool last = step == r->config->train.steps, model = r->config->train.save_model;
+    const bool wanted =
+        !last || !model || r->config->train.save_interval > 0 || zr__config_given(r->config, "train.save_end");
     if (st == ZR_OK || !r->result->agreed) return st;
     const char *why = ZR__WHY();
     snprintf(text, sizeof(text), "the checkpoint of step %lld could not be written", (long long)step);
     if (last)
-        zr__run_warn(r, "%s (%.1000s); the weights are written without it", text, why);
+        zr__run_warn(r, "%s (%.1000s); %s", text, why,
+                     model ? "the weights are written without it" : "no weights are saved (train.save_model)");
     else
         zr__run_warn(r, "%s; training goes on: %.1000s", text, why);
     snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.400s", why);

@@ -158,8 +158,8 @@ zr_status zr__export_reserve(const char *dir, const zr__exported *what)
     ZR_TRY(name_parts(dir, &p));
     zr_status st = reserve_files(&p, what);
     ZR_CHECK(st == ZR_OK, st,
-             "the weights that this run is to leave cannot be written: %s; free space, or choose another "
-             "train.output_dir",
+             "the weights that this run is to leave cannot be written: %s; free space, choose another "
+             "train.output_dir, or set train.save_model to false if no weights are needed",
              zr_error_message());
     return ZR_OK;
 }

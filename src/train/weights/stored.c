@@ -110,8 +110,8 @@ static zr_status find_in_run(bool model_first, zr__stored *stored)
     stored->kind = checkpoint ? ZR_STORED_CHECKPOINT : ZR_STORED_HF;
     if (checkpoint) return ZR_OK;
     ZR_CHECK(model, ZR_ERR_NOT_FOUND,
-             "%s is a run without saved weights: there is no model/ in it, which is written when a run ends, and no "
-             "whole checkpoint%s%s",
+             "%s is a run without saved weights: there is no model/ in it, which is written when a run ends (unless "
+             "train.save_model is false), and no whole checkpoint%s%s",
              ZR_SHOWN(stored->run), stored->passed_over[0] ? "; " : "", stored->passed_over);
     return zr__path_join(stored->path, stored->run, "model");
 }
