@@ -169,6 +169,28 @@ static void ranges_and_types_are_checked(void **state)
     zr_safetensors_close(&st);
 }
 
+/* The data bytes are 0, 1, 2, ...: as I32 0x03020100 and so on, as I64 numbers above 32 bits. */
+static void integers_are_read(void **state)
+{
+    (void)state;
+    int32_t out[2] = {0};
+    zr_safetensors *st = NULL;
+    const char *path = put_tensors("{\"n\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+                                   "\"w\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[8,16]},"
+                                   "\"f\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[16,20]}}",
+                                   20);
+    assert_int_equal(zr_safetensors_open(path, &st), ZR_OK);
+    const zr_safetensors_tensor *n = zr_safetensors_find(st, "n");
+    assert_int_equal(zr_safetensors_read_i32(st, n, 0, 2, out), ZR_OK);
+    assert_int_equal(out[0], 0x03020100);
+    assert_int_equal(out[1], 0x07060504);
+    assert_int_equal(zr_safetensors_read_i32(st, n, 1, 2, out), ZR_ERR_ARG);
+    assert_int_equal(zr_safetensors_read_i32(st, zr_safetensors_find(st, "f"), 0, 1, out), ZR_ERR_DATA);
+    assert_int_equal(zr_safetensors_read_i32(st, zr_safetensors_find(st, "w"), 0, 1, out), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "element 0 is 1084818905618843912, which does not fit into 32 bits"));
+    zr_safetensors_close(&st);
+}
+
 /* A file truncated or written to while open is detected, and its data are not used. */
 static void changed_files_are_not_believed(void **state)
 {
@@ -276,6 +298,7 @@ int main(void)
         cmocka_unit_test(headers_may_hold_anything_legal),
         cmocka_unit_test(tensors_are_found_by_name),
         cmocka_unit_test(ranges_and_types_are_checked),
+        cmocka_unit_test(integers_are_read),
         cmocka_unit_test(changed_files_are_not_believed),
         cmocka_unit_test(f16_is_widened_exactly),
         cmocka_unit_test(bf16_is_widened_exactly),

@@ -23,7 +23,7 @@ typedef struct zr_safetensors zr_safetensors;
 typedef struct zr_safetensors_tensor {
     const char *name;  /* UTF-8 */
     const char *dtype; /* type as spelled in the file, such as "F32" or "I64" */
-    bool loadable;     /* whether zr can read the type: F32, BF16 or F16 */
+    bool loadable;     /* whether zr_safetensors_read_f32 can read the type: F32, BF16 or F16 */
     int ndim;          /* number of dimensions, without limit */
     const int64_t *dim;
     int64_t elems;
@@ -48,6 +48,11 @@ ZR_API const zr_safetensors_tensor *zr_safetensors_find(const zr_safetensors *st
  * opened; ZR_ERR_ARG if the range is not inside the tensor. */
 ZR_API ZR_NODISCARD zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors_tensor *tensor,
                                                       int64_t first, int64_t n, float *out);
+
+/** Read elements [first, first+n) of a tensor of the type I32 or I64 into `out` (n). Errors: as for
+ * zr_safetensors_read_f32, and ZR_ERR_DATA if an element does not fit into 32 bits. */
+ZR_API ZR_NODISCARD zr_status zr_safetensors_read_i32(const zr_safetensors *st, const zr_safetensors_tensor *tensor,
+                                                      int64_t first, int64_t n, int32_t *out);
 
 /** Name and shape of a tensor to be written. */
 typedef struct zr_tensor_spec {

@@ -5,6 +5,8 @@
  * sources and the sample's global index. Runs with any number of ranks or micro-batches therefore see the same samples,
  * and so do resumed runs.
  *
+ * zr_pairs makes the samples of encoders such as BERT, which have masked tokens and pairs of sentences.
+ *
  * Files are read with pread, not mapped, into a buffer that is allocated at open. Later only the first call of
  * zr_data_read_ahead allocates memory. An object must not be used by two threads at once.
  */
@@ -262,6 +264,117 @@ ZR_API ZR_NODISCARD zr_status zr_data_window(zr_data *data, int64_t window, int3
  * attention from token i to the tokens begin[i] to i. Padding counts as a document. A file without lines is one
  * document. Fail with ZR_ERR_STATE if zr_data_args.documents was not set, or if nothing has been read. */
 ZR_API ZR_NODISCARD zr_status zr_data_documents(const zr_data *data, int32_t *begin);
+
+/* ---- sentence pairs -------------------------------------------------------------------------- */
+
+/**
+ * Samples of an encoder that learns masked tokens and next-sentence prediction (Devlin et al. 2018). A sample is
+ * [CLS] A [SEP] B [SEP], where A and B are one or more sentences each. A row has seq_length tokens: one sample or
+ * several samples, one after the other, and padding.
+ */
+typedef struct zr_pairs zr_pairs;
+
+/** Number of loss terms: masked tokens, and next sentence. */
+#define ZR_PAIRS_TERMS 2
+
+/** Options of zr_pairs_open. A zero means the default, except for `path`, the sizes and short_seq_prob. */
+typedef struct zr_pairs_args {
+    /** Data files: a path, a pattern, or a JSON list of both, as in zr_data_args.path but without weights. Either one
+     * .safetensors file of ready rows, or texts. */
+    const char *path;
+    int64_t vocab_size;  /* vocabulary size; every token id must be below this number */
+    int64_t seq_length;  /* sequence length T, at least 5 */
+    int64_t predictions; /* maximum number P of predicted tokens in a row, and thereby in a sample */
+    int64_t samples;     /* maximum number S of samples in a row; above 1, samples of a text are packed into rows */
+    zr_data_order order;
+    uint64_t seed; /* seed of the order of rows, of the division of texts into samples, and of the masks */
+    /* Only for texts: */
+    const char *tokenizer; /* tokenizer with the tokens [CLS], [SEP] and [MASK] (zr_tokenizer_open) */
+    double masked_lm_prob; /* share of a sample's tokens that are predicted; 0 for 0.15 */
+    double short_seq_prob; /* probability that a document's samples are shorter than a row; 0.1 in BERT's recipe */
+    bool whole_words;      /* whether the tokens of a word are predicted together; a token that begins with ## continues
+                              a word */
+    const char *cache_dir; /* as in zr_data_args */
+    bool cache_is_whole;
+    zr_progress_fn progress; /* callback for the progress in bytes of text, or NULL, as in zr_data_args */
+    void *arg;
+} zr_pairs_args;
+
+/** Description of open data. */
+typedef struct zr_pairs_info {
+    const char *path;   /* path as given to zr_pairs_open; owned by the object */
+    const char *format; /* "safetensors", or "text" */
+    const char *note;   /* one-line warning, or ""; given if a file may not be text */
+    int64_t files;
+    int64_t bytes;              /* total bytes of the files, or of their cached tokens if texts are tokenized */
+    int64_t rows, samples;      /* number of rows and of samples in the first epoch */
+    int64_t documents;          /* texts: number of documents with at least one sentence */
+    int64_t sentences;          /* texts: number of sentences */
+    int64_t tokens;             /* number of tokens in all sentences, or in all ready rows without their padding */
+    int64_t without_prediction; /* ready rows: number of samples that have no predicted token */
+    double filled;              /* share of the tokens of the first epoch's rows that are not padding */
+    int64_t memory_bytes;       /* bytes of memory that the object holds */
+} zr_pairs_info;
+
+/** Memory of one row. A row has at most S samples and P predicted tokens. The arrays are filled up with the values in
+ * parentheses. */
+typedef struct zr_pairs_row {
+    int32_t *tokens;         /* (T) token ids (0) */
+    int32_t *segments;       /* (T) 0 for [CLS] A [SEP], 1 for B [SEP] (0) */
+    int32_t *documents;      /* (T) index in the row of the first token of the token's sample. The padding counts as one
+                                more sample */
+    int32_t *masked;         /* (P) indices in the row of the predicted tokens, ascending (0) */
+    int32_t *masked_targets; /* (P) their original token ids (-1) */
+    int32_t *first;          /* (S) index in the row of each sample's first token, [CLS] (0) */
+    int32_t *next; /* (S) label of each sample: 0 if B follows A in the text, 1 if B is from another document (-1) */
+} zr_pairs_row;
+
+/**
+ * Open data for an encoder. Row r depends only on the files, the arguments and r. Runs with any number of ranks or
+ * micro-batches therefore see the same rows, and so do resumed runs.
+ *
+ * Ready rows. A .safetensors file has the tensors that transformers' BertForPreTraining takes, of the type I32 or I64:
+ * input_ids, labels (the original id of a predicted token, -100 elsewhere), and perhaps token_type_ids (otherwise all
+ * 0), attention_mask (otherwise all 1) and next_sentence_label (otherwise no label). The last dimension of all tensors
+ * but next_sentence_label is T. Their other dimensions, one or more, count rows, as do all dimensions of
+ * next_sentence_label. A row is one sample: its attention_mask must be ones followed by zeros. Each epoch has every row
+ * once. In sequential order row r is row r mod rows of the file.
+ *
+ * Texts. A text file has one sentence on each line, and a blank line between documents. Sentences are tokenized once,
+ * into the cache of zr_data_open_with. Samples are made as BERT's recipe makes them: for each document a target length
+ * is drawn, T or with short_seq_prob a shorter one. Sentences are collected up to this length and divided at random
+ * into A and B. With probability 1/2, or if there is only one sentence, B is replaced by text from another document,
+ * and its sentences are used for the next sample. A pair that is too long loses tokens at both ends of its longer part.
+ * Of the L tokens of a sample, min(P, max(1, round(masked_lm_prob L))) are predicted, but never [CLS] and [SEP]. A
+ * predicted token becomes [MASK] in 80% of cases, and any token of the vocabulary in 10%. It stays as it is in 10%.
+ *
+ * Epochs. In sequential order, every epoch has the same rows. In shuffled order each epoch divides the texts anew,
+ * draws other pairs and masks, and has another number and order of rows. (BERT's script writes dupe_factor such epochs
+ * into a file.)
+ *
+ * Packing. With samples > 1, samples of neighbouring documents share a row if they fit into T tokens, P predicted
+ * tokens and S samples (best fit of decreasing lengths among up to 256 samples). The samples are the same with any
+ * number of samples in a row.
+ *
+ * Memory. Of texts, 2 bytes per sentence and 16 bytes per document are kept. The first call for a row of another epoch
+ * divides all documents, which takes about a second for 100 million tokens. zr_pairs_read and zr_pairs_count allocate
+ * memory for the largest group of neighbouring documents, once.
+ *
+ * Errors: as zr_data_open_with. Also ZR_ERR_DATA with tensor and row if a ready row is invalid or has more predicted
+ * tokens than P, or if texts have fewer than two documents; ZR_ERR_CONFIG if the tokenizer lacks one of the tokens.
+ */
+ZR_API ZR_NODISCARD zr_status zr_pairs_open(const zr_pairs_args *args, zr_pairs **pairs);
+ZR_API void zr_pairs_close(zr_pairs **pairs);
+
+ZR_API zr_pairs_info zr_pairs_get_info(const zr_pairs *pairs);
+
+/** Read a row. Rows are numbered from 0 through all epochs. Errors: ZR_ERR_ARG if the row is negative or in epoch 2^32;
+ * ZR_ERR_IO if a file cannot be read or has changed since it was opened; ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_pairs_read(zr_pairs *pairs, int64_t row, const zr_pairs_row *out);
+
+/** Store the number of a row's predicted tokens and of its labels of next-sentence prediction, which are the numbers of
+ * losses of the two terms. Tokens of texts are read only with whole_words. Errors: as for zr_pairs_read. */
+ZR_API ZR_NODISCARD zr_status zr_pairs_count(zr_pairs *pairs, int64_t row, int64_t counted[ZR_PAIRS_TERMS]);
 
 #ifdef __cplusplus
 }

@@ -160,3 +160,35 @@ zr_status zr_safetensors_read_f32(const zr_safetensors *st, const zr_safetensors
     /* Do not check a file that is open for writing, because its own writer changes it. */
     return st->writable ? ZR_OK : zr__file_unchanged(&st->file);
 }
+
+/* Read elements of a tensor of the type I64. */
+static zr_status read_narrowed(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first, int64_t n,
+                               int32_t *out)
+{
+    int64_t wide[ZR_WIDEN_ELEMS];
+    for (int64_t done = 0, now; done < n; done += now) {
+        now = n - done < ZR_WIDEN_ELEMS ? n - done : ZR_WIDEN_ELEMS;
+        ZR_TRY(zr__file_read(&st->file, tensor->offset + (first + done) * 8, wide, now * 8, ZR_ERR_IO));
+        for (int64_t i = 0; i < now; i++) {
+            ZR_CHECK(wide[i] >= INT32_MIN && wide[i] <= INT32_MAX, ZR_ERR_DATA,
+                     "%s: tensor %s: element %lld is %lld, which does not fit into 32 bits", st->file.name,
+                     ZR_SHOWN(tensor->name), (long long)(first + done + i), (long long)wide[i]);
+            out[done + i] = (int32_t)wide[i];
+        }
+    }
+    return ZR_OK;
+}
+
+zr_status zr_safetensors_read_i32(const zr_safetensors *st, const zr_safetensors_tensor *tensor, int64_t first,
+                                  int64_t n, int32_t *out)
+{
+    const bool narrow = strcmp(tensor->dtype, "I32") == 0;
+    ZR_CHECK(narrow || strcmp(tensor->dtype, "I64") == 0, ZR_ERR_DATA, "%s: tensor %s has type %s; expected I32 or I64",
+             st->file.name, ZR_SHOWN(tensor->name), tensor->dtype);
+    ZR_TRY(zr__safetensors_range(st, tensor, first, n));
+    if (narrow)
+        ZR_TRY(zr__file_read(&st->file, tensor->offset + first * 4, out, n * 4, ZR_ERR_IO));
+    else
+        ZR_TRY(read_narrowed(st, tensor, first, n, out));
+    return st->writable ? ZR_OK : zr__file_unchanged(&st->file);
+}

@@ -1,0 +1,14 @@
+/**
+ * data/pairs: sentence pairs for encoders. pairs.c numbers rows through epochs. ready.h reads ready rows from a
+ * .safetensors file. corpus.h holds the sentences of texts, recipe.h makes samples of them, and groups.h finds the row
+ * of each sample.
+ */
+#ifndef ZR_DATA_PAIRS_H
+#define ZR_DATA_PAIRS_H
+
+#include "zr/data.h"
+
+/** Read all files once, in parts, and check every token, like zr__data_check. */
+ZR_NODISCARD zr_status zr__pairs_check(const zr_pairs *pairs, uint64_t *hash, zr_progress_fn fn, void *arg);
+
+#endif
