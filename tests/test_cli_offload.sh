@@ -163,6 +163,30 @@ check "... the same to the bit" same plain share
 check "... as planned" as_planned share
 check "... on a disk that a share of 1 does not fit" chosen tight_share $path --$zo.offload_optimizer.ratio=auto --disk $(($(sed -n 's/.*"disk": {"param": [0-9]*, "grad": [0-9]*, "optim": \([0-9]*\).*/\1/p' auto/run.json | head -n 1) - 4096))
 check "... with the same share" test "$(key share ratio)" = "$(key tight_share ratio)"
+
+# Activation checkpoints, of more samples than states have room for.
+many="$small --aio.block_size=4096 --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=64 --train_batch_size=64 --model.n_layer=16 --train.steps=2"
+states=$(plan_needs $many --memory.limit=1GB $optim $param)
+least=$(plan_needs $many --memory.limit=1GB $optim $param --activation_checkpointing.offload=disk)
+between=$(((states + least) / 2))
+check "the limits differ" test "$least" -lt "$between"
+check "what does not fit names them" fails 71 'It fits with .* and activation_checkpointing.offload disk, and as zero_optimization.offload_optimizer.nvme_path a folder' \
+    train bad $many --memory $between
+check "--memory and a folder put checkpoints on disk" train kept_auto $many $path --memory $between
+check "... which is said" has ' and activation_checkpointing.offload disk ('
+check "... and its configuration contains it" grep -q '"offload": "disk"' kept_auto/config.json
+check "the same without a choice" train kept_plain $many
+check "... the same to the bit" same kept_plain kept_auto
+check "... as planned" as_planned kept_auto
+check "their place is given" fails 71 'memory.limit is' train bad $many $path --memory $between --activation_checkpointing.offload=none
+check "--disk puts them there too" plan $many --memory $between --disk 1GB --json --advice
+check "... in JSON" grep -q '"offload": {[^}]*"checkpoints": "disk"' out
+check "the advice names them" sh -c '"$@" --json --advice | grep -q "\"activation_checkpointing.offload\": \"disk\""' "$ZR" "$ZR" plan c.json --quiet $many --memory $between
+check "the largest batch is larger with a disk" sh -c '
+    a=$("$@" --zero_optimization.offload_optimizer.device=nvme --zero_optimization.offload_param.device=nvme | sed -n "s/.*\"train_batch_size\": *\([0-9]*\).*/\1/p" | head -n 1)
+    b=$("$@" --disk 1GB | sed -n "s/.*\"train_batch_size\": *\([0-9]*\).*/\1/p" | head -n 1)
+    test "$b" -gt "$a" || { echo "$a $b" >&2; exit 1; }' sh "$ZR" plan c.json --quiet $many $path --memory 60MB --max batch --json
+
 check "without rates ratio auto is 1" train norates $optim --$zo.offload_optimizer.ratio=auto --train.steps=1
 check "... which is said" has 'offload_optimizer.ratio: auto, set to 1, as rates are not known'
 check "order auto" train order --ranks 2 --train_micro_batch_size_per_gpu=1 --train.accumulation_order=auto

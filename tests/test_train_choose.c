@@ -388,10 +388,13 @@ static void what_excludes_each_other(void **state)
     "\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": 2, \"activation_checkpointing\": "        \
     "{\"policy\": \"unit\"}"
 
-/* Return a configuration whose buckets and transfers are small beside its states, with a degree of offload. */
-static zr_config *offloaded(int64_t limit_bytes, zr__offload offload)
+/* Return a configuration whose buckets and transfers are small beside its states, with a degree of offload. The
+ * activation checkpoints of `rows` samples are larger than its states if they are many. */
+static zr_config *offloaded(int64_t rows, int64_t limit_bytes, zr__offload offload)
 {
     zr_config *config = config_of(FEW, limit_bytes);
+    zr__train_set_batch(config, RANKS, rows, config->accumulation_steps);
+    assert_int_equal(zr_config_set(config, "model.n_layer", "12"), ZR_OK);
     assert_int_equal(zr_config_set(config, "zero_optimization.sub_group_size", "2048"), ZR_OK);
     assert_int_equal(zr_config_set(config, "aio.block_size", "4096"), ZR_OK);
     zr__train_set_offload(config, offload, ZR_HOME_NVME);
@@ -399,10 +402,10 @@ static zr_config *offloaded(int64_t limit_bytes, zr__offload offload)
 }
 
 /* Bytes of a rank with a degree of offload. */
-static void bytes_of(zr__offload offload, int64_t *needs_bytes, int64_t *disk_bytes)
+static void bytes_of(int64_t rows, zr__offload offload, int64_t *needs_bytes, int64_t *disk_bytes)
 {
     zr_plan *plan = NULL;
-    zr_config *config = offloaded((int64_t)1 << 40, offload);
+    zr_config *config = offloaded(rows, (int64_t)1 << 40, offload);
     assert_int_equal(zr__train_plan(config, RANKS, -1, &unknown, &plan), ZR_OK);
     *needs_bytes = zr__rank_needs(&plan->memory, &plan->profile.facts);
     *disk_bytes = plan->memory.space[ZR_SPACE_DISK].total_bytes;
@@ -411,20 +414,33 @@ static void bytes_of(zr__offload offload, int64_t *needs_bytes, int64_t *disk_by
 }
 
 /* Return the degree of offload that is chosen. */
-static zr__offload offload_taken(int64_t limit_bytes, int64_t disk_bytes, const char *part)
+static zr__offload offload_taken(int64_t rows, int64_t limit_bytes, int64_t disk_bytes, const char *place,
+                                 const char *part)
 {
     char note[ZR_TRAIN_NOTE_BYTES];
-    zr_config *config = offloaded(limit_bytes, ZR__OFFLOAD_NONE);
+    zr_config *config = offloaded(rows, limit_bytes, ZR__OFFLOAD_NONE);
     const zr__train_target target = {.ranks = RANKS, .profile = &unknown, .disk_bytes = disk_bytes};
     zr__config_offer_disk(config, disk_bytes);
+    if (place) assert_int_equal(zr_config_set(config, "activation_checkpointing.offload", place), ZR_OK);
     assert_int_equal(zr__train_choose(config, &target, kept_of(0), note), ZR_OK);
     if (!strstr(note, part)) fail_msg("%s: %s is missing", note, part);
-    const zr__offload taken = config->zero.param.device == ZR_HOME_NVME   ? ZR__OFFLOAD_PARAM
-                              : config->zero.optim.device != ZR_HOME_NVME ? ZR__OFFLOAD_NONE
-                              : config->zero.offload_gradients            ? ZR__OFFLOAD_GRAD
-                                                                          : ZR__OFFLOAD_OPTIM;
+    const int states = config->zero.param.device == ZR_HOME_NVME   ? ZR__OFFLOAD_PARAM
+                       : config->zero.optim.device != ZR_HOME_NVME ? ZR__OFFLOAD_NONE
+                       : config->zero.offload_gradients            ? ZR__OFFLOAD_GRAD
+                                                                   : ZR__OFFLOAD_OPTIM;
+    const bool checkpoints = !place && config->recompute.offload == ZR_OFFLOAD_DISK;
     zr_config_destroy(&config);
-    return taken;
+    return states + (checkpoints ? ZR__OFFLOAD_CHECKPOINTS : 0);
+}
+
+/* Find the bytes of a rank with each degree of offload, each of which needs less memory than the one before. */
+static void bytes_of_all(int64_t rows, int degrees, int64_t *needs_bytes, int64_t *disk_bytes)
+{
+    for (int o = ZR__OFFLOAD_NONE; o < degrees; o++) {
+        bytes_of(rows, o, &needs_bytes[o], &disk_bytes[o]);
+        if (o > 0) assert_true(needs_bytes[o] < needs_bytes[o - 1]);
+        if (zr__train_offload_states(o) > 0) assert_true(disk_bytes[o] > disk_bytes[o - 1]);
+    }
 }
 
 /* Check that the least offload is chosen with which the plan fits the memory and the disk. */
@@ -434,15 +450,35 @@ static void the_least_offload_that_fits(void **state)
     static const char *const part[] = {" no offload,", "offload_optimizer.device nvme with gradients false (",
                                        "offload_optimizer.device nvme (", "offload_param.device nvme ("};
     int64_t needs_bytes[ZR__OFFLOADS], disk_bytes[ZR__OFFLOADS];
-    for (zr__offload o = ZR__OFFLOAD_NONE; o < ZR__OFFLOADS; o++) {
-        bytes_of(o, &needs_bytes[o], &disk_bytes[o]);
-        if (o > 0) assert_true(needs_bytes[o] < needs_bytes[o - 1] && disk_bytes[o] > disk_bytes[o - 1]);
-    }
-    for (zr__offload o = ZR__OFFLOAD_NONE; o < ZR__OFFLOADS; o++) {
-        assert_int_equal(offload_taken(needs_bytes[o], disk_bytes[ZR__OFFLOAD_PARAM], part[o]), o);
+    bytes_of_all(1, ZR__OFFLOAD_CHECKPOINTS, needs_bytes, disk_bytes);
+    for (zr__offload o = ZR__OFFLOAD_NONE; o < ZR__OFFLOAD_CHECKPOINTS; o++) {
+        assert_int_equal(offload_taken(1, needs_bytes[o], disk_bytes[ZR__OFFLOAD_PARAM], NULL, part[o]), o);
         if (o == ZR__OFFLOAD_NONE) continue;
         /* a disk that is too small for this degree, and so for all greater ones */
-        (void)offload_taken(needs_bytes[o], disk_bytes[o] - 1, ": nothing fits");
+        (void)offload_taken(1, needs_bytes[o], disk_bytes[o] - 1, NULL, ": nothing fits");
+    }
+}
+
+/* Check that activation checkpoints are offloaded if no offload of states is enough, unless their place is given. */
+static void checkpoints_that_do_not_fit(void **state)
+{
+    (void)state;
+    enum { MANY = 64 };
+    static const char *const part[] = {
+        " activation_checkpointing.offload disk (",
+        "offload_optimizer.device nvme with gradients false and activation_checkpointing.offload disk (",
+        "offload_optimizer.device nvme and activation_checkpointing.offload disk (",
+        "offload_param.device nvme and activation_checkpointing.offload disk ("};
+    int64_t needs_bytes[ZR__OFFLOADS], disk_bytes[ZR__OFFLOADS];
+    bytes_of_all(MANY, ZR__OFFLOADS, needs_bytes, disk_bytes);
+    for (zr__offload o = ZR__OFFLOAD_PARAM; o < ZR__OFFLOADS; o++) {
+        const bool checkpoints = o >= ZR__OFFLOAD_CHECKPOINTS;
+        const char *note = checkpoints ? part[o - ZR__OFFLOAD_CHECKPOINTS] : "offload_param.device nvme (";
+        assert_int_equal(offload_taken(MANY, needs_bytes[o], (int64_t)1 << 40, NULL, note), o);
+        if (!checkpoints) continue;
+        (void)offload_taken(MANY, needs_bytes[o], disk_bytes[o] - 1, NULL, ": nothing fits");
+        assert_int_equal(offload_taken(MANY, needs_bytes[o], (int64_t)1 << 40, "none", ": nothing fits"),
+                         ZR__OFFLOAD_PARAM);
     }
 }
 
@@ -452,7 +488,7 @@ static void an_offload_that_is_given(void **state)
     (void)state;
     char note[ZR_TRAIN_NOTE_BYTES];
     for (int64_t disk_bytes = 0; disk_bytes < 2; disk_bytes++) {
-        zr_config *config = offloaded(1, ZR__OFFLOAD_NONE);
+        zr_config *config = offloaded(1, 1, ZR__OFFLOAD_NONE);
         const zr__train_target target = {.ranks = RANKS, .profile = &unknown, .disk_bytes = disk_bytes << 40};
         zr__config_offer_disk(config, disk_bytes << 40);
         if (disk_bytes)
@@ -601,14 +637,16 @@ static void when_the_offload_is_open(void **state)
 static void the_offload_that_would_fit(void **state)
 {
     (void)state;
+    enum { MANY = 64 };
     int64_t needs_bytes[ZR__OFFLOADS], disk_bytes[ZR__OFFLOADS];
-    char remedy[ZR_OFFLOAD_REMEDY_BYTES];
-    for (zr__offload o = ZR__OFFLOAD_NONE; o < ZR__OFFLOADS; o++) bytes_of(o, &needs_bytes[o], &disk_bytes[o]);
+    char remedy[ZR_OFFLOAD_REMEDY_BYTES], keys[ZR_OFFLOAD_KEYS_BYTES];
+    bytes_of_all(MANY, ZR__OFFLOADS, needs_bytes, disk_bytes);
     for (zr__offload o = ZR__OFFLOAD_OPTIM; o < ZR__OFFLOADS; o++) {
-        zr_config *config = offloaded(1 << 20, ZR__OFFLOAD_NONE);
+        zr_config *config = offloaded(MANY, 1 << 20, ZR__OFFLOAD_NONE);
         zr__train_offload_remedy(config, RANKS, &unknown, needs_bytes[o], remedy);
-        const char *keys = zr__train_offload_keys(o, ZR_HOME_NVME);
+        zr__train_offload_keys(o, ZR_HOME_NVME, keys);
         if (strncmp(remedy, keys, strlen(keys)) != 0) fail_msg("%s, not %s", remedy, keys);
+        assert_int_equal(remedy[strlen(keys)], ',');
         assert_non_null(strstr(remedy, "nvme_path"));
         zr__train_offload_remedy(config, RANKS, &unknown, 1, remedy);
         assert_string_equal(remedy, "");
@@ -662,7 +700,7 @@ int main(void)
         cmocka_unit_test(the_least_offload_that_fits), cmocka_unit_test(an_offload_that_is_given),
         cmocka_unit_test(the_least_share_that_fits),   cmocka_unit_test(the_share_that_costs_no_time),
         cmocka_unit_test(when_the_offload_is_open),    cmocka_unit_test(the_offload_that_would_fit),
-        cmocka_unit_test(the_order_of_micro_batches),
+        cmocka_unit_test(the_order_of_micro_batches),  cmocka_unit_test(checkpoints_that_do_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,6 +230,30 @@ static zr_status profile_here(planning *p)
     return ZR_OK;
 }
 
+/** Find the largest model or batch with as many states on disk as possible: parameters are offloaded where the stage
+ * may be 3. Activation checkpoints take memory or space on disk, so try both places, and keep the better one. */
+static zr_status find_max_on_disk(planning *p)
+{
+    const bool stage3 = p->config->zero.stage == 3 || (p->max.what == CLI_MAX_MODEL && !p->max.keep_stage);
+    const zr__offload states = stage3 ? ZR__OFFLOAD_PARAM : ZR__OFFLOAD_GRAD;
+    const bool checkpoints = zr_recomputes((zr_recompute)p->config->recompute.policy) &&
+                             zr__train_offload_degrees(p->config) == ZR__OFFLOADS;
+    zr_config away = *p->config;
+    cli_max max = p->max;
+    zr__train_set_offload(p->config, states, ZR_HOME_NVME);
+    const zr_status st = cli_max_find(&p->max);
+    if (!checkpoints || (st != ZR_OK && st != ZR_ERR_MEMORY)) return st;
+    zr__train_set_offload(&away, states + ZR__OFFLOAD_CHECKPOINTS, ZR_HOME_NVME);
+    max.config = &away;
+    const zr_status other = cli_max_find(&max);
+    if (other != ZR_OK) return st == ZR_OK && other == ZR_ERR_MEMORY ? ZR_OK : other;
+    if (st == ZR_OK && max.params <= p->max.params && max.train_batch_size <= p->max.train_batch_size) return ZR_OK;
+    *p->config = away;
+    p->max = max;
+    p->max.config = p->config;
+    return ZR_OK;
+}
+
 static zr_status find_max(planning *p)
 {
     ZR_TRY(cli_max_parse(p->o->max, &p->max.what));
@@ -238,16 +262,9 @@ static zr_status find_max(planning *p)
              "--profile that has one",
              p->o->max);
     p->max.keep_stage = cli_overrides(p->args, "zero_optimization.stage=");
-    /* The largest model uses the whole disk: parameters are offloaded where the stage may be 3. */
-    if (p->target.disk_bytes > 0 && zr__train_offload_open(p->config))
-        zr__train_set_offload(p->config,
-                              p->config->zero.stage == 3 || (p->max.what == CLI_MAX_MODEL && !p->max.keep_stage)
-                                  ? ZR__OFFLOAD_PARAM
-                                  : ZR__OFFLOAD_GRAD,
-                              ZR_HOME_NVME);
     p->max.config = p->config;
     p->max.target = &p->target;
-    return cli_max_find(&p->max);
+    return p->target.disk_bytes > 0 && zr__train_offload_open(p->config) ? find_max_on_disk(p) : cli_max_find(&p->max);
 }
 
 static zr_status settle_plan(planning *p)

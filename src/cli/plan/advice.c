@@ -117,9 +117,10 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
         return ZR_OK;
     }
     const cli_away *away = &choices->away;
+    char keys[ZR_OFFLOAD_KEYS_BYTES];
     if (away->offload)
         zr__text_add(p, " With %s stage 3 with recompute unit and as little overlap fits: %s a rank, and %s %s.",
-                     zr__train_offload_keys(away->offload, away->device), ZR_SIZE((double)away->needs_bytes),
+                     zr__train_offload_keys(away->offload, away->device, keys), ZR_SIZE((double)away->needs_bytes),
                      ZR_SIZE((double)away->away_bytes), away->device == ZR_HOME_NVME ? "on disk" : "of host memory");
     const char *bytes = ZR_SIZE((double)more->needs_bytes);
     if (more->fits)
@@ -271,13 +272,16 @@ static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const
 /** Add the offload with which a configuration fits, if there is one. */
 static void add_away(zr__json_out *out, const cli_away *away)
 {
-    const char *device = away->device == ZR_HOME_NVME ? "nvme" : "cpu";
+    const bool disk = away->device == ZR_HOME_NVME;
+    const char *device = disk ? "nvme" : "cpu", *space = disk ? "disk" : "host";
+    const zr__offload states = zr__train_offload_states(away->offload);
     if (!away->offload) return;
     zr__json_open(out, "offload_fits", '{');
-    zr__json_add(out, "zero_optimization.offload_optimizer.device", device);
-    zr__json_add_bool(out, "zero_optimization.offload_optimizer.gradients", away->offload >= ZR__OFFLOAD_GRAD);
-    zr__json_add(out, "zero_optimization.offload_param.device", away->offload >= ZR__OFFLOAD_PARAM ? device : "none");
-    zr__json_add(out, "needs", away->needs_bytes, away->device == ZR_HOME_NVME ? "disk" : "host", away->away_bytes);
+    zr__json_add(out, "zero_optimization.offload_optimizer.device", states >= ZR__OFFLOAD_OPTIM ? device : "none");
+    zr__json_add_bool(out, "zero_optimization.offload_optimizer.gradients", states >= ZR__OFFLOAD_GRAD);
+    zr__json_add(out, "zero_optimization.offload_param.device", states >= ZR__OFFLOAD_PARAM ? device : "none");
+    if (away->offload >= ZR__OFFLOAD_CHECKPOINTS) zr__json_add(out, "activation_checkpointing.offload", space);
+    zr__json_add(out, "needs", away->needs_bytes, space, away->away_bytes);
     zr__json_close(out, '}');
 }
 

@@ -350,18 +350,18 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
     return ZR_OK;
 }
 
-/** Find the least degree of offload with which stage 3 fits. On a device with its own memory, try the host's memory
+/** Find the first degree of offload with which stage 3 fits. On a device with its own memory, try the host's memory
  * before the disk. Do nothing if the configuration offloads something already. A degree that the planner refuses does
  * not fit. */
 static void find_offload(cli_choices *choices, const zr_config *config)
 {
     const zr_space space[] = {[ZR_HOME_CPU] = ZR_SPACE_HOST, [ZR_HOME_NVME] = ZR_SPACE_DISK};
     const zr_config_home first = choices->target->profile.facts.apart ? ZR_HOME_CPU : ZR_HOME_NVME;
-    zr_config away = *config;
     if (!zr__train_offload_open(config)) return;
     for (zr_config_home device = first; device <= ZR_HOME_NVME; device++)
-        for (zr__offload offload = ZR__OFFLOAD_OPTIM; offload < ZR__OFFLOADS; offload++) {
+        for (int offload = ZR__OFFLOAD_OPTIM; offload < zr__train_offload_degrees(config); offload++) {
             zr_plan *plan = NULL;
+            zr_config away = *config;
             zr__train_set_offload(&away, offload, device);
             if (plan_least(choices, &away, choices->target->ranks, &plan) != ZR_OK) continue;
             choices->away = (cli_away){.offload = offload,

@@ -54,10 +54,10 @@ typedef struct cli_more_ranks {
     bool fits, all;
 } cli_more_ranks;
 
-/** Result of the search for an offload of model states, which is done if no choice fits and nothing is offloaded. The
+/** Result of the search for an offload, which is done if no choice fits and nothing is offloaded. The
  * search plans stage 3 with recompute unit and CLI_LIGHT_BUCKETS. */
 typedef struct cli_away {
-    zr__offload offload; /* least degree of offload that fits, or ZR__OFFLOAD_NONE if none fits */
+    zr__offload offload; /* first degree of offload that fits, or ZR__OFFLOAD_NONE if none fits */
     zr_config_home device;
     int64_t needs_bytes, away_bytes; /* bytes that a rank needs, and bytes of a rank in host memory or on disk */
 } cli_away;

@@ -78,6 +78,7 @@ zr_config zr__run_given(const zr__run *r)
     given.zero.optim = r->config->zero.optim;
     given.zero.param = r->config->zero.param;
     given.zero.offload_gradients = r->config->zero.offload_gradients;
+    given.recompute.offload = r->config->recompute.offload;
     return given;
 }
 

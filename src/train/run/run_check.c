@@ -218,6 +218,7 @@ static zr_status settle_open(zr__run *r)
     ZR_TRY(zr__run_share(r, &config->zero.optim.ratio, sizeof(config->zero.optim.ratio)));
     ZR_TRY(zr__run_share(r, &config->zero.param.device, sizeof(config->zero.param.device)));
     ZR_TRY(zr__run_share(r, &config->zero.param.ratio, sizeof(config->zero.param.ratio)));
+    ZR_TRY(zr__run_share(r, &config->recompute.offload, sizeof(config->recompute.offload)));
     return zr__run_share(r, &config->zero.offload_gradients, sizeof(config->zero.offload_gradients));
 }
 

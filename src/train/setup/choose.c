@@ -24,6 +24,7 @@
 #define USUAL_FLOPS_BYTE 10        /* FLOPs per byte of memory traffic on a processor */
 #define USUAL_FLOPS_BYTE_APART 300 /* FLOPs per byte of memory traffic on a GPU */
 #define USUAL_LINK_PART 0.25       /* rate of the link between ranks as a fraction of the memory rate */
+#define USUAL_DISK_BYTES_SEC 2e9
 
 typedef struct way {
     int stage;
@@ -38,6 +39,7 @@ typedef struct tried {
     double sec, traffic;   /* seconds per token (FLOPs per token if not search.timed); bytes of traffic per token */
     int64_t needs;         /* bytes of memory.limit that a rank needs (zr__rank_needs) */
     int64_t disk_bytes;    /* bytes of a rank on disk */
+    zr__offload offload;
 } tried;
 
 typedef struct search {
@@ -47,8 +49,10 @@ typedef struct search {
     int ranks;
     zr_profile profile;
     const zr__train_target *target;
-    bool usual, timed; /* whether rates are assumed; whether tried.sec is in seconds, not in FLOPs */
-    int stages[2];     /* first and last stage to try */
+    /* `usual`: whether rates are assumed; `usual_disk`: whether those of the disk are; `timed`: whether tried.sec is in
+     * seconds, not in FLOPs */
+    bool usual, usual_disk, timed;
+    int stages[2]; /* first and last stage to try */
     zr__train_kept kept;
     bool keeps; /* whether the micro-batches of the resumed checkpoint (`kept`) fit */
     int n, n_mixed;
@@ -70,18 +74,19 @@ void zr__keep_least(int n, const double *value, double alike, bool *left)
 
 /* ---- one candidate ------------------------------------------------------------------------------ */
 
-static void take_way(zr_config *config, int ranks, const way *w)
+static void take_way(const search *s, zr__offload offload, const way *w, zr_config *config)
 {
+    if (s->open.offload) zr__train_set_offload(config, offload, ZR_HOME_NVME);
     config->zero.stage = w->stage;
     config->recompute.policy = w->policy;
-    zr__train_set_batch(config, ranks, w->rows, w->accum);
+    zr__train_set_batch(config, s->ranks, w->rows, w->accum);
 }
 
 static zr_status weigh_way(const search *s, const zr_plan *plan, const way *w, tried *t)
 {
     const double tokens = (double)w->rows * (double)w->accum * (double)plan->layout.seq * plan->layout.ranks;
     zr_price price;
-    *t = (tried){.way = *w, .needs = zr__rank_needs(&plan->memory, &plan->profile.facts)};
+    *t = (tried){.way = *w, .needs = zr__rank_needs(&plan->memory, &plan->profile.facts), .offload = s->offload};
     for (int32_t u = 0; u < plan->n_units; u++) t->recomputes |= zr_recomputes(plan->unit[u].recompute);
     if (s->target->price)
         ZR_TRY(s->target->price(s->target->arg, plan, &price));
@@ -103,7 +108,7 @@ static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 {
     zr_config config = *s->config;
     zr_plan *plan = NULL;
-    take_way(&config, s->ranks, w);
+    take_way(s, s->offload, w, &config);
     const bool alone = config.train.noise_scale && config.train_batch_size == w->rows;
     zr_status st = alone ? ZR_FAIL(ZR_ERR_CONFIG, "train.gradient_noise_scale with one micro-batch a step")
                          : zr__train_plan(&config, s->ranks, -1, &s->profile, &plan);
@@ -313,6 +318,8 @@ static void usual_rates(search *s)
     const bool apart = s->profile.facts.apart, narrow = s->config->bf16 || s->config->fp16;
     double *products = narrow && m->flops_bf16 > 0 ? &m->flops_bf16 : &m->flops_f32;
     const bool alone = s->ranks == 1 || zr__machine_link(m).bytes_sec > 0;
+    s->usual_disk = s->open.offload && !s->target->price && m->disk_read_bytes_sec == 0;
+    if (s->usual_disk) m->disk_read_bytes_sec = m->disk_write_bytes_sec = USUAL_DISK_BYTES_SEC;
     s->timed = s->target->price || (*products > 0 && m->memory_bytes_sec > 0 && alone);
     if (s->timed || !(s->open.stage || s->open.policy || s->open.batch || s->open.offload)) return;
     s->timed = s->usual = true;
@@ -324,6 +331,7 @@ static void usual_rates(search *s)
 static void note_choice(const search *s, const tried *best, zr__text *text)
 {
     const way *w = &best->way;
+    char keys[ZR_OFFLOAD_KEYS_BYTES];
     if (s->open.stage || s->open.policy || s->open.batch || s->open.offload) {
         zr__text_add(text, "chosen for memory.limit %s:", ZR_SIZE((double)s->config->memory.limit_bytes));
         if (s->open.stage) zr__text_add(text, " zero_optimization.stage %d,", w->stage);
@@ -332,8 +340,8 @@ static void note_choice(const search *s, const tried *best, zr__text *text)
         if (s->open.split || s->open.batch)
             zr__text_add(text, " train_micro_batch_size_per_gpu %" PRId64 " x gradient_accumulation_steps %" PRId64 ",",
                          w->rows, w->accum);
-        if (s->offload)
-            zr__text_add(text, " %s (%s a rank on disk),", zr__train_offload_keys(s->offload, ZR_HOME_NVME),
+        if (best->offload)
+            zr__text_add(text, " %s (%s a rank on disk),", zr__train_offload_keys(best->offload, ZR_HOME_NVME, keys),
                          ZR_SIZE((double)best->disk_bytes));
         else if (s->open.offload)
             zr__text_add(text, " no offload,");
@@ -341,7 +349,10 @@ static void note_choice(const search *s, const tried *best, zr__text *text)
                          : s->usual       ? "usual rates (`zr info --bench` measures this machine's)"
                                           : "the machine's rates";
         if (best->fits)
-            zr__text_add(text, " %s a rank: the fastest that fits by %s", ZR_SIZE((double)best->needs), by);
+            zr__text_add(text, " %s a rank: the fastest that fits by %s%s", ZR_SIZE((double)best->needs), by,
+                         s->usual_disk && best->offload
+                             ? ", with a usual disk (`zr info --bench --disk DIR` measures this one)"
+                             : "");
         else
             zr__text_add(text, " which takes the least, %s a rank: nothing fits", ZR_SIZE((double)best->needs));
     } else {
@@ -356,7 +367,7 @@ static void note_choice(const search *s, const tried *best, zr__text *text)
     }
 }
 
-/** Try all candidates with the degree of offload of s->config. */
+/** Try all candidates with the degree of offload s->offload. */
 static zr_status try_all(search *s)
 {
     const int64_t rows = s->config->micro_batch_size, accum = s->config->accumulation_steps;
@@ -371,23 +382,30 @@ static zr_status try_all(search *s)
     return try_least(s);
 }
 
-static zr_status choose_open_keys(search *s, zr_config *config, zr__text *text)
+/** Try all candidates with the degrees of offload that are open, until something fits. */
+static zr_status try_degrees(search *s)
 {
-    const zr__offload most = !s->open.offload    ? ZR__OFFLOAD_NONE
-                             : s->stages[1] == 3 ? ZR__OFFLOAD_PARAM
-                                                 : ZR__OFFLOAD_GRAD;
-    ZR_TRY(try_all(s));
-    while (s->n == 0 && s->offload < most) {
-        zr__train_set_offload(config, ++s->offload, ZR_HOME_NVME);
+    const bool recomputes = s->open.policy || (s->config->recompute.policy != ZR_POLICY_NONE &&
+                                               s->config->recompute.policy != ZR_POLICY_KEEP);
+    const int all = !s->open.offload ? 1 : recomputes ? zr__train_offload_degrees(s->config) : ZR__OFFLOAD_CHECKPOINTS;
+    for (int offload = ZR__OFFLOAD_NONE; offload < all && s->n == 0; offload++) {
+        if (zr__train_offload_states(offload) == ZR__OFFLOAD_PARAM && s->stages[1] < 3) continue;
+        s->offload = offload;
         ZR_TRY(try_all(s));
     }
+    return ZR_OK;
+}
+
+static zr_status choose_open_keys(search *s, zr_config *config, zr__text *text)
+{
+    ZR_TRY(try_degrees(s));
     if (s->least.needs == 0) return zr__failure_tell(&s->refused);
     const tried *best = pick_way(s);
     if (!best) best = &s->least;
     note_choice(s, best, text);
     way taken = best->way;
     if (!s->open.policy) taken.policy = config->recompute.policy;
-    take_way(config, s->ranks, &taken);
+    take_way(s, best->offload, &taken, config);
     return ZR_OK;
 }
 

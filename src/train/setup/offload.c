@@ -134,21 +134,35 @@ void zr__train_offload_words(const zr_homes *home, const zr_memory *memory, char
 
 void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_home device)
 {
-    config->zero.optim.device = offload >= ZR__OFFLOAD_OPTIM ? device : ZR_HOME_NONE;
-    config->zero.offload_gradients = offload >= ZR__OFFLOAD_GRAD;
-    config->zero.param.device = offload >= ZR__OFFLOAD_PARAM ? device : ZR_HOME_NONE;
+    const zr__offload states = zr__train_offload_states(offload);
+    config->zero.optim.device = states >= ZR__OFFLOAD_OPTIM ? device : ZR_HOME_NONE;
+    config->zero.offload_gradients = states >= ZR__OFFLOAD_GRAD;
+    config->zero.param.device = states >= ZR__OFFLOAD_PARAM ? device : ZR_HOME_NONE;
+    if (offload >= ZR__OFFLOAD_CHECKPOINTS)
+        config->recompute.offload = device == ZR_HOME_NVME ? ZR_OFFLOAD_DISK : ZR_OFFLOAD_HOST;
 }
 
-const char *zr__train_offload_keys(zr__offload offload, zr_config_home device)
+zr__offload zr__train_offload_states(zr__offload offload)
 {
-    static const char *const keys[2][ZR__OFFLOADS] = {
+    return offload % ZR__OFFLOAD_CHECKPOINTS;
+}
+
+const char *zr__train_offload_keys(zr__offload offload, zr_config_home device, char text[ZR_OFFLOAD_KEYS_BYTES])
+{
+    static const char *const keys[2][ZR__OFFLOAD_CHECKPOINTS] = {
         {"", "zero_optimization.offload_optimizer.device cpu with gradients false",
          "zero_optimization.offload_optimizer.device cpu",
          "zero_optimization.offload_optimizer.device and offload_param.device cpu"},
         {"", "zero_optimization.offload_optimizer.device nvme with gradients false",
          "zero_optimization.offload_optimizer.device nvme",
          "zero_optimization.offload_optimizer.device and offload_param.device nvme"}};
-    return keys[device == ZR_HOME_NVME][offload];
+    static const char *const kept[] = {"activation_checkpointing.offload host",
+                                       "activation_checkpointing.offload disk"};
+    const bool disk = device == ZR_HOME_NVME, checkpoints = offload >= ZR__OFFLOAD_CHECKPOINTS;
+    const zr__offload states = zr__train_offload_states(offload);
+    snprintf(text, ZR_OFFLOAD_KEYS_BYTES, "%s%s%s", keys[disk][states], states && checkpoints ? " and " : "",
+             checkpoints ? kept[disk] : "");
+    return text;
 }
 
 bool zr__train_offload_open(const zr_config *config)
@@ -157,26 +171,35 @@ bool zr__train_offload_open(const zr_config *config)
            !zr__config_given(config, "zero_optimization.offload_param.device");
 }
 
-/** Find the least offload to a device with which a configuration fits, and write its keys and bytes to `remedy`. Return
+int zr__train_offload_degrees(const zr_config *config)
+{
+    const bool given = zr__config_given(config, "activation_checkpointing.cpu_checkpointing") ||
+                       zr__config_given(config, "activation_checkpointing.offload");
+    return given ? ZR__OFFLOAD_CHECKPOINTS : ZR__OFFLOADS;
+}
+
+/** Find the first offload to a device with which a configuration fits, and write its keys and bytes to `remedy`. Return
  * false if none fits. An offload that the planner refuses does not fit. */
-static bool find_remedy(zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes,
+static bool find_remedy(const zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes,
                         zr_config_home device, char remedy[ZR_OFFLOAD_REMEDY_BYTES])
 {
     const bool disk = device == ZR_HOME_NVME;
-    for (zr__offload offload = ZR__OFFLOAD_OPTIM; offload < ZR__OFFLOADS; offload++) {
+    char keys[ZR_OFFLOAD_KEYS_BYTES];
+    for (int offload = ZR__OFFLOAD_OPTIM; offload < zr__train_offload_degrees(config); offload++) {
         zr_plan *plan = NULL;
-        zr__train_set_offload(config, offload, device);
-        if (zr__train_plan(config, ranks, -1, profile, &plan) != ZR_OK) continue;
+        zr_config away = *config;
+        zr__train_set_offload(&away, offload, device);
+        if (zr__train_plan(&away, ranks, -1, profile, &plan) != ZR_OK) continue;
         const int64_t needs = zr__rank_needs(&plan->memory, &plan->profile.facts);
-        const int64_t away = plan->memory.space[disk ? ZR_SPACE_DISK : ZR_SPACE_HOST].total_bytes;
+        const int64_t away_bytes = plan->memory.space[disk ? ZR_SPACE_DISK : ZR_SPACE_HOST].total_bytes;
         zr_plan_destroy(&plan);
         if (needs > limit_bytes) continue;
         snprintf(remedy, ZR_OFFLOAD_REMEDY_BYTES, "%s%s (%s a rank, and %s %s)",
-                 zr__train_offload_keys(offload, device),
+                 zr__train_offload_keys(offload, device, keys),
                  disk && !config->zero.optim.folders
                      ? ", and as zero_optimization.offload_optimizer.nvme_path a folder on a fast local disk"
                      : "",
-                 ZR_SIZE((double)needs), ZR_SIZE((double)away), disk ? "on disk" : "of host memory");
+                 ZR_SIZE((double)needs), ZR_SIZE((double)away_bytes), disk ? "on disk" : "of host memory");
         return true;
     }
     return false;
@@ -185,9 +208,8 @@ static bool find_remedy(zr_config *config, int ranks, const zr_profile *profile,
 void zr__train_offload_remedy(const zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes,
                               char remedy[ZR_OFFLOAD_REMEDY_BYTES])
 {
-    zr_config away = *config;
     remedy[0] = '\0';
     if (!zr__train_offload_open(config) || config->zero.optim.device != ZR_HOME_NONE) return;
     for (zr_config_home device = profile->facts.apart ? ZR_HOME_CPU : ZR_HOME_NVME; device <= ZR_HOME_NVME; device++)
-        if (find_remedy(&away, ranks, profile, limit_bytes, device, remedy)) return;
+        if (find_remedy(config, ranks, profile, limit_bytes, device, remedy)) return;
 }

@@ -71,21 +71,32 @@ typedef struct zr__train_kept {
     int64_t rows, accum; /* samples of a micro-batch on each rank; micro-batches of a training step */
 } zr__train_kept;
 
-/** Degrees of offload to disk. Each leaves less in memory than the one before, and moves more bytes. */
+/** Degrees of offload to disk, in the order in which they are tried. Of the degrees of model states, each leaves less
+ * in memory than the one before, and moves more bytes. */
 typedef enum zr__offload {
     ZR__OFFLOAD_NONE,
     ZR__OFFLOAD_OPTIM, /* optimizer states and fp32 masters */
     ZR__OFFLOAD_GRAD,  /* also gradients that outlive their reduction */
     ZR__OFFLOAD_PARAM, /* also parameters; only at stage 3 */
-    ZR__OFFLOADS
+    /* Activation checkpoints alone, then with each degree of model states: ZR__OFFLOAD_CHECKPOINTS +
+     * ZR__OFFLOAD_OPTIM, and so on. */
+    ZR__OFFLOAD_CHECKPOINTS,
+    ZR__OFFLOADS = 2 * ZR__OFFLOAD_CHECKPOINTS
 } zr__offload;
 
-/** Set a configuration's devices of offload. The folders stay as they are. */
+/** Set a configuration's devices of offload. The folders stay as they are, and so does the place of activation
+ * checkpoints if the degree leaves them on the device. */
 void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_home device);
-/** Return the keys that set a degree of offload to `device`, in words for messages. */
-const char *zr__train_offload_keys(zr__offload offload, zr_config_home device);
+/** Return the degree of model states in a degree of offload. */
+zr__offload zr__train_offload_states(zr__offload offload);
+/** Write the keys that set a degree of offload to `device`, in words for messages, to `text`. Return `text`. */
+#define ZR_OFFLOAD_KEYS_BYTES 160
+const char *zr__train_offload_keys(zr__offload offload, zr_config_home device, char text[ZR_OFFLOAD_KEYS_BYTES]);
 /** Return whether neither device of offload is given. */
 bool zr__train_offload_open(const zr_config *config);
+/** Return the number of degrees of offload that may be tried for a configuration: without those of activation
+ * checkpoints if their place is given. */
+int zr__train_offload_degrees(const zr_config *config);
 /** Describe in words the least offload with which a configuration that does not fit `limit_bytes` would fit, with its
  * keys and bytes: "zero_optimization.offload_optimizer.device nvme ... (1.2 GB a rank, and 3.4 GB on disk)". Write ""
  * if there is none, or if a device is given already. */
@@ -106,15 +117,15 @@ typedef struct zr__train_target {
 } zr__train_target;
 
 /** Choose values for the keys that a resolved configuration leaves open (zr__config_get_open): ZeRO stage, recompute
- * policy and micro-batches. Take the values that fit memory.limit (zr__rank_bytes) and have the least time per token,
- * as priced by the target. Among candidates within 1 % of the best time, take the lowest stage. Then take the fewest
- * micro-batches if the number of samples is given, else the fewest samples. If nothing fits, take the candidate with
- * the least memory.
+ * policy, micro-batches and offload. Take the values that fit memory.limit (zr__rank_bytes) and have the least time per
+ * token, as priced by the target. Among candidates within 1 % of the best time, take the lowest stage. Then take the
+ * fewest micro-batches if the number of samples is given, else the fewest samples. If nothing fits, take the candidate
+ * with the least memory.
  *
  * If the profile lacks a rate that is needed, usual ratios of products, memory and link are assumed. If only the
  * micro-batches are open and rates are unknown, take the fewest FLOPs, then the least traffic.
  *
- * If the offload is open, take the least degree of offload with which anything fits.
+ * If the offload is open, take the first degree of offload with which anything fits.
  *
  * Then choose the order of micro-batches and the shares of an offload, if they are open (zr__train_choose_shares).
  *
