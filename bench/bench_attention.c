@@ -88,7 +88,7 @@ static zr_tensor operand(const bench *b, zr_value value)
 /* *sec: the best of the repeats. */
 static zr_status run_op(bench *b, const zr_op *op, int repeats, double *sec)
 {
-    const zr_runtime runtime = {.loss_seed = 1.0f};
+    const zr_runtime runtime = {.loss_seed = {1.0f}};
     zr_tensor in[ZR_OP_INS], out[ZR_OP_OUTS];
     for (int i = 0; i < op->n_in; i++) in[i] = operand(b, op->in[i]);
     for (int i = 0; i < op->n_out; i++) out[i] = operand(b, op->out[i]);

@@ -96,7 +96,7 @@ typedef struct rig {
     int n_nodes;
 } rig;
 
-static const zr_runtime runtime = {.seed = 1, .loss_seed = 1.0f};
+static const zr_runtime runtime = {.seed = 1, .loss_seed = {1.0f}};
 
 static int64_t value_bytes(const rig *r, zr_value value)
 {

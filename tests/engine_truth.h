@@ -13,8 +13,8 @@
 typedef struct truth {
     zr_graph *graph; /* the graph for the whole batch */
     interp it;
-    int64_t counted; /* number of losses that count */
-    double loss, norm;
+    int64_t counted[ZR_LOSS_TERMS]; /* numbers of losses that count */
+    double loss, norm, term[ZR_LOSS_TERMS];
     float *got; /* an engine's gradients, in the order of the model */
 } truth;
 
@@ -46,8 +46,9 @@ static inline void truth_inputs(truth *t, const trainer *run, int64_t rows)
     void *input[8];
     assert_true(n <= 8);
     for (int32_t i = 0; i < n; i++) input[i] = calloc((size_t)interp_elems(&t->it, zr_graph_input(t->graph, i)), 4);
-    t->counted = interp_elems(&t->it, zr_graph_get_losses(t->graph));
-    zr_batch batch = {.counted = &t->counted};
+    for (int k = 0; k < zr_graph_loss_terms(t->graph); k++)
+        t->counted[k] = interp_elems(&t->it, zr_graph_get_loss_term(t->graph, k));
+    zr_batch batch = {.counted = t->counted};
     assert_int_equal((run->batch ? run->batch : trainer_batch)(&all, &batch, input), ZR_OK);
     for (int32_t i = 0; i < n; i++) {
         zr_value value = zr_graph_input(t->graph, i);
@@ -62,8 +63,12 @@ static inline truth truth_make(const trainer *run, int64_t rows)
 {
     truth t = {0};
     zr_model model = trainer_model(run);
-    zr_graph_spec spec = {
-        .mode = ZR_MODE_TRAIN, .batch = rows, .seq = run->layout.seq, .documents = run->layout.documents};
+    zr_graph_spec spec = {.mode = ZR_MODE_TRAIN,
+                          .batch = rows,
+                          .seq = run->layout.seq,
+                          .documents = run->layout.documents,
+                          .predictions = run->layout.predictions,
+                          .samples = run->layout.samples};
     assert_int_equal(zr_graph_create(&spec, &t.graph), ZR_OK);
     zr_model_build(&model, t.graph);
     if (zr_graph_finish(t.graph) != ZR_OK) fail_msg("%s: %s", model.name, zr_error_message());
@@ -72,16 +77,18 @@ static inline truth truth_make(const trainer *run, int64_t rows)
     t.it.seed = run->seed;
     truth_weights(&t, run);
     truth_inputs(&t, run, rows);
+    t.it.counted = t.counted;
     assert_true(interp_run(&t.it));
-    zr_value losses = zr_graph_get_losses(t.graph);
-    int64_t n = interp_elems(&t.it, losses);
-    for (int64_t i = 0; i < n; i++) t.loss += t.it.data[losses][i] / (double)t.counted;
+    for (int k = 0; k < zr_graph_loss_terms(t.graph); k++) {
+        const zr_value losses = zr_graph_get_loss_term(t.graph, k);
+        for (int64_t i = 0; i < interp_elems(&t.it, losses) && t.counted[k] > 0; i++)
+            t.term[k] += t.it.data[losses][i] / (double)t.counted[k];
+        t.loss += t.term[k];
+    }
     for (int32_t p = 0; p < zr_graph_params(t.graph); p++) {
         const zr_param_info *param = zr_graph_param(t.graph, p);
-        for (int64_t i = 0; param->grad != ZR_NONE && i < zr_shape_elems(&param->shape); i++) {
-            t.it.data[param->grad][i] *= (double)n / (double)t.counted; /* the interpreter's is of the mean over all */
+        for (int64_t i = 0; param->grad != ZR_NONE && i < zr_shape_elems(&param->shape); i++)
             t.norm += pow(t.it.data[param->grad][i], 2);
-        }
     }
     t.norm = sqrt(t.norm);
     return t;
@@ -115,6 +122,10 @@ static inline void truth_check(truth *t, trainer *run)
     trainer_run(run);
     assert_float_equal(run->loss[0], t->loss, 2e-6 * t->loss);
     assert_float_equal(run->norm[0], t->norm, 1e-5 * t->norm);
+    for (int k = 0; k < zr_graph_loss_terms(t->graph); k++) {
+        assert_float_equal(run->term[0][k].loss, t->term[k], 2e-6 * t->loss);
+        assert_int_equal(run->term[0][k].counted, t->counted[k]);
+    }
     for (int32_t p = 0; p < zr_graph_params(t->graph); p++) {
         const zr_param_info *param = zr_graph_param(t->graph, p);
         if (param->frozen) continue; /* it has no gradient */

@@ -24,6 +24,7 @@ struct interp {
     const interp_kernel *extra; /* a test's own kernels, ended by a NULL op; or NULL */
     uint64_t seed;
     int64_t position;
+    const int64_t *counted; /* number of losses of each term that count; NULL if all count */
 };
 
 /* ---- access ---------------------------------------------------------------------------------- */
@@ -245,8 +246,8 @@ static inline void interp_dropout(interp *it, const zr_op *op)
 
 static inline void interp_fill(interp *it, const zr_op *op)
 {
-    int64_t n = interp_elems(it, op->out[0]);
-    for (int64_t i = 0; i < n; i++) interp_out(it, op, 0)[i] = 1 / (double)n;
+    const int64_t n = interp_elems(it, op->out[0]), counted = it->counted ? it->counted[op->attr.i[0]] : n;
+    for (int64_t i = 0; i < n; i++) interp_out(it, op, 0)[i] = counted > 0 ? 1 / (double)counted : 0;
 }
 
 #include "graph_interp_attention.h"

@@ -30,7 +30,8 @@ static inline void hf_new_folder(const char *name)
 static inline void hf_make(const char *name, const zr_gpt2_config *hf, const hf_tensor *known, int n)
 {
     const zr_model model = zr_gpt2(hf);
-    const zr_graph_spec spec = {ZR_MODE_EVAL, 1, hf->n_positions, 0, ZR_F32, ZR_F32, 1, false, 0, false};
+    const zr_graph_spec spec = {
+        .mode = ZR_MODE_EVAL, .batch = 1, .seq = hf->n_positions, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1};
     zr_tensor_spec tensor[HF_TENSORS_MOST];
     zr_graph *g = NULL;
     zr_safetensors *file = NULL;

@@ -283,7 +283,7 @@ static void add_values(const level_pair *level)
             void *y = array_new(dtypes[g], sizes[i]);
             double *want = doubles_new(sizes[i]);
             for (int64_t j = 0; j < sizes[i]; j++) want[j] = 1.0 / 4096.0;
-            kernel_call call = {.name = "fill", .n_out = 1, .runtime = {.loss_seed = 1.0f / 4096.0f}};
+            kernel_call call = {.name = "fill", .n_out = 1, .runtime = {.loss_seed = {1.0f / 4096.0f}}};
             call.out[0] = tensor1(y, dtypes[g], sizes[i]);
             run_both(level, call, 0);
             assert_close("fill", y, dtypes[g], want, sizes[i], 0.0);

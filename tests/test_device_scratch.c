@@ -89,7 +89,8 @@ static void test_scratch(void **state)
 
 static zr_graph *head_model(zr_dtype dtype, int64_t seq)
 {
-    zr_graph_spec spec = {ZR_MODE_TRAIN, B, seq, 0, dtype, dtype, 1, false, 0, false};
+    zr_graph_spec spec = {
+        .mode = ZR_MODE_TRAIN, .batch = B, .seq = seq, .dtype = dtype, .grad_dtype = dtype, .tensor = 1};
     zr_graph *g = NULL;
     assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
     zr_graph_unit(g, "u");
@@ -163,7 +164,13 @@ static void test_decode(void **state)
 static void check_gpu_decode(int64_t cache_len, int64_t window, int64_t ranges)
 {
     enum { HEADS = 4, WIDTH = 8 };
-    const zr_graph_spec spec = {ZR_MODE_DECODE, 1, 1, cache_len, ZR_BF16, ZR_BF16, 1, false, 0, false};
+    const zr_graph_spec spec = {.mode = ZR_MODE_DECODE,
+                                .batch = 1,
+                                .seq = 1,
+                                .cache_len = cache_len,
+                                .dtype = ZR_BF16,
+                                .grad_dtype = ZR_BF16,
+                                .tensor = 1};
     const zr_device_facts facts = {.apart = true, .scratch_bytes = zr_device_cuda_scratch};
     const zr_attention_spec of = {.heads = HEADS, .kv_heads = 2, .window = window};
     zr_graph *g = NULL;

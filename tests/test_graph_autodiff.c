@@ -25,7 +25,8 @@ static zr_shape shape(int ndim, int64_t a, int64_t b, int64_t c)
 
 static zr_graph *graph_new(zr_dtype dtype, zr_dtype grad_dtype)
 {
-    zr_graph_spec spec = {ZR_MODE_TRAIN, B, T, 0, dtype, grad_dtype, 1, false, 0, false};
+    zr_graph_spec spec = {
+        .mode = ZR_MODE_TRAIN, .batch = B, .seq = T, .dtype = dtype, .grad_dtype = grad_dtype, .tensor = 1};
     zr_graph *graph = NULL;
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
     zr_graph_unit(graph, "all");
@@ -360,7 +361,10 @@ static zr_graph *gpt2_graph(zr_graph_spec spec, const zr_gpt2_config *config)
 static void test_gpt2(void **state)
 {
     (void)state;
-    zr_graph *graph = gpt2_graph((zr_graph_spec){ZR_MODE_TRAIN, 2, 7, 0, ZR_F32, ZR_F32, 1, false, 0, false}, &ODD);
+    zr_graph *graph = gpt2_graph(
+        (zr_graph_spec){
+            .mode = ZR_MODE_TRAIN, .batch = 2, .seq = 7, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1},
+        &ODD);
     assert_int_equal(count_ops(graph, "dropout"), 2 * 5);
     check_gradients(graph, NULL, 5);
     zr_graph_destroy(&graph);
@@ -371,7 +375,10 @@ static void test_gpt2(void **state)
 static void test_gpt2_values(void **state)
 {
     (void)state;
-    zr_graph *graph = gpt2_graph((zr_graph_spec){ZR_MODE_TRAIN, 2, 7, 0, ZR_BF16, ZR_F32, 1, false, 0, false}, &ODD);
+    zr_graph *graph = gpt2_graph(
+        (zr_graph_spec){
+            .mode = ZR_MODE_TRAIN, .batch = 2, .seq = 7, .dtype = ZR_BF16, .grad_dtype = ZR_F32, .tensor = 1},
+        &ODD);
     int32_t n = zr_graph_values(graph), last_unit = 0;
     int *writes = calloc((size_t)n, sizeof *writes);
     bool backward = false;
@@ -408,9 +415,18 @@ static void test_gpt2_decode(void **state)
 {
     (void)state;
     enum { LENGTH = 6 };
-    zr_graph *whole = gpt2_graph((zr_graph_spec){ZR_MODE_EVAL, 1, LENGTH, 0, ZR_F32, ZR_F32, 1, false, 0, false}, &ODD);
-    zr_graph *step =
-        gpt2_graph((zr_graph_spec){ZR_MODE_DECODE, 1, 1, LENGTH, ZR_F32, ZR_F32, 1, false, 0, false}, &ODD);
+    zr_graph *whole = gpt2_graph(
+        (zr_graph_spec){
+            .mode = ZR_MODE_EVAL, .batch = 1, .seq = LENGTH, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1},
+        &ODD);
+    zr_graph *step = gpt2_graph((zr_graph_spec){.mode = ZR_MODE_DECODE,
+                                                .batch = 1,
+                                                .seq = 1,
+                                                .cache_len = LENGTH,
+                                                .dtype = ZR_F32,
+                                                .grad_dtype = ZR_F32,
+                                                .tensor = 1},
+                                &ODD);
     interp all = interp_create(whole, NULL), one = interp_create(step, NULL);
     zr_value targets = zr_graph_input(whole, 1), losses = zr_graph_get_losses(whole);
     for (int64_t i = 0; i < LENGTH; i++) {

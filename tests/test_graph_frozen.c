@@ -20,7 +20,7 @@ static const zr_gpt2_config tiny = {.n_layer = 3,
 
 static zr_status build(zr_mode mode, const char *patterns, zr_graph **graph)
 {
-    const zr_graph_spec spec = {mode, 2, 3, 0, ZR_F32, ZR_F32, 1, false, 0, false};
+    const zr_graph_spec spec = {.mode = mode, .batch = 2, .seq = 3};
     const zr_model model = zr_gpt2(&tiny);
     assert_int_equal(zr_graph_create(&spec, graph), ZR_OK);
     model.build(*graph, model.config);

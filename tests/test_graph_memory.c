@@ -28,7 +28,8 @@ static zr_status build(void)
                                           .vocab_size = 5,
                                           .layer_norm_epsilon = 1e-5,
                                           .initializer_range = 0.02};
-    zr_graph_spec spec = {ZR_MODE_TRAIN, 1, 4, 0, ZR_F32, ZR_F32, 1, false, 0, false};
+    zr_graph_spec spec = {
+        .mode = ZR_MODE_TRAIN, .batch = 1, .seq = 4, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1};
     zr_graph *graph = NULL;
     ZR_TRY(zr_graph_create(&spec, &graph));
     zr_model model = zr_gpt2(&config);

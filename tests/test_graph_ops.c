@@ -15,7 +15,7 @@ static const zr_init NORMAL = {ZR_INIT_NORMAL, 0.02};
 
 static zr_graph *graph_new(zr_mode mode, zr_dtype dtype)
 {
-    zr_graph_spec spec = {mode, B, T, 0, dtype, dtype, 1, false, 0, false};
+    zr_graph_spec spec = {.mode = mode, .batch = B, .seq = T, .dtype = dtype, .grad_dtype = dtype};
     zr_graph *graph = NULL;
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
     zr_graph_unit(graph, "all");
@@ -429,7 +429,13 @@ static void test_attention_refusals(void **state)
          zr_attend(g, f32(g, 3, B, T, 8), f32(g, 3, B, T, 4), f32(g, 3, B, T, 2), &good));
     CASE(ZR_ERR_ARG, "attention: operand v (number 2) is missing",
          zr_attend(g, f32(g, 3, B, T, 8), f32(g, 3, B, T, 4), ZR_NONE, &good));
-    zr_graph_spec spec = {ZR_MODE_DECODE, 1, 1, 4, ZR_F32, ZR_F32, 1, false, 0, false};
+    zr_graph_spec spec = {.mode = ZR_MODE_DECODE,
+                          .batch = 1,
+                          .seq = 1,
+                          .cache_len = 4,
+                          .dtype = ZR_F32,
+                          .grad_dtype = ZR_F32,
+                          .tensor = 1};
     zr_graph *g = NULL;
     assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
     zr_graph_unit(g, "all");

@@ -290,15 +290,33 @@ static void test_specs(void **state)
 {
     (void)state;
     static const zr_graph_spec bad[] = {
-        {ZR_MODE_EVAL, 0, T, 0, ZR_F32, ZR_F32, 1, false, 0, false},
-        {ZR_MODE_EVAL, B, 0, 0, ZR_F32, ZR_F32, 1, false, 0, false},
-        {ZR_MODE_EVAL, B, T, 5, ZR_F32, ZR_F32, 1, false, 0, false},
-        {ZR_MODE_DECODE, 2, 1, 5, ZR_F32, ZR_F32, 1, false, 0, false},
-        {ZR_MODE_DECODE, 1, 1, 0, ZR_F32, ZR_F32, 1, false, 0, false},
-        {ZR_MODE_TRAIN, B, T, 0, ZR_I32, ZR_F32, 1, false, 0, false},
-        {ZR_MODE_TRAIN, B, T, 0, ZR_F32, ZR_I32, 1, false, 0, false},
+        {.mode = ZR_MODE_EVAL, .seq = T, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1},
+        {.mode = ZR_MODE_EVAL, .batch = B, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1},
+        {.mode = ZR_MODE_EVAL,
+         .batch = B,
+         .seq = T,
+         .cache_len = 5,
+         .dtype = ZR_F32,
+         .grad_dtype = ZR_F32,
+         .tensor = 1},
+        {.mode = ZR_MODE_DECODE,
+         .batch = 2,
+         .seq = 1,
+         .cache_len = 5,
+         .dtype = ZR_F32,
+         .grad_dtype = ZR_F32,
+         .tensor = 1},
+        {.mode = ZR_MODE_DECODE, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1},
+        {.mode = ZR_MODE_TRAIN, .batch = B, .seq = T, .dtype = ZR_I32, .grad_dtype = ZR_F32, .tensor = 1},
+        {.mode = ZR_MODE_TRAIN, .batch = B, .seq = T, .dtype = ZR_F32, .grad_dtype = ZR_I32, .tensor = 1},
         {(zr_mode)9, B, T, 0, ZR_F32, ZR_F32, 1, false, 0, false},
-        {ZR_MODE_TRAIN, B, T, 0, ZR_F32, ZR_F32, 1, false, -1, false},
+        {.mode = ZR_MODE_TRAIN,
+         .batch = B,
+         .seq = T,
+         .dtype = ZR_F32,
+         .grad_dtype = ZR_F32,
+         .tensor = 1,
+         .head_bytes = -1},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         zr_graph *graph = NULL;
@@ -330,7 +348,8 @@ static void test_parameters(void **state)
     CASE(ZR_ERR_SHAPE, "do not fit 63 bits", zr_param(g, NORMAL, SHAPE(3, 1 << 30, 1 << 30, 1 << 30), "w"));
     CASE(ZR_ERR_ARG, "the name of a parameter has 0 characters", zr_param(g, NORMAL, SHAPE(1, 1), "%s", ""));
     CASE(ZR_ERR_ARG, "the name of a unit has 120 characters", zr_graph_unit(g, "%120s", "u"));
-    zr_graph_spec spec = {ZR_MODE_EVAL, B, T, 0, ZR_F32, ZR_F32, 1, false, 0, false};
+    zr_graph_spec spec = {
+        .mode = ZR_MODE_EVAL, .batch = B, .seq = T, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1};
     zr_graph *g = NULL;
     assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
     zr_param(g, NORMAL, SHAPE(1, 2), "w");

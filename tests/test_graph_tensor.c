@@ -7,7 +7,13 @@
 
 static zr_graph *shared(bool sequence)
 {
-    zr_graph_spec spec = {ZR_MODE_TRAIN, 2, 6, 0, ZR_F32, ZR_F32, 2, sequence, 0, false};
+    zr_graph_spec spec = {.mode = ZR_MODE_TRAIN,
+                          .batch = 2,
+                          .seq = 6,
+                          .dtype = ZR_F32,
+                          .grad_dtype = ZR_F32,
+                          .tensor = 2,
+                          .sequence = sequence};
     zr_graph *g = NULL;
     assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
     zr_graph_unit(g, "u");
@@ -222,7 +228,13 @@ static void tokens_that_are_shared(void **state)
     refused(g, zr_linear_cross_entropy(g, x, weight(g, 10, 8, 0, 1, "head"), tokens(g, "targets")),
             "gradient of seven: its 7 elements cannot be summed in equal pieces by 2 tensor-parallel ranks");
 
-    zr_graph_spec spec = {ZR_MODE_TRAIN, 1, 7, 0, ZR_F32, ZR_F32, 2, true, 0, false};
+    zr_graph_spec spec = {.mode = ZR_MODE_TRAIN,
+                          .batch = 1,
+                          .seq = 7,
+                          .dtype = ZR_F32,
+                          .grad_dtype = ZR_F32,
+                          .tensor = 2,
+                          .sequence = true};
     assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
     zr_graph_unit(g, "u");
     x = zr_embedding(g, zr_input(g, "ids", ZR_I32, SHAPE(2, 1, 7)), weight(g, 10, 8, 0, 1, "table"));

@@ -79,7 +79,8 @@ static const interp_kernel kernels[] = {
 
 static zr_graph *graph_new(void)
 {
-    zr_graph_spec spec = {ZR_MODE_TRAIN, B, T, 0, ZR_BF16, ZR_BF16, 1, false, 0, false};
+    zr_graph_spec spec = {
+        .mode = ZR_MODE_TRAIN, .batch = B, .seq = T, .dtype = ZR_BF16, .grad_dtype = ZR_BF16, .tensor = 1};
     zr_graph *graph = NULL;
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
     zr_graph_unit(graph, "all");

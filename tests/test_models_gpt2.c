@@ -24,9 +24,12 @@ static const zr_gpt2_config TINY = {.n_layer = 2,
                                     .layer_norm_epsilon = 1e-5,
                                     .initializer_range = 0.02};
 
-static const zr_graph_spec TRAIN = {ZR_MODE_TRAIN, 2, 16, 0, ZR_F32, ZR_F32, 1, false, 0, false};
-static const zr_graph_spec EVAL = {ZR_MODE_EVAL, 2, 16, 0, ZR_F32, ZR_F32, 1, false, 0, false};
-static const zr_graph_spec DECODE = {ZR_MODE_DECODE, 1, 1, 16, ZR_F32, ZR_F32, 1, false, 0, false};
+static const zr_graph_spec TRAIN = {
+    .mode = ZR_MODE_TRAIN, .batch = 2, .seq = 16, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1};
+static const zr_graph_spec EVAL = {
+    .mode = ZR_MODE_EVAL, .batch = 2, .seq = 16, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1};
+static const zr_graph_spec DECODE = {
+    .mode = ZR_MODE_DECODE, .batch = 1, .seq = 1, .cache_len = 16, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1};
 
 static zr_status build(const zr_gpt2_config *config, zr_graph_spec spec, zr_graph **graph)
 {

@@ -15,7 +15,8 @@
 
 static zr_graph *graph_of(const zr_gpt2_config *config)
 {
-    zr_graph_spec spec = {ZR_MODE_EVAL, 1, 1, 0, ZR_F32, ZR_F32, 1, false, 0, false};
+    zr_graph_spec spec = {
+        .mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1};
     zr_graph *graph = NULL;
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
     zr_model model = zr_gpt2(config);
@@ -217,7 +218,8 @@ static int64_t by_formula(const char *family, const zr_llama_config *c)
 
 static int64_t count_params(const zr_family *family, const zr_model_config *config)
 {
-    const zr_graph_spec spec = {ZR_MODE_EVAL, 1, 1, 0, ZR_F32, ZR_F32, 1, false, 0, false};
+    const zr_graph_spec spec = {
+        .mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1};
     const zr_model model = zr_family_model(family, config);
     zr_graph *graph = NULL;
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);

@@ -1,6 +1,7 @@
 //TEST timeout=60
 /* The proof of reads: a plan without a step that brings a value to its place, in any round, is refused. */
 #include "plan_ways.h"
+#include "terms_model.h"
 
 /* Return whether an op reads some of the range of `of`. */
 static bool op_reads(const zr_schedule *s, const zr_use *of)
@@ -48,13 +49,25 @@ static void leave_out(zr_step *step)
     step->bucket_elems = 0;
 }
 
+/* Return a plan of a model of several loss terms. */
+static zr_plan *terms_plan(void)
+{
+    zr_model model;
+    zr_plan *plan = NULL;
+    const trainer run = terms_trainer(&model, 2, 2, 2);
+    const zr_profile profile = {
+        .facts = {.name = "test", .threads = 1, .panel_bytes = 1 << 16, .scratch_bytes = zr_device_cpu_scratch}};
+    if (zr_plan_create(&model, &run.layout, &profile, &plan) != ZR_OK) fail_msg("plan: %s", zr_error_message());
+    return plan;
+}
+
 static void test_every_step_is_needed(void **state)
 {
     (void)state;
     int tried[ZR_STEP_KINDS] = {0};
-    for (int i = 0; i < MIXED; i++) {
+    for (int i = 0; i <= MIXED; i++) {
         const zr_layout l = mixed_layout(i);
-        zr_plan *plan = plan_of(&l);
+        zr_plan *plan = i < MIXED ? plan_of(&l) : terms_plan();
         if (zr_plan_check(plan) != ZR_OK) fail_msg("layout %d: %s", i, zr_error_message());
         for (zr_schedule_kind k = 0; k < ZR_SCHEDULES; k++)
             for (int32_t s = 0; s < plan->schedule[k].n_steps; s++) {

@@ -146,7 +146,8 @@ static void test_trillion(void **state)
 
 static void refuse(zr_chain_config chain, zr_mode mode, int64_t tensor, zr_status want)
 {
-    zr_graph_spec spec = {mode, 1, 1, mode == ZR_MODE_DECODE ? 8 : 0, ZR_F32, ZR_F32, tensor, false, 0, false};
+    zr_graph_spec spec = {
+        .mode = mode, .batch = 1, .seq = 1, .cache_len = mode == ZR_MODE_DECODE ? 8 : 0, .tensor = tensor};
     zr_graph *graph = NULL;
     zr_model model = zr_chain(&chain);
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);

@@ -409,7 +409,8 @@ static void every_element_has_a_place(void **state)
 {
     (void)state;
     for (int64_t tensor = 1; tensor <= 8; tensor *= 2) {
-        const zr_graph_spec spec = {ZR_MODE_EVAL, 1, 1, 0, ZR_F32, ZR_F32, tensor, false, 0, false};
+        const zr_graph_spec spec = {
+            .mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = tensor};
         const zr_cut cut[] = {{0, 1}, {1, 1}, {1, 3}, {0, 2}};
         const zr_shape shape[] = {{2, {13, 3}}, {2, {3, 16}}, {2, {2, 48}}, {3, {16, 2, 3}}};
         for (int c = 0; c < 4; c++) {

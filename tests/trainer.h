@@ -30,6 +30,7 @@ typedef struct trainer {
     zr_gpt2_config config;
     const zr_model *model; /* NULL: GPT-2 of `config` */
     zr_batch_fn batch;     /* NULL: tokens and targets from `token`; its argument is the trainer */
+    zr_count_fn count;     /* zr_step_args.count */
     zr_layout layout;
     int steps, threads;
     bool lanes; /* run the comm stream on a separate thread, though these ranks do not need it */
@@ -59,6 +60,7 @@ typedef struct trainer {
     bool skipped[TRAINER_STEPS];
     int32_t bad_param[TRAINER_STEPS];
     int64_t counted[TRAINER_STEPS]; /* zr_step_result.counted */
+    zr_term_result term[TRAINER_STEPS][ZR_LOSS_TERMS];
     zr_memory planned;
     zr_measured measured;
     zr_traffic traffic;
@@ -208,7 +210,8 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
                              .clip = run->clip,
                              .loss_scale = scaler.scale,
                              .batch = run->batch ? run->batch : trainer_batch,
-                             .arg = run};
+                             .arg = run,
+                             .count = run->count};
         zr_step_result result;
         zr_status st = zr_engine_step(engine, &args, &result);
         if (comm->rank == 0 && st == ZR_ERR_DIVERGED) run->skipped[i] = result.skipped;
@@ -221,6 +224,7 @@ static inline zr_status trainer_steps(trainer *run, const zr_plan *plan, zr_engi
             run->skipped[i] = result.skipped;
             run->bad_param[i] = result.bad_param;
             run->counted[i] = result.counted;
+            memcpy(run->term[i], result.term, sizeof result.term);
         }
         if (scaler.scale > 0) zr__loss_scaler_update(&scaler, result.skipped);
         if (i == 0 && run->after_first) ZR_TRY(run->after_first(run, engine, comm));

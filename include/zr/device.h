@@ -59,11 +59,13 @@ typedef struct zr_queue_config {
 /** Values that change during training. A kernel may depend only on these values and on its operands. */
 typedef struct zr_runtime {
     uint64_t seed;
-    int64_t step;      /* index of the training step, from 0, used for dropout's random numbers */
-    int64_t first_row; /* index of the first row of this micro-batch in the global batch */
-    int64_t position;  /* number of tokens in the key-value cache, for decoding */
-    int64_t place;     /* index of this rank among its tensor-parallel ranks (zr_graph_spec.tensor) */
-    float loss_seed;   /* gradient of each loss: loss scale / number of losses in the global batch */
+    int64_t step;                   /* index of the training step, from 0, used for dropout's random numbers */
+    int64_t first_row;              /* index of the first row of this micro-batch in the global batch */
+    int64_t position;               /* number of tokens in the key-value cache, for decoding */
+    int64_t place;                  /* index of this rank among its tensor-parallel ranks (zr_graph_spec.tensor) */
+    float loss_seed[ZR_LOSS_TERMS]; /* for each loss term, gradient of each of its losses. With one term: loss scale /
+                                       number of losses in the global batch. With several terms: loss scale / number of
+                                       the term's losses in the global batch that count; 0 if none counts */
 } zr_runtime;
 
 typedef struct zr_kernel_args {

@@ -24,8 +24,8 @@ typedef struct zr_batch {
     int64_t micro;     /* index of the micro-batch within the step, from 0 to accum-1 */
     int64_t first_row; /* index of the micro-batch's first row among all rows of the step: (micro * N + place) * B,
                           where place is this rank's place in the group DATA of its N data-parallel ranks */
-    int64_t *counted;  /* number of the micro-batch's losses that count on this rank. It is the number of all its losses
-                          when the batch callback begins */
+    int64_t *counted;  /* for each loss term, number of the micro-batch's losses that count on this rank. It is the
+                          number  of all its losses when the callback begins */
 } zr_batch;
 
 /** Callback that fills a micro-batch. input[i] is memory for the graph's i-th input, in that input's shape. With
@@ -34,17 +34,22 @@ typedef struct zr_batch {
  * must reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, unless
  * zr_engine_serial returns true. Otherwise another thread of the rank may be using them.
  *
- * In a training step the callback must subtract the losses that do not count from *batch->counted, such as the losses
- * of targets of -1, which cross-entropy ignores. The step's loss is the sum of all losses of the global batch divided
- * by the sum of these numbers, and the gradient is the gradient of this mean. If the callback leaves the number alone,
- * all losses count. Tensor-parallel ranks have the same micro-batch, and must give the same number. zr_engine_eval
- * ignores the number.
+ * In a training step the callback must subtract the losses of term t that do not count from batch->counted[t], such as
+ * the losses of targets of -1, which cross-entropy ignores. A term is the sum of its losses of the global batch divided
+ * by the sum of these numbers, or 0 if none counts. The step's loss is the sum of the terms, and the gradient is the
+ * gradient of this sum. If the callback leaves a number alone, all losses of the term count. Tensor-parallel ranks have
+ * the same micro-batch, and must give the same numbers. zr_engine_eval ignores the numbers.
  *
  * If the callback fails, the schedule still runs to its end, with zeros as input, so that the ranks stay in step. A
  * training step then updates nothing on any rank, as if a loss were not finite. The engine's function returns the
  * failure on this rank. Afterwards the caller must make the ranks agree on it. ZR_ERR_STOPPED is different: the step
  * ends at once, as if it had not begun. Every rank must return ZR_ERR_STOPPED for the same micro-batch. */
 typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *input);
+
+/** Callback that counts the losses of a micro-batch without filling its inputs: it subtracts the losses that do not
+ * count from batch->counted, as the batch callback will for the same micro-batch. If it fails, the micro-batches of the
+ * step fail with its failure. ZR_ERR_STOPPED is as for a batch callback. */
+typedef zr_status (*zr_count_fn)(void *arg, const zr_batch *batch);
 
 typedef struct zr_step_args {
     int64_t step; /* index of the training step, from 0 */
@@ -54,12 +59,23 @@ typedef struct zr_step_args {
                           0 means 1. A scale that may overflow requires zr_layout.norm_first, because otherwise a step
                           that overflows cannot be skipped */
     zr_batch_fn batch;
-    void *arg;
+    void *arg;         /* argument of `batch` and `count` */
+    zr_count_fn count; /* callback for models of several loss terms (zr_graph_loss_term), called for each of this rank's
+                          micro-batches before the step reads the first. A step in which `batch` then counts another
+                          number fails with ZR_ERR_ARG, and updates nothing. NULL if all losses count. Not called for
+                          models of one term */
 } zr_step_args;
 
+/** Result of one loss term. */
+typedef struct zr_term_result {
+    double loss;     /* mean over the losses of the global batch that count, before the update; 0 if none counts */
+    int64_t counted; /* number of losses of the global batch that count (zr_batch) */
+} zr_term_result;
+
 typedef struct zr_step_result {
-    double loss;         /* mean over the losses of the global batch that count, before the update; 0 if none counts */
-    double grad_norm;    /* norm of this mean's gradient, before clipping */
+    double loss;         /* sum of the terms, before the update; with one term, the mean over the losses of the global
+                            batch that count, or 0 if none counts */
+    double grad_norm;    /* norm of this loss's gradient, before clipping */
     bool skipped;        /* whether no rank updated anything, because a gradient or the loss was not finite, or because
                             no loss counts */
     int32_t bad_param;   /* index of the first parameter whose gradient is not finite, or -1 */
@@ -68,7 +84,8 @@ typedef struct zr_step_result {
                             loss scale. If some losses do not count, the sum of a micro-batch's losses is divided by
                             the mean number of losses that count in a micro-batch, so that the mean of the gradients is
                             the step's gradient. 0 without zr_layout.micro_squares */
-    int64_t counted;     /* number of losses of the global batch that count (zr_batch) */
+    int64_t counted;     /* number of losses of the global batch that count (zr_batch), of all terms */
+    zr_term_result term[ZR_LOSS_TERMS]; /* results of the terms, in the order of zr_graph_loss_term */
 } zr_step_result;
 
 /** Create an engine and allocate all its memory. Parameters are zero until zr_engine_fill. `plan`, `device` and `comm`
@@ -176,8 +193,8 @@ ZR_API bool zr_engine_serial(const zr_engine *engine);
  * Collective. */
 ZR_API ZR_NODISCARD zr_status zr_engine_flush(zr_engine *engine);
 
-/** Run the forward pass of one batch, and add the losses of this rank to *sum. Collective, because stage 3 gathers
- * parameters. */
+/** Run the forward pass of one batch, and add this rank's losses of term t to sum[t]. Collective, because stage 3
+ * gathers parameters. */
 ZR_API ZR_NODISCARD zr_status zr_engine_eval(zr_engine *engine, const zr_batch *batch, zr_batch_fn fn, void *arg,
                                              zr_exact *sum);
 

@@ -33,6 +33,8 @@ typedef int32_t zr_value;
 #define ZR_NONE (-1)
 
 #define ZR_NAME_MAX 96
+/** Maximum number of loss terms of a graph. */
+#define ZR_LOSS_TERMS 4
 #define ZR_OP_INS 8
 #define ZR_OP_OUTS 4
 
@@ -58,6 +60,9 @@ typedef struct zr_graph_spec {
                        the model declares: (B,T) I32, for each token the index in its row of its document's first token.
                        zr_attend, zr_rotary and zr_position read it: a token sees only its own document, and positions
                        start again at each document. Not for DECODE */
+    /* Sizes of the inputs of models that are trained on pairs of sentences (zr_family.samples); 0 for other models. */
+    int64_t predictions; /* P, maximum number of tokens of a row that are predicted */
+    int64_t samples;     /* S, maximum number of samples in a row */
 } zr_graph_spec;
 
 /** Return zr_graph_spec.head_bytes for a device. A device with its own memory (facts->apart) reads the weights of the
@@ -224,6 +229,9 @@ struct zr_op_def {
      * same tokens. Each rank computes a part of every parameter's gradient, and the parts are summed over the ranks.
      * Other ops refuse such operands. */
     bool keeps_tokens;
+    /** Whether the kernel reads zr_runtime.loss_seed, which a training step of several loss terms computes before its
+     * first backward op. */
+    bool reads_seeds;
 };
 
 /* ---- building -------------------------------------------------------------------------------- */
@@ -251,9 +259,17 @@ ZR_API zr_value zr_input(zr_graph *graph, const char *name, zr_dtype dtype, zr_s
 ZR_API void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, int n_in, const zr_value *in,
                         zr_value *out);
 
-/** Declare the value that holds the losses. It must be F32, of any shape, and written by an op. The training objective
- * is the mean of the losses over the global batch, without the losses that the batch callback does not count
- * (zr_batch.counted). */
+/** Add a term of the training objective, whose losses are the elements of a value. It must be F32, of any shape, and
+ * written by an op. The objective is the sum of the terms. A term is the mean of its losses over the global batch,
+ * without the losses that the batch callback does not count (zr_batch.counted); a term of which no loss counts is 0.
+ * `name` consists of letters, digits and underscores, and names the term in metrics, such as "masked_lm". A graph has
+ * up to ZR_LOSS_TERMS terms, the same in training and evaluation.
+ *
+ * A training step of one term exchanges the number of losses that count together with the gradient norm. With several
+ * terms, whose losses have different weights in the gradient, it exchanges the numbers before the first backward op
+ * (zr_step_args.count). */
+ZR_API void zr_graph_loss_term(zr_graph *graph, const char *name, zr_value losses);
+/** Declare the losses of an objective of one term, "loss" (zr_graph_loss_term). */
 ZR_API void zr_graph_losses(zr_graph *graph, zr_value losses);
 /** Declare the model's output. In decode mode it is the result of zr_engine_decode, of shape (1, 1, V). In evaluation
  * mode the output may be any value, such as the logits. The output's memory is then not reused before the end of the
@@ -279,7 +295,7 @@ ZR_API void zr_graph_adapt(zr_graph *graph, const zr_lora *lora);
 ZR_API void zr_graph_error(zr_graph *graph, zr_status status, const char *format, ...) ZR_PRINTF(3, 4);
 
 /** Finish building. Return the first stored error. Move frozen parameters to units of their own, after all other
- * units. In TRAIN mode also add the backward pass: an op "fill" that sets the gradient of the losses, and the
+ * units. In TRAIN mode also add the backward pass: ops "fill" that set the gradients of the losses, and the
  * backward ops in reverse order. */
 ZR_API ZR_NODISCARD zr_status zr_graph_finish(zr_graph *graph);
 
@@ -303,7 +319,7 @@ ZR_API void zr_grad_end(zr_graph *graph, zr_value value, zr_value contribution);
 /** Add an existing value as a contribution to the gradient of `value`. A copy of it is made only if necessary. */
 ZR_API void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution);
 /** Declare that an adjoint's op computes the losses again: `again` has the type and contents of `losses`, an output of
- * the forward op. If `losses` are the graph's losses, `again` replaces them, and the forward op need not run. */
+ * the forward op. If `losses` are those of a loss term, `again` replaces them, and the forward op need not run. */
 ZR_API void zr_grad_losses(zr_graph *graph, zr_value losses, zr_value again);
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -322,8 +338,14 @@ ZR_API int32_t zr_graph_units(const zr_graph *graph);
 ZR_API const zr_unit_info *zr_graph_unit_info(const zr_graph *graph, int32_t unit);
 ZR_API int32_t zr_graph_inputs(const zr_graph *graph);
 ZR_API zr_value zr_graph_input(const zr_graph *graph, int32_t input);
-/** Return the losses, or ZR_NONE if none have been declared. In TRAIN mode a backward op may compute them instead of
- * the forward op (zr_grad_losses). */
+/** Return the number of loss terms. */
+ZR_API int zr_graph_loss_terms(const zr_graph *graph);
+/** Return the losses of a term, or ZR_NONE if there is no such term. In TRAIN mode a backward op may compute them
+ * instead of the forward op (zr_grad_losses). */
+ZR_API zr_value zr_graph_get_loss_term(const zr_graph *graph, int term);
+/** Return the name of a term, or NULL. */
+ZR_API const char *zr_graph_loss_name(const zr_graph *graph, int term);
+/** Return the losses of the first term, or ZR_NONE if none have been declared. */
 ZR_API zr_value zr_graph_get_losses(const zr_graph *graph);
 ZR_API zr_value zr_graph_get_output(const zr_graph *graph);
 /** Return the input that says where documents begin (zr_graph_spec.documents), or ZR_NONE if there is none. */

@@ -247,7 +247,7 @@ ZR_API zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targ
  * may be in place of x */
 ZR_API zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets);
 
-/* Internal kernel "fill", with output y and no operands. It sets every element of y to zr_runtime.loss_seed. */
+/* Internal kernel "fill", with output y and no operands. It sets every element of y to zr_runtime.loss_seed[i[0]]. */
 
 #ifdef __cplusplus
 }

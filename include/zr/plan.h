@@ -210,6 +210,7 @@ typedef struct zr_layout {
     bool train;         /* whether to plan the schedules "train" and "flush", with gradients and optimizer states */
     bool eval;          /* whether to plan the schedule "eval" */
     bool documents;     /* whether rows hold several documents (zr_graph_spec.documents), in "train" and "eval" */
+    int64_t predictions, samples; /* P and S of zr_graph_spec, in "train" and "eval" */
     int64_t decode_len; /* size of the key-value cache in tokens for the schedule "decode"; 0 to not plan it */
     zr_homes home;      /* offload */
     zr_optimizer optimizer;
@@ -218,16 +219,17 @@ typedef struct zr_layout {
 /** Counts of the values that each rank passes to the steps NORM and AGREE. NORM gets four: the gradient's sum of
  * squares, the loss, the first parameter with a bad gradient, and the number of losses that count. With rank_free_sums,
  * the first two are exact sums. AGREE gets three: the first parameter with a bad gradient, whether the loss is bad, and
- * the number of losses that count. */
+ * the number of losses that count. (COUNT gets one number for each loss term.) */
 #define ZR_NORM_SCALARS 4
 #define ZR_NORM_SCALARS_RANK_FREE (2 * ZR_EXACT_LIMBS + 2)
 #define ZR_AGREE_SCALARS 3
-/** Return the number of values that each rank passes to the step NORM. With `micro`, the squares of micro-gradients
- * come last, in the same form as the squares of the gradient. */
-static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
+/** Return the number of values that each rank passes to the step NORM in a plan with this many loss terms. With
+ * `micro`, the squares of micro-gradients follow, in the same form as the squares of the gradient. Last come the losses
+ * of further terms, in the same form as the loss. */
+static inline int zr_norm_scalars(bool rank_free_sums, bool micro, int terms)
 {
     const int more = rank_free_sums ? ZR_EXACT_LIMBS : 1;
-    return (rank_free_sums ? ZR_NORM_SCALARS_RANK_FREE : ZR_NORM_SCALARS) + (micro ? more : 0);
+    return (rank_free_sums ? ZR_NORM_SCALARS_RANK_FREE : ZR_NORM_SCALARS) + (micro + terms - 1) * more;
 }
 
 /** Minimum bytes of staging memory per rank. Pieces pass through staging memory in chunks, which alternate between two
@@ -244,7 +246,7 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro)
         sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_ACCUM_MICRO, ZR_DEFAULT_BUCKET_ELEMS, \
             ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
             false, false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, ZR_SPACE_DEVICE, ZR_SAVE_NONE, 1, 0, 0, 0, 0,  \
-            false, true, true, false, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0},        \
+            false, true, true, false, 0, 0, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0},  \
             ZR_OPTIMIZER_INIT                                                                                          \
     }
 
@@ -333,7 +335,7 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(BATCH, "batch") /* let the caller fill a micro-batch. Uses: for each graph input, the input and the host memory  \
                          that the caller fills; then the loss. The step's range is the rows of the first micro-batch   \
                          in the global batch. For each later one it moves on by the rows of all ranks of the group */  \
-    X(RUN, "run")     /* run an op of the graph. Uses: inputs, outputs, scratch */                                     \
+    X(RUN, "run")     /* run an op of the graph. Uses: inputs, outputs, [scratch], [the sums of COUNT] */              \
     X(ZERO, "zero")   /* write zeros to a range that no op writes, for example a part of a unit's gradient or the      \
                          padding after a value */                                                                      \
     X(CAST, "cast")   /* cast this rank's range of the fp32 master. Uses: master (mine), unit (mine) */                \
@@ -346,18 +348,22 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
                                            zr_plan_unit.open_sums]. With one rank its piece is the sum. With           \
                                            `nccl`, NCCL first sums the pieces into this rank's piece of "each" */      \
     X(REDUCE, "reduce")                 /* sum as in REDUCE_SCATTER, but only on one owner */                          \
-    X(LOSS, "loss")                     /* add the losses of this micro-batch to the loss of this rank */              \
-    X(REPEAT, "repeat")                 /* run the following steps, up to END, `rounds` times */                       \
+    X(COUNT, "count") /* with several loss terms: add the ranks' numbers of losses that count, before the first        \
+                         backward op. Uses: numbers of all ranks, the sums, which ops read that set gradients of       \
+                         losses */                                                                                     \
+    X(LOSS, "loss")   /* add a term's losses of this micro-batch to the loss of this rank. Uses: the losses, the loss  \
+                         of each term */                                                                               \
+    X(REPEAT, "repeat") /* run the following steps, up to END, `rounds` times */                                       \
     X(END, "end")                                                                                                      \
     X(SQUARE_MICRO, "square_micro") /* add the squares of a micro-batch's gradient to a sum; the first round           \
                                        sets the sum. Uses: the whole gradient of this rank's micro-batch               \
                                        before its reduction, the sum */                                                \
     X(SQUARE, "square") /* write the sum of squares of a gradient. Uses: sums (mine), the sum of squares */            \
     X(AGREE, "agree")   /* check that a unit's gradient is finite on all ranks, otherwise end the run. Uses: the loss, \
-                           numbers of all ranks, the unit's verdict, the unit's sum of squares */                      \
+                           numbers of all ranks, the unit's verdict, the unit's sum of squares, [the sums of COUNT] */ \
     X(NORM, "norm")     /* agree on the gradient norm, the loss and the factor for gradients. Also agree whether the   \
                            gradient is finite. Uses: the loss, numbers of all ranks, the verdict, each unit's sum of   \
-                           squares, [each unit's sum of squares of micro-gradients] */                                 \
+                           squares, [each unit's sum of squares of micro-gradients], [the sums of COUNT] */            \
     X(SAVE, "save") /* save a state of a unit. Uses: the state (mine), [host memory through which the state passes, if \
                        it is not stored in host memory] */                                                             \
     X(UPDATE, "update") /* update a range of a unit, except parameters without gradient. Uses: sums (mine), master     \
@@ -467,6 +473,7 @@ typedef struct zr_step {
                        gathered checkpoint; otherwise -1 */
     int32_t owner;  /* for REDUCE and BROADCAST: place of the owner in the group; otherwise -1 */
     int32_t slot;   /* for SAVE: index of the saved optimizer state, or -1 if the step saves parameters */
+    int32_t term;   /* for LOSS: index of the loss term; otherwise 0 */
     int32_t micro;  /* index of the step's micro-batch within the round; 0 except with ZR_ACCUM_LAYER */
     int64_t rounds; /* for REPEAT: number of rounds. For a reduction: number of micro-batches that it sums. For NORM:
                        number of micro-gradients, over all ranks, whose squares are passed, or 0 */
@@ -544,11 +551,12 @@ typedef struct zr_plan_unit {
 /** Result of NORM or AGREE that controls an update. Like a zr_square, it is stored in a buffer in host memory. */
 typedef struct zr_verdict {
     double grad_norm, loss;
-    double micro_square; /* mean square norm of micro-gradients, as in zr_step_result.micro_square */
-    int64_t counted;     /* number of losses that count, of all ranks */
-    float grad_scale;    /* factor by which an update multiplies gradients */
-    int32_t bad_param;   /* index of the first parameter whose gradient is not finite on any rank, or -1 */
-    bool skipped;        /* whether the update is skipped */
+    double term[ZR_LOSS_TERMS];     /* mean loss of each term */
+    double micro_square;            /* mean square norm of micro-gradients, as in zr_step_result.micro_square */
+    int64_t counted[ZR_LOSS_TERMS]; /* number of losses of each term that count, of all ranks */
+    float grad_scale;               /* factor by which an update multiplies gradients */
+    int32_t bad_param;              /* index of the first parameter whose gradient is not finite on any rank, or -1 */
+    bool skipped;                   /* whether the update is skipped */
 } zr_verdict;
 
 typedef enum zr_schedule_kind {
@@ -608,16 +616,17 @@ typedef struct zr_plan {
     zr_save save;                                 /* from the layout, or chosen by ZR_SAVE_AUTO */
     int ranks;                                    /* N * M */
     bool side_by_side;                            /* whether streams may run at the same time */
-    bool norm_first;        /* whether the whole gradient's norm is known before the first update */
-    double losses;          /* number of losses in a training step, over all ranks */
-    int64_t decode_len;     /* size of the key-value cache in tokens; 0 without the schedule "decode" */
-    zr_optimizer optimizer; /* optimizer; its name is NULL if the plan does not train */
-    bool consume_grad;      /* whether a unit's gradient is freed in its update, at the end of the unit's backward pass
-                               (layout lean) */
-    bool two_levels;  /* whether gradients are summed in two levels, first over the group LOCAL, then over ACROSS */
-    bool sum_f32;     /* whether gradients are summed in fp32 accumulators, which the update reads */
-    bool reduce_once; /* whether accumulators hold whole units; ranks sum them after the last micro-batch */
-    int64_t rounds;   /* rounds of a training step: its micro-batches, or 1 with ZR_ACCUM_LAYER */
+    bool norm_first;              /* whether the whole gradient's norm is known before the first update */
+    int terms;                    /* number of loss terms of the graphs for training and evaluation */
+    double losses[ZR_LOSS_TERMS]; /* number of losses of each term in a training step, over all ranks */
+    int64_t decode_len;           /* size of the key-value cache in tokens; 0 without the schedule "decode" */
+    zr_optimizer optimizer;       /* optimizer; its name is NULL if the plan does not train */
+    bool consume_grad; /* whether a unit's gradient is freed in its update, at the end of the unit's backward pass
+                          (layout lean) */
+    bool two_levels;   /* whether gradients are summed in two levels, first over the group LOCAL, then over ACROSS */
+    bool sum_f32;      /* whether gradients are summed in fp32 accumulators, which the update reads */
+    bool reduce_once;  /* whether accumulators hold whole units; ranks sum them after the last micro-batch */
+    int64_t rounds;    /* rounds of a training step: its micro-batches, or 1 with ZR_ACCUM_LAYER */
     zr_graph *graph[ZR_SCHEDULES]; /* graph of each schedule; NULL for FLUSH and for schedules not requested */
     zr_schedule schedule[ZR_SCHEDULES];
     zr_plan_unit *unit;
@@ -628,13 +637,15 @@ typedef struct zr_plan {
     zr_buffer *persistent; /* buffers of states, caches and results; the first buffers of every schedule */
     int32_t n_persistent;
     int64_t persistent_room;
-    bool moves;                             /* whether units are communicated between ranks */
-    int32_t staging[ZR_GROUPS_MAX];         /* staging buffer of each group, or ZR_NONE if a group has none */
-    int32_t loss, verdict, numbers, output; /* buffers of results, or ZR_NONE if absent. loss: this rank's loss
-                                               (zr_exact). verdict: a zr_verdict. numbers: the values that ranks
-                                               exchange. output: the output of decoding */
-    bool has_stream[ZR_STREAMS];            /* whether a stream has steps; always true for COMPUTE and COMM */
-    int32_t passing;                        /* buffer in host memory through which states are filled and read */
+    bool moves;                                      /* whether units are communicated between ranks */
+    int32_t staging[ZR_GROUPS_MAX];                  /* staging buffer of each group, or ZR_NONE if a group has none */
+    int32_t loss, verdict, numbers, counted, output; /* buffers of results, or ZR_NONE if absent. loss: this rank's loss
+                                                        of each term (zr_exact). verdict: a zr_verdict. numbers: the
+                                                        values that ranks exchange. counted: with several loss terms,
+                                                        the number of losses of each term that count, of all ranks
+                                                        (double). output: the output of decoding */
+    bool has_stream[ZR_STREAMS];                     /* whether a stream has steps; always true for COMPUTE and COMM */
+    int32_t passing;      /* buffer in host memory through which states are filled and read */
     int32_t saving;       /* buffer in host memory through which states are saved in place, or ZR_NONE */
     int32_t passing_disk; /* buffer in host memory through which bytes pass that cannot be transferred from or to disk
                              directly, or ZR_NONE; see zr_homes_passing_bytes */
@@ -681,6 +692,7 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * - Every value is still in memory when it is read.
  * - Every buffer lies inside its space, and all bytes between ranks pass through staging memory.
  * - Every unit is updated, but only after all ranks have agreed on its gradient.
+ * - With several loss terms, all ranks have exchanged the numbers of losses that count before an op reads them.
  * - After an update no step uses the unit's parameters in the space where they are stored.
  * - Squares of micro-gradients are computed from whole gradients that no reduction has changed.
  * - A save writes all elements of each state before the state is updated.

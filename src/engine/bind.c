@@ -68,14 +68,16 @@ static zr_status bind_run(zr_engine *e, zr_schedule_kind kind, const zr_step *st
         if (use[i].buffer == ZR_NONE) continue;
         tensor[i] = (zr_tensor){zr__use_at(e, s, &use[i]), use[i].dtype, zr_graph_value(g, value)->type.shape};
     }
-    bool scratch = step->n_uses > op->n_in + op->n_out;
+    /* scratch follows inputs and outputs, and the sums of COUNT follow scratch */
+    const int32_t more = op->n_in + op->n_out;
+    const bool scratch = step->n_uses > more && use[more].buffer != e->plan->counted;
     run->args = (zr_kernel_args){.device = e->queue[ZR_STREAM_COMPUTE]->device,
                                  .op = op,
                                  .n_in = op->n_in,
                                  .n_out = op->n_out,
                                  .in = tensor,
                                  .out = tensor + op->n_in,
-                                 .scratch = scratch ? zr__use_at(e, s, &use[step->n_uses - 1]) : NULL,
+                                 .scratch = scratch ? zr__use_at(e, s, &use[more]) : NULL,
                                  .runtime = &e->runtime,
                                  .threads = e->plan->profile.facts.threads};
     if (kernel->prepare) ZR_TRY(kernel->prepare(&run->args, &run->args.state));

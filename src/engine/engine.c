@@ -253,6 +253,14 @@ static zr_status walk_counted(zr_engine *e, zr_schedule_kind kind)
     return st;
 }
 
+/* Clear the sums to which LOSS adds, and return them, one for each term. */
+static zr_exact *clear_loss(zr_engine *e)
+{
+    zr_exact *loss = zr__result(e, e->plan->loss);
+    memset(loss, 0, sizeof *loss * (size_t)e->plan->terms);
+    return loss;
+}
+
 zr_status zr_engine_flush(zr_engine *e)
 {
     if (!e->stale) return ZR_OK;
@@ -260,26 +268,35 @@ zr_status zr_engine_flush(zr_engine *e)
     return e->bound[ZR_SCHEDULE_FLUSH].schedule ? walk_counted(e, ZR_SCHEDULE_FLUSH) : ZR_OK;
 }
 
-static void begin_step(zr_engine *e, const zr_step_args *args)
+static zr_status begin_step(zr_engine *e, const zr_step_args *args)
 {
-    e->mean = 1.0 / (double)e->plan->losses;
     e->scale = args->loss_scale > 0 ? args->loss_scale : 1;
     e->step = args;
     e->batch_fn = args->batch;
     e->batch_arg = args->arg;
     e->batch.step = e->runtime.step = args->step;
-    e->runtime.loss_seed = (float)(e->mean * e->scale);
-    e->counted = 0;
+    e->runtime.loss_seed[0] = (float)(1.0 / e->plan->losses[0] * e->scale); /* COUNT sets those of several terms */
+    memset(e->counted, 0, sizeof e->counted);
     e->per_counted = 1;
-    *(zr_exact *)zr__result(e, e->plan->loss) = (zr_exact){0};
+    clear_loss(e);
     *(zr_verdict *)zr__result(e, e->plan->verdict) = (zr_verdict){.bad_param = -1, .skipped = e->probing};
     e->updated = 0;
+    return zr__count_ahead(e);
 }
 
 static zr_step_result result_of(const zr_engine *e)
 {
     const zr_verdict *v = zr__result(e, e->plan->verdict);
-    return (zr_step_result){v->loss, v->grad_norm, v->skipped, v->bad_param, v->micro_square, v->counted};
+    zr_step_result result = {.loss = v->loss,
+                             .grad_norm = v->grad_norm,
+                             .skipped = v->skipped,
+                             .bad_param = v->bad_param,
+                             .micro_square = v->micro_square};
+    for (int t = 0; t < e->plan->terms; t++) {
+        result.term[t] = (zr_term_result){v->term[t], v->counted[t]};
+        result.counted += v->counted[t];
+    }
+    return result;
 }
 
 static zr_status check_step_args(const zr_engine *e, const zr_step_args *args, const zr_step_result *result)
@@ -309,7 +326,7 @@ zr_status zr_engine_step(zr_engine *e, const zr_step_args *args, zr_step_result 
     ZR_TRY(check_step_args(e, args, result));
     if (e->saving.cut) ZR_TRY(zr__save_drain(e));
     if (!e->saving.prepared) ZR_TRY(zr__save_prepare(e));
-    begin_step(e, args);
+    ZR_TRY(begin_step(e, args));
     e->refresh = e->stale;
     e->saving.now = e->saving.left > 0 && e->saving.next == 0;
     /* true even if the optimizer step will be skipped, so that every training step moves the same bytes */
@@ -346,9 +363,9 @@ zr_status zr__engine_probe(zr_engine *e, const zr_step_args *args, zr_step_resul
     ZR_TRY(check_step_args(e, args, result));
     ZR_TRY(zr_engine_flush(e));
     e->probing = true;
-    begin_step(e, args);
     e->refresh = false;
-    zr_status st = zr__walk(e, ZR_SCHEDULE_TRAIN);
+    zr_status st = begin_step(e, args);
+    if (st == ZR_OK) st = zr__walk(e, ZR_SCHEDULE_TRAIN);
     e->probing = false;
     *result = result_of(e);
     return batch_failure(e, st);
@@ -364,10 +381,9 @@ zr_status zr_engine_eval(zr_engine *e, const zr_batch *batch, zr_batch_fn fn, vo
     e->batch_fn = fn;
     e->batch_arg = arg;
     e->runtime.step = batch->step;
-    zr_exact *loss = zr__result(e, e->plan->loss);
-    *loss = (zr_exact){0};
+    zr_exact *loss = clear_loss(e);
     ZR_TRY(batch_failure(e, zr__walk(e, ZR_SCHEDULE_EVAL)));
-    zr__exact_merge(sum, loss);
+    for (int t = 0; t < e->plan->terms; t++) zr__exact_merge(&sum[t], &loss[t]);
     return ZR_OK;
 }
 

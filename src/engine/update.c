@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Return the index of the first parameter of a unit whose gradient is not finite. Return INFINITY if all gradients are
  * finite. */
@@ -74,11 +75,50 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     return list;
 }
 
-/* Keep the factor that makes a mean over all losses of the global batch a mean over the `counted` losses that count.
- * The factor is exactly 1 if all losses count. */
-static void know_counted(zr_engine *e, double counted)
+/* Add the ranks' numbers of losses that count, with several loss terms. The gradient of a term's losses then begins
+ * with the right weight. A term of which no loss counts contributes nothing. */
+zr_status zr__count(const zr__running *r)
 {
-    e->per_counted = counted > 0 ? e->plan->losses / counted : 1;
+    zr_engine *e = r->engine;
+    const int terms = e->plan->terms;
+    double *numbers = (double *)zr__at(r, 0), *counted = (double *)zr__at(r, 1), mine[ZR_LOSS_TERMS];
+    for (int t = 0; t < terms; t++) mine[t] = (double)e->announced[t];
+    ZR_TRY(zr_comm_scalars(e->comm, mine, terms, numbers));
+    for (int t = 0; t < terms; t++) {
+        counted[t] = 0;
+        /* tensor-parallel ranks have the same losses */
+        for (int i = 0; i < e->plan->ranks; i += e->plan->group[ZR_GROUP_TENSOR].size)
+            counted[t] += numbers[terms * i + t];
+        e->runtime.loss_seed[t] = counted[t] > 0 ? (float)(e->scale / counted[t]) : 0;
+    }
+    return ZR_OK;
+}
+
+/* Write the numbers of losses that count, of all ranks, into the verdict. With one term, `counted` is this number; keep
+ * the factor that makes a mean over all losses of the global batch a mean over the losses that count. The factor is
+ * exactly 1 if all losses count. With several terms, the numbers are the last operand. Return whether any loss counts.
+ */
+static bool know_counted(const zr__running *r, double counted, zr_verdict *verdict)
+{
+    zr_engine *e = r->engine;
+    const bool one = e->plan->terms == 1;
+    const double *given = one ? &counted : (const double *)zr__at(r, r->step->n_uses - 1);
+    bool any = false;
+    for (int t = 0; t < e->plan->terms; t++) {
+        verdict->counted[t] = (int64_t)given[t];
+        any = any || given[t] > 0;
+    }
+    e->per_counted = one && any ? e->plan->losses[0] / counted : 1;
+    return any;
+}
+
+/* Return whether the loss of a term is not finite on this rank. */
+static bool is_loss_bad(const zr__running *r)
+{
+    const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
+    bool bad = false;
+    for (int t = 0; t < r->engine->plan->terms; t++) bad = bad || loss[t].not_finite;
+    return bad;
 }
 
 /* Agree with all ranks that a unit's gradient is finite. This precedes the unit's update, which cannot be undone. If a
@@ -91,19 +131,17 @@ zr_status zr__agree(const zr__running *r)
     ZR_TRY(r->device->ops->finish(r->device));
     int32_t units = 0;
     for (int32_t u = 0; u < e->plan->n_units; u++) units += e->plan->unit[u].trains;
-    const double mine[ZR_AGREE_SCALARS] = {bad_param(r, SQUARES), ((const zr_exact *)zr__at(r, LOSS))->not_finite,
-                                           (double)e->counted};
+    const double mine[ZR_AGREE_SCALARS] = {bad_param(r, SQUARES), is_loss_bad(r), (double)e->counted[0]};
     ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_AGREE_SCALARS, all));
     for (int i = 0; i < e->plan->ranks; i++) {
         bad = fmin(bad, all[ZR_AGREE_SCALARS * i]);
         loss += all[ZR_AGREE_SCALARS * i + 1];
         if (i % e->plan->group[ZR_GROUP_TENSOR].size == 0) counted += all[ZR_AGREE_SCALARS * i + 2];
     }
-    know_counted(e, counted);
-    *(zr_verdict *)zr__at(r, VERDICT) = (zr_verdict){.counted = (int64_t)counted,
-                                                     .grad_scale = (float)(1 / e->scale * e->per_counted),
-                                                     .bad_param = -1,
-                                                     .skipped = e->probing || counted == 0};
+    zr_verdict *verdict = (zr_verdict *)zr__at(r, VERDICT);
+    *verdict = (zr_verdict){.bad_param = -1};
+    verdict->skipped = !know_counted(r, counted, verdict) || e->probing;
+    verdict->grad_scale = (float)(1 / e->scale * e->per_counted);
     if (e->probing || (bad == INFINITY && loss == 0)) return ZR_OK;
     char list[512];
     const char *gradient = bad < INFINITY ? "the gradient of " : "the loss";
@@ -116,10 +154,10 @@ zr_status zr__agree(const zr__running *r)
 
 /* Results of NORM over all ranks. */
 typedef struct agreed {
-    double squares, loss;
+    double squares, loss[ZR_LOSS_TERMS]; /* loss: sum of each term's losses */
     double bad; /* index of the first parameter whose gradient is not finite; the number of parameters if only the loss
                    is not finite; INFINITY if all are finite */
-    double counted; /* number of losses that count */
+    double counted; /* with one term, number of losses that count */
     double micro;   /* sum of the squares of all micro-gradients; 0 if not requested */
 } agreed;
 
@@ -128,15 +166,17 @@ typedef struct agreed {
 static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
 {
     const zr_engine *e = r->engine;
-    const int n = zr_norm_scalars(false, r->step->rounds > 0), M = e->plan->group[ZR_GROUP_TENSOR].size;
+    const int terms = e->plan->terms, M = e->plan->group[ZR_GROUP_TENSOR].size;
+    const int n = zr_norm_scalars(false, r->step->rounds > 0, terms), further = n - terms;
     agreed sum = {.bad = INFINITY};
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)n * i;
         sum.squares += all[(ptrdiff_t)n * zr__plan_rank_of(e->plan, i / M, i % M)];
-        if (i % M == 0) sum.loss += its[1]; /* other tensor-parallel ranks have the same loss */
+        /* other tensor-parallel ranks have the same loss */
+        for (int t = 0; t < terms && i % M == 0; t++) sum.loss[t] += its[t > 0 ? further + t : 1];
         sum.bad = fmin(sum.bad, its[2]);
         if (i % M == 0) sum.counted += its[3];
-        if (n > ZR_NORM_SCALARS) sum.micro += its[4];
+        if (r->step->rounds > 0) sum.micro += its[4];
     }
     return sum;
 }
@@ -146,35 +186,52 @@ static agreed agree_exactly(const zr__running *r, const double *all, int ranks)
 {
     const zr_engine *e = r->engine;
     const double *micros = all + (ptrdiff_t)ZR_NORM_SCALARS_RANK_FREE * ranks;
+    const double *further = micros + (r->step->rounds > 0 ? (ptrdiff_t)ZR_EXACT_LIMBS * ranks : 0);
     agreed sum = {.bad = INFINITY};
-    zr_exact squares = {0}, loss = {0}, micro = {0};
+    zr_exact squares = {0}, micro = {0}, loss[ZR_LOSS_TERMS];
+    memset(loss, 0, sizeof loss);
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)ZR_NORM_SCALARS_RANK_FREE * i;
         zr__exact_unpack(&squares, its);
         const bool first = i % e->plan->group[ZR_GROUP_TENSOR].size == 0;
-        if (first) zr__exact_unpack(&loss, its + ZR_EXACT_LIMBS);
+        if (first) zr__exact_unpack(&loss[0], its + ZR_EXACT_LIMBS);
+        for (int t = 1; t < e->plan->terms && first; t++)
+            zr__exact_unpack(&loss[t], further + (ptrdiff_t)ZR_EXACT_LIMBS * ((t - 1) * ranks + i));
         sum.bad = fmin(sum.bad, its[2 * ZR_EXACT_LIMBS]);
         if (first) sum.counted += its[2 * ZR_EXACT_LIMBS + 1];
         if (r->step->rounds > 0) zr__exact_unpack(&micro, micros + (ptrdiff_t)ZR_EXACT_LIMBS * i);
     }
     sum.micro = zr__exact_value(&micro);
     sum.squares = zr__exact_value(&squares);
-    sum.loss = zr__exact_value(&loss);
+    for (int t = 0; t < e->plan->terms; t++) sum.loss[t] = zr__exact_value(&loss[t]);
     return sum;
 }
 
-/* Exchange the ranks' numbers for NORM in one call. Exact sums of micro-gradients take a second call. */
+/* Exchange an exact sum of each rank in one call, after *used numbers of earlier calls. */
+static zr_status exchange_exact(const zr__running *r, const zr_exact *sum, double *numbers, ptrdiff_t *used)
+{
+    double mine[ZR_EXACT_LIMBS];
+    zr__exact_pack(sum, mine);
+    ZR_TRY(zr_comm_scalars(r->engine->comm, mine, ZR_EXACT_LIMBS, numbers + *used));
+    *used += (ptrdiff_t)ZR_EXACT_LIMBS * r->engine->plan->ranks;
+    return ZR_OK;
+}
+
+/* Exchange the ranks' numbers for NORM in one call. Exact sums of micro-gradients, and of the losses of further terms,
+ * take a call each. */
 static zr_status exchange_numbers(const zr__running *r, double *numbers)
 {
     zr_engine *e = r->engine;
     const zr_exact *loss = (const zr_exact *)zr__at(r, LOSS);
-    const int32_t units = (r->step->n_uses - SQUARES) / (r->step->rounds > 0 ? 2 : 1);
-    double bad = loss->not_finite ? zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
+    const int terms = e->plan->terms;
+    const bool micros = r->step->rounds > 0;
+    const int32_t end = r->step->n_uses - (terms > 1), units = (end - SQUARES) / (micros ? 2 : 1);
+    double bad = is_loss_bad(r) ? zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) : INFINITY;
     /* sum[0]: sum of squares of the gradient; sum[1]: sum of squares of the micro-gradients. With rank_free_sums,
      * `exact` holds the exact sums instead. */
     double sum[2] = {0};
     zr_exact exact[2] = {0};
-    for (int32_t u = SQUARES; u < r->step->n_uses; u++) {
+    for (int32_t u = SQUARES; u < end; u++) {
         const zr_square *square = (const zr_square *)zr__at(r, u);
         const bool micro = u >= SQUARES + units;
         sum[micro] += square->sum;
@@ -183,18 +240,33 @@ static zr_status exchange_numbers(const zr__running *r, double *numbers)
         if (!micro) bad = fmin(bad, bad_param(r, u));
     }
     if (!r->step->rank_free_sums) {
-        const double mine[] = {sum[0], zr__exact_value(loss), bad, (double)e->counted, sum[1]};
-        return zr_comm_scalars(e->comm, mine, zr_norm_scalars(false, r->step->rounds > 0), numbers);
+        double mine[ZR_NORM_SCALARS + ZR_LOSS_TERMS] = {sum[0], zr__exact_value(loss), bad, (double)e->counted[0],
+                                                        sum[1]};
+        for (int t = 1; t < terms; t++) mine[ZR_NORM_SCALARS + micros + t - 1] = zr__exact_value(&loss[t]);
+        return zr_comm_scalars(e->comm, mine, zr_norm_scalars(false, micros, terms), numbers);
     }
     double mine[ZR_NORM_SCALARS_RANK_FREE];
     zr__exact_pack(&exact[0], mine);
     zr__exact_pack(loss, mine + ZR_EXACT_LIMBS);
     mine[2 * ZR_EXACT_LIMBS] = bad;
-    mine[2 * ZR_EXACT_LIMBS + 1] = (double)e->counted;
+    mine[2 * ZR_EXACT_LIMBS + 1] = (double)e->counted[0];
+    ptrdiff_t used = (ptrdiff_t)ZR_NORM_SCALARS_RANK_FREE * e->plan->ranks;
     ZR_TRY(zr_comm_scalars(e->comm, mine, ZR_NORM_SCALARS_RANK_FREE, numbers));
-    if (r->step->rounds == 0) return ZR_OK;
-    zr__exact_pack(&exact[1], mine);
-    return zr_comm_scalars(e->comm, mine, ZR_EXACT_LIMBS, numbers + ZR_NORM_SCALARS_RANK_FREE * e->plan->ranks);
+    if (micros) ZR_TRY(exchange_exact(r, &exact[1], numbers, &used));
+    for (int t = 1; t < terms; t++) ZR_TRY(exchange_exact(r, &loss[t], numbers, &used));
+    return ZR_OK;
+}
+
+/* Compute the mean loss of each term, and return their sum. */
+static double mean_losses(const zr_engine *e, const agreed *all, zr_verdict *verdict)
+{
+    double sum = 0;
+    if (e->plan->terms == 1) return verdict->term[0] = all->loss[0] * (1.0 / e->plan->losses[0]) * e->per_counted;
+    for (int t = 0; t < e->plan->terms; t++) {
+        verdict->term[t] = verdict->counted[t] > 0 ? all->loss[t] / (double)verdict->counted[t] : 0;
+        sum += verdict->term[t];
+    }
+    return sum;
 }
 
 zr_status zr__norm(const zr__running *r)
@@ -205,21 +277,19 @@ zr_status zr__norm(const zr__running *r)
     ZR_TRY(r->device->ops->finish(r->device));
     ZR_TRY(exchange_numbers(r, numbers));
     agreed all = r->step->rank_free_sums ? agree_exactly(r, numbers, ranks) : agree_in_order(r, numbers, ranks);
-    know_counted(e, all.counted);
+    zr_verdict *verdict = (zr_verdict *)zr__at(r, VERDICT);
+    const bool any = know_counted(r, all.counted, verdict);
     double norm = sqrt(all.squares) / e->scale * e->per_counted, clip = e->step->clip, ratio = 1.0;
     /* Add 1e-6 like torch.nn.utils.clip_grad_norm_. The reference losses depend on this. */
     if (clip > 0 && clip / (norm + 1e-6) < 1.0) ratio = clip / (norm + 1e-6);
-    *(zr_verdict *)zr__at(r, VERDICT) = (zr_verdict){
-        .grad_norm = norm,
-        .loss = all.loss * e->mean * e->per_counted,
-        /* The gradient of a micro-batch's mean loss is `rounds` times its micro-gradient. Therefore the
-         * mean of the squares is rounds^2 * sum / rounds. */
-        .micro_square = all.micro / e->scale / e->scale * (double)r->step->rounds * e->per_counted * e->per_counted,
-        .counted = (int64_t)all.counted,
-        .grad_scale = (float)(ratio / e->scale * e->per_counted),
-        .bad_param = all.bad < zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) ? (int32_t)all.bad : -1,
-        .skipped =
-            e->probing || all.counted == 0 || all.bad < INFINITY || !isfinite(all.squares) || !isfinite(all.loss)};
+    verdict->grad_norm = norm;
+    verdict->loss = mean_losses(e, &all, verdict);
+    /* The gradient of a micro-batch's mean loss is `rounds` times its micro-gradient. Therefore the mean of the squares
+     * is rounds^2 * sum / rounds. */
+    verdict->micro_square = all.micro / e->scale / e->scale * (double)r->step->rounds * e->per_counted * e->per_counted;
+    verdict->grad_scale = (float)(ratio / e->scale * e->per_counted);
+    verdict->bad_param = all.bad < zr_graph_params(e->plan->graph[ZR_SCHEDULE_TRAIN]) ? (int32_t)all.bad : -1;
+    verdict->skipped = e->probing || !any || all.bad < INFINITY || !isfinite(all.squares) || !isfinite(verdict->loss);
     return ZR_OK;
 }
 

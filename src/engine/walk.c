@@ -33,20 +33,74 @@ static zr_status check_documents(const zr_graph *g, void *const *input)
     return ZR_OK;
 }
 
-/* Call the batch function for the micro-batch e->batch, and add the number of its losses that count to e->counted. */
-static zr_status fill_batch(zr_engine *e, void *const *input)
+/* Set the numbers of a micro-batch's losses that count to the numbers of all its losses. */
+static void count_all(zr_engine *e)
 {
     const zr_graph *g = e->plan->graph[e->kind];
-    const zr_value losses = zr_graph_get_losses(g);
-    const int64_t all = losses == ZR_NONE ? 0 : zr_shape_elems(&zr_graph_value(g, losses)->type.shape);
-    e->batch_counted = all;
-    e->batch.counted = &e->batch_counted;
+    for (int t = 0; t < ZR_LOSS_TERMS; t++) {
+        const zr_value losses = zr_graph_get_loss_term(g, t);
+        e->batch_counted[t] = losses == ZR_NONE ? 0 : zr_shape_elems(&zr_graph_value(g, losses)->type.shape);
+    }
+    e->batch.counted = e->batch_counted;
+}
+
+/* Check the numbers of losses that count in a micro-batch, and add them to `sum`. */
+static zr_status add_counted(const zr_engine *e, int64_t sum[ZR_LOSS_TERMS])
+{
+    const zr_graph *g = e->plan->graph[e->kind];
+    for (int t = 0; t < zr_graph_loss_terms(g); t++) {
+        const int64_t all = zr_shape_elems(&zr_graph_value(g, zr_graph_get_loss_term(g, t))->type.shape);
+        const char *name = e->plan->terms > 1 ? zr_graph_loss_name(g, t) : "";
+        ZR_CHECK(e->batch_counted[t] >= 0 && e->batch_counted[t] <= all, ZR_ERR_ARG,
+                 "the batch callback says that %lld losses%s%s of its micro-batch count; it must be 0 to %lld",
+                 (long long)e->batch_counted[t], *name ? " " : "", name, (long long)all);
+        sum[t] += e->batch_counted[t];
+    }
+    return ZR_OK;
+}
+
+/* Check that the micro-batches of a step have the numbers of losses that count which COUNT has exchanged. */
+static zr_status check_announced(const zr_engine *e)
+{
+    const zr_graph *g = e->plan->graph[e->kind];
+    if (e->kind != ZR_SCHEDULE_TRAIN || e->plan->terms == 1 || e->batch.micro + 1 < e->plan->layout.accum) return ZR_OK;
+    for (int t = 0; t < e->plan->terms; t++)
+        ZR_CHECK(e->counted[t] == e->announced[t], ZR_ERR_ARG,
+                 "the batch callback says that %lld losses %s of this rank's micro-batches count, but "
+                 "zr_step_args.count said %lld before the step; both must give the same number",
+                 (long long)e->counted[t], zr_graph_loss_name(g, t), (long long)e->announced[t]);
+    return ZR_OK;
+}
+
+/* Call the batch function for the micro-batch e->batch, and add the numbers of its losses that count to e->counted. */
+static zr_status fill_batch(zr_engine *e, void *const *input)
+{
+    if (e->kind == ZR_SCHEDULE_TRAIN) ZR_TRY(zr__failure_tell(&e->count_failed));
+    count_all(e);
     ZR_TRY(e->batch_fn(e->batch_arg, &e->batch, input));
-    ZR_TRY(check_documents(g, input));
-    ZR_CHECK(e->batch_counted >= 0 && e->batch_counted <= all, ZR_ERR_ARG,
-             "the batch callback says that %lld losses of its micro-batch count; it must be 0 to %lld",
-             (long long)e->batch_counted, (long long)all);
-    e->counted += e->batch_counted;
+    ZR_TRY(check_documents(e->plan->graph[e->kind], input));
+    ZR_TRY(add_counted(e, e->counted));
+    return check_announced(e);
+}
+
+zr_status zr__count_ahead(zr_engine *e)
+{
+    const zr_plan *plan = e->plan;
+    const int64_t rows = plan->layout.batch, apart = plan->group[ZR_GROUP_DATA].size * rows;
+    memset(e->announced, 0, sizeof e->announced);
+    e->count_failed.status = ZR_OK;
+    e->kind = ZR_SCHEDULE_TRAIN;
+    e->walked = false;
+    for (int64_t m = 0; m < plan->layout.accum && plan->terms > 1; m++) {
+        e->batch.micro = m;
+        e->batch.first_row = e->place[ZR_GROUP_DATA] * rows + m * apart;
+        count_all(e);
+        zr_status st = e->step->count ? e->step->count(e->batch_arg, &e->batch) : ZR_OK;
+        if (st == ZR_OK) st = add_counted(e, e->announced);
+        if (st == ZR_ERR_STOPPED) return st;
+        zr__failure_note(&e->count_failed, st);
+        if (st != ZR_OK) break; /* the ranks stay in step: this rank's micro-batches fail instead */
+    }
     return ZR_OK;
 }
 
@@ -100,7 +154,8 @@ static zr_status run_copy(const zr__running *r)
 
 static zr_status run_loss(const zr__running *r)
 {
-    return r->device->ops->total(r->device, (const float *)zr__at(r, 0), r->use->range.count, (zr_exact *)zr__at(r, 1));
+    zr_exact *loss = (zr_exact *)zr__at(r, 1) + r->step->term;
+    return r->device->ops->total(r->device, (const float *)zr__at(r, 0), r->use->range.count, loss);
 }
 
 /* Functions that run the steps. REPEAT and END have none, since they are not issued (walk_list). SAVE has none, since
@@ -114,6 +169,7 @@ static zr_status (*const run_kind[ZR_STEP_KINDS])(const zr__running *r) = {
     [ZR_STEP_SQUARE] = zr__square, [ZR_STEP_REDUCE_SCATTER] = zr__reduce,
     [ZR_STEP_AGREE] = zr__agree,   [ZR_STEP_NORM] = zr__norm,
     [ZR_STEP_UPDATE] = zr__update, [ZR_STEP_SQUARE_MICRO] = zr__square,
+    [ZR_STEP_COUNT] = zr__count,
 };
 
 /* ---- one step ---------------------------------------------------------------------------------- */

@@ -75,17 +75,23 @@ struct zr_engine {
     zr_batch_fn batch_fn;
     void *batch_arg;
     const zr_step_args *step;
-    int64_t first_row, rows_apart; /* first row of this rank's first micro-batch, and the number of rows from one
-                                      micro-batch's first row to the next one's. BATCH sets them */
-    double mean, scale;    /* mean: 1 divided by the number of losses in the global batch; scale: the loss scale */
-    int64_t batch_counted; /* number of losses that count in the micro-batch that batch_fn fills (zr_batch.counted) */
-    int64_t counted; /* number of losses that count in the micro-batches of this step so far, on this rank. Only BATCH
-                           changes it. BATCH precedes LOSS on the compute stream, for which NORM and AGREE wait */
-    double per_counted; /* number of losses in the global batch divided by the number of losses that count; 1 until
-                           NORM or AGREE has computed it, or if no loss counts */
+    int64_t first_row, rows_apart;        /* first row of this rank's first micro-batch, and the number of rows from one
+                                             micro-batch's first row to the next one's. BATCH sets them */
+    double scale;                         /* loss scale */
+    int64_t batch_counted[ZR_LOSS_TERMS]; /* number of losses of each term that count in the micro-batch that batch_fn
+                                             fills (zr_batch.counted) */
+    int64_t counted[ZR_LOSS_TERMS];   /* numbers of losses that count in the micro-batches of this step so far, on this
+                                         rank. Only BATCH changes them. BATCH precedes LOSS on the compute stream, for
+                                         which NORM and AGREE wait */
+    int64_t announced[ZR_LOSS_TERMS]; /* with several terms, the same numbers for the whole step, before its first
+                                         micro-batch is read; COUNT adds them over the ranks */
+    double per_counted; /* with one term, number of losses in the global batch divided by the number of losses that
+                           count; 1 until NORM or AGREE has computed it, or if no loss counts. 1 with several terms,
+                           whose seeds already contain the factor */
     int32_t updated;    /* number of units updated in this training step */
     bool probing;       /* whether a probe is in progress (a training step without updates) */
     zr__failure batch_failed; /* first failure of batch_fn in this walk */
+    zr__failure count_failed; /* failure of zr_step_args.count in this step; its micro-batches then fail with it */
     int64_t updates;          /* number of optimizer steps that were not skipped */
 
     zr__watch_fn watch; /* NULL if the engine is not watched */
@@ -118,6 +124,8 @@ void *zr__result(const zr_engine *engine, int32_t index);
 
 /* Walk through a schedule once. Then wait for all queues except the queue of SAVE. */
 zr_status zr__walk(zr_engine *engine, zr_schedule_kind kind);
+/* Ask the caller of a training step of several loss terms for this rank's numbers of losses that count, for COUNT. */
+zr_status zr__count_ahead(zr_engine *engine);
 /* Run a task on the compute queue. Wait until it has ended. */
 zr_status zr__call(zr_engine *engine, zr_status (*run)(void *arg, zr_device *device, int64_t index), void *arg);
 
@@ -168,6 +176,7 @@ zr_status zr__reduce(const zr__running *r);
 
 /* Run the steps at the end of a unit or of a training step (update.c). */
 zr_status zr__square(const zr__running *r);
+zr_status zr__count(const zr__running *r);
 zr_status zr__agree(const zr__running *r);
 zr_status zr__norm(const zr__running *r);
 zr_status zr__update(const zr__running *r);

@@ -144,7 +144,9 @@ void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution)
 
 void zr_grad_losses(zr_graph *graph, zr_value losses, zr_value again)
 {
-    if (zr__graph_closed(graph) || losses != graph->losses) return;
+    int term = 0;
+    while (term < graph->n_terms && graph->term[term].losses != losses) term++;
+    if (zr__graph_closed(graph) || term == graph->n_terms) return;
     const zr_type *wanted = &graph->value[losses].info.type;
     const zr_type *given = zr__graph_has(graph, again) ? &graph->value[again].info.type : NULL;
     if (!graph->backward)
@@ -153,7 +155,7 @@ void zr_grad_losses(zr_graph *graph, zr_value losses, zr_value again)
              !zr_shape_equal(&given->shape, &wanted->shape))
         zr_graph_error(graph, ZR_ERR_ARG, "losses: value %d is not of their type, or no op writes it", (int)again);
     else
-        graph->losses = again;
+        graph->term[term].losses = again;
 }
 
 /* ---- the pass -------------------------------------------------------------------------------- */
@@ -173,7 +175,10 @@ static void find_needed(zr_graph *graph)
 /* Count the contributions that each value's gradient will get from ops whose adjoints will run. */
 static void count_uses(zr_graph *graph)
 {
-    graph->value[graph->losses].expected = 1; /* one contribution: the loss seed */
+    for (int t = 0; t < graph->n_terms; t++) {
+        zr__value *losses = &graph->value[graph->term[t].losses];
+        losses->expected = losses->needed; /* one contribution: the loss seed */
+    }
     for (int32_t i = graph->n_ops - 1; i >= 0; i--) {
         const zr_op *op = &graph->op[i];
         bool runs = false;
@@ -210,14 +215,27 @@ static bool has_gradient(const zr_graph *graph, const zr_op *op)
     return false;
 }
 
+/* Set the gradient of a term's losses. A term that depends on no parameter that trains has no gradient. */
+static void add_seed(zr_graph *graph, int term)
+{
+    const zr_value losses = graph->term[term].losses;
+    if (zr__graph_closed(graph) || !zr_grad_needed(graph, losses)) return;
+    graph->current_unit = graph->value[losses].info.unit;
+    zr_value seed = zr_grad_begin(graph, losses, NULL);
+    zr__fill(graph, term, seed);
+    zr_grad_end(graph, losses, seed);
+}
+
 void zr__differentiate(zr_graph *graph)
 {
-    if (graph->losses == ZR_NONE) {
+    if (graph->n_terms == 0) {
         zr_graph_error(graph, ZR_ERR_STATE, "graph: training needs losses; call zr_graph_losses");
         return;
     }
     find_needed(graph);
-    if (!zr_grad_needed(graph, graph->losses)) {
+    int trained = 0;
+    for (int t = 0; t < graph->n_terms; t++) trained += zr_grad_needed(graph, graph->term[t].losses);
+    if (trained == 0) {
         zr_graph_error(graph, ZR_ERR_CONFIG,
                        "graph: the losses depend on no parameter that trains; there is nothing to train");
         return;
@@ -225,10 +243,7 @@ void zr__differentiate(zr_graph *graph)
     int32_t n_forward = graph->n_ops;
     count_uses(graph);
     graph->backward = true;
-    graph->current_unit = graph->value[graph->losses].info.unit;
-    zr_value seed = zr_grad_begin(graph, graph->losses, NULL);
-    zr__fill(graph, seed);
-    zr_grad_end(graph, graph->losses, seed);
+    for (int t = 0; t < graph->n_terms; t++) add_seed(graph, t);
     for (int32_t i = n_forward - 1; i >= 0 && !zr__graph_closed(graph); i--) {
         zr_op op = graph->op[i]; /* a copy, because graph->op may move when ops are added */
         if (op.def->adjoint && has_gradient(graph, &op)) run_adjoint(graph, &op);

@@ -30,6 +30,9 @@ static zr_status check_spec(const zr_graph_spec *spec)
     ZR_CHECK(spec->tensor >= 0, ZR_ERR_CONFIG, "graph: tensor is %" PRId64 "; wanted 0 or more", spec->tensor);
     ZR_CHECK(spec->head_bytes >= 0, ZR_ERR_CONFIG, "graph: head_bytes is %" PRId64 "; wanted 0 or more",
              spec->head_bytes);
+    ZR_CHECK(spec->predictions >= 0 && spec->samples >= 0, ZR_ERR_CONFIG,
+             "graph: rows of %" PRId64 " predictions and %" PRId64 " samples; wanted 0 or more", spec->predictions,
+             spec->samples);
     ZR_CHECK(!spec->documents || spec->mode != ZR_MODE_DECODE, ZR_ERR_CONFIG,
              "graph: documents are set, but decoding has one document");
     ZR_CHECK(zr_dtype_is_float(spec->dtype), ZR_ERR_DTYPE, "graph: dtype is %s; wanted F32, BF16 or F16",
@@ -46,7 +49,7 @@ zr_status zr_graph_create(const zr_graph_spec *spec, zr_graph **graph)
     zr_graph *g = zr_alloc(sizeof *g);
     ZR_CHECK(g, ZR_ERR_MEMORY, "graph: no memory for %zu bytes", sizeof *g);
     g->spec = *spec;
-    g->losses = g->output = g->documents = ZR_NONE;
+    g->output = g->documents = ZR_NONE;
     g->current_unit = -1;
     *graph = g;
     return ZR_OK;
@@ -477,20 +480,49 @@ void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, 
 
 /* ---- end of building -------------------------------------------------------------------------- */
 
-void zr_graph_losses(zr_graph *graph, zr_value losses)
+/* Return whether a loss term may have this name, which becomes a member of JSON objects. */
+static bool is_term_name(const char *name)
+{
+    const size_t n = name ? strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") : 0;
+    return n > 0 && n < ZR_NAME_MAX && name[n] == '\0';
+}
+
+/* Return the term of this name or of these losses, or -1. */
+static int find_term(const zr_graph *graph, const char *name, zr_value losses)
+{
+    for (int t = 0; t < graph->n_terms; t++)
+        if (strcmp(graph->term[t].name, name) == 0 || graph->term[t].losses == losses) return t;
+    return -1;
+}
+
+void zr_graph_loss_term(zr_graph *graph, const char *name, zr_value losses)
 {
     if (zr__graph_closed(graph)) return;
-    if (!zr__graph_has(graph, losses) || graph->value[losses].info.producer < 0 ||
-        graph->value[losses].info.type.dtype != ZR_F32)
+    if (!is_term_name(name))
+        zr_graph_error(graph, ZR_ERR_ARG,
+                       "graph: a loss term is called \"%s\"; its name must consist of letters, digits and underscores",
+                       name ? name : "");
+    else if (!zr__graph_has(graph, losses) || graph->value[losses].info.producer < 0 ||
+             graph->value[losses].info.type.dtype != ZR_F32)
         zr_graph_error(graph, ZR_ERR_ARG, "graph: the losses must be an F32 value that an op writes");
-    else if (graph->losses != ZR_NONE)
+    else if (find_term(graph, name, losses) >= 0)
         zr_graph_error(graph, ZR_ERR_STATE, "graph: the losses are already named");
+    else if (graph->n_terms == ZR_LOSS_TERMS)
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "graph: \"%s\" is one loss term too many; a graph has up to %d", name,
+                       ZR_LOSS_TERMS);
     else if (graph->value[losses].info.tokens || graph->value[losses].info.cut)
         zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
                        "graph: each tensor-parallel rank has a part of the losses; wanted all of them on each, as "
                        "zr_linear_cross_entropy gives");
-    else
-        graph->losses = losses;
+    else {
+        snprintf(graph->term[graph->n_terms].name, ZR_NAME_MAX, "%s", name);
+        graph->term[graph->n_terms++].losses = losses;
+    }
+}
+
+void zr_graph_losses(zr_graph *graph, zr_value losses)
+{
+    zr_graph_loss_term(graph, "loss", losses);
 }
 
 void zr_graph_output(zr_graph *graph, zr_value output)

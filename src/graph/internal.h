@@ -33,7 +33,12 @@ struct zr_graph {
     int32_t n_values, n_ops, n_params, n_units, n_inputs;
     int64_t value_room, op_room, param_room, unit_room, input_room;
     int64_t param_elems;
-    zr_value losses, output;
+    struct {
+        char name[ZR_NAME_MAX];
+        zr_value losses;
+    } term[ZR_LOSS_TERMS]; /* loss terms */
+    int n_terms;
+    zr_value output;
     zr_value documents;   /* input that says where documents begin, or ZR_NONE as long as no op reads it */
     bool attends;         /* whether an attention reads `documents` */
     zr_lora lora;         /* adapters of linear layers; rank 0 for none */
@@ -96,8 +101,8 @@ void zr__differentiate(zr_graph *graph);
 /** Add the op y = a + b, or y = a if b is ZR_NONE, with y of type `dtype`. Write y into `out`, or into a new value if
  * `out` is ZR_NONE. Return y. */
 zr_value zr__add(zr_graph *graph, zr_value a, zr_value b, zr_dtype dtype, zr_value out);
-/** Add the op that fills `out` with the loss seed, which is given at run time. */
-void zr__fill(zr_graph *graph, zr_value out);
+/** Add the op that fills `out` with the loss seed of a term, which is given at run time. */
+void zr__fill(zr_graph *graph, int term, zr_value out);
 
 /* ---- check.c: for infer and cost functions ---------------------------------------------------- */
 

@@ -56,9 +56,24 @@ zr_value zr_graph_input(const zr_graph *graph, int32_t input)
     return input >= 0 && input < graph->n_inputs ? graph->input[input] : ZR_NONE;
 }
 
+int zr_graph_loss_terms(const zr_graph *graph)
+{
+    return graph->n_terms;
+}
+
+zr_value zr_graph_get_loss_term(const zr_graph *graph, int term)
+{
+    return term >= 0 && term < graph->n_terms ? graph->term[term].losses : ZR_NONE;
+}
+
+const char *zr_graph_loss_name(const zr_graph *graph, int term)
+{
+    return term >= 0 && term < graph->n_terms ? graph->term[term].name : NULL;
+}
+
 zr_value zr_graph_get_losses(const zr_graph *graph)
 {
-    return graph->losses;
+    return zr_graph_get_loss_term(graph, 0);
 }
 
 zr_value zr_graph_get_output(const zr_graph *graph)

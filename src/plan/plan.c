@@ -29,6 +29,7 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
         [ZR_STEP_GATHER_GRAD] = {ZR_MOVE_GATHER, 1, ZR_TRAFFIC_ALL_GATHER},
         [ZR_STEP_REDUCE_SCATTER] = {ZR_MOVE_REDUCE, 0, ZR_TRAFFIC_REDUCE_SCATTER},
         [ZR_STEP_REDUCE] = {ZR_MOVE_COLLECT, 0, ZR_TRAFFIC_REDUCE_SCATTER},
+        [ZR_STEP_COUNT] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_NORM] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_AGREE] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
     };
@@ -179,6 +180,23 @@ static zr_status check_layout(const zr_layout *l)
     return zr__policies_check(l);
 }
 
+/* Note the loss terms of the first graph. Check that a second graph has the same. */
+static zr_status know_terms(zr_plan *plan, const zr_graph *g, const char *model)
+{
+    const zr_graph *train = plan->graph[ZR_SCHEDULE_TRAIN], *first = train ? train : g;
+    const double micros = (double)plan->layout.accum * plan->layout.ranks;
+    plan->terms = zr_graph_loss_terms(first);
+    bool same = plan->terms == zr_graph_loss_terms(g);
+    for (int t = 0; t < plan->terms && same; t++) {
+        const zr_shape *losses = &zr_graph_value(first, zr_graph_get_loss_term(first, t))->type.shape;
+        plan->losses[t] = (double)zr_shape_elems(losses) * micros;
+        same = strcmp(zr_graph_loss_name(first, t), zr_graph_loss_name(g, t)) == 0;
+    }
+    ZR_CHECK(same, ZR_ERR_ARG,
+             "model %s declares other loss terms in another mode: it must declare the same in the same order", model);
+    return ZR_OK;
+}
+
 /* Build the graph of a schedule. Check the properties of the graph that the engine assumes: an evaluation graph has
  * losses; a decoding graph has one token as its only input, and an output. */
 static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_kind kind)
@@ -194,9 +212,12 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
                           .tensor = l->tensor,
                           .sequence = l->tensor > 1 && l->sequence != ZR_SEQUENCE_OFF,
                           .head_bytes = zr_graph_head_bytes(&plan->profile.facts),
-                          .documents = l->documents};
+                          .documents = l->documents,
+                          .predictions = l->predictions,
+                          .samples = l->samples};
     if (kind == ZR_SCHEDULE_DECODE) {
         spec.documents = false;
+        spec.predictions = spec.samples = 0;
         spec.batch = spec.seq = 1;
         spec.cache_len = l->decode_len;
     }
@@ -206,7 +227,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
     ZR_TRY(zr_graph_finish(g));
     ZR_CHECK(kind != ZR_SCHEDULE_EVAL || zr_graph_get_losses(g) != ZR_NONE, ZR_ERR_STATE,
              "model %s names no losses for evaluation: call zr_graph_losses, or clear zr_layout.eval", model->name);
-    if (kind != ZR_SCHEDULE_DECODE) return ZR_OK;
+    if (kind != ZR_SCHEDULE_DECODE) return know_terms(plan, g, model->name);
     const zr_value_info *output = zr_graph_value(g, zr_graph_get_output(g)),
                         *token = zr_graph_value(g, zr_graph_input(g, 0));
     ZR_CHECK(output && output->kind == ZR_VALUE_ACT, ZR_ERR_STATE,
@@ -323,12 +344,7 @@ static zr_status fill_plan(zr_plan *plan, const zr_model *model, const zr__mix *
     }
     ZR_CHECK(first, ZR_ERR_ARG, "a layout without train, eval or decode_len plans nothing");
     ZR_TRY(plan_buffers(plan, first));
-    if (l->train) {
-        const zr_graph *g = plan->graph[ZR_SCHEDULE_TRAIN];
-        const zr_shape *losses = &zr_graph_value(g, zr_graph_get_losses(g))->type.shape;
-        plan->losses = (double)zr_shape_elems(losses) * (double)l->accum * l->ranks;
-        zr__recompute_assign(plan, g, mix);
-    }
+    if (l->train) zr__recompute_assign(plan, plan->graph[ZR_SCHEDULE_TRAIN], mix);
     ZR_TRY(zr__policies_add_buffers(plan));
     for (int s = 0; s < ZR_SPACES; s++) plan->space_bytes[s] = plan->persistent_bytes[s];
     for (int k = 0; k < ZR_SCHEDULE_FLUSH; k++)

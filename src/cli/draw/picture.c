@@ -438,9 +438,10 @@ static void find_marks(cli_picture *p)
     for (int32_t i = 0; i < p->schedule->n_steps; i++) {
         zr_step_kind kind = p->schedule->step[i].kind;
         /* If no LOSS step comes before the first backward op, this op also computes the losses. The forward pass then
-         * ends before this op. */
+         * ends before this op. With several loss terms, forward ops may also follow a LOSS. */
         bool back = kind == ZR_STEP_RUN && zr_graph_get_op(p->graph, p->schedule->step[i].op)->backward;
-        if ((kind == ZR_STEP_LOSS || back) && p->loss_step < 0) p->loss_step = back ? i - 1 : i;
+        if (((kind == ZR_STEP_LOSS && p->plan->terms == 1) || back) && p->loss_step < 0)
+            p->loss_step = back ? i - 1 : i;
         if (kind == ZR_STEP_REPEAT && p->repeat_step < 0) p->repeat_step = i;
         if (kind == ZR_STEP_END) p->end_step = i;
         if (kind == ZR_STEP_NORM && p->norm_step < 0) p->norm_step = i;

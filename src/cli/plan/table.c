@@ -225,6 +225,8 @@ static void print_conditions(FILE *out, const zr_plan *plan, const zr_step *step
     if (plan->rounds < plan->layout.accum && of_micro) fprintf(out, "  micro-batch %" PRId32, step->micro + 1);
     if (step->replay) fprintf(out, "  again");
     if (step->nccl) fprintf(out, "  by NCCL");
+    if (step->kind == ZR_STEP_LOSS && plan->terms > 1)
+        fprintf(out, "  of %s", zr_graph_loss_name(plan->graph[ZR_SCHEDULE_TRAIN], step->term));
     if (step->when != ZR_WHEN_ALWAYS) fputs(when[step->when], out);
 }
 

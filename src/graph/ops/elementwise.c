@@ -266,9 +266,10 @@ static zr_status fill_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-static const zr_op_def fill = {.name = "fill", .n_out = 1, .infer = fill_infer, .cost = zr__cost_bytes};
+static const zr_op_def fill = {
+    .name = "fill", .n_out = 1, .infer = fill_infer, .cost = zr__cost_bytes, .reads_seeds = true};
 
-void zr__fill(zr_graph *graph, zr_value out)
+void zr__fill(zr_graph *graph, int term, zr_value out)
 {
-    zr_graph_op(graph, &fill, NULL, 0, NULL, &out);
+    zr_graph_op(graph, &fill, &(zr_op_attr){.i = {term}}, 0, NULL, &out);
 }

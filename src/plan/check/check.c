@@ -6,15 +6,26 @@
 #include "plan/check/check.h"
 #include "plan/list/place.h"
 
-/* Return whether steps of this kind and unit happen before `step`. `unit` is -1 for any unit. With `each`, every
- * micro-batch of a round must have such a step. */
-static bool has_happened(const zr__proof *p, zr_step_kind kind, int32_t unit, int32_t step, bool each)
+/* Return whether a SQUARE of a unit happens before `step`. */
+static bool is_squared(const zr__proof *p, int32_t unit, int32_t step)
 {
-    int32_t happened = 0;
     for (int32_t i = 0; i < step; i++)
-        happened += p->s->step[i].kind == kind && (unit < 0 || p->s->step[i].unit == unit) &&
-                    (!each || p->s->step[i].micro == happened) && zr__happens_before(p, i, step);
-    return each ? happened == zr__micros(p) : happened > 0;
+        if (p->s->step[i].kind == ZR_STEP_SQUARE && p->s->step[i].unit == unit && zr__happens_before(p, i, step))
+            return true;
+    return false;
+}
+
+/* Return whether the LOSS of every term and of every micro-batch of a round happens before `step`. */
+static bool has_losses(const zr__proof *p, int32_t step)
+{
+    for (int t = 0; t < zr_graph_loss_terms(p->graph); t++) {
+        int32_t happened = 0;
+        for (int32_t i = 0; i < step; i++)
+            happened += p->s->step[i].kind == ZR_STEP_LOSS && p->s->step[i].term == t &&
+                        p->s->step[i].micro == happened && zr__happens_before(p, i, step);
+        if (happened != zr__micros(p)) return false;
+    }
+    return true;
 }
 
 /* Return whether all ranks have agreed on the gradient that this update applies. The ranks must agree only after the
@@ -26,9 +37,7 @@ static bool is_agreed(const zr__proof *p, int32_t update)
         const zr_step *step = &p->s->step[i];
         const bool of_unit = step->unit < 0 ? step->kind == ZR_STEP_NORM : step->unit == unit;
         const bool concerns = zr__asks_all(step) && of_unit;
-        if (concerns && zr__happens_before(p, i, update) && has_happened(p, ZR_STEP_LOSS, -1, i, true) &&
-            has_happened(p, ZR_STEP_SQUARE, unit, i, false))
-            return true;
+        if (concerns && zr__happens_before(p, i, update) && has_losses(p, i) && is_squared(p, unit, i)) return true;
     }
     return false;
 }
@@ -146,6 +155,35 @@ static zr_status check_micro_squares(const zr__proof *p)
     return ZR_OK;
 }
 
+/* Return whether the last use of a step reads the numbers that COUNT has added. */
+static bool reads_counted(const zr__proof *p, const zr_step *step)
+{
+    const zr_use *last = &p->s->use[step->uses + step->n_uses - 1];
+    return step->n_uses > 0 && p->plan->counted != ZR_NONE && last->buffer == p->plan->counted && last->reads;
+}
+
+/* Check that with several loss terms all ranks exchange the numbers of losses that count once in a training step, and
+ * that all steps which need the numbers read them. check_order.c and check_reads.c prove that they are there. */
+static zr_status check_counts(const zr__proof *p)
+{
+    const bool several = p->graph && p->kind == ZR_SCHEDULE_TRAIN && zr_graph_loss_terms(p->graph) > 1;
+    int32_t counts = 0;
+    for (int32_t i = 0; i < p->s->n_steps; i++) {
+        const zr_step *step = &p->s->step[i];
+        const bool seeds = step->kind == ZR_STEP_RUN && zr_graph_get_op(p->graph, step->op)->def->reads_seeds;
+        const bool agrees = zr__asks_all(step) && step->kind != ZR_STEP_COUNT;
+        ZR_CHECK(!several || !(seeds || agrees) || reads_counted(p, step), ZR_ERR_INTERNAL,
+                 "step %d needs the numbers of losses that count, but does not read them", i);
+        if (step->kind != ZR_STEP_COUNT) continue;
+        const zr_use *made = &p->s->use[step->uses + 1];
+        counts++;
+        ZR_CHECK(step->when == ZR_WHEN_FIRST && step->n_uses == 2 && made->buffer == p->plan->counted && made->writes,
+                 ZR_ERR_INTERNAL, "step %d counts the losses that count, but not once, or nowhere", i);
+    }
+    ZR_CHECK(counts == several, ZR_ERR_INTERNAL, "the losses that count are counted in %d steps", counts);
+    return ZR_OK;
+}
+
 /* Check that NCCL's reduce-scatter works in place, on whole pieces that are contiguous in memory. */
 static zr_status check_nccl(const zr__proof *p, int32_t index)
 {
@@ -256,6 +294,7 @@ static zr_status check_schedule(const zr_plan *plan, zr_schedule_kind kind)
     ZR_TRY_GOTO(st, zr__check_homes(&p), done);
     ZR_TRY_GOTO(st, zr__check_reads(&p), done);
     ZR_TRY_GOTO(st, check_sums(&p), done);
+    ZR_TRY_GOTO(st, check_counts(&p), done);
     ZR_TRY_GOTO(st, zr__check_micros(&p), done);
     if (kind == ZR_SCHEDULE_TRAIN || kind == ZR_SCHEDULE_FLUSH) ZR_TRY_GOTO(st, check_once(&p), done);
 done:

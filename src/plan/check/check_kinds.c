@@ -14,7 +14,7 @@ bool zr__reduces(const zr_step *step)
 
 bool zr__asks_all(const zr_step *step)
 {
-    return step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE;
+    return step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE || step->kind == ZR_STEP_COUNT;
 }
 
 bool zr__computes(const zr_step *step)

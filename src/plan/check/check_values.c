@@ -300,7 +300,8 @@ static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
             h->from[use[u].buffer] = step->micro;
     for (int32_t j = 0; j < zr_graph_inputs(p->graph) && step->kind == ZR_STEP_BATCH; j++)
         h->all[use[2 * j].buffer] = value_of(p, i, zr_graph_input(p->graph, j));
-    if (step->kind == ZR_STEP_LOSS) ZR_TRY(check_held(p, h->all, i, zr_graph_get_losses(p->graph), &use[0], false));
+    if (step->kind == ZR_STEP_LOSS)
+        ZR_TRY(check_held(p, h->all, i, zr_graph_get_loss_term(p->graph, step->term), &use[0], false));
     if (step->kind == ZR_STEP_COPY && use[1].buffer == p->plan->output)
         ZR_TRY(check_held(p, h->all, i, zr_graph_get_output(p->graph), &use[0], false));
     if (step->kind == ZR_STEP_COPY) {

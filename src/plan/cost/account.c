@@ -82,11 +82,18 @@ static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kin
     return ZR_OK;
 }
 
+/* Return the number of values that each rank passes to a step that moves scalars. */
+static int scalars_of(const zr_plan *plan, const zr_step *step)
+{
+    if (step->kind == ZR_STEP_COUNT) return plan->terms;
+    return step->kind == ZR_STEP_NORM ? zr_norm_scalars(step->rank_free_sums, step->rounds > 0, plan->terms)
+                                      : ZR_AGREE_SCALARS;
+}
+
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
 {
     const zr_step_traits traits = zr_step_traits_of(step->kind);
     const int64_t others = plan->group[step->group].size - 1;
-    const bool norm = step->kind == ZR_STEP_NORM;
     switch (traits.move) {
     case ZR_MOVE_NONE:
         break;
@@ -97,8 +104,7 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
     case ZR_MOVE_BROADCAST:
         return zr_dtype_span(s->use[step->uses + traits.pieces].dtype, step->range.count);
     case ZR_MOVE_SCALARS:
-        return others * (int64_t)sizeof(double) *
-               (norm ? zr_norm_scalars(step->rank_free_sums, step->rounds > 0) : ZR_AGREE_SCALARS);
+        return others * (int64_t)sizeof(double) * scalars_of(plan, step);
     }
     return 0;
 }

@@ -331,7 +331,7 @@ static zr_status plan_result(zr_plan *plan, int32_t unit, const char *what, size
 zr_status zr__plan_results(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
-    plan->loss = plan->verdict = plan->numbers = plan->output = ZR_NONE;
+    plan->loss = plan->verdict = plan->numbers = plan->counted = plan->output = ZR_NONE;
     ZR_TRY(plan_result(plan, -1, "states that are filled and read", ZR_PASSING_ELEMS * sizeof(float), &plan->passing));
     if (l->decode_len > 0) {
         const zr_graph *g = plan->graph[ZR_SCHEDULE_DECODE];
@@ -339,12 +339,15 @@ zr_status zr__plan_results(zr_plan *plan)
         ZR_TRY(plan_result(plan, -1, "output", (size_t)zr__value_bytes(output), &plan->output));
     }
     if (!l->train && !l->eval) return ZR_OK;
-    ZR_TRY(plan_result(plan, -1, "loss", sizeof(zr_exact), &plan->loss));
+    ZR_TRY(plan_result(plan, -1, "loss", sizeof(zr_exact) * (size_t)plan->terms, &plan->loss));
     if (!l->train) return ZR_OK;
-    const size_t scalars = (size_t)zr_norm_scalars(l->rank_free_sums, l->micro_squares);
+    const size_t scalars = (size_t)zr_norm_scalars(l->rank_free_sums, l->micro_squares, plan->terms);
     ZR_TRY(plan_result(plan, -1, "what all ranks agree on", sizeof(zr_verdict), &plan->verdict));
     ZR_TRY(
         plan_result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)plan->ranks, &plan->numbers));
+    if (plan->terms > 1)
+        ZR_TRY(plan_result(plan, -1, "numbers of losses that count", sizeof(double) * (size_t)plan->terms,
+                           &plan->counted));
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         if (!u->trains) continue; /* the unit has no gradient */

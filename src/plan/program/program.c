@@ -82,7 +82,7 @@ static void mark_producer(const zr_graph *g, bool *live, zr_value value)
 static void emit_forward(zr__program *p, const zr_graph *g, bool *live)
 {
     int32_t n = zr_graph_ops(g);
-    mark_producer(g, live, zr_graph_get_losses(g));
+    for (int t = 0; t < zr_graph_loss_terms(g); t++) mark_producer(g, live, zr_graph_get_loss_term(g, t));
     mark_producer(g, live, zr_graph_get_output(g));
     for (int32_t i = n - 1; i >= 0; i--) { /* go backwards, because an op's operands are computed by earlier ops */
         const zr_op *op = zr_graph_get_op(g, i);

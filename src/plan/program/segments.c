@@ -71,8 +71,11 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
         }
         if (run->role == ZR__FORWARD) forward = d->n_instances;
     }
-    zr_value losses = zr_graph_get_losses(g), output = zr_graph_get_output(g);
-    if (losses != ZR_NONE && newest[losses] >= 0) d->last_use[newest[losses]] = d->program.n;
+    for (int t = 0; t < zr_graph_loss_terms(g); t++) {
+        const zr_value losses = zr_graph_get_loss_term(g, t);
+        if (newest[losses] >= 0) d->last_use[newest[losses]] = d->program.n;
+    }
+    const zr_value output = zr_graph_get_output(g);
     if (output != ZR_NONE && newest[output] >= 0) d->last_use[newest[output]] = d->program.n;
 }
 

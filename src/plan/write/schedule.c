@@ -55,6 +55,21 @@ static void now_at(zr__writing *w, zr_value value, zr_use place)
     w->now->instance[value] = w->now->n_instances++;
 }
 
+/* Write the step LOSS of each term whose losses an op computes, once per micro-batch, after the op. The op may be a
+ * forward or a backward op. */
+static void write_losses(zr__writing *w, int32_t op)
+{
+    zr__list *l = &w->list;
+    for (int t = 0; t < l->plan->terms; t++) {
+        const zr_value losses = zr_graph_get_loss_term(l->graph, t);
+        if (zr_graph_value(l->graph, losses)->producer != op) continue;
+        const zr__id step = zr__list_step(l, ZR_STEP_LOSS, ZR_STREAM_COMPUTE, zr_graph_get_op(l->graph, op)->unit);
+        zr__list_newest(l)->term = t;
+        zr__list_use(l, step, zr__use_as(l->schedule->value[losses], true, false));
+        zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
+    }
+}
+
 static void write_run(zr__writing *w, int32_t run)
 {
     zr__list *l = &w->list;
@@ -76,14 +91,8 @@ static void write_run(zr__writing *w, int32_t run)
         int32_t buffer = zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_WORK, op->unit, "scratch", scratch);
         zr__list_use(l, step, zr__use_all(buffer, true, true));
     }
-    /* Write LOSS once per micro-batch, after the op that computes the losses. This may be a forward or a backward
-     * op. */
-    const zr_value losses = w->kind == ZR_SCHEDULE_DECODE ? ZR_NONE : zr_graph_get_losses(l->graph);
-    const bool made_now = losses != ZR_NONE && zr_graph_value(l->graph, losses)->producer == p->run[run].op;
-    if (!made_now || replay || run >= p->pass_end[0]) return;
-    step = zr__list_step(l, ZR_STEP_LOSS, ZR_STREAM_COMPUTE, op->unit);
-    zr__list_use(l, step, zr__use_as(l->schedule->value[losses], true, false));
-    zr__list_use(l, step, zr__use_all(l->plan->loss, true, true));
+    if (op->def->reads_seeds && l->plan->terms > 1) zr__list_use(l, step, zr__use_all(l->plan->counted, true, false));
+    if (!replay && run < p->pass_end[0] && w->kind != ZR_SCHEDULE_DECODE) write_losses(w, p->run[run].op);
 }
 
 /* ---- joins of tensor-parallel ranks ----------------------------------------------------------- */
@@ -443,6 +452,9 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
         zr__list_step(&w.list, ZR_STEP_REPEAT, ZR_STREAM_COMPUTE, -1);
         zr__list_newest(&w.list)->rounds = plan->rounds;
         refresh_units(&w, refreshed);
+        /* COUNT comes before gathers that run in every round. Otherwise a wait for it would imply waits for these
+         * gathers, but only in the first round. */
+        zr__write_count(&w.list);
         zr__policies_round(&w.list);
     }
     write_segments(&w);

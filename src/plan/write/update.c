@@ -41,15 +41,36 @@ static void write_unit_update(zr__list *l, int32_t unit, const zr_state *sums)
     zr__list_use(l, step, zr__use_all(u->verdict, true, false));
 }
 
-/* Write the operands that the steps NORM and AGREE have in common. Both steps are collectives of all ranks, so they are
- * on the comm stream. */
-static zr__id verdict(zr__list *l, zr_step_kind kind, int32_t unit)
+/* Add a step in which all ranks exchange numbers. It is a collective, so it is on the comm stream. */
+static zr__id all_ranks(zr__list *l, zr_step_kind kind, int32_t unit)
 {
     zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
     zr__list_newest(l)->group = zr_plan_shares_layers(l->plan) ? ZR_GROUP_ALL : ZR_GROUP_DATA;
+    return step;
+}
+
+/* Write the operands that the steps NORM and AGREE have in common. */
+static zr__id verdict(zr__list *l, zr_step_kind kind, int32_t unit)
+{
+    zr__id step = all_ranks(l, kind, unit);
     zr__list_use(l, step, zr__use_all(l->plan->loss, true, false));
     zr__list_use(l, step, zr__use_all(l->plan->numbers, true, true));
     return step;
+}
+
+void zr__write_count(zr__list *l)
+{
+    if (l->plan->terms == 1) return;
+    zr__id step = all_ranks(l, ZR_STEP_COUNT, -1);
+    zr__list_newest(l)->when = ZR_WHEN_FIRST;
+    zr__list_use(l, step, zr__use_all(l->plan->numbers, true, true));
+    zr__list_use(l, step, zr__use_all(l->plan->counted, false, true));
+}
+
+/* Add the last operand of NORM and AGREE with several loss terms, the sums of COUNT. */
+static void use_counted(zr__list *l, zr__id step)
+{
+    if (l->plan->terms > 1) zr__list_use(l, step, zr__use_all(l->plan->counted, true, false));
 }
 
 void zr__write_norm(zr__list *l)
@@ -60,6 +81,7 @@ void zr__write_norm(zr__list *l)
     for (int32_t u = 0; u < l->plan->n_units; u++)
         if (l->plan->unit[u].trains) zr__list_use(l, step, zr__use_all(l->plan->unit[u].square, true, false));
     zr__policies_norm(l, step);
+    use_counted(l, step);
 }
 
 static void write_agree(zr__list *l, int32_t unit)
@@ -67,6 +89,7 @@ static void write_agree(zr__list *l, int32_t unit)
     zr__id step = verdict(l, ZR_STEP_AGREE, unit);
     zr__list_use(l, step, zr__use_all(l->plan->unit[unit].verdict, false, true));
     zr__list_use(l, step, zr__use_all(l->plan->unit[unit].square, true, false));
+    use_counted(l, step);
 }
 
 void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm)

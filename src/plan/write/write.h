@@ -108,6 +108,8 @@ bool zr__copies_grad_home(const zr_plan *plan, int32_t unit);
 bool zr__squares_early(const zr_plan *plan, int32_t unit);
 void zr__write_square(zr__list *l, int32_t unit, const zr_state *sums);
 void zr__write_norm(zr__list *l);
+/* With several loss terms, write the exchange of the numbers of losses that count. */
+void zr__write_count(zr__list *l);
 /* Write NORM and the updates after the last micro-batch. Updates with consume_grad are written earlier. */
 void zr__write_update(zr__list *l);
 

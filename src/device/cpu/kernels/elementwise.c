@@ -256,7 +256,7 @@ static zr_status fill_seed(const zr_kernel_args *args)
     const zr_tensor *out = &args->out[0];
     const int64_t elems = zr_shape_elems(&out->shape);
     float y[ZR_CHUNK];
-    for (int64_t j = 0; j < ZR_CHUNK; j++) y[j] = args->runtime->loss_seed;
+    for (int64_t j = 0; j < ZR_CHUNK; j++) y[j] = args->runtime->loss_seed[args->op->attr.i[0]];
     for (int64_t i = 0; i < elems; i += ZR_CHUNK)
         zr__store(out->data, out->dtype, i, y, zr__min64(ZR_CHUNK, elems - i));
     return ZR_OK;

@@ -243,7 +243,7 @@ struct fill_each {
 
 zr_status run_fill(const zr_kernel_args *args)
 {
-    const fill_each each = {zr__array_of(&args->out[0]), args->runtime->loss_seed};
+    const fill_each each = {zr__array_of(&args->out[0]), args->runtime->loss_seed[args->op->attr.i[0]]};
     return zr__each(zr__stream_of(args), zr_shape_elems(&args->out[0].shape), zr__is_aligned(each.y), each);
 }
 
