@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The classes of all characters as the package tokenizers sees them: the table of src/data/pieces/classes.c.
+"""The classes of all characters as the package tokenizers sees them: the tables of src/data/pieces/classes.c and bert.c.
 
     bench/unicode_classes.py [--write]      needs the package tokenizers
 
 Oniguruma, the package's regular expressions, says which characters are letters, marks, numbers and white space. An
-added token with `single_word` says which characters belong to words. Without --write the table is only compared.
+added token with `single_word` says which characters belong to words. BertNormalizer and BertPreTokenizer say what BERT
+does with a character. Without --write the tables are only compared.
 """
 import pathlib
 import sys
@@ -12,11 +13,12 @@ import textwrap
 
 import tokenizers
 
-PLACE = pathlib.Path(__file__).resolve().parent.parent / "src/data/pieces/classes.c"
+PLACE = pathlib.Path(__file__).resolve().parent.parent / "src/data/pieces"
 BEGIN, END = "    /* bench/unicode_classes.py: begin */\n", "    /* bench/unicode_classes.py: end */\n"
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 # In the order of zr__class; ALTERNATING: upper case at even (at odd) characters, lower case at the others.
 OTHER, UPPER, LOWER, LETTER, MARK, NUMBER, FIGURE, SPACE, WORD, EVEN_UPPER, ODD_UPPER = range(11)
+CONTROL, BLANK, NONSPACING, PUNCTUATION, CONTROL_BLANK = range(1, 6)  # in the order of the classes of bert.c
 MANY, LONGEST = 15, 0xFFF  # an entry MANY: so many times 256 characters of the class OTHER
 
 
@@ -57,14 +59,33 @@ def classes():
     return made
 
 
-def ranges(made):
+def bert_classes():
+    off = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+    clean = tokenizers.normalizers.BertNormalizer(**off | {"clean_text": True})
+    strip = tokenizers.normalizers.BertNormalizer(**off | {"strip_accents": True})
+    words, made = tokenizers.pre_tokenizers.BertPreTokenizer(), [OTHER] * 0x110000
+    for c in POINTS:
+        cut = [word for word, _ in words.pre_tokenize_str(f"a{chr(c)}a")]
+        dropped = clean.normalize_str(chr(c)) == ""
+        if cut == ["a", "a"]:
+            made[c] = CONTROL_BLANK if dropped else BLANK
+        elif dropped:
+            made[c] = CONTROL
+        elif len(cut) == 3:
+            made[c] = PUNCTUATION
+        elif strip.normalize_str(chr(c)) == "":
+            made[c] = NONSPACING
+    return made
+
+
+def ranges(made, cases):
     """(length, class) of characters side by side."""
     c = 0
     while c < len(made):
         same = other = c
         while same < len(made) and made[same] == made[c]:
             same += 1
-        while other + 1 < len(made) and {made[other], made[other + 1]} == {UPPER, LOWER}:
+        while cases and other + 1 < len(made) and {made[other], made[other + 1]} == {UPPER, LOWER}:
             other += 1
         if other - c >= 2:
             yield other + 1 - c, EVEN_UPPER if (made[c] == UPPER) == (c % 2 == 0) else ODD_UPPER
@@ -74,9 +95,9 @@ def ranges(made):
             c = same
 
 
-def table():
+def table(made, cases):
     entries = []
-    for length, its in ranges(classes()):
+    for length, its in ranges(made, cases):
         while its == OTHER and length >= 256:
             many = min(length // 256, LONGEST)
             entries.append(many << 4 | MANY)
@@ -90,12 +111,13 @@ def table():
 
 
 def main():
-    text, made = PLACE.read_text(), table()
-    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    if "--write" in sys.argv[1:]:
-        PLACE.write_text(text[:begin] + made + text[end:])
-    elif text[begin:end].split() != made.split():
-        sys.exit(f"{PLACE}: the table differs from tokenizers {tokenizers.__version__}")
+    for place, made in ((PLACE / "classes.c", table(classes(), True)), (PLACE / "bert.c", table(bert_classes(), False))):
+        text = place.read_text()
+        begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+        if "--write" in sys.argv[1:]:
+            place.write_text(text[:begin] + made + text[end:])
+        elif text[begin:end].split() != made.split():
+            sys.exit(f"{place}: the table differs from tokenizers {tokenizers.__version__}")
 
 
 main()

@@ -167,7 +167,7 @@ static void what_is_not_built_is_named(void **state)
 #define REGEX(text) SPLIT("\"pattern\": {\"Regex\": \"" text "\"}, \"behavior\": \"Isolated\"")
     static const char *const regex[] = {"a^b",     "\\\\w+",  "[a[b]]", "[a-z&&b]",
                                         "(?<=a)b", "[\\\\S]", "a{2}+",  "\\\\p{No such}+"};
-    refused("WordPiece", bpe_json("", BPE_BYTE_LEVEL, "\"type\": \"WordPiece\"", MORE, MERGES));
+    refused("Unigram", bpe_json("", BPE_BYTE_LEVEL, "\"type\": \"Unigram\"", MORE, MERGES));
     refused("normalizer is", bpe_json("\"normalizer\": {\"type\": \"NFKC\"}, ", BPE_BYTE_LEVEL, MODEL, MORE, MERGES));
     refused("dropout is", bpe_json("", BPE_BYTE_LEVEL, MODEL ", \"dropout\": 0.1", MORE, MERGES));
     refused("Whitespace", bpe_json("", "{\"type\": \"Whitespace\"}", MODEL, MORE, MERGES));

@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Tokenizers in the forms of Llama's, Mistral's and Qwen's: tests/tokenizers has small ones, and the tokens that the
- * package tokenizers 0.23.3 makes of texts (tests/peers/fixtures.py). */
+/* Tokenizers in the forms of Llama's, Mistral's, Qwen's and BERT's: tests/tokenizers has small ones, and the tokens
+ * that the package tokenizers 0.23.3 makes of texts (tests/peers/fixtures.py). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,8 +81,9 @@ static void compare(const char *name, const json_t *its)
     const zr_tokenizer_ends ends = zr_tokenizer_get_ends(t);
     size_t i;
     json_t *row;
-    expect_ids(name, "begin", ends.begin, ends.n_begin, json_object_get(its, "begin"));
-    assert_int_equal(ends.n_end, 0);
+    for (int64_t k = 0; k < ends.n_begin; k++) tokens[k] = ends.begin[k];
+    for (int64_t k = 0; k < ends.n_end; k++) tokens[ends.n_begin + k] = ends.end[k];
+    expect_ids(name, "ends", tokens, ends.n_begin + ends.n_end, json_object_get(its, "ends"));
     json_array_foreach(json_object_get(its, "rows"), i, row)
     {
         const char *text = json_string_value(json_object_get(row, "text"));
@@ -164,7 +165,8 @@ static void configurations_name_the_end(void **state)
 static void cuts_change_nothing(void **state)
 {
     (void)state;
-    static const char *const names[] = {"llama3", "qwen2", "qwen35", "nemo", "llama2", "mistral", "always"};
+    static const char *const names[] = {"llama3",  "qwen2",  "qwen35", "nemo",      "llama2",
+                                        "mistral", "always", "bert",   "bert_cased"};
     static const char *const parts[] = {" ",    "\n", "\t",     "\r",     "\v",  "a",      "B",  "'",
                                         "s",    "7",  "!",      "/",      "é",   "\u0301", "한", "<s>",
                                         "\xff", "字", "\u00a0", "\u2581", "the", "\u3000"};
@@ -207,8 +209,8 @@ static void long_words_take_no_longer(void **state)
     enum { N = 1000000 };
     char *text = malloc(N);
     int32_t *ids = malloc(3 * (size_t)N * sizeof(*ids));
-    static const char *const names[] = {"llama2", "llama3", "qwen2", "nemo"};
-    static const char *const units[] = {"e", "th", "\u0301", "\n", " ", "字"};
+    static const char *const names[] = {"llama2", "llama3", "qwen2", "nemo", "bert", "bert_cased"};
+    static const char *const units[] = {"e", "th", "\u0301", "\n", " ", "字", "\u302e"};
     assert_true(text && ids);
     const double begin = zr_clock_sec();
     for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
@@ -218,7 +220,7 @@ static void long_words_take_no_longer(void **state)
             int64_t n = 0;
             for (size_t i = 0; i + length <= N; i += length) memcpy(text + i, units[u], length);
             assert_int_equal(zr_tokenizer_encode(t, text, N / length * length, ids, 3 * N, &n), ZR_OK);
-            assert_true(n > 0);
+            assert_true(n > 0 || k >= 4); /* BERT drops marks and white space */
         }
         zr_tokenizer_close(&t);
     }
@@ -265,6 +267,16 @@ static void what_is_not_supported_is_named(void **state)
     refused("llama3", "{\"Sequence\":{\"id\":\"A\"", "{\"Sequence\":{\"id\":\"B\"", "post_processor.single has");
     refused("llama3", "\"ids\":[330]", "\"ids\":[3300]", "post_processor has token 3300");
     refused("llama3", "\"ids\":[330]", "\"no\":[330]", "post_processor.special_tokens has no ids");
+    refused("bert", "\"lowercase\":true", "\"lower\":true",
+            "normalizer: clean_text, handle_chinese_chars and lowercase");
+    refused("bert", "\"strip_accents\":null", "\"strip_accents\":0", "strip_accents true, false or null");
+    refused("bert", "\"BertNormalizer\"", "\"NFC\"", "normalizer is of type \"NFC\", only BertNormalizer");
+    refused("bert", "\"BertPreTokenizer\"", "\"Whitespace\"", "pre_tokenizer is of type \"Whitespace\", only Bert");
+    refused("bert", "subword_prefix\":\"##\"", "subword_prefix\":\"@@\"", "model.continuing_subword_prefix is \"@@\"");
+    refused("bert", "\"prefix\":\"##\"", "\"prefix\":\"\"", "decoder.prefix is \"\"");
+    refused("bert", "\"unk_token\":\"[UNK]\"", "\"unk_token\":\"none\"", "model.unk_token is \"none\"");
+    refused("bert", "per_word\":100", "per_word\":0", "model.max_input_chars_per_word is 0; it must be");
+    refused("bert", "\"type\":\"WordPiece\",\"unk", "\"type\":\"Unigram\",\"unk", "only BPE and WordPiece are");
     refused("tekken_own", "\"pattern\"", "\"no\"", "config.pattern is missing");
     refused("tekken_own", "\"default_vocab_size\":", "\"default_vocab_size\":9", "do not fit each other");
     refused("tekken_own", "\"rank\":7,", "\"rank\":8,", "rank 8 at place 7");
@@ -280,6 +292,66 @@ static void sentencepiece_is_told_what_to_run(void **state)
     assert_int_equal(zr_tokenizer_open(in_tempdir("spm"), &t), ZR_ERR_NOT_FOUND);
     assert_non_null(strstr(zr_error_message(), "tokenizer.model"));
     assert_non_null(strstr(zr_error_message(), "save_pretrained"));
+}
+
+/* Write the vocabulary of a fixture as a vocab.txt into the folder "lines". */
+static void put_vocab_lines(const char *name, const char *ends)
+{
+    zr_tokenizer *t = known(name);
+    char all[1 << 16];
+    size_t n = 0;
+    for (int32_t token = 0; token < zr_tokenizer_vocab(t); token++) {
+        const char *text = NULL;
+        int64_t bytes = 0;
+        assert_int_equal(zr_tokenizer_decode(t, token, &text, &bytes), ZR_OK);
+        n += (size_t)sprintf(all + n, "%.*s%s", (int)bytes, text, ends);
+    }
+    put_file("lines/vocab.txt", all, n);
+    zr_tokenizer_close(&t);
+}
+
+/* A vocab.txt with a tokenizer_config.json is the same tokenizer as its tokenizer.json. */
+static void vocabularies_of_lines(void **state)
+{
+    (void)state;
+    static const char *const config[] = {"{\"do_lower_case\": true, \"tokenizer_class\": \"BertTokenizer\"}",
+                                         "{\"do_lower_case\": false, \"mask_token\": {\"content\": \"[MASK]\"}}"};
+    static const char *const names[] = {"bert", "bert_cased"};
+    zr_tokenizer *t = NULL;
+    assert_int_equal(mkdir(in_tempdir("lines"), 0777), 0);
+    put_vocab_lines("bert", "\n");
+    assert_int_equal(zr_tokenizer_open(in_tempdir("lines"), &t), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "do_lower_case"));
+    assert_false(zr__tokenizer_is_in(in_tempdir("lines")));
+    for (int i = 0; i < 2; i++) {
+        put_vocab_lines(names[i], i ? "\r\n" : "\n");
+        put_file("lines/tokenizer_config.json", config[i], strlen(config[i]));
+        assert_true(zr__tokenizer_is_in(in_tempdir("lines")));
+        zr_tokenizer *whole = known(names[i]);
+        t = opened(in_tempdir("lines"));
+        assert_true(zr_tokenizer_hash(t) == zr_tokenizer_hash(whole));
+        assert_int_equal(encode(t, "The cat, Ångström [MASK]"), encode(whole, "The cat, Ångström [MASK]"));
+        zr_tokenizer_close(&t);
+        zr_tokenizer_close(&whole);
+    }
+    static const struct {
+        const char *config, *vocab, *message;
+    } bad[] = {{"{\"tokenizer_class\": \"XLNetTokenizer\"}", NULL, "tokenizer_class is \"XLNetTokenizer\""},
+               {"{\"do_basic_tokenize\": false}", NULL, "do_basic_tokenize is false"},
+               {"{\"never_split\": [\"x\"]}", NULL, "never_split is"},
+               {"{\"sep_token\": \"</s>\"}", NULL, "sep_token is \"</s>\""},
+               {"{\"do_lower_case\": 1}", NULL, "lowercase must be true or false"},
+               {"{}", "[PAD]\n\n[UNK]\n", "line 2 is empty"},
+               {"{}", "[PAD]\n[PAD]\n", "line 2 is empty, not UTF-8, or repeats"},
+               {"{}", "[PAD]\n\xff\n", "line 2 is empty, not UTF-8"},
+               {"{}", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n", "there is no token [MASK]"}};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        put_file("lines/tokenizer_config.json", bad[i].config, strlen(bad[i].config));
+        if (bad[i].vocab) put_file("lines/vocab.txt", bad[i].vocab, strlen(bad[i].vocab));
+        const zr_status st = zr_tokenizer_open(in_tempdir("lines"), &t);
+        if (st != ZR_ERR_DATA || !strstr(zr_error_message(), bad[i].message))
+            fail_msg("%s: expected \"%s\", got %d: %s", bad[i].config, bad[i].message, st, zr_error_message());
+    }
 }
 
 /* ---- damage ---------------------------------------------------------------------------------- */
@@ -312,7 +384,7 @@ static int replay(const char *file, const uint8_t *bytes, size_t n)
 static void damaged_files(void **state)
 {
     (void)state;
-    static const char *const names[] = {"llama2", "llama3", "flags2", "tekken_own"};
+    static const char *const names[] = {"llama2", "llama3", "flags2", "tekken_own", "bert"};
     enum { ROUNDS = 250, MOST = 1 << 16 };
     static uint8_t damaged[MOST];
     for (uint32_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
@@ -347,10 +419,15 @@ static int remove_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_are_the_packages),           cmocka_unit_test(documents_are_separated),
-        cmocka_unit_test(configurations_name_the_end),       cmocka_unit_test(cuts_change_nothing),
-        cmocka_unit_test(long_words_take_no_longer),         cmocka_unit_test(what_is_not_supported_is_named),
-        cmocka_unit_test(sentencepiece_is_told_what_to_run), cmocka_unit_test(damaged_files),
+        cmocka_unit_test(tokens_are_the_packages),
+        cmocka_unit_test(documents_are_separated),
+        cmocka_unit_test(configurations_name_the_end),
+        cmocka_unit_test(cuts_change_nothing),
+        cmocka_unit_test(long_words_take_no_longer),
+        cmocka_unit_test(what_is_not_supported_is_named),
+        cmocka_unit_test(sentencepiece_is_told_what_to_run),
+        cmocka_unit_test(vocabularies_of_lines),
+        cmocka_unit_test(damaged_files),
     };
     return cmocka_run_group_tests(tests, make_all, remove_all);
 }

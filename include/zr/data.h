@@ -28,8 +28,10 @@ typedef struct zr_tokenizer zr_tokenizer;
 
 /** Open a tokenizer. `name` is one of these:
  * - "bytes", the tokenizer with 256 tokens, in which a token is a byte;
- * - the path of a tokenizer.json with a BPE like GPT-2's, Llama's, Mistral's or Qwen's (docs/tokenizers.md);
- * - the path of a directory with tokenizer.json, with vocab.json and merges.txt, or with Mistral's tekken.json.
+ * - the path of a tokenizer.json with a BPE like GPT-2's, Llama's, Mistral's or Qwen's, or with a WordPiece like BERT's
+ *   (docs/tokenizers.md);
+ * - the path of a directory with tokenizer.json, with vocab.json and merges.txt, with BERT's vocab.txt and a
+ *   tokenizer_config.json, or with Mistral's tekken.json.
  * An open tokenizer never changes, so any number of threads may use it at once.
  *
  * Text need not be UTF-8: an invalid byte is split from its neighbours. Unless the tokenizer normalizes text or has

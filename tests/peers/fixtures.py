@@ -5,7 +5,8 @@ import json
 import pathlib
 import sys
 
-from mixed import FLAGGED, LLAMA3, QWEN2, QWEN35, SPACE, TEKKEN, by_characters, byte_level, flags, mixed, symbols
+from mixed import (FLAGGED, LLAMA3, QWEN2, QWEN35, SPACE, TEKKEN, by_characters, byte_level, flags, mixed, symbols,
+                   wordpiece)
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 FOLDER = pathlib.Path(sys.argv[1])
@@ -19,6 +20,17 @@ TEXTS = [
     "a\u00a0b\u3000c\u2003\u0085d",
     "▁a ▁ b", "<0x0A><0x41>", "\n", "a" * 50, "tab\t\tend\t", FLAGGED,
     "the cat eats the hat, the éé ée xyz thxythe", "qzq zqzq", LEARNED[:700],
+]
+
+
+# For BERT: the order of marks, characters that are dropped or become several, long words, special tokens.
+BERT_TEXTS = [
+    "\u302e\u302a\u1d165 a\U0001d165\u0301\u302ee\u302e\U0001d165 \U0001d15e\u302e\u0316 \u302e\u200b\U0001d165\ufffd\U0001d165",
+    "a\u00adb\u200cc\u061cd\ufffde\x7ff\x0bg\x0ch\u0085i\u2028j\u0890k\ue000l", "İstanbul ΣΑΣ ΐ Ǖ ẞ ǅ \u1e9b\u0323 Ԓ ꟋℲ \U00010d50\u1c89",
+    "\u3400\u4dbf\u4e00\u9fff\uf900\ufaff \U0002b81f\U0002b820\U0002b91f\U0002b920\U0002ceaf\U0002ceb0 x\U0002f800y",
+    "x" * 99 + "e", "e" * 100 + " " + "e" * 101, "é" * 100 + " " + "字a" * 60, "e\u0301" * 100, "[CLS] a [MASK]b[SEP] [mask] [PAD][UNK] ##the the## # #",
+    "it's, they've; we're . I'm \" do not \" ? ! can't 'n' \u2013 \u2014 \u0085\u166d\u2e43\u1b7d\u111c9", "\uac00\ud7a3\u1100\u1161\u11a8 한\u302e",
+    "\u0344\u0958\ufb1d\u212b\u00c5\u2126 \U0001d160\U00011938\u0149 \ufb01 Ⅷ ²", "[MASK]", "a [MASK]  b", "x_y-z a.b", "\t\n\r",
 ]
 
 
@@ -76,6 +88,10 @@ def kinds():
     yield "mistral", by_characters(chars(), False)
     yield "gemma", by_characters(chars(), False, "gemma")
     yield "always", by_characters(chars(), False, "always", True)
+    yield "bert", wordpiece(LEARNED, 700)
+    yield "bert_cased", wordpiece(LEARNED, 700, strip_accents=False, lowercase=False)
+    yield "bert_bare", wordpiece(LEARNED, 400, flags(True), clean_text=False, handle_chinese_chars=False,
+                                 strip_accents=False)
     flagged = byte_level(model_of(qwen), QWEN2, normalizers.NFC())
     for name, made in ("flags", flagged), ("flags2", by_characters(chars(), True)):
         made.add_tokens(flags(name == "flags2"))
@@ -110,11 +126,12 @@ def main():
         if name in ("qwen2", "llama2"):  # the older way to write merges
             told["model"]["merges"] = [" ".join(merge) for merge in told["model"]["merges"]]
         (FOLDER / f"{name}.json").write_text(json.dumps(told, separators=(",", ":")) + "\n")
-        rows = [(text, made.encode(text, add_special_tokens=False).ids) for text in TEXTS]
-        expected[name] = {"begin": made.encode("").ids, "rows": [
+        texts = TEXTS + BERT_TEXTS if "bert" in name else TEXTS
+        rows = [(text, made.encode(text, add_special_tokens=False).ids) for text in texts]
+        expected[name] = {"ends": made.encode("").ids, "rows": [
             {"text": text, "ids": ids, "back": made.decode(ids, skip_special_tokens=False),
              "plain": made.decode(ids)} for text, ids in rows]}
-        if "▁" not in told["model"]["vocab"]:
+        if told["model"]["type"] == "BPE" and "▁" not in told["model"]["vocab"]:
             broken = bytes.fromhex("41e08080e0a0f08080f09080eda080ed9ff4908080f48fc0c1f5ff80c241f09f98")
             spelled = [made.token_to_id(symbols()[b]) for b in broken]
             expected[name]["broken"] = {"ids": spelled, "back": made.decode(spelled)}
@@ -122,7 +139,7 @@ def main():
         expected[name]["odd"] = made.decode(odd, skip_special_tokens=False)
     told = tekken_file(learn(TEKKEN, 330))
     (FOLDER / "tekken_own.json").write_text(json.dumps(told, separators=(",", ":")) + "\n")
-    expected["tekken_own"] = {"begin": [1], "rows": expected_of_tekken(told)}
+    expected["tekken_own"] = {"ends": [1], "rows": expected_of_tekken(told)}
     rows = json.dumps(expected, separators=(",", ":")).replace('},{"text"', '},\n{"text"')
     (FOLDER / "expected.json").write_text(rows + "\n")
 

@@ -5,7 +5,7 @@ import random
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 from tokenizers import AddedToken, Regex, Tokenizer  # noqa: E402
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors  # noqa: E402
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers  # noqa: E402
 
 SPACE = "\u2581"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -101,6 +101,21 @@ def byte_level(model, pattern, normalizer=None, special=(), begin=None):
     byte = processors.ByteLevel(trim_offsets=False)
     made.post_processor = byte if not begin else processors.Sequence(
         [byte, processors.TemplateProcessing(single=f"{begin} $A", special_tokens=[(begin, made.token_to_id(begin))])])
+    return made
+
+
+def wordpiece(text, size, extra=(), **normalizer):
+    """A WordPiece tokenizer as BERT's, learned from a text."""
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(**normalizer), pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    made.train_from_iterator([text], trainers.WordPieceTrainer(
+        vocab_size=size, limit_alphabet=min(size // 3, 2000), special_tokens=special, show_progress=False))
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0", pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[(name, made.token_to_id(name)) for name in ("[CLS]", "[SEP]")])
+    made.add_tokens(list(extra))
     return made
 
 

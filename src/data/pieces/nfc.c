@@ -5,7 +5,7 @@
 
 /* Number of a character in the table: its canonical combining class, which is at most 240, or CHANGES if normalization
  * may replace it or compose it with an earlier character. 0 is a character before which a text may be divided. */
-enum { CHANGES = 255, PAGE = 256, PAGES = 0x110000 / PAGE, FULL = 255, FEW = 64, MOST_PER_CHARACTER = 4 };
+enum { CHANGES = 255, PAGE = 256, PAGES = 0x110000 / PAGE, FULL = 255, FEW = 64, MOST_PER_CHARACTER = ZR__NFC_PARTS };
 /* Hangul: syllables have no entry in the library's table of decompositions. Vowels and final consonants compose. */
 enum { VOWEL = 0x1161, VOWELS = 21, FINAL = 0x11a8, FINALS = 27 };
 
@@ -162,8 +162,7 @@ bool zr__nfc_is(const zr__nfc *nfc, const char *text, int64_t bytes)
     return !find_stretch(nfc, text, 0, bytes, &found);
 }
 
-/* Return the combining class of a character, 0 for a newer one. */
-static int class_of(const zr__nfc *nfc, int32_t c)
+int zr__nfc_class(const zr__nfc *nfc, int32_t c)
 {
     const int number = nfc->page[nfc->place[c / PAGE]][c % PAGE];
     return number == CHANGES ? utf8proc_get_property(c)->combining_class : number;
@@ -173,20 +172,19 @@ static int class_of(const zr__nfc *nfc, int32_t c)
 static void order_marks(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room)
 {
     int64_t count[PAGE + 1] = {0};
-    for (int64_t i = 0; i < n; i++) count[class_of(nfc, c[i]) + 1]++;
+    for (int64_t i = 0; i < n; i++) count[zr__nfc_class(nfc, c[i]) + 1]++;
     for (int v = 0; v < PAGE; v++) count[v + 1] += count[v];
-    for (int64_t i = 0; i < n; i++) room[count[class_of(nfc, c[i])]++] = c[i];
+    for (int64_t i = 0; i < n; i++) room[count[zr__nfc_class(nfc, c[i])]++] = c[i];
     memcpy(c, room, (size_t)n * sizeof(*c));
 }
 
-/* Order the marks behind each character that has no combining class. */
-static void order_all(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room)
+void zr__nfc_order(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room)
 {
     for (int64_t i = 0; i < n; i++) {
         int64_t end = i;
         bool ordered = true;
-        for (; end < n && class_of(nfc, c[end]) > 0; end++)
-            ordered = ordered && (end == i || class_of(nfc, c[end - 1]) <= class_of(nfc, c[end]));
+        for (; end < n && zr__nfc_class(nfc, c[end]) > 0; end++)
+            ordered = ordered && (end == i || zr__nfc_class(nfc, c[end - 1]) <= zr__nfc_class(nfc, c[end]));
         if (!ordered) order_marks(nfc, c + i, end - i, room);
         if (end > i) i = end - 1;
     }
@@ -209,7 +207,7 @@ static void compose(const zr__nfc *nfc, const char *text, int64_t bytes, int32_t
         n += utf8proc_decompose_char(character_at((const unsigned char *)text + at, length), c + n, MOST_PER_CHARACTER,
                                      OPTIONS, &bound);
     }
-    order_all(nfc, c, n, room);
+    zr__nfc_order(nfc, c, n, room);
     n = utf8proc_normalize_utf32(c, n, OPTIONS);
     for (int64_t i = 0; i < n; i++) add_character(out, c[i]);
 }
@@ -235,4 +233,39 @@ zr_status zr__nfc_add(const zr__nfc *nfc, const char *text, int64_t bytes, zr__t
     zr__text_append(out, text + at, (size_t)(bytes - at));
     ZR_CHECK(!out->failed, ZR_ERR_MEMORY, "no memory to normalize %lld bytes of text", (long long)bytes);
     return ZR_OK;
+}
+
+/* ---- characters ------------------------------------------------------------------------------ */
+
+/* Ranges of characters that are composed of others only since Unicode 10 to 16. */
+static const int32_t newer_composed[][2] = {{0x105c9, 0x105c9}, {0x105e4, 0x105e4}, {0x11383, 0x11391},
+                                            {0x113c5, 0x113c8}, {0x11938, 0x11938}, {0x16121, 0x16128},
+                                            {0x16d68, 0x16d6a}};
+
+int64_t zr__nfc_decompose(int32_t c, int32_t part[ZR__NFC_PARTS])
+{
+    int bound = 0;
+    part[0] = c;
+    for (size_t i = 0; i < sizeof(newer_composed) / sizeof(newer_composed[0]); i++)
+        if (c >= newer_composed[i][0] && c <= newer_composed[i][1]) return 1;
+    return utf8proc_decompose_char(c, part, ZR__NFC_PARTS, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &bound);
+}
+
+/* Ranges of upper case letters since Unicode 15: every `step`-th character, and its lower case less the character. */
+static const struct {
+    int32_t first, last, step, lower;
+} newer_upper[] = {{0x1c89, 0x1c89, 1, 1},      {0xa7cb, 0xa7cb, 1, 0x264 - 0xa7cb},
+                   {0xa7cc, 0xa7ce, 2, 1},      {0xa7d2, 0xa7d4, 2, 1},
+                   {0xa7da, 0xa7da, 1, 1},      {0xa7dc, 0xa7dc, 1, 0x19b - 0xa7dc},
+                   {0x10d50, 0x10d65, 1, 0x20}, {0x16ea0, 0x16eb8, 1, 0x1b}};
+
+int64_t zr__lower(int32_t c, int32_t lower[2])
+{
+    lower[0] = utf8proc_tolower(c);
+    lower[1] = 0x307;
+    for (size_t i = 0; i < sizeof(newer_upper) / sizeof(newer_upper[0]); i++)
+        if (c >= newer_upper[i].first && c <= newer_upper[i].last &&
+            (c - newer_upper[i].first) % newer_upper[i].step == 0)
+            lower[0] = c + newer_upper[i].lower;
+    return c == 0x130 ? 2 : 1; /* a capital I with a dot becomes i and a combining dot */
 }

@@ -28,4 +28,20 @@ bool zr__nfc_is(const zr__nfc *nfc, const char *text, int64_t bytes);
 /** Append the normalized text to `out`. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__nfc_add(const zr__nfc *nfc, const char *text, int64_t bytes, zr__text *out);
 
+/* ---- characters ------------------------------------------------------------------------------ */
+
+enum { ZR__NFC_PARTS = 4 }; /* maximum number of characters of which a character is composed */
+
+/** Decompose a character completely (NFD) into `part`, as the package `tokenizers` does. Return the number of parts. */
+int64_t zr__nfc_decompose(int32_t c, int32_t part[ZR__NFC_PARTS]);
+
+/** Return the combining class of a character, 0 if it has had one only since a version of Unicode after 9. */
+int zr__nfc_class(const zr__nfc *nfc, int32_t c);
+
+/** Order the marks behind each character that has no combining class. `room` has space for n characters. */
+void zr__nfc_order(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room);
+
+/** Convert a character to lower case, by Unicode 17. Return the number of characters in `lower`, 1 or 2. */
+int64_t zr__lower(int32_t c, int32_t lower[2]);
+
 #endif

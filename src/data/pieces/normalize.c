@@ -16,6 +16,13 @@ zr_status zr__changes_add(zr__changes *changes, zr__change_kind kind, const char
     return kind == ZR__NFC && !changes->nfc ? zr__nfc_open(&changes->nfc) : ZR_OK;
 }
 
+zr_status zr__changes_add_bert(zr__changes *changes, zr__bert_options options, const char *where)
+{
+    ZR_ASSERT(!changes->bert);
+    ZR_TRY(zr__changes_add(changes, ZR__BERT, NULL, NULL, where));
+    return zr__bert_open(options, &changes->bert);
+}
+
 void zr__changes_free(zr__changes *changes)
 {
     for (int i = 0; i < changes->n; i++) {
@@ -23,6 +30,7 @@ void zr__changes_free(zr__changes *changes)
         zr_free(changes->change[i].to);
     }
     zr__nfc_close(&changes->nfc);
+    zr__bert_close(&changes->bert);
     *changes = (zr__changes){.n = 0};
 }
 
@@ -55,7 +63,11 @@ uint64_t zr__changes_hash(const zr__changes *changes, uint64_t seed)
         hash = XXH3_64bits_withSeed(told, sizeof(told), hash);
         hash = hash_text(c->to, hash_text(c->from, hash));
     }
-    return changes->nfc ? hash_text(zr__nfc_version(), hash) : hash;
+    if (changes->bert) {
+        const int options = zr__bert_number(changes->bert);
+        hash = XXH3_64bits_withSeed(&options, sizeof(options), hash);
+    }
+    return changes->nfc || changes->bert ? hash_text(zr__nfc_version(), hash) : hash;
 }
 
 /* ---- changing -------------------------------------------------------------------------------- */
@@ -85,6 +97,8 @@ static bool has_effect(const zr__changes *changes, const zr__change *c, zr__chan
         return !zr__nfc_is(changes->nfc, text.text, text.bytes);
     case ZR__REPLACE:
         return memmem(text.text, (size_t)text.bytes, c->from, strlen(c->from));
+    case ZR__BERT:
+        return true;
     case ZR__PREPEND:
     case ZR__PREPEND_ABSENT:
         break;
@@ -97,6 +111,7 @@ static zr_status apply(const zr__changes *changes, const zr__change *c, zr__chan
 {
     out->length = 0;
     if (c->kind == ZR__NFC) return zr__nfc_add(changes->nfc, text.text, text.bytes, out);
+    if (c->kind == ZR__BERT) return zr__bert_add(changes->bert, text.text, text.bytes, out);
     if (c->kind == ZR__REPLACE) {
         replace(c, text, out);
     } else {

@@ -1,10 +1,11 @@
 /**
- * Changes that a tokenizer makes to a text before it is cut into pieces: the normalizers NFC, Prepend and Replace of
- * the package `tokenizers`, and the replacements of its pre-tokenizer Metaspace.
+ * Changes that a tokenizer makes to a text before it is cut into pieces: the normalizers NFC, Prepend, Replace and
+ * BertNormalizer of the package `tokenizers`, and the replacements of its pre-tokenizer Metaspace.
  */
 #ifndef ZR_DATA_NORMALIZE_H
 #define ZR_DATA_NORMALIZE_H
 
+#include "data/pieces/bert.h"
 #include "data/pieces/nfc.h"
 
 typedef enum zr__change_kind {
@@ -12,6 +13,7 @@ typedef enum zr__change_kind {
     ZR__REPLACE,        /* replace each `from` by `to` */
     ZR__PREPEND,        /* put `to` before a text that is not empty */
     ZR__PREPEND_ABSENT, /* put `to` before a text that does not begin with it */
+    ZR__BERT,           /* zr__bert_add */
 } zr__change_kind;
 
 typedef struct zr__change {
@@ -26,13 +28,16 @@ enum { ZR__CHANGES_MOST = 16 };
 typedef struct zr__changes {
     zr__change change[ZR__CHANGES_MOST];
     int n;
-    zr__nfc *nfc; /* table for NFC, or NULL if no change is NFC */
+    zr__nfc *nfc;   /* table for NFC, or NULL if no change is NFC */
+    zr__bert *bert; /* tables for BERT, or NULL if no change is BERT */
 } zr__changes;
 
 /** Append a change, with copies of the texts. `where` names the file and key in messages. Errors: ZR_ERR_DATA if there
  * are too many changes; ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__changes_add(zr__changes *changes, zr__change_kind kind, const char *from, const char *to,
                                        const char *where);
+/** Append the change BERT, once. Errors: as for zr__changes_add. */
+ZR_NODISCARD zr_status zr__changes_add_bert(zr__changes *changes, zr__bert_options options, const char *where);
 void zr__changes_free(zr__changes *changes);
 
 /** Return the maximum number of bytes that one byte of text may become, and add the bytes that may be prepended to

@@ -103,6 +103,12 @@ static int64_t piece_end(const zr__bpe *bpe, const char *text, int64_t at, int64
 
 static zr_status put_words(encoder *e, const char *text, int64_t bytes)
 {
+    zr__bert_word word = {0, 0};
+    if (e->bpe->pieces == ZR__PIECES_BERT) {
+        while (zr__bert_next(e->bpe->normalizer.bert, text, bytes, &word))
+            ZR_TRY(put_piece(e, text + word.from, word.to - word.from));
+        return ZR_OK;
+    }
     for (int64_t at = 0, end = 0; at < bytes; at = end) {
         end = piece_end(e->bpe, text, at, bytes);
         ZR_TRY(put_piece(e, text + at, end - at));
@@ -200,12 +206,14 @@ zr_status zr__bpe_encode(const zr__bpe *bpe, const char *text, int64_t bytes, bo
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
 /* Return the offset of the last space that follows a character that is certainly not white space, nor the character
- * that replaces spaces. In BPE by characters, no merge crosses this place if pieces are words. */
+ * that replaces spaces. In BPE by characters, no merge crosses this place if pieces are words. In WordPiece no word
+ * contains white space, so line ends serve too. */
 static int64_t word_cut(const zr__bpe *bpe, const char *text, int64_t from, int64_t bytes)
 {
     if (bpe->pieces == ZR__PIECES_WHOLE) return 0;
+    const bool line_ends = bpe->pieces == ZR__PIECES_BERT;
     for (int64_t at = bytes - 1; at > 0 && at >= from; at--)
-        if (text[at] == ' ' && zr__split_solid_before(text, at)) return at;
+        if ((text[at] == ' ' || (line_ends && text[at] == '\n')) && zr__split_solid_before(text, at)) return at;
     return 0;
 }
 

@@ -1,8 +1,9 @@
 /**
- * Byte-pair encoding (Sennrich et al. 2016) of two kinds. With byte-level BPE (Radford et al. 2019), a piece of text
- * begins as one token per byte. With BPE by characters (as SentencePiece's), a piece begins as one token per character,
- * and characters outside the vocabulary become tokens for their bytes. Each step merges the pair of neighbouring tokens
- * that comes first in the list of merges. Equal pairs are merged from left to right.
+ * Byte-pair encoding (Sennrich et al. 2016) of two kinds, and WordPiece. With byte-level BPE (Radford et al. 2019), a
+ * piece of text begins as one token per byte. With BPE by characters (as SentencePiece's), a piece begins as one token
+ * per character, and characters outside the vocabulary become tokens for their bytes. Each step merges the pair of
+ * neighbouring tokens that comes first in the list of merges. Equal pairs are merged from left to right. WordPiece
+ * (wordpiece.h) has no merges, but the same vocabulary, added tokens and tokens at the ends of documents.
  */
 #ifndef ZR_DATA_BPE_H
 #define ZR_DATA_BPE_H
@@ -26,6 +27,7 @@ typedef enum zr__bpe_pieces {
     ZR__PIECES_WORDS, /* before each ZR__BPE_SPACE that follows another character; no merge crosses such a place */
     ZR__PIECES_EACH,  /* before each ZR__BPE_SPACE */
     ZR__PIECES_WHOLE, /* nowhere */
+    ZR__PIECES_BERT,  /* at white space, and around punctuation (zr__bert_next); only WordPiece */
 } zr__bpe_pieces;
 
 /** Tokens that a tokenizer puts before and after a document. */
@@ -55,6 +57,11 @@ typedef struct zr__bpe {
     int64_t *said_begin;
     bool strip_first; /* whether decoding leaves out a space at the beginning */
     bool lines_apart; /* BPE by characters: whether no merge contains a line end */
+
+    int64_t most_characters; /* WordPiece: maximum number of characters of a word that is not unknown; 0 for BPE */
+    int64_t longest[2];      /* WordPiece: bytes of the longest token that begins a word, and of the longest one that
+                                continues a word, without its prefix */
+    bool tidies;             /* WordPiece: whether decoding drops spaces before punctuation */
 
     struct zr__bpe_merge *merges; /* hash table of merges */
     int64_t merge_mask;

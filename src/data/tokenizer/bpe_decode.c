@@ -1,6 +1,7 @@
 /* Byte-pair encoding: the text of tokens. */
 #include "base/text/text.h"
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/wordpiece.h"
 
 #include <string.h>
 
@@ -147,7 +148,9 @@ zr_status zr__bpe_decode(const zr__bpe *bpe, const int32_t *tokens, int64_t n, b
                          int64_t *bytes)
 {
     zr__text out = {0};
-    if (bpe->by_character)
+    if (bpe->pieces == ZR__PIECES_BERT)
+        zr__wordpiece_say(bpe, tokens, n, special, &out);
+    else if (bpe->by_character)
         decode_characters(bpe, tokens, n, special, &out);
     else
         decode_bytes(bpe, tokens, n, special, &out);

@@ -1,5 +1,6 @@
 /* Byte-pair encoding: what follows from a tokenizer's files once they are read. */
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/wordpiece.h"
 
 #include <string.h>
 #include <xxhash.h>
@@ -96,6 +97,8 @@ static void bound_tokens(zr__bpe *bpe)
     bool simple = bpe->by_character && zr__bpe_find(bpe, ZR__BPE_SPACE, sizeof(ZR__BPE_SPACE) - 1) >= 0;
     int64_t more = 0, prepended = 0, growth = 1;
     const zr__changes *all[] = {&bpe->normalizer, &bpe->spaces};
+    bpe->growth = 1;
+    if (bpe->pieces == ZR__PIECES_BERT) return; /* zr__bert_add makes no more characters than there are bytes */
     for (int k = 0; k < 2; k++) {
         for (int i = 0; i < all[k]->n; i++) {
             simple = simple && makes_spaces(&all[k]->change[i]);
@@ -145,6 +148,7 @@ static void hash_all(zr__bpe *bpe)
     hash = hash_more(hash, bpe->byte_token, sizeof(bpe->byte_token));
     hash = hash_more(hash, told, sizeof(told));
     hash = hash_more(hash, &merges, sizeof(merges));
+    if (bpe->pieces == ZR__PIECES_BERT) hash = hash_more(hash, &bpe->most_characters, sizeof(bpe->most_characters));
     hash = zr__changes_hash(&bpe->spaces, zr__changes_hash(&bpe->normalizer, hash));
     hash = hash_added(hash_added(hash, &bpe->added), &bpe->later);
     bpe->hash = hash_ends(hash, &bpe->ends);
@@ -173,8 +177,9 @@ static zr_status find_alone(zr__bpe *bpe)
 
 zr_status zr__bpe_finish(zr__bpe *bpe)
 {
+    if (bpe->pieces == ZR__PIECES_BERT) zr__wordpiece_finish(bpe);
     if (!bpe->ignore_merges) ZR_TRY(find_alone(bpe));
-    if (bpe->by_character) {
+    if (bpe->by_character && bpe->pieces != ZR__PIECES_BERT) {
         choose_pieces(bpe);
         ZR_TRY(zr__bpe_say_tokens(bpe));
     }

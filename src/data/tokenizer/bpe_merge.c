@@ -1,6 +1,7 @@
 /* Byte-pair encoding: the tables of a tokenizer, and the merging of a piece. */
 #include "base/text/text.h"
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/wordpiece.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -244,6 +245,7 @@ zr_status zr__bpe_merge_piece(const zr__bpe *bpe, const char *piece, int64_t byt
     uint64_t few_keys[HEAP_ROOM(SHORT_BYTES)];
     merger m = {bpe, few, few_keys, 0};
     char *memory = NULL;
+    if (bpe->pieces == ZR__PIECES_BERT) return zr__wordpiece_word(bpe, piece, bytes, tokens, n);
     ZR_CHECK(bytes <= INT32_MAX, ZR_ERR_DATA, "the text has %lld bytes without a place to split them; the limit is %d",
              (long long)bytes, INT32_MAX);
     if (bytes > SHORT_BYTES) {

@@ -40,6 +40,11 @@ zr_status zr__read_json(zr__reader *r, const char *path, json_t **root)
     return read_json(r, path, zr__json_parse_most, root);
 }
 
+zr_status zr__read_config(zr__reader *r, const char *path, json_t **config)
+{
+    return read_json(r, path, zr__json_parse_reals, config);
+}
+
 /* ---- what is not supported ------------------------------------------------------------------- */
 
 bool zr__read_is(const json_t *in, const char *type)
@@ -77,7 +82,10 @@ zr_status zr__read_type(const zr__reader *r, const json_t *in, const char *secti
 static zr_status want_bpe(const zr__reader *r, const json_t *model)
 {
     bool has_both = json_is_object(json_object_get(model, "vocab")) && json_is_array(json_object_get(model, "merges"));
-    if (has_both && !json_object_get(model, "type")) return ZR_OK;
+    const json_t *type = json_object_get(model, "type");
+    if (has_both && !type) return ZR_OK;
+    ZR_CHECK(!type || zr__read_is(model, "BPE"), ZR_ERR_DATA,
+             "%s: model is of type %s, only BPE and WordPiece are supported", r->file, ZR_JSON_SHOWN(type));
     return zr__read_type(r, model, "model", "BPE");
 }
 
@@ -125,6 +133,7 @@ static zr_status take_tokenizer(zr__reader *r, const json_t *root)
     static const char *const none[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
     const json_t *model = json_object_get(root, "model");
     ZR_CHECK(json_is_object(model), ZR_ERR_DATA, "%s: there is no model", r->file);
+    if (zr__read_is(model, "WordPiece")) return zr__read_wordpiece(r, root);
     ZR_TRY(want_bpe(r, model));
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) ZR_TRY(zr__read_nothing(r, model, "model.", none[i]));
     ZR_TRY(zr__read_steps(r, root));
@@ -144,14 +153,14 @@ static zr_status take_tokenizer(zr__reader *r, const json_t *root)
 /* Read the name of the token that ends a text from a tokenizer_config.json beside a tokenizer.json, if it names one.
  * The value is a text, or an object with the text in `content`. zr needs nothing else of the file, so a damaged file is
  * as none. */
-static zr_status read_config(zr__reader *r, const char *path)
+static zr_status find_end(zr__reader *r, const char *path)
 {
     char dir[PATH_MAX], own[PATH_MAX];
     json_t *config = NULL;
     zr__path_parent(path, dir);
     if (!zr__path_is_in(dir, "tokenizer_config.json")) return ZR_OK;
     ZR_TRY(zr__path_of_input(own, dir, "tokenizer_config.json"));
-    const zr_status st = read_json(r, own, zr__json_parse_reals, &config);
+    const zr_status st = zr__read_config(r, own, &config);
     if (st == ZR_ERR_DATA) return ZR_OK;
     ZR_TRY(st);
     const json_t *told = json_object_get(config, "eos_token"), *content = json_object_get(told, "content");
@@ -164,7 +173,7 @@ static zr_status read_config(zr__reader *r, const char *path)
 static zr_status read_tokenizer(zr__reader *r, const char *path)
 {
     json_t *root = NULL;
-    ZR_TRY(read_config(r, path));
+    ZR_TRY(find_end(r, path));
     ZR_TRY(zr__read_json(r, path, &root));
     zr_status st = take_tokenizer(r, root);
     json_decref(root);
@@ -247,7 +256,7 @@ static zr_status check_beside(zr__reader *r, const char *dir)
              "%s: added tokens are supported only in a tokenizer.json, which is missing", ZR_SHOWN(path));
     if (!zr__path_is_in(dir, "tokenizer_config.json")) return ZR_OK;
     ZR_TRY(zr__path_of_input(path, dir, "tokenizer_config.json"));
-    ZR_TRY(read_json(r, path, zr__json_parse_reals, &config));
+    ZR_TRY(zr__read_config(r, path, &config));
     zr_status st = check_config(r, config);
     json_decref(config);
     return st;
@@ -263,7 +272,8 @@ static zr_status refuse_directory(const char *path)
         "A.from_pretrained('%s').save_pretrained('%s')\"",
         ZR_SHOWN(path), ZR_SHOWN(path), ZR_SHOWN(path));
     return ZR_FAIL(ZR_ERR_NOT_FOUND,
-                   "the directory %s has neither a tokenizer.json nor a vocab.json, nor a tekken.json", ZR_SHOWN(path));
+                   "the directory %s has neither a tokenizer.json nor a vocab.json, a vocab.txt or a tekken.json",
+                   ZR_SHOWN(path));
 }
 
 static zr_status read_directory(zr__reader *r, const char *path)
@@ -272,6 +282,7 @@ static zr_status read_directory(zr__reader *r, const char *path)
     ZR_TRY(zr__path_of_input(own, path, "tokenizer.json"));
     if (zr__path_is_in(path, "tokenizer.json")) return read_tokenizer(r, own);
     ZR_TRY(zr__path_of_input(own, path, "tekken.json"));
+    if (zr__path_is_in(path, "vocab.txt") && !zr__path_is_in(path, "vocab.json")) return zr__read_vocab_lines(r, path);
     if (!zr__path_is_in(path, "vocab.json"))
         return zr__path_is_in(path, "tekken.json") ? zr__read_tekken(r, own) : refuse_directory(path);
     ZR_TRY(check_beside(r, path));
@@ -291,7 +302,7 @@ static zr_status read_path(zr__reader *r, const char *path)
     struct stat info;
     ZR_CHECK(stat(path, &info) == 0, ZR_ERR_NOT_FOUND,
              "there is no tokenizer \"%s\"; give \"bytes\", or a directory with tokenizer.json, with vocab.json and "
-             "merges.txt, or with tekken.json",
+             "merges.txt, with vocab.txt and tokenizer_config.json, or with tekken.json",
              ZR_SHOWN(path));
     if (S_ISDIR(info.st_mode)) return read_directory(r, path);
     return zr__tokenizer_is_tekken(path) ? zr__read_tekken(r, path) : read_tokenizer(r, path);
@@ -300,7 +311,8 @@ static zr_status read_path(zr__reader *r, const char *path)
 bool zr__tokenizer_is_in(const char *dir)
 {
     return zr__path_is_in(dir, "tokenizer.json") || zr__path_is_in(dir, "tekken.json") ||
-           (zr__path_is_in(dir, "vocab.json") && zr__path_is_in(dir, "merges.txt"));
+           (zr__path_is_in(dir, "vocab.json") && zr__path_is_in(dir, "merges.txt")) ||
+           (zr__path_is_in(dir, "vocab.txt") && zr__path_is_in(dir, "tokenizer_config.json"));
 }
 
 zr_status zr__bpe_read(const char *path, zr__bpe *bpe)

@@ -1,6 +1,7 @@
 /**
  * Reading of tokenizers, in several files. read_vocab.c reads the vocabulary and the merges, read_steps.c what is done
- * before and after them, read_tekken.c reads tekken.json, and bpe_read.c puts a tokenizer together. Settings that zr
+ * before and after them, read_tekken.c reads tekken.json, read_wordpiece.c reads WordPiece, and bpe_read.c puts a
+ * tokenizer together. Settings that zr
  * does not support are refused, with a message that names the file and the setting.
  */
 #ifndef ZR_DATA_TOKENIZER_READ_H
@@ -55,6 +56,14 @@ ZR_NODISCARD zr_status zr__read_merge_lines(const zr__reader *r, const char *tex
 int32_t zr__read_find(const zr__reader *r, const char *name);
 /** Append an added token whose text is `name`. The caller sets its flags in *added. Errors: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__read_add_token(zr__bpe *bpe, zr__added added, const char *name, size_t bytes);
+
+/** Read tokenizer_config.json. Release *config with json_decref. Errors: as for zr__read_json. */
+ZR_NODISCARD zr_status zr__read_config(zr__reader *r, const char *path, json_t **config);
+
+/** Read a tokenizer.json with a WordPiece model. */
+ZR_NODISCARD zr_status zr__read_wordpiece(zr__reader *r, const json_t *root);
+/** Read the vocab.txt of a directory, as its tokenizer_config.json says. */
+ZR_NODISCARD zr_status zr__read_vocab_lines(zr__reader *r, const char *dir);
 
 /** Read Mistral's tekken.json. */
 ZR_NODISCARD zr_status zr__read_tekken(zr__reader *r, const char *path);

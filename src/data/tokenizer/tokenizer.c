@@ -1,4 +1,4 @@
-/* Tokenizers of two kinds: "bytes" and byte-level BPE. */
+/* Tokenizers: "bytes", and those that bpe.h describes. */
 #include "data/tokenizer/tokenizer.h"
 
 #include "base/text/text.h"

@@ -1,7 +1,7 @@
 /**
- * data/tokenizer: the tokenizers "bytes" and BPE. tokenizer.c chooses between the two kinds. bpe.h encodes and decodes.
- * read.h reads a BPE tokenizer from files, bpe_write.c prints it, and bpe_train.c learns merges. added.h finds added
- * tokens. data/pieces normalizes text and cuts it into pieces.
+ * data/tokenizer: the tokenizers "bytes", BPE and WordPiece. tokenizer.c chooses between "bytes" and the others. bpe.h
+ * encodes and decodes, with wordpiece.h for words of WordPiece. read.h reads a tokenizer from files, bpe_write.c prints
+ * it, and bpe_train.c learns merges. added.h finds added tokens. data/pieces normalizes text and cuts it into pieces.
  */
 #ifndef ZR_DATA_TOKENIZER_TOKENIZER_H
 #define ZR_DATA_TOKENIZER_TOKENIZER_H
