@@ -116,6 +116,18 @@ typedef struct zr_preset {
     const char *lr;     /* learning rate that its authors trained it with, such as "3e-4", or NULL if not known */
 } zr_preset;
 
+/** Samples on which a family is trained, which determine the inputs of its graphs. All inputs are I32. */
+typedef enum zr_samples {
+    ZR_SAMPLES_NEXT, /* next-token prediction, for decoders. Inputs: tokens (B,T) and targets (B,T); a target of -1 does
+                        not count */
+    ZR_SAMPLES_PAIRS /* masked tokens and pairs of sentences, for encoders. Inputs: tokens (B,T); segments (B,T);
+                        masked (B,P), the index in the row of each predicted token; masked_targets (B,P); first (B,S),
+                        the index in the row of each sample's first token; next (B,S), the sample's label of
+                        next-sentence prediction. P and S are zr_graph_spec.predictions and .samples. A target or label
+                        of -1 does not count. The graph has two loss terms: masked tokens, and next sentence. Rows
+                        always have documents (zr_graph_spec.documents): the samples, and the padding */
+} zr_samples;
+
 /** Maximum size of a family's struct, in bytes. */
 #define ZR_MODEL_CONFIG_BYTES 512
 /** Settings of a model of any family: the family's struct, followed by zeros. */
@@ -133,14 +145,15 @@ typedef struct zr_family {
     size_t bytes;             /* size of the family's struct */
     const zr_field *field;    /* settings, in the order of docs/config.md; ends with a row without key */
     const zr_preset *preset;  /* named models; ends with a row without name. NULL for no presets */
+    zr_samples samples;       /* samples on which its models are trained */
     zr_hf_names names;
     /** Set the values that are still "auto" (0 or NAN), from constants or from other values. Called for every source of
      * a configuration. May be NULL. */
     void (*complete)(void *config);
     /** Check a complete configuration. Fail with ZR_ERR_CONFIG, naming the field. */
     zr_status (*check)(const void *config);
-    /** Write the forward pass, as zr_model.build. The first two inputs must be tokens and targets, each (B,T) I32; a
-     * target of -1 does not count. When decoding there are no targets, and the output is the logits. */
+    /** Write the forward pass, as zr_model.build. The inputs are those of `samples`. When decoding, tokens are the only
+     * input, and the output is the logits; encoders do not decode. */
     void (*build)(zr_graph *graph, const void *config);
     /** Adapt other sizes to a new width or number of heads, which a search for the largest model has set. `from` has
      * the sizes before. Values that are set to "auto" are completed. May be NULL if no other size depends on them. */

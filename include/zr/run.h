@@ -63,6 +63,13 @@ typedef struct zr_train_info {
 #define ZR_TRAIN_AHEAD_BYTES ((int64_t)64 << 20)
 
 /** Report of one training step. Tokens and rates are totals over all ranks, unless a field's comment says otherwise. */
+/** Result of one loss term of a model that has several (zr_graph_loss_term). */
+typedef struct zr_train_term {
+    const char *name; /* name of the term, such as "masked_lm" */
+    double loss;      /* mean over the term's losses that count; NaN if none counts */
+    int64_t counted;  /* number of these losses */
+} zr_train_term;
+
 typedef struct zr_train_step {
     int64_t step;  /* number of the step, from 1 */
     int64_t steps; /* total number of steps of the run */
@@ -77,12 +84,16 @@ typedef struct zr_train_step {
     double loss_scale;    /* loss scale of this step; 0 without fp16 */
     bool noise;           /* whether the gradient noise scale is measured (train.gradient_noise_scale) */
     double noise_scale;   /* gradient noise scale in tokens, or NaN if not known yet; valid if `noise` is true */
+    int terms;            /* number of loss terms, or 0 if the model has only one */
+    zr_train_term term[ZR_LOSS_TERMS];
 } zr_train_step;
 
 typedef struct zr_train_eval {
     int64_t step;
-    double val_loss;
-    int64_t val_tokens;
+    double val_loss;    /* sum of the terms, or the mean over the targets that count */
+    int64_t val_tokens; /* number of targets that count; with several terms, of the first one */
+    int terms;          /* number of loss terms, or 0 if the model has only one */
+    zr_train_term term[ZR_LOSS_TERMS];
 } zr_train_eval;
 
 /** Report of a checkpoint that was written. */
@@ -271,10 +282,16 @@ ZR_API ZR_NODISCARD zr_status zr_train_resume(const zr_config *config, zr_comm *
 
 /** Result of evaluating trained weights (`zr eval`). */
 typedef struct zr_eval_result {
-    double loss;          /* mean loss over the tokens, with natural logarithms */
-    double perplexity;    /* e^loss */
+    double loss;          /* mean loss over the tokens, with natural logarithms; with several terms their sum */
+    double perplexity;    /* e^loss; with several terms, e to the loss of the first one */
     double bits_per_byte; /* loss in bits per byte of text; NaN if the number of bytes is unknown */
-    int64_t tokens;       /* number of tokens whose losses are included */
+    int64_t tokens;       /* number of tokens whose losses are included; with several terms, in the first one */
+    int terms;            /* number of loss terms, or 0 if the model has only one */
+    struct {
+        char name[ZR_NAME_MAX];
+        double loss; /* as in zr_train_term */
+        int64_t counted;
+    } term[ZR_LOSS_TERMS];
     int64_t params;
     char data[1024];     /* path of the evaluated file */
     char note[512];      /* one line for the user about skipped bad lines, damaged tokens in the cache and a length of

@@ -226,15 +226,36 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
     return ZR_OK;
 }
 
+/* Refuse other values than the default of keys of the data that the samples of the model's family do not have
+ * (zr_family.samples). */
+static zr_status check_samples(const zr_config *config, const zr__source *source)
+{
+    static const char *const decoders[] = {"data.packing",   "data.chat_template",  "data.text_key",
+                                           "data.bad_lines", "train.sample_tokens", NULL};
+    static const char *const encoders[] = {"data.max_predictions", "data.max_samples", "data.masked_lm_prob",
+                                           "data.short_seq_prob",  "data.whole_words", NULL};
+    const zr_family *family = config->model.family;
+    const bool pairs = family->samples == ZR_SAMPLES_PAIRS;
+    const zr__keys *keys = zr__keys_of(config);
+    for (const char *const *path = pairs ? decoders : encoders; *path; path++)
+        if (!zr__value_is_standard(config, zr__key_find(keys, *path)))
+            return fail_key(source, *path, ZR_ERR_CONFIG, "it is for %s, but model.type %s is %s; leave it out",
+                            pairs ? "decoders" : "encoders", family->name, pairs ? "an encoder" : "a decoder");
+    if (config->data.masked_lm_prob == 0)
+        return fail_key(source, "data.masked_lm_prob", ZR_ERR_CONFIG, "found 0, wanted above 0");
+    return ZR_OK;
+}
+
 /* Refuse weights on the sources of data.val, because an evaluation reads all of the data. */
 static zr_status check_data(const zr_config *config, const zr__source *source)
 {
     json_t *val = config->data.val ? zr__shards_list(config->data.val) : NULL;
     const bool weighted = json_is_object(json_array_get(val, 0));
     json_decref(val);
-    if (!weighted) return ZR_OK;
-    return fail_key(source, "data.val", ZR_ERR_CONFIG,
-                    "evaluation data cannot have weights; write a path or a list of paths");
+    if (weighted)
+        return fail_key(source, "data.val", ZR_ERR_CONFIG,
+                        "evaluation data cannot have weights; write a path or a list of paths");
+    return check_samples(config, source);
 }
 
 zr_status zr__config_check(const zr_config *config, const zr__source *source)

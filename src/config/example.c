@@ -24,6 +24,8 @@ static const struct {
     {"data.val", "null"},
     {"data.tokenizer", "\"bytes\""},
     {"data.seq_length", NULL},
+    {"data.max_predictions", "20"},
+    {"data.max_samples", "1"},
     {"data.order", "\"shuffled\""},
     {"train_micro_batch_size_per_gpu", "8"},
     {"gradient_accumulation_steps", "1"},
@@ -123,6 +125,7 @@ enum { VALUE_BYTES = 96 };
 static const char *value_of(const example *model, int row, const zr_key *key, char room[VALUE_BYTES])
 {
     const char *path = key->path, *value = shown[row].value;
+    const bool pairs = model->family->samples == ZR_SAMPLES_PAIRS;
     const bool preset = strcmp(path, "model.preset") == 0, seq = strcmp(path, "data.seq_length") == 0;
     room[0] = '\0';
     if (strcmp(path, "model.type") == 0) {
@@ -134,8 +137,10 @@ static const char *value_of(const example *model, int row, const zr_key *key, ch
             snprintf(room, VALUE_BYTES, "%lld", (long long)(most < PRESET_TOKENS ? most : PRESET_TOKENS));
     } else if (model->preset && key->field) {
         return key->field->role == ZR_FIELD_SHAPE ? NULL : value;
-    } else if (model->preset && strcmp(path, "data.tokenizer") == 0) {
+    } else if (strcmp(path, "data.tokenizer") == 0 && (model->preset || pairs)) {
         return "null";
+    } else if (!pairs && (strcmp(path, "data.max_predictions") == 0 || strcmp(path, "data.max_samples") == 0)) {
+        return NULL;
     } else if (model->preset && strcmp(path, "train_micro_batch_size_per_gpu") == 0) {
         return "1";
     } else if (model->preset && strcmp(path, "optimizer.params.lr") == 0) {

@@ -152,6 +152,8 @@ ZR_NODISCARD zr_status zr__value_set(zr_config *config, const zr_key *key, const
 /** Return the value of the key's field as JSON. For a key without a field, return its default. Return NULL if memory
  * runs out. */
 json_t *zr__value_get(const zr_config *config, const zr_key *key);
+/* Return whether a key has its default value. */
+bool zr__value_is_standard(const zr_config *config, const zr_key *key);
 /** Store the key's default value in its field. */
 ZR_NODISCARD zr_status zr__value_default(zr_config *config, const zr_key *key);
 /** Write the value of the key's field in readable form into `out`. Return false if the value is still "auto". */

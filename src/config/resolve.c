@@ -49,6 +49,9 @@ static zr_status resolve_model(zr_config *config)
     if (config->data.seq_length > positions)
         return zr__config_refuse(config, "data.seq_length: %" PRId64 " is longer than %s %" PRId64,
                                  config->data.seq_length, zr__config_key_of(config, "positions"), positions);
+    if (family->samples == ZR_SAMPLES_PAIRS && config->data.max_predictions > config->data.seq_length)
+        return zr__config_refuse(config, "data.max_predictions: %" PRId64 " is more than data.seq_length %" PRId64,
+                                 config->data.max_predictions, config->data.seq_length);
     return ZR_OK;
 }
 

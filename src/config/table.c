@@ -105,6 +105,19 @@ const zr_key zr__common_keys[] = {
         .choices = "error|skip"),
     KEY(STRING, "data.cache_dir", "null", data.cache_dir,
         "folder that caches the tokens of text files; null: zr/tokens in the user's cache ($XDG_CACHE_HOME)"),
+    KEY(INT, "data.max_predictions", "20", data.max_predictions,
+        "only for encoders: maximum number of predicted tokens in a row, at most data.seq_length", FROM(1)),
+    KEY(INT, "data.max_samples", "1", data.max_samples,
+        "only for encoders: maximum number of samples in a row. Above 1, samples of a text are packed into rows, each "
+        "attending only to itself, so that it has the losses that it has alone",
+        FROM(1)),
+    KEY(NUMBER, "data.masked_lm_prob", "0.15", data.masked_lm_prob,
+        "only for encoders, for text: share of a sample's tokens that are predicted, above 0", RANGE(0, 1)),
+    KEY(NUMBER, "data.short_seq_prob", "0.1", data.short_seq_prob,
+        "only for encoders, for text: probability that a document's samples are shorter than data.seq_length",
+        RANGE(0, 1)),
+    KEY(BOOL, "data.whole_words", "false", data.whole_words,
+        "only for encoders, for text: predict all tokens of a word together"),
 
     KEY(CHOICE, "device", "\"auto\"", device,
         "what ranks compute on. cpu: the processor; cuda: NVIDIA GPUs, over which the ranks of a host are distributed "

@@ -391,6 +391,15 @@ json_t *zr__value_get(const zr_config *config, const zr_key *key)
     return field_json(key, field_of(config, key));
 }
 
+bool zr__value_is_standard(const zr_config *config, const zr_key *key)
+{
+    json_t *value = zr__value_get(config, key), *standard = standard_json(key);
+    const bool same = json_equal(value, standard);
+    json_decref(value);
+    json_decref(standard);
+    return same;
+}
+
 bool zr__value_text(const zr_config *config, const zr_key *key, char *out, size_t size)
 {
     json_t *value = zr__value_get(config, key);

@@ -128,6 +128,8 @@ zr_status zr_family_check(const zr_family *family)
              family->name, family->bytes, ZR_MODEL_CONFIG_BYTES);
     ZR_CHECK(family->names.prefix && !family->names.head == !family->names.table, ZR_ERR_INTERNAL,
              "%s: the names of tensors need a prefix, and both a head and a table or neither", family->name);
+    ZR_CHECK(family->samples == ZR_SAMPLES_NEXT || family->samples == ZR_SAMPLES_PAIRS, ZR_ERR_INTERNAL,
+             "%s: there are no samples %d", family->name, (int)family->samples);
     for (const zr_field *field = family->field; field->key; field++) ZR_TRY(check_field(family, field));
     for (int i = 0; i < SIZES; i++) {
         const zr_field *field = zr_family_meaning(family, sizes[i].means);

@@ -14,6 +14,7 @@ static zr_status print_eval_json(const zr_eval_result *r)
     zr__json_add(&json, "loss", r->loss, "perplexity", r->perplexity, "bits_per_byte", r->bits_per_byte, "tokens",
                  r->tokens, "params", r->params, "data", r->data);
     zr__json_add(&json, "seq_length", r->seq, "stride", r->stride);
+    for (int t = 0; t < r->terms; t++) zr__json_add(&json, r->term[t].name, r->term[t].loss);
     if (r->bytes >= 0)
         zr__json_add(&json, "bytes", r->bytes);
     else
@@ -22,10 +23,23 @@ static zr_status print_eval_json(const zr_eval_result *r)
     return zr__json_write(&json, stdout);
 }
 
+/* Print the result of a model of several loss terms. */
+static void print_terms(const zr_eval_result *r)
+{
+    printf("loss           %.6f\n", r->loss);
+    for (int t = 0; t < r->terms; t++)
+        printf("%-14s %.6f, of %lld losses\n", r->term[t].name, r->term[t].loss, (long long)r->term[t].counted);
+    printf("perplexity     %.4f, of %s\ndata           %s\n", r->perplexity, r->term[0].name, CLI_SHOWN(r->data));
+}
+
 static void print_eval(const zr_eval_result *r)
 {
     char bits[48] = "unknown (tokens without a tokenizer)";
     if (isfinite(r->bits_per_byte)) snprintf(bits, sizeof(bits), "%.5f", r->bits_per_byte);
+    if (r->terms > 0) {
+        print_terms(r);
+        return;
+    }
     printf("loss           %.6f\nperplexity     %.4f\nbits per byte  %s\ntokens         %lld\ndata           %s\n",
            r->loss, r->perplexity, bits, (long long)r->tokens, CLI_SHOWN(r->data));
     if (r->stride < r->seq)

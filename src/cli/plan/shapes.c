@@ -9,7 +9,8 @@
 /** Count the parameters of a shape. For this, build its model, which declares the parameters. */
 static zr_status params_of(const zr__family_model *shape, int64_t *params)
 {
-    zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
+    /* decoders have no use for predictions and samples */
+    zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .predictions = 1, .samples = 1};
     zr_graph *graph = NULL;
     zr_model model = zr__family_builder(shape);
     ZR_TRY(zr_graph_create(&spec, &graph));

@@ -48,6 +48,7 @@ static void leave_step(const cli_progress *progress, const zr_train_step *step)
     cli_line l = {0};
     cli_line_add(&l, 0, "step %lld/%lld", (long long)step->step, (long long)step->steps);
     cli_line_add(&l, 1, "loss %.5f", step->loss);
+    for (int t = 0; t < step->terms; t++) cli_line_add(&l, 6, "%s %.5f", step->term[t].name, step->term[t].loss);
     if (isfinite(step->grad_norm))
         cli_line_add(&l, 3, "grad %.4g", step->grad_norm);
     else
@@ -82,6 +83,7 @@ static void on_eval(void *arg, const zr_train_eval *eval)
     if (progress->quiet) return;
     cli_line_add(&l, 0, "step %lld", (long long)eval->step);
     cli_line_add(&l, 1, "val_loss %.5f", eval->val_loss);
+    for (int t = 0; t < eval->terms; t++) cli_line_add(&l, 3, "%s %.5f", eval->term[t].name, eval->term[t].loss);
     cli_line_add(&l, 2, "%lld tokens", (long long)eval->val_tokens);
     cli_line_leave(&l, progress->live);
 }

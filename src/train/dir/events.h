@@ -8,7 +8,7 @@
 #include "train/dir/metrics.h"
 
 /** Maximum length of a record in bytes. */
-#define ZR_EVENT_BYTES 2048
+#define ZR_EVENT_BYTES (2048 + ZR_NAME_MAX * ZR_LOSS_TERMS)
 /** Size of a buffer for an event file's name, in bytes. */
 #define ZR_EVENTS_NAME_BYTES 160
 #define ZR_EVENTS_PREFIX "events.out.tfevents."

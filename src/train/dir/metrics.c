@@ -9,6 +9,13 @@
 #include <math.h>
 #include <stdio.h>
 
+/** Append the losses of the terms of a model that has several to a list of n scalars, and return the new count. */
+static int add_terms(int terms, const zr_train_term *term, zr__scalar *scalar, int n)
+{
+    for (int t = 0; t < terms; t++) scalar[n++] = (zr__scalar){term[t].name, term[t].loss, .exact = false};
+    return n;
+}
+
 int zr__metrics_step_scalars(const zr_train_step *step, zr__scalar scalar[ZR_SCALARS])
 {
     const zr__scalar all[] = {
@@ -27,18 +34,18 @@ int zr__metrics_step_scalars(const zr_train_step *step, zr__scalar scalar[ZR_SCA
         {"noise_scale_tokens", step->noise_scale, .exact = false, .absent = !step->noise},
     };
     enum { ALL = sizeof(all) / sizeof(all[0]) };
-    _Static_assert(ALL <= ZR_SCALARS, "raise ZR_SCALARS");
+    _Static_assert(ALL + ZR_LOSS_TERMS <= ZR_SCALARS, "raise ZR_SCALARS");
     int n = 0;
     for (int i = 0; i < ALL; i++)
         if (!all[i].absent) scalar[n++] = all[i];
-    return n;
+    return add_terms(step->terms, step->term, scalar, n);
 }
 
 int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCALARS])
 {
     scalar[0] = (zr__scalar){"loss", eval->val_loss, .exact = false};
     scalar[1] = (zr__scalar){"tokens", (double)eval->val_tokens, .exact = true};
-    return 2;
+    return add_terms(eval->terms, eval->term, scalar, 2);
 }
 
 int zr__metrics_line(int64_t step, const char *prefix, const zr__scalar *scalar, int n,

@@ -51,37 +51,59 @@ zr_status zr__train_model(const zr_config *config, zr__family_model *model)
 
 /* ---- rows of a batch -------------------------------------------------------------------------- */
 
-zr_status zr__data_sample(void *data, int64_t sample, const zr__row *row)
+static int32_t *row_of(void *input, int64_t row, int64_t elems)
 {
-    ZR_TRY(zr_data_sample(data, sample, row->tokens, row->targets));
-    return row->documents ? zr_data_documents(data, row->documents) : ZR_OK;
+    return (int32_t *)input + row * elems;
 }
 
-zr_status zr__data_window(void *data, int64_t window, const zr__row *row)
+zr__row zr__row_at(const zr_layout *l, int64_t row, void *const *input)
 {
-    ZR_TRY(zr_data_window(data, window, row->tokens, row->targets));
-    return row->documents ? zr_data_documents(data, row->documents) : ZR_OK;
+    if (l->predictions == 0)
+        return (zr__row){.tokens = row_of(input[0], row, l->seq),
+                         .targets = row_of(input[1], row, l->seq),
+                         .documents = l->documents ? row_of(input[2], row, l->seq) : NULL};
+    return (zr__row){.pairs = {.tokens = row_of(input[0], row, l->seq),
+                               .segments = row_of(input[1], row, l->seq),
+                               .masked = row_of(input[2], row, l->predictions),
+                               .masked_targets = row_of(input[3], row, l->predictions),
+                               .first = row_of(input[4], row, l->samples),
+                               .next = row_of(input[5], row, l->samples),
+                               .documents = row_of(input[6], row, l->seq)}};
 }
 
-zr__row zr__row_at(const zr_layout *layout, int64_t row, void *const *input)
+static void fill(int32_t *x, int64_t n, int32_t value)
 {
-    int32_t *part[3] = {NULL};
-    for (int i = 0; i < (layout->documents ? 3 : 2); i++) part[i] = (int32_t *)input[i] + row * layout->seq;
-    return (zr__row){part[0], part[1], part[2]};
+    for (int64_t i = 0; x && i < n; i++) x[i] = value;
 }
 
-void zr__row_pad(int64_t seq, const zr__row *row)
+void zr__row_pad(const zr_layout *l, const zr__row *row)
 {
-    for (int64_t t = 0; t < seq; t++) {
-        row->tokens[t] = 0;
-        row->targets[t] = -1;
-        if (row->documents) row->documents[t] = 0;
+    const zr_pairs_row *pairs = &row->pairs;
+    fill(row->tokens, l->seq, 0);
+    fill(row->targets, l->seq, -1);
+    fill(row->documents, l->seq, 0);
+    fill(pairs->tokens, l->seq, 0);
+    fill(pairs->segments, l->seq, 0);
+    fill(pairs->documents, l->seq, 0);
+    fill(pairs->masked, l->predictions, 0);
+    fill(pairs->masked_targets, l->predictions, -1);
+    fill(pairs->first, l->samples, 0);
+    fill(pairs->next, l->samples, -1);
+}
+
+static int64_t ignored(const int32_t *targets, int64_t n)
+{
+    int64_t none = 0;
+    for (int64_t i = 0; i < n; i++) none += targets[i] < 0;
+    return none;
+}
+
+void zr__row_count(const zr_layout *l, const zr__row *row, int64_t *counted)
+{
+    if (l->predictions == 0) {
+        counted[0] -= ignored(row->targets, l->seq);
+        return;
     }
-}
-
-int64_t zr__row_ignored(int64_t seq, const zr__row *row)
-{
-    int64_t n = 0;
-    for (int64_t t = 0; t < seq; t++) n += row->targets[t] < 0;
-    return n;
+    counted[0] -= ignored(row->pairs.masked_targets, l->predictions);
+    counted[1] -= ignored(row->pairs.next, l->samples);
 }

@@ -32,27 +32,26 @@ ZR_NODISCARD zr_status zr__family_find_preset(const char *name, zr__family_model
 
 /** A row of a batch, of T tokens. The loss ignores targets of -1. */
 typedef struct zr__row {
-    int32_t *tokens, *targets;
-    int32_t *documents; /* beginnings of documents (zr_data_documents), or NULL if rows have no documents */
+    int32_t *tokens, *targets; /* NULL in a row of sentence pairs */
+    int32_t *documents;        /* beginnings of documents (zr_data_documents), or NULL if rows have no documents */
+    zr_pairs_row pairs;        /* row of sentence pairs, of a layout with predictions */
 } zr__row;
 
-/** Function that reads sequence `index` from a source into a row. Examples are zr__data_sample and zr__data_window,
- * whose source is a zr_data. */
+/** Function that reads sequence `index` from a source into a row. Examples are zr__samples_read and zr__samples_window
+ * (samples.h). */
 typedef zr_status (*zr__data_fn)(void *source, int64_t index, const zr__row *row);
-zr_status zr__data_sample(void *data, int64_t sample, const zr__row *row);
-zr_status zr__data_window(void *data, int64_t window, const zr__row *row);
 
 /** Read the model in a directory's config.json, but leave the dropout probabilities 0: an evaluation needs no dropout,
  * and a run that starts from the directory sets its own. Errors: as zr_hf_read. */
 ZR_NODISCARD zr_status zr__family_read(const char *dir, zr__family_model *model);
 
-/** Return row `row` of a micro-batch's inputs: tokens, targets and, with layout->documents, the beginnings of
- * documents, each (B,T) I32. */
+/** Return row `row` of a micro-batch's inputs (zr_samples), and of the beginnings of documents with
+ * layout->documents. */
 zr__row zr__row_at(const zr_layout *layout, int64_t row, void *const *input);
-/** Write a row of T tokens that the loss ignores. */
-void zr__row_pad(int64_t seq, const zr__row *row);
-/** Return the number of targets of a row of T tokens that the loss ignores. */
-int64_t zr__row_ignored(int64_t seq, const zr__row *row);
+/** Write a row that the loss ignores. */
+void zr__row_pad(const zr_layout *layout, const zr__row *row);
+/** Subtract the losses of a row that do not count from the number of each loss term. */
+void zr__row_count(const zr_layout *layout, const zr__row *row, int64_t *counted);
 
 /** Set *model from a resolved configuration, and check the model's sizes. */
 ZR_NODISCARD zr_status zr__train_model(const zr_config *config, zr__family_model *model);

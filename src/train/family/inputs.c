@@ -35,7 +35,8 @@ zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr_tensor_spec 
 zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph)
 {
     zr_model builder = zr__family_builder(model);
-    zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32};
+    /* decoders have no use for predictions and samples */
+    zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .predictions = 1, .samples = 1};
     ZR_TRY(zr_graph_create(&spec, graph));
     zr_model_build(&builder, *graph);
     zr_status st = zr_graph_finish(*graph);
@@ -116,19 +117,10 @@ void zr__data_keys(const zr_config *config, zr_data_args *args)
 static zr_status open_all(const zr_config *config, bool first, zr_progress_fn progress, void *arg, zr__inputs *inputs)
 {
     ZR_CHECK(config->data.train, ZR_ERR_CONFIG, "data.train is missing; give a text or token file to train on");
-    zr_data_args args = {.path = config->data.train,
-                         .vocab_size = zr_config_sizes(config).vocabulary,
-                         .seq_length = config->data.seq_length,
-                         .order = config->data.order == ZR_ORDER_SEQUENTIAL ? ZR_SEQUENTIAL : ZR_SHUFFLED,
-                         .seed = (uint64_t)config->train.seed,
-                         .cache_is_whole = !first,
-                         .progress = progress,
-                         .arg = arg};
-    zr__data_keys(config, &args);
-    ZR_TRY(zr_data_open_with(&args, &inputs->train));
-    args.path = config->data.val;
-    args.order = ZR_SEQUENTIAL;
-    if (args.path) ZR_TRY(zr_data_open_with(&args, &inputs->val));
+    const zr_data_order order = config->data.order == ZR_ORDER_SEQUENTIAL ? ZR_SEQUENTIAL : ZR_SHUFFLED;
+    ZR_TRY(zr__samples_open(config, config->data.train, order, first, progress, arg, &inputs->train));
+    if (config->data.val)
+        ZR_TRY(zr__samples_open(config, config->data.val, ZR_SEQUENTIAL, first, progress, arg, &inputs->val));
     ZR_TRY(open_weights(config, inputs));
     return ZR_OK;
 }
@@ -142,7 +134,7 @@ zr_status zr__inputs_open(const zr_config *config, bool first, zr_progress_fn pr
 
 void zr__inputs_close(zr__inputs *inputs)
 {
-    zr_data_close(&inputs->train);
-    zr_data_close(&inputs->val);
+    zr__samples_close(&inputs->train);
+    zr__samples_close(&inputs->val);
     zr_weights_close(&inputs->weights);
 }

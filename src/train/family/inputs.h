@@ -3,15 +3,15 @@
 #ifndef ZR_TRAIN_INPUTS_H
 #define ZR_TRAIN_INPUTS_H
 
-#include "train/family/family.h"
+#include "train/family/samples.h"
 #include "zr/checkpoint.h"
 #include "zr/config.h"
 #include "zr/data.h"
 #include "zr/graph.h"
 
 typedef struct zr__inputs {
-    zr_data *train;
-    zr_data *val;        /* validation data, or NULL */
+    zr__samples train;
+    zr__samples val;     /* validation data, or not open */
     zr_weights *weights; /* initial weights, or NULL for random weights */
     char note[512];      /* names of tensors in the weights that the model does not use, or "" */
 } zr__inputs;

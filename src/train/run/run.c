@@ -231,10 +231,10 @@ static void note_saving(const zr__run *r)
 
 /** Report skipped lines and cut documents of a text. Other irregularities of the text were already reported when the
  * configuration was completed (train/setup/prepare.c). */
-static void note_lines(const zr__run *r, const zr_data *data)
+static void note_lines(const zr__run *r, const zr__samples *samples)
 {
     zr_data_info info = {0};
-    if (data) info = zr_data_get_info(data);
+    if (zr__samples_are_open(samples)) info = zr__samples_info(samples);
     if (info.skipped_lines > 0) zr__run_note(r, "%s", info.note);
     if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
 }
@@ -242,12 +242,15 @@ static void note_lines(const zr__run *r, const zr_data *data)
 /** Report that much of the samples of the training data is padding, which rows of several documents avoid. */
 static void note_padding(const zr__run *r)
 {
-    const double padding = 1 - zr_data_get_info(r->inputs.train).filled;
-    if (r->config->data.packing == ZR_PACKING_WHOLE || padding < 0.25) return;
+    const zr_data_info info = zr__samples_info(&r->inputs.train);
+    const bool pairs = r->inputs.train.pairs, packs = pairs && strcmp(info.format, "text") == 0;
+    const bool packed = pairs ? r->config->data.max_samples > 1 : r->config->data.packing == ZR_PACKING_WHOLE;
+    if (packed || 1 - info.filled < 0.25 || (pairs && !packs)) return;
     zr__run_note(r,
-                 "%.0f %% of the tokens of data.train are padding; data.packing whole puts several lines into a "
-                 "sample, each with the losses that it has alone",
-                 100 * padding);
+                 "%.0f %% of the tokens of data.train are padding; %s puts several %s into a "
+                 "%s, each with the losses that it has alone",
+                 100 * (1 - info.filled), pairs ? "data.max_samples above 1" : "data.packing whole",
+                 pairs ? "samples" : "lines", pairs ? "row" : "sample");
 }
 
 static void announce(zr__run *r)
@@ -266,9 +269,9 @@ static void announce(zr__run *r)
     if (wanted > cores)
         zr__run_note(r, "%d ranks x %d threads are more than %d cores, so training will be slow", r->comm->local_size,
                      r->info.threads, cores);
-    note_lines(r, r->inputs.train);
+    note_lines(r, &r->inputs.train);
     note_padding(r);
-    note_lines(r, r->inputs.val);
+    note_lines(r, &r->inputs.val);
     if (r->inputs.note[0])
         zr__run_note(r, "tensors of %s that the model does not use: %s", r->config->model.init, r->inputs.note);
 }
@@ -319,23 +322,44 @@ int64_t zr__run_sample(const zr__run *r, int64_t step)
     return r->from_sample + (step - r->from_step) * r->config->train_batch_size;
 }
 
+/** Return the sample of a micro-batch's first row. */
+static int64_t first_sample(const zr__run *r, const zr_batch *batch)
+{
+    return zr__run_sample(r, batch->step) + batch->first_row;
+}
+
 zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
 {
     zr__run *r = arg;
     const double begin = zr_clock_sec();
-    const int64_t rows = r->plan->layout.batch, seq = r->plan->layout.seq;
-    int64_t first = zr__run_sample(r, batch->step) + batch->first_row;
+    const int64_t rows = r->plan->layout.batch;
+    const int64_t first = first_sample(r, batch);
     zr_status st = ZR_OK;
     for (int64_t b = 0; b < rows && st == ZR_OK; b++) {
         const zr__row row = zr__row_at(&r->plan->layout, b, input);
-        st = zr__data_sample(r->inputs.train, first + b, &row);
-        if (st == ZR_OK) *batch->counted -= zr__row_ignored(seq, &row);
+        st = zr__samples_read(&r->inputs.train, first + b, &row);
+        if (st == ZR_OK) zr__row_count(&r->plan->layout, &row, batch->counted);
     }
     /* The next micro-batch begins after the samples that all ranks together read for this micro-batch. */
     const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;
-    if (st == ZR_OK && r->reads_ahead) st = zr_data_read_ahead(r->inputs.train, next, rows);
+    if (st == ZR_OK && r->reads_ahead) st = zr_data_read_ahead(r->inputs.train.tokens, next, rows);
     r->data_wait_sec += zr_clock_sec() - begin;
     if (r->batch_failed == ZR_OK) r->batch_failed = st; /* keep the first failure, which the engine also returns */
+    return st;
+}
+
+/** Count the losses of a micro-batch of a model of several loss terms, before the step reads it. This is a
+ * zr_count_fn. */
+static zr_status count_batch(void *arg, const zr_batch *batch)
+{
+    zr__run *r = arg;
+    const double begin = zr_clock_sec();
+    const int64_t first = first_sample(r, batch);
+    zr_status st = ZR_OK;
+    for (int64_t b = 0; b < r->plan->layout.batch && st == ZR_OK; b++)
+        st = zr__samples_count(&r->inputs.train, &r->plan->layout, first + b, batch->counted);
+    r->data_wait_sec += zr_clock_sec() - begin;
+    if (r->batch_failed == ZR_OK) r->batch_failed = st;
     return st;
 }
 
@@ -354,6 +378,16 @@ static bool is_uncounted(const zr_step_result *did)
     return did->counted == 0 && did->bad_param < 0 && isfinite(did->loss);
 }
 
+/** Name the results of the loss terms of a model that has several, and return their number. Return 0 for a model of one
+ * term. */
+static int name_terms(const zr_plan *plan, const zr_term_result *result, zr_train_term *term)
+{
+    for (int t = 0; t < plan->terms && plan->terms > 1; t++)
+        term[t] = (zr_train_term){zr_graph_loss_name(plan->graph[ZR_SCHEDULE_TRAIN], t),
+                                  result[t].counted > 0 ? result[t].loss : NAN, result[t].counted};
+    return plan->terms > 1 ? plan->terms : 0;
+}
+
 static void report_step(zr__run *r, const zr_step_result *did, double lr, double scale, double sec)
 {
     zr__scalar scalar[ZR_SCALARS];
@@ -370,6 +404,7 @@ static void report_step(zr__run *r, const zr_step_result *did, double lr, double
                           .loss_scale = r->config->fp16 ? scale : 0.0,
                           .noise = r->config->train.noise_scale,
                           .noise_scale = r->result->noise_scale};
+    line.terms = name_terms(r->plan, did->term, line.term);
     const double least_sec = sec > 0.0 ? sec : 1e-9;
     line.tokens_per_sec = (double)line.tokens / least_sec;
     line.samples_per_sec = (double)r->config->train_batch_size / least_sec;
@@ -463,6 +498,7 @@ zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch)
                           .clip = r->config->gradient_clipping,
                           .loss_scale = r->scaler.scale,
                           .batch = batch,
+                          .count = count_batch,
                           .arg = r};
 }
 
@@ -522,18 +558,22 @@ static zr_status after_batch(void *arg, int64_t windows)
 
 static zr_status evaluate_now(zr__run *r)
 {
-    int64_t windows = zr_data_windows(r->inputs.val);
+    int64_t windows = zr__samples_info(&r->inputs.val).windows;
     int64_t batches = r->config->train.eval_batches, batch = r->config->train_batch_size;
     if (batches > 0 && batches <= windows / batch) windows = batches * batch;
     zr_train_eval line = {.step = r->result->steps};
     zr__eval_part part;
     zr__eval_watch watch = {.done = after_batch, .arg = r};
-    const zr__eval_text val = {.source = r->inputs.val, .read = zr__data_window, .windows = windows};
+    zr__eval_mean mean;
+    const zr__eval_text val = {.source = &r->inputs.val, .read = zr__samples_window, .windows = windows};
     r->result->agreed = false;
     zr__run_enter(r, ZR__PHASE_EVALUATE);
     ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, &val, &watch, &part));
     ZR_TRY(zr__run_agree(r, part.data));
-    ZR_TRY(zr__run_agreed(r, zr__evaluate_mean(r->comm, &part, &line.val_loss, &line.val_tokens)));
+    ZR_TRY(zr__run_agreed(r, zr__evaluate_mean(r->comm, &part, r->plan->terms, &mean)));
+    line.val_loss = mean.loss;
+    line.val_tokens = mean.term[0].counted;
+    line.terms = name_terms(r->plan, mean.term, line.term);
     r->result->val_loss = line.val_loss;
     r->suspect |= !isfinite(line.val_loss);
     if (r->comm->rank == 0) {
@@ -554,7 +594,7 @@ static bool is_eval_step(const zr__run *r)
 
 static bool eval_is_due(const zr__run *r)
 {
-    return r->inputs.val && r->config->train.eval_interval > 0 && is_eval_step(r);
+    return zr__samples_are_open(&r->inputs.val) && r->config->train.eval_interval > 0 && is_eval_step(r);
 }
 
 static bool sample_is_due(const zr__run *r)
@@ -597,9 +637,10 @@ static zr_status make_steps(zr__run *r)
     }
     const int64_t steps = r->result->steps - r->from_step;
     ZR_CHECK(steps == 0 || r->uncounted < steps, ZR_ERR_DATA,
-             "%s: none of the targets of %lld steps counts; give lines with an answer that begins within "
-             "data.seq_length %lld tokens",
-             ZR_SHOWN(r->config->data.train), (long long)steps, (long long)r->config->data.seq_length);
+             "%s: none of the targets of %lld steps counts; give %s data.seq_length %lld tokens",
+             ZR_SHOWN(r->config->data.train), (long long)steps,
+             r->inputs.train.pairs ? "rows with masked tokens within" : "lines with an answer that begins within",
+             (long long)r->config->data.seq_length);
     return ZR_OK;
 }
 

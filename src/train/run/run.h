@@ -70,7 +70,7 @@ typedef struct zr__run {
     zr_timings timings; /* times of steps, set at the end of the run if requested */
     zr_train_info info;
     bool reads_ahead;       /* whether a thread prefetches the next micro-batch */
-    int64_t ahead_bytes;    /* memory of the prefetch in bytes */
+    int64_t ahead_bytes;    /* memory of the prefetch, or of sentence pairs, in bytes */
     double data_wait_sec;   /* seconds that the current training step has spent on reading data */
     zr_status batch_failed; /* status of this rank's first failed read; other ranks learn of it when the ranks agree */
     bool reserved;          /* whether disk space is reserved for the weights and still unused; rank 0 only */

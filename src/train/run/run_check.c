@@ -18,10 +18,10 @@
 
 #include <string.h>
 
-static void note_made_again(const zr__run *r, const zr_data *data)
+static void note_made_again(const zr__run *r, const zr__samples *samples)
 {
     zr_data_info info = {.made_again = ""};
-    if (data) info = zr_data_get_info(data);
+    if (zr__samples_are_open(samples)) info = zr__samples_info(samples);
     if (info.made_again[0]) zr__run_note(r, "%s", info.made_again);
 }
 
@@ -30,9 +30,9 @@ static zr_status open_inputs(zr__run *r, bool first)
     zr__progress p = {.run = r, .what = "data: texts are looked at, and tokenized once,"};
     ZR_TRY(zr__train_model(r->config, &r->model));
     ZR_TRY(zr__inputs_open(r->config, first, zr__run_progress, &p, &r->inputs));
-    note_made_again(r, r->inputs.train);
-    note_made_again(r, r->inputs.val);
-    r->reads_ahead = zr_data_get_info(r->inputs.train).bytes > ZR_TRAIN_AHEAD_BYTES;
+    note_made_again(r, &r->inputs.train);
+    note_made_again(r, &r->inputs.val);
+    r->reads_ahead = r->inputs.train.tokens && zr__samples_info(&r->inputs.train).bytes > ZR_TRAIN_AHEAD_BYTES;
     return ZR_OK;
 }
 
@@ -119,9 +119,11 @@ static zr_status check_room(const zr__run *r, int ranks)
     return zr__host_room(bytes, ranks * more);
 }
 
-/** Set the memory of the prefetch. Disable the prefetch if a sample needs more memory than is allowed. */
+/** Set the memory of the data and of the prefetch. Disable the prefetch if a sample needs more memory than is allowed.
+ */
 static void settle_ahead(zr__run *r)
 {
+    r->ahead_bytes = zr__samples_memory_bytes(&r->inputs.train) + zr__samples_memory_bytes(&r->inputs.val);
     if (!r->reads_ahead) return;
     r->ahead_bytes = zr_data_ahead_bytes(r->plan->layout.seq, r->plan->layout.documents, r->plan->layout.batch);
     r->reads_ahead = r->ahead_bytes > 0;
@@ -263,8 +265,8 @@ static zr_status check_plan(zr__run *r)
                               .comm = r->comm,
                               .output_dir = r->config->train.output_dir,
                               .threads = r->device->profile.facts.threads,
-                              .train_tokens = zr_data_tokens(r->inputs.train),
-                              .val_tokens = r->inputs.val ? zr_data_tokens(r->inputs.val) : 0};
+                              .train_tokens = zr__samples_info(&r->inputs.train).tokens};
+    if (zr__samples_are_open(&r->inputs.val)) r->info.val_tokens = zr__samples_info(&r->inputs.val).tokens;
     return ZR_OK;
 }
 

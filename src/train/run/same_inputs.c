@@ -8,7 +8,6 @@
 #include "base/paths/shards.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
-#include "data/samples/samples.h"
 #include "train/host/host.h"
 
 #include <errno.h>
@@ -20,7 +19,7 @@
 typedef struct input {
     zr__run *run;
     const char *key, *path;
-    const zr_data *data; /* the data; NULL if the input is weights */
+    const zr__samples *data; /* the data; NULL if the input is weights */
     const zr_weights *weights;
     zr__file_print *print; /* size and hash of the data, for checkpoints; NULL if the input is weights */
 } input;
@@ -50,7 +49,7 @@ static zr_status identify(const input *in, uint64_t *identity)
     }
     zr__shards_free(&shards);
     if (!in->data) return st;
-    const zr_data_info data = zr_data_get_info(in->data);
+    const zr_data_info data = zr__samples_info(in->data);
     const int64_t number[] = {data.files, data.bytes, data.tokens};
     *identity = zr__hash_join(*identity, XXH3_64bits(number, sizeof(number)));
     return st;
@@ -78,7 +77,7 @@ static zr_status read_input(const input *in, uint64_t *hash)
 {
     zr__progress p = {.run = in->run};
     snprintf(p.what, sizeof(p.what), "%s: looking at all of %s", in->key, ZR_SHOWN(in->path));
-    if (in->data) return zr__data_check(in->data, hash, zr__run_progress, &p);
+    if (in->data) return zr__samples_check(in->data, hash, zr__run_progress, &p);
     return hash ? zr__weights_hash(in->weights, hash, zr__run_progress, &p) : ZR_OK;
 }
 
@@ -102,11 +101,11 @@ static zr_status check_input(input *in)
     ZR_TRY(find_reader(r, identity, &reader, &places));
     zr_status st = reader == r->comm->rank ? read_input(in, places || in->data ? &hash : NULL) : ZR_OK;
     ZR_TRY(zr__run_agree(r, st));
-    if (in->data) *in->print = (zr__file_print){zr_data_get_info(in->data).bytes, hash};
+    if (in->data) *in->print = (zr__file_print){zr__samples_info(in->data).bytes, hash};
     if (!places) return ZR_OK;
     ZR_TRY(zr__run_gather(r, hash));
     hash = zr__run_gathered(r, reader);
-    if (in->data) ZR_TRY(same_of_input(in, "the number of tokens", (uint64_t)zr_data_tokens(in->data)));
+    if (in->data) ZR_TRY(same_of_input(in, "the number of tokens", (uint64_t)zr__samples_info(in->data).tokens));
     if (in->weights) ZR_TRY(same_of_input(in, "the number of bytes", (uint64_t)zr__weights_bytes(in->weights)));
     return same_of_input(in, "the content", hash);
 }
@@ -114,8 +113,9 @@ static zr_status check_input(input *in)
 zr_status zr__run_same_inputs(zr__run *r)
 {
     const zr_config *c = r->config;
-    input all[] = {{.run = r, .key = "data.train", .path = c->data.train, .data = r->inputs.train, .print = &r->train},
-                   {.run = r, .key = "data.val", .path = c->data.val, .data = r->inputs.val, .print = &r->val},
+    const zr__samples *train = &r->inputs.train, *val = zr__samples_are_open(&r->inputs.val) ? &r->inputs.val : NULL;
+    input all[] = {{.run = r, .key = "data.train", .path = c->data.train, .data = train, .print = &r->train},
+                   {.run = r, .key = "data.val", .path = c->data.val, .data = val, .print = &r->val},
                    {.run = r, .key = "model.init", .path = c->model.init, .weights = r->inputs.weights}};
     r->train.bytes = r->val.bytes = -1;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)

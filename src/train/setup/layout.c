@@ -2,6 +2,7 @@
 #include "train/setup/setup.h"
 
 #include "config/config.h"
+#include "train/family/samples.h"
 #include "train/host/limits.h"
 
 #include <string.h>
@@ -189,7 +190,7 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
     set_movement(config, &layout);
     set_homes(config, &layout);
     layout.eval = config->data.val != NULL;
-    layout.documents = config->data.packing == ZR_PACKING_WHOLE;
+    zr__samples_layout(config->model.family, config, &layout);
     if (config->train.sample_tokens > 0) layout.decode_len = sample_room(config);
     layout.optimizer = optimizer_of(config);
     return layout;

@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "data/samples/samples.h"
 #include "data/tokenizer/tokenizer.h"
-#include "train/family/family.h"
+#include "train/family/samples.h"
 #include "train/family/paths.h"
 #include "zr/run.h"
 
@@ -136,6 +136,10 @@ static zr_status look_at_data(zr_config *config, const char *path, data_kind *ki
     bool text = false;
     *kind = DATA_UNKNOWN;
     if (!path) return ZR_OK;
+    if (config->model.family->samples == ZR_SAMPLES_PAIRS && zr__pairs_are_ready(path)) {
+        *kind = DATA_TOKENS;
+        return ZR_OK;
+    }
     zr_status looked = zr__data_look(path, &text, note, sizeof(note));
     if (looked == ZR_ERR_MEMORY) return zr_error_frame(looked, __func__, __FILE__, __LINE__);
     if (looked != ZR_OK) return ZR_OK;
@@ -182,6 +186,10 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
     bool found;
     ZR_TRY(tokenizer_of_init(config, &found));
     if (found) return ZR_OK;
+    ZR_CHECK(
+        config->model.family->samples != ZR_SAMPLES_PAIRS, ZR_ERR_CONFIG,
+        "data.tokenizer is missing; text for an encoder needs a tokenizer with the tokens [CLS], [SEP] and [MASK], "
+        "so give its directory");
     *bytes = true;
     ZR_TRY(zr_config_set(config, "data.tokenizer", "bytes"));
     return ZR_OK;

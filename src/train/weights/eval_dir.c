@@ -1,4 +1,5 @@
 #include "base/paths/shards.h"
+#include "train/family/inputs.h"
 #include "train/family/paths.h"
 #include "train/weights/eval_windows.h"
 #include "train/weights/evaluate.h"
@@ -18,20 +19,18 @@ static zr_status find_val(void *arg, const char *path, char found[PATH_MAX])
     return zr__run_path_find(loaded->config, loaded->stored.run, "data.val", path, found);
 }
 
-static zr_status open_windows(const zr__loaded *loaded, const zr_eval_args *args, int64_t seq,
-                              zr__eval_windows *windows)
+/* Find the data to evaluate on: those of `args`, or the run's own. *path is borrowed from `args` or from *found, which
+ * must be freed. */
+static zr_status find_data(const zr__loaded *loaded, const zr_eval_args *args, char **found, const char **path)
 {
-    char *found = NULL;
-    const char *path = args->data;
-    if (!path && loaded->config && loaded->config->data.val) {
-        ZR_TRY(zr__shards_each(loaded->config->data.val, find_val, (void *)loaded, &found));
-        path = found;
+    *path = args->data;
+    if (!*path && loaded->config && loaded->config->data.val) {
+        ZR_TRY(zr__shards_each(loaded->config->data.val, find_val, (void *)loaded, found));
+        *path = *found;
     }
-    ZR_CHECK(path, ZR_ERR_ARG, "there is nothing to evaluate on: %s; add --data FILE",
+    ZR_CHECK(*path, ZR_ERR_ARG, "there is nothing to evaluate on: %s; add --data FILE",
              loaded->config ? "the run had no data.val" : "a Hugging Face directory names no text");
-    zr_status st = zr__eval_windows_open(loaded, path, seq, args->stride, windows);
-    zr_free(found);
-    return st;
+    return ZR_OK;
 }
 
 /* Argument of the callbacks that report the progress of an evaluation in tokens. */
@@ -57,6 +56,35 @@ static void limit_windows(const zr__loaded *loaded, zr__eval_windows *windows, i
     if (batches > 0 && batches <= windows->targets / batch) windows->targets = batches * batch;
 }
 
+/* Evaluate on a text, and set the results that do not depend on its kind. */
+static zr_status evaluate_text(zr__loaded *loaded, zr_layout *layout, const zr__eval_text *text,
+                               const zr__eval_watch *watch, int threads, const char *path, zr_eval_result *result)
+{
+    zr__eval_part part;
+    zr__eval_mean mean;
+    ZR_TRY(zr__load_start(loaded, layout, threads));
+    const zr_plan *plan = loaded->plan;
+    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &plan->layout, text, watch, &part));
+    ZR_TRY(part.data);
+    ZR_TRY(zr__evaluate_mean(loaded->comm, &part, plan->terms, &mean));
+    ZR_CHECK(isfinite(mean.loss), ZR_ERR_DIVERGED, "the loss of these weights on this file is %g: they are of no use",
+             mean.loss);
+    snprintf(result->data, sizeof(result->data), "%s", path);
+    result->loss = mean.loss;
+    result->tokens = mean.term[0].counted;
+    result->perplexity = exp(mean.term[0].loss);
+    result->params = plan->params;
+    result->seq = layout->seq;
+    result->terms = plan->terms > 1 ? plan->terms : 0;
+    for (int t = 0; t < result->terms; t++) {
+        const char *name = zr_graph_loss_name(plan->graph[ZR_SCHEDULE_EVAL], t);
+        snprintf(result->term[t].name, sizeof(result->term[t].name), "%s", name);
+        result->term[t].loss = mean.term[t].counted > 0 ? mean.term[t].loss : NAN;
+        result->term[t].counted = mean.term[t].counted;
+    }
+    return ZR_OK;
+}
+
 static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows, const zr_eval_args *args,
                                   zr_eval_result *result)
 {
@@ -72,30 +100,83 @@ static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows,
     const zr__eval_text text = {.source = windows, .read = zr__eval_windows_read, .windows = count};
     teller t = {args, windows, count};
     const zr__eval_watch watch = {tell_targets, &t};
-    ZR_TRY(zr__load_start(loaded, &layout, args->threads));
-    zr__eval_part part;
-    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &loaded->plan->layout, &text, args->progress ? &watch : NULL,
-                        &part));
-    ZR_TRY(part.data);
-    ZR_TRY(zr__evaluate_mean(loaded->comm, &part, &result->loss, &result->tokens));
-    ZR_CHECK(isfinite(result->loss), ZR_ERR_DIVERGED,
-             "the loss of these weights on this file is %g: they are of no use", result->loss);
-    snprintf(result->data, sizeof(result->data), "%s", windows->info.path);
+    ZR_TRY(evaluate_text(loaded, &layout, &text, args->progress ? &watch : NULL, args->threads, windows->info.path,
+                         result));
     ZR_CHECK(result->tokens > 0, ZR_ERR_DATA, "%s: no window of %lld tokens has a target that counts",
              windows->info.path, (long long)seq);
     const char *skipped = windows->info.skipped_lines > 0 ? windows->info.note : "", *again = windows->info.made_again,
                *cut = windows->info.cut;
     snprintf(result->note, sizeof(result->note), "%s%s%s%s%s", skipped, skipped[0] && cut[0] ? "; " : "", cut,
              (skipped[0] || cut[0]) && again[0] ? "; " : "", again);
-    result->params = loaded->plan->params;
-    result->perplexity = exp(result->loss);
-    result->seq = seq;
     result->stride = windows->stride;
     result->bytes = windows->bytes;
     double bytes_per_token = (double)windows->bytes / (double)result->tokens;
     result->bits_per_byte = windows->bytes > 0 ? result->loss / log(2.0) / bytes_per_token : NAN;
     return ZR_OK;
 }
+
+/* ---- sentence pairs -------------------------------------------------------------------------- */
+
+/* Argument of the callback that reports the progress of an evaluation of sentence pairs in tokens. */
+typedef struct rows_teller {
+    const zr_eval_args *args;
+    int64_t seq, rows;
+} rows_teller;
+
+static zr_status tell_rows(void *arg, int64_t rows)
+{
+    const rows_teller *t = arg;
+    t->args->progress(t->args->arg, rows * t->seq, t->rows * t->seq);
+    return ZR_OK;
+}
+
+/* Open sentence pairs as the run opens them for its evaluations, whose masks depend on the run's seed. Ready rows may
+ * have any number of predictions. */
+static zr_status open_pairs(const zr__loaded *loaded, const char *path, int64_t seq, zr_layout *layout,
+                            zr_pairs **pairs)
+{
+    char found[PATH_MAX], cache[PATH_MAX];
+    const zr_config *config = loaded->config;
+    zr_pairs_args args = {.path = path,
+                          .vocab_size = loaded->model.sizes.vocabulary,
+                          .seq_length = seq,
+                          .seed = config ? (uint64_t)config->train.seed : 0};
+    zr__pairs_keys(config, &args);
+    if (zr__pairs_are_ready(path)) args.predictions = seq;
+    zr__samples_layout(loaded->model.family, config, layout);
+    layout->predictions = args.predictions;
+    if (config) ZR_TRY(zr__run_cache_find(config, loaded->stored.run, cache, &args.cache_dir));
+    ZR_TRY(zr__load_tokenizer(loaded, found, &args.tokenizer));
+    return zr_pairs_open(&args, pairs);
+}
+
+static zr_status evaluate_pairs(zr__loaded *loaded, const char *path, int64_t seq, const zr_eval_args *args,
+                                zr_eval_result *result)
+{
+    zr_layout layout = ZR_LAYOUT_INIT;
+    zr__samples samples = {0};
+    ZR_CHECK(args->stride == 0, ZR_ERR_UNSUPPORTED, "a stride is for windows of a decoder; %s is an encoder",
+             loaded->model.family->title);
+    layout.train = false;
+    layout.seq = seq;
+    layout.batch = seq < BATCH_TOKENS ? BATCH_TOKENS / seq : 1;
+    ZR_TRY(open_pairs(loaded, path, seq, &layout, &samples.pairs));
+    int64_t rows = zr__samples_info(&samples).windows;
+    const int64_t batch = loaded->config && loaded->config->train_batch_size > 0 ? loaded->config->train_batch_size : 1;
+    if (args->batches > 0 && args->batches <= rows / batch) rows = args->batches * batch;
+    if (layout.batch > rows) layout.batch = rows;
+    const zr__eval_text text = {.source = &samples, .read = zr__samples_window, .windows = rows};
+    rows_teller t = {args, seq, rows};
+    const zr__eval_watch watch = {tell_rows, &t};
+    zr_status st = evaluate_text(loaded, &layout, &text, args->progress ? &watch : NULL, args->threads, path, result);
+    result->stride = seq;
+    result->bytes = -1;
+    result->bits_per_byte = NAN;
+    zr__samples_close(&samples);
+    return st;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
 
 /* Find the length of a window. *note receives whether zr has chosen a length below the model's. */
 static zr_status window_length(const zr__loaded *loaded, const zr_eval_args *args, int64_t *seq, bool *note)
@@ -126,13 +207,21 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     zr_status st = ZR_OK;
     int64_t seq = 0;
     bool note = false;
+    char *found = NULL;
+    const char *path = NULL;
     ZR_CHECK(dir && args && result, ZR_ERR_ARG, "zr_eval_dir was given a NULL pointer");
     ZR_TRY(zr__load_open(dir, &loaded));
     ZR_TRY_GOTO(st, window_length(&loaded, args, &seq, &note), done);
-    ZR_TRY_GOTO(st, open_windows(&loaded, args, seq, &windows), done);
-    ZR_TRY_GOTO(st, evaluate_windows(&loaded, &windows, args, result), done);
+    ZR_TRY_GOTO(st, find_data(&loaded, args, &found, &path), done);
+    if (loaded.model.family->samples == ZR_SAMPLES_PAIRS) {
+        ZR_TRY_GOTO(st, evaluate_pairs(&loaded, path, seq, args, result), done);
+    } else {
+        ZR_TRY_GOTO(st, zr__eval_windows_open(&loaded, path, seq, args->stride, &windows), done);
+        ZR_TRY_GOTO(st, evaluate_windows(&loaded, &windows, args, result), done);
+    }
     if (note) note_length(&loaded, result);
 done:
+    zr_free(found);
     zr__eval_windows_close(&windows);
     zr__load_close(&loaded);
     return st;

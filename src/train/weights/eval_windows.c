@@ -117,7 +117,7 @@ zr_status zr__eval_windows_read(void *windows, int64_t window, const zr__row *ro
     if (w->strides)
         ZR_TRY(read_strided(w, window, row->tokens, row->targets));
     else
-        ZR_TRY(zr__data_window(w->data, window, row));
+        ZR_TRY(zr__samples_window(&(zr__samples){.tokens = w->data}, window, row));
     count_bytes(w, row->targets);
     return ZR_OK;
 }

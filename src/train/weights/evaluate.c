@@ -12,7 +12,10 @@ typedef struct reader {
 static zr_status read_counted(const reader *r, int64_t window, const zr__row *row)
 {
     ZR_TRY(r->text->read(r->text->source, window, row));
-    r->part->tokens += r->layout->seq - zr__row_ignored(r->layout->seq, row);
+    const bool pairs = r->layout->predictions > 0;
+    r->part->counted[0] += pairs ? r->layout->predictions : r->layout->seq;
+    if (pairs) r->part->counted[1] += r->layout->samples;
+    zr__row_count(r->layout, row, r->part->counted);
     return ZR_OK;
 }
 
@@ -24,7 +27,7 @@ static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
         const int64_t window = batch->first_row + b;
         const zr__row row = zr__row_at(r->layout, b, input);
         if (window < text->windows && r->part->data == ZR_OK) r->part->data = read_counted(r, window, &row);
-        if (window >= text->windows || r->part->data != ZR_OK) zr__row_pad(r->layout->seq, &row);
+        if (window >= text->windows || r->part->data != ZR_OK) zr__row_pad(r->layout, &row);
     }
     return ZR_OK;
 }
@@ -37,7 +40,7 @@ zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *
     *part = (zr__eval_part){0};
     for (int64_t first = 0; first < windows; first += rows) {
         zr_batch batch = {.first_row = first + comm->rank / layout->tensor * layout->batch};
-        ZR_TRY(zr_engine_eval(engine, &batch, read_rows, &r, &part->sum));
+        ZR_TRY(zr_engine_eval(engine, &batch, read_rows, &r, part->sum));
         if (watch) ZR_TRY(watch->done(watch->arg, first + rows < windows ? first + rows : windows));
     }
     /* Tensor-parallel ranks compute the same losses, so only the first rank of each group adds its losses. */
@@ -45,21 +48,32 @@ zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *
     return ZR_OK;
 }
 
-zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, double *loss, int64_t *tokens)
+/** Compute the mean loss of one term. Collective. */
+static zr_status mean_of_term(zr_comm *comm, const zr_exact *sum, int64_t counted, zr_term_result *mean)
 {
     enum { N = ZR_EXACT_LIMBS + 1 };
     _Static_assert(N <= ZR_COMM_SCALARS, "a part travels in one call");
     double mine[N];
     zr_exact total = {0};
-    zr__exact_pack(&part->sum, mine);
-    mine[ZR_EXACT_LIMBS] = (double)part->tokens;
+    zr__exact_pack(sum, mine);
+    mine[ZR_EXACT_LIMBS] = (double)counted;
     ZR_TRY(zr_comm_scalars(comm, mine, N, NULL));
-    *tokens = 0;
+    mean->counted = 0;
     for (int rank = 0; rank < comm->size; rank++) {
         const double *other = comm->table + (size_t)N * (size_t)rank;
         zr__exact_unpack(&total, other);
-        *tokens += (int64_t)other[ZR_EXACT_LIMBS];
+        mean->counted += (int64_t)other[ZR_EXACT_LIMBS];
     }
-    *loss = *tokens > 0 ? zr__exact_value(&total) / (double)*tokens : 0.0;
+    mean->loss = mean->counted > 0 ? zr__exact_value(&total) / (double)mean->counted : 0.0;
+    return ZR_OK;
+}
+
+zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, int terms, zr__eval_mean *mean)
+{
+    mean->loss = 0;
+    for (int t = 0; t < terms; t++) {
+        ZR_TRY(mean_of_term(comm, &part->sum[t], part->counted[t], &mean->term[t]));
+        mean->loss += mean->term[t].loss;
+    }
     return ZR_OK;
 }

@@ -16,8 +16,9 @@ typedef struct zr__eval_text {
 
 /** Result of one rank's part of an evaluation. */
 typedef struct zr__eval_part {
-    zr_exact sum;   /* exact sum of the losses of tokens, independent of how windows are distributed over ranks */
-    int64_t tokens; /* number of targets that count */
+    zr_exact sum[ZR_LOSS_TERMS];    /* exact sum of each term's losses, independent of how windows are distributed over
+                                       ranks */
+    int64_t counted[ZR_LOSS_TERMS]; /* number of losses of each term that count */
     zr_status data; /* status of the first failed read; the rank continues, since other ranks wait for it */
 } zr__eval_part;
 
@@ -34,8 +35,14 @@ typedef struct zr__eval_watch {
 ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, const zr_layout *layout,
                                     const zr__eval_text *text, const zr__eval_watch *watch, zr__eval_part *part);
 
-/** Compute the mean loss over the parts of all ranks. The result does not depend on the number of ranks, provided that
- * micro-batches have the same size. Collective. */
-ZR_NODISCARD zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, double *loss, int64_t *tokens);
+/** Result of an evaluation. */
+typedef struct zr__eval_mean {
+    double loss;                        /* sum of the terms; with one term, its mean loss */
+    zr_term_result term[ZR_LOSS_TERMS]; /* mean loss of each term, or 0 if none of its losses counts */
+} zr__eval_mean;
+
+/** Compute the mean losses of the `terms` terms over the parts of all ranks. The result does not depend on the number
+ * of ranks, provided that micro-batches have the same size. Collective. */
+ZR_NODISCARD zr_status zr__evaluate_mean(zr_comm *comm, const zr__eval_part *part, int terms, zr__eval_mean *mean);
 
 #endif

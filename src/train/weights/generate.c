@@ -83,6 +83,11 @@ static zr_status generate_text(generating *g, zr_emit_fn emit, void *arg)
     zr__writer *w = &g->writer;
     int64_t room = 0;
     ZR_TRY(zr__load_open(g->dir, &g->loaded));
+    const zr_family *family = g->loaded.model.family;
+    ZR_CHECK(family->samples == ZR_SAMPLES_NEXT, ZR_ERR_UNSUPPORTED,
+             "%s is a %s model, an encoder, which does not predict the next token; only decoders, such as GPT-2, "
+             "generate text",
+             g->loaded.stored.path, family->title);
     ZR_TRY(open_own_tokenizer(g));
     ZR_TRY(zr__ends_find(&g->loaded, g->name, &g->ends));
     if (g->args->chat) ZR_TRY(render_prompt(g));

@@ -1,0 +1,45 @@
+/** The samples on which a model is trained or evaluated, as rows of batches: windows of tokens with their targets for a
+ * decoder, sentence pairs for an encoder (zr_family.samples). */
+#ifndef ZR_TRAIN_SAMPLES_H
+#define ZR_TRAIN_SAMPLES_H
+
+#include "train/family/family.h"
+
+/** Open data of one of the two kinds. The other member is NULL; both are NULL if nothing is open. */
+typedef struct zr__samples {
+    zr_data *tokens;
+    zr_pairs *pairs;
+} zr__samples;
+
+/** Set the fields of a layout that depend on the inputs of a family's graphs: documents, predictions and samples.
+ * `config` may be NULL; the sizes are then the defaults of its keys. */
+void zr__samples_layout(const zr_family *family, const zr_config *config, zr_layout *layout);
+
+/** Set the options of zr_pairs_open that come from a configuration, or from the defaults of its keys if it is NULL. */
+void zr__pairs_keys(const zr_config *config, zr_pairs_args *args);
+
+/** Return whether a path names ready rows of sentence pairs, and not texts. */
+bool zr__pairs_are_ready(const char *path);
+
+/** Open data for a configuration's model. `first` and `progress` are as in zr__inputs_open. */
+ZR_NODISCARD zr_status zr__samples_open(const zr_config *config, const char *path, zr_data_order order, bool first,
+                                        zr_progress_fn progress, void *arg, zr__samples *samples);
+void zr__samples_close(zr__samples *samples);
+bool zr__samples_are_open(const zr__samples *samples);
+
+/** Return what the data are. Of sentence pairs, a window is a row. */
+zr_data_info zr__samples_info(const zr__samples *samples);
+/** Return the bytes of memory that the data take in addition to a plan. */
+int64_t zr__samples_memory_bytes(const zr__samples *samples);
+/** Read all data once and hash them, like zr__data_check. */
+ZR_NODISCARD zr_status zr__samples_check(const zr__samples *samples, uint64_t *hash, zr_progress_fn fn, void *arg);
+
+/** Read sample `index` of the order for training, or window `index` for an evaluation. Both are a zr__data_fn whose
+ * source is a zr__samples. */
+zr_status zr__samples_read(void *samples, int64_t index, const zr__row *row);
+zr_status zr__samples_window(void *samples, int64_t index, const zr__row *row);
+/** Subtract the losses of sample `index` that do not count from `counted`, without reading a row. Only for sentence
+ * pairs, whose models have several loss terms (zr_step_args.count). */
+zr_status zr__samples_count(const zr__samples *samples, const zr_layout *layout, int64_t index, int64_t *counted);
+
+#endif
