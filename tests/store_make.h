@@ -36,7 +36,7 @@ static inline bool store_way(const char *way)
 {
     static const char *const here[] = {"/tmp"};
     setenv("ZR_STORE", way, 1);
-    spot passing = spot_take(zr__store_passing_bytes(4096, 1), 0);
+    spot passing = spot_take(zr__passing_bytes(4096, 1), 0);
     zr__store *store;
     const zr__store_config config = {.folder = here,
                                      .n_folders = 1,
@@ -54,7 +54,7 @@ static inline bool store_way(const char *way)
 static inline made_store make_store(const char *const *folder, int n_folders, int64_t bytes, int64_t block_bytes,
                                     int depth)
 {
-    made_store m = {.passing = spot_take(zr__store_passing_bytes(block_bytes, depth), 0)};
+    made_store m = {.passing = spot_take(zr__passing_bytes(block_bytes, depth), 0)};
     const zr__store_config config = {.folder = folder,
                                      .n_folders = n_folders,
                                      .bytes = bytes,

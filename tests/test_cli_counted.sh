@@ -67,5 +67,6 @@ check "... the loss scale stays" few --train.output_dir=half --fp16.enabled=true
 check "... in metrics.jsonl" nothing_in_two half
 check "a run without any target that counts" fails 65 'nothing.jsonl: none of the targets of 4 steps counts' \
     few --train.output_dir=nothing --data.train=nothing.jsonl
+check "... leaves neither weights nor a checkpoint, to train further" sh -c '! ls nothing | grep -q "^step-\|^model\|^latest"'
 
 echo "1..$n"

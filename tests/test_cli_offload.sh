@@ -230,6 +230,8 @@ echo '{"flops_f32": 1e12, "memory_bytes_sec": 2e10}' >profile.json
 unknown="plan c.json --quiet --profile profile.json $optim"
 check "a disk without rates" prints 'how long it takes is not known: a file for --profile may have' "$ZR" $unknown
 check "... which the advice says" grep -q '^They do not contain the time of the disk' printed
+check "... and the speed" grep -q '^  without the time of the disk, whose rates are not known$' printed
+check "... as no share of waiting" sh -c '! grep -q "^[* ][> ][0-3] .* %" printed'
 check "... and JSON" sh -c '"$@" --json --advice | grep -q "\"disk_sec\": *null"' "$ZR" "$ZR" $unknown
 echo '{"flops_f32": 1e12, "memory_bytes_sec": 2e10, "disk_read_bytes_sec": 1e9}' >profile.json
 check "half of the rates" fails 65 '"disk_read_bytes_sec" is given without "disk_write_bytes_sec"' "$ZR" $unknown
@@ -237,6 +239,10 @@ check "no name of a folder" fails 73 'name is empty' "$ZR" info --bench --disk '
 check "--bench --disk measures a folder" "$ZR" info --bench --disk nvme --quick --json
 check "... as JSON" grep -q "\"disk\":{\"folder\":\"$PWD/nvme\", \"read_bytes_sec\":[0-9]" out
 check "... which a plan prices" prints '\(the disk\|computing\) is the bound' "$ZR" plan c.json --quiet $optim
+echo '{"flops_f32": 1e12, "flops_bf16": 1e12, "memory_bytes_sec": 2e10, "disk_read_bytes_sec": 1e8, "disk_write_bytes_sec": 1e8}' >slow.json
+check "a disk that is the bound" prints 'the disk is the bound; computing would be with more than [0-9.]* *[kM]* *tokens a step (now 256)' "$ZR" plan c.json --quiet \
+    $optim --profile slow.json
+check "... says why computing waits" prints 'updates wait for the norm of all gradients (gradient_clipping)' "$ZR" plan c.json --quiet $optim --profile slow.json --gradient_clipping=1
 check "... and JSON too" sh -c '"$@" --json --advice | grep -q "\"disk_sec\": [0-9.e-]*, \"disk_tokens\": [0-9.e+]*, \"disk_written_per_day\": [0-9]"' "$ZR" "$ZR" plan c.json --quiet $optim
 check "... and zr info shows" prints '^disk .*/s read' "$ZR" info
 check "a folder that is not there" code 73 "$ZR" info --bench --disk nowhere

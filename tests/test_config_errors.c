@@ -86,6 +86,11 @@ static void wrong_values(void **state)
            "c.json:1:11: data.order: found \"random\", wanted one of shuffled, sequential");
     expect(ZR_ERR_CONFIG, "{\"train\": {\"reproducible\": \"always\"}}",
            "c.json:1:12: train.reproducible: found \"always\", wanted one of layout, world");
+    expect(ZR_ERR_CONFIG, "{\"train\": {\"accumulation_order\": \"row\"}}",
+           "c.json:1:12: train.accumulation_order: found \"row\", wanted one of micro, layer, auto");
+    expect(
+        ZR_ERR_CONFIG, "{\"zero_optimization\": {\"offload_param\": {\"ratio\": \"all\"}}}",
+        "c.json:1:42: zero_optimization.offload_param.ratio: found \"all\", wanted a number from 0 to 1, or \"auto\"");
     expect(ZR_ERR_CONFIG, "{\"collectives\": {\"buffer\": true}}",
            "c.json:1:18: collectives.buffer: found true, wanted one of constant, fused");
     expect(ZR_ERR_CONFIG, "{\"zero_optimization\": {\"stage3_max_live_parameters\": 0}}",

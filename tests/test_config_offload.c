@@ -46,8 +46,9 @@ static void refusals(void **state)
            "\"cpu\"}");
     expect(ZR_ERR_CONFIG, ZERO("\"offload_param\": 3"),
            "c.json:1:24: zero_optimization.offload_param: wanted an object { ... } of keys");
-    expect(ZR_ERR_CONFIG, ZERO("\"offload_optimizer\": {\"device\": \"disk\"}"),
-           "c.json:1:46: zero_optimization.offload_optimizer.device: found \"disk\", wanted one of none, cpu, nvme");
+    expect(
+        ZR_ERR_CONFIG, ZERO("\"offload_optimizer\": {\"device\": \"disk\"}"),
+        "c.json:1:46: zero_optimization.offload_optimizer.device: found \"disk\", wanted one of none, cpu, nvme, auto");
     expect(
         ZR_ERR_CONFIG, ZERO("\"offload_optimizer\": {\"device\": \"nvme\"}"),
         "c.json:1:46: zero_optimization.offload_optimizer.device: nvme needs a folder on a fast local disk; give its "
@@ -78,8 +79,9 @@ static void refusals(void **state)
     expect(
         ZR_ERR_CONFIG, ZERO("\"offload_param\": {\"nvme_path\": []}"),
         "c.json:1:42: zero_optimization.offload_param.nvme_path: found [], wanted a folder, or a list of one or more");
-    expect(ZR_ERR_CONFIG, ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 1.5}"),
-           "c.json:1:63: zero_optimization.offload_optimizer.ratio: found 1.5, wanted a number from 0 to 1");
+    expect(
+        ZR_ERR_CONFIG, ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 1.5}"),
+        "c.json:1:63: zero_optimization.offload_optimizer.ratio: found 1.5, wanted a number from 0 to 1, or \"auto\"");
     expect(ZR_ERR_CONFIG, KEPT("\"offload\": \"disk\""),
            "c.json:1:49: activation_checkpointing.offload: disk needs a folder on a fast local disk; give its path as "
            "zero_optimization.offload_optimizer.nvme_path, or write \"none\"");
@@ -100,7 +102,7 @@ static void refusals(void **state)
            "c.json:1:24: zero_optimization.cpu_offload: true is not available yet; write false, or leave it out; write "
            "\"offload_optimizer\": {\"device\": \"cpu\"}");
     expect(ZR_ERR_UNSUPPORTED, ZERO("\"zenflow\": {\"topk_ratio\": 0.1}"),
-           "c.json:1:24: zero_optimization.zenflow: an object is not available yet; write null, or leave it out; "
+           "c.json:1:24: zero_optimization.zenflow: this section is not available yet; leave it out; "
            "ZenFlow's updates are late and change results; offload_optimizer keeps their bits");
     expect(ZR_ERR_UNSUPPORTED, ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"super_offload\": true}"),
            "c.json:1:63: zero_optimization.offload_optimizer.super_offload: true is not available yet; write false, or "

@@ -447,7 +447,7 @@ static void what_zr_cannot_compute_is_named(void **state)
         {"\"num_hidden_layers\": null", "num_hidden_layers is null; expected an integer from 1 to 1000000"},
         {"\"tie_word_embeddings\": 1", "tie_word_embeddings is 1; expected true or false"},
         {"\"eos_token_id\": [1, -2]", "eos_token_id is"},
-        {"\"eos_token_id\": [1, 2, 3, 4, 5, 6, 7, 8, 9]", "a list of up to 8"},
+        {"\"eos_token_id\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]", "a list of up to 16"},
         {"\"hidden_dropout\": 0.95", "hidden_dropout is 0.95; expected a number from 0 to 0.9"},
     };
     zr_model_config config;

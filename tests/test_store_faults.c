@@ -444,7 +444,7 @@ static void each_allocation_may_fail(void **state)
     heal();
     if (!store_way(*state)) skip();
     const char *twice[2] = {tempdir, tempdir};
-    spot passing = spot_take(zr__store_passing_bytes(BLOCK, DEPTH), 0);
+    spot passing = spot_take(zr__passing_bytes(BLOCK, DEPTH), 0);
     const zr__store_config config = {.folder = twice,
                                      .n_folders = 2,
                                      .bytes = BYTES,

@@ -247,26 +247,45 @@ def zr_steps(ranks=1, mpi=False, env=None, arguments=(), **config):
     return train(preset_config(**config), launch, ranks, ["--quiet", *arguments], env=env)
 
 
-def torch_steps(system="single", ranks=1, preset="gpt2-124m", batch=4, seq=64, steps=7, bf16=False, compiled=False):
-    """compiled: through torch.compile. Its second step still compiles, the optimizer's kernels, and does not count."""
+# Ops that DeepSpeed compiles when they are first used stay here.
+PEERS_ENV = {"TORCH_EXTENSIONS_DIR": str(BUILD / "peers/extensions"), "DS_ACCELERATOR": "cpu"}
+
+
+def torch_steps(system="single", ranks=1, preset="gpt2-124m", batch=4, seq=64, steps=7, bf16=False, compiled=False,
+                offload=None, folder=None):
+    """compiled: through torch.compile. Its second step still compiles, the optimizer's kernels, and does not count.
+    offload: DeepSpeed's optimizer states are in memory ("cpu"), or in files in the folder ("nvme")."""
     need_peers()
     program = ROOT / "bench/peers/step_torch.py"
-    launch = [PEERS / "python"] if ranks == 1 else [PEERS / "torchrun", "--nproc_per_node", ranks]
+    alone = ranks == 1 and not offload
+    launch = [PEERS / "python"] if alone else [PEERS / "torchrun", "--nproc_per_node", ranks]
     warm_up = 2 if compiled else 1
+    more = (["--bf16"] if bf16 else []) + (["--compile"] if compiled else [])
+    if offload:
+        more += ["--offload", offload, "--folder", folder]
     ended = run([*launch, program, system, "--model", preset, "--batch", batch, "--seq", seq,
-                 "--steps", steps - 1 + warm_up, *(["--bf16"] if bf16 else []), *(["--compile"] if compiled else [])],
-                1800)
+                 "--steps", steps - 1 + warm_up, *more], 1800, PEERS_ENV)
     # DeepSpeed logs to standard output as well.
     lines = [text for text in ended.stdout.splitlines() if text.startswith('{"system"')]
     if not lines:
         raise Failed(f"step_torch.py {system}: no result on standard output")
     told = json.loads(lines[-1])
-    return Steps(told["step_ms"][warm_up:], ended.rss_bytes)
+    return Steps(told["step_ms"][warm_up:], ended.rss_bytes, update_ms=told["update_ms"][warm_up:])
 
 
 def need_peers():
     if not (PEERS / "python").exists():
         raise Missing("PyTorch is not installed in build/peers/venv")
+
+
+def need_deepspeed_op(builder):
+    """Compiles an op of DeepSpeed, named by its class of deepspeed.ops.op_builder, unless that was done before."""
+    need_peers()
+    program = f"from deepspeed.ops import op_builder; op_builder.{builder}().load()"
+    try:
+        run([PEERS / "python", "-c", program], 600, PEERS_ENV)
+    except Failed as error:
+        raise Missing(f"DeepSpeed's op {builder} cannot be compiled here: {error}") from None
 
 
 # ---- in turn -------------------------------------------------------------------------------------

@@ -1,11 +1,10 @@
-"""States on disk, from the command: memory of large models, the update's rate, and how much of the transfers computing hides."""
+"""States in memory and on disk, from the command: memory of large models, and the update's rate, beside DeepSpeed's."""
 import json
 import os
 import pathlib
 import shutil
 import statistics
 import tempfile
-import threading
 
 import measure
 from measure import result, without
@@ -75,8 +74,9 @@ def largest(folder, options):
         told = config(preset, 256, 3, homes(folder))
         if disk_bytes(told) <= 0.95 * room(folder):
             return limited(folder, f"{preset}, bf16, T 256, states on disk", told, 24e9)
-        measure.progress(f"{preset}: {disk_bytes(told) / 1e9:.1f} GB do not fit the {room(folder) / 1e9:.1f} GB free")
-    return None
+    return without("the largest model with its states on disk",
+                   measure.Missing(f"{room(folder) / 1e9:.1f} GB of disk are free, and {preset} needs "
+                                   f"{disk_bytes(told) / 1e9:.1f} GB"))
 
 
 def both_rates(folder, kind="both"):
@@ -84,23 +84,89 @@ def both_rates(folder, kind="both"):
     return told["disk"][f"{kind}_bytes_sec"]
 
 
+def triad_rate():
+    """Bytes per second of the triad, with nothing beside it."""
+    told = measure.run([measure.OUT / "bench_memory", "--json", "triad"], 120, {"GOMP_SPINCOUNT": "10000"})
+    return json.loads(told.stdout.splitlines()[0])["bytes_per_sec"]
+
+
+def in_memory(preset, seq, bf16, stage=0):
+    """A configuration whose updates follow the backward pass, with all states in memory."""
+    return config(preset, seq, 4, {"stage": stage}, bf16=bf16, clip=1.0) | {"memory": {"layout": "paper"}}
+
+
+def updates(run):
+    """The time of a step's updates, in ms, and the bytes that they read and write."""
+    rows = [row for row in run.more["run"]["timings"]["kinds"] if row["kind"] == "update"]
+    return sum(row["ms"] for row in rows), sum(row["memory_bytes"] for row in rows)
+
+
+def timed(told):
+    return measure.train(told, arguments=["--quiet", "--timings"])
+
+
+def memory_update(options):
+    """Bytes per second of a step's updates in memory, beside the triad."""
+    preset, rounds = ("gpt2-124m", 1) if options.quick else ("gpt2-350m", 3)
+    for name, bf16 in (("fp32", False), ("bf16", True)):
+        what = f"update in memory, AdamW {name}, share of triad"
+        try:
+            shares = []
+            for _ in range(rounds):
+                ms, moved = updates(timed(in_memory(preset, 64, bf16)))
+                shares.append(moved / ms * 1e3 / triad_rate())
+            result(what, round(statistics.median(shares), 3), ">= 0.8", "",
+                   f"{preset}; each round {', '.join(f'{share:.2f}' for share in shares)}")
+        except measure.Failed as error:
+            without(what, error, ">= 0.8")
+
+
+def disk_update(told, plain):
+    """A run of a configuration with states on disk, whose step_ms are those of the updates: what a step takes longer
+    than one with all states in memory, and the updates of that one."""
+    run = timed(told)
+    ms = statistics.median(run.step_ms) - statistics.median(plain.step_ms) + updates(plain)[0]
+    return measure.Steps([ms], run.rss_bytes)
+
+
+def beside_deepspeed(folder, options):
+    """Updates at stage 3 with clipping and one rank, in turn with DeepSpeed's offload_optimizer."""
+    plain = in_memory("gpt2-124m", 64, True, stage=3)
+    stored = plain | {"zero_optimization": homes(folder)}
+
+    def ours(on_disk):
+        run = timed(plain)
+        return disk_update(stored, run) if on_disk else measure.Steps([updates(run)[0]], run.rss_bytes)
+
+    def theirs(device):
+        run = measure.torch_steps("ds3", 1, batch=1, steps=4, bf16=True, offload=device, folder=folder)
+        return measure.Steps(run.more["update_ms"], run.rss_bytes)
+
+    for device, builders in (("cpu", ["CPUAdamBuilder"]), ("nvme", ["CPUAdamBuilder", "AsyncIOBuilder"])):
+        what = f"update at stage 3: speed of zr / DeepSpeed offload_optimizer {device}"
+        try:
+            for builder in builders:
+                measure.need_deepspeed_op(builder)
+        except measure.Failed as error:
+            without(what, error)
+            continue
+        turns = measure.Turns(1 if options.quick else 3,
+                              {"zr": lambda device=device: ours(device == "nvme"),
+                               "DeepSpeed": lambda device=device: theirs(device)})
+        turns.speed(what, "zr", "DeepSpeed")
+
+
 def update_rate(folder, options):
     """Bytes per second of the updates at the end of a step, beside what the folder gives reads and writes together."""
     preset, what = "gpt2-124m" if options.quick else "gpt2-350m", "update from disk, share of the disk's rate"
-    runs = {name: config(preset, 64, 4, zero, bf16=True, clip=1.0) for name, zero in
-            (("disk", homes(folder, stage=0)), ("memory", {"stage": 0}))}
-    for told in runs.values():
-        told["memory"] = {"layout": "paper"}
+    plain = in_memory(preset, 64, True)
+    stored = plain | {"zero_optimization": homes(folder, stage=0)}
     try:
         rounds = 1 if options.quick else 3
         rates, shares = [], []
-        moved = sum(planned(runs["disk"])["copied"][way] for way in ("disk_to_device", "device_to_disk"))
+        moved = sum(planned(stored)["copied"][way] for way in ("disk_to_device", "device_to_disk"))
         for _ in range(rounds):
-            took = {name: measure.train(told, arguments=["--quiet", "--timings"]) for name, told in runs.items()}
-            update_ms = sum(row["ms"] for row in took["memory"].more["run"]["timings"]["kinds"]
-                            if row["kind"].startswith("update"))
-            sec = (statistics.median(took["disk"].step_ms) - statistics.median(took["memory"].step_ms) + update_ms) / 1e3
-            rates.append(moved / sec)
+            rates.append(moved / disk_update(stored, timed(plain)).step_ms[0] * 1e3)
             shares.append(rates[-1] / both_rates(folder))
         result(what, round(statistics.median(shares), 3), ">= 0.8", "",
                f"{statistics.median(rates) / 1e9:.2f} GB/s; each round {', '.join(f'{one:.2f}' for one in shares)}")
@@ -118,6 +184,8 @@ def main():
                 config(preset, 1024, 3, homes(folder, params=True), bf16=False), LIMIT_BYTES)
         largest(folder, options)
         update_rate(folder, options)
+        memory_update(options)
+        beside_deepspeed(folder, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

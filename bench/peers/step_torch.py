@@ -2,10 +2,12 @@
 
     python step_torch.py single --model smollm2-135m --batch 4 --seq 64 --compile
     torchrun --nproc_per_node 2 step_torch.py fsdp2 --batch 2 --seq 64
+    torchrun --nproc_per_node 1 step_torch.py ds3 --bf16 --offload nvme --folder DIR
 
 Models: gpt2-124m and smollm2-135m, with random weights. Systems: single, ddp, fsdp2, ds0 .. ds3 (DeepSpeed's stages).
 The batch is per rank. --compile: the model goes through torch.compile. Rank 0 prints one JSON object; step_ms holds
-every step, the first included.
+every step, the first included. --offload: DeepSpeed's optimizer states are in the memory of the processors (cpu), where
+its own Adam updates them, or in files in a folder (nvme); update_ms then holds the time of every update.
 """
 import argparse
 import contextlib
@@ -137,15 +139,21 @@ def deepspeed_step(model, stage, options):
         # DeepSpeed's own CPU Adam is compiled at run time; PyTorch's is what every system here uses.
         "zero_force_ds_cpu_optimizer": False,
     }
+    if options.offload:
+        del config["zero_force_ds_cpu_optimizer"], config["optimizer"]["params"]["torch_adam"]
+        config["zero_optimization"]["offload_optimizer"] = {"device": options.offload, "nvme_path": options.folder}
     engine = deepspeed.initialize(model=model, config=config)[0]
+    update_ms = []
 
     def step(ids, targets):
         loss = engine(ids, targets)
         engine.backward(loss)
+        start = time.perf_counter()
         engine.step()
+        update_ms.append(round(1e3 * (time.perf_counter() - start), 3))
         return loss
 
-    return step
+    return step, update_ms
 
 
 def torch_step(model, system, options):
@@ -186,14 +194,17 @@ def main():
     parser.add_argument("--model", choices=MODELS, default="gpt2-124m")
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--offload", choices=["cpu", "nvme"])
+    parser.add_argument("--folder")
     options = parser.parse_args()
 
     ranks, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
     torch.manual_seed(1234)
     model = make_model(options.model)
+    update_ms = []
     if options.system.startswith("ds"):
-        step = deepspeed_step(model, int(options.system[2:]), options)
+        step, update_ms = deepspeed_step(model, int(options.system[2:]), options)
     else:
         if ranks > 1:
             dist.init_process_group("gloo")
@@ -211,7 +222,8 @@ def main():
     if rank == 0:
         print(json.dumps({
             "system": options.system, "model": options.model, "compiled": options.compile,
-            "dtype": "bf16" if options.bf16 else "fp32", "ranks": ranks, "version": torch.__version__, "step_ms": [round(1e3 * seconds, 3) for seconds in times],
+            "dtype": "bf16" if options.bf16 else "fp32", "ranks": ranks, "version": torch.__version__,
+            "step_ms": [round(1e3 * seconds, 3) for seconds in times], "update_ms": update_ms,
             "loss": round(loss, 4)}))
     if dist.is_initialized():
         dist.destroy_process_group()

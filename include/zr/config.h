@@ -313,6 +313,7 @@ typedef struct zr_key {
     const zr_field *field; /* for a key of the model: the field of its family, or NULL */
     const char *families;  /* in zr_config_keys: names of the families that have the key, as "a, b"; NULL if all have */
     unsigned only; /* bit set (1 << type) of the optimizers or schedulers for which the key is valid, or 0 for all */
+    bool chosen;   /* whether zr can choose the value: "auto" is a value besides those of the type */
 } zr_key;
 
 /** Return the table of keys, of all families. A key that several families declare alike is listed once. If they declare

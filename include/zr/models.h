@@ -61,7 +61,7 @@ typedef enum zr_field_place {
 } zr_field_place;
 
 /** Token ids, such as those that end a text. */
-#define ZR_IDS_MOST 8
+#define ZR_IDS_MOST 16
 typedef struct zr_ids {
     int64_t n;
     int64_t id[ZR_IDS_MOST];
@@ -129,7 +129,7 @@ typedef enum zr_samples {
 } zr_samples;
 
 /** Maximum size of a family's struct, in bytes. */
-#define ZR_MODEL_CONFIG_BYTES 512
+#define ZR_MODEL_CONFIG_BYTES 1024
 /** Settings of a model of any family: the family's struct, followed by zeros. */
 typedef union zr_model_config {
     char bytes[ZR_MODEL_CONFIG_BYTES];

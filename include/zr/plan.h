@@ -648,7 +648,7 @@ typedef struct zr_plan {
     int32_t passing;      /* buffer in host memory through which states are filled and read */
     int32_t saving;       /* buffer in host memory through which states are saved in place, or ZR_NONE */
     int32_t passing_disk; /* buffer in host memory through which bytes pass that cannot be transferred from or to disk
-                             directly, or ZR_NONE; see zr_homes_passing_bytes */
+                             directly, or ZR_NONE: in each direction, room for two transfers */
     int32_t windows; /* buffer in host memory that holds a window for each zr_plan_window, or ZR_NONE if no state is on
                         disk */
     int64_t window_bytes; /* bytes of a window */
@@ -667,12 +667,6 @@ typedef struct zr_plan {
     double flops_model; /* model FLOPs of a training step on all ranks, without recomputation */
     double flops_hardware;
 } zr_plan;
-
-/** Return the bytes of zr_plan.passing_disk: in each direction, room for two transfers. */
-static inline int64_t zr_homes_passing_bytes(const zr_homes *home)
-{
-    return 2 * (home->depth < 2 ? home->depth : 2) * home->block_bytes;
-}
 
 /** Return whether each layer is shared by several ranks (tensor parallelism). */
 static inline bool zr_plan_shares_layers(const zr_plan *plan)

@@ -114,14 +114,14 @@ const char *zr__key_wanted(const zr_key *key, char *out, size_t size)
         [ZR_KEY_STRING] = "a string",
         [ZR_KEY_CHOICE] = "",
         [ZR_KEY_EITHER] = "",
-        [ZR_KEY_IDS] = "a token id, a list of up to 8, or null for none",
+        [ZR_KEY_IDS] = "a token id, a list of up to 16, or null for none",
         [ZR_KEY_ANY] = "any value",
     };
     if (key->choices)
-        snprintf(out, size, "one of %s", ZR_CHOICES(key->choices));
+        snprintf(out, size, "one of %s%s", ZR_CHOICES(key->choices), key->chosen ? ", auto" : "");
     else if (key->type == ZR_KEY_INT || key->type == ZR_KEY_NUMBER)
-        snprintf(out, size, "%s from %s to %s", wanted[key->type], ZR_SHORTEST(key->min),
-                 key->max == ZR_CONFIG_MAX_INT ? "2^53" : ZR_SHORTEST(key->max));
+        snprintf(out, size, "%s from %s to %s%s", wanted[key->type], ZR_SHORTEST(key->min),
+                 key->max == ZR_CONFIG_MAX_INT ? "2^53" : ZR_SHORTEST(key->max), key->chosen ? ", or \"auto\"" : "");
     else
         snprintf(out, size, "%s", wanted[key->type]);
     return out;

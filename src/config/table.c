@@ -205,7 +205,7 @@ const zr_key zr__common_keys[] = {
         "often, but the inputs of layers are kept for all micro-batches (with activation_checkpointing.policy none "
         "all activations), and for a tied embedding also its gradients. auto: layer if it fits memory.limit and its "
         "step is shorter by the rates of `zr info --bench`, else micro",
-        .choices = "micro|layer"),
+        .choices = "micro|layer", .chosen = true),
     KEY(BOOL, "train.gradient_noise_scale", "false", train.noise_scale,
         "measure the gradient noise scale (McCandlish et al. 2018), up to which a larger batch pays off, from the norm "
         "of each micro-batch's gradient; it is noise_scale_tokens in metrics.jsonl. Reads each gradient once more; "
@@ -364,7 +364,7 @@ const zr_key zr__common_keys[] = {
         "nvme_path. Updates are computed on the device, bucket by bucket, and results have the same bits. auto: with "
         "memory.limit and nvme_path, whichever puts the fewest states on disk so that the rest fits, also of "
         "gradients and of parameters (as --memory does); otherwise none",
-        .choices = "none|cpu|nvme"),
+        .choices = "none|cpu|nvme", .chosen = true),
     KEY(FOLDERS, ZERO "offload_optimizer.nvme_path", "null", zero.optim.folders,
         "folder on a fast local disk, or a list of folders, over which the bytes are striped. It must exist; the files "
         "in it have no names and vanish with the run, however it ends"),
@@ -373,7 +373,7 @@ const zr_key zr__common_keys[] = {
         "device. auto: the least with which memory.limit is enough or, without it, the most whose copies prolong a "
         "step by at most 1 %, by the rates of `zr info --bench` and `zr info --bench --disk DIR`; 1 if rates are "
         "unknown",
-        RANGE(0, 1)),
+        RANGE(0, 1), .chosen = true),
     KEY(BOOL, ZERO "offload_optimizer.gradients", "true", zero.offload_gradients,
         "also store gradients there, if they outlive their reduction: sums over several micro-batches, and gradients "
         "that wait for the norm. false: they stay on the device, which takes more memory and moves fewer bytes"),
@@ -405,7 +405,7 @@ const zr_key zr__common_keys[] = {
     KEY(NUMBER, ZERO "offload_param.ratio", "1.0", zero.param.ratio,
         "share of the parameters that are offloaded, by whole units; the others stay on the device. auto: as for "
         "offload_optimizer.ratio",
-        RANGE(0, 1)),
+        RANGE(0, 1), .chosen = true),
     IGNORED(INT, ZERO "offload_param.buffer_count", "5", "a shard is read into the place where its unit is gathered",
             FROM(1)),
     IGNORED(INT, ZERO "offload_param.buffer_size", "100000000",

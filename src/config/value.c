@@ -91,6 +91,18 @@ static zr_status refuse_form(const zr_key *key, const json_t *value, const zr__s
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "found %s, wanted %s", ZR_JSON_SHOWN(value), ZR_WANTED(key));
 }
 
+/* Fail for a value that is not available. */
+static zr_status refuse_unbuilt(const zr_key *key, const json_t *value, const zr__source *source,
+                                const zr__json_place *place)
+{
+    const char *between = key->instead ? "; " : "", *instead = key->instead ? key->instead : "";
+    if (json_is_object(value))
+        return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED, "this section is not available yet; leave it out%s%s",
+                               between, instead);
+    return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED, "%s is not available yet; %s, or leave it out%s%s",
+                           ZR_JSON_SHOWN(value), ZR_AVAILABLE(key), between, instead);
+}
+
 static bool read_choice(const zr_key *key, const json_t *value, int *out)
 {
     if (!json_is_string(value)) return false;
@@ -284,10 +296,7 @@ zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *valu
 
     zr__field field;
     if (!read_field(key, value, &field)) return refuse_form(key, value, source, place);
-    if (key->state == ZR_KEY_LIMITED && !is_built(key, value))
-        return zr__config_fail(source, place, ZR_ERR_UNSUPPORTED, "%s is not available yet; %s, or leave it out%s%s",
-                               ZR_JSON_SHOWN(value), ZR_AVAILABLE(key), key->instead ? "; " : "",
-                               key->instead ? key->instead : "");
+    if (key->state == ZR_KEY_LIMITED && !is_built(key, value)) return refuse_unbuilt(key, value, source, place);
     if (key->state == ZR_KEY_NO_MEANING) {
         char path[128];
         ZR_TRY(zr__config_unused(config, zr__json_path(place, path, sizeof(path))));

@@ -44,7 +44,6 @@ zr_status zr__disk_create(zr_engine *e, const char *const *folder, int n_folders
                                      .depth = plan->disk_depth,
                                      .passing = zr__result(e, plan->passing_disk),
                                      .owner = owner};
-    ZR_ASSERT(plan->persistent[plan->passing_disk].bytes >= zr__store_passing_bytes(config.block_bytes, config.depth));
     ZR_TRY(zr__store_create(&config, &e->store));
     pin_buffers(e);
     e->taken_bytes[ZR_SPACE_DISK] = bytes;

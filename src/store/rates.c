@@ -110,7 +110,7 @@ zr_status zr__store_measure(const char *folder, int64_t bytes, int64_t block_byt
              "blocks of a multiple of %d bytes",
              (long long)bytes, (long long)block_bytes, depth, ZR_STORE_ALIGN);
     bench b = {.bucket_bytes = block_bytes * depth};
-    const int64_t pair_bytes = 2 * b.bucket_bytes, passing_bytes = zr__store_passing_bytes(block_bytes, depth);
+    const int64_t pair_bytes = 2 * b.bucket_bytes, passing_bytes = zr__passing_bytes(block_bytes, depth);
     b.buckets = (bytes + pair_bytes - 1) / pair_bytes * 2;
     unsigned char *memory = zr_alloc((size_t)(pair_bytes + passing_bytes + ZR_STORE_ALIGN));
     ZR_CHECK(memory, ZR_ERR_MEMORY, "no memory for %lld bytes to measure the disk of %s",

@@ -31,9 +31,9 @@ typedef struct lane {
     void *object; /* of the mover */
     zr__transfer *transfer, *idle;
     int n_flying;
-    unsigned char *slot[ZR_STORE_SLOTS]; /* NULL if depth is less */
-    bool used[ZR_STORE_SLOTS];           /* whether a transfer uses the slot */
-    range *moved;                        /* range of each file that the present call has moved */
+    unsigned char *slot[ZR_PASSING_SLOTS]; /* NULL if depth is less */
+    bool used[ZR_PASSING_SLOTS];           /* whether a transfer uses the slot */
+    range *moved;                          /* range of each file that the present call has moved */
     atomic_llong bytes;
 } lane;
 
@@ -96,7 +96,7 @@ static void begin(call *c, zr__transfer *t)
 
 static int free_slot(const lane *l)
 {
-    for (int i = 0; i < ZR_STORE_SLOTS; i++)
+    for (int i = 0; i < ZR_PASSING_SLOTS; i++)
         if (l->slot[i] && !l->used[i]) return i;
     return -1;
 }
@@ -262,7 +262,7 @@ static zr_status create_files(zr__store *s, const zr__store_config *config)
     ZR_CHECK(s->file, ZR_ERR_MEMORY, "no memory for %d files", config->n_folders);
     for (; s->n_files < config->n_folders; s->n_files++)
         ZR_TRY(zr__store_file_create(config->folder[s->n_files], bytes_of_file(config, s->n_files), config->passing,
-                                     zr__store_passing_bytes(config->block_bytes, config->depth), s->owner,
+                                     zr__passing_bytes(config->block_bytes, config->depth), s->owner,
                                      &s->file[s->n_files]));
     return ZR_OK;
 }
@@ -292,7 +292,7 @@ static zr_status create_movers(zr__store *s, int depth)
 static zr_status create_lane(zr__store *s, const zr__store_config *config, bool writes)
 {
     lane *l = &s->lane[writes];
-    const int slots = (int)(zr__store_passing_bytes(config->block_bytes, config->depth) / config->block_bytes / 2);
+    const int slots = zr__passing_slots(config->depth);
     l->writes = writes;
     l->transfer = zr_alloc(sizeof(*l->transfer) * (size_t)config->depth);
     l->moved = zr_alloc(sizeof(*l->moved) * (size_t)config->n_folders);

@@ -11,6 +11,7 @@
 #ifndef ZR_STORE_STORE_H
 #define ZR_STORE_STORE_H
 
+#include "base/file/passing.h"
 #include "zr/base.h"
 
 /* Alignment of offsets in a store, and of memory that is transferred without a detour through the passing buffer, in
@@ -26,22 +27,13 @@ typedef struct zr__store_config {
     int64_t block_bytes; /* bytes that go to one file before the next file's turn, and largest single transfer; a
                             multiple of ZR_STORE_ALIGN, at most 2^30 */
     int depth;           /* maximum number of transfers in flight in each direction */
-    void *passing;       /* memory of zr__store_passing_bytes, aligned to ZR_STORE_ALIGN, through which bytes pass whose
+    void *passing;       /* memory of zr__passing_bytes, aligned to ZR_STORE_ALIGN, through which bytes pass whose
                             address or length cannot be transferred directly */
     const char *owner;   /* owner of the states, for messages, such as "rank 3" */
 } zr__store_config;
 
-/* Transfers in flight in each direction that may go through the passing buffer. */
-#define ZR_STORE_SLOTS 2
-
 /* Maximum number of threads that a store starts for each direction. More do not make a disk faster. */
 #define ZR_STORE_THREADS 3
-
-/* Return the bytes of memory that a store needs besides its caller's memory. The plan contains them. */
-static inline int64_t zr__store_passing_bytes(int64_t block_bytes, int depth)
-{
-    return 2 * (depth < ZR_STORE_SLOTS ? depth : ZR_STORE_SLOTS) * block_bytes;
-}
 
 /* Create the files and reserve all their bytes, which read as zeros until they are written. Not collective. Errors:
  * ZR_ERR_MEMORY if a folder has too little room (the message names the folder, the bytes wanted and the bytes free);

@@ -131,7 +131,7 @@ static zr_status print_plan_text(const planning *p, const zr_plan *plan)
     cli_table_print(stdout, &table, color);
     if (p->config->parallel.tensor > 1) ZR_TRY(cli_within_print(stdout, p->config, plan, &p->target.profile));
     const cli_trial *made = &choices.choice[choices.configured].made;
-    cli_offload_print(stdout, &p->target, &made->report, &made->simulation.price, choices.step_tokens);
+    cli_offload_print(stdout, &p->target, p->config, &made->report, &made->simulation.price, choices.step_tokens);
     fputc('\n', stdout);
     cli_bars_print(stdout, &choices, color);
     ZR_TRY(cli_order_print(stdout, p->config, &choices));

@@ -1,6 +1,7 @@
 /* Table of choices for the terminal. A choice is a stage with a recompute policy. Each row shows a choice's memory as a
  * bar of characters. */
 #include "cli/plan/choices.h"
+#include "cli/plan/offload.h"
 #include "train/host/limits.h"
 
 #include <stdio.h>
@@ -99,7 +100,8 @@ static void print_bars_line(FILE *out, const cli_choices *choices, int index, do
     const char *fits = choices->target->limit_bytes == 0 ? "" : c->made.fits ? "yes" : "no";
     char kept[CLI_CHOICE_BYTES], name[64], time[32] = "?", exposed[32] = "?";
     if (choices->compute_known) cli_seconds(price->step_sec, time);
-    if (choices->compute_known && choices->link_known && price->step_sec > 0)
+    const bool disk_known = !cli_offload_untimed(&c->made.report, price);
+    if (choices->compute_known && choices->link_known && disk_known && price->step_sec > 0)
         snprintf(exposed, sizeof(exposed), "%.1f %%", 100 * price->exposed_sec / price->step_sec);
     snprintf(name, sizeof(name), "%s%s", cli_choice_name(choices, c, kept), light[c->light]);
     fprintf(out, "%s%c%c%d %-*s%10s %-4s%10s%8s%s ", bold ? CLI_BOLD : "", index == choices->configured ? '*' : ' ',

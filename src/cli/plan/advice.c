@@ -173,11 +173,8 @@ static const char *source_of_times(const cli_choices *choices, char room[192])
 /** Return whether a choice reads or writes a disk whose rates are not known. */
 static bool uses_unknown_disk(const cli_choices *choices)
 {
-    for (const cli_choice *c = choices->choice; c < choices->choice + choices->n; c++) {
-        const zr_report *r = &c->made.report;
-        const bool used = cli_copied_from(r, ZR_SPACE_DISK) + cli_copied_to(r, ZR_SPACE_DISK) > 0;
-        if (used && c->made.simulation.price.disk_sec <= 0) return true;
-    }
+    for (const cli_choice *c = choices->choice; c < choices->choice + choices->n; c++)
+        if (cli_offload_untimed(&c->made.report, &c->made.simulation.price)) return true;
     return false;
 }
 

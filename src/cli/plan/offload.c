@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define DAY_SEC 86400.0
+#define LATE_PART 0.01 /* least part of a step for which waits are explained */
 
 /** Return whether activation checkpoints are on disk. Then the bytes of disk grow with the tokens. */
 static bool has_checkpoints(const zr_report *report)
@@ -37,8 +38,39 @@ static const char *source_of_rates(const cli_target *target)
     return "a file for --profile may have disk_read_bytes_sec and disk_write_bytes_sec";
 }
 
-void cli_offload_print(FILE *out, const cli_target *target, const zr_report *report, const zr_price *price,
-                       int64_t step_tokens)
+bool cli_offload_untimed(const zr_report *report, const zr_price *price)
+{
+    return cli_copied_from(report, ZR_SPACE_DISK) + cli_copied_to(report, ZR_SPACE_DISK) > 0 && price->disk_sec <= 0;
+}
+
+/** Print which of computing and the disk is the bound, and with how many tokens the other would be. */
+static void print_bound(FILE *out, const cli_offload *c, int64_t step_tokens)
+{
+    static const char *const name[] = {"computing", "the disk"};
+    fprintf(out, "  %s is the bound", name[c->outlasts]);
+    if (!isnan(c->tokens)) {
+        const char *tokens = ZR_AMOUNT(round(c->tokens)), *now = ZR_AMOUNT((double)step_tokens);
+        fprintf(out, "; %s would be with %s than %s%stokens a step (now %.*s)", name[!c->outlasts],
+                c->outlasts ? "more" : "fewer", tokens, tokens[strlen(tokens) - 1] == ' ' ? "" : " ",
+                (int)strlen(now) - (now[strlen(now) - 1] == ' '), now);
+    }
+    fputc('\n', out);
+}
+
+/** Print why updates begin after the backward pass, where computing hides little of their transfers. */
+static void print_late_updates(FILE *out, const zr_config *config)
+{
+    const zr_layout l = zr__train_layout(config, 1);
+    if (l.accum > 1)
+        fputs("  updates begin after the last micro-batch: computing hides little of their copies\n", out);
+    else if (l.norm_first && !l.two_pass)
+        fprintf(out, "  updates wait for the norm of all gradients (%s): computing hides little\n  of their copies%s\n",
+                config->gradient_clipping > 0 ? "gradient_clipping" : "fp16",
+                l.states == ZR_STATES_LEAN ? "; memory.norm two_pass hides them, for a second backward pass" : "");
+}
+
+void cli_offload_print(FILE *out, const cli_target *target, const zr_config *config, const zr_report *report,
+                       const zr_price *price, int64_t step_tokens)
 {
     char words[ZR_OFFLOAD_NOTE_BYTES];
     zr__train_offload_words(&report->home, &report->memory, words);
@@ -63,17 +95,13 @@ void cli_offload_print(FILE *out, const cli_target *target, const zr_report *rep
     }
     fprintf(out, ": %s\n", CLI_SECONDS(c.disk_sec));
     if (price->compute_sec <= 0) return;
-    fprintf(out, "  computing waits %s of a step of %s\n", CLI_SECONDS(price->exposed_sec),
-            CLI_SECONDS(price->step_sec));
-    const char *tokens = ZR_AMOUNT(c.tokens);
-    fprintf(out, "  %s is the bound: computing takes %s", c.outlasts ? "the disk" : "computing",
-            CLI_SECONDS(price->compute_sec));
-    if (!isnan(c.tokens))
-        fprintf(out, "; both take as long with %s%stokens a step", tokens,
-                tokens[strlen(tokens) - 1] == ' ' ? "" : " ");
-    fputc('\n', out);
-    fprintf(out, "  each host writes %s to its disks in a day at this pace: as much as %.3g drives of 1 TB hold\n",
-            ZR_SIZE(c.day_bytes), c.day_bytes / 1e12);
+    fprintf(out, "  computing takes %s, and waits %s of a step of %s\n", CLI_SECONDS(price->compute_sec),
+            CLI_SECONDS(price->exposed_sec), CLI_SECONDS(price->step_sec));
+    print_bound(out, &c, step_tokens);
+    if (report->home.optim == ZR_SPACE_DISK && price->exposed_sec > LATE_PART * price->step_sec)
+        print_late_updates(out, config);
+    fprintf(out, "  at this pace a host writes %s a day to its disks, %.3g full drives of 1 TB\n", ZR_SIZE(c.day_bytes),
+            c.day_bytes / 1e12);
 }
 
 void cli_offload_json(zr__json_out *out, const cli_offload *cost)

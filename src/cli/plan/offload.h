@@ -22,9 +22,12 @@ typedef struct cli_offload {
 cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, const zr_price *price,
                              int64_t step_tokens);
 
+/** Return whether a plan reads or writes a disk whose rates are not known, so that its price lacks the disk's time. */
+bool cli_offload_untimed(const zr_report *report, const zr_price *price);
+
 /** Print a paragraph on the offload of a plan, or nothing without offload. */
-void cli_offload_print(FILE *out, const cli_target *target, const zr_report *report, const zr_price *price,
-                       int64_t step_tokens);
+void cli_offload_print(FILE *out, const cli_target *target, const zr_config *config, const zr_report *report,
+                       const zr_price *price, int64_t step_tokens);
 /** Add the members "disk_sec", "disk_tokens" and "disk_written_per_day" to the open object, if states are on disk. An
  * unknown member is null. */
 void cli_offload_json(zr__json_out *out, const cli_offload *cost);

@@ -1,5 +1,6 @@
 /** Speed of the choices: tokens per second, MFU (model FLOPs as a share of the peak) and days of training. */
 #include "cli/plan/choices.h"
+#include "cli/plan/offload.h"
 
 #include <stdio.h>
 #include <math.h>
@@ -64,6 +65,8 @@ void cli_speed_print(FILE *out, const cli_choices *choices)
     }
     if (choices->peak_flops > 0)
         fprintf(out, "  MFU: FLOPs of the model over %sFLOP/s a rank\n", ZR_AMOUNT(choices->peak_flops));
+    if (cli_offload_untimed(&configured->made.report, &configured->made.simulation.price))
+        fputs("  without the time of the disk, whose rates are not known\n", out);
     fputc('\n', out);
 }
 

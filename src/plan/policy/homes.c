@@ -1,6 +1,7 @@
 /* The homes of model states (zr_layout.home) and of activation checkpoints: which homes can be planned, the planner's
  * choices for what the layout leaves open, and the memory through which bytes pass from and to disk. states.c puts
  * states at their homes, and residency.c copies them to the device and back. */
+#include "base/file/passing.h"
 #include "plan/policy/policy.h"
 
 #include <stdlib.h>
@@ -174,7 +175,8 @@ static zr_status add_passing_buffer(zr_plan *plan)
     plan->disk_depth = plan->layout.home.depth;
     if (!states && !checkpoints) return ZR_OK;
     return zr__plan_persistent_disk(plan, ZR_CATEGORY_WORK, "bytes from and to disk",
-                                    zr_homes_passing_bytes(&plan->layout.home), &plan->passing_disk);
+                                    zr__passing_bytes(plan->layout.home.block_bytes, plan->layout.home.depth),
+                                    &plan->passing_disk);
 }
 
 const zr__policy zr__policy_homes = {.check = check_homes_built, .add_buffers = add_passing_buffer};

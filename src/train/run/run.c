@@ -612,12 +612,19 @@ static zr_status write_sample_line(zr__run *r)
     return ZR_OK;
 }
 
-/** Return whether a checkpoint is due after the current step. After the last step a checkpoint is always due, so that
- * the run can be extended. */
+/** Return whether no step of this process updated anything, because none of their targets counts. */
+static bool is_all_uncounted(const zr__run *r)
+{
+    const int64_t steps = r->result->steps - r->from_step;
+    return steps > 0 && r->uncounted == steps;
+}
+
+/** Return whether a checkpoint is due after the current step. After the last step a checkpoint is due even without an
+ * interval, so that the run can be extended, unless nothing was trained and the run is about to fail. */
 static bool save_is_due(const zr__run *r)
 {
     const int64_t step = r->result->steps, interval = r->config->train.save_interval;
-    if (step == r->config->train.steps) return interval > 0 || r->config->train.save_end;
+    if (step == r->config->train.steps) return (interval > 0 || r->config->train.save_end) && !is_all_uncounted(r);
     return interval > 0 && step % interval == 0;
 }
 
@@ -635,10 +642,9 @@ static zr_status make_steps(zr__run *r)
         if (eval_is_due(r)) ZR_TRY(evaluate_now(r));
         if (sample_is_due(r)) ZR_TRY(write_sample_line(r));
     }
-    const int64_t steps = r->result->steps - r->from_step;
-    ZR_CHECK(steps == 0 || r->uncounted < steps, ZR_ERR_DATA,
+    ZR_CHECK(!is_all_uncounted(r), ZR_ERR_DATA,
              "%s: none of the targets of %lld steps counts; give %s data.seq_length %lld tokens",
-             ZR_SHOWN(r->config->data.train), (long long)steps,
+             ZR_SHOWN(r->config->data.train), (long long)(r->result->steps - r->from_step),
              r->inputs.train.pairs ? "rows with masked tokens within" : "lines with an answer that begins within",
              (long long)r->config->data.seq_length);
     return ZR_OK;

@@ -14,7 +14,7 @@ void zr__ends_add(zr__ends *ends, int32_t token)
 {
     for (int i = 0; i < ends->n; i++)
         if (ends->token[i] == token) return;
-    if (token >= 0 && ends->n < ZR__ENDS_MOST) ends->token[ends->n++] = token;
+    if (token >= 0 && ends->n <= ZR_IDS_MOST) ends->token[ends->n++] = token;
 }
 
 /* Read a JSON object of a directory. *root receives NULL if the file does not exist. */
@@ -36,8 +36,8 @@ static zr_status add_end(zr__ends *ends, const json_t *value, const char *path)
     ZR_CHECK(json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) <= INT32_MAX,
              ZR_ERR_DATA, "%s: eos_token_id has %s; expected the number of a token, or a list of numbers",
              ZR_SHOWN(path), ZR_JSON_SHOWN(value));
-    ZR_CHECK(ends->n < ZR__ENDS_MOST, ZR_ERR_DATA, "%s: eos_token_id has more than %d tokens", ZR_SHOWN(path),
-             ZR__ENDS_MOST);
+    ZR_CHECK(ends->n < ZR_IDS_MOST, ZR_ERR_DATA, "%s: eos_token_id has more than %d tokens", ZR_SHOWN(path),
+             ZR_IDS_MOST);
     zr__ends_add(ends, (int32_t)json_integer_value(value));
     return ZR_OK;
 }

@@ -4,11 +4,9 @@
 
 #include "train/weights/load.h"
 
-#define ZR__ENDS_MOST 64
-
-/** Tokens that end a text. */
+/** Tokens that end a text: those of a file, and the end of a turn in a chat. */
 typedef struct zr__ends {
-    int32_t token[ZR__ENDS_MOST];
+    int32_t token[ZR_IDS_MOST + 1];
     int n;
 } zr__ends;
 
