@@ -26,16 +26,27 @@ static float square_centred(const float *x, float mean, int64_t n)
     return zr__vec_reduce(acc);
 }
 
+/* Return row `row` of x (rows, C) as a tensor of its own. A row of 16-bit elements that fits into `buffer` is widened,
+ * so that all passes over the row read fp32. */
+static zr_tensor row_of(float buffer[ZR_CHUNK], const zr_tensor *x, int64_t row, int64_t C)
+{
+    const bool widens = x->dtype != ZR_F32 && C <= ZR_CHUNK;
+    if (widens) zr__widen(buffer, (const uint16_t *)x->data + row * C, x->dtype, C);
+    return (zr_tensor){widens ? (void *)buffer : (char *)x->data + row * C * zr_dtype_bytes(x->dtype),
+                       widens ? ZR_F32 : x->dtype,
+                       {1, {C}}};
+}
+
 /* Compute the mean and the reciprocal standard deviation of a row. The variance takes a second pass over the row,
  * because E[x^2] - E[x]^2 loses precision if the mean is far from 0. `mean` is NULL for rmsnorm. */
-static void row_moments(const zr_tensor *x, int64_t row, int64_t C, double eps, float *mean, float *rstd)
+static void row_moments(const zr_tensor *x, int64_t C, double eps, float *mean, float *rstd)
 {
     float buffer[ZR_CHUNK];
     float square = 0.0f;
-    if (mean) *mean = zr__row_mean(x, row, C);
+    if (mean) *mean = zr__row_mean(x, 0, C);
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, C - c0);
-        const float *v = zr__view(buffer, x->data, x->dtype, row * C + c0, n);
+        const float *v = zr__view(buffer, x->data, x->dtype, c0, n);
         square += mean ? square_centred(v, *mean, n) : zr__dot(v, v, n);
     }
     *rstd = (float)(1.0 / sqrt((double)(square / (float)C) + eps));
@@ -62,12 +73,22 @@ static bool rounds(const zr_kernel_args *args, const zr_tensor *x)
     return args->op->attr.i[0] && x->dtype != ZR_F32;
 }
 
+/* Compute y = x * rstd, rounded to `dtype`. */
+static void scale_rounded(float *y, const float *x, float rstd, zr_dtype dtype, int64_t n)
+{
+    if (dtype == ZR_BF16) {
+        ZR_WIDE_LOOP
+        for (int64_t c = 0; c < n; c++) y[c] = zr_f32_from_bf16(zr_bf16_from_f32(x[c] * rstd));
+        return;
+    }
+    for (int64_t c = 0; c < n; c++) y[c] = x[c] * rstd;
+    round_to(y, dtype, n);
+}
+
 /* Compute y = x * rstd, rounded to `dtype`, * gain. */
 static void normalise_rounded(float *y, const float *x, const float *gain, float rstd, zr_dtype dtype, int64_t n)
 {
-    ZR_STREAM_LOOP
-    for (int64_t c = 0; c < n; c++) y[c] = x[c] * rstd;
-    round_to(y, dtype, n);
+    scale_rounded(y, x, rstd, dtype, n);
     ZR_STREAM_LOOP
     for (int64_t c = 0; c < n; c++) y[c] *= gain[c];
 }
@@ -78,20 +99,21 @@ static void normalise_by_rms(float *y, const float *x, const float *gain, float 
     for (int64_t c = 0; c < n; c++) y[c] = x[c] * rstd * gain[c];
 }
 
-/* Normalise one row. `bias` is NULL for rmsnorm. */
-static void row_norm(const zr_kernel_args *args, const zr_tensor *bias, int64_t row, int64_t C, float mean, float rstd)
+/* Normalise row number `row`, x, with the gain and the bias, which are rows too. `bias` is NULL for rmsnorm. */
+static void row_norm(const zr_kernel_args *args, const zr_tensor *x, const zr_tensor *gain, const zr_tensor *bias,
+                     int64_t row, int64_t C, float mean, float rstd)
 {
-    const zr_tensor *x = &args->in[0], *gain = &args->in[1], *out = &args->out[0];
+    const zr_tensor *out = &args->out[0];
     float xbuf[ZR_CHUNK], gbuf[ZR_CHUNK], bbuf[ZR_CHUNK], ybuf[ZR_CHUNK];
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
         int64_t n = zr__min64(ZR_CHUNK, C - c0);
-        const float *v = zr__view(xbuf, x->data, x->dtype, row * C + c0, n);
+        const float *v = zr__view(xbuf, x->data, x->dtype, c0, n);
         const float *g = zr__view(gbuf, gain->data, gain->dtype, c0, n);
         float *y = zr__target(ybuf, out->data, out->dtype, row * C + c0);
         if (bias)
             normalise(y, v, g, zr__view(bbuf, bias->data, bias->dtype, c0, n), mean, rstd, n);
-        else if (rounds(args, x))
-            normalise_rounded(y, v, g, rstd, x->dtype, n);
+        else if (rounds(args, &args->in[0]))
+            normalise_rounded(y, v, g, rstd, args->in[0].dtype, n);
         else
             normalise_by_rms(y, v, g, rstd, n);
         zr__settle(out->data, out->dtype, row * C + c0, y, n);
@@ -100,12 +122,19 @@ static void row_norm(const zr_kernel_args *args, const zr_tensor *bias, int64_t 
 
 static zr_status norm(const zr_kernel_args *args, float *means, float *rstds, const zr_tensor *bias)
 {
-    const zr_tensor *x = &args->in[0];
-    const int64_t C = zr_shape_elems(&args->in[1].shape), rows = zr_shape_elems(&x->shape) / C;
-#pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
-    for (int64_t r = 0; r < rows; r++) {
-        row_moments(x, r, C, args->op->attr.f[0], means ? &means[r] : NULL, &rstds[r]);
-        row_norm(args, bias, r, C, means ? means[r] : 0.0f, rstds[r]);
+    const int64_t C = zr_shape_elems(&args->in[1].shape), rows = zr_shape_elems(&args->in[0].shape) / C;
+#pragma omp parallel num_threads(zr__team(args, rows *C))
+    {
+        float xbuf[ZR_CHUNK], gbuf[ZR_CHUNK], bbuf[ZR_CHUNK];
+        const zr_tensor gain = row_of(gbuf, &args->in[1], 0, C);
+        zr_tensor added;
+        if (bias) added = row_of(bbuf, bias, 0, C);
+#pragma omp for schedule(static)
+        for (int64_t r = 0; r < rows; r++) {
+            const zr_tensor x = row_of(xbuf, &args->in[0], r, C);
+            row_moments(&x, C, args->op->attr.f[0], means ? &means[r] : NULL, &rstds[r]);
+            row_norm(args, &x, &gain, bias ? &added : NULL, r, C, means ? means[r] : 0.0f, rstds[r]);
+        }
     }
     return ZR_OK;
 }
@@ -126,6 +155,12 @@ typedef struct norm_saved {
     const float *mean, *rstd;
 } norm_saved;
 
+/* Operands of the gradient of one row, each a row itself. */
+typedef struct row_operands {
+    zr_tensor dy, x, gain;
+    float mean, rstd;
+} row_operands;
+
 /* A part of a row in fp32. Two values are computed from it: xhat = (x - mean) * rstd and dxhat = dy * gain. */
 typedef struct row_part {
     const float *dy, *x, *gain;
@@ -137,16 +172,14 @@ typedef struct row_buffers {
     float dy[ZR_CHUNK], x[ZR_CHUNK], gain[ZR_CHUNK];
 } row_buffers;
 
-static row_part row_view(const zr_kernel_args *args, norm_saved saved, row_buffers *buffer, int64_t row, int64_t C,
-                         int64_t c0)
+static row_part row_view(const row_operands *o, row_buffers *buffer, int64_t C, int64_t c0)
 {
-    const zr_tensor *dy = &args->in[0], *x = &args->in[1], *gain = &args->in[2];
     const int64_t n = zr__min64(ZR_CHUNK, C - c0);
-    return (row_part){.dy = zr__view(buffer->dy, dy->data, dy->dtype, row * C + c0, n),
-                      .x = zr__view(buffer->x, x->data, x->dtype, row * C + c0, n),
-                      .gain = zr__view(buffer->gain, gain->data, gain->dtype, c0, n),
-                      .mean = saved.mean ? saved.mean[row] : 0.0f,
-                      .rstd = saved.rstd[row],
+    return (row_part){.dy = zr__view(buffer->dy, o->dy.data, o->dy.dtype, c0, n),
+                      .x = zr__view(buffer->x, o->x.data, o->x.dtype, c0, n),
+                      .gain = zr__view(buffer->gain, o->gain.data, o->gain.dtype, c0, n),
+                      .mean = o->mean,
+                      .rstd = o->rstd,
                       .n = n};
 }
 
@@ -184,18 +217,19 @@ static void part_dx(float *dx, const row_part *p, float a, float b)
 
 /* Compute dx of a row. part_dx takes two means over the row: a is the mean of dxhat, and b is the mean of dxhat * xhat.
  * For rmsnorm a is 0, because rmsnorm does not subtract the row's mean. */
-static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor *earlier, int64_t row, int64_t C)
+static void row_dx(const zr_kernel_args *args, const row_operands *o, bool centred, const zr_tensor *earlier,
+                   int64_t row, int64_t C)
 {
     const zr_tensor *out = &args->out[0];
     row_buffers buffer;
     float made[ZR_CHUNK], sum = 0.0f, product = 0.0f;
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-        const row_part p = row_view(args, saved, &buffer, row, C, c0);
+        const row_part p = row_view(o, &buffer, C, c0);
         add_sums(&p, &sum, &product);
     }
-    const float a = saved.mean ? sum / (float)C : 0.0f, b = product / (float)C;
+    const float a = centred ? sum / (float)C : 0.0f, b = product / (float)C;
     for (int64_t c0 = 0; c0 < C; c0 += ZR_CHUNK) {
-        const row_part p = row_view(args, saved, &buffer, row, C, c0);
+        const row_part p = row_view(o, &buffer, C, c0);
         float *dx = earlier->data ? made : zr__target(made, out->data, out->dtype, row * C + c0);
         part_dx(dx, &p, a, b);
         if (earlier->data)
@@ -207,8 +241,19 @@ static void row_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor
 static zr_status norm_dx(const zr_kernel_args *args, norm_saved saved, const zr_tensor *earlier)
 {
     const int64_t C = zr_shape_elems(&args->in[2].shape), rows = zr_shape_elems(&args->in[1].shape) / C;
-#pragma omp parallel for num_threads(zr__team(args, rows *C)) schedule(static)
-    for (int64_t r = 0; r < rows; r++) row_dx(args, saved, earlier, r, C);
+#pragma omp parallel num_threads(zr__team(args, rows *C))
+    {
+        row_buffers buffer;
+        row_operands o = {.gain = row_of(buffer.gain, &args->in[2], 0, C)};
+#pragma omp for schedule(static)
+        for (int64_t r = 0; r < rows; r++) {
+            o.dy = row_of(buffer.dy, &args->in[0], r, C);
+            o.x = row_of(buffer.x, &args->in[1], r, C);
+            o.mean = saved.mean ? saved.mean[r] : 0.0f;
+            o.rstd = saved.rstd[r];
+            row_dx(args, &o, saved.mean != NULL, earlier, r, C);
+        }
+    }
     return ZR_OK;
 }
 
@@ -230,8 +275,7 @@ static void add_gain(float *restrict dgain, const float *dy, const float *x, flo
         for (int64_t c = 0; c < n; c++) dgain[c] = ZR_FMA(dy[c], x[c] * rstd, dgain[c]);
         return;
     }
-    for (int64_t c = 0; c < n; c++) xhat[c] = x[c] * rstd;
-    round_to(xhat, dtype, n);
+    scale_rounded(xhat, x, rstd, dtype, n);
     for (int64_t c = 0; c < n; c++) dgain[c] = ZR_FMA(dy[c], xhat[c], dgain[c]);
 }
 
