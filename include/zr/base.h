@@ -200,7 +200,8 @@ typedef enum zr_rng_purpose {
     ZR_RNG_SHUFFLE, /* random order of the data */
     ZR_RNG_SAMPLE,  /* sampling of tokens when text is generated */
     ZR_RNG_JITTER,  /* random speeds of simulated ranks; the element is the rank */
-    ZR_RNG_MIX      /* random order of data sources in a block of samples; the step is the index of the block */
+    ZR_RNG_MIX,     /* random order of data sources in a block of samples; the step is the index of the block */
+    ZR_RNG_PAIRS    /* sentence pairs and masks; the step is the epoch */
 } zr_rng_purpose;
 
 typedef struct zr_rng {

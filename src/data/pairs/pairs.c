@@ -4,6 +4,7 @@
 #include "base/file/file.h"
 #include "base/paths/shards.h"
 #include "base/text/text.h"
+#include "data/pairs/groups.h"
 #include "data/pairs/ready.h"
 #include "data/samples/order.h"
 
@@ -13,7 +14,14 @@ struct zr_pairs {
     char *path;
     zr_data_order order;
     uint64_t seed;
-    zr__ready ready;
+    int64_t seq_length, predictions, samples;
+    bool is_ready, whole_words;
+    zr__ready ready; /* ready rows; otherwise the next members are in use */
+    zr__corpus corpus;
+    zr__recipe recipe;
+    zr__groups groups;
+    zr__row_sample *row_samples; /* buffer for the samples of a row */
+    int32_t *spare;              /* buffer for a row whose predicted tokens are only counted; NULL unless whole_words */
     zr_pairs_info info;
 };
 
@@ -23,6 +31,7 @@ static zr_status open_ready(zr_pairs *p, const zr_pairs_args *args, const char *
 {
     zr__file file;
     ZR_TRY(zr__file_open(path, false, &file));
+    p->is_ready = true;
     p->info.bytes = file.bytes;
     zr__file_close(&file);
     ZR_TRY(zr__ready_open(args, path, &p->ready));
@@ -34,12 +43,43 @@ static zr_status open_ready(zr_pairs *p, const zr_pairs_args *args, const char *
     return ZR_OK;
 }
 
+/* Return the number of elements of a row. */
+static int64_t row_numbers(const zr_pairs *p)
+{
+    return 3 * p->seq_length + 2 * p->predictions + 2 * p->samples;
+}
+
+static zr_status open_texts(zr_pairs *p, const zr_pairs_args *args, const zr__shards *files)
+{
+    const zr__epoch *e = NULL;
+    ZR_TRY(zr__corpus_open(args, files, &p->corpus));
+    ZR_TRY(zr__recipe_open(args, &p->corpus, &p->recipe));
+    ZR_TRY(zr__groups_open(&p->recipe, args->samples, &p->groups));
+    ZR_TRY(zr__groups_epoch(&p->groups, 0, &e));
+    p->row_samples = zr_alloc((size_t)args->samples * sizeof(*p->row_samples));
+    if (args->whole_words) p->spare = zr_alloc((size_t)row_numbers(p) * sizeof(*p->spare));
+    ZR_CHECK(p->row_samples && (p->spare || !args->whole_words), ZR_ERR_MEMORY, "no memory for a row of samples");
+    p->info = (zr_pairs_info){.format = "text",
+                              .note = p->corpus.opening.note,
+                              .files = files->n,
+                              .bytes = p->corpus.tokens->bytes,
+                              .rows = e->begin[p->groups.n].row,
+                              .samples = e->begin[p->groups.n].sample,
+                              .documents = p->corpus.documents,
+                              .sentences = p->corpus.sentences,
+                              .tokens = p->corpus.tokens->total};
+    p->info.filled = (double)e->tokens / ((double)p->info.rows * (double)args->seq_length);
+    return ZR_OK;
+}
+
 static zr_status open_files(zr_pairs *p, const zr_pairs_args *args, const zr__shards *shards)
 {
     p->info.files = shards->n;
-    ZR_CHECK(shards->n == 1 && zr__text_ends(shards->path[0], ".safetensors"), ZR_ERR_UNSUPPORTED,
-             "%s: sentence pairs are read from one .safetensors file of ready rows", shards->path[0]);
-    return open_ready(p, args, shards->path[0]);
+    ZR_CHECK(!shards->weighted, ZR_ERR_UNSUPPORTED,
+             "%s: sentence pairs are not drawn from several sources with weights; give one list of files",
+             ZR_SHOWN(shards->path[0]));
+    if (shards->n == 1 && zr__text_ends(shards->path[0], ".safetensors")) return open_ready(p, args, shards->path[0]);
+    return open_texts(p, args, shards);
 }
 
 static zr_status check_args(const zr_pairs_args *args)
@@ -68,7 +108,13 @@ zr_status zr_pairs_open(const zr_pairs_args *args, zr_pairs **pairs)
     ZR_TRY(check_args(args));
     zr_pairs *p = zr_alloc(sizeof(*p));
     ZR_CHECK(p, ZR_ERR_MEMORY, "no memory for %zu bytes of sentence pairs", sizeof(*p));
-    *p = (zr_pairs){.order = args->order, .seed = args->seed, .info = {.note = ""}};
+    *p = (zr_pairs){.order = args->order,
+                    .seed = args->seed,
+                    .seq_length = args->seq_length,
+                    .predictions = args->predictions,
+                    .samples = args->samples,
+                    .whole_words = args->whole_words,
+                    .info = {.note = ""}};
     zr_status st = zr__text_copy(args->path, strlen(args->path), &p->path);
     if (st == ZR_OK) st = zr__shards_find(args->path, &shards);
     if (st == ZR_OK) st = open_files(p, args, &shards);
@@ -84,6 +130,11 @@ void zr_pairs_close(zr_pairs **pairs)
 {
     if (!*pairs) return;
     zr__ready_close(&(*pairs)->ready);
+    zr__groups_close(&(*pairs)->groups);
+    zr__recipe_close(&(*pairs)->recipe);
+    zr__corpus_close(&(*pairs)->corpus);
+    zr_free((*pairs)->row_samples);
+    zr_free((*pairs)->spare);
     zr_free((*pairs)->path);
     zr_free(*pairs);
     *pairs = NULL;
@@ -93,38 +144,104 @@ zr_pairs_info zr_pairs_get_info(const zr_pairs *pairs)
 {
     zr_pairs_info info = pairs->info;
     info.path = pairs->path;
+    info.memory_bytes = (int64_t)sizeof(*pairs);
+    if (!pairs->is_ready) info.memory_bytes += zr__corpus_bytes(&pairs->corpus) + zr__groups_bytes(&pairs->groups);
     return info;
 }
 
 zr_status zr__pairs_check(const zr_pairs *pairs, uint64_t *hash, zr_progress_fn fn, void *arg)
 {
-    return zr__ready_hash(&pairs->ready, hash, fn, arg);
+    return pairs->is_ready ? zr__ready_hash(&pairs->ready, hash, fn, arg)
+                           : zr__tokens_check(pairs->corpus.tokens, hash, fn, arg);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Find the number of a row in its epoch. */
-static zr_status find_row(const zr_pairs *p, int64_t row, int64_t *own)
+/* A row: its epoch, and its number in the epoch's order of the text. */
+typedef struct place {
+    uint32_t epoch;
+    int64_t own;
+} place;
+
+/* Find the place of a row. Epochs of ready rows, and in sequential order of texts, have equal numbers of rows. */
+static zr_status find_row(zr_pairs *p, int64_t row, place *found)
 {
     ZR_CHECK(row >= 0, ZR_ERR_ARG, "the row number is %lld; it must be at least 0", (long long)row);
-    const int64_t rows = p->ready.rows, epoch = row / rows;
-    ZR_CHECK(epoch <= UINT32_MAX, ZR_ERR_ARG, "row %lld is in epoch %lld; the epoch must be below 2^32", (long long)row,
-             (long long)epoch);
-    *own = row % rows;
-    if (p->order == ZR_SHUFFLED) *own = zr__order_permute(p->seed, (uint32_t)epoch, rows, *own);
+    int64_t rows = p->info.rows;
+    *found = (place){0, row % rows};
+    if (p->order == ZR_SEQUENTIAL) return ZR_OK;
+    if (p->is_ready) {
+        ZR_CHECK(row / rows <= UINT32_MAX, ZR_ERR_ARG, "row %lld is in epoch %lld; the epoch must be below 2^32",
+                 (long long)row, (long long)(row / rows));
+        found->epoch = (uint32_t)(row / rows);
+    } else {
+        const zr__epoch *e = NULL;
+        ZR_TRY(zr__groups_find(&p->groups, row, &found->epoch, &found->own));
+        ZR_TRY(zr__groups_epoch(&p->groups, found->epoch, &e));
+        rows = e->begin[p->groups.n].row;
+    }
+    found->own = zr__order_permute(p->seed, found->epoch, rows, found->own);
+    return ZR_OK;
+}
+
+/* Write the samples of a row one after the other, and fill the row up. */
+static zr_status write_row(zr_pairs *p, uint32_t epoch, int64_t samples, const zr_pairs_row *out, int64_t *predicted)
+{
+    int64_t at = 0;
+    *predicted = 0;
+    for (int64_t i = 0; i < p->samples; i++) {
+        const zr__row_sample *s = &p->row_samples[i];
+        out->first[i] = i < samples ? (int32_t)at : 0;
+        out->next[i] = i < samples ? s->sample->random : -1;
+        if (i >= samples) continue;
+        ZR_TRY(zr__recipe_write(&p->recipe, epoch, s->number, s->sample, at, out, predicted));
+        at += zr__recipe_length(&p->recipe, s->sample);
+    }
+    for (int64_t i = at; i < p->seq_length; i++) {
+        out->tokens[i] = out->segments[i] = 0;
+        out->documents[i] = (int32_t)at;
+    }
+    for (int64_t i = *predicted; i < p->predictions; i++) {
+        out->masked[i] = 0;
+        out->masked_targets[i] = -1;
+    }
     return ZR_OK;
 }
 
 zr_status zr_pairs_read(zr_pairs *pairs, int64_t row, const zr_pairs_row *out)
 {
-    int64_t own = 0;
-    ZR_TRY(find_row(pairs, row, &own));
-    return zr__ready_read(&pairs->ready, own, out);
+    place found;
+    int64_t samples = 0, predicted = 0;
+    ZR_TRY(find_row(pairs, row, &found));
+    if (pairs->is_ready) return zr__ready_read(&pairs->ready, found.own, out);
+    ZR_TRY(zr__groups_row(&pairs->groups, found.epoch, found.own, pairs->row_samples, &samples));
+    return write_row(pairs, found.epoch, samples, out, &predicted);
+}
+
+/* Count the predicted tokens of a row by writing it. */
+static zr_status count_written(zr_pairs *p, uint32_t epoch, int64_t samples, int64_t *predicted)
+{
+    const int64_t T = p->seq_length, P = p->predictions;
+    int32_t *at = p->spare;
+    const zr_pairs_row row = {.tokens = at,
+                              .segments = at + T,
+                              .documents = at + 2 * T,
+                              .masked = at + 3 * T,
+                              .masked_targets = at + 3 * T + P,
+                              .first = at + 3 * T + 2 * P,
+                              .next = at + 3 * T + 2 * P + p->samples};
+    return write_row(p, epoch, samples, &row, predicted);
 }
 
 zr_status zr_pairs_count(zr_pairs *pairs, int64_t row, int64_t counted[ZR_PAIRS_TERMS])
 {
-    int64_t own = 0;
-    ZR_TRY(find_row(pairs, row, &own));
-    return zr__ready_count(&pairs->ready, own, counted);
+    place found;
+    ZR_TRY(find_row(pairs, row, &found));
+    if (pairs->is_ready) return zr__ready_count(&pairs->ready, found.own, counted);
+    ZR_TRY(zr__groups_row(&pairs->groups, found.epoch, found.own, pairs->row_samples, &counted[1]));
+    if (pairs->whole_words) return count_written(pairs, found.epoch, counted[1], &counted[0]);
+    counted[0] = 0;
+    for (int64_t i = 0; i < counted[1]; i++)
+        counted[0] += zr__recipe_predictions(&pairs->recipe, pairs->row_samples[i].sample);
+    return ZR_OK;
 }

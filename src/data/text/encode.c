@@ -98,6 +98,22 @@ static zr_status encode_line(const void *of, void *arg, const char *line, int64_
     return ZR_OK;
 }
 
+/* Encode a line that is a sentence. */
+static zr_status encode_sentence(const void *of, void *arg, const char *line, int64_t bytes, int64_t *text_bytes,
+                                 char *reason)
+{
+    worker *w = arg;
+    const int64_t room = zr_tokenizer_room(of, bytes);
+    int64_t n = 0;
+    reason[0] = '\0';
+    ZR_TRY(begin_document(w));
+    ZR_GROW(w->ids, w->room, w->n + room > w->part.room ? w->n + room : w->part.room, "tokens of a text");
+    ZR_TRY(zr_tokenizer_encode(of, line, bytes, w->ids + w->n, w->room - w->n, &n));
+    w->n += n;
+    *text_bytes = n > 0 ? bytes : 0;
+    return ZR_OK;
+}
+
 /* Convert the token ids in place from 4 bytes to the width of the output. */
 static void narrow(worker *w)
 {
@@ -209,6 +225,10 @@ static void set_parts(encoder *e)
     if (parts->usual_bytes > share) parts->usual_bytes = share < PART_LEAST_BYTES ? PART_LEAST_BYTES : share;
     if (e->x->instruct) parts->line = encode_line;
     parts->line_of = e->x->instruct;
+    if (e->x->sentences) {
+        parts->line = encode_sentence;
+        parts->line_of = e->x->tokenizer;
+    }
     parts->of = e->x->tokenizer;
     parts->cut = zr__encode_cuts(e->x->tokenizer) ? encoding_cut : NULL;
     if (!parts->cut) parts->most_bytes = INT64_MAX;

@@ -10,7 +10,7 @@
 /** Callback that receives the next n tokens, each as a little-endian number of zr__encoding.token_bytes bytes. */
 typedef zr_status (*zr__tokens_fn)(void *arg, const unsigned char *tokens, int64_t n);
 
-/** A document of a .jsonl file, as indices of its tokens among all tokens of the file. */
+/** A document of a .jsonl file, or a sentence, as indices of its tokens among all tokens of the file. */
 typedef struct zr__document {
     int64_t first;  /* index of the first token */
     int64_t answer; /* index of the first token that counts for the loss */
@@ -24,6 +24,8 @@ typedef struct zr__encoding {
     const zr_tokenizer *tokenizer;
     const zr__instruct *instruct; /* settings for lines of instruction data; NULL if each line has one text. A token
                                      that does not count for the loss has ZR__IGNORED added; token_bytes must be 4 */
+    bool sentences;               /* whether each line is a sentence, which gets no further tokens; parts.lines is set.
+                                     A line without tokens is an empty document */
     int32_t separator;            /* token appended to each document of .jsonl; negative for no token */
     int token_bytes;              /* bytes per token: 1, 2 or 4 */
     int threads;                  /* number of threads; 0 for one per processor, up to 8 */

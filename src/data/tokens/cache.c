@@ -170,7 +170,10 @@ static zr_status find_place(const zr_data_args *args, place *p)
     ZR_TRY(zr__make_folders(p->folder));
     ZR_TRY(zr__file_pass(x->parts.file, tell_of_pass, x, &text));
     snprintf(what, sizeof(what), "tokens %d: %016llx %016llx %d %s %d%s", VERSION, (unsigned long long)text,
-             (unsigned long long)zr_tokenizer_hash(x->tokenizer), x->token_bytes, x->parts.lines ? "lines" : "text",
+             (unsigned long long)zr_tokenizer_hash(x->tokenizer), x->token_bytes,
+             x->sentences     ? "sentences"
+             : x->parts.lines ? "lines"
+                              : "text",
              x->parts.lines && x->parts.skip_bad_lines, instruct_key(x->instruct, (char[KEY_BYTES / 2]){0}));
     p->key = XXH3_64bits_withSeed(what, strlen(what),
                                   x->parts.lines ? XXH3_64bits(x->parts.text_key, strlen(x->parts.text_key)) : 0);
@@ -419,16 +422,17 @@ static zr_status find_instruct(const zr_data_args *args, const zr_tokenizer *tok
 {
     zr__lines_kind kind = ZR__LINES_TEXT;
     *how = NULL;
-    if (parts->lines) ZR_TRY(zr__lines_kind_of(parts->file, parts->text_key, parts->skip_bad_lines, &kind));
+    ZR_TRY(zr__lines_kind_of(parts->file, parts->text_key, parts->skip_bad_lines, &kind));
     if (kind == ZR__LINES_TEXT) return ZR_OK;
     ZR_TRY(zr__instruct_open(tokenizer, kind, args->chat_template, parts->file->name, instruct));
     *how = instruct;
     return ZR_OK;
 }
 
-zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text, bool lines,
-                           char path[PATH_MAX], zr__cached *made)
+zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokenizer, const zr__file *text,
+                           zr__text_form form, char path[PATH_MAX], zr__cached *made)
 {
+    const bool lines = form != ZR__TEXT_PLAIN;
     const int64_t vocab = zr_tokenizer_vocab(tokenizer);
     const int32_t end = zr__tokenizer_separator(tokenizer);
     const zr__parts parts = {.file = text,
@@ -444,10 +448,11 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
              "%s: %lld bytes; the tokenizer %s does not say where text may be cut, so up to %lld bytes are tokenized "
              "here, whole; write the tokens to a file with `zr tokenize`, or the text as .jsonl, a document a line",
              text->name, (long long)text->bytes, zr_tokenizer_name(tokenizer), (long long)WHOLE_MOST_BYTES);
-    ZR_TRY(find_instruct(args, tokenizer, &parts, &instruct, &how));
+    if (form == ZR__TEXT_JSONL) ZR_TRY(find_instruct(args, tokenizer, &parts, &instruct, &how));
     place p = {.encoding = {.parts = parts,
                             .tokenizer = tokenizer,
                             .instruct = how,
+                            .sentences = form == ZR__TEXT_SENTENCES,
                             .separator = end == ZR__NO_SEPARATOR ? zr_tokenizer_token(tokenizer, "\n") : end,
                             .token_bytes = how                ? 4
                                            : vocab <= 1 << 8  ? 1

@@ -115,24 +115,24 @@ static zr_status read_uint16(zr__shard *s)
 }
 
 /* Open the cache file with the tokens of a text. */
-static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
+static zr_status read_cached(zr__opening *o, zr__shard *s, zr__text_form form)
 {
     static const char *const format[] = {[ZR__LINES_TEXT] = "jsonl",
                                          [ZR__LINES_PAIR] = "jsonl with prompts",
                                          [ZR__LINES_MESSAGES] = "jsonl with messages"};
     char path[PATH_MAX];
     zr__cached made;
-    ZR_TRY(zr__cache_tokens(o->args, o->tokenizer, &s->file, lines, path, &made));
+    ZR_TRY(zr__cache_tokens(o->args, o->tokenizer, &s->file, form, path, &made));
     zr__file_close(&s->file);
     ZR_TRY(set_path(s, path));
     ZR_TRY(zr__file_open(path, false, &s->file));
     s->token_bytes = made.token_bytes;
     s->first_byte = ZR__CACHE_HEADER_BYTES;
     s->tokens = made.tokens;
-    s->lines = lines;
+    s->lines = form == ZR__TEXT_JSONL;
     s->documents = made.documents;
     s->answers_only = made.kind != ZR__LINES_TEXT;
-    if (lines) s->format = format[made.kind];
+    if (s->lines) s->format = format[made.kind];
     s->text_bytes = made.text_bytes;
     s->skipped_lines = made.skipped_lines;
     s->first_skipped = made.first_skipped;
@@ -144,8 +144,9 @@ static zr_status read_cached(zr__opening *o, zr__shard *s, bool lines)
     return ZR_OK;
 }
 
-static zr_status read_text_tokens(zr__opening *o, zr__shard *s, bool lines)
+static zr_status read_text_tokens(zr__opening *o, zr__shard *s, zr__text_form form)
 {
+    const bool lines = form == ZR__TEXT_JSONL;
     char note[ZR__NOTE_BYTES] = "";
     if (!o->tokenizer) ZR_TRY(zr_tokenizer_open("bytes", &o->tokenizer));
     int64_t vocab = zr_tokenizer_vocab(o->tokenizer);
@@ -159,7 +160,7 @@ static zr_status read_text_tokens(zr__opening *o, zr__shard *s, bool lines)
     s->format = lines ? "jsonl" : "text";
     if (!lines) ZR_TRY(zr__data_look_at_text(&s->file, note, sizeof(note)));
     if (!o->note[0]) memcpy(o->note, note, sizeof(note));
-    if (lines || strcmp(name, "bytes") != 0) return read_cached(o, s, lines);
+    if (form != ZR__TEXT_PLAIN || strcmp(name, "bytes") != 0) return read_cached(o, s, form);
     s->token_bytes = 1;
     s->tokens = s->text_bytes = s->file.bytes;
     return ZR_OK;
@@ -170,6 +171,10 @@ static zr_status read_format(zr__opening *o, zr__shard *s)
     char index[PATH_MAX];
     kind found = KIND_TEXT;
     ZR_TRY(find_kind(s, &found, index));
+    ZR_CHECK(!o->sentences || found == KIND_TEXT, ZR_ERR_UNSUPPORTED,
+             "%s: sentence pairs are made of text files with a sentence on each line and a blank line between "
+             "documents, or read from one .safetensors file",
+             s->name);
     switch (found) {
     case KIND_LLMC:
         return read_llmc(s);
@@ -184,7 +189,10 @@ static zr_status read_format(zr__opening *o, zr__shard *s)
     case KIND_LINES:
         break;
     }
-    return read_text_tokens(o, s, found == KIND_LINES);
+    return read_text_tokens(o, s,
+                            o->sentences          ? ZR__TEXT_SENTENCES
+                            : found == KIND_LINES ? ZR__TEXT_JSONL
+                                                  : ZR__TEXT_PLAIN);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */

@@ -38,6 +38,7 @@ typedef struct zr__shard {
 typedef struct zr__opening {
     const zr_data_args *args;
     zr_tokenizer *tokenizer;             /* tokenizer; NULL until a text needs it */
+    bool sentences;                      /* whether files must be texts with a sentence on each line */
     char note[ZR__NOTE_BYTES];           /* the first note on a file, or "" */
     char made_again[2 * ZR__NOTE_BYTES]; /* a note on the first damaged cache file that was created again, or "" */
 } zr__opening;

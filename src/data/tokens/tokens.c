@@ -153,10 +153,10 @@ zr_status zr__tokens_read(zr__tokens *t, int64_t first, int64_t n, unsigned char
 
 /* ---- documents ------------------------------------------------------------------------------- */
 
-/* Read n entries of a file's index, two numbers each. The file must be open. */
+/* Read n entries of a file's index, two numbers each; n is at most ZR__TOKENS_SIZES + 1. The file must be open. */
 static zr_status read_index(const zr__shard *s, int64_t entry, int64_t n, int64_t *number)
 {
-    unsigned char stage[2 * ZR__CACHE_DOCUMENT_BYTES];
+    unsigned char stage[(ZR__TOKENS_SIZES + 1) * ZR__CACHE_DOCUMENT_BYTES];
     const int64_t index = s->first_byte + s->tokens * s->token_bytes;
     ZR_TRY(zr__file_read(&s->file, index + entry * ZR__CACHE_DOCUMENT_BYTES, stage, n * ZR__CACHE_DOCUMENT_BYTES,
                          ZR_ERR_IO));
@@ -180,6 +180,22 @@ zr_status zr__tokens_document(zr__tokens *t, int64_t document, zr__document_plac
     ZR_TRY(read_index(s, own, 1 + more, number));
     *place = (zr__document_place){s->begin + number[0], s->begin + number[1], number[2] - number[0]};
     ZR_CHECK(place->n >= 0, ZR_ERR_IO, "%s: its index of documents is damaged; remove %s", s->name, s->file.name);
+    return ZR_OK;
+}
+
+zr_status zr__tokens_sizes(zr__tokens *t, int64_t shard, int64_t first, int64_t n, int64_t *size)
+{
+    const zr__shard *s = &t->shard[shard];
+    const bool more = first + n < s->documents;
+    int64_t number[2 * (ZR__TOKENS_SIZES + 1)];
+    ZR_ASSERT(n <= ZR__TOKENS_SIZES && first + n <= s->documents);
+    ZR_TRY(open_needed(t, shard));
+    ZR_TRY(read_index(s, first, n + more, number));
+    if (!more) number[2 * n] = s->tokens;
+    for (int64_t i = 0; i < n; i++) {
+        size[i] = number[2 * (i + 1)] - number[2 * i];
+        ZR_CHECK(size[i] >= 0, ZR_ERR_IO, "%s: its index of documents is damaged; remove %s", s->name, s->file.name);
+    }
     return ZR_OK;
 }
 

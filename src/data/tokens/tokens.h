@@ -40,6 +40,11 @@ typedef struct zr__document_place {
 } zr__document_place;
 ZR_NODISCARD zr_status zr__tokens_document(zr__tokens *tokens, int64_t document, zr__document_place *place);
 
+/** Read the numbers of tokens of n documents of file number `shard`, from its document `first` on. n is at most
+ * ZR__TOKENS_SIZES. Error: ZR_ERR_IO. */
+enum { ZR__TOKENS_SIZES = 255 };
+ZR_NODISCARD zr_status zr__tokens_sizes(zr__tokens *tokens, int64_t shard, int64_t first, int64_t n, int64_t *size);
+
 /** Find the document to which a token belongs. *begin and *end receive the first token of the document, and the token
  * after its last one. A file without an index is one document. Error: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__tokens_find_document(zr__tokens *tokens, int64_t token, int64_t *begin, int64_t *end);
