@@ -26,7 +26,7 @@ TEXTS = [
 # For BERT: the order of marks, characters that are dropped or become several, long words, special tokens.
 BERT_TEXTS = [
     "\u302e\u302a\u1d165 a\U0001d165\u0301\u302ee\u302e\U0001d165 \U0001d15e\u302e\u0316 \u302e\u200b\U0001d165\ufffd\U0001d165",
-    "a\u00adb\u200cc\u061cd\ufffde\x7ff\x0bg\x0ch\u0085i\u2028j\u0890k\ue000l", "İstanbul ΣΑΣ ΐ Ǖ ẞ ǅ \u1e9b\u0323 Ԓ ꟋℲ \U00010d50\u1c89",
+    "\u302e\U0001d165 \u302e\u200b\U0001d165 \u302e\u0301\ufffd\U0001d165", "a\u00adb\u200cc\u061cd\ufffde\x7ff\x0bg\x0ch\u0085i\u2028j\u0890k\ue000l", "İstanbul ΣΑΣ ΐ Ǖ ẞ ǅ \u1e9b\u0323 Ԓ ꟋℲ \U00010d50\u1c89",
     "\u3400\u4dbf\u4e00\u9fff\uf900\ufaff \U0002b81f\U0002b820\U0002b91f\U0002b920\U0002ceaf\U0002ceb0 x\U0002f800y",
     "x" * 99 + "e", "e" * 100 + " " + "e" * 101, "é" * 100 + " " + "字a" * 60, "e\u0301" * 100, "[CLS] a [MASK]b[SEP] [mask] [PAD][UNK] ##the the## # #",
     "it's, they've; we're . I'm \" do not \" ? ! can't 'n' \u2013 \u2014 \u0085\u166d\u2e43\u1b7d\u111c9", "\uac00\ud7a3\u1100\u1161\u11a8 한\u302e",
@@ -88,7 +88,8 @@ def kinds():
     yield "mistral", by_characters(chars(), False)
     yield "gemma", by_characters(chars(), False, "gemma")
     yield "always", by_characters(chars(), False, "always", True)
-    yield "bert", wordpiece(LEARNED, 700)
+    marks = "\U0001d165\u302e " * 1000  # in the order of normalized text
+    yield "bert", wordpiece(LEARNED + marks, 700)
     yield "bert_cased", wordpiece(LEARNED, 700, strip_accents=False, lowercase=False)
     yield "bert_bare", wordpiece(LEARNED, 400, flags(True), clean_text=False, handle_chinese_chars=False,
                                  strip_accents=False)
