@@ -27,10 +27,15 @@ static inline zr_layout layout_of(int stage, int ranks, zr_dtype dtype, int64_t 
     return l;
 }
 
+/* Make a plan for processors or, with optimizer states in host memory, for a device with its own memory, beside which
+ * the host's processors update them. */
 static inline zr_plan *plan_of(const zr_layout *layout)
 {
-    zr_profile profile = {
-        .facts = {.name = "test", .threads = 2, .panel_bytes = 1 << 16, .scratch_bytes = zr_device_cpu_scratch}};
+    zr_profile profile = {.facts = {.name = "test",
+                                    .threads = 2,
+                                    .apart = layout->home.optim == ZR_SPACE_HOST,
+                                    .panel_bytes = 1 << 16,
+                                    .scratch_bytes = zr_device_cpu_scratch}};
     return plan_gpt2(&ways_config, layout, &profile);
 }
 
@@ -44,7 +49,7 @@ static inline bool choose(zr_layout *l, int way)
     l->save = (zr_save)(way % 3); /* ZR_SAVE_NONE, from a copy, in place */
     l->micro_squares = way % 4 != 0 && l->ranks * l->accum > 1;
     l->documents = way % 6 == 4;
-    l->home.optim = way % 5 == 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+    l->home.optim = way == 6 ? ZR_SPACE_DISK : way % 5 == 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     switch (way) {
     case 2: /* recompute in two passes */
         l->two_pass = true;

@@ -106,7 +106,7 @@ static void refusals(void **state)
            "ZenFlow's updates are late and change results; offload_optimizer keeps their bits");
     expect(ZR_ERR_UNSUPPORTED, ZERO("\"offload_optimizer\": {\"device\": \"cpu\", \"super_offload\": true}"),
            "c.json:1:63: zero_optimization.offload_optimizer.super_offload: true is not available yet; write false, or "
-           "leave it out; states are copied to the GPU and updated there, so that results keep their bits");
+           "leave it out; offload_optimizer.device cpu updates by the host's processors, with the same bits");
 }
 
 /* Return the homes of a configuration's layout. */

@@ -89,25 +89,137 @@ static void reduced_once(void **state)
     }
 }
 
-/* Optimizer states may be kept in host memory. */
+/* Return whether the processor's kernels have fused multiply-adds, like the GPU's. Without, an update by the host's
+ * processors may differ in the last bit. */
+static bool host_fuses(void)
+{
+    return strcmp(zr_device_cpu_level(), "v2") != 0;
+}
+
+/* Optimizer states may be kept in host memory or on disk, where the host's processors update them with any number of
+ * threads, and parameters and gradients there, too. */
 static void homes(void **state)
 {
     (void)state;
-    for (int ranks = 1; ranks <= 2; ranks++) {
-        trainer want = short_rows(layout_trainer(ranks, ZR_BF16, 1, 0));
-        want.steps = 2;
-        want.layout.states = ZR_STATES_LEAN;
+    static const struct {
+        int stage;
+        zr_states states;
+        zr_space param, grad, optim;
+        zr_save save;
+    } ways[] = {
+        {0, ZR_STATES_LEAN, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_HOST, ZR_SAVE_NONE},
+        {1, ZR_STATES_PAPER, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_HOST, ZR_SAVE_COPY},
+        {2, ZR_STATES_PAPER, ZR_SPACE_DEVICE, ZR_SPACE_HOST, ZR_SPACE_HOST, ZR_SAVE_NONE},
+        {2, ZR_STATES_LEAN, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DISK, ZR_SAVE_NONE},
+        {3, ZR_STATES_LEAN, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_HOST, ZR_SAVE_IN_PLACE},
+        {3, ZR_STATES_PAPER, ZR_SPACE_HOST, ZR_SPACE_HOST, ZR_SPACE_HOST, ZR_SAVE_NONE},
+        {3, ZR_STATES_PAPER, ZR_SPACE_DISK, ZR_SPACE_DISK, ZR_SPACE_DISK, ZR_SAVE_NONE},
+    };
+    enum { WAYS = sizeof ways / sizeof *ways };
+    if (!host_fuses()) skip();
+    for (int i = 0; i < 4; i++) {
+        const zr_dtype dtype = i == 0 ? ZR_F32 : i == 1 ? ZR_F16 : ZR_BF16;
+        trainer want = short_rows(layout_trainer(1 + i % 2, dtype, i == 2 ? 2 : 1, i < 3 ? 0.5 : 0));
+        want.steps = dtype == ZR_F16 ? 3 : 2;
         want.layout.reduce_bucket_elems = 700;
+        if (dtype == ZR_F16) /* the first step is skipped */
+            want.scaler = (zr__loss_scaler){
+                .scale = 0x1p18, .min_scale = 1, .dynamic = true, .window = 100, .hysteresis = 1, .hysteresis_left = 1};
         on_gpus(&want);
         trainer_run(&want);
-        for (int stage = 1; stage <= 3; stage += 2) {
+        assert_int_equal(want.skipped[0], dtype == ZR_F16);
+        assert_false(want.skipped[want.steps - 1]);
+        for (int w = is_long_run() ? 0 : i % 2; w < WAYS; w += is_long_run() ? 1 : 2) {
             trainer run = want;
-            run.layout.stage = stage;
-            run.layout.save = (zr_save)(stage / 2 + 1);
-            run.layout.home.optim = ZR_SPACE_HOST;
-            compare(&want, run, "states in the host's space");
+            const bool sums = run.layout.accum > 1 || ways[w].stage >= 2;
+            run.threads = 1 + w % 3;
+            run.layout.stage = ways[w].stage;
+            run.layout.states = ways[w].states;
+            run.layout.save = ways[w].save;
+            run.layout.home = (zr_homes){.param = ways[w].param,
+                                         .grad = sums ? ways[w].grad : ZR_SPACE_DEVICE,
+                                         .optim = ways[w].optim,
+                                         .param_share = 1,
+                                         .optim_share = w % 2 ? 1 : 0.6,
+                                         .bucket_elems = 2048,
+                                         .buckets = 1 + w % 3};
+            trainer_run(&run);
+            assert_given_back();
+            for (int k = 0; k < want.steps; k++)
+                if (run.loss[k] != want.loss[k] || run.skipped[k] != want.skipped[k] ||
+                    (!want.skipped[k] && run.norm[k] != want.norm[k]) || run.weights != want.weights)
+                    fail_msg("way %d in %s: loss %.9g, skipped %d, norm %.9g; wanted %.9g, %d, %.9g", w,
+                             zr_dtype_name(dtype), run.loss[k], run.skipped[k], run.norm[k], want.loss[k],
+                             want.skipped[k], want.norm[k]);
         }
     }
+}
+
+/* A rule of the user's. */
+static void shrink(const zr_update_args *args)
+{
+    for (int64_t i = 0; i < args->n; i++) args->weight[i] -= args->lr * 0.1f * args->weight[i];
+}
+
+/* An optimizer that only processors have updates states in host memory, but none on the GPU. */
+static void own_rule(void **state)
+{
+    (void)state;
+    trainer run = short_rows(layout_trainer(1, ZR_F32, 1, 0)), want;
+    run.layout.optimizer = (zr_optimizer){.name = "shrink", .n_slots = 1, .rule = shrink, .slot_name = {"unused"}};
+    run.steps = 2;
+    want = run;
+    trainer_run(&want);
+    on_gpus(&run);
+    assert_int_equal(zr_comm_threads_run(1, trainer_rank, &run), ZR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(zr_error_message(), "is a function of the processor's"));
+    run.layout.home.optim = ZR_SPACE_HOST;
+    trainer_run(&run);
+    assert_true(run.weights == want.weights);
+    assert_given_back();
+}
+
+/* ---- updates beside the GPU ---------------------------------------------------------------------- */
+
+/* Updates on the host, and how many of them the thread made that walks the schedule. */
+typedef struct seen_updates {
+    pthread_t walker;
+    _Atomic int updates, on_walker;
+} seen_updates;
+
+static void see_beside(void *arg, const zr_event *event)
+{
+    seen_updates *b = arg;
+    if (event->stream != ZR_STREAM_HOST) return;
+    b->updates++;
+    b->on_walker += pthread_equal(pthread_self(), b->walker) != 0;
+}
+
+static zr_status watch_beside(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    (void)comm;
+    seen_updates *b = run->arg;
+    b->walker = pthread_self();
+    zr__engine_watch(engine, see_beside, b);
+    return ZR_OK;
+}
+
+/* Updates have a thread of their own, and each unit's buckets are updated in each step. */
+static void updates_beside(void **state)
+{
+    (void)state;
+    seen_updates b = {0};
+    trainer run = short_rows(layout_trainer(1, ZR_BF16, 1, 0));
+    run.steps = 3;
+    run.layout.states = ZR_STATES_LEAN;
+    run.layout.home.optim = ZR_SPACE_HOST;
+    on_gpus(&run);
+    run.after_first = watch_beside;
+    run.arg = &b;
+    trainer_run(&run);
+    assert_int_equal(b.updates, 2 * (run.config.n_layer + 2));
+    assert_int_equal(b.on_walker, 0);
+    assert_given_back();
 }
 
 /* Sums may be independent of the number of ranks. */
@@ -416,10 +528,19 @@ static void no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts),    cmocka_unit_test(rank_free_sums),   cmocka_unit_test(reduced_once),
-        cmocka_unit_test(homes),      cmocka_unit_test(shared_layers),    cmocka_unit_test(frozen),
-        cmocka_unit_test(lanes),      cmocka_unit_test(copies_apart),     cmocka_unit_test(against_the_processor),
-        cmocka_unit_test(not_finite), cmocka_unit_test(planned_is_taken),
+        cmocka_unit_test(layouts),
+        cmocka_unit_test(rank_free_sums),
+        cmocka_unit_test(reduced_once),
+        cmocka_unit_test(homes),
+        cmocka_unit_test(own_rule),
+        cmocka_unit_test(updates_beside),
+        cmocka_unit_test(shared_layers),
+        cmocka_unit_test(frozen),
+        cmocka_unit_test(lanes),
+        cmocka_unit_test(copies_apart),
+        cmocka_unit_test(against_the_processor),
+        cmocka_unit_test(not_finite),
+        cmocka_unit_test(planned_is_taken),
 #ifndef ZR_GPU
         cmocka_unit_test(no_memory),
 #endif

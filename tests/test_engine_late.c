@@ -269,8 +269,9 @@ static zr_status late_queue_create(zr_device *device, const zr_queue_config *con
 {
     ZR_TRY(plain.queue_create(device, config, queue));
     if (own.n_clocks == ZR_STREAMS) abort();
-    own.clock[own.n_clocks++] = (simulated_clock){.queue = *queue, .threaded = config->runs == ZR_QUEUE_THREAD};
-    if (config->runs == ZR_QUEUE_THREAD) return ZR_OK;
+    const bool threaded = config->runs == ZR_QUEUE_THREAD || config->runs == ZR_QUEUE_HOST;
+    own.clock[own.n_clocks++] = (simulated_clock){.queue = *queue, .threaded = threaded};
+    if (threaded) return ZR_OK;
     if (own.n_lanes == LANES) abort();
     lane *l = &own.lane[own.n_lanes++];
     l->queue = *queue;

@@ -26,7 +26,7 @@ static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
 
 static zr_price price_of(const zr_plan *plan, zr_machine machine)
 {
-    zr_price price = {-1, -1, -1, -1, -1};
+    zr_price price = {-1, -1, -1, -1, -1, -1};
     assert_int_equal(zr_plan_price(plan, &(zr_profile){.machine = machine}, &price), ZR_OK);
     return price;
 }

@@ -5,11 +5,16 @@
 #include "plan_make.h"
 #include "plan/cost/cost.h"
 
-/* Check whether COMM, COPY and SAVE have queues of their own; false: the compute stream's queue. */
-static void check_queues(const zr_plan *plan, bool exchanges_overlap, bool comm, bool copy, bool save)
+/* Check whether COMM, COPY, SAVE, and both HOST and RETURN have queues of their own; false: the compute stream's
+ * queue. */
+static void check_queues(const zr_plan *plan, bool exchanges_overlap, bool comm, bool copy, bool save, bool host)
 {
     const zr_queues got = zr__plan_queues(plan, exchanges_overlap);
-    const bool want[ZR_STREAMS] = {[ZR_STREAM_COMM] = comm, [ZR_STREAM_COPY] = copy, [ZR_STREAM_SAVE] = save};
+    const bool want[ZR_STREAMS] = {[ZR_STREAM_COMM] = comm,
+                                   [ZR_STREAM_COPY] = copy,
+                                   [ZR_STREAM_SAVE] = save,
+                                   [ZR_STREAM_HOST] = host,
+                                   [ZR_STREAM_RETURN] = host};
     for (int s = 0; s < ZR_STREAMS; s++) {
         assert_int_equal(got.of[s], want[s] ? s : ZR_STREAM_COMPUTE);
         assert_int_equal(zr_queues_apart(&got, (zr_stream)s), want[s]);
@@ -21,18 +26,20 @@ static void by_device_and_layout(void **state)
     (void)state;
     for (int apart = 0; apart <= 1; apart++)
         for (int overlap = 0; overlap <= 1; overlap++)
-            for (int moves = 0; moves <= 3; moves++) { /* 1: checkpoints; 2: saves, from a copy; 3: saves, in place */
+            /* 1: checkpoints; 2: saves, from a copy; 3: saves, in place; 4: optimizer states */
+            for (int moves = 0; moves <= 4; moves++) {
                 zr_profile profile = plan_profile;
                 zr_layout l = plan_layout(3, 2, ZR_F32, 1);
                 profile.facts.apart = apart;
                 l.overlap = overlap;
                 l.recompute = ZR_RECOMPUTE_UNIT;
                 l.checkpoint_home = moves == 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
-                l.save = moves < 2 ? ZR_SAVE_NONE : moves == 2 ? ZR_SAVE_COPY : ZR_SAVE_IN_PLACE;
+                l.save = moves == 2 ? ZR_SAVE_COPY : moves == 3 ? ZR_SAVE_IN_PLACE : ZR_SAVE_NONE;
+                l.home.optim = moves == 4 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
                 zr_plan *plan = plan_gpt2(&plan_small, &l, &profile);
-                const bool copy = apart && (moves == 1 || moves == 2), save = moves > 1;
-                check_queues(plan, false, false, copy, save);
-                check_queues(plan, true, overlap, copy, save);
+                const bool copy = apart && moves != 0 && moves != 3, save = moves == 2 || moves == 3;
+                check_queues(plan, false, false, copy, save, apart && moves == 4);
+                check_queues(plan, true, overlap, copy, save, apart && moves == 4);
                 zr_plan_destroy(&plan);
             }
 }

@@ -139,23 +139,31 @@ static int64_t elems_of(const zr_plan *plan, zr_step_kind kind)
     return elems;
 }
 
-/* Check that all bytes between disk and device, in each direction, pass through host memory if the device has its own.
- */
-static void check_copied(const zr_plan *plan, int64_t read, int64_t written)
+/* Check the bytes that are read from disk and written to it. If the device has its own memory, they pass through host
+ * memory, and `up` and `down` are the bytes that are copied to the device and back. */
+static void check_copied(const zr_plan *plan, int64_t read, int64_t written, int64_t up, int64_t down)
 {
     const int64_t(*copied)[ZR_SPACES] = plan->copied;
     const bool apart = plan->profile.facts.apart;
     const zr_space near = apart ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     assert_int_equal(copied[ZR_SPACE_DISK][near], read);
     assert_int_equal(copied[near][ZR_SPACE_DISK], written);
-    assert_int_equal(copied[ZR_SPACE_HOST][ZR_SPACE_DEVICE], apart ? read : 0);
-    assert_int_equal(copied[ZR_SPACE_DEVICE][ZR_SPACE_HOST], apart ? written : 0);
+    assert_int_equal(copied[ZR_SPACE_HOST][ZR_SPACE_DEVICE], apart ? up : 0);
+    assert_int_equal(copied[ZR_SPACE_DEVICE][ZR_SPACE_HOST], apart ? down : 0);
     assert_int_equal(copied[ZR_SPACE_DISK][apart ? ZR_SPACE_DEVICE : ZR_SPACE_HOST], 0);
     assert_int_equal(copied[ZR_SPACE_DISK][ZR_SPACE_DISK], 0);
 }
 
+/* Return the bytes of host memory of a category that offloaded states and their copies take. */
+static int64_t in_host(const zr_plan *plan, zr_category category)
+{
+    return plan->memory.space[ZR_SPACE_HOST].category_bytes[category];
+}
+
 /* Check 12 bytes read and 12 written for each element of a master and two moments, 8 and 8 in fp32, and 4 bytes read
- * for each element that is cast. The device has as many buckets as the layout says, however large the model is. */
+ * for each element that is cast. Memory has as many buckets as the layout says, however large the model is. Beside a
+ * device with its own memory, the host's processors update the states: gradients go down to it, and parameters go up,
+ * and in fp32, where they are the master, down too. */
 static void test_optimizer_states_on_disk(void **state)
 {
     (void)state;
@@ -172,21 +180,31 @@ static void test_optimizer_states_on_disk(void **state)
             int64_t kept = 0;
             for (int32_t u = 0; u < plan->n_units; u++) kept += plan->unit[u].update.count;
             const int64_t states = l.dtype == ZR_F32 ? 2 : 3, casts = elems_of(plan, ZR_STEP_CAST);
+            const bool apart = plan->profile.facts.apart;
+            const int64_t param = l.dtype == ZR_F32 ? 4
+                                  : casts > 0       ? 0
+                                                    : 2,
+                          grad = l.accum > 1 || l.dtype == ZR_F32 ? 4 : 2;
             assert_int_equal(casts > 0, l.stage == 3 && l.dtype == ZR_BF16 && l.states == ZR_STATES_LEAN);
-            check_copied(plan, 4 * (states * kept + casts), 4 * states * kept);
+            check_copied(plan, 4 * (states * kept + casts), 4 * states * kept, param * kept + 4 * casts,
+                         (grad + (l.dtype == ZR_F32 ? 4 : 0)) * kept);
             device[many] = m->space[ZR_SPACE_DEVICE].category_bytes[ZR_CATEGORY_OPTIM];
             disk[many] = m->space[ZR_SPACE_DISK].total_bytes;
             /* casts have buffers of their own, which updates may use later */
-            assert_true(device[many] >= 3 * states * 4 * BUCKET &&
-                        device[many] <= 3 * (states + (casts > 0)) * 4 * BUCKET);
+            if (apart)
+                assert_int_equal(device[many], casts > 0 ? 3 * 4 * BUCKET : 0);
+            else
+                assert_true(device[many] >= 3 * states * 4 * BUCKET &&
+                            device[many] <= 3 * (states + (casts > 0)) * 4 * BUCKET);
             assert_true(disk[many] >= 4 * states * kept && disk[many] < 4 * states * kept + 4096 * 40);
-            const int64_t passing = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_OPTIM],
-                          work = m->space[ZR_SPACE_HOST].category_bytes[ZR_CATEGORY_WORK];
-            assert_true(plan->profile.facts.apart
-                            ? passing >= 3 * states * 4 * BUCKET && passing <= 3 * (states + (casts > 0)) * 4 * BUCKET
-                            : passing == 0);
+            const int64_t passing = in_host(plan, ZR_CATEGORY_OPTIM), work = in_host(plan, ZR_CATEGORY_WORK);
+            const int64_t params = in_host(plan, ZR_CATEGORY_PARAM), grads = in_host(plan, ZR_CATEGORY_GRAD);
+            assert_true(apart ? passing >= 3 * states * 4 * BUCKET && passing <= 3 * (states + (casts > 0)) * 4 * BUCKET
+                              : passing == 0);
+            assert_int_equal(params, apart ? 3 * param * BUCKET : 0);
+            assert_int_equal(grads, apart ? 3 * grad * BUCKET : 0);
             assert_true(work > plan->schedule[0].buffer[plan->passing_disk].bytes + 2 * plan->window_bytes);
-            assert_int_equal(zr_memory_taken(m), m->total_bytes + work + passing);
+            assert_int_equal(zr_memory_taken(m), m->total_bytes + work + passing + params + grads);
             assert_int_equal(plan->schedule[0].buffer[plan->passing_disk].bytes, 4 * plan->layout.home.block_bytes);
             assert_int_equal(plan->layout.home.block_bytes, 4 * BUCKET); /* no transfer is larger */
             zr_plan_destroy(&plan);
@@ -214,7 +232,8 @@ static void test_parameters_and_gradients_on_disk(void **state)
             assert_true(plan->unit[u].gathered && plan->unit[u].param_home == ZR_SPACE_DISK);
         }
         assert_true(embedding > 0);
-        check_copied(plan, bytes * (l.accum * gathered + kept), bytes * kept);
+        const int64_t params = bytes * (l.accum * gathered + kept);
+        check_copied(plan, params, bytes * kept, params, bytes * kept);
         assert_int_equal(elems_of(plan, ZR_STEP_GATHER) > 0, l.ranks > 1);
         zr_plan_destroy(&plan);
 
@@ -223,7 +242,8 @@ static void test_parameters_and_gradients_on_disk(void **state)
         l.stage = 2;
         plan = plan_homes(&l, 3, apart);
         const bool early = l.ranks == 1 && l.accum == 1; /* squares are taken before the gradient goes home */
-        check_copied(plan, wire * kept * (l.accum - 1 + !early + 1), wire * kept * l.accum);
+        const int64_t read = wire * kept * (l.accum - 1 + !early + 1), written = wire * kept * l.accum;
+        check_copied(plan, read, written, read, written);
         zr_plan_destroy(&plan);
     }
 }

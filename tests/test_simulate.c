@@ -520,6 +520,41 @@ static void test_refusals(void **state)
     plan = plan_of(&layout);
     refused(plan, &c, 0, "host.device_bytes_per_sec of test is not known");
     zr_plan_destroy(&plan);
+    layout.checkpoint_home = ZR_SPACE_DEVICE;
+    layout.home.optim = ZR_SPACE_HOST;
+    plan = plan_of(&layout);
+    c.host_bytes_sec = 1e9;
+    refused(plan, &c, 0, "host.memory_bytes_per_sec of test is not known");
+    zr_plan_destroy(&plan);
+}
+
+/* Updates by the host's processors take the time of the host's memory, and waits for them count as offload. */
+static void test_host_updates(void **state)
+{
+    (void)state;
+    zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
+    zr_layout layout = layout_of(2, 4, 1);
+    layout.home.optim = ZR_SPACE_HOST;
+    layout.states = ZR_STATES_PAPER;
+    zr_plan *plan = plan_of(&layout);
+    c.host_bytes_sec = 1e12;
+    zr_simulation made[2];
+    for (int i = 0; i < 2; i++) {
+        c.device.host_memory_bytes_sec = i ? 1e3 : 2e3;
+        made[i] = simulate(plan, &c, (zr_simulate_options){0});
+    }
+    assert_true(made[0].price.host_sec > 0);
+    close_to(made[1].price.host_sec, 2 * made[0].price.host_sec);
+    /* updates follow the norm, and nothing is computed meanwhile */
+    close_to(made[1].exposed_sec[ZR_CAUSE_STATES] - made[0].exposed_sec[ZR_CAUSE_STATES], made[0].price.host_sec);
+    assert_true(made[0].price.disk_sec == 0);
+    zr_plan_destroy(&plan);
+    layout.home.optim = ZR_SPACE_DISK;
+    plan = plan_of(&layout);
+    c.disk_bytes_sec = 1e3;
+    made[0] = simulate(plan, &c, (zr_simulate_options){0});
+    assert_true(made[0].price.disk_sec > 0 && made[0].price.host_sec > 0);
+    zr_plan_destroy(&plan);
 }
 
 /* Check a cluster that no file could give: each number that must be there, and the message where it is wrong. */
@@ -599,6 +634,7 @@ int main(void)
         cmocka_unit_test(test_sizes_that_do_not_suit),
         cmocka_unit_test(test_what_moves_a_step),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_host_updates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -292,6 +292,8 @@ typedef struct zr_machine {
     double disk_read_bytes_sec, disk_write_bytes_sec, disk_both_bytes_sec;
     double host_bytes_sec; /* rate of copies between the memory of a device and host memory, in each direction; 0 for
                               the rate of the device's memory */
+    double host_memory_bytes_sec; /* rate at which the host's processors of one rank read and write host memory, beside
+                                     a device with its own memory */
     /** Measured rates of matrix products. A product of other sizes is assumed to run at the rate of the nearest
      * measured sizes. If the array is empty, every product is assumed to run at the peak rate. */
     zr_product_rate product[ZR_PRODUCT_RATES];

@@ -47,13 +47,15 @@ typedef enum zr_queue_runs {
     ZR_QUEUE_AT_ONCE, /* immediately, on the thread that issues them, in the device's stream */
     ZR_QUEUE_STREAM,  /* immediately, on the thread that issues them, in the queue's own stream; for tasks that only
                          launch asynchronous work */
-    ZR_QUEUE_THREAD   /* on a thread of the queue and in the queue's own stream; operations of a task use one processor
+    ZR_QUEUE_THREAD,  /* on a thread of the queue and in the queue's own stream; operations of a task use one processor
                          thread */
+    ZR_QUEUE_HOST     /* on a thread of the queue, for tasks that compute in host memory: operations of a task are the
+                         processor's, and use zr_device_config.threads processor threads */
 } zr_queue_runs;
 
 typedef struct zr_queue_config {
     zr_queue_runs runs;
-    int32_t most; /* for ZR_QUEUE_THREAD: maximum number of issued tasks and waits that have not ended */
+    int32_t most; /* for queues with a thread: maximum number of issued tasks and waits that have not ended */
 } zr_queue_config;
 
 /** Values that change during training. A kernel may depend only on these values and on its operands. */
@@ -94,7 +96,7 @@ typedef struct zr_kernel {
 } zr_kernel;
 
 typedef struct zr_device_config {
-    int threads;              /* compute threads; 0 for one thread */
+    int threads;              /* compute threads, on a GPU of its queues of ZR_QUEUE_HOST; 0 for one thread */
     const zr_kernel *kernels; /* user-defined kernels, which replace the device's own, or NULL. The last entry has
                                  op NULL */
     int gpu;                  /* index of the GPU, from 0, for zr_device_create_cuda */

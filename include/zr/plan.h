@@ -301,11 +301,13 @@ typedef struct zr_buffer {
 /** Streams of steps. Steps of one stream run in order. */
 #define ZR_STREAM_LIST(X)                                                                                              \
     X(COMPUTE, "compute")                                                                                              \
-    X(COMM, "comm")   /* communication between ranks, and steps that prepare it */                                     \
-    X(COPY, "copy")   /* copies between memory spaces, except from and to disk */                                      \
-    X(SAVE, "save")   /* writes to files, for which the end of a schedule does not wait */                             \
-    X(FETCH, "fetch") /* copies from disk */                                                                           \
-    X(STORE, "store") /* copies to disk */
+    X(COMM, "comm")     /* communication between ranks, and steps that prepare it */                                   \
+    X(COPY, "copy")     /* copies between memory spaces, except from and to disk */                                    \
+    X(SAVE, "save")     /* writes to files, for which the end of a schedule does not wait */                           \
+    X(FETCH, "fetch")   /* copies from disk */                                                                         \
+    X(STORE, "store")   /* copies to disk */                                                                           \
+    X(HOST, "host")     /* updates by the host's processors beside a device with its own memory */                     \
+    X(RETURN, "return") /* copies to the device of what HOST has computed */
 
 typedef enum zr_stream {
 #define ZR_STREAM_ENUM(name, text) ZR_STREAM_##name,
@@ -690,7 +692,8 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * - After an update no step uses the unit's parameters in the space where they are stored.
  * - Squares of micro-gradients are computed from whole gradients that no reduction has changed.
  * - A save writes all elements of each state before the state is updated.
- * - A step computes only with memory of the device. What it changes of an offloaded state is copied home.
+ * - A step computes only with memory of the device, or an update of the host's processors with host memory. What it
+ *   changes of an offloaded state is copied home.
  *
  * The proof takes about as long as planning. It is for tests and debug builds. Fail with ZR_ERR_INTERNAL naming the
  * steps and the buffers. */
@@ -716,9 +719,10 @@ typedef struct zr_step_cost {
 typedef struct zr_price {
     double step_sec;
     double compute_sec; /* busy time of the compute stream */
-    double comm_sec;    /* busy time of the comm and copy streams */
+    double comm_sec;    /* busy time of the comm, copy and return streams */
     double exposed_sec; /* exposed communication time: step_sec - compute_sec */
     double disk_sec;    /* busy time of the busier one of the fetch and store streams */
+    double host_sec;    /* busy time of the host stream */
 } zr_price;
 ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
 

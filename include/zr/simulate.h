@@ -129,7 +129,7 @@ ZR_API const char *const *zr_cluster_names(void);
     X(TENSOR, "tensor")  /* communication of tensor parallelism */                                                     \
     X(PIECES, "Pa")      /* gathers of activation checkpoints that are stored in pieces */                             \
     X(HOST, "Pa+cpu")    /* copies of activation checkpoints to and from the host */                                   \
-    X(STATES, "offload") /* copies of model states to and from the host */                                             \
+    X(STATES, "offload") /* copies of model states to and from the host, and updates by its processors */              \
     X(DISK, "disk")      /* copies of model states from and to disk */
 
 typedef enum zr_cause {

@@ -384,7 +384,7 @@ const zr_key zr__common_keys[] = {
         "MiB",
         RANGE(1, 16384)),
     REFUSED(BOOL, ZERO "offload_optimizer.super_offload", "false", "updates by the processors of a superchip",
-            .instead = "states are copied to the GPU and updated there, so that results keep their bits"),
+            .instead = "offload_optimizer.device cpu updates by the host's processors, with the same bits"),
     KEY(INT, ZERO "sub_group_size", "1000000000", zero.sub_group_elems,
         "with an offload: elements of a state that a rank has on the device at a time to update them. 1e9, the default "
         "of DeepSpeed, leaves the choice to zr, 1048576",

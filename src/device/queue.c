@@ -240,7 +240,8 @@ zr_status zr__queue_create(const zr__queue_kind *kind, zr_device *device, const 
     pthread_mutex_init(&q->lock, NULL);
     pthread_cond_init(&q->changed, NULL);
     zr_status st = config->runs == ZR_QUEUE_AT_ONCE ? ZR_OK : kind->side(device, config->runs, &q->base.device);
-    if (st == ZR_OK && config->runs == ZR_QUEUE_THREAD) st = start_thread(q, config->most);
+    const bool threaded = config->runs == ZR_QUEUE_THREAD || config->runs == ZR_QUEUE_HOST;
+    if (st == ZR_OK && threaded) st = start_thread(q, config->most);
     if (st != ZR_OK) {
         zr__queue_destroy(&q->base);
         return zr_error_frame(st, __func__, __FILE__, __LINE__);

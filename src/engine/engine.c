@@ -38,15 +38,25 @@ static zr_status take_memory(zr_engine *e)
  * from and to files need a queue with a thread, since they block. Other work is only issued to the device. */
 static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 {
-    /* Capacities of queues: COMM_TASKS is more than the maximum number of pending tasks. If DISK_TASKS are pending, the
-     * next one waits. */
-    enum { COMM_TASKS = 1024, DISK_TASKS = 256 };
-    if (first == ZR_STREAM_COMPUTE) return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
-    if (first == ZR_STREAM_COMM) return (zr_queue_config){ZR_QUEUE_THREAD, COMM_TASKS};
-    /* Twice the number of SAVE steps, since each wait is a task too. */
-    if (first == ZR_STREAM_SAVE) return (zr_queue_config){ZR_QUEUE_THREAD, 2 * zr__count_puts(plan)};
-    if (first == ZR_STREAM_FETCH || first == ZR_STREAM_STORE) return (zr_queue_config){ZR_QUEUE_THREAD, DISK_TASKS};
-    return (zr_queue_config){.runs = ZR_QUEUE_STREAM};
+    /* Capacities of queues: COMM_TASKS is more than the maximum number of pending tasks. If BESIDE_TASKS are pending,
+     * the next one waits. */
+    enum { COMM_TASKS = 1024, BESIDE_TASKS = 256 };
+    switch (first) {
+    case ZR_STREAM_COMPUTE:
+        return (zr_queue_config){.runs = ZR_QUEUE_AT_ONCE};
+    case ZR_STREAM_COMM:
+        return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = COMM_TASKS};
+    case ZR_STREAM_SAVE: /* twice the number of SAVE steps, since each wait is a task too */
+        return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = 2 * zr__count_puts(plan)};
+    case ZR_STREAM_FETCH:
+    case ZR_STREAM_STORE:
+    case ZR_STREAM_RETURN: /* its copies wait for updates; without a thread of its own, the walking thread would wait */
+        return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = BESIDE_TASKS};
+    case ZR_STREAM_HOST:
+        return (zr_queue_config){.runs = ZR_QUEUE_HOST, .most = BESIDE_TASKS};
+    default:
+        return (zr_queue_config){.runs = ZR_QUEUE_STREAM};
+    }
 }
 
 /* Create the queues. Some streams share the queue of another stream. */
@@ -131,12 +141,26 @@ static zr_status take_staging(zr_engine *e)
     return ZR_OK;
 }
 
+/* Check that each device which updates has the optimizer's rule. */
+static zr_status check_rule(const zr_engine *e)
+{
+    const zr_plan *plan = e->plan;
+    const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
+    const zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = plan->optimizer.hyper};
+    zr_device *checked = NULL;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        zr_device *device = e->queue[s->step[i].stream]->device;
+        if (s->step[i].kind != ZR_STEP_UPDATE || device == checked) continue;
+        ZR_TRY(device->ops->update(device, &plan->optimizer, &nothing));
+        checked = device;
+    }
+    return ZR_OK;
+}
+
 static zr_status prepare_engine(zr_engine *e)
 {
     const zr_plan *plan = e->plan;
-    zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = plan->optimizer.hyper};
-    if (plan->optimizer.name)
-        ZR_TRY(e->device->ops->update(e->device, &plan->optimizer, &nothing)); /* fails for an unknown update rule */
+    ZR_TRY(check_rule(e));
     for (int32_t b = 0; b < plan->n_persistent; b++) {
         const zr_buffer *buffer = &plan->persistent[b];
         const zr_category c = buffer->category;

@@ -303,8 +303,18 @@ static void *element(const zr__running *r, int use, int64_t begin, int64_t first
     return zr__at(r, use) + zr_dtype_span(r->use[use].dtype, first - begin);
 }
 
+/* Round all parameters of a range from their masters. */
+static zr_status round_params(const zr__running *r, int master, int params)
+{
+    const zr_use *param = &r->use[params];
+    return r->device->ops->cast(r->device, zr__at(r, params), param->dtype, zr__at(r, master), ZR_F32,
+                                param->range.count);
+}
+
 /* Update a range parameter by parameter, because weight decay differs between parameters. A parameter without a
- * gradient in the graph keeps its value, even with weight decay. torch.optim does the same if grad is None. */
+ * gradient in the graph keeps its value, even with weight decay. torch.optim does the same if grad is None. On the host
+ * the 16-bit parameters are written to a buffer that did not hold them before, so elements that keep their value are
+ * written too. */
 zr_status zr__update(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -315,7 +325,9 @@ zr_status zr__update(const zr__running *r)
     const int params = SLOTS + optimizer->n_slots;
     const bool mixed = r->use[MASTER].buffer != ZR_NONE;
     const zr_verdict *verdict = (const zr_verdict *)zr__at(r, params + 1);
-    if (verdict->skipped) return ZR_OK;
+    const bool all = r->step->stream == ZR_STREAM_HOST && mixed && r->use[params].buffer != ZR_NONE;
+    int64_t kept = r->step->range.count; /* number of elements that keep their value */
+    if (verdict->skipped) return all ? round_params(r, MASTER, params) : ZR_OK;
     e->updated += r->step->range.first == 0;
     const int64_t begin = zr__first(e, &r->step->range);
     for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
@@ -337,6 +349,7 @@ zr_status zr__update(const zr__running *r)
                                .hyper = optimizer->hyper};
         for (int s = 0; s < optimizer->n_slots; s++) args.slot[s] = element(r, SLOTS + s, begin, first);
         ZR_TRY(r->device->ops->update(r->device, optimizer, &args));
+        kept -= args.n;
     }
-    return ZR_OK;
+    return all && kept > 0 ? round_params(r, MASTER, params) : ZR_OK;
 }

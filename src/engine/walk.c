@@ -219,7 +219,9 @@ static zr_status failed_in(const zr_engine *e, const zr_step *step, int32_t inde
 static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t step)
 {
     const uint64_t low = ((uint64_t)1 << 28) - 1;
-    if (stream == ZR_STREAM_FETCH || stream == ZR_STREAM_STORE) return; /* the compute step that waits is shown */
+    const bool beside = stream == ZR_STREAM_FETCH || stream == ZR_STREAM_STORE || stream == ZR_STREAM_HOST ||
+                        stream == ZR_STREAM_RETURN;
+    if (beside) return; /* the compute step that waits is shown */
     uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
     zr__comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr_engine_serial(e)), number);
 }

@@ -85,11 +85,11 @@ struct zr_engine {
                                          which NORM and AGREE wait */
     int64_t announced[ZR_LOSS_TERMS]; /* with several terms, the same numbers for the whole step, before its first
                                          micro-batch is read; COUNT adds them over the ranks */
-    double per_counted; /* with one term, number of losses in the global batch divided by the number of losses that
-                           count; 1 until NORM or AGREE has computed it, or if no loss counts. 1 with several terms,
-                           whose seeds already contain the factor */
-    int32_t updated;    /* number of units updated in this training step */
-    bool probing;       /* whether a probe is in progress (a training step without updates) */
+    double per_counted;      /* with one term, number of losses in the global batch divided by the number of losses that
+                                count; 1 until NORM or AGREE has computed it, or if no loss counts. 1 with several terms,
+                                whose seeds already contain the factor */
+    _Atomic int32_t updated; /* number of units updated in this training step */
+    bool probing;            /* whether a probe is in progress (a training step without updates) */
     zr__failure batch_failed; /* first failure of batch_fn in this walk */
     zr__failure count_failed; /* failure of zr_step_args.count in this step; its micro-batches then fail with it */
     int64_t updates;          /* number of optimizer steps that were not skipped */

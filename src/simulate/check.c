@@ -21,6 +21,7 @@ static zr_status check_numbers(const zr_plan *plan, const zr_cluster *c)
                    {"devices", c->devices, false},
                    {"host.devices", c->host_devices, false},
                    {"host.device_bytes_per_sec", c->host_bytes_sec, true},
+                   {"host.memory_bytes_per_sec", c->device.host_memory_bytes_sec, true},
                    {"host.disk_bytes_per_sec", c->disk_bytes_sec, true},
                    {"link_share", c->link_share, c->n_links == 0},
                    {"collective_sec", c->step_sec, true}};
@@ -80,5 +81,9 @@ zr_status zr__simulate_check(const zr_plan *plan, const zr_cluster *cluster, int
              plan->ranks, ranks_per_host, cluster->devices, cluster->name);
     ZR_CHECK(cluster->host_bytes_sec > 0 || !zr__copies_to_host(plan, false), ZR_ERR_CONFIG,
              "the plan copies to the host's memory, and host.device_bytes_per_sec of %s is not known", cluster->name);
+    ZR_CHECK(cluster->device.host_memory_bytes_sec > 0 || !plan->has_stream[ZR_STREAM_HOST], ZR_ERR_CONFIG,
+             "the host's processors update states, and host.memory_bytes_per_sec of %s is not known; give it in a file "
+             "for --cluster that includes %s",
+             cluster->name, cluster->name);
     return ZR_OK;
 }

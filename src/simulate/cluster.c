@@ -73,6 +73,7 @@ static const field device_fields[] = {{FIELD("memory_bytes", BYTES, device.memor
 static const field host_fields[] = {{FIELD("devices", COUNT, host_devices)},
                                     {FIELD("memory_bytes", BYTES, host_memory_bytes)},
                                     {FIELD("device_bytes_per_sec", RATE, host_bytes_sec)},
+                                    {FIELD("memory_bytes_per_sec", RATE, device.host_memory_bytes_sec)},
                                     {FIELD("disk_bytes_per_sec", RATE, disk_bytes_sec)}};
 static const field link_fields[] = {{NAME(zr_cluster_link)},
                                     {LINK_FIELD("devices", COUNT, devices), .must = true},

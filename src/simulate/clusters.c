@@ -93,14 +93,25 @@ const zr__generation *zr__generation_of(const char *device)
 #define GIB (INT64_C(1) << 30)
 
 /* Devices without a profile, with the rates of their data sheets. 16-bit rates are for dense products. On the GeForce
- * 4090 they are for products with fp32 accumulation. */
+ * 4090 they are for products with fp32 accumulation. A device's part of the host's memory bandwidth is that of a DGX
+ * B200 (two Xeon 8570 with 8 channels of DDR5-5600) and of half a Grace processor (512 GB/s). */
 static const struct {
     const char *name;
     zr_machine machine;
 } others[] = {
     {"v100-pcie", {.flops_f32 = 14e12, .flops_bf16 = 112e12, .memory_bytes_sec = 900e9, .memory_bytes = 16000000000}},
-    {"b200", {.flops_f32 = 75e12, .flops_bf16 = 2.25e15, .memory_bytes_sec = 8e12, .memory_bytes = 180000000000}},
-    {"gb200", {.flops_f32 = 80e12, .flops_bf16 = 2.5e15, .memory_bytes_sec = 8e12, .memory_bytes = 186000000000}},
+    {"b200",
+     {.flops_f32 = 75e12,
+      .flops_bf16 = 2.25e15,
+      .memory_bytes_sec = 8e12,
+      .memory_bytes = 180000000000,
+      .host_memory_bytes_sec = 89.6e9}},
+    {"gb200",
+     {.flops_f32 = 80e12,
+      .flops_bf16 = 2.5e15,
+      .memory_bytes_sec = 8e12,
+      .memory_bytes = 186000000000,
+      .host_memory_bytes_sec = 256e9}},
     {"mi300x",
      {.flops_f32 = 163.4e12, .flops_bf16 = 1307.4e12, .memory_bytes_sec = 5.3e12, .memory_bytes = 192000000000}},
     {"4090", {.flops_f32 = 82.6e12, .flops_bf16 = 165.2e12, .memory_bytes_sec = 1008e9, .memory_bytes = 24000000000}}};

@@ -170,6 +170,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
         return zr__exchange_sec(me->cluster, spot, 0);
     }
     if (zr__is_disk_copy(step)) return zr__plan_disk_sec(plan, index, disk_rates(me, plan));
+    if (step->stream == ZR_STREAM_HOST) return cost.memory_bytes / me->cluster->device.host_memory_bytes_sec;
     if (step->kind == ZR_STEP_SAVE) return saved * host_ranks(me, plan) / me->cluster->disk_bytes_sec;
     if (zr__is_host_copy(plan, kind, step))
         return (step->when == ZR_WHEN_SAVE ? saved : cost.memory_bytes) / me->cluster->host_bytes_sec;
@@ -213,6 +214,7 @@ static zr_cause cause_of(const zr_plan *plan, zr_schedule_kind kind, int32_t ind
 {
     const zr_step *step = &plan->schedule[kind].step[index];
     if (step->kind == ZR_STEP_COPY) return copy_cause(&plan->schedule[kind], step);
+    if (step->stream == ZR_STREAM_HOST) return ZR_CAUSE_STATES;
     if (step->group != ZR_GROUP_TENSOR) return ZR_CAUSE_STAGE;
     return step->restores ? ZR_CAUSE_PIECES : ZR_CAUSE_TENSOR;
 }
@@ -362,6 +364,8 @@ static zr_status price_draws(pricer *me, const zr_plan *plan, zr_price *price)
         price->compute_sec += one.compute_sec / draws;
         price->comm_sec += one.comm_sec / draws;
         price->exposed_sec += one.exposed_sec / draws;
+        price->disk_sec += one.disk_sec / draws;
+        price->host_sec += one.host_sec / draws;
     }
     for (int c = 0; c < ZR_CAUSES; c++) me->exposed_sec[c] /= draws;
     me->draw = 0;

@@ -375,6 +375,12 @@ zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side)
     return complete_device(cuda, cuda->in_task, side);
 }
 
+zr_status zr__cuda_host(zr_device *device, zr_queue_runs runs, zr_device **host)
+{
+    (void)runs;
+    return zr_device_create_cpu(&(zr_device_config){.threads = zr__cuda(device)->host_threads}, host);
+}
+
 static const zr_device_ops cuda_ops = {
     .destroy = cuda_destroy,
     .queue_create = zr__cuda_queue_create,
@@ -413,6 +419,7 @@ zr_status zr_device_create_cuda(const zr_device_config *config, zr_device **devi
     zr__cuda_device *cuda = zr_alloc(sizeof *cuda);
     ZR_CHECK(cuda, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cuda);
     cuda->ordinal = config->gpu;
+    cuda->host_threads = config->threads;
     cuda->base.ops = &cuda_ops;
     zr_device_facts *facts = &cuda->base.profile.facts;
     snprintf(facts->name, sizeof facts->name, "this machine (%.31s)", gpu.name);

@@ -63,6 +63,7 @@ typedef struct zr__cuda_lost {
 typedef struct zr__cuda_device {
     zr_device base;
     int ordinal;
+    int host_threads; /* processor threads of queues of ZR_QUEUE_HOST */
     cudaStream_t stream;
     zr__cuda_room *room;
     zr__cuda_outside *outside;   /* record of an index outside its table, written by kernels, in host memory */
@@ -110,6 +111,8 @@ void zr__cuda_forget_times(zr__cuda_device *cuda);
 
 /** Create a device on the same GPU, with its own stream and memory for results. Destroy it by zr_device_destroy. */
 zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side);
+/* Create the device of the host's processors, for a queue of ZR_QUEUE_HOST. */
+zr_status zr__cuda_host(zr_device *device, zr_queue_runs runs, zr_device **host);
 
 /* ---- rates (rates.c) --------------------------------------------------------------------------- */
 

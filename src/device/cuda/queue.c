@@ -186,6 +186,7 @@ static zr_status run_task(zr_device *device, const zr_task *task)
 
 zr_status zr__cuda_queue_create(zr_device *device, const zr_queue_config *config, zr_queue **queue)
 {
-    static const zr__queue_kind kind = {zr__cuda_side, zr__cuda_enter, run_task, mark_stream, reach_mark, follow_mark};
-    return zr__queue_create(&kind, device, config, queue);
+    static const zr__queue_kind kind = {zr__cuda_side, zr__cuda_enter, run_task, mark_stream, reach_mark, follow_mark},
+                                host = {.side = zr__cuda_host};
+    return zr__queue_create(config->runs == ZR_QUEUE_HOST ? &host : &kind, device, config, queue);
 }

@@ -1,11 +1,12 @@
 /* Part of the proof of a plan: the buffers of model states. The home of a state is its own buffer, as opposed to a copy
  * on the device or on the way there.
  *
- * A step that computes with a state must read the elements of its range on the device, from the home or from a copy. If
- * a step changes a copy, the copy must be copied home before the same elements are copied from there again. No other
- * step may write a state. A gathered unit gets its elements from their homes. Only copies and saves access the disk. A
- * schedule that saves must save every state, from its home or from a copy. check_order.c proves that conflicting uses
- * happen in the order of the list of steps. */
+ * A step that computes with a state must read the elements of its range where it computes, from the home or from a
+ * copy. Updates on the stream HOST compute in host memory, all other steps on the device. If a step changes a copy, the
+ * copy must be copied home before the same elements are copied from there again. No other step may write a state. A
+ * gathered unit gets its elements from their homes. Only copies and saves access the disk. A schedule that saves must
+ * save every state, from its home or from a copy. check_order.c proves that conflicting uses happen in the order of the
+ * list of steps. */
 #include "plan/check/check.h"
 
 /* A copy of a range of a state, in a buffer other than the state's home. */
@@ -14,14 +15,16 @@ typedef struct copied {
     zr_range range, at; /* elements of the unit, and where they are in the buffer */
     zr_when when;       /* rounds in which the step runs that makes the copy */
     bool changed;       /* whether a step has changed the copy, and the change is not yet copied home */
+    int64_t writes;     /* for a copy of a gradient on the device: writes of the gradient's buffer before the copy */
 } copied;
 
 /* The state of this check. Arrays have one entry for each buffer unless noted. */
 typedef struct homes {
     const zr__proof *p;
     copied *held;
-    int32_t *unit; /* unit of the state whose home is this buffer, or -1 */
-    int32_t *open; /* buffers with a changed copy, in any order */
+    int64_t *writes; /* number of uses so far that have written this buffer */
+    int32_t *unit;   /* unit of the state whose home is this buffer, or -1 */
+    int32_t *open;   /* buffers with a changed copy, in any order */
     int32_t *n_open;
     bool *saved; /* saved[unit][1 + slot], as one array: whether a SAVE step saves this state; slot -1 is the parameters
                   */
@@ -64,8 +67,8 @@ static bool is_off_device(const homes *h, int32_t buffer)
     return buffer != ZR_NONE && h->p->s->buffer[buffer].space != ZR_SPACE_DEVICE;
 }
 
-/* Find the state whose home is this buffer. Return false if there is none. Parameters and sums of gradients count as
- * states only if they are off the device. */
+/* Find the state whose home is this buffer. Return false if there is none. Sums of gradients count as states only if
+ * they are off the device, and so do parameters, unless the host's processors update them. */
 static bool find_kept(const homes *h, int32_t buffer, zr_state *kept)
 {
     const int32_t index = buffer == ZR_NONE ? -1 : h->unit[buffer];
@@ -123,17 +126,39 @@ static bool may_overlap(const zr_range *a, const zr_range *b)
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-/* Check that an operand is on the device, and that it holds exactly the elements of a state that the step's range
- * selects. */
+static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
+{
+    ZR_CHECK(!h->held[buffer].changed, ZR_ERR_INTERNAL, "step %d writes over an update that has not gone home", index);
+    const int32_t unit = h->unit[buffer]; /* a gather writes the parameters of a unit that is stored whole */
+    const bool gathered = unit >= 0 && buffer == h->p->plan->unit[unit].param.buffer && !is_off_device(h, buffer);
+    ZR_CHECK(unit < 0 || gathered, ZR_ERR_INTERNAL, "step %d writes a state of unit %d, but is no update of it", index,
+             unit);
+    h->held[buffer].state = -1;
+    return ZR_OK;
+}
+
+/* Return the space of the memory in which a step computes. */
+static zr_space space_of(const zr_step *step)
+{
+    return step->stream == ZR_STREAM_HOST ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+}
+
+/* Check that an operand is where the step computes, and that it holds exactly the elements of a state that the step's
+ * range selects. */
 static zr_status check_operand(const homes *h, int32_t index, const zr_use *use, const zr_state *kept, bool reads,
                                bool changes)
 {
     const zr_step *step = &h->p->s->step[index];
     if (use->buffer == ZR_NONE && kept->buffer == ZR_NONE) return ZR_OK;
     bool there = use->buffer != ZR_NONE && kept->buffer != ZR_NONE && use->reads == reads && use->writes == changes &&
-                 h->p->s->buffer[use->buffer].space == ZR_SPACE_DEVICE;
+                 h->p->s->buffer[use->buffer].space == space_of(step);
     if (there && use->buffer == kept->buffer) {
         there = zr__names(use, &kept->range, &step->range);
+    } else if (there && !reads && space_of(step) == ZR_SPACE_HOST) {
+        /* on the host an update writes all elements that it does not read */
+        ZR_TRY(note_written(h, index, use->buffer));
+        h->held[use->buffer] = (copied){kept->buffer, step->range, use->range, step->when, false, 0};
+        set_changed(h, use->buffer, true);
     } else if (there) {
         there = h->held[use->buffer].when == step->when && holds(h, use, kept->buffer, &step->range);
         if (there && changes) set_changed(h, use->buffer, true);
@@ -152,6 +177,18 @@ static bool is_own_sum(const homes *h, const zr_step *step, const zr_use *use)
            b->unit == step->unit && b->space == ZR_SPACE_DEVICE && zr__names(use, &unit, &step->range);
 }
 
+/* Return whether a use is in the sum on the device that an update of the step's unit applies: the unit's persistent
+ * sums, or the gradient that is freed in its update. */
+static bool is_sum_there(const homes *h, const zr_step *step, const zr_use *use)
+{
+    const zr_buffer *b = &h->p->s->buffer[use->buffer];
+    if (step->unit < 0 || b->space != ZR_SPACE_DEVICE || b->category != ZR_CATEGORY_GRAD) return false;
+    const zr_state *sums = &h->p->plan->unit[step->unit].sums;
+    const zr_range unit = {0};
+    if (sums->buffer != ZR_NONE) return use->buffer == sums->buffer && zr__names(use, &sums->range, &step->range);
+    return !b->persistent && b->unit == step->unit && zr__names(use, &unit, &step->range);
+}
+
 /* Check that a copy to a state's home moves all elements that a step has changed, or a whole gradient. */
 static zr_status check_home(const homes *h, int32_t index, const zr_state *target)
 {
@@ -167,15 +204,6 @@ static zr_status check_home(const homes *h, int32_t index, const zr_state *targe
                        to->writes && zr__names(to, &target->range, &step->range) && step->unit == h->unit[to->buffer];
     ZR_CHECK(known, ZR_ERR_INTERNAL, "step %d copies elements to a state that no update has changed", index);
     set_changed(h, from->buffer, false);
-    return ZR_OK;
-}
-
-static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
-{
-    ZR_CHECK(!h->held[buffer].changed, ZR_ERR_INTERNAL, "step %d writes over an update that has not gone home", index);
-    ZR_CHECK(h->unit[buffer] < 0, ZR_ERR_INTERNAL, "step %d writes a state of unit %d, but is no update of it", index,
-             h->unit[buffer]);
-    h->held[buffer].state = -1;
     return ZR_OK;
 }
 
@@ -215,10 +243,13 @@ static zr_status check_state_copy(const homes *h, int32_t index)
     const bool on_way = !kept && passed->state >= 0;
     if (step->unit >= 0 && is_off_device(h, h->p->plan->unit[step->unit].sums.buffer) && is_own_sum(h, step, from)) {
         h->held[to->buffer] =
-            (copied){h->p->plan->unit[step->unit].sums.buffer, step->range, to->range, step->when, false};
+            (copied){h->p->plan->unit[step->unit].sums.buffer, step->range, to->range, step->when, false, 0};
         set_changed(h, to->buffer, true);
         return ZR_OK;
     }
+    if (!kept && !on_way && is_sum_there(h, step, from))
+        h->held[to->buffer] =
+            (copied){from->buffer, step->range, to->range, step->when, false, h->writes[from->buffer]};
     if (!kept && !on_way) return ZR_OK;
     const bool there = on_way ? passed->when == step->when && holds(h, from, passed->state, &step->range)
                               : zr__names(from, &source.range, &step->range);
@@ -231,9 +262,27 @@ static zr_status check_state_copy(const homes *h, int32_t index)
     }
     const bool changed = on_way && passed->changed;
     if (changed) set_changed(h, from->buffer, false);
-    h->held[to->buffer] = (copied){on_way ? passed->state : from->buffer, step->range, to->range, step->when, false};
+    h->held[to->buffer] = (copied){on_way ? passed->state : from->buffer, step->range, to->range, step->when, false, 0};
     if (changed) set_changed(h, to->buffer, true);
     return h->p->s->buffer[to->buffer].unit >= 0 && step->when != ZR_WHEN_SAVE ? check_gathered(h, index, to) : ZR_OK;
+}
+
+/* Check that an update on the host reads a copy of its unit's sum on the device, and that no step has written this sum
+ * since. */
+static zr_status check_sum_copy(const homes *h, int32_t index, const zr_use *use)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const copied *its = use->buffer == ZR_NONE ? NULL : &h->held[use->buffer];
+    bool there = its && h->p->s->buffer[use->buffer].space == ZR_SPACE_HOST && its->state >= 0 &&
+                 holds(h, use, its->state, &step->range) && its->when == step->when &&
+                 its->writes == h->writes[its->state];
+    if (there) {
+        const zr_buffer *b = &h->p->s->buffer[its->state];
+        there = b->category == ZR_CATEGORY_GRAD && b->unit == step->unit && b->space == ZR_SPACE_DEVICE;
+    }
+    ZR_CHECK(there, ZR_ERR_INTERNAL, "step %d updates unit %d on the host by other sums than the unit's own", index,
+             step->unit);
+    return ZR_OK;
 }
 
 /* Check that an update uses the same elements of the sums, the master, the optimizer states and the parameters. */
@@ -245,14 +294,17 @@ static zr_status check_update(const homes *h, int32_t index)
     const int n_slots = h->p->plan->optimizer.n_slots;
     const zr_range whole = {.count = u->padded_elems};
     const zr_use *sums = &use[0], *param = &use[2 + n_slots];
+    const bool on_host = step->stream == ZR_STREAM_HOST;
     if (is_off_device(h, u->sums.buffer)) {
         ZR_TRY(check_operand(h, index, sums, &u->sums, true, false));
+    } else if (on_host) {
+        ZR_TRY(check_sum_copy(h, index, sums));
     } else {
         const bool summed = zr__names(sums, u->sums.buffer == ZR_NONE ? &whole : &u->sums.range, &step->range) &&
                             (u->sums.buffer == ZR_NONE || sums->buffer == u->sums.buffer);
         ZR_CHECK(summed, ZR_ERR_INTERNAL, "step %d updates by other sums than it names", index);
     }
-    const bool off = is_off_device(h, u->param.buffer);
+    const bool off = on_host || is_off_device(h, u->param.buffer);
     if (off) ZR_TRY(check_operand(h, index, param, &u->param, u->master.buffer == ZR_NONE, true));
     const bool written =
         off || (param->buffer == u->param.buffer &&
@@ -295,7 +347,7 @@ static zr_status check_reduced(const homes *h, int32_t index)
         ZR_CHECK(on_device && use[i].writes && added && (!its->changed || same), ZR_ERR_INTERNAL,
                  "step %d reduces unit %d into other sums than its own", index, step->unit);
         if (its->changed) set_changed(h, b, false);
-        h->held[b] = (copied){home, step->range, use[i].range, step->when, false};
+        h->held[b] = (copied){home, step->range, use[i].range, step->when, false, 0};
         set_changed(h, b, true);
     }
     return ZR_OK;
@@ -377,7 +429,23 @@ static zr_status check_disk(const homes *h, int32_t index)
     return ZR_OK;
 }
 
-/* Check that a step which computes has its states on the device. Only results are in host memory. */
+/* Check that the streams of the host's processors have only updates, and copies of their results to the device, beside
+ * a device with its own memory. */
+static zr_status check_beside(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    if (step->stream != ZR_STREAM_HOST && step->stream != ZR_STREAM_RETURN) return ZR_OK;
+    const zr_use *use = &h->p->s->use[step->uses];
+    const bool returns = step->kind == ZR_STEP_COPY && h->p->s->buffer[use[0].buffer].space == ZR_SPACE_HOST &&
+                         h->p->s->buffer[use[1].buffer].space == ZR_SPACE_DEVICE;
+    const bool known = step->stream == ZR_STREAM_HOST ? step->kind == ZR_STEP_UPDATE : returns;
+    ZR_CHECK(known && h->p->plan->profile.facts.apart, ZR_ERR_INTERNAL, "step %d is not for stream %s", index,
+             zr_stream_name(step->stream));
+    return ZR_OK;
+}
+
+/* Check that a step which computes has its states on the device. Only results are in host memory. (An update, which may
+ * compute in host memory, has its own check.) */
 static zr_status check_computes(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -420,6 +488,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
         if (step->kind == ZR_STEP_SAVE) ZR_TRY(check_save(h, i));
     }
     ZR_TRY(check_disk(h, i));
+    ZR_TRY(check_beside(h, i));
     if (step->kind == ZR_STEP_COPY) return check_state_copy(h, i);
     if (step->kind == ZR_STEP_UPDATE) return check_update(h, i);
     if (step->kind == ZR_STEP_CAST) {
@@ -461,10 +530,12 @@ zr_status zr__check_homes(const zr__proof *p)
     int32_t n_open = 0;
     homes h = {.p = p,
                .held = zr_alloc(sizeof(copied) * (size_t)(n + 1)),
+               .writes = zr_alloc(sizeof(int64_t) * (size_t)(n + 1)),
                .unit = zr_alloc(sizeof(int32_t) * 2 * (size_t)(n + 1)),
                .saved = zr_alloc(states + 1),
                .n_open = &n_open};
-    zr_status st = h.held && h.unit && h.saved ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d buffers", n);
+    zr_status st =
+        h.held && h.writes && h.unit && h.saved ? ZR_OK : ZR_FAIL(ZR_ERR_MEMORY, "no memory to check %d buffers", n);
     h.open = h.unit ? h.unit + n + 1 : NULL;
     for (int32_t b = 0; b < n && st == ZR_OK; b++) h.held[b].state = h.unit[b] = -1;
     for (int32_t u = 0; u < p->plan->n_units && st == ZR_OK; u++) {
@@ -478,12 +549,24 @@ zr_status zr__check_homes(const zr__proof *p)
         h.unit[unit->sums.buffer] = u;
         for (int32_t i = 0; i < unit->n_open_sums; i++) h.unit[unit->open_sums + i] = u;
     }
-    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) st = check_step_homes(&h, i);
+    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) {
+        const zr_step *step = &p->s->step[i];
+        const zr_plan_unit *unit = step->unit >= 0 ? &p->plan->unit[step->unit] : NULL;
+        const bool on_host = step->kind == ZR_STEP_UPDATE && step->stream == ZR_STREAM_HOST;
+        if (on_host && unit->param.buffer != ZR_NONE) h.unit[unit->param.buffer] = step->unit;
+    }
+    for (int32_t i = 0; i < p->s->n_steps && st == ZR_OK; i++) {
+        st = check_step_homes(&h, i);
+        const zr_step *step = &p->s->step[i];
+        for (int32_t u = step->uses; u < step->uses + step->n_uses; u++)
+            if (p->s->use[u].buffer != ZR_NONE && p->s->use[u].writes) h.writes[p->s->use[u].buffer]++;
+    }
     for (int32_t b = 0; b < n && st == ZR_OK; b++)
         if (h.held[b].changed)
             st = ZR_FAIL(ZR_ERR_INTERNAL, "an update's result in buffer %s does not go home", p->s->buffer[b].what);
     if (st == ZR_OK) st = check_saves(&h);
     zr_free(h.held);
+    zr_free(h.writes);
     zr_free(h.unit);
     zr_free(h.saved);
     return st;

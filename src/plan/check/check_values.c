@@ -306,7 +306,7 @@ static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
         ZR_TRY(check_held(p, h->all, i, zr_graph_get_output(p->graph), &use[0], false));
     if (step->kind == ZR_STEP_COPY) {
         const zr_buffer *from = &p->s->buffer[use[0].buffer];
-        const bool gradient = from->category == ZR_CATEGORY_GRAD && !from->persistent && from->unit >= 0;
+        const bool gradient = from->category == ZR_CATEGORY_GRAD && from->space == ZR_SPACE_DEVICE && from->unit >= 0;
         return gradient && from->unit == step->unit ? check_gradients(p, h, i) : check_value_copy(p, h, i);
     }
     if (step->op < 0) return check_gradients(p, h, i);

@@ -8,8 +8,8 @@
 
 #include "zr/plan.h"
 
-/** Return the queues of the streams without FETCH and STORE. COMM, COPY and SAVE get their own queue if `comm`, `copy`
- * or `save` is true. All other streams share the queue of COMPUTE. */
+/** Return the queues of the streams without FETCH, STORE, HOST and RETURN. COMM, COPY and SAVE get their own queue if
+ * `comm`, `copy` or `save` is true. All other streams share the queue of COMPUTE. */
 zr_queues zr__queues_of(bool comm, bool copy, bool save);
 
 /** Return the bytes that count against the memory limit. On a device with its own memory (facts.apart) these are the
@@ -19,7 +19,8 @@ int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts
 /** Compute the total bytes and the bytes by category, which are the sums of device memory and staging memory. */
 void zr__memory_sum(zr_memory *memory);
 
-/** Return the queues on which an engine runs a plan's streams. SAVE, FETCH and STORE have their own queues. COPY has
+/** Return the queues on which an engine runs a plan's streams. SAVE, FETCH, STORE, HOST and RETURN have their own
+ * queues. COPY has
  * its own queue if the device has its own memory (facts.apart). COMM has its own queue with zr_layout.overlap, if the
  * exchanges between ranks can run at the same time as kernels (zr__comm_overlaps). A stream without steps gets no
  * queue, except COMM. */

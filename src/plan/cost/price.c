@@ -31,7 +31,7 @@ static double larger(double a, double b)
 }
 
 /* Return the bytes of memory that a step without an op reads and writes. On a device with its own memory, count only
- * that memory. */
+ * that memory, and for a step of the host's processors only host memory. */
 static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
 {
     double bytes = 0;
@@ -40,7 +40,9 @@ static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_
         if (use->buffer == ZR_NONE) continue;
         const zr_buffer *b = &s->buffer[use->buffer];
         const bool copied = b->space == ZR_SPACE_HOST && step->kind == ZR_STEP_COPY && !plan->profile.facts.apart;
-        if (b->space != ZR_SPACE_DEVICE && !copied) continue;
+        const bool there = step->stream == ZR_STREAM_HOST ? b->space == ZR_SPACE_HOST && use->range.count > 0
+                                                          : b->space == ZR_SPACE_DEVICE;
+        if (!there && !copied) continue;
         const double range = (double)zr_dtype_span(use->dtype, use->range.count);
         bytes += (use->reads + use->writes) * (use->range.count ? range : (double)b->bytes);
     }
@@ -112,7 +114,7 @@ double zr__plan_disk_sec(const zr_plan *plan, int32_t index, zr__disk_rates rate
 static bool crosses_bus(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
 {
     const zr_use *use = &s->use[step->uses];
-    return step->kind == ZR_STEP_COPY && plan->profile.facts.apart && step->stream == ZR_STREAM_COPY &&
+    return step->kind == ZR_STEP_COPY && plan->profile.facts.apart && !zr__is_disk_copy(step) &&
            s->buffer[use[0].buffer].space != s->buffer[use[1].buffer].space;
 }
 
@@ -126,6 +128,7 @@ static double step_seconds(const zr__pricer *pricer, const zr_plan *plan, zr_sch
     const zr_step_cost cost = zr__plan_step_cost(plan, kind, index);
     if (m->host_bytes_sec > 0 && crosses_bus(plan, &plan->schedule[kind], step))
         return seconds(cost.memory_bytes, m->host_bytes_sec);
+    if (step->stream == ZR_STREAM_HOST) return seconds(cost.memory_bytes, m->host_memory_bytes_sec);
     if (zr__is_disk_copy(step))
         return zr__plan_disk_sec(
             plan, index, (zr__disk_rates){m->disk_read_bytes_sec, m->disk_write_bytes_sec, m->disk_both_bytes_sec});
@@ -198,7 +201,8 @@ static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_str
 /* Return whether a stream has a thread of its own on every device. */
 static bool is_beside(int stream)
 {
-    return stream == ZR_STREAM_SAVE || stream == ZR_STREAM_FETCH || stream == ZR_STREAM_STORE;
+    return stream == ZR_STREAM_SAVE || stream == ZR_STREAM_FETCH || stream == ZR_STREAM_STORE ||
+           stream == ZR_STREAM_HOST || stream == ZR_STREAM_RETURN;
 }
 
 /* Advance all streams of a queue to the latest clock among them. If all streams without a thread of their own share one
@@ -351,7 +355,8 @@ zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_pr
     ZR_TRY(walk_step(&p));
     price->step_sec = all_streams_free(&p);
     price->compute_sec = p.busy[ZR_STREAM_COMPUTE];
-    price->comm_sec = p.busy[ZR_STREAM_COMM] + p.busy[ZR_STREAM_COPY];
+    price->comm_sec = p.busy[ZR_STREAM_COMM] + p.busy[ZR_STREAM_COPY] + p.busy[ZR_STREAM_RETURN];
+    price->host_sec = p.busy[ZR_STREAM_HOST];
     price->exposed_sec = larger(price->step_sec - price->compute_sec, 0);
     price->disk_sec = larger(p.busy[ZR_STREAM_FETCH], p.busy[ZR_STREAM_STORE]);
     return ZR_OK;

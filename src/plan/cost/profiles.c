@@ -10,7 +10,10 @@
  * The link of a GPU's profile is NVLink within a node, in one direction.
  *
  * The rate between a GPU and its host is PCI Express's in one direction, half of what the data sheet gives for both.
- * No data sheet of a GPU says how fast the host's disks are.
+ * No data sheet of a GPU says how fast the host's disks are. A GPU's part of the host's memory bandwidth is that of a
+ * DGX with these GPUs, by the data sheets of the DGX and of its processors: all memory channels, divided by the GPUs.
+ * DGX-2: two Xeon 8168 with 6 channels of DDR4-2666. DGX A100: two EPYC 7742 with 8 of DDR4-3200. DGX H100 and H200:
+ * two Xeon 8480C with 8 of DDR5-4800.
  *
  * v100-dgx2  One of the 16 V100 of a DGX-2: NVIDIA's data sheet of the Tesla V100 SXM3 32 GB (125 TFLOP/s for fp16
  *            tensor products, 15.7 for fp32, 900 GB/s of HBM2 memory), and NVSwitch at 150 GB/s. The memory is 32 GB,
@@ -26,22 +29,24 @@
  *            memory. Ranks share this memory, so bytes from a peer arrive at the rate of memory.
  */
 /* columns: name, GPU or not, fp32 FLOP/s, 16-bit FLOP/s (0 if the machine has no 16-bit products), memory bytes/s,
- * level of the link, bytes/s of the link, memory bytes (0 if unknown), bytes/s to and from the host (0 if no GPU) */
+ * level of the link, bytes/s of the link, memory bytes (0 if unknown), bytes/s to and from the host, and of the host's
+ * memory for one GPU (both 0 if no GPU) */
 #define PROFILE_LIST(X)                                                                                                \
-    X("v100-dgx2", true, 15.7e12, 125e12, 900e9, HOST, 150e9, 32000000000, 16e9)                                       \
-    X("a100-40gb", true, 19.5e12, 312e12, 1555e9, HOST, 300e9, 40000000000, 32e9)                                      \
-    X("a100-80gb", true, 19.5e12, 312e12, 2039e9, HOST, 300e9, 80000000000, 32e9)                                      \
-    X("h100", true, 67e12, 989e12, 3350e9, HOST, 450e9, 80000000000, 64e9)                                             \
-    X("h200", true, 67e12, 989e12, 4800e9, HOST, 450e9, 141000000000, 64e9)                                            \
-    X("zen3", false, 200e9, 0, 28e9, PROCESS, 28e9, 0, 0)
+    X("v100-dgx2", true, 15.7e12, 125e12, 900e9, HOST, 150e9, 32000000000, 16e9, 16e9)                                 \
+    X("a100-40gb", true, 19.5e12, 312e12, 1555e9, HOST, 300e9, 40000000000, 32e9, 51.2e9)                              \
+    X("a100-80gb", true, 19.5e12, 312e12, 2039e9, HOST, 300e9, 80000000000, 32e9, 51.2e9)                              \
+    X("h100", true, 67e12, 989e12, 3350e9, HOST, 450e9, 80000000000, 64e9, 76.8e9)                                     \
+    X("h200", true, 67e12, 989e12, 4800e9, HOST, 450e9, 141000000000, 64e9, 76.8e9)                                    \
+    X("zen3", false, 200e9, 0, 28e9, PROCESS, 28e9, 0, 0, 0)
 
-#define PROFILE_ROW(name_, gpu, f32, bf16, memory, level, rate, bytes, host)                                           \
+#define PROFILE_ROW(name_, gpu, f32, bf16, memory, level, rate, bytes, host, host_memory)                              \
     {.facts = {.name = name_, .threads = 1, .apart = gpu, .bf16_products = (bf16) > 0, .narrow_attention = gpu},       \
      .machine = {.flops_f32 = f32,                                                                                     \
                  .flops_bf16 = bf16,                                                                                   \
                  .memory_bytes_sec = memory,                                                                           \
                  .memory_bytes = bytes,                                                                                \
                  .host_bytes_sec = host,                                                                               \
+                 .host_memory_bytes_sec = host_memory,                                                                 \
                  .link = {[ZR_LINK_##level] = {.bytes_sec = rate}}}},
 #define PROFILE_NAME(name, ...) name,
 #define PROFILE_TEXT(name, ...) " " name

@@ -9,6 +9,11 @@
  * after the bucket that had its buffer before. Therefore copies run ahead as far as the ring has room, and never
  * further: each waits until its buffer has been copied home, and this wait follows from the uses like any other.
  *
+ * Beside a device with its own memory, the host's processors update the units whose optimizer states are off the
+ * device (stream HOST). States in host memory are then updated where they are. States on disk pass through a ring in
+ * host memory. Gradients and parameters on the device have a ring there, too: a bucket's gradient is copied to the host
+ * just before its update, since it is complete only then, and its parameters are copied back after it (stream RETURN).
+ *
  * Gradients that go home after a reduction take turns in a ring of their own. Its two buffers have the size of the
  * largest unit's part, since a reduction and a sum of squares take the whole part at once. On a device with its own
  * memory, all bytes from and to disk pass through host memory, in a ring as well. */
@@ -16,14 +21,31 @@
 
 /* ---- what is off the device -------------------------------------------------------------------- */
 
+/* Return whether a buffer stores a model state of a unit. Without `transient`, return false for a gradient that is
+ * freed in its update. */
+static bool is_state(const zr__list *l, int32_t buffer, bool transient)
+{
+    if (buffer == ZR_NONE || (buffer >= l->plan->n_persistent && !transient)) return false;
+    const zr_buffer *b = &l->schedule->buffer[buffer];
+    const bool state =
+        b->category == ZR_CATEGORY_PARAM || b->category == ZR_CATEGORY_GRAD || b->category == ZR_CATEGORY_OPTIM;
+    return state && b->unit >= 0;
+}
+
 /* Return whether a buffer stores a model state outside device memory. */
 static bool is_away(const zr__list *l, int32_t buffer)
 {
-    if (buffer == ZR_NONE || buffer >= l->plan->n_persistent) return false;
-    const zr_buffer *b = &l->plan->persistent[buffer];
-    const bool state =
-        b->category == ZR_CATEGORY_PARAM || b->category == ZR_CATEGORY_GRAD || b->category == ZR_CATEGORY_OPTIM;
-    return state && b->unit >= 0 && (b->space == ZR_SPACE_HOST || b->space == ZR_SPACE_DISK);
+    if (!is_state(l, buffer, false)) return false;
+    const zr_space space = l->schedule->buffer[buffer].space;
+    return space == ZR_SPACE_HOST || space == ZR_SPACE_DISK;
+}
+
+/* Return whether the host's processors run a step. */
+static bool is_on_host(const zr__list *l, const zr_step *step)
+{
+    if (step->kind != ZR_STEP_UPDATE || !l->plan->profile.facts.apart) return false;
+    const zr_plan_unit *u = &l->plan->unit[step->unit];
+    return is_away(l, u->master.buffer) || is_away(l, u->slot[0].buffer);
 }
 
 static zr_space space_of(const zr__list *l, const zr_use *use)
@@ -42,7 +64,8 @@ static bool is_passed(const zr__list *l, const zr_use *home)
 /* The rings of a schedule. Each has its own buffers in every section of the list: in the steps of a round, and in the
  * steps after the last round. */
 typedef enum ring_kind {
-    RING_UPDATES, /* operands of UPDATE, in buckets */
+    RING_UPDATES, /* operands of UPDATE on the device, in buckets */
+    RING_HOST,    /* operands of UPDATE on the host's processors, in buckets */
     RING_CASTS,  /* operands of CAST, in buckets. They have buffers of their own: the next unit is cast while this one's
                     update is still to come, so that both can be fetched while this unit computes */
     RING_PARTS,  /* gradients of steps that compute with a rank's whole part: reductions, SQUARE */
@@ -84,12 +107,25 @@ typedef struct ring {
     int64_t cut_room, operand_room;
     int64_t elems; /* elements of a bucket */
     int32_t slots;
-    int32_t *place[2];       /* place[passed][slot * n_columns + column]: buffers on the device, and in host memory */
+    int32_t *place[2];       /* place[in_host][slot * n_columns + column]: buffers on the device, and in host memory */
     int64_t *bytes;          /* for each column: bytes of its buffers */
     bucket fetched, brought; /* first buckets that are not yet fetched from home, or not yet brought from host memory to
                                 the device */
     zr__id pace;             /* step for which the first buckets wait */
 } ring;
+
+/* Return whether the ring's steps compute or copy in host memory. */
+static bool is_in_host(const ring *r)
+{
+    return r->kind == RING_HOST || r->kind == RING_PASSED;
+}
+
+/* Return whether a step of the ring cannot use a buffer where it is. */
+static bool is_elsewhere(const zr__list *l, ring_kind kind, int32_t buffer)
+{
+    if (kind != RING_HOST) return is_away(l, buffer);
+    return is_state(l, buffer, true) && l->schedule->buffer[buffer].space != ZR_SPACE_HOST;
+}
 
 static zr_range part_of(const ring *r, const cut *c, int64_t index, zr_range range)
 {
@@ -106,14 +142,14 @@ static zr_use at_home(const ring *r, const cut *c, int64_t index, zr_use use)
     return use;
 }
 
-/* Return the bucket's elements of an operand in its slot of the ring, on the device or in host memory (`passed`). */
-static zr_use in_ring(const ring *r, const operand *o, const bucket *b, zr_use use, bool passed)
+/* Return the bucket's elements of an operand in its slot of the ring, on the device or in host memory (`in_host`). */
+static zr_use in_ring(const ring *r, const operand *o, const bucket *b, zr_use use, bool in_host)
 {
     const int64_t at = b->number % r->slots * r->n_columns + o->column;
-    int32_t *place = &r->place[passed][at];
+    int32_t *place = &r->place[in_host][at];
     if (*place == ZR_NONE)
-        *place = zr__list_buffer(r->l, passed ? ZR_SPACE_HOST : ZR_SPACE_DEVICE,
-                                 r->l->plan->persistent[o->home.buffer].category, -1, "states in passing",
+        *place = zr__list_buffer(r->l, in_host ? ZR_SPACE_HOST : ZR_SPACE_DEVICE,
+                                 r->l->schedule->buffer[o->home.buffer].category, -1, "states in passing",
                                  r->bytes[o->column]);
     use = at_home(r, &r->cut[b->cut], b->index, use);
     use.buffer = *place;
@@ -132,8 +168,11 @@ static void next_bucket(const ring *r, bucket *b)
 static zr__id copy(const ring *r, const bucket *b, zr_range range, zr_use from, zr_use to)
 {
     const cut *c = &r->cut[b->cut];
-    return zr__list_copy(r->l, zr__copy_stream(space_of(r->l, &from), space_of(r->l, &to)), c->step.unit,
-                         part_of(r, c, b->index, range), from, to);
+    const zr_space space = space_of(r->l, &to);
+    const zr_stream stream = r->kind == RING_HOST && space == ZR_SPACE_DEVICE
+                                 ? ZR_STREAM_RETURN
+                                 : zr__copy_stream(space_of(r->l, &from), space);
+    return zr__list_copy(r->l, stream, c->step.unit, part_of(r, c, b->index, range), from, to);
 }
 
 /* Write the copies of a bucket from its home. */
@@ -142,7 +181,7 @@ static void fetch_bucket(const ring *r, const bucket *b)
     const cut *c = &r->cut[b->cut];
     for (int32_t i = c->operands; i < c->operands + c->n_operands && r->l->status == ZR_OK; i++) {
         const operand *o = &r->operand[i];
-        if (o->fetched.buffer == ZR_NONE) continue;
+        if (o->fetched.buffer == ZR_NONE || space_of(r->l, &o->home) == ZR_SPACE_DEVICE) continue;
         r->l->when = o->when;
         const zr_use from = at_home(r, c, b->index, o->fetched),
                      to = in_ring(r, o, b, o->fetched, is_passed(r->l, &from));
@@ -151,15 +190,19 @@ static void fetch_bucket(const ring *r, const bucket *b)
     }
 }
 
-/* Write the copies of a bucket from host memory, through which it has passed, to the device. */
+/* Write the copies of a bucket from host memory, through which it has passed, to the device. If the host's processors
+ * update it, write its copies from the device to host memory instead. */
 static void bring_bucket(const ring *r, const bucket *b)
 {
     const cut *c = &r->cut[b->cut];
     for (int32_t i = c->operands; i < c->operands + c->n_operands && r->l->status == ZR_OK; i++) {
         const operand *o = &r->operand[i];
-        if (r->kind == RING_PASSED || o->fetched.buffer == ZR_NONE || !is_passed(r->l, &o->home)) continue;
+        const bool down = space_of(r->l, &o->home) == ZR_SPACE_DEVICE, up = !is_in_host(r) && is_passed(r->l, &o->home);
+        if (o->fetched.buffer == ZR_NONE || !(down || up)) continue;
         r->l->when = o->when;
-        (void)copy(r, b, o->fetched_range, in_ring(r, o, b, o->fetched, true), in_ring(r, o, b, o->fetched, false));
+        (void)copy(r, b, o->fetched_range,
+                   down ? at_home(r, c, b->index, o->fetched) : in_ring(r, o, b, o->fetched, true),
+                   in_ring(r, o, b, o->fetched, down));
     }
 }
 
@@ -170,8 +213,8 @@ static void store_bucket(const ring *r, const bucket *b)
         const operand *o = &r->operand[i];
         if (o->stored.buffer == ZR_NONE) continue;
         r->l->when = c->step.when;
-        zr_use from = in_ring(r, o, b, o->stored, r->kind == RING_PASSED);
-        if (is_passed(r->l, &o->home) && r->kind != RING_PASSED) {
+        zr_use from = in_ring(r, o, b, o->stored, is_in_host(r));
+        if (is_passed(r->l, &o->home) && !is_in_host(r)) {
             const zr_use passed = in_ring(r, o, b, o->stored, true);
             (void)copy(r, b, o->stored_range, from, passed);
             from = passed;
@@ -214,7 +257,7 @@ static void set_uses(const ring *r, const bucket *b, const zr_use *from, int32_t
         for (int32_t i = c->operands; i < c->operands + c->n_operands; i++)
             if (r->operand[i].home.buffer == use.buffer) o = &r->operand[i];
         if (o)
-            use = in_ring(r, o, b, use, r->kind == RING_PASSED);
+            use = in_ring(r, o, b, use, is_in_host(r));
         else if (use.range.count > 0)
             use = at_home(r, c, b->index, use);
         r->l->use[at + u] = use;
@@ -226,9 +269,10 @@ static void set_uses(const ring *r, const bucket *b, const zr_use *from, int32_t
  * a device with its own memory. */
 static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
 {
-    const ring_kind its = step->kind == ZR_STEP_UPDATE ? RING_UPDATES
-                          : step->kind == ZR_STEP_CAST ? RING_CASTS
-                                                       : RING_PARTS;
+    const ring_kind its = is_on_host(l, step)            ? RING_HOST
+                          : step->kind == ZR_STEP_UPDATE ? RING_UPDATES
+                          : step->kind == ZR_STEP_CAST   ? RING_CASTS
+                                                         : RING_PARTS;
     const zr_use *use = &l->use[step->uses];
     bool away = false;
     if (step->kind == ZR_STEP_COPY)
@@ -238,7 +282,7 @@ static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
     if (step->kind == ZR_STEP_COPY) return away;
     if (step->kind == ZR_STEP_SAVE || kind != its) return false;
     for (int32_t u = 0; u < step->n_uses; u++) away |= is_away(l, use[u].buffer);
-    return away;
+    return away; /* a step on the host has its optimizer states away */
 }
 
 /* Write the step that computes a bucket. For the last bucket, change the original step instead of inserting a new
@@ -273,6 +317,7 @@ static void compute_bucket(const ring *r, const bucket *b)
         for (int32_t u = 0; u < step->n_uses; u++) from[u] = l->use[step->uses + u];
         step->range = part_of(r, c, b->index, step->range);
         if (r->kind == RING_PASSED) step->stream = ZR_STREAM_COPY;
+        if (r->kind == RING_HOST) step->stream = ZR_STREAM_HOST;
         set_uses(r, b, from, step->uses, step->n_uses);
         if (!more) return;
     }
@@ -319,7 +364,7 @@ static void add_operands(ring *r, const zr_step *step)
     const int32_t before = c->n_operands;
     for (int32_t u = 0; u < step->n_uses && l->status == ZR_OK; u++) {
         const zr_use use = l->use[step->uses + u];
-        if (!is_away(l, use.buffer)) continue;
+        if (!is_elsewhere(l, r->kind, use.buffer)) continue;
         operand *o = NULL;
         for (int32_t i = 0; i < c->n_operands; i++)
             if (r->operand[c->operands + i].home.buffer == use.buffer) o = &r->operand[c->operands + i];
@@ -335,10 +380,11 @@ static void add_operands(ring *r, const zr_step *step)
         }
         zr_range range;
         const zr_use all = copied_use(l, step, u, &range);
-        /* An update may leave elements as they are, so that what it writes is fetched too. A reduction adds to its sums
-         * for all micro-batches but the first. A gather writes all ranks' elements, and reads its own. */
+        /* An update on the device may leave elements as they are, so that what it writes is fetched too. (On the host
+         * it writes all parameters that it does not read.) A reduction adds to its sums for all micro-batches but the
+         * first. A gather writes all ranks' elements, and reads its own. */
         const bool adds = reduces(step) && u > 0 && step->adds;
-        bool reads = (use.reads && !(gathers(step) && u > 0)) || step->kind == ZR_STEP_UPDATE;
+        bool reads = (use.reads && !(gathers(step) && u > 0)) || r->kind == RING_UPDATES;
         if (adds) reads = l->plan->rounds > 1 || step->micro > 0;
         const bool fetched = reads && &r->operand[c->operands + before] <= o;
         if (fetched && is_larger(&all, &o->fetched)) {
@@ -382,8 +428,8 @@ static zr_status size_ring(ring *r)
     if (r->kind == RING_PARTS && r->slots > 2) r->slots = 2;
     if (r->elems > home->bucket_elems) r->elems = home->bucket_elems;
     const size_t places = (size_t)r->slots * (size_t)r->n_columns;
-    r->place[0] = zr_alloc(sizeof(int32_t) * 2 * places);
-    r->bytes = zr_alloc(sizeof(int64_t) * (size_t)r->n_columns);
+    r->place[0] = zr_alloc(sizeof(int32_t) * (2 * places + 1));
+    r->bytes = zr_alloc(sizeof(int64_t) * (size_t)(r->n_columns + 1));
     ZR_CHECK(r->place[0] && r->bytes, ZR_ERR_MEMORY, "no memory for a ring of %zu buffers", places);
     r->place[1] = r->place[0] + places;
     for (size_t i = 0; i < 2 * places; i++) r->place[0][i] = ZR_NONE;
@@ -441,8 +487,11 @@ static void turn_ring(ring *r, bool after_end)
     for (bucket b = {0}; b.cut < r->n_cuts && l->status == ZR_OK; next_bucket(r, &b)) {
         const cut *c = &r->cut[b.cut];
         if (b.index == 0) zr__list_seek(l, c->first);
-        /* bring the next bucket to the device while this one is computed */
-        for (; r->brought.number < r->fetched.number && r->brought.number <= b.number + 1; next_bucket(r, &r->brought))
+        /* bring the next bucket to the device while this one is computed; to the host only this one, since the next
+         * one's gradient may not be complete */
+        const int64_t ahead = r->kind == RING_HOST ? 0 : 1;
+        for (; r->brought.number < r->fetched.number && r->brought.number <= b.number + ahead;
+             next_bucket(r, &r->brought))
             bring_bucket(r, &r->brought);
         compute_bucket(r, &b);
         if (b.index + 1 == c->buckets) zr__list_seek(l, l->link[c->last].next);

@@ -115,6 +115,8 @@ static zr_status check_room(const zr__run *r, int ranks)
     more += r->reads_ahead;
     /* threads of the queues that read and write states on disk, and threads of the store */
     for (int s = ZR_STREAM_FETCH; s <= ZR_STREAM_STORE; s++) more += r->plan->has_stream[s] * (1 + ZR_STORE_THREADS);
+    /* threads of the queues of HOST and RETURN, and helpers of the updates */
+    if (r->plan->has_stream[ZR_STREAM_HOST]) more += 1 + zr__train_threads(r->config, r->comm->local_size);
     more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's saving thread, and a thread that writes the file */
     return zr__host_room(bytes, ranks * more);
 }

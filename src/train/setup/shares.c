@@ -32,14 +32,17 @@ static bool is_timed(const zr_config *config, const zr__train_target *target)
            (products > 0 && m.memory_bytes_sec > 0 && (target->ranks == 1 || zr__machine_link(&m).bytes_sec > 0));
 }
 
-/** Return whether the rates are known of all copies of a plan between memory, host and disk. */
+/** Return whether the rates are known of all copies of a plan between memory, host and disk, and of updates by the
+ * host's processors. */
 static bool copies_timed(const zr__train_target *target, const zr_plan *plan, const zr_price *price)
 {
     const zr_machine *m = &target->profile->machine;
     const bool host = plan->copied[ZR_SPACE_HOST][ZR_SPACE_DEVICE] > 0;
     const bool disk = plan->memory.space[ZR_SPACE_DISK].total_bytes > 0;
     if (target->price) return !disk || price->disk_sec > 0;
-    return (!disk || (m->disk_read_bytes_sec > 0 && m->disk_write_bytes_sec > 0)) && (!host || m->host_bytes_sec > 0);
+    const bool updates = plan->has_stream[ZR_STREAM_HOST];
+    return (!disk || (m->disk_read_bytes_sec > 0 && m->disk_write_bytes_sec > 0)) && (!host || m->host_bytes_sec > 0) &&
+           (!updates || m->host_memory_bytes_sec > 0);
 }
 
 /** Plan a configuration, and return the plan too if `plan` is not NULL. The planner may refuse it. */
