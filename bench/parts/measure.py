@@ -282,6 +282,8 @@ def need_deepspeed_op(builder):
     """Compiles an op of DeepSpeed, named by its class of deepspeed.ops.op_builder, unless that was done before."""
     need_peers()
     program = f"from deepspeed.ops import op_builder; op_builder.{builder}().load()"
+    for lock in pathlib.Path(PEERS_ENV["TORCH_EXTENSIONS_DIR"]).glob("**/lock"):
+        lock.unlink()  # of a compilation that was killed, for which PyTorch would wait forever
     try:
         run([PEERS / "python", "-c", program], 600, PEERS_ENV)
     except Failed as error:
