@@ -91,8 +91,7 @@ def kinds():
     marks = "\U0001d165\u302e " * 1000  # in the order of normalized text
     yield "bert", wordpiece(LEARNED + marks, 700)
     yield "bert_cased", wordpiece(LEARNED, 700, strip_accents=False, lowercase=False)
-    yield "bert_bare", wordpiece(LEARNED, 400, flags(True), clean_text=False, handle_chinese_chars=False,
-                                 strip_accents=False)
+    yield "bert_bare", wordpiece(LEARNED, 400, flags(True), clean_text=False, handle_chinese_chars=False)
     flagged = byte_level(model_of(qwen), QWEN2, normalizers.NFC())
     for name, made in ("flags", flagged), ("flags2", by_characters(chars(), True)):
         made.add_tokens(flags(name == "flags2"))

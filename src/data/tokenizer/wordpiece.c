@@ -86,12 +86,24 @@ static size_t space_before(const zr__bpe *bpe, const char *name, int64_t bytes)
     return 1;
 }
 
+/* Return the text of a token. The text of an added token that is searched for in normalized text is normalized too. */
+static const char *text_of(const zr__bpe *bpe, int32_t token, int64_t *bytes)
+{
+    for (int64_t i = 0; i < bpe->later.n; i++) {
+        if (bpe->later.added[i].token != token) continue;
+        *bytes = bpe->later.added[i].bytes;
+        return bpe->later.added[i].text;
+    }
+    *bytes = zr__bpe_bytes(bpe, token);
+    return bpe->text + bpe->begin[token];
+}
+
 void zr__wordpiece_say(const zr__bpe *bpe, const int32_t *tokens, int64_t n, bool special, zr__text *out)
 {
     bool first = true;
     for (int64_t i = 0; i < n; i++) {
-        const char *name = bpe->text + bpe->begin[tokens[i]];
-        int64_t bytes = zr__bpe_bytes(bpe, tokens[i]);
+        int64_t bytes = 0;
+        const char *name = text_of(bpe, tokens[i], &bytes);
         const bool inside = bytes >= PREFIX && memcmp(name, ZR__WORDPIECE_PREFIX, PREFIX) == 0;
         if (bpe->special[tokens[i]] && !special) continue;
         if (!first && inside) {
