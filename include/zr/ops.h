@@ -25,6 +25,15 @@ extern "C" {
  *                may be in place of earlier */
 ZR_API zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table);
 
+/** Take rows of x by their indices: y[b,p,:] = x[b, index[b,p], :], with index (B,P) and x (B,T,C). An index may occur
+ * several times. If a rank has only its own tokens of x, y is the sum over the ranks, and every rank has all of it.
+ *  i[0] = 0 if x has all rows of the micro-batch. i[0] = T if x (R,C) has only this rank's rows, from row place * R of
+ *         the flat micro-batch on. A row of y whose row of x is on another rank is then 0
+ *  rows:    index (B,P) I32, x (B,T,C) g -> y (B,P,C) g
+ *  rows_dx: index, dy (B,P,C) g, [earlier, shape of x, g] -> dx g, shape of x;
+ *           dx[b,t] = earlier[b,t] + sum over index[b,p]==t of dy[b,p], with p in order; may be in place of earlier */
+ZR_API zr_value zr_rows(zr_graph *graph, zr_value x, zr_value index);
+
 /** Add a position table: y[b,t,:] = x[b,t,:] + table[position + t,:], where position is 0 except in DECODE. With
  * documents, t counts from the beginning of the token's document.
  *  i[0] = 0 if x has all rows of the micro-batch. i[0] = T if x (R,C) has only this rank's rows, from row place * R of
@@ -67,14 +76,18 @@ ZR_API zr_value zr_rmsnorm_rounded(zr_graph *graph, zr_value x, zr_value gain, d
 
 /** Apply an activation function to each element:
  *  gelu: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), the tanh form of GELU
+ *  gelu_erf: 0.5 x (1 + erf(x / sqrt(2))), GELU itself (Hendrycks and Gimpel 2016), as in BERT
  *  relu: x where x > 0, otherwise 0; the derivative at 0 is 0
  *  silu: x / (1 + e^-x)
+ *  tanh: (e^x - e^-x) / (e^x + e^-x)
  * Each function has a forward kernel and a kernel for the gradient, for example:
  *  gelu:    x g -> y g
  *  gelu_dx: dy g, x g -> dx g, or w for a parameter; may be in place of dy */
 ZR_API zr_value zr_gelu(zr_graph *graph, zr_value x);
+ZR_API zr_value zr_gelu_erf(zr_graph *graph, zr_value x);
 ZR_API zr_value zr_relu(zr_graph *graph, zr_value x);
 ZR_API zr_value zr_silu(zr_graph *graph, zr_value x);
+ZR_API zr_value zr_tanh(zr_graph *graph, zr_value x);
 
 /** Multiply `up` by the SiLU of `gate`: y = silu(gate) * up, with equal shapes (Shazeer 2020).
  *  swiglu:    gate g, up g -> y g; may be in place of gate
@@ -193,8 +206,8 @@ typedef struct zr_attention_spec {
 
 /** Compute self-attention. If heads is a multiple of kv_heads, heads / kv_heads consecutive query heads share the keys
  * and values of one key-value head (Ainslie et al. 2023). Query i sees the keys j with i - window < j <= i; without a
- * window all j <= i; if bidirectional, all j. With documents, query i of row b sees only the keys j >= documents[b,i]
- * among these, and the kernels skip blocks of keys that lie before. Bidirectional attention refuses documents.
+ * window all j <= i; if bidirectional, all j. With documents, query i of row b sees only the keys of its own document
+ * among these, and the kernels skip blocks of keys of other documents.
  *  S = q k^T * scale for the keys that a query sees; y = dropout(softmax(S)) v
  *
  * A rank has H query heads and K key-value heads of width D. H D may differ from the width of the model. q is (B,T,H
@@ -241,11 +254,15 @@ ZR_API zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targ
 
 /** Compute the cross-entropy (zr_cross_entropy) of the logits x w^T, with w (V,C), without storing all logits. The
  * kernel computes the logits in its scratch memory, some rows at a time (zr_graph_spec.head_bytes). In TRAIN mode the
- * backward op also computes the losses. The forward op then runs only if another op reads its losses. i[0] = rows of a
- * block; the last block may have fewer linear_cross_entropy:    x (B,T,C) g, w (V,C) g, targets (B,T) I32 -> losses
- * (B,T) F32 linear_cross_entropy_dx: dlosses (B,T) F32, x, w, targets -> dx (B,T,C) g, dw (V,C) w, losses (B,T) F32; dx
- * may be in place of x */
+ * backward op also computes the losses. The forward op then runs only if another op reads its losses.
+ * zr_linear_cross_entropy_bias adds a bias b (V) to the logits of each row; b may be ZR_NONE. If w is cut among
+ * tensor-parallel ranks, b must be cut as well.
+ *  i[0] = rows of a block; the last block may have fewer; i[2] = 1 with a bias
+ *  linear_cross_entropy:    x (B,T,C) g, w (V,C) g, targets (B,T) I32, [b (V) g] -> losses (B,T) F32
+ *  linear_cross_entropy_dx: dlosses (B,T) F32, x, w, targets, [b] -> dx (B,T,C) g, dw (V,C) w, [db (V) w], losses (B,T)
+ *                           F32; dx may be in place of x. dw and db are absent if neither is needed */
 ZR_API zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets);
+ZR_API zr_value zr_linear_cross_entropy_bias(zr_graph *graph, zr_value x, zr_value w, zr_value b, zr_value targets);
 
 /* Internal kernel "fill", with output y and no operands. It sets every element of y to zr_runtime.loss_seed[i[0]]. */
 

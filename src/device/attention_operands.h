@@ -89,6 +89,12 @@ static inline bool zr__attention_is_fused(int n_in)
     return n_in <= 2;
 }
 
+/** Return whether a kernel needs the ends of documents: whether queries see later keys of their documents. */
+static inline bool zr__attention_needs_ends(const zr_op_attr *attr, bool documents)
+{
+    return documents && attr->i[5] == 0;
+}
+
 /** Return the operand documents of the op attention, or NULL. */
 static inline const zr_tensor *zr__attention_documents(const zr_tensor *in, int n_in)
 {

@@ -65,9 +65,9 @@ static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t ele
 /* ---- linear_cross_entropy and related ops ------------------------------------------------------ */
 
 /** Operands of linear_cross_entropy or a related op. In the forward pass, dlosses, dx and dw are NULL. In a backward
- * pass that computes no dw, dw is NULL. */
+ * pass that computes no dw, dw is NULL. Attribute 2 of the op is 1 if it has a bias; otherwise b and db are NULL. */
 typedef struct zr__loss_operands {
-    const zr_tensor *x, *w, *targets, *losses, *dlosses, *dx, *dw;
+    const zr_tensor *x, *w, *b, *targets, *losses, *dlosses, *dx, *dw, *db;
     /* lse and part are only for ops on a part of the vocabulary. */
     const zr_tensor *lse, /* log-sum-exps, an input of the backward pass */
         *part;            /* partial results, the output of the forward pass */
@@ -77,28 +77,41 @@ typedef struct zr__loss_operands {
         all;       /* number of tokens in the whole vocabulary */
 } zr__loss_operands;
 
-/** Return the index of x among the inputs. w and the targets follow x. */
-static inline int zr__loss_first(int n_in, const zr_op *op)
+/** Return whether the op adds a bias, its last operand, to the logits. */
+static inline bool zr__loss_has_bias(const zr_op *op)
 {
-    return n_in <= 3 ? 0 : op->attr.i[1] ? 2 : 1;
+    return op->attr.i[2] != 0;
 }
 
-/** Return whether the op's second output is dw. */
+/** Return whether the op computes gradients. */
+static inline bool zr__loss_is_backward(int n_in, const zr_op *op)
+{
+    return n_in > (zr__loss_has_bias(op) ? 4 : 3);
+}
+
+/** Return the index of x among the inputs. w, the targets and the bias follow x. */
+static inline int zr__loss_first(int n_in, const zr_op *op)
+{
+    return !zr__loss_is_backward(n_in, op) ? 0 : op->attr.i[1] ? 2 : 1;
+}
+
+/** Return whether the op's second output is dw, which db follows if there is a bias. */
 static inline bool zr__loss_has_dw(int n_in, int n_out, const zr_op *op)
 {
-    return n_in > 3 && n_out > (op->attr.i[1] ? 1 : 2);
+    return zr__loss_is_backward(n_in, op) && n_out > (op->attr.i[1] ? 1 : 2);
 }
 
 static inline zr__loss_operands zr__loss_operands_of(const zr_kernel_args *args)
 {
     const zr_tensor *x = args->in + zr__loss_first(args->n_in, args->op);
     const int64_t all = args->op->attr.i[1];
-    const bool backward = args->n_in > 3;
+    const bool backward = zr__loss_is_backward(args->n_in, args->op), bias = zr__loss_has_bias(args->op);
     zr__loss_operands o;
     memset(&o, 0, sizeof o);
     o.x = x;
     o.w = x + 1;
     o.targets = x + 2;
+    if (bias) o.b = x + 3;
     if (!all) o.losses = &args->out[args->n_out - 1];
     if (all && !backward) o.part = &args->out[0];
     if (all && backward) o.lse = &args->in[1];
@@ -106,6 +119,7 @@ static inline zr__loss_operands zr__loss_operands_of(const zr_kernel_args *args)
         o.dlosses = &args->in[0];
         o.dx = &args->out[0];
         if (zr__loss_has_dw(args->n_in, args->n_out, args->op)) o.dw = &args->out[1];
+        if (o.dw && bias) o.db = &args->out[2];
     }
     o.rows = zr_shape_rows(&x->shape);
     o.V = o.w->shape.dim[0];

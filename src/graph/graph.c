@@ -357,13 +357,13 @@ static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr
     return ZR_OK;
 }
 
-/* Return whether each rank has the whole value, although other operands may be only its own tokens: a parameter, a
- * value that an op computes without operands, such as a table, or the beginnings of documents. */
+/* Return whether each rank has the whole value, although other operands may be only its own tokens: a parameter, an
+ * input, or a value that an op computes without operands, such as a table. */
 static bool is_whole_everywhere(const zr_graph *graph, zr_value value)
 {
     const zr_value_info *info = &graph->value[value].info;
-    return info->kind == ZR_VALUE_PARAM || (info->producer >= 0 && graph->op[info->producer].n_in == 0) ||
-           value == graph->documents;
+    return info->kind == ZR_VALUE_PARAM || info->kind == ZR_VALUE_INPUT ||
+           (info->producer >= 0 && graph->op[info->producer].n_in == 0);
 }
 
 /* Determine whether the op's output is cut among the ranks (`cut`) or holds only this rank's tokens (`tokens`). Fail if

@@ -45,6 +45,7 @@ typedef struct zr__attention_layout {
     /* offset of statistics; forward: maximum and sum of each query (BLOCK each); backward: sum of dy * y of each query
      * (T) */
     int64_t stat;
+    int64_t ends; /* offset of the ends of the documents of a row (T, int32), if queries see later keys of theirs */
     int64_t q_pairs, dy_pairs; /* offsets of q and dy as the second operands of products, backward only: pairs of tokens
                                   (T / 2, width) for products of bf16, else q and dy themselves */
     int64_t q_row, kv_row;     /* row strides of q and dy, and of rows of k and v: for products of bf16, memory of a row
@@ -86,14 +87,14 @@ static inline void zr__attention_backward_parts(zr__attention_layout *l, int64_t
 }
 
 /** Return the layout for T tokens and heads of width D, for the backward pass if `backward`, else for the forward
- * pass. `shared` tells whether several query heads share a key-value head; only the backward pass depends on it.
+ * pass. `ends` tells whether the kernel needs the ends of documents. `shared` tells whether several query heads share a key-value head; only the backward pass depends on it.
  * `narrow` tells whether products have bf16 operands, in pairs. Then q, k, v and dy take half of the memory, but the
  * backward pass needs two forms of q and dy. */
 static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t D, bool backward, bool shared,
-                                                             bool narrow)
+                                                             bool ends, bool narrow)
 {
     const int64_t n = ZR__ATTENTION_BLOCK, w = zr__attention_lanes(D), pairs = (D + 1) / 2;
-    zr__attention_layout l = {w, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1, -1, -1, w, w, D, 0};
+    zr__attention_layout l = {w, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1, w, w, D, 0};
     int64_t *used = &l.floats;
     if (narrow) {
         l.q_row = w / 2;
@@ -102,6 +103,7 @@ static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t 
     }
     l.p = zr__attention_take(used, n * n);
     l.stat = zr__attention_take(used, backward ? T : 2 * n);
+    if (ends) l.ends = zr__attention_take(used, T);
     l.q = zr__attention_take(used, (backward ? T : n) * l.q_row);
     l.keys_t = zr__attention_take(used, (backward ? 1 : (T + n - 1) / n) * n * l.depth);
     if (backward) {
@@ -114,9 +116,9 @@ static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t 
 }
 
 /** Return the scratch bytes of one thread. The bytes suffice for products of bf16 too. */
-static inline int64_t zr__attention_scratch_bytes(int64_t T, int64_t D, bool backward, bool shared)
+static inline int64_t zr__attention_scratch_bytes(int64_t T, int64_t D, bool backward, bool shared, bool ends)
 {
-    return 4 * zr__attention_layout_make(T, D, backward, shared, false).floats;
+    return 4 * zr__attention_layout_make(T, D, backward, shared, ends, false).floats;
 }
 
 #endif

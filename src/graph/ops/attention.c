@@ -245,9 +245,6 @@ static zr_status check_attention_spec(const zr_graph *graph, const zr_attention_
              spec->window);
     ZR_CHECK(!spec->bidirectional || zr_graph_get_spec(graph)->mode != ZR_MODE_DECODE, ZR_ERR_UNSUPPORTED,
              "attention: bidirectional attention cannot decode, because a token would see later tokens");
-    ZR_CHECK(!spec->bidirectional || !zr_graph_get_spec(graph)->documents, ZR_ERR_UNSUPPORTED,
-             "attention: bidirectional attention in rows of several documents; wanted causal attention, or rows of one "
-             "document each");
     ZR_CHECK(isfinite((float)spec->scale), ZR_ERR_ARG, "attention: the scale is %g; wanted a finite number",
              spec->scale);
     return ZR_OK;

@@ -1,4 +1,4 @@
-/* Elementwise ops: gelu, relu, silu, swiglu, add, mul, scale, dropout and fill. */
+/* Elementwise ops: gelu, gelu_erf, relu, silu, tanh, swiglu, add, mul, scale, dropout and fill. */
 #include "graph/internal.h"
 
 #include <inttypes.h>
@@ -31,8 +31,12 @@ typedef struct unary {
                     .keeps_tokens = true},                                                                             \
         .dx = {.name = text "_dx", .n_out = 1, .infer = unary_dx_infer, .cost = zr__cost_bytes, .in_place = {1}},      \
     }
-enum { GELU, RELU, SILU };
-static const unary unaries[] = {[GELU] = UNARY("gelu"), [RELU] = UNARY("relu"), [SILU] = UNARY("silu")};
+enum { GELU, GELU_ERF, RELU, SILU, TANH };
+static const unary unaries[] = {[GELU] = UNARY("gelu"),
+                                [GELU_ERF] = UNARY("gelu_erf"),
+                                [RELU] = UNARY("relu"),
+                                [SILU] = UNARY("silu"),
+                                [TANH] = UNARY("tanh")};
 
 /* Contribute the gradient of a function of one operand. Find the function by the op's name, so that a copy of the op's
  * definition also works. */
@@ -50,6 +54,11 @@ zr_value zr_gelu(zr_graph *graph, zr_value x)
     return zr__apply(graph, &unaries[GELU].forward, NULL, 1, &x);
 }
 
+zr_value zr_gelu_erf(zr_graph *graph, zr_value x)
+{
+    return zr__apply(graph, &unaries[GELU_ERF].forward, NULL, 1, &x);
+}
+
 zr_value zr_relu(zr_graph *graph, zr_value x)
 {
     return zr__apply(graph, &unaries[RELU].forward, NULL, 1, &x);
@@ -58,6 +67,11 @@ zr_value zr_relu(zr_graph *graph, zr_value x)
 zr_value zr_silu(zr_graph *graph, zr_value x)
 {
     return zr__apply(graph, &unaries[SILU].forward, NULL, 1, &x);
+}
+
+zr_value zr_tanh(zr_graph *graph, zr_value x)
+{
+    return zr__apply(graph, &unaries[TANH].forward, NULL, 1, &x);
 }
 
 /* ---- swiglu ---------------------------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* embedding and position: look up rows of a table by token id and by position in the sequence. */
+/* embedding, rows and position: look up rows of a table by token id, rows of a value by index, and rows of a table by
+ * position in the sequence. */
 #include "graph/internal.h"
 
 #include <inttypes.h>
@@ -78,6 +79,83 @@ zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
     const zr_op_attr attr = {.i = {cut ? zr_graph_param(graph, info->param)->whole.dim[0] : 0}};
     zr_value y = zr__apply(graph, &embedding, &attr, 2, (zr_value[]){ids, table});
     return cut ? zr__between_layers(graph, y) : y;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Return the expected shape of x: (B,T,C), or the rows of a rank (R,C) if attr.i[0] is T. */
+static zr_shape rows_of_x(const zr_op *op, int64_t B, int64_t C)
+{
+    return op->attr.i[0] ? ZR__SHAPE(ZR__ANY, C) : ZR__SHAPE(B, ZR__ANY, C);
+}
+
+static zr_status rows_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_TRY(zr__want_at_most(op, 2));
+    ZR_TRY(zr__want(graph, op, 0, "index", ZR_I32, ZR__SHAPE(ZR__ANY, ZR__ANY)));
+    const int64_t *index = zr__in(graph, op, 0)->shape.dim;
+    ZR_TRY(zr__want(graph, op, 1, "x", g, rows_of_x(op, index[0], ZR__ANY)));
+    out[0] = (zr_type){g, ZR__SHAPE(index[0], index[1], zr_shape_cols(&zr__in(graph, op, 1)->shape))};
+    return ZR_OK;
+}
+
+/* Count only the rows of x that are taken. */
+static zr_cost rows_cost(const zr_graph *graph, const zr_op *op)
+{
+    const zr_type *y = zr__out(graph, op, 0);
+    const double elems = (double)zr_shape_elems(&y->shape), indices = (double)zr_shape_rows(&y->shape);
+    return (zr_cost){.flops = 0, .bytes = 4 * indices + 2 * elems * (double)zr_dtype_bytes(y->dtype)};
+}
+
+/* The type of dx is the type of the output value, which the adjoint has already created with zr_grad_begin. No operand
+ * shows the number of rows of x. */
+static zr_status rows_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    zr_dtype g = zr_graph_get_spec(graph)->dtype;
+    ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "rows_dx: the output must come from zr_grad_begin");
+    ZR_TRY(zr__want(graph, op, 0, "index", ZR_I32, ZR__SHAPE(ZR__ANY, ZR__ANY)));
+    const int64_t *index = zr__in(graph, op, 0)->shape.dim;
+    out[0] = *zr__out(graph, op, 0);
+    ZR_TRY(zr__want(graph, op, 1, "dy", g, ZR__SHAPE(index[0], index[1], zr_shape_cols(&out[0].shape))));
+    return zr__want_optional(graph, op, 2, "earlier", g, out[0].shape);
+}
+
+static const zr_op_def rows_dx = {
+    .name = "rows_dx",
+    .n_out = 1,
+    .infer = rows_dx_infer,
+    .cost = zr__cost_bytes,
+    .in_place = {3},
+};
+
+static zr_status rows_adjoint(zr_graph *graph, const zr_op *op)
+{
+    const zr_value in[] = {op->in[0], zr_grad_of(graph, op->out[0])};
+    return zr__accumulate(graph, op->in[1], &rows_dx, &op->attr, 2, in);
+}
+
+static const zr_op_def take_rows = {
+    .name = "rows",
+    .n_out = 1,
+    .infer = rows_infer,
+    .adjoint = rows_adjoint,
+    .cost = rows_cost,
+    .keeps_tokens = true,
+};
+
+/* Take the rows. If a rank has only its own tokens, it yields zeros for rows of other ranks, so the sum over the ranks
+ * is exact. Each rank then computes only the gradient of its own tokens. */
+zr_value zr_rows(zr_graph *graph, zr_value x, zr_value index)
+{
+    const zr_value_info *info = zr_graph_value(graph, x);
+    const bool own = info && info->tokens;
+    const zr_op_attr attr = {.i = {own ? zr_graph_get_spec(graph)->seq : 0}};
+    zr_value y = zr__apply(graph, &take_rows, &attr, 2, (zr_value[]){index, x}), sum = ZR_NONE;
+    if (!own || y == ZR_NONE) return y;
+    graph->value[y].info.tokens = false;
+    zr__tensor_sum(graph, y, &sum);
+    return sum;
 }
 
 /* ---- position -------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* linear_cross_entropy: an output head and its losses, computed in blocks of rows, so that the logits of all rows never
+/* linear_cross_entropy: an output head, perhaps with a bias, and its losses, computed in blocks of rows, so that the logits of all rows never
  * exist at once.
  *
  * The backward op computes the logits, losses and gradients of one block at a time, and also returns the losses. The
@@ -45,14 +45,30 @@ static int64_t blocks_of(const zr_op *op, sizes s)
     return ceil_div(s.rows, op->attr.i[0]);
 }
 
-/* Check the operands x, w and targets; x is operand number `x`, and w and targets follow it. */
+/* Return whether the op adds a bias to the logits, which is its last operand. */
+static bool has_bias(const zr_op *op)
+{
+    return op->attr.i[2] != 0;
+}
+
+/* Check the operands x, w, targets and perhaps the bias; x is operand number `x`, and the others follow it. */
 static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
     ZR_TRY(zr__want(graph, op, x, "x", g, ZR__SHAPE(ZR__ANY, ZR__ANY, ZR__ANY)));
     const int64_t *dim = zr__in(graph, op, x)->shape.dim;
     ZR_TRY(zr__want(graph, op, x + 1, "w", g, ZR__SHAPE(ZR__ANY, dim[2])));
-    return zr__want(graph, op, x + 2, "targets", ZR_I32, ZR__SHAPE(dim[0], dim[1]));
+    ZR_TRY(zr__want(graph, op, x + 2, "targets", ZR_I32, ZR__SHAPE(dim[0], dim[1])));
+    const int64_t V = zr__in(graph, op, x + 1)->shape.dim[0];
+    return has_bias(op) ? zr__want(graph, op, x + 3, "b", g, ZR__SHAPE(V)) : zr__want_at_most(op, x + 3);
+}
+
+/* Set the types of the outputs from dw on, dw and db, of an op with the operand w of number `w`. */
+static void gradient_types(const zr_graph *graph, const zr_op *op, int w, zr_type *out)
+{
+    const zr_shape *shape = &zr__in(graph, op, w)->shape;
+    out[1] = (zr_type){zr__sum_dtype(graph, op, 1), *shape};
+    if (has_bias(op)) out[2] = (zr_type){zr__sum_dtype(graph, op, 2), ZR__SHAPE(shape->dim[0])};
 }
 
 /* Return the cost of `products` matrix products. The bytes include each operand and output once. They also include
@@ -73,10 +89,10 @@ static zr_cost head_cost_of(const zr_graph *graph, const zr_op *op, sizes s, int
 static zr_status head_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(want_operands(graph, op, 1));
-    const zr_type *x = zr__in(graph, op, 1), *w = zr__in(graph, op, 2);
+    const zr_type *x = zr__in(graph, op, 1);
     ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, ZR__SHAPE(x->shape.dim[0], x->shape.dim[1])));
     out[0] = *x;
-    if (op->n_out > 2) out[1] = (zr_type){zr__sum_dtype(graph, op, 1), w->shape};
+    if (op->n_out > 2) gradient_types(graph, op, 2, out);
     out[op->n_out - 1] = *zr__in(graph, op, 0);
     return ZR_OK;
 }
@@ -104,37 +120,63 @@ static zr_cost head_dx_cost(const zr_graph *graph, const zr_op *op)
     return gradients_cost(graph, op, 1, op->n_out > 2);
 }
 
-/* Define the op with n outputs: dx, dw (only if n is 3), losses. dx can overwrite x, because a block of x is not needed
+/* Define the op with n outputs: dx, dw (only if n is 3 or 4), db (only if n is 4), losses. dx can overwrite x, because a block of x is not needed
  * any more when that block of dx is written. */
 #define DX(n)                                                                                                          \
     {                                                                                                                  \
         .name = "linear_cross_entropy_dx", .n_out = n, .infer = head_dx_infer, .cost = head_dx_cost, .in_place = { 2 } \
     }
-static const zr_op_def dx_and_dw = DX(3), dx_alone = DX(2);
+static const zr_op_def dx_dw_db = DX(4), dx_and_dw = DX(3), dx_alone = DX(2);
 
 /* ---- linear_cross_entropy --------------------------------------------------------------------- */
 
 static zr_status head_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    ZR_TRY(zr__want_at_most(op, 3));
     ZR_TRY(want_operands(graph, op, 0));
     const int64_t *x = zr__in(graph, op, 0)->shape.dim;
     out[0] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1])};
     return ZR_OK;
 }
 
-/* Add one op that computes the gradients of both x and w, since each needs the gradient of the block's logits. The op
- * computes dx even if only dw is needed. */
+/* Gradients that an adjoint computes: of x, and if any parameter needs one, of w and the bias. */
+typedef struct gradients {
+    zr_value of[3];   /* x, w and the bias */
+    bool needed[3];   /* whether `of` needs a gradient */
+    bool with_params; /* whether the op also computes dw, and db if there is a bias */
+} gradients;
+
+/* Begin the gradients of the operands of `op`. x is operand number `x`. out[i] receives the value for the gradient of
+ * of[i], or ZR_NONE. */
+static gradients begin_gradients(zr_graph *graph, const zr_op *op, int x, zr_value *out)
+{
+    gradients g = {.of = {op->in[x], op->in[x + 1], has_bias(op) ? op->in[x + 3] : ZR_NONE}};
+    for (int i = 0; i < 3; i++) {
+        g.needed[i] = g.of[i] != ZR_NONE && zr_grad_needed(graph, g.of[i]);
+        g.with_params |= i > 0 && g.needed[i];
+        out[i] = g.needed[i] ? zr_grad_begin(graph, g.of[i], NULL) : ZR_NONE;
+    }
+    return g;
+}
+
+/* End the gradients of the parameters, which are outputs 1 and 2. */
+static void end_params(zr_graph *graph, const gradients *g, const zr_value *out)
+{
+    for (int i = 1; i < 3; i++)
+        if (g->needed[i]) zr_grad_end(graph, g->of[i], out[i]);
+}
+
+/* Add one op that computes the gradients of x, w and the bias, since each needs the gradient of the block's logits. The
+ * op computes dx even if only dw is needed, and dw and db even if only one of them is. */
 static zr_status head_adjoint(zr_graph *graph, const zr_op *op)
 {
-    zr_value x = op->in[0], w = op->in[1], targets = op->in[2];
-    bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
-    const zr_op_def *def = need_w ? &dx_and_dw : &dx_alone;
-    zr_value out[3] = {need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE,
-                       need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE, ZR_NONE};
-    zr_graph_op(graph, def, &op->attr, 4, (zr_value[]){zr_grad_of(graph, op->out[0]), x, w, targets}, out);
-    if (need_x) zr_grad_end(graph, x, out[0]);
-    if (need_w) zr_grad_end(graph, w, out[1]);
+    zr_value out[4] = {ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE};
+    const gradients g = begin_gradients(graph, op, 0, out);
+    const zr_op_def *def = !g.with_params ? &dx_alone : has_bias(op) ? &dx_dw_db : &dx_and_dw;
+    if (def->n_out < 4) out[def->n_out - 1] = ZR_NONE;
+    zr_graph_op(graph, def, &op->attr, op->n_in + 1,
+                (zr_value[]){zr_grad_of(graph, op->out[0]), op->in[0], op->in[1], op->in[2], op->in[3]}, out);
+    if (g.needed[0]) zr_grad_end(graph, g.of[0], out[0]);
+    end_params(graph, &g, out);
     zr_grad_losses(graph, op->out[0], out[def->n_out - 1]);
     return ZR_OK;
 }
@@ -163,7 +205,6 @@ static const zr_op_def linear_cross_entropy = {
  * the size of the whole vocabulary. */
 static zr_status head_part_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    ZR_TRY(zr__want_at_most(op, 3));
     ZR_TRY(want_operands(graph, op, 0));
     const int64_t *x = zr__in(graph, op, 0)->shape.dim;
     out[0] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1], 2)};
@@ -190,12 +231,12 @@ static const zr_op_def linear_cross_entropy_part = {
 static zr_status head_part_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(want_operands(graph, op, 2));
-    const zr_type *x = zr__in(graph, op, 2), *w = zr__in(graph, op, 3);
+    const zr_type *x = zr__in(graph, op, 2);
     const zr_shape rows = ZR__SHAPE(x->shape.dim[0], x->shape.dim[1]);
     ZR_TRY(zr__want(graph, op, 0, "dlosses", ZR_F32, rows));
     ZR_TRY(zr__want(graph, op, 1, "lse", ZR_F32, rows));
     out[0] = *x;
-    if (op->n_out > 1) out[1] = (zr_type){zr__sum_dtype(graph, op, 1), w->shape};
+    if (op->n_out > 1) gradient_types(graph, op, 3, out);
     return ZR_OK;
 }
 
@@ -204,7 +245,7 @@ static zr_cost head_part_dx_cost(const zr_graph *graph, const zr_op *op)
     return gradients_cost(graph, op, 2, op->n_out > 1);
 }
 
-/* Define the op with n outputs: dx, and dw if n is 2. */
+/* Define the op with n outputs: dx, dw if n is 2 or 3, and db if n is 3. */
 #define PART_DX(n)                                                                                                     \
     {                                                                                                                  \
         .name = "linear_cross_entropy_part_dx", .n_out = n, .infer = head_part_dx_infer, .cost = head_part_dx_cost,    \
@@ -212,13 +253,12 @@ static zr_cost head_part_dx_cost(const zr_graph *graph, const zr_op *op)
             3                                                                                                          \
         }                                                                                                              \
     }
-static const zr_op_def part_dx_and_dw = PART_DX(2), part_dx_alone = PART_DX(1);
+static const zr_op_def part_dx_dw_db = PART_DX(3), part_dx_and_dw = PART_DX(2), part_dx_alone = PART_DX(1);
 
-/* Check `all` (M,B,T,2), the pairs of numbers of all ranks. x, w and targets are operands only because the adjoint
- * needs them. */
+/* Check `all` (M,B,T,2), the pairs of numbers of all ranks. x, w, targets and the bias are operands only because the
+ * adjoint needs them. */
 static zr_status head_join_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
-    ZR_TRY(zr__want_at_most(op, 4));
     ZR_TRY(want_operands(graph, op, 1));
     const int64_t *x = zr__in(graph, op, 1)->shape.dim;
     ZR_TRY(zr__want(graph, op, 0, "all", ZR_F32, ZR__SHAPE(zr_graph_get_spec(graph)->tensor, x[0], x[1], 2)));
@@ -228,19 +268,23 @@ static zr_status head_join_infer(const zr_graph *graph, const zr_op *op, zr_type
 
 static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
 {
-    zr_value x = op->in[1], w = op->in[2], targets = op->in[3], part = ZR_NONE;
-    bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
-    zr_value dx = need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE;
+    zr_value out[3] = {ZR_NONE, ZR_NONE, ZR_NONE};
+    const gradients g = begin_gradients(graph, op, 1, out);
+    const zr_op_def *def = !g.with_params ? &part_dx_alone : has_bias(op) ? &part_dx_dw_db : &part_dx_and_dw;
     /* Sum the ranks' parts of dx. If zr__all_tokens gathered x, do not: the adjoint of that gather sums the parts. */
-    const bool sums = !zr__is_gathered(graph, x);
-    zr_value out[2] = {sums ? ZR_NONE : dx, need_w ? zr_grad_begin(graph, w, NULL) : ZR_NONE};
-    zr_graph_op(graph, need_w ? &part_dx_and_dw : &part_dx_alone, &op->attr, 5,
-                (zr_value[]){zr_grad_of(graph, op->out[0]), op->out[1], x, w, targets}, out);
-    part = out[0];
-    if (need_w) zr_grad_end(graph, w, out[1]);
-    if (!need_x) return ZR_OK;
-    if (sums) zr__tensor_sum(graph, part, &dx);
-    zr_grad_end(graph, x, dx);
+    const bool sums = !zr__is_gathered(graph, g.of[0]);
+    zr_value dx = out[0];
+    if (sums) out[0] = ZR_NONE;
+    zr_graph_op(
+        graph, def, &op->attr, op->n_in + 1,
+        (zr_value[]){zr_grad_of(graph, op->out[0]), op->out[1], op->in[1], op->in[2], op->in[3], op->in[4]}, out);
+    end_params(graph, &g, out);
+    if (!g.needed[0]) return ZR_OK;
+    if (sums)
+        zr__tensor_sum(graph, out[0], &dx);
+    else
+        dx = out[0];
+    zr_grad_end(graph, g.of[0], dx);
     return ZR_OK;
 }
 
@@ -260,20 +304,37 @@ static const zr_op_def linear_cross_entropy_join = {
     .takes_pieces = true,
 };
 
-zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets)
+/* Return whether w is cut among the ranks, and latch an error if the bias is not cut alike. */
+static bool is_cut_head(zr_graph *graph, zr_value w, zr_value b)
 {
     const bool cut = zr__is_cut_table(graph, "linear_cross_entropy", w);
+    if (b != ZR_NONE && cut != (zr__is_cut(graph, b, 0) == 1))
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
+                       "linear_cross_entropy: one of w and b is cut over the tensor-parallel ranks; wanted both, or "
+                       "neither");
+    return cut;
+}
+
+zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_value targets)
+{
+    return zr_linear_cross_entropy_bias(graph, x, w, ZR_NONE, targets);
+}
+
+zr_value zr_linear_cross_entropy_bias(zr_graph *graph, zr_value x, zr_value w, zr_value b, zr_value targets)
+{
+    const bool cut = is_cut_head(graph, w, b);
+    const int n = b == ZR_NONE ? 3 : 4;
     zr__adapter_refuse(graph, w);
     if (cut) x = zr__all_tokens(graph, x);
     const zr_value_info *info = zr_graph_value(graph, x);
     const zr_value_info *table = zr_graph_value(graph, w);
     const int64_t cols = table ? table->type.shape.dim[0] : 0;
     zr_op_attr attr = {
-        .i = {info ? zr__head_block(zr_graph_get_spec(graph), zr_shape_rows(&info->type.shape), cols) : 0}};
-    if (!cut) return zr__apply(graph, &linear_cross_entropy, &attr, 3, (zr_value[]){x, w, targets});
+        .i = {info ? zr__head_block(zr_graph_get_spec(graph), zr_shape_rows(&info->type.shape), cols) : 0, 0, n > 3}};
+    if (!cut) return zr__apply(graph, &linear_cross_entropy, &attr, n, (zr_value[]){x, w, targets, b});
     attr.i[1] = zr_graph_param(graph, zr_graph_value(graph, w)->param)->whole.dim[0];
-    zr_value part = zr__apply(graph, &linear_cross_entropy_part, &attr, 3, (zr_value[]){x, w, targets});
+    zr_value part = zr__apply(graph, &linear_cross_entropy_part, &attr, n, (zr_value[]){x, w, targets, b});
     zr_value all = zr__tensor_gather(graph, part), out[2] = {ZR_NONE, ZR_NONE};
-    zr_graph_op(graph, &linear_cross_entropy_join, &attr, 4, (zr_value[]){all, x, w, targets}, out);
+    zr_graph_op(graph, &linear_cross_entropy_join, &attr, n + 1, (zr_value[]){all, x, w, targets, b}, out);
     return out[0];
 }

@@ -1,7 +1,7 @@
 /*
  * Ops attention and attention_dx compute attention and its gradient, in blocks of queries x keys. Each query has a
  * running maximum and a running sum, so that no T x T array exists (Milakov and Gimelshein 2018; Dao et al. 2022).
- * Blocks in which no query sees a key are skipped: blocks after the query, before its window, before its document. One
+ * Blocks in which no query sees a key are skipped: blocks after the query, before its window, of other documents. One
  * thread works on one head of one sequence at a time, on copies of q, k and v. In the backward pass this is a key-value
  * head, whose query heads follow each other, so that the sums over query heads have a fixed order.
  *
@@ -49,12 +49,26 @@ typedef struct key_range {
 } key_range;
 
 /* Return the range for query i in the block of n keys at j0. In the block on the diagonal, the products also read some
- * masked scores after the range. */
+ * masked scores after the range, and if queries see later keys, all scores of the block. The range is empty if the
+ * query's document ends before the block. */
 static key_range keys_of(const zr__head *s, int64_t i, int64_t j0, int64_t n)
 {
-    const int64_t begin = zr__keys_begin(s, i) - j0, end = zr__min64(n, zr__keys_end(s, i) - j0);
-    return (key_range){begin > 0 ? zr__min64(begin, end) : 0, end,
-                       zr__attention_lanes(zr__min64(n, end + ZR_TILE_ROWS - 1))};
+    const int64_t begin = zr__keys_begin(s, i) - j0, last = zr__min64(n, zr__keys_end(s, i) - j0);
+    const int64_t end = last > 0 ? last : 0, read = s->size.causal ? end + ZR_TILE_ROWS - 1 : n;
+    return (key_range){begin > 0 ? zr__min64(begin, end) : 0, end, zr__attention_lanes(zr__min64(n, read))};
+}
+
+/* Find the ends of the documents of the head's row, if the kernel needs them. */
+static void find_ends(zr__head *s, const zr__attention_layout *at, float *work)
+{
+    s->ends = NULL;
+    if (at->ends < 0 || !s->document) return;
+    int32_t *ends = (int32_t *)(work + at->ends), end = (int32_t)s->T;
+    for (int64_t t = s->T - 1; t >= 0; t--) {
+        ends[t] = end;
+        if (t > 0 && s->document[t - 1] != s->document[t]) end = (int32_t)t;
+    }
+    s->ends = ends;
 }
 
 /* Set the scores that a query must not see to `value`. */
@@ -445,6 +459,7 @@ static void kv_backward(const zr_kernel_args *args, zr__head *s, const zr__atten
     const int64_t first = begin > 0 ? begin : 0, last = zr__min64(end, s->size.H) - 1;
     for (int64_t h = first; h <= last; h++) {
         zr__head_select(s, args->runtime, b, h);
+        find_ends(s, at, work);
         head_backward(args, s, at, work, (head_turn){h == first, h == last});
     }
     if (first <= last) return;
@@ -469,13 +484,16 @@ static zr_status run_forward(const zr_kernel_args *args)
 {
     const zr__head all =
         packed_head(args, args->in, zr__attention_is_fused(args->n_in), zr__attention_documents(args->in, args->n_in));
-    const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, false, false, all.narrow);
+    const bool ends = zr__attention_needs_ends(&args->op->attr, all.documents);
+    const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, false, false, ends, all.narrow);
     const int64_t heads = all.size.B * all.size.H;
 #pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
     for (int64_t index = 0; index < heads; index++) {
         zr__head s = all;
+        float *work = (float *)args->scratch + omp_get_thread_num() * at.floats;
         zr__head_select(&s, args->runtime, index / all.size.H, index % all.size.H);
-        head_forward(args, &s, &at, (float *)args->scratch + omp_get_thread_num() * at.floats);
+        find_ends(&s, &at, work);
+        head_forward(args, &s, &at, work);
     }
     return ZR_OK;
 }
@@ -484,7 +502,8 @@ static zr_status run_backward(const zr_kernel_args *args)
 {
     const zr__head all = packed_head(args, args->in + 1, args->n_out == 1,
                                      zr__attention_dx_operands_of(args->in, args->n_in, args->n_out).documents);
-    const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, true, all.size.group > 1, all.narrow);
+    const bool ends = zr__attention_needs_ends(&args->op->attr, all.documents);
+    const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, true, all.size.group > 1, ends, all.narrow);
     const int64_t heads = all.size.B * all.size.K;
 #pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
     for (int64_t index = 0; index < heads; index++) {
@@ -501,7 +520,8 @@ static int64_t forward_scratch(const zr_device_facts *facts, const zr_graph *gra
     const zr_shape *q = &zr__in_type(graph, op, 0)->shape;
     const zr__attention_sizes s = zr__attention_sizes_of(
         &op->attr, q, zr__attention_is_fused(op->n_in) ? NULL : &zr__in_type(graph, op, 1)->shape);
-    return facts->threads * zr__attention_scratch_bytes(s.T, s.D, false, false);
+    return facts->threads *
+           zr__attention_scratch_bytes(s.T, s.D, false, false, zr__attention_needs_ends(&op->attr, op->n_in % 2 == 0));
 }
 
 static int64_t backward_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
@@ -509,7 +529,8 @@ static int64_t backward_scratch(const zr_device_facts *facts, const zr_graph *gr
     const zr_shape *q = &zr__in_type(graph, op, 1)->shape;
     const zr__attention_sizes s =
         zr__attention_sizes_of(&op->attr, q, op->n_out == 1 ? NULL : &zr__in_type(graph, op, 2)->shape);
-    return facts->threads * zr__attention_scratch_bytes(s.T, s.D, true, s.group > 1);
+    const bool ends = zr__attention_needs_ends(&op->attr, op->n_in > op->n_out + 3);
+    return facts->threads * zr__attention_scratch_bytes(s.T, s.D, true, s.group > 1, ends);
 }
 
 const bool ZR_LEVEL_NAME(zr__attention_is_narrow) = ZR_PAIRS;

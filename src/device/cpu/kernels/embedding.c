@@ -39,6 +39,8 @@ static zr_status embedding(const zr_kernel_args *args)
     return ZR_OK;
 }
 
+/* ---- sums of rows of equal ids ---------------------------------------------------------------- */
+
 /* Set acc to a row of `earlier`, or to 0 if `earlier` has no data. */
 static void row_begin(float *restrict acc, const zr_tensor *earlier, int64_t row, int64_t C)
 {
@@ -145,7 +147,7 @@ static const float *table_row(const zr_kernel_args *args, const sorted_tokens *t
 static void table_rows(const zr_kernel_args *args, const sorted_tokens *t, int64_t begin, int64_t end, float *acc)
 {
     const zr_tensor *out = &args->out[0];
-    const int64_t V = out->shape.dim[0], C = out->shape.dim[1];
+    const int64_t V = zr_shape_rows(&out->shape), C = zr_shape_cols(&out->shape);
     const bool in_place = is_in_place(args);
     const bool past_caches = !in_place && out->dtype == ZR_F32 && V * C * 4 >= ZR_STREAM_BYTES;
     int64_t i = first_of_id(t->key, t->n, begin);
@@ -168,7 +170,7 @@ static void table_rows(const zr_kernel_args *args, const sorted_tokens *t, int64
  * row, and adds the row's tokens in order. */
 static zr_status sum_by_row(const zr_kernel_args *args, int64_t n, int64_t tokens)
 {
-    const int64_t V = args->out[0].shape.dim[0], C = args->out[0].shape.dim[1];
+    const int64_t V = zr_shape_rows(&args->out[0].shape), C = zr_shape_cols(&args->out[0].shape);
     uint64_t *keys = args->scratch;
     float *rows = (float *)(keys + 2 * tokens);
     const sorted_tokens sorted = {sort_by_id(keys, keys + tokens, n, V), n};
@@ -207,6 +209,69 @@ static int64_t embedding_dw_scratch(const zr_device_facts *facts, const zr_graph
     return 2 * (int64_t)sizeof(uint64_t) * zr_shape_rows(dy) +
            facts->threads * (int64_t)sizeof(float) * zr_shape_cols(dy);
 }
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Indices of the op rows or rows_dx into x. */
+typedef struct row_indices {
+    const int32_t *index; /* indices (B,P) into the T rows of x of a row of the batch */
+    int64_t n, P, T;
+    int64_t first, rows; /* this rank's rows of the flat micro-batch: the first one, and their number */
+} row_indices;
+
+/* Set *r for x of this shape. Fail if an index is not in a row of the batch. */
+static zr_status indices_of(const zr_kernel_args *args, const zr_shape *x, row_indices *r)
+{
+    const zr_tensor *index = &args->in[0];
+    const zr__sequence s = zr__sequence_of(args, x);
+    *r = (row_indices){index->data, zr_shape_elems(&index->shape), zr_shape_cols(&index->shape), s.T, s.row,
+                       zr_shape_rows(x)};
+    for (int64_t i = 0; i < r->n; i++)
+        ZR_CHECK(r->index[i] >= 0 && r->index[i] < s.T, ZR_ERR_DATA,
+                 "%s: index %d at row %lld, place %lld; wanted 0 to %lld", args->op->def->name, r->index[i],
+                 (long long)(i / r->P), (long long)(i % r->P), (long long)s.T - 1);
+    return ZR_OK;
+}
+
+/* Return the row of x of index i, or -1 if the row is on another rank. */
+static int64_t row_of_index(const row_indices *r, int64_t i)
+{
+    const int64_t row = i / r->P * r->T + r->index[i] - r->first;
+    return row >= 0 && row < r->rows ? row : -1;
+}
+
+static zr_status take_rows(const zr_kernel_args *args)
+{
+    const zr_tensor *x = &args->in[1];
+    row_indices of;
+    ZR_TRY(indices_of(args, &x->shape, &of));
+    const size_t bytes = (size_t)(zr_shape_cols(&x->shape) * zr_dtype_bytes(x->dtype));
+    for (int64_t i = 0; i < of.n; i++) {
+        const int64_t row = row_of_index(&of, i);
+        char *out = (char *)args->out[0].data + (size_t)i * bytes;
+        if (row < 0)
+            memset(out, 0, bytes);
+        else
+            memcpy(out, (const char *)x->data + (size_t)row * bytes, bytes);
+    }
+    return ZR_OK;
+}
+
+/* Compute the gradient of x like that of a table. */
+static zr_status rows_dx(const zr_kernel_args *args)
+{
+    row_indices of;
+    ZR_TRY(indices_of(args, &args->out[0].shape, &of));
+    uint64_t *keys = args->scratch;
+    int64_t n = 0;
+    for (int64_t i = 0; i < of.n; i++) {
+        const int64_t row = row_of_index(&of, i);
+        if (row >= 0) keys[n++] = (uint64_t)row << 32 | (uint64_t)i;
+    }
+    return sum_by_row(args, n, of.n);
+}
+
+/* ---- position -------------------------------------------------------------------------------- */
 
 static zr_status position(const zr_kernel_args *args)
 {
@@ -268,6 +333,8 @@ static int64_t position_dw_scratch(const zr_device_facts *facts, const zr_graph 
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_embedding)[] = {
     {"embedding", .run = embedding},
     {"embedding_dw", .run = embedding_dw, .scratch_bytes = embedding_dw_scratch},
+    {"rows", .run = take_rows},
+    {"rows_dx", .run = rows_dx, .scratch_bytes = embedding_dw_scratch},
     {"position", .run = position},
     {"position_dw", .run = position_dw, .scratch_bytes = position_dw_scratch},
     {0},

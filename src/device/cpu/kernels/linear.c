@@ -1,6 +1,6 @@
 /* Ops linear, linear_dx and linear_dw, which use the matrix products of matmul.c, and ops linear_db and bias. */
 #include "device/cpu/matmul.h"
-#include "device/cpu/shared/rows.h"
+#include "device/cpu/shared/column_sums.h"
 #include "device/operands.h"
 
 /* ---- products -------------------------------------------------------------------------------- */
@@ -119,53 +119,10 @@ static int64_t dw_scratch(const zr_device_facts *facts, const zr_graph *graph, c
 
 /* ---- the gradient of the bias ---------------------------------------------------------------- */
 
-/* DB_COLS: maximum number of columns summed at a time. DB_ROWS: number of rows in a group. Each group is summed first,
- * and its sum is added to the total. The rounding error then grows with the number of groups, not of rows. */
-#define DB_COLS 256
-#define DB_ROWS 32
-#define DB_STEP 4 /* number of rows added in one pass, in order, with the sums in registers */
-
-static void add_rows(float *restrict sum, const zr_tensor *dy, int64_t first, int64_t ld, int64_t n)
-{
-    float wide[DB_STEP][DB_COLS];
-    const float *x[DB_STEP];
-    for (int r = 0; r < DB_STEP; r++) x[r] = zr__view(wide[r], dy->data, dy->dtype, first + r * ld, n);
-    for (int64_t i = 0; i < n; i++) sum[i] = (((sum[i] + x[0][i]) + x[1][i]) + x[2][i]) + x[3][i];
-}
-
-static void add_group(float *restrict total, const zr_tensor *dy, int64_t row, int64_t rows, int64_t col, int64_t n)
-{
-    float sum[DB_COLS] = {0};
-    const int64_t ld = zr_shape_cols(&dy->shape), end = row + rows;
-    for (; row + DB_STEP <= end; row += DB_STEP) add_rows(sum, dy, row * ld + col, ld, n);
-    for (; row < end; row++) zr__add_to(sum, dy, row * ld + col, n);
-    for (int64_t i = 0; i < n; i++) total[i] += sum[i];
-}
-
-/* Return the number of columns that a thread sums at a time. The columns are divided evenly among the threads, in whole
- * cache lines of 16 floats, but a thread sums at most DB_COLS columns at a time. */
-static int64_t db_piece(int64_t cols, int threads)
-{
-    const int64_t line = 16, lines = (cols + line * threads - 1) / (line * threads);
-    return zr__min64(DB_COLS, lines * line);
-}
-
 static zr_status run_db(const zr_kernel_args *args)
 {
-    const zr_tensor *dy = &args->in[0], *db = &args->out[0];
-    const float *earlier = args->n_in > 1 ? args->in[1].data : NULL;
-    const int64_t rows = zr_shape_rows(&dy->shape), cols = zr_shape_cols(&dy->shape);
-    const int threads = zr__team(args, rows * cols);
-    const int64_t piece = db_piece(cols, threads);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t col = 0; col < cols; col += piece) {
-        float total[DB_COLS] = {0};
-        int64_t n = zr__min64(piece, cols - col);
-        for (int64_t row = 0; row < rows; row += DB_ROWS)
-            add_group(total, dy, row, zr__min64(DB_ROWS, rows - row), col, n);
-        for (int64_t i = 0; earlier && i < n; i++) total[i] += earlier[col + i];
-        zr__store(db->data, db->dtype, col, total, n);
-    }
+    const zr_tensor *dy = &args->in[0];
+    zr__column_sums(args, dy, zr_shape_rows(&dy->shape), zr_shape_cols(&dy->shape), optional(args, 1), &args->out[0]);
     return ZR_OK;
 }
 

@@ -6,6 +6,7 @@
  * linear_cross_entropy_part and linear_cross_entropy_part_dx do the same for a part of the vocabulary.
  * linear_cross_entropy_join combines the results of all ranks that hold parts.
  */
+#include "device/cpu/shared/column_sums.h"
 #include "device/cpu/shared/cross_entropy_rows.h"
 #include "device/cpu/linear_cross_entropy_blocks.h"
 #include "device/cpu/matmul.h"
@@ -20,7 +21,8 @@ static operands operands_of(const zr_kernel_args *args)
 {
     const zr__loss_operands of = zr__loss_operands_of(args);
     return (operands){
-        of, zr__head_layout_make(of.rows, args->op->attr.i[0], of.V, of.C, of.x->dtype, of.dw ? of.dw->dtype : ZR_F32)};
+        of, zr__head_layout_make(of.rows, args->op->attr.i[0], of.V, of.C, of.x->dtype, of.dw ? of.dw->dtype : ZR_F32,
+                                 of.db != NULL)};
 }
 
 /* ---- products --------------------------------------------------------------------------------- */
@@ -55,11 +57,12 @@ static zr_status create_dw(const zr_kernel_args *args, const operands *o, int64_
     return create_product(dw, args, o->of.x->dtype, o->layout.sum_in_dw ? o->of.dw->dtype : ZR_F32, product);
 }
 
-/* Create the products logits (rows,V) = x w^T, dx (rows,C) = dlogits w, and dw of all blocks but the first. */
+/* Create the products logits (rows,V) = x w^T + b, dx (rows,C) = dlogits w, and dw of all blocks but the first. */
 static zr_status create_products(const zr_kernel_args *args, const operands *o, int64_t rows, products *p)
 {
     const zr_dtype g = o->of.x->dtype;
-    zr__product_spec logits = {.m = rows, .n = o->of.V, .k = o->of.C, .a = {o->of.C, 1}, .b = {1, o->of.C}};
+    zr__product_spec logits = {
+        .m = rows, .n = o->of.V, .k = o->of.C, .a = {o->of.C, 1}, .b = {1, o->of.C}, .bias = o->of.b != NULL};
     zr__product_spec dx = {.m = rows, .n = o->of.C, .k = o->of.V, .a = {o->of.V, 1}, .b = {o->of.C, 1}};
     ZR_TRY(create_product(logits, args, g, g, &p->logits));
     if (!o->of.dx) return ZR_OK;
@@ -154,6 +157,15 @@ static void run_part_rows(const zr_kernel_args *args, const operands *o, int64_t
     }
 }
 
+/* Add the block's part of db, the sum of the gradients of n rows of logits. The accumulator is rounded into db after
+ * the last block. */
+static void add_bias_rows(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n)
+{
+    float *sum = (float *)((char *)args->scratch + o->layout.bias_sum);
+    const zr_tensor logits = {.data = args->scratch, .dtype = o->of.x->dtype}, total = {.data = sum, .dtype = ZR_F32};
+    zr__column_sums(args, &logits, n, o->of.V, row ? sum : NULL, &total);
+}
+
 /* Run one block of n rows from `row` on. dx is computed last, since it may overwrite x. */
 static zr_status run_block(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n, void *sum)
 {
@@ -162,11 +174,15 @@ static zr_status run_block(const zr_kernel_args *args, const operands *o, int64_
     const int64_t at = row * o->of.C * zr_dtype_bytes(o->of.x->dtype);
     void *logits = args->scratch, *panels = (char *)args->scratch + o->layout.panels;
     const char *x = (const char *)o->of.x->data + at;
-    ZR_TRY(
-        zr__matmul_run(p->logits, &(zr__matmul_operands){.a = x, .b = o->of.w->data, .c = logits, .panels = panels}));
+    ZR_TRY(zr__matmul_run(p->logits, &(zr__matmul_operands){.a = x,
+                                                            .b = o->of.w->data,
+                                                            .bias = o->of.b ? o->of.b->data : NULL,
+                                                            .c = logits,
+                                                            .panels = panels}));
     (o->of.losses ? run_rows : run_part_rows)(args, o, row, n);
     if (!o->of.dx) return ZR_OK;
     char *dx = (char *)o->of.dx->data + at;
+    if (o->of.db) add_bias_rows(args, o, row, n);
     if (o->of.dw)
         ZR_TRY(zr__matmul_run(row ? p->dw : h->dw_begins,
                               &(zr__matmul_operands){.a = logits, .b = x, .c = sum, .panels = panels}));
@@ -181,6 +197,8 @@ static zr_status run_head(const zr_kernel_args *args)
     for (int64_t row = 0; row < o.of.rows; row += o.layout.rows)
         ZR_TRY(run_block(args, &o, row, zr__min64(o.layout.rows, o.of.rows - row),
                          o.of.dw && o.layout.sum_in_dw ? o.of.dw->data : sum));
+    if (o.of.db)
+        zr__store(o.of.db->data, o.of.db->dtype, 0, (float *)((char *)args->scratch + o.layout.bias_sum), o.of.V);
     if (o.layout.sum_in_dw) return ZR_OK;
 #pragma omp parallel for num_threads(zr__team(args, o.of.V *o.of.C)) schedule(static)
     for (int64_t v = 0; v < o.of.V; v++) zr__store(o.of.dw->data, o.of.dw->dtype, v * o.of.C, sum + v * o.of.C, o.of.C);
@@ -223,12 +241,13 @@ static int64_t max64(int64_t a, int64_t b)
  * of one product at a time. */
 static int64_t head_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
-    const bool backward = op->n_in > 3, with_dw = zr__loss_has_dw(op->n_in, op->n_out, op);
+    const bool backward = zr__loss_is_backward(op->n_in, op), with_dw = zr__loss_has_dw(op->n_in, op->n_out, op);
     const int first = zr__loss_first(op->n_in, op);
     const zr_type *x = zr__in_type(graph, op, first), *w = zr__in_type(graph, op, first + 1);
     const int64_t V = w->shape.dim[0], C = w->shape.dim[1];
     const zr_dtype g = x->dtype, dw = with_dw ? zr__out_type(graph, op, 1)->dtype : ZR_F32;
-    const zr__head_layout l = zr__head_layout_make(zr_shape_rows(&x->shape), op->attr.i[0], V, C, g, dw);
+    const zr__head_layout l = zr__head_layout_make(zr_shape_rows(&x->shape), op->attr.i[0], V, C, g, dw,
+                                                   with_dw && zr__loss_has_bias(op));
     int64_t bytes = zr__matmul_scratch(facts, l.rows, V, C, g, g);
     if (backward) bytes = max64(bytes, zr__matmul_scratch(facts, l.rows, C, V, g, g));
     if (with_dw) bytes = max64(bytes, zr__matmul_scratch(facts, V, C, l.rows, g, l.sum_in_dw ? dw : ZR_F32));

@@ -12,6 +12,7 @@ typedef struct zr__head {
     int64_t T, D;
     const int32_t *documents; /* beginnings of the documents of all rows (B,T), or NULL */
     const int32_t *document;  /* beginnings of the documents of row b (T), or NULL */
+    const int32_t *ends;      /* ends of the documents of row b (T), or NULL if queries see no later keys */
     int64_t b, h, kv;         /* row of the batch, query head, and key-value head of this rank */
     int64_t first_head, /* with tensor parallelism: index of this rank's first query head among all ranks'; else 0 */
         first_kv,       /* index of the first key-value head among all ranks' heads; 0 if this rank has all of them */
@@ -83,7 +84,7 @@ static inline int64_t zr__keys_begin(const zr__head *s, int64_t i)
 
 static inline int64_t zr__keys_end(const zr__head *s, int64_t i)
 {
-    return s->size.causal ? i + 1 : s->T;
+    return s->size.causal ? i + 1 : s->ends ? s->ends[i] : s->T;
 }
 
 /* ---- runs of scores --------------------------------------------------------------------------- */
