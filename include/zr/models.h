@@ -258,6 +258,35 @@ ZR_API ZR_NODISCARD zr_status zr_llama_check(const zr_llama_config *config);
  * of Hugging Face's LlamaForCausalLM, such as "model.layers.0.self_attn.q_proj.weight". `config` is borrowed. */
 ZR_API zr_model zr_llama(const zr_llama_config *config);
 
+/** Sizes of a BERT (Devlin et al. 2019), with the names of Hugging Face. The structs of the families "bert" and
+ * "bert-preln" begin with this one. */
+typedef struct zr_bert_config {
+    int64_t num_hidden_layers, num_attention_heads, hidden_size, intermediate_size, max_position_embeddings, vocab_size,
+        type_vocab_size;
+    double hidden_dropout_prob, attention_probs_dropout_prob;
+    double layer_norm_eps;    /* usually 1e-12 */
+    double initializer_range; /* standard deviation of initial values, usually 0.02; with pre_layer_norm it is divided
+                                 by sqrt(2 num_hidden_layers) for residual projections */
+    bool pre_layer_norm;      /* whether norms come before each part of a layer and after the last layer, and not after
+                                 each residual addition */
+} zr_bert_config;
+
+/** Check the sizes of a BERT. Fail with ZR_ERR_CONFIG naming the field if a size is impossible. */
+ZR_API ZR_NODISCARD zr_status zr_bert_check(const zr_bert_config *config);
+/** Return the builder of a BERT with its two heads for pre-training. Its units are "embedding", "layer.0" ..., and
+ * "heads". Parameter names are those of Hugging Face's BertForPreTraining, such as
+ * "bert.encoder.layer.0.attention.self.query.weight". With P = spec.predictions and S = spec.samples, its inputs are,
+ * all I32:
+ *    tokens (B,T)
+ *    segments (B,T)         0 or 1, below type_vocab_size
+ *    masked (B,P)           index in the row of each masked token; 0 for padding
+ *    masked_targets (B,P)   the token there; -1 for padding
+ *    first (B,S)            index in the row of each sample's first token, [CLS]; 0 for padding
+ *    next (B,S)             0 if the sample's second text follows its first one, 1 if it does not; -1 does not count
+ * A row of several samples, or of a sample and padding, needs spec.documents, with the padding as a document of its
+ * own. The loss terms are "masked_lm" and "next_sentence". `config` is borrowed. */
+ZR_API zr_model zr_bert(const zr_bert_config *config);
+
 /** Sizes of a chain of matrices with exactly units * rows * cols parameters. Chains serve to plan for a given number
  * of parameters. */
 typedef struct zr_chain_config {

@@ -1,0 +1,425 @@
+/* BERT (Devlin et al. 2019): an encoder with learned positions and segments, trained to predict masked tokens and
+ * whether one text follows another. The family "bert" normalises after each residual addition, as the original does.
+ * The family "bert-preln" normalises before each part of a layer and once after the last layer (Xiong et al. 2020). */
+#include "models/families.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LAYERS_MAX = 1 << 16 };
+
+/* ---- sizes ----------------------------------------------------------------------------------- */
+
+static zr_status check_size(const char *field, int64_t value, int64_t most)
+{
+    ZR_CHECK(value >= 1 && value <= most, ZR_ERR_CONFIG, "bert: %s is %" PRId64 "; wanted 1 to %" PRId64, field, value,
+             most);
+    return ZR_OK;
+}
+
+static zr_status check_dropout(const char *field, double value)
+{
+    ZR_CHECK(value >= 0 && value < 1, ZR_ERR_CONFIG, "bert: %s is %g; wanted 0 <= p < 1", field, value);
+    return ZR_OK;
+}
+
+/* Return whether the number of parameters may overflow: layers x (4 C^2 + 2 C I + 9 C + I), the tables and the heads. */
+static bool params_overflow(const zr_bert_config *c)
+{
+    const double C = (double)c->hidden_size, inner = (double)c->intermediate_size;
+    const double layer = 4 * C * C + 2 * C * inner + 9 * C + inner;
+    const double rows = (double)c->vocab_size + (double)c->max_position_embeddings + (double)c->type_vocab_size;
+    return (double)c->num_hidden_layers * layer + rows * (C + 1) + 2 * C * C + 16 * C >= 0x1p62;
+}
+
+zr_status zr_bert_check(const zr_bert_config *c)
+{
+    ZR_TRY(check_size("num_hidden_layers", c->num_hidden_layers, LAYERS_MAX));
+    ZR_TRY(check_size("num_attention_heads", c->num_attention_heads, INT32_MAX));
+    ZR_TRY(check_size("hidden_size", c->hidden_size, INT32_MAX));
+    ZR_TRY(check_size("intermediate_size", c->intermediate_size, INT32_MAX));
+    ZR_TRY(check_size("max_position_embeddings", c->max_position_embeddings, INT32_MAX));
+    ZR_TRY(check_size("vocab_size", c->vocab_size, INT32_MAX)); /* since token ids have 32 bits */
+    ZR_TRY(check_size("type_vocab_size", c->type_vocab_size, INT32_MAX));
+    ZR_CHECK(c->hidden_size % c->num_attention_heads == 0, ZR_ERR_CONFIG,
+             "bert: hidden_size %" PRId64 " is not a multiple of num_attention_heads %" PRId64, c->hidden_size,
+             c->num_attention_heads);
+    ZR_CHECK(!params_overflow(c), ZR_ERR_CONFIG,
+             "bert: num_hidden_layers %" PRId64 " with hidden_size %" PRId64
+             " gives more parameters than 63 bits count",
+             c->num_hidden_layers, c->hidden_size);
+    ZR_TRY(check_dropout("hidden_dropout_prob", c->hidden_dropout_prob));
+    ZR_TRY(check_dropout("attention_probs_dropout_prob", c->attention_probs_dropout_prob));
+    ZR_CHECK(c->layer_norm_eps > 0 && isfinite(c->layer_norm_eps), ZR_ERR_CONFIG,
+             "bert: layer_norm_eps is %g; wanted above 0", c->layer_norm_eps);
+    ZR_CHECK(c->initializer_range >= 0 && isfinite(c->initializer_range), ZR_ERR_CONFIG,
+             "bert: initializer_range is %g; wanted 0 or above", c->initializer_range);
+    return ZR_OK;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static zr_shape vector(int64_t n)
+{
+    return (zr_shape){1, {n}};
+}
+
+static zr_shape matrix(int64_t rows, int64_t cols)
+{
+    return (zr_shape){2, {rows, cols}};
+}
+
+static zr_init normal_init(double std)
+{
+    return (zr_init){.kind = ZR_INIT_NORMAL, .std = std};
+}
+
+static const zr_init zero = {.kind = ZR_INIT_ZERO};
+
+#define PART_BYTES 96
+/* Return the name of a part of layer i. The text is in a temporary array of the calling block. */
+#define PART(what) part_name((char[PART_BYTES]){0}, i, what)
+static const char *part_name(char name[PART_BYTES], int64_t i, const char *what)
+{
+    snprintf(name, PART_BYTES, "bert.encoder.layer.%" PRId64 ".%s", i, what);
+    return name;
+}
+
+static zr_value norm(zr_graph *graph, const zr_bert_config *c, zr_value x, const char *name)
+{
+    zr_value gain = zr_param(graph, (zr_init){.kind = ZR_INIT_ONE}, vector(c->hidden_size), "%s.weight", name);
+    zr_value bias = zr_param(graph, zero, vector(c->hidden_size), "%s.bias", name);
+    return zr_layernorm(graph, x, gain, bias, c->layer_norm_eps);
+}
+
+/* Cuts of a weight (outputs, inputs), as in Megatron (Shoeybi et al. 2019, section 3): by outputs, so that each
+ * tensor-parallel rank gets whole heads or hidden units; by inputs; not at all. */
+static const zr_cut by_outputs = {0, 1}, by_inputs = {1, 1}, whole = {0, 0};
+
+/* Add a linear layer with a weight of shape (outputs, inputs) and a bias. */
+static zr_value dense(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs, zr_cut cut,
+                      double std)
+{
+    const zr_cut bias_cut = {0, cut.dim == 0 ? cut.parts : 0};
+    zr_value w = zr_param_cut(graph, normal_init(std), matrix(outputs, inputs), cut, "%s.weight", name);
+    zr_value b = zr_param_cut(graph, zero, vector(outputs), bias_cut, "%s.bias", name);
+    return zr_linear(graph, x, w, b, true);
+}
+
+/* Return the deviation of initial values of projections that end in a residual addition. It is divided by the square
+ * root of the number of residual additions only if nothing normalises their sums. */
+static double residual_std(const zr_bert_config *c)
+{
+    return c->pre_layer_norm ? c->initializer_range / sqrt(2.0 * (double)c->num_hidden_layers) : c->initializer_range;
+}
+
+static zr_value self_attention(zr_graph *graph, const zr_bert_config *c, int64_t i, zr_value x)
+{
+    const int64_t C = c->hidden_size;
+    const double std = c->initializer_range;
+    const zr_attention_spec spec = {.heads = c->num_attention_heads,
+                                    .kv_heads = c->num_attention_heads,
+                                    .bidirectional = true,
+                                    .dropout = c->attention_probs_dropout_prob};
+    zr_value q = dense(graph, x, PART("attention.self.query"), C, C, by_outputs, std);
+    zr_value k = dense(graph, x, PART("attention.self.key"), C, C, by_outputs, std);
+    zr_value v = dense(graph, x, PART("attention.self.value"), C, C, by_outputs, std);
+    zr_value y = zr_attend(graph, q, k, v, &spec);
+    y = dense(graph, y, PART("attention.output.dense"), C, C, by_inputs, residual_std(c));
+    return zr_dropout(graph, y, c->hidden_dropout_prob);
+}
+
+static zr_value mlp(zr_graph *graph, const zr_bert_config *c, int64_t i, zr_value x)
+{
+    const int64_t C = c->hidden_size, inner = c->intermediate_size;
+    zr_value h = dense(graph, x, PART("intermediate.dense"), C, inner, by_outputs, c->initializer_range);
+    h = dense(graph, zr_gelu_erf(graph, h), PART("output.dense"), inner, C, by_inputs, residual_std(c));
+    return zr_dropout(graph, h, c->hidden_dropout_prob);
+}
+
+static zr_value layer(zr_graph *graph, const zr_bert_config *c, int64_t i, zr_value x)
+{
+    if (c->pre_layer_norm) {
+        x = zr_add(graph, x, self_attention(graph, c, i, norm(graph, c, x, PART("PreAttentionLayerNorm"))));
+        return zr_add(graph, x, mlp(graph, c, i, norm(graph, c, x, PART("PostAttentionLayerNorm"))));
+    }
+    x = norm(graph, c, zr_add(graph, x, self_attention(graph, c, i, x)), PART("attention.output.LayerNorm"));
+    return norm(graph, c, zr_add(graph, x, mlp(graph, c, i, x)), PART("output.LayerNorm"));
+}
+
+/* ---- model ----------------------------------------------------------------------------------- */
+
+static bool fits(zr_graph *graph, const zr_bert_config *c)
+{
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    if (zr_bert_check(c) != ZR_OK)
+        zr_graph_error(graph, ZR_ERR_CONFIG, "%s", zr_error_message());
+    else if (spec->mode == ZR_MODE_DECODE)
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "bert: an encoder cannot decode; wanted a decoder, such as gpt2");
+    else if (spec->tensor > 1 && c->num_attention_heads % spec->tensor != 0)
+        zr_graph_error(graph, ZR_ERR_CONFIG,
+                       "bert: num_attention_heads %" PRId64 " cannot be shared by %" PRId64
+                       " tensor-parallel ranks (parallel.tensor); wanted a degree that divides it",
+                       c->num_attention_heads, spec->tensor);
+    else if (spec->seq > c->max_position_embeddings)
+        zr_graph_error(graph, ZR_ERR_CONFIG,
+                       "bert: a sequence of %" PRId64 " tokens is longer than max_position_embeddings, %" PRId64,
+                       spec->seq, c->max_position_embeddings);
+    else if (spec->predictions < 1 || spec->samples < 1)
+        zr_graph_error(graph, ZR_ERR_CONFIG,
+                       "bert: a row has %" PRId64 " masked tokens and %" PRId64 " samples; wanted at least 1 of each",
+                       spec->predictions, spec->samples);
+    else
+        return true;
+    return false;
+}
+
+/* Look up tokens, segments and positions. With sequence parallelism the table of segments is cut as well, since the sum
+ * over ranks of what each finds in its rows gives a rank its own tokens. */
+static zr_value embed(zr_graph *graph, const zr_bert_config *c, zr_value tokens, zr_value segments, zr_value words)
+{
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    const zr_init init = normal_init(c->initializer_range);
+    const zr_cut cut = spec->sequence && spec->tensor > 1 ? by_outputs : whole;
+    zr_value positions = zr_param(graph, init, matrix(c->max_position_embeddings, c->hidden_size),
+                                  "bert.embeddings.position_embeddings.weight");
+    zr_value types = zr_param_cut(graph, init, matrix(c->type_vocab_size, c->hidden_size), cut,
+                                  "bert.embeddings.token_type_embeddings.weight");
+    zr_value x = zr_add(graph, zr_embedding(graph, tokens, words), zr_embedding(graph, segments, types));
+    x = norm(graph, c, zr_position(graph, x, positions), "bert.embeddings.LayerNorm");
+    return zr_dropout(graph, x, c->hidden_dropout_prob);
+}
+
+/* Add the losses of the masked tokens. Only their rows pass through the head. */
+static void predict_masked(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value targets, zr_value words)
+{
+    const int64_t C = c->hidden_size;
+    zr_value h = dense(graph, x, "cls.predictions.transform.dense", C, C, whole, c->initializer_range);
+    h = norm(graph, c, zr_gelu_erf(graph, h), "cls.predictions.transform.LayerNorm");
+    zr_value bias = zr_param_cut(graph, zero, vector(c->vocab_size), by_outputs, "cls.predictions.bias");
+    zr_graph_loss_term(graph, "masked_lm", zr_linear_cross_entropy_bias(graph, h, words, bias, targets));
+}
+
+/* Add the losses of the samples: whether a sample's second text follows its first one (0) or not (1). */
+static void predict_next(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value next)
+{
+    const int64_t C = c->hidden_size;
+    zr_value pooled = dense(graph, x, "bert.pooler.dense", C, C, whole, c->initializer_range);
+    zr_value logits = dense(graph, zr_tanh(graph, pooled), "cls.seq_relationship", C, 2, whole, c->initializer_range);
+    zr_graph_loss_term(graph, "next_sentence", zr_cross_entropy(graph, logits, next));
+}
+
+static void bert_build(zr_graph *graph, const void *config)
+{
+    const zr_bert_config *c = config;
+    if (!fits(graph, c)) return;
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    const int64_t B = spec->batch, T = spec->seq;
+    zr_value tokens = zr_input(graph, "tokens", ZR_I32, matrix(B, T));
+    zr_value segments = zr_input(graph, "segments", ZR_I32, matrix(B, T));
+    zr_value masked = zr_input(graph, "masked", ZR_I32, matrix(B, spec->predictions));
+    zr_value masked_targets = zr_input(graph, "masked_targets", ZR_I32, matrix(B, spec->predictions));
+    zr_value first = zr_input(graph, "first", ZR_I32, matrix(B, spec->samples));
+    zr_value next = zr_input(graph, "next", ZR_I32, matrix(B, spec->samples));
+
+    zr_graph_unit(graph, "embedding");
+    zr_value words = zr_param_cut(graph, normal_init(c->initializer_range), matrix(c->vocab_size, c->hidden_size),
+                                  by_outputs, "bert.embeddings.word_embeddings.weight");
+    zr_value x = embed(graph, c, tokens, segments, words);
+    for (int64_t i = 0; i < c->num_hidden_layers; i++) {
+        zr_graph_unit(graph, "layer.%" PRId64, i);
+        x = layer(graph, c, i, x);
+    }
+    zr_graph_unit(graph, "heads");
+    if (c->pre_layer_norm) x = norm(graph, c, x, "bert.encoder.FinalLayerNorm");
+    predict_masked(graph, c, zr_rows(graph, x, masked), masked_targets, words);
+    predict_next(graph, c, zr_rows(graph, x, first), next);
+}
+
+zr_model zr_bert(const zr_bert_config *config)
+{
+    return (zr_model){.name = "bert", .build = bert_build, .config = config};
+}
+
+/* ---- presets --------------------------------------------------------------------------------- */
+
+/* The struct of both families. */
+typedef struct bert_settings {
+    zr_bert_config model;
+    zr_ids pad; /* special token of config.json */
+} bert_settings;
+
+/* Sizes of Devlin et al. 2019 and, for the small ones, of Turc et al. 2019, with the uncased vocabulary and the
+ * learning rates of their training. Columns: name, layers, width, heads, learning rate. */
+#define SHAPE_LIST(X)                                                                                                  \
+    X("bert-tiny", 2, 128, 2, "1e-4")                                                                                  \
+    X("bert-mini", 4, 256, 4, "1e-4")                                                                                  \
+    X("bert-small", 4, 512, 8, "1e-4")                                                                                 \
+    X("bert-medium", 8, 512, 8, "1e-4")                                                                                \
+    X("bert-base", 12, 768, 12, "1e-4")                                                                                \
+    X("bert-large", 24, 1024, 16, "1e-4")
+#define PRELN_LIST(X)                                                                                                  \
+    X("bert-base-preln", 12, 768, 12, NULL)                                                                            \
+    X("bert-large-preln", 24, 1024, 16, NULL)
+
+#define SETTINGS(layers, width, heads)                                                                                 \
+    &(const bert_settings)                                                                                             \
+    {                                                                                                                  \
+        .model = {.num_hidden_layers = layers,                                                                         \
+                  .hidden_size = width,                                                                                \
+                  .num_attention_heads = heads,                                                                        \
+                  .intermediate_size = 4 * (width),                                                                    \
+                  .max_position_embeddings = 512,                                                                      \
+                  .vocab_size = 30522,                                                                                 \
+                  .type_vocab_size = 2,                                                                                \
+                  .layer_norm_eps = 1e-12,                                                                             \
+                  .initializer_range = 0.02}                                                                           \
+    }
+#define PRESET(name, layers, width, heads, lr) {name, SETTINGS(layers, width, heads), lr},
+static const zr_preset presets[] = {SHAPE_LIST(PRESET){0}}, preln_presets[] = {PRELN_LIST(PRESET){0}};
+
+/* ---- families -------------------------------------------------------------------------------- */
+
+static void complete(void *config)
+{
+    zr_bert_config *c = &((bert_settings *)config)->model;
+    int64_t *const size[] = {&c->num_hidden_layers, &c->num_attention_heads, &c->hidden_size,
+                             &c->max_position_embeddings, &c->vocab_size};
+    const int64_t standard[] = {12, 12, 768, 512, 30522}; /* BERT-Base */
+    for (int i = 0; i < 5; i++)
+        if (*size[i] == 0) *size[i] = standard[i];
+    if (c->intermediate_size == 0) c->intermediate_size = 4 * c->hidden_size;
+}
+
+/* The MLP keeps its width in multiples of the model's. */
+static void resize(void *config, const zr_model_sizes *from)
+{
+    zr_bert_config *c = &((bert_settings *)config)->model;
+    if (from->width > 0) c->intermediate_size = c->intermediate_size * c->hidden_size / from->width;
+}
+
+static zr_bert_config settled(const void *config, bool pre_layer_norm)
+{
+    zr_bert_config c = ((const bert_settings *)config)->model;
+    c.pre_layer_norm = pre_layer_norm;
+    return c;
+}
+
+static zr_status check_bert(const void *config)
+{
+    return zr_bert_check(&((const bert_settings *)config)->model);
+}
+
+static void build_bert(zr_graph *graph, const void *config)
+{
+    const zr_bert_config c = settled(config, false);
+    bert_build(graph, &c);
+}
+
+static void build_preln(zr_graph *graph, const void *config)
+{
+    const zr_bert_config c = settled(config, true);
+    bert_build(graph, &c);
+}
+
+#define AT(member) .offset = offsetof(bert_settings, member)
+#define SIZE(name, default_of_transformers, what, ...)                                                                 \
+    {                                                                                                                  \
+        .key = #name, .type = ZR_FIELD_INT, .role = ZR_FIELD_SHAPE, AT(model.name), .standard = "\"auto\"",            \
+        .fallback = default_of_transformers, .min = 1, .max = 0x1p53, .means = what, .help = __VA_ARGS__               \
+    }
+#define DROPOUT(name, what, text)                                                                                      \
+    {                                                                                                                  \
+        .key = #name, .type = ZR_FIELD_REAL, .role = ZR_FIELD_DROPOUT, AT(model.name), .standard = "0.1",              \
+        .max = 0.999, .means = what, .help = text                                                                      \
+    }
+#define ONLY(name, value)                                                                                              \
+    {                                                                                                                  \
+        .key = name, .type = ZR_FIELD_FIXED, .place = ZR_FIELD_IN_HF, .standard = value                                \
+    }
+
+static const zr_field fields[] = {
+    SIZE(num_hidden_layers, "12", "layers", "number of layers; auto: 12"),
+    SIZE(num_attention_heads, "12", "heads", "number of attention heads, which must divide hidden_size; auto: 12",
+         .divides = "hidden_size"),
+    SIZE(hidden_size, "768", "width", "width of the model (size of an embedding); auto: 768"),
+    SIZE(intermediate_size, "3072", NULL, "width of the hidden layer of the MLP; auto: 4 hidden_size"),
+    SIZE(max_position_embeddings, "512", "positions", "length of the longest sequence, in tokens; auto: 512"),
+    SIZE(vocab_size, "30522", "vocabulary",
+         "number of tokens in the vocabulary, at least that of data.tokenizer; auto: that of the tokenizer, or 30522 "
+         "without one"),
+    {.key = "type_vocab_size",
+     .type = ZR_FIELD_INT,
+     .role = ZR_FIELD_SHAPE,
+     AT(model.type_vocab_size),
+     .standard = "2",
+     .min = 1,
+     .max = 0x1p31 - 1,
+     .help = "number of segments, which tell the two texts of a sample apart"},
+    DROPOUT(hidden_dropout_prob, "dropout", "dropout probability after the embedding and before residual additions"),
+    DROPOUT(attention_probs_dropout_prob, NULL, "dropout probability of attention weights"),
+    {.key = "layer_norm_eps",
+     .type = ZR_FIELD_REAL,
+     .role = ZR_FIELD_RESULT,
+     AT(model.layer_norm_eps),
+     .standard = "1e-12",
+     .min = 1e-12,
+     .max = 1,
+     .means = "norm epsilon",
+     .help = "epsilon of layer norms, which is added to the variance"},
+    {.key = "initializer_range",
+     .type = ZR_FIELD_REAL,
+     .role = ZR_FIELD_START,
+     AT(model.initializer_range),
+     .standard = "0.02",
+     .max = 10,
+     .means = "initial deviation",
+     .help = "standard deviation of the initial weights"},
+    {.key = "hidden_act",
+     .type = ZR_FIELD_FIXED,
+     .standard = "\"gelu\"",
+     .choices = "gelu|gelu_new|gelu_pytorch_tanh|relu|silu|tanh",
+     .means = "activation",
+     .help = "activation function of the MLP and of the head of masked tokens"},
+    {.key = "pad_token_id",
+     .type = ZR_FIELD_IDS,
+     .role = ZR_FIELD_START,
+     .place = ZR_FIELD_IN_HF,
+     AT(pad),
+     .standard = "0"},
+    ONLY("position_embedding_type", "\"absolute\""),
+    ONLY("is_decoder", "false"),
+    ONLY("add_cross_attention", "false"),
+    ONLY("tie_word_embeddings", "true"),
+    {0},
+};
+
+/* Some files also hold the tied decoder, its bias under a second name, and a table of position ids. */
+static const char *const redundant[] = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias",
+                                        "embeddings.position_ids", ".embeddings.position_ids", NULL};
+
+const zr_family zr__family_bert = {.name = "bert",
+                                   .title = "BERT",
+                                   .architecture = "BertForPreTraining",
+                                   .bytes = sizeof(bert_settings),
+                                   .field = fields,
+                                   .preset = presets,
+                                   .names = {.prefix = "bert.", .redundant = redundant},
+                                   .complete = complete,
+                                   .check = check_bert,
+                                   .build = build_bert,
+                                   .resize = resize};
+
+const zr_family zr__family_bert_preln = {.name = "bert-preln",
+                                         .title = "BERT with norms before each part",
+                                         .architecture = "BertPreLNForPreTraining",
+                                         .bytes = sizeof(bert_settings),
+                                         .field = fields,
+                                         .preset = preln_presets,
+                                         .names = {.prefix = "bert.", .redundant = redundant},
+                                         .complete = complete,
+                                         .check = check_bert,
+                                         .build = build_preln,
+                                         .resize = resize};
