@@ -95,7 +95,7 @@ static inline int64_t document_of(size s, int64_t b, int64_t t)
 
 static inline bool sees(size s, int64_t b, int64_t i, int64_t j)
 {
-    if (s.borders[0] && j < document_of(s, b, i)) return false;
+    if (s.borders[0] && document_of(s, b, j) != document_of(s, b, i)) return false;
     return s.both || (j <= i && (s.window == 0 || j > i - s.window));
 }
 

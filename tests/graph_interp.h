@@ -280,10 +280,10 @@ static inline void interp_cross_entropy_dx(interp *it, const zr_op *op)
 /* Compute the logits of row r. */
 static inline void interp_head_row(interp *it, const zr_op *op, int x, int64_t r, double *logits)
 {
-    const double *w = interp_in(it, op, x + 1);
+    const double *w = interp_in(it, op, x + 1), *b = op->attr.i[2] ? interp_in(it, op, x + 3) : NULL;
     const int64_t *dim = interp_shape(it, op->in[x + 1])->dim, C = dim[1];
     for (int64_t v = 0; v < dim[0]; v++) {
-        logits[v] = 0;
+        logits[v] = b ? b[v] : 0;
         for (int64_t c = 0; c < C; c++) logits[v] += interp_in(it, op, x)[r * C + c] * w[v * C + c];
     }
 }
@@ -312,6 +312,7 @@ static inline void interp_linear_cross_entropy_dx(interp *it, const zr_op *op)
 {
     const double *x = interp_in(it, op, 1), *w = interp_in(it, op, 2);
     double *dx = interp_sum(it, op, 0, NULL), *dw = op->n_out > 2 ? interp_sum(it, op, 1, NULL) : NULL;
+    double *db = op->n_out > 3 ? interp_sum(it, op, 2, NULL) : NULL;
     int64_t V = interp_shape(it, op->in[2])->dim[0], C = interp_shape(it, op->in[2])->dim[1];
     double *p = malloc((size_t)V * sizeof *p);
     for (int64_t r = 0; r < interp_elems(it, op->in[3]); r++) {
@@ -322,6 +323,7 @@ static inline void interp_linear_cross_entropy_dx(interp *it, const zr_op *op)
             double dlogit = interp_in(it, op, 0)[r] * (p[i / C] - (i / C == target));
             dx[r * C + i % C] += dlogit * w[i];
             if (dw) dw[i] += dlogit * x[r * C + i % C];
+            if (db && i % C == 0) db[i / C] += dlogit;
         }
     }
     free(p);

@@ -51,7 +51,7 @@ static inline interp_head interp_head_at(const interp *it, const zr_op *op, int 
 
 static inline bool interp_sees(const interp_head *a, int64_t i, int64_t j)
 {
-    if (a->document && j < (int64_t)a->document[i]) return false;
+    if (a->document && a->document[j] != a->document[i]) return false;
     return !a->causal || (j <= i && (a->window == 0 || j > i - a->window));
 }
 

@@ -32,6 +32,33 @@ static inline void interp_silu_dx(interp *it, const zr_op *op)
     }
 }
 
+static inline void interp_gelu_erf(interp *it, const zr_op *op)
+{
+    for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++) {
+        double x = interp_in(it, op, 0)[i];
+        interp_out(it, op, 0)[i] = x / 2 * (1 + erf(x / sqrt(2)));
+    }
+}
+
+static inline void interp_gelu_erf_dx(interp *it, const zr_op *op)
+{
+    for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++) {
+        double x = interp_in(it, op, 1)[i], density = exp(-x * x / 2) / sqrt(2 * acos(-1));
+        interp_out(it, op, 0)[i] = interp_in(it, op, 0)[i] * ((1 + erf(x / sqrt(2))) / 2 + x * density);
+    }
+}
+
+static inline void interp_tanh(interp *it, const zr_op *op)
+{
+    for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++) interp_out(it, op, 0)[i] = tanh(interp_in(it, op, 0)[i]);
+}
+
+static inline void interp_tanh_dx(interp *it, const zr_op *op)
+{
+    for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++)
+        interp_out(it, op, 0)[i] = interp_in(it, op, 0)[i] * (1 - pow(tanh(interp_in(it, op, 1)[i]), 2));
+}
+
 static inline void interp_swiglu(interp *it, const zr_op *op)
 {
     for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++) {
@@ -60,6 +87,30 @@ static inline void interp_scale(interp *it, const zr_op *op)
 {
     for (int64_t i = 0; i < interp_elems(it, op->in[0]); i++)
         interp_out(it, op, 0)[i] = interp_in(it, op, 0)[i] * op->attr.f[0];
+}
+
+/* ---- rows by index ----------------------------------------------------------------------------- */
+
+/* Return the row of x (B, T, C) that the op rows takes for index i. */
+static inline int64_t interp_row_of(const interp *it, const zr_op *op, zr_value x, int64_t i)
+{
+    const int64_t P = zr_shape_cols(interp_shape(it, op->in[0])), T = interp_shape(it, x)->dim[1];
+    return i / P * T + (int64_t)interp_in(it, op, 0)[i];
+}
+
+static inline void interp_rows(interp *it, const zr_op *op)
+{
+    const int64_t n = interp_elems(it, op->in[0]), C = zr_shape_cols(interp_shape(it, op->in[1]));
+    for (int64_t i = 0; i < n * C; i++)
+        interp_out(it, op, 0)[i] = interp_in(it, op, 1)[interp_row_of(it, op, op->in[1], i / C) * C + i % C];
+}
+
+static inline void interp_rows_dx(interp *it, const zr_op *op)
+{
+    const int64_t n = interp_elems(it, op->in[0]), C = zr_shape_cols(interp_shape(it, op->in[1]));
+    double *dx = interp_sum(it, op, 0, interp_in(it, op, 2));
+    for (int64_t i = 0; i < n * C; i++)
+        dx[interp_row_of(it, op, op->out[0], i / C) * C + i % C] += interp_in(it, op, 1)[i];
 }
 
 /* ---- rows -------------------------------------------------------------------------------------- */
@@ -241,7 +292,9 @@ static inline void interp_merge_heads(interp *it, const zr_op *op)
 }
 
 #define INTERP_OPS                                                                                                     \
-    {"relu", interp_relu}, {"relu_dx", interp_relu_dx}, {"silu", interp_silu}, {"silu_dx", interp_silu_dx},            \
+    {"gelu_erf", interp_gelu_erf}, {"gelu_erf_dx", interp_gelu_erf_dx}, {"tanh", interp_tanh},                          \
+        {"tanh_dx", interp_tanh_dx}, {"rows", interp_rows}, {"rows_dx", interp_rows_dx},                                 \
+        {"relu", interp_relu}, {"relu_dx", interp_relu_dx}, {"silu", interp_silu}, {"silu_dx", interp_silu_dx},            \
         {"swiglu", interp_swiglu}, {"swiglu_dx", interp_swiglu_dx}, {"rotary_table", interp_rotary_table},             \
         {"rotary", interp_rotary}, {"mul", interp_mul}, {"scale", interp_scale}, {"rmsnorm", interp_rmsnorm},          \
         {"rmsnorm_dx", interp_rmsnorm_dx}, {"rmsnorm_dw", interp_rmsnorm_dw}, {"softmax", interp_softmax},             \

@@ -60,7 +60,7 @@ static const size gpu_kinds[] = {
 #define N_GPU_KINDS (int)(sizeof gpu_kinds / sizeof *gpu_kinds)
 
 /* Rows of several documents: one at each edge of a block, of one token, of all tokens; several in a block and blocks
- * within a document, windows that are shorter and longer than documents. */
+ * within a document, windows that are shorter and longer than documents, queries that see later keys. */
 static const size documents[] = {
     {1, 130, 1, 8, .borders = {64, 128}},
     {2, 140, 1, 9, .borders = {63, 65, 127, 129, 138}},
@@ -70,6 +70,12 @@ static const size documents[] = {
     {2, 190, 1, 5, .window = 17, .borders = {10, 100, 128, 180}},
     {1, 200, 2, 5, .kv = 1, .window = 90, .apart = true, .borders = {30, 64, 191}},
     {1, 67, 2, 4, .kv = 1, .ranks = 3, .apart = true, .borders = {40}},
+    {1, 130, 1, 8, .both = true, .borders = {64, 128}},
+    {2, 140, 1, 9, .both = true, .borders = {63, 65, 127, 129, 138}},
+    {1, 200, 4, 20, .kv = 2, .both = true, .apart = true, .borders = {1, 2, 62, 64, 66, 70, 195}},
+    {1, 150, 1, 3, .both = true, .borders = {ALONE}},
+    {1, 70, 2, 16, .both = true, .borders = {69}},
+    {2, 300, 1, 5, .kv = 1, .ranks = 3, .both = true, .apart = true, .borders = {10, 140}},
 };
 #define N_DOCUMENTS (int)(sizeof documents / sizeof *documents)
 
@@ -81,6 +87,10 @@ static const size gpu_documents[] = {
     {1, 67, 1, 136, .window = 9, .borders = {16, 33, 60}},
     {1, 70, 1, 264, .borders = {30, 64}},
     {1, 100, 1, 57, .borders = {ALONE}},
+    {1, 200, 2, 64, .both = true, .borders = {5, 127, 128, 160}},
+    {1, 132, 1, 128, .both = true, .apart = true, .borders = {32, 96, 129}},
+    {1, 133, 1, 264, .both = true, .borders = {30, 64}},
+    {1, 100, 1, 57, .both = true, .borders = {ALONE}},
 };
 #define N_GPU_DOCUMENTS (int)(sizeof gpu_documents / sizeof *gpu_documents)
 
@@ -235,7 +245,7 @@ static kernel_call backward_call(size s, const kernel_call *forward_of, void *dy
 /* Return the scratch bytes of one thread. */
 static int64_t scratch_of(size s, bool backward_pass)
 {
-    return zr__attention_scratch_bytes(s.T, s.D, backward_pass, is_shared(s));
+    return zr__attention_scratch_bytes(s.T, s.D, backward_pass, is_shared(s), s.both && s.borders[0]);
 }
 
 /* Check one size as the rank `place` of its tensor-parallel ranks. */

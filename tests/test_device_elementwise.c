@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* gelu, relu, silu and swiglu, each with its _dx, add, mul, scale, dropout, fill. */
+/* gelu, gelu_erf, relu, silu, tanh and swiglu, each with its _dx, add, mul, scale, dropout, fill. */
 #include "kernel_check.h"
 
 static const int64_t sizes[] = {1, 57, 1024, 1031, 40001};
@@ -16,6 +16,21 @@ static double gelu_slope(double x)
 {
     const double a = sqrt(2.0 / acos(-1.0)), t = tanh(a * (x + 0.044715 * x * x * x));
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * a * (1.0 + 3.0 * 0.044715 * x * x);
+}
+
+static double gelu_erf(double x)
+{
+    return 0.5 * x * erfc(-x / sqrt(2.0));
+}
+
+static double gelu_erf_slope(double x)
+{
+    return 0.5 * erfc(-x / sqrt(2.0)) + x * exp(-0.5 * x * x) / sqrt(2.0 * acos(-1.0));
+}
+
+static double tanh_slope(double x)
+{
+    return 1.0 / (cosh(x) * cosh(x));
 }
 
 static double relu(double x)
@@ -46,7 +61,9 @@ typedef struct unary {
 
 static const unary unaries[] = {{"gelu", "gelu_dx", gelu, gelu_slope, 0.5},
                                 {"relu", "relu_dx", relu, relu_slope, 0.0},
-                                {"silu", "silu_dx", silu, silu_slope, 0.5}};
+                                {"silu", "silu_dx", silu, silu_slope, 0.5},
+                                {"gelu_erf", "gelu_erf_dx", gelu_erf, gelu_erf_slope, 0.5},
+                                {"tanh", "tanh_dx", tanh, tanh_slope, 1.0}};
 #define N_UNARIES (int)(sizeof unaries / sizeof *unaries)
 
 static void test_unary_references(void **state)
@@ -107,7 +124,7 @@ static void unary_extremes(const level_pair *level)
 {
     float x[] = {0.0f, -0.0f, 1e-40f, 95.5f, -95.5f, 1e15f, -1e15f, 3e38f, -3e38f, INFINITY, -INFINITY, NAN};
     enum { N = sizeof x / sizeof *x };
-    for (int f = 0; f < N_UNARIES; f++) {
+    for (int f = 0; f < N_UNARIES - 1; f++) { /* tanh has other limits */
         const float half = (float)unaries[f].half;
         const float want[N] = {
             0.0f, 0.0f, unaries[f].half == 0 ? 1e-40f : 5e-41f, 95.5f, 0.0f, 1e15f, 0.0f, 3e38f, 0.0f, INFINITY,
@@ -128,10 +145,43 @@ static void unary_extremes(const level_pair *level)
     }
 }
 
+/* Check tanh far out, and that each function keeps its relative precision near 0 and where it is small. */
+static void small_values(const level_pair *level)
+{
+    const float far[] = {95.5f, -95.5f, 3e38f, -INFINITY, NAN};
+    float y[5], dx[5], x[64], one[64], got[64];
+    const float dy[5] = {1, 1, 1, 1, NAN};
+    kernel_call call = unary_call("tanh", tensor1((void *)far, ZR_F32, 5), tensor1(y, ZR_F32, 5));
+    assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+    kernel_call back = binary_call("tanh_dx", tensor1((void *)dy, ZR_F32, 5), tensor1((void *)far, ZR_F32, 5),
+                                   tensor1(dx, ZR_F32, 5));
+    assert_int_equal(kernel_run(level->one, &back), ZR_OK);
+    for (int i = 0; i < 4; i++) assert_true(y[i] == (i % 2 ? -1.0f : 1.0f) && fabsf(dx[i]) < 1e-15f);
+    assert_true(isnan(y[4]) && isnan(dx[4]));
+    for (int f = 0; f < N_UNARIES; f++) {
+        for (int i = 0; i < 64; i++) {
+            x[i] = (i % 2 ? -1.0f : 1.0f) * powf(2.0f, (float)i / 4.0f - 13.0f); /* up to 6.7 */
+            one[i] = 1.0f;
+        }
+        kernel_call value = unary_call(unaries[f].name, tensor1(x, ZR_F32, 64), tensor1(got, ZR_F32, 64));
+        assert_int_equal(kernel_run(level->one, &value), ZR_OK);
+        for (int i = 0; i < 64; i++) {
+            const double want = unaries[f].value(x[i]);
+            if (f >= N_UNARIES - 2 && !(fabs(got[i] - want) <= 4e-6 * fabs(want)))
+                fail_msg("%s(%g) is %.9g, wanted %.9g", unaries[f].name, x[i], got[i], want);
+        }
+        kernel_call slope = binary_call(unaries[f].dx, tensor1(one, ZR_F32, 64), tensor1(x, ZR_F32, 64),
+                                        tensor1(got, ZR_F32, 64));
+        assert_int_equal(kernel_run(level->one, &slope), ZR_OK);
+        for (int i = 0; i < 64; i++) assert_float_equal(got[i], unaries[f].slope(x[i]), 1e-6);
+    }
+}
+
 static void test_unary_extremes(void **state)
 {
     (void)state;
     for_every_level(unary_extremes);
+    for_every_level(small_values);
 }
 
 /* ---- swiglu ---------------------------------------------------------------------------------- */

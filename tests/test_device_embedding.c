@@ -1,5 +1,5 @@
 //TEST timeout=60 long=more
-/* embedding, embedding_dw, position, position_dw. */
+/* embedding, embedding_dw, rows, rows_dx, position, position_dw. */
 #include "kernel_check.h"
 #include "long.h"
 
@@ -41,6 +41,43 @@ static void check_embedding_dw(const level_pair *level, size s, zr_dtype g, zr_d
     run_both(level, call, 4 * s.C);
     assert_close("embedding_dw", dtable, w, want, s.V * s.C, 1e-6);
     if (add && w == ZR_F32) run_in_place(level, call, 2, 4 * s.C);
+}
+
+/* Check rows by index, P of T, on all rows of the micro-batch or on a rank with `own` of them; the gradient with or
+ * without an earlier one. */
+static void check_rows(const level_pair *level, size s, zr_dtype g, bool add, int64_t own)
+{
+    const int64_t P = (s.T + 1) / 2, n = s.B * P, place = own ? 1 : 0, rows = own ? own : s.B * s.T;
+    int32_t *index = ids_random(n, s.T);
+    for (int64_t i = 0; i < n; i += 3) index[i] = index[0]; /* several equal ones in a row */
+    void *x = array_random(g, rows * s.C, 1.0), *y = array_new(g, n * s.C);
+    void *dy = array_random(g, n * s.C, 1.0), *dx = array_new(g, rows * s.C), *earlier = array_random(g, rows * s.C, 1);
+    double *want = add ? doubles_of(earlier, g, rows * s.C) : doubles_new(rows * s.C), *want_y = doubles_new(n * s.C);
+    for (int64_t i = 0; i < n * s.C; i++) {
+        const int64_t row = i / s.C / P * s.T + index[i / s.C] - place * own;
+        if (row < 0 || row >= rows) continue;
+        want_y[i] = array_get(x, g, row * s.C + i % s.C);
+        want[row * s.C + i % s.C] += array_get(dy, g, i);
+    }
+    kernel_call call = {.name = "rows", .attr.i[0] = own ? s.T : 0, .n_in = 2, .n_out = 1, .runtime = {.place = place}};
+    call.in[0] = tensor2(index, ZR_I32, s.B, P);
+    call.in[1] = own ? tensor2(x, g, own, s.C) : tensor3(x, g, s.B, s.T, s.C);
+    call.out[0] = tensor3(y, g, s.B, P, s.C);
+    run_both(level, call, 0);
+    for (int64_t i = 0; i < n * s.C; i++) assert_true(array_get(y, g, i) == want_y[i]);
+    kernel_call back = call;
+    back.name = "rows_dx";
+    back.n_in = 3;
+    back.scratch_bytes = 16 * n;
+    back.in[1] = tensor3(dy, g, s.B, P, s.C);
+    back.in[2] = call.in[1];
+    back.in[2].data = earlier;
+    if (!add) back.in[2] = tensor_absent();
+    back.out[0] = call.in[1];
+    back.out[0].data = dx;
+    run_both(level, back, 4 * s.C);
+    assert_close("rows_dx", dx, g, want, rows * s.C, 1e-6);
+    if (add) run_in_place(level, back, 2, 4 * s.C);
 }
 
 static void check_position(const level_pair *level, size s, zr_dtype g, int64_t first)
@@ -113,6 +150,8 @@ static void values(const level_pair *level)
     for (int i = 0; i < N_SIZES; i++)
         for (int g = 0; g < N_DTYPES; g++) {
             check_embedding(level, sizes[i], dtypes[g]);
+            check_rows(level, sizes[i], dtypes[g], (i + g) % 2, 0);
+            check_rows(level, sizes[i], dtypes[g], (i + g) % 2 == 0, sizes[i].B % 2 ? 0 : sizes[i].B * sizes[i].T / 2);
             check_position(level, sizes[i], dtypes[g], 0);
             check_position(level, (size){1, 1, 1, sizes[i].C}, dtypes[g], 5);
             for (int w = 0; w < N_DTYPES; w++)

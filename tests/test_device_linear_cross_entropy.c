@@ -20,7 +20,7 @@ typedef struct problem {
     size s;
     zr_dtype g;
     int64_t rows;
-    void *x, *w;
+    void *x, *w, *b; /* b: bias, or NULL */
     int32_t *target;
     float *dlosses;
 } problem;
@@ -45,7 +45,8 @@ static int64_t most(int64_t a, int64_t b)
 static int64_t scratch_of(const problem *p, const zr_device *device, zr_dtype w, bool backward)
 {
     const zr__head_layout l = zr__head_layout_make(
-        p->rows, zr__head_block(&(zr_graph_spec){.dtype = p->g}, p->rows, p->s.V), p->s.V, p->s.C, p->g, w);
+        p->rows, zr__head_block(&(zr_graph_spec){.dtype = p->g}, p->rows, p->s.V), p->s.V, p->s.C, p->g, w,
+        backward && p->b);
     const int64_t V = p->s.V, C = p->s.C, room = device->profile.facts.panel_bytes;
     const int threads = device->profile.facts.threads;
     if (p->g == ZR_BF16 && device->profile.facts.bf16_products) return l.panels;
@@ -54,6 +55,14 @@ static int64_t scratch_of(const problem *p, const zr_device *device, zr_dtype w,
     bytes = most(bytes, zr__product_layout_make(l.rows, C, V, p->g, threads, room).bytes);
     bytes = most(bytes, zr__product_layout_make(V, C, l.rows, l.sum_in_dw ? w : ZR_F32, threads, room).bytes);
     return l.panels + bytes;
+}
+
+/* Add the bias, if there is one, as the last operand. */
+static void add_bias(kernel_call *call, const problem *p)
+{
+    if (!p->b) return;
+    call->attr.i[2] = 1;
+    call->in[call->n_in++] = tensor1(p->b, p->g, p->s.V);
 }
 
 static kernel_call forward_call(const problem *p, const zr_device *device, float *losses)
@@ -68,6 +77,7 @@ static kernel_call forward_call(const problem *p, const zr_device *device, float
     call.in[2] = tensor2(p->target, ZR_I32, s.B, s.T);
     call.out[0] = tensor2(losses, ZR_F32, s.B, s.T);
     call.scratch_bytes = scratch_of(p, device, ZR_F32, false);
+    add_bias(&call, p);
     return call;
 }
 
@@ -87,6 +97,11 @@ static kernel_call backward_call(const problem *p, const zr_device *device, void
     call.out[1] = tensor2(dw, w, s.V, s.C);
     call.out[2] = tensor2(losses, ZR_F32, s.B, s.T);
     call.scratch_bytes = scratch_of(p, device, w, true);
+    add_bias(&call, p);
+    if (!p->b) return call;
+    call.out[3] = call.out[2];
+    call.out[2] = tensor1(array_new(w, s.V), w, s.V);
+    call.n_out = 4;
     return call;
 }
 
@@ -96,13 +111,13 @@ static void run_on(zr_device *device, kernel_call call)
     if (status != ZR_OK) fail_msg("%s: %s", call.name, zr_error_message());
 }
 
-/* Check that a call without the dw output gives the same bits of dx and, where the op makes them, losses. `call` has
+/* Check that a call without the outputs dw and db gives the same bits of dx and, where the op makes them, losses. `call` has
  * run. */
 static void check_alone(zr_device *device, kernel_call call)
 {
-    const zr_tensor made[2] = {call.out[0], call.n_out > 2 ? call.out[2] : call.out[0]};
+    const zr_tensor made[2] = {call.out[0], call.n_out > 2 ? call.out[call.n_out - 1] : call.out[0]};
     zr_tensor again[2] = {made[0], made[1]};
-    const int outs = call.n_out - 1;
+    const int outs = call.n_out > 3 ? 2 : call.n_out - 1;
     for (int i = 0; i < outs; i++) {
         again[i].data = array_new(made[i].dtype, zr_shape_elems(&made[i].shape));
         call.out[i] = again[i];
@@ -117,7 +132,7 @@ static void check_alone(zr_device *device, kernel_call call)
 /* ---- reference in double ---------------------------------------------------------------------- */
 
 typedef struct truth {
-    double *losses, *dx, *dw;
+    double *losses, *dx, *dw, *db;
 } truth;
 
 /* Return x rounded as if stored in dtype g. */
@@ -133,7 +148,7 @@ static void truth_row(const problem *p, const double *x, const double *w, int64_
     const int64_t V = p->s.V, C = p->s.C, target = p->target[r];
     double sum = 0.0;
     for (int64_t v = 0; v < V; v++) {
-        double dot = 0.0;
+        double dot = p->b ? array_get(p->b, p->g, v) : 0.0;
         for (int64_t c = 0; c < C; c++) dot += x[r * C + c] * w[v * C + c];
         logits[v] = stored(p->g, dot);
         sum += exp(logits[v]);
@@ -145,13 +160,14 @@ static void truth_row(const problem *p, const double *x, const double *w, int64_
             t->dx[r * C + c] += dlogit * w[v * C + c];
             t->dw[v * C + c] += dlogit * x[r * C + c];
         }
+        t->db[v] += dlogit;
     }
 }
 
 static truth truth_make(const problem *p)
 {
     const int64_t nx = p->rows * p->s.C, nw = p->s.V * p->s.C;
-    truth t = {doubles_new(p->rows), doubles_new(nx), doubles_new(nw)};
+    truth t = {doubles_new(p->rows), doubles_new(nx), doubles_new(nw), doubles_new(p->s.V)};
     const double *x = doubles_of(p->x, p->g, nx), *w = doubles_of(p->w, p->g, nw);
     double *logits = doubles_new(p->s.V);
     for (int64_t r = 0; r < p->rows; r++) truth_row(p, x, w, r, logits, &t);
@@ -177,6 +193,7 @@ static void check(zr_device *device, const problem *p, const truth *want, zr_dty
     assert_memory_equal(again, losses, (size_t)p->rows * sizeof *losses);
     assert_close("dx", dx, p->g, want->dx, nx, tolerance(p->g));
     assert_close("dw", dw, w, want->dw, nw, tolerance(p->g));
+    if (p->b) assert_close("db", backward.out[2].data, w, want->db, p->s.V, tolerance(p->g));
     for (int64_t r = 0; r < p->rows; r++)
         for (int64_t c = 0; c < p->s.C && p->target[r] < 0; c++)
             assert_true(losses[r] == 0.0f && array_get(dx, p->g, r * p->s.C + c) == 0.0);
@@ -201,6 +218,7 @@ static void values(const level_pair *level)
     for (int i = 0; i < N_SIZES; i++)
         for (int d = 0; d < N_DTYPES; d++) {
             problem p = problem_make(sizes[i], dtypes[d]);
+            if ((i + d) % 2 == 0) p.b = array_random(p.g, p.s.V, 3.0);
             truth want = truth_make(&p);
             zr_device *both[] = {level->one, level->three};
             for (int t = 0; t < 2; t++) {

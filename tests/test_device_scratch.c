@@ -74,8 +74,8 @@ static void test_scratch(void **state)
     assert_int_equal(scratch(g, "embedding_dw", &facts), 16 * B * T + 3 * 4 * C);
     assert_int_equal(scratch(g, "position_dw", &facts), 3 * 4 * C);
     assert_int_equal(scratch(g, "layernorm_dw", &facts), 16 * 2 * 4 * C);
-    assert_int_equal(scratch(g, "attention", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, false, false));
-    assert_int_equal(scratch(g, "attention_dx", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, true, false));
+    assert_int_equal(scratch(g, "attention", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, false, false, false));
+    assert_int_equal(scratch(g, "attention_dx", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, true, false, false));
     check_products(g, &facts, true);
     assert_int_equal(scratch(g, "linear_db", &facts), 0);
     zr_graph_destroy(&g);
@@ -139,13 +139,13 @@ static void test_attention(void **state)
         for (int64_t d = 1; d <= 130; d += d < 34 ? 1 : 16)
             for (int way = 0; way < 4; way++) {
                 const bool backward = way > 0, shared = way > 1;
-                const zr__attention_layout wide = zr__attention_layout_make(t, d, backward, shared, false);
-                const zr__attention_layout narrow = zr__attention_layout_make(t, d, backward, shared, true);
+                const zr__attention_layout wide = zr__attention_layout_make(t, d, backward, shared, false, false);
+                const zr__attention_layout narrow = zr__attention_layout_make(t, d, backward, shared, false, true);
                 assert_true(narrow.floats <= wide.floats);
-                assert_int_equal(zr__attention_scratch_bytes(t, d, backward, shared), 4 * wide.floats);
+                assert_int_equal(zr__attention_scratch_bytes(t, d, backward, shared, false), 4 * wide.floats);
             }
-    const int64_t apart = zr__attention_scratch_bytes(200, 16, true, false), n = ZR__ATTENTION_BLOCK;
-    assert_int_equal(zr__attention_scratch_bytes(200, 16, true, true), apart + 4 * 16 * (2 * (200 - n) + n));
+    const int64_t apart = zr__attention_scratch_bytes(200, 16, true, false, false), n = ZR__ATTENTION_BLOCK;
+    assert_int_equal(zr__attention_scratch_bytes(200, 16, true, true, false), apart + 4 * 16 * (2 * (200 - n) + n));
 }
 
 static void test_decode(void **state)
@@ -243,7 +243,7 @@ static void test_own_kernels(void **state)
     zr_graph *g = small_model(ZR_F32, false);
     assert_int_equal(scratch(g, "gelu", &facts), 3 * B * T * C);
     assert_int_equal(scratch(g, "attention", &facts), 0);
-    assert_int_equal(scratch(g, "attention_dx", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, true, false));
+    assert_int_equal(scratch(g, "attention_dx", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, true, false, false));
     const zr_device_facts none = {.threads = 3, .panel_bytes = 1000};
     assert_int_equal(scratch(g, "attention_dx", &none), 0);
     zr_graph_destroy(&g);

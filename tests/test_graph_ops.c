@@ -137,7 +137,7 @@ static zr_value by_columns(zr_graph *g, zr_value x)
 static const struct {
     const char *name;
     path through;
-} paths[] = {{"gelu", zr_gelu},     {"relu", zr_relu},           {"silu", zr_silu},       {"softmax", zr_softmax},
+} paths[] = {{"erf", zr_gelu_erf},  {"tanh", zr_tanh},           {"gelu", zr_gelu},       {"relu", zr_relu},           {"silu", zr_silu},       {"softmax", zr_softmax},
              {"scale", by_scale},   {"square", by_square},       {"gate", by_gate},       {"rmsnorm", by_rmsnorm},
              {"heads", by_heads},   {"transpose", by_transpose}, {"columns", by_columns}, {"groups", by_groups},
              {"swiglu", by_swiglu}, {"rotary", by_rotary}};
@@ -246,13 +246,48 @@ static void test_documents(void **state)
         for (int fused = 0; fused < 2; fused++) {
             const zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = B, .seq = T, .documents = true};
             zr_graph *g = NULL;
-            if (kinds[kind].spec.bidirectional) continue;
             assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
             zr_graph_unit(g, "all");
             zr_value x = zr_position(g, source(g), param(g, (zr_shape){2, {T + 1, C}}, "places"));
             sink(g, attend(g, zr_rotary(g, x, zr_rotary_table(g, &rotary)), kind, fused));
             check(g, "documents");
         }
+}
+
+/* Check rows taken by index: one of them twice, some never, and rows of one value in two ways, of a value that is also
+ * read as a whole. */
+static void test_rows(void **state)
+{
+    (void)state;
+    for (int more = 0; more < 2; more++) {
+        zr_graph *g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+        zr_value x = zr_silu(g, source(g)), one = zr_input(g, "one", ZR_I32, (zr_shape){2, {B, T}});
+        zr_value y = zr_rows(g, x, one), other = zr_rows(g, x, zr_input(g, "other", ZR_I32, (zr_shape){2, {B, T}}));
+        y = zr_mul(g, y, other);
+        sink(g, more ? zr_add(g, y, x) : y);
+        if (zr_graph_finish(g) != ZR_OK) fail_msg("rows: %s", zr_error_message());
+        interp it = interp_create(g, NULL);
+        for (int32_t k = 0; k < zr_graph_inputs(g); k++)
+            for (int64_t i = 0; i < B * T; i++) it.data[zr_graph_input(g, k)][i] = (double)((2 * i + k) % 3 % 2 * 2);
+        const double error = interp_gradient_error(&it, 1000);
+        if (!(error < 1e-7)) fail_msg("rows: gradients off by %g", error);
+        interp_destroy(&it);
+        zr_graph_destroy(&g);
+    }
+}
+
+/* Check an output head with a bias, of which both parameters train, one, or none. */
+static void test_biased_head(void **state)
+{
+    (void)state;
+    static const char *const frozen[] = {NULL, "head", "bias", "head\nbias"};
+    for (int i = 0; i < 4; i++) {
+        zr_graph *g = graph_new(ZR_MODE_TRAIN, ZR_F32);
+        zr_value w = param(g, (zr_shape){2, {V, C}}, "head"), b = param(g, (zr_shape){1, {V}}, "bias");
+        zr_graph_losses(g, zr_linear_cross_entropy_bias(g, source(g), w, b, ids(g, "targets")));
+        zr_graph_freeze(g, frozen[i]);
+        check(g, "a head with a bias");
+    }
 }
 
 /* Check attention of one value to itself, of keys that need no gradient, and of keys that are values. */
@@ -297,6 +332,13 @@ static void test_refusals(void **state)
     (void)state;
     CASE(ZR_ERR_DTYPE, "silu: operand x is I32 (2, 3); wanted F32", zr_silu(g, ids(g, "x")));
     CASE(ZR_ERR_ARG, "relu: operand x (number 0) is missing", zr_relu(g, ZR_NONE));
+    CASE(ZR_ERR_DTYPE, "rows: operand index is F32 (2, 3); wanted I32 (*, *)",
+         zr_rows(g, f32(g, 3, B, T, C), f32(g, 2, B, T, 0)));
+    CASE(ZR_ERR_SHAPE, "rows: operand x is F32 (3, 3, 6); wanted F32 (2, *, *)",
+         zr_rows(g, f32(g, 3, T, T, C), ids(g, "i")));
+    CASE(ZR_ERR_SHAPE, "linear_cross_entropy: operand b is F32 (6); wanted F32 (7)",
+         zr_linear_cross_entropy_bias(g, source(g), param(g, (zr_shape){2, {V, C}}, "w"),
+                                      param(g, (zr_shape){1, {C}}, "b"), ids(g, "t")));
     CASE(ZR_ERR_ARG, "scale: the factor is inf", zr_scale(g, f32(g, 1, 5, 0, 0), INFINITY));
     CASE(ZR_ERR_SHAPE, "mul: operand b is F32 (3); wanted F32 (2, 3)",
          zr_mul(g, f32(g, 2, B, T, 0), f32(g, 1, T, 0, 0)));
@@ -533,6 +575,8 @@ int main(void)
         cmocka_unit_test(test_attention_refusals),
         cmocka_unit_test(test_attention_costs),
         cmocka_unit_test(test_documents),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_biased_head),
         cmocka_unit_test(test_rotary_refusals),
         cmocka_unit_test(test_rotary_constants),
     };

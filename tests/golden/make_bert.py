@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 from make import ADAMW, BATCH, CLIP, STEPS
 
 
-def sizes(width, inner, heads, layers=2, vocabulary=61, positions=24):
+def sizes(width, inner, heads, layers=2, vocabulary=61, positions=48):
     return {"vocab_size": vocabulary, "num_hidden_layers": layers, "max_position_embeddings": positions,
             "hidden_size": width, "intermediate_size": inner, "num_attention_heads": heads,
             "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -31,11 +31,11 @@ def sizes(width, inner, heads, layers=2, vocabulary=61, positions=24):
 
 # name: seed, T, configuration, and what is special
 MODELS = {
-    "bert-odd": (51, 13, sizes(15, 21, 3, vocabulary=53), ""),
+    "bert-odd": (51, 15, sizes(15, 21, 3, vocabulary=53), ""),
     "bert-one": (52, 12, sizes(16, 32, 2), "one"),
     "bert-empty": (53, 15, sizes(12, 24, 2), "empty"),
     "bert-heads": (54, 24, sizes(24, 30, 3, layers=1), ""),
-    "bert-preln": (55, 14, sizes(12, 18, 3), "preln"),
+    "bert-preln": (55, 15, sizes(12, 18, 3), "preln"),
 }
 
 

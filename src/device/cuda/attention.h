@@ -4,6 +4,8 @@
 #ifndef ZR_DEVICE_CUDA_ATTENTION_H
 #define ZR_DEVICE_CUDA_ATTENTION_H
 
+#include <limits.h>
+
 #include "device/attention_operands.h"
 #include "device/cuda/dropout.h"
 #include "device/cuda/launch.h"
@@ -31,6 +33,8 @@ struct zr__attention {
     int earlier, later;       /* maximum numbers of keys before and after its own that a query sees */
     const int32_t *documents; /* beginnings of the documents of all rows (B,T), before which no query sees a key; or
                                  nullptr */
+    const int32_t *ends;      /* ends of these documents (B,T), from which on no query sees a key; or nullptr if a query
+                                 sees no later keys */
     float scale;
     bool wide; /* whether tokens of all arrays can be read in aligned pieces of 16 bytes */
     bool drops;
@@ -170,25 +174,11 @@ __device__ __forceinline__ int zr__document(const zr__attention &a, int row, int
     return a.documents ? a.documents[(int64_t)row * a.T + (query < a.T ? query : a.T - 1)] : 0;
 }
 
-/* Return whether a query sees a key, which may be beyond the last key. `document` is the query's zr__document. */
-__device__ __forceinline__ bool zr__sees(const zr__attention &a, int query, int key, int document)
+/* Return the token after the last one of the document of a query of a row, or the largest number if no later key is
+ * hidden. Queries beyond the last one are in its document. The result does not decrease when the query grows. */
+__device__ __forceinline__ int zr__document_end(const zr__attention &a, int row, int query)
 {
-    return (unsigned)(key - query + a.earlier) <= (unsigned)(a.earlier + a.later) && key >= document;
-}
-
-/* Return whether one of the queries [i0, i0 + queries) of a row sees one of the keys [j0, j0 + keys). Tokens beyond the
- * last one count as well. */
-__device__ __forceinline__ bool zr__any_seen(const zr__attention &a, int row, int i0, int queries, int j0, int keys)
-{
-    return j0 < i0 + queries + a.later && i0 < j0 + keys + a.earlier && zr__document(a, row, i0) < j0 + keys;
-}
-
-/* Return whether each of the queries [i0, i0 + queries) of a row sees each of the keys [j0, j0 + keys). Tokens beyond
- * the last one count as well. */
-__device__ __forceinline__ bool zr__all_seen(const zr__attention &a, int row, int i0, int queries, int j0, int keys)
-{
-    return j0 + keys <= i0 + 1 + a.later && i0 + queries <= j0 + 1 + a.earlier &&
-           zr__document(a, row, i0 + queries - 1) <= j0;
+    return a.ends ? a.ends[(int64_t)row * a.T + (query < a.T ? query : a.T - 1)] : INT_MAX;
 }
 
 /* A range of keys or of queries. */
@@ -196,11 +186,41 @@ struct zr__range {
     int begin, end;
 };
 
+/* Return the keys of the document of a query of a row. */
+__device__ __forceinline__ zr__range zr__document_of(const zr__attention &a, int row, int query)
+{
+    return {zr__document(a, row, query), zr__document_end(a, row, query)};
+}
+
+/* Return whether a query sees a key, which may be beyond the last key. `document` is the query's zr__document_of. */
+__device__ __forceinline__ bool zr__sees(const zr__attention &a, int query, int key, zr__range document)
+{
+    return (unsigned)(key - query + a.earlier) <= (unsigned)(a.earlier + a.later) && key >= document.begin &&
+           key < document.end;
+}
+
+/* Return whether one of the queries [i0, i0 + queries) of a row sees one of the keys [j0, j0 + keys). Tokens beyond the
+ * last one count as well. */
+__device__ __forceinline__ bool zr__any_seen(const zr__attention &a, int row, int i0, int queries, int j0, int keys)
+{
+    return j0 < i0 + queries + a.later && i0 < j0 + keys + a.earlier && zr__document(a, row, i0) < j0 + keys &&
+           zr__document_end(a, row, i0 + queries - 1) > j0;
+}
+
+/* Return whether each of the queries [i0, i0 + queries) of a row sees each of the keys [j0, j0 + keys). Tokens beyond
+ * the last one count as well. */
+__device__ __forceinline__ bool zr__all_seen(const zr__attention &a, int row, int i0, int queries, int j0, int keys)
+{
+    return j0 + keys <= i0 + 1 + a.later && i0 + queries <= j0 + 1 + a.earlier &&
+           zr__document(a, row, i0 + queries - 1) <= j0 && zr__document_end(a, row, i0) >= j0 + keys;
+}
+
 /* Return the range of keys that contains all keys that the queries [i0, i0 + queries) of a row see. It begins at a
  * multiple of `step`. */
 __device__ __forceinline__ zr__range zr__keys_of(const zr__attention &a, int row, int i0, int queries, int step)
 {
-    const int window = i0 - a.earlier, document = zr__document(a, row, i0), end = i0 + queries + a.later;
+    const int window = i0 - a.earlier, document = zr__document(a, row, i0), later = i0 + queries + a.later;
+    const int last = zr__document_end(a, row, i0 + queries - 1), end = later < last ? later : last;
     const int begin = window > document ? window : document;
     return {begin > 0 ? begin / step * step : 0, end < a.T ? end : a.T};
 }
@@ -222,7 +242,7 @@ __device__ __forceinline__ int zr__first_beyond(const zr__attention &a, int row,
 /* Return the range of queries of a row that see one of the keys [j0, j0 + keys). */
 __device__ __forceinline__ zr__range zr__queries_of(const zr__attention &a, int row, int j0, int keys)
 {
-    const int begin = j0 - a.later, window = j0 + keys + a.earlier, last = window < a.T ? window : a.T;
+    const int begin = a.ends ? zr__document(a, row, j0) : j0 - a.later, window = j0 + keys + a.earlier, last = window < a.T ? window : a.T;
     const int end = a.documents ? zr__first_beyond(a, row, j0, j0 + keys) : last;
     return {begin > 0 ? begin : 0, end < last ? end : last};
 }
@@ -232,6 +252,15 @@ __device__ __forceinline__ float zr__factor(const zr__dropout &dropout, uint32_t
     return (word >> 8) >= dropout.threshold ? dropout.scale : 0.0f;
 }
 
+/* Find the ends of the documents of B rows of T tokens. */
+static __global__ void zr__find_ends(zr__attention a, int32_t *ends)
+{
+    for (int64_t i = zr__first(); i < a.B * a.T; i += zr__step()) {
+        const int row = (int)(i / a.T), token = (int)(i % a.T);
+        ends[i] = zr__first_beyond(a, row, token, zr__document(a, row, token) + 1);
+    }
+}
+
 /* ---- launching --------------------------------------------------------------------------------- */
 
 /* Let a kernel use `bytes` of dynamic shared memory. Without this call, a kernel can use at most 48 KiB. */
@@ -239,6 +268,15 @@ template <typename... Params> zr_status zr__allow_shared(void (*kernel)(Params..
 {
     if (bytes > 48 << 10) ZR_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     return ZR_OK;
+}
+
+/* Find the ends of documents in the scratch at `ends`, if the op needs them, and set a->ends. */
+static inline zr_status zr__attention_find_ends(const zr_kernel_args *args, zr__attention *a, void *ends)
+{
+    if (!zr__attention_needs_ends(&args->op->attr, a->documents)) return ZR_OK;
+    ZR_LAUNCH(zr__stream_of(args), zr__find_ends, zr__blocks(a->B * a->T, 256), 256, 0, *a, (int32_t *)ends);
+    a->ends = (const int32_t *)ends;
+    return zr__launched();
 }
 
 #endif

@@ -200,7 +200,8 @@ __device__ __forceinline__ void zr__hide_keys(float (&score)[M][N][4], const zr_
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            const int query = i0 + 16 * m + at.g + 8 * h, document = zr__document(a, row, query);
+            const int query = i0 + 16 * m + at.g + 8 * h;
+            const zr__range document = zr__document_of(a, row, query);
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll

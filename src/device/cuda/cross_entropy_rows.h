@@ -10,6 +10,7 @@
 /* Rows of logits whose losses or gradients are computed. Pointers that are not used are null. */
 struct zr__loss_rows {
     const void *logits;
+    const void *bias;      /* bias (V) to add to each row, with the type of the logits */
     void *dlogits;         /* gradient of the logits; may be the same array as `logits` */
     int64_t ld,            /* row stride in elements */
         V;                 /* number of columns */
@@ -32,16 +33,18 @@ namespace
  * aligned. */
 constexpr int zr__loss_pack = 8;
 
-/* Load the elements [i, i + pack) of a row of n elements. Elements beyond the row's end are -inf, which adds nothing to
- * a sum of exponentials. */
+/* Load the elements [i, i + pack) of a row of n elements, and add the bias, unless it is null. Elements beyond the row's
+ * end are -inf, which adds nothing to a sum of exponentials. */
 template <typename T>
-__device__ __forceinline__ void zr__loss_get(float (&x)[zr__loss_pack], const T *row, int64_t i, int64_t n, bool packed)
+__device__ __forceinline__ void zr__loss_get(float (&x)[zr__loss_pack], const T *row, const T *bias, int64_t i,
+                                             int64_t n, bool packed)
 {
-    if (packed && i + zr__loss_pack <= n) {
+    if (packed && i + zr__loss_pack <= n)
         zr__get_all<zr__loss_pack>(x, row, i);
-        return;
-    }
-    for (int v = 0; v < zr__loss_pack; v++) x[v] = i + v < n ? zr__get(row, i + v) : -INFINITY;
+    else
+        for (int v = 0; v < zr__loss_pack; v++) x[v] = i + v < n ? zr__get(row, i + v) : -INFINITY;
+    for (int v = 0; v < zr__loss_pack && bias; v++)
+        if (i + v < n) x[v] += zr__get(bias, i + v);
 }
 
 template <typename T>
@@ -58,11 +61,12 @@ __device__ __forceinline__ void zr__loss_put(T *row, int64_t i, int64_t n, bool 
 /* Compute the largest logit and the sum of exp(logit - largest), which every thread gets. The maximum starts at the
  * lowest finite number, not at -inf, so that masked logits (-inf) never give -inf - -inf. A NaN makes the sum NaN. */
 template <typename T>
-__device__ __forceinline__ void zr__loss_softmax(const T *row, int64_t n, bool packed, float *largest, float *total)
+__device__ __forceinline__ void zr__loss_softmax(const T *row, const T *bias, int64_t n, bool packed, float *largest,
+                                                 float *total)
 {
     float max = -FLT_MAX, sum = 0, x[zr__loss_pack];
     for (int64_t i = (int64_t)threadIdx.x * zr__loss_pack; i < n; i += (int64_t)blockDim.x * zr__loss_pack) {
-        zr__loss_get(x, row, i, n, packed);
+        zr__loss_get(x, row, bias, i, n, packed);
         float here = x[0], add = 0;
         for (int v = 1; v < zr__loss_pack; v++) here = x[v] > here ? x[v] : here;
         if (here > max) {
@@ -90,7 +94,8 @@ __device__ float zr__loss_tell(const zr__loss_rows &r, int64_t row, const T *log
 {
     const int64_t own = zr__loss_own(r, row);
     const double tail = log((double)sum);
-    const float lse = (float)((double)max + tail), x = own >= 0 ? zr__get(logits, own) : 0;
+    const float lse = (float)((double)max + tail), added = r.bias && own >= 0 ? zr__get((const T *)r.bias, own) : 0;
+    const float x = own >= 0 ? zr__get(logits, own) + added : 0;
     if (r.part) {
         r.part[2 * row] = r.V > 0 ? lse : -INFINITY;
         r.part[2 * row + 1] = x;
@@ -110,7 +115,7 @@ __device__ __forceinline__ void zr__loss_gradient(const zr__loss_rows &r, int64_
     const float dloss = r.dlosses[row];
     float x[zr__loss_pack];
     for (int64_t i = (int64_t)threadIdx.x * zr__loss_pack; i < r.width; i += (int64_t)blockDim.x * zr__loss_pack) {
-        zr__loss_get(x, logits, i, r.V, packed);
+        zr__loss_get(x, logits, (const T *)r.bias, i, r.V, packed);
         for (int v = 0; v < zr__loss_pack; v++) {
             const float e = expf(x[v] - lse);
             x[v] = none || i + v >= r.V ? 0 : dloss * (i + v == own ? e - 1.0f : e);
@@ -130,7 +135,7 @@ __global__ void __launch_bounds__(512) zr__loss_kernel(zr__loss_rows r, bool pac
     if constexpr (SOFTMAX) {
         __shared__ float told;
         float max, sum;
-        zr__loss_softmax(logits, r.V, packed, &max, &sum);
+        zr__loss_softmax(logits, (const T *)r.bias, r.V, packed, &max, &sum);
         if (threadIdx.x == 0) told = zr__loss_tell(r, row, logits, max, sum);
         __syncthreads();
         lse = told;

@@ -46,6 +46,7 @@ typedef struct zr__cuda_outside {
         cols;         /* number of columns of the operand */
     int64_t end;      /* number of rows of the table */
     int32_t index;
+    bool in_row; /* whether the table is a row of the batch, and not a vocabulary */
 } zr__cuda_outside;
 
 typedef struct zr__cuda_times zr__cuda_times;

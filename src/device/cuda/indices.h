@@ -35,13 +35,14 @@ __global__ void zr__find_outside(const int32_t *index, int64_t n, int32_t low, z
 } // namespace
 
 /* Check that the indices are in [low, end). If an index is not, the next `finish` fails with ZR_ERR_DATA. `what` names
- * the indices in the message; it must be constant text. */
+ * the indices in the message; it must be constant text. `in_row` says whether they are places in a row of the batch,
+ * and not in a vocabulary. */
 static inline zr_status zr__check_indices(const zr_kernel_args *args, const zr_tensor *indices, const char *what,
-                                          int32_t low, int64_t end)
+                                          int32_t low, int64_t end, bool in_row = false)
 {
     const int64_t n = zr_shape_elems(&indices->shape);
     const zr__cuda_outside found = {
-        .what = what, .at = 0, .cols = zr_shape_cols(&indices->shape), .end = end, .index = 0};
+        .what = what, .at = 0, .cols = zr_shape_cols(&indices->shape), .end = end, .index = 0, .in_row = in_row};
     const unsigned threads = n < 1024 ? (unsigned)(zr__ceil_div(n, ZR__WARP) * ZR__WARP) : 1024;
     ZR_LAUNCH(zr__stream_of(args), zr__find_outside, 1, threads, 0, (const int32_t *)indices->data, n, low, found,
               zr__cuda(args->device)->outside);

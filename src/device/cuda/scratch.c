@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "device/attention_operands.h"
 #include "device/device.h"
 #include "device/operands.h"
 
@@ -46,7 +47,8 @@ static int64_t head(const zr_graph *graph, const zr_op *op)
     const int first = zr__loss_first(op->n_in, op);
     const zr_type *x = zr__in_type(graph, op, first), *w = zr__in_type(graph, op, first + 1);
     return zr__cuda_head_make(zr_shape_rows(&x->shape), op->attr.i[0], w->shape.dim[0], w->shape.dim[1], x->dtype,
-                              with_dw ? zr__out_type(graph, op, 1)->dtype : ZR_F32, op->n_in > 3)
+                              with_dw ? zr__out_type(graph, op, 1)->dtype : ZR_F32, zr__loss_is_backward(op->n_in, op),
+                              with_dw && zr__loss_has_bias(op))
         .bytes;
 }
 
@@ -58,6 +60,14 @@ static int64_t norm_dw(const zr_graph *graph, const zr_op *op)
     const int64_t C = zr_shape_elems(&zr__out_type(graph, op, 0)->shape);
     const int64_t rows = zr_shape_elems(&zr__in_type(graph, op, 1)->shape) / C;
     return zr__cuda_ceil_div(rows, zr__cuda_row_run(rows)) * op->n_out * C * (int64_t)sizeof(float);
+}
+
+/* Return the scratch bytes of rows_dx, which sorts the indices by their rows. */
+static int64_t rows_dx(const zr_graph *graph, const zr_op *op)
+{
+    const int64_t indices = zr_shape_elems(&zr__in_type(graph, op, 0)->shape);
+    const int64_t rows = zr_shape_rows(&zr__out_type(graph, op, 0)->shape);
+    return zr__cuda_token_places_of(indices, rows).words * (int64_t)sizeof(uint32_t);
 }
 
 /* Return the scratch bytes of embedding_dw, which sorts the tokens by their rows. */
@@ -77,11 +87,25 @@ static int64_t position_dw(const zr_graph *graph, const zr_op *op)
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
-/* Return the scratch bytes of attention_dx: the sum of dy * y for each query of each head, (B, heads, T) F32. */
+/* Return the scratch bytes for the ends of documents, (B,T) int32, if queries see later keys of theirs. */
+static int64_t ends_bytes(const zr_op *op, const zr_shape *y, bool documents)
+{
+    const bool ends = zr__attention_needs_ends(&op->attr, documents);
+    return ends ? y->dim[0] * y->dim[1] * (int64_t)sizeof(int32_t) : 0;
+}
+
+static int64_t attention(const zr_graph *graph, const zr_op *op)
+{
+    return ends_bytes(op, &zr__in_type(graph, op, 0)->shape, op->n_in % 2 == 0);
+}
+
+/* Return the scratch bytes of attention_dx: the sum of dy * y for each query of each head, (B, heads, T) F32, and the
+ * ends of documents. */
 static int64_t attention_dx(const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *dy = &zr__in_type(graph, op, 0)->shape;
-    return dy->dim[0] * op->attr.i[0] * dy->dim[1] * (int64_t)sizeof(float);
+    return dy->dim[0] * op->attr.i[0] * dy->dim[1] * (int64_t)sizeof(float) +
+           ends_bytes(op, dy, op->n_in > op->n_out + 3);
 }
 
 /* Return the scratch bytes of attention_cached, in F32: for each range of keys of each query head, the weighted sum of
@@ -98,6 +122,7 @@ static int64_t attention_cached(const zr_graph *graph, const zr_op *op)
 /* ---- all ops that take some -------------------------------------------------------------------- */
 
 static const entry entries[] = {
+    {"attention", attention},
     {"attention_dx", attention_dx},
     {"attention_cached", attention_cached},
     {"linear", product},
@@ -109,6 +134,7 @@ static const entry entries[] = {
     {"linear_cross_entropy_part", head},
     {"linear_cross_entropy_part_dx", head},
     {"embedding_dw", embedding_dw},
+    {"rows_dx", rows_dx},
     {"position_dw", position_dw},
     {"layernorm_dw", norm_dw},
     {"rmsnorm_dw", norm_dw},

@@ -80,14 +80,16 @@ typedef struct zr__cuda_head {
     int64_t ld;        /* row stride of the logits in elements; a row has whole lines of 128 bytes */
     bool sum_in_dw;    /* whether dw itself holds the sum over the blocks */
     int64_t sum;       /* offset of the sum (V,C), F32, which follows the logits and has no bytes if sum_in_dw */
+    int64_t bias_sum;  /* offset of the sum of db (V), F32, which the sums of a block's runs of rows (runs,V) follow; no
+                          bytes without db */
     int64_t workspace, /* offset of the products' workspace */
         bytes;         /* size of the whole scratch */
 } zr__cuda_head;
 
 /** Compute the layout for rows of V logits in dtype g, in blocks of `block` rows. w is the dtype of dw, or
- * ZR_F32 if there is no dw. */
+ * ZR_F32 if there is no dw. with_db says whether db is computed. */
 static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int64_t V, int64_t C, zr_dtype g,
-                                               zr_dtype w, bool backward)
+                                               zr_dtype w, bool backward, bool with_db)
 {
     zr__cuda_head h;
     h.ld = zr__cuda_round_up(V, 128 / zr_dtype_bytes(g));
@@ -96,7 +98,9 @@ static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int6
     /* With a single block, dw is rounded only once even without a sum in fp32. */
     h.sum_in_dw = w == ZR_F32 || (h.blocks == 1 && w == g);
     h.sum = zr__cuda_round_up(h.rows * h.ld * zr_dtype_bytes(g), 64);
-    h.workspace = h.sum + (h.sum_in_dw ? 0 : zr__cuda_round_up(V * C * 4, 64));
+    h.bias_sum = h.sum + (h.sum_in_dw ? 0 : zr__cuda_round_up(V * C * 4, 64));
+    const int64_t runs = zr__cuda_ceil_div(h.rows, zr__cuda_row_run(h.rows));
+    h.workspace = h.bias_sum + (with_db ? zr__cuda_round_up((1 + runs) * V * 4, 64) : 0);
     int64_t workspace = zr__cuda_workspace(h.rows, V);
     if (backward && zr__cuda_workspace(h.rows, C) > workspace) workspace = zr__cuda_workspace(h.rows, C);
     if (backward && zr__cuda_workspace(V, C) > workspace) workspace = zr__cuda_workspace(V, C);

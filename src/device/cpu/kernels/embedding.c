@@ -228,8 +228,8 @@ static zr_status indices_of(const zr_kernel_args *args, const zr_shape *x, row_i
                        zr_shape_rows(x)};
     for (int64_t i = 0; i < r->n; i++)
         ZR_CHECK(r->index[i] >= 0 && r->index[i] < s.T, ZR_ERR_DATA,
-                 "%s: index %d at row %lld, place %lld; wanted 0 to %lld", args->op->def->name, r->index[i],
-                 (long long)(i / r->P), (long long)(i % r->P), (long long)s.T - 1);
+                 "index %d at row %lld, position %lld is outside the row of %lld", r->index[i], (long long)(i / r->P),
+                 (long long)(i % r->P), (long long)s.T);
     return ZR_OK;
 }
 

@@ -1,7 +1,7 @@
 /*
  * attention: attention in tiles of queries x keys, with a running maximum and sum for each query (Milakov and
  * Gimelshein 2018; Dao et al. 2022), so no T x T array exists. Tiles without a key that one of the queries sees are
- * skipped: tiles after the queries, before their windows, before their documents. bf16 and fp16 use tensor cores, where
+ * skipped: tiles after the queries, before their windows, of other documents. bf16 and fp16 use tensor cores, where
  * the weights are rounded to the type of v. fp32, and heads that are too wide for the tiles of tensor cores, use plain
  * fp32.
  */
@@ -183,17 +183,18 @@ struct plain_online {
     float max[ZR__PLAIN_ROWS], sum[ZR__PLAIN_ROWS];
 };
 
-/* Set scores of keys before the documents of their queries to an infinity that plain_weigh scales to -infinity. This is
+/* Set scores of keys of other documents than their queries' to an infinity that plain_weigh scales to -infinity. This is
  * not done in plain_weigh, which has no registers left. */
 __device__ __forceinline__ void plain_hide(zr__plain_scores &score, const zr__attention &a, int row, int i0, int j0)
 {
     const float hidden = a.scale < 0.0f ? INFINITY : -INFINITY;
 #pragma unroll
     for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
-        const int document = zr__document(a, row, i0 + zr__plain_row(r));
+        const zr__range document = zr__document_of(a, row, i0 + zr__plain_row(r));
 #pragma unroll
         for (int c = 0; c < ZR__PLAIN_COLUMNS; c++)
-            if (j0 + zr__plain_column(c) < document) score[r][c] = hidden;
+            if (j0 + zr__plain_column(c) < document.begin || j0 + zr__plain_column(c) >= document.end)
+                score[r][c] = hidden;
     }
 }
 
@@ -211,7 +212,7 @@ __device__ __forceinline__ void plain_weigh(zr__plain_scores &score, zr__plain_s
 #pragma unroll
         for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
             const int key = j0 + zr__plain_column(c);
-            const bool sees = zr__sees(a, i0 + zr__plain_row(r), key, 0) && key < end;
+            const bool sees = zr__sees(a, i0 + zr__plain_row(r), key, {0, INT_MAX}) && key < end;
             score[r][c] = sees ? score[r][c] * to_log2 : -INFINITY;
             max = fmaxf(max, score[r][c]);
         }
@@ -302,8 +303,8 @@ zr_status run_attention(const zr_kernel_args *args)
 {
     const zr__attention_sizes sizes = zr__attention_sizes_at(args, &args->in[0], zr__attention_is_fused(args->n_in));
     const zr__attention_operands in = zr__attention_operands_of(&sizes, &args->in[0]);
-    const zr__attention a =
-        zr__attention_make(args, sizes, &args->in[0], zr__attention_documents(args->in, args->n_in));
+    zr__attention a = zr__attention_make(args, sizes, &args->in[0], zr__attention_documents(args->in, args->n_in));
+    ZR_TRY(zr__attention_find_ends(args, &a, args->scratch));
     return zr__typed(args->in[0].dtype, [&]<typename T>(T *) {
         const operands<T> o = {zr__columns_begin<const T>(in.q), zr__columns_begin<const T>(in.k),
                                zr__columns_begin<const T>(in.v), (T *)args->out[0].data, (float *)args->out[1].data};

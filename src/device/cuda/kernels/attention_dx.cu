@@ -183,7 +183,8 @@ __device__ __forceinline__ void hide_queries(float (&score)[M][N][4], float (&gr
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int q = 0; q < 2; q++) {
-            const int query = i0 + 8 * n + 2 * at.t + q, document = zr__document(a, row, query);
+            const int query = i0 + 8 * n + 2 * at.t + q;
+            const zr__range document = zr__document_of(a, row, query);
 #pragma unroll
             for (int m = 0; m < M; m++)
 #pragma unroll
@@ -365,7 +366,7 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
 #pragma unroll
         for (int r = 0; r < ZR__PLAIN_ROWS; r++) {
             const int query = i0 + zr__plain_row(r), key = j0 + zr__plain_column(0);
-            const int document = zr__document(a, head.row, query);
+            const zr__range document = zr__document_of(a, head.row, query);
             const stat of = stat_of(zr__stats(a, head, o.lse), zr__stats(a, head, o.delta), query, a.T);
             float factor[ZR__PLAIN_COLUMNS] = {1.0f, 1.0f, 1.0f, 1.0f};
             if (a.drops)
@@ -386,7 +387,8 @@ __global__ void __launch_bounds__(ZR__PLAIN_THREADS) make_dq_plain(zr__attention
 /* Compute the weights and the gradients of scores of one query and four consecutive keys. The query is column c of a
  * thread, and the keys are the thread's rows r to r + 3. */
 __device__ __forceinline__ void plain_by_key(zr__plain_scores &score, zr__plain_scores &gradient, int r, int c, stat of,
-                                             const zr__attention &a, uint64_t element, int query, int key, int document)
+                                             const zr__attention &a, uint64_t element, int query, int key,
+                                             zr__range document)
 {
     float factor[4] = {1.0f, 1.0f, 1.0f, 1.0f};
     if (a.drops) zr__dropout_factors<4>(a.dropout, element, factor);
@@ -411,7 +413,8 @@ __device__ __forceinline__ void plain_add_queries(zr__plain_sums<PART> &dk, zr__
     zr__plain_score(gradient, shared, v, j0, dy, i0);
 #pragma unroll
     for (int c = 0; c < ZR__PLAIN_COLUMNS; c++) {
-        const int query = i0 + zr__plain_column(c), document = zr__document(a, head.row, query);
+        const int query = i0 + zr__plain_column(c);
+        const zr__range document = zr__document_of(a, head.row, query);
         const stat of = stat_of(zr__stats(a, head, o.lse), zr__stats(a, head, o.delta), query, a.T);
         const uint64_t element = zr__first_element(a, head) + (uint64_t)query * (uint64_t)a.T;
 #pragma unroll
@@ -485,7 +488,8 @@ zr_status run_attention_dx(const zr_kernel_args *args)
     const zr__attention_sizes sizes = zr__attention_sizes_at(args, q, args->n_out == 1);
     const zr__attention_operands in = zr__attention_operands_of(&sizes, q);
     const zr__attention_operands out = zr__attention_operands_of(&sizes, &args->out[0]);
-    const zr__attention a = zr__attention_make(args, sizes, q, others.documents);
+    zr__attention a = zr__attention_make(args, sizes, q, others.documents);
+    ZR_TRY(zr__attention_find_ends(args, &a, (float *)args->scratch + a.B * a.T * a.heads));
     return zr__typed(q->dtype, [&]<typename T>(T *) {
         const operands<T> o = {(const T *)others.dy->data,       zr__columns_begin<const T>(in.q),
                                zr__columns_begin<const T>(in.k), zr__columns_begin<const T>(in.v),

@@ -1,4 +1,4 @@
-/* gelu, relu, silu and swiglu with their gradients (_dx), add, mul, scale, dropout, fill. The processor's kernels use
+/* gelu, gelu_erf, relu, silu, tanh and swiglu with their gradients (_dx), add, mul, scale, dropout, fill. The processor's kernels use
  * the same formulas. */
 #include "device/cuda/dropout.h"
 #include "device/operands.h"
@@ -43,6 +43,29 @@ struct gelu_dx {
     }
 };
 
+/* Return P(X < x) of the normal distribution. */
+__device__ __forceinline__ float normal_below(float x)
+{
+    return 0.5f * erfcf(x * -0.70710678118654752f);
+}
+
+struct gelu_erf {
+    __device__ float operator()(float x) const
+    {
+        const float v = x < -13.0f ? -13.0f : x;
+        return v * normal_below(v);
+    }
+};
+
+/* Compute dy * the slope of gelu_erf: the probability plus x times the density. */
+struct gelu_erf_dx {
+    __device__ float operator()(float dy, float x) const
+    {
+        const float v = within<13>(x), density = 0.3989422804014327f * zr__exp2(-0.5f * ZR__LOG2_E * v * v);
+        return dy * fmaf(v, density, normal_below(v));
+    }
+};
+
 struct relu {
     __device__ float operator()(float x) const
     {
@@ -70,6 +93,23 @@ struct silu_dx {
     {
         const float v = within<88>(x), e = zr__exp2(-ZR__LOG2_E * v), s = zr__logistic(e);
         return dy * fmaf(v, e * s * s, s);
+    }
+};
+
+struct tanh_of {
+    __device__ float operator()(float x) const
+    {
+        return tanhf(x);
+    }
+};
+
+/* Compute dy * the slope of tanh, 4 e / (1 + e)^2 with e = e^(-2|x|), which keeps its relative precision where tanh
+ * nears 1. */
+struct tanh_dx {
+    __device__ float operator()(float dy, float x) const
+    {
+        const float e = zr__exp2(-2.0f * ZR__LOG2_E * fabsf(within<20>(x))), s = zr__logistic(e);
+        return dy * (4.0f * e * s * s);
     }
 };
 
@@ -252,10 +292,14 @@ zr_status run_fill(const zr_kernel_args *args)
 ZR_CUDA_KERNELS(elementwise) = {
     zr__kernel("gelu", run_unary<gelu>),
     zr__kernel("gelu_dx", run_binary<gelu_dx>),
+    zr__kernel("gelu_erf", run_unary<gelu_erf>),
+    zr__kernel("gelu_erf_dx", run_binary<gelu_erf_dx>),
     zr__kernel("relu", run_unary<relu>),
     zr__kernel("relu_dx", run_binary<relu_dx>),
     zr__kernel("silu", run_unary<silu>),
     zr__kernel("silu_dx", run_binary<silu_dx>),
+    zr__kernel("tanh", run_unary<tanh_of>),
+    zr__kernel("tanh_dx", run_binary<tanh_dx>),
     zr__kernel("swiglu", run_binary<swiglu>),
     zr__kernel("swiglu_dx", run_swiglu_dx),
     zr__kernel("add", run_add),

@@ -1,4 +1,4 @@
-/* embedding, embedding_dw, position and position_dw. */
+/* embedding, embedding_dw, rows, rows_dx, position and position_dw. */
 #include "device/cuda/indices.h"
 #include "device/cuda/rows.h"
 #include "device/cuda/scratch.h"
@@ -11,18 +11,19 @@ namespace
 
 /* Ids of a micro-batch, and the range of the table's rows that this rank has. For a table of positions, `documents` are
  * the beginnings of the documents of the micro-batch, and a token's position in its document takes the place of its id.
- */
+ * For the op rows, ids are indices into the tokens of a row of the batch. */
 struct token_ids {
     const int32_t *id;
     int64_t n, first, rows;
     const int32_t *documents;
     zr__sequence sequence;
+    int64_t indices; /* for the op rows, number of indices in a row of the batch; otherwise 0 */
 
     /* Return the row of token i in this rank's table, or `rows` if the token's row is on another rank. */
     __device__ int64_t row_of(int64_t i) const
     {
         if (documents) return zr__sequence_position(&sequence, documents, i);
-        const int64_t row = id[i] - first;
+        const int64_t row = (indices ? i / indices * sequence.T : 0) + id[i] - first;
         return row >= 0 && row < rows ? row : rows;
     }
 };
@@ -38,8 +39,19 @@ zr_status tokens_of(const zr_kernel_args *args, int64_t rows, token_ids *tokens)
                all ? args->runtime->place * rows : 0,
                rows,
                nullptr,
-               {}};
+               {},
+               0};
     return zr__check_indices(args, ids, "token id", 0, all ? all : rows);
+}
+
+/* Set *tokens to the indices of the op rows or rows_dx. x is the array from which rows are taken, or its gradient. */
+zr_status indices_of(const zr_kernel_args *args, const zr_tensor *x, token_ids *tokens)
+{
+    const zr_tensor *index = &args->in[0];
+    const zr__sequence s = zr__sequence_of(args, &x->shape);
+    *tokens = {(const int32_t *)index->data,  zr_shape_elems(&index->shape), s.row, zr_shape_rows(&x->shape), nullptr, s,
+               zr_shape_cols(&index->shape)};
+    return zr__check_indices(args, index, "index", 0, s.T, true);
 }
 
 /* ---- embedding --------------------------------------------------------------------------------- */
@@ -68,15 +80,27 @@ template <typename M> struct look_up {
     }
 };
 
-zr_status run_embedding(const zr_kernel_args *args)
+zr_status copy_rows(const zr_kernel_args *args, const zr_tensor *table, const token_ids &tokens)
 {
-    const zr_tensor *table = &args->in[1];
     const int64_t C = zr_shape_cols(&table->shape);
-    token_ids tokens;
-    ZR_TRY(tokens_of(args, table->shape.dim[0], &tokens));
     return zr__with_mover(&args->out[0], table, {C}, [&](auto mover, int64_t V) {
         return zr__each_move(zr__stream_of(args), tokens.n, C / V, look_up<decltype(mover)>{mover, tokens, C / V});
     });
+}
+
+zr_status run_embedding(const zr_kernel_args *args)
+{
+    const zr_tensor *table = &args->in[1];
+    token_ids tokens;
+    ZR_TRY(tokens_of(args, table->shape.dim[0], &tokens));
+    return copy_rows(args, table, tokens);
+}
+
+zr_status run_rows(const zr_kernel_args *args)
+{
+    token_ids tokens;
+    ZR_TRY(indices_of(args, &args->in[1], &tokens));
+    return copy_rows(args, &args->in[1], tokens);
 }
 
 /* ---- tokens in the order of their rows --------------------------------------------------------- */
@@ -352,7 +376,7 @@ __global__ void __launch_bounds__(ZR__PIECE_THREADS)
 template <typename T, int V> zr_status sum_tokens(const zr_kernel_args *args, const sorted_tokens &sorted, const T *dy)
 {
     const zr_tensor *out = &args->out[0], *earlier = &args->in[2];
-    const int64_t C = out->shape.dim[1];
+    const int64_t C = zr_shape_cols(&out->shape);
     const row_sums<T, V> f = {.sorted = sorted,
                               .dtable = zr__array_of(out),
                               .earlier = zr__array_of(earlier),
@@ -374,7 +398,7 @@ zr_status sum_by_row(const zr_kernel_args *args, const token_ids &tokens)
     const zr_tensor *dy = &args->in[1], *earlier = &args->in[2], *out = &args->out[0];
     sorted_tokens sorted;
     ZR_TRY(sort_tokens(args, tokens, &sorted));
-    const bool packed = out->shape.dim[1] % ZR__PACK == 0 && zr__is_aligned(out->data) &&
+    const bool packed = zr_shape_cols(&out->shape) % ZR__PACK == 0 && zr__is_aligned(out->data) &&
                         zr__is_aligned(earlier->data) && zr__is_aligned(dy->data);
     return zr__typed(dy->dtype, [&]<typename T>(T *) {
         return packed ? sum_tokens<T, ZR__PACK>(args, sorted, (const T *)dy->data)
@@ -386,6 +410,13 @@ zr_status run_embedding_dw(const zr_kernel_args *args)
 {
     token_ids tokens;
     ZR_TRY(tokens_of(args, args->out[0].shape.dim[0], &tokens));
+    return sum_by_row(args, tokens);
+}
+
+zr_status run_rows_dx(const zr_kernel_args *args)
+{
+    token_ids tokens;
+    ZR_TRY(indices_of(args, &args->out[0], &tokens));
     return sum_by_row(args, tokens);
 }
 
@@ -486,7 +517,7 @@ zr_status run_position_dw_of_documents(const zr_kernel_args *args)
     const zr_shape *dy = &args->in[1].shape;
     const int32_t *documents = (const int32_t *)args->in[0].data;
     return sum_by_row(args,
-                      {nullptr, zr_shape_rows(dy), 0, args->out[0].shape.dim[0], documents, zr__sequence_of(args, dy)});
+                      {nullptr, zr_shape_rows(dy), 0, args->out[0].shape.dim[0], documents, zr__sequence_of(args, dy), 0});
 }
 
 zr_status run_position_dw(const zr_kernel_args *args)
@@ -513,6 +544,8 @@ zr_status run_position_dw(const zr_kernel_args *args)
 ZR_CUDA_KERNELS(embedding) = {
     zr__kernel("embedding", run_embedding),
     zr__kernel("embedding_dw", run_embedding_dw),
+    zr__kernel("rows", run_rows),
+    zr__kernel("rows_dx", run_rows_dx),
     zr__kernel("position", run_position),
     zr__kernel("position_dw", run_position_dw),
     {},

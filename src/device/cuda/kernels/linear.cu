@@ -1,5 +1,5 @@
 /* linear, linear_dx and linear_dw, computed by the products of products.c; linear_db and bias. */
-#include "device/cuda/launch.h"
+#include "device/cuda/column_sums.h"
 #include "device/cuda/products.h"
 #include "device/cuda/scratch.h"
 
@@ -117,19 +117,16 @@ template <int V> __global__ void add_bias(zr__array y, zr__array x, zr__array b,
     }
 }
 
-/* Numbers of threads of a block along columns, and along rows. */
-constexpr int across = 32, down = 8;
-
 template <int V> dim3 tiles(int64_t rows, int64_t cols)
 {
-    const int64_t most = 1 << 14, below = zr__ceil_div(rows, down);
-    return dim3((unsigned)zr__ceil_div(cols, across * V), (unsigned)(below < most ? below : most));
+    const int64_t most = 1 << 14, below = zr__ceil_div(rows, ZR__SUM_DOWN);
+    return dim3((unsigned)zr__ceil_div(cols, ZR__SUM_ACROSS * V), (unsigned)(below < most ? below : most));
 }
 
 zr_status launch_bias(const zr_kernel_args *args, zr__array y, zr__array x, zr__array b)
 {
     const int64_t rows = zr_shape_rows(&args->out[0].shape), cols = zr_shape_cols(&args->out[0].shape);
-    const dim3 threads(across, down);
+    const dim3 threads(ZR__SUM_ACROSS, ZR__SUM_DOWN);
     if (cols % ZR__PACK == 0 && zr__is_aligned(y) && zr__is_aligned(x) && zr__is_aligned(b))
         ZR_LAUNCH(zr__stream_of(args), add_bias<ZR__PACK>, tiles<ZR__PACK>(rows, cols), threads, 0, y, x, b, rows,
                   cols);
@@ -234,71 +231,13 @@ zr_status run_dw(const zr_kernel_args *args)
 
 /* ---- db ---------------------------------------------------------------------------------------- */
 
-/* Compute part[run] = the sums of columns over the run's rows. A thread adds every `down`-th row of the run, in V
- * columns. The sums of a column's threads are then added in the order of the threads. A column has the same sums for
- * every V. */
-template <int V, typename T>
-__global__ void __launch_bounds__(across *down)
-    db_runs(float *part, const T *dy, int64_t rows, int64_t cols, int64_t run)
-{
-    __shared__ float all[down][across * V];
-    const int64_t first = (int64_t)blockIdx.x * across * V, col = first + (int64_t)threadIdx.x * V;
-    const int64_t begin = (int64_t)blockIdx.y * run, end = begin + run < rows ? begin + run : rows;
-    float sum[V], value[V];
-    for (int v = 0; v < V; v++) sum[v] = 0;
-#pragma unroll 4
-    for (int64_t row = begin + threadIdx.y; row < end && col < cols; row += down) {
-        zr__get_all<V>(value, dy, row * cols + col);
-        for (int v = 0; v < V; v++) sum[v] += value[v];
-    }
-    for (int v = 0; v < V; v++) all[threadIdx.y][threadIdx.x * V + v] = sum[v];
-    __syncthreads();
-    for (int c = (int)(threadIdx.y * across + threadIdx.x); c < across * V && first + c < cols; c += across * down) {
-        float total = all[0][c];
-        for (int i = 1; i < down; i++) total += all[i][c];
-        part[blockIdx.y * cols + first + c] = total;
-    }
-}
-
-/* Compute db = earlier + the sums of all runs. Each of eight groups adds its runs in the order of the runs. The groups'
- * sums are then added in the order of the groups. */
-__global__ void __launch_bounds__(across *down)
-    db_join(zr__array db, const float *earlier, const float *part, int64_t runs, int64_t cols)
-{
-    __shared__ float all[down][across];
-    const int64_t col = (int64_t)blockIdx.x * across + threadIdx.x, each = (runs + down - 1) / down;
-    const int64_t begin = threadIdx.y * each, end = begin + each < runs ? begin + each : runs;
-    float sum = 0;
-#pragma unroll 16
-    for (int64_t r = begin; r < end && col < cols; r++) sum += part[r * cols + col];
-    all[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y != 0 || col >= cols) return;
-    for (int i = 1; i < down; i++) sum += all[i][threadIdx.x];
-    if (earlier) sum += earlier[col];
-    zr__put(db, col, sum);
-}
-
 zr_status run_db(const zr_kernel_args *args)
 {
     const zr_tensor *dy = &args->in[0], *earlier = optional(args, 1);
     const int64_t rows = zr_shape_rows(&dy->shape), cols = zr_shape_cols(&dy->shape);
-    const int64_t run = zr__cuda_row_run(rows), runs = zr__ceil_div(rows, run);
-    const bool packed = cols % ZR__PACK == 0 && zr__is_aligned(dy->data);
-    const int64_t tile = across * (packed ? ZR__PACK : 1);
-    const dim3 blocks((unsigned)zr__ceil_div(cols, tile), (unsigned)runs), threads(across, down);
-    cudaStream_t stream = zr__stream_of(args);
-    auto *part = (float *)args->scratch;
-    ZR_TRY(zr__typed(dy->dtype, [&]<typename T>(T *) -> zr_status {
-        if (packed)
-            ZR_LAUNCH(stream, (db_runs<ZR__PACK, T>), blocks, threads, 0, part, (const T *)dy->data, rows, cols, run);
-        else
-            ZR_LAUNCH(stream, (db_runs<1, T>), blocks, threads, 0, part, (const T *)dy->data, rows, cols, run);
-        return zr__launched();
-    }));
-    ZR_LAUNCH(stream, db_join, dim3((unsigned)zr__ceil_div(cols, across)), threads, 0, zr__array_of(&args->out[0]),
-              earlier ? (const float *)earlier->data : nullptr, part, runs, cols);
-    return zr__launched();
+    return zr__column_sums(zr__stream_of(args), {dy->data, dy->dtype, rows, cols, cols},
+                           earlier ? (const float *)earlier->data : nullptr, zr__array_of(&args->out[0]),
+                           (float *)args->scratch);
 }
 
 } // namespace

@@ -4,6 +4,7 @@
  * the gradient there. linear_cross_entropy_part and _part_dx do the same with the logits of a part of the vocabulary;
  * linear_cross_entropy_join joins the results of the ranks that hold the parts.
  */
+#include "device/cuda/column_sums.h"
 #include "device/cuda/cross_entropy_rows.h"
 #include "device/cuda/indices.h"
 #include "device/cuda/products.h"
@@ -21,7 +22,7 @@ operands operands_of(const zr_kernel_args *args)
 {
     operands o = {zr__loss_operands_of(args), {}};
     o.layout = zr__cuda_head_make(o.rows, args->op->attr.i[0], o.V, o.C, o.x->dtype, o.dw ? o.dw->dtype : ZR_F32,
-                                  o.dx != nullptr);
+                                  o.dx != nullptr, o.db != nullptr);
     return o;
 }
 
@@ -116,6 +117,7 @@ zr_status run_rows(const zr_kernel_args *args, const operands &o, int64_t row, i
 {
     zr__loss_rows r = {};
     r.logits = r.dlogits = args->scratch;
+    r.bias = o.b ? o.b->data : nullptr;
     r.ld = o.layout.ld;
     r.V = o.valid;
     r.width = o.V;
@@ -131,6 +133,19 @@ zr_status run_rows(const zr_kernel_args *args, const operands &o, int64_t row, i
     return zr__loss_launch<true, true>(stream, o.x->dtype, n, r);
 }
 
+float *bias_sum(const zr_kernel_args *args, const operands &o)
+{
+    return (float *)((char *)args->scratch + o.layout.bias_sum);
+}
+
+/* Add the block's part of db, the sum of the gradients of n rows of logits. */
+zr_status add_bias_rows(const zr_kernel_args *args, const operands &o, int64_t row, int64_t n)
+{
+    float *sum = bias_sum(args, o);
+    return zr__column_sums(zr__stream_of(args), {args->scratch, o.x->dtype, n, o.V, o.layout.ld},
+                           row > 0 ? sum : nullptr, {sum, ZR_F32}, sum + o.V);
+}
+
 /* Run one block of n rows from `row` on. dx is computed last, since it may overwrite x. */
 zr_status run_block(const zr_kernel_args *args, const operands &o, int64_t row, int64_t n)
 {
@@ -140,6 +155,7 @@ zr_status run_block(const zr_kernel_args *args, const operands &o, int64_t row, 
     ZR_TRY(zr__cuda_product_run(all.logits, args->device, &at.logits));
     ZR_TRY(run_rows(args, o, row, n));
     if (!o.dx) return ZR_OK;
+    if (o.db) ZR_TRY(add_bias_rows(args, o, row, n));
     if (o.dw) ZR_TRY(zr__cuda_product_run(all.dw, args->device, &at.dw));
     return zr__cuda_product_run(all.dx, args->device, &at.dx);
 }
@@ -150,6 +166,7 @@ zr_status run_head(const zr_kernel_args *args)
     ZR_TRY(zr__check_indices(args, o.targets, "target", INT32_MIN, o.all));
     for (int64_t row = 0; row < o.rows; row += o.layout.rows)
         ZR_TRY(run_block(args, o, row, row + o.layout.rows <= o.rows ? o.layout.rows : o.rows - row));
+    if (o.db) ZR_TRY(zr__cuda_cast(args->device, o.db->data, o.db->dtype, bias_sum(args, o), ZR_F32, o.V));
     if (o.layout.sum_in_dw) return ZR_OK;
     return zr__cuda_cast(args->device, o.dw->data, o.dw->dtype, dw_sum(args, o), ZR_F32, o.V * o.C);
 }

@@ -1,0 +1,198 @@
+//TEST timeout=120 long=more
+/* BERT in fp32 against traces that transformers and PyTorch computed in float64: losses of both terms, norms, and where
+ * the trace has them gradients and final weights, over stages, ranks, micro-batches, tensor and sequence parallelism and
+ * ways to recompute; with a sample and its padding in a row, and with several samples in a row. */
+#include "golden_trace.h"
+#include "long.h"
+
+enum { MOST_PREDICTIONS = 24, MOST_SAMPLES = 4 };
+
+static const zr_family *family;
+static zr_model_config config;
+
+/* The batches of a trace: of each step and row, tokens with segments, labels, and the label of the sample. */
+static struct {
+    int64_t T;
+    int32_t token[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ], segment[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ],
+        mask[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ], label[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ],
+        next[GOLDEN_STEPS * GOLDEN_BATCH];
+    double part[GOLDEN_STEPS][2]; /* the two means */
+    int64_t in_row;               /* number of the trace's rows in a row of the run */
+} batches;
+
+static void read_batches(const char *dir)
+{
+    char path[5000];
+    snprintf(path, sizeof path, "%s/batches.safetensors", dir);
+    zr_safetensors *file = NULL;
+    if (zr_safetensors_open(path, &file) != ZR_OK) fail_msg("%s", zr_error_message());
+    struct {
+        const char *name;
+        int32_t *out;
+        int64_t n;
+    } parts[] = {{"input_ids", batches.token, batches.T},
+                 {"token_type_ids", batches.segment, batches.T},
+                 {"attention_mask", batches.mask, batches.T},
+                 {"labels", batches.label, batches.T},
+                 {"next_sentence_label", batches.next, 1}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const zr_safetensors_tensor *tensor = zr_safetensors_find(file, parts[i].name);
+        assert_non_null(tensor);
+        assert_int_equal(
+            zr_safetensors_read_i32(file, tensor, 0, GOLDEN_STEPS * GOLDEN_BATCH * parts[i].n, parts[i].out), ZR_OK);
+    }
+    zr_safetensors_close(&file);
+    json_t *expected = golden_read_expected(dir);
+    for (size_t i = 0; i < GOLDEN_STEPS; i++)
+        for (size_t k = 0; k < 2; k++)
+            batches.part[i][k] =
+                json_real_value(json_array_get(json_array_get(json_object_get(expected, "mlm_nsp"), i), k));
+    json_decref(expected);
+}
+
+/* A row of the run being filled. */
+typedef struct row {
+    int32_t *in[7]; /* the inputs, at this row */
+    int64_t tokens, predictions, samples;
+} row;
+
+static void put_token(row *r, int64_t begin, int32_t token, int32_t segment)
+{
+    r->in[0][r->tokens] = token;
+    r->in[1][r->tokens] = segment;
+    r->in[6][r->tokens++] = (int32_t)begin;
+}
+
+/* Append a row of the trace, without its padding unless it is the only one, which then comes last. A row that is padding
+ * alone is no sample. */
+static void append(row *r, int64_t at)
+{
+    const int64_t T = batches.T, begin = r->tokens;
+    for (int64_t t = 0; t < T && batches.mask[at * T + t]; t++) {
+        if (t == 0) {
+            r->in[4][r->samples] = (int32_t)begin;
+            r->in[5][r->samples++] = batches.next[at] < 0 ? -1 : batches.next[at];
+        }
+        if (batches.label[at * T + t] >= 0) {
+            assert_true(r->predictions < golden.predictions);
+            r->in[2][r->predictions] = (int32_t)r->tokens;
+            r->in[3][r->predictions++] = batches.label[at * T + t];
+        }
+        put_token(r, begin, batches.token[at * T + t], batches.segment[at * T + t]);
+    }
+}
+
+static void fill_row(row *r, int64_t step, int64_t index)
+{
+    for (int64_t k = 0; k < batches.in_row; k++) append(r, step * GOLDEN_BATCH + index * batches.in_row + k);
+    const int64_t padding = r->tokens;
+    while (r->tokens < golden.T) put_token(r, padding, 0, 0);
+    for (int64_t k = r->predictions; k < golden.predictions; k++) r->in[2][k] = 0, r->in[3][k] = -1;
+    for (int64_t k = r->samples; k < golden.samples; k++) r->in[4][k] = 0, r->in[5][k] = -1;
+}
+
+static zr_status read_rows(const trainer *run, const zr_batch *batch, void *const *input)
+{
+    static _Thread_local int32_t spare[7][2 * GOLDEN_MOST_SEQ];
+    const int64_t width[7] = {golden.T,       golden.T,       golden.predictions, golden.predictions,
+                              golden.samples, golden.samples, golden.T};
+    for (int64_t b = 0; b < run->layout.batch; b++) {
+        row r = {0};
+        for (int i = 0; i < 7; i++) r.in[i] = input ? (int32_t *)input[i] + b * width[i] : spare[i];
+        fill_row(&r, batch->step, batch->first_row + b);
+        batch->counted[0] -= golden.predictions - r.predictions;
+        for (int64_t k = 0; k < golden.samples; k++) batch->counted[1] -= r.in[5][k] < 0;
+    }
+    return ZR_OK;
+}
+
+static zr_status fill_batch(void *arg, const zr_batch *batch, void *const *input)
+{
+    return read_rows(arg, batch, input);
+}
+
+static zr_status count_batch(void *arg, const zr_batch *batch)
+{
+    return read_rows(arg, batch, NULL);
+}
+
+/* Return whether a parameter is a bias of keys. It shifts all scores of a query alike, so its gradient is 0. */
+static bool is_key_bias(const char *name)
+{
+    return strstr(name, ".self.key.bias") != NULL;
+}
+
+static bool is_noise(const char *name, int64_t i, int64_t n)
+{
+    (void)i, (void)n;
+    return is_key_bias(name);
+}
+
+static void check_terms(const trainer *run)
+{
+    for (int i = 0; i < GOLDEN_STEPS; i++)
+        for (int k = 0; k < 2; k++)
+            if (!(fabs(run->term[i][k].loss - batches.part[i][k]) <= 2e-5 * batches.part[i][k]))
+                fail_msg("%s: step %d, term %d: loss %.9g, wanted %.9g", golden.dir, i, k, run->term[i][k].loss,
+                         batches.part[i][k]);
+}
+
+/* Check rows of `in_row` rows of the trace. */
+static void check_rows(int64_t in_row)
+{
+    static int turn;
+    batches.in_row = in_row;
+    golden.batch = GOLDEN_BATCH / in_row;
+    golden.T = batches.T * in_row;
+    golden.predictions = MOST_PREDICTIONS;
+    golden.samples = in_row;
+    zr_graph *g = golden_graph();
+    for (int stage = 0; stage <= 3; stage++)
+        for (int ranks = 1; ranks <= golden.batch; ranks *= 2)
+            for (int64_t accum = 1; ranks * accum <= golden.batch; accum *= 2) {
+                if (!is_long_run() && turn++ % 4 > 0) continue;
+                trainer run = golden_trainer(stage, ranks, accum);
+                golden_check(&run, g);
+                check_terms(&run);
+            }
+    for (int tensor = 2; tensor <= 3; tensor++) {
+        if (zr_family_sizes(family, &config).heads % tensor != 0) continue;
+        for (int stage = 0; stage <= 3; stage++)
+            if (golden.batch % (1 + stage % 2) == 0 && (is_long_run() || turn++ % 4 == 0))
+                golden_check_tensor(tensor, stage, 1, is_long_run(), g);
+    }
+    zr_graph_destroy(&g);
+}
+
+static void check_trace(const char *dir, bool packs)
+{
+    char model[5000];
+    snprintf(model, sizeof model, "%s/model", dir);
+    if (zr_hf_read(model, &family, &config) != ZR_OK) fail_msg("%s", zr_error_message());
+    golden.model = zr_family_model(family, &config);
+    golden.noise = is_noise;
+    golden.vanishes = is_key_bias;
+    golden.fill = fill_batch;
+    golden.count = count_batch;
+    golden_open_tensors(dir);
+    batches.T = golden.T;
+    read_batches(dir);
+    check_rows(1);
+    if (packs) check_rows(2);
+    golden_close();
+}
+
+static void test_traces(void **state)
+{
+    (void)state;
+    static const char *const own[] = {"bert-odd", "bert-one", "bert-empty", "bert-heads", "bert-preln"};
+    char dir[GOLDEN_DIR_BYTES];
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) check_trace(golden_own_dir(own[i], dir), true);
+    if (golden_larger_dir("bert-tiny", dir)) check_trace(dir, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_traces)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
