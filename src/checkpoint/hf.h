@@ -27,7 +27,11 @@ typedef struct zr__hf_place {
     zr_dtype dtype;
 } zr__hf_place;
 
-/** Find a tensor of the model, with and without the family's prefix. Return false if the source does not have it. */
+/** Write the i-th spelling of a tensor's name to `out`: the name itself, then those that some files have
+ * (zr_hf_names.spelled). Return false after the last. */
+bool zr__hf_spelling(const zr_hf_names *names, const char *tensor, int i, char out[ZR_FILE_NAME_BYTES]);
+
+/** Find a tensor of the model in any spelling, with and without the family's prefix. Return false if the source does not have it. */
 bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place);
 
 #endif

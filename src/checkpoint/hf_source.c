@@ -120,7 +120,18 @@ static bool find_exactly(const zr__hf_source *source, const char *tensor, zr__hf
     return false;
 }
 
-bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place)
+bool zr__hf_spelling(const zr_hf_names *names, const char *tensor, int i, char out[ZR_FILE_NAME_BYTES])
+{
+    if (i == 0) return snprintf(out, ZR_FILE_NAME_BYTES, "%s", tensor) < ZR_FILE_NAME_BYTES;
+    for (const char *const(*pair)[2] = names->spelled; pair && (*pair)[0]; pair++) {
+        if (!zr__text_ends(tensor, (*pair)[0]) || --i > 0) continue;
+        const int before = (int)(strlen(tensor) - strlen((*pair)[0]));
+        return snprintf(out, ZR_FILE_NAME_BYTES, "%.*s%s", before, tensor, (*pair)[1]) < ZR_FILE_NAME_BYTES;
+    }
+    return false;
+}
+
+static bool find_spelled(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place)
 {
     char longer[ZR_FILE_NAME_BYTES];
     const size_t n = strlen(names->prefix);
@@ -128,4 +139,12 @@ bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, c
     if (strncmp(tensor, names->prefix, n) == 0) return find_exactly(source, tensor + n, place);
     const int length = snprintf(longer, sizeof(longer), "%s%s", names->prefix, tensor);
     return length < (int)sizeof(longer) && find_exactly(source, longer, place);
+}
+
+bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place)
+{
+    char name[ZR_FILE_NAME_BYTES];
+    for (int i = 0; zr__hf_spelling(names, tensor, i, name); i++)
+        if (find_spelled(source, names, name, place)) return true;
+    return false;
 }

@@ -273,7 +273,7 @@ static place find_prefixed(const zr_weights *weights, const char *prefix, const 
 }
 
 /* Find a tensor by its name, with and without the family's prefix, or with the prefix of adapters. */
-static place find_tensor(const zr_weights *weights, const char *name)
+static place find_spelled(const zr_weights *weights, const char *name)
 {
     place found = find_exactly(weights, name);
     if (!found.tensor && strstr(name, ".lora_")) found = find_prefixed(weights, ZR_ADAPTER_PREFIX, name);
@@ -282,6 +282,16 @@ static place find_tensor(const zr_weights *weights, const char *name)
     size_t n = strlen(prefix);
     if (strncmp(name, prefix, n) == 0) return find_exactly(weights, name + n);
     return find_prefixed(weights, prefix, name);
+}
+
+/* Find a tensor by any spelling of its name. */
+static place find_tensor(const zr_weights *weights, const char *name)
+{
+    char spelled[ZR_FILE_NAME_BYTES];
+    place found = {NULL, NULL};
+    for (int i = 0; !found.tensor && zr__hf_spelling(weights->names, name, i, spelled); i++)
+        found = find_spelled(weights, spelled);
+    return found;
 }
 
 zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t first, int64_t n, float *out)
@@ -342,39 +352,55 @@ static bool lacks_head(const zr_weights *weights, const zr_tensor_spec *wanted, 
     return head && is_wanted_name(head, wanted, n) && !find_tensor(weights, head).tensor;
 }
 
-/* Compare elements [first, first+n) of two tensors, with room for n elements of each. */
-static zr_status compare_piece(const zr_weights *weights, const char *a, const char *b, int64_t first, int64_t n,
-                               float *room)
+/* Compare elements [first, first+n) of two tensors, with room for n elements of each. `remedy` ends the message. */
+static zr_status compare_piece(const zr_weights *weights, place a, place b, int64_t first, int64_t n, float *room,
+                               const char *remedy)
 {
-    ZR_TRY(zr_weights_read(weights, a, first, n, room));
-    ZR_TRY(zr_weights_read(weights, b, first, n, room + n));
+    ZR_TRY(zr_safetensors_read_f32(a.file, a.tensor, first, n, room));
+    ZR_TRY(zr_safetensors_read_f32(b.file, b.tensor, first, n, room + n));
     ZR_CHECK(memcmp(room, room + n, (size_t)n * sizeof(*room)) == 0, ZR_ERR_DATA,
-             "%s: the tensors %s and %s differ, but in the model they are one; set tie_word_embeddings to false in "
-             "config.json to keep both",
-             weights->dir, a, b);
+             "%s: the tensors %s and %s differ, but in the model they are one; %s", weights->dir, a.tensor->name,
+             b.tensor->name, remedy);
     return ZR_OK;
+}
+
+/* Check that two tensors of the files, if they have both, have the same values. */
+static zr_status check_equal(const zr_weights *weights, place a, place b, const char *remedy)
+{
+    enum { PIECE = 1 << 18 };
+    if (!a.tensor || !b.tensor) return ZR_OK;
+    ZR_CHECK(a.tensor->elems == b.tensor->elems && a.tensor->loadable && b.tensor->loadable, ZR_ERR_DATA,
+             "%s: the tensors %s and %s do not have the same shape, but in the model they are one", weights->dir,
+             a.tensor->name, b.tensor->name);
+    float *room = zr_alloc(2 * PIECE * sizeof(*room));
+    ZR_CHECK(room, ZR_ERR_MEMORY, "no memory to compare %s with %s", a.tensor->name, b.tensor->name);
+    zr_status st = ZR_OK;
+    for (int64_t first = 0; first < a.tensor->elems && st == ZR_OK; first += PIECE) {
+        const int64_t rest = a.tensor->elems - first;
+        st = compare_piece(weights, a, b, first, rest < PIECE ? rest : PIECE, room, remedy);
+    }
+    zr_free(room);
+    return st;
 }
 
 /* Check the head of a tied model, if the files have one: it must have the values of the table. */
 static zr_status check_tied(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
 {
-    enum { PIECE = 1 << 18 };
     const char *head = weights->names->head, *table = weights->names->table;
     if (!head || is_wanted_name(head, wanted, n)) return ZR_OK;
-    const place at = find_tensor(weights, head), of = find_tensor(weights, table);
-    if (!at.tensor) return ZR_OK;
-    ZR_CHECK(of.tensor && at.tensor->elems == of.tensor->elems && at.tensor->loadable && of.tensor->loadable,
-             ZR_ERR_DATA, "%s: the tensors %s and %s do not have the same shape, but in the model they are one",
-             weights->dir, head, table);
-    float *room = zr_alloc(2 * PIECE * sizeof(*room));
-    ZR_CHECK(room, ZR_ERR_MEMORY, "no memory to compare %s with %s", head, table);
-    zr_status st = ZR_OK;
-    for (int64_t first = 0; first < at.tensor->elems && st == ZR_OK; first += PIECE) {
-        const int64_t rest = at.tensor->elems - first;
-        st = compare_piece(weights, head, table, first, rest < PIECE ? rest : PIECE, room);
-    }
-    zr_free(room);
-    return st;
+    return check_equal(weights, find_tensor(weights, head), find_tensor(weights, table),
+                       "set tie_word_embeddings to false in config.json to keep both");
+}
+
+/* Check each tensor that the files have in two spellings. */
+static zr_status check_spelled(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
+{
+    char spelled[ZR_FILE_NAME_BYTES];
+    for (int64_t k = 0; k < n; k++)
+        for (int i = 1; zr__hf_spelling(weights->names, wanted[k].name, i, spelled); i++)
+            ZR_TRY(check_equal(weights, find_spelled(weights, wanted[k].name), find_spelled(weights, spelled),
+                               "keep the right one"));
+    return ZR_OK;
 }
 
 static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
@@ -402,11 +428,20 @@ static bool redundant(const zr_hf_names *names, const char *name)
     return false;
 }
 
+/* Return whether some files, but not zr, spell a name like this. */
+static bool is_respelled(const zr_hf_names *names, const char *name)
+{
+    for (const char *const(*pair)[2] = names->spelled; pair && (*pair)[0]; pair++)
+        if (zr__text_ends(name, (*pair)[1])) return true;
+    return false;
+}
+
 static bool is_wanted(const zr_weights *weights, const zr_safetensors_tensor *tensor, const zr_tensor_spec *wanted,
                       int64_t n)
 {
+    const bool respelled = is_respelled(weights->names, tensor->name);
     for (int64_t i = 0; i < n; i++) {
-        if (!zr__text_ends(tensor->name, wanted[i].name) && !zr__text_ends(wanted[i].name, tensor->name)) continue;
+        if (!respelled && !zr__text_ends(tensor->name, wanted[i].name) && !zr__text_ends(wanted[i].name, tensor->name)) continue;
         if (find_tensor(weights, wanted[i].name).tensor == tensor) return true;
     }
     return false;
@@ -440,5 +475,6 @@ zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wan
 {
     ZR_TRY(check_wanted(weights, wanted, n));
     ZR_TRY(check_tied(weights, wanted, n));
+    ZR_TRY(check_spelled(weights, wanted, n));
     return note ? list_extras(weights, wanted, n, note, size) : ZR_OK;
 }

@@ -396,9 +396,19 @@ static const zr_field fields[] = {
     {0},
 };
 
-/* Some files also hold the tied decoder, its bias under a second name, and a table of position ids. */
-static const char *const redundant[] = {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias",
-                                        "embeddings.position_ids", ".embeddings.position_ids", NULL};
+/* Some files also hold a table of position ids, and the bias of the decoder under a second name. The first files have
+ * the names of TensorFlow for the parameters of norms. */
+static const char *const redundant[] = {"embeddings.position_ids", ".embeddings.position_ids",
+                                        "cls.predictions.decoder.bias", NULL};
+static const char *const spelled[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"},
+                                         {"LayerNorm.bias", "LayerNorm.beta"},
+                                         {"cls.predictions.bias", "cls.predictions.decoder.bias"},
+                                         {NULL, NULL}};
+#define NAMES                                                                                                          \
+    {                                                                                                                  \
+        .prefix = "bert.", .redundant = redundant, .spelled = spelled, .head = "cls.predictions.decoder.weight",       \
+        .table = "bert.embeddings.word_embeddings.weight"                                                              \
+    }
 
 const zr_family zr__family_bert = {.name = "bert",
                                    .title = "BERT",
@@ -406,7 +416,7 @@ const zr_family zr__family_bert = {.name = "bert",
                                    .bytes = sizeof(bert_settings),
                                    .field = fields,
                                    .preset = presets,
-                                   .names = {.prefix = "bert.", .redundant = redundant},
+                                   .names = NAMES,
                                    .complete = complete,
                                    .check = check_bert,
                                    .build = build_bert,
@@ -418,7 +428,7 @@ const zr_family zr__family_bert_preln = {.name = "bert-preln",
                                          .bytes = sizeof(bert_settings),
                                          .field = fields,
                                          .preset = preln_presets,
-                                         .names = {.prefix = "bert.", .redundant = redundant},
+                                         .names = NAMES,
                                          .complete = complete,
                                          .check = check_bert,
                                          .build = build_preln,

@@ -252,14 +252,19 @@ __device__ __forceinline__ float zr__factor(const zr__dropout &dropout, uint32_t
     return (word >> 8) >= dropout.threshold ? dropout.scale : 0.0f;
 }
 
+namespace
+{
+
 /* Find the ends of the documents of B rows of T tokens. */
-static __global__ void zr__find_ends(zr__attention a, int32_t *ends)
+__global__ void zr__find_ends(zr__attention a, int32_t *ends)
 {
     for (int64_t i = zr__first(); i < a.B * a.T; i += zr__step()) {
         const int row = (int)(i / a.T), token = (int)(i % a.T);
         ends[i] = zr__first_beyond(a, row, token, zr__document(a, row, token) + 1);
     }
 }
+
+} // namespace
 
 /* ---- launching --------------------------------------------------------------------------------- */
 
