@@ -26,7 +26,7 @@ for type in gpt2 llama mistral qwen2 qwen3; do
 done
 check "a small GPT-2 is the default" cmp gpt2.json config.json
 check "groups of heads" prints '^model: llama, 4 layers, width 128, 4 heads (2 of keys and values), 256 tokens' "$ZR" plan llama.json
-check "an unknown type" fails 2 'expected gpt2, llama, mistral, qwen2 or qwen3' "$ZR" init no.json --type bert
+check "an unknown type" fails 2 'expected gpt2, llama, mistral, qwen2, qwen3, bert or bert-preln' "$ZR" init no.json --type gptj
 check "a preset" "$ZR" init preset.json --preset llama3-8b
 check "... with its next command" grep -q 'zr train preset.json --data TEXT_FILE --data.tokenizer=DIR' err
 check "... is planned as it is" prints '^model: llama3-8b, .*128256 tokens' "$ZR" plan preset.json --ranks 64

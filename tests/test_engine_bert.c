@@ -164,6 +164,78 @@ static void check_rows(int64_t in_row)
     zr_graph_destroy(&g);
 }
 
+/* ---- logits ------------------------------------------------------------------------------------ */
+
+/* Build the model with the losses of masked tokens as its output. */
+static void build_losses(zr_graph *g, const void *settings)
+{
+    zr_model model = zr_family_model(family, settings);
+    model.build(g, settings);
+    zr_graph_output(g, zr_graph_get_loss_term(g, 0));
+}
+
+/* Fill the trace's first row, with every token of the vocabulary as target at the place *arg. */
+static zr_status fill_place(void *arg, const zr_batch *batch, void *const *input)
+{
+    row r = {0};
+    (void)batch;
+    for (int i = 0; i < 7; i++) r.in[i] = input[i];
+    batches.in_row = 1;
+    golden.predictions = GOLDEN_MOST_SEQ;
+    append(&r, 0);
+    while (r.tokens < batches.T) put_token(&r, r.samples ? r.tokens : 0, 0, 0);
+    for (int64_t v = 0; v < zr_family_sizes(family, &config).vocabulary; v++) {
+        r.in[2][v] = *(const int32_t *)arg;
+        r.in[3][v] = (int32_t)v;
+    }
+    return ZR_OK;
+}
+
+/* Check that the logits of the first sample are the trace's, by what the loss of each target is: the logarithm of the
+ * sum of exponentials without the target's logit. */
+static void check_logits(void)
+{
+    static float want[GOLDEN_MOST_SEQ * 256], loss[256];
+    const int64_t V = zr_family_sizes(family, &config).vocabulary;
+    const zr_model model = {.name = "bert", .build = build_losses, .config = &config};
+    zr_layout layout = ZR_LAYOUT_INIT;
+    zr_device *device = NULL;
+    zr_plan *plan = NULL;
+    zr_comm *comm = NULL;
+    zr_engine *engine = NULL;
+    layout.seq = batches.T, layout.documents = true, layout.predictions = V, layout.samples = 1;
+    layout.train = false, layout.eval = true;
+    assert_true(V <= 256);
+    assert_int_equal(zr_safetensors_read_f32(golden.logits, zr_safetensors_find(golden.logits, "logits"), 0,
+                                             batches.T * V, want),
+                     ZR_OK);
+    assert_int_equal(zr_device_create_cpu(&(zr_device_config)ZR_DEVICE_CONFIG_INIT, &device), ZR_OK);
+    if (zr_plan_create(&model, &layout, &device->profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
+    assert_int_equal(zr_comm_create_self(&comm), ZR_OK);
+    assert_int_equal(zr_engine_create(plan, device, comm, 1, &engine), ZR_OK);
+    assert_int_equal(zr_engine_fill(engine, ZR_STATE_PARAM, golden_fill, NULL), ZR_OK);
+    for (int32_t t = 0; t < batches.T && batches.mask[t]; t++) {
+        double sum = 0, largest = 0;
+        static zr_exact sums[ZR_LOSS_TERMS];
+        const zr_batch batch = {0};
+        if (zr_engine_eval(engine, &batch, fill_place, &t, sums) != ZR_OK) fail_msg("%s", zr_error_message());
+        const zr_value output = zr_graph_get_output(plan->graph[ZR_SCHEDULE_EVAL]);
+        assert_int_equal(zr_engine_value(engine, ZR_SCHEDULE_EVAL, output, loss), ZR_OK);
+        for (int64_t v = 0; v < V; v++) {
+            sum += exp(want[t * V + v]);
+            largest = fmax(largest, fabs(want[t * V + v]));
+        }
+        for (int64_t v = 0; v < V; v++)
+            if (!(fabs(log(sum) - want[t * V + v] - loss[v]) <= 1e-5 * largest))
+                fail_msg("logit %lld of token %d: off by %g", (long long)v, (int)t,
+                         log(sum) - want[t * V + v] - loss[v]);
+    }
+    zr_engine_destroy(&engine);
+    zr_comm_destroy(&comm);
+    zr_plan_destroy(&plan);
+    zr_device_destroy(&device);
+}
+
 static void check_trace(const char *dir, bool packs)
 {
     char model[5000];
@@ -179,6 +251,7 @@ static void check_trace(const char *dir, bool packs)
     read_batches(dir);
     check_rows(1);
     if (packs) check_rows(2);
+    if (golden.logits) check_logits();
     golden_close();
 }
 

@@ -320,8 +320,8 @@ static void wrong_keys_are_refused(void **state)
     } wrong[] = {
         {"\"type\": \"side\", \"n_embd\": 8",
          "model.n_embd: this is a key of model.type gpt2; with side write model.hidden_size"},
-        {"\"hidden_size\": 8", "model.hidden_size: this is a key of model.type llama, mistral, qwen2, qwen3, side, "
-                               "other; with gpt2 write model.n_embd"},
+        {"\"hidden_size\": 8", "model.hidden_size: this is a key of model.type llama, mistral, qwen2, qwen3, bert, "
+                               "bert-preln, side, other; with gpt2 write model.n_embd"},
         {"\"rope_scaling\": {\"factor\": 2}", "model.rope_scaling: this is a key of model.type llama, mistral, qwen2, "
                                               "qwen3, side, other; gpt2 has no such key"},
         {"\"type\": \"side\", \"hidden_sizes\": 8", "model.hidden_sizes: unknown key; did you mean model.hidden_size?"},
@@ -335,7 +335,8 @@ static void wrong_keys_are_refused(void **state)
         {"\"type\": \"side\", \"use_parallel_residual\": false", "model.use_parallel_residual: false is not available"},
         {"\"type\": \"side\", \"eos_token_id\": -1", "model.eos_token_id: found -1, wanted a token id"},
         {"\"type\": \"sides\"",
-         "model.type: found \"sides\", wanted one of gpt2, llama, mistral, qwen2, qwen3, side, other"},
+         "model.type: found \"sides\", wanted one of gpt2, llama, mistral, qwen2, qwen3, bert, "
+         "bert-preln, side, other"},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         char text[256];
@@ -361,10 +362,11 @@ static void keys_of_several_families_are_listed_once(void **state)
         if (strcmp(key[i].path, "model.n_embd") == 0) assert_string_equal(key[i].families, "gpt2");
         if (strcmp(key[i].path, "model.hidden_size") != 0) continue;
         if (strcmp(key[i].families, "llama, mistral, qwen2, qwen3") == 0) continue;
+        if (strcmp(key[i].families, "bert, bert-preln") == 0) continue;
         assert_string_equal(key[i].families, "side, other");
         widths++;
     }
-    assert_true(layers == 3 && widths == 1 && vocabularies == 3);
+    assert_true(layers == 4 && widths == 1 && vocabularies == 4);
     zr_free(key);
     assert_int_equal(zr_config_reference(&markdown), ZR_OK);
     assert_non_null(strstr(markdown, "A size: width. Only of model.type side, other."));
@@ -459,7 +461,8 @@ static void what_zr_cannot_compute_is_named(void **state)
     put_file("config.json", "{\"model_type\": \"bloom\"}", strlen("{\"model_type\": \"bloom\"}"));
     assert_int_equal(zr_hf_read(tempdir, &family, &config), ZR_ERR_DATA);
     assert_non_null(strstr(zr_error_message(), "model_type is \"bloom\"; expected \"gpt2\", \"llama\", \"mistral\", "
-                                               "\"qwen2\", \"qwen3\", \"side\" or \"other\""));
+                                               "\"qwen2\", \"qwen3\", \"bert\", \"bert-preln\", \"side\" or "
+                                               "\"other\""));
 }
 
 static void read_text(const char *name, char *text, size_t size)

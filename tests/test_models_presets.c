@@ -216,16 +216,25 @@ static int64_t by_formula(const char *family, const zr_llama_config *c)
     return c->vocab_size * h * (c->tie_word_embeddings ? 1 : 2) + c->num_hidden_layers * layer + h;
 }
 
-static int64_t count_params(const zr_family *family, const zr_model_config *config)
+static int64_t count_params(const zr_family *family, const zr_model_config *config, int *tensors)
 {
-    const zr_graph_spec spec = {
-        .mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1};
+    const bool pairs = family->samples == ZR_SAMPLES_PAIRS;
+    const zr_graph_spec spec = {.mode = ZR_MODE_EVAL,
+                                .batch = 1,
+                                .seq = 1,
+                                .dtype = ZR_F32,
+                                .grad_dtype = ZR_F32,
+                                .tensor = 1,
+                                .documents = pairs,
+                                .predictions = pairs,
+                                .samples = pairs};
     const zr_model model = zr_family_model(family, config);
     zr_graph *graph = NULL;
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
     model.build(graph, model.config);
     if (zr_graph_finish(graph) != ZR_OK) fail_msg("%s", zr_error_message());
     const int64_t params = zr_graph_param_elems(graph);
+    *tensors = zr_graph_params(graph);
     zr_graph_destroy(&graph);
     return params;
 }
@@ -240,12 +249,59 @@ static void test_llama_sizes(void **state)
         if (zr_family_find_preset(published[i].name, &family, &config) != ZR_OK) fail_msg("%s", zr_error_message());
         assert_string_equal(family->name, published[i].family);
         assert_int_equal(family->check(&config), ZR_OK);
-        const int64_t params = count_params(family, &config);
+        int tensors = 0;
+        const int64_t params = count_params(family, &config, &tensors);
         if (params != published[i].params || params != by_formula(family->name, (const zr_llama_config *)&config))
             fail_msg("%s has %lld parameters", published[i].name, (long long)params);
     }
-    for (int i = 0; zr_family_preset(i, &family); i++) presets += strcmp(family->name, "gpt2") != 0;
+    for (int i = 0; zr_family_preset(i, &family); i++)
+        presets += strcmp(family->name, "gpt2") != 0 && family->samples == ZR_SAMPLES_NEXT;
     assert_int_equal(presets, PUBLISHED);
+}
+
+/* ---- BERT --------------------------------------------------------------------------------------- */
+
+/* Return the number of parameters by formula: three tables and a norm; four products of attention, two of the MLP and
+ * two norms, with biases, in each layer; the pooler; the head of masked tokens, whose table is tied, and that of pairs;
+ * with norms before each part a last norm. */
+static int64_t bert_by_formula(const zr_bert_config *c, bool pre_layer_norm)
+{
+    const int64_t h = c->hidden_size, inner = c->intermediate_size;
+    const int64_t tables = (c->vocab_size + c->max_position_embeddings + c->type_vocab_size + 2) * h;
+    const int64_t layer = 4 * (h * h + h) + 2 * h * inner + inner + h + 4 * h;
+    return tables + c->num_hidden_layers * layer + 2 * (h * h + h) + 2 * h + c->vocab_size + 2 * h + 2 +
+           (pre_layer_norm ? 2 * h : 0);
+}
+
+static void test_bert_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t params;
+        int tensors;
+    } known[] = {{"bert-base", 110106428, 206}, {"bert-large", 336226108, 398}}; /* as transformers counts them */
+    const zr_family *family = NULL;
+    const zr_preset *preset;
+    zr_model_config config;
+    int found = 0;
+    for (int i = 0; (preset = zr_family_preset(i, &family)); i++) {
+        if (family->samples != ZR_SAMPLES_PAIRS) continue;
+        assert_int_equal(zr_family_find_preset(preset->name, &family, &config), ZR_OK);
+        assert_int_equal(family->check(&config), ZR_OK);
+        const zr_bert_config *c = (const zr_bert_config *)&config;
+        int tensors = 0;
+        const int64_t params = count_params(family, &config, &tensors);
+        if (params != bert_by_formula(c, strcmp(family->name, "bert-preln") == 0))
+            fail_msg("%s has %lld parameters", preset->name, (long long)params);
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+            if (strcmp(preset->name, known[k].name) == 0) {
+                assert_int_equal(params, known[k].params);
+                assert_int_equal(tensors, known[k].tensors);
+                found++;
+            }
+    }
+    assert_int_equal(found, 2);
 }
 
 /* ---- names ------------------------------------------------------------------------------------ */
@@ -339,6 +395,7 @@ int main(void)
         cmocka_unit_test(test_published_counts),
         cmocka_unit_test(test_trillion),
         cmocka_unit_test(test_llama_sizes),
+        cmocka_unit_test(test_bert_sizes),
         cmocka_unit_test(test_names_say_the_shape),
         cmocka_unit_test(test_unknown_names),
         cmocka_unit_test(test_every_row_of_the_tables),

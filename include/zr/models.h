@@ -99,12 +99,12 @@ typedef struct zr_hf_names {
     const char *prefix;           /* prefix of all tensor names, which some files leave out; "" for no prefix */
     const char *const *redundant; /* names of tensors in some files that zr does not need, ending with NULL; an entry
                                      that begins with a dot matches the end of a name. NULL for no such names */
-    const char *const (*spelled)[2]; /* ends of tensor names as zr and as some files spell them, such as
-                                        {".LayerNorm.weight", ".LayerNorm.gamma"}; ends with {NULL, NULL}. NULL for no
-                                        such names. If a file has a tensor under both names, the values must be equal */
     const char *head, *table; /* a head that may be tied, and the table to which it is tied: names of their tensors. A
                                  tied model has no parameter for the head. If a file has a tensor for it all the
                                  same, it must have the values of the table. NULL if the head is never or always tied */
+    const char *const (*spelled)[2]; /* ends of tensor names as zr and as some files spell them, such as
+                                        {".LayerNorm.weight", ".LayerNorm.gamma"}; ends with {NULL, NULL}. NULL for no
+                                        such names. If a file has a tensor under both names, the values must be equal */
 } zr_hf_names;
 
 /** The five sizes that every model has. A size is 0 until it is known. */

@@ -284,13 +284,15 @@ static const zr_preset presets[] = {SHAPE_LIST(PRESET){0}}, preln_presets[] = {P
 
 static void complete(void *config)
 {
-    zr_bert_config *c = &((bert_settings *)config)->model;
+    bert_settings *s = config;
+    zr_bert_config *c = &s->model;
     int64_t *const size[] = {&c->num_hidden_layers, &c->num_attention_heads, &c->hidden_size,
                              &c->max_position_embeddings, &c->vocab_size};
     const int64_t standard[] = {12, 12, 768, 512, 30522}; /* BERT-Base */
     for (int i = 0; i < 5; i++)
         if (*size[i] == 0) *size[i] = standard[i];
     if (c->intermediate_size == 0) c->intermediate_size = 4 * c->hidden_size;
+    if (s->pad.n == 0) s->pad.n = 1; /* token 0, [PAD] */
 }
 
 /* The MLP keeps its width in multiples of the model's. */
@@ -416,6 +418,7 @@ const zr_family zr__family_bert = {.name = "bert",
                                    .bytes = sizeof(bert_settings),
                                    .field = fields,
                                    .preset = presets,
+                                   .samples = ZR_SAMPLES_PAIRS,
                                    .names = NAMES,
                                    .complete = complete,
                                    .check = check_bert,
@@ -428,6 +431,7 @@ const zr_family zr__family_bert_preln = {.name = "bert-preln",
                                          .bytes = sizeof(bert_settings),
                                          .field = fields,
                                          .preset = preln_presets,
+                                         .samples = ZR_SAMPLES_PAIRS,
                                          .names = NAMES,
                                          .complete = complete,
                                          .check = check_bert,

@@ -39,8 +39,8 @@ static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, c
     const char *type = NULL, *preset = NULL;
     const cli_option options[] = {
         {"type", CLI_TEXT, &type, 0, "TYPE",
-         "kind of model (key model.type): gpt2, llama, mistral, qwen2 or qwen3; the file has a small model of this "
-         "kind [gpt2]"},
+         "kind of model (key model.type): gpt2, llama, mistral, qwen2, qwen3, bert or bert-preln; the file has a small "
+         "model of this kind [gpt2]"},
         {"preset", CLI_TEXT, &preset, 0, "NAME",
          "named model shape, e.g. smollm2-135m, with training settings for its size (`zr plan --shapes` lists them)"},
         {0}};
