@@ -30,10 +30,11 @@ static bool blocks_meet(const zr__head *s, int64_t i0, int64_t nq, int64_t j0, i
 }
 
 /* Return the number of keys of the block at j0 up to the last one that any of the queries [i0, i0 + nq) sees. In the
- * block on the diagonal, keys after the last query are masked. */
+ * block on the diagonal, keys after the last query are masked. If queries see later keys, return all keys of the block:
+ * the first queries that meet the block need not see all keys, but initialise the gradients of all. */
 static int64_t keys_seen(const zr__head *s, int64_t i0, int64_t nq, int64_t j0)
 {
-    return zr__min64(NB, zr__keys_end(s, i0 + nq - 1) - j0);
+    return zr__min64(NB, (s->size.causal ? zr__keys_end(s, i0 + nq - 1) : s->T) - j0);
 }
 
 /* Return a number `above` such that query i0 + i sees no key from j0 + i + above on. */
