@@ -149,7 +149,8 @@ static inline void golden_check_gradient(const zr_param_info *param)
         worst = fmax(worst, fabs((double)want[i] - got[i]));
     }
     const bool vanishes = golden.vanishes && golden.vanishes(param->name);
-    if (!(worst <= (vanishes ? 1e-6 : 1e-4 * largest))) fail_msg("gradient of %s: off by %g, largest %g", param->name, worst, largest);
+    if (!(worst <= (vanishes ? 1e-6 : 1e-4 * largest)))
+        fail_msg("gradient of %s: off by %g, largest %g", param->name, worst, largest);
 }
 
 static inline void golden_check_weight(const zr_param_info *param)

@@ -292,15 +292,14 @@ static inline void interp_merge_heads(interp *it, const zr_op *op)
 }
 
 #define INTERP_OPS                                                                                                     \
-    {"gelu_erf", interp_gelu_erf}, {"gelu_erf_dx", interp_gelu_erf_dx}, {"tanh", interp_tanh},                          \
-        {"tanh_dx", interp_tanh_dx}, {"rows", interp_rows}, {"rows_dx", interp_rows_dx},                                 \
-        {"relu", interp_relu}, {"relu_dx", interp_relu_dx}, {"silu", interp_silu}, {"silu_dx", interp_silu_dx},            \
-        {"swiglu", interp_swiglu}, {"swiglu_dx", interp_swiglu_dx}, {"rotary_table", interp_rotary_table},             \
-        {"rotary", interp_rotary}, {"mul", interp_mul}, {"scale", interp_scale}, {"rmsnorm", interp_rmsnorm},          \
-        {"rmsnorm_dx", interp_rmsnorm_dx}, {"rmsnorm_dw", interp_rmsnorm_dw}, {"softmax", interp_softmax},             \
-        {"softmax_dx", interp_softmax_dx}, {"mean", interp_mean}, {"mean_dx", interp_mean_dx},                         \
-        {"slice", interp_slice}, {"slice_dx", interp_slice_dx}, {"concat", interp_concat},                             \
-        {"transpose", interp_transpose}, {"split_heads", interp_split_heads},                                          \
+    {"gelu_erf", interp_gelu_erf}, {"gelu_erf_dx", interp_gelu_erf_dx}, {"tanh", interp_tanh},                         \
+        {"tanh_dx", interp_tanh_dx}, {"rows", interp_rows}, {"rows_dx", interp_rows_dx}, {"relu", interp_relu},        \
+        {"relu_dx", interp_relu_dx}, {"silu", interp_silu}, {"silu_dx", interp_silu_dx}, {"swiglu", interp_swiglu},    \
+        {"swiglu_dx", interp_swiglu_dx}, {"rotary_table", interp_rotary_table}, {"rotary", interp_rotary},             \
+        {"mul", interp_mul}, {"scale", interp_scale}, {"rmsnorm", interp_rmsnorm}, {"rmsnorm_dx", interp_rmsnorm_dx},  \
+        {"rmsnorm_dw", interp_rmsnorm_dw}, {"softmax", interp_softmax}, {"softmax_dx", interp_softmax_dx},             \
+        {"mean", interp_mean}, {"mean_dx", interp_mean_dx}, {"slice", interp_slice}, {"slice_dx", interp_slice_dx},    \
+        {"concat", interp_concat}, {"transpose", interp_transpose}, {"split_heads", interp_split_heads},               \
     {                                                                                                                  \
         "merge_heads", interp_merge_heads                                                                              \
     }

@@ -44,13 +44,13 @@ static void open_own(void)
 
 /* A way to write the model. */
 typedef struct form {
-    bool bare;                 /* names without "bert." */
-    bool old;                  /* gamma and beta */
-    const char *bias;          /* name of the decoder's bias */
-    const char *again[2];      /* a tensor that is there a second time, by its names */
-    float off;                 /* added to the second's first element */
-    const char *more;          /* a further tensor, of zeros */
-    const char *missing;       /* a tensor that is left out */
+    bool bare;            /* names without "bert." */
+    bool old;             /* gamma and beta */
+    const char *bias;     /* name of the decoder's bias */
+    const char *again[2]; /* a tensor that is there a second time, by its names */
+    float off;            /* added to the second's first element */
+    const char *more;     /* a further tensor, of zeros */
+    const char *missing;  /* a tensor that is left out */
 } form;
 
 static void replace(char name[NAME_BYTES], const char *end, const char *by)

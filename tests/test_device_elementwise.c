@@ -153,8 +153,8 @@ static void small_values(const level_pair *level)
     const float dy[5] = {1, 1, 1, 1, NAN};
     kernel_call call = unary_call("tanh", tensor1((void *)far, ZR_F32, 5), tensor1(y, ZR_F32, 5));
     assert_int_equal(kernel_run(level->one, &call), ZR_OK);
-    kernel_call back = binary_call("tanh_dx", tensor1((void *)dy, ZR_F32, 5), tensor1((void *)far, ZR_F32, 5),
-                                   tensor1(dx, ZR_F32, 5));
+    kernel_call back =
+        binary_call("tanh_dx", tensor1((void *)dy, ZR_F32, 5), tensor1((void *)far, ZR_F32, 5), tensor1(dx, ZR_F32, 5));
     assert_int_equal(kernel_run(level->one, &back), ZR_OK);
     for (int i = 0; i < 4; i++) assert_true(y[i] == (i % 2 ? -1.0f : 1.0f) && fabsf(dx[i]) < 1e-15f);
     assert_true(isnan(y[4]) && isnan(dx[4]));
@@ -170,8 +170,8 @@ static void small_values(const level_pair *level)
             if (f >= N_UNARIES - 2 && !(fabs(got[i] - want) <= 4e-6 * fabs(want)))
                 fail_msg("%s(%g) is %.9g, wanted %.9g", unaries[f].name, x[i], got[i], want);
         }
-        kernel_call slope = binary_call(unaries[f].dx, tensor1(one, ZR_F32, 64), tensor1(x, ZR_F32, 64),
-                                        tensor1(got, ZR_F32, 64));
+        kernel_call slope =
+            binary_call(unaries[f].dx, tensor1(one, ZR_F32, 64), tensor1(x, ZR_F32, 64), tensor1(got, ZR_F32, 64));
         assert_int_equal(kernel_run(level->one, &slope), ZR_OK);
         for (int i = 0; i < 64; i++) assert_float_equal(got[i], unaries[f].slope(x[i]), 1e-6);
     }

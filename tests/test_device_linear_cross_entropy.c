@@ -45,9 +45,9 @@ static int64_t most(int64_t a, int64_t b)
 /* Return the scratch for a block's logits and sums, followed by the packed operands of its products. */
 static int64_t scratch_of(const problem *p, const zr_device *device, zr_dtype w, bool backward)
 {
-    const zr__head_layout l = zr__head_layout_make(
-        p->rows, zr__head_block(&(zr_graph_spec){.dtype = p->g}, p->rows, p->s.V), p->s.V, p->s.C, p->g, w,
-        backward && p->b);
+    const zr__head_layout l =
+        zr__head_layout_make(p->rows, zr__head_block(&(zr_graph_spec){.dtype = p->g}, p->rows, p->s.V), p->s.V, p->s.C,
+                             p->g, w, backward && p->b);
     const int64_t V = p->s.V, C = p->s.C, room = device->profile.facts.panel_bytes;
     const int threads = device->profile.facts.threads;
     if (p->g == ZR_BF16 && device->profile.facts.bf16_products) return l.panels;
@@ -112,8 +112,8 @@ static void run_on(zr_device *device, kernel_call call)
     if (status != ZR_OK) fail_msg("%s: %s", call.name, zr_error_message());
 }
 
-/* Check that a call without the outputs dw and db gives the same bits of dx and, where the op makes them, losses. `call` has
- * run. */
+/* Check that a call without the outputs dw and db gives the same bits of dx and, where the op makes them, losses.
+ * `call` has run. */
 static void check_alone(zr_device *device, kernel_call call)
 {
     const zr_tensor made[2] = {call.out[0], call.n_out > 2 ? call.out[call.n_out - 1] : call.out[0]};

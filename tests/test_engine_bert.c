@@ -1,7 +1,7 @@
 //TEST timeout=120 long=more
 /* BERT in fp32 against traces that transformers and PyTorch computed in float64: losses of both terms, norms, and where
- * the trace has them gradients and final weights, over stages, ranks, micro-batches, tensor and sequence parallelism and
- * ways to recompute; with a sample and its padding in a row, and with several samples in a row. */
+ * the trace has them gradients and final weights, over stages, ranks, micro-batches, tensor and sequence parallelism
+ * and ways to recompute; with a sample and its padding in a row, and with several samples in a row. */
 #include "golden_trace.h"
 #include "long.h"
 
@@ -13,9 +13,9 @@ static zr_model_config config;
 /* The batches of a trace: of each step and row, tokens with segments, labels, and the label of the sample. */
 static struct {
     int64_t T;
-    int32_t token[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ], segment[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ],
-        mask[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ], label[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ],
-        next[GOLDEN_STEPS * GOLDEN_BATCH];
+    int32_t token[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ],
+        segment[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ], mask[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ],
+        label[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ], next[GOLDEN_STEPS * GOLDEN_BATCH];
     double part[GOLDEN_STEPS][2]; /* the two means */
     int64_t in_row;               /* number of the trace's rows in a row of the run */
 } batches;
@@ -63,8 +63,8 @@ static void put_token(row *r, int64_t begin, int32_t token, int32_t segment)
     r->in[6][r->tokens++] = (int32_t)begin;
 }
 
-/* Append a row of the trace, without its padding unless it is the only one, which then comes last. A row that is padding
- * alone is no sample. */
+/* Append a row of the trace, without its padding unless it is the only one, which then comes last. A row that is
+ * padding alone is no sample. */
 static void append(row *r, int64_t at)
 {
     const int64_t T = batches.T, begin = r->tokens;
@@ -94,8 +94,8 @@ static void fill_row(row *r, int64_t step, int64_t index)
 static zr_status read_rows(const trainer *run, const zr_batch *batch, void *const *input)
 {
     static _Thread_local int32_t spare[7][2 * GOLDEN_MOST_SEQ];
-    const int64_t width[7] = {golden.T,       golden.T,       golden.predictions, golden.predictions,
-                              golden.samples, golden.samples, golden.T};
+    const int64_t width[7] = {golden.T,       golden.T, golden.predictions, golden.predictions, golden.samples,
+                              golden.samples, golden.T};
     for (int64_t b = 0; b < run->layout.batch; b++) {
         row r = {0};
         for (int i = 0; i < 7; i++) r.in[i] = input ? (int32_t *)input[i] + b * width[i] : spare[i];
@@ -206,9 +206,9 @@ static void check_logits(void)
     layout.seq = batches.T, layout.documents = true, layout.predictions = V, layout.samples = 1;
     layout.train = false, layout.eval = true;
     assert_true(V <= 256);
-    assert_int_equal(zr_safetensors_read_f32(golden.logits, zr_safetensors_find(golden.logits, "logits"), 0,
-                                             batches.T * V, want),
-                     ZR_OK);
+    assert_int_equal(
+        zr_safetensors_read_f32(golden.logits, zr_safetensors_find(golden.logits, "logits"), 0, batches.T * V, want),
+        ZR_OK);
     assert_int_equal(zr_device_create_cpu(&(zr_device_config)ZR_DEVICE_CONFIG_INIT, &device), ZR_OK);
     if (zr_plan_create(&model, &layout, &device->profile, &plan) != ZR_OK) fail_msg("%s", zr_error_message());
     assert_int_equal(zr_comm_create_self(&comm), ZR_OK);

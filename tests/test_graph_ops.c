@@ -137,10 +137,10 @@ static zr_value by_columns(zr_graph *g, zr_value x)
 static const struct {
     const char *name;
     path through;
-} paths[] = {{"erf", zr_gelu_erf},  {"tanh", zr_tanh},           {"gelu", zr_gelu},       {"relu", zr_relu},           {"silu", zr_silu},       {"softmax", zr_softmax},
-             {"scale", by_scale},   {"square", by_square},       {"gate", by_gate},       {"rmsnorm", by_rmsnorm},
-             {"heads", by_heads},   {"transpose", by_transpose}, {"columns", by_columns}, {"groups", by_groups},
-             {"swiglu", by_swiglu}, {"rotary", by_rotary}};
+} paths[] = {{"erf", zr_gelu_erf},    {"tanh", zr_tanh},       {"gelu", zr_gelu},     {"relu", zr_relu},
+             {"silu", zr_silu},       {"softmax", zr_softmax}, {"scale", by_scale},   {"square", by_square},
+             {"gate", by_gate},       {"rmsnorm", by_rmsnorm}, {"heads", by_heads},   {"transpose", by_transpose},
+             {"columns", by_columns}, {"groups", by_groups},   {"swiglu", by_swiglu}, {"rotary", by_rotary}};
 #define PATHS (int)(sizeof paths / sizeof *paths)
 
 static void test_activations(void **state)

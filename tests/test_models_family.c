@@ -334,9 +334,8 @@ static void wrong_keys_are_refused(void **state)
         {"\"type\": \"side\", \"hidden_act\": \"relu\"", "model.hidden_act: found \"relu\", wanted one of gelu_new"},
         {"\"type\": \"side\", \"use_parallel_residual\": false", "model.use_parallel_residual: false is not available"},
         {"\"type\": \"side\", \"eos_token_id\": -1", "model.eos_token_id: found -1, wanted a token id"},
-        {"\"type\": \"sides\"",
-         "model.type: found \"sides\", wanted one of gpt2, llama, mistral, qwen2, qwen3, bert, "
-         "bert-preln, side, other"},
+        {"\"type\": \"sides\"", "model.type: found \"sides\", wanted one of gpt2, llama, mistral, qwen2, qwen3, bert, "
+                                "bert-preln, side, other"},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         char text[256];

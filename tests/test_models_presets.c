@@ -391,14 +391,10 @@ static void test_every_row_of_the_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_published_counts),
-        cmocka_unit_test(test_trillion),
-        cmocka_unit_test(test_llama_sizes),
-        cmocka_unit_test(test_bert_sizes),
-        cmocka_unit_test(test_names_say_the_shape),
-        cmocka_unit_test(test_unknown_names),
-        cmocka_unit_test(test_every_row_of_the_tables),
+        cmocka_unit_test(test_sizes),         cmocka_unit_test(test_published_counts),
+        cmocka_unit_test(test_trillion),      cmocka_unit_test(test_llama_sizes),
+        cmocka_unit_test(test_bert_sizes),    cmocka_unit_test(test_names_say_the_shape),
+        cmocka_unit_test(test_unknown_names), cmocka_unit_test(test_every_row_of_the_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,6 +59,10 @@ static void test_wrong_declarations_are_refused(void **state)
     assert_int_equal(zr_family_check(&copy), ZR_ERR_INTERNAL);
     copy.name = "copy";
     assert_int_equal(zr_family_check(&copy), ZR_OK);
+    copy.samples = (zr_samples)7;
+    assert_int_equal(zr_family_check(&copy), ZR_ERR_INTERNAL);
+    assert_non_null(strstr(zr_error_message(), "copy: there are no samples 7"));
+    copy.samples = ZR_SAMPLES_NEXT;
     assert_true(heads >= 0);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         field[heads] = wrong[i].field;

@@ -31,7 +31,8 @@ typedef struct zr__hf_place {
  * (zr_hf_names.spelled). Return false after the last. */
 bool zr__hf_spelling(const zr_hf_names *names, const char *tensor, int i, char out[ZR_FILE_NAME_BYTES]);
 
-/** Find a tensor of the model in any spelling, with and without the family's prefix. Return false if the source does not have it. */
+/** Find a tensor of the model in any spelling, with and without the family's prefix. Return false if the source does
+ * not have it. */
 bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place);
 
 #endif

@@ -441,7 +441,8 @@ static bool is_wanted(const zr_weights *weights, const zr_safetensors_tensor *te
 {
     const bool respelled = is_respelled(weights->names, tensor->name);
     for (int64_t i = 0; i < n; i++) {
-        if (!respelled && !zr__text_ends(tensor->name, wanted[i].name) && !zr__text_ends(wanted[i].name, tensor->name)) continue;
+        if (!respelled && !zr__text_ends(tensor->name, wanted[i].name) && !zr__text_ends(wanted[i].name, tensor->name))
+            continue;
         if (find_tensor(weights, wanted[i].name).tensor == tensor) return true;
     }
     return false;

@@ -403,7 +403,7 @@ json_t *zr__value_get(const zr_config *config, const zr_key *key)
 bool zr__value_is_standard(const zr_config *config, const zr_key *key)
 {
     json_t *value = zr__value_get(config, key), *standard = standard_json(key);
-    const bool same = json_equal(value, standard);
+    const bool same = json_is_null(value) || json_equal(value, standard); /* null: not set */
     json_decref(value);
     json_decref(standard);
     return same;

@@ -195,8 +195,7 @@ static zr_status cut_shape(const zr_graph *graph, zr_param_info *info)
              "parameter %s: a cut of dimension %d in %d parts; it has %d dimensions", info->name, info->cut.dim,
              info->cut.parts, info->whole.ndim);
     const int64_t size = info->whole.dim[info->cut.dim];
-    ZR_CHECK(size % parts == 0 && (size / parts % M == 0 || (info->cut.dim == 0 && parts == 1)),
-             ZR_ERR_CONFIG,
+    ZR_CHECK(size % parts == 0 && (size / parts % M == 0 || (info->cut.dim == 0 && parts == 1)), ZR_ERR_CONFIG,
              "parameter %s: %" PRId64 " ranks do not divide its %" PRId64 " (%" PRId64 " parts): a degree that divides "
              "%" PRId64 " is wanted",
              info->name, M, size, parts, size / parts);

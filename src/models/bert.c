@@ -25,7 +25,8 @@ static zr_status check_dropout(const char *field, double value)
     return ZR_OK;
 }
 
-/* Return whether the number of parameters may overflow: layers x (4 C^2 + 2 C I + 9 C + I), the tables and the heads. */
+/* Return whether the number of parameters may overflow: layers x (4 C^2 + 2 C I + 9 C + I), the tables and the heads.
+ */
 static bool params_overflow(const zr_bert_config *c)
 {
     const double C = (double)c->hidden_size, inner = (double)c->intermediate_size;
@@ -267,15 +268,17 @@ typedef struct bert_settings {
 #define SETTINGS(layers, width, heads)                                                                                 \
     &(const bert_settings)                                                                                             \
     {                                                                                                                  \
-        .model = {.num_hidden_layers = layers,                                                                         \
-                  .hidden_size = width,                                                                                \
-                  .num_attention_heads = heads,                                                                        \
-                  .intermediate_size = 4 * (width),                                                                    \
-                  .max_position_embeddings = 512,                                                                      \
-                  .vocab_size = 30522,                                                                                 \
-                  .type_vocab_size = 2,                                                                                \
-                  .layer_norm_eps = 1e-12,                                                                             \
-                  .initializer_range = 0.02}                                                                           \
+        .model = {                                                                                                     \
+            .num_hidden_layers = layers,                                                                               \
+            .hidden_size = width,                                                                                      \
+            .num_attention_heads = heads,                                                                              \
+            .intermediate_size = 4 * (width),                                                                          \
+            .max_position_embeddings = 512,                                                                            \
+            .vocab_size = 30522,                                                                                       \
+            .type_vocab_size = 2,                                                                                      \
+            .layer_norm_eps = 1e-12,                                                                                   \
+            .initializer_range = 0.02                                                                                  \
+        }                                                                                                              \
     }
 #define PRESET(name, layers, width, heads, lr) {name, SETTINGS(layers, width, heads), lr},
 static const zr_preset presets[] = {SHAPE_LIST(PRESET){0}}, preln_presets[] = {PRELN_LIST(PRESET){0}};

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-static const zr_family *const table[] = {&zr__family_gpt2, &zr__family_llama, &zr__family_mistral, &zr__family_qwen2,
-                                         &zr__family_qwen3, &zr__family_bert, &zr__family_bert_preln};
+static const zr_family *const table[] = {&zr__family_gpt2,  &zr__family_llama, &zr__family_mistral,   &zr__family_qwen2,
+                                         &zr__family_qwen3, &zr__family_bert,  &zr__family_bert_preln};
 enum { FAMILIES = sizeof(table) / sizeof(table[0]) };
 
 const zr_family *zr_family_at(int i)

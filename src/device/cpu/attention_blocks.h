@@ -87,9 +87,9 @@ static inline void zr__attention_backward_parts(zr__attention_layout *l, int64_t
 }
 
 /** Return the layout for T tokens and heads of width D, for the backward pass if `backward`, else for the forward
- * pass. `ends` tells whether the kernel needs the ends of documents. `shared` tells whether several query heads share a key-value head; only the backward pass depends on it.
- * `narrow` tells whether products have bf16 operands, in pairs. Then q, k, v and dy take half of the memory, but the
- * backward pass needs two forms of q and dy. */
+ * pass. `ends` tells whether the kernel needs the ends of documents. `shared` tells whether several query heads share a
+ * key-value head; only the backward pass depends on it. `narrow` tells whether products have bf16 operands, in pairs.
+ * Then q, k, v and dy take half of the memory, but the backward pass needs two forms of q and dy. */
 static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t D, bool backward, bool shared,
                                                              bool ends, bool narrow)
 {

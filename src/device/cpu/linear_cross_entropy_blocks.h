@@ -14,7 +14,7 @@ typedef struct zr__head_layout {
     int64_t sum; /* offset of the fp32 accumulator (V,C) of dw, which has no bytes if sum_in_dw */
     bool sum_in_dw;
     int64_t bias_sum; /* offset of the fp32 accumulator (V) of db, which has no bytes if db is not computed */
-    int64_t panels; /* offset of the scratch for the matrix products, which comes last */
+    int64_t panels;   /* offset of the scratch for the matrix products, which comes last */
 } zr__head_layout;
 
 /** Compute the layout for rows of V logits in dtype g, with `block` rows in a block. w is the dtype of dw (V,C), or

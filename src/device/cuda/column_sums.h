@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(ZR__SUM_ACROSS *ZR__SUM_DOWN)
     }
 }
 
-/* Compute out = earlier + the sums of all runs. Each of eight groups adds its runs in the order of the runs. The groups'
- * sums are then added in the order of the groups. */
+/* Compute out = earlier + the sums of all runs. Each of eight groups adds its runs in the order of the runs. The
+ * groups' sums are then added in the order of the groups. */
 __global__ void __launch_bounds__(ZR__SUM_ACROSS *ZR__SUM_DOWN)
     zr__sum_join(zr__array out, const float *earlier, const float *part, int64_t runs, int64_t cols)
 {

@@ -33,8 +33,8 @@ namespace
  * aligned. */
 constexpr int zr__loss_pack = 8;
 
-/* Load the elements [i, i + pack) of a row of n elements, and add the bias, unless it is null. Elements beyond the row's
- * end are -inf, which adds nothing to a sum of exponentials. */
+/* Load the elements [i, i + pack) of a row of n elements, and add the bias, unless it is null. Elements beyond the
+ * row's end are -inf, which adds nothing to a sum of exponentials. */
 template <typename T>
 __device__ __forceinline__ void zr__loss_get(float (&x)[zr__loss_pack], const T *row, const T *bias, int64_t i,
                                              int64_t n, bool packed)

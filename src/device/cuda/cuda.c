@@ -203,9 +203,8 @@ static zr_status outside_failure(zr__cuda_device *cuda)
 {
     const zr__cuda_outside found = *cuda->outside;
     *cuda->outside = (zr__cuda_outside){.what = NULL};
-    ZR_CHECK(!found.what, ZR_ERR_DATA,
-             "%s %d at row %lld, position %lld is outside the %s of %lld%s", found.what, found.index,
-             (long long)(found.at / found.cols), (long long)(found.at % found.cols),
+    ZR_CHECK(!found.what, ZR_ERR_DATA, "%s %d at row %lld, position %lld is outside the %s of %lld%s", found.what,
+             found.index, (long long)(found.at / found.cols), (long long)(found.at % found.cols),
              found.in_row ? "row" : "vocabulary", (long long)found.end,
              found.in_row ? "" : ": check the data's tokenizer");
     return ZR_OK;

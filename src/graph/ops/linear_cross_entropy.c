@@ -1,5 +1,5 @@
-/* linear_cross_entropy: an output head, perhaps with a bias, and its losses, computed in blocks of rows, so that the logits of all rows never
- * exist at once.
+/* linear_cross_entropy: an output head, perhaps with a bias, and its losses, computed in blocks of rows, so that the
+ * logits of all rows never exist at once.
  *
  * The backward op computes the logits, losses and gradients of one block at a time, and also returns the losses. The
  * forward op runs only if another op reads its losses. If it does not run, no product is computed twice. */
@@ -120,8 +120,8 @@ static zr_cost head_dx_cost(const zr_graph *graph, const zr_op *op)
     return gradients_cost(graph, op, 1, op->n_out > 2);
 }
 
-/* Define the op with n outputs: dx, dw (only if n is 3 or 4), db (only if n is 4), losses. dx can overwrite x, because a block of x is not needed
- * any more when that block of dx is written. */
+/* Define the op with n outputs: dx, dw (only if n is 3 or 4), db (only if n is 4), losses. dx can overwrite x, because
+ * a block of x is not needed any more when that block of dx is written. */
 #define DX(n)                                                                                                          \
     {                                                                                                                  \
         .name = "linear_cross_entropy_dx", .n_out = n, .infer = head_dx_infer, .cost = head_dx_cost, .in_place = { 2 } \
@@ -275,9 +275,9 @@ static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
     const bool sums = !zr__is_gathered(graph, g.of[0]);
     zr_value dx = out[0];
     if (sums) out[0] = ZR_NONE;
-    zr_graph_op(
-        graph, def, &op->attr, op->n_in + 1,
-        (zr_value[]){zr_grad_of(graph, op->out[0]), op->out[1], op->in[1], op->in[2], op->in[3], op->in[4]}, out);
+    zr_graph_op(graph, def, &op->attr, op->n_in + 1,
+                (zr_value[]){zr_grad_of(graph, op->out[0]), op->out[1], op->in[1], op->in[2], op->in[3], op->in[4]},
+                out);
     end_params(graph, &g, out);
     if (!g.needed[0]) return ZR_OK;
     if (sums)

@@ -74,8 +74,8 @@ static inline float bell(float x)
     return ZR_FMA(-0.5f * rest, e, e);
 }
 
-/* Return P(X < x) of the normal distribution, (1 + erf(x / sqrt 2)) / 2, from e = bell(x). For x < 0 it is e t q(t) with
- * t = 1 / (1 + 0.35 |x|), which keeps its relative precision. The polynomial q interpolates at Chebyshev points
+/* Return P(X < x) of the normal distribution, (1 + erf(x / sqrt 2)) / 2, from e = bell(x). For x < 0 it is e t q(t)
+ * with t = 1 / (1 + 0.35 |x|), which keeps its relative precision. The polynomial q interpolates at Chebyshev points
  * (relative error 4e-8). */
 static inline float normal_below(float x, float e)
 {
@@ -357,13 +357,13 @@ static zr_status fill_seed(const zr_kernel_args *args)
 }
 
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_elementwise)[] = {
-    {"gelu", .run = gelu},      {"gelu_dx", .run = gelu_dx},
+    {"gelu", .run = gelu},         {"gelu_dx", .run = gelu_dx},
     {"gelu_erf", .run = gelu_erf}, {"gelu_erf_dx", .run = gelu_erf_dx},
-    {"relu", .run = relu},      {"relu_dx", .run = relu_dx},
-    {"silu", .run = silu},      {"silu_dx", .run = silu_dx},
-    {"tanh", .run = tanh_of}, {"tanh_dx", .run = tanh_dx},
-    {"swiglu", .run = swiglu},  {"swiglu_dx", .run = swiglu_dx},
-    {"add", .run = add},        {"mul", .run = mul},
-    {"scale", .run = scale},    {"dropout", .run = dropout},
-    {"fill", .run = fill_seed}, {0},
+    {"relu", .run = relu},         {"relu_dx", .run = relu_dx},
+    {"silu", .run = silu},         {"silu_dx", .run = silu_dx},
+    {"tanh", .run = tanh_of},      {"tanh_dx", .run = tanh_dx},
+    {"swiglu", .run = swiglu},     {"swiglu_dx", .run = swiglu_dx},
+    {"add", .run = add},           {"mul", .run = mul},
+    {"scale", .run = scale},       {"dropout", .run = dropout},
+    {"fill", .run = fill_seed},    {0},
 };

@@ -224,7 +224,7 @@ static zr_status indices_of(const zr_kernel_args *args, const zr_shape *x, row_i
 {
     const zr_tensor *index = &args->in[0];
     const zr__sequence s = zr__sequence_of(args, x);
-    *r = (row_indices){index->data, zr_shape_elems(&index->shape), zr_shape_cols(&index->shape), s.T, s.row,
+    *r = (row_indices){index->data,     zr_shape_elems(&index->shape), zr_shape_cols(&index->shape), s.T, s.row,
                        zr_shape_rows(x)};
     for (int64_t i = 0; i < r->n; i++)
         ZR_CHECK(r->index[i] >= 0 && r->index[i] < s.T, ZR_ERR_DATA,

@@ -20,9 +20,8 @@ typedef struct operands {
 static operands operands_of(const zr_kernel_args *args)
 {
     const zr__loss_operands of = zr__loss_operands_of(args);
-    return (operands){
-        of, zr__head_layout_make(of.rows, args->op->attr.i[0], of.V, of.C, of.x->dtype, of.dw ? of.dw->dtype : ZR_F32,
-                                 of.db != NULL)};
+    return (operands){of, zr__head_layout_make(of.rows, args->op->attr.i[0], of.V, of.C, of.x->dtype,
+                                               of.dw ? of.dw->dtype : ZR_F32, of.db != NULL)};
 }
 
 /* ---- products --------------------------------------------------------------------------------- */
@@ -174,11 +173,10 @@ static zr_status run_block(const zr_kernel_args *args, const operands *o, int64_
     const int64_t at = row * o->of.C * zr_dtype_bytes(o->of.x->dtype);
     void *logits = args->scratch, *panels = (char *)args->scratch + o->layout.panels;
     const char *x = (const char *)o->of.x->data + at;
-    ZR_TRY(zr__matmul_run(p->logits, &(zr__matmul_operands){.a = x,
-                                                            .b = o->of.w->data,
-                                                            .bias = o->of.b ? o->of.b->data : NULL,
-                                                            .c = logits,
-                                                            .panels = panels}));
+    ZR_TRY(zr__matmul_run(
+        p->logits,
+        &(zr__matmul_operands){
+            .a = x, .b = o->of.w->data, .bias = o->of.b ? o->of.b->data : NULL, .c = logits, .panels = panels}));
     (o->of.losses ? run_rows : run_part_rows)(args, o, row, n);
     if (!o->of.dx) return ZR_OK;
     char *dx = (char *)o->of.dx->data + at;
@@ -246,8 +244,8 @@ static int64_t head_scratch(const zr_device_facts *facts, const zr_graph *graph,
     const zr_type *x = zr__in_type(graph, op, first), *w = zr__in_type(graph, op, first + 1);
     const int64_t V = w->shape.dim[0], C = w->shape.dim[1];
     const zr_dtype g = x->dtype, dw = with_dw ? zr__out_type(graph, op, 1)->dtype : ZR_F32;
-    const zr__head_layout l = zr__head_layout_make(zr_shape_rows(&x->shape), op->attr.i[0], V, C, g, dw,
-                                                   with_dw && zr__loss_has_bias(op));
+    const zr__head_layout l =
+        zr__head_layout_make(zr_shape_rows(&x->shape), op->attr.i[0], V, C, g, dw, with_dw && zr__loss_has_bias(op));
     int64_t bytes = zr__matmul_scratch(facts, l.rows, V, C, g, g);
     if (backward) bytes = max64(bytes, zr__matmul_scratch(facts, l.rows, C, V, g, g));
     if (with_dw) bytes = max64(bytes, zr__matmul_scratch(facts, V, C, l.rows, g, l.sum_in_dw ? dw : ZR_F32));

@@ -183,8 +183,8 @@ struct plain_online {
     float max[ZR__PLAIN_ROWS], sum[ZR__PLAIN_ROWS];
 };
 
-/* Set scores of keys of other documents than their queries' to an infinity that plain_weigh scales to -infinity. This is
- * not done in plain_weigh, which has no registers left. */
+/* Set scores of keys of other documents than their queries' to an infinity that plain_weigh scales to -infinity. This
+ * is not done in plain_weigh, which has no registers left. */
 __device__ __forceinline__ void plain_hide(zr__plain_scores &score, const zr__attention &a, int row, int i0, int j0)
 {
     const float hidden = a.scale < 0.0f ? INFINITY : -INFINITY;

@@ -1,5 +1,5 @@
-/* gelu, gelu_erf, relu, silu, tanh and swiglu with their gradients (_dx), add, mul, scale, dropout, fill. The processor's kernels use
- * the same formulas. */
+/* gelu, gelu_erf, relu, silu, tanh and swiglu with their gradients (_dx), add, mul, scale, dropout, fill. The
+ * processor's kernels use the same formulas. */
 #include "device/cuda/dropout.h"
 #include "device/operands.h"
 

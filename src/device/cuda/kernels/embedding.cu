@@ -49,7 +49,7 @@ zr_status indices_of(const zr_kernel_args *args, const zr_tensor *x, token_ids *
 {
     const zr_tensor *index = &args->in[0];
     const zr__sequence s = zr__sequence_of(args, &x->shape);
-    *tokens = {(const int32_t *)index->data,  zr_shape_elems(&index->shape), s.row, zr_shape_rows(&x->shape), nullptr, s,
+    *tokens = {(const int32_t *)index->data, zr_shape_elems(&index->shape), s.row, zr_shape_rows(&x->shape), nullptr, s,
                zr_shape_cols(&index->shape)};
     return zr__check_indices(args, index, "index", 0, s.T, true);
 }
@@ -516,8 +516,8 @@ zr_status run_position_dw_of_documents(const zr_kernel_args *args)
 {
     const zr_shape *dy = &args->in[1].shape;
     const int32_t *documents = (const int32_t *)args->in[0].data;
-    return sum_by_row(args,
-                      {nullptr, zr_shape_rows(dy), 0, args->out[0].shape.dim[0], documents, zr__sequence_of(args, dy), 0});
+    return sum_by_row(
+        args, {nullptr, zr_shape_rows(dy), 0, args->out[0].shape.dim[0], documents, zr__sequence_of(args, dy), 0});
 }
 
 zr_status run_position_dw(const zr_kernel_args *args)
