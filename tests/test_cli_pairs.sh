@@ -1,0 +1,101 @@
+#TEST timeout=60
+# An encoder is trained on masked tokens and pairs of sentences: losses of both terms are those of the reference, however
+# ranks and micro-batches divide the rows, and a resumed run continues with the same bits.
+. tests/command.inc
+GOLDEN=$ZR_SOURCE/tests/golden/bert-odd
+
+cat >c.json <<'END_CONFIG'
+{"model": {"type": "bert", "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0},
+ "data": {"order": "sequential", "seq_length": 15, "max_predictions": 15},
+ "train_batch_size": 4, "gradient_clipping": 1.0,
+ "optimizer": {"type": "AdamW", "params": {"lr": 0.001, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}},
+ "train": {"steps": 10, "eval_interval": 0, "threads": 1}, "steps_per_print": 1}
+END_CONFIG
+DATA=$GOLDEN/batches.safetensors
+train() { # RUN OPTION...
+    run=$1
+    shift
+    "$ZR" train c.json --model.init="$GOLDEN/model" --data.train="$DATA" --train.output_dir="$run" "$@"
+}
+# as_expected RUN: the losses and their terms are the reference's.
+as_expected() {
+    python3 - "$1" "$GOLDEN/expected.json" <<'END_PYTHON'
+import json, sys
+line = [json.loads(line) for line in open(f"{sys.argv[1]}/metrics.jsonl")]
+want = json.load(open(sys.argv[2]))
+assert len(line) == 10, len(line)
+for one, loss, norm, terms in zip(line, want["losses"], want["grad_norms"], want["mlm_nsp"]):
+    got = [one["loss"], one["grad_norm"], one["masked_lm"], one["next_sentence"]]
+    for a, b in zip(got, [loss, norm, *terms]):
+        assert abs(a - b) < 2e-5 * b, (one, loss, norm, terms)
+END_PYTHON
+}
+check "a run on ready rows" train one
+check "... losses of the reference" as_expected one
+check "... and in the lines of steps" grep -q 'masked_lm 3.90750.*next_sentence 0.68022' err
+check "... as planned" as_planned one
+check "... on two ranks, with accumulation" train two --ranks 2 --zero_optimization.stage=3 \
+    --train_micro_batch_size_per_gpu=1
+check "... losses of the reference" as_expected two
+check "... as planned" as_planned two
+check "... on one rank, with sums that do not depend on ranks" train world --train.reproducible=world \
+    --train_micro_batch_size_per_gpu=1
+check "... on four" train worlds --ranks 4 --zero_optimization.stage=2 --train.reproducible=world \
+    --train_micro_batch_size_per_gpu=1
+check "... the same bits" same world worlds
+
+# a run that is resumed
+check "five steps" train part --train.steps=5
+check "... five more" train part --resume --train.steps=10
+check "... are the same" same one part
+python3 - "$DATA" <<'END_PYTHON'
+import json, struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+length, = struct.unpack("<Q", data[:8])
+at = 8 + length + json.loads(data[8:8 + length])["next_sentence_label"]["data_offsets"][0]
+data[at] ^= 1
+open("other.safetensors", "wb").write(data)
+END_PYTHON
+check "... but not on other rows" fails 65 'data.train' train part --resume --train.steps=11 --data.train=other.safetensors
+
+# evaluation
+check "an evaluation during a run" train val --data.val="$DATA" --train.steps=1 --train.eval_interval=1
+next_loss() { # the evaluation of all rows is the mean of the losses of steps that update nothing
+    train still --optimizer.params.lr=0 --optimizer.params.weight_decay=0 --train_batch_size=40
+    "$ZR" eval "$GOLDEN/model" --data "$DATA" --seq 15 --json >eval.json || return 1
+    python3 - <<'END_PYTHON'
+import json
+step = json.loads(open("still/metrics.jsonl").readline())
+got = json.load(open("eval.json"))
+for key in "loss", "masked_lm", "next_sentence":
+    assert abs(step[key] - got[key]) < 1e-5, (key, step, got)
+END_PYTHON
+}
+check "an evaluation of weights" next_loss
+the_val_loss() {
+    "$ZR" eval val --json >eval.json || return 1
+    python3 - <<'END_PYTHON'
+import json
+line = [json.loads(line) for line in open("val/metrics.jsonl") if "val_loss" in line][0]
+got = json.load(open("eval.json"))
+assert abs(line["val_loss"] - got["loss"]) < 1e-6 and abs(line["val_masked_lm"] - got["masked_lm"]) < 1e-6, (line, got)
+assert line["val_tokens"] == got["tokens"], (line, got)
+END_PYTHON
+}
+check "... is the run's own" the_val_loss
+check "... for people" prints 'next_sentence  0' "$ZR" eval val
+
+small() { # OPTION...
+    "$ZR" train --model.type=bert --model.num_hidden_layers=1 --model.num_attention_heads=2 --model.hidden_size=16 \
+        --model.max_position_embeddings=32 --model.vocab_size=60 --train.output_dir=no "$@"
+}
+# what an encoder cannot do
+check "an encoder generates no text" fails 69 'only decoders' "$ZR" generate one --prompt a
+check "... takes no key of decoders" fails 78 'data.packing: it is for decoders' small --data.packing=whole
+check "... and a decoder none of encoders" fails 78 'data.max_samples: it is for encoders' "$ZR" plan --model.preset=gpt2-124m --data.max_samples=2
+echo "a b" >text.txt
+check "... needs a tokenizer for text" fails 78 'data.tokenizer is missing' "$ZR" train --model.type=bert --data.train=text.txt
+check "... predicts no more tokens than a row has" fails 78 'data.max_predictions: 40 is more than data.seq_length 32' small --data.train="$DATA" --data.max_predictions=40
+check "a plan" prints '"params": 110106428' "$ZR" plan --model.preset=bert-base --data.seq_length=128 --zero_optimization.stage=2 --ranks 4 --json
+
+echo "1..$n"
