@@ -70,12 +70,10 @@ static const size documents[] = {
     {2, 190, 1, 5, .window = 17, .borders = {10, 100, 128, 180}},
     {1, 200, 2, 5, .kv = 1, .window = 90, .apart = true, .borders = {30, 64, 191}},
     {1, 67, 2, 4, .kv = 1, .ranks = 3, .apart = true, .borders = {40}},
-    {1, 130, 1, 8, .both = true, .borders = {64, 128}},
-    {2, 140, 1, 9, .both = true, .borders = {63, 65, 127, 129, 138}},
-    {1, 200, 4, 20, .kv = 2, .both = true, .apart = true, .borders = {1, 2, 62, 64, 66, 70, 195}},
-    {1, 150, 1, 3, .both = true, .borders = {ALONE}},
-    {1, 70, 2, 16, .both = true, .borders = {69}},
-    {2, 300, 1, 5, .kv = 1, .ranks = 3, .both = true, .apart = true, .borders = {10, 140}},
+    {2, 131, 1, 9, .both = true, .borders = {63, 65, 127, 129}},
+    {1, 140, 2, 20, .kv = 1, .both = true, .apart = true, .borders = {1, 2, 62, 64, 66, 128}},
+    {1, 70, 1, 3, .both = true, .borders = {ALONE}},
+    {1, 135, 1, 5, .kv = 1, .ranks = 2, .both = true, .apart = true, .borders = {10}},
 };
 #define N_DOCUMENTS (int)(sizeof documents / sizeof *documents)
 
@@ -87,10 +85,9 @@ static const size gpu_documents[] = {
     {1, 67, 1, 136, .window = 9, .borders = {16, 33, 60}},
     {1, 70, 1, 264, .borders = {30, 64}},
     {1, 100, 1, 57, .borders = {ALONE}},
-    {1, 200, 2, 64, .both = true, .borders = {5, 127, 128, 160}},
-    {1, 132, 1, 128, .both = true, .apart = true, .borders = {32, 96, 129}},
-    {1, 133, 1, 264, .both = true, .borders = {30, 64}},
-    {1, 100, 1, 57, .both = true, .borders = {ALONE}},
+    {1, 140, 1, 64, .both = true, .borders = {5, 127, 128}},
+    {1, 70, 1, 128, .both = true, .apart = true, .borders = {32, 66}},
+    {1, 67, 1, 264, .both = true, .borders = {30, 64}},
 };
 #define N_GPU_DOCUMENTS (int)(sizeof gpu_documents / sizeof *gpu_documents)
 

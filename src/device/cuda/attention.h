@@ -242,8 +242,8 @@ __device__ __forceinline__ int zr__first_beyond(const zr__attention &a, int row,
 /* Return the range of queries of a row that see one of the keys [j0, j0 + keys). */
 __device__ __forceinline__ zr__range zr__queries_of(const zr__attention &a, int row, int j0, int keys)
 {
-    const int begin = a.ends ? zr__document(a, row, j0) : j0 - a.later, window = j0 + keys + a.earlier,
-              last = window < a.T ? window : a.T;
+    const int begin = a.ends ? zr__document(a, row, j0) : j0 - a.later;
+    const int window = j0 + keys + a.earlier, last = window < a.T ? window : a.T;
     const int end = a.documents ? zr__first_beyond(a, row, j0, j0 + keys) : last;
     return {begin > 0 ? begin : 0, end < last ? end : last};
 }
