@@ -1,0 +1,46 @@
+#TEST timeout=60
+# An encoder is trained on text, from which sentence pairs are made: ranks read the same rows, and so does a resumed run.
+. tests/command.inc
+
+# text
+python3 - <<'END_PYTHON'
+import random
+random.seed(1)
+words = "the cat dog sat on a mat and ran far home red big sun sea".split()
+with open("text.txt", "w") as out:
+    for document in range(24):
+        for sentence in range(random.randint(3, 9)):
+            print(" ".join(random.choice(words) for _ in range(random.randint(3, 8))), file=out)
+        print(file=out)
+import os
+os.mkdir("tok")
+open("tok/tokenizer_config.json", "w").write('{"do_lower_case": true}')
+open("tok/vocab.txt", "w").write("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + words) + "\n")
+END_PYTHON
+text() { # RUN OPTION...
+    run=$1
+    shift
+    "$ZR" train --model.type=bert --model.num_hidden_layers=1 --model.num_attention_heads=2 --model.hidden_size=16 \
+        --model.max_position_embeddings=32 --data.train=text.txt --data.val=text.txt --data.tokenizer=tok \
+        --data.max_predictions=5 --train_batch_size=8 --train.steps=6 --train.eval_interval=3 --train.threads=1 \
+        --optimizer.params.lr=1e-3 --data.cache_dir=cache --train.output_dir="$run" "$@"
+}
+check "a run on text" text plain
+check "... on two ranks" text plain2 --ranks 2 --train_micro_batch_size_per_gpu=2 --zero_optimization.stage=3
+close() {
+    python3 - "$1" "$2" <<'END_PYTHON'
+import json, sys
+a, b = ([json.loads(line) for line in open(f"{run}/metrics.jsonl")] for run in sys.argv[1:])
+assert len(a) == len(b) == 8
+for x, y in zip(a, b):
+    for key in "loss", "masked_lm", "next_sentence", "val_loss", "val_masked_lm", "val_tokens":
+        assert (key in x) == (key in y) and (key not in x or abs(x[key] - y[key]) < 1e-4 * x[key]), (key, x, y)
+END_PYTHON
+}
+check "... has the same losses" close plain plain2
+check "... packed rows" text packed --data.max_samples=4 --data.max_predictions=12
+check "... is resumed" text again --train.steps=3
+check "... with the same rows" "$ZR" train again/config.json --resume --train.steps=6
+check "... and bits" same plain again
+
+echo "1..$n"
