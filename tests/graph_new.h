@@ -21,7 +21,12 @@ static const zr_init NORMAL = {ZR_INIT_NORMAL, 0.02};
 static inline zr_graph *graph_new(zr_mode mode, zr_dtype dtype)
 {
     bool decode = mode == ZR_MODE_DECODE;
-    zr_graph_spec spec = {mode, decode ? 1 : B, decode ? 1 : T, decode ? T : 0, dtype, dtype, 1, false, 0, false};
+    zr_graph_spec spec = {.mode = mode,
+                          .batch = decode ? 1 : B,
+                          .seq = decode ? 1 : T,
+                          .cache_len = decode ? T : 0,
+                          .dtype = dtype,
+                          .grad_dtype = dtype};
     zr_graph *graph = NULL;
     assert_int_equal(zr_graph_create(&spec, &graph), ZR_OK);
     zr_graph_unit(graph, "u");

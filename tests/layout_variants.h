@@ -89,6 +89,7 @@ static inline bool layout_vary(trainer *run, const layout_variant *v)
     run->layout.rank_free_sums = had.rank_free_sums;
     run->layout.reduce_once = had.reduce_once;
     run->layout.home = had.home;
+    run->layout.tile_elems = had.tile_elems;
     /* Without lanes, overlap only changes places and waits; the result is compared with a run that has lanes. */
     run->layout.overlap = run->lanes || (v - layout_variants) % 2;
     run->layout.train = run->layout.eval = true;

@@ -252,6 +252,28 @@ static void test_many_tokens(void **state)
     for_every_level(many_tokens);
 }
 
+/* Check that the rows of other parts keep the numbers of `earlier`, in another array and in place. `want` has the
+ * results without `earlier`, and `first` is the first row of this part. */
+static void check_tile(const level_pair *level, kernel_call call, const double *want, int64_t first, int64_t n,
+                       const int32_t *id)
+{
+    const int64_t V = call.in[1].shape.dim[0], C = call.in[1].shape.dim[1];
+    float *earlier = array_random(ZR_F32, n * C, 1.0);
+    double *kept = doubles_of(earlier, ZR_F32, n * C);
+    for (int64_t i = 0; i < n * C; i++)
+        if (id[i / C] >= first && id[i / C] < first + V) kept[i] = want[i];
+    call.attr.i[1] = 0; /* the part begins at a row of its own, and not at that of a rank */
+    call.attr.i[2] = first;
+    call.n_in = 3;
+    call.in[2] = call.out[0];
+    call.in[2].data = earlier;
+    run_both(level, call, 0);
+    assert_close("embedding after a tile", call.out[0].data, ZR_F32, kept, n * C, 0.0);
+    call.out[0].data = earlier;
+    assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+    assert_close("embedding in place of a tile", earlier, ZR_F32, kept, n * C, 0.0);
+}
+
 /* Check a rank that has rows [place * rows, (place + 1) * rows) of the table: other ranks' tokens give zeros and count
  * nowhere. */
 static void check_part(const level_pair *level, size s, int64_t parts, int64_t place)
@@ -267,13 +289,14 @@ static void check_part(const level_pair *level, size s, int64_t parts, int64_t p
         want[i] = table[row * s.C + c];
         want_dtable[row * s.C + c] += dy[i];
     }
-    kernel_call call = {.name = "embedding", .attr = {.i = {all}}, .n_in = 2, .n_out = 1};
+    kernel_call call = {.name = "embedding", .attr = {.i = {all, s.V}}, .n_in = 2, .n_out = 1};
     call.runtime.place = place;
     call.in[0] = tensor2(id, ZR_I32, s.B, s.T);
     call.in[1] = tensor2(table, ZR_F32, s.V, s.C);
     call.out[0] = tensor3(y, ZR_F32, s.B, s.T, s.C);
     run_both(level, call, 0);
     assert_close("embedding", y, ZR_F32, want, n * s.C, 0.0);
+    check_tile(level, call, want, first, n, id);
     kernel_call back = call;
     back.name = "embedding_dw";
     back.n_in = 3;

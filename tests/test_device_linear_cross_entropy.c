@@ -319,6 +319,7 @@ static kernel_call part_call(const part *a, const zr_device *device, float *out)
     kernel_call call = forward_call(&a->p, device, out);
     call.name = "linear_cross_entropy_part";
     call.attr.i[1] = a->all;
+    call.attr.i[3] = a->p.s.V;
     call.runtime.place = a->place;
     call.out[0] = tensor3(out, ZR_F32, a->p.s.B, a->p.s.T, 2);
     return call;
@@ -329,6 +330,7 @@ static kernel_call part_dx_call(const part *a, const zr_device *device, float *l
     kernel_call call = backward_call(&a->p, device, dx, dw, w, NULL);
     call.name = "linear_cross_entropy_part_dx";
     call.attr.i[1] = a->all;
+    call.attr.i[3] = a->p.s.V;
     call.runtime.place = a->place;
     call.n_in = 5;
     call.n_out = 2;
@@ -426,6 +428,95 @@ static void test_long_blocks(void **state)
     for_every_level(long_blocks);
 }
 
+/* ---- tiles -------------------------------------------------------------------------------------- */
+
+/* Make a call on tile m of `tiles`, which are parts of one rank. */
+static kernel_call tile_of(kernel_call call, int64_t V, int64_t tiles, int64_t m)
+{
+    const int64_t i[] = {tiles * V, m * V, m, tiles};
+    memcpy(call.attr.i + 3, i, sizeof i);
+    call.runtime.place = 0;
+    return call;
+}
+
+/* Check the sums of dx over the tiles, the last tile first, in place and not in turn, and dw alone and with dx. */
+static void check_tile_gradients(zr_device *device, const problem *p, const truth *want, int64_t tiles, float *lse,
+                                 zr_dtype w)
+{
+    const int64_t nx = p->rows * p->s.C, C = p->s.C, V = (p->s.V + tiles - 1) / tiles;
+    float *sum[] = {array_new(ZR_F32, nx), array_new(ZR_F32, nx)};
+    void *dw = array_new(w, V * C);
+    int now = 0;
+    for (int64_t m = tiles - 1; m >= 0; m--) {
+        const part a = part_make(p, tiles, m);
+        const int next = m % 2 ? now : 1 - now;
+        double *want_dw = doubles_new(V * C);
+        for (int64_t i = 0; i < V * C && m * V * C + i < p->s.V * C; i++) want_dw[i] = want->dw[m * V * C + i];
+        kernel_call call = tile_of(part_dx_call(&a, device, lse, sum[next], dw, w), V, tiles, m);
+        call.out[0].dtype = ZR_F32;
+        call.in[5] = tensor3(sum[now], ZR_F32, p->s.B, p->s.T, C);
+        call.n_in = m + 1 < tiles ? 6 : 5;
+        run_on(device, call);
+        assert_close("dw of a tile", dw, w, want_dw, V * C, tolerance(p->g));
+        now = next;
+        call.name = "linear_cross_entropy_part_dw";
+        call.attr.i[7] = 1;
+        call.out[0] = call.out[1];
+        call.n_in = 5;
+        call.n_out = 1;
+        memset(dw, 0xff, (size_t)(V * C * zr_dtype_bytes(w)));
+        run_on(device, call);
+        assert_close("dw alone", dw, w, want_dw, V * C, tolerance(p->g));
+    }
+    assert_close("dx of all tiles", sum[now], ZR_F32, want->dx, nx, tolerance(p->g));
+}
+
+static void check_tiles(zr_device *device, const problem *p, const truth *want, int64_t tiles, int turn)
+{
+    const int64_t V = (p->s.V + tiles - 1) / tiles;
+    float *all[] = {array_new(ZR_F32, tiles * p->rows * 2), array_new(ZR_F32, tiles * p->rows * 2)};
+    float *losses = array_new(ZR_F32, p->rows), *lse = array_new(ZR_F32, p->rows);
+    int now = 0;
+    for (int64_t m = 0; m < tiles; m++) {
+        const part a = part_make(p, tiles, m);
+        const int next = m % 2 ? now : 1 - now;
+        kernel_call call = tile_of(part_call(&a, device, all[next]), V, tiles, m);
+        call.out[0] = tensor3(all[next], ZR_F32, tiles * p->s.B, p->s.T, 2);
+        call.in[3] = tensor3(all[now], ZR_F32, tiles * p->s.B, p->s.T, 2);
+        call.n_in = m > 0 ? 4 : 3;
+        run_on(device, call);
+        now = next;
+    }
+    kernel_call join = join_call(p, tiles, all[now], losses, lse);
+    join.in[0] = tensor3(all[now], ZR_F32, tiles * p->s.B, p->s.T, 2);
+    run_on(device, join);
+    assert_close("losses of all tiles", losses, ZR_F32, want->losses, p->rows, tolerance(p->g));
+    if (takes(p, ZR_F32, turn)) check_tile_gradients(device, p, want, tiles, lse, ZR_F32);
+    if (p->g != ZR_F32 && takes(p, p->g, turn)) check_tile_gradients(device, p, want, tiles, lse, p->g);
+}
+
+/* Check one tile; tiles with padding in the last; several blocks. */
+static void tiles(const level_pair *level)
+{
+    static const struct {
+        size s;
+        int64_t tiles;
+    } cut[] = {{{2, 3, 131, 57}, 5}, {{2, 3, 9, 5}, 1}, {{2, 301, 67, 9}, 3}};
+    for (int i = 0; i < 3; i++)
+        for (int d = 0; d < N_DTYPES; d++) {
+            problem p = problem_make(cut[i].s, dtypes[d]);
+            truth want = truth_make(&p);
+            check_tiles(level->three, &p, &want, cut[i].tiles, i + d);
+            pool_clear();
+        }
+}
+
+static void test_tiles(void **state)
+{
+    (void)state;
+    for_every_level(tiles);
+}
+
 /* ---- errors ----------------------------------------------------------------------------------- */
 
 static void bad_targets(const level_pair *level)
@@ -495,7 +586,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),      cmocka_unit_test(test_unfused), cmocka_unit_test(test_bad_targets),
         cmocka_unit_test(test_other_types), cmocka_unit_test(test_forced),  cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_long_blocks),
+        cmocka_unit_test(test_long_blocks), cmocka_unit_test(test_tiles),
     };
     if (getenv("ZR_KERNELS")) return cmocka_run_group_tests(forced, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,6 +121,7 @@ typedef struct zr_config {
         zr_config_norm norm; /* method for the gradient norm, in layout lean with one micro-batch per step */
         int64_t limit_bytes; /* key memory.limit: limit in bytes of the memory of a rank's process or, with a GPU, of
                                 its GPU memory; 0 for no limit */
+        int64_t tile_elems;  /* maximum number of elements of a tile of the embedding or the head; 0 for whole tables */
     } memory;
     struct {
         int64_t steps;

@@ -63,6 +63,8 @@ typedef struct zr_graph_spec {
     /* Sizes of the inputs of models that are trained on pairs of sentences (zr_family.samples); 0 for other models. */
     int64_t predictions; /* P, maximum number of tokens of a row that are predicted */
     int64_t samples;     /* S, maximum number of samples in a row */
+    int64_t tile_elems;  /* maximum number of elements of a tile: a larger table (zr_param_table) is divided into tiles
+                            of  rows, each of which is a parameter and a unit; 0 for whole tables */
 } zr_graph_spec;
 
 /** Return zr_graph_spec.head_bytes for a device. A device with its own memory (facts->apart) reads the weights of the
@@ -123,18 +125,26 @@ typedef struct zr_cut {
                            parameter */
 } zr_cut;
 
+/** Tile of a table: consecutive rows, which are a parameter of their own. All tiles have the name of the table. */
+typedef struct zr_tile {
+    int32_t index, count; /* index of the tile among the `count` tiles of the table; 0 of 1 for a whole parameter */
+    int64_t first;        /* index of the tile's first row in the rank's part of the table */
+} zr_tile;
+
 typedef struct zr_param_info {
     char name[ZR_NAME_MAX];
-    zr_shape shape; /* shape on one rank; if M does not divide a dimension, the last rank's piece ends with padding */
+    zr_shape shape; /* shape on one rank, of the tile; if M does not divide a dimension, the last rank's piece ends with
+                       padding */
     zr_shape whole; /* shape in the whole model, used in files and for initial values */
     zr_cut cut;
+    zr_tile tile; /* `whole`, `name` and `first` are those of the table */
     zr_init init;
     bool frozen;     /* whether the parameter is frozen, that is, not trained (zr_graph_freeze, zr_graph_adapt) */
     bool adapter;    /* whether the parameter is a factor of a low-rank adapter (zr_graph_adapt) */
     bool by_columns; /* for a factor of an adapter: whether the adapted weight has the shape (inputs, outputs), as in
                         GPT-2, and not (outputs, inputs) */
-    int32_t unit; /* index of the parameter's unit. Valid only after zr_graph_finish, which moves frozen parameters to
-                     other units */
+    int32_t unit;    /* index of the parameter's unit. Valid only after zr_graph_finish, which moves tiles and frozen
+                        parameters to other units */
     int64_t unit_offset; /* offset in elements of the parameter in its unit's flat buffer, on one rank */
     int64_t first;       /* index of the parameter's first element in the whole model, used for random numbers */
     zr_value value;
@@ -149,7 +159,9 @@ typedef struct zr_unit_info {
     char name[ZR_NAME_MAX];
     int32_t first_param, n_params;
     int64_t elems; /* number of parameter elements on one rank, without padding */
-    bool frozen;   /* whether this unit has only frozen parameters; it has no ops, and a name such as "h.0, frozen" */
+    bool frozen;   /* whether this unit has only frozen parameters. Its name is such as "h.0, frozen", and it has no ops
+                      unless it is a tile */
+    bool tile;     /* whether this unit is a tile of a table, with a name such as "embedding, tile 3" */
 } zr_unit_info;
 
 /** Attributes of an op. Their meaning is given in the op's comment in zr/ops.h. */
@@ -222,9 +234,12 @@ struct zr_op_def {
      * parameter, each rank computes a part of the parameter's gradient, and the parts are summed over the ranks. Other
      * ops refuse operands that are cut. */
     bool keeps_cut;
-    /** Whether the op accepts a cut weight, so that each rank has only one piece of the weight. The op's builder may
-     * allow only some cases. */
+    /** Whether the op accepts a cut weight, so that each rank has only one piece of the weight, or a tile of a table.
+     * The op's builder may allow only some cases. */
     bool takes_pieces;
+    /** Whether a tile as an operand stands for all tiles of its table, so that the adjoint contributes to the gradient
+     * of each tile. */
+    bool all_tiles;
     /** Whether the op works row by row, so that its operands may be only a rank's own tokens. The output then has the
      * same tokens. Each rank computes a part of every parameter's gradient, and the parts are summed over the ranks.
      * Other ops refuse such operands. */
@@ -249,6 +264,13 @@ ZR_API zr_value zr_param(zr_graph *graph, zr_init init, zr_shape shape, const ch
  * M = 1 the function is the same as zr_param. Store ZR_ERR_CONFIG in the graph if M does not divide the length of a
  * part. There is one exception: a first dimension that is a single part, such as a vocabulary, is padded. */
 ZR_API zr_value zr_param_cut(zr_graph *graph, zr_init init, zr_shape shape, zr_cut cut, const char *format, ...)
+    ZR_PRINTF(5, 6);
+
+/** Declare a table with a row for each word of a vocabulary, of shape (rows, cols). Its rows may be cut over M
+ * tensor-parallel ranks, as by zr_param_cut, and they may be divided into tiles (zr_graph_spec.tile_elems). The value
+ * returned stands for the whole table. With tiles it may only be an operand of zr_embedding, zr_linear_cross_entropy
+ * and zr_linear (transposed), without a bias. */
+ZR_API zr_value zr_param_table(zr_graph *graph, zr_init init, int64_t rows, int64_t cols, const char *format, ...)
     ZR_PRINTF(5, 6);
 
 /** Declare an input, which the caller fills. Inputs are numbered in the order of their declarations. */
@@ -294,9 +316,9 @@ ZR_API void zr_graph_adapt(zr_graph *graph, const zr_lora *lora);
 /** Store an error of model code in the graph. */
 ZR_API void zr_graph_error(zr_graph *graph, zr_status status, const char *format, ...) ZR_PRINTF(3, 4);
 
-/** Finish building. Return the first stored error. Move frozen parameters to units of their own, after all other
- * units. In TRAIN mode also add the backward pass: ops "fill" that set the gradients of the losses, and the
- * backward ops in reverse order. */
+/** Finish building. Return the first stored error. Move tiles and frozen parameters to units of their own, after all
+ * other units, and the ops that read a tile to the unit of the tile. In TRAIN mode also add the backward pass: ops
+ * "fill" that set the gradients of the losses, and the backward ops in reverse order. */
 ZR_API ZR_NODISCARD zr_status zr_graph_finish(zr_graph *graph);
 
 /* ---- for adjoints ---------------------------------------------------------------------------- */
@@ -350,9 +372,9 @@ ZR_API zr_value zr_graph_get_losses(const zr_graph *graph);
 ZR_API zr_value zr_graph_get_output(const zr_graph *graph);
 /** Return the input that says where documents begin (zr_graph_spec.documents), or ZR_NONE if there is none. */
 ZR_API zr_value zr_graph_get_documents(const zr_graph *graph);
-/** Convert an index in one rank's part of a parameter to an offset in the whole parameter. Return the offset of
- * element `first` of the part that rank `place` of M has, or -1 if the element is padding. *run receives how many
- * elements from `first` on, at most n, are contiguous in the whole parameter too. n must be at least 1. */
+/** Convert an index in one rank's part of a parameter, or of its tile, to an offset in the whole parameter. Return the
+ * offset of element `first` of the part that rank `place` of M has, or -1 if the element is padding. *run receives how
+ * many elements from `first` on, at most n, are contiguous in the whole parameter too. n must be at least 1. */
 ZR_API int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int64_t first, int64_t n,
                               int64_t *run);
 /** Return the number of parameters of the whole model (Psi), without padding. */

@@ -212,6 +212,8 @@ typedef struct zr_layout {
     bool documents;     /* whether rows hold several documents (zr_graph_spec.documents), in "train" and "eval" */
     int64_t predictions, samples; /* P and S of zr_graph_spec, in "train" and "eval" */
     int64_t decode_len; /* size of the key-value cache in tokens for the schedule "decode"; 0 to not plan it */
+    int64_t tile_elems; /* maximum number of elements of a tile of a table (zr_graph_spec.tile_elems), at every stage
+                           and in every schedule; 0 for whole tables */
     zr_homes home;      /* offload */
     zr_optimizer optimizer;
 } zr_layout;
@@ -246,8 +248,8 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro, int terms)
         sizeof(zr_layout), 1, 1, ZR_SEQUENCE_OFF, 0, ZR_F32, ZR_F32, 1, 1, 1, ZR_ACCUM_MICRO, ZR_DEFAULT_BUCKET_ELEMS, \
             ZR_DEFAULT_BUCKET_ELEMS, 0, 0, 0, false, false, true, ZR_REDUCE_TO_SHARDS, ZR_GATHER_ALL, ZR_STATES_PAPER, \
             false, false, false, false, ZR_RECOMPUTE_NONE, 1, 0, false, ZR_SPACE_DEVICE, ZR_SAVE_NONE, 1, 0, 0, 0, 0,  \
-            false, true, true, false, 0, 0, 0, {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0},  \
-            ZR_OPTIMIZER_INIT                                                                                          \
+            false, true, true, false, 0, 0, 0, 0,                                                                      \
+            {ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, ZR_SPACE_DEVICE, 1, 1, 0, 0, 0, 0}, ZR_OPTIMIZER_INIT                   \
     }
 
 /* ---- the grid -------------------------------------------------------------------------------- */

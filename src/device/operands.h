@@ -68,44 +68,64 @@ static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t ele
  * pass that computes no dw, dw is NULL. Attribute 2 of the op is 1 if it has a bias; otherwise b and db are NULL. */
 typedef struct zr__loss_operands {
     const zr_tensor *x, *w, *b, *targets, *losses, *dlosses, *dx, *dw, *db;
-    /* lse and part are only for ops on a part of the vocabulary. */
+    /* lse, part and earlier are only for ops on a part of the vocabulary. */
     const zr_tensor *lse, /* log-sum-exps, an input of the backward pass */
-        *part;            /* partial results, the output of the forward pass */
+        *part,            /* partial results of all tiles, the output of the forward pass */
+        *earlier;         /* results of the tiles before this one: part, or the sum of dx in F32; NULL for the first */
     int64_t rows, V, C;
-    int64_t first, /* first token id of this rank's part of the vocabulary */
-        valid,     /* number of the part's tokens without padding */
-        all;       /* number of tokens in the whole vocabulary */
+    int64_t part_row; /* row of `part` that is the first of this tile */
+    int64_t first,    /* first token id of this part of the vocabulary */
+        valid,        /* number of the part's tokens without padding */
+        all;          /* number of tokens in the whole vocabulary */
 } zr__loss_operands;
+
+/** Attributes of the ops: rows of a block of logits; rows of the whole table if the op has only a part of the
+ * vocabulary, which is the rows of a tensor-parallel rank or a tile of them, else 0; and whether there is a bias. Ops
+ * on a part also have: rows of each rank's piece, first row of the tile in the piece, number of the tile, number of
+ * tiles, and whether dw is the only output. A head in tiles has no bias. */
+enum {
+    ZR__LOSS_BLOCK,
+    ZR__LOSS_ALL,
+    ZR__LOSS_BIAS,
+    ZR__LOSS_PIECE,
+    ZR__LOSS_FIRST,
+    ZR__LOSS_TILE,
+    ZR__LOSS_TILES,
+    ZR__LOSS_DW_ALONE
+};
 
 /** Return whether the op adds a bias, its last operand, to the logits. */
 static inline bool zr__loss_has_bias(const zr_op *op)
 {
-    return op->attr.i[2] != 0;
+    return op->attr.i[ZR__LOSS_BIAS] != 0;
 }
 
 /** Return whether the op computes gradients. */
 static inline bool zr__loss_is_backward(int n_in, const zr_op *op)
 {
-    return n_in > (zr__loss_has_bias(op) ? 4 : 3);
+    return n_in > (zr__loss_has_bias(op) || op->attr.i[ZR__LOSS_ALL] ? 4 : 3);
 }
 
 /** Return the index of x among the inputs. w, the targets and the bias follow x. */
 static inline int zr__loss_first(int n_in, const zr_op *op)
 {
-    return !zr__loss_is_backward(n_in, op) ? 0 : op->attr.i[1] ? 2 : 1;
+    return !zr__loss_is_backward(n_in, op) ? 0 : op->attr.i[ZR__LOSS_ALL] ? 2 : 1;
 }
 
-/** Return whether the op's second output is dw, which db follows if there is a bias. */
-static inline bool zr__loss_has_dw(int n_in, int n_out, const zr_op *op)
+/** Return the index of dw among the outputs, which db follows if there is a bias, or -1. */
+static inline int zr__loss_dw(int n_in, int n_out, const zr_op *op)
 {
-    return zr__loss_is_backward(n_in, op) && n_out > (op->attr.i[1] ? 1 : 2);
+    if (!zr__loss_is_backward(n_in, op)) return -1;
+    if (op->attr.i[ZR__LOSS_DW_ALONE]) return 0;
+    return n_out > (op->attr.i[ZR__LOSS_ALL] ? 1 : 2) ? 1 : -1;
 }
 
 static inline zr__loss_operands zr__loss_operands_of(const zr_kernel_args *args)
 {
     const zr_tensor *x = args->in + zr__loss_first(args->n_in, args->op);
-    const int64_t all = args->op->attr.i[1];
+    const int64_t *attr = args->op->attr.i, all = attr[ZR__LOSS_ALL];
     const bool backward = zr__loss_is_backward(args->n_in, args->op), bias = zr__loss_has_bias(args->op);
+    const int dw = zr__loss_dw(args->n_in, args->n_out, args->op), earlier = backward ? 5 : 3;
     zr__loss_operands o;
     memset(&o, 0, sizeof o);
     o.x = x;
@@ -115,18 +135,20 @@ static inline zr__loss_operands zr__loss_operands_of(const zr_kernel_args *args)
     if (!all) o.losses = &args->out[args->n_out - 1];
     if (all && !backward) o.part = &args->out[0];
     if (all && backward) o.lse = &args->in[1];
+    if (attr[ZR__LOSS_TILES] > 1 && args->n_in > earlier) o.earlier = &args->in[earlier];
     if (backward) {
         o.dlosses = &args->in[0];
-        o.dx = &args->out[0];
-        if (zr__loss_has_dw(args->n_in, args->n_out, args->op)) o.dw = &args->out[1];
-        if (o.dw && bias) o.db = &args->out[2];
+        if (dw != 0) o.dx = &args->out[0];
+        if (dw >= 0) o.dw = &args->out[dw];
+        if (o.dw && bias) o.db = &args->out[dw + 1];
     }
     o.rows = zr_shape_rows(&x->shape);
     o.V = o.w->shape.dim[0];
     o.C = o.w->shape.dim[1];
     o.all = all ? all : o.V;
+    o.part_row = all ? attr[ZR__LOSS_TILE] * o.rows : 0;
     /* During `prepare`, `runtime` is NULL and `first` is not needed. */
-    o.first = all && args->runtime ? args->runtime->place * o.V : 0;
+    o.first = all && args->runtime ? args->runtime->place * attr[ZR__LOSS_PIECE] + attr[ZR__LOSS_FIRST] : 0;
     o.valid = o.all - o.first < o.V ? o.all - o.first : o.V;
     if (o.valid < 0) o.valid = 0;
     return o;

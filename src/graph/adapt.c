@@ -148,8 +148,8 @@ static void number_elems(zr_graph *graph)
         for (int32_t p = 0; p < graph->n_params; p++) {
             zr_param_info *param = &graph->param[p];
             if (param->adapter != (adapter != 0)) continue;
-            param->first = next;
-            next += zr_shape_elems(&param->whole);
+            if (param->tile.index == 0) next += zr_shape_elems(&param->whole);
+            param->first = next - zr_shape_elems(&param->whole);
         }
 }
 

@@ -46,6 +46,16 @@ static zr_value sum_add(zr_graph *graph, zr_value value, bool final)
     return zr__graph_value_add(graph, whole ? ZR_VALUE_GRAD : ZR_VALUE_ACT, type, is_param(v) ? v->info.param : -1);
 }
 
+/* Add the contribution to the gradient of a tile that was postponed. */
+static void add_late(zr_graph *graph, zr_value tile)
+{
+    const int32_t head = graph->value[tile].late;
+    graph->value[tile].late = -1;
+    const zr_value dw = sum_add(graph, tile, false);
+    zr__head_dw(graph, head, tile, dw);
+    graph->value[tile].grad = dw;
+}
+
 /* Count a contribution to the gradient of `value`. Return false, with an error latched, if the contribution is not
  * allowed. */
 static bool begin_contribution(zr_graph *graph, zr_value value)
@@ -59,9 +69,21 @@ static bool begin_contribution(zr_graph *graph, zr_value value)
     else if (graph->value[value].begun == graph->value[value].expected)
         zr_graph_error(graph, ZR_ERR_STATE, "gradient of value %d: more contributions than the %d uses", (int)value,
                        (int)graph->value[value].expected);
-    else
-        graph->value[value].begun++;
+    else if (graph->value[value].late >= 0)
+        add_late(graph, value);
+    if (!zr__graph_closed(graph)) graph->value[value].begun++;
     return !zr__graph_closed(graph);
+}
+
+bool zr__grad_postpone(zr_graph *graph, zr_value tile, zr_value losses)
+{
+    zr__value *v = &graph->value[tile];
+    if (zr__graph_closed(graph) || v->grad != ZR_NONE || v->begun != v->ended || v->begun + 1 >= v->expected)
+        return false;
+    v->begun++;
+    v->ended++;
+    v->late = graph->value[losses].info.producer;
+    return true;
 }
 
 zr_value zr_grad_begin(zr_graph *graph, zr_value value, zr_value *earlier)
@@ -172,6 +194,24 @@ static void find_needed(zr_graph *graph)
     }
 }
 
+/* Find the values that operand k stands for: itself, or all tiles of a table. Return their number. */
+static int32_t values_of(const zr_graph *graph, const zr_op *op, int k, zr_value *first)
+{
+    *first = op->in[k];
+    const int32_t tiles = op->def->all_tiles ? zr__tiles(graph, op->in[k]) : 1;
+    if (tiles > 1) *first -= graph->param[graph->value[op->in[k]].info.param].tile.index;
+    return tiles;
+}
+
+/* Return the number of contributions that operand k has been given so far. */
+static int32_t given_to(const zr_graph *graph, const zr_op *op, int k)
+{
+    zr_value first;
+    int32_t given = 0;
+    for (int32_t i = 0, n = values_of(graph, op, k, &first); i < n; i++) given += graph->value[first + i].ended;
+    return given;
+}
+
 /* Count the contributions that each value's gradient will get from ops whose adjoints will run. */
 static void count_uses(zr_graph *graph)
 {
@@ -183,8 +223,11 @@ static void count_uses(zr_graph *graph)
         const zr_op *op = &graph->op[i];
         bool runs = false;
         for (int k = 0; k < op->n_out; k++) runs = runs || graph->value[op->out[k]].expected > 0;
-        for (int k = 0; k < op->n_in && runs && op->def->adjoint; k++)
-            if (zr_grad_needed(graph, op->in[k])) graph->value[op->in[k]].expected++;
+        for (int k = 0; k < op->n_in && runs && op->def->adjoint; k++) {
+            zr_value first;
+            if (!zr_grad_needed(graph, op->in[k])) continue;
+            for (int32_t j = 0, n = values_of(graph, op, k, &first); j < n; j++) graph->value[first + j].expected++;
+        }
     }
 }
 
@@ -194,13 +237,15 @@ static void run_adjoint(zr_graph *graph, const zr_op *op)
 {
     int32_t before[ZR_OP_INS] = {0};
     for (int k = 0; k < op->n_in; k++)
-        if (op->in[k] != ZR_NONE) before[k] = graph->value[op->in[k]].ended;
+        if (op->in[k] != ZR_NONE) before[k] = given_to(graph, op, k);
     graph->current_unit = op->unit;
     zr__graph_latch(graph, op->def->adjoint(graph, op));
     for (int k = 0; k < op->n_in; k++) {
         if (!zr_grad_needed(graph, op->in[k])) continue;
-        int given = graph->value[op->in[k]].ended - before[k], wanted = 0;
-        for (int i = 0; i < op->n_in; i++) wanted += op->in[i] == op->in[k];
+        zr_value first;
+        const int each = values_of(graph, op, k, &first);
+        int given = given_to(graph, op, k) - before[k], wanted = 0;
+        for (int i = 0; i < op->n_in; i++) wanted += op->in[i] == op->in[k] ? each : 0;
         if (given != wanted)
             zr_graph_error(graph, ZR_ERR_STATE,
                            "adjoint of %s: operand %d was given %d gradients; wanted %d, one for each use",

@@ -1,5 +1,4 @@
-/* Selects frozen parameters by name patterns, and moves them to units of their own. They need separate units because
- * ZeRO shards gradients and optimizer states, and forms buckets, by whole units. */
+/* Selects frozen parameters by name patterns. */
 #include "graph/internal.h"
 
 #include <fnmatch.h>
@@ -50,55 +49,4 @@ void zr_graph_freeze(zr_graph *graph, const char *patterns)
     if (left == 0 && graph->n_params > 0)
         zr_graph_error(graph, ZR_ERR_CONFIG, "model.frozen: its patterns match all %d parameters; nothing would train",
                        (int)graph->n_params);
-}
-
-/* ---- units ------------------------------------------------------------------------------------- */
-
-/* Store `param` as the parameter of index `place`, at the end of the unit `unit`. */
-static void place_param(zr_graph *graph, int32_t place, zr_param_info param, int32_t unit)
-{
-    zr_unit_info *its = &graph->unit[unit];
-    if (its->n_params++ == 0) its->first_param = place;
-    param.unit = unit;
-    param.unit_offset = its->elems;
-    its->elems += zr_shape_elems(&param.shape);
-    graph->value[param.value].info.param = place;
-    graph->param[place] = param;
-}
-
-static zr_status place_params(zr_graph *graph, const zr_param_info *was, int32_t n)
-{
-    int32_t place = 0, from = -1;
-    for (int32_t u = 0; u < graph->n_units; u++) {
-        graph->unit[u].first_param = graph->unit[u].n_params = 0;
-        graph->unit[u].elems = 0;
-    }
-    for (int32_t i = 0; i < n; i++)
-        if (!was[i].frozen) place_param(graph, place++, was[i], was[i].unit);
-    for (int32_t i = 0; i < n; i++) {
-        if (!was[i].frozen) continue;
-        if (was[i].unit != from) {
-            zr_unit_info unit = {.frozen = true};
-            snprintf(unit.name, sizeof(unit.name), "%.80s, frozen", graph->unit[was[i].unit].name);
-            ZR_TRY(zr__graph_grow((void **)&graph->unit, &graph->unit_room, graph->n_units, sizeof *graph->unit));
-            graph->unit[graph->n_units++] = unit;
-        }
-        from = was[i].unit;
-        place_param(graph, place++, was[i], graph->n_units - 1);
-    }
-    return ZR_OK;
-}
-
-zr_status zr__part_units(zr_graph *graph)
-{
-    const int32_t n = graph->n_params;
-    int32_t frozen = 0;
-    for (int32_t p = 0; p < n; p++) frozen += graph->param[p].frozen;
-    if (frozen == 0) return ZR_OK;
-    zr_param_info *was = zr_alloc(sizeof *was * (size_t)n);
-    ZR_CHECK(was, ZR_ERR_MEMORY, "graph: no memory for %d parameters", (int)n);
-    memcpy(was, graph->param, sizeof *was * (size_t)n);
-    zr_status st = place_params(graph, was, n);
-    zr_free(was);
-    return st;
 }

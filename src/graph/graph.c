@@ -28,6 +28,8 @@ static zr_status check_spec(const zr_graph_spec *spec)
         ZR_CHECK(spec->cache_len == 0, ZR_ERR_CONFIG,
                  "graph: cache_len is %" PRId64 ", but must be 0 except for decoding", spec->cache_len);
     ZR_CHECK(spec->tensor >= 0, ZR_ERR_CONFIG, "graph: tensor is %" PRId64 "; wanted 0 or more", spec->tensor);
+    ZR_CHECK(spec->tile_elems >= 0, ZR_ERR_CONFIG, "graph: tile_elems is %" PRId64 "; wanted 0 or more",
+             spec->tile_elems);
     ZR_CHECK(spec->head_bytes >= 0, ZR_ERR_CONFIG, "graph: head_bytes is %" PRId64 "; wanted 0 or more",
              spec->head_bytes);
     ZR_CHECK(spec->predictions >= 0 && spec->samples >= 0, ZR_ERR_CONFIG,
@@ -133,6 +135,7 @@ static zr_status value_add(zr_graph *graph, zr_value_kind kind, zr_type type, in
         .grad = ZR_NONE,
         .whole = ZR_NONE,
         .factor = {ZR_NONE, ZR_NONE},
+        .late = -1,
     };
     return ZR_OK;
 }
@@ -182,58 +185,54 @@ void zr_graph_unit(zr_graph *graph, const char *format, ...)
     graph->unit[graph->current_unit] = info;
 }
 
-/* Compute the shape of one rank's piece of a parameter. */
-static zr_status cut_shape(const zr_graph *graph, zr_param_info *info)
+/* Add a parameter, or one tile of it, with the shape info->shape. */
+static zr_status tile_add(zr_graph *graph, zr_param_info *info, zr_value *value)
 {
-    const int64_t M = graph->spec.tensor, parts = info->cut.parts;
-    info->shape = info->whole;
-    if (M <= 1 || parts == 0) {
-        info->cut = (zr_cut){0};
-        return ZR_OK;
-    }
-    ZR_CHECK(info->cut.dim >= 0 && info->cut.dim < info->whole.ndim && parts > 0, ZR_ERR_ARG,
-             "parameter %s: a cut of dimension %d in %d parts; it has %d dimensions", info->name, info->cut.dim,
-             info->cut.parts, info->whole.ndim);
-    const int64_t size = info->whole.dim[info->cut.dim];
-    ZR_CHECK(size % parts == 0 && (size / parts % M == 0 || (info->cut.dim == 0 && parts == 1)), ZR_ERR_CONFIG,
-             "parameter %s: %" PRId64 " ranks do not divide its %" PRId64 " (%" PRId64 " parts): a degree that divides "
-             "%" PRId64 " is wanted",
-             info->name, M, size, parts, size / parts);
-    info->shape.dim[info->cut.dim] = (size / parts + M - 1) / M * parts;
-    return ZR_OK;
-}
-
-static zr_status param_add(zr_graph *graph, zr_param_info *info, zr_value *value)
-{
-    ZR_CHECK(graph->current_unit >= 0, ZR_ERR_STATE, "parameter %s: call zr_graph_unit before the first parameter",
-             info->name);
-    ZR_CHECK(!graph->backward, ZR_ERR_STATE, "parameter %s: an adjoint cannot declare parameters", info->name);
-    ZR_TRY(check_type(info->name, &(zr_type){graph->spec.dtype, info->whole}));
-    ZR_TRY(cut_shape(graph, info));
-    zr_type type = {graph->spec.dtype, info->shape};
-    int64_t total = 0;
-    ZR_CHECK(!__builtin_add_overflow(graph->param_elems, zr_shape_elems(&info->whole), &total), ZR_ERR_CONFIG,
-             "parameter %s: the model's parameters do not fit 63 bits", info->name);
+    const zr_type type = {graph->spec.dtype, info->shape};
     ZR_TRY(zr__graph_grow((void **)&graph->param, &graph->param_room, graph->n_params, sizeof *graph->param));
     ZR_TRY(value_add(graph, ZR_VALUE_PARAM, type, graph->current_unit, graph->n_params, value));
     zr_unit_info *unit = &graph->unit[graph->current_unit];
     info->unit = graph->current_unit;
     info->unit_offset = unit->elems;
-    info->first = graph->param_elems;
     info->value = *value;
-    info->grad = ZR_NONE;
     graph->param[graph->n_params++] = *info;
     unit->n_params++;
     unit->elems += zr_shape_elems(&info->shape);
+    return ZR_OK;
+}
+
+/* Add a parameter. The tiles of a table get consecutive values, and *value is the value of the first tile. */
+static zr_status param_add(zr_graph *graph, zr_param_info *info, bool table, zr_value *value)
+{
+    ZR_CHECK(graph->current_unit >= 0, ZR_ERR_STATE, "parameter %s: call zr_graph_unit before the first parameter",
+             info->name);
+    ZR_CHECK(!graph->backward, ZR_ERR_STATE, "parameter %s: an adjoint cannot declare parameters", info->name);
+    ZR_TRY(check_type(info->name, &(zr_type){graph->spec.dtype, info->whole}));
+    ZR_TRY(zr__cut_shape(graph, info));
+    const int64_t all = info->shape.dim[0];
+    int64_t total = 0, rows = all;
+    if (table) ZR_TRY(zr__tile_rows(graph, info, &rows));
+    ZR_CHECK(!__builtin_add_overflow(graph->param_elems, zr_shape_elems(&info->whole), &total), ZR_ERR_CONFIG,
+             "parameter %s: the model's parameters do not fit 63 bits", info->name);
+    info->first = graph->param_elems;
+    info->grad = ZR_NONE;
+    info->tile = (zr_tile){.count = (int32_t)((all + rows - 1) / rows)};
+    for (; info->tile.index < info->tile.count; info->tile.index++) {
+        zr_value added;
+        info->tile.first = info->tile.index * rows;
+        info->shape.dim[0] = all - info->tile.first < rows ? all - info->tile.first : rows;
+        ZR_TRY(tile_add(graph, info, &added));
+        if (info->tile.index == 0) *value = added;
+    }
     graph->param_elems = total;
     return ZR_OK;
 }
 
-static zr_value param_of(zr_graph *graph, zr_param_info info, const char *format, va_list args)
+static zr_value param_of(zr_graph *graph, zr_param_info info, bool table, const char *format, va_list args)
 {
     zr_value value = ZR_NONE;
     zr_status status = format_name(info.name, "parameter", format, args);
-    if (status == ZR_OK) status = param_add(graph, &info, &value);
+    if (status == ZR_OK) status = param_add(graph, &info, table, &value);
     zr__graph_latch(graph, status);
     return status == ZR_OK ? value : ZR_NONE;
 }
@@ -243,7 +242,7 @@ zr_value zr_param(zr_graph *graph, zr_init init, zr_shape shape, const char *for
     if (zr__graph_closed(graph)) return ZR_NONE;
     va_list args;
     va_start(args, format);
-    zr_value value = param_of(graph, (zr_param_info){.whole = shape, .init = init}, format, args);
+    zr_value value = param_of(graph, (zr_param_info){.whole = shape, .init = init}, false, format, args);
     va_end(args);
     return value;
 }
@@ -253,27 +252,20 @@ zr_value zr_param_cut(zr_graph *graph, zr_init init, zr_shape shape, zr_cut cut,
     if (zr__graph_closed(graph)) return ZR_NONE;
     va_list args;
     va_start(args, format);
-    zr_value value = param_of(graph, (zr_param_info){.whole = shape, .cut = cut, .init = init}, format, args);
+    zr_value value = param_of(graph, (zr_param_info){.whole = shape, .cut = cut, .init = init}, false, format, args);
     va_end(args);
     return value;
 }
 
-int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int64_t first, int64_t n, int64_t *run)
+zr_value zr_param_table(zr_graph *graph, zr_init init, int64_t rows, int64_t cols, const char *format, ...)
 {
-    const zr_param_info *info = &graph->param[param];
-    *run = n;
-    if (info->cut.parts == 0) return first;
-    /* The rank's piece has the shape [outer, part, here, inner], and the whole parameter has [outer, part, there,
-     * inner]: only the third dimension is cut. */
-    int64_t inner = 1, parts = info->cut.parts;
-    for (int d = info->cut.dim + 1; d < info->whole.ndim; d++) inner *= info->whole.dim[d];
-    const int64_t here = info->shape.dim[info->cut.dim] / parts, there = info->whole.dim[info->cut.dim] / parts;
-    const int64_t block = first / (here * inner), past = first % (here * inner), own = there - place * here;
-    /* number of elements of the block that are not padding */
-    const int64_t valid = own < 0 ? 0 : own < here ? own * inner : here * inner;
-    const int64_t end = past < valid ? valid : here * inner;
-    if (end - past < n) *run = end - past;
-    return past < valid ? (block * there + place * here) * inner + past : -1;
+    if (zr__graph_closed(graph)) return ZR_NONE;
+    const zr_param_info info = {.whole = {2, {rows, cols}}, .cut = {0, 1}, .init = init};
+    va_list args;
+    va_start(args, format);
+    zr_value value = param_of(graph, info, true, format, args);
+    va_end(args);
+    return value;
 }
 
 zr_value zr_input(zr_graph *graph, const char *name, zr_dtype dtype, zr_shape shape)
@@ -412,6 +404,10 @@ static zr_status read_params(zr_graph *graph, const zr_op *op, bool cut, bool to
         ZR_CHECK(param->cut.parts == 0 || op->def->takes_pieces, ZR_ERR_UNSUPPORTED,
                  "%s: of %s each tensor-parallel rank has a piece; wanted a weight that is not cut", op->def->name,
                  param->name);
+        ZR_CHECK(param->tile.count <= 1 || op->def->takes_pieces, ZR_ERR_UNSUPPORTED,
+                 "%s: %s is in %d tiles (memory.tile_elems); wanted memory.tile_elems 0, or a table that only "
+                 "zr_embedding, zr_linear and zr_linear_cross_entropy read",
+                 op->def->name, param->name, param->tile.count);
         ZR_CHECK(!tokens || param->cut.parts == 0, ZR_ERR_UNSUPPORTED,
                  "%s: %s is cut, and of another operand each tensor-parallel rank has other tokens", op->def->name,
                  param->name);
@@ -540,8 +536,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*(const zr_param_info *const *)a)->name, (*(const zr_param_info *const *)b)->name);
 }
 
-/* Check that parameter names are unique. Checkpoints find parameters by name, so two parameters of one name would load
- * the same numbers. */
+/* Check that names are unique, but for the tiles of one table. Checkpoints find parameters by name, so two parameters
+ * of one name would load the same numbers. */
 static zr_status check_names(const zr_graph *graph)
 {
     if (graph->n_params < 2) return ZR_OK;
@@ -551,7 +547,8 @@ static zr_status check_names(const zr_graph *graph)
     qsort(sorted, (size_t)graph->n_params, sizeof *sorted, compare_names);
     const char *twice = NULL;
     for (int32_t i = 1; i < graph->n_params && !twice; i++)
-        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0) twice = sorted[i]->name;
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0 && sorted[i - 1]->first != sorted[i]->first)
+            twice = sorted[i]->name;
     zr_free(sorted);
     ZR_CHECK(!twice, ZR_ERR_CONFIG, "graph: two parameters are called %s", twice);
     return ZR_OK;

@@ -1,5 +1,5 @@
 /** graph, internal: the contents of a graph, and helpers for the files and ops of this folder. graph.c builds a graph,
- * adapt.c declares low-rank adapters, freeze.c moves frozen parameters to units of their own, autodiff.c adds the
+ * adapt.c declares low-rank adapters, parts.c divides parameters, autodiff.c adds the
  * backward pass, read.c answers questions about a finished graph. ops/ holds each op's builder, shape rule, adjoint and
  * cost, by family; check.c and share.c help all ops. Kernels are not in this folder but in the device. */
 #ifndef ZR_GRAPH_INTERNAL_H
@@ -21,6 +21,7 @@ typedef struct zr__value {
     bool read, parts;
     zr_value whole;     /* result of gathering all ranks' tokens of this value, or ZR_NONE if they are not gathered */
     zr_value factor[2]; /* factors A and B of the adapter of this weight, or ZR_NONE */
+    int32_t late;       /* op whose contribution to this tile's gradient is postponed (zr__grad_postpone), or -1 */
 } zr__value;
 
 struct zr_graph {
@@ -78,7 +79,21 @@ zr_value zr__graph_documents(zr_graph *graph);
 /** Return whether a pattern matches a name, or the name without its first component, which files of Hugging Face may
  * omit. */
 bool zr__name_matches(const char *pattern, const char *name);
-/** Move frozen parameters to units of their own. */
+
+/* ---- parts.c ---------------------------------------------------------------------------------- */
+
+/** Compute the shape of one rank's piece of a parameter. */
+zr_status zr__cut_shape(const zr_graph *graph, zr_param_info *info);
+/** Compute the number of rows of a tile of a table: as many as tile_elems allows, evenly over the tiles. The last tile
+ * may have fewer. */
+zr_status zr__tile_rows(const zr_graph *graph, const zr_param_info *info, int64_t *rows);
+/** Return the number of tiles of the table of which `param` is a tile. Return 1 for any other value. The values of the
+ * tiles of a table are consecutive. */
+int32_t zr__tiles(const zr_graph *graph, zr_value param);
+/** Write the attributes by which kernels find the rows of a table's piece or tile: i[0], the rows of the whole table;
+ * i[1], the rows of each rank's piece; and i[2], the first row of the tile in the piece. */
+void zr__table_rows(const zr_graph *graph, zr_value tile, int64_t i[3]);
+/** Move tiles and frozen parameters to units of their own, and the ops that read a tile to its unit. */
 zr_status zr__part_units(zr_graph *graph);
 
 /* ---- adapt.c ---------------------------------------------------------------------------------- */
@@ -95,6 +110,9 @@ zr_status zr__adapters_end(zr_graph *graph);
 
 /** Add the gradient of the losses and the backward ops, and find each parameter's gradient. */
 void zr__differentiate(zr_graph *graph);
+/** Postpone the contribution of a head, the op with the losses `losses`, to the gradient of a tile until just before
+ * the next contribution. Return false, and do nothing, if none follows, or if there are earlier contributions. */
+bool zr__grad_postpone(zr_graph *graph, zr_value tile, zr_value losses);
 
 /* ---- ops, for autodiff ------------------------------------------------------------------------ */
 
@@ -148,7 +166,11 @@ double zr__bytes(const zr_graph *graph, const zr_op *op);
  * papers count only the FLOPs of matrix products. */
 zr_cost zr__cost_bytes(const zr_graph *graph, const zr_op *op);
 
-/* ---- linear_cross_entropy.c: for tests and benchmarks -------------------------------------------- */
+/* ---- linear_cross_entropy.c ---------------------------------------------------------------------- */
+
+/** Add the op that computes the contribution of a head, the op number `head`, to the gradient of a tile. Write it into
+ * `dw`. */
+void zr__head_dw(zr_graph *graph, int32_t head, zr_value tile, zr_value dw);
 
 /** Return the block length, in rows, with which the op linear_cross_entropy processes `rows` rows of logits in a graph
  * of this spec. `cols` is the number of logits in a row. The last block may be shorter. */

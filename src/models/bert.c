@@ -226,8 +226,8 @@ static void bert_build(zr_graph *graph, const void *config)
     zr_value next = zr_input(graph, "next", ZR_I32, matrix(B, spec->samples));
 
     zr_graph_unit(graph, "embedding");
-    zr_value words = zr_param_cut(graph, normal_init(c->initializer_range), matrix(c->vocab_size, c->hidden_size),
-                                  by_outputs, "bert.embeddings.word_embeddings.weight");
+    zr_value words = zr_param_table(graph, normal_init(c->initializer_range), c->vocab_size, c->hidden_size,
+                                    "bert.embeddings.word_embeddings.weight");
     zr_value x = embed(graph, c, tokens, segments, words);
     for (int64_t i = 0; i < c->num_hidden_layers; i++) {
         zr_graph_unit(graph, "layer.%" PRId64, i);

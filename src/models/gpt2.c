@@ -164,8 +164,7 @@ static void gpt2_build(zr_graph *graph, const void *config)
 
     zr_graph_unit(graph, "embedding");
     zr_init init = normal_init(c->initializer_range);
-    zr_value wte =
-        zr_param_cut(graph, init, matrix(c->vocab_size, c->n_embd), (zr_cut){0, 1}, "transformer.wte.weight");
+    zr_value wte = zr_param_table(graph, init, c->vocab_size, c->n_embd, "transformer.wte.weight");
     zr_value wpe = zr_param(graph, init, matrix(c->n_positions, c->n_embd), "transformer.wpe.weight");
     zr_value x = zr_position(graph, zr_embedding(graph, tokens, wte), wpe);
     x = zr_dropout(graph, x, c->embd_pdrop);

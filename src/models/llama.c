@@ -176,11 +176,11 @@ static void llama_build(zr_graph *graph, const void *config)
     if (!fits(graph, c)) return;
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const zr_init normal = {.kind = ZR_INIT_NORMAL, .std = c->initializer_range};
-    const zr_shape table = matrix(c->vocab_size, c->hidden_size);
+    const int64_t V = c->vocab_size, C = c->hidden_size;
     zr_value tokens = zr_input(graph, "tokens", ZR_I32, matrix(spec->batch, spec->seq));
 
     zr_graph_unit(graph, "embedding");
-    zr_value head = zr_param_cut(graph, normal, table, by_outputs, "model.embed_tokens.weight");
+    zr_value head = zr_param_table(graph, normal, V, C, "model.embed_tokens.weight");
     zr_value x = zr_embedding(graph, tokens, head);
     for (int64_t i = 0; i < c->num_hidden_layers; i++) {
         zr_graph_unit(graph, "layers.%" PRId64, i);
@@ -188,8 +188,8 @@ static void llama_build(zr_graph *graph, const void *config)
     }
 
     zr_graph_unit(graph, "final");
-    x = norm(graph, c, x, c->hidden_size, "model.norm");
-    if (!c->tie_word_embeddings) head = zr_param_cut(graph, normal, table, by_outputs, "lm_head.weight");
+    x = norm(graph, c, x, C, "model.norm");
+    if (!c->tie_word_embeddings) head = zr_param_table(graph, normal, V, C, "lm_head.weight");
     if (spec->mode == ZR_MODE_DECODE) {
         zr_graph_output(graph, zr_linear(graph, x, head, ZR_NONE, true));
         return;

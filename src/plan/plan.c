@@ -143,7 +143,7 @@ static zr_status check_counts(const zr_layout *l)
     } count[] = {{"recompute_every", l->recompute_every, 1}, {"prefetch_elems", l->prefetch_elems, 0},
                  {"live_elems", l->live_elems, 0},           {"reuse_elems", l->reuse_elems, 0},
                  {"persist_elems", l->persist_elems, 0},     {"persist_model_elems", l->persist_model_elems, 0},
-                 {"limit_bytes", l->limit_bytes, 0}};
+                 {"limit_bytes", l->limit_bytes, 0},         {"tile_elems", l->tile_elems, 0}};
     for (size_t i = 0; i < sizeof count / sizeof *count; i++)
         ZR_CHECK(count[i].value >= count[i].least, ZR_ERR_CONFIG, "zr_layout.%s is %lld, wanted at least %lld",
                  count[i].name, (long long)count[i].value, (long long)count[i].least);
@@ -213,6 +213,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
                           .sequence = l->tensor > 1 && l->sequence != ZR_SEQUENCE_OFF,
                           .head_bytes = zr_graph_head_bytes(&plan->profile.facts),
                           .documents = l->documents,
+                          .tile_elems = l->tile_elems,
                           .predictions = l->predictions,
                           .samples = l->samples};
     if (kind == ZR_SCHEDULE_DECODE) {

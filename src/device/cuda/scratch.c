@@ -43,12 +43,11 @@ static int64_t linear_db(const zr_graph *graph, const zr_op *op)
  * it, and the products' workspace. */
 static int64_t head(const zr_graph *graph, const zr_op *op)
 {
-    const bool with_dw = zr__loss_has_dw(op->n_in, op->n_out, op);
-    const int first = zr__loss_first(op->n_in, op);
+    const int dw = zr__loss_dw(op->n_in, op->n_out, op), first = zr__loss_first(op->n_in, op);
     const zr_type *x = zr__in_type(graph, op, first), *w = zr__in_type(graph, op, first + 1);
     return zr__cuda_head_make(zr_shape_rows(&x->shape), op->attr.i[0], w->shape.dim[0], w->shape.dim[1], x->dtype,
-                              with_dw ? zr__out_type(graph, op, 1)->dtype : ZR_F32, zr__loss_is_backward(op->n_in, op),
-                              with_dw && zr__loss_has_bias(op))
+                              dw >= 0 ? zr__out_type(graph, op, dw)->dtype : ZR_F32, zr__loss_is_backward(op->n_in, op),
+                              dw >= 0 && zr__loss_has_bias(op))
         .bytes;
 }
 
@@ -133,6 +132,7 @@ static const entry entries[] = {
     {"linear_cross_entropy_dx", head},
     {"linear_cross_entropy_part", head},
     {"linear_cross_entropy_part_dx", head},
+    {"linear_cross_entropy_part_dw", head},
     {"embedding_dw", embedding_dw},
     {"rows_dx", rows_dx},
     {"position_dw", position_dw},

@@ -19,18 +19,20 @@ static zr_status prepared_table(const zr_graph *graph, const zr_op *op, int64_t 
 static zr_status embedding_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;
-    ZR_TRY(zr__want_at_most(op, 2));
+    ZR_TRY(zr__want_at_most(op, 3));
     ZR_TRY(zr__want(graph, op, 0, "ids", ZR_I32, ZR__SHAPE(ZR__ANY, ZR__ANY)));
     ZR_TRY(zr__want(graph, op, 1, "table", g, ZR__SHAPE(ZR__ANY, ZR__ANY)));
     const int64_t *ids = zr__in(graph, op, 0)->shape.dim, *table = zr__in(graph, op, 1)->shape.dim;
     out[0] = (zr_type){g, ZR__SHAPE(ids[0], ids[1], table[1])};
-    return ZR_OK;
+    return zr__want_optional(graph, op, 2, "earlier", g, out[0].shape);
 }
 
-/* Count only the table rows that are looked up. */
+/* Count only the table rows that are looked up. An op that adds the rows of one tile to earlier rows is assumed to
+ * write the tile's share of the rows. */
 static zr_cost embedding_cost(const zr_graph *graph, const zr_op *op)
 {
     double rows = (double)zr_shape_elems(&zr__in(graph, op, 0)->shape);
+    if (zr__in_has(op, 2)) rows *= (double)zr__in(graph, op, 1)->shape.dim[0] / (double)op->attr.i[1];
     double row_bytes =
         (double)zr_shape_cols(&zr__out(graph, op, 0)->shape) * (double)zr_dtype_bytes(zr__out(graph, op, 0)->dtype);
     return (zr_cost){.flops = 0, .bytes = rows * (4 + 2 * row_bytes)};
@@ -58,7 +60,9 @@ static const zr_op_def embedding_dw = {
 static zr_status embedding_adjoint(zr_graph *graph, const zr_op *op)
 {
     const zr_value in[] = {op->in[0], zr_grad_of(graph, op->out[0])};
-    return zr__accumulate(graph, op->in[1], &embedding_dw, &op->attr, 2, in);
+    ZR_TRY(zr__accumulate(graph, op->in[1], &embedding_dw, &op->attr, 2, in));
+    if (zr__in_has(op, 2) && zr_grad_needed(graph, op->in[2])) zr_grad_pass(graph, op->in[2], in[1]);
+    return ZR_OK;
 }
 
 static const zr_op_def embedding = {
@@ -67,17 +71,23 @@ static const zr_op_def embedding = {
     .infer = embedding_infer,
     .adjoint = embedding_adjoint,
     .cost = embedding_cost,
+    .in_place = {3},
     .takes_pieces = true,
 };
 
 /* Look up the table's row for each id. If the table is cut, each rank looks up only ids of its own rows and yields
- * zeros for all other ids, so the sum over the ranks is exact. */
+ * zeros for all other ids, so the sum over the ranks is exact. So is the sum over tiles: each adds its rows to the
+ * zeros of the earlier ones. */
 zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
 {
-    const zr_value_info *info = zr_graph_value(graph, table);
     const bool cut = zr__is_cut_table(graph, "embedding", table);
-    const zr_op_attr attr = {.i = {cut ? zr_graph_param(graph, info->param)->whole.dim[0] : 0}};
-    zr_value y = zr__apply(graph, &embedding, &attr, 2, (zr_value[]){ids, table});
+    const int32_t tiles = zr__tiles(graph, table);
+    zr_value y = ZR_NONE;
+    for (int32_t i = 0; i < tiles; i++) {
+        zr_op_attr attr = {0};
+        if (cut || tiles > 1) zr__table_rows(graph, table + i, attr.i);
+        y = zr__apply(graph, &embedding, &attr, y == ZR_NONE ? 2 : 3, (zr_value[]){ids, table + i, y});
+    }
     return cut ? zr__between_layers(graph, y) : y;
 }
 

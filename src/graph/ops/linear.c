@@ -198,10 +198,30 @@ static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value
     return b == ZR_NONE ? y : zr__apply(graph, &bias, NULL, 2, (zr_value[]){y, b});
 }
 
+/* Build a product with each tile of a table, and concatenate the outputs. */
+static zr_value linear_by_tiles(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool transposed)
+{
+    const int32_t tiles = zr__tiles(graph, w);
+    if (!transposed || b != ZR_NONE || zr__is_cut(graph, w, 0)) {
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
+                       "linear: its weight is in %d tiles (memory.tile_elems); wanted transposed, without a bias, and "
+                       "parallel.tensor 1, or memory.tile_elems 0",
+                       tiles);
+        return ZR_NONE;
+    }
+    zr__adapter_refuse(graph, w);
+    const zr_op_attr attr = {.i = {transposed}};
+    zr_value y = zr__apply(graph, &linear, &attr, 2, (zr_value[]){x, w});
+    for (int32_t i = 1; i < tiles; i++)
+        y = zr_concat(graph, y, zr__apply(graph, &linear, &attr, 2, (zr_value[]){x, w + i}));
+    return y;
+}
+
 zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool transposed)
 {
     zr_op_attr attr = {.i = {transposed}};
     zr_value factor[2];
+    if (zr__tiles(graph, w) > 1) return linear_by_tiles(graph, x, w, b, transposed);
     const bool adapted = zr__adapter_of(graph, w, transposed, factor);
     if (zr__is_cut(graph, w, 1 - output_dim(&attr)))
         return linear_by_rows(graph, x, w, b, &attr, adapted ? factor : NULL);

@@ -45,10 +45,14 @@ static int64_t blocks_of(const zr_op *op, sizes s)
     return ceil_div(s.rows, op->attr.i[0]);
 }
 
+/* Attributes, which kernels read too (device/operands.h). i[0] is the number of rows of a block. PIECE and the others
+ * after it are only for ops on a part of the vocabulary, whose whole size ALL is. */
+enum { ALL = 1, BIAS, PIECE, FIRST, TILE, TILES, DW_ALONE };
+
 /* Return whether the op adds a bias to the logits, which is its last operand. */
 static bool has_bias(const zr_op *op)
 {
-    return op->attr.i[2] != 0;
+    return op->attr.i[BIAS] != 0;
 }
 
 /* Check the operands x, w, targets and perhaps the bias; x is operand number `x`, and the others follow it. */
@@ -60,7 +64,8 @@ static zr_status want_operands(const zr_graph *graph, const zr_op *op, int x)
     ZR_TRY(zr__want(graph, op, x + 1, "w", g, ZR__SHAPE(ZR__ANY, dim[2])));
     ZR_TRY(zr__want(graph, op, x + 2, "targets", ZR_I32, ZR__SHAPE(dim[0], dim[1])));
     const int64_t V = zr__in(graph, op, x + 1)->shape.dim[0];
-    return has_bias(op) ? zr__want(graph, op, x + 3, "b", g, ZR__SHAPE(V)) : zr__want_at_most(op, x + 3);
+    if (has_bias(op)) return zr__want(graph, op, x + 3, "b", g, ZR__SHAPE(V));
+    return zr__want_at_most(op, op->attr.i[TILES] > 1 ? x + 4 : x + 3);
 }
 
 /* Set the types of the outputs from dw on, dw and db, of an op with the operand w of number `w`. */
@@ -97,16 +102,16 @@ static zr_status head_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *
     return ZR_OK;
 }
 
-/* Return the cost of the products for logits, dx and, if with_dw, dw. Logits are written, read, overwritten with their
- * gradient, and read by the products for dx and dw. w is read by the products for logits and dx. The running sum of dw
- * is read and written for every block but the first. If dw has 16 bits, the running sum of several blocks is kept in
- * F32 in the op's scratch memory. This F32 sum is also written for the first block, and read once more to be rounded
- * into dw. */
-static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, bool with_dw)
+/* Return the cost of the products for logits, dx and dw, which is output dw_out, or -1 without dw. Logits are written,
+ * read, overwritten with their gradient, and read by the products for dx and dw. w is read by the products for logits
+ * and dx. The running sum of dw is read and written for every block but the first. If dw has 16 bits, the running sum
+ * of several blocks is kept in F32 in the op's scratch memory. This F32 sum is also written for the first block, and
+ * read once more to be rounded into dw. */
+static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, int dw_out)
 {
     sizes s = head_sizes_of(graph, op, x);
-    if (!with_dw) return head_cost_of(graph, op, s, 2, 4, 2);
-    zr_dtype dw = zr__out(graph, op, 1)->dtype, g = zr_graph_get_spec(graph)->dtype;
+    if (dw_out < 0) return head_cost_of(graph, op, s, 2, 4, 2);
+    zr_dtype dw = zr__out(graph, op, dw_out)->dtype, g = zr_graph_get_spec(graph)->dtype;
     zr_cost cost = head_cost_of(graph, op, s, 3, 5, 2);
     int64_t blocks = blocks_of(op, s);
     bool in_dw = dw == ZR_F32 || (blocks == 1 && dw == g);
@@ -117,7 +122,7 @@ static zr_cost gradients_cost(const zr_graph *graph, const zr_op *op, int x, boo
 
 static zr_cost head_dx_cost(const zr_graph *graph, const zr_op *op)
 {
-    return gradients_cost(graph, op, 1, op->n_out > 2);
+    return gradients_cost(graph, op, 1, op->n_out > 2 ? 1 : -1);
 }
 
 /* Define the op with n outputs: dx, dw (only if n is 3 or 4), db (only if n is 4), losses. dx can overwrite x, because
@@ -194,21 +199,44 @@ static const zr_op_def linear_cross_entropy = {
     .cost = head_cost,
 };
 
-/* ---- with a vocabulary that is cut ----------------------------------------------------------- */
+/* ---- with a vocabulary in parts -------------------------------------------------------------- */
 
-/* Each of the M tensor-parallel ranks has the logits of its own part of the vocabulary. In a first pass each rank
- * computes the log-sum-exp of its logits, and the target's logit if the target is in its part. The losses are computed
- * from all ranks' numbers. The gradient needs the log-sum-exp over the whole vocabulary, so the backward pass
- * recomputes the logits. */
+/* A part of the vocabulary is the rows that one of M tensor-parallel ranks has, or a tile of them. In a first pass the
+ * log-sum-exp of the logits of each part is computed, and the target's logit if the target is in the part. The losses
+ * are computed from the numbers of all parts. The gradient needs the log-sum-exp over the whole vocabulary, so the
+ * backward pass recomputes the logits. */
 
-/* Infer the type of the output, a pair of numbers for each row. attr.i[0] is the number of rows of a block, attr.i[1]
- * the size of the whole vocabulary. */
+/* Set the attributes that say which part of the vocabulary w is. */
+static void set_part(const zr_graph *graph, zr_value w, zr_op_attr *attr)
+{
+    const zr_value_info *table = zr_graph_value(graph, w);
+    int64_t rows[3];
+    if (!table) return;
+    const zr_tile *tile = &zr_graph_param(graph, table->param)->tile;
+    zr__table_rows(graph, w, rows);
+    attr->i[ALL] = rows[0];
+    attr->i[PIECE] = rows[1];
+    attr->i[FIRST] = rows[2];
+    attr->i[TILE] = tile->index;
+    attr->i[TILES] = tile->count;
+}
+
+/* Return the attributes of an op on x and w, without a part. */
+static zr_op_attr head_attr(const zr_graph *graph, zr_value x, zr_value w, bool bias)
+{
+    const zr_value_info *info = zr_graph_value(graph, x), *table = zr_graph_value(graph, w);
+    const int64_t cols = table ? table->type.shape.dim[0] : 0;
+    return (zr_op_attr){
+        .i = {info ? zr__head_block(zr_graph_get_spec(graph), zr_shape_rows(&info->type.shape), cols) : 0, 0, bias}};
+}
+
+/* Infer the type of the output, a pair of numbers for each tile and row. */
 static zr_status head_part_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(want_operands(graph, op, 0));
     const int64_t *x = zr__in(graph, op, 0)->shape.dim;
-    out[0] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1], 2)};
-    return ZR_OK;
+    out[0] = (zr_type){ZR_F32, ZR__SHAPE(op->attr.i[TILES] * x[0], x[1], 2)};
+    return op->attr.i[TILES] > 1 ? zr__want_optional(graph, op, 3, "earlier", ZR_F32, out[0].shape) : ZR_OK;
 }
 
 /* Return the cost of the first pass. In training, the FLOPs also count as repeated work (`again`), since the backward
@@ -225,6 +253,7 @@ static const zr_op_def linear_cross_entropy_part = {
     .n_out = 1,
     .infer = head_part_infer,
     .cost = head_part_cost,
+    .in_place = {4},
     .takes_pieces = true,
 };
 
@@ -242,7 +271,7 @@ static zr_status head_part_dx_infer(const zr_graph *graph, const zr_op *op, zr_t
 
 static zr_cost head_part_dx_cost(const zr_graph *graph, const zr_op *op)
 {
-    return gradients_cost(graph, op, 2, op->n_out > 1);
+    return gradients_cost(graph, op, 2, op->n_out > 1 ? 1 : -1);
 }
 
 /* Define the op with n outputs: dx, dw if n is 2 or 3, and db if n is 3. */
@@ -255,18 +284,50 @@ static zr_cost head_part_dx_cost(const zr_graph *graph, const zr_op *op)
     }
 static const zr_op_def part_dx_dw_db = PART_DX(3), part_dx_and_dw = PART_DX(2), part_dx_alone = PART_DX(1);
 
-/* Check `all` (M,B,T,2), the pairs of numbers of all ranks. x, w, targets and the bias are operands only because the
- * adjoint needs them. */
+/* Infer the F32 sum of dx over the tiles so far, and dw. */
+static zr_status tile_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    const int dw = op->attr.i[DW_ALONE] ? 0 : 1;
+    ZR_TRY(head_part_dx_infer(graph, op, out));
+    out[0].dtype = ZR_F32;
+    if (op->n_out > dw) out[dw] = (zr_type){zr__sum_dtype(graph, op, dw), zr__in(graph, op, 3)->shape};
+    return zr__want_optional(graph, op, 5, "earlier", ZR_F32, zr__in(graph, op, 2)->shape);
+}
+
+/* Return the cost of dw alone: the product for dx is left out, and the product for logits is repeated work. */
+static zr_cost tile_dw_cost(const zr_graph *graph, const zr_op *op)
+{
+    zr_cost c = gradients_cost(graph, op, 2, 0);
+    c.again = c.flops / 3;
+    c.flops -= c.again;
+    return c;
+}
+
+/* Define the op with n outputs: dx, which is written in place of the sum so far, and dw if n is 2. */
+#define TILE_DX(n)                                                                                                     \
+    {                                                                                                                  \
+        .name = "linear_cross_entropy_part_dx", .n_out = n, .infer = tile_dx_infer, .cost = head_part_dx_cost,         \
+        .in_place = {                                                                                                  \
+            6                                                                                                          \
+        }                                                                                                              \
+    }
+static const zr_op_def tile_dx_and_dw = TILE_DX(2), tile_dx_alone = TILE_DX(1);
+static const zr_op_def tile_dw = {
+    .name = "linear_cross_entropy_part_dw", .n_out = 1, .infer = tile_dx_infer, .cost = tile_dw_cost};
+
+/* Check `all` (tiles B,T,2), or with M ranks (M,tiles B,T,2): the pairs of numbers of all parts. x, w, targets and the
+ * bias are operands only because the adjoint needs them. w is the last tile, which the preceding op reads too. */
 static zr_status head_join_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(want_operands(graph, op, 1));
-    const int64_t *x = zr__in(graph, op, 1)->shape.dim;
-    ZR_TRY(zr__want(graph, op, 0, "all", ZR_F32, ZR__SHAPE(zr_graph_get_spec(graph)->tensor, x[0], x[1], 2)));
+    const int64_t *x = zr__in(graph, op, 1)->shape.dim, M = zr_graph_get_spec(graph)->tensor;
+    const int64_t rows = op->attr.i[TILES] * x[0];
+    ZR_TRY(zr__want(graph, op, 0, "all", ZR_F32, M > 1 ? ZR__SHAPE(M, rows, x[1], 2) : ZR__SHAPE(rows, x[1], 2)));
     out[0] = out[1] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1])};
     return ZR_OK;
 }
 
-static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
+static zr_status piece_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value out[3] = {ZR_NONE, ZR_NONE, ZR_NONE};
     const gradients g = begin_gradients(graph, op, 1, out);
@@ -288,6 +349,69 @@ static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
+/* Add the op that computes the gradients of the logits of a tile, and from them the contributions that have a place:
+ * `dx`, the sum over the tiles from here on, given the sum `later` of the tiles after this one; and `dw`. */
+static zr_value tile_gradients(zr_graph *graph, const zr_op *head, zr_value tile, zr_value later, zr_value dx,
+                               zr_value dw, bool need_x)
+{
+    const zr_value x = head->in[1], targets = head->in[3], dlosses = zr_grad_of(graph, head->out[0]);
+    const zr_op_def *def = !need_x ? &tile_dw : dw != ZR_NONE ? &tile_dx_and_dw : &tile_dx_alone;
+    zr_op_attr attr = head_attr(graph, x, tile, false);
+    set_part(graph, tile, &attr);
+    attr.i[DW_ALONE] = !need_x;
+    zr_value out[2] = {need_x ? dx : dw, dw};
+    zr_graph_op(graph, def, &attr, later == ZR_NONE ? 5 : 6,
+                (zr_value[]){dlosses, head->out[1], x, tile, targets, later}, out);
+    return out[0];
+}
+
+/* Work on the unit of a tile from now on. */
+static void enter_tile(zr_graph *graph, zr_value tile)
+{
+    graph->current_unit = zr_graph_param(graph, zr_graph_value(graph, tile)->param)->unit;
+}
+
+void zr__head_dw(zr_graph *graph, int32_t head, zr_value tile, zr_value dw)
+{
+    const zr_op op = graph->op[head]; /* a copy, because graph->op may move */
+    enter_tile(graph, tile);
+    (void)tile_gradients(graph, &op, tile, ZR_NONE, ZR_NONE, dw, false);
+}
+
+/* Add the gradients of the tiles in reverse order, since the last tile has just been used. If the table is also the
+ * embedding, the look-up contributes to the gradients of the tiles at the end of the backward pass. The head's
+ * contributions would be as large as the table until then, so they are postponed: dw of a tile is then computed just
+ * before the look-up's part, from logits that are computed once more. The sum of dx over the tiles is in F32, and is
+ * rounded once. */
+static zr_status tiles_adjoint(zr_graph *graph, const zr_op *op, int32_t tiles)
+{
+    const zr_value x = op->in[1], w = op->in[2];
+    const bool need_x = zr_grad_needed(graph, x), need_w = zr_grad_needed(graph, w);
+    const bool rounds = zr_graph_get_spec(graph)->dtype != ZR_F32;
+    const bool sums = zr_graph_get_spec(graph)->tensor > 1 && !zr__is_gathered(graph, x);
+    zr_value dx = need_x ? zr_grad_begin(graph, x, NULL) : ZR_NONE, sum = ZR_NONE;
+    for (int32_t i = 0; i < tiles; i++) {
+        const zr_value tile = w - i;
+        const bool now = need_w && !zr__grad_postpone(graph, tile, op->out[0]);
+        const zr_value dw = now ? zr_grad_begin(graph, tile, NULL) : ZR_NONE;
+        const bool last = i + 1 == tiles && !rounds && !sums;
+        enter_tile(graph, tile);
+        if (need_x || now) sum = tile_gradients(graph, op, tile, sum, last ? dx : ZR_NONE, dw, need_x);
+        if (now) zr_grad_end(graph, tile, dw);
+    }
+    if (!need_x) return ZR_OK;
+    if (rounds) sum = zr__add(graph, sum, ZR_NONE, zr_graph_get_spec(graph)->dtype, sums ? ZR_NONE : dx);
+    if (sums) zr__tensor_sum(graph, sum, &dx);
+    zr_grad_end(graph, x, dx);
+    return ZR_OK;
+}
+
+static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
+{
+    const int32_t tiles = zr__tiles(graph, op->in[2]);
+    return tiles > 1 ? tiles_adjoint(graph, op, tiles) : piece_adjoint(graph, op);
+}
+
 /* Count only the bytes of `all` and of the outputs, not of x, w and targets. */
 static zr_cost head_join_cost(const zr_graph *graph, const zr_op *op)
 {
@@ -302,6 +426,7 @@ static const zr_op_def linear_cross_entropy_join = {
     .adjoint = head_join_adjoint,
     .cost = head_join_cost,
     .takes_pieces = true,
+    .all_tiles = true,
 };
 
 /* Return whether w is cut among the ranks, and latch an error if the bias is not cut alike. */
@@ -320,21 +445,36 @@ zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_val
     return zr_linear_cross_entropy_bias(graph, x, w, ZR_NONE, targets);
 }
 
+/* Build a head whose vocabulary is in parts. */
+static zr_value head_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_value b, zr_value targets, bool cut)
+{
+    const int32_t tiles = zr__tiles(graph, w);
+    zr_value all = ZR_NONE, out[2] = {ZR_NONE, ZR_NONE};
+    zr_op_attr attr = {0};
+    if (tiles > 1 && b != ZR_NONE)
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
+                       "linear_cross_entropy: its weight is in %d tiles (memory.tile_elems), and it has a bias; wanted "
+                       "no bias, or memory.tile_elems 0",
+                       tiles);
+    for (int32_t i = 0; i < tiles; i++) {
+        const zr_value last = tiles > 1 ? all : b;
+        attr = head_attr(graph, x, w + i, b != ZR_NONE);
+        set_part(graph, w + i, &attr);
+        all = zr__apply(graph, &linear_cross_entropy_part, &attr, last == ZR_NONE ? 3 : 4,
+                        (zr_value[]){x, w + i, targets, last});
+    }
+    if (cut) all = zr__tensor_gather(graph, all);
+    zr_graph_op(graph, &linear_cross_entropy_join, &attr, b == ZR_NONE ? 4 : 5,
+                (zr_value[]){all, x, w + tiles - 1, targets, b}, out);
+    return out[0];
+}
+
 zr_value zr_linear_cross_entropy_bias(zr_graph *graph, zr_value x, zr_value w, zr_value b, zr_value targets)
 {
     const bool cut = is_cut_head(graph, w, b);
-    const int n = b == ZR_NONE ? 3 : 4;
     zr__adapter_refuse(graph, w);
     if (cut) x = zr__all_tokens(graph, x);
-    const zr_value_info *info = zr_graph_value(graph, x);
-    const zr_value_info *table = zr_graph_value(graph, w);
-    const int64_t cols = table ? table->type.shape.dim[0] : 0;
-    zr_op_attr attr = {
-        .i = {info ? zr__head_block(zr_graph_get_spec(graph), zr_shape_rows(&info->type.shape), cols) : 0, 0, n > 3}};
-    if (!cut) return zr__apply(graph, &linear_cross_entropy, &attr, n, (zr_value[]){x, w, targets, b});
-    attr.i[1] = zr_graph_param(graph, zr_graph_value(graph, w)->param)->whole.dim[0];
-    zr_value part = zr__apply(graph, &linear_cross_entropy_part, &attr, n, (zr_value[]){x, w, targets, b});
-    zr_value all = zr__tensor_gather(graph, part), out[2] = {ZR_NONE, ZR_NONE};
-    zr_graph_op(graph, &linear_cross_entropy_join, &attr, n + 1, (zr_value[]){all, x, w, targets, b}, out);
-    return out[0];
+    if (cut || zr__tiles(graph, w) > 1) return head_of_parts(graph, x, w, b, targets, cut);
+    const zr_op_attr attr = head_attr(graph, x, w, b != ZR_NONE);
+    return zr__apply(graph, &linear_cross_entropy, &attr, b == ZR_NONE ? 3 : 4, (zr_value[]){x, w, targets, b});
 }

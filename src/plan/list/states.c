@@ -189,8 +189,10 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
              "%lld parameters: their states do not fit 63 bits of bytes, a smaller model is needed",
              (long long)zr_graph_param_elems(graph));
     plan->params = zr_graph_param_elems(graph);
-    for (int32_t i = 0; i < zr_graph_params(graph); i++)
-        if (!zr_graph_param(graph, i)->frozen) plan->trained += zr_shape_elems(&zr_graph_param(graph, i)->whole);
+    for (int32_t i = 0; i < zr_graph_params(graph); i++) {
+        const zr_param_info *param = zr_graph_param(graph, i);
+        if (!param->frozen && param->tile.index == 0) plan->trained += zr_shape_elems(&param->whole);
+    }
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
         u->elems = zr_graph_unit_info(graph, i)->elems;

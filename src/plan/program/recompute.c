@@ -9,12 +9,14 @@
 #include "plan/program/program.h"
 
 /* Return the last unit of the forward pass, or -1. Recompute would save no memory in this unit, because its backward
- * pass immediately follows its forward pass. */
+ * pass immediately follows its forward pass. Tiles of tables, which follow all units of the model, do not count. */
 static int32_t last_unit(const zr_graph *g)
 {
     int32_t unit = -1;
-    for (int32_t i = 0; i < zr_graph_ops(g); i++)
-        if (!zr_graph_get_op(g, i)->backward) unit = zr_graph_get_op(g, i)->unit;
+    for (int32_t i = 0; i < zr_graph_ops(g); i++) {
+        const zr_op *op = zr_graph_get_op(g, i);
+        if (!op->backward && !zr_graph_unit_info(g, op->unit)->tile) unit = op->unit;
+    }
     return unit;
 }
 

@@ -27,7 +27,8 @@ zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr_tensor_spec 
     *n = 0;
     for (int32_t i = 0; i < params; i++) {
         const zr_param_info *info = zr_graph_param(graph, i);
-        if (zr__param_in(info, set, adapters)) (*specs)[(*n)++] = (zr_tensor_spec){info->name, info->whole};
+        if (info->tile.index == 0 && zr__param_in(info, set, adapters))
+            (*specs)[(*n)++] = (zr_tensor_spec){info->name, info->whole};
     }
     return ZR_OK;
 }

@@ -62,6 +62,7 @@ static void set_states(const zr_config *config, zr_layout *layout)
 {
     bool lean = config->memory.layout == ZR_LAYOUT_LEAN;
     layout->states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
+    layout->tile_elems = config->memory.tile_elems;
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
     layout->rank_free_sums = config->train.rank_free_sums;
     layout->reduce_once = config->reduce_once;

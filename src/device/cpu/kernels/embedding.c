@@ -6,21 +6,22 @@
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)
 
-/* Part of a table that this rank holds. Tensor parallelism may divide the table's rows among ranks. `all` is the number
- * of rows of the whole table, and `first` is the index of this rank's first row. */
+/* Rows of a table that the op has: all, or the rows of a tensor-parallel rank or of a tile. `all` is the number of rows
+ * of the whole table, and `first` is the index of the op's first row. */
 typedef struct table_part {
     int64_t all, first;
 } table_part;
 
 static table_part part_of(const zr_kernel_args *args, int64_t rows)
 {
-    const int64_t all = args->op->attr.i[0];
-    return all ? (table_part){all, args->runtime->place * rows} : (table_part){rows, 0};
+    const int64_t *attr = args->op->attr.i;
+    return attr[0] ? (table_part){attr[0], args->runtime->place * attr[1] + attr[2]} : (table_part){rows, 0};
 }
 
 static zr_status embedding(const zr_kernel_args *args)
 {
     const zr_tensor *ids = &args->in[0], *table = &args->in[1];
+    const char *earlier = args->n_in > 2 ? args->in[2].data : NULL; /* rows of the tiles before this one */
     const int32_t *id = ids->data;
     const int64_t n = zr_shape_elems(&ids->shape), C = zr_shape_cols(&table->shape);
     const size_t row_bytes = (size_t)(C * zr_dtype_bytes(table->dtype));
@@ -31,10 +32,12 @@ static zr_status embedding(const zr_kernel_args *args)
     for (int64_t i = 0; i < n; i++) {
         const int64_t row = id[i] - part.first;
         char *out = (char *)args->out[0].data + (size_t)i * row_bytes;
-        if (row < 0 || row >= rows)
-            memset(out, 0, row_bytes);
-        else
+        if (row >= 0 && row < rows)
             memcpy(out, (const char *)table->data + (size_t)row * row_bytes, row_bytes);
+        else if (!earlier)
+            memset(out, 0, row_bytes);
+        else if (earlier != args->out[0].data)
+            memcpy(out, earlier + (size_t)i * row_bytes, row_bytes);
     }
     return ZR_OK;
 }

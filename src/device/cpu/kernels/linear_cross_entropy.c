@@ -3,8 +3,8 @@
  * block's logits to the scratch. In the backward pass, the gradient of the logits replaces the logits, and the products
  * for dx and dw read it.
  *
- * linear_cross_entropy_part and linear_cross_entropy_part_dx do the same for a part of the vocabulary.
- * linear_cross_entropy_join combines the results of all ranks that hold parts.
+ * linear_cross_entropy_part, linear_cross_entropy_part_dx and linear_cross_entropy_part_dw do the same for a part of
+ * the vocabulary. linear_cross_entropy_join combines the results of all parts.
  */
 #include "device/cpu/shared/column_sums.h"
 #include "device/cpu/shared/cross_entropy_rows.h"
@@ -56,7 +56,8 @@ static zr_status create_dw(const zr_kernel_args *args, const operands *o, int64_
     return create_product(dw, args, o->of.x->dtype, o->layout.sum_in_dw ? o->of.dw->dtype : ZR_F32, product);
 }
 
-/* Create the products logits (rows,V) = x w^T + b, dx (rows,C) = dlogits w, and dw of all blocks but the first. */
+/* Create the products logits (rows,V) = x w^T + b, dx (rows,C) = dlogits w, added to the sum over the tiles before this
+ * one, and dw of all blocks but the first. */
 static zr_status create_products(const zr_kernel_args *args, const operands *o, int64_t rows, products *p)
 {
     const zr_dtype g = o->of.x->dtype;
@@ -64,8 +65,8 @@ static zr_status create_products(const zr_kernel_args *args, const operands *o, 
         .m = rows, .n = o->of.V, .k = o->of.C, .a = {o->of.C, 1}, .b = {1, o->of.C}, .bias = o->of.b != NULL};
     zr__product_spec dx = {.m = rows, .n = o->of.C, .k = o->of.V, .a = {o->of.V, 1}, .b = {o->of.C, 1}};
     ZR_TRY(create_product(logits, args, g, g, &p->logits));
-    if (!o->of.dx) return ZR_OK;
-    ZR_TRY(create_product(dx, args, g, g, &p->dx));
+    dx.accumulate = o->of.earlier != NULL;
+    if (o->of.dx) ZR_TRY(create_product(dx, args, g, o->of.dx->dtype, &p->dx));
     return o->of.dw && o->layout.blocks > 1 ? create_dw(args, o, rows, true, &p->dw) : ZR_OK;
 }
 
@@ -137,7 +138,7 @@ static void run_part_rows(const zr_kernel_args *args, const operands *o, int64_t
         const int64_t at = r * o->of.V, own = target[r] - o->of.first;
         const bool here = target[r] >= 0 && own >= 0 && own < o->of.valid;
         if (o->of.part) {
-            float *out = (float *)o->of.part->data + 2 * (row + r), max, sum;
+            float *out = (float *)o->of.part->data + 2 * (o->of.part_row + row + r), max, sum;
             zr__row_softmax(logits, dtype, at, o->of.valid, &max, &sum);
             out[0] = o->of.valid > 0 ? (float)((double)max + log((double)sum)) : -INFINITY;
             out[1] = 0;
@@ -170,20 +171,20 @@ static zr_status run_block(const zr_kernel_args *args, const operands *o, int64_
 {
     const head *h = args->state;
     const products *p = n == o->layout.rows ? &h->whole : &h->last;
-    const int64_t at = row * o->of.C * zr_dtype_bytes(o->of.x->dtype);
+    const int64_t at = row * o->of.C;
     void *logits = args->scratch, *panels = (char *)args->scratch + o->layout.panels;
-    const char *x = (const char *)o->of.x->data + at;
+    const char *x = (const char *)o->of.x->data + at * zr_dtype_bytes(o->of.x->dtype);
     ZR_TRY(zr__matmul_run(
         p->logits,
         &(zr__matmul_operands){
             .a = x, .b = o->of.w->data, .bias = o->of.b ? o->of.b->data : NULL, .c = logits, .panels = panels}));
     (o->of.losses ? run_rows : run_part_rows)(args, o, row, n);
-    if (!o->of.dx) return ZR_OK;
-    char *dx = (char *)o->of.dx->data + at;
     if (o->of.db) add_bias_rows(args, o, row, n);
     if (o->of.dw)
         ZR_TRY(zr__matmul_run(row ? p->dw : h->dw_begins,
                               &(zr__matmul_operands){.a = logits, .b = x, .c = sum, .panels = panels}));
+    if (!o->of.dx) return ZR_OK;
+    char *dx = (char *)o->of.dx->data + at * zr_dtype_bytes(o->of.dx->dtype);
     return zr__matmul_run(p->dx, &(zr__matmul_operands){.a = logits, .b = o->of.w->data, .c = dx, .panels = panels});
 }
 
@@ -191,7 +192,10 @@ static zr_status run_head(const zr_kernel_args *args)
 {
     const operands o = operands_of(args);
     float *sum = (float *)((char *)args->scratch + o.layout.sum);
+    const zr_tensor *out = o.of.part ? o.of.part : o.of.dx;
     ZR_TRY(zr__check_ids("target", o.of.targets, INT32_MIN, o.of.all));
+    if (o.of.earlier && o.of.earlier->data != out->data)
+        memcpy(out->data, o.of.earlier->data, (size_t)zr_shape_elems(&out->shape) * sizeof(float));
     for (int64_t row = 0; row < o.of.rows; row += o.layout.rows)
         ZR_TRY(run_block(args, &o, row, zr__min64(o.layout.rows, o.of.rows - row),
                          o.of.dw && o.layout.sum_in_dw ? o.of.dw->data : sum));
@@ -205,21 +209,21 @@ static zr_status run_head(const zr_kernel_args *args)
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */
 
-/* Compute losses and log-sum-exps from the results (M,B,T,2) of all M ranks. The results are added in the order of the
- * ranks. */
+/* Compute losses and log-sum-exps from the results of all parts, (parts,B,T,2). The results are added in the order of
+ * the vocabulary. */
 static zr_status run_join(const zr_kernel_args *args)
 {
     const zr_tensor *all = &args->in[0], *targets = &args->in[3];
-    const int64_t rows = zr_shape_elems(&targets->shape), ranks = all->shape.dim[0];
+    const int64_t rows = zr_shape_elems(&targets->shape), parts = zr_shape_elems(&all->shape) / (2 * rows);
     const int32_t *target = targets->data;
     const float *part = all->data;
     float *losses = args->out[0].data, *lse = args->out[1].data;
     for (int64_t r = 0; r < rows; r++) {
         double most = -INFINITY, sum = 0, own = 0;
-        for (int64_t m = 0; m < ranks; m++) most = fmax(most, part[2 * (m * rows + r)]);
-        for (int64_t m = 0; m < ranks; m++) {
+        for (int64_t m = 0; m < parts; m++) most = fmax(most, part[2 * (m * rows + r)]);
+        for (int64_t m = 0; m < parts; m++) {
             sum += exp(part[2 * (m * rows + r)] - most);
-            /* Add the target's logit. Only the rank that holds the target supplies it; the other ranks supply 0. */
+            /* Add the target's logit. Only the part that holds the target supplies it; the other parts supply 0. */
             own += part[2 * (m * rows + r) + 1];
         }
         lse[r] = (float)(most + log(sum));
@@ -239,16 +243,17 @@ static int64_t max64(int64_t a, int64_t b)
  * of one product at a time. */
 static int64_t head_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
-    const bool backward = zr__loss_is_backward(op->n_in, op), with_dw = zr__loss_has_dw(op->n_in, op->n_out, op);
-    const int first = zr__loss_first(op->n_in, op);
+    const bool backward = zr__loss_is_backward(op->n_in, op);
+    const int first = zr__loss_first(op->n_in, op), dw_out = zr__loss_dw(op->n_in, op->n_out, op);
     const zr_type *x = zr__in_type(graph, op, first), *w = zr__in_type(graph, op, first + 1);
     const int64_t V = w->shape.dim[0], C = w->shape.dim[1];
-    const zr_dtype g = x->dtype, dw = with_dw ? zr__out_type(graph, op, 1)->dtype : ZR_F32;
-    const zr__head_layout l =
-        zr__head_layout_make(zr_shape_rows(&x->shape), op->attr.i[0], V, C, g, dw, with_dw && zr__loss_has_bias(op));
+    const zr_dtype g = x->dtype, dw = dw_out >= 0 ? zr__out_type(graph, op, dw_out)->dtype : ZR_F32;
+    const zr__head_layout l = zr__head_layout_make(zr_shape_rows(&x->shape), op->attr.i[0], V, C, g, dw,
+                                                   dw_out >= 0 && zr__loss_has_bias(op));
     int64_t bytes = zr__matmul_scratch(facts, l.rows, V, C, g, g);
-    if (backward) bytes = max64(bytes, zr__matmul_scratch(facts, l.rows, C, V, g, g));
-    if (with_dw) bytes = max64(bytes, zr__matmul_scratch(facts, V, C, l.rows, g, l.sum_in_dw ? dw : ZR_F32));
+    if (backward && dw_out != 0)
+        bytes = max64(bytes, zr__matmul_scratch(facts, l.rows, C, V, g, zr__out_type(graph, op, 0)->dtype));
+    if (dw_out >= 0) bytes = max64(bytes, zr__matmul_scratch(facts, V, C, l.rows, g, l.sum_in_dw ? dw : ZR_F32));
     return l.panels + bytes;
 }
 
@@ -260,6 +265,8 @@ const zr_kernel ZR_LEVEL_NAME(zr__kernels_linear_cross_entropy)[] = {
     {"linear_cross_entropy_part", .prepare = prepare_head, .run = run_head, .release = release_head,
      .scratch_bytes = head_scratch},
     {"linear_cross_entropy_part_dx", .prepare = prepare_head, .run = run_head, .release = release_head,
+     .scratch_bytes = head_scratch},
+    {"linear_cross_entropy_part_dw", .prepare = prepare_head, .run = run_head, .release = release_head,
      .scratch_bytes = head_scratch},
     {"linear_cross_entropy_join", .run = run_join},
     {0},

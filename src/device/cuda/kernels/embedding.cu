@@ -9,7 +9,7 @@ namespace
 
 /* ---- tokens ------------------------------------------------------------------------------------ */
 
-/* Ids of a micro-batch, and the range of the table's rows that this rank has. For a table of positions, `documents` are
+/* Ids of a micro-batch, and the range of the table's rows that the op has. For a table of positions, `documents` are
  * the beginnings of the documents of the micro-batch, and a token's position in its document takes the place of its id.
  * For the op rows, ids are indices into the tokens of a row of the batch. */
 struct token_ids {
@@ -19,7 +19,7 @@ struct token_ids {
     zr__sequence sequence;
     int64_t indices; /* for the op rows, number of indices in a row of the batch; otherwise 0 */
 
-    /* Return the row of token i in this rank's table, or `rows` if the token's row is on another rank. */
+    /* Return the row of token i in the op's part of the table, or `rows` if the token's row is in another part. */
     __device__ int64_t row_of(int64_t i) const
     {
         if (documents) return zr__sequence_position(&sequence, documents, i);
@@ -32,11 +32,11 @@ struct token_ids {
 zr_status tokens_of(const zr_kernel_args *args, int64_t rows, token_ids *tokens)
 {
     const zr_tensor *ids = &args->in[0];
-    /* Number of rows of the whole table if its rows are split over ranks, else 0. */
-    const int64_t all = args->op->attr.i[0];
+    /* Number of rows of the whole table if its rows are split over ranks or in tiles, else 0. */
+    const int64_t *attr = args->op->attr.i, all = attr[0];
     *tokens = {(const int32_t *)ids->data,
                zr_shape_elems(&ids->shape),
-               all ? args->runtime->place * rows : 0,
+               all ? args->runtime->place * attr[1] + attr[2] : 0,
                rows,
                nullptr,
                {},
@@ -56,11 +56,13 @@ zr_status indices_of(const zr_kernel_args *args, const zr_tensor *x, token_ids *
 
 /* ---- embedding --------------------------------------------------------------------------------- */
 
-/* Functor that copies the table's row of each token, in pieces. A token whose row is on another rank gets zeros. */
+/* Functor that copies the table's row of each token, in pieces. A token whose row is in another part of the table gets
+ * zeros, or with `keeps` is left as it is. */
 template <typename M> struct look_up {
     M mover;
     token_ids tokens;
     int64_t C;
+    bool keeps;
 
     struct place {
         int64_t to, from;
@@ -76,15 +78,21 @@ template <typename M> struct look_up {
     }
     template <typename E> __device__ void put(place at, int64_t i, const E &value) const
     {
-        mover.put(at.to + i, value);
+        if (at.from >= 0 || !keeps) mover.put(at.to + i, value);
     }
 };
 
 zr_status copy_rows(const zr_kernel_args *args, const zr_tensor *table, const token_ids &tokens)
 {
+    const zr_tensor *out = &args->out[0];
+    const zr_tensor *earlier = args->n_in > 2 ? &args->in[2] : nullptr; /* rows of the tiles before this one */
     const int64_t C = zr_shape_cols(&table->shape);
-    return zr__with_mover(&args->out[0], table, {C}, [&](auto mover, int64_t V) {
-        return zr__each_move(zr__stream_of(args), tokens.n, C / V, look_up<decltype(mover)>{mover, tokens, C / V});
+    if (earlier && earlier->data != out->data)
+        ZR_TRY(zr__cuda_cast(args->device, out->data, out->dtype, earlier->data, earlier->dtype,
+                             zr_shape_elems(&out->shape)));
+    return zr__with_mover(out, table, {C}, [&](auto mover, int64_t V) {
+        return zr__each_move(zr__stream_of(args), tokens.n, C / V,
+                             look_up<decltype(mover)>{mover, tokens, C / V, earlier != nullptr});
     });
 }
 

@@ -1,8 +1,8 @@
 /*
  * linear_cross_entropy, linear_cross_entropy_dx: run one block of rows after the other. A product computes a block's
  * logits in the scratch. In the backward pass the logits' gradient replaces them, and the products for dx and dw read
- * the gradient there. linear_cross_entropy_part and _part_dx do the same with the logits of a part of the vocabulary;
- * linear_cross_entropy_join joins the results of the ranks that hold the parts.
+ * the gradient there. linear_cross_entropy_part, _part_dx and _part_dw do the same with the logits of a part of the
+ * vocabulary; linear_cross_entropy_join joins the results of all parts.
  */
 #include "device/cuda/column_sums.h"
 #include "device/cuda/cross_entropy_rows.h"
@@ -22,7 +22,7 @@ operands operands_of(const zr_kernel_args *args)
 {
     operands o = {zr__loss_operands_of(args), {}};
     o.layout = zr__cuda_head_make(o.rows, args->op->attr.i[0], o.V, o.C, o.x->dtype, o.dw ? o.dw->dtype : ZR_F32,
-                                  o.dx != nullptr, o.db != nullptr);
+                                  o.dlosses != nullptr, o.db != nullptr);
     return o;
 }
 
@@ -41,7 +41,7 @@ struct head {
 struct block_operands {
     zr__cuda_product_operands logits; /* logits (rows,V) = x w^T */
     zr__cuda_product_operands dw;     /* dw (V,C) = dlogits^T x, added to the sum over earlier blocks */
-    zr__cuda_product_operands dx;     /* dx (rows,C) = dlogits w */
+    zr__cuda_product_operands dx;     /* dx (rows,C) = dlogits w, added to the sum over the tiles before this one */
 };
 
 void *dw_sum(const zr_kernel_args *args, const operands &o)
@@ -52,12 +52,14 @@ void *dw_sum(const zr_kernel_args *args, const operands &o)
 /* Return the operands for the block whose first row is `row`. */
 block_operands operands_at(const zr_kernel_args *args, const operands &o, int64_t row)
 {
-    const int64_t at = row * o.C * zr_dtype_bytes(o.x->dtype);
+    const int64_t at = row * o.C;
+    char *dx = o.dx ? (char *)o.dx->data + at * zr_dtype_bytes(o.dx->dtype) : nullptr;
+    const char *earlier = o.dx && o.earlier ? (const char *)o.earlier->data + at * zr_dtype_bytes(ZR_F32) : nullptr;
     void *logits = args->scratch, *sum = dw_sum(args, o), *workspace = (char *)args->scratch + o.layout.workspace;
-    const void *x = (const char *)o.x->data + at;
+    const void *x = (const char *)o.x->data + at * zr_dtype_bytes(o.x->dtype);
     return {{x, o.w->data, nullptr, nullptr, logits, workspace},
             {logits, x, nullptr, row > 0 ? sum : nullptr, sum, workspace},
-            {logits, o.w->data, nullptr, nullptr, o.dx ? (char *)o.dx->data + at : nullptr, workspace}};
+            {logits, o.w->data, nullptr, earlier, dx, workspace}};
 }
 
 zr_status create_products(const zr_kernel_args *args, const operands &o, int64_t rows, products *all)
@@ -66,14 +68,13 @@ zr_status create_products(const zr_kernel_args *args, const operands &o, int64_t
     const zr_dtype g = o.x->dtype, w = o.dw && o.layout.sum_in_dw ? o.dw->dtype : ZR_F32;
     zr__cuda_product_spec logits = zr__cuda_product_spec_make(rows, o.V, o.C, g, g),
                           dw = zr__cuda_product_spec_make(o.V, o.C, rows, g, w),
-                          dx = zr__cuda_product_spec_make(rows, o.C, o.V, g, g);
+                          dx = zr__cuda_product_spec_make(rows, o.C, o.V, g, o.dx ? o.dx->dtype : g);
     logits.b_transposed = true;
     dw.a_transposed = true;
     logits.c_ld = dw.a_ld = dx.a_ld = o.layout.ld;
     ZR_TRY(zr__cuda_product_create(args->device, &logits, &used.logits, &all->logits));
-    if (!o.dx) return ZR_OK;
     if (o.dw) ZR_TRY(zr__cuda_product_create(args->device, &dw, &used.dw, &all->dw));
-    return zr__cuda_product_create(args->device, &dx, &used.dx, &all->dx);
+    return o.dx ? zr__cuda_product_create(args->device, &dx, &used.dx, &all->dx) : ZR_OK;
 }
 
 void release_head(void *state)
@@ -126,9 +127,9 @@ zr_status run_rows(const zr_kernel_args *args, const operands &o, int64_t row, i
     r.dlosses = from<const float>(o.dlosses, row);
     r.lse = from<const float>(o.lse, row);
     r.losses = from<float>(o.losses, row);
-    r.part = from<float>(o.part, 2 * row);
+    r.part = from<float>(o.part, 2 * (o.part_row + row));
     cudaStream_t stream = zr__stream_of(args);
-    if (!o.dx) return zr__loss_launch<true, false>(stream, o.x->dtype, n, r);
+    if (!o.dlosses) return zr__loss_launch<true, false>(stream, o.x->dtype, n, r);
     if (o.lse) return zr__loss_launch<false, true>(stream, o.x->dtype, n, r);
     return zr__loss_launch<true, true>(stream, o.x->dtype, n, r);
 }
@@ -154,16 +155,18 @@ zr_status run_block(const zr_kernel_args *args, const operands &o, int64_t row, 
     const block_operands at = operands_at(args, o, row);
     ZR_TRY(zr__cuda_product_run(all.logits, args->device, &at.logits));
     ZR_TRY(run_rows(args, o, row, n));
-    if (!o.dx) return ZR_OK;
     if (o.db) ZR_TRY(add_bias_rows(args, o, row, n));
     if (o.dw) ZR_TRY(zr__cuda_product_run(all.dw, args->device, &at.dw));
-    return zr__cuda_product_run(all.dx, args->device, &at.dx);
+    return o.dx ? zr__cuda_product_run(all.dx, args->device, &at.dx) : ZR_OK;
 }
 
 zr_status run_head(const zr_kernel_args *args)
 {
     const operands o = operands_of(args);
     ZR_TRY(zr__check_indices(args, o.targets, "target", INT32_MIN, o.all));
+    if (o.part && o.earlier && o.earlier->data != o.part->data)
+        ZR_TRY(
+            zr__cuda_cast(args->device, o.part->data, ZR_F32, o.earlier->data, ZR_F32, zr_shape_elems(&o.part->shape)));
     for (int64_t row = 0; row < o.rows; row += o.layout.rows)
         ZR_TRY(run_block(args, o, row, row + o.layout.rows <= o.rows ? o.layout.rows : o.rows - row));
     if (o.db) ZR_TRY(zr__cuda_cast(args->device, o.db->data, o.db->dtype, bias_sum(args, o), ZR_F32, o.V));
@@ -173,17 +176,17 @@ zr_status run_head(const zr_kernel_args *args)
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */
 
-/* Compute losses and log-sum-exps from the results of all ranks, `part` (ranks,rows,2). The results are added in the
- * order of the ranks. */
-__global__ void join(const float *part, const int32_t *target, float *losses, float *lse, int64_t rows, int64_t ranks)
+/* Compute losses and log-sum-exps from the results of all parts, `part` (parts,rows,2). The results are added in the
+ * order of the vocabulary. */
+__global__ void join(const float *part, const int32_t *target, float *losses, float *lse, int64_t rows, int64_t parts)
 {
     const int64_t r = zr__first();
     if (r >= rows) return;
     double most = -INFINITY, sum = 0, own = 0;
-    for (int64_t m = 0; m < ranks; m++) most = fmax(most, (double)part[2 * (m * rows + r)]);
-    for (int64_t m = 0; m < ranks; m++) {
+    for (int64_t m = 0; m < parts; m++) most = fmax(most, (double)part[2 * (m * rows + r)]);
+    for (int64_t m = 0; m < parts; m++) {
         sum += exp(part[2 * (m * rows + r)] - most);
-        /* Add the target's logit, which the rank that holds the target passes; other ranks pass 0. */
+        /* Add the target's logit, which the part that holds the target passes; other parts pass 0. */
         own += part[2 * (m * rows + r) + 1];
     }
     lse[r] = (float)(most + log(sum));
@@ -196,7 +199,7 @@ zr_status run_join(const zr_kernel_args *args)
     const int64_t rows = zr_shape_elems(&targets->shape), threads = 128;
     ZR_LAUNCH(zr__stream_of(args), join, (unsigned)zr__ceil_div(rows, threads), (unsigned)threads, 0,
               (const float *)all->data, (const int32_t *)targets->data, (float *)args->out[0].data,
-              (float *)args->out[1].data, rows, all->shape.dim[0]);
+              (float *)args->out[1].data, rows, zr_shape_elems(&all->shape) / (2 * rows));
     return zr__launched();
 }
 
@@ -207,6 +210,7 @@ ZR_CUDA_KERNELS(linear_cross_entropy) = {
     zr__kernel("linear_cross_entropy_dx", run_head, prepare_head, release_head),
     zr__kernel("linear_cross_entropy_part", run_head, prepare_head, release_head),
     zr__kernel("linear_cross_entropy_part_dx", run_head, prepare_head, release_head),
+    zr__kernel("linear_cross_entropy_part_dw", run_head, prepare_head, release_head),
     zr__kernel("linear_cross_entropy_join", run_join),
     {},
 };
