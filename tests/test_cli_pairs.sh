@@ -72,6 +72,12 @@ for key in "loss", "masked_lm", "next_sentence":
 END_PYTHON
 }
 check "an evaluation of weights" next_loss
+check "... on a list of one file" prints 'masked_lm ' "$ZR" eval "$GOLDEN/model" --data "[\"$DATA\"]" --seq 15
+cp "$DATA" more.safetensors
+check "... but not of two" fails 69 'more.safetensors is the first of 2 files.*ready rows are read from one file' \
+    "$ZR" eval "$GOLDEN/model" --data "[\"more.safetensors\", \"other.safetensors\"]" --seq 15
+check "... nor is there training on two" fails 69 'ready rows are read from one file' train no \
+    --data.train='*.safetensors'
 the_val_loss() {
     "$ZR" eval val --json >eval.json || return 1
     python3 - <<'END_PYTHON'
@@ -96,6 +102,7 @@ check "... and a decoder none of encoders" fails 78 'data.max_samples: it is for
 echo "a b" >text.txt
 check "... needs a tokenizer for text" fails 78 'data.tokenizer is missing' "$ZR" train --model.type=bert --data.train=text.txt
 check "... predicts no more tokens than a row has" fails 78 'data.max_predictions: 40 is more than data.seq_length 32' small --data.train="$DATA" --data.max_predictions=40
+check "... nor holds more samples than tokens" fails 78 'data.max_samples: 33 is more than data.seq_length 32' small --data.train="$DATA" --data.max_samples=33
 check "a plan" prints '"params": 110106428' "$ZR" plan --model.preset=bert-base --data.seq_length=128 --zero_optimization.stage=2 --ranks 4 --json
 
 echo "1..$n"

@@ -40,7 +40,18 @@ END_PYTHON
 check "... has the same losses" close plain plain2
 check "... packed rows" text packed --data.max_samples=4 --data.max_predictions=12
 check "... is resumed" text again --train.steps=3
+check "... is evaluated on rows shorter than data.max_predictions" prints 'masked_lm ' "$ZR" eval packed --seq 8
 check "... with the same rows" "$ZR" train again/config.json --resume --train.steps=6
 check "... and bits" same plain again
+
+head -c 17000000 /dev/zero | tr '\0' a >long.txt
+check "a line that is too long" fails 65 'long.txt:1: the line is longer than 16777216 bytes; put each sentence on a' \
+    text no --data.train=long.txt
+
+# the configuration that zr init writes
+check "a first configuration" "$ZR" init bert.json --type bert
+check "... with its next command" grep -q 'zr train bert.json --data TEXT_FILE --data.tokenizer=DIR' err
+check "... trains" "$ZR" train bert.json --data text.txt --data.tokenizer=tok --data.cache_dir=cache --train.steps=2 \
+    --batch 1 --train.output_dir=first --quiet
 
 echo "1..$n"

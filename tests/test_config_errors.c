@@ -164,8 +164,7 @@ static void not_built(void **state)
                                        "pipeline.stages=2",
                                        "data_efficiency.enabled=true",
                                        "zero_optimization.cpu_offload=true",
-                                       "zero_optimization.zero_quantized_weights=true",
-                                       "model.type=bert"};
+                                       "zero_optimization.zero_quantized_weights=true"};
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
         assert_int_equal(load("{}", more[i], 1), ZR_ERR_UNSUPPORTED);
         assert_memory_equal(zr_error_message() + strlen("command line: "), more[i], strcspn(more[i], "="));

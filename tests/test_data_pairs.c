@@ -524,7 +524,7 @@ static void wrong_texts_are_refused(void **state)
     zr_pairs_args args = args_for("one.txt");
     char list[512];
     put_text("one.txt", "w9\nw10\n");
-    expect_refusal(&args, ZR_ERR_DATA, "1 documents; at least 2 are needed");
+    expect_refusal(&args, ZR_ERR_DATA, "1 document; at least 2 are needed");
     put_text("one.txt", "\n \n");
     expect_refusal(&args, ZR_ERR_DATA, "0 documents; at least 2 are needed");
     args = args_for("corpus.txt");
@@ -541,6 +541,8 @@ static void wrong_texts_are_refused(void **state)
     snprintf(list, sizeof(list), "[{\"path\": \"%s\", \"weight\": 1}]", in_tempdir("corpus.txt"));
     args.path = list;
     expect_refusal(&args, ZR_ERR_UNSUPPORTED, "several sources with weights");
+    args.path = "[\"text.txt\", \"rows.safetensors\"]";
+    expect_refusal(&args, ZR_ERR_UNSUPPORTED, "text.txt is the first of 2 files");
     args.path = in_tempdir("none.txt");
     expect_refusal(&args, ZR_ERR_NOT_FOUND, "none.txt");
 }

@@ -27,6 +27,7 @@ follow() {
             case $line in *train*) line="$line --train.steps=1" ;; esac ;;
         *--train.steps=20000*) line=${line%20000}6 ;; # as config.json, below
         *" train --model.init=DIR "*) line="$line --train.steps=2" ;;
+        *" train bert.json "*) line="$line --train.steps=1" ;;
         *" --chat "*) line="$line --chat-template chatml" ;;
         *" train config.json --data book.txt --ranks 2") line="$line --train.steps=3" ;; # of `zr init`
         mpirun*)
@@ -45,6 +46,21 @@ check "a directory with weights" build/zr train --model.type=qwen2 --model.num_h
 mv made/model DIR
 awk 'BEGIN { for (i = 0; i < 50; i++) printf "{\"prompt\": \"line %d \", \"completion\": \"of a book\"}\n", i }' >talks.jsonl
 cp talks.jsonl more.jsonl
+
+# Texts with a WordPiece tokenizer, and ready rows, for an encoder.
+mkdir wordpiece
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' line of a book , made for this test >wordpiece/vocab.txt
+echo '{"do_lower_case": true}' >wordpiece/tokenizer_config.json
+awk '{ print } NR % 5 == 0 { print "" }' book.txt >sentences.txt
+python3 - <<'END_PYTHON'
+import json, struct
+rows = [[2] + [7 + i % 50 for i in range(127)] for _ in range(8)]
+labels = [[9 if i % 8 == 7 else -100 for i in range(128)] for _ in range(8)]
+part = [struct.pack("<1024i", *sum(part, [])) for part in (rows, labels)]
+head = json.dumps({name: {"dtype": "I32", "shape": [8, 128], "data_offsets": [4096 * i, 4096 * (i + 1)]}
+                   for i, name in enumerate(["input_ids", "labels"])}).encode()
+open("rows.safetensors", "wb").write(struct.pack("<Q", len(head)) + head + part[0] + part[1])
+END_PYTHON
 
 # The first screen of README: what stands before its first heading.
 awk '/^## / { exit } { print }' "$ZR_SOURCE/README.md" >lines

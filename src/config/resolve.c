@@ -27,6 +27,20 @@ static zr_status check_adopted(const zr_config *config)
     return ZR_OK;
 }
 
+/* Refuse sizes of an encoder's rows that do not fit into data.seq_length. */
+static zr_status check_pairs(zr_config *config)
+{
+    const struct {
+        const char *path;
+        int64_t value;
+    } key[] = {{"data.max_predictions", config->data.max_predictions}, {"data.max_samples", config->data.max_samples}};
+    for (size_t i = 0; i < sizeof(key) / sizeof(key[0]); i++)
+        if (key[i].value > config->data.seq_length)
+            return zr__config_refuse(config, "%s: %" PRId64 " is more than data.seq_length %" PRId64, key[i].path,
+                                     key[i].value, config->data.seq_length);
+    return ZR_OK;
+}
+
 static zr_status resolve_model(zr_config *config)
 {
     const zr_family *family = config->model.family;
@@ -49,10 +63,7 @@ static zr_status resolve_model(zr_config *config)
     if (config->data.seq_length > positions)
         return zr__config_refuse(config, "data.seq_length: %" PRId64 " is longer than %s %" PRId64,
                                  config->data.seq_length, zr__config_key_of(config, "positions"), positions);
-    if (family->samples == ZR_SAMPLES_PAIRS && config->data.max_predictions > config->data.seq_length)
-        return zr__config_refuse(config, "data.max_predictions: %" PRId64 " is more than data.seq_length %" PRId64,
-                                 config->data.max_predictions, config->data.seq_length);
-    return ZR_OK;
+    return family->samples == ZR_SAMPLES_PAIRS ? check_pairs(config) : ZR_OK;
 }
 
 static zr_status bad_batch(const zr_config *config, int64_t micro, int64_t accum, int ranks, const char *advice)

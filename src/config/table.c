@@ -75,9 +75,10 @@ const zr_key zr__common_keys[] = {
     /* here follow the fields of the family */
 
     KEY(PATHS, "data.train", "null", data.train,
-        "training data: text, .jsonl, or token files (.bin of nanoGPT or llm.c, .bin with .idx of Megatron). The files "
-        "of a list, or of a pattern such as train_*.bin, are read one after the other; sources with weights are mixed "
-        "in that proportion"),
+        "training data: text, .jsonl, or token files (.bin of nanoGPT or llm.c, .bin with .idx of Megatron); for an "
+        "encoder text with a sentence on each line, or one .safetensors file of ready rows. The files of a list, or of "
+        "a pattern such as train_*.bin, are read one after the other; sources with weights are mixed in that "
+        "proportion, but not for an encoder"),
     KEY(PATHS, "data.val", "null", data.val, "validation data, in the same forms but without weights"),
     KEY(STRING, "data.tokenizer", "null", data.tokenizer,
         "tokenizer for text: bytes, or a directory with the files of a tokenizer; null: for text that of the directory "

@@ -85,9 +85,10 @@ static zr_status open_files(const zr__shards *files, int64_t vocab_size, zr__cor
     ZR_TRY(begin_document(c, c->tokens->total)); /* the end of the last one */
     c->documents--;
     ZR_CHECK(c->documents >= 2, ZR_ERR_DATA,
-             "%s%s: %lld documents; at least 2 are needed, because half of the sentence pairs are from two documents; "
+             "%s%s: %lld document%s; at least 2 are needed, because half of the sentence pairs are from two documents; "
              "put a blank line between documents",
-             c->tokens->shard->name, files->n > 1 ? " and the files after it" : "", (long long)c->documents);
+             c->tokens->shard->name, files->n > 1 ? " and the files after it" : "", (long long)c->documents,
+             c->documents == 1 ? "" : "s");
     return ZR_OK;
 }
 

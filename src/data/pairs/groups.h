@@ -27,7 +27,7 @@ typedef struct zr__divided {
     bool made;
     uint32_t epoch;
     int64_t group;
-    zr__samples samples;
+    zr__sample_list samples;
     int32_t *order; /* numbers of the samples in the group, row by row */
     int32_t *first; /* array of rows + 1: place of each row's first sample in `order` */
     int64_t order_room, first_room, rows;

@@ -72,14 +72,33 @@ static zr_status open_texts(zr_pairs *p, const zr_pairs_args *args, const zr__sh
     return ZR_OK;
 }
 
+static bool is_ready(const zr__shards *files)
+{
+    bool any = false;
+    for (int64_t i = 0; i < files->n; i++) any = any || zr__text_ends(files->path[i], ".safetensors");
+    return any;
+}
+
+bool zr__pairs_are_ready(const char *value)
+{
+    zr__shards files = {0};
+    const bool ready = zr__shards_find(value, &files) == ZR_OK && is_ready(&files);
+    zr__shards_free(&files);
+    return ready;
+}
+
 static zr_status open_files(zr_pairs *p, const zr_pairs_args *args, const zr__shards *shards)
 {
     p->info.files = shards->n;
     ZR_CHECK(!shards->weighted, ZR_ERR_UNSUPPORTED,
              "%s: sentence pairs are not drawn from several sources with weights; give one list of files",
              ZR_SHOWN(shards->path[0]));
-    if (shards->n == 1 && zr__text_ends(shards->path[0], ".safetensors")) return open_ready(p, args, shards->path[0]);
-    return open_texts(p, args, shards);
+    if (!is_ready(shards)) return open_texts(p, args, shards);
+    ZR_CHECK(shards->n == 1, ZR_ERR_UNSUPPORTED,
+             "%s is the first of %lld files, of which at least one is a .safetensors file; ready rows are read from "
+             "one file, so join the tensors of all rows in it",
+             ZR_SHOWN(shards->path[0]), (long long)shards->n);
+    return open_ready(p, args, shards->path[0]);
 }
 
 static zr_status check_args(const zr_pairs_args *args)

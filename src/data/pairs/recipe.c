@@ -75,7 +75,7 @@ static void choose_other(const zr__corpus *c, int64_t document, int64_t wanted, 
     for (int64_t i = start; i < from[1].sentence && (i == start || s->b_n < wanted); i++) s->b_n += c->length[i];
 }
 
-zr_status zr__recipe_divide(const zr__recipe *r, uint32_t epoch, int64_t document, zr__samples *samples)
+zr_status zr__recipe_divide(const zr__recipe *r, uint32_t epoch, int64_t document, zr__sample_list *samples)
 {
     const zr__corpus *c = r->corpus;
     const int64_t end = c->document[document + 1].sentence, most = r->seq_length - EXTRA;

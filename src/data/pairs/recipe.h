@@ -15,10 +15,10 @@ typedef struct zr__sample {
 } zr__sample;
 
 /** Samples of neighbouring documents. */
-typedef struct zr__samples {
+typedef struct zr__sample_list {
     zr__sample *sample;
     int64_t n, room;
-} zr__samples;
+} zr__sample_list;
 
 typedef struct zr__recipe {
     zr__corpus *corpus;
@@ -37,7 +37,7 @@ void zr__recipe_close(zr__recipe *recipe);
 
 /** Append the samples of a document. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__recipe_divide(const zr__recipe *recipe, uint32_t epoch, int64_t document,
-                                         zr__samples *samples);
+                                         zr__sample_list *samples);
 
 /** Compute the numbers of tokens of A and B that a sample keeps. */
 void zr__recipe_parts(const zr__recipe *recipe, const zr__sample *sample, int64_t *a, int64_t *b);

@@ -39,8 +39,8 @@ typedef struct zr__parts {
     zr__line_fn line;     /* function for lines of instruction data; NULL if each line has one text */
     const void *line_of;
     bool skip_bad_lines;
-    const char *key_named, *skip_named; /* names of the options text_key and skip_bad_lines in messages, such as
-                                           "--text-key" and "--bad-lines skip" */
+    const char *key_named; /* name of the option text_key in messages, such as "--text-key" */
+    const char *remedy;    /* advice against a bad line, such as "use --bad-lines skip to skip such lines" */
     /* Current position: */
     int64_t read, lines_read; /* bytes read so far; number of lines that zr__part_take has counted */
 } zr__parts;

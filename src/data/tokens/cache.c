@@ -441,7 +441,8 @@ zr_status zr__cache_tokens(const zr_data_args *args, const zr_tokenizer *tokeniz
                              .text_key = args->text_key ? args->text_key : "text",
                              .skip_bad_lines = args->skip_bad_lines,
                              .key_named = "data.text_key",
-                             .skip_named = "data.bad_lines \"skip\""};
+                             .remedy = form == ZR__TEXT_SENTENCES ? "put each sentence on a line of its own"
+                                                                  : "use data.bad_lines \"skip\" to skip such lines"};
     zr__instruct instruct;
     const zr__instruct *how = NULL;
     ZR_CHECK(lines || text->bytes <= WHOLE_MOST_BYTES || zr__encode_cuts(tokenizer), ZR_ERR_UNSUPPORTED,

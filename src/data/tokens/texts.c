@@ -128,7 +128,7 @@ static zr_status read_all(zr__texts *t, read_fn read, void *arg)
                                  .text_key = t->args->text_key ? t->args->text_key : "text",
                                  .skip_bad_lines = t->args->skip_bad_lines,
                                  .key_named = "--text-key",
-                                 .skip_named = "--bad-lines skip"};
+                                 .remedy = "use --bad-lines skip to skip such lines"};
         zr_status st = read(t, &parts, arg, &found);
         zr__file_close(file);
         ZR_TRY(st);

@@ -4,8 +4,6 @@
 #include "data/samples/samples.h"
 #include "train/family/inputs.h"
 
-#include <string.h>
-
 void zr__samples_layout(const zr_family *family, const zr_config *config, zr_layout *layout)
 {
     zr_pairs_args args = {0};
@@ -23,13 +21,6 @@ void zr__pairs_keys(const zr_config *config, zr_pairs_args *args)
     args->masked_lm_prob = config ? config->data.masked_lm_prob : 0.15;
     args->short_seq_prob = config ? config->data.short_seq_prob : 0.1;
     args->whole_words = config && config->data.whole_words;
-}
-
-bool zr__pairs_are_ready(const char *path)
-{
-    const char *const ending = ".safetensors";
-    const size_t length = strlen(path), end = strlen(ending);
-    return length > end && strcmp(path + length - end, ending) == 0;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */

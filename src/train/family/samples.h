@@ -18,9 +18,6 @@ void zr__samples_layout(const zr_family *family, const zr_config *config, zr_lay
 /** Set the options of zr_pairs_open that come from a configuration, or from the defaults of its keys if it is NULL. */
 void zr__pairs_keys(const zr_config *config, zr_pairs_args *args);
 
-/** Return whether a path names ready rows of sentence pairs, and not texts. */
-bool zr__pairs_are_ready(const char *path);
-
 /** Open data for a configuration's model. `first` and `progress` are as in zr__inputs_open. */
 ZR_NODISCARD zr_status zr__samples_open(const zr_config *config, const char *path, zr_data_order order, bool first,
                                         zr_progress_fn progress, void *arg, zr__samples *samples);

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
 #include "data/samples/samples.h"
+#include "data/pairs/pairs.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/family/samples.h"
 #include "train/family/paths.h"

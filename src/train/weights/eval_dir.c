@@ -1,4 +1,5 @@
 #include "base/paths/shards.h"
+#include "data/pairs/pairs.h"
 #include "train/family/inputs.h"
 #include "train/family/paths.h"
 #include "train/weights/eval_windows.h"
@@ -142,9 +143,11 @@ static zr_status open_pairs(const zr__loaded *loaded, const char *path, int64_t 
                           .seq_length = seq,
                           .seed = config ? (uint64_t)config->train.seed : 0};
     zr__pairs_keys(config, &args);
-    if (zr__pairs_are_ready(path)) args.predictions = seq;
+    if (zr__pairs_are_ready(path) || args.predictions > seq) args.predictions = seq;
+    if (args.samples > seq) args.samples = seq;
     zr__samples_layout(loaded->model.family, config, layout);
     layout->predictions = args.predictions;
+    layout->samples = args.samples;
     if (config) ZR_TRY(zr__run_cache_find(config, loaded->stored.run, cache, &args.cache_dir));
     ZR_TRY(zr__load_tokenizer(loaded, found, &args.tokenizer));
     return zr_pairs_open(&args, pairs);
