@@ -50,6 +50,7 @@ static inline bool choose(zr_layout *l, int way)
     l->micro_squares = way % 4 != 0 && l->ranks * l->accum > 1;
     l->documents = way % 6 == 4;
     l->home.optim = way == 6 ? ZR_SPACE_DISK : way % 5 == 1 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+    if (way % 3 != 0) l->optimizer = zr_lamb(ZR_LAMB_DEEPSPEED, NULL);
     switch (way) {
     case 2: /* recompute in two passes */
         l->two_pass = true;
@@ -125,6 +126,7 @@ static inline zr_layout mixed_layout(int i)
     l.prefetch_elems = i % 2;
     l.micro_squares = i % 2 == 0;
     l.home.optim = i % 4 == 2 || i == 5 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
+    if (i % 4 == 1 || i == 2 || i == 6 || i == 8) l.optimizer = zr_lamb(ZR_LAMB_NVIDIA, NULL);
     switch (i) {
     case 2: /* checkpoints are offloaded */
         l.recompute = ZR_RECOMPUTE_UNIT;

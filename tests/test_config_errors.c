@@ -140,11 +140,15 @@ static void not_built(void **state)
     (void)state;
     expect(ZR_ERR_UNSUPPORTED, "{\"fp16\": {\"auto_cast\": true}}",
            "c.json:1:11: fp16.auto_cast: true is not available yet; write false, or leave it out");
-    expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lamb\"}}",
-           "c.json:1:16: optimizer.type: \"Lamb\" is not available yet; write \"AdamW\", \"Adam\" or \"SGD\", or leave "
-           "it out");
+    expect(
+        ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lion\"}}",
+        "c.json:1:16: optimizer.type: \"Lion\" is not available yet; write \"AdamW\", \"Adam\", \"SGD\", \"Lamb\" or "
+        "\"Lars\", or leave it out");
+    expect(ZR_ERR_UNSUPPORTED, "{\"optimizer\": {\"type\": \"Lamb\", \"params\": {\"max_grad_norm\": 1.0}}}",
+           "c.json:1:43: optimizer.params.max_grad_norm: 1.0 is not available yet; write 0, or leave it out; set "
+           "gradient_clipping, which clips to the same norm");
     expect(ZR_ERR_CONFIG, "{\"optimizer\": {\"type\": \"Adan\"}}",
-           "c.json:1:16: optimizer.type: found \"Adan\", wanted one of AdamW, Adam, SGD");
+           "c.json:1:16: optimizer.type: found \"Adan\", wanted one of AdamW, Adam, SGD, Lamb, Lars");
     expect(ZR_ERR_UNSUPPORTED, "{\"pipeline\": {\"stages\": 2}}",
            "c.json:1:15: pipeline.stages: 2 is not available yet; write 0 or 1, or leave it out; use "
            "parallel.tensor to divide layers, zero_optimization.stage to divide states");
@@ -155,7 +159,7 @@ static void not_built(void **state)
     static const char *const more[] = {"fp16.fp16_master_weights_and_grads=true",
                                        "data_types.grad_accum_dtype=bf16",
                                        "communication_data_type=fp16",
-                                       "scheduler.type=OneCycle",
+                                       "scheduler.type=LRRangeTest",
                                        "prescale_gradients=true",
                                        "gradient_predivide_factor=2.0",
                                        "bf16.bf16_optimizer_states=true",

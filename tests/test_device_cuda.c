@@ -2,6 +2,7 @@
 //STAND_IN
 /* A GPU's device functions on the stand-in of tests/cuda: sums, squares, casts, initial values and updates agree with
  * the processor's, work happens in the queue's order, and each failure is reported with its cause. */
+#include "base/number/exact.h"
 #include "kernel_check.h"
 
 #ifndef ZR_GPU
@@ -232,10 +233,12 @@ static void initial_values(void **state)
 static void updates(void **state)
 {
     (void)state;
-    const zr_optimizer rules[] = {zr_adamw(0.9, 0.95, 1e-8, 0.1), zr_adam(0.9, 0.999, 1e-8, 0.1), zr_sgd(0, false, 0.1),
-                                  zr_sgd(0.9, false, 0.1), zr_sgd(0.9, true, 0)};
+    const zr_optimizer rules[] = {
+        zr_adamw(0.9, 0.95, 1e-8, 0.1), zr_adam(0.9, 0.999, 1e-8, 0.1), zr_sgd(0, false, 0.1),
+        zr_sgd(0.9, false, 0.1),        zr_sgd(0.9, true, 0),           zr_lamb(ZR_LAMB_DEEPSPEED, NULL),
+        zr_lamb(ZR_LAMB_NVIDIA, NULL),  zr_lars(0, 0.02, 1e-8, 0.1),    zr_lars(0.9, 0.02, 1e-8, 0.1)};
     const int64_t n = 1001;
-    for (int r = 0; r < 5; r++)
+    for (int r = 0; r < 9; r++)
         for (int t = 0; t < 9; t++) {
             const zr_dtype grad = types[t / 3], param = types[t % 3];
             zr_update_args args[2];
@@ -253,7 +256,8 @@ static void updates(void **state)
                                            .lr = 1e-2,
                                            .weight_decay = rules[r].weight_decay,
                                            .step = 3,
-                                           .hyper = rules[r].hyper};
+                                           .hyper = rules[r].hyper,
+                                           .norms = {2, 3}};
                 for (int s = 0; s < rules[r].n_slots; s++) args[d].slot[s] = array_copy(slot[s], ZR_F32, n);
             }
             assert_int_equal(cpu->ops->update(cpu, &rules[r], &args[0]), ZR_OK);
@@ -278,6 +282,62 @@ static void updates(void **state)
     zr_optimizer own = zr_sgd(0, false, 0);
     own.name = "lion";
     assert_int_equal(gpu->ops->update(gpu, &own, &(zr_update_args){.hyper = own.hyper}), ZR_ERR_UNSUPPORTED);
+}
+
+/* The squares for trust ratios agree with the processor's, exact sums to the last bit where directions do. They do not
+ * depend on where a range is cut, at multiples of a block of the shard. */
+static void squares_of_updates(void **state)
+{
+    (void)state;
+    const zr_optimizer rules[] = {zr_lamb(ZR_LAMB_DEEPSPEED, NULL), zr_lamb(ZR_LAMB_PAPER, NULL),
+                                  zr_lars(0.9, 0.02, 1e-8, 0.1)};
+    const int64_t n = 3 * ZR_TRUST_BLOCK + 77, shard = ZR_TRUST_BLOCK - 9, cut = ZR_TRUST_BLOCK + 9;
+    for (int r = 0; r < 3; r++)
+        for (int exact = 0; exact <= 1; exact++) {
+            const zr_dtype grad = types[(r + exact) % 3];
+            zr_update_args args = {.n = n, .grad_dtype = grad, .grad_scale = 0.25f, .step = 3, .lr = 1};
+            args.hyper = rules[r].hyper;
+            args.weight_decay = 0.1;
+            args.weight = array_random(ZR_F32, n, 1.0);
+            args.grad = array_random(grad, n, 1.0);
+            for (int s = 0; s < 2; s++) args.slot[s] = array_random(ZR_F32, n, 0.1);
+            for (int64_t i = 0; i < n; i++) args.slot[1][i] = fabsf(args.slot[1][i]);
+            zr_trust none = {{.bad = -1}, {.bad = -1}}, want = none, all[2] = {none, none};
+            assert_int_equal(cpu->ops->square_update(cpu, &rules[r], &args, exact, shard, &want), ZR_OK);
+            zr_update_args their = args;
+            their.weight = put(args.weight, ZR_F32, n);
+            their.grad = put((void *)args.grad, grad, n);
+            for (int s = 0; s < 2; s++) their.slot[s] = put(args.slot[s], ZR_F32, n);
+            void *host = NULL;
+            assert_int_equal(gpu->ops->alloc_host(gpu, sizeof all, &host), ZR_OK);
+            memcpy(host, all, sizeof all);
+            zr_trust *got = host;
+            assert_int_equal(gpu->ops->square_update(gpu, &rules[r], &their, exact, shard, &got[0]), ZR_OK);
+            zr_update_args part = their;
+            part.n = cut;
+            assert_int_equal(gpu->ops->square_update(gpu, &rules[r], &part, exact, shard, &got[1]), ZR_OK);
+            part.n = n - cut;
+            part.weight += cut;
+            part.grad = (const char *)part.grad + cut * zr_dtype_bytes(grad);
+            for (int s = 0; s < 2; s++) part.slot[s] += cut;
+            assert_int_equal(gpu->ops->square_update(gpu, &rules[r], &part, exact, shard + cut, &got[1]), ZR_OK);
+            memcpy(all, host, sizeof all);
+            back();
+            assert_memory_equal(&all[0], &all[1], sizeof all[0]);
+            if (exact) {
+                assert_true(zr__exact_value(&all[0].weight.exact) == zr__exact_value(&want.weight.exact));
+                const double u = zr__exact_value(&want.direction.exact);
+                assert_true(fabs(zr__exact_value(&all[0].direction.exact) - u) <= 1e-6 * u && u > 0);
+            } else {
+                assert_true(fabs(all[0].weight.sum - want.weight.sum) <= 1e-12 * want.weight.sum);
+                assert_true(fabs(all[0].direction.sum - want.direction.sum) <= 1e-6 * want.direction.sum);
+            }
+            gpu->ops->free_host(gpu, host);
+            pool_clear();
+        }
+    const zr_optimizer adam = zr_adamw(0.9, 0.95, 1e-8, 0.1);
+    const zr_update_args nothing = {.hyper = adam.hyper};
+    assert_int_equal(gpu->ops->square_update(gpu, &adam, &nothing, false, 0, NULL), ZR_ERR_UNSUPPORTED);
 }
 
 /* ---- queues ------------------------------------------------------------------------------------ */
@@ -604,15 +664,23 @@ static void lost_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums),           cmocka_unit_test(squares),
-        cmocka_unit_test(squares_apart),  cmocka_unit_test(many_squares),
-        cmocka_unit_test(totals),         cmocka_unit_test(casts_and_fills),
-        cmocka_unit_test(initial_values), cmocka_unit_test(updates),
-        cmocka_unit_test(queues),         cmocka_unit_test(measured_operands),
+        cmocka_unit_test(sums),
+        cmocka_unit_test(squares),
+        cmocka_unit_test(squares_apart),
+        cmocka_unit_test(many_squares),
+        cmocka_unit_test(totals),
+        cmocka_unit_test(casts_and_fills),
+        cmocka_unit_test(initial_values),
+        cmocka_unit_test(updates),
+        cmocka_unit_test(squares_of_updates),
+        cmocka_unit_test(queues),
+        cmocka_unit_test(measured_operands),
         cmocka_unit_test(two_gpus),
 #ifndef ZR_GPU
-        cmocka_unit_test(asking),         cmocka_unit_test(failures),
-        cmocka_unit_test(streams),        cmocka_unit_test(lost_failures),
+        cmocka_unit_test(asking),
+        cmocka_unit_test(failures),
+        cmocka_unit_test(streams),
+        cmocka_unit_test(lost_failures),
 #endif
     };
     return cmocka_run_group_tests(tests, make, unmake);

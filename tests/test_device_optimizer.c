@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/number/exact.h"
 #include "device_levels.h"
 
 #define N 9001 /* more than the grain in which updates are given to threads */
@@ -20,6 +21,7 @@ static const zr_optimizer rules[] = {
     {.name = "sgd", .n_slots = 0, .hyper = {0, 0}, .weight_decay = 0.01},
     {.name = "sgd", .n_slots = 1, .hyper = {0.9, 0}, .weight_decay = 0},
     {.name = "sgd", .n_slots = 1, .hyper = {0.9, 1}, .weight_decay = 0.01},
+    {.name = "adamw", .n_slots = 2, .hyper = {0.9, 0.95, 1e-3, 1}, .weight_decay = 0.1},
 };
 #define RULES (sizeof rules / sizeof *rules)
 
@@ -65,7 +67,7 @@ static void reference(const zr_optimizer *o, int64_t step, double g, double *w, 
             g += o->weight_decay * *w;
         *s0 = h[0] * *s0 + (1 - h[0]) * g;
         *s1 = h[1] * *s1 + (1 - h[1]) * g * g;
-        double m = *s0 / (1 - pow(h[0], (double)step)), v = *s1 / (1 - pow(h[1], (double)step));
+        double m = *s0 / (h[3] ? 1 : 1 - pow(h[0], (double)step)), v = *s1 / (h[3] ? 1 : 1 - pow(h[1], (double)step));
         *w -= lr * m / (sqrt(v) + h[2]);
         return;
     }
@@ -124,6 +126,57 @@ static void check_cuts(zr_device *device)
             assert_memory_equal(&got, &want, sizeof got);
         }
     }
+}
+
+/* Check that LAMB and LARS give the same bits in ranges, in 16-bit and fp32 gradients, and that their squares do if the
+ * ranges begin at blocks. The squares are those of the weights and of the direction that the update applies. */
+static void check_trust(zr_device *device)
+{
+    static const int64_t cuts[] = {0, 5, 5 + ZR_TRUST_BLOCK, N}, shard = 2 * ZR_TRUST_BLOCK - 5;
+    zr_lamb_args settings = zr_lamb_defaults(ZR_LAMB_NVIDIA);
+    settings.adam_w_mode = settings.grad_averaging = false;
+    const zr_optimizer trusting[] = {zr_lamb(ZR_LAMB_DEEPSPEED, NULL), zr_lamb(ZR_LAMB_NVIDIA, &settings),
+                                     zr_lars(0.9, 0.01, 1e-8, 0.1), zr_lars(0, 0.01, 1e-8, 0)};
+    for (int r = 0; r < 4; r++)
+        for (int exact = 0; exact <= 1; exact++) {
+            const zr_optimizer *o = &trusting[r];
+            start(&want);
+            next_grad(&want, 2, dtypes[r % N_DTYPES]);
+            memcpy(&got, &want, sizeof got);
+            zr_trust whole = {{.bad = -1}, {.bad = -1}}, parts = whole;
+            zr_update_args args = args_of(&want, o, 0, N, 2, ZR_BF16);
+            args.lr = -1; /* so that an update adds what it computes */
+            assert_int_equal(device->ops->square_update(device, o, &args, exact, shard, &whole), ZR_OK);
+            assert_memory_equal(&got, &want, sizeof got);
+            for (int c = 0; c < 3; c++) {
+                zr_update_args part = args_of(&got, o, cuts[c], cuts[c + 1] - cuts[c], 2, ZR_BF16);
+                assert_int_equal(device->ops->square_update(device, o, &part, exact, shard + cuts[c], &parts), ZR_OK);
+            }
+            assert_memory_equal(&whole, &parts, sizeof whole);
+            args.norms = (zr_norms){2, 3};
+            assert_int_equal(device->ops->update(device, o, &args), ZR_OK);
+            double weight = 0, moved = 0;
+            for (int64_t i = 0; i < N; i++) {
+                const double d = (double)want.weight[i] - got.weight[i];
+                weight += (double)got.weight[i] * got.weight[i];
+                moved += d * d;
+            }
+            const double w = exact ? zr__exact_value(&whole.weight.exact) : whole.weight.sum;
+            const double u = exact ? zr__exact_value(&whole.direction.exact) : whole.direction.sum;
+            assert_true(fabs(w - weight) <= 1e-12 * weight);
+            /* LAMB's ratio is 2/3; on LARS, whose direction is the gradient, decay has a part too, so leave it out */
+            double ratio = 2.0 / 3;
+            if (r == 0) ratio *= sqrt(1 - pow(0.999, 2)) / (1 - pow(0.9, 2));
+            if (r == 3) ratio = 0.01 * 2 / (3 + 1e-8);
+            if (r != 2) assert_true(fabs(moved - ratio * ratio * u) <= 2e-5 * moved);
+            for (int c = 0; c < 3; c++) {
+                zr_update_args part = args_of(&got, o, cuts[c], cuts[c + 1] - cuts[c], 2, ZR_BF16);
+                part.lr = args.lr;
+                part.norms = args.norms;
+                assert_int_equal(device->ops->update(device, o, &part), ZR_OK);
+            }
+            assert_memory_equal(&got, &want, sizeof got);
+        }
 }
 
 /* Check against torch.optim.AdamW by hand: lr 0.1, betas (0.9, 0.999), eps 1e-8, weight_decay 0.5, weight 2, gradients
@@ -199,13 +252,14 @@ static void check_param_dtype(zr_device *device)
 EACH(reference)
 EACH(cuts)
 EACH(by_hand)
+EACH(trust)
 EACH(own_rule)
 EACH(param_dtype)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_cuts),
-                                       cmocka_unit_test(test_by_hand), cmocka_unit_test(test_own_rule),
-                                       cmocka_unit_test(test_param_dtype)};
+                                       cmocka_unit_test(test_by_hand),   cmocka_unit_test(test_trust),
+                                       cmocka_unit_test(test_own_rule),  cmocka_unit_test(test_param_dtype)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,13 +12,13 @@
 #include "train/control/control.h"
 
 typedef struct call {
-    enum { RUN, COPY, SUM, SQUARE, UPDATE, FILL, CAST, TOTAL, NORMAL, WAIT } what;
+    enum { RUN, COPY, SUM, SQUARE, SQUARE_UPDATE, UPDATE, FILL, CAST, TOTAL, NORMAL, WAIT } what;
     zr_device *device;
     void *out;
     const void *in;
     int64_t n, first; /* n: elements or bytes */
     zr_dtype out_dtype, dtype;
-    bool flag;  /* SUM: accumulate; SQUARE: exact */
+    bool flag;  /* SUM: accumulate; SQUARE, SQUARE_UPDATE: exact */
     int number; /* SUM: pieces; FILL: the byte */
     const void *piece[8];
     const zr_kernel *kernel;
@@ -84,6 +84,8 @@ static zr_status do_call(const call *c)
         return plain.sum(c->device, c->out, c->out_dtype, c->flag, c->piece, c->number, c->dtype, c->n);
     case SQUARE:
         return plain.square(c->device, c->in, c->dtype, c->n, c->flag, c->first, c->out);
+    case SQUARE_UPDATE:
+        return plain.square_update(c->device, c->optimizer, &c->update, c->flag, c->first, c->out);
     case UPDATE:
         return plain.update(c->device, c->optimizer, &c->update);
     case FILL:
@@ -177,6 +179,18 @@ static zr_status late_square(zr_device *device, const void *x, zr_dtype dtype, i
                        .flag = exact,
                        .first = first,
                        .out = square});
+}
+
+static zr_status late_square_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args,
+                                    bool exact, int64_t first, zr_trust *trust)
+{
+    return ask(&(call){.what = SQUARE_UPDATE,
+                       .device = device,
+                       .flag = exact,
+                       .first = first,
+                       .out = trust,
+                       .optimizer = optimizer,
+                       .update = *args});
 }
 
 static zr_status late_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args)
@@ -374,6 +388,7 @@ static void make_tables(const zr_device_ops *ops)
     late.copy = late_copy;
     late.sum = late_sum;
     late.square = late_square;
+    late.square_update = late_square_update;
     late.update = late_update;
     late.fill = late_fill;
     late.cast = late_cast;
@@ -528,6 +543,7 @@ static void lanes(void **state)
         trainer want = layout_trainer(2, ZR_F32, 1, 0.5);
         want.lanes = true;
         want.layout.stage = stage;
+        if (stage == 3) want.layout.optimizer = zr_lamb(ZR_LAMB_DEEPSPEED, NULL);
         if (!layout_vary(&want, &layout_variants[1])) continue;
         trainer_run(&want);
         compare(&want, want, "the comm stream beside");
@@ -543,6 +559,7 @@ static void homes(void **state)
         trainer want = layout_trainer(2, ZR_BF16, 1, way % 3 == 1 ? 0.5 : 0);
         want.lanes = way % 3 == 2;
         want.layout.stage = way % 3 + 1;
+        if (way % 2) want.layout.optimizer = zr_lamb(ZR_LAMB_NVIDIA, NULL);
         want.layout.home.optim = space;
         want.layout.home.param = way == 5 ? space : ZR_SPACE_DEVICE;
         want.layout.home.grad = way > 3 ? space : ZR_SPACE_DEVICE;

@@ -123,6 +123,22 @@ static void test_layouts(void **state)
         }
 }
 
+/* The norms of trust ratios go between processes. The trainer compares the counted bytes with the plan. */
+static void test_trust_ratios(void **state)
+{
+    (void)state;
+    trainer want = layout_trainer(comm->size, ZR_F32, 1, 0);
+    want.layout.optimizer = zr_lamb(ZR_LAMB_DEEPSPEED, NULL);
+    expect(trainer_rank(comm, &want) == ZR_OK, "training");
+    for (int stage = 0; stage <= 3; stage++) {
+        trainer got = want;
+        got.layout.stage = stage;
+        if (!layout_vary(&got, &layout_variants[1])) continue; /* lean: an exchange for each unit */
+        expect(trainer_rank(comm, &got) == ZR_OK, "LAMB");
+        expect(comm->rank != 0 || layout_same(&want, &got), "LAMB has the bits of stage 0");
+    }
+}
+
 static void test_a_wrong_count_is_noticed(void **state)
 {
     (void)state;
@@ -140,6 +156,7 @@ int main(int argc, char **argv)
     zr_comm_destroy(&usual);
     if (zr__comm_mpi_create(&(zr__mpi_options){.ranks_per_node = 1, .chunk_bytes = 5000}, &comm) != ZR_OK) return 1;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_messages_are_the_formula), cmocka_unit_test(test_layouts),
+                                       cmocka_unit_test(test_trust_ratios),
                                        cmocka_unit_test(test_a_wrong_count_is_noticed)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     zr_comm_destroy(&comm);

@@ -110,16 +110,75 @@ static void test_total_below_warmup(void **state)
     expect(&config, 11, 2e-5);
 }
 
+/* The schedule EE of DeepSpeed's BERT recipe, in small. */
+static void test_exponential(void **state)
+{
+    (void)state;
+    zr_config config = settings(ZR_SCHEDULER_WARMUP_EXP, ZR_WARMUP_LOG);
+    config.scheduler.warmup_degree = 2;
+    config.scheduler.decay_rate = 0.9;
+    config.scheduler.decay_step = 25;
+    config.scheduler.lr_offset = 1e-4;
+    expect(&config, 0, 1e-4);
+    expect(&config, 5, 6e-4);               /* 2e-3 / 4 */
+    expect(&config, 9, 1e-4 + 2e-3 * 0.81); /* (9/10)^2 */
+    expect(&config, 10, 2.1e-3);
+    expect(&config, 35, 1e-4 + 2e-3 * 0.9);
+    expect(&config, 60, 1e-4 + 2e-3 * 0.81);
+    expect(&config, 22, 1e-4 + 2e-3 * pow(0.9, 12.0 / 25));
+    config.scheduler.warmup_num_steps = 0;
+    expect(&config, 0, 2.1e-3);
+}
+
+/* NVIDIA's schedule for BERT counts the first update as 1. */
+static void test_polynomial(void **state)
+{
+    (void)state;
+    zr_config config = settings(ZR_SCHEDULER_WARMUP_POLY, ZR_WARMUP_LOG);
+    config.scheduler.total_num_steps = 100;
+    config.scheduler.decay_degree = 0.5;
+    expect(&config, 0, 2e-4); /* 1/10 */
+    expect(&config, 8, 1.8e-3);
+    expect(&config, 18, 1.8e-3); /* (1 - 0.19)^0.5 */
+    expect(&config, 74, 1e-3);   /* (1 - 0.75)^0.5 */
+    expect(&config, 99, 0);
+    expect(&config, 500, 0);
+    config.scheduler.decay_degree = 1;
+    expect(&config, 49, 1e-3);
+    config.scheduler.warmup_num_steps = 0;
+    expect(&config, 0, 1.98e-3);
+}
+
+static void test_one_cycle(void **state)
+{
+    (void)state;
+    zr_config config = settings(ZR_SCHEDULER_ONE_CYCLE, ZR_WARMUP_LOG);
+    config.scheduler.cycle_min_lr = 1e-4;
+    config.scheduler.cycle_max_lr = 9e-4;
+    config.scheduler.first_step_size = 8;
+    config.scheduler.second_step_size = 4;
+    config.scheduler.decay_lr_rate = 0.5;
+    expect(&config, 0, 1e-4);
+    expect(&config, 2, 3e-4);
+    expect(&config, 8, 9e-4);
+    expect(&config, 9, 7e-4);
+    expect(&config, 12, 1e-4);
+    expect(&config, 13, 1e-4); /* no decay without a step size */
+    config.scheduler.decay_step_size = 10;
+    expect(&config, 12, 1e-4);
+    expect(&config, 22, 1e-4 / 1.5);
+    expect(&config, 17, 1e-4 / 1.25);
+    expect(&config, 112, 1e-4 / 6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_constant),
-        cmocka_unit_test(test_warmup_linear),
-        cmocka_unit_test(test_warmup_log),
-        cmocka_unit_test(test_decay),
-        cmocka_unit_test(test_cosine),
-        cmocka_unit_test(test_short_warmup),
-        cmocka_unit_test(test_total_below_warmup),
+        cmocka_unit_test(test_constant),     cmocka_unit_test(test_warmup_linear),
+        cmocka_unit_test(test_warmup_log),   cmocka_unit_test(test_decay),
+        cmocka_unit_test(test_cosine),       cmocka_unit_test(test_exponential),
+        cmocka_unit_test(test_polynomial),   cmocka_unit_test(test_one_cycle),
+        cmocka_unit_test(test_short_warmup), cmocka_unit_test(test_total_below_warmup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

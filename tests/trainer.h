@@ -24,7 +24,7 @@
 #include "zr/models.h"
 #include "zr/plan.h"
 
-#define TRAINER_STEPS 16
+#define TRAINER_STEPS 20
 
 typedef struct trainer {
     zr_gpt2_config config;

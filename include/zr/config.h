@@ -24,12 +24,21 @@ typedef enum zr_config_packing {
     ZR_PACKING_ONE,
     ZR_PACKING_WHOLE
 } zr_config_packing;
-typedef enum zr_config_optimizer { ZR_OPTIMIZER_ADAMW, ZR_OPTIMIZER_ADAM, ZR_OPTIMIZER_SGD } zr_config_optimizer;
+typedef enum zr_config_optimizer {
+    ZR_OPTIMIZER_ADAMW,
+    ZR_OPTIMIZER_ADAM,
+    ZR_OPTIMIZER_SGD,
+    ZR_OPTIMIZER_LAMB,
+    ZR_OPTIMIZER_LARS
+} zr_config_optimizer;
 typedef enum zr_config_scheduler {
     ZR_SCHEDULER_NONE, /* constant learning rate optimizer.lr */
     ZR_SCHEDULER_WARMUP,
     ZR_SCHEDULER_WARMUP_DECAY,
-    ZR_SCHEDULER_WARMUP_COSINE
+    ZR_SCHEDULER_WARMUP_COSINE,
+    ZR_SCHEDULER_WARMUP_EXP,
+    ZR_SCHEDULER_WARMUP_POLY,
+    ZR_SCHEDULER_ONE_CYCLE
 } zr_config_scheduler;
 typedef enum zr_config_warmup { ZR_WARMUP_LOG, ZR_WARMUP_LINEAR } zr_config_warmup;
 /** Number type as named in the file. AUTO is replaced by zr_config_resolve. */
@@ -157,7 +166,12 @@ typedef struct zr_config {
         double weight_decay;
         double momentum;
         bool nesterov;
-        bool adam_w_mode; /* whether Adam decouples weight decay, as AdamW does */
+        bool adam_w_mode;            /* whether Adam, or LAMB of NVIDIA, decouples weight decay, as AdamW does */
+        zr_lamb_variant variant;     /* which of the optimizers that are named LAMB */
+        bool bias_correction;        /* of Adam, AdamW and LAMB */
+        double min_coeff, max_coeff; /* this and the next fields: members of zr_lamb_args */
+        bool eps_inside_sqrt, grad_averaging, use_nvlamb;
+        double trust_coefficient; /* of LARS */
     } optimizer;
     struct {
         zr_config_scheduler type;
@@ -167,6 +181,12 @@ typedef struct zr_config {
         int64_t total_num_steps; /* step at which the learning rate is lowest; 0 until resolved, by default
                                     train.steps */
         double warmup_min_ratio, cos_min_ratio;
+        double warmup_degree, decay_rate, decay_step, lr_offset; /* of WarmupExpDecayLR */
+        double decay_degree;                                     /* of WarmupPolyDecayLR */
+        double cycle_min_lr, cycle_max_lr;                       /* this and the next fields: of OneCycle */
+        int64_t first_step_size, second_step_size; /* steps of the rise and of the fall; 0 until resolved, then equal */
+        int64_t decay_step_size;                   /* number of steps in a decay_lr_rate; 0 for no decay */
+        double decay_lr_rate;
     } scheduler;
     double gradient_clipping; /* maximum gradient norm; 0 for no clipping */
     bool reduce_once; /* key "gradient_reduction": whether gradients are reduced over ranks once per step, not after

@@ -196,6 +196,13 @@ typedef struct zr_device_ops {
      * square->bad to the index in the unit of the first such element. */
     zr_status (*square)(zr_device *device, const void *x, zr_dtype dtype, int64_t n, bool exact, int64_t first,
                         zr_square *square);
+    /** Add the squares of args->weight, and of the optimizer's direction for args, to the two sums of *trust
+     * (zr_optimizer.trust), or to their `exact` if `exact` is true. Write nothing else. `first` is the index of the
+     * first element in this rank's shard. The sums add blocks of ZR_TRUST_BLOCK elements of the shard one after the
+     * other, so their bits do not depend on the number of threads, nor on whether a range is passed whole or is cut at
+     * multiples of ZR_TRUST_BLOCK. Fail as `update` does. */
+    zr_status (*square_update)(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args, bool exact,
+                               int64_t first, zr_trust *trust);
     /** Run the optimizer: unscale and clip the gradient, update the weights and cast them, in one pass over memory.
      * Fail with ZR_ERR_UNSUPPORTED if the device lacks the optimizer's rule. */
     zr_status (*update)(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args);

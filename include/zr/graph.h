@@ -389,6 +389,20 @@ typedef struct zr_square {
     int64_t bad;    /* index in the unit of the first element that is not finite, or -1 */
 } zr_square;
 
+/** Sums of squares of parts of one parameter, for an optimizer with trust ratios (zr_optimizer.trust): of the weights,
+ * and of the optimizer's direction. Their `bad` is not used. */
+typedef struct zr_trust {
+    zr_square weight, direction;
+} zr_trust;
+
+/** Number of elements in a block of these sums, whose bits depend on where blocks begin. */
+#define ZR_TRUST_BLOCK 4096
+
+/** Norms of one whole parameter, over all ranks that have parts of it. */
+typedef struct zr_norms {
+    double weight, direction;
+} zr_norms;
+
 /** Arguments for the update of n elements of one parameter. All arrays have n elements. They are F32, except grad and
  * param16. */
 typedef struct zr_update_args {
@@ -404,27 +418,38 @@ typedef struct zr_update_args {
     double weight_decay; /* weight decay; 0 for parameters of fewer than two dimensions */
     int64_t step;        /* number of this update, from 1 */
     const double *hyper; /* zr_optimizer.hyper */
+    zr_norms norms;      /* with zr_optimizer.trust: norms of the whole parameter and of its direction; otherwise 0 */
 } zr_update_args;
 
 /** Optimizer, with n_slots fp32 states per parameter and an elementwise update rule. In mixed precision it needs K = 4
- * + 4*n_slots bytes per parameter, including the fp32 master. For example, K is 12 for Adam, and 8 or 4 for SGD with
- * or without momentum. */
+ * + 4*n_slots bytes per parameter, including the fp32 master. For example, K is 12 for Adam and LAMB, and 8 or 4 for
+ * SGD with or without momentum.
+ *
+ * A rule may use trust ratios, such as |w| / |u| in LAMB, where w is a whole parameter and u its direction. A training
+ * step then computes `direction` for each rank's shards, and adds its squares and those of the weights without storing
+ * it. All ranks exchange two sums for each parameter. Then `rule` gets both norms, and computes the direction again.
+ * The norms have the same bits at every stage, and wherever the states are. */
 typedef struct zr_optimizer {
-    const char *name; /* name; built-in optimizers ("adamw", "adam", "sgd") have a kernel of this name in the device */
+    const char *name; /* name; built-in optimizers ("adamw", "adam", "sgd", "lamb", "lars") have a kernel of this name
+                         in the device */
     int n_slots;      /* number of states, from 0 to 4; they are zero at start */
-    double hyper[8];  /* constants of the rule: beta1, beta2, eps for adamw and adam; momentum, nesterov for sgd */
+    double hyper[8];  /* constants of the rule: beta1, beta2, eps, and 1 for no bias correction, for adamw and adam;
+                         momentum, nesterov for sgd;
+                         beta1, beta2, eps, lowest and highest trust ratio, zr_lamb_flags for lamb; momentum, trust
+                         coefficient, eps for lars */
     double weight_decay;
     /** Update rule, which must treat all elements alike. NULL to use the device's kernel. */
     void (*rule)(const zr_update_args *args);
     const char *slot_name[4]; /* names of the states in checkpoints, such as "exp_avg", of letters, digits and '_' */
+    bool trust;               /* whether the rule uses norms of whole parameters (zr_update_args.norms) */
+    /** With `trust` and a rule: write the direction whose norm the rule needs to `out` (n elements), and change nothing
+     * else. All elements must be treated alike. args->norms is not set. */
+    void (*direction)(const zr_update_args *args, float *out);
 } zr_optimizer;
 
 #define ZR_OPTIMIZER_INIT                                                                                              \
     {                                                                                                                  \
-        NULL, 0, {0}, 0, NULL,                                                                                         \
-        {                                                                                                              \
-            0                                                                                                          \
-        }                                                                                                              \
+        NULL, 0, {0}, 0, NULL, {0}, false, NULL                                                                        \
     }
 
 /** Return AdamW, which has decoupled weight decay and two states (Loshchilov and Hutter 2019). */
@@ -434,6 +459,51 @@ ZR_API zr_optimizer zr_adam(double beta1, double beta2, double eps, double weigh
 /** Return SGD. weight_decay is an L2 term of the gradient. The state is v = momentum v + g, as in PyTorch. If momentum
  * is 0, there is no state. */
 ZR_API zr_optimizer zr_sgd(double momentum, bool nesterov, double weight_decay);
+
+/** Three optimizers that are all named LAMB, after You et al. 2020. In all of them m and v are moving averages of the
+ * gradient g and of g^2, u is the direction, and the update is w -= lr * r * u, where r depends on the norms of a whole
+ * parameter:
+ *
+ *     DEEPSPEED  u = m / (sqrt(v) + eps) + weight_decay w,   r = |w| / |u| clamped to [min_coeff, max_coeff]
+ *                bias_correction: lr is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t); u has none
+ *     NVIDIA     u = m' / (sqrt(v') + eps) + weight_decay w, r = |w| / |u|, but 1 without weight decay
+ *     PAPER      u as in NVIDIA,                             r = |w| / |u|
+ *
+ * m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t), or m and v without bias_correction. r is 1 if a norm is 0.
+ * Sources: FusedLamb of DeepSpeed; FusedLAMB of NVIDIA's apex; algorithm 2 of the paper with phi(z) = z. */
+typedef enum zr_lamb_variant { ZR_LAMB_DEEPSPEED, ZR_LAMB_NVIDIA, ZR_LAMB_PAPER } zr_lamb_variant;
+
+typedef struct zr_lamb_args {
+    double beta1, beta2, eps, weight_decay;
+    bool bias_correction;
+    double min_coeff, max_coeff; /* DEEPSPEED: bounds of the trust ratio */
+    bool eps_inside_sqrt;        /* DEEPSPEED: whether eps is added to v instead of to its root */
+    bool adam_w_mode;            /* NVIDIA: whether weight decay is a term of u, not of the gradient (L2) */
+    bool grad_averaging;         /* NVIDIA: whether m = beta1 m + (1 - beta1) g, not beta1 m + g */
+    bool use_nvlamb;             /* NVIDIA: whether r is |w| / |u| without weight decay too */
+} zr_lamb_args;
+
+/** Flags in zr_optimizer.hyper[5] of "lamb", in which the variants differ. zr_lamb sets them. */
+typedef enum zr_lamb_flags {
+    ZR_LAMB_CORRECTS_LR = 1,      /* lr is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t) */
+    ZR_LAMB_CORRECTS_MOMENTS = 2, /* u has m' and v' instead of m and v */
+    ZR_LAMB_EPS_INSIDE = 4,       /* eps is added to v, not to its root */
+    ZR_LAMB_L2 = 8,               /* weight decay is a term of the gradient */
+    ZR_LAMB_SUMS_GRADIENTS = 16,  /* m = beta1 m + g */
+    ZR_LAMB_DECAYED_ONLY = 32     /* r is 1 without weight decay */
+} zr_lamb_flags;
+
+/** Return the defaults of a variant: betas 0.9 and 0.999; for DEEPSPEED eps 1e-8, no weight decay and bounds 0.01 and
+ * 10, otherwise eps 1e-6 and weight decay 0.01. */
+ZR_API zr_lamb_args zr_lamb_defaults(zr_lamb_variant variant);
+/** Return LAMB, which has two states and trust ratios. args NULL: the defaults. */
+ZR_API zr_optimizer zr_lamb(zr_lamb_variant variant, const zr_lamb_args *args);
+
+/** Return LARS, which has trust ratios (You et al. 2017, algorithm 1). With the gradient g of a whole parameter,
+ * r = trust_coefficient |w| / (|g| + weight_decay |w| + eps), or 1 if |w| or |g| is 0. The state is v = momentum v +
+ * lr * r * (g + weight_decay w), and the update w -= v. eps is that of LARC in NVIDIA's apex; the paper has none. If
+ * momentum is 0, there is no state. */
+ZR_API zr_optimizer zr_lars(double momentum, double trust_coefficient, double eps, double weight_decay);
 
 #ifdef __cplusplus
 }

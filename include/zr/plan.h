@@ -234,6 +234,16 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro, int terms)
     return (rank_free_sums ? ZR_NORM_SCALARS_RANK_FREE : ZR_NORM_SCALARS) + (micro + terms - 1) * more;
 }
 
+/** Maximum number of values that each rank passes to one call of the step TRUST, which makes as many calls as it needs.
+ */
+#define ZR_TRUST_CALL 48
+/** Return the number of values that each rank passes to TRUST for each parameter: two sums of squares, which are exact
+ * with rank_free_sums. */
+static inline int zr_trust_scalars(bool rank_free_sums)
+{
+    return rank_free_sums ? 2 * ZR_EXACT_LIMBS : 2;
+}
+
 /** Minimum bytes of staging memory per rank. Pieces pass through staging memory in chunks, which alternate between two
  * halves. Each half needs at least 64 bytes, so that an element always fits. */
 #define ZR_STAGING_LEAST 128
@@ -368,10 +378,17 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
     X(NORM, "norm")     /* agree on the gradient norm, the loss and the factor for gradients. Also agree whether the   \
                            gradient is finite. Uses: the loss, numbers of all ranks, the verdict, each unit's sum of   \
                            squares, [each unit's sum of squares of micro-gradients], [the sums of COUNT] */            \
+    X(SQUARE_UPDATE, "square_update") /* write sums of squares of each parameter of a unit, and of the optimizer's     \
+                                         direction for it (zr_optimizer.trust). Uses: sums (mine), master (mine) or    \
+                                         none, each optimizer state (mine), parameters (mine) if there is no master,   \
+                                         otherwise none, the verdict, the sums of squares (zr_trust) */                \
+    X(TRUST, "trust") /* add the sums of squares of all ranks, and write the norms. Uses: numbers of all ranks, then   \
+                         for each unit its sums of squares and its norms (zr_norms) */                                 \
     X(SAVE, "save") /* save a state of a unit. Uses: the state (mine), [host memory through which the state passes, if \
                        it is not stored in host memory] */                                                             \
     X(UPDATE, "update") /* update a range of a unit, except parameters without gradient. Uses: sums (mine), master     \
-                           (mine) or none, each optimizer state (mine), parameters (mine) or none, the verdict */
+                           (mine) or none, each optimizer state (mine), parameters (mine) or none, the verdict,        \
+                           [the norms, with trust ratios] */
 
 typedef enum zr_step_kind {
 #define ZR_STEP_ENUM(name, text) ZR_STEP_##name,
@@ -466,8 +483,8 @@ typedef struct zr_step {
                     the op is cheap */
     bool adds;   /* for REDUCE_SCATTER, REDUCE and SQUARE_MICRO: whether later rounds add to the sums of the first
                     round */
-    bool rank_free_sums; /* for reductions, SQUARE, SQUARE_MICRO and NORM: whether sums are independent of the number of
-                            ranks */
+    bool rank_free_sums; /* for reductions, SQUARE, SQUARE_MICRO, NORM, SQUARE_UPDATE and TRUST: whether sums are
+                            independent of the number of ranks */
     bool nccl;           /* for REDUCE_SCATTER: whether NCCL adds */
     bool restores;       /* for GATHER: whether it restores an activation checkpoint that tensor-parallel ranks store in
                             pieces */
@@ -481,8 +498,8 @@ typedef struct zr_step {
     int32_t micro;  /* index of the step's micro-batch within the round; 0 except with ZR_ACCUM_LAYER */
     int64_t rounds; /* for REPEAT: number of rounds. For a reduction: number of micro-batches that it sums. For NORM:
                        number of micro-gradients, over all ranks, whose squares are passed, or 0 */
-    zr_range range; /* for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, UPDATE, SAVE and copies of a state: range of the
-                       unit. For BATCH: range of rows */
+    zr_range range; /* for ZERO, CAST, moves, SQUARE, SQUARE_MICRO, SQUARE_UPDATE, UPDATE, SAVE and copies of a state:
+                       range of the unit. For BATCH: range of rows */
     int64_t bucket_elems;   /* for moves of a unit: bucket size, the elements of the range that one exchange moves; 0 to
                                move the whole range at once */
     int32_t uses, n_uses;   /* index of the first use in the schedule's list, and number of uses */
@@ -550,6 +567,8 @@ typedef struct zr_plan_unit {
     int32_t square;       /* buffer of the gradient's zr_square, or ZR_NONE without training */
     int32_t micro_square; /* buffer of the zr_square of micro-gradients, or ZR_NONE without zr_layout.micro_squares */
     int32_t verdict;      /* buffer of the zr_verdict on which the unit's update depends */
+    int32_t trust, norms; /* buffers of a zr_trust and of the zr_norms for each of the unit's parameters; ZR_NONE
+                             without zr_optimizer.trust */
 } zr_plan_unit;
 
 /** Result of NORM or AGREE that controls an update. Like a zr_square, it is stored in a buffer in host memory. */
@@ -689,7 +708,8 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * - Every byte that a rank reads has been written before, with and without a preceding flush.
  * - Every value is still in memory when it is read.
  * - Every buffer lies inside its space, and all bytes between ranks pass through staging memory.
- * - Every unit is updated, but only after all ranks have agreed on its gradient.
+ * - Every unit is updated, but only after all ranks have agreed on its gradient. With trust ratios, each rank has
+ *   squared all its elements before, and all ranks have added the squares.
  * - With several loss terms, all ranks have exchanged the numbers of losses that count before an op reads them.
  * - After an update no step uses the unit's parameters in the space where they are stored.
  * - Squares of micro-gradients are computed from whole gradients that no reduction has changed.
@@ -711,7 +731,8 @@ typedef struct zr_step_cost {
     int64_t head;
     double memory_bytes;
     double wire_bytes;
-    double calls; /* number of exchanges of a move, one per bucket, which share wire_bytes; 1 for any other step */
+    double calls; /* number of exchanges of a move, one per bucket, which share wire_bytes, or of TRUST; 1 for any other
+                     step */
 } zr_step_cost;
 
 /** Estimated time of one training step, by the rates of a profile. A step of the schedule takes as long as its FLOPs

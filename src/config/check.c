@@ -37,11 +37,45 @@ static zr_status check_params(const zr_config *config, const zr__source *source,
     return ZR_OK;
 }
 
+/* Refuse settings of LAMB that its variant does not have. */
+static zr_status check_lamb(const zr_config *config, const zr__source *source)
+{
+    static const char *const name[] = {"deepspeed", "nvidia", "paper"};
+    const struct {
+        const char *key;
+        zr_lamb_variant variant;
+        bool changed;
+    } setting[] = {{"min_coeff", ZR_LAMB_DEEPSPEED, config->optimizer.min_coeff != 0.01},
+                   {"max_coeff", ZR_LAMB_DEEPSPEED, config->optimizer.max_coeff != 10},
+                   {"eps_inside_sqrt", ZR_LAMB_DEEPSPEED, config->optimizer.eps_inside_sqrt},
+                   {"adam_w_mode", ZR_LAMB_NVIDIA, !config->optimizer.adam_w_mode},
+                   {"grad_averaging", ZR_LAMB_NVIDIA, !config->optimizer.grad_averaging},
+                   {"use_nvlamb", ZR_LAMB_NVIDIA, config->optimizer.use_nvlamb}};
+    if (config->optimizer.type != ZR_OPTIMIZER_LAMB) return ZR_OK;
+    for (size_t i = 0; i < sizeof(setting) / sizeof(setting[0]); i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "optimizer.params.%s", setting[i].key);
+        if (setting[i].changed && setting[i].variant != config->optimizer.variant)
+            return fail_key(source, path, ZR_ERR_CONFIG,
+                            "it is a setting of variant %s, but optimizer.params.variant is %s; change the variant, or "
+                            "leave it out",
+                            name[setting[i].variant], name[config->optimizer.variant]);
+    }
+    if (config->optimizer.min_coeff > config->optimizer.max_coeff)
+        return fail_key(source, "optimizer.params.min_coeff", ZR_ERR_CONFIG, "above max_coeff");
+    return ZR_OK;
+}
+
 static zr_status check_rules(const zr_config *config, const zr__source *source)
 {
-    static const char *const optimizer[] = {"AdamW", "Adam", "SGD"};
-    static const char *const scheduler[] = {"a constant learning rate (no scheduler.type)", "WarmupLR", "WarmupDecayLR",
-                                            "WarmupCosineLR"};
+    static const char *const optimizer[] = {"AdamW", "Adam", "SGD", "Lamb", "Lars"};
+    static const char *const scheduler[] = {"a constant learning rate (no scheduler.type)",
+                                            "WarmupLR",
+                                            "WarmupDecayLR",
+                                            "WarmupCosineLR",
+                                            "WarmupExpDecayLR",
+                                            "WarmupPolyDecayLR",
+                                            "OneCycle"};
     ZR_TRY(check_params(config, source, "optimizer.params", config->optimizer.type, optimizer[config->optimizer.type]));
     ZR_TRY(check_params(config, source, "scheduler.params", config->scheduler.type, scheduler[config->scheduler.type]));
     if (config->optimizer.type == ZR_OPTIMIZER_ADAMW && !config->optimizer.adam_w_mode)
@@ -49,6 +83,9 @@ static zr_status check_rules(const zr_config *config, const zr__source *source)
                         "false is Adam's, AdamW has decoupled decay");
     if (config->optimizer.nesterov && config->optimizer.momentum == 0)
         return fail_key(source, "optimizer.params.nesterov", ZR_ERR_CONFIG, "true needs a momentum above 0");
+    ZR_TRY(check_lamb(config, source));
+    if (config->scheduler.cycle_min_lr > config->scheduler.cycle_max_lr)
+        return fail_key(source, "scheduler.params.cycle_min_lr", ZR_ERR_CONFIG, "above cycle_max_lr");
     if (config->scheduler.warmup_min_lr > config->scheduler.warmup_max_lr)
         return fail_key(source, "scheduler.params.warmup_min_lr", ZR_ERR_CONFIG, "above warmup_max_lr");
     return ZR_OK;

@@ -276,12 +276,35 @@ static zr_status note_reduce_bucket(zr_config *config, int ranks)
         config, "%s: it has no effect with collectives.reduce nccl, which reduces a whole unit at once", name);
 }
 
+/* Set the defaults of an optimizer that differ from the key's. NVIDIA's LAMB clips gradients by itself. */
+static zr_status resolve_optimizer(zr_config *config)
+{
+    const zr_config_optimizer type = config->optimizer.type;
+    if (type == ZR_OPTIMIZER_LARS && !zr__config_given(config, "optimizer.params.momentum"))
+        config->optimizer.momentum = 0.9;
+    if (type != ZR_OPTIMIZER_LAMB) return ZR_OK;
+    const zr_lamb_args standard = zr_lamb_defaults(config->optimizer.variant);
+    if (!zr__config_given(config, "optimizer.params.eps")) config->optimizer.eps = standard.eps;
+    if (!zr__config_given(config, "optimizer.params.weight_decay"))
+        config->optimizer.weight_decay = standard.weight_decay;
+    if (config->optimizer.variant != ZR_LAMB_NVIDIA || zr__config_given(config, "gradient_clipping")) return ZR_OK;
+    config->gradient_clipping = 1;
+    return zr__config_note(config, "gradient_clipping: not given, set to 1, which is max_grad_norm of NVIDIA's LAMB; "
+                                   "write 0 for no clipping");
+}
+
 static zr_status resolve_schedule(zr_config *config)
 {
     zr_config_scheduler type = config->scheduler.type;
-    bool ends = type == ZR_SCHEDULER_WARMUP_DECAY || type == ZR_SCHEDULER_WARMUP_COSINE;
+    bool ends =
+        type == ZR_SCHEDULER_WARMUP_DECAY || type == ZR_SCHEDULER_WARMUP_COSINE || type == ZR_SCHEDULER_WARMUP_POLY;
     int64_t warmup = config->scheduler.warmup_num_steps, *total = &config->scheduler.total_num_steps;
     if (*total == 0) *total = config->train.steps;
+    if (config->scheduler.second_step_size == 0) config->scheduler.second_step_size = config->scheduler.first_step_size;
+    if (type == ZR_SCHEDULER_ONE_CYCLE && !zr__config_given(config, "scheduler.params.cycle_momentum"))
+        ZR_TRY(zr__config_note(config,
+                               "scheduler.params.cycle_momentum: not given, set to false, since zr changes only "
+                               "the learning rate; DeepSpeed's default is true"));
     if (!ends || *total >= warmup) return ZR_OK;
     return zr__config_note(config,
                            "scheduler.params.total_num_steps: %" PRId64 " is less than warmup_num_steps %" PRId64
@@ -438,6 +461,7 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
     resolve_autos(config); /* sets overlap_comm, communication_data_type and grad_accum_dtype */
     ZR_TRY(note_fp16(config));
+    ZR_TRY(resolve_optimizer(config));
     ZR_TRY(resolve_schedule(config)); /* sets scheduler.params.total_num_steps */
     ZR_TRY(note_two_pass(config));
     ZR_TRY(note_reduce_once(config, ranks));

@@ -40,7 +40,9 @@ typedef struct zr__adam {
 static inline zr__adam zr__adam_make(const zr_update_args *args, bool decoupled)
 {
     const double beta1 = args->hyper[0], beta2 = args->hyper[1];
-    const double correction1 = 1 - pow(beta1, (double)args->step), correction2 = 1 - pow(beta2, (double)args->step);
+    const bool corrects = args->hyper[3] == 0;
+    const double correction1 = corrects ? 1 - pow(beta1, (double)args->step) : 1,
+                 correction2 = corrects ? 1 - pow(beta2, (double)args->step) : 1;
     const zr__adam c = {.beta1_rest = (float)(1 - beta1),
                         .beta2 = (float)beta2,
                         .beta2_rest = (float)(1 - beta2),
@@ -68,6 +70,61 @@ static inline zr__sgd zr__sgd_make(const zr_update_args *args)
                        .grad_scale = args->grad_scale,
                        .own = nesterov ? 1.0f : 0.0f,
                        .look = nesterov ? momentum : 1.0f};
+    return c;
+}
+
+/** Constants of the direction u = m_scale m / (sqrt(v_scale v + eps_inside) + eps) + decay w and of the update
+ * w -= step u, where m = beta1 m + own g, v = beta2 v + beta2_rest g^2 and g = grad_scale * gradient + l2 w. */
+typedef struct zr__lamb {
+    float grad_scale, l2, beta1, own, beta2, beta2_rest, m_scale, v_scale, eps_inside, eps, decay;
+    float step; /* learning rate times trust ratio; not used for the direction alone */
+} zr__lamb;
+
+static inline double zr__lamb_ratio(const zr_update_args *args)
+{
+    const double w = args->norms.weight, u = args->norms.direction, least = args->hyper[3], most = args->hyper[4];
+    if (w == 0 || u == 0 || (((int)args->hyper[5] & ZR_LAMB_DECAYED_ONLY) && args->weight_decay == 0)) return 1;
+    const double ratio = w / u;
+    return ratio < least ? least : ratio > most ? most : ratio;
+}
+
+/** Compute the constants of LAMB for one parameter in one training step. */
+static inline zr__lamb zr__lamb_make(const zr_update_args *args)
+{
+    const double beta1 = args->hyper[0], beta2 = args->hyper[1], eps = args->hyper[2];
+    const double correction1 = 1 - pow(beta1, (double)args->step), correction2 = 1 - pow(beta2, (double)args->step);
+    const int flags = (int)args->hyper[5];
+    const bool moments = flags & ZR_LAMB_CORRECTS_MOMENTS, l2 = flags & ZR_LAMB_L2, inside = flags & ZR_LAMB_EPS_INSIDE;
+    const double lr = flags & ZR_LAMB_CORRECTS_LR ? args->lr * sqrt(correction2) / correction1 : args->lr;
+    const zr__lamb c = {.grad_scale = args->grad_scale,
+                        .l2 = l2 ? (float)args->weight_decay : 0.0f,
+                        .beta1 = (float)beta1,
+                        .own = flags & ZR_LAMB_SUMS_GRADIENTS ? 1.0f : (float)(1 - beta1),
+                        .beta2 = (float)beta2,
+                        .beta2_rest = (float)(1 - beta2),
+                        .m_scale = moments ? (float)(1 / correction1) : 1.0f,
+                        .v_scale = moments ? (float)(1 / correction2) : 1.0f,
+                        .eps_inside = inside ? (float)eps : 0.0f,
+                        .eps = inside ? 0.0f : (float)eps,
+                        .decay = l2 ? 0.0f : (float)args->weight_decay,
+                        .step = (float)(lr * zr__lamb_ratio(args))};
+    return c;
+}
+
+/** Constants of LARS: v = momentum v + step (grad_scale * gradient + decay w), then w -= v. */
+typedef struct zr__lars {
+    float grad_scale, momentum, decay;
+    float step; /* learning rate times trust ratio */
+} zr__lars;
+
+static inline zr__lars zr__lars_make(const zr_update_args *args)
+{
+    const double w = args->norms.weight, g = args->norms.direction;
+    const double ratio = w == 0 || g == 0 ? 1 : args->hyper[1] * w / (g + args->weight_decay * w + args->hyper[2]);
+    const zr__lars c = {.grad_scale = args->grad_scale,
+                        .momentum = (float)args->hyper[0],
+                        .decay = (float)args->weight_decay,
+                        .step = (float)(args->lr * ratio)};
     return c;
 }
 

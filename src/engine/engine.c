@@ -141,18 +141,24 @@ static zr_status take_staging(zr_engine *e)
     return ZR_OK;
 }
 
-/* Check that each device which updates has the optimizer's rule. */
+/* Check that each device which updates has the optimizer's rule, and each which squares directions has its direction.
+ */
 static zr_status check_rule(const zr_engine *e)
 {
     const zr_plan *plan = e->plan;
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     const zr_update_args nothing = {.grad_dtype = ZR_F32, .hyper = plan->optimizer.hyper};
-    zr_device *checked = NULL;
+    zr_device *checked[2] = {NULL};
     for (int32_t i = 0; i < s->n_steps; i++) {
         zr_device *device = e->queue[s->step[i].stream]->device;
-        if (s->step[i].kind != ZR_STEP_UPDATE || device == checked) continue;
-        ZR_TRY(device->ops->update(device, &plan->optimizer, &nothing));
-        checked = device;
+        const bool squares = s->step[i].kind == ZR_STEP_SQUARE_UPDATE;
+        if ((s->step[i].kind != ZR_STEP_UPDATE && !squares) || device == checked[squares]) continue;
+        zr_trust trust = {{.bad = -1}, {.bad = -1}};
+        if (squares)
+            ZR_TRY(device->ops->square_update(device, &plan->optimizer, &nothing, false, 0, &trust));
+        else
+            ZR_TRY(device->ops->update(device, &plan->optimizer, &nothing));
+        checked[squares] = device;
     }
     return ZR_OK;
 }

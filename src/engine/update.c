@@ -311,45 +311,96 @@ static zr_status round_params(const zr__running *r, int master, int params)
                                 param->range.count);
 }
 
-/* Update a range parameter by parameter, because weight decay differs between parameters. A parameter without a
- * gradient in the graph keeps its value, even with weight decay. torch.optim does the same if grad is None. On the host
- * the 16-bit parameters are written to a buffer that did not hold them before, so elements that keep their value are
- * written too. */
+/* Indices of the operands of UPDATE and SQUARE_UPDATE in `use`. After the optimizer states come the parameters, the
+ * verdict, and then the norms (UPDATE) or the squares (SQUARE_UPDATE). */
+enum { SUMS, MASTER, SLOTS };
+
+/* Return the index of the operand with the parameters. */
+static int params_at(const zr__running *r)
+{
+    return SLOTS + r->engine->plan->optimizer.n_slots;
+}
+
+static const zr_verdict *verdict_of(const zr__running *r)
+{
+    return (const zr_verdict *)zr__at(r, params_at(r) + 1);
+}
+
+/* Return the arguments for elements `mine` of a parameter. `begin` is the first element of the step's range on this
+ * rank. */
+static zr_update_args args_of(const zr__running *r, const zr_param_info *param, zr__span mine, int64_t begin)
+{
+    const zr_engine *e = r->engine;
+    const zr_optimizer *optimizer = &e->plan->optimizer;
+    const int params = params_at(r);
+    const bool mixed = r->use[MASTER].buffer != ZR_NONE;
+    const int64_t first = mine.begin;
+    zr_update_args args = {.n = mine.end - first,
+                           .weight = element(r, mixed ? MASTER : params, begin, first),
+                           .param16 = mixed ? element(r, params, begin, first) : NULL,
+                           .param_dtype = r->use[params].dtype,
+                           .grad = element(r, SUMS, begin, first),
+                           .grad_dtype = r->use[SUMS].dtype,
+                           .grad_scale = verdict_of(r)->grad_scale,
+                           .lr = e->step->lr,
+                           .weight_decay = param->shape.ndim >= 2 ? optimizer->weight_decay : 0,
+                           .step = e->updates + 1,
+                           .hyper = optimizer->hyper};
+    for (int s = 0; s < optimizer->n_slots; s++) args.slot[s] = element(r, SLOTS + s, begin, first);
+    return args;
+}
+
+/* Update a range parameter by parameter, because weight decay and norms differ between parameters. A parameter without
+ * a gradient in the graph keeps its value, even with weight decay. torch.optim does the same if grad is None. On the
+ * host the 16-bit parameters are written to a buffer that did not hold them before, so elements that keep their value
+ * are written too. */
 zr_status zr__update(const zr__running *r)
 {
     zr_engine *e = r->engine;
     const zr_graph *g = e->plan->graph[ZR_SCHEDULE_TRAIN];
     const zr_unit_info *info = zr_graph_unit_info(g, r->step->unit);
     const zr_optimizer *optimizer = &e->plan->optimizer;
-    enum { SUMS, MASTER, SLOTS };
-    const int params = SLOTS + optimizer->n_slots;
+    const int params = params_at(r);
+    const zr_norms *norms = optimizer->trust ? (const zr_norms *)zr__at(r, params + 2) : NULL;
     const bool mixed = r->use[MASTER].buffer != ZR_NONE;
-    const zr_verdict *verdict = (const zr_verdict *)zr__at(r, params + 1);
     const bool all = r->step->stream == ZR_STREAM_HOST && mixed && r->use[params].buffer != ZR_NONE;
     int64_t kept = r->step->range.count; /* number of elements that keep their value */
-    if (verdict->skipped) return all ? round_params(r, MASTER, params) : ZR_OK;
+    if (verdict_of(r)->skipped) return all ? round_params(r, MASTER, params) : ZR_OK;
     e->updated += r->step->range.first == 0;
     const int64_t begin = zr__first(e, &r->step->range);
-    for (int32_t i = info->first_param; i < info->first_param + info->n_params; i++) {
-        const zr_param_info *param = zr_graph_param(g, i);
-        if (param->grad == ZR_NONE) continue;
+    for (int32_t i = 0; i < info->n_params; i++) {
+        const zr_param_info *param = zr_graph_param(g, info->first_param + i);
         const zr__span mine = zr__meet(e, param, &r->step->range);
-        const int64_t first = mine.begin;
-        if (first >= mine.end) continue;
-        zr_update_args args = {.n = mine.end - first,
-                               .weight = element(r, mixed ? MASTER : params, begin, first),
-                               .param16 = mixed ? element(r, params, begin, first) : NULL,
-                               .param_dtype = r->use[params].dtype,
-                               .grad = element(r, SUMS, begin, first),
-                               .grad_dtype = r->use[SUMS].dtype,
-                               .grad_scale = verdict->grad_scale,
-                               .lr = e->step->lr,
-                               .weight_decay = param->shape.ndim >= 2 ? optimizer->weight_decay : 0,
-                               .step = e->updates + 1,
-                               .hyper = optimizer->hyper};
-        for (int s = 0; s < optimizer->n_slots; s++) args.slot[s] = element(r, SLOTS + s, begin, first);
+        if (param->grad == ZR_NONE || mine.begin >= mine.end) continue;
+        zr_update_args args = args_of(r, param, mine, begin);
+        if (norms) args.norms = norms[i];
         ZR_TRY(r->device->ops->update(r->device, optimizer, &args));
         kept -= args.n;
     }
     return all && kept > 0 ? round_params(r, MASTER, params) : ZR_OK;
+}
+
+/* Add the squares of a range parameter by parameter. A tensor-parallel rank other than the first counts only parameters
+ * that are cut into pieces, as zr__square does. */
+zr_status zr__square_update(const zr__running *r)
+{
+    zr_engine *e = r->engine;
+    const zr_graph *g = e->plan->graph[ZR_SCHEDULE_TRAIN];
+    const zr_unit_info *info = zr_graph_unit_info(g, r->step->unit);
+    const zr_optimizer *optimizer = &e->plan->optimizer;
+    zr_trust *trust = (zr_trust *)zr__at(r, params_at(r) + 2);
+    const int64_t begin = zr__first(e, &r->step->range), shard = zr__first(e, &e->plan->unit[r->step->unit].own);
+    if (r->step->range.first == 0) /* the first of several buckets */
+        for (int32_t i = 0; i < info->n_params; i++) trust[i] = (zr_trust){{.bad = -1}, {.bad = -1}};
+    if (verdict_of(r)->skipped) return ZR_OK;
+    for (int32_t i = 0; i < info->n_params; i++) {
+        const zr_param_info *param = zr_graph_param(g, info->first_param + i);
+        const zr__span mine = zr__meet(e, param, &r->step->range);
+        const bool counts = e->runtime.place == 0 || param->cut.parts > 0;
+        if (param->grad == ZR_NONE || mine.begin >= mine.end || !counts) continue;
+        const zr_update_args args = args_of(r, param, mine, begin);
+        ZR_TRY(r->device->ops->square_update(r->device, optimizer, &args, r->step->rank_free_sums, mine.begin - shard,
+                                             &trust[i]));
+    }
+    return ZR_OK;
 }

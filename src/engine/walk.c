@@ -161,15 +161,25 @@ static zr_status run_loss(const zr__running *r)
 /* Functions that run the steps. REPEAT and END have none, since they are not issued (walk_list). SAVE has none, since
  * zr__engine_put runs it. */
 static zr_status (*const run_kind[ZR_STEP_KINDS])(const zr__running *r) = {
-    [ZR_STEP_BATCH] = run_batch,   [ZR_STEP_RUN] = run_op,
-    [ZR_STEP_ZERO] = run_zero,     [ZR_STEP_CAST] = zr__cast,
-    [ZR_STEP_COPY] = run_copy,     [ZR_STEP_GATHER] = zr__gather,
-    [ZR_STEP_REDUCE] = zr__reduce, [ZR_STEP_BROADCAST] = zr__broadcast,
-    [ZR_STEP_LOSS] = run_loss,     [ZR_STEP_GATHER_GRAD] = zr__gather,
-    [ZR_STEP_SQUARE] = zr__square, [ZR_STEP_REDUCE_SCATTER] = zr__reduce,
-    [ZR_STEP_AGREE] = zr__agree,   [ZR_STEP_NORM] = zr__norm,
-    [ZR_STEP_UPDATE] = zr__update, [ZR_STEP_SQUARE_MICRO] = zr__square,
+    [ZR_STEP_BATCH] = run_batch,
+    [ZR_STEP_RUN] = run_op,
+    [ZR_STEP_ZERO] = run_zero,
+    [ZR_STEP_CAST] = zr__cast,
+    [ZR_STEP_COPY] = run_copy,
+    [ZR_STEP_GATHER] = zr__gather,
+    [ZR_STEP_REDUCE] = zr__reduce,
+    [ZR_STEP_BROADCAST] = zr__broadcast,
+    [ZR_STEP_LOSS] = run_loss,
+    [ZR_STEP_GATHER_GRAD] = zr__gather,
+    [ZR_STEP_SQUARE] = zr__square,
+    [ZR_STEP_REDUCE_SCATTER] = zr__reduce,
+    [ZR_STEP_AGREE] = zr__agree,
+    [ZR_STEP_NORM] = zr__norm,
+    [ZR_STEP_UPDATE] = zr__update,
+    [ZR_STEP_SQUARE_MICRO] = zr__square,
     [ZR_STEP_COUNT] = zr__count,
+    [ZR_STEP_TRUST] = zr__trust,
+    [ZR_STEP_SQUARE_UPDATE] = zr__square_update,
 };
 
 /* ---- one step ---------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /** engine, internal: the state of an engine, a running step, and the functions that files of this folder share. walk.c
  * issues the steps of a schedule to queues. bind.c binds the steps to memory. move.c runs steps that move units,
- * update.c runs steps that end a training step, disk.c moves states from and to disk, and save.c runs asynchronous
- * saves. */
+ * update.c and trust.c run steps that end a training step, disk.c moves states from and to disk, and save.c runs
+ * asynchronous saves. */
 #ifndef ZR_ENGINE_WALK_H
 #define ZR_ENGINE_WALK_H
 
@@ -180,6 +180,9 @@ zr_status zr__count(const zr__running *r);
 zr_status zr__agree(const zr__running *r);
 zr_status zr__norm(const zr__running *r);
 zr_status zr__update(const zr__running *r);
+zr_status zr__square_update(const zr__running *r);
+/* Add all ranks' squares for trust ratios (trust.c). */
+zr_status zr__trust(const zr__running *r);
 
 /* ---- states on disk (disk.c) -------------------------------------------------------------------- */
 

@@ -1,5 +1,7 @@
 /* Defines the built-in optimizers: their states have PyTorch's names, and the device's kernels implement their update
  * rules. */
+#include <math.h>
+
 #include "zr/graph.h"
 
 zr_optimizer zr_adamw(double beta1, double beta2, double eps, double weight_decay)
@@ -25,4 +27,47 @@ zr_optimizer zr_sgd(double momentum, bool nesterov, double weight_decay)
                           .hyper = {momentum, nesterov ? 1 : 0},
                           .weight_decay = weight_decay,
                           .slot_name = {"momentum_buffer"}};
+}
+
+zr_lamb_args zr_lamb_defaults(zr_lamb_variant variant)
+{
+    const bool deepspeed = variant == ZR_LAMB_DEEPSPEED;
+    return (zr_lamb_args){.beta1 = 0.9,
+                          .beta2 = 0.999,
+                          .eps = deepspeed ? 1e-8 : 1e-6,
+                          .weight_decay = deepspeed ? 0 : 0.01,
+                          .bias_correction = true,
+                          .min_coeff = 0.01,
+                          .max_coeff = 10,
+                          .adam_w_mode = true,
+                          .grad_averaging = true};
+}
+
+/* Settings that the variant lacks do not get into `hyper`. Therefore kernels need not know the variants. */
+zr_optimizer zr_lamb(zr_lamb_variant variant, const zr_lamb_args *args)
+{
+    const zr_lamb_args standard = zr_lamb_defaults(variant), *a = args ? args : &standard;
+    const bool deepspeed = variant == ZR_LAMB_DEEPSPEED, nvidia = variant == ZR_LAMB_NVIDIA;
+    const int flags = (a->bias_correction ? deepspeed ? ZR_LAMB_CORRECTS_LR : ZR_LAMB_CORRECTS_MOMENTS : 0) |
+                      (deepspeed && a->eps_inside_sqrt ? ZR_LAMB_EPS_INSIDE : 0) |
+                      (nvidia && !a->adam_w_mode ? ZR_LAMB_L2 : 0) |
+                      (nvidia && !a->grad_averaging ? ZR_LAMB_SUMS_GRADIENTS : 0) |
+                      (nvidia && !a->use_nvlamb ? ZR_LAMB_DECAYED_ONLY : 0);
+    zr_optimizer lamb = zr_adamw(a->beta1, a->beta2, a->eps, a->weight_decay);
+    lamb.name = "lamb";
+    lamb.trust = true;
+    lamb.hyper[3] = deepspeed ? a->min_coeff : 0;
+    lamb.hyper[4] = deepspeed ? a->max_coeff : INFINITY;
+    lamb.hyper[5] = flags;
+    return lamb;
+}
+
+zr_optimizer zr_lars(double momentum, double trust_coefficient, double eps, double weight_decay)
+{
+    zr_optimizer lars = zr_sgd(momentum, false, weight_decay);
+    lars.name = "lars";
+    lars.trust = true;
+    lars.hyper[1] = trust_coefficient;
+    lars.hyper[2] = eps;
+    return lars;
 }

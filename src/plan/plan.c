@@ -32,6 +32,7 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
         [ZR_STEP_COUNT] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_NORM] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
         [ZR_STEP_AGREE] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
+        [ZR_STEP_TRUST] = {ZR_MOVE_SCALARS, 0, ZR_TRAFFIC_ALL_REDUCE},
     };
     return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
 }
@@ -174,6 +175,9 @@ static zr_status check_layout(const zr_layout *l)
              "zr_layout.optimizer is not set: training needs one, as zr_adamw() gives");
     ZR_CHECK(l->optimizer.n_slots >= 0 && l->optimizer.n_slots <= 4, ZR_ERR_CONFIG,
              "an optimizer with %d states: 0 to 4", l->optimizer.n_slots);
+    ZR_CHECK(!l->optimizer.trust || !l->optimizer.rule == !l->optimizer.direction, ZR_ERR_CONFIG,
+             "the optimizer \"%s\" has trust ratios and %s: give it both a rule and a direction, or neither",
+             l->optimizer.name, l->optimizer.rule ? "a rule, but no direction" : "a direction, but no rule");
     ZR_TRY(check_counts(l));
     ZR_TRY(check_groups(l));
     ZR_TRY(check_choices(l));

@@ -167,7 +167,7 @@ static double step_parts(const pricer *me, const zr_plan *plan, zr_schedule_kind
         if (spot->size > 1) return cost.calls * zr__broadcast_sec(me->cluster, spot, cost.wire_bytes / cost.calls);
         break;
     case ZR_MOVE_SCALARS:
-        return zr__exchange_sec(me->cluster, spot, 0);
+        return cost.calls * zr__exchange_sec(me->cluster, spot, 0);
     }
     if (zr__is_disk_copy(step)) return zr__plan_disk_sec(plan, index, disk_rates(me, plan));
     if (step->stream == ZR_STREAM_HOST) return cost.memory_bytes / me->cluster->device.host_memory_bytes_sec;

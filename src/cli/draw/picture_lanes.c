@@ -42,7 +42,7 @@ static const struct {
  * depends on its op. A step of any other missing kind is not drawn. */
 static const work work_of_kind[ZR_STEP_KINDS] = {
     [ZR_STEP_CAST] = WORK_CAST,     [ZR_STEP_COPY] = WORK_COPY,     [ZR_STEP_SQUARE_MICRO] = WORK_UPDATE,
-    [ZR_STEP_SQUARE] = WORK_UPDATE, [ZR_STEP_UPDATE] = WORK_UPDATE,
+    [ZR_STEP_SQUARE] = WORK_UPDATE, [ZR_STEP_UPDATE] = WORK_UPDATE, [ZR_STEP_SQUARE_UPDATE] = WORK_UPDATE,
 };
 
 /** Return whether a step is drawn. The picture shows a training step without a save, so the steps of a save are not

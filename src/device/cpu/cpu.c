@@ -260,13 +260,97 @@ static zr_update_args update_part(const zr_update_args *args, int64_t begin, int
  * thread. The result does not depend on the division among threads. */
 #define UPDATE_GRAIN 4096
 
+/* Return the optimizer's own rule and direction, or those of the device's kernel of its name. */
+static zr_status find_rule(zr_device *device, const zr_optimizer *optimizer, zr__rule *rule)
+{
+    *rule = (zr__rule){optimizer->name, optimizer->rule, optimizer->direction};
+    for (const zr__rule *built_in = level_of(device)->rules; !rule->update && built_in->name; built_in++)
+        if (strcmp(built_in->name, optimizer->name) == 0) *rule = *built_in;
+    ZR_CHECK(rule->update, ZR_ERR_UNSUPPORTED, "no rule for the optimizer \"%s\": use a built-in one or give it a rule",
+             optimizer->name);
+    ZR_CHECK(!optimizer->trust || rule->direction, ZR_ERR_UNSUPPORTED,
+             "the optimizer \"%s\" has trust ratios but no direction: give it one (zr_optimizer.direction)",
+             optimizer->name);
+    return ZR_OK;
+}
+
+/* The blocks of a range of a shard, which begin at multiples of ZR_TRUST_BLOCK elements of the shard. */
+typedef struct trust_blocks {
+    const level *at;
+    const zr_update_args *whole; /* the range */
+    void (*direction)(const zr_update_args *args, float *out);
+    int64_t skipped; /* number of elements of the first block that precede the range */
+} trust_blocks;
+
+/* Compute block `b`: the direction in `out`, and the arguments of its elements. */
+static zr_update_args trust_block(const trust_blocks *t, int64_t b, float out[ZR_TRUST_BLOCK])
+{
+    const int64_t begin = b * ZR_TRUST_BLOCK - t->skipped, end = begin + ZR_TRUST_BLOCK;
+    const zr_update_args part = update_part(t->whole, begin > 0 ? begin : 0, end < t->whole->n ? end : t->whole->n);
+    t->direction(&part, out);
+    return part;
+}
+
+/* Number of blocks whose sums are stored, and then added in order. */
+#define TRUST_BATCH 256
+
+static void trust_sums(const trust_blocks *t, int threads, int64_t blocks, zr_trust *trust)
+{
+    double weight[TRUST_BATCH], direction[TRUST_BATCH];
+    for (int64_t batch = 0; batch < blocks; batch += TRUST_BATCH) {
+        const int64_t count = blocks - batch < TRUST_BATCH ? blocks - batch : TRUST_BATCH;
+#pragma omp parallel for num_threads(threads) schedule(static) if (count > 1)
+        for (int64_t b = 0; b < count; b++) {
+            float out[ZR_TRUST_BLOCK];
+            const zr_update_args part = trust_block(t, batch + b, out);
+            weight[b] = t->at->shards->square_sum(1, part.weight, ZR_F32, part.n);
+            direction[b] = t->at->shards->square_sum(1, out, ZR_F32, part.n);
+        }
+        for (int64_t b = 0; b < count; b++) {
+            trust->weight.sum += weight[b];
+            trust->direction.sum += direction[b];
+        }
+    }
+}
+
+static void trust_exact(const trust_blocks *t, int threads, int64_t blocks, zr_trust *trust)
+{
+#pragma omp parallel num_threads(threads) if (blocks > 1)
+    {
+        zr_exact weight = {0}, direction = {0};
+#pragma omp for schedule(static)
+        for (int64_t b = 0; b < blocks; b++) {
+            float out[ZR_TRUST_BLOCK];
+            const zr_update_args part = trust_block(t, b, out);
+            (*t->at->square_exact)(1, part.weight, ZR_F32, part.n, &weight);
+            (*t->at->square_exact)(1, out, ZR_F32, part.n, &direction);
+        }
+#pragma omp critical
+        {
+            zr__exact_merge(&trust->weight.exact, &weight);
+            zr__exact_merge(&trust->direction.exact, &direction);
+        }
+    }
+}
+
+static zr_status cpu_square_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args,
+                                   bool exact, int64_t first, zr_trust *trust)
+{
+    zr__rule rule;
+    ZR_TRY(find_rule(device, optimizer, &rule));
+    ZR_TRY(check_float("a gradient", args->grad_dtype));
+    if (args->n == 0) return ZR_OK;
+    const trust_blocks t = {level_of(device), args, rule.direction, first % ZR_TRUST_BLOCK};
+    const int64_t blocks = (t.skipped + args->n + ZR_TRUST_BLOCK - 1) / ZR_TRUST_BLOCK;
+    const int threads = blocks < device->profile.facts.threads ? (int)blocks : device->profile.facts.threads;
+    (exact ? trust_exact : trust_sums)(&t, threads, blocks, trust);
+    return ZR_OK;
+}
+
 static zr_status cpu_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args)
 {
-    void (*rule)(const zr_update_args *) = optimizer->rule;
-    for (const zr__rule *built_in = level_of(device)->rules; !rule && built_in->name; built_in++)
-        if (strcmp(built_in->name, optimizer->name) == 0) rule = built_in->update;
-    ZR_CHECK(rule, ZR_ERR_UNSUPPORTED, "no rule for the optimizer \"%s\": use a built-in one or give it a rule",
-             optimizer->name);
+    zr__rule rule;
+    ZR_TRY(find_rule(device, optimizer, &rule));
     ZR_TRY(check_float("a gradient", args->grad_dtype));
     ZR_CHECK(!args->param16 || args->param_dtype == ZR_BF16 || args->param_dtype == ZR_F16, ZR_ERR_DTYPE,
              "the 16-bit copy of a parameter is %s, wanted BF16 or F16", zr_dtype_name(args->param_dtype));
@@ -277,7 +361,7 @@ static zr_status cpu_update(zr_device *device, const zr_optimizer *optimizer, co
     for (int t = 0; t < threads; t++) {
         int64_t begin = grains * t / threads * UPDATE_GRAIN, end = grains * (t + 1) / threads * UPDATE_GRAIN;
         const zr_update_args part = update_part(args, begin, end < args->n ? end : args->n);
-        rule(&part);
+        rule.update(&part);
     }
     return ZR_OK;
 }
@@ -372,6 +456,7 @@ static const zr_device_ops cpu_ops = {
     .kernel = cpu_kernel,
     .sum = cpu_sum,
     .square = cpu_square,
+    .square_update = cpu_square_update,
     .update = cpu_update,
     .fill = cpu_fill,
     .populate = cpu_populate,

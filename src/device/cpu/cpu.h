@@ -30,10 +30,12 @@ typedef void (*zr__square_exact)(int threads, const void *x, zr_dtype dtype, int
  * normal numbers. */
 typedef void (*zr__normal_fn)(int threads, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
 
-/* An optimizer's name and update rule. The table in kernels/optimizer.c ends with an entry whose name is NULL. */
+/* An optimizer's name and update rule, and its direction if it has trust ratios (zr_optimizer.direction). The table in
+ * kernels/optimizer.c ends with an entry whose name is NULL. */
 typedef struct zr__rule {
     const char *name;
     void (*update)(const zr_update_args *args);
+    void (*direction)(const zr_update_args *args, float *out);
 } zr__rule;
 
 /* Return the names of the levels of this build, lowest first; the last entry is NULL. */

@@ -293,6 +293,13 @@ static zr_status cuda_update(zr_device *device, const zr_optimizer *optimizer, c
     return end_operation(device, zr__cuda_update(device, optimizer, args));
 }
 
+static zr_status cuda_square_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args,
+                                    bool exact, int64_t first, zr_trust *trust)
+{
+    ZR_TRY(begin_operation(device));
+    return end_operation(device, zr__cuda_square_update(device, optimizer, args, exact, first, trust));
+}
+
 static zr_status cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
 {
     if (out_dtype == dtype) return cuda_copy(device, out, in, n * zr_dtype_bytes(dtype));
@@ -400,6 +407,7 @@ static const zr_device_ops cuda_ops = {
     .sum = cuda_sum,
     .square = cuda_square,
     .update = cuda_update,
+    .square_update = cuda_square_update,
     .fill = cuda_fill,
     .populate = cuda_populate,
     .cast = cuda_cast,

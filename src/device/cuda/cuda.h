@@ -2,8 +2,8 @@
  * Internal API of the CUDA device, for NVIDIA GPUs. This header declares the device and its failures. cuda.c is the
  * table of operations, queue.c marks and times tasks, products.[ch] multiply matrices by cuBLASLt, rates.c measures
  * rates, and scratch.[ch] compute the kernels' scratch, also in builds without CUDA. Headers of kernels: launch.h (read
- * it first), rows.h (loops over rows), indices.h, dropout.h, cross_entropy_rows.h, and attention*.h, which use mma.h
- * and copies.h. kernels/ has a file for each family of ops.
+ * it first), rows.h (loops over rows), indices.h, exact_sums.h, dropout.h, cross_entropy_rows.h, and attention*.h,
+ * which use mma.h and copies.h. kernels/ has a file for each family of ops.
  */
 #ifndef ZR_DEVICE_CUDA_H
 #define ZR_DEVICE_CUDA_H
@@ -30,7 +30,8 @@ extern "C" {
 /** Memory on the GPU through which the kernels of ZeRO's steps (kernels/shards.cu) pass results to each other. The
  * device of each queue has its own. */
 typedef struct zr__cuda_room {
-    double part[ZR__CUDA_PARTS]; /* partial sum of each block */
+    double part[ZR__CUDA_PARTS];       /* partial sum of each block */
+    double other_part[ZR__CUDA_PARTS]; /* partial sum of each block, of a second sum */
     int64_t bad[ZR__CUDA_PARTS]; /* index of each block's first element that is not finite, or -1 if all are finite */
     /* for each exponent: bin[0] is the sum of the low 32 bits of each run's sum, and bin[1] of the high 32 bits */
     unsigned long long bin[2][ZR__CUDA_EXACT_BINS];
@@ -130,6 +131,8 @@ zr_status zr__cuda_total(zr_device *device, const float *x, int64_t n, zr_exact 
 zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n);
 zr_status zr__cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
 zr_status zr__cuda_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args);
+zr_status zr__cuda_square_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args,
+                                 bool exact, int64_t first, zr_trust *trust);
 
 #ifdef __cplusplus
 }

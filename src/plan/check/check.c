@@ -28,15 +28,13 @@ static bool has_losses(const zr__proof *p, int32_t step)
     return true;
 }
 
-/* Return whether all ranks have agreed on the gradient that this update applies. The ranks must agree only after the
- * gradient's squares and the loss are known. */
-static bool is_agreed(const zr__proof *p, int32_t update)
+bool zr__is_agreed(const zr__proof *p, int32_t update)
 {
     int32_t unit = p->s->step[update].unit;
     for (int32_t i = 0; i < update; i++) {
         const zr_step *step = &p->s->step[i];
-        const bool of_unit = step->unit < 0 ? step->kind == ZR_STEP_NORM : step->unit == unit;
-        const bool concerns = zr__asks_all(step) && of_unit;
+        const bool concerns =
+            step->unit < 0 ? step->kind == ZR_STEP_NORM : step->kind == ZR_STEP_AGREE && step->unit == unit;
         if (concerns && zr__happens_before(p, i, update) && has_losses(p, i) && is_squared(p, unit, i)) return true;
     }
     return false;
@@ -90,7 +88,7 @@ static zr_status check_updates(const zr__proof *p)
         const zr_step_kind kind = p->s->step[i].kind;
         int32_t unit = p->s->step[i].unit;
         if (unit < 0 || (kind != ZR_STEP_UPDATE && kind != ZR_STEP_COPY)) continue;
-        ZR_CHECK(kind == ZR_STEP_COPY || is_agreed(p, i), ZR_ERR_INTERNAL,
+        ZR_CHECK(kind == ZR_STEP_COPY || zr__is_agreed(p, i), ZR_ERR_INTERNAL,
                  "step %d updates unit %d before all ranks have agreed on it", i, unit);
         const zr_plan_unit *u = &p->plan->unit[unit];
         ZR_TRY(check_last_use(p, i, &u->param));
@@ -277,6 +275,7 @@ static zr_status check_rounds(zr__proof *p)
             ZR_TRY(zr__check_order(p, (zr__pair)pair, asked > 0));
             ZR_TRY(check_updates(p));
             ZR_TRY(check_micro_squares(p));
+            ZR_TRY(zr__check_trust(p));
         }
     }
     return ZR_OK;

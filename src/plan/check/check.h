@@ -3,8 +3,8 @@
  * check.c runs all checks, and checks the properties that uses of buffers do not show. check_order.c proves the order
  * of steps and the sharing of bytes. check_reads.c proves that bytes are written before they are read. check_values.c
  * proves that the bytes read hold the intended value. check_homes.c proves that each model state is read from its own
- * buffer, written back to it and saved from it. check_micros.c checks the sums over micro-batches. check_kinds.c has
- * the proof's own table of step kinds. */
+ * buffer, written back to it and saved from it. check_micros.c checks the sums over micro-batches, check_trust.c
+ * the norms for trust ratios. check_kinds.c has the proof's own table of step kinds. */
 #ifndef ZR_PLAN_CHECK_H
 #define ZR_PLAN_CHECK_H
 
@@ -78,6 +78,11 @@ zr_status zr__check_ranges(const zr__proof *p);
 zr_status zr__check_reads(const zr__proof *p);
 /* Check that every value is still in its buffer when a step reads it. */
 zr_status zr__check_values(const zr__proof *p);
+/* Return whether all ranks have agreed on the gradient that an update applies (check.c). The ranks must agree only
+ * after the gradient's squares and the loss are known. */
+bool zr__is_agreed(const zr__proof *p, int32_t update);
+/* Check the steps that find the norms for trust ratios (check_trust.c). */
+zr_status zr__check_trust(const zr__proof *p);
 /* Return the number of micro-batches in a round (check_micros.c): 1 except with ZR_ACCUM_LAYER. */
 int32_t zr__micros(const zr__proof *p);
 /* Check that each micro-batch takes part in all sums over micro-batches, once and in order. */

@@ -285,6 +285,37 @@ static zr_status check_sum_copy(const homes *h, int32_t index, const zr_use *use
     return ZR_OK;
 }
 
+/* Check that UPDATE or SQUARE_UPDATE reads the sums that its range names. */
+static zr_status check_sums_operand(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *sums = &h->p->s->use[step->uses];
+    const zr_plan_unit *u = &h->p->plan->unit[step->unit];
+    const zr_range whole = {.count = u->padded_elems};
+    if (is_off_device(h, u->sums.buffer)) return check_operand(h, index, sums, &u->sums, true, false);
+    if (step->stream == ZR_STREAM_HOST) return check_sum_copy(h, index, sums);
+    const bool summed = zr__names(sums, u->sums.buffer == ZR_NONE ? &whole : &u->sums.range, &step->range) &&
+                        (u->sums.buffer == ZR_NONE || sums->buffer == u->sums.buffer);
+    ZR_CHECK(summed, ZR_ERR_INTERNAL, "step %d updates by other sums than it names", index);
+    return ZR_OK;
+}
+
+/* Check that the squares for trust ratios are of the same elements of the sums, the master or the parameters, and the
+ * optimizer states. */
+static zr_status check_square_update(const homes *h, int32_t index)
+{
+    const zr_step *step = &h->p->s->step[index];
+    const zr_use *use = &h->p->s->use[step->uses];
+    const zr_plan_unit *u = &h->p->plan->unit[step->unit];
+    const int n_slots = h->p->plan->optimizer.n_slots;
+    const bool no_master = u->master.buffer == ZR_NONE;
+    ZR_TRY(check_sums_operand(h, index));
+    for (int i = 0; i <= n_slots; i++) ZR_TRY(check_operand(h, index, &use[1 + i], kept_state(u, i), true, false));
+    ZR_CHECK(no_master || use[2 + n_slots].buffer == ZR_NONE, ZR_ERR_INTERNAL,
+             "step %d squares parameters that have a master", index);
+    return no_master ? check_operand(h, index, &use[2 + n_slots], &u->param, true, false) : ZR_OK;
+}
+
 /* Check that an update uses the same elements of the sums, the master, the optimizer states and the parameters. */
 static zr_status check_update(const homes *h, int32_t index)
 {
@@ -292,19 +323,9 @@ static zr_status check_update(const homes *h, int32_t index)
     const zr_use *use = &h->p->s->use[step->uses];
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
     const int n_slots = h->p->plan->optimizer.n_slots;
-    const zr_range whole = {.count = u->padded_elems};
-    const zr_use *sums = &use[0], *param = &use[2 + n_slots];
-    const bool on_host = step->stream == ZR_STREAM_HOST;
-    if (is_off_device(h, u->sums.buffer)) {
-        ZR_TRY(check_operand(h, index, sums, &u->sums, true, false));
-    } else if (on_host) {
-        ZR_TRY(check_sum_copy(h, index, sums));
-    } else {
-        const bool summed = zr__names(sums, u->sums.buffer == ZR_NONE ? &whole : &u->sums.range, &step->range) &&
-                            (u->sums.buffer == ZR_NONE || sums->buffer == u->sums.buffer);
-        ZR_CHECK(summed, ZR_ERR_INTERNAL, "step %d updates by other sums than it names", index);
-    }
-    const bool off = on_host || is_off_device(h, u->param.buffer);
+    const zr_use *param = &use[2 + n_slots];
+    ZR_TRY(check_sums_operand(h, index));
+    const bool off = step->stream == ZR_STREAM_HOST || is_off_device(h, u->param.buffer);
     if (off) ZR_TRY(check_operand(h, index, param, &u->param, u->master.buffer == ZR_NONE, true));
     const bool written =
         off || (param->buffer == u->param.buffer &&
@@ -491,6 +512,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
     ZR_TRY(check_beside(h, i));
     if (step->kind == ZR_STEP_COPY) return check_state_copy(h, i);
     if (step->kind == ZR_STEP_UPDATE) return check_update(h, i);
+    if (step->kind == ZR_STEP_SQUARE_UPDATE) return check_square_update(h, i);
     if (step->kind == ZR_STEP_CAST) {
         ZR_TRY(check_operand(h, i, &h->p->s->use[step->uses], &h->p->plan->unit[step->unit].master, true, false));
         ZR_TRY(check_gathered(h, i, &h->p->s->use[step->uses + 1]));

@@ -14,20 +14,21 @@ bool zr__reduces(const zr_step *step)
 
 bool zr__asks_all(const zr_step *step)
 {
-    return step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE || step->kind == ZR_STEP_COUNT;
+    return step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE || step->kind == ZR_STEP_COUNT ||
+           step->kind == ZR_STEP_TRUST;
 }
 
 bool zr__computes(const zr_step *step)
 {
     return step->kind == ZR_STEP_RUN || step->kind == ZR_STEP_ZERO || step->kind == ZR_STEP_CAST ||
            step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_SQUARE_MICRO || step->kind == ZR_STEP_UPDATE ||
-           zr__gathers(step) || zr__reduces(step);
+           step->kind == ZR_STEP_SQUARE_UPDATE || zr__gathers(step) || zr__reduces(step);
 }
 
 bool zr__takes_gradient(const zr_step *step)
 {
     const bool used = step->kind == ZR_STEP_SQUARE_MICRO || step->kind == ZR_STEP_SQUARE ||
-                      step->kind == ZR_STEP_UPDATE || zr__reduces(step);
+                      step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE || zr__reduces(step);
     return used && step->unit >= 0 && step->op < 0;
 }
 

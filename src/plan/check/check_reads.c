@@ -252,7 +252,7 @@ static bool reads_written(const zr_step *step, int i, const zr_use *use, bool la
  * for a rank's own accumulators. */
 static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
-    bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE;
+    bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE;
     const bool own = plan->reduce_once && plan->group[step->group].size == 1;
     /* The result is false for sums of an op's outputs over tensor-parallel ranks, because the next gather reads them as
      * ordinary values. */

@@ -82,12 +82,29 @@ static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kin
     return ZR_OK;
 }
 
+/* Return the number of parameters whose norms a step TRUST finds. */
+static int64_t params_of(const zr_plan *plan, const zr_step *step)
+{
+    int64_t params = 0;
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (step->unit == u || (step->unit < 0 && plan->unit[u].trains))
+            params += zr_graph_unit_info(plan->graph[ZR_SCHEDULE_TRAIN], u)->n_params;
+    return params;
+}
+
 /* Return the number of values that each rank passes to a step that moves scalars. */
-static int scalars_of(const zr_plan *plan, const zr_step *step)
+static int64_t scalars_of(const zr_plan *plan, const zr_step *step)
 {
     if (step->kind == ZR_STEP_COUNT) return plan->terms;
-    return step->kind == ZR_STEP_NORM ? zr_norm_scalars(step->rank_free_sums, step->rounds > 0, plan->terms)
-                                      : ZR_AGREE_SCALARS;
+    if (step->kind == ZR_STEP_AGREE) return ZR_AGREE_SCALARS;
+    if (step->kind == ZR_STEP_NORM) return zr_norm_scalars(step->rank_free_sums, step->rounds > 0, plan->terms);
+    return params_of(plan, step) * zr_trust_scalars(step->rank_free_sums);
+}
+
+int64_t zr__plan_calls(const zr_plan *plan, const zr_step *step)
+{
+    const int64_t each = ZR_TRUST_CALL / zr_trust_scalars(step->rank_free_sums);
+    return step->kind == ZR_STEP_TRUST ? (params_of(plan, step) + each - 1) / each : zr_step_buckets(step);
 }
 
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)

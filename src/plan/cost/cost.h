@@ -114,6 +114,9 @@ ZR_NODISCARD zr_status zr__plan_times_by(const zr_plan *plan, const zr__pricer *
 /* Return the bytes that a receiving rank gets in a step. In REDUCE only the owner receives bytes. In BROADCAST every
  * rank but the owner receives bytes. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);
+/* Return the number of exchanges that a step makes: one for each bucket of a move, and several in TRUST if it has many
+ * parameters. For any other step return 1. */
+int64_t zr__plan_calls(const zr_plan *plan, const zr_step *step);
 
 /* Fill in plan->memory, plan->traffic and plan->flops. */
 zr_status zr__account(zr_plan *plan);

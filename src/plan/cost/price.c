@@ -65,7 +65,7 @@ zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int3
     }
     /* scalars cost latency, not bandwidth */
     const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS;
-    zr_step_cost cost = {.calls = (double)zr_step_buckets(step)};
+    zr_step_cost cost = {.calls = (double)zr__plan_calls(plan, step)};
     cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
     if (cost.wire_bytes == 0) cost.memory_bytes = touched_bytes(plan, s, step);
     return cost;

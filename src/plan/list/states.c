@@ -201,7 +201,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph)
         u->shard_elems = u->padded_elems / l->ranks;
         u->own = unit_part(plan, u, ZR_GROUP_DATA);
         u->param.buffer = u->grad.buffer = u->sums.buffer = u->hpz_shard.buffer = u->master.buffer = u->square =
-            u->verdict = ZR_NONE;
+            u->verdict = u->trust = u->norms = ZR_NONE;
         for (int s = 0; s < 4; s++) u->slot[s].buffer = ZR_NONE;
         plan->padding_elems += u->padded_elems - u->elems;
     }
@@ -343,10 +343,11 @@ zr_status zr__plan_results(zr_plan *plan)
     if (!l->train && !l->eval) return ZR_OK;
     ZR_TRY(plan_result(plan, -1, "loss", sizeof(zr_exact) * (size_t)plan->terms, &plan->loss));
     if (!l->train) return ZR_OK;
-    const size_t scalars = (size_t)zr_norm_scalars(l->rank_free_sums, l->micro_squares, plan->terms);
+    int scalars = zr_norm_scalars(l->rank_free_sums, l->micro_squares, plan->terms);
+    if (l->optimizer.trust && scalars < ZR_TRUST_CALL) scalars = ZR_TRUST_CALL;
     ZR_TRY(plan_result(plan, -1, "what all ranks agree on", sizeof(zr_verdict), &plan->verdict));
-    ZR_TRY(
-        plan_result(plan, -1, "numbers of all ranks", sizeof(double) * scalars * (size_t)plan->ranks, &plan->numbers));
+    ZR_TRY(plan_result(plan, -1, "numbers of all ranks", sizeof(double) * (size_t)scalars * (size_t)plan->ranks,
+                       &plan->numbers));
     if (plan->terms > 1)
         ZR_TRY(plan_result(plan, -1, "numbers of losses that count", sizeof(double) * (size_t)plan->terms,
                            &plan->counted));
@@ -357,6 +358,10 @@ zr_status zr__plan_results(zr_plan *plan)
         u->verdict = plan->verdict;
         if (plan->consume_grad && !l->two_pass)
             ZR_TRY(plan_result(plan, i, "what all ranks agree on of the unit", sizeof(zr_verdict), &u->verdict));
+        if (!l->optimizer.trust) continue;
+        const size_t params = (size_t)zr_graph_unit_info(plan->graph[ZR_SCHEDULE_TRAIN], i)->n_params;
+        ZR_TRY(plan_result(plan, i, "squares for trust ratios", params * sizeof(zr_trust), &u->trust));
+        ZR_TRY(plan_result(plan, i, "norms for trust ratios", params * sizeof(zr_norms), &u->norms));
     }
     return ZR_OK;
 }

@@ -74,6 +74,11 @@ static zr_status check_homes_built(const zr_layout *l)
              l->stage == 0        ? "at stage 0"
              : l->shard_ranks > 0 ? "with shard groups (mics_shard_size)"
                                   : "that are reduced once a step");
+    const bool whole = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0);
+    ZR_CHECK(home->optim != ZR_SPACE_DISK || !l->train || !l->optimizer.trust || !whole, ZR_ERR_UNSUPPORTED,
+             "optimizer states in space \"disk\" %s with trust ratios (%s), whose squares each rank adds for its own "
+             "part of larger states: choose a stage above 0 without shard groups, or \"host\"",
+             l->stage == 0 ? "at stage 0" : "with shard groups (mics_shard_size)", l->optimizer.name);
     ZR_CHECK(l->save != ZR_SAVE_COPY || (home->param != ZR_SPACE_DISK && home->optim != ZR_SPACE_DISK),
              ZR_ERR_UNSUPPORTED,
              "saves from a copy in host memory (zr_layout.save) of states in space \"disk\": a copy would take the "
@@ -114,7 +119,10 @@ static zr_status choose_sizes(zr_plan *plan)
 {
     enum { BUCKETS_MOST = 1 << 15 };
     zr_homes *home = &plan->layout.home;
-    const int64_t grain = uses_disk(home) ? ZR_DISK_ALIGN / 2 : ZR_SHARD_ALIGN;
+    /* the bits of sums of squares for trust ratios depend on the multiples at which a part is cut */
+    const int64_t grain = plan->layout.optimizer.trust ? ZR_TRUST_BLOCK
+                          : uses_disk(home)            ? ZR_DISK_ALIGN / 2
+                                                       : ZR_SHARD_ALIGN;
     int64_t elems = 0;
     for (int32_t u = 0; u < plan->n_units; u++) elems += plan->unit[u].update.count;
     if (home->bucket_elems == 0)

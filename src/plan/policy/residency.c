@@ -64,7 +64,7 @@ static bool is_passed(const zr__list *l, const zr_use *home)
 /* The rings of a schedule. Each has its own buffers in every section of the list: in the steps of a round, and in the
  * steps after the last round. */
 typedef enum ring_kind {
-    RING_UPDATES, /* operands of UPDATE on the device, in buckets */
+    RING_UPDATES, /* operands of SQUARE_UPDATE, and of UPDATE on the device, in buckets */
     RING_HOST,    /* operands of UPDATE on the host's processors, in buckets */
     RING_CASTS,  /* operands of CAST, in buckets. They have buffers of their own: the next unit is cast while this one's
                     update is still to come, so that both can be fetched while this unit computes */
@@ -269,10 +269,11 @@ static void set_uses(const ring *r, const bucket *b, const zr_use *from, int32_t
  * a device with its own memory. */
 static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
 {
-    const ring_kind its = is_on_host(l, step)            ? RING_HOST
-                          : step->kind == ZR_STEP_UPDATE ? RING_UPDATES
-                          : step->kind == ZR_STEP_CAST   ? RING_CASTS
-                                                         : RING_PARTS;
+    const bool updates = step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE;
+    const ring_kind its = is_on_host(l, step)          ? RING_HOST
+                          : updates                    ? RING_UPDATES
+                          : step->kind == ZR_STEP_CAST ? RING_CASTS
+                                                       : RING_PARTS;
     const zr_use *use = &l->use[step->uses];
     bool away = false;
     if (step->kind == ZR_STEP_COPY)

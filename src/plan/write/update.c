@@ -1,4 +1,5 @@
-/* Writes the end of a training step: the gradient norm, the check that all numbers are finite, and the updates.
+/* Writes the end of a training step: the gradient norm, the check that all numbers are finite, and the updates. With
+ * trust ratios, all ranks agree on the norms of parameters and of their directions before the updates.
  * Usually these steps come after the last micro-batch. If updates consume the gradients (lean states), they come at
  * the end of each unit's backward pass. */
 #include "plan/write/write.h"
@@ -27,18 +28,37 @@ bool zr__squares_early(const zr_plan *plan, int32_t unit)
            plan->persistent[sums->buffer].space != ZR_SPACE_DEVICE;
 }
 
-static void write_unit_update(zr__list *l, int32_t unit, const zr_state *sums)
+/* Write UPDATE, or SQUARE_UPDATE, which reads what UPDATE reads, but only of this rank's shard at every stage. */
+static zr__id write_unit_step(zr__list *l, zr_step_kind kind, int32_t unit, const zr_state *sums)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
-    const zr_range range = u->update;
-    zr__id step = zr__list_step(l, ZR_STEP_UPDATE, ZR_STREAM_COMPUTE, unit);
+    const bool updates = kind == ZR_STEP_UPDATE, no_master = u->master.buffer == ZR_NONE;
+    const zr_range range = updates ? u->update : u->own;
+    zr__id step = zr__list_step(l, kind, ZR_STREAM_COMPUTE, unit);
     zr__list_newest(l)->range = range;
     zr__list_use(l, step, zr__use_state(sums, range, true, false));
-    zr__list_use(l, step, zr__use_state(&u->master, range, true, true));
+    zr__list_use(l, step, zr__use_state(&u->master, range, true, updates));
     for (int i = 0; i < l->plan->layout.optimizer.n_slots; i++)
-        zr__list_use(l, step, zr__use_state(&u->slot[i], range, true, true));
-    zr__list_use(l, step, zr__use_state(&u->param, range, u->master.buffer == ZR_NONE, true));
+        zr__list_use(l, step, zr__use_state(&u->slot[i], range, true, updates));
+    zr__list_use(l, step,
+                 updates || no_master ? zr__use_state(&u->param, range, no_master, updates)
+                                      : zr__use_all(ZR_NONE, false, false));
     zr__list_use(l, step, zr__use_all(u->verdict, true, false));
+    return step;
+}
+
+static void write_unit_update(zr__list *l, int32_t unit, const zr_state *sums)
+{
+    const zr__id step = write_unit_step(l, ZR_STEP_UPDATE, unit, sums);
+    if (l->plan->layout.optimizer.trust) zr__list_use(l, step, zr__use_all(l->plan->unit[unit].norms, true, false));
+}
+
+static void write_square_update(zr__list *l, int32_t unit, const zr_state *sums)
+{
+    if (!l->plan->layout.optimizer.trust) return;
+    const zr__id step = write_unit_step(l, ZR_STEP_SQUARE_UPDATE, unit, sums);
+    zr__list_newest(l)->rank_free_sums = l->plan->layout.rank_free_sums;
+    zr__list_use(l, step, zr__use_all(l->plan->unit[unit].trust, false, true));
 }
 
 /* Add a step in which all ranks exchange numbers. It is a collective, so it is on the comm stream. */
@@ -47,6 +67,21 @@ static zr__id all_ranks(zr__list *l, zr_step_kind kind, int32_t unit)
     zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
     zr__list_newest(l)->group = zr_plan_shares_layers(l->plan) ? ZR_GROUP_ALL : ZR_GROUP_DATA;
     return step;
+}
+
+/* Write the exchange of the squares for trust ratios, of one unit or of all units (unit -1). */
+static void write_trust(zr__list *l, int32_t unit)
+{
+    const zr_plan *plan = l->plan;
+    if (!plan->layout.optimizer.trust) return;
+    const zr__id step = all_ranks(l, ZR_STEP_TRUST, unit);
+    zr__list_newest(l)->rank_free_sums = plan->layout.rank_free_sums;
+    zr__list_use(l, step, zr__use_all(plan->numbers, true, true));
+    for (int32_t u = 0; u < plan->n_units; u++) {
+        if (!plan->unit[u].trains || (unit >= 0 && u != unit)) continue;
+        zr__list_use(l, step, zr__use_all(plan->unit[u].trust, true, false));
+        zr__list_use(l, step, zr__use_all(plan->unit[u].norms, false, true));
+    }
 }
 
 /* Write the operands that the steps NORM and AGREE have in common. */
@@ -99,6 +134,8 @@ void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm)
     if (norm || !two_pass) zr__write_square(l, unit, &sums);
     if (norm) return;
     if (!two_pass) write_agree(l, unit);
+    write_square_update(l, unit, &sums);
+    write_trust(l, unit);
     write_unit_update(l, unit, &sums);
 }
 
@@ -116,6 +153,9 @@ void zr__write_update(zr__list *l)
     for (int32_t u = 0; u < plan->n_units; u++)
         if (plan->unit[u].trains && !zr__squares_early(plan, u)) zr__write_square(l, u, &plan->unit[u].sums);
     zr__write_norm(l);
+    for (int32_t u = 0; u < plan->n_units; u++)
+        if (plan->unit[u].trains) write_square_update(l, u, &plan->unit[u].sums);
+    write_trust(l, -1);
     for (int32_t u = 0; u < plan->n_units; u++)
         if (plan->unit[u].trains) write_unit_update(l, u, &plan->unit[u].sums);
 }

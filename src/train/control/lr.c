@@ -2,6 +2,32 @@
 
 #include <math.h>
 
+/* Return the factor of WarmupExpDecayLR for update `t`. */
+static double warmup_exp(const zr_config *config, int64_t t)
+{
+    const int64_t warmup = config->scheduler.warmup_num_steps;
+    if (t < warmup) return pow((double)t / (double)warmup, config->scheduler.warmup_degree);
+    return pow(config->scheduler.decay_rate, (double)(t - warmup) / config->scheduler.decay_step);
+}
+
+/* Return the factor of WarmupPolyDecayLR for update `t`, from 1. */
+static double warmup_poly(const zr_config *config, int64_t t)
+{
+    const int64_t warmup = config->scheduler.warmup_num_steps, total = config->scheduler.total_num_steps;
+    if (t < warmup) return (double)t / (double)warmup;
+    return t < total ? pow(1.0 - (double)t / (double)total, config->scheduler.decay_degree) : 0.0;
+}
+
+static double one_cycle(const zr_config *config, int64_t t)
+{
+    const double low = config->scheduler.cycle_min_lr, high = config->scheduler.cycle_max_lr;
+    const int64_t rise = config->scheduler.first_step_size, fall = config->scheduler.second_step_size,
+                  size = config->scheduler.decay_step_size, after = t - rise - fall;
+    if (t <= rise) return low + (high - low) * ((double)t / (double)rise);
+    if (after <= 0) return low + (high - low) * ((double)-after / (double)fall);
+    return size == 0 ? low : low / (1.0 + config->scheduler.decay_lr_rate * ((double)after / (double)size));
+}
+
 double zr__lr(const zr_config *config, int64_t updates)
 {
     const double low = config->scheduler.warmup_min_lr, high = config->scheduler.warmup_max_lr;
@@ -26,6 +52,12 @@ double zr__lr(const zr_config *config, int64_t updates)
         return config->optimizer.lr *
                (rising ? start + (1.0 - start) * gamma : fmax(0.0, floor_ratio + (1.0 - floor_ratio) * wave));
     }
+    case ZR_SCHEDULER_WARMUP_EXP:
+        return config->optimizer.lr * warmup_exp(config, updates) + config->scheduler.lr_offset;
+    case ZR_SCHEDULER_WARMUP_POLY:
+        return config->optimizer.lr * warmup_poly(config, updates + 1);
+    case ZR_SCHEDULER_ONE_CYCLE:
+        return one_cycle(config, updates);
     case ZR_SCHEDULER_NONE:
         break;
     }

@@ -50,11 +50,33 @@ static zr_optimizer optimizer_of(const zr_config *config)
 {
     const double beta1 = config->optimizer.betas[0], beta2 = config->optimizer.betas[1];
     const double eps = config->optimizer.eps, decay = config->optimizer.weight_decay;
-    if (config->optimizer.type == ZR_OPTIMIZER_SGD)
+    const bool decoupled = config->optimizer.type == ZR_OPTIMIZER_ADAMW || config->optimizer.adam_w_mode;
+    switch (config->optimizer.type) {
+    case ZR_OPTIMIZER_SGD:
         return zr_sgd(config->optimizer.momentum, config->optimizer.nesterov, decay);
-    if (config->optimizer.type == ZR_OPTIMIZER_ADAM && !config->optimizer.adam_w_mode)
-        return zr_adam(beta1, beta2, eps, decay);
-    return zr_adamw(beta1, beta2, eps, decay);
+    case ZR_OPTIMIZER_LARS:
+        return zr_lars(config->optimizer.momentum, config->optimizer.trust_coefficient, eps, decay);
+    case ZR_OPTIMIZER_LAMB: {
+        const zr_lamb_args lamb = {.beta1 = beta1,
+                                   .beta2 = beta2,
+                                   .eps = eps,
+                                   .weight_decay = decay,
+                                   .bias_correction = config->optimizer.bias_correction,
+                                   .min_coeff = config->optimizer.min_coeff,
+                                   .max_coeff = config->optimizer.max_coeff,
+                                   .eps_inside_sqrt = config->optimizer.eps_inside_sqrt,
+                                   .adam_w_mode = config->optimizer.adam_w_mode,
+                                   .grad_averaging = config->optimizer.grad_averaging,
+                                   .use_nvlamb = config->optimizer.use_nvlamb};
+        return zr_lamb(config->optimizer.variant, &lamb);
+    }
+    case ZR_OPTIMIZER_ADAMW:
+    case ZR_OPTIMIZER_ADAM:
+        break;
+    }
+    zr_optimizer adam = (decoupled ? zr_adamw : zr_adam)(beta1, beta2, eps, decay);
+    adam.hyper[3] = !config->optimizer.bias_correction;
+    return adam;
 }
 
 /** Set the layout's fields for states, recompute and saves. */

@@ -6,7 +6,8 @@
  * Memory traffic in bytes for each parameter, if intermediate results stay in the L1 cache: Adam reads and writes
  * weight, m and v (24), reads the gradient (4 or 2) and writes the 16-bit copy (2). The total is 28 in fp32, 28 with a
  * 16-bit gradient and a 16-bit copy, and 30 with an fp32 gradient and a 16-bit copy. SGD takes 8 bytes less with
- * momentum, and 16 less without.
+ * momentum, and 16 less without. LAMB takes as many as Adam, and before that reads weight, m, v and gradient once more
+ * for its norms (16 or 14). LARS reads weight and gradient once more (8 or 6).
  */
 #include <math.h>
 
@@ -100,5 +101,101 @@ static void sgd(const zr_update_args *args)
     }
 }
 
-const zr__rule ZR_LEVEL_NAME(zr__rules)[] = {{"adamw", adamw}, {"adam", adam}, {"sgd", sgd}, {0}};
+/* ---- trust ratios ------------------------------------------------------------------------------ */
+
+/* Update the moments of one element by LAMB, and return its direction (rules.h). */
+static inline float lamb_element(const zr__lamb *c, float w, float g, float *m, float *v)
+{
+    g = ZR_FMA(c->l2, w, g * c->grad_scale);
+    *m = ZR_FMA(c->own, g, c->beta1 * *m);
+    *v = ZR_FMA(c->beta2_rest * g, g, c->beta2 * *v);
+    const float root = sqrtf(ZR_FMA(*v, c->v_scale, c->eps_inside)) + c->eps;
+    return ZR_FMA(c->decay, w, *m * c->m_scale / root);
+}
+
+static void lamb_chunk(const zr__lamb *c, float *restrict w, float *restrict m, float *restrict v,
+                       const float *restrict g, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) w[i] = ZR_FMA(-c->step, lamb_element(c, w[i], g[i], &m[i], &v[i]), w[i]);
+}
+
+static void lamb_direction_chunk(const zr__lamb *c, const float *restrict w, const float *restrict m,
+                                 const float *restrict v, const float *restrict g, float *restrict out, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        float new_m = m[i], new_v = v[i];
+        out[i] = lamb_element(c, w[i], g[i], &new_m, &new_v);
+    }
+}
+
+static void lamb(const zr_update_args *args)
+{
+    const zr__lamb c = zr__lamb_make(args);
+    float wide[ZR_CHUNK];
+    for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
+        int64_t n = zr__min64(ZR_CHUNK, args->n - first);
+        const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
+        lamb_chunk(&c, args->weight + first, args->slot[0] + first, args->slot[1] + first, g, n);
+        store_param(args, first, n);
+    }
+}
+
+static void lamb_direction(const zr_update_args *args, float *out)
+{
+    const zr__lamb c = zr__lamb_make(args);
+    float wide[ZR_CHUNK];
+    for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
+        int64_t n = zr__min64(ZR_CHUNK, args->n - first);
+        const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
+        lamb_direction_chunk(&c, args->weight + first, args->slot[0] + first, args->slot[1] + first, g, out + first, n);
+    }
+}
+
+static void lars_chunk(const zr__lars *c, float *restrict w, const float *restrict g, int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) w[i] = ZR_FMA(-c->step, ZR_FMA(c->decay, w[i], g[i] * c->grad_scale), w[i]);
+}
+
+static void lars_momentum_chunk(const zr__lars *c, float *restrict w, float *restrict v, const float *restrict g,
+                                int64_t n)
+{
+    ZR_STREAM_LOOP
+    for (int64_t i = 0; i < n; i++) {
+        v[i] = ZR_FMA(c->step, ZR_FMA(c->decay, w[i], g[i] * c->grad_scale), c->momentum * v[i]);
+        w[i] -= v[i];
+    }
+}
+
+static void lars(const zr_update_args *args)
+{
+    const zr__lars c = zr__lars_make(args);
+    float wide[ZR_CHUNK];
+    for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
+        int64_t n = zr__min64(ZR_CHUNK, args->n - first);
+        const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
+        if (c.momentum == 0)
+            lars_chunk(&c, args->weight + first, g, n);
+        else
+            lars_momentum_chunk(&c, args->weight + first, args->slot[0] + first, g, n);
+        store_param(args, first, n);
+    }
+}
+
+/* Write the gradient, whose norm LARS needs. */
+static void lars_direction(const zr_update_args *args, float *out)
+{
+    float wide[ZR_CHUNK];
+    for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
+        int64_t n = zr__min64(ZR_CHUNK, args->n - first);
+        const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
+        for (int64_t i = 0; i < n; i++) out[first + i] = g[i] * args->grad_scale;
+    }
+}
+
+const zr__rule ZR_LEVEL_NAME(zr__rules)[] = {
+    {"adamw", adamw, NULL},         {"adam", adam, NULL},           {"sgd", sgd, NULL},
+    {"lamb", lamb, lamb_direction}, {"lars", lars, lars_direction}, {0}};
 const zr_kernel ZR_LEVEL_NAME(zr__kernels_optimizer)[] = {{0}};

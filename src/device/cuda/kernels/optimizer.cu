@@ -2,7 +2,7 @@
  * The built-in optimizers: one pass over the parameters that unscales, clips, updates and casts. The operations are the
  * same as in src/device/cpu/kernels/optimizer.c, whose comments give the formulas and the memory traffic.
  */
-#include "device/cuda/launch.h"
+#include "device/cuda/exact_sums.h"
 #include "device/rules.h"
 
 namespace
@@ -20,9 +20,10 @@ struct adam_rule : zr__adam {
     static constexpr int slots = 2;
     bool decoupled; /* adamw */
 
-    __device__ float step(float w, float g, float (&slot)[2]) const
+    __device__ float step_from(float w, float g, float (&slot)[2]) const
     {
         float &m = slot[0], &v = slot[1];
+        g *= grad_scale;
         if (decoupled)
             w = w * decay;
         else
@@ -37,12 +38,50 @@ struct adam_rule : zr__adam {
 template <int SLOTS> struct sgd_rule : zr__sgd {
     static constexpr int slots = SLOTS; /* number of state arrays besides the weight: 1 with momentum, else 0 */
 
-    __device__ float step(float w, float g, float (&slot)[2]) const
+    __device__ float step_from(float w, float g, float (&slot)[2]) const
     {
-        const float d = fmaf(decay, w, g);
+        const float d = fmaf(decay, w, g * grad_scale);
         if (SLOTS == 0) return fmaf(-lr, d, w);
         slot[0] = fmaf(momentum, slot[0], d);
         return fmaf(-lr, fmaf(look, slot[0], own * d), w);
+    }
+};
+
+struct lamb_rule : zr__lamb {
+    static constexpr int slots = 2;
+
+    /* Return the direction, with g not yet scaled. */
+    __device__ float direction(float w, float g, float (&slot)[2]) const
+    {
+        float &m = slot[0], &v = slot[1];
+        g = fmaf(l2, w, g * grad_scale);
+        m = fmaf(own, g, beta1 * m);
+        v = fmaf(beta2_rest * g, g, beta2 * v);
+        const float root = sqrtf(fmaf(v, v_scale, eps_inside)) + eps;
+        return fmaf(decay, w, m * m_scale / root);
+    }
+
+    __device__ float step_from(float w, float g, float (&slot)[2]) const
+    {
+        return fmaf(-step, direction(w, g, slot), w);
+    }
+};
+
+/* LARS, with a state if SLOTS is 1. */
+template <int SLOTS> struct lars_rule : zr__lars {
+    static constexpr int slots = SLOTS;
+
+    __device__ float direction(float, float g, float (&)[2]) const
+    {
+        return g * grad_scale;
+    }
+
+    __device__ float step_from(float w, float g, float (&slot)[2]) const
+    {
+        const float d = fmaf(decay, w, g * grad_scale);
+        if (SLOTS == 0) return fmaf(-step, d, w);
+        slot[0] = fmaf(step, d, momentum * slot[0]);
+        return w - slot[0];
     }
 };
 
@@ -58,7 +97,7 @@ template <typename Rule, typename Grad, typename Param> struct update_each {
         for (int s = 0; s < Rule::slots; s++) zr__get_all<V>(slot[s], a.slot[s], i);
         for (int v = 0; v < V; v++) {
             float own[2] = {Rule::slots > 0 ? slot[0][v] : 0, Rule::slots > 1 ? slot[1][v] : 0};
-            w[v] = rule.step(w[v], g[v] * rule.grad_scale, own);
+            w[v] = rule.step_from(w[v], g[v], own);
             for (int s = 0; s < Rule::slots; s++) slot[s][v] = own[s];
         }
         zr__put_all<V>(a.weight, i, w);
@@ -96,21 +135,142 @@ zr_status sgd(zr_device *device, const zr_update_args *args)
     return c.momentum == 0 ? update(device, args, sgd_rule<0>{c}) : update(device, args, sgd_rule<1>{c});
 }
 
-const struct rule {
+zr_status lamb(zr_device *device, const zr_update_args *args)
+{
+    return update(device, args, lamb_rule{zr__lamb_make(args)});
+}
+
+zr_status lars(zr_device *device, const zr_update_args *args)
+{
+    const zr__lars c = zr__lars_make(args);
+    return c.momentum == 0 ? update(device, args, lars_rule<0>{c}) : update(device, args, lars_rule<1>{c});
+}
+
+/* ---- trust ratios ------------------------------------------------------------------------------ */
+
+/* The direction of a rule, whose elements are computed when they are read. */
+template <typename Rule, typename Grad> struct directions {
+    Rule rule;
+    const float *weight, *slot[2];
+    const Grad *grad;
+};
+
+template <typename Rule, typename Grad>
+__device__ __forceinline__ float zr__get(const directions<Rule, Grad> &d, int64_t i)
+{
+    float own[2] = {Rule::slots > 0 ? d.slot[0][i] : 0, Rule::slots > 1 ? d.slot[1][i] : 0};
+    return d.rule.direction(d.weight[i], ::zr__get(d.grad, i), own);
+}
+
+constexpr int trust_threads = 256;
+
+/* Square the weights and directions of a block of the shard in each block of threads. The first block of the shard
+ * begins `skipped` elements before the first element. */
+template <typename Rule, typename Grad>
+__global__ void trust_parts(zr__cuda_room *room, directions<Rule, Grad> d, int64_t n, int64_t first_block,
+                            int64_t skipped)
+{
+    const int64_t begin = (first_block + blockIdx.x) * ZR_TRUST_BLOCK - skipped;
+    double weight = 0, direction = 0;
+    for (int64_t i = begin + threadIdx.x; i < begin + ZR_TRUST_BLOCK && i < n; i += trust_threads) {
+        if (i < 0) continue;
+        const float w = d.weight[i], u = zr__get(d, i);
+        weight += (double)w * (double)w;
+        direction += (double)u * (double)u;
+    }
+    weight = zr__block_all(weight, zr__plus(), 0.0);
+    direction = zr__block_all(direction, zr__plus(), 0.0);
+    if (threadIdx.x != 0) return;
+    room->part[blockIdx.x] = weight;
+    room->other_part[blockIdx.x] = direction;
+}
+
+/* Add the sums of blocks one after the other, each sum by one thread. */
+__global__ void trust_join(const zr__cuda_room *room, int parts, zr_trust *trust)
+{
+    if (threadIdx.x > 1) return;
+    const double *part = threadIdx.x == 0 ? room->part : room->other_part;
+    double *sum = threadIdx.x == 0 ? &trust->weight.sum : &trust->direction.sum, total = *sum;
+    for (int b = 0; b < parts; b++) total += part[b];
+    *sum = total;
+}
+
+template <typename Rule>
+zr_status square_update(zr_device *device, const zr_update_args *args, const Rule &rule, bool exact, int64_t first,
+                        zr_trust *trust)
+{
+    const zr__cuda_device *cuda = zr__cuda(device);
+    return zr__typed(args->grad_dtype, [&]<typename Grad>(Grad *) -> zr_status {
+        const directions<Rule, Grad> d = {rule, args->weight, {args->slot[0], args->slot[1]}, (const Grad *)args->grad};
+        if (exact) {
+            ZR_TRY(zr__exact_all<true>(cuda, d.weight, args->n, &trust->weight.exact));
+            return zr__exact_all<true>(cuda, d, args->n, &trust->direction.exact);
+        }
+        const int64_t skipped = first % ZR_TRUST_BLOCK, blocks = zr__ceil_div(skipped + args->n, ZR_TRUST_BLOCK);
+        for (int64_t b = 0; b < blocks; b += ZR__CUDA_PARTS) {
+            const int parts = (int)(blocks - b < ZR__CUDA_PARTS ? blocks - b : ZR__CUDA_PARTS);
+            ZR_LAUNCH(cuda->stream, (trust_parts<Rule, Grad>), (unsigned)parts, trust_threads, 0, cuda->room, d,
+                      args->n, b, skipped);
+            ZR_LAUNCH(cuda->stream, trust_join, 1, ZR__WARP, 0, cuda->room, parts, trust);
+        }
+        return zr__launched();
+    });
+}
+
+zr_status square_lamb(zr_device *device, const zr_update_args *args, bool exact, int64_t first, zr_trust *trust)
+{
+    return square_update(device, args, lamb_rule{zr__lamb_make(args)}, exact, first, trust);
+}
+
+zr_status square_lars(zr_device *device, const zr_update_args *args, bool exact, int64_t first, zr_trust *trust)
+{
+    return square_update(device, args, lars_rule<0>{zr__lars_make(args)}, exact, first, trust);
+}
+
+/* ---- rules by name ----------------------------------------------------------------------------- */
+
+struct rule {
     const char *name;
     zr_status (*update)(zr_device *device, const zr_update_args *args);
-} rules[] = {{"adamw", adamw}, {"adam", adam}, {"sgd", sgd}};
+    zr_status (*square)(zr_device *device, const zr_update_args *args, bool exact, int64_t first, zr_trust *trust);
+};
+
+const rule rules[] = {{"adamw", adamw, nullptr},
+                      {"adam", adam, nullptr},
+                      {"sgd", sgd, nullptr},
+                      {"lamb", lamb, square_lamb},
+                      {"lars", lars, square_lars}};
+
+zr_status find_rule(const zr_optimizer *optimizer, const rule **found)
+{
+    ZR_CHECK(!optimizer->rule, ZR_ERR_UNSUPPORTED,
+             "the optimizer \"%s\" is a function of the processor's; on a GPU use adamw, adam, sgd, lamb or lars",
+             optimizer->name);
+    for (const rule &r : rules)
+        if (strcmp(r.name, optimizer->name) == 0 && (r.square || !optimizer->trust)) {
+            *found = &r;
+            return ZR_OK;
+        }
+    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "no rule for the optimizer \"%s\" on a GPU: use adamw, adam, sgd, lamb or lars",
+                   optimizer->name);
+}
 
 } // namespace
 
 extern "C" zr_status zr__cuda_update(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args)
 {
-    ZR_CHECK(!optimizer->rule, ZR_ERR_UNSUPPORTED,
-             "the optimizer \"%s\" is a function of the processor's; on a GPU use adamw, adam or sgd", optimizer->name);
-    for (const rule &r : rules)
-        if (strcmp(r.name, optimizer->name) == 0) return args->n == 0 ? ZR_OK : r.update(device, args);
-    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "no rule for the optimizer \"%s\" on a GPU: use adamw, adam or sgd",
-                   optimizer->name);
+    const rule *r = nullptr;
+    ZR_TRY(find_rule(optimizer, &r));
+    return args->n == 0 ? ZR_OK : r->update(device, args);
+}
+
+extern "C" zr_status zr__cuda_square_update(zr_device *device, const zr_optimizer *optimizer,
+                                            const zr_update_args *args, bool exact, int64_t first, zr_trust *trust)
+{
+    const rule *r = nullptr;
+    ZR_TRY(find_rule(optimizer, &r));
+    ZR_CHECK(r->square, ZR_ERR_UNSUPPORTED, "the optimizer \"%s\" has no direction on a GPU", optimizer->name);
+    return args->n == 0 ? ZR_OK : r->square(device, args, exact, first, trust);
 }
 
 ZR_CUDA_KERNELS(optimizer) = {{}};

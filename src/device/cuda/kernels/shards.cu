@@ -1,9 +1,8 @@
 /* Computations of ZeRO's steps: sum of pieces, square norm, exact sums, cast, initial values. */
 #include <algorithm>
 
-#include "base/number/exact.h"
 #include "base/number/normal.h"
-#include "device/cuda/launch.h"
+#include "device/cuda/exact_sums.h"
 
 namespace
 {
@@ -163,99 +162,6 @@ __global__ void square_join(const zr__cuda_room *room, int parts, int64_t first,
     if (bad >= 0 && square->bad < 0) square->bad = first + bad;
 }
 
-/* ---- exact sums -------------------------------------------------------------------------------- */
-
-/* Exact sums. Terms are integers times powers of two. Integers add exactly, so the terms of each exponent may be added
- * in any order. A block adds a run of elements in shared memory. Each warp has its own bins, so that fewer atomics
- * collide. A bin has three sums, each for 16 bits of the terms, because shared memory has fast atomics only for 32
- * bits, and the sums over a run fit into 32 bits. A value that is not finite makes the bin of the last exponent
- * nonzero, by its leading bit at least. */
-constexpr int bins = ZR__CUDA_EXACT_BINS, pieces_of_term = 3, exact_threads = 256;
-constexpr int exact_warps = exact_threads / ZR__WARP, exact_run = 1 << 14;
-
-struct warp_bins {
-    int sum[pieces_of_term][bins];
-};
-
-template <bool SQUARED> __device__ __forceinline__ void count_term(warp_bins *own, float x)
-{
-    const uint32_t u = __float_as_uint(x), exponent = u >> 23 & 0xff;
-    const unsigned long long fraction = (u & 0x7fffff) | (uint32_t)(exponent != 0) << 23;
-    const unsigned long long bits = SQUARED ? fraction * fraction : fraction;
-    const bool negative = !SQUARED && u >> 31 && exponent != bins - 1;
-    for (int p = 0; p < (SQUARED ? 3 : 2); p++) {
-        const int piece = (int)(bits >> 16 * p & 0xffff);
-        if (piece != 0) atomicAdd(&own->sum[p][exponent], negative ? -piece : piece);
-    }
-}
-
-/* Return a bin's sum over all warps. The sum fits, since a run has at most 2^14 terms of 48 bits. */
-__device__ __forceinline__ int64_t sum_of_bin(const warp_bins *own, int e)
-{
-    int64_t sum = 0;
-    for (int w = 0; w < exact_warps; w++)
-        for (int p = 0; p < pieces_of_term; p++) sum += (int64_t)own[w].sum[p][e] * ((int64_t)1 << 16 * p);
-    return sum;
-}
-
-/* Add runs of elements to the bins in *room. A bin in *room has two halves. The lower half adds the low 32 bits of each
- * run's sum, so that it does not overflow before 2^32 runs; the upper half adds the high bits. */
-template <bool SQUARED, typename T> __global__ void exact_count(zr__cuda_room *room, const T *x, int64_t n)
-{
-    ZR_SHARED(warp_bins, own);
-    const int warp = (int)threadIdx.x / ZR__WARP;
-    for (int64_t at = (int64_t)blockIdx.x * exact_run; at < n; at += (int64_t)gridDim.x * exact_run) {
-        for (int i = (int)threadIdx.x; i < exact_warps * pieces_of_term * bins; i += exact_threads)
-            (&own->sum[0][0])[i] = 0;
-        __syncthreads();
-        for (int64_t i = at + threadIdx.x; i < at + exact_run && i < n; i += exact_threads)
-            count_term<SQUARED>(own + warp, zr__get(x, i));
-        __syncthreads();
-        for (int e = (int)threadIdx.x; e < bins; e += exact_threads) {
-            const int64_t sum = sum_of_bin(own, e);
-            if (sum == 0) continue;
-            atomicAdd(&room->bin[0][e], (unsigned long long)(sum & 0xffffffff));
-            atomicAdd(&room->bin[1][e], (unsigned long long)(sum >> 32));
-        }
-        __syncthreads();
-    }
-}
-
-/* Add the bins in *room to *sum, by one thread, and set the bins to 0. */
-template <bool SQUARED> __global__ void exact_join(zr__cuda_room *room, zr_exact *sum)
-{
-    __shared__ unsigned long long bin[2][bins];
-    const int own = (int)threadIdx.x;
-    for (int half = 0; half < 2; half++) {
-        bin[half][own] = room->bin[half][own];
-        room->bin[half][own] = 0;
-    }
-    __syncthreads();
-    if (own != 0) return;
-    zr_exact total = *sum;
-    if (bin[0][bins - 1] != 0 || bin[1][bins - 1] != 0) total.not_finite = true;
-    for (int e = 0; e < bins - 1; e++) {
-        const int power = (SQUARED ? 2 : 1) * ((e ? e : 1) - 150);
-        const bool negative = bin[1][e] >> 63; /* the upper half holds the sign */
-        const unsigned long long upper = negative ? 0 - bin[1][e] : bin[1][e];
-        if (bin[0][e] != 0) zr__exact_term(&total, 1, bin[0][e], power - ZR__EXACT_UNIT);
-        if (upper != 0) zr__exact_term(&total, negative ? -1 : 1, upper, power - ZR__EXACT_UNIT + 32);
-    }
-    zr__exact_carry(&total);
-    *sum = total;
-}
-
-template <bool SQUARED, typename T>
-zr_status exact_add(const zr__cuda_device *cuda, const T *x, int64_t n, zr_exact *sum)
-{
-    const int64_t runs = zr__ceil_div(n, exact_run);
-    if (n <= 0) return ZR_OK;
-    ZR_LAUNCH(cuda->stream, (exact_count<SQUARED, T>), (unsigned)(runs < ZR__CUDA_PARTS ? runs : ZR__CUDA_PARTS),
-              exact_threads, exact_warps * sizeof(warp_bins), cuda->room, x, n);
-    ZR_LAUNCH(cuda->stream, (exact_join<SQUARED>), 1, bins, 0, cuda->room, sum);
-    return zr__launched();
-}
-
 } // namespace
 
 extern "C" {
@@ -284,14 +190,14 @@ zr_status zr__cuda_square(zr_device *device, const void *x, zr_dtype dtype, int6
         ZR_LAUNCH(cuda->stream, (square_parts<T>), (unsigned)parts, square_threads, 0, cuda->room, in, n,
                   zr__is_aligned(in));
         ZR_LAUNCH(cuda->stream, square_join, 1, square_threads, 0, cuda->room, parts, first, !exact, square);
-        if (exact) ZR_TRY(exact_add<true>(cuda, in, n, &square->exact));
+        if (exact) ZR_TRY(zr__exact_all<true>(cuda, in, n, &square->exact));
         return zr__launched();
     });
 }
 
 zr_status zr__cuda_total(zr_device *device, const float *x, int64_t n, zr_exact *sum)
 {
-    return exact_add<false>(zr__cuda(device), x, n, sum);
+    return zr__exact_all<false>(zr__cuda(device), x, n, sum);
 }
 
 zr_status zr__cuda_cast(zr_device *device, void *out, zr_dtype out_dtype, const void *in, zr_dtype dtype, int64_t n)
