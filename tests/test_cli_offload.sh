@@ -35,6 +35,10 @@ check "cpu moves nothing on processors" sh -c '"$@" --json --zero_optimization.o
 check "... which is said" "$ZR" plan c.json --ranks 2 --$zo.offload_optimizer.device=cpu
 check "... in a note" has 'zero_optimization: offload_optimizer.device cpu moves nothing'
 check "on a GPU it does" prints '^  host: optimizer states ' "$ZR" plan c.json --quiet --profile h100 --$zo.offload_optimizer.device=cpu
+check "... and the advice counts the updates" sh -c '"$@" | tr "\n" " " | grep -q " of communication and offload is exposed"' \
+    "$ZR" "$ZR" plan --preset gpt2-124m --quiet --profile h100 --ranks 2 --stage 1 --$zo.offload_optimizer.device=cpu
+check "... and without offload only communication" sh -c '"$@" | tr "\n" " " | grep -q " of communication is exposed"' \
+    "$ZR" "$ZR" plan --preset gpt2-124m --quiet --profile h100 --ranks 2 --stage 1
 check "a simulated step waits for them" prints '^exposed .*offload [0-9]' "$ZR" simulate --preset gpt2-124m --quiet --cluster dgx-h100x8 \
     --ranks 8 --stage 3 --$zo.offload_optimizer.device=cpu
 check "... and not for checkpoints" sh -c '! grep -q "Pa+cpu" printed'

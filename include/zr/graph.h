@@ -64,7 +64,7 @@ typedef struct zr_graph_spec {
     int64_t predictions; /* P, maximum number of tokens of a row that are predicted */
     int64_t samples;     /* S, maximum number of samples in a row */
     int64_t tile_elems;  /* maximum number of elements of a tile: a larger table (zr_param_table) is divided into tiles
-                            of  rows, each of which is a parameter and a unit; 0 for whole tables */
+                            of rows, each of which is a parameter and a unit; 0 for whole tables */
 } zr_graph_spec;
 
 /** Return zr_graph_spec.head_bytes for a device. A device with its own memory (facts->apart) reads the weights of the

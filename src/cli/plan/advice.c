@@ -59,11 +59,14 @@ static void add_advised(zr__text *p, const cli_choices *choices)
     zr__text_add(p, ". A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
                  ZR_SIZE(cli_traffic_bytes(c->made.report.traffic)), ZR_AMOUNT(intensity(c)));
     if (!timed) return;
+    /* computing also waits for disks, and for updates by the host's processors */
+    const double offload_sec = price->disk_sec + price->host_sec, beside_sec = price->comm_sec + offload_sec;
     const double share = price->step_sec > 0 ? 100 * price->exposed_sec / price->step_sec : 0;
-    zr__text_add(p, " %s of communication is exposed (%.1f %% of the step)%s", CLI_SECONDS(price->exposed_sec), share,
-                 share >= 5                                     ? "; a larger micro-batch makes the share smaller."
-                 : price->exposed_sec < 0.999 * price->comm_sec ? "; the rest is hidden."
-                                                                : ".");
+    zr__text_add(p, " %s of communication%s is exposed (%.1f %% of the step)%s", CLI_SECONDS(price->exposed_sec),
+                 offload_sec > 0 ? " and offload" : "", share,
+                 share >= 5                                ? "; a larger micro-batch makes the share smaller."
+                 : price->exposed_sec < 0.999 * beside_sec ? "; the rest is hidden."
+                                                           : ".");
 }
 
 /** Add a sentence that tells whether a smaller micro-batch or a shorter sequence would fit. */

@@ -20,10 +20,9 @@ int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts
 void zr__memory_sum(zr_memory *memory);
 
 /** Return the queues on which an engine runs a plan's streams. SAVE, FETCH, STORE, HOST and RETURN have their own
- * queues. COPY has
- * its own queue if the device has its own memory (facts.apart). COMM has its own queue with zr_layout.overlap, if the
- * exchanges between ranks can run at the same time as kernels (zr__comm_overlaps). A stream without steps gets no
- * queue, except COMM. */
+ * queues. COPY has its own queue if the device has its own memory (facts.apart). COMM has its own queue with
+ * zr_layout.overlap, if the exchanges between ranks can run at the same time as kernels (zr__comm_overlaps). A stream
+ * without steps gets no queue, except COMM. */
 zr_queues zr__plan_queues(const zr_plan *plan, bool exchanges_overlap);
 
 /** The step of a training step at which a rank's memory use is highest. */
