@@ -54,7 +54,7 @@ static void unsupported_fields_are_named(void **state)
     static const struct {
         const char *fields, *fragment;
     } bad[] = {
-        {"\"model_type\":\"bert\"", "model_type is \"bert\"; expected \"gpt2\""},
+        {"\"model_type\":\"t5\"", "model_type is \"t5\"; expected \"gpt2\""},
         {"\"n_layer\":1", "model_type is missing"},
         {"\"model_type\":7", "model_type is 7"},
         {"\"model_type\":\"gpt2\",\"n_inner\":768", "n_inner is 768; expected null or 4 x n_embd = 3072"},

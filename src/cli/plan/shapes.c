@@ -9,7 +9,7 @@
 /** Count the parameters of a shape. For this, build its model, which declares the parameters. */
 static zr_status params_of(const zr__family_model *shape, int64_t *params)
 {
-    /* decoders have no use for predictions and samples */
+    /* only encoders use predictions and samples */
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .predictions = 1, .samples = 1};
     zr_graph *graph = NULL;
     zr_model model = zr__family_builder(shape);
@@ -40,7 +40,7 @@ zr_status cli_shapes_print(FILE *out, bool json)
     const zr_family *family;
     const zr_preset *preset;
     if (!json)
-        fprintf(out, "%-22s%6s%7s%6s%10s%7s%10s  %-7s%3s\n", "name", "layers", "width", "heads", "positions", "tokens",
+        fprintf(out, "%-21s%6s%6s%6s%10s%7s%9s %-11s%3s\n", "name", "layers", "width", "heads", "positions", "tokens",
                 "params", "type", "kv");
     zr__json_open(&all, NULL, '[');
     for (int i = 0; (preset = zr_family_preset(i, &family)); i++) {
@@ -55,7 +55,7 @@ zr_status cli_shapes_print(FILE *out, bool json)
             return st;
         }
         if (!json) {
-            fprintf(out, "%-22s%6lld%7lld%6lld%10lld%7lld%10s  %-7s%3lld\n", name, (long long)c->layers,
+            fprintf(out, "%-22s%5lld%6lld%6lld%10lld%7lld%9s %-11s%3lld\n", name, (long long)c->layers,
                     (long long)c->width, (long long)c->heads, (long long)c->positions, (long long)c->vocabulary,
                     ZR_AMOUNT((double)params), family->name, (long long)cli_kv_heads(family, &shape.config));
             continue;
