@@ -3,8 +3,8 @@
 # results lie, and what a step's caller must know. How a layout is chosen is in none of them.
 set -u
 cd "$ZR_SOURCE" || exit 1
-allowed='decode_len disk_block_bytes disk_depth graph group loss losses n_groups n_persistent n_units axis staging norm_first numbers optimizer output passing passing_disk
-persistent profile ranks schedule side_by_side space_bytes unit verdict window_bytes windows'
+allowed='counted decode_len disk_block_bytes disk_depth graph group loss losses n_groups n_persistent n_units axis staging norm_first numbers optimizer output passing passing_disk
+persistent profile ranks schedule side_by_side space_bytes terms unit verdict window_bytes windows'
 named=$(grep -ohE '\bplan->[a-z_]+' src/engine/*.c src/engine/*.h | sed 's/plan->//' | sort -u)
 [ -n "$named" ] || { echo 'not ok 1 - nothing is read of a plan'; exit 1; }
 odd=

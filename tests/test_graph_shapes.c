@@ -309,7 +309,7 @@ static void test_specs(void **state)
         {.mode = ZR_MODE_DECODE, .batch = 1, .seq = 1, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1},
         {.mode = ZR_MODE_TRAIN, .batch = B, .seq = T, .dtype = ZR_I32, .grad_dtype = ZR_F32, .tensor = 1},
         {.mode = ZR_MODE_TRAIN, .batch = B, .seq = T, .dtype = ZR_F32, .grad_dtype = ZR_I32, .tensor = 1},
-        {(zr_mode)9, B, T, 0, ZR_F32, ZR_F32, 1, false, 0, false},
+        {.mode = (zr_mode)9, .batch = B, .seq = T, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 1},
         {.mode = ZR_MODE_TRAIN,
          .batch = B,
          .seq = T,

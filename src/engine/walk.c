@@ -63,7 +63,7 @@ static zr_status add_counted(const zr_engine *e, int64_t sum[ZR_LOSS_TERMS])
 static zr_status check_announced(const zr_engine *e)
 {
     const zr_graph *g = e->plan->graph[e->kind];
-    if (e->kind != ZR_SCHEDULE_TRAIN || e->plan->terms == 1 || e->batch.micro + 1 < e->plan->layout.accum) return ZR_OK;
+    if (e->kind != ZR_SCHEDULE_TRAIN || e->plan->terms == 1 || e->batch.micro + 1 < e->micros) return ZR_OK;
     for (int t = 0; t < e->plan->terms; t++)
         ZR_CHECK(e->counted[t] == e->announced[t], ZR_ERR_ARG,
                  "the batch callback says that %lld losses %s of this rank's micro-batches count, but "
@@ -83,17 +83,37 @@ static zr_status fill_batch(zr_engine *e, void *const *input)
     return check_announced(e);
 }
 
+/* Return the number of micro-batches of a training step, and their rows in *rows. */
+static int64_t find_micros(const zr_schedule *s, const zr_range **rows)
+{
+    int64_t rounds = 1, batches = 0;
+    for (int32_t i = 0; i < s->n_steps; i++) {
+        if (s->step[i].kind == ZR_STEP_REPEAT) rounds = s->step[i].rounds;
+        if (s->step[i].kind != ZR_STEP_BATCH) continue;
+        *rows = &s->step[i].range;
+        batches++;
+    }
+    return rounds * batches;
+}
+
+/* Return the first row of a micro-batch of a training step. `rows` is the range of BATCH. */
+static int64_t first_row_of(const zr_engine *e, const zr_range *rows, int64_t micro)
+{
+    return zr__first(e, rows) + micro * e->plan->group[rows->by.group].size * rows->by.elems;
+}
+
 zr_status zr__count_ahead(zr_engine *e)
 {
-    const zr_plan *plan = e->plan;
-    const int64_t rows = plan->layout.batch, apart = plan->group[ZR_GROUP_DATA].size * rows;
+    const zr_range *rows = NULL;
     memset(e->announced, 0, sizeof e->announced);
     e->count_failed.status = ZR_OK;
     e->kind = ZR_SCHEDULE_TRAIN;
     e->walked = false;
-    for (int64_t m = 0; m < plan->layout.accum && plan->terms > 1; m++) {
+    if (e->plan->terms == 1) return ZR_OK;
+    e->micros = find_micros(&e->plan->schedule[ZR_SCHEDULE_TRAIN], &rows);
+    for (int64_t m = 0; m < e->micros; m++) {
         e->batch.micro = m;
-        e->batch.first_row = e->place[ZR_GROUP_DATA] * rows + m * apart;
+        e->batch.first_row = first_row_of(e, rows, m);
         count_all(e);
         zr_status st = e->step->count ? e->step->count(e->batch_arg, &e->batch) : ZR_OK;
         if (st == ZR_OK) st = add_counted(e, e->announced);
@@ -112,7 +132,7 @@ static zr_status run_batch(const zr__running *r)
     ZR_TRY(r->device->ops->finish(r->device)); /* copies of the previous micro-batch may still read the inputs */
     e->batch.micro = r->micro;
     e->rows_apart = e->plan->group[rows->by.group].size * rows->by.elems;
-    if (e->kind == ZR_SCHEDULE_TRAIN) e->batch.first_row = zr__first(e, rows) + r->micro * e->rows_apart;
+    if (e->kind == ZR_SCHEDULE_TRAIN) e->batch.first_row = first_row_of(e, rows, r->micro);
     e->first_row = e->batch.first_row - r->micro * e->rows_apart;
     for (int32_t i = 0; i < inputs; i++) r->bound->input[i] = zr__at(r, 2 * i + 1);
     zr_status st = fill_batch(e, r->bound->input);

@@ -85,6 +85,7 @@ struct zr_engine {
                                          which NORM and AGREE wait */
     int64_t announced[ZR_LOSS_TERMS]; /* with several terms, the same numbers for the whole step, before its first
                                          micro-batch is read; COUNT adds them over the ranks */
+    int64_t micros;                   /* with several terms, number of micro-batches of a training step */
     double per_counted;      /* with one term, number of losses in the global batch divided by the number of losses that
                                 count; 1 until NORM or AGREE has computed it, or if no loss counts. 1 with several terms,
                                 whose seeds already contain the factor */
