@@ -293,6 +293,10 @@ static void test_refused(void **state)
     run.layout.home.optim = ZR_SPACE_DISK;
     assert_int_equal(zr_plan_create(&model, &run.layout, &profile, &plan), ZR_ERR_UNSUPPORTED);
     assert_non_null(strstr(zr_error_message(), "at stage 0 with trust ratios (lamb)"));
+    run.layout.home.optim = ZR_SPACE_DEVICE;
+    run.layout.tile_elems = 64;
+    assert_int_equal(zr_plan_create(&model, &run.layout, &profile, &plan), ZR_ERR_UNSUPPORTED);
+    assert_non_null(strstr(zr_error_message(), "(memory.tile_elems 64) with the trust ratios of lamb"));
     run.layout = (zr_layout)ZR_LAYOUT_INIT;
     run.layout.seq = 17;
     run.layout.optimizer = zr_sgd(0, false, 0);

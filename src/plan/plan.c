@@ -178,6 +178,10 @@ static zr_status check_layout(const zr_layout *l)
     ZR_CHECK(!l->optimizer.trust || !l->optimizer.rule == !l->optimizer.direction, ZR_ERR_CONFIG,
              "the optimizer \"%s\" has trust ratios and %s: give it both a rule and a direction, or neither",
              l->optimizer.name, l->optimizer.rule ? "a rule, but no direction" : "a direction, but no rule");
+    ZR_CHECK(!l->train || !l->optimizer.trust || l->tile_elems == 0, ZR_ERR_UNSUPPORTED,
+             "tables in tiles (memory.tile_elems %lld) with the trust ratios of %s: a tile is updated before the norms "
+             "of the whole table are known; leave memory.tile_elems out, or choose AdamW, Adam or SGD",
+             (long long)l->tile_elems, l->optimizer.name);
     ZR_TRY(check_counts(l));
     ZR_TRY(check_groups(l));
     ZR_TRY(check_choices(l));
