@@ -1,0 +1,99 @@
+"""Pre-training of BERT-Large: zr beside transformers, eager and compiled, in fp32 and bf16, and its memory."""
+import json
+import random
+import statistics
+import struct
+
+import measure
+from measure import result, without
+
+PRESET, VOCABULARY = "bert-large", 30522
+PREDICTIONS = {128: 20, 512: 80}  # of Google's recipe
+
+
+def rows(seq, n=64):
+    """A file of rows that are full, as bench/peers/bert_torch.py makes them, but with the recipe's predictions."""
+    path = measure.OUT / f"bert-{seq}.safetensors"
+    if path.exists():
+        return path
+    rng = random.Random(1234)
+    ids, labels = [], []
+    for _ in range(n):
+        row = [101] + [rng.randrange(1000, VOCABULARY) for _ in range(seq - 2)] + [102]
+        masked = set(rng.sample(range(1, seq - 1), PREDICTIONS[seq]))
+        labels += [row[t] if t in masked else -100 for t in range(seq)]
+        ids += [103 if t in masked else row[t] for t in range(seq)]
+    tensors = {"input_ids": (ids, [n, seq]), "labels": (labels, [n, seq]),
+               "token_type_ids": ([int(t >= seq // 2) for t in range(seq)] * n, [n, seq]),
+               "attention_mask": ([1] * (n * seq), [n, seq]),
+               "next_sentence_label": ([rng.randrange(2) for _ in range(n)], [n])}
+    header, body = {}, b""
+    for name, (values, shape) in tensors.items():
+        part = struct.pack(f"<{len(values)}q", *values)
+        header[name] = {"dtype": "I64", "shape": shape, "data_offsets": [len(body), len(body) + len(part)]}
+        body += part
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + body)
+    return path
+
+
+def config(seq, batch, steps, bf16, **keys):
+    told = measure.document({"preset": PRESET, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1},
+                            {"train": str(rows(seq)), "seq_length": seq, "order": "sequential",
+                             "max_predictions": PREDICTIONS[seq]}, 0, batch, steps, 1, bf16)
+    told["train"] |= {"save_model": False, "save_end": False}
+    return told | keys
+
+
+def peer(seq, batch, steps, bf16, compiled):
+    measure.need_peers()
+    warm_up = 2 if compiled else 1
+    command = [measure.PEERS / "python", measure.ROOT / "bench/peers/bert_torch.py", "--preset", PRESET,
+               "--batch", batch, "--seq", seq, "--steps", steps - 1 + warm_up]
+    command += [word for word, given in (("--bf16", bf16), ("--compile", compiled)) if given]
+    ended = measure.run(command, 1800)
+    told = json.loads([text for text in ended.stdout.splitlines() if text.startswith('{"system"')][-1])
+    return measure.Steps(told["step_ms"][warm_up:], ended.rss_bytes)
+
+
+def compare(options, seq, batch, bf16):
+    name, steps = f"{PRESET}, {'bf16' if bf16 else 'fp32'}, {batch} x {seq} tokens", 3
+    turns = measure.Turns(1 if options.quick else 2, {
+        "zr": lambda: measure.train(config(seq, batch, steps, bf16), arguments=["--quiet"]),
+        "transformers": lambda: peer(seq, batch, steps, bf16, False),
+        "compiled": lambda: peer(seq, batch, steps, bf16, True)})
+    turns.speed(f"{name}: zr / transformers", "zr", "transformers", ">= 1.5")
+    turns.speed(f"{name}: zr / transformers compiled", "zr", "compiled", ">= 1.25")
+    what = f"{name}: peak resident set, zr / transformers"
+    if why := turns.why_not("zr", "transformers"):
+        return without(what, why)
+    ours, theirs = turns.rss_bytes("zr"), turns.rss_bytes("transformers")
+    return result(what, round(ours / theirs, 3), None, "x", f"{ours / 1e9:.2f} GB against {theirs / 1e9:.2f} GB")
+
+
+def largest_batch(options):
+    """The batch that fills 16 GB with transformers, and what zr takes at the same batch without clipping."""
+    limit, seq = 16e9, 128
+    what = f"{PRESET}, fp32, T {seq}, largest batch of transformers in 16 GB: zr / transformers"
+    try:
+        small, large = (peer(seq, batch, 2, False, False).rss_bytes for batch in (4, 12))
+        batch = int(12 + (limit - large) / ((large - small) / 8))
+        theirs = peer(seq, batch, 2, False, False).rss_bytes
+        ours = measure.train(config(seq, batch, 2, False, gradient_clipping=0.0), arguments=["--quiet"]).rss_bytes
+    except measure.Failed as error:
+        return without(what, error, "<= 0.55")
+    return result(what, round(ours / theirs, 3), "<= 0.55", "x",
+                  f"batch {batch}: {ours / 1e9:.2f} GB against {theirs / 1e9:.2f} GB")
+
+
+def main():
+    options = measure.options()
+    types = (False, True) if measure.info()["bf16_products"] else (False,)
+    for bf16 in types:
+        compare(options, 128, 8, bf16)
+        compare(options, 512, 2, bf16)
+    if not options.quick:
+        largest_batch(options)
+
+
+main()
