@@ -59,7 +59,7 @@ static zr_status encode(bool skip, int64_t usual, int threads, result *r)
                                       .text_key = "text",
                                       .skip_bad_lines = skip,
                                       .key_named = "KEY",
-                                      .skip_named = "SKIP"},
+                                      .remedy = "SKIP"},
                             .tokenizer = tokenizer,
                             .separator = '\n',
                             .token_bytes = 1,
