@@ -20,6 +20,7 @@ static const struct {
     {"width", "128"},
     {"positions", "128"},
     {"dropout", "0.0"},
+    {"attention dropout", "0.0"},
     {"data.train", "\"train.txt\""},
     {"data.val", "null"},
     {"data.tokenizer", "\"bytes\""},

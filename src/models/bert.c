@@ -364,7 +364,7 @@ static const zr_field fields[] = {
      .max = 0x1p31 - 1,
      .help = "number of segments, which tell the two texts of a sample apart"},
     DROPOUT(hidden_dropout_prob, "dropout", "dropout probability after the embedding and before residual additions"),
-    DROPOUT(attention_probs_dropout_prob, NULL, "dropout probability of attention weights"),
+    DROPOUT(attention_probs_dropout_prob, "attention dropout", "dropout probability of attention weights"),
     {.key = "layer_norm_eps",
      .type = ZR_FIELD_REAL,
      .role = ZR_FIELD_RESULT,
