@@ -174,7 +174,12 @@ static zr_status run_rank(zr_comm *comm, void *arg)
     zr_layout layout = ZR_LAYOUT_INIT;
     layout.ranks = RANKS, layout.stage = r->stage, layout.batch = B, layout.seq = T;
     layout.eval = false, layout.decode_len = T;
-    layout.optimizer = (zr_optimizer){"lion", 1, {0.9, 0.99}, 0.1, lion, {"momentum"}};
+    layout.optimizer = (zr_optimizer){.name = "lion",
+                                      .n_slots = 1,
+                                      .hyper = {0.9, 0.99},
+                                      .weight_decay = 0.1,
+                                      .rule = lion,
+                                      .slot_name = {"momentum"}};
     zr_device *device = NULL;
     zr_plan *plan = NULL;
     zr_engine *engine = NULL;

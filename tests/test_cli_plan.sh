@@ -330,7 +330,7 @@ cp out shapes
 check "... of the papers and of known models" sh -c 'for s in gpt2-1.5b gpt3-175b megatron-8.3b turing-nlg-17b bloom-176b \
     gpt-neox-20b gpt-1t; do grep -q "^$s " shapes || exit 1; done'
 check "... with parameters" grep -q '^gpt2-1.5b  *48  *1600  *25  *1024  *50257  *1.56 G' shapes
-check "... type and key/value heads" grep -q '^llama3-8b .* 8.03 G  llama  *8$' shapes
+check "... type and key/value heads" grep -q '^llama3-8b .* 8.03 G  *llama  *8$' shapes
 check "... in JSON too" prints '"name": "llama3-8b", .*"num_key_value_heads": 8, "type": "llama", "params"' "$ZR" plan --shapes --json
 check "... as JSON" prints '"name": "gpt2-1.5b", .*"params": 1557611200' "$ZR" plan --shapes --json
 check "table 1" prints '1T' "$ZR" plan --table1
