@@ -31,7 +31,7 @@ def config(preset, seq, steps, zero, bf16=True, clip=0.0, accum=1):
     told = measure.document({"preset": preset}, {"train": str(tokens()), "seq_length": seq, "order": "sequential"}, 3, 1,
                             steps, accum, bf16)
     told |= {"zero_optimization": zero, "gradient_clipping": clip, "activation_checkpointing": {"policy": "unit"}}
-    told["optimizer"]["params"]["lr"] = 2e-4
+    told["optimizer"]["params"]["lr"] = 5e-5
     told["train"] |= {"save_end": False, "save_interval": 0, "save_model": False}
     return told
 
