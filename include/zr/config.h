@@ -167,9 +167,9 @@ typedef struct zr_config {
         double momentum;
         bool nesterov;
         bool adam_w_mode;            /* whether Adam, or LAMB of NVIDIA, decouples weight decay, as AdamW does */
-        zr_lamb_variant variant;     /* which of the optimizers that are named LAMB */
+        zr_lamb_variant variant;     /* variant of LAMB */
         bool bias_correction;        /* of Adam, AdamW and LAMB */
-        double min_coeff, max_coeff; /* this and the next fields: members of zr_lamb_args */
+        double min_coeff, max_coeff; /* of LAMB, like the next three fields (zr_lamb_args) */
         bool eps_inside_sqrt, grad_averaging, use_nvlamb;
         double trust_coefficient; /* of LARS */
     } optimizer;
@@ -183,7 +183,7 @@ typedef struct zr_config {
         double warmup_min_ratio, cos_min_ratio;
         double warmup_degree, decay_rate, decay_step, lr_offset; /* of WarmupExpDecayLR */
         double decay_degree;                                     /* of WarmupPolyDecayLR */
-        double cycle_min_lr, cycle_max_lr;                       /* this and the next fields: of OneCycle */
+        double cycle_min_lr, cycle_max_lr;                       /* of OneCycle, like the next fields */
         int64_t first_step_size, second_step_size; /* steps of the rise and of the fall; 0 until resolved, then equal */
         int64_t decay_step_size;                   /* number of steps in a decay_lr_rate; 0 for no decay */
         double decay_lr_rate;
@@ -334,7 +334,7 @@ typedef struct zr_key {
     const zr_field *field; /* for a key of the model: the field of its family, or NULL */
     const char *families;  /* in zr_config_keys: names of the families that have the key, as "a, b"; NULL if all have */
     unsigned only; /* bit set (1 << type) of the optimizers or schedulers for which the key is valid, or 0 for all */
-    bool chosen;   /* whether zr can choose the value: "auto" is a value besides those of the type */
+    bool chosen;   /* whether zr can choose the value: the key then also takes "auto" */
 } zr_key;
 
 /** Return the table of keys, of all families. A key that several families declare alike is listed once. If they declare

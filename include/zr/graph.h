@@ -137,7 +137,7 @@ typedef struct zr_param_info {
                        padding */
     zr_shape whole; /* shape in the whole model, used in files and for initial values */
     zr_cut cut;
-    zr_tile tile; /* `whole`, `name` and `first` are those of the table */
+    zr_tile tile; /* place in a table in tiles, whose `whole`, `name` and `first` the tile has */
     zr_init init;
     bool frozen;     /* whether the parameter is frozen, that is, not trained (zr_graph_freeze, zr_graph_adapt) */
     bool adapter;    /* whether the parameter is a factor of a low-rank adapter (zr_graph_adapt) */
@@ -362,7 +362,7 @@ ZR_API int32_t zr_graph_inputs(const zr_graph *graph);
 ZR_API zr_value zr_graph_input(const zr_graph *graph, int32_t input);
 /** Return the number of loss terms. */
 ZR_API int zr_graph_loss_terms(const zr_graph *graph);
-/** Return the losses of a term, or ZR_NONE if there is no such term. In TRAIN mode a backward op may compute them
+/** Return the losses of a term, or ZR_NONE if `term` is out of range. In TRAIN mode a backward op may compute them
  * instead of the forward op (zr_grad_losses). */
 ZR_API zr_value zr_graph_get_loss_term(const zr_graph *graph, int term);
 /** Return the name of a term, or NULL. */
@@ -395,7 +395,7 @@ typedef struct zr_trust {
     zr_square weight, direction;
 } zr_trust;
 
-/** Number of elements in a block of these sums, whose bits depend on where blocks begin. */
+/** Number of elements in a block of the sums for trust ratios. The bits of a sum depend on where its blocks begin. */
 #define ZR_TRUST_BLOCK 4096
 
 /** Norms of one whole parameter, over all ranks that have parts of it. */
@@ -460,7 +460,7 @@ ZR_API zr_optimizer zr_adam(double beta1, double beta2, double eps, double weigh
  * is 0, there is no state. */
 ZR_API zr_optimizer zr_sgd(double momentum, bool nesterov, double weight_decay);
 
-/** Three optimizers that are all named LAMB, after You et al. 2020. In all of them m and v are moving averages of the
+/** Variants of LAMB (You et al. 2020), three optimizers with one name. m and v are moving averages of the
  * gradient g and of g^2, u is the direction, and the update is w -= lr * r * u, where r depends on the norms of a whole
  * parameter:
  *
@@ -501,7 +501,7 @@ ZR_API zr_optimizer zr_lamb(zr_lamb_variant variant, const zr_lamb_args *args);
 
 /** Return LARS, which has trust ratios (You et al. 2017, algorithm 1). With the gradient g of a whole parameter,
  * r = trust_coefficient |w| / (|g| + weight_decay |w| + eps), or 1 if |w| or |g| is 0. The state is v = momentum v +
- * lr * r * (g + weight_decay w), and the update w -= v. eps is that of LARC in NVIDIA's apex; the paper has none. If
+ * lr * r * (g + weight_decay w), and the update w -= v. eps comes from LARC in NVIDIA's apex; the paper has no eps. If
  * momentum is 0, there is no state. */
 ZR_API zr_optimizer zr_lars(double momentum, double trust_coefficient, double eps, double weight_decay);
 

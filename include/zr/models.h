@@ -155,8 +155,8 @@ typedef struct zr_family {
     void (*complete)(void *config);
     /** Check a complete configuration. Fail with ZR_ERR_CONFIG, naming the field. */
     zr_status (*check)(const void *config);
-    /** Write the forward pass, as zr_model.build. The inputs are those of `samples`. When decoding, tokens are the only
-     * input, and the output is the logits; encoders do not decode. */
+    /** Write the forward pass, as zr_model.build. The member `samples` says which inputs. When decoding, tokens are the
+     * only input, and the output is the logits; encoders do not decode. */
     void (*build)(zr_graph *graph, const void *config);
     /** Adapt other sizes to a new width or number of heads, which a search for the largest model has set. `from` has
      * the sizes before. Values that are set to "auto" are completed. May be NULL if no other size depends on them. */

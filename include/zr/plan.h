@@ -234,8 +234,8 @@ static inline int zr_norm_scalars(bool rank_free_sums, bool micro, int terms)
     return (rank_free_sums ? ZR_NORM_SCALARS_RANK_FREE : ZR_NORM_SCALARS) + (micro + terms - 1) * more;
 }
 
-/** Maximum number of values that each rank passes to one call of the step TRUST, which makes as many calls as it needs.
- */
+/** Maximum number of values that each rank passes to one call of the step TRUST. With more values the step makes
+ * several calls. */
 #define ZR_TRUST_CALL 48
 /** Return the number of values that each rank passes to TRUST for each parameter: two sums of squares, which are exact
  * with rank_free_sums. */
@@ -319,7 +319,7 @@ typedef struct zr_buffer {
     X(FETCH, "fetch")   /* copies from disk */                                                                         \
     X(STORE, "store")   /* copies to disk */                                                                           \
     X(HOST, "host")     /* updates by the host's processors beside a device with its own memory */                     \
-    X(RETURN, "return") /* copies to the device of what HOST has computed */
+    X(RETURN, "return") /* copies of HOST's results to the device */
 
 typedef enum zr_stream {
 #define ZR_STREAM_ENUM(name, text) ZR_STREAM_##name,

@@ -305,7 +305,8 @@ static zr_status begin_step(zr_engine *e, const zr_step_args *args)
     e->batch_fn = args->batch;
     e->batch_arg = args->arg;
     e->batch.step = e->runtime.step = args->step;
-    e->runtime.loss_seed[0] = (float)(1.0 / e->plan->losses[0] * e->scale); /* COUNT sets those of several terms */
+    e->runtime.loss_seed[0] =
+        (float)(1.0 / e->plan->losses[0] * e->scale); /* with several terms COUNT sets the seeds */
     memset(e->counted, 0, sizeof e->counted);
     e->per_counted = 1;
     clear_loss(e);

@@ -75,8 +75,8 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     return list;
 }
 
-/* Add the ranks' numbers of losses that count, with several loss terms. The gradient of a term's losses then begins
- * with the right weight. A term of which no loss counts contributes nothing. */
+/* Add the ranks' numbers of losses that count, with several loss terms. From the sums follows the weight with which
+ * the gradient of each term's losses begins. A term without a loss that counts contributes nothing. */
 zr_status zr__count(const zr__running *r)
 {
     zr_engine *e = r->engine;

@@ -482,7 +482,7 @@ static bool is_term_name(const char *name)
     return n > 0 && n < ZR_NAME_MAX && name[n] == '\0';
 }
 
-/* Return the term of this name or of these losses, or -1. */
+/* Return the index of the term with this name or these losses, or -1 if no term has them. */
 static int find_term(const zr_graph *graph, const char *name, zr_value losses)
 {
     for (int t = 0; t < graph->n_terms; t++)

@@ -85,11 +85,11 @@ bool zr__name_matches(const char *pattern, const char *name);
 
 /** Compute the shape of one rank's piece of a parameter. */
 zr_status zr__cut_shape(const zr_graph *graph, zr_param_info *info);
-/** Compute the number of rows of a tile of a table: as many as tile_elems allows, evenly over the tiles. The last tile
- * may have fewer. */
+/** Compute the number of rows of a tile: the rows of the table are spread evenly over the fewest tiles that tile_elems
+ * allows. The last tile may have fewer rows. */
 zr_status zr__tile_rows(const zr_graph *graph, const zr_param_info *info, int64_t *rows);
-/** Return the number of tiles of the table of which `param` is a tile. Return 1 for any other value. The values of the
- * tiles of a table are consecutive. */
+/** Return the number of tiles of a table if `param` is one of its tiles. Return 1 for any other value. The values of
+ * the tiles of a table are consecutive. */
 int32_t zr__tiles(const zr_graph *graph, zr_value param);
 /** Write the attributes by which kernels find the rows of a table's piece or tile: i[0], the rows of the whole table;
  * i[1], the rows of each rank's piece; and i[2], the first row of the tile in the piece. */

@@ -177,8 +177,8 @@ static bool fits(zr_graph *graph, const zr_bert_config *c)
     return false;
 }
 
-/* Look up tokens, segments and positions. With sequence parallelism the table of segments is cut as well, since the sum
- * over ranks of what each finds in its rows gives a rank its own tokens. */
+/* Look up tokens, segments and positions. With sequence parallelism the table of segments is cut as well, because
+ * the sum over the ranks' partial look-ups also distributes the tokens over the ranks. */
 static zr_value embed(zr_graph *graph, const zr_bert_config *c, zr_value tokens, zr_value segments, zr_value words)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
@@ -330,11 +330,7 @@ static void build_preln(zr_graph *graph, const void *config)
 }
 
 #define AT(member) .offset = offsetof(bert_settings, member)
-#define SIZE(name, default_of_transformers, what, ...)                                                                 \
-    {                                                                                                                  \
-        .key = #name, .type = ZR_FIELD_INT, .role = ZR_FIELD_SHAPE, AT(model.name), .standard = "\"auto\"",            \
-        .fallback = default_of_transformers, .min = 1, .max = 0x1p53, .means = what, .help = __VA_ARGS__               \
-    }
+#define SIZE(...) ZR__FIELD_SIZE(bert_settings, __VA_ARGS__)
 #define DROPOUT(name, what, text)                                                                                      \
     {                                                                                                                  \
         .key = #name, .type = ZR_FIELD_REAL, .role = ZR_FIELD_DROPOUT, AT(model.name), .standard = "0.1",              \

@@ -339,11 +339,7 @@ static void resize_gpt2(void *config, const zr_model_sizes *from)
 }
 
 #define AT(member) .offset = offsetof(gpt2_settings, member)
-#define SIZE(name, default_of_transformers, what, ...)                                                                 \
-    {                                                                                                                  \
-        .key = #name, .type = ZR_FIELD_INT, .role = ZR_FIELD_SHAPE, AT(model.name), .standard = "\"auto\"",            \
-        .fallback = default_of_transformers, .min = 1, .max = 0x1p53, .means = what, .help = __VA_ARGS__               \
-    }
+#define SIZE(...) ZR__FIELD_SIZE(gpt2_settings, __VA_ARGS__)
 #define DROPOUT(name, text)                                                                                            \
     {                                                                                                                  \
         .key = #name, .type = ZR_FIELD_REAL, .role = ZR_FIELD_DROPOUT, AT(model.name), .standard = "\"auto\"",         \

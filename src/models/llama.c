@@ -414,11 +414,7 @@ FAMILY(qwen3)
 /* ---- fields ---------------------------------------------------------------------------------- */
 
 #define AT(member) .offset = offsetof(llama_settings, member)
-#define SIZE(name, default_of_transformers, what, ...)                                                                 \
-    {                                                                                                                  \
-        .key = #name, .type = ZR_FIELD_INT, .role = ZR_FIELD_SHAPE, AT(model.name), .standard = "\"auto\"",            \
-        .fallback = default_of_transformers, .min = 1, .max = 0x1p53, .means = what, .help = __VA_ARGS__               \
-    }
+#define SIZE(...) ZR__FIELD_SIZE(llama_settings, __VA_ARGS__)
 #define FLAG(name, member, its_role, ...)                                                                              \
     {                                                                                                                  \
         .key = name, .type = ZR_FIELD_BOOL, .role = its_role, AT(member), .standard = "false", .help = __VA_ARGS__     \

@@ -1,5 +1,5 @@
 /**
- * Rows of samples. Documents form groups of neighbours with about as many tokens, so that the samples of a row are
+ * Rows of samples. Neighbouring documents form groups with similar numbers of tokens, so that the samples of a row are
  * found by dividing the documents of one group again, and no list of samples is in memory. Of an epoch, only the first
  * row and the first sample of each group are kept.
  */

@@ -1,7 +1,7 @@
 /**
  * data/pairs: sentence pairs for encoders. pairs.c numbers rows through epochs. ready.h reads ready rows from a
- * .safetensors file. corpus.h holds the sentences of texts, recipe.h makes samples of them, and groups.h finds the row
- * of each sample.
+ * .safetensors file. corpus.h holds the sentences of texts, recipe.h makes samples of the sentences, and groups.h finds
+ * the row of each sample.
  */
 #ifndef ZR_DATA_PAIRS_H
 #define ZR_DATA_PAIRS_H

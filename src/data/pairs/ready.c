@@ -111,7 +111,7 @@ static zr_status read_labels(const zr__ready *r, int64_t row, int64_t length, in
     return ZR_OK;
 }
 
-/* Read the label of next-sentence prediction; *label is -1 if there is none. */
+/* Read the label of next-sentence prediction; *label is -1 in a file without such labels. */
 static zr_status read_next(const zr__ready *r, int64_t row, int32_t *label)
 {
     *label = -1;

@@ -82,7 +82,8 @@ static const uint16_t ranges[] = {
 static const uint32_t chinese[][2] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},  {0x20000, 0x2a6df},
                                       {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
 
-/* What normalization does with a character, in the table. From CHANGE on, the number of a change. */
+/* Action of normalization on a character, as the table stores it. CHANGE and all larger values are numbers of changes.
+ */
 enum { KEEP, DROP, TO_SPACE, APART, REORDER, CHANGE }; /* APART: between spaces */
 
 enum {

@@ -1,7 +1,7 @@
 /**
  * Text as the tokenizers of BERT see it: the normalizer BertNormalizer and the pre-tokenizer BertPreTokenizer of the
- * package `tokenizers`. Categories of characters are those of the package, of Unicode 8 to 9. Lower case is that of
- * Unicode 17. Bytes that are not UTF-8 are treated like U+FFFD.
+ * package `tokenizers`. Categories of characters are the package's, from Unicode 8 to 9. Lower case follows Unicode
+ * 17. Bytes that are not UTF-8 are treated like U+FFFD.
  */
 #ifndef ZR_DATA_PIECES_BERT_H
 #define ZR_DATA_PIECES_BERT_H
@@ -27,7 +27,7 @@ void zr__bert_close(zr__bert **bert);
 /** Return a number that differs between different options. */
 int zr__bert_number(const zr__bert *bert);
 
-/** Append the normalized text to `out`. It has at most as many characters as `text` has bytes. Error: ZR_ERR_MEMORY. */
+/** Append the normalized text to `out`. The number of its characters is at most `bytes`. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__bert_add(const zr__bert *bert, const char *text, int64_t bytes, zr__text *out);
 
 /** A word, or a punctuation character: text[from, to). */
@@ -35,7 +35,7 @@ typedef struct zr__bert_word {
     int64_t from, to;
 } zr__bert_word;
 
-/** Find the next word that begins at or after `word->to`, which is 0 at first. Return false if there is none. */
+/** Find the next word that begins at or after `word->to`, which is 0 at first. Return false after the last word. */
 bool zr__bert_next(const zr__bert *bert, const char *text, int64_t bytes, zr__bert_word *word);
 
 #endif

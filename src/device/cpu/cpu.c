@@ -260,7 +260,7 @@ static zr_update_args update_part(const zr_update_args *args, int64_t begin, int
  * thread. The result does not depend on the division among threads. */
 #define UPDATE_GRAIN 4096
 
-/* Return the optimizer's own rule and direction, or those of the device's kernel of its name. */
+/* Find the rule and the direction of an optimizer: its own functions, or the device's kernel of its name. */
 static zr_status find_rule(zr_device *device, const zr_optimizer *optimizer, zr__rule *rule)
 {
     *rule = (zr__rule){optimizer->name, optimizer->rule, optimizer->direction};

@@ -33,7 +33,7 @@ struct zr__attention {
     int earlier, later;       /* maximum numbers of keys before and after its own that a query sees */
     const int32_t *documents; /* beginnings of the documents of all rows (B,T), before which no query sees a key; or
                                  nullptr */
-    const int32_t *ends;      /* ends of these documents (B,T), from which on no query sees a key; or nullptr if a query
+    const int32_t *ends;      /* ends of the documents (B,T), from which on no query sees a key; or nullptr if a query
                                  sees no later keys */
     float scale;
     bool wide; /* whether tokens of all arrays can be read in aligned pieces of 16 bytes */

@@ -201,7 +201,7 @@ static const zr_op_def linear_cross_entropy = {
 
 /* ---- with a vocabulary in parts -------------------------------------------------------------- */
 
-/* A part of the vocabulary is the rows that one of M tensor-parallel ranks has, or a tile of them. In a first pass the
+/* A part of the vocabulary is the rows of one of M tensor-parallel ranks, or a tile of the rows. In a first pass the
  * log-sum-exp of the logits of each part is computed, and the target's logit if the target is in the part. The losses
  * are computed from the numbers of all parts. The gradient needs the log-sum-exp over the whole vocabulary, so the
  * backward pass recomputes the logits. */

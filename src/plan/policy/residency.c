@@ -381,7 +381,7 @@ static void add_operands(ring *r, const zr_step *step)
         }
         zr_range range;
         const zr_use all = copied_use(l, step, u, &range);
-        /* An update on the device may leave elements as they are, so that what it writes is fetched too. (On the host
+        /* An update on the device may leave elements unchanged, so its outputs are fetched too. (On the host
          * it writes all parameters that it does not read.) A reduction adds to its sums for all micro-batches but the
          * first. A gather writes all ranks' elements, and reads its own. */
         const bool adds = reduces(step) && u > 0 && step->adds;

@@ -94,8 +94,8 @@ zr__offload zr__train_offload_states(zr__offload offload);
 const char *zr__train_offload_keys(zr__offload offload, zr_config_home device, char text[ZR_OFFLOAD_KEYS_BYTES]);
 /** Return whether neither device of offload is given. */
 bool zr__train_offload_open(const zr_config *config);
-/** Return the number of degrees of offload that may be tried for a configuration: without those of activation
- * checkpoints if their place is given. */
+/** Return the number of degrees of offload that may be tried for a configuration. If the configuration gives the place
+ * of activation checkpoints, no degree changes it. */
 int zr__train_offload_degrees(const zr_config *config);
 /** Describe in words the least offload with which a configuration that does not fit `limit_bytes` would fit, with its
  * keys and bytes: "zero_optimization.offload_optimizer.device nvme ... (1.2 GB a rank, and 3.4 GB on disk)". Write ""

@@ -219,7 +219,7 @@ static int64_t embedding_dw_scratch(const zr_device_facts *facts, const zr_graph
 typedef struct row_indices {
     const int32_t *index; /* indices (B,P) into the T rows of x of a row of the batch */
     int64_t n, P, T;
-    int64_t first, rows; /* this rank's rows of the flat micro-batch: the first one, and their number */
+    int64_t first, rows; /* rows of the flat micro-batch on this rank: index of the first row, and number */
 } row_indices;
 
 /* Set *r for x of this shape. Fail if an index is not in a row of the batch. */
@@ -260,7 +260,7 @@ static zr_status take_rows(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Compute the gradient of x like that of a table. */
+/* Compute the gradient of x, as embedding_dw computes a table's. */
 static zr_status rows_dx(const zr_kernel_args *args)
 {
     row_indices of;

@@ -40,22 +40,44 @@ static void adam_chunk(const zr__adam *c, float *restrict w, float *restrict m, 
         w[i] = adam_element(c, w[i], ZR_FMA(c->decay, w[i], g[i] * c->grad_scale), &m[i], &v[i]);
 }
 
-static void store_param(const zr_update_args *args, int64_t first, int64_t n)
+/* A chunk of a range: fp32 arrays of n elements, from element `first` of the range on. m and v are NULL for rules
+ * without these states. `wide` holds a 16-bit gradient in fp32. */
+typedef struct chunk {
+    int64_t first, n;
+    float *w, *m, *v;
+    const float *g;
+    float wide[ZR_CHUNK];
+} chunk;
+
+static inline void before_chunks(chunk *k)
 {
-    if (args->param16) zr__round(args->param16 + first, args->param_dtype, args->weight + first, n);
+    k->first = k->n = 0;
+}
+
+/* Go to the next chunk of the range. Return false after the last one. */
+static inline bool next_chunk(const zr_update_args *args, chunk *k)
+{
+    k->first += k->n;
+    k->n = zr__min64(ZR_CHUNK, args->n - k->first);
+    if (k->n <= 0) return false;
+    k->w = args->weight + k->first;
+    k->m = args->slot[0] ? args->slot[0] + k->first : NULL;
+    k->v = args->slot[1] ? args->slot[1] + k->first : NULL;
+    k->g = zr__view(k->wide, args->grad, args->grad_dtype, k->first, k->n);
+    return true;
+}
+
+static void store_param(const zr_update_args *args, const chunk *k)
+{
+    if (args->param16) zr__round(args->param16 + k->first, args->param_dtype, k->w, k->n);
 }
 
 static void adam_update(const zr_update_args *args, bool decoupled)
 {
     const zr__adam c = zr__adam_make(args, decoupled);
-    float wide[ZR_CHUNK];
-    for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, args->n - first);
-        const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
-        (decoupled ? adamw_chunk : adam_chunk)(&c, args->weight + first, args->slot[0] + first, args->slot[1] + first,
-                                               g, n);
-        store_param(args, first, n);
-    }
+    chunk k;
+    for (before_chunks(&k); next_chunk(args, &k); store_param(args, &k))
+        (decoupled ? adamw_chunk : adam_chunk)(&c, k.w, k.m, k.v, k.g, k.n);
 }
 
 static void adamw(const zr_update_args *args)
@@ -89,15 +111,12 @@ static void momentum_chunk(const zr__sgd *c, float *restrict w, float *restrict 
 static void sgd(const zr_update_args *args)
 {
     const zr__sgd c = zr__sgd_make(args);
-    float wide[ZR_CHUNK];
-    for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, args->n - first);
-        const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
+    chunk k;
+    for (before_chunks(&k); next_chunk(args, &k); store_param(args, &k)) {
         if (c.momentum == 0)
-            sgd_chunk(&c, args->weight + first, g, n);
+            sgd_chunk(&c, k.w, k.g, k.n);
         else
-            momentum_chunk(&c, args->weight + first, args->slot[0] + first, g, n);
-        store_param(args, first, n);
+            momentum_chunk(&c, k.w, k.m, k.g, k.n);
     }
 }
 
@@ -133,24 +152,15 @@ static void lamb_direction_chunk(const zr__lamb *c, const float *restrict w, con
 static void lamb(const zr_update_args *args)
 {
     const zr__lamb c = zr__lamb_make(args);
-    float wide[ZR_CHUNK];
-    for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, args->n - first);
-        const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
-        lamb_chunk(&c, args->weight + first, args->slot[0] + first, args->slot[1] + first, g, n);
-        store_param(args, first, n);
-    }
+    chunk k;
+    for (before_chunks(&k); next_chunk(args, &k); store_param(args, &k)) lamb_chunk(&c, k.w, k.m, k.v, k.g, k.n);
 }
 
 static void lamb_direction(const zr_update_args *args, float *out)
 {
     const zr__lamb c = zr__lamb_make(args);
-    float wide[ZR_CHUNK];
-    for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, args->n - first);
-        const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
-        lamb_direction_chunk(&c, args->weight + first, args->slot[0] + first, args->slot[1] + first, g, out + first, n);
-    }
+    chunk k;
+    for (before_chunks(&k); next_chunk(args, &k);) lamb_direction_chunk(&c, k.w, k.m, k.v, k.g, out + k.first, k.n);
 }
 
 static void lars_chunk(const zr__lars *c, float *restrict w, const float *restrict g, int64_t n)
@@ -172,27 +182,21 @@ static void lars_momentum_chunk(const zr__lars *c, float *restrict w, float *res
 static void lars(const zr_update_args *args)
 {
     const zr__lars c = zr__lars_make(args);
-    float wide[ZR_CHUNK];
-    for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, args->n - first);
-        const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
+    chunk k;
+    for (before_chunks(&k); next_chunk(args, &k); store_param(args, &k)) {
         if (c.momentum == 0)
-            lars_chunk(&c, args->weight + first, g, n);
+            lars_chunk(&c, k.w, k.g, k.n);
         else
-            lars_momentum_chunk(&c, args->weight + first, args->slot[0] + first, g, n);
-        store_param(args, first, n);
+            lars_momentum_chunk(&c, k.w, k.m, k.g, k.n);
     }
 }
 
 /* Write the gradient, whose norm LARS needs. */
 static void lars_direction(const zr_update_args *args, float *out)
 {
-    float wide[ZR_CHUNK];
-    for (int64_t first = 0; first < args->n; first += ZR_CHUNK) {
-        int64_t n = zr__min64(ZR_CHUNK, args->n - first);
-        const float *g = zr__view(wide, args->grad, args->grad_dtype, first, n);
-        for (int64_t i = 0; i < n; i++) out[first + i] = g[i] * args->grad_scale;
-    }
+    chunk k;
+    for (before_chunks(&k); next_chunk(args, &k);)
+        for (int64_t i = 0; i < k.n; i++) out[k.first + i] = k.g[i] * args->grad_scale;
 }
 
 const zr__rule ZR_LEVEL_NAME(zr__rules)[] = {
