@@ -41,21 +41,15 @@ static void adam_chunk(const zr__adam *c, float *restrict w, float *restrict m, 
 }
 
 /* A chunk of a range: fp32 arrays of n elements, from element `first` of the range on. m and v are NULL for rules
- * without these states. `wide` holds a 16-bit gradient in fp32. */
+ * without these states. */
 typedef struct chunk {
     int64_t first, n;
     float *w, *m, *v;
     const float *g;
-    float wide[ZR_CHUNK];
 } chunk;
 
-static inline void before_chunks(chunk *k)
-{
-    k->first = k->n = 0;
-}
-
-/* Go to the next chunk of the range. Return false after the last one. */
-static inline bool next_chunk(const zr_update_args *args, chunk *k)
+/* Go to the next chunk of the range. Return false after the last one. `wide` receives a 16-bit gradient in fp32. */
+static inline bool next_chunk(const zr_update_args *args, float wide[ZR_CHUNK], chunk *k)
 {
     k->first += k->n;
     k->n = zr__min64(ZR_CHUNK, args->n - k->first);
@@ -63,7 +57,7 @@ static inline bool next_chunk(const zr_update_args *args, chunk *k)
     k->w = args->weight + k->first;
     k->m = args->slot[0] ? args->slot[0] + k->first : NULL;
     k->v = args->slot[1] ? args->slot[1] + k->first : NULL;
-    k->g = zr__view(k->wide, args->grad, args->grad_dtype, k->first, k->n);
+    k->g = zr__view(wide, args->grad, args->grad_dtype, k->first, k->n);
     return true;
 }
 
@@ -75,8 +69,8 @@ static void store_param(const zr_update_args *args, const chunk *k)
 static void adam_update(const zr_update_args *args, bool decoupled)
 {
     const zr__adam c = zr__adam_make(args, decoupled);
-    chunk k;
-    for (before_chunks(&k); next_chunk(args, &k); store_param(args, &k))
+    float wide[ZR_CHUNK];
+    for (chunk k = {0}; next_chunk(args, wide, &k); store_param(args, &k))
         (decoupled ? adamw_chunk : adam_chunk)(&c, k.w, k.m, k.v, k.g, k.n);
 }
 
@@ -111,8 +105,8 @@ static void momentum_chunk(const zr__sgd *c, float *restrict w, float *restrict 
 static void sgd(const zr_update_args *args)
 {
     const zr__sgd c = zr__sgd_make(args);
-    chunk k;
-    for (before_chunks(&k); next_chunk(args, &k); store_param(args, &k)) {
+    float wide[ZR_CHUNK];
+    for (chunk k = {0}; next_chunk(args, wide, &k); store_param(args, &k)) {
         if (c.momentum == 0)
             sgd_chunk(&c, k.w, k.g, k.n);
         else
@@ -152,15 +146,15 @@ static void lamb_direction_chunk(const zr__lamb *c, const float *restrict w, con
 static void lamb(const zr_update_args *args)
 {
     const zr__lamb c = zr__lamb_make(args);
-    chunk k;
-    for (before_chunks(&k); next_chunk(args, &k); store_param(args, &k)) lamb_chunk(&c, k.w, k.m, k.v, k.g, k.n);
+    float wide[ZR_CHUNK];
+    for (chunk k = {0}; next_chunk(args, wide, &k); store_param(args, &k)) lamb_chunk(&c, k.w, k.m, k.v, k.g, k.n);
 }
 
 static void lamb_direction(const zr_update_args *args, float *out)
 {
     const zr__lamb c = zr__lamb_make(args);
-    chunk k;
-    for (before_chunks(&k); next_chunk(args, &k);) lamb_direction_chunk(&c, k.w, k.m, k.v, k.g, out + k.first, k.n);
+    float wide[ZR_CHUNK];
+    for (chunk k = {0}; next_chunk(args, wide, &k);) lamb_direction_chunk(&c, k.w, k.m, k.v, k.g, out + k.first, k.n);
 }
 
 static void lars_chunk(const zr__lars *c, float *restrict w, const float *restrict g, int64_t n)
@@ -182,8 +176,8 @@ static void lars_momentum_chunk(const zr__lars *c, float *restrict w, float *res
 static void lars(const zr_update_args *args)
 {
     const zr__lars c = zr__lars_make(args);
-    chunk k;
-    for (before_chunks(&k); next_chunk(args, &k); store_param(args, &k)) {
+    float wide[ZR_CHUNK];
+    for (chunk k = {0}; next_chunk(args, wide, &k); store_param(args, &k)) {
         if (c.momentum == 0)
             lars_chunk(&c, k.w, k.g, k.n);
         else
@@ -194,8 +188,8 @@ static void lars(const zr_update_args *args)
 /* Write the gradient, whose norm LARS needs. */
 static void lars_direction(const zr_update_args *args, float *out)
 {
-    chunk k;
-    for (before_chunks(&k); next_chunk(args, &k);)
+    float wide[ZR_CHUNK];
+    for (chunk k = {0}; next_chunk(args, wide, &k);)
         for (int64_t i = 0; i < k.n; i++) out[k.first + i] = k.g[i] * args->grad_scale;
 }
 
