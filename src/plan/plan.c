@@ -37,7 +37,7 @@ zr_step_traits zr_step_traits_of(zr_step_kind kind)
     return kind >= 0 && kind < ZR_STEP_KINDS ? traits[kind] : (zr_step_traits){0};
 }
 
-/* Reject combinations of options for storing and moving model states that exclude each other. Return ZR_ERR_CONFIG or
+/* Reject combinations of options for storing and moving model states that exclude each other. Errors: ZR_ERR_CONFIG or
  * ZR_ERR_UNSUPPORTED. */
 static zr_status check_choices(const zr_layout *l)
 {
@@ -82,7 +82,7 @@ static int host_data_ranks(const zr_layout *l)
 static int split_of(const zr_layout *l)
 {
     int host = host_data_ranks(l);
-    /* With one data-parallel rank per host there is no level within hosts. */
+    /* With one data-parallel rank per host, collectives have no level within hosts. */
     if (l->tensor > 1 && (!l->hierarchical || host == 1)) host = 0;
     const int split = l->shard_ranks > 0 ? l->shard_ranks : l->hpz_ranks > 0 ? l->hpz_ranks : host;
     return split < l->ranks ? split : 0;
@@ -188,7 +188,7 @@ static zr_status check_layout(const zr_layout *l)
     return zr__policies_check(l);
 }
 
-/* Note the loss terms of the first graph. Check that a second graph has the same. */
+/* Record the loss terms of the first graph. Check that a second graph has the same terms. */
 static zr_status know_terms(zr_plan *plan, const zr_graph *g, const char *model)
 {
     const zr_graph *train = plan->graph[ZR_SCHEDULE_TRAIN], *first = train ? train : g;
@@ -205,8 +205,8 @@ static zr_status know_terms(zr_plan *plan, const zr_graph *g, const char *model)
     return ZR_OK;
 }
 
-/* Build the graph of a schedule. Check the properties of the graph that the engine assumes: an evaluation graph has
- * losses; a decoding graph has one token as its only input, and an output. */
+/* Build the graph of a schedule. Check the engine's assumptions about the graph: an evaluation graph has losses; a
+ * decoding graph has one token as its only input, and an output. */
 static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_kind kind)
 {
     const zr_layout *l = &plan->layout;
@@ -247,7 +247,7 @@ static zr_status build_graph(zr_plan *plan, const zr_model *model, zr_schedule_k
     return ZR_OK;
 }
 
-/* Check that two modes of the model declare the same parameters, since all modes share one set of buffers. */
+/* Check that two modes of the model declare the same parameters, since all modes use the same buffers. */
 static zr_status same_params(const zr_graph *a, const zr_graph *b, const char *model)
 {
     bool same = zr_graph_params(a) == zr_graph_params(b) && zr_graph_units(a) == zr_graph_units(b);
@@ -304,10 +304,10 @@ static void make_groups(zr_plan *plan)
     plan->n_axes = n;
 }
 
-/* Translate the ZeRO stage into the groups over which each state is sharded. A single rank has nothing to shard, but
- * two stages still save memory there. Stage 2 with fp32 sums frees a gradient as soon as it is added to the sums. Stage
- * 3 with lean states stores no 16-bit parameters, but casts them from the master when they are needed. Both stages also
- * free what is copied home. */
+/* Translate the ZeRO stage into the groups over which each state is sharded. On a single rank nothing is sharded, but
+ * stages 2 and 3 can still save memory. Stage 2 with fp32 sums frees a gradient as soon as it is added to the sums.
+ * Stage 3 with lean states stores no 16-bit parameters, but casts them from the master when they are needed. Both
+ * stages also free states on the device that have been copied to their home. */
 static void partition(zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
@@ -322,8 +322,8 @@ static void partition(zr_plan *plan)
     plan->norm_first = !plan->consume_grad || l->two_pass;
     plan->decode_len = l->decode_len;
     if (l->train) plan->optimizer = l->optimizer;
-    /* In the layer-major order a unit may have gradients of several micro-batches at a time. They are transient at
-     * every stage, as at stage 2. */
+    /* In the layer-major order a unit may have gradients of several micro-batches at the same time. They are transient
+     * at every stage, as they are at stage 2. */
     const bool frees = l->stage >= 2 || layer_major;
     const bool grads_away = l->home.grad != ZR_SPACE_DEVICE, params_away = l->home.param != ZR_SPACE_DEVICE;
     bool optim = l->stage >= 1, grad = frees && !plan->reduce_once && (l->ranks > 1 || plan->sum_f32 || grads_away),

@@ -1,8 +1,7 @@
 /* Proves a plan independently of the code that writes and packs plans. check_order.c checks order and offsets.
- * check_reads.c and check_values.c check reads. This file runs all checks. Besides, it checks what the other files do
- * not, for example that each unit is updated exactly once and after all ranks have agreed on its gradient, that
- * gradients are summed over all data-parallel ranks, and that collectives are on the comm stream and have enough
- * staging memory. */
+ * check_reads.c and check_values.c check reads. This file runs all checks. It also checks the remaining properties:
+ * that each unit is updated exactly once and after all ranks have agreed on its gradient, that gradients are summed
+ * over all data-parallel ranks, and that collectives are on the comm stream and have enough staging memory. */
 #include "plan/check/check.h"
 #include "plan/list/place.h"
 
@@ -40,11 +39,11 @@ bool zr__is_agreed(const zr__proof *p, int32_t update)
     return false;
 }
 
-/* Return whether a use and an update may touch the same elements of a state on one rank. Return false only if they
- * certainly touch different elements on every rank. */
+/* Return whether a use and an update may touch the same elements of a state on one rank. The result is false only if
+ * their elements are disjoint on every rank. */
 static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
-    /* the elements of the unit that the use covers, if the use and the update are on the same rank */
+    /* elements of the unit that the use covers on a rank that also runs the update */
     zr_range part = *updated;
     part.first = kept->first + use->range.first;
     part.count = use->range.count;
@@ -52,8 +51,8 @@ static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *up
            (part.first < updated->first + updated->count && updated->first < part.first + part.count);
 }
 
-/* Check that no step uses elements of a state after `update` has changed them. `update` may also be the copy that
- * writes updated elements to the state's own buffer. */
+/* Check that no later step in the schedule uses elements of a state that `update` has changed. `update` may also be the
+ * copy that writes the updated elements to the state's home. */
 static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_state *kept)
 {
     const int32_t b = kept->buffer;
@@ -74,8 +73,8 @@ static zr_status check_last_use(const zr__proof *p, int32_t update, const zr_sta
     return ZR_OK;
 }
 
-/* Check that each unit is updated completely and only once. Before the update, all ranks must have agreed on its
- * gradient. No step may use the unit's old states after the update. */
+/* Check that each element of a unit is updated exactly once. Before the update, all ranks must have agreed on the
+ * unit's gradient. After the update, no step may use the states from before it. */
 static zr_status check_updates(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units && p->kind == ZR_SCHEDULE_TRAIN; u++) {
@@ -98,8 +97,8 @@ static zr_status check_updates(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that a unit's gradient is summed over all data-parallel ranks. The sizes of the groups that reduce it must
- * multiply to the number of data-parallel ranks. With reduce_once, check that all reductions between ranks come after
+/* Check that a unit's gradient is summed over all data-parallel ranks: the product of the sizes of the groups that
+ * reduce it is the number of data-parallel ranks. With reduce_once, check that all reductions between ranks come after
  * the last micro-batch. */
 static zr_status check_sums(const zr__proof *p)
 {
@@ -123,9 +122,8 @@ static zr_status check_sums(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that each micro-batch squares each unit's whole gradient once, before a reduction may change the gradient. A
- * reduction may overwrite a piece of the gradient with sums. The other checks would not notice if this piece were
- * squared afterwards. */
+/* Check that each unit's whole gradient is squared once in each micro-batch, before a reduction. A reduction may
+ * overwrite a piece of the gradient with sums. No other check would notice if these sums were squared instead. */
 static zr_status check_micro_squares(const zr__proof *p)
 {
     const int32_t rest = p->end >= 0 ? p->end : p->s->n_steps;
@@ -153,15 +151,16 @@ static zr_status check_micro_squares(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Return whether the last use of a step reads the numbers that COUNT has added. */
+/* Return whether the last use of a step reads the sums that the step COUNT writes. */
 static bool reads_counted(const zr__proof *p, const zr_step *step)
 {
     const zr_use *last = &p->s->use[step->uses + step->n_uses - 1];
     return step->n_uses > 0 && p->plan->counted != ZR_NONE && last->buffer == p->plan->counted && last->reads;
 }
 
-/* Check that with several loss terms all ranks exchange the numbers of losses that count once in a training step, and
- * that all steps which need the numbers read them. check_order.c and check_reads.c prove that they are there. */
+/* With several loss terms, check that all ranks exchange the numbers of losses that count exactly once in a training
+ * step, and that every step which needs the sums reads them. check_order.c and check_reads.c prove that the sums are
+ * written before. */
 static zr_status check_counts(const zr__proof *p)
 {
     const bool several = p->graph && p->kind == ZR_SCHEDULE_TRAIN && zr_graph_loss_terms(p->graph) > 1;
@@ -198,8 +197,9 @@ static zr_status check_nccl(const zr__proof *p, int32_t index)
     return ZR_OK;
 }
 
-/* Check that all collectives are on the comm stream, since no two may run at once. Check that moves use the staging
- * memory of their group. Check that this memory has room for the smallest chunk of each rank. */
+/* Check that all collectives are on the comm stream, since two collectives must not run at the same time. Check that a
+ * step that moves data uses the staging memory of its group, and that this memory has room for the smallest chunk of
+ * each rank. */
 static zr_status check_comm(const zr__proof *p)
 {
     if (p->plan->ranks == 1) return ZR_OK;
@@ -231,9 +231,9 @@ static zr_status check_comm(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check the ZR_WHEN_STALE steps, which are skipped after a flush. Each must gather parts of a unit that is stored
- * whole, and must wait for no step. Together the steps of a unit must bring all of the unit's parameters up to date.
- * Check the gathers of the flush schedule in the same way. */
+/* Check the ZR_WHEN_STALE steps, which are skipped if a flush has run before. Each must gather parts of a unit that is
+ * stored whole, and must wait for no step. Together the steps of a unit must gather all its parameters that other ranks
+ * have updated. Check the gathers of the flush schedule in the same way. */
 static zr_status check_once(const zr__proof *p)
 {
     for (int32_t u = 0; u < p->plan->n_units; u++) {
@@ -247,7 +247,7 @@ static zr_status check_once(const zr__proof *p)
                      ZR_ERR_INTERNAL, "step %d runs once, but is no gather of a unit that stays whole", i);
             gathered += step->owner <= 0 ? step->range.count : 0;
             if (gathered < known) continue;
-            /* after the gather, every member has the parts of all members */
+            /* after the gather, every member of the group has the parts of all members */
             known *= p->plan->group[step->group].size;
             gathered = 0;
         }
@@ -259,13 +259,13 @@ static zr_status check_once(const zr__proof *p)
     return ZR_OK;
 }
 
-/* Check every kind of pair of consecutive rounds. The first two rounds of a training step are one pair after a flush,
- * and another pair without a flush. Two later rounds are a third pair if they run other steps than the first two
- * rounds. Check the first two rounds both with and without the steps of a save. */
+/* Check all different pairs of consecutive rounds: the first two rounds of a training step with a flush before it, the
+ * first two rounds without a flush, and two later rounds if these run other steps. Check the first two rounds both with
+ * and without the steps of a save. */
 static zr_status check_rounds(zr__proof *p)
 {
-    /* Whether a training step has several rounds. Even with only two rounds, the pair of two later rounds is checked:
-     * its first round stands for the second round, after which the steps after END run. */
+    /* Whether a training step has several rounds. With two rounds, the pair of later rounds must be checked too,
+     * because its first round represents the last round, which the steps after END follow. */
     const bool more = p->repeat >= 0 && p->s->step[p->repeat].rounds > 1;
     const bool differ = p->has_when[ZR_WHEN_FIRST] || p->has_when[ZR_WHEN_LATER];
     const bool wanted[] = {true, p->has_when[ZR_WHEN_STALE], more && differ};
@@ -301,7 +301,7 @@ done:
     return st;
 }
 
-/* Check that every place in the grid of ranks belongs to exactly one rank. */
+/* Check that each rank has its own place in the grid of ranks, and that no place is empty. */
 static zr_status check_grid(const zr_plan *plan)
 {
     const int n = plan->layout.ranks, all = plan->ranks, M = plan->layout.tensor;

@@ -1,32 +1,32 @@
 /** plan/check: proves that a finished plan is correct. The proof shares no code with the files that write plans.
  *
- * check.c runs all checks, and checks the properties that uses of buffers do not show. check_order.c proves the order
- * of steps and the sharing of bytes. check_reads.c proves that bytes are written before they are read. check_values.c
- * proves that the bytes read hold the intended value. check_homes.c proves that each model state is read from its own
- * buffer, written back to it and saved from it. check_micros.c checks the sums over micro-batches, check_trust.c
- * the norms for trust ratios. check_kinds.c has the proof's own table of step kinds. */
+ * check.c runs all checks, and checks the properties that do not follow from uses of buffers. check_order.c proves the
+ * order of steps and the sharing of bytes. check_reads.c proves that bytes are written before they are read.
+ * check_values.c proves that the bytes read hold the intended value. check_homes.c proves that each model state is read
+ * from its own buffer, written back to it and saved from it. check_micros.c checks the sums over micro-batches,
+ * check_trust.c the norms for trust ratios. check_kinds.c has the proof's own table of step kinds. */
 #ifndef ZR_PLAN_CHECK_H
 #define ZR_PLAN_CHECK_H
 
 #include "zr/plan.h"
 
-/* A use of a buffer by the step that runs at the time point `time`. */
+/* A use of a buffer by the step at the time point `time`. */
 typedef struct zr__use_of {
     int32_t time;
     bool reads, writes;
 } zr__use_of;
 
-/* The kind of round that comes first in a pair of consecutive rounds. The steps between REPEAT and END are proved for
- * pairs of rounds. */
+/* Kinds of pairs of consecutive rounds, by their first round. The steps between REPEAT and END are proved for pairs of
+ * rounds. */
 typedef enum zr__pair {
     ZR__PAIR_STALE,   /* first round of a training step, without a flush before it */
-    ZR__PAIR_FLUSHED, /* first round of a training step after a flush, so ZR_WHEN_STALE steps are skipped */
+    ZR__PAIR_FLUSHED, /* first round of a training step after a flush, in which ZR_WHEN_STALE steps are skipped */
     ZR__PAIR_LATER    /* any later round of a training step */
 } zr__pair;
 
-/* The state of the proof of one schedule. Each run of a step has a number, its time point. Time points 0 to n_steps - 1
- * are all steps of the schedule, with the first round of a pair. The steps of the second round follow from n_steps on.
- * A transient buffer has one instance for each of the two rounds. */
+/* The state of the proof of one schedule. Each execution of a step in the two rounds of a pair has a number, its time
+ * point. Time points 0 to n_steps - 1 are all steps of the schedule, with the first round. The steps of the second
+ * round have the numbers from n_steps on. A transient buffer has one instance for each round. */
 typedef struct zr__proof {
     const zr_plan *plan;
     const zr_graph *graph; /* NULL for the schedule FLUSH */
@@ -36,7 +36,7 @@ typedef struct zr__proof {
                                    number of time points */
     bool has_when[ZR_WHEN_SAVE + 1];
     zr__pair pair;
-    bool asked; /* whether this training step saves, so that the ZR_WHEN_SAVE steps run */
+    bool asked; /* whether the training step saves a checkpoint, so that the ZR_WHEN_SAVE steps run */
     /* clock[time][stream]: last time point of the stream that happens before `time`, or -1 if none does. clock[time] is
      * the vector clock of the time point `time`. */
     int32_t (*clock)[ZR_STREAMS];
@@ -54,8 +54,8 @@ zr_status zr__check_order(zr__proof *p, zr__pair pair, bool asked);
 int32_t zr__step_at(const zr__proof *p, int32_t time);
 /* Return whether the step at time point a happens before the step at time point b. Both steps must run. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b);
-/* Return whether one time point is in the second round and the other is after END. The proof never compares two such
- * time points, because it proves the steps after END as if they followed the first round. */
+/* Return whether one time point is in the second round and the other is after END. The proof does not compare such time
+ * points, because it lets the steps after END follow the first round. */
 bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b);
 
 /* Return a property of a step (check_kinds.c). zr__gathers: the step gathers pieces. zr__reduces: it reduces pieces.
@@ -68,8 +68,8 @@ bool zr__asks_all(const zr_step *step);
 bool zr__computes(const zr_step *step);
 bool zr__takes_gradient(const zr_step *step);
 bool zr__adds_to_sums(const zr_step *step, bool later);
-/* Return whether a step runs in a round of a training step. `first`: whether the round is the first. `stale`: whether
- * no flush came before the training step. `asked`: whether the training step saves. */
+/* Return whether a step runs in a round of a training step. `first`: whether it is the first round. `stale`: whether no
+ * flush came before the training step. `asked`: whether the training step saves a checkpoint. */
 bool zr__runs(const zr_step *step, bool first, bool stale, bool asked);
 
 /* Check that every use is within its buffer on every rank. */
@@ -78,10 +78,10 @@ zr_status zr__check_ranges(const zr__proof *p);
 zr_status zr__check_reads(const zr__proof *p);
 /* Check that every value is still in its buffer when a step reads it. */
 zr_status zr__check_values(const zr__proof *p);
-/* Return whether all ranks have agreed on the gradient that an update applies (check.c). The ranks must agree only
- * after the gradient's squares and the loss are known. */
+/* Return whether all ranks agree on the gradient that an update applies, before the update (check.c). The ranks must
+ * agree only after the gradient's squares and the loss are known. */
 bool zr__is_agreed(const zr__proof *p, int32_t update);
-/* Check the steps that find the norms for trust ratios (check_trust.c). */
+/* Check the steps that compute the norms for trust ratios (check_trust.c). */
 zr_status zr__check_trust(const zr__proof *p);
 /* Return the number of micro-batches in a round (check_micros.c): 1 except with ZR_ACCUM_LAYER. */
 int32_t zr__micros(const zr__proof *p);
@@ -91,7 +91,7 @@ zr_status zr__check_micros(const zr__proof *p);
  * changes to a copy are written back (check_homes.c). */
 zr_status zr__check_homes(const zr__proof *p);
 /* Return whether a use covers exactly the range `wanted` of a unit on every rank. `kept` is the range of the unit that
- * the use's buffer stores. */
+ * the buffer of the use stores. */
 bool zr__names(const zr_use *use, const zr_range *kept, const zr_range *wanted);
 
 #endif

@@ -1,33 +1,34 @@
-/* Part of the proof of a plan: the buffers of model states. The home of a state is its own buffer, as opposed to a copy
- * on the device or on the way there.
+/* Part of the proof of a plan: the buffers of model states. The home of a state is the buffer that stores it
+ * permanently. Other buffers have copies of it, on the device or in host memory.
  *
- * A step that computes with a state must read the elements of its range where it computes, from the home or from a
- * copy. Updates on the stream HOST compute in host memory, all other steps on the device. If a step changes a copy, the
- * copy must be copied home before the same elements are copied from there again. No other step may write a state. A
- * gathered unit gets its elements from their homes. Only copies and saves access the disk. A schedule that saves must
- * save every state, from its home or from a copy. check_order.c proves that conflicting uses happen in the order of the
- * list of steps. */
+ * A step that computes with a state must read the elements of its range from the home or from a copy in the memory in
+ * which it computes. Updates on the stream HOST compute in host memory, all other steps on the device. If a step
+ * changes a copy, the copy must be copied home before the same elements are copied from home again. No other step may
+ * write a state. A gathered unit gets its elements from their homes. Only copies and saves access the disk. A schedule
+ * that saves must save every state, from its home or from a copy. check_order.c proves that conflicting uses happen in
+ * the order of the list of steps. */
 #include "plan/check/check.h"
 
 /* A copy of a range of a state, in a buffer other than the state's home. */
 typedef struct copied {
     int32_t state;      /* home of the copied state, or -1 if the buffer holds no copy */
-    zr_range range, at; /* elements of the unit, and where they are in the buffer */
-    zr_when when;       /* rounds in which the step runs that makes the copy */
-    bool changed;       /* whether a step has changed the copy, and the change is not yet copied home */
-    int64_t writes;     /* for a copy of a gradient on the device: writes of the gradient's buffer before the copy */
+    zr_range range, at; /* range of the copied elements in the unit, and their range in the buffer */
+    zr_when when;       /* rounds in which the step that makes the copy runs */
+    bool changed;       /* whether a step has changed the copy, and the copy has not been written home since */
+    int64_t writes; /* for a copy of a gradient on the device: value of `writes` of the gradient's buffer when the copy
+                       was made */
 } copied;
 
 /* The state of this check. Arrays have one entry for each buffer unless noted. */
 typedef struct homes {
     const zr__proof *p;
     copied *held;
-    int64_t *writes; /* number of uses so far that have written this buffer */
+    int64_t *writes; /* number of uses up to the current step that have written this buffer */
     int32_t *unit;   /* unit of the state whose home is this buffer, or -1 */
-    int32_t *open;   /* buffers with a changed copy, in any order */
+    int32_t *open;   /* buffers with a changed copy, unordered */
     int32_t *n_open;
-    bool *saved; /* saved[unit][1 + slot], as one array: whether a SAVE step saves this state; slot -1 is the parameters
-                  */
+    bool *saved; /* saved[unit][1 + slot], as one array: whether a SAVE step saves this state; slot -1 stands for the
+                    parameters */
 } homes;
 
 static void add_strides(int64_t by[ZR_GROUPS_MAX], const zr_range *range, int sign)
@@ -55,8 +56,8 @@ static const zr_state *kept_state(const zr_plan_unit *u, int number)
     return number == 0 ? &u->master : &u->slot[number - 1];
 }
 
-/* Return the fp32 state that is saved under a number. Number 0 is the master parameters, or the parameters themselves
- * if the unit has no master. Numbers 1 to 4 are the optimizer states. */
+/* Return the fp32 state that is saved under a number. Number 0 is the master parameters, or the model's parameters if
+ * the unit has no master. Numbers 1 to 4 are the optimizer states. */
 static const zr_state *saved_state(const zr_plan_unit *u, int number)
 {
     return number == 0 && u->master.buffer == ZR_NONE ? &u->param : kept_state(u, number);
@@ -67,8 +68,8 @@ static bool is_off_device(const homes *h, int32_t buffer)
     return buffer != ZR_NONE && h->p->s->buffer[buffer].space != ZR_SPACE_DEVICE;
 }
 
-/* Find the state whose home is this buffer. Return false if there is none. Sums of gradients count as states only if
- * they are off the device, and so do parameters, unless the host's processors update them. */
+/* Find the state whose home is this buffer. Return false if the buffer is not a home. Sums of gradients have a home
+ * only if they are off the device. The same holds for parameters, except if the host's processors update them. */
 static bool find_kept(const homes *h, int32_t buffer, zr_state *kept)
 {
     const int32_t index = buffer == ZR_NONE ? -1 : h->unit[buffer];
@@ -88,14 +89,14 @@ static bool same_range(const zr_range *a, const zr_range *b)
     return zr__names(&use, &(zr_range){0}, b);
 }
 
-/* Return whether a use covers all elements of a copy of `range` that begins at the first element of its buffer. */
+/* Return whether a use covers a whole copy of `range`. The copy begins at the first element of its buffer. */
 static bool is_copy_of(const zr_use *use, const zr_range *range)
 {
     const zr_range all = {.count = range->count};
     return same_range(&use->range, &all);
 }
 
-/* Return whether a buffer holds a copy of exactly this range of a state, where the use names it. */
+/* Return whether a buffer holds a copy of exactly this range of a state, at the elements that the use names. */
 static bool holds(const homes *h, const zr_use *use, int32_t state, const zr_range *range)
 {
     const copied *its = &h->held[use->buffer];
@@ -129,7 +130,7 @@ static bool may_overlap(const zr_range *a, const zr_range *b)
 static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
 {
     ZR_CHECK(!h->held[buffer].changed, ZR_ERR_INTERNAL, "step %d writes over an update that has not gone home", index);
-    const int32_t unit = h->unit[buffer]; /* a gather writes the parameters of a unit that is stored whole */
+    const int32_t unit = h->unit[buffer]; /* a gather writes the parameters of a unit that every rank stores whole */
     const bool gathered = unit >= 0 && buffer == h->p->plan->unit[unit].param.buffer && !is_off_device(h, buffer);
     ZR_CHECK(unit < 0 || gathered, ZR_ERR_INTERNAL, "step %d writes a state of unit %d, but is no update of it", index,
              unit);
@@ -137,14 +138,14 @@ static zr_status note_written(const homes *h, int32_t index, int32_t buffer)
     return ZR_OK;
 }
 
-/* Return the space of the memory in which a step computes. */
+/* Return the memory space in which a step computes. */
 static zr_space space_of(const zr_step *step)
 {
     return step->stream == ZR_STREAM_HOST ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
 }
 
-/* Check that an operand is where the step computes, and that it holds exactly the elements of a state that the step's
- * range selects. */
+/* Check that an operand is in the memory in which the step computes, and that it holds exactly the elements of a state
+ * that the step's range selects. */
 static zr_status check_operand(const homes *h, int32_t index, const zr_use *use, const zr_state *kept, bool reads,
                                bool changes)
 {
@@ -167,8 +168,8 @@ static zr_status check_operand(const homes *h, int32_t index, const zr_use *use,
     return ZR_OK;
 }
 
-/* Return whether a use is in the whole gradient of the step's unit, which is its own sum: on one rank, and with one
- * micro-batch. */
+/* Return whether a use is in the whole gradient of the step's unit, in the case of one rank and one micro-batch. This
+ * gradient needs no reduction, because it is already the sum. */
 static bool is_own_sum(const homes *h, const zr_step *step, const zr_use *use)
 {
     const zr_buffer *b = &h->p->s->buffer[use->buffer];
@@ -177,8 +178,8 @@ static bool is_own_sum(const homes *h, const zr_step *step, const zr_use *use)
            b->unit == step->unit && b->space == ZR_SPACE_DEVICE && zr__names(use, &unit, &step->range);
 }
 
-/* Return whether a use is in the sum on the device that an update of the step's unit applies: the unit's persistent
- * sums, or the gradient that is freed in its update. */
+/* Return whether a use is in the summed gradient on the device that the update of the step's unit applies: the unit's
+ * persistent sums, or a transient gradient that is freed after the update. */
 static bool is_sum_there(const homes *h, const zr_step *step, const zr_use *use)
 {
     const zr_buffer *b = &h->p->s->buffer[use->buffer];
@@ -189,7 +190,7 @@ static bool is_sum_there(const homes *h, const zr_step *step, const zr_use *use)
     return !b->persistent && b->unit == step->unit && zr__names(use, &unit, &step->range);
 }
 
-/* Check that a copy to a state's home moves all elements that a step has changed, or a whole gradient. */
+/* Check that a copy to a state's home writes exactly the elements that a step has changed, or a whole gradient. */
 static zr_status check_home(const homes *h, int32_t index, const zr_state *target)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -207,7 +208,7 @@ static zr_status check_home(const homes *h, int32_t index, const zr_state *targe
     return ZR_OK;
 }
 
-/* Check that elements which are written to a gathered unit are in their places of their own unit. */
+/* Check that elements which are copied into a gathered unit get the same position as in the unit. */
 static zr_status check_gathered(const homes *h, int32_t index, const zr_use *to)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -219,7 +220,7 @@ static zr_status check_gathered(const homes *h, int32_t index, const zr_use *to)
     return ZR_OK;
 }
 
-/* Check a copy of a state, from its home to another buffer or back, or on its way between them. */
+/* Check a copy of a state: from its home to another buffer, between two such buffers, or back to its home. */
 static zr_status check_state_copy(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -267,8 +268,8 @@ static zr_status check_state_copy(const homes *h, int32_t index)
     return h->p->s->buffer[to->buffer].unit >= 0 && step->when != ZR_WHEN_SAVE ? check_gathered(h, index, to) : ZR_OK;
 }
 
-/* Check that an update on the host reads a copy of its unit's sum on the device, and that no step has written this sum
- * since. */
+/* Check that an update on the host reads a copy of its unit's summed gradient on the device. No step may have written
+ * that gradient after the copy. */
 static zr_status check_sum_copy(const homes *h, int32_t index, const zr_use *use)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -285,7 +286,7 @@ static zr_status check_sum_copy(const homes *h, int32_t index, const zr_use *use
     return ZR_OK;
 }
 
-/* Check that UPDATE or SQUARE_UPDATE reads the sums that its range names. */
+/* Check that UPDATE or SQUARE_UPDATE reads the summed gradient of the elements in its range. */
 static zr_status check_sums_operand(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -300,7 +301,7 @@ static zr_status check_sums_operand(const homes *h, int32_t index)
     return ZR_OK;
 }
 
-/* Check that the squares for trust ratios are of the same elements of the sums, the master or the parameters, and the
+/* Check that SQUARE_UPDATE reads the same elements of the summed gradient, of the master (or the parameters) and of the
  * optimizer states. */
 static zr_status check_square_update(const homes *h, int32_t index)
 {
@@ -316,7 +317,8 @@ static zr_status check_square_update(const homes *h, int32_t index)
     return no_master ? check_operand(h, index, &use[2 + n_slots], &u->param, true, false) : ZR_OK;
 }
 
-/* Check that an update uses the same elements of the sums, the master, the optimizer states and the parameters. */
+/* Check that an update uses the same elements of the summed gradient, the master, the optimizer states and the
+ * parameters. */
 static zr_status check_update(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -338,13 +340,13 @@ static zr_status check_update(const homes *h, int32_t index)
 
 /* ---- sums of gradients off the device ---------------------------------------------------------- */
 
-/* Return the range of a unit after all members of a group have gathered their parts. */
+/* Return the range of a unit that a rank has after all members of a group have gathered their parts. */
 static zr_range gathered_range(const homes *h, const zr_range *part)
 {
     return (zr_range){.count = part->by.elems * h->p->plan->group[part->by.group].size, .by = part->outer};
 }
 
-/* Check that a reduction writes sums on the device, and adds to a copy of them in later rounds. */
+/* Check that a reduction writes sums on the device. In later rounds it must add to a copy of the sums at home. */
 static zr_status check_reduced(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -352,12 +354,13 @@ static zr_status check_reduced(const homes *h, int32_t index)
     const zr_plan_unit *u = &h->p->plan->unit[step->unit];
     const int32_t from = use[0].buffer;
     const bool later = h->p->s->step[h->p->repeat].rounds > 1; /* whether there are later rounds */
-    const bool in_place = from == use[2].buffer;               /* the sums of a rank are summed over all ranks */
+    const bool in_place = from == use[2].buffer; /* whether ranks reduce their own sums over micro-batches in place */
     if (in_place)
         ZR_CHECK(h->held[from].state == u->sums.buffer && same_range(&h->held[from].range, &u->sums.range) &&
                      use[2].writes,
                  ZR_ERR_INTERNAL, "step %d reduces something else than the sums of unit %d", index, step->unit);
-    /* the buffer holds whole sums until all owners have had their turn, then this rank's part of the result */
+    /* until all owners have had their turn, the buffer holds whole sums; afterwards it holds this rank's part of the
+     * result */
     if (in_place && step->owner >= 0 && step->owner + 1 < h->p->plan->group[step->group].size) return ZR_OK;
     for (int i = 2; i < step->n_uses; i++) {
         const int32_t home = i == 2 ? u->sums.buffer : u->open_sums + i - 3, b = use[i].buffer;
@@ -389,8 +392,8 @@ static zr_status check_gathered_sums(const homes *h, int32_t index)
     return ZR_OK;
 }
 
-/* Check a step that computes with a unit's sums of gradients, if their home is off the device. Set *checked to whether
- * it is one. */
+/* Check a step that computes with a unit's summed gradients, if their home is off the device. *checked receives whether
+ * the step is of this kind. */
 static zr_status check_sums_off(const homes *h, int32_t index, bool *checked)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -403,21 +406,21 @@ static zr_status check_sums_off(const homes *h, int32_t index, bool *checked)
     if (step->kind == ZR_STEP_SQUARE && is_own_sum(h, step, &use[0])) return ZR_OK;
     if (step->kind == ZR_STEP_SQUARE)
         return check_operand(h, index, &use[0], &h->p->plan->unit[step->unit].sums, true, false);
-    /* the first of two levels of a reduction writes partial sums, which stay on the device */
+    /* the first of two levels of a reduction writes partial sums, whose home is the device */
     const bool partial =
         h->p->s->buffer[use[2].buffer].unit == step->unit && h->p->s->buffer[use[2].buffer].space == ZR_SPACE_DEVICE;
     if (partial) *checked = false;
     return partial ? ZR_OK : check_reduced(h, index);
 }
 
-/* Return whether a range with this stride begins at other elements on some ranks. */
+/* Return whether a range with this stride begins at different elements on different ranks. */
 static bool differs(const homes *h, zr_stride by)
 {
     return by.elems != 0 && h->p->plan->group[by.group].size > 1;
 }
 
-/* Check that only copies and saves access the disk, on the streams that are beside the others, in whole blocks. On a
- * device with its own memory, they do so from and to host memory. */
+/* Check that only copies and saves access the disk, in whole disk blocks, and that copies from and to disk are on the
+ * streams FETCH and STORE. On a device with its own memory, they must copy from and to host memory. */
 static zr_status check_disk(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -450,8 +453,8 @@ static zr_status check_disk(const homes *h, int32_t index)
     return ZR_OK;
 }
 
-/* Check that the streams of the host's processors have only updates, and copies of their results to the device, beside
- * a device with its own memory. */
+/* Check that the streams HOST and RETURN are used only on a device with its own memory. HOST may have only updates, and
+ * RETURN only copies of their results to the device. */
 static zr_status check_beside(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -465,8 +468,8 @@ static zr_status check_beside(const homes *h, int32_t index)
     return ZR_OK;
 }
 
-/* Check that a step which computes has its states on the device. Only results are in host memory. (An update, which may
- * compute in host memory, has its own check.) */
+/* Check that the model states with which a step computes are on the device. Only results may be in host memory.
+ * (check_update checks updates, which may compute in host memory.) */
 static zr_status check_computes(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -481,7 +484,7 @@ static zr_status check_computes(const homes *h, int32_t index)
     return ZR_OK;
 }
 
-/* Check that SAVE writes this rank's shard of the state that the step names, from its home or from a copy. */
+/* Check that SAVE writes this rank's shard of the state named by the step, from the state's home or from a copy. */
 static zr_status check_save(const homes *h, int32_t index)
 {
     const zr_step *step = &h->p->s->step[index];
@@ -500,7 +503,7 @@ static zr_status check_save(const homes *h, int32_t index)
 static zr_status check_step_homes(const homes *h, int32_t i)
 {
     const zr_step *step = &h->p->s->step[i];
-    int first = 0; /* number of operands, at the beginning of the step's uses, that are already checked */
+    int first = 0; /* number of leading uses of the step that are already checked */
     if (step->when == ZR_WHEN_SAVE || step->kind == ZR_STEP_SAVE) {
         const bool known = (step->kind == ZR_STEP_SAVE || step->kind == ZR_STEP_COPY) && step->when == ZR_WHEN_SAVE &&
                            step->unit >= 0 && h->p->s->use[step->uses].buffer >= 0;
@@ -528,7 +531,7 @@ static zr_status check_step_homes(const homes *h, int32_t i)
     return ZR_OK;
 }
 
-/* Check that a schedule which saves states saves every state. Any other schedule must have no ZR_WHEN_SAVE step. */
+/* Check that a schedule with SAVE steps saves every state. Any other schedule must have no ZR_WHEN_SAVE step. */
 static zr_status check_saves(const homes *h)
 {
     const zr__proof *p = h->p;

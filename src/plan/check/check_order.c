@@ -1,6 +1,6 @@
 /* Part of the proof of a plan: derives the order of steps from streams and waits alone. Checks that this order allows
  * the buffers to share bytes as they do. Steps of one stream run in order, so a vector clock describes the order of
- * all steps. A step's clock has the last step of each stream that happens before it. */
+ * all steps. The clock of a step has, for each stream, the last step that happens before it. */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "plan/check/check.h"
@@ -28,8 +28,8 @@ bool zr__never_meet(const zr__proof *p, int32_t a, int32_t b)
     return (a >= p->s->n_steps && follows_end(p, b)) || (b >= p->s->n_steps && follows_end(p, a));
 }
 
-/* Return whether b's clock for a's stream has reached a. This comparison is enough, since a stream runs its steps in
- * the order of their time points. */
+/* Return whether the clock of b has reached a in the stream of a. This comparison is enough, since a stream runs its
+ * steps in the order of their time points. */
 bool zr__happens_before(const zr__proof *p, int32_t a, int32_t b)
 {
     return p->clock[b][p->s->step[zr__step_at(p, a)].stream] >= a && !zr__never_meet(p, a, b);
@@ -73,8 +73,8 @@ static bool is_first(const zr__proof *p, int32_t time)
 }
 
 /* Return whether the step at a time point is skipped. A ZR_WHEN_LATER step never counts as skipped. It does nothing in
- * the first round, but still follows the step that it replaces. Therefore one wait for the ZR_WHEN_LATER step serves
- * all rounds. */
+ * the first round, but its place in the stream is after the step that it replaces. Therefore a wait for the
+ * ZR_WHEN_LATER step is correct in all rounds. */
 static bool is_idle(const zr__proof *p, int32_t time)
 {
     const zr_step *step = &p->s->step[zr__step_at(p, time)];
@@ -188,9 +188,9 @@ static zr_status list_uses(zr__proof *p)
     return ZR_OK;
 }
 
-/* Check that all conflicting uses of a buffer are ordered. `both` selects the uses in both rounds of the pair,
- * otherwise the uses in the first round and after END. A use is compared only with each stream's last read and last
- * write, since that stream's earlier uses come before these two. */
+/* Check that all conflicting uses of a buffer are ordered. `both` selects the uses in both rounds of the pair;
+ * otherwise the uses in the first round and after END are checked. It is enough to compare a use with each stream's
+ * last read and last write, since that stream's earlier uses come before these two. */
 static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both)
 {
     int32_t read[ZR_STREAMS], written[ZR_STREAMS];
@@ -214,16 +214,16 @@ static zr_status check_conflicts(const zr__proof *p, int32_t instance, bool both
 
 /* ---- bytes that buffers share ------------------------------------------------------------------ */
 
-/* The bytes that a buffer occupies, and the time points of each stream's first and last use of the buffer, or -1. */
+/* The bytes that a buffer occupies, and the time points of its first and last use on each stream, or -1. */
 typedef struct placed {
     const zr_buffer *buffer;
     int64_t begin, end;
     int32_t first[ZR_STREAMS], last[ZR_STREAMS];
-    int32_t begins; /* time point of the buffer's first use by any stream; -1 for a persistent buffer */
+    int32_t begins; /* time point of the buffer's first use on any stream; -1 for a persistent buffer */
 } placed;
 
 /* Find a buffer's bytes and the time points of its uses, in the rounds that `both` selects (see check_conflicts).
- * Return false if the buffer is empty, or is transient and unused in these rounds. */
+ * Return false if the buffer is empty, or if it is transient and these rounds do not use it. */
 static bool find_placed(const zr__proof *p, int32_t instance, bool both, placed *x)
 {
     *x = (placed){.buffer = buffer_of(p, instance), .begins = -1};
@@ -270,8 +270,8 @@ typedef struct space_taken {
     int64_t room;
 } space_taken;
 
-/* Check a buffer against the last buffers that occupied its bytes, and record it as their new occupant. Earlier
- * occupants need no check, because "happens before" is transitive. */
+/* Check a buffer against the previous buffer at each of its bytes, and record it as the new one. Earlier buffers need
+ * no check, because "happens before" is transitive. */
 static zr_status take_bytes(const zr__proof *p, space_taken *t, const placed *x)
 {
     int32_t from = (int32_t)zr__sorted_below(t->list, t->n, sizeof(taken), offsetof(taken, end), x->begin + 1),
@@ -294,8 +294,8 @@ static zr_status take_bytes(const zr__proof *p, space_taken *t, const placed *x)
     return ZR_OK;
 }
 
-/* Check all bytes that buffers share. Buffers are taken in the order of their first uses. `both` selects the rounds
- * (see check_conflicts). */
+/* Check all buffers that share bytes, in the order of their first uses. `both` selects the rounds (see
+ * check_conflicts). */
 static zr_status check_sharing(const zr__proof *p, placed *list, bool both)
 {
     space_taken t = {0};

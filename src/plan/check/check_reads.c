@@ -2,9 +2,9 @@
  * in the list of steps, since check_order.c proves that conflicting uses have this order.
  *
  * The first byte of a range may differ between ranks: it is a stride times the rank's number in a group. Written bytes
- * are recorded for each combination of strides, as a set of byte ranges ("stretches"). A range without a stride, or one
- * that all members of a group write together, is recorded without a stride. Therefore the number of records does not
- * grow with the number of ranks. */
+ * are recorded for each combination of strides, as a set of byte ranges ("stretches"). A range without a stride is
+ * recorded without one. So is the union of the ranges that all members of a group write. Therefore the number of
+ * records does not grow with the number of ranks. */
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
 #include "plan/check/check.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Distance in bytes between the ranges of consecutive members of a group. `each`: whether the use covers the ranges of
- * all members. Otherwise it covers only this rank's range. */
+ * all members and not only this rank's range. */
 typedef struct stride {
     int64_t bytes;
     int32_t group;
@@ -22,7 +22,7 @@ typedef struct stride {
 /* A range of bytes of a buffer, with at most two strides. The strides are sorted by group. */
 typedef struct spot {
     int32_t buffer;
-    bool summed; /* whether the bytes are sums over all ranks, not this rank's own values */
+    bool summed; /* whether the bytes are sums over all ranks instead of this rank's own values */
     int n_strides;
     stride by[2];
     int64_t begin, end;
@@ -32,14 +32,14 @@ typedef struct stretch {
     int64_t begin, end;
 } stretch;
 
-/* The bytes of a buffer that were written with the strides of `at`. `stretch` lists them as disjoint ranges in
- * ascending order, with gaps between the ranges. */
+/* The bytes of a buffer that were written with one combination of strides, the strides of `at`. `stretch` lists them as
+ * disjoint ranges in ascending order, with gaps between the ranges. */
 typedef struct written {
-    spot at; /* only the fields buffer, summed, n_strides and by are used */
+    spot at; /* spot of which only the fields buffer, summed, n_strides and by are used */
     stretch *stretch;
     int32_t n, next; /* next: index in state.list of the next entry for the same buffer, or -1 */
     int64_t room;
-    stretch turn;   /* byte range that the owners reduce one after another */
+    stretch turn;   /* byte range that is reduced to one owner after another */
     int32_t owners; /* number of owners that have already reduced the byte range `turn` */
 } written;
 
@@ -73,7 +73,7 @@ static spot spot_of(const zr__proof *p, const zr_use *use, bool summed)
     return at;
 }
 
-/* Return a spot with one stride less. The result extends over the ranges of all members of the group of stride i. */
+/* Return the spot without its stride i, extended over the ranges of all members of that stride's group. */
 static spot along(const zr_plan *plan, spot at, int i)
 {
     at.end += (plan->group[at.by[i].group].size - 1) * at.by[i].bytes;
@@ -142,14 +142,14 @@ static zr_status note_spot(state *k, spot at)
     ZR_TRY(insert_stretch(w, at.begin, at.end, &joined));
     at.begin = joined.begin;
     at.end = joined.end;
-    /* if the ranges of consecutive members touch, the ranges of all members form one stretch */
+    /* if the ranges of consecutive members touch, the ranges of all members are one stretch */
     for (int i = 0; i < at.n_strides; i++)
         if (at.by[i].each && at.end - at.begin >= at.by[i].bytes) return note_spot(k, along(k->p->plan, at, i));
     return ZR_OK;
 }
 
-/* Record a reduction to one owner. When every owner has reduced the range, each rank has its own sums, and the bytes
- * count as written. */
+/* Record a reduction to one owner. When the range has been reduced to every owner, each rank has its own sums, and the
+ * bytes count as written. */
 static zr_status note_owner(state *k, const zr_step *step, spot at)
 {
     written *w;
@@ -161,7 +161,7 @@ static zr_status note_owner(state *k, const zr_step *step, spot at)
 }
 
 /* Return whether all bytes of a spot are written. First search the record with the spot's strides. Then search the
- * bytes that are missing there in the records that cover all members of a group. */
+ * missing bytes in the records that cover the ranges of all members of a group. */
 static bool is_written(const state *k, const spot *at)
 {
     const written *w = find_written(k, at);
@@ -189,8 +189,8 @@ static zr_status note_whole(state *k, int32_t buffer)
     return buffer == ZR_NONE ? ZR_OK : note_spot(k, (spot){.buffer = buffer, .end = k->p->s->buffer[buffer].bytes});
 }
 
-/* Mark the bytes of a unit's parameters as already written when the schedule begins. If every rank stores the whole
- * unit but other ranks have updated parts of it (`stale`), mark only the part that this rank has updated. */
+/* Mark the bytes of a unit's parameters as already written when the schedule begins. With `stale`, every rank stores
+ * the whole unit, but has only the updates of its own part: mark only this part. */
 static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
 {
     const zr_plan *plan = k->p->plan;
@@ -200,8 +200,8 @@ static zr_status note_params(state *k, const zr_plan_unit *u, bool stale)
     return u->update.count == 0 ? ZR_OK : note_spot(k, spot_of(k->p, &own, false));
 }
 
-/* In a persistent buffer of a whole gradient, mark the gaps between the parameters as already written when the schedule
- * begins. These gaps are zero from the start, and no op writes them. */
+/* In a persistent buffer of a whole gradient, mark the gaps between the parameters as written from the beginning: they
+ * are always zero, and no op writes them. */
 static zr_status note_gaps(state *k, int32_t unit)
 {
     const zr_graph *g = k->p->graph;
@@ -239,7 +239,8 @@ static zr_status note_beginning(state *k, bool stale)
 
 /* Return whether a step's i-th use reads bytes that earlier steps must have written. The result is false for scratch,
  * since the step itself writes it before reading it, and for the target of a move. For sums of gradients or of
- * micro-batches' squares it is true only from the second micro-batch on (`later`): the first overwrites their buffer.
+ * micro-batches' squares it is true only from the second micro-batch on (`later`), because the first micro-batch
+ * overwrites the buffer of the sums.
  */
 static bool reads_written(const zr_step *step, int i, const zr_use *use, bool later)
 {
@@ -248,14 +249,14 @@ static bool reads_written(const zr_step *step, int i, const zr_use *use, bool la
     return use->reads && !works && !moved;
 }
 
-/* Return whether a use holds sums over all ranks or over several micro-batches. With reduce_once the result is false
- * for a rank's own accumulators. */
+/* Return whether a use holds sums over all ranks or over several micro-batches. With reduce_once, the accumulators of
+ * one rank do not count as sums. */
 static bool is_summed(const zr_plan *plan, const zr_step *step, int i)
 {
     bool applied = step->kind == ZR_STEP_SQUARE || step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE;
     const bool own = plan->reduce_once && plan->group[step->group].size == 1;
-    /* The result is false for sums of an op's outputs over tensor-parallel ranks, because the next gather reads them as
-     * ordinary values. */
+    /* Sums of an op's outputs over tensor-parallel ranks do not count, because the next gather reads them as ordinary
+     * values. */
     if (zr__reduces(step)) return i > 0 && step->op < 0 && !own && (plan->moves || plan->sum_f32);
     return step->kind == ZR_STEP_GATHER_GRAD || (applied && i == 0 && (plan->moves || plan->sum_f32));
 }
@@ -264,12 +265,12 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
 {
     const zr_step *step = &k->p->s->step[index];
     const zr_use *use = k->p->s->use + step->uses;
-    bool sums_copied = false; /* whether the step copies sums */
+    bool sums_copied = false; /* whether the step copies summed gradients */
     for (int i = 0; i < step->n_uses; i++) {
         if (use[i].buffer == ZR_NONE || !reads_written(step, i, &use[i], later)) continue;
         spot at = spot_of(k->p, &use[i], is_summed(k->p->plan, step, i));
         bool there = is_written(k, &at);
-        /* the input of a reduction may already consist of sums over fewer ranks, and a copy copies sums as sums */
+        /* the input of a reduction may already be sums over fewer ranks; a copy of sums counts as sums */
         if (i == 0 && (zr__reduces(step) || step->kind == ZR_STEP_COPY)) {
             at.summed = true;
             const bool sums = is_written(k, &at);
@@ -289,7 +290,7 @@ static zr_status check_step_reads(state *k, int32_t index, bool later)
     return ZR_OK;
 }
 
-/* Check that the schedule has written the results that the caller reads after it. */
+/* Check that the schedule has written the results that the caller reads after the schedule. */
 static zr_status check_results(const state *k)
 {
     const zr__proof *p = k->p;
@@ -314,7 +315,7 @@ static void forget_written(state *k, int32_t first_buffer)
     }
 }
 
-/* Check a training step, of two rounds if it has several. More rounds need no check: a third round would find the same
+/* Check a training step, with two rounds if it has several. Further rounds need no check, because they find the same
  * bytes written as the second. */
 static zr_status check_run_reads(state *k, bool stale, bool asked)
 {

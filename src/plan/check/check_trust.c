@@ -1,7 +1,7 @@
 /* Part of the proof of a plan: trust ratios (zr_optimizer.trust). Before a unit is updated, each rank must square all
  * elements of its shard once, with the gradient on which all ranks have agreed. All ranks must then add the squares of
- * all ranks. check_homes.c checks that squares are of the states' own elements, and check_order.c that no state changes
- * between the squares and the update. */
+ * all ranks. check_homes.c checks that the squared elements are those of the states, and check_order.c checks that no
+ * state changes between the squares and the update. */
 #include "plan/check/check.h"
 
 static bool uses_buffer(const zr__proof *p, const zr_step *step, int32_t buffer, bool reads, bool writes)
@@ -14,7 +14,7 @@ static bool uses_buffer(const zr__proof *p, const zr_step *step, int32_t buffer,
 }
 
 /* Find the step TRUST of a unit. Check that it reads the unit's squares and writes its norms, once in a training step
- * and after the rounds' last micro-batch. */
+ * and after the last micro-batch. */
 static zr_status find_trust(const zr__proof *p, int32_t unit, int32_t *trust)
 {
     const zr_plan_unit *u = &p->plan->unit[unit];
@@ -33,8 +33,8 @@ static zr_status find_trust(const zr__proof *p, int32_t unit, int32_t *trust)
     return ZR_OK;
 }
 
-/* Check that the squares of a unit are complete and agreed before its norms are found, and the norms before each of its
- * updates. */
+/* Check that the squares of a unit are complete, and computed from an agreed gradient, before its norms, and that the
+ * norms are known before each of its updates. */
 static zr_status check_unit(const zr__proof *p, int32_t unit)
 {
     const zr_plan_unit *u = &p->plan->unit[unit];
@@ -45,7 +45,7 @@ static zr_status check_unit(const zr__proof *p, int32_t unit)
         const zr_step *step = &p->s->step[i];
         if (step->unit != unit) continue;
         if (step->kind == ZR_STEP_SQUARE_UPDATE) {
-            /* the parts are squared in order, from the first element of the shard on, which begins the sums */
+            /* the parts of the shard are squared in order; the part with the shard's first element starts the sums */
             const zr_use part = {.range = step->range};
             zr_range next = u->own;
             next.first += squared;

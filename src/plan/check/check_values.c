@@ -1,10 +1,9 @@
 /* Part of the proof of a plan: checks that every read finds the intended value. A use must be within its buffer on
- * every rank. When a step or the caller reads an operand, the losses or the output, the buffer must still hold this
- * value. */
+ * every rank. When a step reads an operand, or the caller the losses or the output, the buffer must still hold the
+ * intended value. */
 #include "plan/check/check.h"
 
-/* A range's first element differs between ranks. Return the lowest one if `which` is -1, or the highest one if it is
- * 1. */
+/* Return the lowest first element that a range has on any rank if `which` is -1, or the highest if it is 1. */
 static int64_t outermost(const zr_plan *plan, const zr_range *r, int which)
 {
     const int64_t by = (plan->group[r->by.group].size - 1) * r->by.elems,
@@ -49,8 +48,8 @@ static void bytes_used(const zr_use *use, int64_t *begin, int64_t *end)
     *end = *begin + zr_dtype_span(use->dtype, use->range.count);
 }
 
-/* A value of one micro-batch of a round: the micro-batch times the number of values, plus the value. ZR_NONE is none.
- */
+/* A value of one micro-batch of a round, as a number: the index of the micro-batch times the number of values, plus the
+ * value. ZR_NONE stands for no value. */
 typedef int64_t held_value;
 
 static held_value value_of(const zr__proof *p, int32_t step, zr_value value)
@@ -58,14 +57,14 @@ static held_value value_of(const zr__proof *p, int32_t step, zr_value value)
     return (held_value)p->s->step[step].micro * zr_graph_values(p->graph) + value;
 }
 
-/* Return the value of the graph, or ZR_NONE. */
+/* Return the value of the graph without the micro-batch, or ZR_NONE. */
 static zr_value graph_value(const zr__proof *p, held_value held)
 {
     return held == ZR_NONE ? ZR_NONE : (zr_value)(held % zr_graph_values(p->graph));
 }
 
-/* Return whether `value`, which is a part of a parameter's gradient, is the last value that a RUN step of micro-batch
- * `micro` wrote to the bytes of `use`. Only steps before `end_step` count. */
+/* Return whether `value`, a part of a parameter's gradient, is the last value that a RUN step of micro-batch `micro`
+ * wrote to the bytes of `use`. Only steps before `end_step` count. */
 static bool was_last(const zr__proof *p, int32_t end_step, int32_t micro, zr_value value, const zr_use *use)
 {
     int64_t first, end, at, stop;
@@ -83,8 +82,8 @@ static bool was_last(const zr__proof *p, int32_t end_step, int32_t micro, zr_val
     return false;
 }
 
-/* Check that a use names the buffer of `value`, and that the buffer still holds this value. `made`: whether the step
- * itself has just written the value. */
+/* Check that a use names the buffer of `value`, and that the buffer still holds this value. `made`: whether this step
+ * has just written the value. */
 static zr_status check_held(const zr__proof *p, const held_value *holder, int32_t step, zr_value value,
                             const zr_use *use, bool made)
 {
@@ -112,8 +111,8 @@ static zr_status check_held(const zr__proof *p, const held_value *holder, int32_
     return ZR_OK;
 }
 
-/* Return a use of a whole value, made from the use of all ranks' pieces of the value. If the pieces do not tile the
- * value, the range of the result is empty. */
+/* Return a use of a whole value, given the use of all ranks' pieces of it. If the pieces do not cover the value
+ * exactly, the range of the result is empty. */
 static zr_use all_of(const zr__proof *p, const zr_use *pieces)
 {
     const zr_range *r = &pieces->range;
@@ -123,10 +122,10 @@ static zr_use all_of(const zr__proof *p, const zr_use *pieces)
     return use;
 }
 
-/* all[buffer]: value that the buffer holds whole; piece[buffer]: value of which the buffer holds only this rank's
+/* all[buffer]: value that the buffer holds completely; piece[buffer]: value of which the buffer holds only this rank's
  * piece; grad[micro-batch * parameters + parameter]: value in the bytes of the parameter's gradient, and where[...]:
- * the gradient's buffer; holds[buffer]: whether it is a buffer of gradients; from[buffer]: micro-batch of the move that
- * last wrote to the buffer. ZR_NONE means no value. */
+ * the gradient's buffer; holds[buffer]: whether it is a buffer of gradients; from[buffer]: micro-batch of the last step
+ * that moved data into the buffer. ZR_NONE means no value. */
 typedef struct held {
     held_value *all, *piece;
     zr_value *grad;
@@ -233,8 +232,8 @@ static zr_status check_join(const zr__proof *p, const held *h, int32_t i)
     return check_held(p, holder, i, op->out[0], &all, true);
 }
 
-/* Record which value is in the bytes of a parameter's gradient. These bytes may first get a part of the gradient, to
- * which a later op adds the rest in place. */
+/* Record which value is in the bytes of a parameter's gradient. The first value there may be only a part of the
+ * gradient; a later op then adds the rest in place. */
 static void note_gradient(const zr__proof *p, const held *h, int32_t step, zr_value value, const zr_use *use,
                           bool finished)
 {
@@ -251,8 +250,8 @@ static void note_gradient(const zr__proof *p, const held *h, int32_t step, zr_va
 }
 
 /* Check that a unit's gradient is complete when a step squares it, reduces it or applies it. Within a round, the step
- * takes the gradient of its own micro-batch, from the buffer of this gradient or from partial sums of it. After the
- * last round, and for the squares of sums, the gradients of all micro-batches must be complete. */
+ * takes the gradient of its own micro-batch, from its buffer or from the buffer of its partial sums. After the last
+ * round, and for squares of sums, all micro-batches must have completed their gradients. */
 static zr_status check_gradients(const zr__proof *p, const held *h, int32_t i)
 {
     const zr_step *step = &p->s->step[i];
@@ -327,7 +326,7 @@ static zr_status check_step_values(const zr__proof *p, const held *h, int32_t i)
     return ZR_OK;
 }
 
-/* Check that each read finds the last value written to its buffer. A buffer may pass from an input to an output
+/* Check that each read finds the last value written to its buffer. An output may take over the buffer of an input
  * (in_place). One walk through the list is enough, since check_order.c proves that conflicting uses have the order of
  * the list. */
 zr_status zr__check_values(const zr__proof *p)

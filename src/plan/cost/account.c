@@ -52,7 +52,7 @@ int64_t zr_memory_taken(const zr_memory *memory)
 {
     const int64_t *host = memory->space[ZR_SPACE_HOST].category_bytes;
     const int64_t states = host[ZR_CATEGORY_PARAM] + host[ZR_CATEGORY_GRAD] + host[ZR_CATEGORY_OPTIM];
-    /* the buffers through which states pass from and to disk have the sizes that the layout requests */
+    /* the layout requests the sizes of the buffers through which states pass from and to disk */
     const int64_t passing = memory->space[ZR_SPACE_DISK].total_bytes > 0 ? host[ZR_CATEGORY_WORK] : 0;
     return memory->total_bytes + host[ZR_CATEGORY_CHECKPOINT] + states + passing;
 }
@@ -70,8 +70,8 @@ void zr__memory_sum(zr_memory *memory)
     memory->total_bytes = device->total_bytes + staging->total_bytes;
 }
 
-/* Add a step's bytes to the traffic of a kind, for all runs of the step. The bytes of a kind are limited to 2^61, so
- * that a sum over the kinds fits in 64 bits. */
+/* Add the bytes of all executions of a step to one kind of traffic. The bytes of a kind are limited to 2^61, so that a
+ * sum over the kinds fits in 64 bits. */
 static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kind kind, int64_t bytes, int64_t runs)
 {
     const bool wraps = __builtin_mul_overflow(bytes, runs, &bytes);
@@ -82,7 +82,7 @@ static zr_status charge(const zr_plan *plan, zr_traffic *traffic, zr_traffic_kin
     return ZR_OK;
 }
 
-/* Return the number of parameters whose norms a step TRUST finds. */
+/* Return the number of parameters whose norms a TRUST step computes. */
 static int64_t params_of(const zr_plan *plan, const zr_step *step)
 {
     int64_t params = 0;
@@ -92,7 +92,7 @@ static int64_t params_of(const zr_plan *plan, const zr_step *step)
     return params;
 }
 
-/* Return the number of values that each rank passes to a step that moves scalars. */
+/* Return the number of scalars that each rank contributes to a step that exchanges scalars. */
 static int64_t scalars_of(const zr_plan *plan, const zr_step *step)
 {
     if (step->kind == ZR_STEP_COUNT) return plan->terms;
@@ -129,7 +129,7 @@ int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step 
 static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
 {
     int64_t times = 1;
-    /* rank[group][border]: rank whose received bytes across the border are counted */
+    /* rank[group][border]: rank whose received bytes across the border are counted: the rank that receives most */
     int rank[ZR_GROUPS_MAX][ZR_BORDERS];
     for (int32_t g = 0; g < plan->n_groups; g++)
         for (int b = 0; b < ZR_BORDERS; b++) rank[g][b] = zr__plan_most_across(plan, g, (zr_border)b);
@@ -142,7 +142,7 @@ static zr_status account_traffic(zr_plan *plan, const zr_schedule *s)
         const int64_t bytes = zr__wire_bytes(plan, s, step);
         const zr_step_traits traits = zr_step_traits_of(step->kind);
         /* Count a step with an owner only if rank 0 receives bytes in it. A collective consists of one such step for
-         * each owner. Each rank is the owner once, so all ranks receive equally many bytes. */
+         * each owner, and each rank is the owner once. Therefore all ranks receive equally many bytes. */
         const bool receives = step->owner < 0 || (step->owner == 0) == (traits.move == ZR_MOVE_COLLECT);
         if (bytes == 0 || !receives) continue;
         ZR_TRY(charge(plan, &plan->traffic, traits.traffic, bytes, runs));

@@ -1,8 +1,7 @@
 /** plan/cost: computes numbers from a finished plan, and never changes the plan.
  *
  * account.c counts bytes of memory and traffic. price.c and profiles.c compute the time of a step on a machine's
- * profile. queues.c finds the queues on which the streams run. fullest.c finds the step at which most memory is in
- * use. */
+ * profile. queues.c assigns streams to queues. fullest.c finds the step with the peak of memory. */
 #ifndef ZR_PLAN_COST_H
 #define ZR_PLAN_COST_H
 
@@ -12,11 +11,11 @@
  * `comm`, `copy` or `save` is true. All other streams share the queue of COMPUTE. */
 zr_queues zr__queues_of(bool comm, bool copy, bool save);
 
-/** Return the bytes that count against the memory limit. On a device with its own memory (facts.apart) these are the
- * total bytes, otherwise zr_memory_taken. */
+/** Return the bytes that count against the memory limit: the total bytes on a device with its own memory (facts.apart),
+ * otherwise zr_memory_taken. */
 int64_t zr__memory_limited(const zr_memory *memory, const zr_device_facts *facts);
 
-/** Compute the total bytes and the bytes by category, which are the sums of device memory and staging memory. */
+/** Compute the totals and the bytes by category as sums of device memory and staging memory. */
 void zr__memory_sum(zr_memory *memory);
 
 /** Return the queues on which an engine runs a plan's streams. SAVE, FETCH, STORE, HOST and RETURN have their own
@@ -25,14 +24,14 @@ void zr__memory_sum(zr_memory *memory);
  * without steps gets no queue, except COMM. */
 zr_queues zr__plan_queues(const zr_plan *plan, bool exchanges_overlap);
 
-/** The step of a training step at which a rank's memory use is highest. */
+/** The schedule step at which a rank's memory use is highest. */
 typedef struct zr__fullest {
     int32_t step;
     int64_t live_bytes;
     int64_t category_bytes[ZR_CATEGORIES];
 } zr__fullest;
 
-/** Find the step at which most bytes are in use. Return ZR_ERR_STATE if the plan has no training schedule. */
+/** Find the schedule step at which most bytes are in use. Return ZR_ERR_STATE if the plan has no training schedule. */
 ZR_NODISCARD zr_status zr__plan_fullest(const zr_plan *plan, zr__fullest *fullest);
 zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int32_t step);
 
@@ -43,8 +42,8 @@ static inline bool zr__plan_narrow_attention(const zr_plan *plan)
     return facts->narrow_attention && (facts->apart || plan->layout.dtype == ZR_BF16);
 }
 
-/** Return the FLOP/s of an op's matrix products on a machine. The FLOP/s depend on the type in which the plan's device
- * (plan->profile.facts) multiplies. */
+/** Return the FLOP/s at which a machine computes an op's matrix products. The FLOP/s depend on the dtype in which the
+ * plan's device (plan->profile.facts) multiplies. */
 double zr__plan_op_flops_sec(const zr_plan *plan, const zr_op_def *def, const zr_machine *machine,
                              zr_product_sizes sizes);
 
@@ -54,41 +53,40 @@ typedef struct zr__disk_rates {
     double read, write, both;
 } zr__disk_rates;
 
-/** Return whether a step copies from or to disk. */
+/** Return whether a step copies from or to a disk. */
 static inline bool zr__is_disk_copy(const zr_step *step)
 {
     return step->stream == ZR_STREAM_FETCH || step->stream == ZR_STREAM_STORE;
 }
 
-/** Return the time of a step of the training schedule that copies from or to disk. A step takes longer in a plan that
- * both reads and writes, because the directions share the rate `both`. If this rate is unknown, they take turns. If the
- * rate of a direction is unknown, its copies take no time. */
+/** Return the time of a COPY step from or to disk in the training schedule. A plan that both reads and writes has the
+ * rate `both` for the two directions together, so that each is slower. If this rate is unknown, the two directions take
+ * turns. Copies in a direction with an unknown rate take no time. */
 double zr__plan_disk_sec(const zr_plan *plan, int32_t step, zr__disk_rates rates);
 
 /** Return the bytes that a SAVE step writes to the checkpoint. */
 int64_t zr__plan_saved_bytes(const zr_plan *plan, const zr_step *step);
 
-/** A source of step durations, such as a measurement. A plan is priced by following its streams and waits with these
- * durations. */
+/** A source of durations of schedule steps, such as a measurement. The price of a plan is the time of a walk through
+ * its streams and waits with these durations. */
 typedef struct zr__pricer {
     double (*step_sec)(const struct zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t step);
-    /** Function that is called for each wait of the compute stream, or NULL. Before the step `waiting`, the compute
-     * stream waits `sec` seconds, in total over all rounds. ZR_NONE as `waiting` stands for the end of the schedule.
-     * During this time another stream is busy with the step `awaited`. This is the step for which the compute stream
-     * waits, or an earlier step on the same stream as that step. If several steps keep the other stream busy during a
-     * wait, there is one call for each. */
+    /** Function that is called for each wait of the compute stream, or NULL. The compute stream waits `sec` seconds
+     * before the step `waiting` (ZR_NONE: the end of the schedule), in total over all rounds. Meanwhile another stream
+     * runs the step `awaited`: the step that is waited for, or an earlier step of its stream. If the other stream runs
+     * several steps during a wait, there is one call for each. */
     void (*waited)(const struct zr__pricer *me, const zr_plan *plan, zr_schedule_kind kind, int32_t waiting,
                    int32_t awaited, double sec);
-    zr_queues queues; /* queue of each stream; a step occupies all streams of its queue. If all entries are 0, all
-                         streams share one queue, and their steps run one at a time. */
+    zr_queues queues; /* queue of each stream. A step occupies all streams of its queue. If all entries are 0, all
+                         streams share one queue, so that one step runs at a time */
 } zr__pricer;
 
 /** Price a plan with a pricer. Return ZR_ERR_STATE if the plan has no training schedule, or ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price);
 
-/** Return whether a plan's bytes are within the memory limit of its layout. A limit of 0 means no limit, but the result
- * is then false for every plan. In that case zr__plan_better prefers the plan with less memory, policy auto recomputes
- * nothing, and ZR_SAVE_AUTO saves in place. */
+/** Return whether a plan's bytes are within the memory limit of its layout. Without a limit (0), the result is false
+ * for every plan. Then zr__plan_better prefers the plan with less memory, policy auto recomputes nothing, and
+ * ZR_SAVE_AUTO saves in place. */
 static inline bool zr__plan_fits(const zr_plan *plan)
 {
     return zr__memory_limited(&plan->memory, &plan->profile.facts) <= plan->layout.limit_bytes;
@@ -110,11 +108,11 @@ ZR_NODISCARD zr_status zr__plan_price_save(const zr_plan *plan, const zr_profile
 ZR_NODISCARD zr_status zr__plan_price_save_by(const zr_plan *plan, const zr__pricer *pricer, zr_save_price *price);
 ZR_NODISCARD zr_status zr__plan_times_by(const zr_plan *plan, const zr__pricer *pricer, zr_step_time *time);
 
-/* Return the bytes that a receiving rank gets in a step. In REDUCE only the owner receives bytes. In BROADCAST every
- * rank but the owner receives bytes. */
+/* Return the bytes that a rank receives in a step, if it receives any. In REDUCE only the owner receives bytes. In
+ * BROADCAST every rank but the owner receives bytes. */
 int64_t zr__wire_bytes(const zr_plan *plan, const zr_schedule *schedule, const zr_step *step);
-/* Return the number of exchanges that a step makes: one for each bucket of a move, and several in TRUST if it has many
- * parameters. For any other step return 1. */
+/* Return the number of exchanges of a step: one for each bucket of a step that moves data, several for TRUST if it has
+ * many parameters, and 1 for any other step. */
 int64_t zr__plan_calls(const zr_plan *plan, const zr_step *step);
 
 /* Fill in plan->memory, plan->traffic and plan->flops. */

@@ -1,5 +1,6 @@
 /* Computes the time of one training step. A walk through the schedule keeps one clock per stream. A pricer returns the
- * duration of each step. With a profile, this is the larger of the step's time for FLOPs and its time for bytes. */
+ * duration of each step. With a profile, the duration is the larger of the step's time for FLOPs and its time for
+ * bytes. */
 #include "plan/cost/cost.h"
 #include "base/core/core.h"
 
@@ -8,14 +9,14 @@ typedef struct pricing {
     const zr_plan *plan;
     const zr_schedule *s;
     const zr__pricer *pricer;
-    bool in_turn;             /* whether all streams without a thread of their own (is_beside) share one queue */
-    bool saves;               /* whether the training step saves states */
+    bool in_turn; /* whether all streams without a thread of their own on every device (is_beside) share one queue */
+    bool saves;   /* whether the training step saves states */
     double clock[ZR_STREAMS]; /* clock[stream]: time in seconds from which the stream is free */
     double busy[ZR_STREAMS];
-    struct ran *ran; /* all runs of steps, in order, or NULL if waits are not reported */
+    struct ran *ran; /* executions of steps, in order, or NULL if waits are not reported */
     int32_t n_ran;
     int32_t last[ZR_STREAMS]; /* last[stream]: index in `ran` of the stream's last step, or -1 */
-    double rounds;            /* number of rounds for which the walked round stands, because they take equally long */
+    double rounds;            /* number of rounds that the walked round represents, because they take equally long */
     zr_step_time *time;       /* begin and end of each step in one round, or NULL if not wanted */
 } pricing;
 
@@ -31,7 +32,7 @@ static double larger(double a, double b)
 }
 
 /* Return the bytes of memory that a step without an op reads and writes. On a device with its own memory, count only
- * that memory, and for a step of the host's processors only host memory. */
+ * device memory; for a step of the host's processors count only host memory. */
 static double touched_bytes(const zr_plan *plan, const zr_schedule *s, const zr_step *step)
 {
     double bytes = 0;
@@ -63,7 +64,7 @@ zr_step_cost zr__plan_step_cost(const zr_plan *plan, zr_schedule_kind kind, int3
                               .memory_bytes = its.bytes,
                               .calls = 1};
     }
-    /* scalars cost latency, not bandwidth */
+    /* an exchange of scalars costs latency but no bandwidth */
     const bool scalars = zr_step_traits_of(step->kind).move == ZR_MOVE_SCALARS;
     zr_step_cost cost = {.calls = (double)zr__plan_calls(plan, step)};
     cost.wire_bytes = scalars ? 0 : (double)zr__wire_bytes(plan, s, step);
@@ -159,15 +160,15 @@ static double all_streams_free(const pricing *p)
     return free_at;
 }
 
-/* For each step: time in seconds at which it ends, in this round of REPEAT (`now`) and in the previous round
- * (`before`). */
+/* For each step: time in seconds at which it ends, in this round of REPEAT (`now`) and in the round before (`before`).
+ */
 typedef struct ends {
     double *now, *before; /* `before` is NULL in the first round */
 } ends;
 
 /* ---- waits -------------------------------------------------------------------------------------- */
 
-/* A step that ran, with its begin and end in seconds. */
+/* One execution of a step, with its begin and end in seconds. */
 typedef struct ran {
     int32_t step, before; /* before: index in `ran` of the stream's previous step, or -1 */
     double begin, end;
@@ -180,8 +181,7 @@ static void report_wait(const pricing *p, int32_t waiting, int32_t awaited, doub
 }
 
 /* Report a wait of the compute stream, from `from` to `until`, for the step `awaited` of `stream`. If several steps ran
- * on `stream` in this time, report the time of each separately. Time in which `stream` was idle is reported for its
- * next step. */
+ * on `stream` in this time, report the time of each separately. Idle time of `stream` counts for its next step. */
 static void book_wait(const pricing *p, int32_t waiting, int32_t awaited, zr_stream stream, double from, double until)
 {
     if (!p->ran) return;
@@ -206,8 +206,8 @@ static bool is_beside(int stream)
 }
 
 /* Advance all streams of a queue to the latest clock among them. If all streams without a thread of their own share one
- * queue, a single thread runs their steps and also issues the steps of the other streams. In this case such a step
- * cannot begin before the thread reaches it. */
+ * queue, one thread runs their steps and also issues the steps of the other streams. A step of another stream can then
+ * begin only after this thread has issued it. */
 static void advance_queues(pricing *p, int32_t index)
 {
     const int8_t *of = p->pricer->queues.of;
@@ -250,8 +250,8 @@ static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
         const zr_step *step = &p->s->step[i];
         advance_queues(p, i);
         if (!zr_when_runs(step->when, end->before != NULL, true, p->saves)) {
-            /* The step is skipped. A step that waits for a skipped ZR_WHEN_LATER step may begin as soon as the skipped
-             * step's stream is free. */
+            /* The step is skipped. A step that waits for a skipped ZR_WHEN_LATER step may begin as soon as the stream
+             * of the skipped step is free. */
             const double now = p->clock[step->stream];
             bool goes_on = zr_when_asked(step->when) && end->before;
             end->now[i] = goes_on ? end->before[i] : step->when == ZR_WHEN_LATER ? now : 0;
@@ -270,8 +270,7 @@ static void walk_steps(pricing *p, int32_t first, int32_t last, const ends *end)
     }
 }
 
-/* Walk through the second round, and extrapolate its time to the later rounds. Each later round takes as long as the
- * second. */
+/* Walk through the second round, and extrapolate its duration to the later rounds, which take equally long. */
 static void walk_again(pricing *p, int32_t repeat, int32_t stop, ends *end)
 {
     const zr_step *step = p->s->step;
@@ -325,7 +324,7 @@ static zr_status walk_step(pricing *p)
         walk_again(p, repeat, stop, &end);
     }
     walk_steps(p, stop + 1, s->n_steps - 1, &(ends){.now = end.now});
-    for (int i = 0; i < ZR_STREAMS; i++) { /* report the stream whose transfers still run after the last computation */
+    for (int i = 0; i < ZR_STREAMS; i++) { /* report the stream whose transfers continue after the last computation */
         if (i != ZR_STREAM_COMPUTE && i != ZR_STREAM_SAVE && p->clock[i] == all_streams_free(p)) {
             book_wait(p, ZR_NONE, ZR_NONE, (zr_stream)i, p->clock[ZR_STREAM_COMPUTE], p->clock[i]);
             break;
@@ -347,8 +346,8 @@ static pricing pricing_by(const zr_plan *plan, const zr__pricer *pricer)
     return p;
 }
 
-/* Price a training step that follows another training step. It includes the gathers of parameters that the previous
- * training step has updated. */
+/* Price a training step that follows another training step, including the gathers of parameters that the previous step
+ * has updated. */
 zr_status zr__plan_price_by(const zr_plan *plan, const zr__pricer *pricer, zr_price *price)
 {
     pricing p = pricing_by(plan, pricer);
@@ -382,8 +381,8 @@ static double all_traffic(const zr_plan *plan)
     return bytes;
 }
 
-/* Return whether a is less than b by more than a rounding error. Two plans' equal times may differ in their last bits,
- * because they were summed in different orders. */
+/* Return whether a is less than b by more than a rounding error. Equal times of two plans may differ in their last
+ * bits, if they were summed in different orders. */
 static bool clearly_less(double a, double b)
 {
     return a < (1 - 1e-9) * b;

@@ -9,11 +9,11 @@
 /*
  * The link of a GPU's profile is NVLink within a node, in one direction.
  *
- * The rate between a GPU and its host is PCI Express's in one direction, half of what the data sheet gives for both.
- * No data sheet of a GPU says how fast the host's disks are. A GPU's part of the host's memory bandwidth is that of a
- * DGX with these GPUs, by the data sheets of the DGX and of its processors: all memory channels, divided by the GPUs.
- * DGX-2: two Xeon 8168 with 6 channels of DDR4-2666. DGX A100: two EPYC 7742 with 8 of DDR4-3200. DGX H100 and H200:
- * two Xeon 8480C with 8 of DDR5-4800.
+ * The rate between a GPU and its host is the rate of PCI Express in one direction, half of the data sheet's number for
+ * both directions. Rates of disks are unknown, because data sheets of GPUs do not contain them. The host's memory
+ * bandwidth for one GPU is the bandwidth of all memory channels of a DGX divided by its GPUs, by the data sheets of the
+ * DGX and of its processors. DGX-2: two Xeon 8168 with 6 channels of DDR4-2666. DGX A100: two EPYC 7742 with 8 of
+ * DDR4-3200. DGX H100 and H200: two Xeon 8480C with 8 of DDR5-4800.
  *
  * v100-dgx2  One of the 16 V100 of a DGX-2: NVIDIA's data sheet of the Tesla V100 SXM3 32 GB (125 TFLOP/s for fp16
  *            tensor products, 15.7 for fp32, 900 GB/s of HBM2 memory), and NVSwitch at 150 GB/s. The memory is 32 GB,
@@ -29,8 +29,8 @@
  *            memory. Ranks share this memory, so bytes from a peer arrive at the rate of memory.
  */
 /* columns: name, GPU or not, fp32 FLOP/s, 16-bit FLOP/s (0 if the machine has no 16-bit products), memory bytes/s,
- * level of the link, bytes/s of the link, memory bytes (0 if unknown), bytes/s to and from the host, and of the host's
- * memory for one GPU (both 0 if no GPU) */
+ * level of the link, bytes/s of the link, memory bytes (0 if unknown), bytes/s of copies to and from the host, bytes/s
+ * of the host's memory for one GPU (both 0 if no GPU) */
 #define PROFILE_LIST(X)                                                                                                \
     X("v100-dgx2", true, 15.7e12, 125e12, 900e9, HOST, 150e9, 32000000000, 16e9, 16e9)                                 \
     X("a100-40gb", true, 19.5e12, 312e12, 1555e9, HOST, 300e9, 40000000000, 32e9, 51.2e9)                              \

@@ -17,7 +17,8 @@ zr_queues zr__plan_queues(const zr_plan *plan, bool exchanges_overlap)
     const bool apart = plan->profile.facts.apart;
     zr_queues queues = zr__queues_of(plan->side_by_side && exchanges_overlap, plan->has_stream[ZR_STREAM_COPY] && apart,
                                      plan->has_stream[ZR_STREAM_SAVE]);
-    /* Disks work beside every device, and the host's processors beside a device with its own memory. */
+    /* Disks transfer while every device computes. The host's processors compute at the same time as a device with its
+     * own memory. */
     for (int s = ZR_STREAM_FETCH; s <= ZR_STREAM_RETURN; s++)
         if (plan->has_stream[s]) queues.of[s] = (int8_t)s;
     return queues;

@@ -58,7 +58,7 @@ zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_s
     memcpy(schedule->buffer, plan->persistent, (size_t)n * sizeof *schedule->buffer);
     schedule->n_buffers = n;
     l->buffer_room = n + 256;
-    /* Reserve enough entries for most schedules, because an array is copied when it grows. */
+    /* Reserve enough entries for most schedules, since growing an array means copying it. */
     const int32_t ops = graph ? zr_graph_ops(graph) : 0;
     l->step_room = l->link_room = 2 * ops + 4 * plan->n_units + 64;
     l->use_room = 5 * ops + 12 * plan->n_units + 128;

@@ -1,9 +1,9 @@
 /** plan/list: the steps of a schedule, and the buffers that they use. While a schedule is being written, its steps are
  * in a linked list (list.c).
  *
- * This folder also has the persistent buffers of the model states (states.c) and the grid of ranks (place.h), because
- * every step uses them. When the list is finished, order.c and painted.c find the waits between steps. pack.c gives
- * every transient buffer an offset. */
+ * states.c plans the persistent buffers of the model states, and place.h has the grid of ranks; every step uses both.
+ * When the list is finished, order.c and painted.c find the waits between steps. pack.c gives every transient buffer an
+ * offset. */
 #ifndef ZR_PLAN_LIST_H
 #define ZR_PLAN_LIST_H
 
@@ -16,14 +16,14 @@ typedef int32_t zr__id;
 
 typedef struct zr__link {
     zr__id next, prev;
-    int32_t pace; /* index in zr__list.pace of the newest pace of this step, or ZR_NONE */
+    int32_t pace; /* index in zr__list.pace of the newest pace wait of this step, or ZR_NONE */
 } zr__link;
 
-/* A pace is a wait that throttles a step. The step waits for another step, `step`, although no data dependency requires
- * this. Otherwise it could run too far ahead of other streams. */
+/* A pace wait throttles a step: the step waits for the step `step`, although no data dependency requires this.
+ * Otherwise it could run too far ahead of other streams. */
 typedef struct zr__pace {
     zr__id step;
-    int32_t next; /* index in zr__list.pace of the waiting step's previous pace, or ZR_NONE */
+    int32_t next; /* index in zr__list.pace of the waiting step's previous pace wait, or ZR_NONE */
 } zr__pace;
 
 /* The list of a schedule's steps while they are being written. Arrays grow on demand. After the first failure,
@@ -32,22 +32,21 @@ typedef struct zr__list {
     zr_plan *plan;
     const zr_graph *graph; /* NULL for the schedule FLUSH */
     zr_schedule *schedule; /* schedule being written; it gets its steps when the list is finished */
-    zr_step *step;         /* steps, indexed by id; their waits are found when the list is finished */
+    zr_step *step;         /* steps, indexed by id; their waits are derived when the list is finished */
     zr__link *link;        /* indexed by id */
     zr_use *use;
     zr__pace *pace;
     int32_t n, n_uses, n_paces;
     int64_t step_room, link_room, use_room, pace_room, buffer_room;
-    bool edited;             /* whether a step was inserted before the end of the list, so that ids are not positions */
-    zr__id first, end;       /* first and last step of the list */
-    zr__id before;           /* step before which new steps are inserted, or ZR_NONE for the end of the list */
-    zr_when when;            /* rounds in which steps run that are inserted from now on */
-    int32_t micro;           /* micro-batch of these steps (zr_step.micro) */
-    zr__id newest;           /* step that was inserted last */
-    zr__id last[ZR_STREAMS]; /* for each stream: last step appended at the end of the list */
-    zr__id reduced[2];       /* last steps of the two newest reductions of units; index 0 is the newest reduction */
-    int64_t bytes[ZR_SPACES]; /* for each memory space: total bytes of all buffers without sharing, which no offset
-                                 exceeds */
+    bool edited;       /* whether a step was inserted before the end of the list, so that ids differ from positions */
+    zr__id first, end; /* first and last step of the list */
+    zr__id before;     /* step before which new steps are inserted, or ZR_NONE for the end of the list */
+    zr_when when;      /* rounds in which newly inserted steps run (zr_step.when) */
+    int32_t micro;     /* micro-batch of newly inserted steps (zr_step.micro) */
+    zr__id newest;     /* step that was inserted most recently */
+    zr__id last[ZR_STREAMS];  /* for each stream: last step appended at the end of the list */
+    zr__id reduced[2];        /* last steps of the two newest reductions of units; index 0 is the newest reduction */
+    int64_t bytes[ZR_SPACES]; /* for each memory space: total bytes of all buffers, an upper bound of offsets */
     zr_step unused;           /* dummy step that zr__list_newest returns after a failure */
     zr_status status;
 } zr__list;
@@ -56,7 +55,7 @@ typedef struct zr__list {
  * would take seconds. */
 #define ZR__STEPS_MAX (1 << 20)
 
-/* Begin a list of steps. Its schedule starts with the plan's persistent buffers. */
+/* Begin a list of steps. Its schedule begins with the plan's persistent buffers. */
 zr_status zr__list_begin(zr__list *l, zr_plan *plan, const zr_graph *graph, zr_schedule *schedule);
 void zr__list_end(zr__list *l);
 /* From now on insert steps before the step `before`, or at the end of the list if `before` is ZR_NONE. */
@@ -76,7 +75,7 @@ static inline zr_stream zr__copy_stream(zr_space from, zr_space to)
 /* Make the step `step` wait for the step `earlier`, although no data dependency requires this (see zr__pace). If
  * `earlier` is ZR_NONE, do nothing. */
 void zr__list_pace(zr__list *l, zr__id step, zr__id earlier);
-/* Make `step` wait for the same steps as all paces of the step `other`. */
+/* Give `step` the same pace waits as the step `other`. */
 void zr__list_pace_as(zr__list *l, zr__id step, zr__id other);
 int32_t zr__list_buffer(zr__list *l, zr_space space, zr_category category, int32_t unit, const char *what,
                         int64_t bytes);
@@ -104,8 +103,8 @@ typedef struct zr__found {
     zr_wait wait;
 } zr__found;
 
-/* For each byte of a memory space, the time point at which each stream last used the byte (painted.c). The time points
- * of a buffer's last uses are "painted" over its bytes. */
+/* For each byte of a memory space: time point of each stream's last use of the byte (painted.c). The time points of a
+ * buffer's last uses are "painted" over its bytes. */
 typedef struct zr__painted {
     int64_t *edge; /* offsets at which transient buffers begin or end, in ascending order */
     struct zr__cell *cell;
@@ -139,7 +138,7 @@ typedef struct zr__order {
     int32_t *of_all[ZR_STREAMS]; /* for each stream: positions of its steps, in ascending order */
     int32_t n_of[ZR_STREAMS];
     int32_t last[ZR_STREAMS];
-    /* for each memory space: for each byte, when each stream last used a transient buffer there in the first round */
+    /* for each memory space and byte: when each stream last used a transient buffer at this byte in the first round */
     zr__painted painted[ZR_SPACES];
     zr__found *found;
     int32_t n_found;
@@ -164,7 +163,7 @@ zr_status zr__add_bytes(int64_t *sum, int64_t bytes);
 
 typedef struct zr__packed {
     int64_t bytes[ZR_SPACES]; /* for each memory space: highest offset at which a buffer ends */
-    int64_t looks;            /* number of comparisons with placed buffers or blocks, as a measure of the work */
+    int64_t looks;            /* number of comparisons with placed buffers or blocks, a measure of the work */
 } zr__packed;
 
 /* Assign an offset to every transient buffer. */
@@ -177,7 +176,7 @@ zr_status zr__plan_states(zr_plan *plan, const zr_graph *graph);
 /* Add a persistent buffer at the end of its memory space. */
 zr_status zr__plan_persistent(zr_plan *plan, zr_space space, zr_category category, int32_t unit, const char *what,
                               int64_t bytes, int32_t *index);
-/* Add a persistent buffer in host memory that is transferred from and to disk, so that it begins at a multiple of
+/* Add a persistent buffer in host memory that is read from and written to disk, so it begins at a multiple of
  * ZR_DISK_ALIGN. */
 zr_status zr__plan_persistent_disk(zr_plan *plan, zr_category category, const char *what, int64_t bytes,
                                    int32_t *index);
@@ -187,7 +186,7 @@ zr_status zr__plan_staging(zr_plan *plan);
 zr_status zr__plan_results(zr_plan *plan);
 
 /* Return a use of a range of a unit, in the buffer that stores the unit's state. The buffer may store the whole state
- * or only this rank's shard. Without a buffer, return a use with the buffer ZR_NONE. */
+ * or only this rank's shard. If the state has no buffer, return a use with the buffer ZR_NONE. */
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes);
 /* Return a use of a whole buffer. The buffer may be ZR_NONE. */
 zr_use zr__use_all(int32_t buffer, bool reads, bool writes);

@@ -9,7 +9,7 @@
 
 /* The constraints of one step. at[stream]: the latest time point of the stream that the step must follow, or -1.
  * pace[stream]: whether this constraint is a throttle (zr__pace), which keeps the step from running too far ahead,
- * rather than a data dependency. */
+ * and not a data dependency. */
 typedef struct earlier {
     int32_t at[ZR_STREAMS];
     bool pace[ZR_STREAMS];
@@ -28,7 +28,7 @@ static const zr_step *step_at(const zr__order *o, int32_t time)
 }
 
 /* Return whether the step `by` may rely on the waits of `step`. The result is false if `step` runs only on request
- * (zr_when_asked) but `by` always runs. */
+ * (zr_when_asked) and `by` always runs. */
 static bool is_known(const zr_step *step, const zr_step *by)
 {
     return !zr_when_asked(step->when) || zr_when_asked(by->when);
@@ -45,8 +45,8 @@ static void follow_clock(const zr__order *o, const zr_step *by, int32_t *clock, 
 
 /* ---- what a step comes after ----------------------------------------------------------------- */
 
-/* Collect the earlier uses that conflict with the step's uses. The first use of a buffer in the second round also
- * conflicts with the first round's last uses of the same bytes. */
+/* Collect the earlier uses that conflict with the step's uses. In the second round, a first use also conflicts with the
+ * last uses of the same bytes in the first round. */
 static void after_uses(const zr__order *o, const zr_step *step, int32_t round, earlier *e)
 {
     for (int32_t u = step->uses; u < step->uses + step->n_uses; u++) {
@@ -75,8 +75,8 @@ static void after_paces(const zr__order *o, int32_t step, int32_t round, earlier
 
 /* ---- clocks and waits ------------------------------------------------------------------------ */
 
-/* Set the vector clock of a step's time point. If `record` is true, record the step's waits that no other wait
- * implies. */
+/* Set the vector clock of a step's time point. If `record` is true, record the step's waits that no other wait implies.
+ */
 static void settle_waits(zr__order *o, int32_t step, int32_t time, const earlier *e, bool record)
 {
     const zr_step *its = &o->schedule->step[step];
@@ -86,7 +86,7 @@ static void settle_waits(zr__order *o, int32_t step, int32_t time, const earlier
         for (int k = 0; k < ZR_STREAMS && !implied; k++)
             implied =
                 k != s && e->at[k] >= 0 && is_known(step_at(o, e->at[k]), its) && o->clock[e->at[k]][s] >= e->at[s];
-        /* Record a wait within a round only once, in the first round in which the step runs. */
+        /* A wait within a round is recorded once, in the first round in which the step runs. */
         const int32_t first_round = its->when == ZR_WHEN_LATER ? 1 : 0;
         if (implied || (!before && time / n != first_round)) continue;
         if (zr__grow(&o->status, (void **)&o->found, o->n_found, &o->found_room, sizeof *o->found))
@@ -113,8 +113,8 @@ static void note_uses(const zr__order *o, const zr_step *step, int32_t time)
 }
 
 /* Walk through steps [begin, end) of a round. A ZR_WHEN_FIRST step does nothing in the second round. A ZR_WHEN_LATER
- * step counts as run in the first round too, after the step that it replaces. Therefore one wait for it serves both
- * rounds. */
+ * step counts as run in the first round too, after the step that it replaces. Therefore a wait for it is correct in
+ * both rounds. */
 static void walk_round(zr__order *o, int32_t begin, int32_t end, int32_t round, bool record)
 {
     for (int32_t i = begin; i < end && o->status == ZR_OK; i++) {

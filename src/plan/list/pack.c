@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* At level l, the schedule is divided into 4^l slices of time. A buffer belongs to the finest level at which its
- * lifetime touches at most two slices. Therefore a short-lived buffer is compared with few others. */
+ * lifetime touches at most two slices. A short-lived buffer is therefore compared with few others. */
 enum { LEVELS_MOST = 7, SLICE_LEAST = 192 }; /* SLICE_LEAST: minimum average number of buffers per slice */
 
 typedef struct span {
@@ -23,12 +23,12 @@ typedef struct span {
     int32_t last[ZR_STREAMS];  /* for each stream: its last step that uses the buffer, or -1 */
     int32_t buffer, from, to;  /* from, to: first and last step at which the buffer may be alive */
     zr_space space;
-    bool on_page; /* whether the buffer is transferred from or to disk, so that it begins at a multiple of
+    bool on_page; /* whether the buffer is read from or written to disk, so that it begins at a multiple of
                      ZR_DISK_ALIGN */
 } span;
 
 typedef struct placed {
-    int64_t offset, end; /* copied from the span, for faster comparison */
+    int64_t offset, end; /* copies from the span, for faster comparison */
     const span *span;
 } placed;
 
@@ -114,7 +114,7 @@ static slice *slice_at(const packing *k, int level, int32_t step)
 }
 
 /* meets_all returns true only if an item is certainly alive at the same time as every buffer of a block. meets_none
- * returns true only if the item is certainly never alive at the same time as any buffer of the block. */
+ * returns true only if it is certainly never alive at the same time as any of them. */
 static bool meets_all(const block *b, const span *item)
 {
     bool none_before = false, none_behind = false;
@@ -142,7 +142,7 @@ static int64_t lowest_in(packing *k, const block *b, const span *item, int64_t o
     if (b->hole < item->bytes && meets_all(b, item)) return b->reach;
     for (const placed *p = b->item; p < b->item + b->n; p++) {
         k->looks++;
-        if (p->offset >= offset + item->bytes) break; /* the item fits below this buffer and below all later ones */
+        if (p->offset >= offset + item->bytes) break; /* the item fits between the previous buffer and this one */
         if (p->end <= offset || is_before(p->span, item) || is_before(item, p->span)) continue;
         offset = p->end;
     }
@@ -160,7 +160,7 @@ static int64_t lowest(packing *k, const slice *s, const span *item, int64_t offs
     return offset;
 }
 
-/* Find the highest end of a block's items and the largest hole between them. */
+/* Find the highest end of a block's items and the largest gap between them. */
 static void find_holes(block *b)
 {
     b->reach = b->item[0].offset;
@@ -253,7 +253,7 @@ static void empty_slice(slice *s)
     s->reach = 0;
 }
 
-/* Mark the buffers that are transferred from or to disk. span[i] is the span of buffer n_persistent + i. */
+/* Mark the buffers that are read from or written to disk. span[i] is the span of buffer n_persistent + i. */
 static void mark_pages(const zr_plan *plan, const zr_schedule *s, span *list)
 {
     const bool any = plan->persistent_bytes[ZR_SPACE_DISK] > 0 || plan->checkpoint_home == ZR_SPACE_DISK;

@@ -1,8 +1,8 @@
 /* Records when each stream last used each byte of a memory space. The bytes are divided into cells at the offsets where
  * buffers begin or end. A time point is "painted" on all cells of a buffer.
  *
- * The cells are the leaves of a binary tree: of n cells, the leaves are nodes n .. 2n-1, and node x is the parent of 2x
- * and 2x+1. Therefore painting and look-up take O(log n) steps for n cells, however many buffers share bytes. */
+ * The n cells are the leaves n .. 2n-1 of a binary tree, in which node x is the parent of 2x and 2x+1. Painting and
+ * look-up therefore take O(log n) time, however many buffers share bytes. */
 #include "base/number/sorted.h"
 #include "plan/list/list.h"
 
@@ -53,7 +53,8 @@ static int32_t leaf_at(const zr__painted *p, int64_t offset)
     return p->n_edges + (int32_t)zr__sorted_below(p->edge, p->n_edges, sizeof(*p->edge), 0, offset);
 }
 
-/* The nodes that together cover a buffer (`whole`), and the ancestors of the buffer's first and last cell (`above`). */
+/* The nodes that together cover exactly a buffer (`whole`), and the ancestors of the buffer's first and last cell
+ * (`above`). */
 typedef struct nodes {
     int32_t whole[64], above[64];
     int n_whole, n_above;

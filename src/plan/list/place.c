@@ -1,5 +1,5 @@
-/* Answers questions about the grid of ranks: a rank's number within a group, its shard, and the bytes or group members
- * beyond a border, such as the border of a host. */
+/* The grid of ranks: a rank's number within a group, its shard, and the number of bytes or group members beyond a
+ * border, such as the border of a host. */
 #include "plan/list/place.h"
 
 int zr__plan_place(const zr_plan *plan, int32_t group, int rank)
@@ -27,7 +27,7 @@ int zr__plan_rank_of(const zr_plan *plan, int shard, int place)
     return data * plan->group[ZR_GROUP_TENSOR].size + place;
 }
 
-/* Return the number of consecutive ranks within a border. Return 0 if the layout has no such border. */
+/* Return the number of consecutive ranks within a border, or 0 if the layout does not have the border. */
 static int border_ranks(const zr_layout *l, zr_border border)
 {
     if (border == ZR_BORDER_HOST) return l->host_ranks;
@@ -59,8 +59,8 @@ int64_t zr__plan_across(const zr_plan *plan, int32_t group, zr_border border, in
     return width > 0 && size > 1 ? bytes / (size - 1) * count_beyond(plan, group, width, rank) : 0;
 }
 
-/* Return a rank with the largest number of group members beyond a border. From rank to rank, these numbers repeat with
- * a period that divides `all`. Therefore only ranks below `all` are searched. */
+/* Return a rank with the largest number of group members beyond a border. The numbers repeat from rank to rank with a
+ * period that divides `all`, so it is enough to search the ranks below `all`. */
 int zr__plan_most_across(const zr_plan *plan, int32_t group, zr_border border)
 {
     if (border == ZR_BORDER_TENSOR) return 0;

@@ -1,5 +1,5 @@
 /* Plans the model states, which are stored in flat buffers, one set for each unit. A rank stores either a whole buffer
- * or only one shard of it. A ZeRO stage changes nothing else in the memory map (ZeRO section 5). */
+ * or only one shard of it. This choice is the only influence of the ZeRO stage on the memory map (ZeRO section 5). */
 #include "plan/list/list.h"
 
 int64_t zr__value_bytes(const zr_value_info *v)
@@ -36,7 +36,7 @@ zr_status zr__plan_persistent_disk(zr_plan *plan, zr_category category, const ch
 /* ---- what a rank keeps of a unit --------------------------------------------------------------- */
 
 /* Return a rank's part of a unit that is sharded over a group. With the group SELF, return the whole unit. With sums in
- * two levels, the shards of one host's ranks are side by side, so that each level moves contiguous ranges. */
+ * two levels, the shards of the ranks of one host are adjacent, so that each level moves contiguous ranges. */
 static zr_range unit_part(const zr_plan *plan, const zr_plan_unit *u, int32_t group)
 {
     const zr_stride local = {u->padded_elems / plan->group[ZR_GROUP_LOCAL].size, ZR_GROUP_LOCAL};
@@ -66,8 +66,7 @@ zr_use zr__use_all(int32_t buffer, bool reads, bool writes)
 
 zr_use zr__use_state(const zr_state *state, zr_range range, bool reads, bool writes)
 {
-    /* If the buffer itself has a stride, remove this stride from the use, because the buffer already begins at this
-     * rank's elements. */
+    /* If the buffer itself begins at this rank's elements, its stride is removed from the use. */
     const zr_stride moved[] = {state->range.by, state->range.outer};
     for (int i = 0; i < 2; i++) {
         if (moved[i].elems == range.by.elems && moved[i].group == range.by.group) range.by = (zr_stride){0};
@@ -91,7 +90,8 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
     const zr_layout *l = &plan->layout;
     if (plan->consume_grad || !u->trains) return ZR_OK;
     bool shard = plan->grad_group != ZR_GROUP_SELF;
-    /* Ops write whole gradients, so these are on the device. Shards and accumulators may be elsewhere. */
+    /* Ops write whole gradients, so whole gradients are on the device. Shards and accumulators may be in another space.
+     */
     const zr_space home = l->home.grad;
     if (!plan->reduce_once && (!shard || !plan->sum_f32))
         ZR_TRY(keep_state(plan, shard ? home : ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, index,
@@ -100,7 +100,7 @@ static zr_status grad_states(zr_plan *plan, int32_t index)
     if (!plan->sum_f32) return ZR_OK;
     /* The binary tree over micro-batches keeps one partial sum for each 1 in the binary form of the number of
      * micro-batches so far. Micro-batch j (from 0) opens a new partial sum if j is even. If j is odd, its gradient is
-     * added to the newest partial sum. `sums` stores the first partial sum, `open_sums` the later ones. */
+     * added to the newest partial sum. `sums` stores the first partial sum, and `open_sums` stores the later ones. */
     while (l->rank_free_sums && ((uint64_t)l->accum + 1) >> (u->n_open_sums + 1) > 1) u->n_open_sums++;
     ZR_CHECK(u->shard_elems <= (INT64_MAX / 8 - u->padded_elems) / (u->n_open_sums + 1), ZR_ERR_CONFIG,
              "the accumulators of %lld micro-batches do not fit 63 bits of bytes", (long long)l->accum);
@@ -117,7 +117,7 @@ static zr_status optim_states(zr_plan *plan, int32_t index)
 {
     zr_plan_unit *u = &plan->unit[index];
     if (!u->trains) return ZR_OK;
-    /* no separate master is needed with fp32 parameters */
+    /* fp32 parameters need no separate master */
     if (plan->layout.dtype != ZR_F32)
         ZR_TRY(keep_state(plan, u->optim_home, ZR_CATEGORY_OPTIM, index, "master parameters (fp32)", ZR_F32,
                           plan->optim_group, &u->master));
@@ -141,16 +141,15 @@ static bool stays_whole(const zr_plan *plan, const zr_graph *graph, int32_t unit
     return true;
 }
 
-/* Return whether a unit's 16-bit parameters are cast from its master whenever they are gathered, so that they are not
- * stored (lean states at stage 3). */
+/* Return whether a unit's 16-bit parameters are not stored but cast from its master for every gather (lean states at
+ * stage 3). */
 static bool is_cast(const zr_plan *plan, const zr_plan_unit *u)
 {
     return u->trains && u->gathered && plan->layout.states == ZR_STATES_LEAN && plan->layout.dtype != ZR_F32;
 }
 
-/* Decide which units are gathered, and which units' parameters and optimizer states are off the device. These are the
- * last units of the model, from the last to the first, until they have the share of the elements that the layout
- * requests. */
+/* Decide which units are gathered, and which units' parameters and optimizer states are off the device: the last units
+ * of the model, until they have the share of the elements that the layout requests. */
 static void find_homes(zr_plan *plan, const zr_graph *graph)
 {
     const zr_homes *home = &plan->layout.home;
@@ -158,8 +157,8 @@ static void find_homes(zr_plan *plan, const zr_graph *graph)
     int64_t persisting = 0, params = 0, trained = 0, params_away = 0, trained_away = 0;
     for (int32_t i = 0; i < plan->n_units; i++) {
         zr_plan_unit *u = &plan->unit[i];
-        /* On a single rank, parameters have a place of their own while they are used only if they are stored in another
-         * form or elsewhere. */
+        /* On a single rank, used parameters need a separate buffer only if they are stored in another dtype or in
+         * another memory space. */
         u->gathered = true;
         const bool apart = shared || is_cast(plan, u) || home->param != ZR_SPACE_DEVICE;
         u->gathered = plan->param_group != ZR_GROUP_SELF && apart && !stays_whole(plan, graph, i, &persisting);
@@ -230,8 +229,8 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Return the larger of the types that gathers move: the type of the parameters and, if gathers also move sums, the type
- * of the sums. */
+/* Return the larger of the dtypes that gathers move: the dtype of the parameters and, if gathers also move summed
+ * gradients, the dtype of the sums. */
 static zr_dtype gathered_dtype(const zr_plan *plan)
 {
     const zr_layout *l = &plan->layout;
@@ -242,8 +241,8 @@ static zr_dtype gathered_dtype(const zr_plan *plan)
     return sums && (!params || larger) ? sum : param;
 }
 
-/* Compute the bytes of the largest bucket that any step moves (*largest), and the bytes of the whole model's gradients
- * (*all). */
+/* Compute the bytes of the largest bucket of any step (*largest), and the bytes of all gradients of the model (*all).
+ */
 static void find_moved(const zr_plan *plan, int64_t *largest, int64_t *all)
 {
     const zr_layout *l = &plan->layout;
@@ -286,8 +285,8 @@ static int64_t largest_joined(const zr_plan *plan)
 
 /* Maximum bytes of the staging memory on processors, and between devices. Pieces pass through it in chunks, so its
  * size does not depend on the model (ZeRO section 6.2, C_B). One half is filled while the other half is read. On
- * processors a larger size is no faster. Between devices a chunk must be long enough to hide the latency of a
- * request. */
+ * processors, a larger staging memory is no faster. Between devices, a chunk must be long enough to hide the latency of
+ * a request. */
 #define STAGING_BYTES ((int64_t)4 << 20)
 #define STAGING_APART_BYTES ((int64_t)64 << 20)
 #define STAGING_LEAST_BYTES ((int64_t)128 << 10) /* minimum bytes per rank, for both halves together */
@@ -301,13 +300,13 @@ zr_status zr__plan_staging(zr_plan *plan)
     for (int g = 0; g < ZR_GROUPS_MAX; g++) plan->staging[g] = ZR_NONE;
     find_moved(plan, &largest, &all);
     const int64_t joined = largest_joined(plan);
-    /* otherwise no parameters or gradients move between data-parallel ranks */
+    /* otherwise data-parallel ranks exchange no parameters or gradients */
     plan->moves = l->ranks > 1 && largest > 0;
     const bool split = plan->group[ZR_GROUP_LOCAL].n_axes > 0;
-    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saves use this staging memory too */
+    const bool used[ZR_GROUPS_MAX] = {[ZR_GROUP_DATA] = true, /* saves also use this staging memory */
                                       [ZR_GROUP_LOCAL] = split && (plan->two_levels || l->hpz_ranks > 0),
                                       [ZR_GROUP_ACROSS] = plan->two_levels,
-                                      [ZR_GROUP_ALL] = l->ranks > 1}; /* saves use this staging memory too */
+                                      [ZR_GROUP_ALL] = l->ranks > 1}; /* saves also use this staging memory */
     for (int32_t g = ZR_GROUP_DATA; g < plan->n_groups; g++) {
         if (g == ZR_GROUP_TENSOR ? joined == 0 : !used[g] || !plan->moves) continue;
         if (g == ZR_GROUP_TENSOR) largest = joined;

@@ -4,11 +4,11 @@
  *
  * The heavier policy goes to the first units, because their activations would be stored longest. Bisection over
  * complete plans finds the smallest number of units that need the heavier policy. With tensor parallelism the search
- * also tries checkpoints in pieces (P_a) and pieces in host memory (P_a+cpu). The memory saved may allow less
+ * also tries checkpoints in pieces (P_a) and pieces in host memory (P_a+cpu). The memory that this saves may allow less
  * recompute.
  *
- * On a device with its own memory, memory that is left when nothing but cheap ops is recomputed is spent on their
- * outputs (policy keep) in as many units as fit. */
+ * On a device with its own memory, if the plan then recomputes only cheap ops and memory is left, the outputs of the
+ * cheap ops are stored too (policy keep), in the largest number of units that fits. */
 #include "plan/policy/policy.h"
 #include "plan/cost/cost.h"
 
@@ -17,8 +17,8 @@ typedef struct search {
     const zr_layout *layout;
     const zr_profile *profile;
     bool free;      /* whether the search also chooses how activation checkpoints are stored */
-    bool partition; /* whether the plans tried now store checkpoints in pieces */
-    zr_space home;  /* space in which they store checkpoints */
+    bool partition; /* whether the plans that are tried now store checkpoints in pieces */
+    zr_space home;  /* memory space of the checkpoints in these plans */
     int32_t units;  /* number of units that may be recomputed */
     zr_plan *best;
 } search;
@@ -51,8 +51,8 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     int64_t bytes = 0, fewer = 0, limit = s->layout->limit_bytes;
     ZR_TRY(try_mix(s, heavy, light, high, 1, &bytes));
     /* If the plan does not fit even with all units heavy, first reduce the number of heavy units one by one, while this
-     * saves memory. For example, the last units may need no recompute, since their activations can use the memory in
-     * which other units are recomputed later. */
+     * saves memory. For example, recompute in the last units may save nothing, because their activations fit into the
+     * memory in which other units are recomputed later. */
     while (bytes > limit && high > 0) {
         ZR_TRY(try_mix(s, heavy, light, high - 1, 1, &fewer));
         if (fewer > bytes) return ZR_OK;
@@ -70,7 +70,7 @@ static zr_status bisect(search *s, zr_recompute heavy, zr_recompute light)
     return ZR_OK;
 }
 
-/* Search for the best mix of recompute policies, with checkpoints stored as s->partition and s->home say. */
+/* Search for the best mix of recompute policies. s->partition and s->home say how checkpoints are stored. */
 static zr_status find_mix(search *s)
 {
     int64_t bytes = INT64_MAX, before = INT64_MAX;
@@ -78,7 +78,7 @@ static zr_status find_mix(search *s)
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_NONE));
     ZR_TRY(bisect(s, ZR_RECOMPUTE_UNIT, ZR_RECOMPUTE_SELECTIVE));
     /* `every` is the number of units that are replayed together. With a larger number, fewer checkpoints are stored,
-     * but more is recomputed at once. Memory first falls as `every` grows, and then rises. Therefore stop at the first
+     * but a replay needs more memory. Memory first falls as `every` grows, and then rises. Therefore stop at the first
      * rise. */
     for (int64_t every = 2; !zr__plan_fits(s->best) && every <= s->units && bytes <= before; every++) {
         before = bytes;
@@ -93,12 +93,15 @@ static zr_status find_best(search *s)
     ZR_TRY(try_mix(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_NONE, 0, 1, &bytes));
     if (s->layout->limit_bytes == 0) return ZR_OK;
     const bool fits = zr__plan_fits(s->best), apart = s->profile->facts.apart;
-    /* A processor recomputes cheap ops as fast as it loads their outputs (fp32 2 % faster, bf16 alike). */
+    /* A processor recomputes cheap ops as fast as it would load their stored outputs (fp32: 2 % faster; bf16: equally
+     * fast). */
     if (fits && !apart) return ZR_OK;
     s->units = s->best->graph[ZR_SCHEDULE_TRAIN] ? zr__recompute_units(s->best, s->best->graph[ZR_SCHEDULE_TRAIN]) : 0;
-    if (fits) return bisect(s, ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_KEEP); /* spend what is left on cheap ops */
+    if (fits)
+        return bisect(s, ZR_RECOMPUTE_NONE,
+                      ZR_RECOMPUTE_KEEP); /* use the remaining memory to store the outputs of cheap ops */
     ZR_TRY(find_mix(s));
-    /* Try checkpoints in pieces first, then pieces on the host. A later plan replaces the best plan only if it is
+    /* Try checkpoints in pieces first, then pieces in host memory. A later plan replaces the best plan only if it is
      * better. */
     for (int way = 0; s->free && way < 2; way++) {
         s->partition = true;
@@ -108,8 +111,8 @@ static zr_status find_best(search *s)
     return ZR_OK;
 }
 
-/* Return whether the search may choose how checkpoints are stored. With sequence parallelism it has no choice, because
- * each rank's checkpoints then hold only its own tokens. */
+/* Return whether the search may choose how checkpoints are stored. With sequence parallelism there is no choice,
+ * because the checkpoints of a rank then contain only its own tokens. */
 static bool leaves_keeping_open(const zr_layout *l)
 {
     return l->train && l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF && !l->partition_checkpoints &&

@@ -1,13 +1,13 @@
-/* The homes of model states (zr_layout.home) and of activation checkpoints: which homes can be planned, the planner's
- * choices for what the layout leaves open, and the memory through which bytes pass from and to disk. states.c puts
- * states at their homes, and residency.c copies them to the device and back. */
+/* The homes of model states (zr_layout.home) and of activation checkpoints: checks of the layout's homes, the planner's
+ * choices for sizes that the layout leaves open, and the buffers in memory through which bytes pass from and to disk.
+ * states.c puts states at their homes, and residency.c copies them to the device and back. */
 #include "base/file/passing.h"
 #include "plan/policy/policy.h"
 
 #include <stdlib.h>
 
-/* BUCKETS_MAX: maximum of zr_homes.buckets. DEPTH_MAX and BLOCK_MAX: maxima of zr_homes.depth and
- * zr_homes.block_bytes that a store accepts. */
+/* BUCKETS_MAX: maximum of zr_homes.buckets. DEPTH_MAX and BLOCK_MAX: maxima of zr_homes.depth and zr_homes.block_bytes
+ * in a store. */
 enum { BUCKETS_MAX = 4096, DEPTH_MAX = 1024, BLOCK_MAX = 1 << 30 };
 
 static bool uses_disk(const zr_homes *home)
@@ -66,7 +66,7 @@ static zr_status check_homes_built(const zr_layout *l)
              "gradients in space \"%s\" at stage %d with one micro-batch a step: ops write whole gradients to the "
              "device there; stage 2 or 3, or several micro-batches, is built",
              zr_space_name(home->grad), l->stage);
-    /* A transfer begins with a block of the disk, which this rank's part of larger sums does not. */
+    /* A transfer must begin at a block of the disk. This rank's part of larger sums does not. */
     const bool larger = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0 || (l->reduce_once && l->accum > 1));
     ZR_CHECK(home->grad != ZR_SPACE_DISK || !l->train || !larger, ZR_ERR_UNSUPPORTED,
              "gradients in space \"disk\" %s: a rank then keeps sums that are larger than its own part; \"host\" is "
@@ -93,8 +93,8 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Choose the number of buckets of a ring. The ring holds this rank's part of the median unit, so that the next unit's
- * states can be fetched while a unit computes, and one bucket more, which is stored meanwhile. A ring of an update's
- * fp32 states has at most 256 MiB. */
+ * states can be prefetched while a unit computes, and one more bucket, which is written home at the same time. A ring
+ * of an update's fp32 states has at most 256 MiB. */
 static zr_status choose_buckets(zr_plan *plan)
 {
     enum { RING_BYTES_MOST = 256 << 20 };
@@ -113,13 +113,13 @@ static zr_status choose_buckets(zr_plan *plan)
     return ZR_OK;
 }
 
-/* Choose what the layout leaves open. A schedule has a limited number of steps, so a very large part of a rank needs
- * larger buckets. */
+/* Choose the sizes that the layout leaves open. The number of steps of a schedule is limited, so a very large part of a
+ * unit needs larger buckets. */
 static zr_status choose_sizes(zr_plan *plan)
 {
     enum { BUCKETS_MOST = 1 << 15 };
     zr_homes *home = &plan->layout.home;
-    /* the bits of sums of squares for trust ratios depend on the multiples at which a part is cut */
+    /* sums of squares for trust ratios have the same bits only if a part is cut at multiples of ZR_TRUST_BLOCK */
     const int64_t grain = plan->layout.optimizer.trust ? ZR_TRUST_BLOCK
                           : uses_disk(home)            ? ZR_DISK_ALIGN / 2
                                                        : ZR_SHARD_ALIGN;
@@ -128,15 +128,15 @@ static zr_status choose_sizes(zr_plan *plan)
     if (home->bucket_elems == 0)
         for (home->bucket_elems = ZR_HOMES_BUCKET_ELEMS; elems / home->bucket_elems > BUCKETS_MOST;)
             home->bucket_elems *= 2;
-    /* a window has the bytes of an fp32 bucket, which must not wrap around */
+    /* a window has the bytes of an fp32 bucket, which must not overflow */
     if (home->bucket_elems > INT64_MAX / 8) home->bucket_elems = INT64_MAX / 8;
     home->bucket_elems = (home->bucket_elems + grain - 1) / grain * grain;
     if (home->depth == 0) home->depth = ZR_HOMES_DEPTH;
     return home->buckets > 0 ? ZR_OK : choose_buckets(plan);
 }
 
-/* Add the windows through which states on disk are filled, read and saved. A window has as many bytes as a bucket of an
- * fp32 state, but not more than a bucket of the planner's choice or the largest state. */
+/* Add the windows in host memory through which states on disk are filled, read and saved. A window has the size of a
+ * bucket of an fp32 state, limited to the bucket size that the planner would choose and to the largest state. */
 static zr_status add_windows(zr_plan *plan)
 {
     int64_t bytes = 0;
@@ -152,7 +152,8 @@ static zr_status add_windows(zr_plan *plan)
                                     n * plan->window_bytes, &plan->windows);
 }
 
-/* Return whether training steps write activation checkpoints to disk. They have none without recomputation. */
+/* Return whether training steps write activation checkpoints to disk. Without recomputation there are no checkpoints.
+ */
 static bool checkpoints_on_disk(const zr_plan *plan)
 {
     bool any = false;
@@ -160,8 +161,8 @@ static bool checkpoints_on_disk(const zr_plan *plan)
     return any && plan->layout.train && plan->checkpoint_home == ZR_SPACE_DISK;
 }
 
-/* Choose the size of transfers, if the layout leaves it open. Smaller states need no larger transfers, and so less
- * memory through which they pass. */
+/* Choose the size of disk transfers, if the layout leaves it open. Small states need only small transfers, and
+ * therefore smaller buffers. */
 static void choose_block(zr_plan *plan, bool checkpoints)
 {
     zr_homes *home = &plan->layout.home;

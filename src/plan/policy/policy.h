@@ -11,15 +11,15 @@
 typedef struct zr__policy {
     /* Reject an impossible layout with ZR_ERR_CONFIG or ZR_ERR_UNSUPPORTED. */
     zr_status (*check)(const zr_layout *layout);
-    /* `chooses` returns whether the layout leaves this policy's choice open. If so, `create` tries the possible choices
-     * and creates the best plan. */
+    /* `chooses` returns whether the layout leaves the choice to this policy. If so, `create` creates plans for the
+     * possible choices and returns the best. */
     bool (*chooses)(const zr_layout *layout);
     zr_status (*create)(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan);
     /* Add persistent buffers. */
     zr_status (*add_buffers)(zr_plan *plan);
     /* Write steps at the beginning of a micro-batch of the training schedule. */
     void (*round)(zr__list *l);
-    /* Write steps that use a unit's gradient of this micro-batch. The gradient is complete and not yet reduced. */
+    /* Write steps that use a unit's gradient of this micro-batch, when it is complete and not yet reduced. */
     void (*gradient)(zr__list *l, int32_t unit, const zr_state *gradient);
     /* Add operands to the step NORM, which is the newest step of the list. */
     void (*norm)(zr__list *l, zr__id norm);
@@ -31,7 +31,7 @@ extern const zr__policy zr__policy_noise, zr__policy_save, zr__policy_recompute,
 extern const zr__policy zr__policy_homes;
 
 zr_status zr__policies_check(const zr_layout *layout);
-/* Return the first policy whose choice the layout leaves open, or NULL if the layout decides everything. */
+/* Return the first policy to which the layout leaves a choice, or NULL if the layout decides everything. */
 const zr__policy *zr__policies_choose(const zr_layout *layout);
 zr_status zr__policies_add_buffers(zr_plan *plan);
 void zr__policies_round(zr__list *l);

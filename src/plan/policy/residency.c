@@ -4,10 +4,10 @@
  * it changes are copied home after it (ZeRO-Offload, Ren et al. 2021; ZeRO-Infinity, Rajbhandari et al. 2021).
  *
  * A step that updates or casts is cut into buckets of constant size. The buckets of all these steps form one sequence.
- * They take turns in a ring of few buffers, so that the next bucket is read, one is computed and the previous one is
- * written at the same time, also at the border of two units. A bucket's copies to the device come in the list directly
- * after the bucket that had its buffer before. Therefore copies run ahead as far as the ring has room, and never
- * further: each waits until its buffer has been copied home, and this wait follows from the uses like any other.
+ * They take turns in a ring of few buffers, so that one bucket is computed while the next bucket is prefetched and the
+ * previous bucket is written home, also at the border of two units. In the list, the copies of a bucket to the device
+ * come directly after the bucket that used the same buffer before. Therefore copies run ahead until the ring is full: a
+ * copy waits until its buffer has been copied home. This wait follows from the uses, like all others.
  *
  * Beside a device with its own memory, the host's processors update the units whose optimizer states are off the
  * device (stream HOST). States in host memory are then updated where they are. States on disk pass through a ring in
@@ -21,8 +21,8 @@
 
 /* ---- what is off the device -------------------------------------------------------------------- */
 
-/* Return whether a buffer stores a model state of a unit. Without `transient`, return false for a gradient that is
- * freed in its update. */
+/* Return whether a buffer stores a model state of a unit. Unless `transient`, a gradient that is freed after its update
+ * does not count. */
 static bool is_state(const zr__list *l, int32_t buffer, bool transient)
 {
     if (buffer == ZR_NONE || (buffer >= l->plan->n_persistent && !transient)) return false;
@@ -53,7 +53,7 @@ static zr_space space_of(const zr__list *l, const zr_use *use)
     return l->schedule->buffer[use->buffer].space;
 }
 
-/* Return whether bytes of an offloaded state pass through host memory on their way between home and device. */
+/* Return whether bytes of an offloaded state pass through host memory between their home and the device. */
 static bool is_passed(const zr__list *l, const zr_use *home)
 {
     return space_of(l, home) == ZR_SPACE_DISK && l->plan->profile.facts.apart;
@@ -61,35 +61,35 @@ static bool is_passed(const zr__list *l, const zr_use *home)
 
 /* ---- rings ------------------------------------------------------------------------------------- */
 
-/* The rings of a schedule. Each has its own buffers in every section of the list: in the steps of a round, and in the
- * steps after the last round. */
+/* The rings of a schedule. Each has separate buffers for the steps of a round, and for the steps after the last round.
+ */
 typedef enum ring_kind {
     RING_UPDATES, /* operands of SQUARE_UPDATE, and of UPDATE on the device, in buckets */
     RING_HOST,    /* operands of UPDATE on the host's processors, in buckets */
-    RING_CASTS,  /* operands of CAST, in buckets. They have buffers of their own: the next unit is cast while this one's
-                    update is still to come, so that both can be fetched while this unit computes */
-    RING_PARTS,  /* gradients of steps that compute with a rank's whole part: reductions, SQUARE */
-    RING_PASSED, /* parameters and gradients that only pass through host memory between disk and device */
+    RING_CASTS,   /* operands of CAST, in buckets. They have separate buffers, because the next unit is cast before this
+                     unit is updated, so that both can be prefetched while this unit computes */
+    RING_PARTS,   /* gradients of steps that compute with a rank's whole part: reductions, SQUARE */
+    RING_PASSED,  /* parameters and gradients that only pass through host memory between disk and device */
     RINGS
 } ring_kind;
 
-/* An offloaded operand of a step. `column` is its place among the buffers of a slot. The elements that are fetched and
- * stored, at the state's home, are those of all buckets together. A buffer of ZR_NONE means that nothing is copied. */
+/* An offloaded operand of a step. `column` is the index of its buffer within a slot of the ring. `fetched` and `stored`
+ * are elements at the state's home, of all buckets together. If their buffer is ZR_NONE, nothing is copied. */
 typedef struct operand {
     int32_t column;
-    zr_use home;                          /* the operand as the step names it */
+    zr_use home;                          /* the operand as the original step names it */
     zr_use fetched, stored;               /* elements that are copied to the device, and back home */
     zr_range fetched_range, stored_range; /* the same elements, as ranges of the unit */
-    zr_when when;                         /* rounds in which the elements are fetched */
+    zr_when when;                         /* rounds in which the elements are copied to the device */
 } operand;
 
-/* A step that computes with offloaded operands, in buckets; with RING_PARTS one or more successive steps that compute
+/* A step with offloaded operands, which is cut into buckets; with RING_PARTS, one or more successive steps that compute
  * with the same states. */
 typedef struct cut {
     zr__id first, last;
-    zr_step step; /* the original of the first step */
+    zr_step step; /* copy of the first step before the rewrite */
     int64_t buckets;
-    int32_t operands, n_operands; /* index in ring.operand, and number */
+    int32_t operands, n_operands; /* index in ring.operand of the first operand; number of operands */
 } cut;
 
 /* A bucket of a cut, and its number among all buckets of the ring. */
@@ -107,11 +107,11 @@ typedef struct ring {
     int64_t cut_room, operand_room;
     int64_t elems; /* elements of a bucket */
     int32_t slots;
-    int32_t *place[2];       /* place[in_host][slot * n_columns + column]: buffers on the device, and in host memory */
-    int64_t *bytes;          /* for each column: bytes of its buffers */
-    bucket fetched, brought; /* first buckets that are not yet fetched from home, or not yet brought from host memory to
-                                the device */
-    zr__id pace;             /* step for which the first buckets wait */
+    int32_t *place[2]; /* place[in_host][slot * n_columns + column]: buffers on the device (0) and in host memory (1) */
+    int64_t *bytes;    /* for each column: bytes of one buffer */
+    bucket fetched, brought; /* first bucket that is not yet copied from home; first bucket that is not yet copied from
+                                host memory to the device */
+    zr__id pace;             /* step for which the copies of the first buckets wait */
 } ring;
 
 /* Return whether the ring's steps compute or copy in host memory. */
@@ -120,7 +120,7 @@ static bool is_in_host(const ring *r)
     return r->kind == RING_HOST || r->kind == RING_PASSED;
 }
 
-/* Return whether a step of the ring cannot use a buffer where it is. */
+/* Return whether a step of the ring needs a copy of a buffer, because it cannot use the buffer in its memory space. */
 static bool is_elsewhere(const zr__list *l, ring_kind kind, int32_t buffer)
 {
     if (kind != RING_HOST) return is_away(l, buffer);
@@ -142,7 +142,8 @@ static zr_use at_home(const ring *r, const cut *c, int64_t index, zr_use use)
     return use;
 }
 
-/* Return the bucket's elements of an operand in its slot of the ring, on the device or in host memory (`in_host`). */
+/* Return the elements of an operand that belong to a bucket, in the bucket's slot of the ring, on the device or in host
+ * memory (`in_host`). */
 static zr_use in_ring(const ring *r, const operand *o, const bucket *b, zr_use use, bool in_host)
 {
     const int64_t at = b->number % r->slots * r->n_columns + o->column;
@@ -175,7 +176,7 @@ static zr__id copy(const ring *r, const bucket *b, zr_range range, zr_use from, 
     return zr__list_copy(r->l, stream, c->step.unit, part_of(r, c, b->index, range), from, to);
 }
 
-/* Write the copies of a bucket from its home. */
+/* Write the steps that copy a bucket from its home. */
 static void fetch_bucket(const ring *r, const bucket *b)
 {
     const cut *c = &r->cut[b->cut];
@@ -190,8 +191,8 @@ static void fetch_bucket(const ring *r, const bucket *b)
     }
 }
 
-/* Write the copies of a bucket from host memory, through which it has passed, to the device. If the host's processors
- * update it, write its copies from the device to host memory instead. */
+/* Write the steps that copy a bucket from host memory, where it has arrived from disk, to the device. If the host's
+ * processors update it, copy from the device to host memory instead. */
 static void bring_bucket(const ring *r, const bucket *b)
 {
     const cut *c = &r->cut[b->cut];
@@ -223,7 +224,7 @@ static void store_bucket(const ring *r, const bucket *b)
     }
 }
 
-/* Return whether a cut stores elements that a later cut of the ring fetches. */
+/* Return whether a cut writes elements home that a later cut of the ring fetches. */
 static bool feeds(const ring *r, const cut *c, const cut *later)
 {
     for (int32_t i = c->operands; i < c->operands + c->n_operands; i++)
@@ -233,8 +234,9 @@ static bool feeds(const ring *r, const cut *c, const cut *later)
     return false;
 }
 
-/* Write the copies of all buckets for which the ring has room once the bucket `done` is computed and stored. Leave out
- * buckets that read what a bucket in between stores. With `done` NULL, write the first buckets' copies. */
+/* Write the copies from home of all buckets for which the ring has room after the bucket `done` is computed and written
+ * home. Stop at a bucket that needs elements which a bucket before it will write. With `done` NULL, write the copies of
+ * the first buckets. */
 static void fetch_ahead(ring *r, const bucket *done)
 {
     const int64_t end = r->slots + (done ? done->number + 1 : 0);
@@ -247,7 +249,7 @@ static void fetch_ahead(ring *r, const bucket *done)
     }
 }
 
-/* Replace the operands of a step by their bucket in the ring. `from` are the step's original uses. */
+/* Replace the operands of a step by their buffers in the ring for one bucket. `from` are the step's original uses. */
 static void set_uses(const ring *r, const bucket *b, const zr_use *from, int32_t at, int32_t n)
 {
     const cut *c = &r->cut[b->cut];
@@ -264,9 +266,9 @@ static void set_uses(const ring *r, const bucket *b, const zr_use *from, int32_t
     }
 }
 
-/* Return whether a step belongs to a ring. SAVE reads states at their homes. So does the COPY that is the first step of
- * a save or of a gather, or that copies a gradient home, except that bytes from and to disk pass through host memory on
- * a device with its own memory. */
+/* Return whether a step belongs to a ring. Steps that read states at their homes do not: SAVE, and a COPY that begins a
+ * save or a gather or that copies a gradient home. On a device with its own memory, a COPY from or to disk belongs to
+ * RING_PASSED, because its bytes pass through host memory. */
 static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
 {
     const bool updates = step->kind == ZR_STEP_UPDATE || step->kind == ZR_STEP_SQUARE_UPDATE;
@@ -283,7 +285,7 @@ static bool belongs(const zr__list *l, ring_kind kind, const zr_step *step)
     if (step->kind == ZR_STEP_COPY) return away;
     if (step->kind == ZR_STEP_SAVE || kind != its) return false;
     for (int32_t u = 0; u < step->n_uses; u++) away |= is_away(l, use[u].buffer);
-    return away; /* a step on the host has its optimizer states away */
+    return away; /* an update on the host always has optimizer states off the device */
 }
 
 /* Write the step that computes a bucket. For the last bucket, change the original step instead of inserting a new
@@ -309,7 +311,8 @@ static void compute_bucket(const ring *r, const bucket *b)
     for (bool more = true; more && l->status == ZR_OK; id = l->link[id].next) {
         zr_step *step = &l->step[id];
         more = last && id != c->last;
-        if (more && !belongs(l, r->kind, step)) continue; /* a step between the reductions of two micro-batches */
+        if (more && !belongs(l, r->kind, step))
+            continue; /* this step lies between the reductions of two micro-batches */
         if (step->n_uses > USES_MAX) {
             l->status = ZR_FAIL(ZR_ERR_INTERNAL, "a step %s of %d operands cannot be rewritten",
                                 zr_step_kind_name(step->kind), step->n_uses);
@@ -336,8 +339,8 @@ static bool reduces(const zr_step *step)
     return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
 }
 
-/* Return the elements that are copied for a step's u-th use, and their range of the unit. These are the elements of the
- * use, or those of all ranks of its group if the step uses them. Reductions to owners use them one owner after the
+/* Return the elements that are copied for a step's u-th use, and their range in the unit. They are the elements of the
+ * use, or of all ranks of the group if the step uses all of them. Reductions to owners use them one owner after the
  * other. */
 static zr_use copied_use(const zr__list *l, const zr_step *step, int32_t u, zr_range *range)
 {
@@ -357,7 +360,8 @@ static bool is_larger(const zr_use *a, const zr_use *b)
     return b->buffer == ZR_NONE || a->range.count > b->range.count;
 }
 
-/* Add a step's offloaded operands to the newest cut. The first of several successive steps decides what is fetched. */
+/* Add a step's offloaded operands to the newest cut. Of several successive steps, only the first decides which elements
+ * are fetched. */
 static void add_operands(ring *r, const zr_step *step)
 {
     zr__list *l = r->l;
@@ -381,9 +385,9 @@ static void add_operands(ring *r, const zr_step *step)
         }
         zr_range range;
         const zr_use all = copied_use(l, step, u, &range);
-        /* An update on the device may leave elements unchanged, so its outputs are fetched too. (On the host
-         * it writes all parameters that it does not read.) A reduction adds to its sums for all micro-batches but the
-         * first. A gather writes all ranks' elements, and reads its own. */
+        /* An update on the device may leave elements unchanged, so its outputs are fetched too. (On the host an update
+         * writes all parameters that it does not read.) A reduction adds to the sums in all micro-batches but the
+         * first. A gather reads its own elements and writes the elements of all ranks. */
         const bool adds = reduces(step) && u > 0 && step->adds;
         bool reads = (use.reads && !(gathers(step) && u > 0)) || r->kind == RING_UPDATES;
         if (adds) reads = l->plan->rounds > 1 || step->micro > 0;
@@ -400,8 +404,9 @@ static void add_operands(ring *r, const zr_step *step)
     }
 }
 
-/* Add a step to the ring. With RING_PARTS, a step joins the previous cut if it follows it and has the same operands.
- * The reductions of several micro-batches in a round (ZR_ACCUM_LAYER) also join, so that the sums go home once. */
+/* Add a step to the ring. With RING_PARTS, a step that follows the previous cut and has the same operands joins this
+ * cut. The reductions of several micro-batches in a round (ZR_ACCUM_LAYER) also join, so that the sums are written home
+ * once. */
 static void add_cut(ring *r, zr__id id)
 {
     zr__list *l = r->l;
@@ -425,7 +430,7 @@ static zr_status size_ring(ring *r)
 {
     const zr_homes *home = &r->l->plan->layout.home;
     r->slots = home->buckets;
-    /* A part may be large. While one is on its way from or to its home, the other is computed with. */
+    /* A part may be large, so two buffers must do: one computes while the other is copied from or to its home. */
     if (r->kind == RING_PARTS && r->slots > 2) r->slots = 2;
     if (r->elems > home->bucket_elems) r->elems = home->bucket_elems;
     const size_t places = (size_t)r->slots * (size_t)r->n_columns;
@@ -448,9 +453,9 @@ static zr_status size_ring(ring *r)
     return ZR_OK;
 }
 
-/* Return the step before which the first buckets are fetched. In a round this is the first step that computes with
- * them, so that their buffers are taken late. After the last round, it is the earliest step that follows everything
- * that changes an offloaded state. */
+/* Return the step before which the first buckets are fetched. In a round it is the first step that computes with them,
+ * so that their buffers are occupied as late as possible. After the last round, it is the earliest step after all
+ * changes to offloaded states. */
 static zr__id find_begin(const ring *r, bool after_end)
 {
     const zr__list *l = r->l;
@@ -477,7 +482,7 @@ static zr__id computed_before(const zr__list *l, zr__id id)
     return id;
 }
 
-/* Rewrite the steps of a ring. */
+/* Rewrite all steps of a ring. */
 static void turn_ring(ring *r, bool after_end)
 {
     zr__list *l = r->l;
@@ -488,8 +493,8 @@ static void turn_ring(ring *r, bool after_end)
     for (bucket b = {0}; b.cut < r->n_cuts && l->status == ZR_OK; next_bucket(r, &b)) {
         const cut *c = &r->cut[b.cut];
         if (b.index == 0) zr__list_seek(l, c->first);
-        /* bring the next bucket to the device while this one is computed; to the host only this one, since the next
-         * one's gradient may not be complete */
+        /* copy the next bucket to the device while this one is computed; copy only this one to the host, since the
+         * gradient of the next one may not be complete */
         const int64_t ahead = r->kind == RING_HOST ? 0 : 1;
         for (; r->brought.number < r->fetched.number && r->brought.number <= b.number + ahead;
              next_bucket(r, &r->brought))
@@ -503,8 +508,8 @@ static void turn_ring(ring *r, bool after_end)
     l->when = ZR_WHEN_ALWAYS;
 }
 
-/* Rewrite the steps of a ring from the step `id` to the end of the section. Return the first step of the next
- * section, or ZR_NONE. */
+/* Rewrite the steps of a ring from the step `id` to the end of its section of the list. Return the first step of the
+ * next section, or ZR_NONE. */
 static zr__id rewrite_section(zr__list *l, ring_kind kind, zr__id id, bool after_end)
 {
     ring r = {.l = l, .kind = kind};

@@ -3,21 +3,21 @@
  * states are saved or copied. */
 #include "plan/policy/policy.h"
 
-/* Return the number of states of a unit that are saved. A frozen unit has no optimizer states. */
+/* Return the number of saved states of a unit. A frozen unit has no optimizer states. */
 static int n_states(const zr_plan *plan, const zr_plan_unit *u)
 {
     return u->elems == 0 ? 0 : u->trains ? 1 + plan->optimizer.n_slots : 1;
 }
 
-/* Return whether a unit's states are saved from a copy. A frozen unit needs no copy, since no update has to wait for
- * its save. */
+/* Return whether a unit's states are saved from a copy. A frozen unit needs no copy, since no update waits for its
+ * save. */
 static bool is_copied(const zr_plan *plan, const zr_plan_unit *u)
 {
     return plan->save == ZR_SAVE_COPY && u->trains;
 }
 
-/* Return the fp32 state that is saved under a number. Number 0 is the unit's parameters. Numbers from 1 on are the
- * optimizer states. */
+/* Return the fp32 state that is saved under a number: 0 for the unit's parameters, 1 and higher for the optimizer
+ * states. */
 static const zr_state *saved_state_of(const zr_plan_unit *u, int state)
 {
     if (state > 0) return &u->slot[state - 1];
@@ -72,8 +72,8 @@ static void write_save(zr__list *l, int32_t unit, int state)
     zr__list_use(l, step, zr__use_all(copied ? ZR_NONE : l->plan->saving, true, true));
 }
 
-/* Write the steps of a save, in the order of the checkpoint's files. The steps are at the beginning of a micro-batch,
- * after the gathers of parameters that other ranks have updated. */
+/* Write the SAVE steps, in the order of the checkpoint's files. They are at the beginning of a micro-batch, after the
+ * gathers of parameters that other ranks have updated. */
 static void write_saves(zr__list *l)
 {
     const zr_plan *plan = l->plan;
@@ -88,8 +88,8 @@ static void write_saves(zr__list *l)
     l->when = ZR_WHEN_ALWAYS;
 }
 
-/* Return whether a plan stores activation checkpoints at least as simply as another plan: whole is simpler than in
- * pieces, on the device simpler than on the host. The plans may differ in this, because policy auto chooses how
+/* Return whether a plan stores activation checkpoints at least as simply as another plan. Whole checkpoints are simpler
+ * than pieces, and device memory is simpler than host memory. The plans may differ because policy auto chooses how
  * checkpoints are stored. */
 static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
 {
@@ -97,22 +97,22 @@ static bool kept_as_simply(const zr_plan *plan, const zr_plan *other)
            plan->checkpoint_home <= other->checkpoint_home;
 }
 
-/* Choose between saving from copies and saving in place. Prefer copies under three conditions: they fit; they require
- * no more recompute than saving in place; and they force no activation checkpoints into pieces or onto the host. */
+/* Choose between saving from copies and saving in place. Prefer copies if three conditions hold: they fit; they require
+ * no more recompute than saving in place; and activation checkpoints stay whole and on the device. */
 static zr_status choose_save(const zr_model *model, const zr_layout *layout, const zr_profile *profile, zr_plan **plan)
 {
     zr_layout l = *layout;
     zr_plan *in_place = NULL, *copy = NULL;
     zr_status st = ZR_OK;
-    /* A copy in memory of states on disk would take the memory that the disk spares. */
+    /* A copy in memory of states on disk would use the memory that offloading to disk saves. */
     if (layout->home.optim == ZR_SPACE_DISK || layout->home.param == ZR_SPACE_DISK) {
         l.save = ZR_SAVE_IN_PLACE;
         return zr_plan_create(model, &l, profile, plan);
     }
     l.save = ZR_SAVE_COPY;
     ZR_TRY(zr_plan_create(model, &l, profile, &copy));
-    /* zr_memory_taken counts the copies even if they are in host memory, whose size is unknown. A limit of 0 means no
-     * limit was given; then save in place. */
+    /* zr_memory_taken counts the copies even if they are in host memory, whose size is unknown. Without a limit (0),
+     * save in place. */
     bool fits = zr_memory_taken(&copy->memory) <= layout->limit_bytes;
     if (!fits || layout->recompute == ZR_RECOMPUTE_AUTO) {
         l.save = ZR_SAVE_IN_PLACE;

@@ -2,22 +2,22 @@
  * (ZeRO section 6.1). If a checkpoint is identical on all tensor-parallel ranks, each rank may store only its own piece
  * (P_a). Checkpoints may also be stored in host memory (P_a+cpu) or on disk.
  *
- * A checkpoint is copied out after the op that writes it. It is fetched back at the beginning of the segment that
- * recomputes from it. Lifetimes, buffers and waits of the value and of its copy are derived from the program, as for
+ * A checkpoint is copied to its home after the op that writes it. It is copied back at the beginning of the segment
+ * that recomputes from it. Lifetimes, buffers and waits of the value and of its copy follow from the program, as for
  * ops. */
 #include "plan/program/program.h"
 
 #include <string.h>
 
-/* The activation checkpoints. Arrays are indexed by zr_value. `goes`: whether the value is copied out until the
- * backward pass. `pieces`: whether each rank stores only a piece of it. */
+/* The activation checkpoints. Arrays are indexed by zr_value. `goes`: whether the value is copied to its checkpoint's
+ * home until the backward pass. `pieces`: whether each rank stores only a piece of it. */
 typedef struct checkpoints {
     int32_t *made; /* indexed by zr_value: number of the forward run that writes the value, or -1 */
     bool *goes;
     bool *pieces;
 } checkpoints;
 
-/* Mark the checkpoints. A checkpoint is a value of the forward pass that a replay under a recompute policy reads.
+/* Find the checkpoints. A checkpoint is a value of the forward pass that a replay under a recompute policy reads.
  * segments.c uses the same rule. */
 static void find_checkpoints(const zr__program *p, const zr_plan *plan, const zr_graph *g, const checkpoints *c)
 {

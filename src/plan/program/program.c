@@ -77,8 +77,8 @@ static void mark_producer(const zr_graph *g, bool *live, zr_value value)
     if (producer >= 0) live[producer] = true;
 }
 
-/* Emit the forward ops whose outputs are used by the losses, the output or a backward op. If a backward op computes
- * the losses itself, a forward op that only computes the losses is left out. */
+/* Emit the forward ops whose outputs are used by the losses, the output or a backward op. If a backward op computes the
+ * losses itself, the forward op that computes only the losses is left out. */
 static void emit_forward(zr__program *p, const zr_graph *g, bool *live)
 {
     int32_t n = zr_graph_ops(g);

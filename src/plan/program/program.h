@@ -1,6 +1,6 @@
 /** plan/program: the ops of one micro-batch in order, before any step is written.
  *
- * An op of the forward pass may run a second time in the backward pass, for recompute. Entries that are no ops store
+ * An op of the forward pass may run a second time in the backward pass, for recompute. Entries that are not ops store
  * and restore activation checkpoints. segments.c divides the program into segments. It also decides how long each value
  * lives and when a unit's gradient is complete. This folder does not use buffers or streams. */
 #ifndef ZR_PLAN_PROGRAM_H
@@ -11,12 +11,12 @@
 /* ---- runs (program.c, recompute.c, checkpoints.c) -------------------------------------------------------------- */
 
 typedef enum zr__role { ZR__FORWARD, ZR__REPLAY, ZR__BACKWARD, ZR__KEEP, ZR__RESTORE } zr__role;
-/* An entry of the program. FORWARD, REPLAY and BACKWARD run an op. KEEP stores a value until the backward pass. RESTORE
- * loads the stored value into a new instance of the value. */
+/* An entry of the program. FORWARD, REPLAY and BACKWARD run an op. KEEP copies a value to the home of its checkpoint.
+ * RESTORE copies it back into a new instance of the value. */
 typedef struct zr__run_of {
     int32_t op; /* -1 for KEEP and RESTORE */
     zr__role role;
-    zr_value value; /* the value that KEEP stores or RESTORE loads */
+    zr_value value; /* value of a KEEP or RESTORE */
     int32_t unit;   /* unit of the run's segment */
     bool pieces;    /* for KEEP and RESTORE: whether a tensor-parallel rank stores only its piece of the value */
 } zr__run_of;
@@ -52,8 +52,8 @@ typedef struct zr__mix {
     zr_recompute first, rest;
     int32_t n_first;
     int64_t every;
-    bool partition; /* value for zr_plan.partition_checkpoints */
-    zr_space home;  /* value for zr_plan.checkpoint_home */
+    bool partition; /* setting of zr_plan.partition_checkpoints */
+    zr_space home;  /* setting of zr_plan.checkpoint_home */
 } zr__mix;
 
 /* Return the number of units that may be recomputed: all units before the last unit of the forward pass. */
@@ -78,10 +78,10 @@ typedef struct zr__decided {
     zr__program program;
     zr__segment *segment;
     int32_t n_segments, n_instances;
-    int32_t *last_use; /* for each instance: last run that reads it, or -1 if no run does; the number of runs if it is
+    int32_t *last_use; /* for each instance: last run that reads it; -1 if no run reads it; the number of runs if it is
                           needed after the last run */
-    bool *checkpoint;  /* for each instance: whether it is an activation checkpoint, which the forward pass writes and a
-                          replay under a recompute policy reads */
+    bool *checkpoint;  /* for each instance: whether it is an activation checkpoint, which means that the forward pass
+                          writes it and a replay under a recompute policy reads it */
     /* due[pass][unit], as one array: segment at whose end the unit's gradient is reduced, or -1 for never */
     int32_t *due;
     /* consumed[pass][unit], as one array: segment at whose end the unit's update consumes its gradient

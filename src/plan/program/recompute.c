@@ -1,6 +1,6 @@
 /* Decides which forward values are dropped and recomputed in the backward pass (activation checkpointing). The policy
- * determines which values may be dropped. program.c then replays only the ops that are needed again. Under every
- * policy but keep, the outputs of cheap ops are dropped if their operands are available anyway.
+ * determines which values may be dropped. program.c then replays only the ops that are needed again. Every policy
+ * except keep drops the outputs of cheap ops if their operands are available anyway.
  *
  * Units are replayed in groups of `recompute_every` consecutive units. A value that another group reads is stored, for
  * example a group's input. Therefore a replay never needs ops of another group. Sources: Chen et al. 2016; Korthikanti
@@ -51,8 +51,8 @@ static void find_groups(const zr_plan *plan, int32_t *group)
     }
 }
 
-/* Return a value's total bytes over all tensor-parallel ranks. With the total, the choice of recompute does not depend
- * on the number of ranks. */
+/* Return a value's total bytes over all tensor-parallel ranks. Using the total makes the choice of recompute
+ * independent of the number of ranks. */
 static int64_t layer_bytes(const zr_plan *plan, const zr_value_info *v)
 {
     return zr__value_bytes(v) * (v->cut || v->tokens ? plan->layout.tensor : 1);
@@ -116,7 +116,7 @@ static void drop_by_policy(const zr_plan *plan, const zr_graph *g, const int32_t
 typedef struct readers {
     int32_t *first, *last; /* indexed by zr_value: first and last backward op that reads the value, or -1 */
     bool *elsewhere;       /* indexed by zr_value: whether an op of another unit reads the value */
-    /* for each unit: whether its backward ops read its parameters, so that stage 3 gathers them for the backward pass
+    /* for each unit: whether its backward ops read its parameters, so that stage 3 gathers them in the backward pass
      * anyway */
     bool *whole;
 } readers;
@@ -131,8 +131,8 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
             if (in == ZR_NONE) continue;
             const zr_value_info *v = zr_graph_value(g, in);
             if (v->unit != op->unit) r->elsewhere[in] = true;
-            /* If a gather's output is dropped, the gather is replayed before this op. Its operand must then be
-             * available for the replay. */
+            /* If a gather's output is dropped, the gather is replayed before this op. Its operand must be available
+             * then. */
             if (op->backward && dropped[in] && gathers_tokens(g, v)) {
                 in = zr_graph_get_op(g, v->producer)->in[0];
                 v = zr_graph_value(g, in);
@@ -147,7 +147,8 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
 
 /* Return the backward op before which `op` would be recomputed, or -1 if recompute does not pay. It pays only if the
  * backward pass reads more than half of the bytes that `op` writes. For example, a norm is not recomputed if the
- * backward pass reads only its two statistics per row. Return -1 also if another unit reads an output of `op`. */
+ * backward pass reads only its two statistics per row. The result is also -1 if another unit reads an output of `op`.
+ */
 static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
 {
     double written = 0, read = 0; /* double instead of int64_t, since impossibly large sizes are rejected only later */
@@ -164,9 +165,8 @@ static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
     return 2 * read > written ? at : -1;
 }
 
-/* Return whether all operands of `op` are available at backward op `at` without recompute. A dropped operand is not
- * available. Therefore no replay depends on another replay, and no value has to be stored longer because another value
- * is dropped. */
+/* Return whether all operands of `op` are stored until backward op `at`. A dropped operand is not. Therefore no replay
+ * depends on another replay, and no value has to be stored longer because another value is dropped. */
 static bool has_operands(const zr_graph *g, const zr_op *op, const readers *r, const bool *dropped, int32_t at)
 {
     for (int j = 0; j < op->n_in; j++) {

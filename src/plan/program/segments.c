@@ -47,7 +47,7 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
         newest[zr_graph_input(g, i)] = d->n_instances++;
     }
     const int32_t inputs = d->n_instances;
-    /* number after the last instance that the forward pass writes; the inputs have lower numbers */
+    /* one more than the highest instance that the forward pass writes; the inputs have lower numbers */
     int32_t forward = inputs;
     for (int32_t i = 0; i < d->program.n; i++) {
         const zr__run_of *run = &d->program.run[i];
@@ -82,8 +82,8 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 /* Find the segment at whose end each unit's gradient is reduced. Usually it is the last segment that contributes to the
- * gradient. If the unit's update consumes the gradient, later segments that read the unit's parameters count as well.
- * With a fused buffer, all gradients are reduced at the end of the last segment. */
+ * gradient. If the unit's update consumes the gradient, the last segment that reads the unit's parameters counts as
+ * well. With a fused buffer, all gradients are reduced at the end of the last segment. */
 static void find_due(const zr__decided *d, int pass)
 {
     const zr_plan *plan = d->plan;
@@ -110,8 +110,8 @@ static void find_due(const zr__decided *d, int pass)
             due[u] = -1;
         else if (due[u] < 0 || plan->layout.fused_buffer)
             due[u] = last;
-        /* With overlap, consume the gradient one segment later than it is reduced. The later segment computes during
-         * the reduction. */
+        /* With overlap, consume the gradient one segment after its reduction, so that this segment computes during the
+         * reduction. */
         const bool later = plan->layout.overlap && plan->moves && due[u] < last;
         consumed[u] = plan->consume_grad && due[u] >= 0 ? due[u] + later : -1;
     }

@@ -39,7 +39,7 @@ void zr__gathers_add(zr__gathers *g, const zr_plan *plan, int32_t segment, int32
     }
     if (!zr__grow(&g->status, (void **)&g->fetch, g->n, &g->room, sizeof *g->fetch)) return;
     g->fetch[g->n] = (zr__fetch){.unit = unit, .from = segment, .to = segment, .first = !newest, .buffer = ZR_NONE};
-    g->of[unit] = g->n++; /* while gathers are being added, of[unit] is the unit's newest entry */
+    g->of[unit] = g->n++; /* until all gathers are added, of[unit] is the unit's newest entry */
 }
 
 static bool may_gather(const zr__gathers *g, const zr_layout *l, const zr__fetch *f, int32_t segment, int64_t elems)

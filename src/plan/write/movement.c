@@ -17,8 +17,8 @@ static bool has_stride(const zr_range *range, zr_stride stride)
     return stride.group == ZR_GROUP_SELF || stride.group == range->by.group || stride.group == range->outer.group;
 }
 
-/* Find the levels of the gather that extends one rank's part of a unit to the range `known`. Each stride of the part
- * that `known` does not have makes one level, which gathers over the stride's group of ranks. A reduction takes the
+/* Find the levels of the gather that extends one rank's part of a unit to the range `known`. Each stride that the part
+ * has and `known` lacks gives one level, which gathers over the group of ranks of this stride. A reduction uses the
  * levels in reverse order. */
 static int levels_of(const zr_range *part, const zr_range *known, level found[2])
 {
@@ -31,7 +31,7 @@ static int levels_of(const zr_range *part, const zr_range *known, level found[2]
 static const zr_range whole = {0};
 
 /* Return the number of elements of one rank's shard in a bucket of `bucket_elems` elements. The shard is the rank's
- * part at level `v`. */
+ * part at the level `v`. */
 static int64_t bucket_range(const zr_plan *plan, int64_t bucket_elems, const level *v)
 {
     int ranks = plan->group[v->by.group].size;
@@ -87,8 +87,8 @@ static zr__id gather_step(zr__list *l, zr_step_kind kind, int32_t owner, int32_t
     return step;
 }
 
-/* Write this rank's part of a unit into its place in the gathered unit: cast it from the fp32 master (lean states), or
- * copy it from its home off the device. */
+/* Write this rank's part of a unit into the gathered unit: cast it from the fp32 master (lean states), or copy it from
+ * its home off the device. */
 static void write_own_part(zr__list *l, int32_t unit, const level *v, const zr_state *target, zr__id pace)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
@@ -120,8 +120,8 @@ static void gather_level(zr__list *l, int32_t unit, const level *v, const zr_sta
         zr__list_pace(l, gather_step(l, ZR_STEP_BROADCAST, r, unit, v, source, target), pace);
 }
 
-/* Return whether this rank's part of a unit is not stored on the device in the type that ops read, so that it is first
- * written to its place in the gathered unit. */
+/* Return whether this rank's part of a unit must be cast or copied into the gathered unit, because it is not on the
+ * device in the dtype that ops read. */
 static bool is_brought(const zr_plan_unit *u)
 {
     return u->param.buffer == ZR_NONE || u->param_home != ZR_SPACE_DEVICE;
@@ -141,7 +141,8 @@ static void write_gather(zr__list *l, int32_t unit, int32_t buffer, bool brings,
         gather_level(l, unit, &v[i], i > 0 || in_place ? &target : &u->param, &target, pace);
 }
 
-/* Processors exchange parameters with the cores that compute, and therefore not ahead. But a disk reads beside them. */
+/* On processors, exchanges use the cores that compute, so parameters are not prefetched from other ranks. Reads from
+ * disk do not use the cores, so they are prefetched. */
 bool zr__fetch_in_halves(const zr_plan *plan, int32_t unit)
 {
     return plan->moves && plan->unit[unit].param_home == ZR_SPACE_DISK && !plan->profile.facts.apart;
@@ -154,7 +155,7 @@ void zr__write_fetch_half(zr__list *l, int32_t unit, int32_t buffer, bool exchan
 
 /* Write a gather of a unit at stage 3. With hpZ (Wang et al. 2023, ZeRO++ section 3.2), the first gather of a training
  * step is over all ranks. This rank then copies its shard into the secondary partition. Later gathers of the training
- * step read the secondary partition, and are only over the group LOCAL. */
+ * step read the secondary partition over the group LOCAL. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace)
 {
     const zr_plan *plan = l->plan;
@@ -208,17 +209,17 @@ zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad)
     return u->sums.buffer == ZR_NONE ? whole_in(u, grad, plan->layout.wire_dtype) : u->sums;
 }
 
-/* Return whether a level has only one rank. In this case no communication is needed: the compute stream adds this
- * rank's own gradient to the sums. */
+/* Return whether a level has only one rank. It then needs no communication: the compute stream adds this rank's own
+ * gradient to the sums. */
 static bool is_alone(const zr_plan *plan, const level *v)
 {
     return !plan->moves || v->by.group == ZR_GROUP_SELF;
 }
 
-/* Add a step that sums a unit's gradients over the ranks of one level. Each owner receives its part in `sums`; if
- * `owner` is not -1, only this owner does. If the level has only one rank, the sum is that rank's gradient. `kept`:
- * whether `sums` may accumulate over micro-batches. It is false for the partial sums between two levels, and for the
- * one reduction after the last micro-batch (zr_plan.reduce_once). */
+/* Add a step that sums a unit's gradients over the ranks of one level into `sums`. Each owner receives its part. With
+ * `owner` other than -1, only this owner does. If the level has only one rank, the sum is the gradient of that rank.
+ * `kept`: whether `sums` may accumulate over micro-batches. It is false for the partial sums between two levels, and
+ * for the single reduction after the last micro-batch (zr_plan.reduce_once). */
 static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v, const zr_state *from,
                         const zr_state *sums, bool kept)
 {
@@ -245,7 +246,8 @@ static void reduce_step(zr__list *l, int32_t unit, int32_t owner, const level *v
     }
 }
 
-/* Reduce over one group of ranks. All owners receive their sums at once, or one after another (ZR_REDUCE_TO_OWNER). */
+/* Reduce over one group of ranks. The owners receive their sums all at once, or one after another (ZR_REDUCE_TO_OWNER).
+ */
 static void reduce_level(zr__list *l, int32_t unit, const level *v, const zr_state *from, const zr_state *sums,
                          bool kept)
 {
@@ -277,7 +279,7 @@ static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const 
         reduce_level(l, unit, &v[0], from, sums, kept);
         return;
     }
-    /* Partial sums stay in fp32, so that both levels together form a single summation tree. */
+    /* Partial sums are in fp32, so that both levels together form one summation tree. */
     const zr_state partial = {
         zr__list_buffer(l, ZR_SPACE_DEVICE, ZR_CATEGORY_GRAD, unit, "partial sums (fp32)", 4 * v[1].elems),
         ZR_F32,
@@ -286,8 +288,8 @@ static void reduce_ranks(zr__list *l, int32_t unit, const zr_state *from, const 
     reduce_level(l, unit, &v[0], &partial, sums, kept);
 }
 
-/* Write what replaces a reduction if this rank's gradient is its own sum, and the sum's home is off the device: the
- * gradient is squared where it is, and copied home. */
+/* Square a unit's gradient on the device and copy it to its home off the device. These steps replace the reduction if
+ * there is one rank and one micro-batch, so that the gradient needs no sum. */
 static void write_grad_home(zr__list *l, int32_t unit, const zr_state *gradient)
 {
     const zr_state *sums = &l->plan->unit[unit].sums;
@@ -306,7 +308,7 @@ void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again)
                    sums = zr__sums_of(plan, unit, grad);
     if (zr__grad_transient(plan)) zero_gaps(l, unit, &gradient);
     if (!again) zr__policies_gradient(l, unit, &gradient);
-    if (!plan->moves && sums.buffer == grad) return; /* with one data-parallel rank, the gradient is its own sum */
+    if (!plan->moves && sums.buffer == grad) return; /* with one data-parallel rank, the gradient is already the sum */
 
     l->reduced[1] = l->reduced[0];
     if (zr__copies_grad_home(plan, unit)) {

@@ -1,5 +1,5 @@
 /* Chooses the buffers of an op's operands and outputs. An output may be written into its unit's gradient. It may also
- * reuse the buffer of an input that this op is the last to use. Otherwise the output gets its own buffer. */
+ * reuse the buffer of an input if this op is the last to use the input. Otherwise the output gets its own buffer. */
 #include "plan/write/write.h"
 
 /* Return the size in bytes of a value's buffer. If the value may be stored in pieces, the size includes the padding of
@@ -33,9 +33,9 @@ int32_t zr__unit_gradient(zr__writing *w, int32_t unit)
     return w->now->grad_buffer[unit];
 }
 
-/* Return the buffer of the input that output `out` may overwrite, or ZR_NONE. The input must have the output's size. It
- * must be only one operand of this op, and this op must be the last to use it. No earlier output of the op may
- * overwrite the same input. */
+/* Return the buffer of the input that output `out` may overwrite, or ZR_NONE. The input must have the size of the
+ * output and be only one operand of this op, which must be its last user. No earlier output of the op may overwrite the
+ * same input. */
 static int32_t donated(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
@@ -54,8 +54,8 @@ static int32_t donated(const zr__writing *w, int32_t run, int out)
     return d->kind == ZR_VALUE_ACT && fits ? w->now->place[given] : ZR_NONE;
 }
 
-/* Return whether output `out` of `run` can be written directly into the buffer of a parameter's gradient. The output
- * must be a part of this gradient, and its only reader must be the op that adds the rest of the gradient in place. */
+/* Return whether output `out` of `run` can be written directly into the buffer of a parameter's gradient. It must be a
+ * part of this gradient, and its only reader must be the op that adds the remaining part in place. */
 static bool grows_in_place(const zr__writing *w, int32_t run, int out)
 {
     const zr_graph *g = w->list.graph;
@@ -96,7 +96,7 @@ zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out)
         use.buffer = zr__unit_gradient(w, param->unit);
         return use;
     }
-    /* GRAD for a part of a parameter's gradient, ACT for an activation */
+    /* GRAD for a contribution to a parameter's gradient, ACT for an activation */
     zr_category category = v->param >= 0 ? ZR_CATEGORY_GRAD : ZR_CATEGORY_ACT;
     if (w->decided.checkpoint[w->now->n_instances + out]) category = ZR_CATEGORY_CHECKPOINT;
     use.buffer = donated(w, run, out);

@@ -3,8 +3,8 @@
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Return the segment that `decided` names for a unit, in the pass to which `segment` belongs. `decided` is the table
- * `due` or `consumed` of zr__decided. */
+/* Return the segment for a unit in the table `decided` (`due` or `consumed` of zr__decided), in the pass to which
+ * `segment` belongs. */
 static int32_t of_unit(const zr__writing *w, const int32_t *decided, int32_t unit, int32_t segment)
 {
     return decided[(ptrdiff_t)w->decided.segment[segment].pass * w->list.plan->n_units + unit];
@@ -17,8 +17,8 @@ static bool for_norm(const zr__writing *w, int32_t segment)
 }
 
 /* Update the units whose gradients are consumed at the end of this segment (lean states). `reduced_now` selects the
- * units whose gradients are also reduced at the end of this segment. Otherwise update the units that were reduced at
- * the end of an earlier segment. */
+ * units that are also reduced at the end of this segment. Otherwise update the units that were reduced at the end of an
+ * earlier segment. */
 static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 {
     const zr__decided *d = &w->decided;
@@ -30,8 +30,8 @@ static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 
 static void reduce_units(zr__writing *w, int32_t segment)
 {
-    /* Update units before this segment's reductions are written. Otherwise the AGREE steps of these units would wait
-     * for the reductions on the comm stream. */
+    /* Write updates before this segment's reductions. Otherwise their AGREE steps would wait for the reductions on the
+     * comm stream. */
     consume_units(w, segment, false);
     for (int32_t u = 0; u < w->list.plan->n_units && w->list.status == ZR_OK; u++) {
         if (of_unit(w, w->decided.due, u, segment) != segment) continue;
@@ -47,7 +47,7 @@ static void reduce_units(zr__writing *w, int32_t segment)
 
 /* ---- runs ------------------------------------------------------------------------------------ */
 
-/* Record a new instance of a value, stored in the buffer of the use `place`. */
+/* Record a new instance of a value, which the use `place` stores. */
 static void now_at(zr__writing *w, zr_value value, zr_use place)
 {
     w->list.schedule->value[value] = place;
@@ -55,7 +55,7 @@ static void now_at(zr__writing *w, zr_value value, zr_use place)
     w->now->instance[value] = w->now->n_instances++;
 }
 
-/* Write the step LOSS of each term whose losses an op computes, once per micro-batch, after the op. The op may be a
+/* Write the LOSS step of each term whose losses an op computes, once per micro-batch, after that op. The op may be a
  * forward or a backward op. */
 static void write_losses(zr__writing *w, int32_t op)
 {
@@ -110,7 +110,7 @@ static zr__id join_step(zr__writing *w, int32_t op, int32_t unit, zr_step_kind k
     return step;
 }
 
-/* Return a use of all ranks' pieces of a value if `each` is true, otherwise of this rank's piece. */
+/* Return a use of this rank's piece of a value, or of all ranks' pieces if `each` is true. */
 static zr_use piece_of(zr_use use, int64_t piece, bool each, bool reads, bool writes)
 {
     use.range.count = piece;
@@ -174,14 +174,15 @@ int64_t zr__piece_elems(const zr_plan *plan, const zr_value_info *value)
     return (zr_shape_elems(&value->type.shape) + ranks - 1) / ranks;
 }
 
-/* Return whether a checkpoint on disk passes through a buffer of its own: in host memory, on a device with its own
- * memory; on the device, if only a piece of the value is stored, which does not begin with a block of the disk. */
+/* Return whether a checkpoint on disk passes through a separate buffer. On a device with its own memory it passes
+ * through host memory. Otherwise it needs a buffer on the device only if a piece of the value is stored, because a
+ * piece does not begin at a block of the disk. */
 static bool passes(const zr_plan *plan, const zr__run_of *of)
 {
     return plan->checkpoint_home == ZR_SPACE_DISK && (plan->profile.facts.apart || of->pieces);
 }
 
-/* Return a use of a new buffer through which the elements of `like`, a checkpoint on disk, pass. */
+/* Return a use of a new buffer through which a checkpoint on disk, `like`, passes. */
 static zr_use passing_use(zr__list *l, int32_t unit, zr_use like)
 {
     const zr_space space = l->plan->profile.facts.apart ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
@@ -205,8 +206,8 @@ static void write_keep(zr__writing *w, int32_t run)
     const zr_value_info *value = zr_graph_value(l->graph, of->value);
     const zr_space home = l->plan->checkpoint_home;
     zr_use from = zr__place_input(w, of->value), to = zr__use_value(l->graph, of->value, ZR_NONE, false, true);
-    /* Compute no further checkpoint while two are being written to disk. Otherwise all values that wait for a slow disk
-     * could be in memory at the same time. */
+    /* Compute no further checkpoint while two are being written to disk. Otherwise a slow disk could keep all these
+     * values in memory at the same time. */
     if (home == ZR_SPACE_DISK) zr__list_pace(l, l->newest, w->stored[1]);
     if (of->pieces) {
         const int64_t piece = zr__piece_elems(l->plan, value), ranks = l->plan->group[ZR_GROUP_TENSOR].size;
@@ -308,11 +309,11 @@ static void refresh_units(zr__writing *w, bool *done)
             done[unit] = true;
         }
     }
-    for (int32_t u = 0; u < l->plan->n_units; u++) /* then the units whose parameters no op reads */
+    for (int32_t u = 0; u < l->plan->n_units; u++) /* then the units whose parameters are read by no op */
         if (!done[u]) zr__write_refresh(l, u, ZR_WHEN_STALE);
 }
 
-/* Write the runs [run, end). If `restores` is true, write only the RESTOREs at the beginning of these runs. Return the
+/* Write the runs [run, end). If `restores` is true, write only the RESTOREs at the beginning of the range. Return the
  * first run that is not written. */
 static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool restores)
 {
@@ -328,7 +329,7 @@ static int32_t write_runs(zr__writing *w, int32_t run, int32_t end, bool restore
     return end;
 }
 
-/* From now on write steps of a micro-batch of the round. */
+/* Set the micro-batch of the round to which new steps belong. */
 static void take_micro(zr__writing *w, int32_t micro)
 {
     w->list.micro = micro;
@@ -344,8 +345,8 @@ static void write_segment(zr__writing *w, int32_t index, int32_t micro)
     w->now->next = write_runs(w, w->now->next, segment[index].end, false);
     w->ended[1] = w->ended[0];
     w->ended[0] = w->list.last[ZR_STREAM_COMPUTE];
-    /* Restore the checkpoints of what runs next before this segment's reductions are written, since the checkpoints are
-     * needed earlier than the sums. */
+    /* Restore the checkpoints of the next segment before this segment's reductions are written, since the checkpoints
+     * are needed earlier than the sums. */
     const int32_t next_micro = micro + 1 < w->n_micros ? micro + 1 : 0, next = next_micro > 0 ? index : index + 1;
     if (w->list.plan->layout.overlap && next < w->decided.n_segments && segment[next].pass == segment[index].pass) {
         take_micro(w, next_micro);
@@ -402,7 +403,7 @@ static zr_status alloc_tables(zr__writing *w)
     return ZR_OK;
 }
 
-/* Find how often a segment is written: once, or with ZR_ACCUM_LAYER for each micro-batch of the training step. */
+/* Count how often a segment is written: once, or with ZR_ACCUM_LAYER once for each micro-batch of the training step. */
 static zr_status count_micros(zr__writing *w)
 {
     const zr_plan *plan = w->list.plan;
@@ -431,7 +432,7 @@ static zr_status begin_writing(zr__writing *w, zr_plan *plan, zr_schedule_kind k
                 if (unit >= 0) zr__gathers_add(&w->gathers, plan, k, unit);
             }
         }
-    /* The key-value caches of decoding were planned in the order of the graph's values. */
+    /* The key-value caches of decoding were planned in the order of the values in the graph. */
     for (int32_t b = 0, v = 0; b < plan->n_persistent && kind == ZR_SCHEDULE_DECODE; b++) {
         if (plan->persistent[b].category != ZR_CATEGORY_ACT) continue;
         while (zr_graph_value(w->list.graph, v)->kind != ZR_VALUE_CACHE) v++;
@@ -452,8 +453,8 @@ zr_status zr__write_graph(zr_plan *plan, zr_schedule_kind kind)
         zr__list_step(&w.list, ZR_STEP_REPEAT, ZR_STREAM_COMPUTE, -1);
         zr__list_newest(&w.list)->rounds = plan->rounds;
         refresh_units(&w, refreshed);
-        /* COUNT comes before gathers that run in every round. Otherwise a wait for it would imply waits for these
-         * gathers, but only in the first round. */
+        /* COUNT comes before the gathers that run in every round. If it came after, a wait for COUNT would also wait
+         * for these gathers, but only in the first round. */
         zr__write_count(&w.list);
         zr__policies_round(&w.list);
     }
@@ -482,8 +483,8 @@ done:
     return st;
 }
 
-/* Write the flush schedule. It gathers the parameters that other ranks have updated, for each unit that every rank
- * stores whole. */
+/* Write the flush schedule. It gathers the parameters that other ranks have updated, for each unit that is stored whole
+ * on every rank. */
 zr_status zr__write_flush(zr_plan *plan)
 {
     zr__list l;

@@ -28,7 +28,8 @@ bool zr__squares_early(const zr_plan *plan, int32_t unit)
            plan->persistent[sums->buffer].space != ZR_SPACE_DEVICE;
 }
 
-/* Write UPDATE, or SQUARE_UPDATE, which reads what UPDATE reads, but only of this rank's shard at every stage. */
+/* Write UPDATE or SQUARE_UPDATE. Both read the same states, but SQUARE_UPDATE reads only this rank's shard at every
+ * stage. */
 static zr__id write_unit_step(zr__list *l, zr_step_kind kind, int32_t unit, const zr_state *sums)
 {
     const zr_plan_unit *u = &l->plan->unit[unit];
@@ -61,7 +62,7 @@ static void write_square_update(zr__list *l, int32_t unit, const zr_state *sums)
     zr__list_use(l, step, zr__use_all(l->plan->unit[unit].trust, false, true));
 }
 
-/* Add a step in which all ranks exchange numbers. It is a collective, so it is on the comm stream. */
+/* Add a step in which all ranks exchange scalars. It is a collective, and therefore on the comm stream. */
 static zr__id all_ranks(zr__list *l, zr_step_kind kind, int32_t unit)
 {
     zr__id step = zr__list_step(l, kind, ZR_STREAM_COMM, unit);
@@ -69,7 +70,7 @@ static zr__id all_ranks(zr__list *l, zr_step_kind kind, int32_t unit)
     return step;
 }
 
-/* Write the exchange of the squares for trust ratios, of one unit or of all units (unit -1). */
+/* Write the TRUST step, which exchanges the squares for trust ratios, for one unit or for all units (unit -1). */
 static void write_trust(zr__list *l, int32_t unit)
 {
     const zr_plan *plan = l->plan;
@@ -102,7 +103,7 @@ void zr__write_count(zr__list *l)
     zr__list_use(l, step, zr__use_all(l->plan->counted, false, true));
 }
 
-/* Add the last operand of NORM and AGREE with several loss terms, the sums of COUNT. */
+/* Add the last operand that NORM and AGREE have with several loss terms: the sums of COUNT. */
 static void use_counted(zr__list *l, zr__id step)
 {
     if (l->plan->terms > 1) zr__list_use(l, step, zr__use_all(l->plan->counted, true, false));

@@ -40,21 +40,21 @@ void zr__gathers_issue(zr__gathers *gathers, zr__list *l, int32_t segment, zr__i
 /* Write a gather of a unit at stage 3. With hpZ, only the unit's first gather of a training step is over all ranks.
  * Later gathers read the secondary partition. */
 void zr__write_fetch(zr__list *l, int32_t unit, int32_t buffer, bool first, zr__id pace);
-/* Return whether a gather is written in two halves: this rank's part is read from disk ahead of the unit's use, and
- * exchanged with other ranks only then. zr__write_fetch_half writes one half. */
+/* Return whether a gather is written in two halves: this rank's part is prefetched from disk, and exchanged with other
+ * ranks only just before the unit's use. zr__write_fetch_half writes one half. */
 bool zr__fetch_in_halves(const zr_plan *plan, int32_t unit);
 void zr__write_fetch_half(zr__list *l, int32_t unit, int32_t buffer, bool exchanges, zr__id pace);
 /* Reduce-scatter a unit's gradient to the owners of its shards. `grad` is the buffer of this micro-batch's gradient.
- * `again`: whether this is the second backward pass, in which the squares of micro-gradients are already known. */
+ * `again`: whether this is the second backward pass; the first has already squared the gradient of the micro-batch. */
 void zr__write_reduce(zr__list *l, int32_t unit, int32_t grad, bool again);
 /* Reduce a unit's sums over the ranks once, after the last micro-batch (zr_plan.reduce_once). */
 void zr__write_reduce_once(zr__list *l, int32_t unit);
 /* Gather the parts of a unit that other ranks have updated. Write nothing if stage 3 gathers the unit anyway. */
 void zr__write_refresh(zr__list *l, int32_t unit, zr_when when);
 /* Gather the other ranks' sums that this rank's update reads, or all sums with ZR_REDUCE_ALL_REDUCE. At stage 0 this
- * gather completes an all-reduce. `step`: whether the call comes at the end of the training step. Otherwise it comes
- * after the reduction of a micro-batch. Only one of the two calls writes steps: the call at the end with fp32 sums
- * (zr_plan.sum_f32), otherwise the call after the reduction. */
+ * gather completes an all-reduce. `step`: whether the call comes at the end of the training step, and not after the
+ * reduction of a micro-batch. Only one of the two calls writes steps: the call at the end with fp32 sums
+ * (zr_plan.sum_f32), else the call after the reduction. */
 void zr__write_gather_sums(zr__list *l, int32_t unit, int32_t grad, bool step);
 
 /* The state of a micro-batch while the program is being written for it. */
@@ -67,7 +67,7 @@ typedef struct zr__micro {
     int32_t next; /* next run to write */
 } zr__micro;
 
-/* The state while a graph's schedule is being written. The program is written for each micro-batch of a round. */
+/* The state while a graph's schedule is written. The program is written for each micro-batch of a round. */
 typedef struct zr__writing {
     zr__list list;
     zr_schedule_kind kind;
@@ -75,10 +75,10 @@ typedef struct zr__writing {
     zr__gathers gathers;
     zr__micro *micro; /* one entry for each micro-batch of a round */
     zr__micro *now;   /* entry of the micro-batch whose steps are being written */
-    int32_t n_micros; /* 1 except with ZR_ACCUM_LAYER */
-    /* last compute steps of the micro-batch's segment that was written last [0], and of the one before it [1] */
+    int32_t n_micros; /* number of entries in `micro`: 1 except with ZR_ACCUM_LAYER */
+    /* last compute steps of the micro-batch's two newest segments; index 0 is the newest segment */
     zr__id ended[2];
-    zr__id stored[2]; /* newest step that writes a checkpoint to disk [0], and the one before it [1] */
+    zr__id stored[2]; /* two newest steps that write a checkpoint to disk; index 0 is the newest step */
 } zr__writing;
 
 /* Return a use of a value in `buffer`. A parameter, or its gradient, lies at the parameter's offset within its unit.
@@ -98,13 +98,14 @@ bool zr__grad_transient(const zr_plan *plan);
 zr_state zr__sums_of(const zr_plan *plan, int32_t unit, int32_t grad);
 
 /* Write SQUARE, AGREE and UPDATE after the reduction of a unit, if the update consumes its gradient (consume_grad).
- * `norm`: whether this pass only computes the norm, so that only SQUARE is written. */
+ * `norm`: whether this pass computes only the norm; then only SQUARE is written. */
 void zr__write_consume(zr__list *l, int32_t unit, int32_t grad, bool norm);
-/* Return whether a unit's gradient is its own sum, on one rank and with one micro-batch, and is copied to its home off
- * the device. */
+/* Return whether a unit's gradient is copied to its home off the device without a reduction, because there is one rank
+ * and one micro-batch. */
 bool zr__copies_grad_home(const zr_plan *plan, int32_t unit);
-/* Return whether a unit's sums are squared as soon as they are complete, before they go to their home off the device.
- * This is so on one rank, if one round has all micro-batches. Otherwise all units are squared after the last one. */
+/* Return whether a unit's sums are squared as soon as they are complete, before they are copied to their home off the
+ * device. The result is true on one rank if one round has all micro-batches. Otherwise all units are squared after the
+ * last micro-batch. */
 bool zr__squares_early(const zr_plan *plan, int32_t unit);
 void zr__write_square(zr__list *l, int32_t unit, const zr_state *sums);
 void zr__write_norm(zr__list *l);
