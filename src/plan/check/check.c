@@ -43,7 +43,7 @@ bool zr__is_agreed(const zr__proof *p, int32_t update)
  * their elements are disjoint on every rank. */
 static bool may_meet(const zr_use *use, const zr_range *kept, const zr_range *updated)
 {
-    /* elements of the unit that the use covers on a rank that also runs the update */
+    /* elements of the unit that the use covers, on the same rank as the update */
     zr_range part = *updated;
     part.first = kept->first + use->range.first;
     part.count = use->range.count;

@@ -165,8 +165,9 @@ static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
     return 2 * read > written ? at : -1;
 }
 
-/* Return whether all operands of `op` are stored until backward op `at`. A dropped operand is not. Therefore no replay
- * depends on another replay, and no value has to be stored longer because another value is dropped. */
+/* Return whether all operands of `op` are in memory at backward op `at` without a replay. Dropped operands are not.
+ * Therefore no replay depends on another replay, and no value has to be stored longer because another value is dropped.
+ */
 static bool has_operands(const zr_graph *g, const zr_op *op, const readers *r, const bool *dropped, int32_t at)
 {
     for (int j = 0; j < op->n_in; j++) {

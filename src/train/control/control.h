@@ -1,7 +1,7 @@
 /**
  * train/control: values that can change at every step of training, namely the learning rate, the fp16 loss scale and
  * the gradient noise scale. Each value depends only on the configuration and on earlier steps. A checkpoint stores the
- * numbers from which a resumed run continues these values.
+ * state that a resumed run needs to continue them.
  */
 #ifndef ZR_TRAIN_CONTROL_CONTROL_H
 #define ZR_TRAIN_CONTROL_CONTROL_H

@@ -15,8 +15,8 @@ void zr__noise_scale_add(zr__noise_scale *noise, double small_square, double sma
     const double gradient = (big * big_square - small * small_square) / (big - small);
     const double trace = (small_square - big_square) / (1 / small - 1 / big);
     if (!isfinite(gradient) || !isfinite(trace)) return;
-    /* Both averages begin at zero, so they are too small in the first steps. Both are too small by the same factor,
-     * which cancels in their quotient. */
+    /* Both averages begin at zero, so in the first steps both are too small by the same factor, which cancels in their
+     * quotient. */
     noise->gradient += WEIGHT * (gradient - noise->gradient);
     noise->trace += WEIGHT * (trace - noise->trace);
     noise->steps++;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum of an integer in the JSON: 2^53, since JSON readers may round larger integers. */
+/* Maximum of an integer in the JSON: 2^53, because JSON readers may round larger integers. */
 #define MOST 0x1p53
 
 /* ---- writing JSON ----------------------------------------------------------------------------- */
@@ -213,8 +213,8 @@ static zr_status compare_key(const difference *d, const char *path, const char *
     char key[256], *before = NULL, *after = NULL;
     snprintf(key, sizeof(key), "%s%s%s", path, path[0] ? "." : "", name);
     if (json_is_object(is ? is : was)) return compare_sections(d, key, json_is_object(was) ? was : NULL, is);
-    /* A key that only the new configuration has, such as one that an older version of zr lacks, does not count as
-     * different if its value is the default. */
+    /* A key that only the new configuration has, for example because an older version of zr wrote the checkpoint,
+     * counts as different only if its value is not the default. */
     if (is && (was ? json_equal(was, is) : is_standard(d, key, is))) return ZR_OK;
     if (was) before = json_dumps(was, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     if (is) after = json_dumps(is, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));

@@ -8,7 +8,7 @@
 
 /** Size and hash of the training or validation data, to detect that the data has changed. */
 typedef struct zr__file_print {
-    int64_t bytes; /* size in bytes; -1 without data */
+    int64_t bytes; /* size in bytes; -1 if the run has no such data */
     uint64_t hash; /* XXH3-64 hash of all bytes */
 } zr__file_print;
 
@@ -36,7 +36,7 @@ typedef struct zr__checkpoint_run {
 } zr__checkpoint_run;
 
 /** Return the record as JSON text; zr_free it. `layout` is the layout of the run that writes the checkpoint. The JSON
- * includes it only as information for people. */
+ * includes the layout only for human readers. */
 ZR_NODISCARD zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, const zr_layout *layout, char **json);
 
 /** Read the record from JSON text. `where` names the text in error messages. Fail with ZR_ERR_DATA, naming the member,
@@ -48,8 +48,8 @@ void zr__checkpoint_run_clear(zr__checkpoint_run *run);
  * both as JSON. A value is NULL if its configuration lacks the key. */
 typedef zr_status (*zr__key_fn)(void *arg, const char *key, const char *was, const char *is);
 
-/** Call `fn` for each key whose value differs between two resolved configurations. The keys of `now` come first, in
- * their order. The keys that only `then` has follow. */
+/** Call `fn` for each key whose value differs between two resolved configurations. First come the keys of `now`, in
+ * their order, then the keys that only `then` has. */
 ZR_NODISCARD zr_status zr__checkpoint_config_differs(const char *then, const char *now, zr__key_fn fn, void *arg);
 
 #endif

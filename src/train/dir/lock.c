@@ -23,7 +23,7 @@ enum { TEXT_BYTES = 512, HOST_BYTES = 80, WORD_BYTES = 64 };
  * immediately after it has created the file. */
 enum { EMPTY_SEC = 10 };
 
-/** Identity of a process. A process number alone is not enough, since the system reuses process numbers. */
+/** Identity of a process. Its process number is not enough, since the system reuses process numbers. */
 typedef struct holder {
     char host[HOST_BYTES];
     long process;
@@ -56,7 +56,7 @@ static uint64_t start_of(long process)
 
 static holder myself(void)
 {
-    char machine[WORD_BYTES]; /* machine id; only a hash is written, since the id is confidential */
+    char machine[WORD_BYTES]; /* machine id; only its hash is written, since the id is confidential */
     holder me = {.process = (long)getpid(), .started = start_of((long)getpid())};
     zr__host_name(me.host, sizeof(me.host));
     zr__host_line("/proc/sys/kernel/random/boot_id", "", me.boot, sizeof(me.boot));
@@ -70,9 +70,9 @@ static holder myself(void)
     return me;
 }
 
-/** Return whether the process `its` has certainly ended: either its host has rebooted since, or the host has no process
- * with this number and start time. Return false for a process of another host. Without a reboot, return false also for
- * a process of another container, since it may still be alive. */
+/** Return whether the process `its` has certainly ended: its host has rebooted since, or the host has no process with
+ * this number and start time. Processes of other hosts, and of other containers without a reboot, may still be alive,
+ * so the result is false for them. */
 static bool is_gone(const holder *its, const holder *mine)
 {
     if (its->process <= 0 || strcmp(its->host, mine->host) != 0) return false;
@@ -85,7 +85,7 @@ static bool is_gone(const holder *its, const holder *mine)
 
 /* ---- the file --------------------------------------------------------------------------------- */
 
-/** Write the lock's text: one line for people, and one line that other processes parse. */
+/** Write the lock's text: one line for human readers, and one line that other processes parse. */
 static int print_lock(const holder *h, char text[TEXT_BYTES])
 {
     const char *job = getenv("SLURM_JOB_ID");

@@ -9,7 +9,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/** Append the losses of the terms of a model that has several to a list of n scalars, and return the new count. */
+/** For a model with several loss terms, append the loss of each term to a list of n scalars, and return the new length
+ * of the list. */
 static int add_terms(int terms, const zr_train_term *term, zr__scalar *scalar, int n)
 {
     for (int t = 0; t < terms; t++) scalar[n++] = (zr__scalar){term[t].name, term[t].loss, .exact = false};
@@ -51,7 +52,7 @@ int zr__metrics_eval_scalars(const zr_train_eval *eval, zr__scalar scalar[ZR_SCA
 int zr__metrics_line(int64_t step, const char *prefix, const zr__scalar *scalar, int n,
                      char line[ZR_METRICS_LINE_BYTES])
 {
-    /* Allocate no memory, since an allocation could fail in any step. */
+    /* The line is written without allocating memory, since an allocation could fail in any step. */
     int used = snprintf(line, ZR_METRICS_LINE_BYTES, "{\"step\":%lld", (long long)step);
     for (int i = 0; i < n; i++) {
         const double x = scalar[i].value;

@@ -114,7 +114,7 @@ static bool find_place(zr__metrics_file *m)
     return true;
 }
 
-/** Append all lines and return true. On failure, remove any part of them that was written, and return false. */
+/** Append all lines and return true. On failure, remove the part that was written, and return false. */
 static bool append_lines(zr__metrics_file *m, const char *lines, size_t bytes)
 {
     ssize_t n = -1;
@@ -137,7 +137,7 @@ static bool append_kept(zr__metrics_file *m)
     return true;
 }
 
-/** Buffer a line for a later write. Return false if the buffer is full or memory runs out. */
+/** Buffer a line for a later write. Return false if the buffer is full or memory is short. */
 static bool keep_line(zr__metrics_file *m, const char *line, size_t bytes)
 {
     const size_t before = m->kept.length;

@@ -1,6 +1,6 @@
 /** A file to which whole lines or records are appended: metrics.jsonl, or an event file for TensorBoard. A line that
  * cannot be written is buffered in memory and written before the next line. Lines are removed only when a run resumes
- * from an earlier step, and only the lines after that step. */
+ * from an earlier step: the lines after that step. */
 #ifndef ZR_TRAIN_METRICS_FILE_H
 #define ZR_TRAIN_METRICS_FILE_H
 
@@ -9,7 +9,7 @@
 #include "zr/base.h"
 
 typedef struct zr__metrics_file {
-    const char *name, *line; /* name of the file; name of one entry of it, "line" or "record" (for messages) */
+    const char *name, *line; /* name of the file; word for one entry of it, "line" or "record" (for messages) */
     int fd;                  /* file descriptor; -1 if closed */
     bool torn;               /* whether a partial line follows the first `bytes` bytes of the file */
     int64_t bytes;           /* size of the file in bytes before the last write */
@@ -18,9 +18,9 @@ typedef struct zr__metrics_file {
     int64_t n_lost;          /* number of lines dropped because `kept` was full */
     int error;               /* errno of the last write that failed */
     struct {
-        bool now;               /* whether the outage continues: the last line could not be written */
-        int64_t n_late, n_lost; /* numbers of lines in the outage: written late, and lost */
-    } outage; /* the current outage (a series of failed writes) or, if writes succeed again, the last outage */
+        bool now;               /* whether the outage continues, because the last line could not be written */
+        int64_t n_late, n_lost; /* in this outage: number of lines written late; number of lines lost */
+    } outage; /* the current outage (a series of failed writes), or the last outage if writes succeed again */
 } zr__metrics_file;
 
 #define ZR_METRICS_FILE_INIT                                                                                           \
@@ -31,9 +31,9 @@ typedef struct zr__metrics_file {
 /** Maximum total size of the buffered lines in bytes. */
 #define ZR_METRICS_KEPT_BYTES (1 << 20)
 
-/** Results in metrics.jsonl up to the step from which a run resumes. */
+/** Results that metrics.jsonl already has up to the step from which a run resumes. */
 typedef struct zr__run_made {
-    /* whether the file has an evaluation, and a sample, of the step from which the run resumes */
+    /* whether the file has an evaluation, and whether it has a sample, of the step from which the run resumes */
     bool evaluation, sample;
     double best_loss;  /* lowest val_loss; infinity without evaluations */
     int64_t last_step; /* last step with a training line; 0 without training lines */

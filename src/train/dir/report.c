@@ -39,8 +39,8 @@ zr_traffic zr__report_within(const zr_report *report, zr_border border)
     return within;
 }
 
-/** Divide the bytes of a run by its number of steps. Fail with ZR_ERR_INTERNAL if the division leaves a remainder.
- * `what` names the bytes. */
+/** Return bytes / steps, the bytes per step. Fail with ZR_ERR_INTERNAL if there is a remainder. `what` names the bytes
+ * in the message. */
 static zr_status a_step(const char *what, int64_t bytes, int64_t steps, int64_t *one)
 {
     ZR_CHECK(steps ? bytes % steps == 0 : bytes == 0, ZR_ERR_INTERNAL,
@@ -88,8 +88,8 @@ static void add_categories(zr__json_out *out, const int64_t category_bytes[ZR_CA
     for (int c = 0; c < ZR_CATEGORIES; c++) zr__json_add(out, zr_category_name((zr_category)c), category_bytes[c]);
 }
 
-/** Add the memory: the totals, and one object for each memory space in use. The numbers of the device space include
- * staging memory, as the totals do. */
+/** Add the memory: the totals, and one object for each memory space in use. Staging memory counts in the device space,
+ * as in the totals. */
 static void add_memory(zr__json_out *out, const zr_memory *memory)
 {
     zr__json_open(out, "memory", '{');

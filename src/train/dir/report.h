@@ -1,7 +1,5 @@
-/**
- * Numbers that a plan predicts and a run measures: bytes of memory, bytes of traffic, and FLOPs. run.json stores them
- * as JSON.
- */
+/** Numbers that a plan predicts and that a run measures: bytes of memory, bytes of traffic, and FLOPs. run.json stores
+ * them as JSON. */
 #ifndef ZR_TRAIN_DIR_REPORT_H
 #define ZR_TRAIN_DIR_REPORT_H
 
@@ -12,8 +10,8 @@
 zr_report zr__report_planned(const zr_plan *plan);
 
 /** Return the part of a report's traffic that does not cross `border`. For ZR_BORDER_GROUP, return the traffic within
- * groups of neighbouring ranks, without the traffic of tensor parallelism. For ZR_BORDER_TENSOR, return all traffic
- * except that of tensor parallelism. */
+ * groups of neighbouring ranks, without tensor-parallel traffic. For ZR_BORDER_TENSOR, return all traffic but
+ * tensor-parallel traffic. */
 zr_traffic zr__report_within(const zr_report *report, zr_border border);
 
 /** Fill a report with the memory and the traffic per step that the engine measured. Copy the FLOPs from the plan,

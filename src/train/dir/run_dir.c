@@ -198,9 +198,8 @@ zr_status zr__run_dir_end(zr__run_dir *dir)
     return st != ZR_OK ? st : events;
 }
 
-/** Remove the files of a run that failed to begin, since the next run would refuse a directory with these files. Remove
- * them only if metrics.jsonl is open. This file is opened under the lock, so if it is not open, the files may belong to
- * another run. */
+/** Remove the files of a run that failed to begin, since the next run would refuse a directory with these files. If
+ * metrics.jsonl is not open, this run does not hold the lock, and the files may belong to another run, so they stay. */
 void zr__run_dir_undo(zr__run_dir *dir)
 {
     char path[PATH_MAX];
@@ -249,7 +248,7 @@ zr_status zr__run_dir_reopen(zr__run_dir *dir, const char *path, bool *there)
     return ZR_OK;
 }
 
-/** Read the number of steps from run.json. Weights of earlier versions of zr need this, because those versions wrote no
+/** Read the number of steps from run.json. It is needed for weights of earlier versions of zr, which wrote no
  * trained.json. */
 static zr_status steps_of_run(const zr__run_dir *dir, int64_t *steps)
 {
@@ -299,8 +298,8 @@ zr_status zr__run_dir_weights(const zr__run_dir *dir, const char **name, int64_t
     *name = NULL;
     *step = -1;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        /* If other weights were found before, consider model.old only if it has a weights file, since without one it
-         * may have only files of the user. */
+        /* If other weights were found before, model.old counts only if it has a weights file, since it may otherwise
+         * have only files of the user. */
         if (!has_entry(dir->path, *name ? places[i].file : places[i].name)) continue;
         ZR_TRY(step_of_weights(dir, places[i].folder, &its));
         if (*name && its <= *step) continue;

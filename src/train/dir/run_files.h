@@ -3,16 +3,17 @@
 #ifndef ZR_TRAIN_RUN_FILES_H
 #define ZR_TRAIN_RUN_FILES_H
 
-#define ZR_RUN_CONFIG "config.json"        /* configuration of the run, or of the model in a directory of weights */
-#define ZR_RUN_METRICS "metrics.jsonl"     /* file with one line for each step, evaluation and sample */
-#define ZR_RUN_REPORT "run.json"           /* planned and measured numbers of the run, written when it ends */
-#define ZR_RUN_LOCK "lock"                 /* lock file; exists while a process uses the directory */
-#define ZR_RUN_LATEST "latest"             /* file that names the newest checkpoint, for other programs */
-#define ZR_RUN_PICTURE "loss.svg"          /* the loss curve, drawn by an observer of the run */
-#define ZR_RUN_MODEL "model"               /* folder of the final weights */
-#define ZR_RUN_MODEL_NEW "model.tmp"       /* name of the folder `model` until its weights are complete */
-#define ZR_RUN_MODEL_OLD "model.old"       /* earlier `model` while it is replaced; later, files of the user in it */
-#define ZR_RUN_BEST "best"                 /* folder of the weights with the lowest val_loss (train.keep_best) */
+#define ZR_RUN_CONFIG "config.json"    /* configuration of the run, or of the model in a directory of weights */
+#define ZR_RUN_METRICS "metrics.jsonl" /* file with one line for each step, evaluation and sample */
+#define ZR_RUN_REPORT "run.json"       /* planned and measured numbers of the run, written when it ends */
+#define ZR_RUN_LOCK "lock"             /* lock file; exists while a process uses the directory */
+#define ZR_RUN_LATEST "latest"         /* file that names the newest checkpoint, for other programs */
+#define ZR_RUN_PICTURE "loss.svg"      /* the loss curve, drawn by an observer of the run */
+#define ZR_RUN_MODEL "model"           /* folder of the final weights */
+#define ZR_RUN_MODEL_NEW "model.tmp"   /* name of the folder `model` until its weights are complete */
+#define ZR_RUN_MODEL_OLD                                                                                               \
+    "model.old"            /* previous `model` during its replacement; later, if left, it has files of the user */
+#define ZR_RUN_BEST "best" /* folder of the weights with the lowest val_loss (train.keep_best) */
 #define ZR_RUN_WEIGHTS "model.safetensors" /* name of the weights file in model, model.tmp, model.old and best */
 #define ZR_RUN_WEIGHTS_INDEX ZR_RUN_WEIGHTS ".index.json" /* name of the index of several weights files */
 #define ZR_TRAINED_NAME "trained.json"                    /* file with the step and loss of the weights (trained.h) */

@@ -20,8 +20,8 @@ bool zr__has_adapters(const zr_graph *graph)
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
-/** Find the directory of an adapter's base. If it is not at its path, look for the path or its last part in the
- * adapter's directory and up to three directories above, since both may have moved together. */
+/** Find the directory of an adapter's base. If its path does not exist, look for the path or its last component in the
+ * adapter's directory and in up to three directories above, since both may have been moved together. */
 static zr_status find_base(const char *dir, const zr__adapter *adapter, char found[PATH_MAX])
 {
     char above[PATH_MAX], next[PATH_MAX];
@@ -108,14 +108,15 @@ zr_status zr__adapter_open(const char *dir, const char *base, zr__family_model *
 
 /* ---- describing -------------------------------------------------------------------------------- */
 
-/** Return the number of characters of a layer's name in the name of its factor A, or 0 for another parameter. */
+/** If a parameter is a factor A, return the number of characters of the name of its layer, which begins the parameter's
+ * name. Otherwise return 0. */
 static size_t layer_of(const zr_param_info *param)
 {
     const bool a = param->adapter && zr__text_ends(param->name, A_END);
     return a ? strlen(param->name) - strlen(A_END) : 0;
 }
 
-/** Return the last part of a layer's name of n characters, such as "q_proj", and its length. */
+/** Return the last component of a layer's name, such as "q_proj", and its length. The layer's name has n characters. */
 static const char *last_part(const char *name, size_t n, size_t *length)
 {
     const char *part = name + n;
@@ -124,7 +125,7 @@ static const char *last_part(const char *name, size_t n, size_t *length)
     return part;
 }
 
-/** Return whether a list, one name per line, has a name of n characters. */
+/** Return whether a list with one name per line contains a name of n characters. */
 static bool is_listed(const char *list, const char *name, size_t n)
 {
     for (size_t its; list && *list; list += its + (list[its] != '\0')) {
@@ -134,7 +135,8 @@ static bool is_listed(const char *list, const char *name, size_t n)
     return false;
 }
 
-/** Return whether a matrix without an adapter has one of the last parts. peft would then adapt it as well. */
+/** Return whether a matrix without an adapter has a name with one of these last components. peft would then adapt this
+ * matrix too. */
 static bool matches_more(const zr_graph *graph, const char *parts)
 {
     char a[ZR_NAME_MAX + sizeof(A_END)];
@@ -153,7 +155,7 @@ static bool matches_more(const zr_graph *graph, const char *parts)
     return false;
 }
 
-/** List the adapted layers: by their last parts, or by full names. */
+/** List the adapted layers by the last components of their names, or by full names. */
 static zr_status list_layers(const zr_graph *graph, bool full, char **layers)
 {
     zr__text text = {0};

@@ -22,11 +22,11 @@ ZR_NODISCARD zr_status zr__adapter_open(const char *dir, const char *base, zr__f
                                         zr_weights **weights, char *note, size_t size);
 
 /** Check that the weights have the base of a model, and also its adapters if `adapter` is not NULL, in their shapes.
- * The adapter then must have no other tensors. */
+ * The adapter must then have no further tensors. */
 ZR_NODISCARD zr_status zr__adapter_fits(const zr_weights *weights, const zr__family_model *model,
                                         const zr__adapter *adapter, char *note, size_t size);
 
-/** Describe the adapters of a graph for adapter_config.json. `base` is the directory of the base, or NULL. Call
+/** Describe the adapters of a graph for adapter_config.json. `base` is the directory of the base model, or NULL. Call
  * zr__adapter_clear afterwards. */
 ZR_NODISCARD zr_status zr__adapter_describe(const zr_graph *graph, const zr_lora *lora, const char *base,
                                             zr__adapter *adapter);

@@ -1,6 +1,6 @@
 /**
- * train/family: a model with its settings, and the rows of its batches. Families themselves are in zr/models.h, and all
- * code of this layer works for every family.
+ * train/family: a model with its settings, and the rows of its batches. Families themselves are in zr/models.h, and the
+ * code in train works for every family.
  *
  * inputs.h opens the data and the initial weights that a configuration names. paths.h finds the files of a run that has
  * moved.
@@ -50,7 +50,7 @@ ZR_NODISCARD zr_status zr__family_read(const char *dir, zr__family_model *model)
 zr__row zr__row_at(const zr_layout *layout, int64_t row, void *const *input);
 /** Write a row that the loss ignores. */
 void zr__row_pad(const zr_layout *layout, const zr__row *row);
-/** Subtract the losses of a row that do not count from the number of each loss term. */
+/** For each loss term, subtract the targets of a row that do not count from the term's number of losses. */
 void zr__row_count(const zr_layout *layout, const zr__row *row, int64_t *counted);
 
 /** Set *model from a resolved configuration, and check the model's sizes. */

@@ -36,7 +36,7 @@ zr_status zr__param_specs(const zr_graph *graph, zr__params set, zr_tensor_spec 
 zr_status zr__param_graph(const zr__family_model *model, zr_graph **graph)
 {
     zr_model builder = zr__family_builder(model);
-    /* decoders have no use for predictions and samples */
+    /* an encoder needs predictions and samples in the spec; decoders ignore them */
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = 1, .predictions = 1, .samples = 1};
     ZR_TRY(zr_graph_create(&spec, graph));
     zr_model_build(&builder, *graph);

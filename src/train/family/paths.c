@@ -48,9 +48,9 @@ static bool is_there(const char *dir, const char *path, char found[PATH_MAX])
     return zr__shards_is_pattern(path) && join(dir, path, joined) && resolve(joined, found);
 }
 
-/* Remove the relative path `end` from the end of the path `whole`, and write the rest to `out`. Return false if `whole`
- * does not end with `end`. If `whole` is a run's directory and `end` its output_dir, the rest is the directory to which
- * output_dir is relative. */
+/* Write the path `whole` without the relative path `end` at its end to `out`. Return false if `whole` does not end with
+ * `end`. If `whole` is a run's directory and `end` its output_dir, the result is the directory to which output_dir is
+ * relative. */
 static bool cut_end(const char *whole, const char *end, char out[PATH_MAX])
 {
     size_t n = strlen(whole), m = strlen(end);
@@ -172,7 +172,8 @@ static zr_status resolve_path(void *arg, const char *path, char found[PATH_MAX])
     return ZR_OK;
 }
 
-/* Make the path of a folder absolute. Unlike an input, it is never searched for elsewhere, since it receives files. */
+/* Make the path of a folder absolute. Unlike an input file, a folder is not searched for elsewhere, since files will be
+ * created in it. */
 static zr_status resolve_folder(void *arg, const char *path, char found[PATH_MAX])
 {
     const path_key *s = arg;

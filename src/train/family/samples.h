@@ -1,5 +1,5 @@
-/** The samples on which a model is trained or evaluated, as rows of batches: windows of tokens with their targets for a
- * decoder, sentence pairs for an encoder (zr_family.samples). */
+/** Samples on which a model is trained or evaluated, as rows of a batch. For a decoder, a row is a window of tokens
+ * with their targets. For an encoder, a row is a sentence pair (zr_family.samples). */
 #ifndef ZR_TRAIN_SAMPLES_H
 #define ZR_TRAIN_SAMPLES_H
 
@@ -15,7 +15,8 @@ typedef struct zr__samples {
  * `config` may be NULL; the sizes are then the defaults of its keys. */
 void zr__samples_layout(const zr_family *family, const zr_config *config, zr_layout *layout);
 
-/** Set the options of zr_pairs_open that come from a configuration, or from the defaults of its keys if it is NULL. */
+/** Set the options of zr_pairs_open from a configuration, or from the defaults of its keys if the configuration is
+ * NULL. */
 void zr__pairs_keys(const zr_config *config, zr_pairs_args *args);
 
 /** Open data for a configuration's model. `first` and `progress` are as in zr__inputs_open. */
@@ -24,9 +25,9 @@ ZR_NODISCARD zr_status zr__samples_open(const zr_config *config, const char *pat
 void zr__samples_close(zr__samples *samples);
 bool zr__samples_are_open(const zr__samples *samples);
 
-/** Return what the data are. Of sentence pairs, a window is a row. */
+/** Return a description of the data. For sentence pairs, a window is a row. */
 zr_data_info zr__samples_info(const zr__samples *samples);
-/** Return the bytes of memory that the data take in addition to a plan. */
+/** Return the bytes of memory that open data need, in addition to a plan. */
 int64_t zr__samples_memory_bytes(const zr__samples *samples);
 /** Read all data once and hash them, like zr__data_check. */
 ZR_NODISCARD zr_status zr__samples_check(const zr__samples *samples, uint64_t *hash, zr_progress_fn fn, void *arg);
@@ -35,8 +36,8 @@ ZR_NODISCARD zr_status zr__samples_check(const zr__samples *samples, uint64_t *h
  * source is a zr__samples. */
 zr_status zr__samples_read(void *samples, int64_t index, const zr__row *row);
 zr_status zr__samples_window(void *samples, int64_t index, const zr__row *row);
-/** Subtract the losses of sample `index` that do not count from `counted`, without reading a row. Only for sentence
- * pairs, whose models have several loss terms (zr_step_args.count). */
+/** Subtract the losses of sample `index` that do not count from `counted`, without reading a row. Use this only for
+ * sentence pairs, because only their models have several loss terms (zr_step_args.count). */
 zr_status zr__samples_count(const zr__samples *samples, const zr_layout *layout, int64_t index, int64_t *counted);
 
 #endif

@@ -19,7 +19,7 @@ static int usable_gpus(char why[ZR__UNUSED_BYTES])
     else if (gpu.major < 8)
         snprintf(why, ZR__UNUSED_BYTES, "%s has compute capability %d.%d, wanted 8.0 or more", gpu.name, gpu.major,
                  gpu.minor);
-    else { /* last check, since it loads the matrix-product library, which takes 150 MB */
+    else { /* this check is the last, since it loads the matrix-product library, which takes 150 MB */
         zr__device_cuda_matmul(matmul, sizeof(matmul));
         if (matmul[0]) return gpus;
         snprintf(why, ZR__UNUSED_BYTES, "%s", zr_error_message());

@@ -51,7 +51,7 @@ int64_t zr__host_group_left(const char *group)
     return limit > used ? limit - used : 0;
 }
 
-/** Return a control group's CPU quota in whole processors, at least 1. Return -1 if the group has no quota. */
+/** Return the CPU quota of a control group in whole processors, at least 1. Return -1 if the group has no quota. */
 static int64_t group_cores(const char *group)
 {
     char path[PATH_MAX + 16], line[512];

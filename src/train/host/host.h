@@ -10,7 +10,7 @@
  * affinity and by the CPU quota of its control group. */
 int zr__host_cores(void);
 
-/** Return how many more bytes can be allocated without swapping and without being killed. This is the minimum of
+/** Return the number of bytes that can be allocated without swapping and without being killed. This is the minimum of
  * MemAvailable and the memory left under the limits of the control groups. Return -1 if both are unknown. */
 int64_t zr__host_available_bytes(void);
 
@@ -32,8 +32,8 @@ int64_t zr__host_peak_of(const char *status_path);
  * limit. Cached file pages that the system can drop count as free. */
 int64_t zr__host_group_left(const char *group);
 
-/** Read the first line of a file that begins with `key` into `line`, without the key and the newline. If there is no
- * such line or no file, set `line` to "" and return false. */
+/** Read the first line of a file that begins with `key` into `line`, without the key and the newline. If the line or
+ * the file does not exist, set `line` to "" and return false. */
 bool zr__host_line(const char *path, const char *key, char *line, int size);
 
 /** Write the host's name to `name`, or "unknown" if it cannot be read. */

@@ -16,9 +16,9 @@
 #define PROCESS_SHARE 1.03
 #define HOST_SHARE 0.9
 
-/** Host memory that CUDA takes in a process, in bytes. GPU_HOST_BYTES is for the driver, the libraries and the first
- * GPU. GPU_HOST_MORE_BYTES is for the context and pinned memory of each further GPU. Both are upper bounds and not
- * measured yet. */
+/** Upper bounds of the host memory that CUDA takes in a process, in bytes, not measured yet. GPU_HOST_BYTES is for the
+ * driver, the libraries and the first GPU. GPU_HOST_MORE_BYTES is for the context and pinned memory of each further
+ * GPU. */
 #define GPU_HOST_BYTES (2LL << 30)
 #define GPU_HOST_MORE_BYTES (1LL << 29)
 
@@ -55,8 +55,8 @@ int64_t zr__train_host_limit(int local_ranks)
     return left > 0 ? (int64_t)(HOST_SHARE * (double)left / local_ranks) : 0;
 }
 
-/** List the settings that would make the plan smaller and are not used yet. The caller appends one more remedy to this
- * text. */
+/** List the settings, not used yet, that would make the plan smaller. The caller appends one more setting to this text.
+ */
 static const char *remedies(const zr_layout *l, char text[REMEDIES_BYTES])
 {
     bool lean = l->states == ZR_STATES_LEAN;

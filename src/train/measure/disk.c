@@ -1,4 +1,4 @@
-/** Rates of a folder's disk: measured with a store, and stored in the user's cache beside the rates of the machine. */
+/** Rates of a disk: measured in a folder with a store, and kept in the user's cache beside the rates of the machine. */
 #include "base/text/text.h"
 #include "store/store.h"
 #include "train/host/host.h"
@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Size of the measured store. A store that is too small fits into the cache of a drive. */
+/* Bytes of the measured store. A smaller store might fit into the cache of a drive. */
 #define DISK_BYTES ((int64_t)1 << 30)
 #define DISK_QUICK_BYTES ((int64_t)1 << 26)
-/* Sizes of transfers, as plans choose them. */
+/* sizes of transfers that plans usually choose */
 #define DISK_BLOCK_BYTES ((int64_t)1 << 20)
 #define DISK_DEPTH 8
 

@@ -15,30 +15,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Number of times that all models are measured: more than once, since the machine may be busy during one. */
+/* Number of passes over all models. The results are medians over the passes, since the machine may be busy during one
+ * pass. */
 enum { PASSES = 3 };
-/* Training steps of one model: warm-up steps, then at least LEAST_RUNS and at most MOST_RUNS measured steps. */
+/* Numbers of training steps of one model: WARM_RUNS warm-up steps, then at least LEAST_RUNS and at most MOST_RUNS
+ * measured steps. */
 enum { WARM_RUNS = 1, LEAST_RUNS = 3, MOST_RUNS = 24 };
 /* Maximum number of micro-batches of a training step, and of measured runs of a schedule step. */
 enum { MOST_MICRO = 4, STEP_RUNS = MOST_MICRO * MOST_RUNS };
-#define MODEL_SEC 0.1 /* seconds after which a model's measurement ends, but not before LEAST_RUNS training steps */
-#define MOST_LOST 0.9 /* maximum fraction of a stream's speed that overlap can cost, since no stream stops */
+#define MODEL_SEC 0.1 /* seconds after which the measurement of a model ends, if it has LEAST_RUNS training steps */
+#define MOST_LOST 0.9 /* maximum fraction of its speed that a stream loses through overlap, since it never stops */
 /* Settings of a quick measurement: the maximum width of its models (QUICK_WIDTH), and its values in place of LEAST_RUNS
  * (QUICK_RUNS) and MODEL_SEC (QUICK_SEC). */
 enum { QUICK_WIDTH = 128, QUICK_RUNS = 1 };
 #define QUICK_SEC 0.02
 
-/* Division of a model over the ranks. LINKS divides a model as STAGE3 does. Its model has so little compute that
+/* Ways to divide a model over the ranks. LINKS divides it as STAGE3 does, but its model has so little compute that
  * exchanges run back to back. LINKS is measured only with several hosts. */
 typedef enum division { STAGE0, STAGE1, STAGE2, STAGE3, TENSOR, GROUPS, LINKS } division;
 
-/* Models to measure. A step of a user's model is priced by interpolation between samples of the steps of these models.
- * The operands of their matrix products range from sizes that fit in one cache to sizes that fit in no cache. Their
+/* Models to measure. The step of a user's model is priced by interpolation between measured steps of these models. The
+ * operands of their matrix products range from sizes that fit in one cache to sizes that fit in no cache. Their
  * vocabulary sizes range from 256 (bytes) to 16384 (words). */
 static const struct trial {
     int64_t width, heads, layers, vocabulary, batch, tokens, micro;
     division division;
-    bool flat; /* whether collectives have one level instead of two (within a host and between hosts) */
+    bool flat; /* whether collectives have one level and not two (within hosts, and between hosts) */
 } trials[] = {
     {64, 1, 4, 256, 1, 64, 1, STAGE3, false},    {128, 2, 4, 256, 2, 128, 2, STAGE1, true},
     {128, 2, 4, 256, 2, 64, 4, STAGE2, false},   {128, 2, 4, 1024, 4, 128, 1, TENSOR, false},
@@ -49,7 +51,7 @@ static const struct trial {
 };
 enum { TRIALS = sizeof(trials) / sizeof(trials[0]) };
 
-/* Durations of all runs of one schedule step so far, in seconds. */
+/* Durations of all executions of one schedule step so far, in seconds. */
 typedef struct step_runs {
     double sec[STEP_RUNS];
     int64_t n;
@@ -76,12 +78,12 @@ typedef struct measuring {
     zr_comm *comm;
     zr_device *device;
     bool quick;        /* argument of zr__launch_measure */
-    double around_sec; /* time of a training step outside its schedule steps, in seconds, summed over the models */
+    double around_sec; /* time of training steps outside their schedule steps, in seconds, summed over the models */
     int n_around;
     slope lost, late;  /* fits from which the fields `lost` and `late` of zr_launch are computed */
     double bytes, sec; /* bytes and seconds of the exchanges between hosts in the models divided by LINKS */
-    /* Sums over the exchanges that move bytes. `squares` is the sum of squared deviations from the mean duration of a
-     * schedule step. `exchanges` is the sum of the squared mean durations. */
+    /* Sums over the exchanges that move bytes. `squares`: squared deviations of durations from the mean duration of
+     * their schedule step. `exchanges`: squares of these mean durations. */
     double squares, exchanges;
     zr_launch *launch;
     int64_t room; /* capacity of launch->sample */
@@ -130,7 +132,7 @@ static void record_run(void *arg, const zr_event *event)
     step_runs *runs = &r->runs[event->step];
     if (event->schedule != ZR_SCHEDULE_TRAIN) return;
     if (r->timings) zr__timings_event(r->timings, event);
-    if (runs->n == STEP_RUNS) return; /* never true: a step has at most STEP_RUNS runs */
+    if (runs->n == STEP_RUNS) return; /* this is never true, because a step has at most STEP_RUNS runs */
     runs->sec[runs->n++] = event->end_sec - event->begin_sec;
 }
 
@@ -142,7 +144,7 @@ static void close_runner(runner *r)
     zr_plan_destroy(&r->plan);
 }
 
-/* Allocate the arrays in which this rank records its steps. The call is not collective. */
+/* Allocate the arrays in which this rank records its steps. Not collective. */
 static zr_status alloc_records(runner *r, bool timed)
 {
     r->runs = zr_alloc((size_t)r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps * sizeof(*r->runs));
@@ -164,7 +166,7 @@ static zr_status open_runner(const measuring *m, const zr_model *model, const zr
     return ZR_OK;
 }
 
-/* Decide on rank 0, for all ranks, whether there is time for another training step. */
+/* Decide on rank 0 for all ranks whether enough time is left for another training step. */
 static zr_status has_time(const measuring *m, int done, double sec, bool *more)
 {
     ZR_TRY(zr_comm_scalars(m->comm, &sec, 1, NULL));
@@ -213,8 +215,8 @@ static bool same_step(const zr_step_sample *a, const zr_step_sample *b)
            x->pairs == y->pairs && x->head == y->head && memcmp(&x->product, &y->product, sizeof(x->product)) == 0;
 }
 
-/* Add a sample of a schedule step. Equal schedule steps of one model become one sample with their mean time. `first` is
- * the index of the model's first sample. `times` counts the schedule steps in each sample. */
+/* Add a sample of a schedule step. Equal schedule steps of one model become one sample with the mean of their times.
+ * `first` is the index of the model's first sample. `times` has the number of schedule steps in each sample. */
 static void add_sample(zr_launch *l, int32_t first, const zr_step_sample *sample, int32_t *times)
 {
     int32_t i = first;
@@ -267,8 +269,8 @@ static double typical_mean(const double *x, int64_t runs, const runner *r)
 }
 
 /* Compute the duration of each schedule step. For exchanges, compute also the time spent waiting for other ranks. In
- * each exchange the last rank to arrive does not wait. All times are means over typical training steps, so that they
- * add up to the time of one training step. */
+ * each exchange, the rank that arrives last does not wait. All times are means over typical training steps, so that
+ * they add up to the time of one training step. */
 static zr_status step_times(const measuring *m, runner *r, double *sec, double *wait_sec)
 {
     const zr_plan *plan = r->plan;
@@ -296,8 +298,8 @@ done:
     return st;
 }
 
-/* Record how long ranks waited for each other in a training step, as a share of the compute time. Record also the mean
- * compute time between two exchanges. */
+/* Record the time for which ranks wait for each other in a training step, as a share of the compute time. Also record
+ * the mean compute time between two exchanges. */
 static void keep_wait(const measuring *m, const runner *r, const double *sec, const double *wait_sec)
 {
     zr_launch *l = m->launch;
@@ -313,7 +315,7 @@ static void keep_wait(const measuring *m, const runner *r, const double *sec, co
     l->wait[l->n_waits++] = (zr_wait_sample){.computed_sec = computed / exchanges, .share = waited / computed};
 }
 
-/* Record the samples of a model whose steps do not overlap. Record also the part of a training step's time outside its
+/* Record the samples of a model whose steps do not overlap. Also record the time of a training step outside its
  * schedule steps. */
 static zr_status keep_model(measuring *m, runner *r)
 {
@@ -363,8 +365,8 @@ static bool layout_of(const struct trial *t, const zr_comm *comm, zr_dtype dtype
     return true;
 }
 
-/* Record how much compute and exchanges slow each other down when they overlap. A model has a low weight if it has
- * little overlap. A model with long times also has a low weight, since its error is assumed to grow with its time. */
+/* Record how much compute and exchanges slow each other down when they overlap. The weight of a model is low if it has
+ * little overlap. It is also low if its times are long, since errors are assumed to grow with the time. */
 static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *both)
 {
     const double both_sec = both->comm_sec - both->exposed_sec;
@@ -372,8 +374,8 @@ static void keep_lost(measuring *m, const zr_timings *alone, const zr_timings *b
     slope_add(&m->late, both_sec, both->comm_sec - alone->comm_sec, alone->comm_sec);
 }
 
-/* Record how much the durations of exchanges vary, for exchanges that move bytes. Long exchanges have a high weight.
- * The durations are those that this rank measured. */
+/* Record the variation of the durations of exchanges that move bytes, as measured by this rank. Long exchanges have a
+ * high weight. */
 static void keep_spread(measuring *m, const runner *r)
 {
     for (int32_t i = 0; i < r->plan->schedule[ZR_SCHEDULE_TRAIN].n_steps; i++) {
@@ -452,7 +454,7 @@ done:
 }
 
 /* Count the hosts. All ranks get the same number. Fail with ZR_ERR_UNSUPPORTED unless each host has equally many ranks
- * with consecutive numbers, because a plan cannot represent ranks that are placed otherwise. */
+ * with consecutive numbers, because plans assume this placement. */
 static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
 {
     const double local[2] = {comm->local_size, comm->local_rank};
@@ -468,7 +470,7 @@ static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
     return ZR_OK;
 }
 
-/* Replace a number of the first pass, at `offset` in zr_launch, by its median over all passes. */
+/* Replace the number at `offset` in the zr_launch of the first pass by its median over all passes. */
 static void combine_number(zr_launch *pass, int passes, size_t offset)
 {
     double x[PASSES];

@@ -1,6 +1,6 @@
 /*
  * Storage of the measurements of `zr info --bench` in a small file in the user's cache. The name of the file is a hash
- * of a key. The key is a text of everything on which the measurements depend, and is also stored in the file. The
+ * of a key. The key is a text with all facts on which the measurements depend, and is also stored in the file. The
  * measurements are therefore not used on another machine that shares the home directory, for another kernel level, or
  * in another version of zr.
  *
@@ -148,7 +148,7 @@ static bool get_products(const json_t *products, zr_rates *rates)
     return good;
 }
 
-/** Arguments of read_rates. `apart` tells whether the rates are a GPU's. */
+/** Arguments of read_rates. `apart` tells whether the rates are the rates of a GPU. */
 typedef struct wanted_rates {
     bool apart;
     zr_rates *rates;
@@ -272,8 +272,7 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
     if (dtype == ZR_BF16) machine->flops_bf16 = rank_part(zr__rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
     machine->n_products = 0;
     for (int i = 0; i < rates->n_products; i++) {
-        /* The measured rate of a product is a fraction of the machine's peak. The rank gets the same fraction of its
-         * own peak. */
+        /* The rank reaches the same fraction of its own peak as the measured product of the machine's peak. */
         zr_product_rate product = rates->product[i];
         const double part = product.bf16 ? machine->flops_bf16 : machine->flops_f32;
         if (product.flops <= 0.0 || part <= 0.0 || machine->n_products == ZR_PRODUCT_RATES) continue;
@@ -282,8 +281,8 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
     }
     machine->memory_bytes_sec = rank_part(rates->triad, threads, local_ranks);
     machine->link_copies = local_ranks == ranks;
-    /* All exchanges are priced with this one link. With ranks on several hosts its rate is unknown, since the copy
-     * rate within a host would be too high. */
+    /* This one link prices all exchanges. With ranks on several hosts its rate is unknown, because the copy rate within
+     * a host would be too high. */
     double bytes_sec = machine->link_copies ? rank_part(rates->link, 1, local_ranks) : 0.0;
     machine->link[ZR_LINK_PROCESS] = (zr_link){.bytes_sec = bytes_sec};
 }

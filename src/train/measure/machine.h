@@ -8,7 +8,7 @@
 
 enum { ZR__MACHINE_KEY_BYTES = 448 };
 
-/** Write the key of this machine's measurements to `key`. The key is a text of everything on which the measurements
+/** Write the key of this machine's measurements to `key`. The key is a text with all facts on which the measurements
  * depend: processor, cores, kernels and versions, or a GPU's name and zr's version. */
 void zr__machine_key(const zr_device_facts *facts, char key[ZR__MACHINE_KEY_BYTES]);
 

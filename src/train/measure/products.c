@@ -74,7 +74,7 @@ static zr__product_timing describe(const zr_graph *graph, const zr_op *op)
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-/** Fill an operand with small values of both signs. A chip whose clock depends on its load would run faster with zeros
+/** Fill an operand with small values of both signs. With zeros, a chip whose clock depends on its load would run faster
  * than in training. */
 static void fill_operand(void *data, zr_dtype dtype, int64_t n)
 {
@@ -224,7 +224,7 @@ static zr_status add_product(zr_device *device, const zr_graph *graph, const zr_
 
 /** Build a graph for one block of a head's rows, from ops with the same matrix products as the fused head. Gradients
  * are F32, since the head adds up its dw over the blocks in F32. The ops of this graph write dw without adding, and are
- * therefore faster than the head. Their time is still a lower bound. */
+ * therefore faster than the head, so their time is a lower bound. */
 static zr_status make_block(const zr_graph *graph, const zr_op *op, int64_t rows, zr_graph **block)
 {
     const zr_param_info *w = zr_graph_param(graph, zr_graph_value(graph, op->in[op->backward ? 2 : 1])->param);
@@ -284,7 +284,7 @@ static zr_status measure_graph(zr_device *device, const zr_graph *graph, zr__pro
     ZR_CHECK(all->product || n == 0, ZR_ERR_MEMORY, "no memory to list the products of %d ops", (int)n);
     for (int32_t i = 0; i < n; i++) {
         const zr_op *op = zr_graph_get_op(graph, i);
-        /* The forward op of a head never runs if the backward op also computes the losses. */
+        /* The forward op of a head never runs if its backward op also computes the losses. */
         const bool forward = strcmp(op->def->name, "linear_cross_entropy") == 0;
         if (forward && !is_loss(graph, op->out[0])) continue;
         if (pass_of(op))
@@ -311,7 +311,7 @@ zr_status zr__products_measure(const zr_model *model, int64_t batch, int64_t seq
                           .dtype = dtype,
                           .grad_dtype = dtype,
                           .head_bytes = zr_graph_head_bytes(&device->profile.facts),
-                          /* 15% of the tokens of an encoder are predicted; decoders have no use for these two */
+                          /* 15% of the tokens of an encoder are predicted; decoders ignore predictions and samples */
                           .predictions = (3 * seq + 19) / 20,
                           .samples = 1};
     ZR_TRY(zr_graph_create(&spec, &graph));

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* name of the kind that takes all further kinds when the table of kinds is full */
+/* name of the kind that collects all further kinds when the table of kinds is full */
 #define OTHER "other"
 
-/* Kind of a schedule step, and the cost of one run of the step. */
+/* Kind of a schedule step, and the cost of one execution of the step. */
 typedef struct site {
     int kind;
     bool replay;
@@ -26,20 +26,20 @@ typedef struct sums {
     int64_t steps;
 } sums;
 
-/* Begin and end of one run of a schedule step, in seconds. */
+/* Begin and end of one execution of a schedule step, in seconds. */
 typedef struct span {
     double begin, end;
 } span;
 
 struct zr__timings {
-    site *site; /* array with one site for each step of the training schedule, the only one that is timed */
+    site *site; /* array with one site for each step of the training schedule, the only schedule that is timed */
     int n_kinds;
     sums sums;
     /* Spans of the current optimizer step, one array for each stream. A stream's thread writes only to its own array.
      */
     span *span[ZR_STREAMS];
     int64_t room[ZR_STREAMS], n[ZR_STREAMS];
-    int n_streams;    /* number of the plan's streams that are timed */
+    int n_streams;    /* number of streams of the plan that are timed */
     bool copies_hold; /* whether copies run on the queue of compute */
     bool warm;        /* whether the first optimizer step was dropped */
     sums before;      /* sums before the current optimizer step, restored if the step is aborted */
@@ -48,8 +48,8 @@ struct zr__timings {
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* Return the shape of the parameter matrix that an op reads, or whose gradient it computes. Return NULL if there is
- * none. */
+/* Return the shape of the parameter matrix that an op reads, or whose gradient it computes. Return NULL if the op has
+ * no parameter matrix. */
 static const zr_shape *matrix_of(const zr_graph *graph, const zr_op *op)
 {
     for (int i = 0; i < op->n_in + op->n_out; i++) {
@@ -198,7 +198,7 @@ static double overlap_of(const span *a, int64_t n_a, const span *b, int64_t n_b)
     return sec;
 }
 
-/* Spans of a stream, from the first that may still matter. */
+/* Spans of a stream from the first one that may still overlap. */
 typedef struct rest {
     const span *at, *end;
 } rest;
@@ -208,7 +208,8 @@ static rest rest_of(const zr__timings *t, zr_stream stream)
     return t->n[stream] > 0 ? (rest){t->span[stream], t->span[stream] + t->n[stream]} : (rest){0};
 }
 
-/* Return when the stream next starts or ends after `now`, and in *runs whether it runs until then. */
+/* Return the next time after `now` at which the stream starts or ends a span. *runs receives whether it runs until
+ * then. */
 static double next_change(rest *r, double now, bool *runs)
 {
     while (r->at < r->end && r->at->end <= now) r->at++;

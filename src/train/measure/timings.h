@@ -8,8 +8,7 @@
 #include "zr/plan.h"
 #include "zr/run.h"
 
-/** Rate that a kind of step achieves. With FLOPs it is in FLOP/s. Otherwise it is in bytes/s, of the link or of
- * memory. */
+/** Rate that a kind of step achieves: in FLOP/s if it has FLOPs, otherwise in bytes/s, of the link or of memory. */
 typedef struct zr__timing_rate {
     bool flops;
     double per_sec; /* the rate; NaN if the kind has neither FLOPs nor bytes */
@@ -20,8 +19,8 @@ zr__timing_rate zr__timing_rate_of(const zr_timings *timings, const zr_timing *k
 /** Write timings as a JSON object to *text, for the member "timings" of run.json. Free the text with zr_free. */
 ZR_NODISCARD zr_status zr__timings_json(const zr_timings *timings, char **text);
 
-/** Return rate / peak, or NaN if the peak is unknown or below the rate. A peak may be too low because the machine was
- * busy when it was measured. A peak may also not limit this work: data in caches can be faster than memory. */
+/** Return rate / peak, or NaN if the peak is unknown or below the rate. A measured peak may be too low because the
+ * machine was busy. It may also not apply, because data came from caches and not from memory. */
 double zr__share_of_peak(double rate, double peak);
 
 typedef struct zr__timings zr__timings;
@@ -30,9 +29,9 @@ typedef struct zr__timings zr__timings;
 ZR_NODISCARD zr_status zr__timings_create(const zr_plan *plan, zr__timings **timings);
 void zr__timings_destroy(zr__timings **timings);
 
-/** Record an optimizer step and its schedule steps. zr__timings_begin begins an optimizer step. zr__timings_event
- * records one run of a schedule step; any stream's thread may call it. zr__timings_end ends the optimizer step, which
- * took wall_sec seconds. */
+/** Record optimizer steps and their schedule steps. zr__timings_begin begins an optimizer step. zr__timings_event
+ * records one execution of a schedule step; any stream's thread may call it. zr__timings_end ends the optimizer step,
+ * which took wall_sec seconds. */
 void zr__timings_begin(zr__timings *timings);
 void zr__timings_event(zr__timings *timings, const zr_event *event);
 void zr__timings_end(zr__timings *timings, double wall_sec);

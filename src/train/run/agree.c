@@ -17,8 +17,8 @@ zr_status zr__run_agree(zr__run *r, zr_status mine)
     return zr__run_agreed(r, zr_comm_agree(r->comm, mine));
 }
 
-/** Send the bytes of every rank to all ranks, into comm->table. The bytes of each rank are padded there to whole
- * doubles. The transport does not compute with the doubles, so any bit pattern is preserved. */
+/** Send the bytes of every rank to all ranks, into comm->table. There, the bytes of each rank are padded to whole
+ * doubles. The transport does not compute with the doubles, so all bits are preserved. */
 static zr_status exchange_bits(zr__run *r, const void *mine, size_t bytes)
 {
     double bits[ZR_COMM_SCALARS] = {0};

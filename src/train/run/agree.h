@@ -8,9 +8,9 @@
 
 #include "train/run/run.h"
 
-/** Set result->agreed and return `st`. `st` is the result of a call in which all ranks agree on a status.
- * result->agreed is false if `st` is an error that keeps ranks from agreeing (a lost peer or transport, a hang, an
- * internal error). Otherwise every rank has the same status, and result->agreed is true. */
+/** Set result->agreed and return `st`, the result of a call in which all ranks agree on a status. If `st` is an error
+ * that prevents agreement (a lost peer or transport, a hang, an internal error), result->agreed is false. Otherwise
+ * every rank has the same status, and result->agreed is true. */
 zr_status zr__run_agreed(zr__run *r, zr_status st);
 
 /** Return a status on which all ranks agree: ZR_OK only if `mine` is ZR_OK on every rank (zr_comm_agree). */
@@ -24,8 +24,8 @@ ZR_NODISCARD zr_status zr__run_share_text(zr__run *r, char *text);
 /** Replace each of n <= ZR_COMM_SCALARS integers by its maximum over the ranks. */
 ZR_NODISCARD zr_status zr__run_most(zr__run *r, int64_t *number, int n);
 
-/** Set *alike to whether `bytes` bytes at `value` are equal on all ranks. `bytes` is at most 8 * ZR_COMM_SCALARS. All
- * ranks get the same result. */
+/** Set *alike to whether `bytes` bytes at `value` are equal on all ranks. All ranks get the same result. `bytes` is at
+ * most 8 * ZR_COMM_SCALARS. */
 ZR_NODISCARD zr_status zr__run_alike(zr__run *r, const void *value, size_t bytes, bool *alike);
 /** Check that all ranks pass the same number (zr__comm_same). If they do not, fail with ZR_ERR_CONFIG, naming `what`
  * and the deviating ranks. */

@@ -5,7 +5,7 @@
 #include "train/setup/setup.h"
 
 /** Return whether the run would exceed observer->end_sec if it trained for `sec` more seconds and then wrote a
- * checkpoint. Before the first checkpoint, estimate the write time for a slow disk. */
+ * checkpoint. The write time is the time of the last checkpoint. Before the first checkpoint, assume a slow disk. */
 static bool too_late(const zr__run *r, double sec)
 {
     double bytes = 4.0 * (double)r->plan->params * (1 + r->plan->optimizer.n_slots);

@@ -20,8 +20,8 @@
 
 /* ---- the report ------------------------------------------------------------------------------- */
 
-/** Set the measured and the promised peak memory of a process. The measured peak is the maximum over all processes of
- * their anonymous memory. If ranks are separate processes, the peak also includes a process's own shared windows. */
+/** Set the measured and the promised peak memory of a process. The measured peak is the maximum of anonymous memory
+ * over all processes. If ranks are separate processes, the shared windows of a process count too. */
 static zr_status measure_peak(zr__run *r)
 {
     const int in_process = zr__comm_process_ranks(r->comm);
@@ -45,13 +45,13 @@ zr_status zr__run_highest_report(zr__run *r, zr_report *report)
     return ZR_OK;
 }
 
-/** Add a note if the measured memory or traffic differs from the plan. Add a note if the peak memory exceeds the
+/** Add a note if the measured memory or traffic differs from the plan. Also add a note if the peak memory exceeds the
  * promised peak, unless the process had already reached this peak before the run began. */
 static void note_broken_promises(zr__run *r)
 {
     const zr_train_result *result = r->result;
     const zr_report *planned = &result->planned, *measured = &result->measured;
-    const bool stepped = result->steps > r->from_step; /* without new steps there is no measurement to compare */
+    const bool stepped = result->steps > r->from_step; /* without new steps nothing was measured */
     if (stepped && (memcmp(&planned->memory, &measured->memory, sizeof(planned->memory)) != 0 ||
                     memcmp(&planned->traffic, &measured->traffic, sizeof(planned->traffic)) != 0 ||
                     memcmp(planned->across, measured->across, sizeof(planned->across)) != 0 ||
@@ -147,7 +147,7 @@ void zr__run_release(zr__run *r)
     r->reserved = false;
 }
 
-/** If the last loss was not finite, compute the loss of another batch, to find out whether the batch or the weights
+/** If the last loss was not finite, compute the loss of another batch, to decide whether the batch or the weights
  * caused this. Fail with ZR_ERR_DIVERGED if the other loss is not finite either. */
 static zr_status probe_other_batch(zr__run *r)
 {
@@ -158,14 +158,14 @@ static zr_status probe_other_batch(zr__run *r)
     r->batch_failed = ZR_OK;
     r->result->agreed = false;
     zr_status st = zr__engine_probe(r->engine, &args, &found);
-    if (st != r->batch_failed) return st; /* after any other error, the ranks may be unable to agree */
+    if (st != r->batch_failed) return st; /* after another error, the ranks may be unable to agree */
     ZR_TRY(zr__run_agree(r, st));
     ZR_CHECK(isfinite(found.loss), ZR_ERR_DIVERGED, "with these weights, the loss on the batch of step %lld is %g too",
              (long long)step + 1, found.loss);
     return ZR_OK;
 }
 
-/** Check that all weights are finite, and that they give a finite loss on another batch if the last loss was not
+/** Check that all weights are finite. If the last loss was not finite, also check that the loss of another batch is
  * finite. Otherwise fail with ZR_ERR_DIVERGED and the reason. */
 static zr_status judge_weights(zr__run *r)
 {
@@ -203,7 +203,7 @@ static zr_status export_model(zr__run *r, char place[PATH_MAX])
 {
     char path[PATH_MAX] = "";
     zr_status st = export_as(r, ZR_RUN_MODEL, r->resume.there, INFINITY, path, place);
-    if (path[0]) r->reserved = false; /* the export has filled the reserved files */
+    if (path[0]) r->reserved = false; /* the reserved files now hold the exported weights */
     r->result->saved = st == ZR_OK;
     if (st == ZR_OK) snprintf(r->result->model_dir, sizeof(r->result->model_dir), "%s", path);
     if (!r->result->agreed) return st;
@@ -359,7 +359,7 @@ static zr_status end_run(zr__run *r, zr_status st, double begin, char saved[ZR__
 {
     const bool stopped = st == ZR_ERR_STOPPED, asked = st == ZR_OK || stopped;
     const char *why = ZR__WHY();
-    /* Return at once. After ranks have failed to agree, a collective call might wait forever. */
+    /* Return at once if ranks have failed to agree, since a collective call might wait forever. */
     if (st != ZR_OK && !r->result->agreed) return st;
     ZR_TRY(zr__run_save_end(r));
     if (r->mixed) return ZR_FAIL(st, "%s. The weights are a mixture of two steps and are not saved", why);

@@ -21,7 +21,8 @@ zr_status zr__run_create_engine(zr__run *r)
     return st;
 }
 
-/** Write what states on disk cost to `cost`: bytes of a step and, if rates are known, of a day. */
+/** Write the disk traffic of states on disk to `cost`: bytes per step and, if the disk's rates are known, bytes per
+ * day. */
 static void disk_cost(const zr__run *r, char cost[ZR_OFFLOAD_NOTE_BYTES])
 {
     zr_price price = {0};

@@ -17,8 +17,8 @@
 
 /* ---- the directory ---------------------------------------------------------------------------- */
 
-/** Return whether the lock in `path` has this key. Open the directory before each try, since this refreshes an outdated
- * view of a shared file system. */
+/** Return whether the lock in `path` has this key. Before each try the directory is opened, because this refreshes a
+ * stale view of a shared file system. */
 static bool sees_key(const char *path, uint64_t key)
 {
     enum { TRIES = 10 };
@@ -59,7 +59,7 @@ zr_status zr__run_same_dir(zr__run *r)
 typedef struct compared {
     const char *name;
     const zr_family *family;
-    bool begun; /* whether a training run wrote the checkpoint, and not zr__convert_dir */
+    bool begun; /* whether a training run wrote the checkpoint, not zr__convert_dir */
 } compared;
 
 /** Return whether `name` is in a list that ends with NULL. */
@@ -104,8 +104,8 @@ static zr_status same_file(const char *key, const char *name, const zr__file_pri
     return ZR_OK;
 }
 
-/** Return whether two tokenizers may be the same. Do not compare two paths, since a tokenizer's directory may have
- * moved. A different tokenizer is still detected, because it changes the hashes of the data. */
+/** Return whether two tokenizers may be the same. Two paths are not compared, since a tokenizer's directory may have
+ * been moved. A different tokenizer is still detected, because it changes the hashes of the data. */
 static bool same_tokenizer(const char *was, const char *is)
 {
     const bool names = !was[0] || !is[0] || strcmp(was, "bytes") == 0 || strcmp(is, "bytes") == 0;
@@ -140,9 +140,9 @@ static zr_status checkpoint_dir(const zr__run *r, char path[PATH_MAX])
     return zr__checkpoint_path(path, r->config->train.output_dir, r->resume.step);
 }
 
-/** Return whether a failure means that a checkpoint is damaged and may be skipped. ZR_ERR_IO is not damage, because the
- * checkpoint may be readable later, and skipping it would lose steps. (train/weights/stored.c only reads weights, so it
- * skips a checkpoint on any failure except ZR_ERR_MEMORY.) */
+/** Return whether a failure means that a checkpoint is damaged and may be skipped. ZR_ERR_IO does not count as damage:
+ * the checkpoint may be readable later, and skipping it would lose steps. (train/weights/stored.c only reads weights,
+ * so it skips a checkpoint on any failure except ZR_ERR_MEMORY.) */
 static bool is_damage(zr_status st)
 {
     return st == ZR_ERR_DATA || st == ZR_ERR_NOT_FOUND;
@@ -222,8 +222,8 @@ static zr_status choose_checkpoint(zr__run *r)
     return ZR_OK;
 }
 
-/** Choose a checkpoint on rank 0, and copy its record to all ranks. The configuration of the checkpoint stays on rank
- * 0, because the record has only a pointer to it. */
+/** Choose a checkpoint on rank 0, and copy its record to all ranks. Other ranks do not get the configuration in the
+ * record, because the record has only a pointer to it. */
 static zr_status choose_together(zr__run *r)
 {
     zr__checkpoint_run *from = &r->resume.from;
@@ -335,14 +335,14 @@ static zr_status fill_all(zr__run *r)
     if (st == ZR_OK) st = zr_manifest_read(path, &manifest);
     st = zr__run_agree(r, st);
     r->resume.anew = false;
-    /* Fill the parameters last, since the engine then also gathers them. */
+    /* The parameters are filled last, because the engine then also gathers them. */
     for (int state = r->plan->optimizer.n_slots; state >= 0 && st == ZR_OK; state--)
         st = fill_state(r, manifest, state);
     zr_manifest_free(&manifest);
     return st;
 }
 
-/** Continue the run's counters, such as completed steps, with the values in the checkpoint. */
+/** Initialise the run's counters, such as the number of completed steps, with the values in the checkpoint. */
 static void take_over(zr__run *r)
 {
     const zr__checkpoint_run *from = &r->resume.from;

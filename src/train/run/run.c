@@ -43,8 +43,8 @@ static void log_line(zr__run *r, zr__metrics_file *m, const char *line, int byte
     }
 }
 
-/** Write scalars of the current step into metrics.jsonl and the event file. Their names get a prefix in metrics.jsonl
- * and a group in the event file. */
+/** Write scalars of the current step into metrics.jsonl, with `prefix` before their names, and into the event file,
+ * under the group `group`. */
 static void log_scalars(zr__run *r, const char *prefix, const char *group, const zr__scalar *scalar, int n)
 {
     char line[ZR_METRICS_LINE_BYTES], record[ZR_EVENT_BYTES];
@@ -118,10 +118,10 @@ static zr_status open_rest(zr__run *r)
     return r->config->train.tensorboard ? zr__run_dir_add_events(&r->dir) : ZR_OK;
 }
 
-/** Create the directory and the outputs of a new run. On failure, remove all that was created. */
+/** Create the directory and the outputs of a new run. On failure, remove all of them. */
 static zr_status open_new(zr__run *r, const char *json)
 {
-    /* Open the directory first, since the other outputs may lie in it. */
+    /* Open the directory first, since the other outputs may be in it. */
     ZR_TRY(zr__run_dir_open(&r->dir, r->config->train.output_dir, json));
     zr_status st = open_rest(r);
     if (st == ZR_OK) return ZR_OK;
@@ -134,7 +134,7 @@ static zr_status open_new(zr__run *r, const char *json)
  * outputs are open. */
 static zr_status open_again(zr__run *r, const char *json)
 {
-    zr__resume_clean(r); /* frees disk space for the files written below */
+    zr__resume_clean(r); /* this frees disk space for the files that are written below */
     ZR_TRY(zr__run_complete_weights(r));
     ZR_TRY(open_rest(r));
     zr_status st = zr__run_dir_continue(&r->dir, r->from_step, json, &r->made);
@@ -143,8 +143,9 @@ static zr_status open_again(zr__run *r, const char *json)
     return st;
 }
 
-/** Read the record of the Hugging Face directory that the weights come from, in whose form they are written. A resumed
- * run finds it in its checkpoint, or in model.init if an earlier version of zr wrote the checkpoint. */
+/** Read the record of the Hugging Face directory that the weights come from; the weights are written in the same form.
+ * A resumed run finds the record in its checkpoint. If an earlier version of zr wrote the checkpoint, the record is
+ * made from model.init. */
 static zr_status read_source(zr__run *r)
 {
     char path[PATH_MAX];
@@ -193,8 +194,8 @@ static void note_limit(const zr__run *r)
                         "recomputed; set memory.limit");
 }
 
-/** Report the values chosen for keys that the configuration left open. Also report how recompute policy auto stores
- * activation checkpoints. */
+/** Report the values chosen for keys that the configuration left open, and how recompute policy auto stores activation
+ * checkpoints. */
 static void note_choices(const zr__run *r)
 {
     if (r->chosen_note[0]) zr__run_note(r, "%s", r->chosen_note);
@@ -239,7 +240,7 @@ static void note_lines(const zr__run *r, const zr__samples *samples)
     if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
 }
 
-/** Report that much of the samples of the training data is padding, which rows of several documents avoid. */
+/** Report that the training data consist largely of padding. Rows of several documents would avoid it. */
 static void note_padding(const zr__run *r)
 {
     const zr_data_info info = zr__samples_info(&r->inputs.train);
@@ -276,8 +277,9 @@ static void announce(zr__run *r)
         zr__run_note(r, "tensors of %s that the model does not use: %s", r->config->model.init, r->inputs.note);
 }
 
-/** Set the peak FLOP/s, the reference for mfu. Read it from the record of `zr info --bench`, or else measure it in a
- * few milliseconds. The other ranks wait meanwhile and do not disturb the measurement. Rank 0 only. */
+/** Set the peak FLOP/s, the reference for mfu. Read the peak that `zr info --bench` has recorded. If it has not,
+ * measure the peak in a few milliseconds, while the other ranks wait and do not disturb the measurement. Rank 0 only.
+ */
 static void know_peak(zr__run *r)
 {
     zr_rates rates;
@@ -288,7 +290,8 @@ static void know_peak(zr__run *r)
     zr__disk_profile(r->comm->local_size, &r->device->profile);
 }
 
-/** Read elements of model.init, or of model.lora.init. Generate them for adapters that no directory gives. */
+/** Read elements of a parameter from model.init, or from model.lora.init for adapters. Without these keys, generate the
+ * initial values of adapters. */
 static zr_status fill_start(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     const zr__run *r = arg;
@@ -322,7 +325,7 @@ int64_t zr__run_sample(const zr__run *r, int64_t step)
     return r->from_sample + (step - r->from_step) * r->config->train_batch_size;
 }
 
-/** Return the sample of a micro-batch's first row. */
+/** Return the index of the sample in a micro-batch's first row. */
 static int64_t first_sample(const zr__run *r, const zr_batch *batch)
 {
     return zr__run_sample(r, batch->step) + batch->first_row;
@@ -340,7 +343,7 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
         st = zr__samples_read(&r->inputs.train, first + b, &row);
         if (st == ZR_OK) zr__row_count(&r->plan->layout, &row, batch->counted);
     }
-    /* The next micro-batch begins after the samples that all ranks together read for this micro-batch. */
+    /* The next micro-batch begins after the samples that all ranks together read in this one. */
     const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;
     if (st == ZR_OK && r->reads_ahead) st = zr_data_read_ahead(r->inputs.train.tokens, next, rows);
     r->data_wait_sec += zr_clock_sec() - begin;
@@ -348,8 +351,8 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     return st;
 }
 
-/** Count the losses of a micro-batch of a model of several loss terms, before the step reads it. This is a
- * zr_count_fn. */
+/** Count the losses in a micro-batch of a model with several loss terms, before the step reads the micro-batch. This is
+ * a zr_count_fn. */
 static zr_status count_batch(void *arg, const zr_batch *batch)
 {
     zr__run *r = arg;
@@ -372,14 +375,14 @@ static zr_status train_batch(void *arg, const zr_batch *batch, void *const *inpu
     return zr__run_read(arg, batch, input);
 }
 
-/** Return whether a step updated nothing because the loss counts none of its targets. */
+/** Return whether a step updated nothing because all its targets are excluded from the loss. */
 static bool is_uncounted(const zr_step_result *did)
 {
     return did->counted == 0 && did->bad_param < 0 && isfinite(did->loss);
 }
 
-/** Name the results of the loss terms of a model that has several, and return their number. Return 0 for a model of one
- * term. */
+/** For a model with several loss terms, name the results of the terms, and return the number of terms. Return 0 for a
+ * model with one term. */
 static int name_terms(const zr_plan *plan, const zr_term_result *result, zr_train_term *term)
 {
     for (int t = 0; t < plan->terms && plan->terms > 1; t++)
@@ -426,8 +429,8 @@ static void scale_text(const zr__run *r, double before, char out[SCALE_BYTES])
         snprintf(out, SCALE_BYTES, ", the loss scale stays %s", ZR_SHORTEST(before));
 }
 
-/** Count a step in which no target counts. Report the first such step of the process. The loss scale stays, since
- * nothing was learned about it. */
+/** Count a step without any target that counts. Report the first one of the process. The loss scale does not change,
+ * since the step gives no information about it. */
 static void count_uncounted(zr__run *r)
 {
     r->result->skipped++;
@@ -612,15 +615,15 @@ static zr_status write_sample_line(zr__run *r)
     return ZR_OK;
 }
 
-/** Return whether no step of this process updated anything, because none of their targets counts. */
+/** Return whether all steps of this process updated nothing, because none of their targets counts in the loss. */
 static bool is_all_uncounted(const zr__run *r)
 {
     const int64_t steps = r->result->steps - r->from_step;
     return steps > 0 && r->uncounted == steps;
 }
 
-/** Return whether a checkpoint is due after the current step. After the last step a checkpoint is due even without an
- * interval, so that the run can be extended, unless nothing was trained and the run is about to fail. */
+/** Return whether a checkpoint is written after the current step. After the last step it is written even without an
+ * interval, so that the run can be extended, except if nothing was trained and the run is about to fail. */
 static bool save_is_due(const zr__run *r)
 {
     const int64_t step = r->result->steps, interval = r->config->train.save_interval;
@@ -628,8 +631,9 @@ static bool save_is_due(const zr__run *r)
     return interval > 0 && step % interval == 0;
 }
 
-/** Perform all steps. After each step, first write a checkpoint if it is due, then handle requests, then evaluate. A
- * run that was stopped between its checkpoint and its evaluation lacks this evaluation. The resumed run begins with it.
+/** Perform all steps. After each step, first write a checkpoint if it is due, then handle requests, then evaluate. If a
+ * run was stopped between a checkpoint and the evaluation of the same step, the resumed run begins with this
+ * evaluation.
  */
 static zr_status make_steps(zr__run *r)
 {

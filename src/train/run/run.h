@@ -27,9 +27,9 @@
 /** The checkpoint from which a run resumes, and the other checkpoints in its directory. */
 typedef struct zr__resume {
     bool asked;
-    bool there;   /* whether the directory holds a run */
+    bool there;   /* whether the directory already belongs to a run */
     int64_t step; /* step of the checkpoint from which the run resumes; -1 without a checkpoint */
-    bool anew;    /* whether the checkpoint lacks states of this optimizer, which then begin at zero */
+    bool anew;    /* whether the checkpoint lacks states of this optimizer, so that they begin at zero */
     double read_sec;
     /* `steps` lists the steps of all n checkpoints in the directory, newest first, on rank 0. The checkpoints before
      * index `next` were skipped because they are damaged. `from` is the chosen checkpoint's record of its run. Only
@@ -40,8 +40,8 @@ typedef struct zr__resume {
 
 typedef struct zr__run {
     const zr_config *config;
-    zr_config settled;      /* copy of the caller's configuration, in which the run sets keys such as memory.limit */
-    const zr_config *given; /* the caller's configuration; NULL while `config` still points to it */
+    zr_config settled;      /* copy of the caller's configuration in which the run sets keys such as memory.limit */
+    const zr_config *given; /* the caller's configuration; NULL as long as `config` points to it */
     zr_comm *comm;
     const zr_observer *observer;
     int64_t peak_before_bytes; /* peak memory of this process in bytes when the run began */
@@ -55,38 +55,40 @@ typedef struct zr__run {
     zr__run_dir dir;           /* directory of the run; rank 0 only */
     zr__file_print train, val; /* size and hash of the data; complete only on rank 0 */
     zr__resume resume;
-    int64_t from_step, from_sample;        /* steps and samples completed before this run; 0 unless it resumes */
+    int64_t from_step,
+        from_sample; /* numbers of steps and samples that earlier starts of the run completed; 0 unless it resumes */
     char chosen_note[ZR_TRAIN_NOTE_BYTES]; /* description of the values chosen for keys that the configuration left
                                               open, or "" */
-    zr__run_made made; /* results of earlier starts of this run; best_loss is updated when weights with a lower loss are
-                          written to best/ */
-    int64_t saved_step;        /* step of the newest checkpoint; -1 without a checkpoint */
-    struct zr__save *saving;   /* the asynchronous checkpoint that is being written, or NULL */
-    double step_sec, save_sec; /* estimated seconds of a training step; seconds of the last checkpoint; 0 if unknown */
-    char save_failure[512];    /* message of the first save that failed, or "" */
-    zr_status save_failed;     /* status of the first save that failed: ZR_ERR_MEMORY or ZR_ERR_IO */
+    zr__run_made made; /* results of earlier starts of this run; best_loss is updated whenever weights with a lower loss
+                          are written to best/ */
+    int64_t saved_step;      /* step of the newest checkpoint; -1 without a checkpoint */
+    struct zr__save *saving; /* the asynchronous checkpoint that is being written, or NULL */
+    double step_sec,
+        save_sec; /* estimated seconds of a training step; seconds that the last checkpoint took; 0 if unknown */
+    char save_failure[512]; /* message of the first save that failed, or "" */
+    zr_status save_failed;  /* status of the first save that failed: ZR_ERR_MEMORY or ZR_ERR_IO */
     zr__watch watch;
     zr__hang *hang;     /* watcher for hangs; NULL if another rank of this process watches, or if watching is off */
     zr_timings timings; /* times of steps, set at the end of the run if requested */
     zr_train_info info;
     bool reads_ahead;       /* whether a thread prefetches the next micro-batch */
-    int64_t ahead_bytes;    /* memory of the prefetch, or of sentence pairs, in bytes */
-    double data_wait_sec;   /* seconds that the current training step has spent on reading data */
-    zr_status batch_failed; /* status of this rank's first failed read; other ranks learn of it when the ranks agree */
+    int64_t ahead_bytes;    /* bytes of memory for the prefetch, or for sentence pairs */
+    double data_wait_sec;   /* seconds for which the current training step has read data */
+    zr_status batch_failed; /* status of this rank's first failed read, which other ranks get at the next agreement */
     bool reserved;          /* whether disk space is reserved for the weights and still unused; rank 0 only */
-    bool suspect;           /* whether the last loss was not finite, which a bad batch or bad weights may have caused */
-    bool out_of_time;       /* whether the run stops because of observer->end_sec, as far as this rank knows */
-    bool mixed; /* whether an update failed after updating only some units; the weights are then not saved */
+    bool suspect;           /* whether the last loss was not finite; the cause may be a bad batch or bad weights */
+    bool out_of_time;       /* whether the run stops at observer->end_sec, as far as this rank knows */
+    bool mixed;             /* whether an update failed after it had updated some units; such weights are not saved */
     zr__loss_scaler scaler;
     zr__noise_scale noise;
     zr_tokenizer *tokenizer; /* tokenizer of sample texts, on rank 0 */
-    int64_t skipped_in_row;  /* consecutive skipped steps, not counting steps that lowered the loss scale, nor steps in
-                                which no target counts */
+    int64_t skipped_in_row;  /* number of consecutive skipped steps, without steps that lowered the loss scale and steps
+                                in which no target counts */
     int64_t uncounted;       /* number of steps of this process in which no target counts */
 } zr__run;
 
-/** Replace the byte counts of a report by their maximum over the ranks. The counts differ between ranks, since ranks
- * with more threads need more scratch memory. Collective. */
+/** Replace the byte counts of a report by their maxima over the ranks. Ranks with more threads need more scratch
+ * memory, so the counts differ. Collective. */
 ZR_NODISCARD zr_status zr__run_highest_report(zr__run *r, zr_report *report);
 
 /** Return the caller's configuration, with the values that the run chose for open keys. Pointers in it are borrowed. */

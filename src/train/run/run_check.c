@@ -71,8 +71,8 @@ static zr_config *own_config(zr__run *r)
     return &r->settled;
 }
 
-/** If recompute policy auto lacks a memory.limit, set it to the minimum over the ranks. The limit decides how much is
- * recomputed, and all ranks must have the same plan. */
+/** If recompute policy auto is used without memory.limit, set memory.limit to the minimum of its defaults over the
+ * ranks. The limit decides how much is recomputed, and all ranks must have the same plan. */
 static zr_status settle_limit(zr__run *r)
 {
     if (!zr__train_lacks_limit(r->config)) return ZR_OK;
@@ -113,16 +113,15 @@ static zr_status check_room(const zr__run *r, int ranks)
     const zr_queues queues = zr__plan_queues(r->plan, zr__comm_overlaps(r->comm, r->plan->profile.facts.apart));
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
     more += r->reads_ahead;
-    /* threads of the queues that read and write states on disk, and threads of the store */
+    /* threads of the streams FETCH and STORE, which read and write states on disk, and threads of the store */
     for (int s = ZR_STREAM_FETCH; s <= ZR_STREAM_STORE; s++) more += r->plan->has_stream[s] * (1 + ZR_STORE_THREADS);
-    /* threads of the queues of HOST and RETURN, and helpers of the updates */
+    /* threads of the streams HOST and RETURN, and helpers of the updates */
     if (r->plan->has_stream[ZR_STREAM_HOST]) more += 1 + zr__train_threads(r->config, r->comm->local_size);
-    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* the engine's saving thread, and a thread that writes the file */
+    more += 2 * (r->plan->save != ZR_SAVE_NONE); /* thread of the stream SAVE, and a thread that writes the file */
     return zr__host_room(bytes, ranks * more);
 }
 
-/** Set the memory of the data and of the prefetch. Disable the prefetch if a sample needs more memory than is allowed.
- */
+/** Set the memory of the data and of the prefetch. Disable the prefetch if it would need more memory than allowed. */
 static void settle_ahead(zr__run *r)
 {
     r->ahead_bytes = zr__samples_memory_bytes(&r->inputs.train) + zr__samples_memory_bytes(&r->inputs.val);
@@ -173,8 +172,8 @@ static zr_status settle_rates(zr__run *r)
     return ZR_OK;
 }
 
-/** Find the bytes of disk that a rank may use for an offload that is open: those of --disk, or else its share of the
- * room in the folders. All ranks use the least of any rank. */
+/** Find the bytes on disk that a rank may use if the configuration leaves the offload open: the value of --disk, or
+ * otherwise its share of the free space in the folders. All ranks use the minimum over the ranks. */
 static zr_status settle_disk(zr__run *r, int64_t *disk_bytes)
 {
     const int64_t given = zr__config_disk_bytes(r->config);
@@ -196,8 +195,8 @@ static zr_status settle_disk(zr__run *r, int64_t *disk_bytes)
     return ZR_OK;
 }
 
-/** Choose values for open keys by a search on rank 0, so that all ranks get the same plan. A resumed run keeps its
- * micro-batches, since other micro-batches would change the last bits of gradient sums. */
+/** Choose values for open keys by a search on rank 0, so that all ranks get the same plan. A resumed run keeps the size
+ * of its micro-batches, since another size would change the last bits of gradient sums. */
 static zr_status settle_open(zr__run *r)
 {
     const zr__checkpoint_run *from = &r->resume.from;
@@ -226,8 +225,8 @@ static zr_status settle_open(zr__run *r)
     return zr__run_share(r, &config->zero.offload_gradients, sizeof(config->zero.offload_gradients));
 }
 
-/** Check that the plan fits in memory, and on disk in the space of --disk. If it does not fit in memory, name an
- * offload with which it would. */
+/** Check that the plan fits in memory, and on disk in the space of --disk. If it does not fit in memory, the message
+ * names an offload with which it would fit. */
 static zr_status check_fits(const zr__run *r)
 {
     /* Messages name memory.limit only if the user gave it. Otherwise they name the host's memory. */
@@ -272,9 +271,9 @@ static zr_status check_plan(zr__run *r)
     return ZR_OK;
 }
 
-/** Check that recompute policy auto made the same choice on all ranks. The choice depends on the processor's scratch
- * memory. Ranks that recompute different activations would gather at different times and deadlock. Also check that all
- * ranks save checkpoints in the same mode. */
+/** Check that recompute policy auto made the same choice on all ranks. The choice depends on the scratch memory of
+ * kernels, which depends on the processor. Ranks that recompute different activations would gather at different times
+ * and deadlock. Also check that all ranks save checkpoints in the same mode. */
 static zr_status same_choices(zr__run *r)
 {
     uint64_t work;

@@ -1,6 +1,6 @@
-/** The check that all ranks train on the same bytes. One rank reads each copy of an input, and the hashes of the copies
- * are compared. Ranks that open the same file on the same host share a copy. A file on another host counts as another
- * copy. */
+/** The check that all ranks train on the same bytes. Ranks that open the same file on the same host share a copy of an
+ * input; a file on another host counts as another copy. One rank reads each copy, and the hashes of the copies are
+ * compared. */
 #include "train/run/agree.h"
 #include "train/run/tell.h"
 
@@ -33,8 +33,8 @@ static uint64_t host_identity(void)
     return XXH3_64bits(text, strlen(text));
 }
 
-/** Compute a number that identifies the files or the directory of an input. Equal numbers mean the same files. For
- * data, the number depends on the sizes too, since a pattern may match more files on a rank that opens it later. */
+/** Compute a number that identifies the files or the directory of an input: equal numbers mean the same files. For
+ * data, the number also depends on the sizes, since a pattern may match more files for a rank that opens it later. */
 static zr_status identify(const input *in, uint64_t *identity)
 {
     zr__shards shards;
@@ -55,7 +55,7 @@ static zr_status identify(const input *in, uint64_t *identity)
     return st;
 }
 
-/** Set *reader to the lowest rank that opens the same files as this rank. Set *places to whether some rank opens other
+/** Set *reader to the lowest rank that opens the same files as this rank. Set *places to whether any rank opens other
  * files. */
 static zr_status find_reader(zr__run *r, uint64_t identity, int *reader, bool *places)
 {

@@ -16,7 +16,7 @@
 /** Message from rank 0 to all ranks: the next token to decode, or the end of the text. */
 typedef struct next_token {
     int32_t token;
-    bool goes_on; /* false at the end of the text */
+    bool goes_on; /* whether the text continues */
     int64_t position;
 } next_token;
 
@@ -31,7 +31,7 @@ static zr_status share_token(zr__run *r, next_token *next)
 typedef struct writing {
     zr__run *run;
     zr__text kept;
-    bool over; /* whether decoding failed on this rank; the other ranks have then stopped decoding too */
+    bool over; /* whether decoding failed on this rank; then the other ranks have stopped decoding too */
 } writing;
 
 static zr_status decode_with_all(zr__run *r, next_token *next, zr_tensor *output)

@@ -5,7 +5,7 @@
 #include "train/run/run.h"
 #include "zr/base.h"
 
-/** Maximum bytes of a prompt (PROMPT), and of the stored part of a sample including its prompt (SAMPLE). */
+/** Maximum bytes of a prompt (PROMPT), and of the stored part of a sample with its prompt (SAMPLE). */
 #define ZR__PROMPT_BYTES 1024
 #define ZR__SAMPLE_BYTES 8192
 

@@ -1,5 +1,5 @@
-/** Writing of checkpoints. A synchronous save stops training meanwhile, and an asynchronous save runs during the next
- * steps. A checkpoint gets its final name only when it is complete. */
+/** Writing of checkpoints. Training stops during a synchronous save, and continues during an asynchronous save. A
+ * checkpoint gets its final name only when it is complete. */
 #include "train/run/save.h"
 
 #include "base/text/text.h"
@@ -24,8 +24,8 @@ static bool has_name(const zr__save *s, char path[PATH_MAX])
     return zr__checkpoint_path(path, s->run_dir, s->step) == ZR_OK && (lstat(path, &st) == 0 || errno != ENOENT);
 }
 
-/** Rename an existing checkpoint of this step. The checkpoint must be unusable, since otherwise the run would have
- * resumed from it. Do not remove it, since a user may repair it, or another version of zr may be able to read it. */
+/** Rename an existing checkpoint of this step. The checkpoint must be unusable, since the run did not resume from it.
+ * Do not remove it, since a user may repair it, or another version of zr may be able to read it. */
 static zr_status move_aside(const zr__save *s)
 {
     enum { SUFFIX_BYTES = 16 };
@@ -53,7 +53,7 @@ static zr_status make_place(zr__save *s)
 
 /* ---- older checkpoints ------------------------------------------------------------------------ */
 
-/** Return whether a checkpoint is complete, judged by its manifest. */
+/** Return whether a checkpoint is complete according to its manifest. */
 static bool is_whole(const zr__save *s, int64_t step)
 {
     char path[PATH_MAX];
@@ -203,8 +203,8 @@ static zr_status tell_failure(zr__run *r, int64_t step, zr_status st)
     else
         zr__run_warn(r, "%s; training goes on: %.1000s", text, why);
     snprintf(text + strlen(text), sizeof(text) - strlen(text), ": %.400s", why);
-    /* Store the failure for the end of the run, except ZR_ERR_DIVERGED: weights that are not finite are detected again
-     * there. */
+    /* Store the failure for the end of the run, except ZR_ERR_DIVERGED, because the end detects weights that are not
+     * finite by itself. */
     if (wanted && st != ZR_ERR_DIVERGED) zr__run_save_failed(r, st, text);
     return ZR_OK;
 }
@@ -234,8 +234,8 @@ static void keep_saving_event(void *arg, const zr_event *event)
     if (s->n_events < s->event_room) s->event[s->n_events++] = *event;
 }
 
-/** Write elements of an asynchronous save. If the save reads a copy, no training step waits for it. In this case lower
- * the priority of this thread in favour of computation. */
+/** Write elements of an asynchronous save. If the save reads a copy, no training step waits for it, so this thread gets
+ * a lower priority than computation. */
 static zr_status put_async(void *arg, int state, const zr_param_info *param, int64_t first, int64_t n, const float *in)
 {
     const zr__save *s = arg;
@@ -253,8 +253,8 @@ static zr_status make_room_for_events(zr__save *s)
     return ZR_OK;
 }
 
-/** Begin an asynchronous checkpoint. All ranks agree before the engine accepts it. Otherwise some ranks would write
- * while other ranks have given up. */
+/** Begin an asynchronous checkpoint. All ranks agree before the engine begins to write. Otherwise some ranks would
+ * write although others have given up. */
 static zr_status write_async(zr__run *r)
 {
     zr__save *s = NULL;
@@ -280,8 +280,8 @@ zr_status zr__run_save_end(zr__run *r)
     s->async_sec = s->put_sec;
     st = tell_failure(r, s->step, tell_end(s, st));
     if (st == ZR_OK && s->event) {
-        /* Add the events that the engine's thread stored during the save to the trace. That thread could not add them
-         * itself, since only the run's thread (this one) may write to the trace. */
+        /* Add the events that the engine's thread has stored during the save to the trace. Only the run's thread (this
+         * one) may write to the trace. */
         for (int32_t i = 0; i < s->n_events; i++) zr__trace_event(r->watch.trace, &s->event[i]);
         st = zr__run_collect_trace(r, s->step);
     }

@@ -121,10 +121,10 @@ static zr_status close_other(zr__save *s, int file)
 }
 
 /** For a matrix whose columns are divided among tensor-parallel ranks, return the region of the file that this rank
- * writes in slices. The region is the rows that lie wholly in this rank's shard: this rank writes its columns of each
- * row, and the other tensor-parallel ranks write the remaining columns. If the columns consist of several parts
- * (zr_cut), each part of a row counts as a row. Rows that lie only partly in the shard, at its two ends, are written as
- * contiguous ranges, as are a single row and matrices divided by rows. */
+ * writes in slices. The region consists of the rows that are completely in this rank's shard. This rank writes its
+ * columns of these rows, and the other tensor-parallel ranks write the remaining columns. If the columns consist of
+ * several parts (zr_cut), each part of a row counts as a row. Three cases are written as contiguous ranges instead:
+ * rows that are only partly in the shard (at its ends), a single row, and matrices divided by rows. */
 static zr_slices slices_of(const zr_engine *engine, const zr_param_info *param, int64_t offset)
 {
     const int64_t parts = param->cut.parts;
@@ -262,7 +262,7 @@ zr_status zr__save_gather(zr__save *s)
 
 /* ---- the manifest, by rank 0 ------------------------------------------------------------------ */
 
-/** Add the checksums of a file that rank 0 wrote: of its bytes [0, end), or of all bytes if `end` is -1. */
+/** Add checksums of a file that rank 0 wrote: of its bytes [0, end), or of all its bytes if `end` is -1. */
 static zr_status add_own(zr__save *s, zr__save_part *p, int64_t end)
 {
     char path[PATH_MAX];

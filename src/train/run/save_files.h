@@ -37,7 +37,7 @@ typedef struct zr__save {
                                            then adapter_config.json of a model with adapters */
     zr__checkpoint_run about;           /* on rank 0: record of the run at this step */
     int64_t bytes;
-    double waited_sec, async_sec; /* seconds that training waited; seconds of asynchronous writing */
+    double waited_sec, async_sec; /* seconds for which training waited; seconds of asynchronous writing */
     /* Fields used only by the writing thread. In an asynchronous save this is the engine's thread, and otherwise the
      * rank's own thread. */
     double begin_sec, put_sec; /* time of the first write; seconds from the first write to the last sync */
@@ -54,7 +54,8 @@ typedef struct zr__save {
  */
 ZR_NODISCARD zr_status zr__state_file(const zr_plan *plan, int state, char *name, size_t size);
 
-/** Return the engine's number of the state in file `file`, an index in `part`. File 0 has the parameters. */
+/** Return the number by which the engine knows the state in file `file`, an index in `part`. File 0 has the parameters.
+ */
 int zr__state_of_file(int file);
 
 /** Set the names of all files of the checkpoint. */

@@ -1,6 +1,6 @@
 /** Choice of values for the keys that a configuration leaves open (zr__config_open): ZeRO stage, recompute policy and
- * micro-batches, and the offload to disk. Each candidate is planned completely and priced. Policy
- * auto creates many plans itself, so it is tried only for candidates that may be the fastest. */
+ * micro-batches, and the offload to disk. Each candidate is planned completely and priced. Policy auto itself creates
+ * many plans, so it is tried only for candidates that may be the fastest. */
 #include "train/setup/setup.h"
 
 #include "base/core/core.h"
@@ -14,10 +14,11 @@
 #define TRIED_MOST 4096
 #define SPLITS_MOST 65536 /* maximum number of micro-batches of a training step */
 #define BATCH_MOST 65536  /* maximum number of samples of a micro-batch */
-/* Two candidates count as equally fast if their seconds per token differ by at most this factor. */
+/* Two candidates count as equally fast if their seconds per token differ at most by this factor. */
 #define ALIKE 1.01
-#define LEAST_GAIN 0.006 /* minimum fraction of the time per token that larger micro-batches must be able to save */
-#define SLACK 0.02       /* assumed relative error of the estimated times of policy auto */
+#define LEAST_GAIN 0.006 /* minimum fraction of the time per token that larger micro-batches must be able to save, so that they are   \
+             tried */
+#define SLACK 0.02 /* assumed relative error of the estimated times of policy auto */
 
 /* Rates assumed if the machine's rates are unknown. Only their ratios matter. */
 #define USUAL_FLOPS_SEC 1e11
@@ -49,15 +50,15 @@ typedef struct search {
     int ranks;
     zr_profile profile;
     const zr__train_target *target;
-    /* `usual`: whether rates are assumed; `usual_disk`: whether those of the disk are; `timed`: whether tried.sec is in
-     * seconds, not in FLOPs */
+    /* `usual`: whether assumed rates replace unknown rates; `usual_disk`: the same for the rates of the disk; `timed`:
+     * whether tried.sec is in seconds and not in FLOPs */
     bool usual, usual_disk, timed;
     int stages[2]; /* first and last stage to try */
     zr__train_kept kept;
-    bool keeps; /* whether the micro-batches of the resumed checkpoint (`kept`) fit */
+    bool keeps; /* whether the plan fits with the micro-batches of the resumed checkpoint (`kept`) */
     int n, n_mixed;
     tried way[TRIED_MOST];
-    way mixed[TRIED_MOST]; /* candidates for policy auto; `bound` has the estimates of their times */
+    way mixed[TRIED_MOST]; /* candidates for policy auto; `bound` has lower bounds of their times */
     double bound[TRIED_MOST], value[TRIED_MOST];
     bool left[TRIED_MOST];
     tried least;         /* planned candidate with the least memory; `needs` is 0 until a candidate is planned */
@@ -96,7 +97,7 @@ static zr_status weigh_way(const search *s, const zr_plan *plan, const way *w, t
     t->sec = (s->timed ? price.step_sec : plan->flops_hardware) / tokens;
     t->disk_bytes = plan->memory.space[ZR_SPACE_DISK].total_bytes;
     const int64_t disk_bytes = s->target->disk_bytes;
-    /* A share that is open may be smaller, and then needs less of the disk. */
+    /* A share that is open may be reduced, which also reduces the bytes on disk. */
     const bool stored = disk_bytes == 0 || t->disk_bytes <= disk_bytes || s->open.optim_ratio || s->open.param_ratio;
     t->fits = t->needs <= s->config->memory.limit_bytes && stored;
     return ZR_OK;
@@ -127,7 +128,7 @@ static zr_status plan_way(search *s, const way *w, tried *t, bool *planned)
 /* ---- the policies of a candidate ---------------------------------------------------------------- */
 
 /** Return the estimated time per token of a plan in which some units use the policy `heavy` and all others the policy
- * `light`, which recomputes less. Only as many units use `heavy` as the memory limit requires. */
+ * `light`, which recomputes less. The number of units with `heavy` is the minimum that fits the memory limit. */
 static double mixed_sec(const search *s, const tried *heavy, const tried *light)
 {
     if (!heavy->fits || light->fits || light->needs <= heavy->needs) return heavy->sec;
@@ -157,7 +158,7 @@ static void note_mixed(search *s, const way *w, const tried *none, const tried *
 typedef struct reached {
     bool planned, fits;
     bool all;   /* whether some plan fits without recompute */
-    double sec; /* time per token with the first policy, which is none unless the user gives another */
+    double sec; /* seconds per token with the first policy, which is "none" unless the user gives another */
 } reached;
 
 static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t, reached *r)
@@ -172,8 +173,8 @@ static zr_status try_policy(search *s, way *w, zr_config_policy policy, tried *t
     return ZR_OK;
 }
 
-/** Try to recompute not even the outputs of cheap ops, since policy none fits. Only a device with its own memory gets
- * faster. */
+/** Try to store even the outputs of cheap ops (policy keep), since the plan fits with policy none. This saves time only
+ * on a device with its own memory. */
 static zr_status try_keep(search *s, way w, const tried *none, reached *r)
 {
     tried keep;
@@ -183,7 +184,7 @@ static zr_status try_keep(search *s, way w, const tried *none, reached *r)
     return ZR_OK;
 }
 
-/** Try the recompute policies: none, then keep if none fits, else those that recompute more. With tensor-parallel
+/** Try the recompute policies: none; if it fits, keep; else the policies that recompute more. With tensor-parallel
  * ranks, try policy auto second, since it also chooses how these ranks store activation checkpoints. */
 static zr_status try_policies(search *s, way w, reached *r)
 {
@@ -204,7 +205,7 @@ static zr_status try_policies(search *s, way w, reached *r)
 /* ---- micro-batches ------------------------------------------------------------------------------ */
 
 /** Divide the samples of a training step into more and more micro-batches of equal size, until the plan recomputes
- * nothing. Even smaller micro-batches would only increase traffic. */
+ * nothing. Even smaller micro-batches would only increase the traffic. */
 static zr_status try_splits(search *s, int stage, int64_t rows)
 {
     reached r = {.all = false};
@@ -213,7 +214,7 @@ static zr_status try_splits(search *s, int stage, int64_t rows)
     return ZR_OK;
 }
 
-/** Return the micro-batch size that is tried after `rows`. The sizes are 1, 2, 3 ... 8, 12, 16, 24, 32 ... */
+/** Return the micro-batch size to try after `rows`. The sizes are 1, 2, 3 ... 8, 12, 16, 24, 32 ... */
 static int64_t next_batch(int64_t rows)
 {
     return rows < 8 ? rows + 1 : (rows & (rows - 1)) == 0 ? rows / 2 * 3 : rows / 3 * 4;
@@ -244,8 +245,8 @@ static bool as_fast(const search *s, double sec)
     return false;
 }
 
-/** Try policy auto on candidates in the order of their estimated times. Stop when no other candidate can be faster than
- * the fastest one so far. */
+/** Try policy auto on candidates in the order of the lower bounds of their times. Stop when no other candidate can be
+ * faster than the fastest one so far. */
 static zr_status try_mixed(search *s)
 {
     for (int first = 0; first >= 0;) {
@@ -261,8 +262,8 @@ static zr_status try_mixed(search *s)
     return ZR_OK;
 }
 
-/** Try policy auto if nothing fits. This policy may find a smaller plan than the other policies, in which several units
- * share a checkpoint. */
+/** Try policy auto if no candidate fits. This policy may find a smaller plan than the other policies: a plan in which
+ * several units share a checkpoint. */
 static zr_status try_least(search *s)
 {
     const bool any = s->config->recompute.policy == ZR_POLICY_AUTO || s->open.policy;
@@ -311,7 +312,7 @@ static const tried *pick_way(search *s)
     return NULL;
 }
 
-/** Replace unknown rates of the profile by assumed rates, if the choice needs them. */
+/** Replace unknown rates of the profile by assumed rates, if the choice depends on them. */
 static void usual_rates(search *s)
 {
     zr_machine *m = &s->profile.machine;
@@ -382,7 +383,7 @@ static zr_status try_all(search *s)
     return try_least(s);
 }
 
-/** Try all candidates with the degrees of offload that are open, until something fits. */
+/** Try all candidates with each degree of offload that the configuration leaves open, until a candidate fits. */
 static zr_status try_degrees(search *s)
 {
     const bool recomputes = s->open.policy || (s->config->recompute.policy != ZR_POLICY_NONE &&

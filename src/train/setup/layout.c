@@ -88,10 +88,10 @@ static void set_states(const zr_config *config, zr_layout *layout)
     layout->norm_first = config->gradient_clipping > 0.0 || config->fp16;
     layout->rank_free_sums = config->train.rank_free_sums;
     layout->reduce_once = config->reduce_once;
-    /* Leave micro_squares off if a training step has only one micro-batch on all ranks together. This is possible in a
-     * plan for fewer ranks than the run has. */
+    /* Leave micro_squares off if all ranks together have only one micro-batch in a training step. A plan for fewer
+     * ranks than the run has may be such a case. */
     layout->micro_squares = config->train.noise_scale && layout->ranks * config->accumulation_steps > 1;
-    /* whether gradients are added to sums that persist between micro-batches */
+    /* whether sums of gradients persist between micro-batches */
     bool summed = config->accumulation_steps > 1 || layout->rank_free_sums;
     layout->two_pass = lean && !summed && config->memory.norm == ZR_NORM_TWO_PASS;
     layout->recompute = (zr_recompute)config->recompute.policy;
@@ -104,7 +104,8 @@ static void set_states(const zr_config *config, zr_layout *layout)
      * does not promise. */
     if (zr__train_saves_async(config))
         layout->save = zr__config_given(config, "memory.limit") ? ZR_SAVE_AUTO : ZR_SAVE_IN_PLACE;
-    /* The limit is for an arena in host memory. If the device has its own memory, zr__train_plan_layout replaces it. */
+    /* This limit applies to an arena in host memory. If the device has its own memory, zr__train_plan_layout replaces
+     * it. */
     if (layout->recompute == ZR_RECOMPUTE_AUTO || layout->save == ZR_SAVE_AUTO)
         layout->limit_bytes = zr__arena_limit(config->memory.limit_bytes, false);
 }
@@ -160,8 +161,8 @@ static void set_movement(const zr_config *config, zr_layout *layout)
     layout->persist_model_elems = config->zero.model_persistence_elems;
 }
 
-/** Return the number of buckets for the configured number of buffers, of which Adam needs four for each bucket. Return
- * 0 for the planner's choice. */
+/** Return the number of buckets for the configured number of buffers. Adam needs four buffers for a bucket. Return 0 to
+ * leave the choice to the planner. */
 static int buckets_of(int64_t buffers)
 {
     if (buffers == ZR_CONFIG_BUFFERS) return 0;
@@ -169,7 +170,7 @@ static int buckets_of(int64_t buffers)
     return buckets < INT32_MAX ? (int)buckets : INT32_MAX;
 }
 
-/** Set the spaces in which states are stored. settle_homes changes them for the device and the stage of a plan. */
+/** Set the spaces in which states are stored. settle_homes adapts them to the device and the stage of a plan. */
 static void set_homes(const zr_config *config, zr_layout *layout)
 {
     static const zr_space space[] = {
@@ -220,9 +221,9 @@ zr_layout zr__train_layout(const zr_config *config, int ranks)
 }
 
 /** Adapt the homes of states to the device and the stage. Only gradients that outlive their reduction have a home: fp32
- * sums over micro-batches, and at stages 2 and 3 shards that wait for the norm. A whole gradient, at stages 0 and 1, is
- * written by ops and stays on the device. So do sums that are larger than a rank's own part, which the disk cannot
- * hold. If the device's memory is the host's, HOST is replaced by DEVICE. */
+ * sums over micro-batches, and at stages 2 and 3 shards that wait for the norm. Ops write whole gradients (stages 0 and
+ * 1), so these stay on the device. Sums that are larger than a rank's own part also stay on the device, because the
+ * disk cannot hold them. If the device's memory is the host's, HOST is replaced by DEVICE. */
 static void settle_homes(zr_layout *l, const zr_device_facts *facts)
 {
     zr_space *const space[] = {&l->home.param, &l->home.grad, &l->home.optim};
@@ -244,7 +245,7 @@ zr_status zr__train_plan_layout(const zr_config *config, const zr_layout *layout
     if (l.limit_bytes > 0 && profile->facts.apart) l.limit_bytes = zr__arena_limit(config->memory.limit_bytes, true);
     zr_status st = zr_plan_create(&builder, &l, profile, plan);
     if (st != ZR_ERR_SHAPE) return st;
-    /* each size is within its range, but their product overflows */
+    /* each size is in its range, but the product of the sizes overflows */
     return ZR_FAIL(
         ZR_ERR_CONFIG,
         "train_micro_batch_size_per_gpu %lld with data.seq_length %lld, %s %lld and %s %lld is more than can be "

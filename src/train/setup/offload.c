@@ -1,5 +1,5 @@
-/** Offload of model states and activation checkpoints: its degrees, and the folders on disk that a configuration names.
- */
+/** Offload of model states and activation checkpoints: the degrees of offload, and the folders on disk that a
+ * configuration names. */
 #include "train/setup/setup.h"
 
 #include "base/paths/shards.h"
@@ -178,8 +178,8 @@ int zr__train_offload_degrees(const zr_config *config)
     return given ? ZR__OFFLOAD_CHECKPOINTS : ZR__OFFLOADS;
 }
 
-/** Find the first offload to a device with which a configuration fits, and write its keys and bytes to `remedy`. Return
- * false if none fits. An offload that the planner refuses does not fit. */
+/** Find the first degree of offload to a device with which a configuration fits, and write its keys and bytes to
+ * `remedy`. Return false if no degree fits. A degree that the planner refuses does not fit. */
 static bool find_remedy(const zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes,
                         zr_config_home device, char remedy[ZR_OFFLOAD_REMEDY_BYTES])
 {

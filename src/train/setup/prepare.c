@@ -148,7 +148,7 @@ static zr_status look_at_data(zr_config *config, const char *path, data_kind *ki
     return text && note[0] ? zr__config_add_note(config, note) : ZR_OK;
 }
 
-/** Select the tokenizer of model.init if that directory has one. The weights are of no use with other tokens. */
+/** Select the tokenizer of model.init if that directory has one. Its weights are useless with other tokens. */
 static zr_status tokenizer_of_init(zr_config *config, bool *found)
 {
     char note[512];
@@ -168,9 +168,9 @@ static zr_status tokenizer_of_init(zr_config *config, bool *found)
     return zr__config_add_note(config, note);
 }
 
-/** Select a tokenizer if the data are text and no tokenizer is given: that of model.init, or else "bytes". Call this
- * before the vocabulary size is set. Fail if one of the files has text and the other tokens, since the tokens are not
- * bytes. */
+/** Select a tokenizer if the data are text and no tokenizer is given: the tokenizer of model.init, or else "bytes".
+ * Call this before the vocabulary size is set. Fail if one file has text and another has tokens, since the tokens are
+ * not bytes. */
 static zr_status default_tokenizer(zr_config *config, bool *bytes)
 {
     static const char *const name[] = {[DATA_TOKENS] = "tokens", [DATA_TEXT] = "text"};

@@ -25,11 +25,11 @@ typedef struct zr__folders {
 /** List the folders of an offload to disk; the list is empty without one. Call zr__folders_free even after a failure.
  * Fail with ZR_ERR_CREATE if a path is not a folder in which files can be created. */
 ZR_NODISCARD zr_status zr__train_folders(const zr_config *config, zr__folders *folders);
-/** Return the free bytes of all folders together, over which states are striped evenly, or 0 if they are unknown. */
+/** Return the free bytes of all folders together, or 0 if unknown. States are striped evenly over the folders. */
 int64_t zr__folders_free_bytes(const zr__folders *folders);
 void zr__folders_free(zr__folders *folders);
 
-/** Write a note to `note` if a device of offload has no effect on this machine, else "". */
+/** Write a note to `note` if a configured device of offload has no effect on this machine, otherwise "". */
 #define ZR_OFFLOAD_NOTE_BYTES 256
 void zr__train_offload_note(const zr_config *config, const zr_device_facts *facts, char note[ZR_OFFLOAD_NOTE_BYTES]);
 
@@ -61,9 +61,9 @@ ZR_NODISCARD zr_status zr__train_plan_layout(const zr_config *config, const zr_l
 ZR_NODISCARD zr_status zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
                                       zr_plan **plan);
 
-/** Remove candidates from the set `left` if their value is more than `alike` times the least value in the set. left[i]
- * tells whether candidate i is in the set. Values are not negative. Call this once for each criterion, the most
- * important one first. */
+/** Remove from a set all candidates whose value is more than `alike` times the least value in the set. left[i] tells
+ * whether candidate i is in the set. Values are not negative. Call this once for each criterion, the most important one
+ * first. */
 void zr__keep_least(int n, const double *value, double alike, bool *left);
 
 /** Micro-batches of the checkpoint from which a run resumes. `accum` is 0 for a new run. */
@@ -71,35 +71,35 @@ typedef struct zr__train_kept {
     int64_t rows, accum; /* samples of a micro-batch on each rank; micro-batches of a training step */
 } zr__train_kept;
 
-/** Degrees of offload to disk, in the order in which they are tried. Of the degrees of model states, each leaves less
- * in memory than the one before, and moves more bytes. */
+/** Degrees of offload to disk, in the order in which they are tried. Each degree of model states leaves less in memory
+ * than the previous one, and moves more bytes. */
 typedef enum zr__offload {
     ZR__OFFLOAD_NONE,
     ZR__OFFLOAD_OPTIM, /* optimizer states and fp32 masters */
     ZR__OFFLOAD_GRAD,  /* also gradients that outlive their reduction */
     ZR__OFFLOAD_PARAM, /* also parameters; only at stage 3 */
-    /* Activation checkpoints alone, then with each degree of model states: ZR__OFFLOAD_CHECKPOINTS +
-     * ZR__OFFLOAD_OPTIM, and so on. */
+    /* Activation checkpoints, first alone, then together with each degree of model states: ZR__OFFLOAD_CHECKPOINTS +
+       ZR__OFFLOAD_OPTIM, and so on. */
     ZR__OFFLOAD_CHECKPOINTS,
     ZR__OFFLOADS = 2 * ZR__OFFLOAD_CHECKPOINTS
 } zr__offload;
 
-/** Set a configuration's devices of offload. The folders stay as they are, and so does the place of activation
- * checkpoints if the degree leaves them on the device. */
+/** Set the devices of a configuration's offload. The folders do not change. If the degree leaves activation checkpoints
+ * on the device, their place does not change either. */
 void zr__train_set_offload(zr_config *config, zr__offload offload, zr_config_home device);
-/** Return the degree of model states in a degree of offload. */
+/** Return a degree of offload without its activation checkpoints, which is a degree of model states. */
 zr__offload zr__train_offload_states(zr__offload offload);
 /** Write the keys that set a degree of offload to `device`, in words for messages, to `text`. Return `text`. */
 #define ZR_OFFLOAD_KEYS_BYTES 160
 const char *zr__train_offload_keys(zr__offload offload, zr_config_home device, char text[ZR_OFFLOAD_KEYS_BYTES]);
-/** Return whether neither device of offload is given. */
+/** Return whether the configuration leaves both devices of offload open. */
 bool zr__train_offload_open(const zr_config *config);
 /** Return the number of degrees of offload that may be tried for a configuration. If the configuration gives the place
- * of activation checkpoints, no degree changes it. */
+ * of activation checkpoints, the degrees do not change it. */
 int zr__train_offload_degrees(const zr_config *config);
 /** Describe in words the least offload with which a configuration that does not fit `limit_bytes` would fit, with its
  * keys and bytes: "zero_optimization.offload_optimizer.device nvme ... (1.2 GB a rank, and 3.4 GB on disk)". Write ""
- * if there is none, or if a device is given already. */
+ * if no offload fits, or if the configuration already gives a device. */
 #define ZR_OFFLOAD_REMEDY_BYTES 512
 void zr__train_offload_remedy(const zr_config *config, int ranks, const zr_profile *profile, int64_t limit_bytes,
                               char remedy[ZR_OFFLOAD_REMEDY_BYTES]);
@@ -108,7 +108,7 @@ void zr__train_offload_remedy(const zr_config *config, int ranks, const zr_profi
 typedef struct zr__train_target {
     int ranks;
     int64_t disk_bytes;        /* bytes on disk that a rank may use, or 0 without a limit */
-    int64_t memory_bytes;      /* memory that a rank can have without a memory.limit, or 0 if unknown */
+    int64_t memory_bytes;      /* bytes of memory that a rank can use without a memory.limit, or 0 if unknown */
     const zr_profile *profile; /* profile of the device for which plans are made */
     /** Function that prices a plan for this target. If the function is NULL, zr_plan_price is used, with the profile's
      * rates. */
@@ -125,7 +125,7 @@ typedef struct zr__train_target {
  * If the profile lacks a rate that is needed, usual ratios of products, memory and link are assumed. If only the
  * micro-batches are open and rates are unknown, take the fewest FLOPs, then the least traffic.
  *
- * If the offload is open, take the first degree of offload with which anything fits.
+ * If the offload is open, take the first degree of offload with which a candidate fits.
  *
  * Then choose the order of micro-batches and the shares of an offload, if they are open (zr__train_choose_shares).
  *
@@ -138,14 +138,13 @@ typedef struct zr__train_target {
 ZR_NODISCARD zr_status zr__train_choose(zr_config *config, const zr__train_target *target, zr__train_kept kept,
                                         char note[ZR_TRAIN_NOTE_BYTES]);
 
-/** Choose the order of micro-batches and the shares of an offload, where they are "auto" (`order`, `optim_ratio` and
- * `param_ratio` of zr__config_get_open) and the other keys are chosen. Add a description to `text`.
+/** Choose the order of micro-batches and the shares of an offload, if they are "auto" (`order`, `optim_ratio` and
+ * `param_ratio` of zr__config_get_open). Call this when the other keys are chosen. Add a description to `text`.
  *
- * Take the order "layer" if it fits and its step is shorter by the target's rates. With memory.limit take the least
- * shares that fit, of the parameters first, since these move more often. Without a limit take the greatest share
- * whose copies prolong a step by at most 1 %, but at least as much as the target's memory needs, or 1 if a rate is
- * unknown. Shares are changed by whole units, and have as
- * few digits as possible. */
+ * Take the order "layer" if it fits and its step is shorter by the target's rates. With memory.limit, take the smallest
+ * shares that fit. The share of the parameters is reduced first, since parameters move more often. Without a limit,
+ * take the largest share whose copies prolong a step by at most 1 %, but at least the share that the target's memory
+ * requires. If a rate is unknown, take 1. Shares change by whole units, and have the fewest possible digits. */
 ZR_NODISCARD zr_status zr__train_choose_shares(zr_config *config, const zr__train_target *target, zr__text *text);
 
 #endif

@@ -1,5 +1,5 @@
-/** Choice of the order of micro-batches and of the shares of an offload (zr__train_choose_shares). All of them leave
- * results the same to the bit, so that they may be chosen by rates that differ from machine to machine. */
+/** Choice of the order of micro-batches and of the shares of an offload (zr__train_choose_shares). No choice changes a
+ * bit of the results, so the choice may depend on rates, which differ between machines. */
 #include "train/setup/setup.h"
 
 #include "base/core/core.h"
@@ -11,13 +11,14 @@
 
 /* Two steps count as equally long if their times differ by at most this factor. */
 #define ALIKE 1.01
-/* The order "layer" is tried with at most this number of micro-batches, since the time to plan grows with it. */
+/* maximum number of micro-batches with which the order "layer" is tried, since the time to plan grows with this number
+ */
 #define MICROS_MOST 16
 
 /** Results of planning a configuration. */
 typedef struct seen {
     bool planned, fits; /* whether it can be planned; whether it fits memory.limit */
-    bool timed;         /* whether all rates are known on which step_sec depends */
+    bool timed;         /* whether all rates on which step_sec depends are known */
     int64_t needs, disk_bytes;
     double step_sec;
 } seen;
@@ -32,7 +33,7 @@ static bool is_timed(const zr_config *config, const zr__train_target *target)
            (products > 0 && m.memory_bytes_sec > 0 && (target->ranks == 1 || zr__machine_link(&m).bytes_sec > 0));
 }
 
-/** Return whether the rates are known of all copies of a plan between memory, host and disk, and of updates by the
+/** Return whether the rates of all copies between memory, host and disk in a plan are known, and of updates by the
  * host's processors. */
 static bool copies_timed(const zr__train_target *target, const zr_plan *plan, const zr_price *price)
 {
@@ -45,14 +46,15 @@ static bool copies_timed(const zr__train_target *target, const zr_plan *plan, co
            (!updates || m->host_memory_bytes_sec > 0);
 }
 
-/** Plan a configuration, and return the plan too if `plan` is not NULL. The planner may refuse it. */
+/** Plan a configuration. If `plan` is not NULL, also return the plan. A plan that the planner refuses is not an error.
+ */
 static zr_status see(const zr_config *config, const zr__train_target *target, seen *s, zr_plan **plan)
 {
     zr_plan *made = NULL;
     zr_price price = {0};
     *s = (seen){0};
     zr_status st = zr__train_plan(config, target->ranks, -1, target->profile, &made);
-    if (st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED) return ZR_OK; /* the run itself reports it */
+    if (st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED) return ZR_OK; /* the run reports this error when it plans */
     ZR_TRY(st);
     s->planned = true;
     s->needs = zr__rank_needs(&made->memory, &made->profile.facts);
@@ -70,7 +72,7 @@ static zr_status see(const zr_config *config, const zr__train_target *target, se
     return st;
 }
 
-/** Begin a part of the description. */
+/** Begin a new part of the description. */
 static void begin(zr__text *text)
 {
     if (text->length > 0) zr__text_add(text, "; ");
@@ -109,7 +111,7 @@ static zr_status choose_order(zr_config *config, const zr__train_target *target,
 
 /* ---- shares ------------------------------------------------------------------------------------- */
 
-/** Units among which a share of an offload is chosen, with the bytes that a share of 1 offloads. */
+/** Units among which the share of an offload is chosen, with the bytes that a share of 1 offloads. */
 typedef struct units {
     int64_t *elems; /* elems[n]: elements of the last n units of the model that are offloaded, for n from 0 to `n` */
     int n;
@@ -129,7 +131,7 @@ static zr_status list_units(const zr_plan *plan, bool param, units *u)
     return ZR_OK;
 }
 
-/** Return the number with the fewest digits that is a share of the last n units, as the planner rounds shares up to
+/** Return the number with the fewest digits that, as a share, selects the last n units. The planner rounds shares up to
  * whole units. */
 static double share_of(const units *u, int n)
 {
@@ -145,12 +147,12 @@ static double share_of(const units *u, int n)
 
 /** A search for the share of one kind of states. */
 typedef struct search {
-    zr_config config; /* copy whose share is changed */
+    zr_config config; /* copy of the configuration, in which the share is changed */
     double *ratio;    /* the share in it */
     const zr__train_target *target;
     units units;
-    bool limited;    /* whether the share is to fit memory.limit; else it is to cost no time */
-    double free_sec; /* longest step that counts as not prolonged */
+    bool limited;    /* whether the share must fit memory.limit; otherwise the share must not prolong a step */
+    double free_sec; /* maximum seconds of a step that does not count as prolonged */
 } search;
 
 /** Plan with the last n units offloaded. */
@@ -160,8 +162,8 @@ static zr_status see_share(search *s, int n, seen *found)
     return see(&s->config, s->target, found, NULL);
 }
 
-/** Find the least number of units that fits, or the greatest number that costs no time. With all units the first is
- * met, and with none the second. */
+/** Find the smallest number of units that fits memory.limit, or the largest number that does not prolong a step. All
+ * units always fit; no unit never prolongs a step. */
 static zr_status bisect(search *s, int *n)
 {
     int low = 0, high = s->units.n;
@@ -184,7 +186,7 @@ static zr_status bisect(search *s, int *n)
     return ZR_OK;
 }
 
-/** Describe the share that is chosen. `before` is the plan with a share of 1. */
+/** Describe the chosen share. `before` is the plan with a share of 1. */
 static zr_status note_share(search *s, const char *key, int n, zr__text *text)
 {
     seen found;
@@ -200,8 +202,8 @@ static zr_status note_share(search *s, const char *key, int n, zr__text *text)
     return ZR_OK;
 }
 
-/** Find the greatest share that costs no time. If the memory of the target is not enough for it, limit the search by
- * that memory. */
+/** Find the largest share that does not prolong a step. If it does not fit the memory of the target, use this memory as
+ * limit and search again. */
 static zr_status search_free(search *s, int *n)
 {
     seen found;
@@ -214,7 +216,7 @@ static zr_status search_free(search *s, int *n)
     return ZR_OK;
 }
 
-/** Choose the share of a search, whose plan with a share of 1 is `whole`, and describe it. */
+/** Choose the share of a search and describe it. `whole` is the plan with a share of 1. */
 static zr_status take_share(search *s, const char *key, const seen *whole, zr__text *text)
 {
     int n = s->units.n;

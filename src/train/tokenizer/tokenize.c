@@ -40,8 +40,8 @@ typedef struct tokenizing {
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-/* Append tokens to the output. Also build the header each time, without writing it, because zr__llmc_header fails if
- * there are too many tokens for the header. The error then occurs at once and not after all texts. */
+/* Append tokens to the output. Build the header each time without writing it, only because zr__llmc_header fails if
+ * there are too many tokens. The error then occurs at once and not after all texts. */
 static zr_status write_tokens(void *arg, const unsigned char *tokens, int64_t n)
 {
     tokenizing *t = arg;
@@ -101,8 +101,8 @@ static zr_status open_tokenizing(tokenizing *t)
     return ZR_OK;
 }
 
-/* Check that an existing output of the format nanogpt is a token file, since no other file may be overwritten. Check
- * the content, since this format has no header. */
+/* Check that an existing output of the format nanogpt is a token file, since no other file may be overwritten. This
+ * format has no header, so check the content. */
 static zr_status check_headerless(const tokenizing *t)
 {
     struct stat info;

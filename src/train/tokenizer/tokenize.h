@@ -1,7 +1,5 @@
-/**
- * train/tokenizer: the functions of `zr tokenize`, which convert texts to token files, and learn tokenizers from texts.
- * tokenizer_files.h copies the files of a tokenizer into a directory.
- */
+/** train/tokenizer: the functions of `zr tokenize`, which convert texts to token files and train tokenizers on texts.
+ * tokenizer_files.h copies the files of a tokenizer into a directory. */
 #ifndef ZR_TRAIN_TOKENIZER_TOKENIZE_H
 #define ZR_TRAIN_TOKENIZER_TOKENIZE_H
 
@@ -63,8 +61,8 @@ typedef struct zr__tokenize_train_args {
 } zr__tokenize_train_args;
 
 /**
- * Learn a tokenizer from texts (zr__tokenizer_trainer_learn) and write it into a directory, which appears atomically.
- * The directory holds tokenizer.json and, for the package transformers, tokenizer_config.json. Texts are read in parts
+ * Train a tokenizer on texts (zr__tokenizer_trainer_learn) and write it into a directory, which appears atomically. The
+ * directory holds tokenizer.json and, for the package transformers, tokenizer_config.json. Texts are read in parts
  * (zr__texts). *did receives facts about the texts, and the vocabulary size and the hash of the tokenizer. The
  * tokenizer has fewer than `vocab` tokens if the texts have no more pairs to merge.
  *

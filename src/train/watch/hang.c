@@ -18,9 +18,9 @@ enum { AUTO_SEC = 60, AUTO_TIMES = 10, LAST_STEPS = 16 };
 #define ANOTHER_SEC 10 /* grace period in seconds for another process to end the job, before this process ends it */
 #define PLACE_BYTES 512
 
-/* Names and limits of the phases. The start has a higher limit than a step, since it reads whole files and touches all
- * memory for the first time. Saving, steps that wait for saving, and the end have higher limits too, since they may
- * write gigabytes to a disk. */
+/* Names and time limits of the phases. The start has a higher limit than a step, because it reads whole files and
+ * touches all memory for the first time. Saving, steps that wait for saving, and the end have higher limits, because
+ * they may write gigabytes to a disk. */
 static const struct {
     const char *name;
     int times; /* limit of the phase as a multiple of train.hang_timeout, the limit of a training step */
@@ -67,7 +67,7 @@ struct zr__hang {
     row *rows; /* array of n rows, one for each rank */
     int n;
     bool warned;
-    double gone_sec;    /* seconds since a process of this host was found to have ended */
+    double gone_sec;    /* seconds since a process of this host was seen to have ended */
     double another_sec; /* grace period in seconds for another process to end the job; 0 until the limit is exceeded */
 };
 
@@ -184,8 +184,8 @@ static void look_at_boards(zr__hang *h, double sec)
     }
 }
 
-/* Return the slowest rank, which has begun the fewest waits for other ranks. Among equally slow ranks, return the rank
- * whose last progress is oldest. Return -1 if no board can be read. */
+/* Return the slowest rank: the rank that has begun the fewest waits for other ranks. Among equally slow ranks, return
+ * the rank whose last progress is oldest. Return -1 if no board can be read. */
 static int find_behind(const zr__hang *h)
 {
     int behind = -1;
@@ -211,8 +211,8 @@ static bool is_elsewhere(const zr__hang *h, int behind)
     return unseen && (waits & 1);
 }
 
-/* Return whether this process prints the warning. All processes of a host see the same boards. Only one of the
- * processes prints the warning: the process of the host's first rank, not counting the slowest rank. */
+/* Return whether this process must print the warning. All processes of a host see the same boards, but only one prints
+ * the warning: the process of the host's first rank that is not the slowest rank. */
 static bool is_mine_to_warn(const zr__hang *h, int behind)
 {
     int first = -1;
@@ -288,7 +288,8 @@ static void check_ranks(zr__hang *h, double sec)
         h->warned = true;
         if (is_mine_to_warn(h, behind)) tell_hang(h, ZR_HANG_WARNING, behind, elsewhere, limit);
     }
-    /* If the slowest rank is on another host, let a process of that host report first, since it knows more. */
+    /* If the slowest rank is on another host, wait until a process of that host has reported, since it has more
+     * information. */
     double later = elsewhere ? 2 + 0.1 * limit + fmin(5, 0.1 * h->comm->rank) : 0;
     if (at->age_sec < limit + later + h->another_sec) return;
     if (h->another_sec > 0 || zr__comm_claim_telling(h->comm)) tell_hang(h, ZR_HANG_OVER, behind, elsewhere, limit);

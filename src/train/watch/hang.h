@@ -13,7 +13,8 @@
 typedef enum zr__phase {
     ZR__PHASE_START,
     ZR__PHASE_TRAIN,
-    ZR__PHASE_TRAIN_AND_SAVE, /* training steps during an asynchronous save without a copy; updates wait for the disk */
+    ZR__PHASE_TRAIN_AND_SAVE, /* training steps during an asynchronous save without a copy, in which updates wait for
+                                 the disk */
     ZR__PHASE_EVALUATE,
     ZR__PHASE_SAVE,
     ZR__PHASE_END,
@@ -42,8 +43,8 @@ void zr__hang_plan(zr__hang *hang, const zr_plan *plan);
 /** Record the duration of a training step. With train.hang_timeout "auto", recent durations determine the limit. */
 void zr__hang_took(zr__hang *hang, double sec);
 
-/** Write a description of the limits to `text`, for people, and return `text`. The description is "" if this rank does
- * not watch, or if the limit is "auto". */
+/** Write a description of the limits for the user to `text`, and return `text`. It is "" if this rank does not watch,
+ * or if the limit is "auto". */
 #define ZR__LIMITS_BYTES 160
 const char *zr__hang_limits(zr__hang *hang, char text[ZR__LIMITS_BYTES]);
 

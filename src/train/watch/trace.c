@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    ROOM_MOST = 32768, /* maximum number of events of a stream in a training step; their buffer takes 1 MiB */
+    ROOM_MOST = 32768, /* maximum number of events of a stream in a training step; the buffer for them takes 1 MiB */
     TEXT_BYTES = 1 << 20,
     CLOCK_ROUNDS = 8,
     NUMBERS = 3, /* number of time stamps of an event: begin of waiting, begin, end */
@@ -109,8 +109,8 @@ void zr__trace_drop(zr__trace *t)
 /* ---- clocks ----------------------------------------------------------------------------------- */
 
 /* Determine the trace's time zero on the clock of each rank, since clocks of different hosts are unrelated. No rank
- * leaves an exchange before all ranks have entered it. The times of an exchange therefore are an upper and a lower
- * bound of the difference between this rank's clock and rank 0's clock. Ranks of one host read the same clock, so the
+ * leaves an exchange before all ranks have entered it. Therefore the times of an exchange give an upper and a lower
+ * bound of the difference between this rank's clock and rank 0's. Ranks of one host read the same clock, so the
  * difference 0 is used if it is within the bounds. */
 zr_status zr__trace_align(zr__trace *t, zr_comm *comm)
 {

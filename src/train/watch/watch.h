@@ -1,7 +1,8 @@
 /**
  * Observation of training steps while they run. Observers do not change the run. timings.h adds up the times of steps,
- * and trace.h writes these times into a file. After each schedule step the callback zr_observer.reached is called, in
- * which tests kill a rank in a given phase, such as the backward pass. hang.h finds ranks that are stuck or have ended.
+ * and trace.h writes these times into a file. After each schedule step the callback zr_observer.reached is called;
+ * tests use it to kill a rank in a given phase, such as the backward pass. hang.h finds ranks that are stuck or have
+ * ended.
  */
 #ifndef ZR_TRAIN_WATCH_H
 #define ZR_TRAIN_WATCH_H
@@ -13,8 +14,7 @@
 #include "zr/plan.h"
 #include "zr/run.h"
 
-/** Observers of a rank's steps. If the struct is initialised with zeros, nothing observes the steps, and no clock is
- * read. */
+/** Observers of a rank's steps. A zero-initialised struct observes nothing and reads no clock. */
 typedef struct zr__watch {
     zr__timings *timings;
     zr__trace *trace;

@@ -67,7 +67,7 @@ static zr_status open_adapters(zr__convert *c)
     return st;
 }
 
-/** Open a Hugging Face directory. Tensors that the model does not use are not converted; did->note names them. */
+/** Open a Hugging Face directory. Tensors that the model does not use are not converted, and did->note names them. */
 static zr_status open_dir(zr__convert *c)
 {
     char extra[400] = "";
@@ -147,8 +147,8 @@ zr_status zr__convert_copy(zr__convert *c)
 
 /* ---- the tokenizer ---------------------------------------------------------------------------- */
 
-/** Find the tokenizer of the weights (zr__load_tokenizer). If there is no tokenizer, set *name to NULL. If a run's
- * tokenizer is missing, did->note also receives the reason. */
+/** Find the tokenizer of the weights (zr__load_tokenizer). If the weights have no tokenizer, set *name to NULL. If the
+ * tokenizer of a run is missing, did->note also receives the reason. */
 static zr_status find_tokenizer(const zr__convert *c, char found[PATH_MAX], const char **name)
 {
     zr__loaded loaded = {.stored = c->did->from, .model = c->model};
@@ -183,7 +183,7 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
         if (!zr__tokenizer_files_any(place)) return ZR_OK;
         ZR_TRY(zr__make_folder(dir));
         ZR_TRY(zr__tokenizer_files_take(place, dir));
-        /* Set this only if the tokenizer itself was copied, since a directory may hold only the settings of a
+        /* This is set only if the tokenizer itself was copied, since a directory may hold only the settings of a
          * tokenizer. */
         c->did->tokenizer = zr__tokenizer_is_in(dir);
         return ZR_OK;
@@ -300,7 +300,7 @@ static zr_status make_converted(zr__convert *c)
     zr_status st = c->did->kind == ZR_CONVERT_RUN ? zr__convert_run(c) : make_hf(c);
     if (st == ZR_OK) st = zr__dir_commit(c->tmp, to);
     if (st == ZR_OK || access(c->tmp, F_OK) != 0) return st;
-    zr__failure failed = {0}; /* keeps the error message of `st`, since remove_tmp may overwrite it */
+    zr__failure failed = {0}; /* holds the error message of `st`, because remove_tmp may overwrite it */
     zr__failure_note(&failed, st);
     remove_tmp(c);
     return zr__failure_tell(&failed);

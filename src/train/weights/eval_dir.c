@@ -20,7 +20,7 @@ static zr_status find_val(void *arg, const char *path, char found[PATH_MAX])
     return zr__run_path_find(loaded->config, loaded->stored.run, "data.val", path, found);
 }
 
-/* Find the data to evaluate on: those of `args`, or the run's own. *path is borrowed from `args` or from *found, which
+/* Find the evaluation data: the data of `args`, or else of the run. *path is borrowed from `args` or from *found, which
  * must be freed. */
 static zr_status find_data(const zr__loaded *loaded, const zr_eval_args *args, char **found, const char **path)
 {
@@ -57,7 +57,7 @@ static void limit_windows(const zr__loaded *loaded, zr__eval_windows *windows, i
     if (batches > 0 && batches <= windows->targets / batch) windows->targets = batches * batch;
 }
 
-/* Evaluate on a text, and set the results that do not depend on its kind. */
+/* Evaluate on a text. Set the results that do not depend on the kind of data. */
 static zr_status evaluate_text(zr__loaded *loaded, zr_layout *layout, const zr__eval_text *text,
                                const zr__eval_watch *watch, int threads, const char *path, zr_eval_result *result)
 {
@@ -131,8 +131,8 @@ static zr_status tell_rows(void *arg, int64_t rows)
     return ZR_OK;
 }
 
-/* Open sentence pairs as the run opens them for its evaluations, whose masks depend on the run's seed. Ready rows may
- * have any number of predictions. */
+/* Open sentence pairs as the run does for its evaluations: the masked tokens depend on the run's seed. Rows that were
+ * prepared before may have any number of predictions. */
 static zr_status open_pairs(const zr__loaded *loaded, const char *path, int64_t seq, zr_layout *layout,
                             zr_pairs **pairs)
 {
@@ -181,7 +181,7 @@ static zr_status evaluate_pairs(zr__loaded *loaded, const char *path, int64_t se
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-/* Find the length of a window. *note receives whether zr has chosen a length below the model's. */
+/* Find the length of a window. *note receives whether zr has chosen a shorter length than the model's. */
 static zr_status window_length(const zr__loaded *loaded, const zr_eval_args *args, int64_t *seq, bool *note)
 {
     const int64_t most = loaded->model.sizes.positions, own = loaded->config ? loaded->config->data.seq_length : 0;

@@ -26,14 +26,14 @@ static zr_status open_eval_data(const zr__loaded *loaded, const char *path, zr__
     if (text || said) args.tokenizer = name;
     zr_status opened = zr_data_open_with(&args, &w->data);
     if (opened == ZR_ERR_UNSUPPORTED && args.packing != ZR_PACK_AUTO) {
-        /* The run was trained on lines, but this file may have none: then it is read in windows. */
+        /* The run was trained on lines. If this file has no lines, it is read in windows. */
         args.packing = ZR_PACK_AUTO;
         args.documents = false;
         opened = zr_data_open_with(&args, &w->data);
     }
     ZR_TRY(opened);
     w->documents = args.documents && !w->strides;
-    /* For a token file, do not use the tokenizer "bytes" if it was only guessed from a vocabulary of 256 tokens. */
+    /* For a token file, do not use the tokenizer "bytes" if it was only inferred from a vocabulary of 256 tokens. */
     if (!text && !said && (!name || strcmp(name, "bytes") == 0)) return ZR_OK;
     zr_status st = zr_tokenizer_open(name, &w->tokenizer);
     /* A token file can be read without its tokenizer, but the number of text bytes is then unknown. */
@@ -106,7 +106,7 @@ static zr_status read_strided(zr__eval_windows *w, int64_t window, int32_t *toke
         tokens[t] = t < n ? w->window[t] : 0;
         targets[t] = t < n ? w->window[t + 1] : -1;
     }
-    /* Exclude targets that already counted in an earlier window. In this window they only serve as context. */
+    /* Exclude targets that an earlier window has counted. In this window they are only context. */
     for (int64_t t = 0; window > 0 && t < w->seq - w->stride; t++) targets[t] = -1;
     return ZR_OK;
 }

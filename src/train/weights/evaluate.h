@@ -1,4 +1,4 @@
-/** Mean loss over the windows of a file. The ranks share the windows among them. */
+/** Mean loss over the windows of a file, which are distributed over the ranks. */
 #ifndef ZR_TRAIN_EVALUATE_H
 #define ZR_TRAIN_EVALUATE_H
 
@@ -37,7 +37,7 @@ ZR_NODISCARD zr_status zr__evaluate(zr_engine *engine, const zr_comm *comm, cons
 
 /** Result of an evaluation. */
 typedef struct zr__eval_mean {
-    double loss;                        /* sum of the terms; with one term, its mean loss */
+    double loss;                        /* sum of the losses of the terms; with one term, its mean loss */
     zr_term_result term[ZR_LOSS_TERMS]; /* mean loss of each term, or 0 if none of its losses counts */
 } zr__eval_mean;
 

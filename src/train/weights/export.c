@@ -18,10 +18,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/** Weights that are written. */
+/** The weights to write. */
 typedef struct writing {
     zr_weights *weights;
-    bool adapters; /* whether they are only adapters */
+    bool adapters; /* whether the weights are only adapters */
 } writing;
 
 static zr_status write_range(void *arg, const zr_param_info *param, int64_t first, int64_t n, const float *in)
@@ -39,9 +39,9 @@ typedef struct paths {
     char tmp[PATH_MAX];    /* temporary path of the new directory */
     char old[PATH_MAX];    /* path to which an existing directory `dir` is moved */
     char config[PATH_MAX]; /* config.json in tmp */
-    /* The weights file in tmp, the index of several weights files, and the file of adapters, of which one exists:
-     * `unfinished` is the path until all weights are on disk, and `finished` the path to which the file is then
-     * renamed. */
+    /* Paths of the weights file in tmp, of the index of several weights files, and of the file of adapters; only one of
+     * the three exists. `unfinished` is the path until all weights are on disk. Then the file is renamed to `finished`.
+     */
     char unfinished[MARKS][PATH_MAX], finished[MARKS][PATH_MAX];
 } paths;
 
@@ -112,7 +112,7 @@ static zr_status make_adapter(paths *p, const zr__exported *what)
 }
 
 /** Create config.json and the weights files, with the names and files of the directory that the weights come from. All
- * tensors are F32 as the masters: updates are often smaller than the rounding of 16-bit types. */
+ * tensors are F32, like the masters, because updates are often smaller than the rounding error of 16-bit types. */
 static zr_status make_weights(paths *p, const zr__exported *what)
 {
     if (zr__has_adapters(graph_of(what->plan))) return make_adapter(p, what);
@@ -146,7 +146,7 @@ static zr_status reserve_files(paths *p, const zr__exported *what)
     if (st == ZR_OK) st = copy_files(p, what);
     if (st == ZR_OK) st = zr__trained_reserve(p->tmp);
     if (st == ZR_OK) return ZR_OK;
-    zr__failure failed = {0}; /* keeps the error message of `st` */
+    zr__failure failed = {0}; /* holds the error message of `st` */
     zr__failure_note(&failed, st);
     release_export(p);
     return zr__failure_tell(&failed);
@@ -288,7 +288,7 @@ static void find_complete(paths *p, const char *dir, char *place, size_t size)
 static zr_status write_twice(paths *p, const zr__exported *what, zr_engine *engine, zr_comm *comm, bool *written)
 {
     zr_status st = ZR_OK;
-    bool disk = true; /* whether the last attempt failed because of the disk, so that another attempt may succeed */
+    bool disk = true; /* whether the last attempt failed because of the disk, so that another attempt is useful */
     for (int tries = 0; tries < 2 && disk; tries++) {
         bool complete = false, made = false;
         st = zr_comm_agree(comm, comm->rank == 0 ? prepare_export(p, what, &made) : ZR_OK);
@@ -355,8 +355,8 @@ zr_status zr__export_complete(const char *dir, const char **from, char rest[PATH
 
 /* ---- checking weights before the export ------------------------------------------------------ */
 
-/** State of the search for this rank's first parameter that is not finite. `bad` is the parameter's index in the graph,
- * or infinity if all parameters are finite. */
+/** State of the search for this rank's first parameter that is not finite. `bad` is its index in the graph, or infinity
+ * if all parameters are finite. */
 typedef struct seen {
     const zr_graph *graph;
     double bad;

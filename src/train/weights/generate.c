@@ -23,7 +23,7 @@ static zr_status check_generate_args(const zr_generate_args *args)
     return ZR_OK;
 }
 
-/* Everything that a call of zr_generate holds. */
+/* Resources of a call of zr_generate. */
 typedef struct generating {
     const char *dir;
     const zr_generate_args *args;

@@ -42,7 +42,7 @@ static zr_status add_end(zr__ends *ends, const json_t *value, const char *path)
     return ZR_OK;
 }
 
-/* Read eos_token_id of a file. *told receives whether the file has the key. */
+/* Read eos_token_id from a file. *told receives whether the file has the key. */
 static zr_status read_ends(const json_t *root, const char *path, zr__ends *ends, bool *told)
 {
     const json_t *value = json_object_get(root, "eos_token_id"), *one;
@@ -77,7 +77,7 @@ zr_status zr__ends_find(const zr__loaded *loaded, const char *tokenizer, zr__end
 
 /* ---- how to draw tokens ---------------------------------------------------------------------- */
 
-/* Read a number from `least` to `most`. A missing number is `usual`. */
+/* Read a number between `least` and `most`. If it is missing, use `usual`. */
 static zr_status read_number(const json_t *root, const char *path, const char *key, double usual, double most,
                              double *number)
 {
@@ -95,7 +95,7 @@ static zr_status read_sampling(const json_t *root, const char *path, zr_sampling
     double top_k = 0;
     ZR_TRY(read_number(root, path, "temperature", 1, 1e6, &sampling->temperature));
     ZR_TRY(read_number(root, path, "top_p", 1, 1, &sampling->top_p));
-    ZR_TRY(read_number(root, path, "top_k", 50, INT32_MAX, &top_k)); /* 50 is the default of transformers */
+    ZR_TRY(read_number(root, path, "top_k", 50, INT32_MAX, &top_k)); /* transformers has the default 50 */
     sampling->top_k = (int64_t)top_k;
     ZR_CHECK(sampling->top_p > 0, ZR_ERR_DATA, "%s: top_p is 0; expected a number above 0 and at most 1",
              ZR_SHOWN(path));

@@ -1,10 +1,10 @@
-/** Settings for generating text that a Hugging Face directory gives: tokens that end a text, and how to draw tokens. */
+/** Settings for text generation in a Hugging Face directory: the tokens that end a text, and how to draw tokens. */
 #ifndef ZR_TRAIN_GENERATION_H
 #define ZR_TRAIN_GENERATION_H
 
 #include "train/weights/load.h"
 
-/** Tokens that end a text: those of a file, and the end of a turn in a chat. */
+/** Tokens that end a text: the end tokens of the model's files, and the token that ends a turn in a chat. */
 typedef struct zr__ends {
     int32_t token[ZR_IDS_MOST + 1];
     int n;

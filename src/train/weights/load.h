@@ -29,8 +29,8 @@ typedef struct zr__loaded {
 /** Open and check a directory, without allocating memory of the model's size. */
 ZR_NODISCARD zr_status zr__load_open(const char *dir, zr__loaded *loaded);
 
-/** Check the configuration and the weights of a checkpoint completely against their checksums, before any of its files
- * is used. */
+/** Check the whole configuration and all weights of a checkpoint against their checksums, before any of its files is
+ * used. */
 ZR_NODISCARD zr_status zr__load_check(const char *dir);
 
 /** Open the weights of loaded->stored. If they are adapters, find their base: loaded->config names it, or

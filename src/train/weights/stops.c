@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Return whether a stop text begins at offset `at` of the held text. If `begun` is set, a stop text that the end of the
- * held text cuts off counts too. */
+/* Return whether a stop text begins at offset `at` of the held text. With `begun`, the beginning of a stop text at the
+ * end of the held text counts too. */
 static bool stands_at(const zr__stops *s, int64_t at, bool begun)
 {
     for (int64_t i = 0; i < s->n; i++) {

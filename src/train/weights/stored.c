@@ -67,7 +67,7 @@ static zr_status newest_checkpoint(zr__stored *stored, bool *found)
         zr_checkpoint_name(step[i], name);
         st = zr__path_join(stored->path, stored->run, name);
         if (st == ZR_OK) st = zr_manifest_read(stored->path, &manifest);
-        /* After ZR_ERR_MEMORY the loop ends, since it is unknown whether this checkpoint is complete. */
+        /* After ZR_ERR_MEMORY the search ends, since it is unknown whether this checkpoint is complete. */
         if (st == ZR_OK || st == ZR_ERR_MEMORY) continue;
         st = ZR_OK;
         manifest = NULL;
@@ -87,8 +87,8 @@ static bool stat_in(const char *dir, const char *name, struct stat *st)
     return zr__path_join(path, dir, name) == ZR_OK && stat(path, st) == 0;
 }
 
-/** Return whether the checkpoint in stored->path was written after the weights in model/. A completed run that is
- * extended and then stopped leaves such a checkpoint. */
+/** Return whether the checkpoint in stored->path was written after the weights in model/. This is the case if a
+ * completed run was extended and then stopped. */
 static bool is_newer_than_model(const zr__stored *stored)
 {
     struct stat checkpoint, model;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/** Return the token that precedes a text without a prompt, for a tokenizer that puts none there: the token that
- * separates documents, else the token of a newline, else 0. */
+/** Return the token before a text without a prompt, if the tokenizer puts no token there: the token that separates
+ * documents, or else the token of a newline, or else 0. */
 static int32_t first_token(const zr__writer *w)
 {
     int32_t token = zr_tokenizer_get_ends(w->tokenizer).separator;
@@ -15,8 +15,8 @@ static int32_t first_token(const zr__writer *w)
     return token >= 0 && token < w->choices ? token : 0;
 }
 
-/** Encode the prompt, with the tokens that the tokenizer puts before and after it. An empty prompt has only the tokens
- * before it. */
+/** Encode the prompt, together with the tokens that the tokenizer puts before and after it. An empty prompt has only
+ * the tokens before it. */
 static zr_status encode_prompt(zr__writer *w, const zr_tokenizer_ends *ends, int64_t room)
 {
     const int64_t bytes = w->args->prompt_bytes;
@@ -63,8 +63,8 @@ static float number_at(const zr_tensor *tensor, int64_t i)
 }
 
 /** Decode the tokens from index `first` on into the cache, and store the logits after the last token in w->logits. If
- * the cache would overflow, refill it with only the last tokens, up to half of its capacity. Every later token then has
- * at least this many tokens of context. */
+ * the cache would overflow, refill only half of it, with the last tokens. Every later token then has a context of at
+ * least half the cache. */
 static zr_status read_tokens(zr__writer *w, int64_t first)
 {
     int64_t longest = w->longest;
@@ -111,8 +111,8 @@ static double sum_weights(const zr__writer *w, double top)
     return sum;
 }
 
-/** Exclude all tokens except the k likeliest. Among equally likely tokens, keep the tokens with the lowest numbers, so
- * that k = 1 keeps the result of likeliest(). */
+/** Exclude all tokens except the k likeliest. Among equally likely tokens, keep the tokens with the lowest ids, so that
+ * k = 1 keeps the result of likeliest(). */
 static void keep_likeliest(zr__writer *w, int64_t k)
 {
     memcpy(w->sorted, w->logits, (size_t)w->choices * sizeof(*w->sorted));
@@ -138,8 +138,8 @@ static void keep_share(zr__writer *w, double top, double sum)
     keep_likeliest(w, k);
 }
 
-/** Draw a token from softmax(logits / temperature). Only the top_k likeliest tokens take part, and of these only the
- * nucleus for top_p (keep_share). */
+/** Draw a token from softmax(logits / temperature), among the top_k likeliest tokens. With top_p, draw only from their
+ * nucleus (keep_share). */
 static int32_t draw_token(zr__writer *w, uint64_t seed, int64_t index)
 {
     zr_rng rng = {.seed = seed, .purpose = ZR_RNG_SAMPLE};

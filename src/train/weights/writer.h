@@ -6,9 +6,7 @@
 #include "zr/data.h"
 #include "zr/run.h"
 
-/** A text that is being generated. The caller sets the members before `choices`, and initialises all other members with
- * zeros.
- */
+/** A text that is being generated. The caller sets the members before `choices` and zero-initialises the others. */
 typedef struct zr__writer {
     /* Function that decodes a token, such as zr_engine_decode. */
     zr_status (*decode)(void *arg, int32_t token, int64_t position, zr_tensor *output);
@@ -17,7 +15,7 @@ typedef struct zr__writer {
     int64_t vocab;   /* vocabulary size of the model */
     int64_t longest; /* capacity of the engine's cache, in tokens */
     const zr_generate_args *args;
-    const int32_t *prompt; /* tokens of the prompt, n_prompt of them; NULL to encode args->prompt */
+    const int32_t *prompt; /* n_prompt tokens of the prompt; NULL to encode args->prompt */
     int64_t n_prompt;
     const int32_t *end; /* n_ends tokens that end a text */
     int64_t n_ends;
@@ -25,7 +23,7 @@ typedef struct zr__writer {
     int32_t *tokens; /* tokens of the prompt, followed by generated tokens */
     int64_t n_tokens;
     int64_t position; /* number of tokens in the cache */
-    bool begun_anew;  /* whether the cache was restarted, so that it lacks the first tokens */
+    bool begun_anew;  /* whether the cache was refilled, so that it lacks the first tokens */
     float *logits, *sorted;
     zr__stops stops;
 } zr__writer;
