@@ -64,8 +64,8 @@ typedef struct zr__attention_operands {
     zr__head_columns q, k, v;
 } zr__attention_operands;
 
-/** Return the columns of q, k and v in `x`, which is the fused array or the first of three. The function also serves
- * for gradients, which have the same shapes. */
+/** Return the columns of q, k and v in `x`, which is the fused array or the first of three arrays. The function also
+ * applies to gradients, which have the same shapes. */
 static inline zr__attention_operands zr__attention_operands_of(const zr__attention_sizes *s, const zr_tensor *x)
 {
     const int64_t q = s->H * s->D, kv = s->K * s->D;
@@ -83,13 +83,14 @@ static inline zr__attention_operands zr__attention_operands_of(const zr__attenti
 
 /* ---- operands of attention and attention_dx ----------------------------------------------------- */
 
-/** Return whether q, k and v are one operand of the op attention, which has 1 or 3 operands and perhaps documents. */
+/** Return whether q, k and v are one operand of the op attention. The op has 1 or 3 operands, which documents may
+ * follow. */
 static inline bool zr__attention_is_fused(int n_in)
 {
     return n_in <= 2;
 }
 
-/** Return whether a kernel needs the ends of documents: whether queries see later keys of their documents. */
+/** Return whether a kernel needs the ends of documents, because queries see later keys of their documents. */
 static inline bool zr__attention_needs_ends(const zr_op_attr *attr, bool documents)
 {
     return documents && attr->i[5] == 0;

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Maximum number of elements of an operand. The limit exceeds the memory of any machine. Within the limit, index
- * computations in kernels cannot overflow an int64_t. */
+/* Maximum number of elements of an operand. It is more than the memory of any machine can hold, and small enough that
+ * index computations in kernels cannot overflow an int64_t. */
 #define COUNTED_ELEMS_MAX ((int64_t)1 << 48)
 
 void zr_device_destroy(zr_device **device)

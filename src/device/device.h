@@ -21,8 +21,8 @@ void zr__device_cuda_matmul(char *text, int64_t bytes);
  * without CUDA. */
 const char *zr__device_cuda_built(void);
 
-/** Return why the GPUs cannot be used although there is a driver, such as "the driver is older than the CUDA that zr
- * was built with". Return "" if they can be used, and without a driver, a GPU or CUDA. */
+/** Return the reason why GPUs with a driver cannot be used, such as "the driver is older than the CUDA that zr was
+ * built with". Return "" if they can be used, or if there is no driver, no GPU or no CUDA. */
 const char *zr__device_cuda_trouble(void);
 
 typedef struct zr__gpu {

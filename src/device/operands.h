@@ -35,8 +35,8 @@ typedef struct zr__sequence {
         row;   /* index of this rank's first row */
 } zr__sequence;
 
-/** Return the sequence length and the first row for the op position or position_dw, whose rows are those of x or dy.
- * Attribute 0 of the op is T if this rank holds only some rows of the micro-batch, else 0. */
+/** Return the sequence length, and the index of the first row of x (position) or dy (position_dw). Attribute 0 of the
+ * op is T if this rank holds only some rows of the micro-batch, otherwise 0. */
 static inline zr__sequence zr__sequence_of(const zr_kernel_args *args, const zr_shape *x)
 {
     const int64_t T = args->op->attr.i[0];
@@ -44,15 +44,16 @@ static inline zr__sequence zr__sequence_of(const zr_kernel_args *args, const zr_
     return s;
 }
 
-/** Return the position of the rank's row r in its sequence, or with documents in its document. `documents` are the
- * beginnings of the documents of the micro-batch, or NULL. */
+/** Return the position of the rank's row r in its sequence, or in its document if `documents`, the beginnings of the
+ * documents of the micro-batch, is not NULL. */
 static inline ZR__ANYWHERE int64_t zr__sequence_position(const zr__sequence *s, const int32_t *documents, int64_t r)
 {
     return (s->row + r) % s->T - (documents ? documents[s->row + r] : 0);
 }
 
 /** Return the index of the random number that dropout uses for the first element of x. x has `elems` elements on this
- * rank. Attribute 1 of the op is 0 if the rank holds whole sequences, else the number of elements in a whole sequence.
+ * rank. Attribute 1 of the op is 0 if the rank holds whole sequences. Otherwise it is the number of elements in a whole
+ * sequence.
  */
 static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t elems)
 {
@@ -71,7 +72,7 @@ typedef struct zr__loss_operands {
     /* lse, part and earlier are only for ops on a part of the vocabulary. */
     const zr_tensor *lse, /* log-sum-exps, an input of the backward pass */
         *part,            /* partial results of all tiles, the output of the forward pass */
-        *earlier;         /* results of the tiles before this one: part, or the sum of dx in F32; NULL for the first */
+        *earlier;         /* results of earlier tiles: `part`, or the sum of dx in F32; NULL for the first tile */
     int64_t rows, V, C;
     int64_t part_row; /* row of `part` that is the first of this tile */
     int64_t first,    /* first token id of this part of the vocabulary */
@@ -79,10 +80,10 @@ typedef struct zr__loss_operands {
         all;          /* number of tokens in the whole vocabulary */
 } zr__loss_operands;
 
-/** Attributes of the ops: rows of a block of logits; rows of the whole table if the op has only a part of the
- * vocabulary, which is the rows of a tensor-parallel rank or a tile of them, else 0; and whether there is a bias. Ops
- * on a part also have: rows of each rank's piece, first row of the tile in the piece, number of the tile, number of
- * tiles, and whether dw is the only output. A head in tiles has no bias. */
+/** Attributes of the ops: number of rows in a block of logits; number of rows of the whole table if the op has only a
+ * part of the vocabulary (the piece of a tensor-parallel rank, or a tile of it), otherwise 0; and whether there is a
+ * bias. Ops on a part also have: number of rows of each rank's piece, first row of the tile in the piece, index of the
+ * tile, number of tiles, and whether dw is the only output. A head in tiles has no bias. */
 enum {
     ZR__LOSS_BLOCK,
     ZR__LOSS_ALL,

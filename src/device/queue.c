@@ -1,7 +1,7 @@
 /*
- * Task queues on CPU threads. A queue runs a task either at once, on the thread that issues it, or later, on a thread
- * of its own. On an asynchronous device (a GPU), a task only launches work. A queue with its own thread waits for this
- * work before the task counts as ended. Such a queue stores its entries in a ring buffer of fixed size.
+ * Task queues on CPU threads. A queue runs a task either at once, on the thread that issues it, or later, on the
+ * queue's own thread. On an asynchronous device (a GPU), a task only launches work. A queue with its own thread waits
+ * for this work before the task counts as ended, and stores its entries in a ring buffer of fixed size.
  *
  * A ticket is the number of an entry, counted in the order in which the queue's entries are issued. The end of an entry
  * does not wake threads that wait for a later ticket, because on a busy host each wake-up takes CPU time from
@@ -35,7 +35,7 @@ typedef struct host_queue {
     int64_t issued,  /* ticket of the last issued entry */
         ended;       /* ticket of the last entry that has ended */
     int64_t reached; /* ticket of the last entry that ended before a failure or a cancel; sync sets it to `ended` */
-    int64_t awaited; /* lowest ticket for which a thread sleeps; no thread sleeps if this ticket has ended */
+    int64_t awaited; /* lowest ticket for which a thread sleeps; meaningless if this ticket has ended */
     double free_sec; /* end time of the last task since the last sync, in seconds; 0 before the first task ends */
     bool quit;
     bool dropping;    /* whether tasks are skipped until the next sync, after a failure or a cancel */
@@ -92,7 +92,7 @@ static bool await_mark(const zr_mark *mark)
     return q->threaded || !q->kind->reach || q->kind->reach(q->base.device, mark->ticket) == ZR_OK;
 }
 
-/* Fail with the failure of a queue, for which another queue waits. */
+/* Return the failure of a queue for which another queue waits. */
 static zr_status fail_like(host_queue *q)
 {
     char text[TEXT_BYTES];

@@ -10,27 +10,28 @@
 #include "device/operands.h"
 #include "zr/ops.h"
 
-/** Rule for the frequencies of a table's pairs, in a form that all kinds share. Pair j has the usual frequency
- * theta^(-2j/D). The rule keeps a part of it, and divides the rest by `factor`. */
+/** Rule for the frequencies of a table's pairs, in one form for all kinds. The usual frequency of pair j is f =
+ * theta^(-2j/D). The rule replaces f by p f + (1 - p) f / factor, where the part p in [0, 1] depends on the pair. */
 typedef struct zr__rotary {
     double theta; /* base, already enlarged for kind DYNAMIC */
     double factor;
-    double low, high; /* borders of the pairs of which only a part is kept: pairs for YARN, turns for LLAMA3 */
+    double low, high; /* limits between which the part p changes: pairs for YARN (p falls from 1 to 0), turns for LLAMA3
+                         (p rises from 0 to 1) */
     double original;  /* for LLAMA3: length in tokens of sequences before scaling */
     zr_rotary_kind kind;
     int64_t half;   /* number of pairs, D/2 */
     int64_t first;  /* position of the table's first row */
-    double enlarge; /* factor of cosines and sines */
+    double enlarge; /* factor by which cosines and sines are multiplied */
 } zr__rotary;
 
-/** Return the pair that makes `turns` turns in `original` tokens, as a real number. */
+/** Return the number of the pair, as a real number, that makes `turns` turns in `original` tokens. */
 static inline double zr__rotary_pair(double turns, const zr_op_attr *attr)
 {
     const double two_pi = 6.283185307179586476925;
     return (double)attr->i[1] * log((double)attr->i[2] / (turns * two_pi)) / (2.0 * log(attr->f[0]));
 }
 
-/** Set the pairs between which the kept part of a frequency falls from all to none. */
+/** Set the limits `low` and `high` for YARN. */
 static inline void zr__rotary_yarn(zr__rotary *r, const zr_op_attr *attr)
 {
     const double low = zr__rotary_pair(attr->f[4], attr), high = zr__rotary_pair(attr->f[5], attr);
@@ -66,7 +67,7 @@ static inline zr__rotary zr__rotary_of(const zr_kernel_args *args, int64_t T)
 static inline ZR__ANYWHERE double zr__rotary_frequency(const zr__rotary *r, int64_t j)
 {
     const double usual = pow(r->theta, -(double)j / (double)r->half);
-    double kept = 1.0; /* part of the usual frequency that is kept */
+    double kept = 1.0; /* the part p of the usual frequency */
     if (r->kind == ZR_ROTARY_LINEAR) kept = 0.0;
     if (r->kind == ZR_ROTARY_LLAMA3) {
         const double turns = r->original * usual / 6.283185307179586476925;

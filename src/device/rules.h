@@ -77,7 +77,7 @@ static inline zr__sgd zr__sgd_make(const zr_update_args *args)
  * w -= step u, where m = beta1 m + own g, v = beta2 v + beta2_rest g^2 and g = grad_scale * gradient + l2 w. */
 typedef struct zr__lamb {
     float grad_scale, l2, beta1, own, beta2, beta2_rest, m_scale, v_scale, eps_inside, eps, decay;
-    float step; /* learning rate times trust ratio; not used for the direction alone */
+    float step; /* learning rate times trust ratio; not used if only the direction is computed */
 } zr__lamb;
 
 static inline double zr__lamb_ratio(const zr_update_args *args)

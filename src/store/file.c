@@ -12,11 +12,12 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { RESERVE_BYTES = 1 << 30 }; /* bytes reserved by one call, which a signal may interrupt */
+enum { RESERVE_BYTES = 1 << 30 }; /* maximum bytes that one call reserves, since a signal may interrupt the call */
 
 /* ---- a file without a name -------------------------------------------------------------------- */
 
-/* Create a file under a random name and remove the name at once, where the file system has no files without a name. */
+/* Create a file with a random name and remove the name at once. This is for file systems that do not support files
+ * without a name. */
 static int create_and_unlink(const char *folder)
 {
     char path[PATH_MAX];
@@ -42,7 +43,7 @@ static int create_nameless(const char *folder)
 
 /* ---- its bytes --------------------------------------------------------------------------------- */
 
-/* Return the bytes that are free for this user, or INT64_MAX if the file system does not say. */
+/* Return the bytes that are free for this user, or INT64_MAX if the file system does not report them. */
 static int64_t free_bytes(int fd)
 {
     struct statvfs disk;
@@ -65,7 +66,7 @@ static int write_zeros(int fd, int64_t bytes, void *spare, int64_t spare_bytes)
     return 0;
 }
 
-/* Reserve the file's bytes. Return 0 or an errno. A file that cannot fit does not fill the disk first. */
+/* Reserve the file's bytes. Return 0 or an errno. If the file does not fit, fail before the disk is full. */
 static int reserve(int fd, int64_t bytes, void *spare, int64_t spare_bytes)
 {
     if (free_bytes(fd) < bytes) return ENOSPC;
@@ -82,7 +83,8 @@ static int reserve(int fd, int64_t bytes, void *spare, int64_t spare_bytes)
     return 0;
 }
 
-/* Bypass the page cache if the file system really can: some accept the flag and refuse each transfer. */
+/* Bypass the page cache if the file system supports it. Test this by a transfer, since some file systems accept the
+ * flag and then refuse each transfer. */
 static bool go_direct(const zr__store_file *file, void *spare)
 {
     const int flags = fcntl(file->fd, F_GETFL);
@@ -113,7 +115,7 @@ zr_status zr__store_file_create(const char *folder, int64_t bytes, void *spare, 
              owner, file->folder, strerror(error));
     error = reserve(file->fd, bytes, spare, spare_bytes);
     if (error) {
-        /* Release the reserved bytes, so that the message has the folder's free bytes. */
+        /* Release the reserved bytes, so that the message can state the folder's free bytes. */
         const int64_t left = ftruncate(file->fd, 0) == 0 ? free_bytes(file->fd) : INT64_MAX;
         zr_status st = ZR_FAIL(error == EIO ? ZR_ERR_IO : ZR_ERR_MEMORY,
                                "%s: cannot reserve %s for states on disk in the folder %s, which has %s free: %s; %s",

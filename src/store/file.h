@@ -1,4 +1,4 @@
-/** Files of a store: created without a name, and reserved whole. */
+/** Files of a store. A file is created without a name, and all its bytes are reserved at once. */
 #ifndef ZR_STORE_FILE_H
 #define ZR_STORE_FILE_H
 
@@ -7,7 +7,7 @@
 typedef struct zr__store_file {
     int fd;      /* file descriptor, or -1 if the file is closed */
     bool direct; /* whether transfers bypass the page cache; memory, offsets and lengths are then aligned */
-    bool cached; /* whether transfers leave bytes in the page cache, from which they must be dropped */
+    bool cached; /* whether transfers leave data in the page cache, which must then be dropped */
     int64_t bytes;
     char folder[ZR_SHOWN_BYTES]; /* printable form of the folder's path, for messages */
 } zr__store_file;
@@ -18,10 +18,10 @@ ZR_NODISCARD zr_status zr__store_file_create(const char *folder, int64_t bytes, 
                                              const char *owner, zr__store_file *file);
 void zr__store_file_close(zr__store_file *file);
 
-/** Start writing bytes of a cached file to the disk. */
+/** Start to write a range of a cached file to the disk. */
 void zr__store_file_push(const zr__store_file *file, int64_t at, int64_t bytes);
-/** If `written`, wait until bytes of a cached file are on the disk. Then drop them from the page cache. Return 0 or a
- * negative errno. */
+/** Drop a range of a cached file from the page cache. If `written`, first wait until the range is on the disk. Return 0
+ * or a negative errno. */
 int zr__store_file_drop(const zr__store_file *file, int64_t at, int64_t bytes, bool written);
 
 #endif

@@ -1,4 +1,4 @@
-/* The movers, and the environment variable that chooses one. */
+/* The list of movers, and the environment variable that selects one. */
 #include "store/transfer.h"
 
 #include "base/text/text.h"

@@ -1,7 +1,7 @@
 /*
- * Rates of a folder. A reader and a writer move a store in buckets of `depth` blocks. For the mixed rate they run
- * beside each other, each on a half of the store, and neither is further ahead than a ring of buckets allows, as in
- * training.
+ * Measurement of a folder's rates. A reader and a writer move a store in buckets of `depth` blocks. For the mixed rate
+ * both run at the same time, each on one half of the store. As in training, neither can be more than a ring of buckets
+ * ahead of the other.
  */
 #include "store/store.h"
 
@@ -9,12 +9,12 @@
 #include "base/core/thread.h"
 #include "base/text/text.h"
 
-enum { LEAD = 2 }; /* buckets that one direction may be ahead of the other */
+enum { LEAD = 2 }; /* number of buckets by which one direction may be ahead of the other */
 
 typedef struct bench {
     zr__store *store;
-    int64_t buckets, bucket_bytes; /* number of buckets of the store, even, and their size */
-    unsigned char *bucket[2];      /* memory of a bucket that is read, written */
+    int64_t buckets, bucket_bytes; /* number of buckets of the store (even); bytes of a bucket */
+    unsigned char *bucket[2];      /* memory of the bucket that is read, and of the bucket that is written */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int64_t done[2]; /* buckets read, written */
@@ -37,7 +37,8 @@ static zr_status move_alone(const bench *b, bool writes, double *rate)
     return ZR_OK;
 }
 
-/* Tell the other direction how far this one is, and wait until the other is near. Return false if it has failed. */
+/* Publish the progress of this direction, and wait until it is not too far ahead of the other. Return false if the
+ * other direction has failed. */
 static bool keep_near(bench *b, bool writes, int64_t done, bool fails)
 {
     pthread_mutex_lock(&b->lock);
@@ -50,7 +51,7 @@ static bool keep_near(bench *b, bool writes, int64_t done, bool fails)
     return goes_on;
 }
 
-/* Move a half of the store: the writer the first, the reader the second. */
+/* Move one half of the store: the first half by the writer, the second by the reader. */
 static zr_status move_half(bench *b, bool writes)
 {
     const int64_t half = b->buckets / 2;
@@ -91,7 +92,8 @@ static void fill(unsigned char *memory, int64_t bytes)
 
 static zr_status measure(bench *b, zr__store_rates *rates)
 {
-    double first_time; /* slower: some file systems note for each new block that it has been written */
+    double first_time; /* the first pass is slower, because some file systems record for each new block that it has been
+                          written */
     ZR_TRY(move_alone(b, true, &first_time));
     ZR_TRY(move_alone(b, true, &rates->write));
     ZR_TRY(move_alone(b, false, &rates->read));

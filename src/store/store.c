@@ -1,7 +1,8 @@
 /*
- * A store: a space cut into blocks, which lie in turn in the files. A read or write of a range is cut into transfers
- * that end at the ends of blocks. Up to `depth` of them are in flight at a time. Each direction has a mover, transfers
- * and slots of the passing buffer of its own, so that one thread can read while another writes.
+ * A store: a memory space on disk. It is cut into blocks, which are assigned to the files in turn. A read or write is
+ * cut into transfers that do not cross the border of a block. Up to `depth` transfers are in flight at a time. Each
+ * direction has its own mover, transfers and slots of the passing buffer, so that one thread can read while another
+ * writes.
  */
 #include "store/store.h"
 
@@ -16,8 +17,8 @@
 
 enum {
     DEPTH_MAX = 1024,
-    BLOCK_MAX = 1 << 30, /* io_uring's results have 31 bits */
-    TRIES = 1000         /* attempts without progress, of a millisecond each, until a transfer fails */
+    BLOCK_MAX = 1 << 30, /* the result of io_uring has 31 bits */
+    TRIES = 1000         /* number of attempts without progress, one per millisecond, after which a transfer fails */
 };
 
 /* A range of a file, in bytes; begin == end if empty. */
@@ -33,7 +34,7 @@ typedef struct lane {
     int n_flying;
     unsigned char *slot[ZR_PASSING_SLOTS]; /* NULL if depth is less */
     bool used[ZR_PASSING_SLOTS];           /* whether a transfer uses the slot */
-    range *moved;                          /* range of each file that the present call has moved */
+    range *moved;                          /* range of each file that the current call has moved */
     atomic_llong bytes;
 } lane;
 
@@ -52,7 +53,7 @@ typedef struct call {
     zr__store *store;
     lane *lane;
     unsigned char *memory;
-    int64_t offset, left; /* bytes for which no transfer has begun: offset in the space, and number */
+    int64_t offset, left; /* bytes for which no transfer has begun: their offset in the space, and their number */
     const char *what;
     zr_status status;
 } call;
@@ -64,7 +65,7 @@ static int64_t round_up(int64_t bytes)
     return (bytes + ZR_STORE_ALIGN - 1) / ZR_STORE_ALIGN * ZR_STORE_ALIGN;
 }
 
-/* Set the status of the call, unless it has failed before. */
+/* Record the first failure of the call. */
 static void fail(call *c, const zr__transfer *t, int error)
 {
     const char *why = error ? strerror(error) : t->writes ? "no byte was written" : "the file is too short";
@@ -75,7 +76,7 @@ static void fail(call *c, const zr__transfer *t, int error)
                 (long long)t->whole, why, error == ENOSPC ? "; free space there" : "");
 }
 
-/* Return a transfer to the list of idle ones, and its slot to the lane. */
+/* Return a transfer to the list of idle transfers, and its slot to its lane. */
 static void retire(lane *l, zr__transfer *t)
 {
     if (t->slot >= 0) l->used[t->slot] = false;
@@ -101,7 +102,7 @@ static int free_slot(const lane *l)
     return -1;
 }
 
-/* Begin the next transfer of the call. Return false if this must wait for a transfer in flight. */
+/* Begin the next transfer of the call. Return false if it must wait for a transfer in flight. */
 static bool begin_next(call *c)
 {
     const zr__store *s = c->store;
@@ -141,7 +142,8 @@ static bool begin_next(call *c)
     return true;
 }
 
-/* Complete a transfer all of whose bytes have moved: copy them out of the passing buffer, or push them to the disk. */
+/* Complete a transfer when all its bytes have moved: copy them out of the passing buffer, or start to write them from
+ * the page cache to the disk. */
 static void complete(call *c, zr__transfer *t)
 {
     lane *l = c->lane;
@@ -154,8 +156,8 @@ static void complete(call *c, zr__transfer *t)
     if (t->begin + t->whole > moved->end) moved->end = t->begin + t->whole;
 }
 
-/* Advance a transfer by the bytes that have moved. Return 0 or a negative errno. A direct transfer that ends within a
- * block repeats this block. */
+/* Advance a transfer by the bytes that have moved. Return 0 or a negative errno. If a direct transfer ends within a
+ * block, this block is transferred again. */
 static int advance(const call *c, zr__transfer *t)
 {
     int64_t n = t->result < t->bytes ? t->result : t->bytes;
@@ -192,7 +194,7 @@ static void end_one(call *c)
 
 /* ---- one call ---------------------------------------------------------------------------------- */
 
-/* Drop what the call has moved from the page cache, after it is on the disk. */
+/* Drop the bytes that the call has moved from the page cache, as soon as they are on the disk. */
 static void drop_moved(call *c)
 {
     for (int f = 0; f < c->store->n_files; f++) {
@@ -248,7 +250,7 @@ static zr_status check_config(const zr__store_config *config)
     return ZR_OK;
 }
 
-/* Bytes of file `f`: its whole blocks, and the rest of the space if it is the file's turn. */
+/* Return the bytes of file `f`: its whole blocks, and the last partial block of the space if the file has it. */
 static int64_t bytes_of_file(const zr__store_config *config, int f)
 {
     const int64_t bytes = round_up(config->bytes), blocks = bytes / config->block_bytes, n = config->n_folders;

@@ -1,21 +1,21 @@
-/** store: files on disk that hold the memory space DISK of one rank: states that are kept neither on the device nor in
+/** store: files that hold the memory space DISK of one rank, with states that are stored neither on the device nor in
  * host memory (ZeRO-Infinity, Rajbhandari et al. 2021, section 5.2).
  *
- * A store is one file in each of its folders. Blocks of the space go to the files in turn, so that several disks work
- * side by side. The files have no name once they are open: a process that ends, however it ends, leaves nothing behind,
- * no second run can use them, and old contents are never read. Transfers bypass the page cache where the file system
- * can do so. No file is ever mapped.
+ * A store is one file in each of its folders. Blocks of the space are assigned to the files in turn, so that several
+ * disks work at the same time. Open files have no name. Therefore nothing remains on disk when the process ends or is
+ * killed, no other run can use the files, and old contents are never read. Transfers bypass the page cache if the file
+ * system supports it. Files are never mapped.
  *
  * Transfers are made by io_uring if zr was built with liburing and the kernel allows it, and otherwise by threads. The
- * environment variable ZR_STORE (io_uring or threads) makes this choice instead. */
+ * environment variable ZR_STORE (io_uring or threads) overrides this choice. */
 #ifndef ZR_STORE_STORE_H
 #define ZR_STORE_STORE_H
 
 #include "base/file/passing.h"
 #include "zr/base.h"
 
-/* Alignment of offsets in a store, and of memory that is transferred without a detour through the passing buffer, in
- * bytes. */
+/* Alignment in bytes of offsets in a store, and of memory that is transferred directly, not through the passing buffer.
+ */
 #define ZR_STORE_ALIGN 4096
 
 typedef struct zr__store zr__store;
@@ -24,15 +24,15 @@ typedef struct zr__store_config {
     const char *const *folder; /* existing folders, one for each file */
     int n_folders;
     int64_t bytes;       /* size of the space */
-    int64_t block_bytes; /* bytes that go to one file before the next file's turn, and largest single transfer; a
-                            multiple of ZR_STORE_ALIGN, at most 2^30 */
+    int64_t block_bytes; /* bytes that go to one file before the next file follows; also the maximum of a single
+                            transfer. A multiple of ZR_STORE_ALIGN, at most 2^30 */
     int depth;           /* maximum number of transfers in flight in each direction */
-    void *passing;       /* memory of zr__passing_bytes, aligned to ZR_STORE_ALIGN, through which bytes pass whose
-                            address or length cannot be transferred directly */
+    void *passing;       /* memory of zr__passing_bytes bytes, aligned to ZR_STORE_ALIGN; bytes pass through it if their
+                            address or length does not allow a direct transfer */
     const char *owner;   /* owner of the states, for messages, such as "rank 3" */
 } zr__store_config;
 
-/* Maximum number of threads that a store starts for each direction. More do not make a disk faster. */
+/* Maximum number of threads that a store starts for each direction. More threads do not make a disk faster. */
 #define ZR_STORE_THREADS 3
 
 /* Create the files and reserve all their bytes, which read as zeros until they are written. Not collective. Errors:
@@ -42,15 +42,15 @@ typedef struct zr__store_config {
 ZR_NODISCARD zr_status zr__store_create(const zr__store_config *config, zr__store **store);
 void zr__store_destroy(zr__store **store);
 
-/* Keep `memory` in place for the kernel until the store is destroyed, so that transfers from and to it cost less
- * processor time. Call this function at most once, before the first transfer. If the system refuses, such as at a limit
- * of locked memory, do nothing and return false; transfers work without it. */
+/* Register `memory` with the kernel until the store is destroyed, so that transfers from and to it need less processor
+ * time. Call this at most once, before the first transfer. If the system refuses, for example because of the limit of
+ * locked memory, do nothing and return false; transfers work without it. */
 bool zr__store_pin(zr__store *store, void *memory, int64_t bytes);
 
 /* Read or write `bytes` bytes at `offset`, which is a multiple of ZR_STORE_ALIGN. Return when all bytes have moved, or
  * after a failure when no transfer is in flight. A write may overwrite the rest of the last block of ZR_STORE_ALIGN
- * bytes. One thread may read while another thread writes; several threads that read take turns, and so do several that
- * write. `what` names the contents for messages. Fail with ZR_ERR_IO. */
+ * bytes. One thread may read while another thread writes. Threads that read at the same time take turns, and so do
+ * threads that write. `what` names the contents for messages. Fail with ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__store_read(zr__store *store, int64_t offset, void *to, int64_t bytes, const char *what);
 ZR_NODISCARD zr_status zr__store_write(zr__store *store, int64_t offset, const void *from, int64_t bytes,
                                        const char *what);
@@ -69,11 +69,11 @@ typedef struct zr__store_rates {
     double read, write;    /* rates of one direction alone */
     double mixed;          /* sum of both directions, with equal bytes read and written */
     const char *transfers; /* "io_uring" or "threads" */
-    bool direct;           /* whether the page cache was bypassed; otherwise memory may have been measured */
+    bool direct;           /* whether the page cache was bypassed; if not, the rates may be rates of memory */
 } zr__store_rates;
 
 /* Measure the rates of a folder with a store of `bytes` bytes, rounded up to whole buckets of 2 x depth blocks, which
- * is removed afterwards. Each rate moves all these bytes once, and a first pass writes them before. Fail as
+ * is removed afterwards. For each rate, all bytes are moved once. A first pass writes them before. Fail as
  * zr__store_create, zr__store_read and zr__store_write do. */
 ZR_NODISCARD zr_status zr__store_measure(const char *folder, int64_t bytes, int64_t block_bytes, int depth,
                                          zr__store_rates *rates);

@@ -1,6 +1,6 @@
 /*
- * Transfers by threads that call pread and pwrite. The thread that waits for a transfer makes one itself if none has
- * ended, so there is one helper less than transfers at a time, and none if only one is allowed.
+ * Transfers by threads that call pread and pwrite. If no transfer has ended, the waiting thread makes one itself.
+ * Therefore the number of helpers is one less than the maximum number of transfers in flight.
  */
 #include "store/transfer.h"
 
@@ -14,8 +14,8 @@ enum { STACK_BYTES = 128 << 10 };
 
 typedef struct pool {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a transfer has come, or the pool ends: for helpers */
-    pthread_cond_t ended;   /* a transfer has ended: for the thread that waits */
+    pthread_cond_t changed; /* signal for helpers: a transfer was added, or the pool is being destroyed */
+    pthread_cond_t ended;   /* signal for the waiting thread: a transfer has ended */
     zr__transfer *waiting, **last;
     zr__transfer *done;
     bool quit;
@@ -70,7 +70,7 @@ zr_status zr__threads_create(int depth, void **object)
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
     pthread_cond_init(&p->ended, NULL);
-    /* With fewer helpers than wanted, transfers are only slower. */
+    /* If fewer helpers start, transfers are only slower. */
     while (p->n_helpers < ZR_STORE_THREADS && p->n_helpers + 1 < depth &&
            zr__thread_start(&p->helper[p->n_helpers], STACK_BYTES, help, p) == 0)
         p->n_helpers++;

@@ -9,19 +9,19 @@ typedef struct zr__transfer {
     int fd;
     bool writes;
     unsigned char *memory;
-    int64_t at, bytes; /* offset in the file, and length; a mover may move fewer bytes */
+    int64_t at, bytes; /* offset in the file, and number of bytes; a mover may move fewer bytes */
     int64_t result;    /* bytes that have moved, or a negative errno */
     struct zr__transfer *next;
-    /* Fields of store.c, about all bytes of the transfer, also those that have moved already. */
+    /* Fields of store.c, for the whole transfer, including bytes that have already moved. */
     int file;              /* index of the file */
     int slot;              /* slot of the passing buffer, or -1 */
-    unsigned char *target; /* the caller's memory of a read that goes through a slot */
+    unsigned char *target; /* for a read through a slot: the caller's memory */
     int64_t begin, whole;  /* offset in the file, and length without padding */
-    int tries;             /* attempts without progress */
+    int tries;             /* number of attempts without progress */
 } zr__transfer;
 
-/** A way to make transfers. An object of a mover makes the transfers of one direction. The object is used by one thread
- * at a time. */
+/** A way to make transfers. An object of a mover makes the transfers of one direction, and is used by one thread at a
+ * time. */
 typedef struct zr__mover {
     const char *name;
     zr_status (*create)(int depth, void **object); /* depth: maximum number of transfers in flight */
@@ -36,10 +36,10 @@ typedef struct zr__mover {
 
 /** Return the mover that ZR_STORE names, or NULL if ZR_STORE is not set. Fail with ZR_ERR_CONFIG for another value. */
 zr_status zr__mover_asked(const zr__mover **mover);
-/** Movers, the fastest first. The last one works everywhere. The list ends with NULL. */
+/** Movers, fastest first, ending with NULL. The last mover works everywhere. */
 extern const zr__mover *const zr__movers[];
 
-/* The movers' functions. They are not called directly, so that tests can stand between. */
+/* The movers' functions. They are called through the table, so that tests can replace them. */
 zr_status zr__uring_create(int depth, void **object);
 void zr__uring_destroy(void *object);
 int zr__uring_begin(void *object, zr__transfer *transfer);

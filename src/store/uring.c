@@ -1,5 +1,5 @@
-/* Transfers by io_uring. Each transfer is submitted at once: a transfer is large, so the system call costs little, and
- * a transfer that the kernel refuses is known to have not begun. */
+/* Transfers by io_uring. Each transfer is submitted at once. This costs little, since transfers are large, and if the
+ * kernel refuses a transfer, it has certainly not begun. */
 #include "store/transfer.h"
 
 #include <errno.h>
@@ -7,12 +7,16 @@
 #include <string.h>
 #include <time.h>
 
-enum { TRIES = 10000, PIECES = 1024 };      /* milliseconds until a busy kernel fails; pieces of pinned memory */
+enum {
+    TRIES = 10000,
+    PIECES = 1024
+}; /* TRIES: milliseconds after which a busy kernel counts as a failure; PIECES: maximum number of pieces of pinned
+      memory */
 static const int64_t PIECE_BYTES = 1 << 30; /* bytes of a piece of pinned memory, the kernel's maximum */
 
 typedef struct uring {
     struct io_uring ring;
-    int error; /* negative errno since which nothing can begin, or 0 */
+    int error; /* negative errno of a failure after which no transfer can begin; 0 otherwise */
     unsigned char *pinned;
     int64_t pinned_bytes;
 } uring;
@@ -86,7 +90,7 @@ int zr__uring_begin(void *object, zr__transfer *t)
         submitted = io_uring_submit(&u->ring);
     }
     if (submitted == 1) return 0;
-    /* The entry is still in the ring, so that nothing may be submitted any more. */
+    /* The entry is still in the ring, so nothing may be submitted any more. */
     u->error = submitted < 0 ? submitted : -EIO;
     return u->error;
 }
@@ -95,8 +99,8 @@ zr__transfer *zr__uring_await(void *object)
 {
     uring *u = object;
     struct io_uring_cqe *cqe = NULL;
-    /* The kernel may use the memory of a transfer until it says that the transfer has ended. So if waiting itself
-     * fails, look from time to time. */
+    /* The kernel may use the memory of a transfer until it reports the transfer's end. If waiting fails, poll for the
+     * end from time to time. */
     for (int error; (error = io_uring_wait_cqe(&u->ring, &cqe)) != 0 || !cqe;)
         if (error != -EINTR) wait_a_millisecond();
     zr__transfer *t = io_uring_cqe_get_data(cqe);

@@ -27,31 +27,32 @@ typedef struct zr__attention_layout {
     int64_t keys_t;
     int64_t keys;     /* offset of one block's keys (BLOCK, width), backward only */
     int64_t values_t; /* offset of one block's transposed values (D, BLOCK), backward only */
-    /* offset of values; forward: those of the head, (T rounded up to lanes, width); backward: one block, (BLOCK,
-     * width), which may be the memory of dv, because the rows of values are not needed when dv is computed */
+    /* offset of values; forward: all values of the head, (T rounded up to lanes, width); backward: one block, (BLOCK,
+     * width), which may share memory with dv, because the rows of values are not needed when dv is computed */
     int64_t values;
     int64_t q;  /* offset of scaled queries; forward: (BLOCK, width); backward: (T, width) */
     int64_t y;  /* offset of the attention output (BLOCK, width), forward only */
     int64_t dy; /* offset of the output's gradient (T, width), backward only */
     int64_t dq; /* offset of the queries' gradient (T, width), backward only */
-    /* offsets of the gradients of keys and values, backward only: of one block, (BLOCK, width) each, or if query heads
-     * share them, of the whole head, (T, width) each */
+    /* offsets of the gradients of keys and values, backward only; (BLOCK, width) each for one block, or (T, width) each
+     * for the whole head if query heads share it */
     int64_t dk, dv;
-    int64_t gradient_row; /* offset of token t in dk and dv, divided by t: width if dk and dv have all tokens, 0 if they
-                             have one block */
+    int64_t gradient_row; /* distance between two tokens in dk and dv, if these have all tokens: width; 0 if they have
+                             only one block */
     int64_t p;            /* offset of the scores (BLOCK, BLOCK), which the probabilities replace later */
     int64_t ds;           /* offset of the scores' gradient (BLOCK, BLOCK), backward only */
     int64_t kept;         /* offset of the dropout factors (BLOCK, BLOCK), backward only */
     /* offset of statistics; forward: maximum and sum of each query (BLOCK each); backward: sum of dy * y of each query
      * (T) */
     int64_t stat;
-    int64_t ends; /* offset of the ends of the documents of a row (T, int32), if queries see later keys of theirs */
-    int64_t q_pairs, dy_pairs; /* offsets of q and dy as the second operands of products, backward only: pairs of tokens
-                                  (T / 2, width) for products of bf16, else q and dy themselves */
-    int64_t q_row, kv_row;     /* row strides of q and dy, and of rows of k and v: for products of bf16, memory of a row
-                                  of bf16; else width */
-    int64_t depth;             /* rows of transposed keys and values: D, or pairs of columns for products of bf16 */
-    int64_t floats;            /* length of the whole scratch, in floats */
+    int64_t ends; /* offset of the ends of the documents of a row (T, int32); only if queries see later keys of their
+                     documents */
+    int64_t q_pairs, dy_pairs; /* offsets of q and dy as the second operands of products, backward only; for products of
+                                  bf16: pairs of tokens (T / 2, width); otherwise q and dy themselves */
+    int64_t q_row, kv_row; /* row strides: of q and dy, and of rows of k and v; for products of bf16, the memory of a
+                              row of bf16; otherwise width */
+    int64_t depth;  /* number of rows of transposed keys and values: D, or pairs of columns for products of bf16 */
+    int64_t floats; /* length of the whole scratch, in floats */
 } zr__attention_layout;
 
 /** Return n rounded up to a multiple of ZR__ATTENTION_LANES. */
@@ -89,7 +90,7 @@ static inline void zr__attention_backward_parts(zr__attention_layout *l, int64_t
 /** Return the layout for T tokens and heads of width D, for the backward pass if `backward`, else for the forward
  * pass. `ends` tells whether the kernel needs the ends of documents. `shared` tells whether several query heads share a
  * key-value head; only the backward pass depends on it. `narrow` tells whether products have bf16 operands, in pairs.
- * Then q, k, v and dy take half of the memory, but the backward pass needs two forms of q and dy. */
+ * Then q, k, v and dy take half the memory, but the backward pass needs q and dy in two forms. */
 static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t D, bool backward, bool shared,
                                                              bool ends, bool narrow)
 {

@@ -7,8 +7,8 @@
 
 #include "device/cpu/peak.h"
 
-/* Minimum and maximum bytes of an array. A pass processes whole arrays with any number of threads, because a part of an
- * array might fit into the caches. */
+/* Minimum and maximum bytes of an array. Every pass processes whole arrays, with any number of threads, because a part
+ * of an array might fit into the caches. */
 #define LEAST_BYTES ((int64_t)64 << 20)
 #define MOST_BYTES ((int64_t)256 << 20)
 #define MEASURE_SEC 0.08
@@ -40,7 +40,7 @@ static void triad(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t 
     ops->triad(m->a + at, m->b + at, m->c + at, 0.5f, n);
 }
 
-/* Copy the share of the next thread. The last thread copies the first share. */
+/* Copy the share of the next thread; the last thread copies the share of the first. */
 static void read_next(const arrays *m, const zr__peak_ops *ops, int64_t at, int64_t n)
 {
     (void)ops;

@@ -13,8 +13,8 @@
 #include "base/number/exact.h"
 
 #define DECLARE_FAMILY(family, level) extern const zr_kernel zr__kernels_##family##_##level[];
-/* Declare the tables of a level. Only kernels with matrix products are compiled for every level. The other kernels of
- * `level` are those of the level `vector`, for example v4 for the level v4amx. */
+/* Declare the tables of a level. Only kernels with matrix products are compiled for every level. All other kernels of
+ * `level` are taken from the level `vector`; for example, v4amx takes them from v4. */
 #define DECLARE_LEVEL(level, vector)                                                                                   \
     ZR_KERNEL_FAMILIES(DECLARE_FAMILY, level, vector)                                                                  \
     extern const zr__shards zr__shards_##vector;                                                                       \
@@ -142,7 +142,7 @@ static void cpu_destroy(zr_device *device)
 }
 
 /* Create a copy of the device for a queue's tasks. If the queue has its own thread, the copy computes with one thread,
- * otherwise with as many threads as the device. */
+ * otherwise with all threads of the device. */
 static zr_status cpu_side(zr_device *device, zr_queue_runs runs, zr_device **side)
 {
     cpu_device *cpu = zr_alloc(sizeof *cpu);
@@ -260,7 +260,7 @@ static zr_update_args update_part(const zr_update_args *args, int64_t begin, int
  * thread. The result does not depend on the division among threads. */
 #define UPDATE_GRAIN 4096
 
-/* Find the rule and the direction of an optimizer: its own functions, or the device's kernel of its name. */
+/* Find the rule and the direction of an optimizer: its own functions, or the device's kernels for its name. */
 static zr_status find_rule(zr_device *device, const zr_optimizer *optimizer, zr__rule *rule)
 {
     *rule = (zr__rule){optimizer->name, optimizer->rule, optimizer->direction};
@@ -409,8 +409,8 @@ static void cpu_measure(zr_device *device, zr_dtype dtype)
     zr_machine *machine = &device->profile.machine;
     const zr__peak_ops *peaks = level_of(device)->peaks;
     bool bf16 = dtype == ZR_BF16;        /* fp16 has the rate of fp32, since its operands are widened to fp32 */
-    if (bf16 && !facts->bf16_products) { /* without bf16 instructions, bf16 operands are widened to fp32, and bf16 has
-                                            no rate of its own */
+    if (bf16 && !facts->bf16_products) { /* without bf16 instructions, bf16 operands are widened to fp32, so bf16 has
+                                            the rate of fp32 */
         machine->flops_bf16 = 0.0;
         return;
     }

@@ -11,9 +11,9 @@
 typedef struct zr__head_layout {
     int64_t rows; /* number of rows in a block; the last block may have fewer */
     int64_t blocks;
-    int64_t sum; /* offset of the fp32 accumulator (V,C) of dw, which has no bytes if sum_in_dw */
+    int64_t sum; /* offset of the fp32 accumulator (V,C) of dw; it takes no bytes if sum_in_dw */
     bool sum_in_dw;
-    int64_t bias_sum; /* offset of the fp32 accumulator (V) of db, which has no bytes if db is not computed */
+    int64_t bias_sum; /* offset of the fp32 accumulator (V) of db; it takes no bytes if db is not computed */
     int64_t panels;   /* offset of the scratch for the matrix products, which comes last */
 } zr__head_layout;
 
@@ -23,7 +23,7 @@ static inline zr__head_layout zr__head_layout_make(int64_t rows, int64_t block, 
                                                    zr_dtype w, bool with_db)
 {
     zr__head_layout l = {.rows = block, .blocks = (rows + block - 1) / block};
-    /* A single block is rounded only once, so dw needs no fp32 accumulator. */
+    /* With a single block, dw is rounded only once, so it needs no fp32 accumulator. */
     l.sum_in_dw = w == ZR_F32 || (l.blocks == 1 && w == g);
     l.sum = (l.rows * V * zr_dtype_bytes(g) + 63) / 64 * 64;
     l.bias_sum = l.sum + (l.sum_in_dw ? 0 : (V * C * zr_dtype_bytes(ZR_F32) + 63) / 64 * 64);

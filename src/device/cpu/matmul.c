@@ -4,7 +4,7 @@
 
 struct zr__matmul {
     zr__product_spec spec;
-    zr__product *product; /* oneDNN's product, or NULL if this level's own code multiplies */
+    zr__product *product; /* oneDNN's product; NULL if zr's own code for this level multiplies */
     const zr__panel_ops *level;
 };
 

@@ -138,9 +138,9 @@ static zr_status make_layouts(const zr__product_spec *s, layout l[OPERANDS])
     return ZR_OK;
 }
 
-/* Make oneDNN add `earlier` to the product, or C itself if the spec accumulates. For C += A B, use oneDNN's post-op
- * "sum". Never pass C as the operand of a binary post-op, because oneDNN may store partial sums in C during its loop
- * over k. */
+/* Make oneDNN add `earlier` to the product, or C itself if the spec accumulates. Use oneDNN's post-op "sum" for C += A
+ * B: C must not be the operand of a binary post-op, because oneDNN may store partial sums in C during its loop over k.
+ */
 static zr_status add_terms(dnnl_primitive_attr_t attr, const zr__product_spec *s, const layout *earlier)
 {
     if (!s->earlier && !s->accumulate) return ZR_OK;
@@ -268,8 +268,8 @@ void zr__product_destroy(zr__product **product)
 {
     zr__product *p = *product;
     *product = NULL;
-    /* Only the thread that created a product may destroy it. On another thread, leave the product allocated, because
-     * the list of the owning thread still contains it. */
+    /* Only the thread that created a product may destroy it. If another thread calls, the product stays allocated,
+     * because it is still in the list of its owner. */
     if (!p || !pthread_equal(p->owner, pthread_self()) || --p->users > 0) return;
     zr__product **at = &products;
     while (*at != p) at = &(*at)->next;

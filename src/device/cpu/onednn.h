@@ -39,7 +39,7 @@ int64_t zr__product_scratch_bytes(const zr__product *product);
 const char *zr__product_implementation(const zr__product *product);
 
 /* Limit oneDNN to the instructions of a level, such as "v3". Return ZR_ERR_CONFIG if the process has already used
- * oneDNN and another limit is in effect. */
+ * oneDNN with another limit. */
 ZR_NODISCARD zr_status zr__onednn_cap(const char *level);
 /* Return whether oneDNN may use the processor's bf16 instructions. zr__onednn_cap or the environment may forbid them.
  */

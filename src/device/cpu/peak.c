@@ -1,12 +1,12 @@
 /*
- * Measurement of two peak rates of the CPU, in FLOP/s. The rate of matrix products serves runs without a better
- * measurement. The rate of operations in registers is an upper limit for any product.
+ * Measurement of two peak rates of the CPU, in FLOP/s. The rate of matrix products is used in runs without a better
+ * measurement. The rate of operations in registers is an upper bound for every product.
  *
- * On a busy machine only short intervals are undisturbed, so the best of many short measurements counts.
+ * On a busy machine only short intervals are undisturbed, so the result is the best of many short measurements.
  *
  * Matrix products: one thread multiplies square matrices that fit into its cache. The result is its rate times the
- * number of threads. A product on all threads would measure the load of the machine instead; a fifth of the true rate
- * was seen.
+ * number of threads. A product on all threads would measure the load of the machine instead: on a busy machine, it gave
+ * a fifth of the true rate.
  *
  * Registers: one thread runs alone, and then all threads run at once. Each thread contributes the best of its short
  * intervals, called stretches. The second rate includes the effects of shared execution units, and of the lower clock
@@ -17,11 +17,11 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/product_blocks.h"
 
-/* SIDE: number of rows and of columns of the matrices. SIDE is no power of two, because then the rows would compete for
- * the same cache sets. */
+/* SIDE: number of rows and of columns of the matrices. It is not a power of two, because the rows would then compete
+ * for the same cache sets. */
 enum { SIDE = 240, LEAST_RUNS = 16 };
-/* A stretch takes about 0.1 ms. The number of stretches is fixed instead of their total time, because a thread measures
- * nothing while it waits for a core. */
+/* A stretch takes about 0.1 ms. Their number is fixed, not their total time, because a thread measures nothing while it
+ * waits for a core. */
 enum { STRETCH_ROUNDS = 1 << 14, STRETCHES = 300 };
 #define MEASURE_SEC 0.02
 #define FLOPS (2.0 * SIDE * SIDE * SIDE)

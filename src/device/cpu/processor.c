@@ -73,7 +73,7 @@ bool zr__processor_has_tiles(const zr__processor *p)
 /* ---- what the library may use ------------------------------------------------------------------ */
 
 /* Return the highest level whose instructions oneDNN may use if ONEDNN_MAX_CPU_ISA is `isa`. Names outside the table
- * set no limit: "ALL", AMX and later instructions, and names that oneDNN does not know and ignores. */
+ * set no limit: "ALL", AMX and later instructions, and names that oneDNN ignores because it does not know them. */
 static int most_of(const char *isa)
 {
     static const struct {
@@ -128,7 +128,8 @@ bool zr__processor_has(const zr__processor *p, const char *level)
 bool zr__processor_wants(const zr__processor *p, const char *level)
 {
     /* Detect Intel processors on which bf16 vector products are half as fast as fp32 multiply-adds: 32 FLOPs per cycle
-     * were measured, against 64. These processors belong to generations designed for AMX, which AVX512-FP16 identifies.
+     * were measured for bf16 and 64 for fp32. These processors belong to generations designed for AMX, which
+     * AVX512-FP16 identifies.
      */
     bool slow_dots = p->intel && bit(p->cpuid_7_edx, EDX_AVX512_FP16);
     return zr__processor_has(p, level) && !(slow_dots && level_index(level) == V4BF16);

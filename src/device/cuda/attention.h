@@ -15,7 +15,7 @@ constexpr float ZR__LN_2 = 0.69314718055994530942f;
 /* Maximum bytes of shared memory that a block of threads can have on every GPU of compute capability 8.0 or higher. */
 constexpr int ZR__SHARED_MOST = 99 << 10;
 
-/* One head of an array: q, k, v, y or a gradient. Token t is at data + t * stride. */
+/* One head of an array q, k, v, y or of a gradient. Token t is at data + t * stride. */
 template <typename T> struct zr__tokens {
     T *data;
     int64_t stride;
@@ -27,7 +27,7 @@ struct zr__attention {
     int T, D;
     int64_t B;
     int heads, kv_heads; /* numbers of query heads and of key-value heads on this rank */
-    int group, offset;   /* query head h uses key-value head (h + offset) / group; both counted on this rank */
+    int group, offset;   /* query head h uses key-value head (h + offset) / group; both are indices on this rank */
     /* Distances between two tokens, in elements: of q and dq, of k, v and their gradients, and of y and dy. */
     int64_t q_stride, kv_stride, y_stride;
     int earlier, later;       /* maximum numbers of keys before and after its own that a query sees */
@@ -38,7 +38,7 @@ struct zr__attention {
     float scale;
     bool wide; /* whether tokens of all arrays can be read in aligned pieces of 16 bytes */
     bool drops;
-    bool fours; /* whether random numbers of keys 0, 4, 8 ... have indices that are multiples of 4 */
+    bool fours; /* whether the random numbers of keys 0, 4, 8 ... have indices that are multiples of 4 */
     zr__dropout dropout;
     int64_t first_head, /* number of heads before this rank's first head, counted over all batch rows; used by
                            dropout */
@@ -46,7 +46,7 @@ struct zr__attention {
                            dropout */
 };
 
-/* Return the sizes of an op. q is its operand q, which k and v follow, or qkv if `fused`. */
+/* Return the sizes of an op. q is its operand q, followed by k and v, or its operand qkv if `fused`. */
 static inline zr__attention_sizes zr__attention_sizes_at(const zr_kernel_args *args, const zr_tensor *q, bool fused)
 {
     return zr__attention_sizes_of(&args->op->attr, &q->shape, fused ? nullptr : &q[1].shape);
@@ -85,7 +85,7 @@ static inline zr__attention zr__attention_make(const zr_kernel_args *args, const
     return a;
 }
 
-/* Return where an operand or gradient begins. */
+/* Return the address of the first element of an operand or gradient. */
 template <typename T> T *zr__columns_begin(const zr__head_columns &x)
 {
     return (T *)x.x->data + x.first;
@@ -167,15 +167,15 @@ __device__ __forceinline__ uint64_t zr__first_element(const zr__attention &a, co
 
 /* ---- in kernels: which keys a query sees -------------------------------------------------------- */
 
-/* Return the first token of the document of a query of a row, or 0 without documents. Queries beyond the last one are
- * in its document. The result does not decrease when the query grows. */
+/* Return the first token of the document to which a query of a row belongs, or 0 without documents. A query beyond the
+ * last one belongs to the document of the last one. The result does not decrease when the query grows. */
 __device__ __forceinline__ int zr__document(const zr__attention &a, int row, int query)
 {
     return a.documents ? a.documents[(int64_t)row * a.T + (query < a.T ? query : a.T - 1)] : 0;
 }
 
-/* Return the token after the last one of the document of a query of a row, or the largest number if no later key is
- * hidden. Queries beyond the last one are in its document. The result does not decrease when the query grows. */
+/* Return the token after the document to which a query of a row belongs, or INT_MAX if `ends` is nullptr. A query
+ * beyond the last one belongs to the document of the last one. The result does not decrease when the query grows. */
 __device__ __forceinline__ int zr__document_end(const zr__attention &a, int row, int query)
 {
     return a.ends ? a.ends[(int64_t)row * a.T + (query < a.T ? query : a.T - 1)] : INT_MAX;
@@ -225,7 +225,8 @@ __device__ __forceinline__ zr__range zr__keys_of(const zr__attention &a, int row
     return {begin > 0 ? begin / step * step : 0, end < a.T ? end : a.T};
 }
 
-/* Return the first query of a row, from query `from` on, whose document begins at `key` or later, or T. */
+/* Return the first query of a row, at `from` or later, whose document begins at `key` or later. Return T if there is
+ * none. */
 __device__ __forceinline__ int zr__first_beyond(const zr__attention &a, int row, int from, int key)
 {
     int low = from, high = a.T;

@@ -16,12 +16,12 @@
 
 constexpr int ZR__PLAIN_TILE = 64, ZR__PLAIN_STRETCH = 32, ZR__PLAIN_THREADS = 128;
 constexpr int ZR__PLAIN_ROWS = 8, ZR__PLAIN_COLUMNS = 4; /* numbers of rows and of columns of a thread's scores */
-/* Row strides in shared memory, in floats. Row i begins at bank 4 * i mod 32, so 16-byte accesses to eight consecutive
- * rows use different banks. */
+/* Row strides in shared memory, in floats. Row i begins at bank 4 * i mod 32, so that 16-byte accesses to eight
+ * consecutive rows use different banks. */
 constexpr int ZR__PLAIN_STRIDE = ZR__PLAIN_TILE + 4, ZR__STRETCH_STRIDE = ZR__PLAIN_STRETCH + 4;
 /* Number of floats in shared memory for computing a tile's scores. The memory holds ZR__PLAIN_STRETCH elements of each
  * of the tile's 64 row tokens and 64 column tokens. When the scores are complete, the tile's weights overwrite this
- * memory. The operand that is then multiplied by the weights has memory of its own (see zr__plain_shared). */
+ * memory. The operand that the weights multiply has separate memory (see zr__plain_shared). */
 constexpr int ZR__PLAIN_SCORES = 2 * ZR__PLAIN_TILE * ZR__STRETCH_STRIDE;
 static_assert(ZR__PLAIN_SCORES >= ZR__PLAIN_TILE * ZR__PLAIN_STRIDE, "the weights fit where the stretches were");
 

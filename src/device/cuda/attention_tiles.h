@@ -24,8 +24,8 @@ static inline bool zr__suits_tiles(const zr__attention *a)
 }
 
 /* Call f(W, DROPS) with two compile-time constants. W is the smallest width of the kernels that is at least the heads'
- * width. DROPS says whether weights are dropped. With dropout there are kernels for fewer widths than without, since
- * the kernels take long to compile. */
+ * width. DROPS says whether weights are dropped. There are fewer widths with dropout than without, because the kernels
+ * take long to compile. */
 template <typename F> zr_status zr__with_tiles(const zr__attention *a, F f)
 {
     const auto with = [&]<int W>(std::integral_constant<int, W> width) {
@@ -264,7 +264,7 @@ __device__ __forceinline__ void zr__factors_by_query(float (&factor)[4], const z
 {
     const zr__lane at = zr__lane_here();
     if (!a.fours) {
-#pragma unroll 1 /* lengths that are no multiple of 4 are rare, and unrolled code would be long */
+#pragma unroll 1 /* lengths that are no multiple of 4 are rare, so unrolled code would not pay */
         for (int i = 0; i < 4; i++) {
             float one[1];
             const int query = at.g + i / 2 * 8, key = 2 * at.t + i % 2;

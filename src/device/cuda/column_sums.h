@@ -19,8 +19,7 @@ namespace
 {
 
 /* Compute part[run] = the sums of columns over the run's rows. A thread adds every ZR__SUM_DOWN-th row of the run, in V
- * columns. The sums of a column's threads are then added in the order of the threads. A column has the same sums for
- * every V. */
+ * columns. The sums of a column's threads are then added in the order of the threads. The sums do not depend on V. */
 template <int V, typename T>
 __global__ void __launch_bounds__(ZR__SUM_ACROSS *ZR__SUM_DOWN)
     zr__sum_runs(float *part, const T *x, int64_t rows, int64_t cols, int64_t ld, int64_t run)

@@ -1,6 +1,6 @@
-/* NVIDIA GPUs. A device is a stream of a GPU; the device's operations are issued to that stream. In a task, operations
- * return before they have completed. Kernels and the computations of ZeRO's steps are in kernels/, one file for each
- * family. */
+/* NVIDIA GPUs. A device is a stream of a GPU, to which the device's operations are issued. In a task, operations return
+ * before they have completed. Kernels and the computations of ZeRO's steps are in kernels/, one file for each family.
+ */
 #include "device/cuda/cuda.h"
 #include "device/cuda/products.h"
 
@@ -212,8 +212,8 @@ static zr_status outside_failure(zr__cuda_device *cuda)
 
 /* Wait until the stream has completed all work. The computing thread spins while it waits, as CUDA does by default if
  * there are enough cores, because the GPU is idle until this thread goes on. A queue's thread sleeps, because it waits
- * for copies and other ranks for most of a step, and ranks and loaders need its core. A sleeping thread wakes some 20
- * us late, but this delays only work that runs beside computation. */
+ * for copies and other ranks for most of a step, and ranks and loaders need its core. A sleeping thread wakes about 20
+ * us late, but this delays only work that overlaps with computation. */
 static zr_status await_stream(zr__cuda_device *cuda)
 {
     if (cuda->ended) ZR_CUDA(cudaEventRecord(cuda->ended, cuda->stream));
@@ -247,8 +247,8 @@ static zr_status cuda_fill(zr_device *device, void *x, int byte, int64_t bytes)
     return end_operation(device, set_bytes(device, x, byte, bytes));
 }
 
-/* Make a piece accessible to this GPU. If the piece lies on another GPU of this process, let this GPU read that GPU's
- * memory. */
+/* Make a piece accessible to this GPU. If the piece is in the memory of another GPU of this process, enable peer
+ * access. */
 static zr_status reach_piece(int gpu, const void *piece)
 {
     struct cudaPointerAttributes at;
@@ -317,7 +317,7 @@ static void cuda_normal(zr_device *device, const zr_rng *rng, uint64_t first, in
 /* Find a kernel. Make the device's GPU current, because the caller then prepares the kernel on the current GPU. */
 static const zr_kernel *cuda_kernel(zr_device *device, const char *op)
 {
-    (void)!begin_operation(device); /* ignore a failure: the kernel's own calls will fail then */
+    (void)!begin_operation(device); /* a failure is ignored here, because the kernel's own calls will fail then */
     return zr__kernel_first(device->profile.facts.kernels, families, op);
 }
 
@@ -359,7 +359,7 @@ static zr_status create_ended(zr__cuda_device *cuda)
 }
 
 /* Complete a device: create its stream and memory. If the device's queue has a thread, also create the event that the
- * thread waits for. Otherwise create the events that mark the stream. */
+ * thread waits for. Otherwise create events by which other queues wait for the stream. */
 static zr_status complete_device(zr__cuda_device *cuda, bool threaded, zr_device **device)
 {
     zr_status st = take_own(cuda);
@@ -378,7 +378,7 @@ zr_status zr__cuda_side(zr_device *device, zr_queue_runs runs, zr_device **side)
     ZR_CHECK(cuda, ZR_ERR_MEMORY, "no memory for a device's %zu bytes", sizeof *cuda);
     cuda->base = *device;
     cuda->ordinal = zr__cuda(device)->ordinal;
-    cuda->in_task = runs == ZR_QUEUE_THREAD; /* the queue's thread runs only tasks */
+    cuda->in_task = runs == ZR_QUEUE_THREAD; /* all operations on a queue's thread belong to tasks */
     return complete_device(cuda, cuda->in_task, side);
 }
 

@@ -17,8 +17,8 @@
 extern "C" {
 #endif
 
-/** Number of partial sums of a square norm or a total. Each block of threads computes one partial sum. Blocks have the
- * same size on every GPU. */
+/** Number of partial sums of a square norm or a total. Each block of threads computes one partial sum. Their number and
+ * their size are the same on every GPU. */
 #define ZR__CUDA_PARTS 1024
 
 /** Number of values that the exponent of an F32 can have. */
@@ -28,7 +28,7 @@ extern "C" {
 #define ZR__CUDA_PIECES 2048
 
 /** Memory on the GPU through which the kernels of ZeRO's steps (kernels/shards.cu) pass results to each other. The
- * device of each queue has its own. */
+ * device of each queue has separate memory. */
 typedef struct zr__cuda_room {
     double part[ZR__CUDA_PARTS];       /* partial sum of each block */
     double other_part[ZR__CUDA_PARTS]; /* partial sum of each block, of a second sum */
@@ -41,13 +41,13 @@ typedef struct zr__cuda_room {
 /** The first index in an operand that is outside its table. A kernel records the index, and the next `finish` fails
  * with it. */
 typedef struct zr__cuda_outside {
-    const char *what; /* what the index is, such as "target" or "token id"; NULL if all indices are inside their
-                         tables */
+    const char *what; /* name of the index for messages, such as "target" or "token id"; NULL if all indices are inside
+                         their tables */
     int64_t at,       /* position of the index in the operand */
         cols;         /* number of columns of the operand */
     int64_t end;      /* number of rows of the table */
     int32_t index;
-    bool in_row; /* whether the table is a row of the batch, and not a vocabulary */
+    bool in_row; /* whether the index selects a token in a row of the batch, and not a token id of a vocabulary */
 } zr__cuda_outside;
 
 typedef struct zr__cuda_times zr__cuda_times;
@@ -56,7 +56,7 @@ typedef struct zr__cuda_products zr__cuda_products;
 
 /** First failure of functions that cannot return a status. The next `finish` returns the failure. */
 typedef struct zr__cuda_lost {
-    pthread_mutex_t lock; /* needed since a thread may store a failure while another thread waits for a mark */
+    pthread_mutex_t lock; /* a lock, since a thread may store a failure while another thread waits for a mark */
     zr_status status;
     char text[256];
 } zr__cuda_lost;
@@ -65,16 +65,17 @@ typedef struct zr__cuda_lost {
 typedef struct zr__cuda_device {
     zr_device base;
     int ordinal;
-    int host_threads; /* processor threads of queues of ZR_QUEUE_HOST */
+    int host_threads; /* number of threads on the host's processors of a queue of ZR_QUEUE_HOST */
     cudaStream_t stream;
     zr__cuda_room *room;
     zr__cuda_outside *outside;   /* record of an index outside its table, written by kernels, in host memory */
-    zr__cuda_products *products; /* cuBLASLt's products (products.c), or NULL before the first is prepared */
+    zr__cuda_products *products; /* cuBLASLt's products (products.c), or NULL until the first one is prepared */
     zr__cuda_marks *marks;       /* events that mark the stream, or NULL if the queue has a thread */
     cudaEvent_t ended; /* event by which the queue's thread waits for the end of a task, or NULL without a thread */
     zr__cuda_times *times;
     zr__cuda_lost lost;
-    /* whether operations belong to a task, and may return before they complete; others complete before they return */
+    /* whether operations belong to a task, so that they may return before they complete; other operations complete
+     * before they return */
     bool in_task;
 } zr__cuda_device;
 
@@ -84,7 +85,8 @@ static inline zr__cuda_device *zr__cuda(zr_device *device)
 }
 
 /** Return a failure of the CUDA runtime as a status: ZR_ERR_MEMORY if memory is exhausted, ZR_ERR_UNSUPPORTED if the
- * driver or the GPU is not usable, else ZR_ERR_IO (a device of this machine failed). `what` says what failed. */
+ * driver or the GPU is not usable, otherwise ZR_ERR_IO (a device of this machine failed). `what` names the failed
+ * operation. */
 zr_status zr__cuda_failed(cudaError_t error, const char *what);
 /** Store a failure and its message until `finish` returns it, since the caller cannot return a status. */
 void zr__cuda_lose(zr__cuda_device *cuda, zr_status status);

@@ -5,12 +5,13 @@
 #include "device/cuda/launch.h"
 #include "device/rules.h"
 
-/* Set out[v] to the factor of element first + v. The code that computes a block of random numbers is long, so it occurs
- * only once, in a loop over blocks. */
+/* Set out[v] to the factor of element first + v. The code that computes a block of random numbers is long. The loop
+ * over blocks contains it once. */
 template <int V>
 __device__ __forceinline__ void zr__dropout_factors(const zr__dropout &dropout, uint64_t first, float (&out)[V])
 {
-    constexpr int blocks = (V + 2) / 4 + 1; /* enough blocks even if `first` is the last element of its block */
+    constexpr int blocks =
+        (V + 2) / 4 + 1; /* number of blocks that is enough even if `first` is the last element of its block */
     const int shift = (int)(first % 4);
     uint32_t word[4 * blocks] = {};
 #pragma unroll

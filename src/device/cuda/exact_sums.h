@@ -9,7 +9,7 @@
  * in any order. A block adds a run of elements in shared memory. Each warp has its own bins, so that fewer atomics
  * collide. A bin has three sums, each for 16 bits of the terms, because shared memory has fast atomics only for 32
  * bits, and the sums over a run fit into 32 bits. A value that is not finite makes the bin of the last exponent
- * nonzero, by its leading bit at least. */
+ * nonzero, because of its leading bit. */
 constexpr int ZR__BINS = ZR__CUDA_EXACT_BINS, ZR__TERM_PIECES = 3, ZR__EXACT_THREADS = 256;
 constexpr int ZR__EXACT_WARPS = ZR__EXACT_THREADS / ZR__WARP, ZR__EXACT_RUN = 1 << 14;
 

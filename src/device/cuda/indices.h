@@ -1,6 +1,6 @@
 /*
  * Checks of an operand's indices into a table. The checks run on the GPU before the indices are used. An index outside
- * the table is reported when the host next waits. Until then, kernels act as if the index selected no row.
+ * the table is reported when the host next waits. Until then, kernels ignore the index.
  */
 #ifndef ZR_DEVICE_CUDA_INDICES_H
 #define ZR_DEVICE_CUDA_INDICES_H
@@ -35,8 +35,8 @@ __global__ void zr__find_outside(const int32_t *index, int64_t n, int32_t low, z
 } // namespace
 
 /* Check that the indices are in [low, end). If an index is not, the next `finish` fails with ZR_ERR_DATA. `what` names
- * the indices in the message; it must be constant text. `in_row` says whether they are places in a row of the batch,
- * and not in a vocabulary. */
+ * the indices in the message; it must be constant text. `in_row` says whether they are indices of tokens in a row of
+ * the batch, and not token ids. */
 static inline zr_status zr__check_indices(const zr_kernel_args *args, const zr_tensor *indices, const char *what,
                                           int32_t low, int64_t end, bool in_row = false)
 {

@@ -3,7 +3,8 @@
  * over a warp and a block.
  *
  * Each file is compiled twice: by nvcc, and for the tests as C++ against tests/cuda/cuda_runtime.h, a stand-in that
- * runs blocks on the processor. Two rules make that possible, and make results independent of where a range is cut:
+ * runs blocks on the processor. Two rules make this possible, and make results independent of the places where a range
+ * is cut:
  *   - Launch a kernel by ZR_LAUNCH, get its dynamic shared memory by ZR_SHARED, and use only the parts of CUDA that the
  *     stand-in has.
  *   - Contraction is off (-fmad=false): write fmaf for a fused operation. The order of a sum must depend only on the
@@ -195,7 +196,7 @@ template <typename T, typename Op> __device__ __forceinline__ T zr__block_all(T 
     const int lane = (int)threadIdx.x % ZR__WARP, warp = (int)threadIdx.x / ZR__WARP;
     const int warps = (int)blockDim.x / ZR__WARP;
     x = zr__warp_all(x, op);
-    __syncthreads(); /* all threads must have read part[] in an earlier call before it is written again */
+    __syncthreads(); /* all threads must have read part[] of an earlier call before it is overwritten */
     if (lane == 0) part[warp] = x;
     __syncthreads();
     x = lane < warps ? part[lane] : neutral;

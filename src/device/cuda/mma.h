@@ -2,12 +2,13 @@
  * Tensor cores: products of 16 x 16 by 16 x 8 tiles of bf16 or fp16, summed in fp32, by one warp.
  *
  * Each matrix is distributed over the lanes of the warp in the layout of the PTX ISA's mma.m16n8k16. g = lane / 4 and
- * t = lane % 4. A word of a holds two neighbours of a row of A, and a word of b two neighbours of a column of B, the
- * first in its low half; below, each word is named by its first element:
+ * t = lane % 4. A word of a holds two neighbours of a row of A, and a word of b holds two neighbours of a column of B,
+ * the first in the low half. The list names each word by its first element:
  *   - a (16 x 16): a[0] = A[g][2t], a[1] = A[g + 8][2t], a[2] = A[g][2t + 8], a[3] = A[g + 8][2t + 8]
  *   - b (16 x 8): b0 = B[2t][g], b1 = B[2t + 8][g]
  *   - c (16 x 8), in fp32: c[0], c[1] = C[g][2t], C[g][2t + 1]; c[2], c[3] = C[g + 8][2t], C[g + 8][2t + 1]
- * Therefore the c of two tiles side by side, once rounded, has the layout of the a of another product.
+ * Therefore the results c of two adjacent tiles, rounded to 16 bits, have the layout of the operand a of another
+ * product.
  *
  * All lanes of the warp must call these functions together.
  */
@@ -65,7 +66,7 @@ template <typename T> void zr__mma(float (&c)[4], const uint32_t (&a)[4], uint32
 {
     const int g = zr_stand_in_lane() / 4, t = zr_stand_in_lane() % 4;
     const uint32_t b[2] = {b0, b1};
-    uint32_t own[12];                /* 8 elements of A, then 4 of B */
+    uint32_t own[12];                /* the lane's 8 elements of A, then its 4 elements of B */
     float row[2][16], column[2][16]; /* rows g and g + 8 of A, columns 2t and 2t + 1 of B */
     zr_stand_in_widen<T>(own, a, 4);
     zr_stand_in_widen<T>(own + 8, b, 2);

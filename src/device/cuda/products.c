@@ -1,7 +1,6 @@
 /*
- * Products by cuBLASLt. cuBLASLt stores matrices by columns, zr by rows. Therefore the memory of zr's C (m,n) is
- * cuBLASLt's C^T (n,m), and C^T = B^T A^T. B is passed as cuBLASLt's left matrix and A as its right matrix, and no data
- * is moved.
+ * Products by cuBLASLt. cuBLASLt stores matrices by columns, zr by rows. For cuBLASLt, zr's C (m,n) in memory is
+ * therefore C^T (n,m) = B^T A^T. B is passed as the left matrix and A as the right matrix, and no data is moved.
  */
 #include "device/cuda/products.h"
 
@@ -38,8 +37,8 @@ typedef struct functions {
     FUNCTIONS(FIELD)
 } functions;
 
-/* Open cuBLASLt. First try the version of the CUDA with which zr was built, because the included header declares that
- * version. Then try other versions. */
+/* Open cuBLASLt. First try the version of the CUDA with which zr was built, because zr uses its header. Then try other
+ * versions. */
 static zr_status open_library(functions *lt)
 {
 #define NAME(function) #function,
@@ -233,8 +232,8 @@ static zr_status create_all(const zr__cuda_product_spec *s, zr__cuda_product *p)
 
 bool zr__cuda_product_takes_bias(const void *bias)
 {
-    /* Return true only if the bias is aligned to 16 bytes. cuBLASLt reads the bias 16 bytes at a time, which its
-     * documentation does not mention. */
+    /* Return true only if the bias is aligned to 16 bytes. cuBLASLt reads the bias 16 bytes at a time, although its
+     * documentation does not mention it. */
     return alignment(bias) == ALIGNED;
 }
 

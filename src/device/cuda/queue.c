@@ -39,7 +39,7 @@ zr_status zr__cuda_marks_create(zr__cuda_device *cuda)
     cuda->marks = zr_alloc(sizeof *cuda->marks);
     ZR_CHECK(cuda->marks, ZR_ERR_MEMORY, "no memory for a device's marks");
     pthread_mutex_init(&cuda->marks->lock, NULL);
-    /* Let threads that wait for a mark sleep instead of spin, as queues' threads do when they wait for their own stream
+    /* Let threads that wait for a mark sleep and not spin, as queues' threads do when they wait for their own stream
      * (cuda_finish). Queues' threads wait for marks, mostly while the GPU computes. */
     const unsigned flags = cudaEventDisableTiming | cudaEventBlockingSync;
     for (int i = 0; i < MARKS; i++) ZR_CUDA(cudaEventCreateWithFlags(&cuda->marks->event[i], flags));
@@ -88,7 +88,7 @@ static zr_status reach_mark(zr_device *device, int64_t ticket)
     return ZR_OK;
 }
 
-/* Let the stream wait for the mark's event, which may belong to a later mark by now. */
+/* Let the stream wait for the event of the mark, which may belong to a later mark by now. */
 static zr_status follow_mark(zr_device *device, zr_device *other, int64_t ticket)
 {
     zr__cuda_device *marked = zr__cuda(other);
@@ -161,8 +161,8 @@ static zr_status run_timed(zr__cuda_device *cuda, const zr_task *task)
     cudaEvent_t begin = t->task[i].begin;
     ZR_CUDA(cudaEventRecord(begin, cuda->stream));
     ZR_TRY(task->run(task->arg, &cuda->base, task->index));
-    /* Swap begin events if the task itself waited for the stream. In this case all earlier times were reported, and
-     * this task now has the first entry. */
+    /* If the task itself waited for the stream, swap its begin event. In this case all earlier times were reported, and
+     * this task has the first entry. */
     const int32_t own = t->n;
     t->task[i].begin = t->task[own].begin;
     t->task[own].begin = begin;

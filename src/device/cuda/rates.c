@@ -10,7 +10,7 @@ enum { RUNS = 8 };
  * edge, or until a product takes LONG_SEC. */
 enum { FIRST_EDGE = 128, LAST_EDGE = 8192 };
 #define LONG_SEC 1e-3
-#define SCRATCH_BYTES ((int64_t)64 << 20) /* size of the scratch, more than any product here needs */
+#define SCRATCH_BYTES ((int64_t)64 << 20) /* bytes of scratch, more than any product here needs */
 
 /* Measure the seconds that the fastest of several runs takes, after a run that warms up. `run` may return before its
  * work is complete. */
@@ -93,9 +93,9 @@ static zr_status time_product(zr_device *device, zr_dtype dtype, int64_t edge, c
     return st;
 }
 
-/* Fill both operands with normal random numbers. Zeros, or bits that are no numbers of the type, would falsify the
- * result on a chip whose clock depends on its load. For 16-bit operands, fp32 random numbers are computed in the memory
- * of the second and third matrix, and then rounded. */
+/* Fill both operands with normal random numbers. With zeros or NaNs, a chip whose clock depends on its load could run
+ * at another rate. For 16-bit operands, fp32 random numbers are computed in the memory of the second and third matrix,
+ * and then rounded. */
 static zr_status fill_operands(zr_device *device, zr_dtype dtype, int64_t edge, char *memory)
 {
     const int64_t n = edge * edge, bytes = n * zr_dtype_bytes(dtype);
@@ -107,8 +107,8 @@ static zr_status fill_operands(zr_device *device, zr_dtype dtype, int64_t edge, 
     return ZR_OK;
 }
 
-/* Measure the FLOP/s of products. Return 0 without failing if they cannot be measured, since rates are only for
- * information. */
+/* Measure the FLOP/s of products. Return 0 without failing if they cannot be measured, since the rates are only
+ * information for the user. */
 static double product_rate(zr_device *device, zr_dtype dtype)
 {
     double best = 0, sec = 0;

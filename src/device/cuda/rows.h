@@ -1,6 +1,6 @@
 /*
  * Loops over rows for two sorts of kernels. Some kernels need all of a row before they write any of it ("rows that are
- * kept"). The others process each piece of a row independently ("pieces of rows", "pieces that are moved").
+ * kept"). Other kernels process each piece of a row independently ("pieces of rows", "pieces that are moved").
  */
 #ifndef ZR_DEVICE_CUDA_ROWS_H
 #define ZR_DEVICE_CUDA_ROWS_H
@@ -184,7 +184,8 @@ template <typename F> zr_status zr__each_piece(cudaStream_t stream, int64_t rows
 
 /* ---- pieces that are moved --------------------------------------------------------------------- */
 
-constexpr int ZR__MOVE_ROWS = 4; /* number of rows from which a thread reads a piece before it writes these pieces */
+constexpr int ZR__MOVE_ROWS =
+    4; /* number of rows of which a thread reads a piece before it writes the first of these pieces */
 
 /* Call f.put(at, i, f.get(at, i)) for each piece i of each row, where at = f.row(row). */
 template <typename F>
@@ -195,7 +196,7 @@ __global__ void __launch_bounds__(ZR__PIECE_THREADS) zr__moves_kernel(int64_t ro
     for (int64_t row = blockIdx.x * in_block + (thread >> log); row < rows; row += gridDim.x * in_block) {
         decltype(f.row(row)) at[ZR__MOVE_ROWS];
 #pragma unroll
-        /* Beyond the last row, a row is read twice but written once, which saves a branch. */
+        /* Beyond the last row, the same row is read twice but written once, which saves a branch. */
         for (int j = 0; j < ZR__MOVE_ROWS; j++) at[j] = f.row(row + j * next < rows ? row + j * next : row);
         for (int64_t i = (int64_t)blockIdx.y * lanes + (thread & (lanes - 1)); i < pieces;
              i += (int64_t)gridDim.y * lanes) {

@@ -21,8 +21,8 @@ static int64_t product(const zr_graph *graph, const zr_op *op)
     return zr__cuda_workspace(zr_shape_rows(c), zr_shape_cols(c));
 }
 
-/* Return the scratch bytes of linear_dw. If dw plus earlier contributions must be rounded, the scratch has a block of
- * that sum in fp32. */
+/* Return the scratch bytes of linear_dw. If dw plus earlier contributions must be rounded, the scratch holds a block of
+ * their sum in fp32. */
 static int64_t linear_dw(const zr_graph *graph, const zr_op *op)
 {
     const zr_type *dw = zr__out_type(graph, op, 0);
@@ -40,7 +40,7 @@ static int64_t linear_db(const zr_graph *graph, const zr_op *op)
 }
 
 /* Return the scratch bytes of linear_cross_entropy and related ops: a block's logits, the sum of dw if dw cannot hold
- * it, and the products' workspace. */
+ * the sum itself, and the products' workspace. */
 static int64_t head(const zr_graph *graph, const zr_op *op)
 {
     const int dw = zr__loss_dw(op->n_in, op->n_out, op), first = zr__loss_first(op->n_in, op);
@@ -86,7 +86,7 @@ static int64_t position_dw(const zr_graph *graph, const zr_op *op)
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
-/* Return the scratch bytes for the ends of documents, (B,T) int32, if queries see later keys of theirs. */
+/* Return the scratch bytes for the ends of documents, (B,T) int32, or 0 if queries see no later keys. */
 static int64_t ends_bytes(const zr_op *op, const zr_shape *y, bool documents)
 {
     const bool ends = zr__attention_needs_ends(&op->attr, documents);

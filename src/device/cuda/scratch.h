@@ -79,9 +79,9 @@ typedef struct zr__cuda_head {
         blocks;        /* number of blocks */
     int64_t ld;        /* row stride of the logits in elements; a row has whole lines of 128 bytes */
     bool sum_in_dw;    /* whether dw itself holds the sum over the blocks */
-    int64_t sum;       /* offset of the sum (V,C), F32, which follows the logits and has no bytes if sum_in_dw */
-    int64_t bias_sum;  /* offset of the sum of db (V), F32, which the sums of a block's runs of rows (runs,V) follow; no
-                          bytes without db */
+    int64_t sum;       /* offset of the sum (V,C) in F32, which follows the logits; it takes no bytes if sum_in_dw */
+    int64_t bias_sum;  /* offset of the sum of db (V) in F32, followed by the sums of a block's runs of rows (runs,V);
+                          without db they take no bytes */
     int64_t workspace, /* offset of the products' workspace */
         bytes;         /* size of the whole scratch */
 } zr__cuda_head;
@@ -95,7 +95,7 @@ static inline zr__cuda_head zr__cuda_head_make(int64_t rows, int64_t block, int6
     h.ld = zr__cuda_round_up(V, 128 / zr_dtype_bytes(g));
     h.rows = block;
     h.blocks = zr__cuda_ceil_div(rows, h.rows);
-    /* With a single block, dw is rounded only once even without a sum in fp32. */
+    /* With a single block, dw is rounded only once even without an fp32 sum. */
     h.sum_in_dw = w == ZR_F32 || (h.blocks == 1 && w == g);
     h.sum = zr__cuda_round_up(h.rows * h.ld * zr_dtype_bytes(g), 64);
     h.bias_sum = h.sum + (h.sum_in_dw ? 0 : zr__cuda_round_up(V * C * 4, 64));

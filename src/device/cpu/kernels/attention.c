@@ -1,13 +1,14 @@
 /*
  * Ops attention and attention_dx compute attention and its gradient, in blocks of queries x keys. Each query has a
  * running maximum and a running sum, so that no T x T array exists (Milakov and Gimelshein 2018; Dao et al. 2022).
- * Blocks in which no query sees a key are skipped: blocks after the query, before its window, of other documents. One
- * thread works on one head of one sequence at a time, on copies of q, k and v. In the backward pass this is a key-value
- * head, whose query heads follow each other, so that the sums over query heads have a fixed order.
+ * Blocks in which no query sees a key are skipped: blocks of keys after the queries, before their windows, or of other
+ * documents. One thread works on one head of one sequence at a time, on copies of q, k and v. In the backward pass the
+ * thread works on a key-value head and goes through its query heads, so that the sums over query heads have a fixed
+ * order.
  *
  * The copies are packed to fp32. If the level has fast products of bf16 and the operands are bf16, the copies are pairs
  * of bf16 instead (pairs.h). Probabilities and gradients of scores are then computed in fp32 and rounded to bf16 before
- * they are multiplied. Sums have fp32 in both cases.
+ * they are multiplied. Sums are in fp32 in both cases.
  */
 #include <float.h>
 #include <math.h>
@@ -31,7 +32,7 @@ static bool blocks_meet(const zr__head *s, int64_t i0, int64_t nq, int64_t j0, i
 
 /* Return the number of keys of the block at j0 up to the last one that any of the queries [i0, i0 + nq) sees. In the
  * block on the diagonal, keys after the last query are masked. If queries see later keys, return all keys of the block:
- * the first queries that meet the block need not see all keys, but initialise the gradients of all. */
+ * the first queries that meet the block initialise the gradients of all its keys, even of keys that they do not see. */
 static int64_t keys_seen(const zr__head *s, int64_t i0, int64_t nq, int64_t j0)
 {
     return zr__min64(NB, (s->size.causal ? zr__keys_end(s, i0 + nq - 1) : s->T) - j0);
@@ -44,7 +45,7 @@ static int64_t keys_above(const zr__head *s, int64_t i0, int64_t j0)
 }
 
 /* Keys of a block that a query sees, [begin, end), relative to the block. The tile products read the query's scores of
- * the keys [0, lanes), so that the scores of other keys than [begin, end) must be 0. */
+ * the keys [0, lanes), so the scores of keys outside [begin, end) must be 0. */
 typedef struct key_range {
     int64_t begin, end, lanes;
 } key_range;
@@ -72,7 +73,7 @@ static void find_ends(zr__head *s, const zr__attention_layout *at, float *work)
     s->ends = ends;
 }
 
-/* Set the scores that a query must not see to `value`. */
+/* Set scores to `value` for keys that the query must not see. */
 static void mask_run(float *x, key_range keys, float value)
 {
     for (int64_t j = 0; j < keys.begin; j++) x[j] = value;
@@ -233,8 +234,8 @@ __attribute__((always_inline)) static inline void block_forward(bool pairs, cons
     zr__tile_product(pairs, nq, w, n, probability, (zr__tile_band){nq, above}, values, w, y, w, begun);
 }
 
-/* Attend to a block of keys by products of fp32 or bf16. The two functions are not inlined, so that each has all
- * registers for itself. */
+/* Attend to a block of keys by products of fp32 or bf16. The two functions are not inlined, so that the compiler can
+ * use all registers for each. */
 __attribute__((noinline)) static void forward_f32(const zr__head *s, const zr__attention_layout *at, float *work,
                                                   int64_t i0, int64_t nq, int64_t j0, bool begun)
 {
@@ -334,9 +335,8 @@ static void narrow_block(const zr__head *s, float *p, float *ds, float *rows, in
 }
 
 /* Add the contributions of the block of queries at i0 and the block of keys at j0 to the gradients: dv += p^T dy, dk +=
- * ds^T q, dq += ds k. The first contribution to dq, that of the first block of keys, is not added, but initialises dq.
- * So does the first contribution to dk and dv, unless `adds`. dk and dv are the gradients of the block's keys and
- * values. `pairs` is s->narrow. */
+ * ds^T q, dq += ds k. The first block of keys initialises dq instead of adding to it. Unless `adds`, the first block of
+ * queries initialises dk and dv. dk and dv are the gradients of the block's keys and values. `pairs` is s->narrow. */
 __attribute__((always_inline)) static inline void block_backward(bool pairs, const zr__head *s,
                                                                  const zr__attention_layout *at, float *work,
                                                                  const float *lse, int64_t i0, int64_t j0, float *dk,
@@ -402,7 +402,7 @@ static void head_prepare(const zr_kernel_args *args, const zr__head *s, const zr
     pair_tokens(work + at->dy_pairs, work + at->dy, s, s->T, at->q_row);
 }
 
-/* Place of a query head among the query heads of its key-value head on this rank. */
+/* Position of a query head among the query heads of its key-value head on this rank. */
 typedef struct head_turn {
     bool first, last;
 } head_turn;
@@ -441,7 +441,7 @@ static void head_backward(const zr_kernel_args *args, const zr__head *s, const z
         unpack_row(out.q.x, zr__head_token(s, &out.q, s->h, i), work + at->dq + i * w, s, s->scale);
 }
 
-/* Set dk and dv to 0 for a key-value head that no query head of this rank uses. */
+/* Set dk and dv to 0 for a key-value head that no query head on this rank uses. */
 static void store_zeros(const zr_kernel_args *args, const zr__head *s, float *row)
 {
     const zr__attention_operands out = zr__attention_operands_of(&s->size, args->out);
@@ -471,7 +471,7 @@ static void kv_backward(const zr_kernel_args *args, zr__head *s, const zr__atten
 
 /* ---- heads ----------------------------------------------------------------------------------- */
 
-/* Return the fields that all heads share. Products have bf16 operands if the operands of the op are bf16. */
+/* Return the fields that are common to all heads. Products have bf16 operands if the operands of the op are bf16. */
 static zr__head packed_head(const zr_kernel_args *args, const zr_tensor *x, bool fused, const zr_tensor *documents)
 {
     zr__head s = zr__head_make(args, x, fused);
@@ -515,7 +515,7 @@ static zr_status run_backward(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Return the scratch bytes of all threads, because each thread works on a head of its own. */
+/* Return the scratch bytes of all threads, since each thread works on a separate head. */
 static int64_t forward_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {
     const zr_shape *q = &zr__in_type(graph, op, 0)->shape;

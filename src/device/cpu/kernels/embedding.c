@@ -6,8 +6,8 @@
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)
 
-/* Rows of a table that the op has: all, or the rows of a tensor-parallel rank or of a tile. `all` is the number of rows
- * of the whole table, and `first` is the index of the op's first row. */
+/* Rows of a table that the op has: the whole table, or the rows of a tensor-parallel rank or of a tile. `all` is the
+ * number of rows of the whole table, and `first` is the index of the op's first row. */
 typedef struct table_part {
     int64_t all, first;
 } table_part;
@@ -21,7 +21,7 @@ static table_part part_of(const zr_kernel_args *args, int64_t rows)
 static zr_status embedding(const zr_kernel_args *args)
 {
     const zr_tensor *ids = &args->in[0], *table = &args->in[1];
-    const char *earlier = args->n_in > 2 ? args->in[2].data : NULL; /* rows of the tiles before this one */
+    const char *earlier = args->n_in > 2 ? args->in[2].data : NULL; /* rows that earlier tiles have looked up */
     const int32_t *id = ids->data;
     const int64_t n = zr_shape_elems(&ids->shape), C = zr_shape_cols(&table->shape);
     const size_t row_bytes = (size_t)(C * zr_dtype_bytes(table->dtype));
@@ -104,9 +104,9 @@ static bool is_in_place(const zr_kernel_args *args)
     return args->in[2].data && args->in[2].data == args->out[0].data;
 }
 
-/* Return the first row of the table in share s of `shares`. Shares have equal cost instead of equal numbers of rows,
- * because tokens are not spread evenly over a vocabulary. Writing a row and adding a token are assumed to cost the
- * same. */
+/* Return the first row of the table in share s of `shares`. Shares have equal cost, not equal numbers of rows, because
+ * tokens are not distributed evenly over a vocabulary. Writing a row and adding a token are assumed to cost the same.
+ */
 static int64_t share_begin(const sorted_tokens *t, int64_t V, bool in_place, int s, int shares)
 {
     const int64_t each = in_place ? 0 : 1, before = (each * V + t->n) * s / shares;
@@ -219,10 +219,10 @@ static int64_t embedding_dw_scratch(const zr_device_facts *facts, const zr_graph
 typedef struct row_indices {
     const int32_t *index; /* indices (B,P) into the T rows of x of a row of the batch */
     int64_t n, P, T;
-    int64_t first, rows; /* rows of the flat micro-batch on this rank: index of the first row, and number */
+    int64_t first, rows; /* rows of the flat micro-batch on this rank: index of the first row, and number of rows */
 } row_indices;
 
-/* Set *r for x of this shape. Fail if an index is not in a row of the batch. */
+/* Set *r for an array x of this shape. Fail if an index is outside its row of the batch. */
 static zr_status indices_of(const zr_kernel_args *args, const zr_shape *x, row_indices *r)
 {
     const zr_tensor *index = &args->in[0];
@@ -260,7 +260,7 @@ static zr_status take_rows(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Compute the gradient of x, as embedding_dw computes a table's. */
+/* Compute the gradient of x, in the same way as embedding_dw computes the gradient of a table. */
 static zr_status rows_dx(const zr_kernel_args *args)
 {
     row_indices of;
@@ -292,8 +292,8 @@ static zr_status position(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* Compute the gradient of a position table in rows of several documents, whose operands are documents, dy and earlier:
- * the gradient of a look-up, by positions in place of ids. */
+/* Compute the gradient of a position table for rows of several documents. The operands are documents, dy and earlier.
+ * The computation is the gradient of a look-up with positions as ids. */
 static zr_status position_dw_of_documents(const zr_kernel_args *args)
 {
     const zr_shape *dy = &args->in[1].shape;

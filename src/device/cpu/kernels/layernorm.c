@@ -1,5 +1,5 @@
-/* Ops layernorm and rmsnorm with their gradients (_dx and _dw). An rmsnorm is a layernorm whose mean counts as 0 and
- * which has no bias, and its rows may be groups of columns: as many columns as the gain has elements. */
+/* Ops layernorm and rmsnorm with their gradients (_dx and _dw). An rmsnorm is a layernorm with mean 0 and without bias.
+ * Its rows may be groups of columns, each with the width of the gain. */
 #include <math.h>
 
 #include "device/cpu/shared/rows.h"
@@ -67,7 +67,7 @@ static void round_to(float *x, zr_dtype dtype, int64_t n)
     zr__widen(x, rounded, dtype, n);
 }
 
-/* Return whether the op rounds x * rstd to the type of x before the product with the gain. */
+/* Return whether the op rounds x * rstd to the type of x before it multiplies by the gain. */
 static bool rounds(const zr_kernel_args *args, const zr_tensor *x)
 {
     return args->op->attr.i[0] && x->dtype != ZR_F32;
@@ -99,7 +99,7 @@ static void normalise_by_rms(float *y, const float *x, const float *gain, float 
     for (int64_t c = 0; c < n; c++) y[c] = x[c] * rstd * gain[c];
 }
 
-/* Normalise row number `row`, x, with the gain and the bias, which are rows too. `bias` is NULL for rmsnorm. */
+/* Normalise the row x with number `row`. The gain and the bias are rows too. `bias` is NULL for rmsnorm. */
 static void row_norm(const zr_kernel_args *args, const zr_tensor *x, const zr_tensor *gain, const zr_tensor *bias,
                      int64_t row, int64_t C, float mean, float rstd)
 {
@@ -155,7 +155,7 @@ typedef struct norm_saved {
     const float *mean, *rstd;
 } norm_saved;
 
-/* Operands of the gradient of one row, each a row itself. */
+/* Operands of the gradient of one row. Each is a row. */
 typedef struct row_operands {
     zr_tensor dy, x, gain;
     float mean, rstd;

@@ -31,9 +31,10 @@ typedef struct products {
 } products;
 
 typedef struct head {
-    products whole,        /* products for a full block */
-        last;              /* products for a last block with fewer rows */
-    zr__matmul *dw_begins; /* product for the first block's dw, which initialises the sum; later blocks add to it */
+    products whole, /* products for a full block */
+        last;       /* products for a last block with fewer rows */
+    zr__matmul
+        *dw_begins; /* product for dw of the first block, which initialises the sum; later blocks add to the sum */
 } head;
 
 extern const zr__panel_ops ZR_LEVEL_NAME(zr__panels);
@@ -56,8 +57,8 @@ static zr_status create_dw(const zr_kernel_args *args, const operands *o, int64_
     return create_product(dw, args, o->of.x->dtype, o->layout.sum_in_dw ? o->of.dw->dtype : ZR_F32, product);
 }
 
-/* Create the products logits (rows,V) = x w^T + b, dx (rows,C) = dlogits w, added to the sum over the tiles before this
- * one, and dw of all blocks but the first. */
+/* Create the products of a block: logits (rows,V) = x w^T + b; dx (rows,C) = dlogits w, added to the sum over earlier
+ * tiles; and dw of all blocks but the first. */
 static zr_status create_products(const zr_kernel_args *args, const operands *o, int64_t rows, products *p)
 {
     const zr_dtype g = o->of.x->dtype;
@@ -239,7 +240,7 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Return the scratch bytes: the logits of a block, the sum of dw if dw itself cannot hold it, and the packed operands
+/* Return the scratch bytes: a block's logits, the sum of dw if dw cannot hold the sum itself, and the packed operands
  * of one product at a time. */
 static int64_t head_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
 {

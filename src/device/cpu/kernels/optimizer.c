@@ -1,13 +1,13 @@
 /*
- * Built-in optimizers. One pass unscales and clips gradients, updates weights and casts them. Every element gets the
- * same operations, however the parameters are divided into ranges. Constants (rules.h) are computed in double precision
- * from the step number, an integer.
+ * Built-in optimizers. One pass unscales and clips gradients, updates weights and casts them. The operations on an
+ * element do not depend on how the parameters are divided into ranges. Constants (rules.h) are computed in double
+ * precision from the step number, an integer.
  *
  * Memory traffic in bytes for each parameter, if intermediate results stay in the L1 cache: Adam reads and writes
  * weight, m and v (24), reads the gradient (4 or 2) and writes the 16-bit copy (2). The total is 28 in fp32, 28 with a
- * 16-bit gradient and a 16-bit copy, and 30 with an fp32 gradient and a 16-bit copy. SGD takes 8 bytes less with
- * momentum, and 16 less without. LAMB takes as many as Adam, and before that reads weight, m, v and gradient once more
- * for its norms (16 or 14). LARS reads weight and gradient once more (8 or 6).
+ * 16-bit gradient and a 16-bit copy, and 30 with an fp32 gradient and a 16-bit copy. SGD moves 8 bytes less with
+ * momentum, and 16 less without. LAMB moves the bytes of Adam, and before that reads weight, m, v and gradient for its
+ * norms (16 or 14 bytes). LARS also reads weight and gradient for its norms (8 or 6 bytes).
  */
 #include <math.h>
 
@@ -185,7 +185,7 @@ static void lars(const zr_update_args *args)
     }
 }
 
-/* Write the gradient, whose norm LARS needs. */
+/* Write the gradient as the direction, since LARS needs its norm. */
 static void lars_direction(const zr_update_args *args, float *out)
 {
     float wide[ZR_CHUNK];

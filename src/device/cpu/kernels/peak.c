@@ -6,8 +6,8 @@
 
 #include "device/cpu/shared/level.h"
 
-/* Number of independent chains of operations. Full speed needs at least the latency of an operation in cycles, times
- * the number of units that execute it. The chains and two operands fit into the vector registers. */
+/* Number of independent chains of operations. Full speed needs at least (latency of an operation in cycles) x (number
+ * of units that execute it) chains. The chains and two operands fit into the vector registers. */
 #if ZR_VEC == 16
 #define CHAINS 24
 #else
@@ -35,8 +35,8 @@ static double fma_f32(int64_t rounds, const float in[2], float *out)
 }
 
 #if defined(__AMX_BF16__)
-/* Tell the compiler that the memory at `address` is read or written. The intrinsics for loading and storing tiles do
- * not tell it. */
+/* Tell the compiler that the memory at `address` is read or written, because it cannot see this from the intrinsics
+ * that load and store tiles. */
 #define IN_MEMORY(address) __asm__ volatile("" : : "r"(address) : "memory")
 
 /* Multiply bf16 on AMX tiles: add the product of tiles 6 (16,32) and 7 (32,16) to each of the tiles 0 to 5. Six
@@ -72,7 +72,7 @@ static double dot_bf16(int64_t rounds, const float in[2], float *out)
     _tile_zero(5);
     _tile_loadd(6, a, ROW_BYTES);
     _tile_loadd(7, b, ROW_BYTES);
-    const int64_t turns = rounds / 8; /* a turn on tiles takes about as long as eight rounds on vectors */
+    const int64_t turns = rounds / 8; /* one iteration on tiles takes about as long as eight rounds on vectors */
     for (int64_t r = 0; r < turns; r++) {
         _tile_dpbf16ps(0, 6, 7);
         _tile_dpbf16ps(1, 6, 7);

@@ -7,8 +7,8 @@
  * Threads divide the longer side of C, so that nearly nothing is packed twice.
  *
  * k is cut into ranges of equal length. Within a range, an element of C is one chain of multiply-adds in order of k.
- * The results of the ranges are added in order. The bits of an element therefore depend only on k and the level. They
- * do not depend on m, n, the element's place in a tile, or the threads.
+ * The results of the ranges are added in order. The bits of an element therefore depend only on k and the level, not on
+ * m, n, the element's place in a tile, or the threads.
  */
 #include <omp.h>
 
@@ -31,8 +31,8 @@
 
 /* ---- a tile ---------------------------------------------------------------------------------- */
 
-/* A tile c = base + a b of packed operands a and b. `base` has the shape of c. If base_ld is 0, all rows of c use the
- * same row of `base`. If `base` is NULL, nothing is added. */
+/* A tile of C: c = base + a b, with packed operands a and b. `base` has the shape of c. If base_ld is 0, all rows of c
+ * use the same row of `base`. If `base` is NULL, nothing is added. */
 typedef struct tile {
     int64_t depth;
     const float *a, *b, *base;
@@ -114,8 +114,8 @@ typedef struct part {
     int64_t k, depth;
 } part;
 
-/* Return the address of the fp32 sum of element (row, col) over the ranges of k so far. The sum is in C if C is F32,
- * else in the scratch. Set *ld to the row stride. */
+/* Return the address of the fp32 sum of element (row, col) over the ranges of k that are already processed. The sum is
+ * in C if C is F32, else in the scratch. Set *ld to the row stride. */
 static float *sums_at(const job *j, const part *p, int64_t row, int64_t col, int64_t *ld)
 {
     const bool wide = j->spec->out_dtype == ZR_F32;

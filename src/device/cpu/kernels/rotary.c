@@ -11,7 +11,8 @@
  * offsets, and rows follow from the addition theorem. */
 #define STRETCH 64
 
-/* Number of offsets and of stretches of which T rows need the angles. The first row may be inside a stretch. */
+/* Return the number of offsets (offsets_of) or of stretches whose angles are needed for T rows. The first row may be
+ * inside a stretch. */
 static int64_t offsets_of(int64_t T)
 {
     return zr__min64(T, STRETCH);
@@ -51,7 +52,8 @@ static zr_status rotary_table(const zr_kernel_args *args)
     const zr__rotary rule = zr__rotary_of(args, T);
     const int64_t offsets = offsets_of(T), first_stretch = rule.first / STRETCH;
     const int64_t rows = offsets + (rule.first + T - 1) / STRETCH - first_stretch + 1;
-    double *frequency = args->scratch, *angles = frequency + rule.half; /* angles: rows of offsets, then of stretches */
+    double *frequency = args->scratch,
+           *angles = frequency + rule.half; /* angles: rows for the offsets, then rows for the stretches */
     for (int64_t j = 0; j < rule.half; j++) frequency[j] = zr__rotary_frequency(&rule, j);
 #pragma omp parallel num_threads(zr__team(args, T *D))
     {
@@ -78,8 +80,8 @@ static int64_t table_scratch(const zr_device_facts *facts, const zr_graph *graph
 
 /* ---- rotary ---------------------------------------------------------------------------------- */
 
-/* Rotate n pairs. The first elements of the pairs are at x, the second ones at x + apart, and likewise in y. y may
- * share the memory of x. */
+/* Rotate n pairs. Their first elements are at x, and their second elements at x + apart. The results have the same
+ * layout in y, which may share the memory of x. */
 static void rotate_pairs(float *y, const float *x, int64_t apart, const float *c, const float *s, float sign, int64_t n)
 {
     float *y2 = y + apart;
@@ -92,8 +94,8 @@ static void rotate_pairs(float *y, const float *x, int64_t apart, const float *c
     }
 }
 
-/* Rotate as many whole heads of a token as fit into a piece of ZR_CHUNK elements, `n` of them from element `first` on.
- */
+/* Rotate `n` elements of a token from element `first` on: the largest number of whole heads that fits into a piece of
+ * ZR_CHUNK elements. */
 static void rotate_heads(const zr_kernel_args *args, const zr__rotation *r, int64_t first, int64_t n, const float *row)
 {
     const zr_tensor *x = &args->in[0], *out = &args->out[0];

@@ -19,9 +19,10 @@ typedef struct sum_part {
     int64_t first, n;
 } sum_part;
 
-/* Add the pieces in a binary tree, and return the address of the sum. The sum is in `out`, except that a single F32
- * piece is itself the sum. The left subtree has the largest power of two below the number of pieces. All subtrees of a
- * level are therefore full, except the last. `out` is written only after all pieces have been read. */
+/* Add the pieces in a binary tree, and return the address of the sum. The sum is in `out`, but if there is a single F32
+ * piece, the piece itself is the sum. The number of pieces in a left subtree is the largest power of two below the
+ * number of pieces of the tree. Therefore all subtrees of a level are full, except the last. `out` is written only
+ * after all pieces have been read. */
 static const float *sum_tree(float *out, float (*room)[SUM_BLOCK], const void *const *pieces, int n_pieces,
                              const sum_part *part)
 {

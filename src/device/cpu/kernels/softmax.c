@@ -14,8 +14,8 @@ static void times(float *y, const float *x, float factor, int64_t n)
     for (int64_t c = 0; c < n; c++) y[c] = x[c] * factor;
 }
 
-/* Compute the softmax of a row. The exponentials are computed twice, once for the sum and once for the result. Storing
- * the first ones in a 16-bit output would round results twice. */
+/* Compute the softmax of a row. The exponentials are computed twice, once for the sum and once for the result, because
+ * storing them in a 16-bit output would round the results twice. */
 static void row_softmax(const zr_tensor *out, const zr_tensor *x, int64_t row, int64_t C)
 {
     float xbuf[ZR_CHUNK], e[ZR_CHUNK], top = 0.0f, sum = 0.0f;

@@ -13,13 +13,15 @@ typedef struct zr__head {
     const int32_t *documents; /* beginnings of the documents of all rows (B,T), or NULL */
     const int32_t *document;  /* beginnings of the documents of row b (T), or NULL */
     const int32_t *ends;      /* ends of the documents of row b (T), or NULL if queries see no later keys */
-    int64_t b, h, kv;         /* row of the batch, query head, and key-value head of this rank */
-    int64_t first_head, /* with tensor parallelism: index of this rank's first query head among all ranks'; else 0 */
-        first_kv,       /* index of the first key-value head among all ranks' heads; 0 if this rank has all of them */
-        all_heads;      /* number of query heads on all ranks together */
+    int64_t b, h, kv;   /* indices of the row of the batch, of the query head, and of its key-value head on this rank */
+    int64_t first_head, /* with tensor parallelism: index of this rank's first query head among the heads of all ranks;
+                           otherwise 0 */
+        first_kv,  /* index of this rank's first key-value head among the heads of all ranks; 0 if this rank has all
+                      key-value heads */
+        all_heads; /* number of query heads on all ranks together */
     float scale;
-    /* only for attention of whole sequences: width of packed rows, and whether products have bf16 operands, so that
-     * scores are scaled after the product */
+    /* fields for attention of whole sequences: width of packed rows, and whether products have bf16 operands, in which
+     * case scores are scaled after the product */
     int64_t width;
     bool narrow;
     bool drops;
@@ -27,7 +29,7 @@ typedef struct zr__head {
     uint64_t dropout_first; /* index of the random number of score (b,h,0,0), for dropout */
 } zr__head;
 
-/* Return the fields that all heads share. `x` is the fused operand, or q, with k and v after it. */
+/* Return the fields that are common to all heads. `x` is the fused operand, or the first of the operands q, k and v. */
 static inline zr__head zr__head_make(const zr_kernel_args *args, const zr_tensor *x, bool fused)
 {
     const zr_op_attr *attr = &args->op->attr;
@@ -73,8 +75,8 @@ static inline int64_t zr__head_lse(const zr__head *s)
 
 /* ---- which keys a query sees ----------------------------------------------------------------- */
 
-/* Return the first key that query i sees, and the key after the last one. Neither decreases when i grows, and a query
- * sees at least its own key. */
+/* Return the first key that query i sees, or (zr__keys_end) the key after the last one. Neither decreases when i grows,
+ * and a query sees at least its own key. */
 static inline int64_t zr__keys_begin(const zr__head *s, int64_t i)
 {
     const int64_t window = s->size.window, document = s->document ? s->document[i] : 0;

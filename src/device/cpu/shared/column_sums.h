@@ -5,7 +5,8 @@
 #include "device/cpu/shared/rows.h"
 
 /* SUM_COLS: maximum number of columns summed at a time. SUM_ROWS: number of rows in a group. Each group is summed
- * first, and its sum is added to the total. The rounding error then grows with the number of groups, not of rows. */
+ * first, and its sum is added to the total. The rounding error then grows with the number of groups and not with the
+ * number of rows. */
 #define ZR_SUM_COLS 256
 #define ZR_SUM_ROWS 32
 #define ZR_SUM_STEP 4 /* number of rows added in one pass, in order, with the sums in registers */

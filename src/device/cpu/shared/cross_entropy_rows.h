@@ -43,7 +43,7 @@ static inline float zr__row_loss(const void *logits, zr_dtype dtype, int64_t fir
     *lse = (float)((double)max + tail);
     if (target < 0) return 0.0f;
     zr__load(&x, logits, dtype, first + target, 1);
-    /* Do not compute the loss from *lse, because the rounding error of *lse grows with the logits. */
+    /* The loss is not computed from *lse, because the rounding error of *lse grows with the logits. */
     return (float)((double)max - (double)x + tail);
 }
 

@@ -184,7 +184,7 @@ static inline void zr__store(void *out, zr_dtype dtype, int64_t first, const flo
 
 /* Split x into n * ln2 + r with an integer n and |r| <= ln2/2. Set *n, and return e^r - 1 = r + r^2 q(r). The
  * polynomial q interpolates at Chebyshev points (error 8e-9). ln2 is the sum of two constants. The first constant has 9
- * bits, so that its product with n is exact, with or without fused multiply-add. */
+ * bits, so that its product with n is exact even without fused multiply-add. */
 static inline float zr__expm1_reduced(float x, int32_t *n)
 {
     const float shift = 0x1.8p23f; /* 1.5 * 2^23; adding it to a float rounds the float to an integer, which is in the

@@ -8,8 +8,8 @@
 
 /* Size of the tile of C that stays in registers during the loop over k: ZR_PRODUCT_ROWS rows of ZR_PRODUCT_VECS
  * vectors. A processor with vectors of 16 floats has 32 vector registers, others have 16. A tile with rows of three
- * vectors needs fewer loads per multiply-add than a square tile. Its 48, 24 or 8 columns divide the usual widths of
- * models. One vector holds the rows of one or two panels of A. */
+ * vectors (48, 24 or 8 columns) needs fewer loads per multiply-add than a square tile, and its columns divide the usual
+ * widths of models. One vector holds the rows of one or two panels of A. */
 #if ZR_VEC > 4
 #define ZR_PRODUCT_ROWS (ZR_VEC / 2)
 #define ZR_PRODUCT_VECS 3

@@ -1,8 +1,8 @@
 /*
- * Products of bf16 operands, for attention. A word, 32 bits in memory of floats, holds a pair of bf16 values, with the
- * first one in the lower half. An instruction multiplies pairs of bf16 by pairs, and adds both products to a lane in
- * fp32. The pairs are neighbours along the depth of a product, the summed dimension: two elements of a row, or the same
- * column of two rows.
+ * Products of bf16 operands, for attention. A pair of bf16 values is one word of 32 bits, stored in an array of floats,
+ * with the first value in the lower half. An instruction multiplies pairs by pairs, and adds both products to a lane in
+ * fp32. The two values of a pair are neighbours along the depth of a product, the dimension that is summed: two
+ * elements of a row, or the same column of two rows.
  */
 #ifndef ZR_DEVICE_CPU_PAIRS_H
 #define ZR_DEVICE_CPU_PAIRS_H
@@ -66,7 +66,8 @@ static inline void zr__narrow_pairs(float *out, const float *a, const float *b, 
     }
 }
 
-/* Pair the elements of two rows of bf16: word j of out is (a[j], b[j]), for j < n. a and b are memory of floats. */
+/* Pair the elements of two rows of bf16: word j of out is (a[j], b[j]), for j < n. a and b are rows of bf16 stored in
+ * arrays of floats. */
 static inline void zr__pair_rows(float *restrict out, const float *restrict a, const float *restrict b, int64_t n)
 {
     for (int64_t j = 0; j < n; j += 4) {

@@ -4,8 +4,8 @@
  * ZR_STREAM_LOOP before a loop limits its vectors to 32 bytes. On Zen 4, a core reads a quarter faster with two 32-byte
  * loads for each cache line than with one 64-byte load, since the prefetcher follows loads.
  *
- * Non-temporal stores (base/number/stream.h) bypass the caches. Use them only for results that do not overwrite an
- * operand, because the cache lines of an operand are already in the caches.
+ * Non-temporal stores (base/number/stream.h) bypass the caches. They are useful only for results that do not overwrite
+ * an operand, because the cache lines of an operand are already in the caches.
  */
 #ifndef ZR_DEVICE_CPU_STREAM_H
 #define ZR_DEVICE_CPU_STREAM_H

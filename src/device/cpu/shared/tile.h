@@ -15,8 +15,8 @@
 
 #include "device/cpu/shared/pairs.h"
 
-/* Size of a tile. Its accumulators must leave vector registers for b and for a broadcast element of a. A processor with
- * vectors of 16 floats has 32 vector registers, others have 16. */
+/* Size of a tile. Besides its accumulators, vector registers must remain for b and for a broadcast element of a. A
+ * processor with vectors of 16 floats has 32 vector registers, others have 16. */
 #if defined(__AVX512F__)
 #define ZR_TILE_ROWS 8
 #elif defined(__AVX2__)

@@ -62,7 +62,7 @@ zr_status run_concat(const zr_kernel_args *args)
 template <int V> struct slice_dx {
     zr__array dx, dy, earlier;
     int64_t C, n, first;
-    int64_t skipped; /* number of pieces at the start of each row that are not written */
+    int64_t skipped; /* number of pieces at the start of each row that need not be written */
 
     __device__ row_ends row(int64_t r) const
     {
@@ -154,7 +154,7 @@ zr_status run_merge_heads(const zr_kernel_args *args)
 
 /* ---- transpose --------------------------------------------------------------------------------- */
 
-/* Mover of elements whose type does not change: the mover copies their bits. */
+/* Mover of elements whose type does not change; it copies their bits. */
 template <typename E> struct element_bytes {
     using type = E;
     E *out;

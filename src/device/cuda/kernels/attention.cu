@@ -1,8 +1,8 @@
 /*
  * attention: attention in tiles of queries x keys, with a running maximum and sum for each query (Milakov and
- * Gimelshein 2018; Dao et al. 2022), so no T x T array exists. Tiles without a key that one of the queries sees are
- * skipped: tiles after the queries, before their windows, of other documents. bf16 and fp16 use tensor cores, where
- * the weights are rounded to the type of v. fp32, and heads that are too wide for the tiles of tensor cores, use plain
+ * Gimelshein 2018; Dao et al. 2022), so no T x T array exists. Tiles in which no query sees a key are skipped: tiles of
+ * keys after the queries, before their windows, or of other documents. bf16 and fp16 use tensor cores, where the
+ * weights are rounded to the type of v. fp32, and heads that are too wide for the tiles of tensor cores, use plain
  * fp32.
  */
 #include "device/cuda/attention_plain.h"
@@ -17,8 +17,8 @@ template <typename T> struct operands {
     float *lse;
 };
 
-/* Return the number that is subtracted from scores before their powers are computed: their maximum, or 0 as long as a
- * query has seen no key. */
+/* Return the number to subtract from scores before their powers are computed: the maximum of the scores, or 0 as long
+ * as the query has seen no key. */
 __device__ __forceinline__ float base_of(float max)
 {
     return max == -INFINITY ? 0.0f : max;

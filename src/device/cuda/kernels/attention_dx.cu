@@ -218,8 +218,7 @@ __device__ __forceinline__ void backward_by_key(float (&score)[M][N][4], float (
     }
 }
 
-/* Position of a block of threads that goes through the tiles of queries that see its keys, one query head after the
- * other. */
+/* Position of a block of threads in its loop over the query heads, and over the tiles of queries that see its keys. */
 struct walk {
     zr__range queries; /* queries that see the keys */
     int end_head;      /* end of the query heads */

@@ -10,7 +10,7 @@ constexpr float gelu_a = 0.7978845608028654f; /* sqrt(2/pi) */
 constexpr float gelu_b = 0.044715f;
 
 /* Return e^(-2u), u = sqrt(2/pi) (x + 0.044715 x^3). Callers compute (1 + tanh u)/2 as 1/(1 + e^(-2u)), which keeps its
- * relative precision where tanh nears -1. */
+ * relative precision where tanh u is near -1. */
 __device__ __forceinline__ float gelu_exp(float x)
 {
     constexpr float slope = -2.0f * gelu_a * ZR__LOG2_E;
@@ -103,8 +103,8 @@ struct tanh_of {
     }
 };
 
-/* Compute dy * the slope of tanh, 4 e / (1 + e)^2 with e = e^(-2|x|), which keeps its relative precision where tanh
- * nears 1. */
+/* Compute dy * the slope of tanh, 4 e / (1 + e)^2 with e = e^(-2|x|), which keeps its relative precision where tanh is
+ * near 1. */
 struct tanh_dx {
     __device__ float operator()(float dy, float x) const
     {

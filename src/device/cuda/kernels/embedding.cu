@@ -57,7 +57,7 @@ zr_status indices_of(const zr_kernel_args *args, const zr_tensor *x, token_ids *
 /* ---- embedding --------------------------------------------------------------------------------- */
 
 /* Functor that copies the table's row of each token, in pieces. A token whose row is in another part of the table gets
- * zeros, or with `keeps` is left as it is. */
+ * zeros, or with `keeps` stays unchanged. */
 template <typename M> struct look_up {
     M mover;
     token_ids tokens;
@@ -85,7 +85,7 @@ template <typename M> struct look_up {
 zr_status copy_rows(const zr_kernel_args *args, const zr_tensor *table, const token_ids &tokens)
 {
     const zr_tensor *out = &args->out[0];
-    const zr_tensor *earlier = args->n_in > 2 ? &args->in[2] : nullptr; /* rows of the tiles before this one */
+    const zr_tensor *earlier = args->n_in > 2 ? &args->in[2] : nullptr; /* rows that earlier tiles have looked up */
     const int64_t C = zr_shape_cols(&table->shape);
     if (earlier && earlier->data != out->data)
         ZR_TRY(zr__cuda_cast(args->device, out->data, out->dtype, earlier->data, earlier->dtype,
@@ -243,8 +243,8 @@ struct sorted_tokens {
     token_ids tokens;
     const uint32_t *order;
     uint32_t *first;
-    uint32_t *many; /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, followed by the indices of these rows,
-                       in any order */
+    uint32_t *many; /* number of rows with more than ZR__CUDA_MANY_TOKENS tokens, followed by the unordered indices of
+                       these rows */
 
     __device__ int64_t row_at(int64_t i) const
     {
@@ -370,7 +370,7 @@ template <typename T, int V> struct row_sums {
 };
 
 /* Add the tokens of all rows. In each line of the grid, the first many_blocks blocks process the rows with many tokens,
- * which take longest. The remaining blocks process the rows with few tokens. */
+ * which take longest, and the remaining blocks process the other rows. */
 template <typename F>
 __global__ void __launch_bounds__(ZR__PIECE_THREADS)
     sum_rows(int64_t rows, int64_t pieces, int log, unsigned many_blocks, F f)
@@ -518,8 +518,8 @@ template <typename T, int V> struct position_sums {
     }
 };
 
-/* Compute the gradient in rows of several documents, whose operands are documents, dy and earlier: the gradient of a
- * look-up, by positions in place of ids. */
+/* Compute the gradient of a position table for rows of several documents. The operands are documents, dy and earlier.
+ * The computation is the gradient of a look-up with positions as ids. */
 zr_status run_position_dw_of_documents(const zr_kernel_args *args)
 {
     const zr_shape *dy = &args->in[1].shape;

@@ -1,5 +1,5 @@
-/* layernorm and rmsnorm with their gradients (_dx and _dw). An rmsnorm is a layernorm whose mean is 0 and which has no
- * bias, and its rows may be groups of columns: as many columns as the gain has elements. */
+/* layernorm and rmsnorm with their gradients (_dx and _dw). An rmsnorm is a layernorm with mean 0 and without bias. Its
+ * rows may be groups of columns, each with the width of the gain. */
 #include "device/cuda/rows.h"
 #include "device/cuda/scratch.h"
 
@@ -116,8 +116,8 @@ template <typename T> struct norm_dx {
     int64_t rows, C;
 };
 
-/* Compute *a and *b: *a is the mean of dxhat, which comes from the derivative of the mean (0 for rmsnorm); *b is the
- * mean of dxhat * xhat. */
+/* Compute *a, the mean of dxhat, and *b, the mean of dxhat * xhat. *a comes from the derivative of the mean, and is 0
+ * for rmsnorm. */
 template <typename T, bool PACKED, bool CENTRED>
 __device__ __forceinline__ void row_averages(const norm_dx<T> &n, const zr__row_place &at,
                                              const zr__row_kept<T, PACKED> &x, const zr__row_kept<T, PACKED> &dy,
@@ -246,7 +246,7 @@ __device__ __forceinline__ void add_rows(const norm_dw<T> &n, int64_t begin, int
     }
 }
 
-/* Sum the rows in runs. Each block of threads sums one run, for as many columns as one warp covers. Each warp sums some
+/* Sum the rows in runs. Each block of threads sums one run, for the columns that one warp covers. Each warp sums some
  * of the run's rows. The warps' sums are then added in the order of the warps. */
 template <typename T, bool PACKED, bool CENTRED>
 __global__ void __launch_bounds__(dw_warps *ZR__WARP) norm_dw_runs(norm_dw<T> n)

@@ -60,7 +60,7 @@ zr__cuda_product_spec spec_of(const zr_kernel_args *args, bool transposed)
 }
 
 /* Create the product of the forward pass. If cuBLASLt cannot add the bias, y is first set to the bias, and the product
- * is added to y. The result is the same: the sum is rounded only once. */
+ * is added to y. The result is the same, because the sum is rounded only once in both cases. */
 zr_status make_forward(const zr_kernel_args *args, linear *l)
 {
     zr__cuda_product_spec spec = spec_of(args, w_transposed(args));

@@ -41,7 +41,7 @@ struct head {
 struct block_operands {
     zr__cuda_product_operands logits; /* logits (rows,V) = x w^T */
     zr__cuda_product_operands dw;     /* dw (V,C) = dlogits^T x, added to the sum over earlier blocks */
-    zr__cuda_product_operands dx;     /* dx (rows,C) = dlogits w, added to the sum over the tiles before this one */
+    zr__cuda_product_operands dx;     /* dx (rows,C) = dlogits w, added to the sum over earlier tiles */
 };
 
 void *dw_sum(const zr_kernel_args *args, const operands &o)
@@ -186,7 +186,7 @@ __global__ void join(const float *part, const int32_t *target, float *losses, fl
     for (int64_t m = 0; m < parts; m++) most = fmax(most, (double)part[2 * (m * rows + r)]);
     for (int64_t m = 0; m < parts; m++) {
         sum += exp(part[2 * (m * rows + r)] - most);
-        /* Add the target's logit, which the part that holds the target passes; other parts pass 0. */
+        /* Add the target's logit. Only the part that holds the target supplies it; the other parts supply 0. */
         own += part[2 * (m * rows + r) + 1];
     }
     lse[r] = (float)(most + log(sum));

@@ -11,7 +11,7 @@ namespace
 /* Arrays of the range of parameters that is updated. */
 template <typename Grad, typename Param> struct arrays {
     float *weight;
-    Param *param; /* the weights' 16-bit copy, or NULL without a copy */
+    Param *param; /* 16-bit copy of the weights; NULL if there is no copy */
     const Grad *grad;
     float *slot[2];
 };
@@ -36,7 +36,8 @@ struct adam_rule : zr__adam {
 };
 
 template <int SLOTS> struct sgd_rule : zr__sgd {
-    static constexpr int slots = SLOTS; /* number of state arrays besides the weight: 1 with momentum, else 0 */
+    static constexpr int slots =
+        SLOTS; /* number of state arrays in addition to the weight: 1 with momentum, otherwise 0 */
 
     __device__ float step_from(float w, float g, float (&slot)[2]) const
     {
@@ -50,7 +51,7 @@ template <int SLOTS> struct sgd_rule : zr__sgd {
 struct lamb_rule : zr__lamb {
     static constexpr int slots = 2;
 
-    /* Return the direction, with g not yet scaled. */
+    /* Return the direction; g is the gradient before it is scaled. */
     __device__ float direction(float w, float g, float (&slot)[2]) const
     {
         float &m = slot[0], &v = slot[1];
@@ -148,7 +149,7 @@ zr_status lars(zr_device *device, const zr_update_args *args)
 
 /* ---- trust ratios ------------------------------------------------------------------------------ */
 
-/* The direction of a rule, whose elements are computed when they are read. */
+/* The directions of a rule, as an array whose elements are computed on access. */
 template <typename Rule, typename Grad> struct directions {
     Rule rule;
     const float *weight, *slot[2];

@@ -34,8 +34,8 @@ zr_status run_table(const zr_kernel_args *args)
 
 /* ---- rotary ------------------------------------------------------------------------------------ */
 
-/* Rotation of the pairs from i on, which all belong to one head. I is the type in which indices are divided: 32 bits
- * are several times faster than 64. */
+/* Rotation of the pairs from i on, which all belong to one head. I is the integer type for divisions of indices: with
+ * 32 bits they are several times faster than with 64. */
 template <typename I> struct rotate_each {
     zr__array y, x;
     const float *table;

@@ -17,7 +17,7 @@ constexpr int few_pieces = 16, tree_levels = 12;
 template <typename Out, typename In> struct sum_each {
     Out *out;
     const void *few[few_pieces];
-    const void *const *all; /* addresses of the pieces, in GPU memory; NULL if `few` has them all */
+    const void *const *all; /* addresses of the pieces, in GPU memory; NULL if all of them are in `few` */
     int pieces;
     bool accumulate;
 
@@ -64,8 +64,8 @@ zr_status sum_pieces(const zr__cuda_device *cuda, Out *out, bool accumulate, con
     for (int r = 0; r < n_pieces; r++) packed = packed && zr__is_aligned(pieces[r]);
     if (n_pieces <= few_pieces)
         std::copy_n(pieces, n_pieces, each.few);
-    else { /* The list is in pageable memory. CUDA usually reads it before the call returns, but does not promise to:
-              `pieces` must stay unchanged until `finish`. */
+    else { /* The list is in pageable memory. CUDA usually reads it before the call returns, but does not guarantee
+              this. Therefore `pieces` must stay unchanged until `finish`. */
         each.all = cuda->room->piece;
         ZR_CUDA(cudaMemcpyAsync(cuda->room->piece, pieces, (size_t)n_pieces * sizeof *pieces, cudaMemcpyHostToDevice,
                                 cuda->stream));
