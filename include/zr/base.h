@@ -1,6 +1,6 @@
 /**
- * base: definitions that every other layer uses. They are status codes, error messages, random numbers, counts of bytes
- * of memory and traffic, and the description of a machine (zr_profile).
+ * base: definitions that every other layer uses. They include status codes, error messages, random numbers, counts of
+ * bytes of memory and traffic, and the description of a machine (zr_profile).
  *
  * Every function that can fail returns a zr_status, which the caller must use. Each thread keeps the message of its
  * last failure (zr_error_message) and the functions through which this failure passed (zr_error_trace).
@@ -180,9 +180,8 @@ typedef void (*zr_progress_fn)(void *arg, int64_t done, int64_t all);
 /* ---- exact sums ------------------------------------------------------------------------------ */
 
 /** Exact sum of F32 values or of their squares (Kulisch's accumulator). The sum does not depend on the order of its
- * terms, nor on the number of ranks that add them. Its value is limb[0] * 2^-298 + limb[1] * 2^-266 + ..., a
- * fixed-point number of 20 x 32 bits. After carries are propagated, every limb except the last is in [0, 2^32).
- * Zero-initialise. */
+ * terms, nor on the number of ranks that add them. It is a fixed-point number of 20 x 32 bits: limb[0] * 2^-298 +
+ * limb[1] * 2^-266 + ... When all carries are propagated, every limb but the last is in [0, 2^32). Zero-initialise. */
 #define ZR_EXACT_LIMBS 20
 typedef struct zr_exact {
     int64_t limb[ZR_EXACT_LIMBS];
@@ -224,8 +223,8 @@ ZR_API void zr_rng_normal(const zr_rng *rng, uint64_t first, int64_t n, float *o
 
 /* ---- machine --------------------------------------------------------------------------------- */
 
-/** Sizes m, n and k of a matrix product, sorted in ascending order. When sorted, the forward product of a weight and
- * its two backward products have equal sizes. */
+/** Sizes m, n and k of a matrix product, in ascending order. Therefore the forward product of a weight and its two
+ * backward products have equal sizes. */
 typedef struct zr_product_sizes {
     int64_t size[3]; /* all 0 if there is no product */
 } zr_product_sizes;
@@ -250,8 +249,8 @@ typedef struct zr_device_facts {
     int threads;           /* compute threads per rank */
     bool apart;            /* whether the device has its own memory, which the processor cannot access */
     bool bf16_products;    /* whether matrix products multiply bf16 operands directly, without widening them to fp32 */
-    bool narrow_attention; /* whether attention multiplies 16-bit operands directly (on a processor only those in bf16),
-                              without widening them to fp32 */
+    bool narrow_attention; /* whether attention multiplies 16-bit operands directly, without widening them to fp32; on a
+                              processor this is possible only for bf16 */
     int64_t panel_bytes;   /* maximum bytes of a packed operand of a matrix product, or 0 if operands are not packed */
     const struct zr_kernel *kernels; /* user-defined kernels (zr_device_config), or NULL */
     /** Return the scratch bytes that an op's kernel needs, or 0 if the op has no kernel. If an operand has too many
@@ -264,7 +263,7 @@ typedef struct zr_device_facts {
 ZR_API int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struct zr_graph *graph,
                                        const struct zr_op *op);
 
-/** Levels of links between ranks, from the nearest ranks to the most distant. */
+/** Levels of links between ranks, from near to distant ranks. */
 typedef enum zr_link_level {
     ZR_LINK_PROCESS, /* between threads of one process, which read each other's memory; `zr info --bench` measures this
                         level */
@@ -275,8 +274,9 @@ typedef enum zr_link_level {
 
 /** Rates of a link. A value of 0 is unknown. */
 typedef struct zr_link {
-    double bytes_sec;   /* bytes per second that each rank receives while all ranks of this level communicate */
-    double latency_sec; /* latency in seconds of a message's first byte; estimates do not use this value yet */
+    double
+        bytes_sec; /* rate at which each rank receives while all ranks of this level communicate, in bytes per second */
+    double latency_sec; /* latency of the first byte of a message, in seconds; not used by estimates yet */
 } zr_link;
 
 /** Rates of the hardware that one rank uses. A value of 0 is unknown. */
@@ -285,15 +285,15 @@ typedef struct zr_machine {
     double memory_bytes_sec;
     int64_t memory_bytes; /* memory capacity */
     zr_link link[ZR_LINK_LEVELS];
-    bool link_copies; /* whether ranks communicate by copying memory with their own processors, so that they cannot
-                         compute at the same time */
-    /** Rates of the disk with offloaded states, for one rank, in bytes per second; 0 if unknown. `both` is the sum of
-     * both directions if equal numbers of bytes are read and written. */
+    bool link_copies; /* whether ranks communicate by copying memory with their own processor cores, which then cannot
+                         compute */
+    /** Rates of one rank's disk with offloaded states, in bytes per second; 0 if unknown. `both` is the total rate when
+     * reads and writes run at the same time with equal numbers of bytes. */
     double disk_read_bytes_sec, disk_write_bytes_sec, disk_both_bytes_sec;
-    double host_bytes_sec; /* rate of copies between the memory of a device and host memory, in each direction; 0 for
+    double host_bytes_sec; /* rate of copies between device memory and host memory, in each direction; 0 if it equals
                               the rate of the device's memory */
-    double host_memory_bytes_sec; /* rate at which the host's processors of one rank read and write host memory, beside
-                                     a device with its own memory */
+    double host_memory_bytes_sec; /* for a device with its own memory: rate at which one rank's share of the host's
+                                     processors reads and writes host memory */
     /** Measured rates of matrix products. A product of other sizes is assumed to run at the rate of the nearest
      * measured sizes. If the array is empty, every product is assumed to run at the peak rate. */
     zr_product_rate product[ZR_PRODUCT_RATES];

@@ -104,23 +104,23 @@ ZR_API ZR_NODISCARD zr_status zr_safetensors_sync(const zr_safetensors *st);
 #define ZR_CHUNK_BYTES ((int64_t)4 << 20)
 
 /** Chunk of a file: `bytes` bytes from `offset` on, and their XXH3-64 hash. No chunk crosses a multiple of
- * ZR_CHUNK_BYTES. A chunk is contiguous, unless `offset` lies in slices of rows (zr_slices). If `offset` lies in
- * slices, the chunk consists of slices of one rank. */
+ * ZR_CHUNK_BYTES. A chunk is contiguous, except in slices of rows (zr_slices): there it consists of slices of one rank.
+ */
 typedef struct zr_chunk {
     int64_t offset, bytes;
     uint64_t hash;
 } zr_chunk;
 
 /** Bytes [begin, end) of a file with a matrix whose columns are divided among ranks. The matrix has rows of row_bytes.
- * Each row consists of two or more slices of slice_bytes. Slices at the same place in their rows belong to one rank,
- * for example the first slice of every row. */
+ * Each row consists of two or more slices of slice_bytes. Each rank owns the slices at one position, for example the
+ * first slice of every row. */
 typedef struct zr_slices {
     int64_t begin, end, row_bytes, slice_bytes;
 } zr_slices;
 
 /** Writer of ranges of a file that already has its full size (zr_safetensors_create). Any number of threads and
  * processes may write to one file, each with its own writer. Writes bypass the page cache (O_DIRECT) if the file system
- * allows this. Only the bytes of a range before its first multiple of 4096 and after its last multiple of 4096 pass
+ * allows this. Only the bytes at the ends of a range, before its first and after its last multiple of 4096, pass
  * through the page cache. A writer has a thread and two buffers. The thread writes one buffer while the caller fills
  * and hashes the other one. */
 typedef struct zr_chunk_writer zr_chunk_writer;
@@ -136,18 +136,18 @@ ZR_API ZR_NODISCARD zr_status zr_chunk_writer_open(const char *path, int writers
  * status, because the system may report a later fsync as successful although it has dropped bytes. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_put(zr_chunk_writer *writer, int64_t offset, const void *bytes,
                                                   int64_t n);
-/** Finish after the last put. Return ZR_OK only if all bytes are on the disk (fsync). Call this function once. Error:
+/** Finish after the last put. Return ZR_OK only if all bytes are on the disk (fsync). Call this exactly once. Error:
  * ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_chunk_writer_end(zr_chunk_writer *writer);
-/** Return the *n chunks that were written, in ascending order. The writer owns them. Before zr_chunk_writer_end has
- * succeeded, return NULL and set *n to 0. */
+/** Return the written chunks in ascending order, and store their number in *n. The writer owns them. Before
+ * zr_chunk_writer_end has succeeded, return NULL and set *n to 0. */
 ZR_API const zr_chunk *zr_chunk_writer_chunks(const zr_chunk_writer *writer, int64_t *n);
 /** Close a writer, which may be NULL. If zr_chunk_writer_end has not been called, the contents of the file are
  * undefined. */
 ZR_API void zr_chunk_writer_close(zr_chunk_writer **writer);
 
 /** Read bytes [first, end) of a file, and return their chunks with hashes. An `end` of -1 means the end of the file.
- * Used for headers and for small files. Free *chunk with zr_free; *chunk is NULL if the range is empty. Errors:
+ * Use this for headers and small files. Free *chunk with zr_free; *chunk is NULL if the range is empty. Errors:
  * ZR_ERR_NOT_FOUND; ZR_ERR_ARG if the range is not inside the file; ZR_ERR_IO; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_chunks_of_file(const char *path, int64_t first, int64_t end, zr_chunk **chunk,
                                                 int64_t *n);
@@ -204,8 +204,8 @@ ZR_API ZR_NODISCARD zr_status zr_manifest_read(const char *dir, zr_manifest **ma
 ZR_API void zr_manifest_free(zr_manifest **manifest);
 
 /** Reader of one safetensors file of a checkpoint, for one thread. It reads each chunk into a buffer of at most
- * ZR_CHUNK_BYTES and checks the chunk's hash. Consecutive reads from the same chunk are served from this buffer.
- * Chunks whose bytes interleave are read together. */
+ * ZR_CHUNK_BYTES and checks the chunk's hash. Consecutive reads from the same chunk use this buffer. Chunks of slices
+ * whose bytes interleave are read together. */
 typedef struct zr_chunk_reader zr_chunk_reader;
 
 /** Open dir/name, check the header's chunks and parse the list of tensors. `manifest` is borrowed until the reader is
@@ -227,9 +227,9 @@ ZR_API const zr_safetensors *zr_chunk_reader_tensors(const zr_chunk_reader *read
 ZR_API void zr_chunk_reader_close(zr_chunk_reader **reader);
 
 /** Check every byte of a checkpoint. `report` (size bytes) receives one line "FILE: TEXT" for each damaged range or
- * file. It also receives a line for each file that is not in the manifest, which is no error. If there are no
- * lines, `report` is "". fn receives the progress and may be NULL. Errors: ZR_ERR_DATA with the first damage in the
- * message; ZR_ERR_NOT_FOUND and ZR_ERR_DATA as from zr_manifest_read; ZR_ERR_IO if a file cannot be read. */
+ * file. It also receives a line for each file that is not in the manifest; such a file is not an error. Without lines,
+ * `report` is "". fn receives the progress and may be NULL. Errors: ZR_ERR_DATA with the first damage in the message;
+ * ZR_ERR_NOT_FOUND and ZR_ERR_DATA as from zr_manifest_read; ZR_ERR_IO if a file cannot be read. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_verify(const char *dir, zr_progress_fn fn, void *arg, char *report,
                                                    size_t size);
 
@@ -248,12 +248,12 @@ ZR_API ZR_NODISCARD zr_status zr_checkpoint_list(const char *run_dir, int64_t **
  * ZR_ERR_IO. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_begin(const char *run_dir, int64_t step);
 /** Rename step-N.tmp to step-N atomically. All its files must have been synced before. Then replace run_dir/latest, a
- * text file with the checkpoint's name and a newline. `latest` is for people and other tools; zr itself lists the
- * directories. Errors: ZR_ERR_CREATE if step-N is complete and on the disk but `latest` could not be written;
- * ZR_ERR_IO otherwise. After ZR_ERR_IO a complete step-N may exist too. */
+ * text file with the checkpoint's name and a newline. `latest` is for users and other tools; zr itself lists the
+ * directories. Errors: ZR_ERR_CREATE if step-N is complete and on the disk but `latest` could not be written; ZR_ERR_IO
+ * otherwise. After ZR_ERR_IO a complete step-N may exist too. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_commit(const char *run_dir, int64_t step);
 /** Remove step-N and step-N.tmp. Return ZR_OK if neither exists. step-N is first renamed to step-N.tmp, so that an
- * incomplete checkpoint never has the final name. Only a checkpoint's own kinds of files (*.json, *.safetensors) are
+ * incomplete checkpoint never has the final name. Only files that a checkpoint may have (*.json, *.safetensors) are
  * removed. Links are removed, not followed. Fail with ZR_ERR_IO naming a file that could not be removed, or a foreign
  * file, which stays in step-N.tmp. */
 ZR_API ZR_NODISCARD zr_status zr_checkpoint_remove(const char *run_dir, int64_t step);
@@ -261,8 +261,9 @@ ZR_API ZR_NODISCARD zr_status zr_checkpoint_remove(const char *run_dir, int64_t 
 /* ---- Hugging Face directories ---------------------------------------------------------------- */
 
 /** Read dir/config.json of any family into its struct. Missing keys get the defaults of Hugging Face transformers.
- * Unknown keys are ignored, except in objects of which zr knows a member. Errors: ZR_ERR_NOT_FOUND if the file is
- * missing; ZR_ERR_DATA naming a model_type that is no family, or a field with a value that zr does not support. */
+ * Unknown keys are ignored, but not in objects with a member that zr knows. Errors: ZR_ERR_NOT_FOUND if the file is
+ * missing; ZR_ERR_DATA if model_type is not a family, or if zr does not support the value of a field, which the message
+ * names. */
 ZR_API ZR_NODISCARD zr_status zr_hf_read(const char *dir, const zr_family **family, zr_model_config *config);
 
 /** Write dir/config.json in a form that transformers loads, replacing an older file. Errors: ZR_ERR_ARG if a number is

@@ -4,9 +4,9 @@
  * exception is a baseline in which NCCL adds (zr_comm_reduce_scatter). Calls are collective and blocking, unless
  * their comments say otherwise: every rank of a communicator makes them in the same order with the same sizes.
  *
- * Any thread may make a call. Two threads must not make calls at once in one communicator, nor in communicators split
- * off it. Under MPI two threads must never make calls at once. Ranks that share several communicators must make all
- * their calls in the same order. Otherwise two ranks could wait in different communicators for each other forever.
+ * Any thread may make a call. Two threads must not make calls at the same time in one communicator or in communicators
+ * split off it; under MPI, not even in different communicators. Ranks that share several communicators must make all
+ * their calls in the same order. Otherwise two ranks could wait for each other forever in different communicators.
  *
  * A peer's failure is fatal: calls then return ZR_ERR_PEER or ZR_ERR_COMM. Afterwards only abort and destroy are
  * allowed, in every communicator. Arguments identify a rank by its number in the communicator. Error messages identify
@@ -33,9 +33,9 @@ struct zr__group;
  * first_byte and bytes are multiples of the exchange's grain_bytes. first_byte is also a multiple of 64, unless the
  * staging memory is too small for this. The callback is not called for a piece of 0 bytes.
  *
- * The pointers are valid only during the callback, which must not call comm. The callback may overwrite this rank's
- * own piece up to the end of the range, because no peer reads it. If the callback fails, it is not called again. The
- * exchange then still runs to its end, so that the ranks stay in step, and returns the failure. */
+ * The pointers are valid only during the callback, which must not call comm. The callback may overwrite this rank's own
+ * piece up to the end of the range, because no peer reads it. If the callback fails, it is not called again. The
+ * exchange then still completes, because the other ranks need it, and returns the failure. */
 typedef zr_status (*zr_comm_arrived_fn)(void *arg, int64_t first_byte, int64_t bytes, const void *const *pieces);
 
 /** Copy functions that replace memcpy if ranks share memory that the processor cannot access (GPU memory). A copy may
@@ -44,7 +44,7 @@ typedef struct zr_comm_copier {
     zr_status (*copy)(void *arg, void *to, const void *from, int64_t bytes);
     zr_status (*finish)(void *arg);
     void *arg;
-    void *stream; /* cudaStream_t of the device's work, or NULL if the device has no stream */
+    void *stream; /* cudaStream_t to which the device's work is issued, or NULL if the device has no stream */
 } zr_comm_copier;
 
 /** Functions of a transport. Each transport has one table of this type (src/comm/transport.h). */
@@ -64,18 +64,18 @@ typedef struct zr_comm_ops {
     zr_status (*devices)(zr_comm *comm, const zr_comm_copier *copier);
 } zr_comm_ops;
 
-/** Board: status of a rank that other ranks of the same host can read at any time. */
+/** Board: state of a rank that other ranks of the same host can read at any time. */
 #define ZR_COMM_SHOWN 4
 typedef struct zr_comm_board {
     uint64_t waits;  /* counter, incremented when a wait for other ranks begins and again when it ends, so it is
-                        odd during a wait. Among ranks with the same groups, the rank with the lowest value is
-                        behind the others */
+                        odd during a wait. Among ranks with the same groups, the rank with the lowest value has made the
+                        least progress */
     int64_t process; /* process ID on this host */
     uint64_t told;   /* on the board of the host's first rank: nonzero after a rank of the host has claimed the right to
                         report why the job ends; unused on other boards */
     uint64_t awaited; /* during a long wait: 1 + world number of a rank for which this rank waits, or 0 if the rank
                          is unknown */
-    uint64_t shown[ZR_COMM_SHOWN]; /* numbers in which the engine and the train layer show the rank's progress */
+    uint64_t shown[ZR_COMM_SHOWN]; /* numbers with which the engine and the train layer show the rank's progress */
 } zr_comm_board;
 
 struct zr_comm {
@@ -87,10 +87,10 @@ struct zr_comm {
     unsigned char *staging;     /* staging memory of this rank, of staging_bytes bytes */
     int64_t staging_bytes;
     int64_t staging_taken_bytes; /* bytes that are actually allocated for `staging` */
-    bool concurrent;    /* whether calls spend time waiting for a link, so that a second thread for communication saves
-                           time */
-    bool second_thread; /* whether one thread may make some calls and another thread the others, one at a time */
-    zr_traffic traffic; /* received bytes; the owner may reset them at any time */
+    bool concurrent; /* whether calls spend time waiting for a link, so that a separate thread for communication saves
+                        time */
+    bool second_thread;    /* whether two threads may share the calls of one rank, one call at a time */
+    zr_traffic traffic;    /* received bytes; the owner may reset them at any time */
     zr_comm_copier copier; /* copy functions for shared memory; `copy` is NULL if memcpy is used */
     zr_status copied;      /* status of the first failed copy in the current call */
     const double *table;   /* array of size * n numbers, n from each rank, of the last call that exchanged numbers
@@ -100,11 +100,11 @@ struct zr_comm {
     const void **pieces;  /* scratch array of `size` pointers, for the argument `pieces` of zr_comm_arrived_fn */
     zr_comm_board *board; /* status of this rank that other ranks of its host can read; the world's communicator and all
                              groups split off it use the same board */
-    zr_comm_board **boards; /* boards of all n_boards ranks of the world; an entry is NULL if this process cannot read
-                               the rank's board, for example because the rank is on another host */
+    zr_comm_board **boards; /* boards of all n_boards ranks of the world; NULL for a rank whose board this process
+                               cannot read, for example on another host */
     int n_boards;
-    bool processes_seen; /* whether the processes of the host can see each other by process ID; false if the processes
-                            run in separate containers */
+    bool processes_seen; /* whether processes of the host see each other by process ID; false if they run in separate
+                            containers */
 };
 
 /** Allocate `bytes` of zeroed, 64-byte aligned staging memory for this rank. It is freed with the communicator or by
@@ -112,8 +112,8 @@ struct zr_comm {
  *
  * Pieces pass through staging memory in chunks, in two alternating halves. A piece may therefore be larger than the
  * staging memory. More staging memory means fewer and longer chunks. With `size` ranks the minimum is
- * ZR_COMM_STAGING_LEAST * size bytes, or 0 if size is 1. A grain of more than 64 bytes needs at least 2 * size *
- * grain_bytes, with grain_bytes rounded up to a multiple of 64. With 2 * size * piece_bytes, where piece_bytes is
+ * ZR_COMM_STAGING_LEAST * size bytes, or 0 if size is 1. For a grain of more than 64 bytes, the minimum is 2 * size *
+ * grain_bytes, with grain_bytes rounded up to a multiple of 64. If the size is 2 * size * piece_bytes, with piece_bytes
  * rounded up to a multiple of 64, each piece moves in one chunk.
  *
  * This is a good size:
@@ -135,10 +135,9 @@ ZR_API ZR_NODISCARD zr_status zr_comm_exchange(zr_comm *comm, const void *send, 
                                                int64_t piece_bytes, int64_t grain_bytes, zr_comm_arrived_fn fn,
                                                void *arg);
 
-/** Send every rank's `send` (a piece) to the owner only. Grains are as in zr_comm_exchange. fn is called only on the
- * owner, and may be NULL on other ranks. No peer reads the owner's `send`. On other ranks `send` must not change
- * until the call returns. Needs staging memory. Traffic: (size-1) * piece_bytes on the owner, counted as
- * reduce_scatter. */
+/** Send every rank's `send` (a piece) to the owner only. For grains see zr_comm_exchange. fn is called only on the
+ * owner, and may be NULL on other ranks. No peer reads the owner's `send`. On other ranks `send` must not change until
+ * the call returns. Needs staging memory. Traffic: (size-1) * piece_bytes on the owner, counted as reduce_scatter. */
 ZR_API ZR_NODISCARD zr_status zr_comm_collect(zr_comm *comm, int owner, const void *send, int64_t piece_bytes,
                                               int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg);
 
@@ -169,7 +168,7 @@ ZR_API ZR_NODISCARD zr_status zr_comm_barrier(zr_comm *comm);
 
 /** Agree on a status: every rank passes its own. Return ZR_OK if all ranks passed ZR_OK, otherwise the status of the
  * lowest failed rank. A failed rank keeps its own message. Other ranks get the message of the lowest failed rank, as
- * "rank R: TEXT". No traffic is counted. All ranks wait for each other in this call. Make it rarely, for example at the
+ * "rank R: TEXT". No traffic is counted. All ranks wait for each other, so make this call rarely, for example at the
  * start, after a save or at the end of a training step. */
 ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
 
@@ -179,10 +178,10 @@ ZR_API ZR_NODISCARD zr_status zr_comm_agree(zr_comm *comm, zr_status mine);
  * split again. Ranks of a group share memory if they share memory in `comm`. A group of one rank works like the
  * communicator of zr_comm_create_self.
  *
- * Collective over `comm`. No traffic is counted. All ranks return the same status. If one rank has no memory
+ * Collective over `comm`. No traffic is counted. All ranks return the same status. If one rank runs out of memory
  * (ZR_ERR_MEMORY), no rank gets a group. The caller must destroy `sub` before `comm`, except that a group of a lent
- * communicator (zr_comm_threads_run) is also lent. With threads, a rank that fails, returns, is stopped or aborts
- * wakes all ranks that wait for it in any communicator. Under MPI the abort of a rank ends the job. */
+ * communicator (zr_comm_threads_run) is also lent. With threads, a rank that fails, returns, is stopped or aborts wakes
+ * all ranks that wait for it in any communicator. Under MPI the abort of a rank ends the job. */
 ZR_API ZR_NODISCARD zr_status zr_comm_split(zr_comm *comm, int color, int key, zr_comm **sub);
 
 /** Leave all communication after a failure: this rank will make no further call. Not collective. Under MPI, end the
@@ -207,7 +206,7 @@ ZR_API ZR_NODISCARD zr_status zr_comm_threads_run(int size, zr_rank_fn fn, void 
 ZR_API int zr_comm_mpi_launched(void);
 /** Start MPI and create the communicator of the world. `argc` and `argv` point to the arguments of main. Call
  * zr_comm_mpi_stop at the end of the program, after zr_comm_destroy. zr_comm_mpi_stop stops MPI, and does nothing if
- * MPI is not running. If the program has initialised MPI itself, that MPI is used unchanged. The program then calls
+ * MPI is not running. If the program has already initialised MPI, that MPI is used, and the program must call
  * MPI_Finalize instead of zr_comm_mpi_stop. Fail with ZR_ERR_UNSUPPORTED if zr was built without MPI, or if the
  * launcher's number of ranks differs from MPI's. */
 ZR_API ZR_NODISCARD zr_status zr_comm_mpi_start(int *argc, char ***argv, zr_comm **comm);

@@ -1,9 +1,9 @@
 /**
  * config: reads CONFIG.json, with the keys and meanings of DeepSpeed, into one checked struct.
  *
- * The table of keys (zr_config_keys) is the only place for names, types, ranges, defaults and help texts. Its keys of
- * the model are the fields of families (zr/models.h). Error messages, help and docs/config.md are made from it. First
- * call zr_config_load. Then code that knows the model and the data sets values that the file does not give
+ * The table of keys (zr_config_keys) is the only place for names, types, ranges, defaults and help texts. The keys of
+ * the model come from the fields of families (zr/models.h). Error messages, help and docs/config.md are made from it.
+ * First call zr_config_load. Then code that knows the model and the data sets values that the file does not give
  * (zr_config_set). Finally zr_config_resolve sets all remaining values. A run saves the result with zr_config_to_json.
  *
  * Error messages give file:line:column, the key's path, the actual value and the expected value.
@@ -74,14 +74,14 @@ typedef struct zr_config_offloaded {
     const char *folders; /* folder on disk, or a list of folders (a value of the form of data.train); NULL if not given
                           */
     double ratio;        /* share of the elements that are offloaded, from 0 to 1 */
-    int64_t buffers;     /* key buffer_count; ZR_CONFIG_BUFFERS for the planner's choice. Not used for parameters */
+    int64_t buffers; /* key buffer_count; ZR_CONFIG_BUFFERS leaves the choice to the planner. Not used for parameters */
 } zr_config_offloaded;
 
 /** Device on which ranks compute. */
 typedef enum zr_config_device { ZR_DEVICE_AUTO, ZR_DEVICE_CPU, ZR_DEVICE_CUDA } zr_config_device;
 
-/** Defaults of DeepSpeed for sub_group_size and for buffer_count of offload_optimizer. zr takes them for "not given",
- * since examples contain them and they would need gigabytes. */
+/** Defaults of DeepSpeed for sub_group_size, and for buffer_count of offload_optimizer. zr treats them as "not given",
+ * because examples of configurations contain them, and they would need gigabytes. */
 #define ZR_CONFIG_SUB_GROUP 1000000000
 #define ZR_CONFIG_BUFFERS 4
 
@@ -123,11 +123,11 @@ typedef struct zr_config {
     struct {
         int64_t tensor;
         zr_config_sequence sequence;
-        int64_t ranks_per_host; /* ranks per host; 0 for the number that the transport finds */
+        int64_t ranks_per_host; /* number of ranks per host; 0 to use the number that the transport finds */
     } parallel;
     struct {
         zr_config_layout layout;
-        zr_config_norm norm; /* method for the gradient norm, in layout lean with one micro-batch per step */
+        zr_config_norm norm; /* method for the gradient norm with layout lean and one micro-batch per step */
         int64_t limit_bytes; /* key memory.limit: limit in bytes of the memory of a rank's process or, with a GPU, of
                                 its GPU memory; 0 for no limit */
         int64_t tile_elems;  /* maximum number of elements of a tile of the embedding or the head; 0 for whole tables */
@@ -138,7 +138,7 @@ typedef struct zr_config {
         int64_t eval_interval; /* training steps between evaluations; 0 to never evaluate */
         int64_t eval_batches;  /* number of batches per evaluation; 0 for all evaluation data */
         int64_t sample_tokens; /* number of tokens of the sample text that the model generates at each evaluation and at
-                                  the end of the run; 0 for no sample text */
+                                  the end of the run; 0 for none */
         const char *sample_prompt; /* prompt of the sample text, or NULL */
         const char *output_dir;    /* directory of the run; NULL for runs/<model>-<time> */
         const char *started_in;    /* directory that relative paths in a run's saved config.json refer to; NULL for the
@@ -147,7 +147,7 @@ typedef struct zr_config {
         int64_t hang_timeout;  /* seconds without progress after which a rank is reported as hanging; 0 for automatic
                                   choice */
         int64_t save_interval; /* training steps between checkpoints; 0 for no periodic checkpoints */
-        bool save_end;         /* whether to write a checkpoint after the last step, whatever the interval */
+        bool save_end;         /* whether to write a checkpoint after the last step, independently of the interval */
         bool save_model;       /* whether to write the final weights as model/ */
         int64_t keep_last;
         bool keep_best;      /* whether to keep the weights with the lowest evaluation loss */
@@ -168,10 +168,11 @@ typedef struct zr_config {
         bool nesterov;
         bool adam_w_mode;            /* whether Adam, or LAMB of NVIDIA, decouples weight decay, as AdamW does */
         zr_lamb_variant variant;     /* variant of LAMB */
-        bool bias_correction;        /* of Adam, AdamW and LAMB */
-        double min_coeff, max_coeff; /* of LAMB, like the next three fields (zr_lamb_args) */
+        bool bias_correction;        /* for Adam, AdamW and LAMB */
+        double min_coeff, max_coeff; /* minimum trust ratio, and maximum trust ratio, of LAMB (zr_lamb_args); the
+                                        following fields down to use_nvlamb are also for LAMB */
         bool eps_inside_sqrt, grad_averaging, use_nvlamb;
-        double trust_coefficient; /* of LARS */
+        double trust_coefficient; /* for LARS */
     } optimizer;
     struct {
         zr_config_scheduler type;
@@ -181,11 +182,13 @@ typedef struct zr_config {
         int64_t total_num_steps; /* step at which the learning rate is lowest; 0 until resolved, by default
                                     train.steps */
         double warmup_min_ratio, cos_min_ratio;
-        double warmup_degree, decay_rate, decay_step, lr_offset; /* of WarmupExpDecayLR */
-        double decay_degree;                                     /* of WarmupPolyDecayLR */
-        double cycle_min_lr, cycle_max_lr;                       /* of OneCycle, like the next fields */
-        int64_t first_step_size, second_step_size; /* steps of the rise and of the fall; 0 until resolved, then equal */
-        int64_t decay_step_size;                   /* number of steps in a decay_lr_rate; 0 for no decay */
+        double warmup_degree, decay_rate, decay_step, lr_offset; /* for WarmupExpDecayLR */
+        double decay_degree;                                     /* for WarmupPolyDecayLR */
+        double cycle_min_lr,
+            cycle_max_lr; /* lowest and highest learning rate of OneCycle; the following fields are also for OneCycle */
+        int64_t first_step_size, second_step_size; /* number of steps in which the rate rises, and in which it falls; 0
+                                                      until resolved, then equal */
+        int64_t decay_step_size; /* number of steps of one decay interval (decay_lr_rate); 0 for no decay */
         double decay_lr_rate;
     } scheduler;
     double gradient_clipping; /* maximum gradient norm; 0 for no clipping */
@@ -207,17 +210,16 @@ typedef struct zr_config {
         zr_config_switch overlap_comm; /* whether communication overlaps computation; AUTO until resolved, by
                                           default ON */
         int64_t prefetch_bucket_elems; /* elements to prefetch at stage 3; 0 for no prefetch */
-        int64_t persistence_elems, model_persistence_elems; /* thresholds at stage 3. A unit is not sharded if each
-                                                               of its parameters has fewer than persistence_elems
-                                                               elements. All units that are not sharded have at
-                                                               most model_persistence_elems elements together; 0
-                                                               for no limit */
+        int64_t persistence_elems,
+            model_persistence_elems; /* persistence thresholds at stage 3: a unit is not sharded if each of its
+                                        parameters has fewer than persistence_elems elements, as long as all unsharded
+                                        units together have at most model_persistence_elems elements (0 for no limit) */
         int64_t max_live_elems; /* maximum number of gathered elements at stage 3; 0 for the elements of two units */
         int64_t max_reuse_elems;
         zr_config_offloaded optim, param; /* offload of optimizer states, and of parameters */
-        bool offload_gradients;           /* whether gradients are stored where optimizer states are */
+        bool offload_gradients;           /* whether gradients are offloaded to the place of the optimizer states */
         int64_t sub_group_elems;          /* number of elements of an offloaded state that are updated at a time;
-                                             ZR_CONFIG_SUB_GROUP for the planner's choice */
+                                             ZR_CONFIG_SUB_GROUP leaves the choice to the planner */
         int64_t mics_shard_ranks;    /* number of ranks over which model states are sharded (MiCS); -1 for all ranks */
         int64_t hpz_partition_ranks; /* number of ranks over which a second copy of the parameters is sharded (hpZ); 1
                                         for no copy */
@@ -242,8 +244,10 @@ typedef struct zr_config {
                           all may be removed */
     } checkpoint;
     struct {
-        int64_t block_bytes; /* largest single transfer from or to disk; 0 for the planner's choice */
-        int64_t depth;       /* number of transfers in flight in each direction; 0 for the planner's choice */
+        int64_t
+            block_bytes; /* maximum bytes of a single transfer from or to disk; 0 to leave the choice to the planner */
+        int64_t
+            depth; /* maximum number of transfers in flight in each direction; 0 to leave the choice to the planner */
     } aio;
     int64_t steps_per_print;
     int64_t train_batch_size, micro_batch_size, accumulation_steps; /* samples per step over all ranks, samples per
@@ -297,7 +301,7 @@ ZR_API const char *zr_config_note(const zr_config *config, int index);
 
 typedef enum zr_key_type {
     ZR_KEY_BOOL,
-    ZR_KEY_SWITCH, /* value true, false or "auto" */
+    ZR_KEY_SWITCH, /* true, false or "auto" */
     ZR_KEY_INT,
     ZR_KEY_NUMBER,
     ZR_KEY_STRING,
@@ -313,8 +317,9 @@ typedef enum zr_key_type {
 } zr_key_type;
 
 typedef enum zr_key_state {
-    ZR_KEY_BUILT,     /* supported key: all values in the allowed range work */
-    ZR_KEY_LIMITED,   /* partly supported key: only the values in `built` work; others fail with ZR_ERR_UNSUPPORTED */
+    ZR_KEY_BUILT,   /* supported key: all values in the allowed range work */
+    ZR_KEY_LIMITED, /* partly supported key: only the values in `built` work; other values fail with ZR_ERR_UNSUPPORTED
+                     */
     ZR_KEY_NO_MEANING /* key of DeepSpeed that has no effect in zr; a note tells the user */
 } zr_key_state;
 
@@ -329,17 +334,18 @@ typedef struct zr_key {
     const char *built;     /* for a LIMITED key: supported values, such as "0" or "a|b" */
     const char *standard;  /* default value as JSON */
     const char *help;      /* one line of help */
-    const char *instead;   /* for a LIMITED key: advice in one line for users of an unsupported value, or NULL */
+    const char *instead;   /* for a LIMITED key: one line of advice for users of an unsupported value, or NULL */
     size_t offset;         /* offset of the key's field in zr_config, or SIZE_MAX if the key has no field */
     const zr_field *field; /* for a key of the model: the field of its family, or NULL */
-    const char *families;  /* in zr_config_keys: names of the families that have the key, as "a, b"; NULL if all have */
-    unsigned only; /* bit set (1 << type) of the optimizers or schedulers for which the key is valid, or 0 for all */
-    bool chosen;   /* whether zr can choose the value: the key then also takes "auto" */
+    const char *families; /* in zr_config_keys: names of the families that have the key, as "a, b"; NULL if every family
+                             has it */
+    unsigned only;        /* bit set (1 << type) of the optimizers or schedulers that the key belongs to; 0 for all */
+    bool chosen;          /* whether zr can choose the value, so that the key also takes "auto" */
 } zr_key;
 
-/** Return the table of keys, of all families. A key that several families declare alike is listed once. If they declare
- * it differently, it is listed for each. Free *keys with zr_free. Errors: ZR_ERR_MEMORY; ZR_ERR_INTERNAL if a family's
- * declaration is wrong (zr_family_check). */
+/** Return the table of keys, of all families. A key that several families declare identically is listed once. A key
+ * that they declare differently is listed once for each family. Free *keys with zr_free. Errors: ZR_ERR_MEMORY;
+ * ZR_ERR_INTERNAL if a family's declaration is wrong (zr_family_check). */
 ZR_API ZR_NODISCARD zr_status zr_config_keys(zr_key **keys, int *n);
 
 /** Write the reference of all keys as Markdown text (docs/config.md). Free *markdown with zr_free. */

@@ -2,8 +2,8 @@
  * data: reads texts and token files, and tokenizes texts. A source is one file or several. The tokens of a source are
  * divided into windows of T tokens. The target of a token is the next token of the text. The last target of a window is
  * therefore the token after the window. The window of a sample depends only on the order, the seed, the weights of the
- * sources and the sample's global index. Runs with any number of ranks or micro-batches therefore see the same samples,
- * and so do resumed runs.
+ * sources and the sample's global index. Therefore the samples do not depend on the number of ranks or micro-batches,
+ * and a resumed run continues with the same samples.
  *
  * zr_pairs makes the samples of encoders such as BERT, which have masked tokens and pairs of sentences.
  *
@@ -26,7 +26,7 @@ typedef struct zr_tokenizer zr_tokenizer;
 /** Token that GPT-2 puts between documents. */
 #define ZR_END_OF_TEXT "<|endoftext|>"
 
-/** Open a tokenizer. `name` is one of these:
+/** Open a tokenizer. `name` has one of the following forms:
  * - "bytes", the tokenizer with 256 tokens, in which a token is a byte;
  * - the path of a tokenizer.json with a BPE like GPT-2's, Llama's, Mistral's or Qwen's, or with a WordPiece like BERT's
  *   (docs/tokenizers.md);
@@ -61,7 +61,7 @@ ZR_API ZR_NODISCARD zr_status zr_tokenizer_encode(const zr_tokenizer *tokenizer,
  * or puts a space before it. */
 ZR_API int64_t zr_tokenizer_room(const zr_tokenizer *tokenizer, int64_t bytes);
 
-/** Tokens at the ends of documents. */
+/** Tokens at the ends of documents, and between documents. */
 typedef struct zr_tokenizer_ends {
     const int32_t *begin, *end; /* n_begin tokens before a document and n_end tokens after it, by the tokenizer's
                                    post_processor; owned by the tokenizer */
@@ -100,11 +100,11 @@ typedef struct zr_data zr_data;
  *             A bijection with the key (seed, epoch) maps g to its window.
  *
  * With several sources, samples are drawn in blocks of ZR_DATA_MIX samples. Each block has c_s samples of source s. c_s
- * is ZR_DATA_MIX times the source's share of all weights, rounded down. The samples that are left go to the sources
- * with the largest remainders, one each. A bijection with the key (seed, block) maps sample i of block b to a position.
- * Positions [c_0 + ... + c_(s-1), c_0 + ... + c_s) belong to source s. The j-th of these positions is sample b c_s + j
- * of this source, which is mapped to a window as above. Every sample therefore takes the same time to find, and no
- * sample depends on earlier samples. */
+ * is ZR_DATA_MIX times the source's share of all weights, rounded down. The remaining samples are given to the sources
+ * with the largest remainders, one to each. A bijection with the key (seed, block) maps sample i of block b to a
+ * position. Positions [c_0 + ... + c_(s-1), c_0 + ... + c_s) belong to source s. The j-th of these positions is sample
+ * b c_s + j of this source, which is mapped to a window as above. Every sample therefore takes the same time to find,
+ * and no sample depends on earlier samples. */
 typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
 #define ZR_DATA_MIX 4096
 
@@ -113,13 +113,12 @@ typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
  * DOCUMENTS: a window of T tokens. Documents follow each other without padding, and a window may begin and end anywhere
  *            in a document. Attention does not stop at the border of two documents.
  * ONE:       one document, for files of lines (.jsonl). Sample and window numbers are then numbers of documents. A
- *            document of fewer than T tokens is padded, and padded targets are -1. Of a document of more than T+1
- *            tokens, the sample has the first T+1. In shuffled order there is no offset.
- * WHOLE:     as many whole documents as fit into T+1 tokens, one after the other as in the file, then padding. Only for
- *            files of lines. Sample and window numbers are then numbers of such rows, which are the same in each epoch;
- *            epochs differ in their order. A document of more than T+1 tokens is cut as with ONE, and fills a row. The
- *            target of a document's last token is -1. Made for attention within documents (zr_data_documents), with
- *            which each document has the losses that it has alone in a sample.
+ *            document of fewer than T tokens is padded, and padded targets are -1. From a document of more than T+1
+ * tokens, the sample takes the first T+1 tokens. In shuffled order there is no offset. WHOLE:     consecutive whole
+ * documents, as long as they fit into T+1 tokens, then padding. Only for files of lines. Sample and window numbers are
+ * then numbers of such rows, which are the same in each epoch; epochs differ in their order. A document of more than
+ * T+1 tokens is cut as with ONE, and fills a row. The target of a document's last token is -1. This is for attention
+ * within documents (zr_data_documents); the losses of a document are then the same as if it were alone in the sample.
  * AUTO:      ONE for files with prompts or messages, DOCUMENTS for all others. */
 typedef enum zr_data_packing { ZR_PACK_AUTO, ZR_PACK_DOCUMENTS, ZR_PACK_ONE, ZR_PACK_WHOLE } zr_data_packing;
 
@@ -153,7 +152,7 @@ typedef struct zr_data_info {
 
 /** Options of zr_data_open_with. A zero means the default, except for `path` and the sizes. */
 typedef struct zr_data_args {
-    /** Data files, in one of these forms. All files of a source must be of one kind.
+    /** Data files. All files of a source must be of one kind. Forms:
      * - the path of a file; symbolic links are followed
      * - a pattern such as "train_*.bin", for the matching files sorted by name
      * - a JSON list of paths and patterns, read as one text: ["a.txt", "b_*.txt"]
@@ -193,7 +192,7 @@ typedef struct zr_data_args {
  *
  * Answers. In files with prompts or messages, only answers are targets: completions, the messages of the assistant, and
  * the token that ends them. All other targets are -1. A token belongs to an answer if its first byte does. Messages are
- * rendered with the chat template of the tokenizer. zr does not execute templates: it recognises those of some
+ * rendered with the chat template of the tokenizer. zr does not execute templates: it recognises the templates of some
  * families of models by a hash of their text, and refuses others.
  *
  * Tokenizing. With the tokenizer "bytes", a text file is read directly. Otherwise text and .jsonl files are tokenized
@@ -249,8 +248,8 @@ ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int3
 #define ZR_DATA_AHEAD_BYTES ((int64_t)4 << 20)
 ZR_API ZR_NODISCARD zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n);
 
-/** Return the bytes of memory needed to prefetch n samples of seq_length tokens, or 0 if not even one sample can be
- * prefetched. `documents` is zr_data_args.documents. */
+/** Return the bytes of memory needed to prefetch n samples of seq_length tokens, or 0 if the limit is too low for a
+ * single sample. `documents` is zr_data_args.documents. */
 ZR_API int64_t zr_data_ahead_bytes(int64_t seq_length, bool documents, int64_t n);
 
 /** Read tokens first to first+n-1. The tokens are numbered through all sources, one source after the other. n is at
@@ -258,7 +257,8 @@ ZR_API int64_t zr_data_ahead_bytes(int64_t seq_length, bool documents, int64_t n
  * zr_data_read_ahead. */
 ZR_API ZR_NODISCARD zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens);
 
-/** Read a window into tokens (T) and targets (T), whatever the order of samples. `window` is below zr_data_windows. */
+/** Read a window into tokens (T) and targets (T), independently of the order of samples. `window` is less than
+ * zr_data_windows. */
 ZR_API ZR_NODISCARD zr_status zr_data_window(zr_data *data, int64_t window, int32_t *tokens, int32_t *targets);
 
 /** Store where documents begin in the sample or window that was read last: begin[i] is the index in the window of the
@@ -292,7 +292,7 @@ typedef struct zr_pairs_args {
     uint64_t seed; /* seed of the order of rows, of the division of texts into samples, and of the masks */
     /* Only for texts: */
     const char *tokenizer; /* tokenizer with the tokens [CLS], [SEP] and [MASK] (zr_tokenizer_open) */
-    double masked_lm_prob; /* share of a sample's tokens that are predicted; 0 for 0.15 */
+    double masked_lm_prob; /* fraction of a sample's tokens that are predicted; 0 for 0.15 */
     double short_seq_prob; /* probability that a document's samples are shorter than a row; 0.1 in BERT's recipe */
     bool whole_words;      /* whether the tokens of a word are predicted together; a token that begins with ## continues
                               a word */
@@ -318,7 +318,7 @@ typedef struct zr_pairs_info {
     int64_t memory_bytes;       /* bytes of memory that the object holds */
 } zr_pairs_info;
 
-/** Memory of one row. A row has at most S samples and P predicted tokens. The arrays are filled up with the values in
+/** Memory of one row. A row has at most S samples and P predicted tokens. Unused elements of an array have the value in
  * parentheses. */
 typedef struct zr_pairs_row {
     int32_t *tokens;         /* (T) token ids (0) */
@@ -326,21 +326,21 @@ typedef struct zr_pairs_row {
     int32_t *documents;      /* (T) index in the row of the first token of the token's sample. The padding counts as one
                                 more sample */
     int32_t *masked;         /* (P) indices in the row of the predicted tokens, ascending (0) */
-    int32_t *masked_targets; /* (P) their original token ids (-1) */
+    int32_t *masked_targets; /* (P) original token ids of the predicted tokens (-1) */
     int32_t *first;          /* (S) index in the row of each sample's first token, [CLS] (0) */
     int32_t *next; /* (S) label of each sample: 0 if B follows A in the text, 1 if B is from another document (-1) */
 } zr_pairs_row;
 
 /**
- * Open data for an encoder. Row r depends only on the files, the arguments and r. Runs with any number of ranks or
- * micro-batches therefore see the same rows, and so do resumed runs.
+ * Open data for an encoder. Row r depends only on the files, the arguments and r. Therefore the rows do not depend on
+ * the number of ranks or micro-batches, and a resumed run continues with the same rows.
  *
  * Ready rows. A .safetensors file has the tensors that transformers' BertForPreTraining takes, of the type I32 or I64:
  * input_ids, labels (the original id of a predicted token, -100 elsewhere), and perhaps token_type_ids (otherwise all
  * 0), attention_mask (otherwise all 1) and next_sentence_label (otherwise no label). The last dimension of all tensors
- * but next_sentence_label is T. Their other dimensions, one or more, count rows, as do all dimensions of
- * next_sentence_label. A row is one sample: its attention_mask must be ones followed by zeros. Each epoch has every row
- * once. In sequential order row r is row r mod rows of the file.
+ * but next_sentence_label is T. The product of the other dimensions is the number of rows; for next_sentence_label it
+ * is the product of all dimensions. A row is one sample: its attention_mask must be ones followed by zeros. Each epoch
+ * has every row once. In sequential order row r is row r mod rows of the file.
  *
  * Texts. A text file has one sentence on each line, and a blank line between documents. Sentences are tokenized once,
  * into the cache of zr_data_open_with. Samples are made as BERT's recipe makes them: for each document a target length
@@ -348,19 +348,20 @@ typedef struct zr_pairs_row {
  * into A and B. With probability 1/2, or if there is only one sentence, B is replaced by text from another document,
  * and its sentences are used for the next sample. A pair that is too long loses tokens at both ends of its longer part.
  * Of the L tokens of a sample, min(P, max(1, round(masked_lm_prob L))) are predicted, but never [CLS] and [SEP]. A
- * predicted token becomes [MASK] in 80% of cases, and any token of the vocabulary in 10%. It stays as it is in 10%.
+ * predicted token is replaced by [MASK] in 80% of cases and by a random token of the vocabulary in 10%. In the other
+ * 10% it does not change.
  *
- * Epochs. In sequential order, every epoch has the same rows. In shuffled order each epoch divides the texts anew,
- * draws other pairs and masks, and has another number and order of rows. (BERT's script writes dupe_factor such epochs
- * into a file.)
+ * Epochs. In sequential order, every epoch has the same rows. In shuffled order, the division of the texts, the pairs,
+ * the masks, and the number and order of rows differ between epochs. (BERT's script writes dupe_factor such epochs into
+ * a file.)
  *
  * Packing. With samples > 1, samples of neighbouring documents share a row if they fit into T tokens, P predicted
  * tokens and S samples (best fit of decreasing lengths among up to 256 samples). The samples are the same with any
  * number of samples in a row.
  *
- * Memory. Of texts, 2 bytes per sentence and 16 bytes per document are kept. The first call for a row of another epoch
- * divides all documents, which takes about a second for 100 million tokens. zr_pairs_read and zr_pairs_count allocate
- * memory for the largest group of neighbouring documents, once.
+ * Memory. Texts need 2 bytes per sentence and 16 bytes per document. The first call for a row of another epoch divides
+ * all documents, which takes about a second for 100 million tokens. zr_pairs_read and zr_pairs_count allocate memory
+ * for the largest group of neighbouring documents, once.
  *
  * Errors: as zr_data_open_with. Also ZR_ERR_DATA with tensor and row if a ready row is invalid or has more predicted
  * tokens than P, or if texts have fewer than two documents; ZR_ERR_CONFIG if the tokenizer lacks one of the tokens.
@@ -375,7 +376,7 @@ ZR_API zr_pairs_info zr_pairs_get_info(const zr_pairs *pairs);
 ZR_API ZR_NODISCARD zr_status zr_pairs_read(zr_pairs *pairs, int64_t row, const zr_pairs_row *out);
 
 /** Store the number of a row's predicted tokens and of its labels of next-sentence prediction, which are the numbers of
- * losses of the two terms. Tokens of texts are read only with whole_words. Errors: as for zr_pairs_read. */
+ * losses of the two terms. For texts, tokens are read only with whole_words. Errors: as for zr_pairs_read. */
 ZR_API ZR_NODISCARD zr_status zr_pairs_count(zr_pairs *pairs, int64_t row, int64_t counted[ZR_PAIRS_TERMS]);
 
 #ifdef __cplusplus

@@ -37,7 +37,7 @@ typedef struct zr_task {
 
 /** Point in a queue, set by zr_device_ops.mark. It covers all tasks issued to the queue before. */
 typedef struct zr_mark {
-    zr_queue *queue; /* queue of the mark; NULL if there is nothing to wait for */
+    zr_queue *queue; /* queue of the mark; NULL if the mark needs no wait */
     int64_t ticket;
 } zr_mark;
 
@@ -45,12 +45,12 @@ typedef struct zr_mark {
  * different streams may overlap. */
 typedef enum zr_queue_runs {
     ZR_QUEUE_AT_ONCE, /* immediately, on the thread that issues them, in the device's stream */
-    ZR_QUEUE_STREAM,  /* immediately, on the thread that issues them, in the queue's own stream; for tasks that only
-                         launch asynchronous work */
+    ZR_QUEUE_STREAM,  /* immediately, on the thread that issues them, in the queue's own stream; use this for tasks that
+                         only launch asynchronous work */
     ZR_QUEUE_THREAD,  /* on a thread of the queue and in the queue's own stream; operations of a task use one processor
                          thread */
-    ZR_QUEUE_HOST     /* on a thread of the queue, for tasks that compute in host memory: operations of a task are the
-                         processor's, and use zr_device_config.threads processor threads */
+    ZR_QUEUE_HOST /* on a thread of the queue, for tasks that compute in host memory. Their operations run on the host's
+                     processors with zr_device_config.threads threads */
 } zr_queue_runs;
 
 typedef struct zr_queue_config {
@@ -61,13 +61,14 @@ typedef struct zr_queue_config {
 /** Values that change during training. A kernel may depend only on these values and on its operands. */
 typedef struct zr_runtime {
     uint64_t seed;
-    int64_t step;                   /* index of the training step, from 0, used for dropout's random numbers */
-    int64_t first_row;              /* index of the first row of this micro-batch in the global batch */
-    int64_t position;               /* number of tokens in the key-value cache, for decoding */
-    int64_t place;                  /* index of this rank among its tensor-parallel ranks (zr_graph_spec.tensor) */
-    float loss_seed[ZR_LOSS_TERMS]; /* for each loss term, gradient of each of its losses. With one term: loss scale /
-                                       number of losses in the global batch. With several terms: loss scale / number of
-                                       the term's losses in the global batch that count; 0 if none counts */
+    int64_t step;      /* index of the training step, from 0, used for dropout's random numbers */
+    int64_t first_row; /* index of the first row of this micro-batch in the global batch */
+    int64_t position;  /* number of tokens in the key-value cache, for decoding */
+    int64_t place;     /* index of this rank among the tensor-parallel ranks of its group (zr_graph_spec.tensor) */
+    float loss_seed[ZR_LOSS_TERMS]; /* for each loss term: gradient of the objective with respect to one of its losses.
+                                       With one term: loss scale / number of losses in the global batch. With several
+                                       terms: loss scale / number of the term's losses in the global batch that count,
+                                       or 0 if that number is 0 */
 } zr_runtime;
 
 typedef struct zr_kernel_args {
@@ -91,12 +92,13 @@ typedef struct zr_kernel {
     zr_status (*run)(const zr_kernel_args *args);
     void (*release)(void *state);
     /** Return the scratch bytes of one run. The result may depend only on the facts, the graph and the op, because
-     * plans are made without a device. NULL if the kernel needs no scratch, even if it replaces a kernel that does. */
+     * plans are made without a device. NULL if the kernel needs no scratch; this also holds if the kernel replaces one
+     * that needs scratch. */
     int64_t (*scratch_bytes)(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
 } zr_kernel;
 
 typedef struct zr_device_config {
-    int threads;              /* compute threads, on a GPU of its queues of ZR_QUEUE_HOST; 0 for one thread */
+    int threads; /* number of compute threads; on a GPU, of threads of its queues of ZR_QUEUE_HOST; 0 for one thread */
     const zr_kernel *kernels; /* user-defined kernels, which replace the device's own, or NULL. The last entry has
                                  op NULL */
     int gpu;                  /* index of the GPU, from 0, for zr_device_create_cuda */
@@ -113,7 +115,7 @@ typedef struct zr_rate {
     double one, all;
 } zr_rate;
 
-/** Peak rates of arithmetic on registers in FLOP/s, an upper bound for kernels. */
+/** Peak rates of arithmetic in registers in FLOP/s, an upper bound for the rates of kernels. */
 typedef struct zr_peak {
     char level[12];  /* processor level, such as "v3" for x86-64-v3 */
     zr_rate fma_f32; /* fused multiply-adds, or separate multiplications and additions if the level has no fused ones */
@@ -137,7 +139,7 @@ typedef struct zr_rates {
     zr_rate link;  /* bytes/s that threads of one process read from each other's memory; `all` is the sum over all
                       threads */
     /* Rates of matrix products with all threads, and the rate of the fastest product in each type.
-     * zr_device_ops.bench does not measure these. */
+     * zr_device_ops.bench does not measure these rates. */
     zr_product_rate product[ZR_PRODUCT_RATES];
     int n_products;
     double best_f32, best_bf16;
@@ -148,8 +150,8 @@ typedef struct zr_rates {
  * Arrays must lie in memory from `alloc` or `alloc_host`. The pieces of `sum` may also lie in comm's staging memory.
  * Single results (zr_square, zr_exact) must lie in memory from `alloc_host`.
  *
- * Operations that a task calls are executed in the order of the task's queue. They may complete after the call
- * returns: marks cover them, and `finish` and `sync` wait for them. Arguments other than arrays are read before the
+ * Operations that a task calls are executed in the order of the task's queue. They may complete after the call returns.
+ * A later mark includes them, and `finish` and `sync` wait for them. Arguments other than arrays are read before the
  * call returns. Operations called outside a task complete before the call returns. Functions allocate memory only if
  * their comments say so. */
 typedef struct zr_device_ops {
@@ -170,8 +172,8 @@ typedef struct zr_device_ops {
     zr_status (*sync)(zr_queue *queue);
     /** Cancel all tasks that have not begun. */
     void (*cancel)(zr_queue *queue);
-    /** Wait until all operations of the current queue have completed, and all work for which the queue waits. Call
-     * this function in a task. Afterwards the host and other ranks may read the results and overwrite the inputs. */
+    /** Wait until all operations of the current queue, and all work for which the queue waits, have completed. Call
+     * this in a task. Afterwards the host and other ranks may read the results and overwrite the inputs. */
     zr_status (*finish)(zr_device *device);
     /** Allocate zeroed, 64-byte aligned device memory. The host may access it only through operations in a queue. Fail
      * with ZR_ERR_MEMORY and the number of bytes in the message. This failure is fatal. */
@@ -185,9 +187,9 @@ typedef struct zr_device_ops {
     zr_status (*copy)(zr_device *device, void *to, const void *from, int64_t bytes);
     const zr_kernel *(*kernel)(zr_device *device, const char *op);
     /** Compute out[i] = sum over r of pieces[r][i] in F32, and round it once to out_dtype. The additions form a fixed
-     * binary tree over r: first the pairs (0,1), (2,3) ..., then pairs of these sums. A sum without a partner moves
-     * up unchanged. With `accumulate`, `out` is F32 and the sum is added to it. `pieces` has n_pieces arrays of n
-     * elements. */
+     * binary tree over r: first over the pairs (0,1), (2,3) ..., then over pairs of the sums, and so on. A sum without
+     * a partner is passed to the next level unchanged. With `accumulate`, `out` is F32 and the sum is added to it.
+     * `pieces` has n_pieces arrays of n elements. */
     zr_status (*sum)(zr_device *device, void *out, zr_dtype out_dtype, bool accumulate, const void *const *pieces,
                      int n_pieces, zr_dtype dtype, int64_t n);
     /** Add the squares of the n elements of x to square->sum, or to square->exact if `exact` is true. x is F32, BF16
@@ -200,7 +202,7 @@ typedef struct zr_device_ops {
      * (zr_optimizer.trust), or to their `exact` if `exact` is true. Write nothing else. `first` is the index of the
      * first element in this rank's shard. The sums add blocks of ZR_TRUST_BLOCK elements of the shard one after the
      * other, so their bits do not depend on the number of threads, nor on whether a range is passed whole or is cut at
-     * multiples of ZR_TRUST_BLOCK. Fail as `update` does. */
+     * multiples of ZR_TRUST_BLOCK. Errors: as `update`. */
     zr_status (*square_update)(zr_device *device, const zr_optimizer *optimizer, const zr_update_args *args, bool exact,
                                int64_t first, zr_trust *trust);
     /** Run the optimizer: unscale and clip the gradient, update the weights and cast them, in one pass over memory.
@@ -220,9 +222,9 @@ typedef struct zr_device_ops {
      * number of threads. */
     void (*normal)(zr_device *device, const zr_rng *rng, uint64_t first, int64_t n, float std, float *out);
     /** Measure the peak FLOP/s for a type, by operations on registers or by a matrix product, whichever is faster.
-     * Store the rate in profile.machine: in flops_f32 for F32, and in flops_bf16 for BF16. The rate for F16 is stored
-     * in flops_bf16 on GPUs, and in flops_f32 on processors, which widen F16. flops_bf16 becomes 0 if the device
-     * widens BF16 too. The call takes about 50 ms, and allocates memory for this time. */
+     * Store the rate in profile.machine: in flops_f32 for F32, and in flops_bf16 for BF16. For F16 it is stored in
+     * flops_bf16 on GPUs, and in flops_f32 on processors, because they widen F16 to F32. flops_bf16 becomes 0 if the
+     * device widens BF16 to F32. The call takes about 50 ms, and allocates memory for this time. */
     void (*measure)(zr_device *device, zr_dtype dtype);
     /** Measure all rates of zr_rates except `product`, best_f32 and best_bf16, with the device's threads. The call
      * takes 1 to 2 seconds, and allocates memory for this time. Processors allocate three arrays, each four times as
@@ -237,10 +239,10 @@ struct zr_device {
 };
 
 /** Create a device for the processor. Its kernels are compiled for one processor level: x86-64-v2, v3, v4, v4 with
- * bf16, v4 with bf16 tiles (AMX), or NEON. For tiles, permission is requested from the operating system. By default
- * the level is the highest that the processor has and that ONEDNN_MAX_CPU_ISA allows. However, v4 is used instead of
- * v4bf16 if bf16 products run at half the rate of fp32. ZR_KERNELS selects another level: "v2", "v3", "v4", "v4bf16"
- * or "v4amx". Fail with ZR_ERR_CONFIG if the processor lacks this level. */
+ * bf16, v4 with bf16 tiles (AMX), or NEON. To use tiles, the process requests permission from the operating system. By
+ * default the level is the highest that the processor has and that ONEDNN_MAX_CPU_ISA allows. However, v4 is used
+ * instead of v4bf16 if bf16 products run at half the rate of fp32. ZR_KERNELS selects another level: "v2", "v3", "v4",
+ * "v4bf16" or "v4amx". Fail with ZR_ERR_CONFIG if the processor lacks this level. */
 ZR_API ZR_NODISCARD zr_status zr_device_create_cpu(const zr_device_config *config, zr_device **device);
 ZR_API void zr_device_destroy(zr_device **device);
 /** Return the scratch bytes of an op on processors, to plan without a device (zr_device_facts.scratch_bytes). The
@@ -258,8 +260,8 @@ ZR_API ZR_NODISCARD zr_status zr_device_create_cuda(const zr_device_config *conf
 /** Return the scratch bytes of an op on GPUs, to plan without a GPU (zr_device_facts.scratch_bytes). */
 ZR_API int64_t zr_device_cuda_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op);
 
-/** Return the number of GPUs that this process may use. If there is no GPU to use, *why receives the reason, a constant
- * string of a few words. `why` may be NULL. */
+/** Return the number of GPUs that this process may use. If it is 0, *why receives the reason, a constant string of a
+ * few words. `why` may be NULL. */
 ZR_API int zr_device_cuda_count(const char **why);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
 /**
- * engine: executes a plan's schedules. It makes no decisions, and allocates no memory after start. Every rank issues
- * the same collectives in the same order, because this order is part of the plan.
+ * engine: executes a plan's schedules. The engine makes no decisions, and allocates no memory after start. Every rank
+ * issues the same collectives in the same order, because this order is part of the plan.
  *
- * Engines share no state, so a process may have any number of them. An engine must be created, used and destroyed on
- * one thread.
+ * Engines share no state, so a process may have several engines. An engine must be created, used and destroyed on one
+ * thread.
  */
 #ifndef ZR_ENGINE_H
 #define ZR_ENGINE_H
@@ -24,31 +24,32 @@ typedef struct zr_batch {
     int64_t micro;     /* index of the micro-batch within the step, from 0 to accum-1 */
     int64_t first_row; /* index of the micro-batch's first row among all rows of the step: (micro * N + place) * B,
                           where place is this rank's place in the group DATA of its N data-parallel ranks */
-    int64_t *counted;  /* for each loss term, number of the micro-batch's losses that count on this rank. It is the
-                          number  of all its losses when the callback begins */
+    int64_t *counted;  /* for each loss term: number of the micro-batch's losses on this rank that count. When the
+                          callback begins, it is the number of all losses */
 } zr_batch;
 
 /** Callback that fills a micro-batch. input[i] is memory for the graph's i-th input, in that input's shape. With
- * zr_layout.documents the last input is where documents begin (zr_graph_spec.documents); a micro-batch in which a token
- * neither begins a document nor is in the document of the token before counts as a failure, ZR_ERR_ARG. The callback
- * must reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, unless
- * zr_engine_serial returns true. Otherwise another thread of the rank may be using them.
+ * zr_layout.documents the last input has the beginnings of documents (zr_graph_spec.documents). Each token must begin a
+ * document or belong to the document of the token before; otherwise the step fails with ZR_ERR_ARG. The callback must
+ * reject tokens outside the vocabulary. It must not call comm or MPI, nor read comm's counters, unless zr_engine_serial
+ * returns true. Otherwise another thread of the rank may be using them.
  *
  * In a training step the callback must subtract the losses of term t that do not count from batch->counted[t], such as
- * the losses of targets of -1, which cross-entropy ignores. A term is the sum of its losses of the global batch divided
- * by the sum of these numbers, or 0 if none counts. The step's loss is the sum of the terms, and the gradient is the
- * gradient of this sum. If the callback leaves a number alone, all losses of the term count. Tensor-parallel ranks have
- * the same micro-batch, and must give the same numbers. zr_engine_eval ignores the numbers.
+ * the losses of targets of -1, which cross-entropy ignores. The value of a term is the sum of its losses in the global
+ * batch divided by the number of losses that count, or 0 if that number is 0. The step's loss is the sum of the terms,
+ * and the gradient is the gradient of this sum. If the callback does not change a number, all losses of the term count.
+ * Tensor-parallel ranks have the same micro-batch, and must give the same numbers. zr_engine_eval ignores the numbers.
  *
- * If the callback fails, the schedule still runs to its end, with zeros as input, so that the ranks stay in step. A
- * training step then updates nothing on any rank, as if a loss were not finite. The engine's function returns the
- * failure on this rank. Afterwards the caller must make the ranks agree on it. ZR_ERR_STOPPED is different: the step
- * ends at once, as if it had not begun. Every rank must return ZR_ERR_STOPPED for the same micro-batch. */
+ * If the callback fails, the schedule still runs to its end with zeros as input, because the other ranks need this
+ * rank's part in collectives. A training step then updates nothing on any rank, as if a loss were not finite. The
+ * engine's function returns the failure on this rank. Afterwards the caller must make the ranks agree on it. With
+ * ZR_ERR_STOPPED, however, the step ends at once, as if it had not begun. Every rank must return ZR_ERR_STOPPED for the
+ * same micro-batch. */
 typedef zr_status (*zr_batch_fn)(void *arg, const zr_batch *batch, void *const *input);
 
 /** Callback that counts the losses of a micro-batch without filling its inputs: it subtracts the losses that do not
  * count from batch->counted, as the batch callback will for the same micro-batch. If it fails, the micro-batches of the
- * step fail with its failure. ZR_ERR_STOPPED is as for a batch callback. */
+ * step fail with its failure. ZR_ERR_STOPPED has the same effect as from a batch callback. */
 typedef zr_status (*zr_count_fn)(void *arg, const zr_batch *batch);
 
 typedef struct zr_step_args {
@@ -56,28 +57,28 @@ typedef struct zr_step_args {
     double lr;
     double clip; /* maximum norm of the whole gradient; 0 for no clipping. Clipping requires zr_layout.norm_first */
     double loss_scale; /* loss scale: gradients are multiplied by this factor, and the update divides them by it again;
-                          0 means 1. A scale that may overflow requires zr_layout.norm_first, because otherwise a step
-                          that overflows cannot be skipped */
+                          0 means 1. A scale that may cause an overflow requires zr_layout.norm_first, because otherwise
+                          a step with an overflow cannot be skipped */
     zr_batch_fn batch;
     void *arg;         /* argument of `batch` and `count` */
-    zr_count_fn count; /* callback for models of several loss terms (zr_graph_loss_term), called for each of this rank's
-                          micro-batches before the step reads the first. A step in which `batch` then counts another
-                          number fails with ZR_ERR_ARG, and updates nothing. NULL if all losses count. Not called for
-                          models of one term */
+    zr_count_fn count; /* callback that counts losses, for models with several loss terms (zr_graph_loss_term). It is
+                          called for each of this rank's micro-batches before the step reads the first. If `batch` later
+                          counts a different number, the step fails with ZR_ERR_ARG and updates nothing. NULL if all
+                          losses count. Not called for models with one term */
 } zr_step_args;
 
 /** Result of one loss term. */
 typedef struct zr_term_result {
-    double loss;     /* mean over the losses of the global batch that count, before the update; 0 if none counts */
+    double loss;     /* mean over the losses of the global batch that count, before the update; 0 if there are none */
     int64_t counted; /* number of losses of the global batch that count (zr_batch) */
 } zr_term_result;
 
 typedef struct zr_step_result {
-    double loss;         /* sum of the terms, before the update; with one term, the mean over the losses of the global
-                            batch that count, or 0 if none counts */
-    double grad_norm;    /* norm of this loss's gradient, before clipping */
-    bool skipped;        /* whether no rank updated anything, because a gradient or the loss was not finite, or because
-                            no loss counts */
+    double loss; /* sum of the terms before the update, or with one term, the mean over the losses of the global batch
+                    that count; 0 if there are none */
+    double grad_norm; /* norm of this loss's gradient, before clipping */
+    bool skipped;     /* whether no rank updated anything, because a gradient or the loss was not finite, or because all
+                         losses were excluded */
     int32_t bad_param;   /* index of the first parameter whose gradient is not finite, or -1 */
     double micro_square; /* mean square norm of the gradients of the step's N * k micro-batches. A micro-batch's
                             gradient is the gradient of the mean loss of its own rows, before clipping and without the
@@ -131,13 +132,14 @@ ZR_API ZR_NODISCARD zr_status zr_engine_read(zr_engine *engine, int state, zr_re
  * tensor-parallel ranks. May be called on any thread. */
 ZR_API void zr_engine_part(const zr_engine *engine, const zr_param_info *param, int64_t *first, int64_t *n);
 
-/** Record of one executed step of a schedule. Times are in seconds of zr_clock_sec. */
+/** Record of one executed step of a schedule. Times are in seconds of the clock zr_clock_sec. */
 typedef struct zr_event {
     zr_schedule_kind schedule;
     int32_t step;     /* index of the step in its schedule */
     zr_stream stream; /* stream of the step */
     int64_t micro;    /* index of the micro-batch within the training step, from 0 */
-    double wait_sec;  /* time at which the step's queue became free; until begin_sec the step waited for other steps */
+    double wait_sec;  /* time at which the step's queue became free; from then until begin_sec the step waited for other
+                         steps */
     double begin_sec, end_sec;
 } zr_event;
 
@@ -216,7 +218,7 @@ ZR_API ZR_NODISCARD zr_status zr_engine_decode(zr_engine *engine, int32_t token,
  * out:   host memory for all elements of the value, row by row. zr_graph_value(graph, value)->type gives their number
  *        and type. For example, logits are (B, T, V) in zr_layout.dtype. The bits are copied without conversion.
  *
- * Each rank has the rows of its own batch, at every stage. With tensor parallelism, a rank has only its part of a
+ * Each rank has the rows of its own batch, at every stage. With tensor parallelism, a rank has only its own part of a
  * value that is cut. Not collective: a single rank may call this function. See examples/own_prediction.c. Errors:
  * ZR_ERR_ARG if the schedule or the value does not exist, or if the value is a parameter (use zr_engine_read);
  * ZR_ERR_STATE if another schedule ran last, or if the memory has been reused. */

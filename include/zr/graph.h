@@ -4,12 +4,12 @@
  *
  * Tensor parallelism (Shoeybi et al. 2019). The author declares how a weight may be cut (zr_param_cut). A graph of
  * degree M is the computation of one of M ranks, and all M ranks have the same graph. The graph has only an M-th of
- * each cut weight. A product with such a weight may give only a partial sum. An op that adds the parts of all M ranks
- * is then inserted. The model's code does not know M.
+ * each cut weight. If a product with a cut weight gives only a partial sum, an op is inserted that adds the partial
+ * sums of all M ranks. The model's code does not know M.
  *
  * Sequence parallelism (Korthikanti et al. 2022). Each rank stores only an M-th of the rows (tokens) of each sum over
- * the M ranks, and of all values computed from such a sum row by row. Before the next cut weight, the tokens of all
- * ranks are gathered.
+ * the M ranks, and of all values that are computed row by row from this sum. Before the next cut weight, the tokens of
+ * all ranks are gathered.
  *
  * Every value is written once (SSA). If a builder function fails, it stores its error in the graph and returns
  * ZR_NONE. Later calls then do nothing, and zr_graph_finish returns the first error. Model code therefore needs no
@@ -63,8 +63,8 @@ typedef struct zr_graph_spec {
     /* Sizes of the inputs of models that are trained on pairs of sentences (zr_family.samples); 0 for other models. */
     int64_t predictions; /* P, maximum number of tokens of a row that are predicted */
     int64_t samples;     /* S, maximum number of samples in a row */
-    int64_t tile_elems;  /* maximum number of elements of a tile: a larger table (zr_param_table) is divided into tiles
-                            of rows, each of which is a parameter and a unit; 0 for whole tables */
+    int64_t tile_elems;  /* maximum number of elements of a tile; 0 for whole tables. A larger table (zr_param_table) is
+                            divided into tiles of rows. Each tile is a parameter and a unit */
 } zr_graph_spec;
 
 /** Return zr_graph_spec.head_bytes for a device. A device with its own memory (facts->apart) reads the weights of the
@@ -105,9 +105,8 @@ typedef struct zr_value_info {
     int32_t param; /* index of the parameter; -1 if the value is neither a parameter nor its gradient nor a part of its
                       gradient */
     int32_t producer; /* index of the op that writes the value; -1 for parameters, inputs and caches */
-    int32_t cut;      /* number of parts of the columns, each of which is cut into M pieces; 0 if every rank has all
-                         columns */
-    bool tokens;      /* whether a rank has only the rows of its own tokens, in shape (B T / M, ...) */
+    int32_t cut; /* number of parts of the columns; each part is cut into M pieces. 0 if every rank has all columns */
+    bool tokens; /* whether a rank has only the rows of its own tokens, in shape (B T / M, ...) */
 } zr_value_info;
 
 typedef enum zr_init_kind { ZR_INIT_ZERO, ZR_INIT_ONE, ZR_INIT_NORMAL, ZR_INIT_UNIFORM } zr_init_kind;
@@ -137,7 +136,8 @@ typedef struct zr_param_info {
                        padding */
     zr_shape whole; /* shape in the whole model, used in files and for initial values */
     zr_cut cut;
-    zr_tile tile; /* place in a table in tiles, whose `whole`, `name` and `first` the tile has */
+    zr_tile tile; /* place in a table that is divided into tiles. `whole`, `name` and `first` are the same for all tiles
+                     of the table */
     zr_init init;
     bool frozen;     /* whether the parameter is frozen, that is, not trained (zr_graph_freeze, zr_graph_adapt) */
     bool adapter;    /* whether the parameter is a factor of a low-rank adapter (zr_graph_adapt) */
@@ -153,8 +153,8 @@ typedef struct zr_param_info {
 } zr_param_info;
 
 /** Unit, for example a transformer block. ZeRO gathers the parameters of a unit together, and recomputation runs its
- * ops together. A unit's parameters are either all trained or all frozen. Frozen parameters therefore form units of
- * their own, after all units that have ops. */
+ * ops together. A unit's parameters are either all trained or all frozen. Therefore frozen parameters form separate
+ * units, after all units that have ops. */
 typedef struct zr_unit_info {
     char name[ZR_NAME_MAX];
     int32_t first_param, n_params;
@@ -176,7 +176,8 @@ typedef enum zr_join {
     ZR_JOIN_NONE,
     ZR_JOIN_SUM,     /* the output is the sum of all ranks' operands, added in a fixed binary tree over the ranks and
                         rounded once */
-    ZR_JOIN_SCATTER, /* the output is this rank's piece of the sum, which is divided into M equal pieces */
+    ZR_JOIN_SCATTER, /* the output is this rank's piece of the sum, which is divided into M equal pieces, one for each
+                        rank */
     ZR_JOIN_GATHER   /* the output is the operands of all ranks, one after the other */
 } zr_join;
 
@@ -192,7 +193,7 @@ struct zr_op {
 
 typedef struct zr_cost {
     double flops;             /* number of FLOPs; a multiplication and an addition count as two */
-    double again;             /* part of `flops` that repeats work of another op of the model */
+    double again;             /* number of FLOPs in `flops` that repeat work of another op of the model */
     double bytes;             /* bytes of memory that are read and written */
     zr_product_sizes product; /* sizes of the matrix products that perform the FLOPs; zeros if there are no products, or
                                  no measured rates for them */
@@ -219,7 +220,7 @@ struct zr_op_def {
      * It saves memory if no other unit reads the outputs and if the operands are kept in memory anyway. The op must
      * give the same bits when it runs again. */
     bool cheap;
-    /** Whether the op is attention that multiplies in F32, whatever the type of its operands. Its FLOPs are then
+    /** Whether the op is attention that multiplies in F32 even if its operands have 16 bits. Its FLOPs are then
      * compared with the F32 peak. On devices with zr_device_facts.narrow_attention, attention multiplies in the type of
      * its operands instead. */
     bool in_f32;
@@ -229,16 +230,16 @@ struct zr_op_def {
      * partial sum is computed in the gradient's memory. */
     int8_t in_place[ZR_OP_OUTS];
     zr_join join; /* communication that replaces the op's kernel */
-    /** Whether the output may be cut like the operands, as in elementwise functions and attention heads. In such an op,
-     * a rank's columns of the output depend only on its own columns of the operands. If the op also reads a whole
+    /** Whether the output may be cut like the operands, as in elementwise functions and attention heads. This requires
+     * that a rank's columns of the output depend only on its own columns of the operands. If the op also reads a whole
      * parameter, each rank computes a part of the parameter's gradient, and the parts are summed over the ranks. Other
      * ops refuse operands that are cut. */
     bool keeps_cut;
     /** Whether the op accepts a cut weight, so that each rank has only one piece of the weight, or a tile of a table.
      * The op's builder may allow only some cases. */
     bool takes_pieces;
-    /** Whether a tile as an operand stands for all tiles of its table, so that the adjoint contributes to the gradient
-     * of each tile. */
+    /** Whether a tile as an operand stands for all tiles of its table. The adjoint then contributes to the gradient of
+     * each tile. */
     bool all_tiles;
     /** Whether the op works row by row, so that its operands may be only a rank's own tokens. The output then has the
      * same tokens. Each rank computes a part of every parameter's gradient, and the parts are summed over the ranks.
@@ -268,8 +269,8 @@ ZR_API zr_value zr_param_cut(zr_graph *graph, zr_init init, zr_shape shape, zr_c
 
 /** Declare a table with a row for each word of a vocabulary, of shape (rows, cols). Its rows may be cut over M
  * tensor-parallel ranks, as by zr_param_cut, and they may be divided into tiles (zr_graph_spec.tile_elems). The value
- * returned stands for the whole table. With tiles it may only be an operand of zr_embedding, zr_linear_cross_entropy
- * and zr_linear (transposed), without a bias. */
+ * returned stands for the whole table. With tiles, this value may only be an operand of zr_embedding,
+ * zr_linear_cross_entropy and zr_linear (transposed), each without a bias. */
 ZR_API zr_value zr_param_table(zr_graph *graph, zr_init init, int64_t rows, int64_t cols, const char *format, ...)
     ZR_PRINTF(5, 6);
 
@@ -281,14 +282,14 @@ ZR_API zr_value zr_input(zr_graph *graph, const char *name, zr_dtype dtype, zr_s
 ZR_API void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr *attr, int n_in, const zr_value *in,
                         zr_value *out);
 
-/** Add a term of the training objective, whose losses are the elements of a value. It must be F32, of any shape, and
- * written by an op. The objective is the sum of the terms. A term is the mean of its losses over the global batch,
- * without the losses that the batch callback does not count (zr_batch.counted); a term of which no loss counts is 0.
- * `name` consists of letters, digits and underscores, and names the term in metrics, such as "masked_lm". A graph has
- * up to ZR_LOSS_TERMS terms, the same in training and evaluation.
+/** Add a term to the training objective. Its losses are the elements of a value, which must be F32, of any shape, and
+ * written by an op. The objective is the sum of the terms. The value of a term is the mean over its losses in the
+ * global batch that count (zr_batch.counted), or 0 if there are none. `name` consists of letters, digits and
+ * underscores, and names the term in metrics, such as "masked_lm". A graph has up to ZR_LOSS_TERMS terms, the same in
+ * training and evaluation.
  *
- * A training step of one term exchanges the number of losses that count together with the gradient norm. With several
- * terms, whose losses have different weights in the gradient, it exchanges the numbers before the first backward op
+ * With one term, ranks exchange the number of losses that count together with the gradient norm. With several terms,
+ * whose losses have different weights in the gradient, ranks exchange the numbers before the first backward op
  * (zr_step_args.count). */
 ZR_API void zr_graph_loss_term(zr_graph *graph, const char *name, zr_value losses);
 /** Declare the losses of an objective of one term, "loss" (zr_graph_loss_term). */
@@ -324,7 +325,8 @@ ZR_API ZR_NODISCARD zr_status zr_graph_finish(zr_graph *graph);
 /* ---- for adjoints ---------------------------------------------------------------------------- */
 
 /* For each operand that needs a gradient, an adjoint must add exactly one contribution. If a value is used as two
- * operands, the adjoint must add two. The contributions are counted, and a gradient is rounded after its last one. */
+ * operands, the adjoint must add two contributions. The graph counts the contributions, and rounds a gradient after the
+ * last one. */
 
 /** Return the gradient of an op's output, or ZR_NONE if no gradient flows back to the output. */
 ZR_API zr_value zr_grad_of(const zr_graph *graph, zr_value value);
@@ -341,7 +343,7 @@ ZR_API void zr_grad_end(zr_graph *graph, zr_value value, zr_value contribution);
 /** Add an existing value as a contribution to the gradient of `value`. A copy of it is made only if necessary. */
 ZR_API void zr_grad_pass(zr_graph *graph, zr_value value, zr_value contribution);
 /** Declare that an adjoint's op computes the losses again: `again` has the type and contents of `losses`, an output of
- * the forward op. If `losses` are those of a loss term, `again` replaces them, and the forward op need not run. */
+ * the forward op. If `losses` belong to a loss term, `again` replaces them, and the forward op need not run. */
 ZR_API void zr_grad_losses(zr_graph *graph, zr_value losses, zr_value again);
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -370,9 +372,10 @@ ZR_API const char *zr_graph_loss_name(const zr_graph *graph, int term);
 /** Return the losses of the first term, or ZR_NONE if none have been declared. */
 ZR_API zr_value zr_graph_get_losses(const zr_graph *graph);
 ZR_API zr_value zr_graph_get_output(const zr_graph *graph);
-/** Return the input that says where documents begin (zr_graph_spec.documents), or ZR_NONE if there is none. */
+/** Return the input with the beginnings of documents (zr_graph_spec.documents), or ZR_NONE if the graph has no
+ * documents. */
 ZR_API zr_value zr_graph_get_documents(const zr_graph *graph);
-/** Convert an index in one rank's part of a parameter, or of its tile, to an offset in the whole parameter. Return the
+/** Convert an index in one rank's part of a parameter (or of a tile) to an offset in the whole parameter. Return the
  * offset of element `first` of the part that rank `place` of M has, or -1 if the element is padding. *run receives how
  * many elements from `first` on, at most n, are contiguous in the whole parameter too. n must be at least 1. */
 ZR_API int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int64_t first, int64_t n,
@@ -390,7 +393,7 @@ typedef struct zr_square {
 } zr_square;
 
 /** Sums of squares of parts of one parameter, for an optimizer with trust ratios (zr_optimizer.trust): of the weights,
- * and of the optimizer's direction. Their `bad` is not used. */
+ * and of the optimizer's direction. The field `bad` is not used. */
 typedef struct zr_trust {
     zr_square weight, direction;
 } zr_trust;
@@ -426,9 +429,9 @@ typedef struct zr_update_args {
  * SGD with or without momentum.
  *
  * A rule may use trust ratios, such as |w| / |u| in LAMB, where w is a whole parameter and u its direction. A training
- * step then computes `direction` for each rank's shards, and adds its squares and those of the weights without storing
- * it. All ranks exchange two sums for each parameter. Then `rule` gets both norms, and computes the direction again.
- * The norms have the same bits at every stage, and wherever the states are. */
+ * step then computes `direction` for each rank's shards without storing it, and sums the squares of the direction and
+ * of the weights. All ranks exchange these two sums for each parameter. Then `rule` gets both norms, and computes the
+ * direction again. The bits of the norms do not depend on the stage or on the homes of states. */
 typedef struct zr_optimizer {
     const char *name; /* name; built-in optimizers ("adamw", "adam", "sgd", "lamb", "lars") have a kernel of this name
                          in the device */
@@ -438,12 +441,12 @@ typedef struct zr_optimizer {
                          beta1, beta2, eps, lowest and highest trust ratio, zr_lamb_flags for lamb; momentum, trust
                          coefficient, eps for lars */
     double weight_decay;
-    /** Update rule, which must treat all elements alike. NULL to use the device's kernel. */
+    /** Update rule, which must treat all elements equally. NULL to use the device's kernel. */
     void (*rule)(const zr_update_args *args);
     const char *slot_name[4]; /* names of the states in checkpoints, such as "exp_avg", of letters, digits and '_' */
     bool trust;               /* whether the rule uses norms of whole parameters (zr_update_args.norms) */
     /** With `trust` and a rule: write the direction whose norm the rule needs to `out` (n elements), and change nothing
-     * else. All elements must be treated alike. args->norms is not set. */
+     * else. All elements must be treated equally. args->norms is not set. */
     void (*direction)(const zr_update_args *args, float *out);
 } zr_optimizer;
 
@@ -478,16 +481,16 @@ typedef struct zr_lamb_args {
     bool bias_correction;
     double min_coeff, max_coeff; /* DEEPSPEED: bounds of the trust ratio */
     bool eps_inside_sqrt;        /* DEEPSPEED: whether eps is added to v instead of to its root */
-    bool adam_w_mode;            /* NVIDIA: whether weight decay is a term of u, not of the gradient (L2) */
-    bool grad_averaging;         /* NVIDIA: whether m = beta1 m + (1 - beta1) g, not beta1 m + g */
-    bool use_nvlamb;             /* NVIDIA: whether r is |w| / |u| without weight decay too */
+    bool adam_w_mode;            /* NVIDIA: whether weight decay is a term of u and not of the gradient (L2) */
+    bool grad_averaging;         /* NVIDIA: whether m = beta1 m + (1 - beta1) g and not beta1 m + g */
+    bool use_nvlamb;             /* NVIDIA: whether r is |w| / |u| even without weight decay */
 } zr_lamb_args;
 
 /** Flags in zr_optimizer.hyper[5] of "lamb", in which the variants differ. zr_lamb sets them. */
 typedef enum zr_lamb_flags {
     ZR_LAMB_CORRECTS_LR = 1,      /* lr is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t) */
     ZR_LAMB_CORRECTS_MOMENTS = 2, /* u has m' and v' instead of m and v */
-    ZR_LAMB_EPS_INSIDE = 4,       /* eps is added to v, not to its root */
+    ZR_LAMB_EPS_INSIDE = 4,       /* eps is added to v and not to its root */
     ZR_LAMB_L2 = 8,               /* weight decay is a term of the gradient */
     ZR_LAMB_SUMS_GRADIENTS = 16,  /* m = beta1 m + g */
     ZR_LAMB_DECAYED_ONLY = 32     /* r is 1 without weight decay */
@@ -496,7 +499,7 @@ typedef enum zr_lamb_flags {
 /** Return the defaults of a variant: betas 0.9 and 0.999; for DEEPSPEED eps 1e-8, no weight decay and bounds 0.01 and
  * 10, otherwise eps 1e-6 and weight decay 0.01. */
 ZR_API zr_lamb_args zr_lamb_defaults(zr_lamb_variant variant);
-/** Return LAMB, which has two states and trust ratios. args NULL: the defaults. */
+/** Return LAMB, which has two states and trust ratios. If args is NULL, use the defaults. */
 ZR_API zr_optimizer zr_lamb(zr_lamb_variant variant, const zr_lamb_args *args);
 
 /** Return LARS, which has trust ratios (You et al. 2017, algorithm 1). With the gradient g of a whole parameter,

@@ -6,7 +6,7 @@
  * A family (zr_family) is a kind of model: its builder, and a declaration of its settings. The keys of CONFIG.json
  * below "model.", help and documentation, config.json of Hugging Face in both directions, presets, names of tensors and
  * defaults all follow from the declaration. A family is one file of src/models and one row of the table in families.c;
- * gpt2.c is an example. A program may have families of its own (zr_own_families).
+ * gpt2.c is an example. A program can define its own families (zr_own_families).
  */
 #ifndef ZR_MODELS_H
 #define ZR_MODELS_H
@@ -39,13 +39,15 @@ typedef enum zr_field_type {
     ZR_FIELD_BOOL,   /* bool */
     ZR_FIELD_CHOICE, /* int, the index of a word in `choices` */
     ZR_FIELD_IDS,    /* zr_ids: one token id, a list of ids, or null */
-    ZR_FIELD_LAYERS, /* int64_t: a list with one of the two words of `choices` for each layer, first all layers with the
-                        first word; stored as 1 + their number, 0 for null. Only read */
-    ZR_FIELD_FIXED   /* no member of the struct: zr computes only one value, and refuses any other by the key's name */
+    ZR_FIELD_LAYERS, /* int64_t: a list with one word per layer, first layers with the first word of `choices`, then
+                        layers with the second word. Stored as 1 + the number of layers with the first word, or 0 for
+                        null. Only read */
+    ZR_FIELD_FIXED   /* no member of the struct, because zr computes only one value; other values are refused with the
+                        key's name */
 } zr_field_type;
 
-/** Effect of a field, which decides what happens if a preset or the directory model.init gives it, and whether it may
- * change when a run resumes. */
+/** Effect of a field. The role decides what happens if a preset or the directory model.init gives the field, and
+ * whether it may change when a run resumes. */
 typedef enum zr_field_role {
     ZR_FIELD_SHAPE,  /* shapes of weights depend on it: a different value in CONFIG.json is refused */
     ZR_FIELD_RESULT, /* results depend on it: CONFIG.json may replace it, but not when a run resumes */
@@ -60,7 +62,7 @@ typedef enum zr_field_place {
     ZR_FIELD_IN_HF      /* only config.json of Hugging Face */
 } zr_field_place;
 
-/** Token ids, such as those that end a text. */
+/** A set of token ids, such as the tokens that end a text. */
 #define ZR_IDS_MOST 16
 typedef struct zr_ids {
     int64_t n;
@@ -77,17 +79,18 @@ typedef struct zr_field {
     size_t offset;        /* offset of the value in the family's struct */
     const char *standard; /* default as JSON, or "\"auto\"" for a value that zr_family.complete finds. FIXED: the only
                              value */
-    const char *fallback; /* value as JSON where config.json lacks the key, which is the default of transformers; NULL
-                             if it is `standard` */
+    const char *fallback; /* value as JSON if config.json lacks the key: the default of transformers; NULL if it equals
+                             `standard` */
     double min, max;      /* range of INT and REAL; config.json takes integers only up to 2^31 - 1 */
-    const char *choices;  /* CHOICE: words as "a|b|c". FIXED, if its value is a word: words that exist elsewhere */
-    const char *same;  /* FIXED: a second value, as JSON, that config.json may hold for the same thing; or NULL. A list
-                          in config.json whose elements all have the value counts as the value */
-    const char *help;  /* one line of help; FIXED: a remedy for other values, or NULL */
+    const char *choices;  /* CHOICE: allowed words as "a|b|c". FIXED: if the value is a word, the words that exist in
+                             other programs */
+    const char *same;     /* FIXED: a second value, as JSON, that config.json may have with the same meaning; or NULL. A
+                             list in config.json whose elements all have the value counts as the value */
+    const char *help;     /* one line of help; FIXED: a remedy for other values, or NULL */
     const char *means; /* name of a setting that families share under different keys, or NULL. Each family has one field
-                          for each of "layers", "heads", "width", "positions" and "vocabulary", of type INT. Other names
-                          help messages to find the key of another family for the same thing */
-    const char *divides; /* INT: key of the field whose value must be a multiple of this one, or NULL */
+                          for each of "layers", "heads", "width", "positions" and "vocabulary", of type INT. Messages
+                          use other names to find the key of another family with the same meaning */
+    const char *divides; /* INT: key of the field whose value must be a multiple of this field's value, or NULL */
     const char *twin;    /* second key in config.json that is read and written with the same value, or NULL */
     const char *also;    /* keys in config.json that are only read, as "a|b", or NULL */
 } zr_field;
@@ -97,14 +100,16 @@ typedef struct zr_field {
 /** Names of the tensors in the files of one family of models. */
 typedef struct zr_hf_names {
     const char *prefix;           /* prefix of all tensor names, which some files leave out; "" for no prefix */
-    const char *const *redundant; /* names of tensors in some files that zr does not need, ending with NULL; an entry
-                                     that begins with a dot matches the end of a name. NULL for no such names */
-    const char *head, *table; /* a head that may be tied, and the table to which it is tied: names of their tensors. A
-                                 tied model has no parameter for the head. If a file has a tensor for it all the
-                                 same, it must have the values of the table. NULL if the head is never or always tied */
-    const char *const (*spelled)[2]; /* ends of tensor names as zr and as some files spell them, such as
-                                        {".LayerNorm.weight", ".LayerNorm.gamma"}; ends with {NULL, NULL}. NULL for no
-                                        such names. If a file has a tensor under both names, the values must be equal */
+    const char *const *redundant; /* names of tensors in some files that zr does not need, ending with NULL. An entry
+                                     that begins with a dot matches the end of a name. NULL if all tensors are needed */
+    const char *head,
+        *table; /* names of the tensors of a head that may be tied, and of the table to which it is tied. A tied model
+                   has no parameter for the head. If a file has a tensor for the head nevertheless, its values must
+                   equal the table's. NULL if the head is never or always tied */
+    const char *const (
+        *spelled)[2]; /* pairs of spellings of the end of a tensor name, by zr and by some files, such as
+                         {".LayerNorm.weight", ".LayerNorm.gamma"}, ending with {NULL, NULL}. NULL if there is one
+                         spelling. If a file has a tensor under both names, the values must be equal */
 } zr_hf_names;
 
 /** The five sizes that every model has. A size is 0 until it is known. */
@@ -116,7 +121,7 @@ typedef struct zr_model_sizes {
 typedef struct zr_preset {
     const char *name;
     const void *config; /* the family's struct */
-    const char *lr;     /* learning rate that its authors trained it with, such as "3e-4", or NULL if not known */
+    const char *lr;     /* learning rate of the original training, such as "3e-4", or NULL if unknown */
 } zr_preset;
 
 /** Samples on which a family is trained, which determine the inputs of its graphs. All inputs are I32. */
@@ -128,7 +133,7 @@ typedef enum zr_samples {
                         the index in the row of each sample's first token; next (B,S), the sample's label of
                         next-sentence prediction. P and S are zr_graph_spec.predictions and .samples. A target or label
                         of -1 does not count. The graph has two loss terms: masked tokens, and next sentence. Rows
-                        always have documents (zr_graph_spec.documents): the samples, and the padding */
+                        always have documents (zr_graph_spec.documents): each sample and the padding is a document */
 } zr_samples;
 
 /** Maximum size of a family's struct, in bytes. */
@@ -142,9 +147,9 @@ typedef union zr_model_config {
 
 /** A kind of model. In its functions, `config` points to the family's struct. */
 typedef struct zr_family {
-    const char *name;         /* model.type in CONFIG.json, and model_type in config.json */
+    const char *name;         /* name: model.type in CONFIG.json, and model_type in config.json */
     const char *title;        /* name in messages, such as "GPT-2" */
-    const char *architecture; /* class of transformers, such as "GPT2LMHeadModel" */
+    const char *architecture; /* name of the model's class in transformers, such as "GPT2LMHeadModel" */
     size_t bytes;             /* size of the family's struct */
     const zr_field *field;    /* settings, in the order of docs/config.md; ends with a row without key */
     const zr_preset *preset;  /* named models; ends with a row without name. NULL for no presets */
@@ -155,42 +160,43 @@ typedef struct zr_family {
     void (*complete)(void *config);
     /** Check a complete configuration. Fail with ZR_ERR_CONFIG, naming the field. */
     zr_status (*check)(const void *config);
-    /** Write the forward pass, as zr_model.build. The member `samples` says which inputs. When decoding, tokens are the
-     * only input, and the output is the logits; encoders do not decode. */
+    /** Write the forward pass, as zr_model.build does. The member `samples` determines the inputs. When decoding, the
+     * tokens are the only input, and the logits are the output. Encoders do not decode. */
     void (*build)(zr_graph *graph, const void *config);
-    /** Adapt other sizes to a new width or number of heads, which a search for the largest model has set. `from` has
-     * the sizes before. Values that are set to "auto" are completed. May be NULL if no other size depends on them. */
+    /** Adapt other sizes when a search for the largest model has set a new width or number of heads. `from` has the
+     * previous sizes. Values that are set to "auto" are completed. May be NULL if no other size depends on width or
+     * heads. */
     void (*resize)(void *config, const zr_model_sizes *from);
 } zr_family;
 
 /** Families of the program itself, ending with NULL, such as
  *     const zr_family *const zr_own_families[] = {&my_family, NULL};
- * The program defines this array if it has families of its own. They follow those of zr. */
+ * The program defines this array if it has its own families. They follow the families of zr. */
 extern ZR_API const zr_family *const zr_own_families[] __attribute__((weak));
 
 /** Return the i-th family, or NULL after the last. The first family is the default of model.type. */
 ZR_API const zr_family *zr_family_at(int i);
-/** Check a family's declaration: fail with ZR_ERR_INTERNAL naming the fault if a part is missing or two parts
+/** Check a family's declaration. Fail with ZR_ERR_INTERNAL, naming the fault, if a part is missing or two parts
  * contradict each other. */
 ZR_API ZR_NODISCARD zr_status zr_family_check(const zr_family *family);
-/** Return the family of a name, or NULL. */
+/** Return the family with this name, or NULL. */
 ZR_API const zr_family *zr_family_find(const char *name);
 
 /** Return the size in bytes of a field's value in the family's struct. */
 ZR_API size_t zr_field_bytes(zr_field_type type);
 /** Return the field with this key, or NULL. */
 ZR_API const zr_field *zr_family_field(const zr_family *family, const char *key);
-/** Return the field that means this, such as "width", or NULL. */
+/** Return the field with this meaning (zr_field.means), such as "width", or NULL. */
 ZR_API const zr_field *zr_family_meaning(const zr_family *family, const char *means);
-/** Return the sizes of a model, or set them (layers, heads, width, positions, vocabulary), also in sizes that depend on
- * them. `config` is the family's struct. */
+/** Return the sizes of a model (layers, heads, width, positions, vocabulary), or set them together with the sizes that
+ * depend on them. `config` is the family's struct. */
 ZR_API zr_model_sizes zr_family_sizes(const zr_family *family, const void *config);
 ZR_API void zr_family_resize(const zr_family *family, void *config, const zr_model_sizes *sizes);
 
 /** Return the builder of a model. `config` is borrowed. */
 ZR_API zr_model zr_family_model(const zr_family *family, const void *config);
 
-/** Return the i-th preset of all families, one family after the other, and its family. Return NULL after the last. */
+/** Return the i-th preset of all families, numbered family by family, and its family. Return NULL after the last. */
 ZR_API const zr_preset *zr_family_preset(int i, const zr_family **family);
 /** Find a preset of any family by its name, and copy its settings. Fail with ZR_ERR_NOT_FOUND and the most similar
  * names in the message. `family` may be NULL. */
@@ -210,7 +216,7 @@ typedef struct zr_gpt2_config {
 } zr_gpt2_config;
 
 /**
- * Find the sizes of a named model, with dropout 0. Fail with ZR_ERR_NOT_FOUND and the most similar names in the
+ * Find the sizes of a named model. Its dropout is 0. Fail with ZR_ERR_NOT_FOUND and the most similar names in the
  * message.
  *
  *    gpt2-124m gpt2-350m gpt2-774m gpt2-1.5b    the GPT-2 family
@@ -221,10 +227,10 @@ typedef struct zr_gpt2_config {
  *    zero-<size>b-<layers>x<width>x<heads>      one of several models of the papers with the same size
  *    zero-c1 ... zero-c5                        largest models of the configurations C1 to C5 of the SC20 paper
  *
- * All of these use the blocks of GPT-2 here, whatever the original architecture. Positions are 1,024 and the
- * vocabulary is 50,257 if the source does not give them. The originals differ: GPT-3 alternates dense and sparse
- * attention. GPT-NeoX has rotary positions, parallel branches and an untied head. BLOOM has ALiBi instead of a
- * position table, and a norm after the embedding. Megatron pads the vocabulary to 51,200.
+ * In zr all these models use the blocks of GPT-2, even if the original architecture differs. Positions are 1,024 and
+ * the vocabulary is 50,257 if the source does not give them. The originals differ: GPT-3 alternates dense and sparse
+ * attention. GPT-NeoX has rotary positions, parallel branches and an untied head. BLOOM has ALiBi instead of a position
+ * table, and a norm after the embedding. Megatron pads the vocabulary to 51,200.
  */
 ZR_API ZR_NODISCARD zr_status zr_gpt2_preset(const char *name, zr_gpt2_config *config);
 /** Return the names of all named models, ending with NULL. */
@@ -233,7 +239,7 @@ ZR_API const char *const *zr_gpt2_presets(void);
  * parameters overflows int64. */
 ZR_API ZR_NODISCARD zr_status zr_gpt2_check(const zr_gpt2_config *config);
 /** Return the builder of a GPT-2 with pre-layer norm and a tied head. Its units are "embedding" (wte, wpe), "h.0" ...,
- * and "final" (ln_f, head). Parameter names are those of Hugging Face's GPT2LMHeadModel, such as
+ * and "final" (ln_f, head). Parameters have the names of Hugging Face's GPT2LMHeadModel, such as
  * "transformer.h.0.attn.c_attn.weight". `config` is borrowed. */
 ZR_API zr_model zr_gpt2(const zr_gpt2_config *config);
 
@@ -244,9 +250,9 @@ typedef struct zr_llama_config {
     double rms_norm_eps;
     double initializer_range;  /* standard deviation of initial weights, usually 0.02 */
     double attention_dropout;  /* dropout probability of attention weights */
-    int64_t sliding_window;    /* number of tokens that a token attends to, itself included; 0 for all */
-    int64_t max_window_layers; /* number of first layers that attend to all tokens despite sliding_window */
-    zr_rotary_spec rotary;     /* positions; its width is head_dim */
+    int64_t sliding_window;    /* number of tokens that a token attends to, including itself; 0 for all */
+    int64_t max_window_layers; /* number of layers, from the first, that attend to all tokens despite sliding_window */
+    zr_rotary_spec rotary;     /* rotary embedding; its width is head_dim */
     bool tie_word_embeddings;  /* whether the head's weights are the embedding */
     bool qkv_bias;             /* whether the projections of queries, keys and values have biases (Qwen2) */
     bool attention_bias;       /* whether all four projections of attention have biases */
@@ -257,7 +263,7 @@ typedef struct zr_llama_config {
 /** Check the sizes. Fail with ZR_ERR_CONFIG naming the field if a size is impossible. */
 ZR_API ZR_NODISCARD zr_status zr_llama_check(const zr_llama_config *config);
 /** Return the builder of a decoder of the Llama kind: Llama, Mistral, Qwen2, Qwen3 and models with their blocks. Its
- * units are "embedding", "layers.0" ..., and "final" (last norm; the head if it is not tied). Parameter names are those
+ * units are "embedding", "layers.0" ..., and "final" (last norm; the head if it is not tied). Parameters have the names
  * of Hugging Face's LlamaForCausalLM, such as "model.layers.0.self_attn.q_proj.weight". `config` is borrowed. */
 ZR_API zr_model zr_llama(const zr_llama_config *config);
 
@@ -270,28 +276,25 @@ typedef struct zr_bert_config {
     double layer_norm_eps;    /* usually 1e-12 */
     double initializer_range; /* standard deviation of initial values, usually 0.02; with pre_layer_norm it is divided
                                  by sqrt(2 num_hidden_layers) for residual projections */
-    bool pre_layer_norm;      /* whether norms come before each part of a layer and after the last layer, and not after
-                                 each residual addition */
+    bool pre_layer_norm; /* whether the norm comes before each part of a layer and after the last layer, and not after
+                            each residual addition */
 } zr_bert_config;
 
 /** Check the sizes of a BERT. Fail with ZR_ERR_CONFIG naming the field if a size is impossible. */
 ZR_API ZR_NODISCARD zr_status zr_bert_check(const zr_bert_config *config);
 /** Return the builder of a BERT with its two heads for pre-training. Its units are "embedding", "layer.0" ..., and
- * "heads". Parameter names are those of Hugging Face's BertForPreTraining, such as
+ * "heads". Parameters have the names of Hugging Face's BertForPreTraining, such as
  * "bert.encoder.layer.0.attention.self.query.weight". With P = spec.predictions and S = spec.samples, its inputs are,
- * all I32:
- *    tokens (B,T)
- *    segments (B,T)         0 or 1, below type_vocab_size
- *    masked (B,P)           index in the row of each masked token; 0 for padding
- *    masked_targets (B,P)   the token there; -1 for padding
- *    first (B,S)            index in the row of each sample's first token, [CLS]; 0 for padding
- *    next (B,S)             0 if the sample's second text follows its first one, 1 if it does not; -1 does not count
- * A row of several samples, or of a sample and padding, needs spec.documents, with the padding as a document of its
- * own. The loss terms are "masked_lm" and "next_sentence". `config` is borrowed. */
+ * all I32: tokens (B,T) segments (B,T)         0 or 1, below type_vocab_size masked (B,P)           index in the row of
+ * each masked token; 0 for padding masked_targets (B,P)   the token there; -1 for padding first (B,S)            index
+ * in the row of each sample's first token, [CLS]; 0 for padding next (B,S)             0 if the sample's second text
+ * follows its first one, 1 if it does not; -1 does not count A row of several samples, or of a sample and padding,
+ * needs spec.documents, with the padding as a document of its own. The loss terms are "masked_lm" and "next_sentence".
+ * `config` is borrowed. */
 ZR_API zr_model zr_bert(const zr_bert_config *config);
 
-/** Sizes of a chain of matrices with exactly units * rows * cols parameters. Chains serve to plan for a given number
- * of parameters. */
+/** Sizes of a chain of matrices with exactly units * rows * cols parameters. With a chain, one can plan for a given
+ * number of parameters. */
 typedef struct zr_chain_config {
     int64_t units, rows, cols;
 } zr_chain_config;

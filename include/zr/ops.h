@@ -3,11 +3,11 @@
  * function's comment also lists the attributes i[] and f[] of the op. Then it lists the kernels that a device must
  * have, in the form "name: operands -> outputs".
  *
- * [x] is an optional operand. [documents] is there in graphs with zr_graph_spec.documents: (B,T) I32, for each token
- * the index in its row of its document's first token. The functions take it from the graph. Type "g" is the graph's
- * dtype. Type "w" is the dtype of the output value: the graph's grad_dtype, or F32 for a partial sum. "rows" stands for
- * all dimensions but the last. "In place of x" means that the output may use the memory of operand x. All sums are
- * computed in F32 or a wider type, whatever the dtype.
+ * [x] is an optional operand. [documents] is an operand in graphs with zr_graph_spec.documents: (B,T) I32, for each
+ * token the index in its row of its document's first token. The functions take this operand from the graph. Type "g" is
+ * the graph's dtype. Type "w" is the dtype of the output value: the graph's grad_dtype, or F32 for a partial sum.
+ * "rows" stands for all dimensions but the last. "In place of x" means that the output may use the memory of operand x.
+ * All sums are computed in F32 or a wider type, whatever the dtype.
  */
 #ifndef ZR_OPS_H
 #define ZR_OPS_H
@@ -26,7 +26,7 @@ extern "C" {
 ZR_API zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table);
 
 /** Take rows of x by their indices: y[b,p,:] = x[b, index[b,p], :], with index (B,P) and x (B,T,C). An index may occur
- * several times. If a rank has only its own tokens of x, y is the sum over the ranks, and every rank has all of it.
+ * several times. If a rank has only its own tokens of x, y is summed over the ranks, and every rank has all of y.
  *  i[0] = 0 if x has all rows of the micro-batch. i[0] = T if x (R,C) has only this rank's rows, from row place * R of
  *         the flat micro-batch on. A row of y whose row of x is on another rank is then 0
  *  rows:    index (B,P) I32, x (B,T,C) g -> y (B,P,C) g
@@ -61,16 +61,13 @@ ZR_API zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, b
 ZR_API zr_value zr_layernorm(zr_graph *graph, zr_value x, zr_value gain, zr_value bias, double eps);
 
 /** Normalise the last dimension without mean and bias: y = x * rstd * gain, with rstd = 1 / sqrt(mean of x^2 + eps)
- * (Zhang and Sennrich 2019). If the gain has G elements, fewer than the C columns of x, every G columns are normalised
- * by themselves, for example the heads of queries. rstd then has the shape (rows,C/G). G must divide C, which may be
- * cut over tensor-parallel ranks in groups of G columns.
- * zr_rmsnorm_rounded rounds x * rstd to the graph's dtype before the product with the gain, as the models Llama,
- * Mistral and Qwen do. In F32 both functions give the same bits.
- *  i[0] = 1 to round x * rstd; f[0] = eps
- *  rmsnorm:    x (rows,C) g, gain (G) g -> y (rows,C) g, rstd (rows) or (rows,C/G) F32
- *  rmsnorm_dx: dy (rows,C) g, x g, gain g, rstd, [earlier (rows,C) g] -> dx (rows,C) g;
- *              dx = earlier + ...; may be in place of earlier or dy
- *  rmsnorm_dw: dy (rows,C) g, x g, rstd -> dgain (G) w */
+ * (Zhang and Sennrich 2019). If the gain has G elements, fewer than the C columns of x, each group of G columns is
+ * normalised separately, for example each head of the queries. rstd then has the shape (rows,C/G). G must divide C,
+ * which may be cut over tensor-parallel ranks in groups of G columns. zr_rmsnorm_rounded rounds x * rstd to the graph's
+ * dtype before the product with the gain, as the models Llama, Mistral and Qwen do. In F32 both functions give the same
+ * bits. i[0] = 1 to round x * rstd; f[0] = eps rmsnorm:    x (rows,C) g, gain (G) g -> y (rows,C) g, rstd (rows) or
+ * (rows,C/G) F32 rmsnorm_dx: dy (rows,C) g, x g, gain g, rstd, [earlier (rows,C) g] -> dx (rows,C) g; dx = earlier +
+ * ...; may be in place of earlier or dy rmsnorm_dw: dy (rows,C) g, x g, rstd -> dgain (G) w */
 ZR_API zr_value zr_rmsnorm(zr_graph *graph, zr_value x, zr_value gain, double eps);
 ZR_API zr_value zr_rmsnorm_rounded(zr_graph *graph, zr_value x, zr_value gain, double eps);
 
@@ -108,11 +105,13 @@ ZR_API zr_value zr_mul(zr_graph *graph, zr_value a, zr_value b);
 /** Rule by which the frequencies of a rotary embedding depend on the length of sequences. The names are the values of
  * rope_type in Hugging Face's config.json. */
 typedef enum zr_rotary_kind {
-    ZR_ROTARY_DEFAULT, /* angle of pair j at position t: t * theta^(-2j/D) */
-    ZR_ROTARY_LINEAR,  /* positions divided by `factor` (Chen et al. 2023) */
-    ZR_ROTARY_DYNAMIC, /* larger theta for a sequence of more than `original` tokens (NTK-aware scaling) */
+    ZR_ROTARY_DEFAULT, /* angle of pair j at position t is t * theta^(-2j/D) */
+    ZR_ROTARY_LINEAR,  /* like DEFAULT, with positions divided by `factor` (Chen et al. 2023) */
+    ZR_ROTARY_DYNAMIC, /* like DEFAULT, with a larger theta for a sequence of more than `original` tokens (NTK-aware
+                          scaling) */
     ZR_ROTARY_LLAMA3,  /* low frequencies divided by `factor`, as in Llama 3.1 */
-    ZR_ROTARY_YARN     /* low frequencies divided by `factor`, and a larger table (Peng et al. 2023) */
+    ZR_ROTARY_YARN     /* low frequencies divided by `factor`, and cosines and sines multiplied by a factor (Peng et al.
+                          2023) */
 } zr_rotary_kind;
 
 /** Kind and constants of a rotary embedding. Constants of other kinds are ignored. */
@@ -120,15 +119,15 @@ typedef struct zr_rotary_spec {
     zr_rotary_kind kind;
     int64_t width;    /* D, width of a head in elements; even */
     double theta;     /* base of the frequencies */
-    double factor;    /* for all kinds but DEFAULT: factor of the length of sequences, at least 1 */
+    double factor;    /* for all kinds but DEFAULT: factor by which the length of sequences grows, at least 1 */
     int64_t original; /* for DYNAMIC, LLAMA3 and YARN: length in tokens of the sequences before scaling */
-    double low_freq_factor, high_freq_factor; /* for LLAMA3: a wavelength above original / low_freq_factor tokens is
-                                                 multiplied by `factor`, and one below original / high_freq_factor is
-                                                 kept */
-    double beta_fast, beta_slow; /* for YARN: frequencies of more than beta_fast turns in `original` tokens are kept,
-                                    and of fewer than beta_slow turns divided by `factor` */
-    double attention_factor;     /* for YARN: factor of the table; 0 for 0.1 ln(factor) + 1 */
-    bool truncate;               /* for YARN: whether the two borders are rounded to whole pairs */
+    double low_freq_factor,
+        high_freq_factor; /* for LLAMA3: a wavelength above original / low_freq_factor tokens is multiplied by `factor`;
+                             a wavelength below original / high_freq_factor tokens does not change */
+    double beta_fast, beta_slow; /* for YARN: frequencies with more than beta_fast turns in `original` tokens do not
+                                    change; frequencies with fewer than beta_slow turns are divided by `factor` */
+    double attention_factor;     /* for YARN: factor of cosines and sines in the table; 0 for 0.1 ln(factor) + 1 */
+    bool truncate;               /* for YARN: whether the two limits are rounded to whole pairs */
 } zr_rotary_spec;
 
 /** Compute the cosines and sines of a rotary embedding (Su et al. 2021). Row t of the table has the cosines of the D/2
@@ -198,7 +197,7 @@ ZR_API zr_value zr_add(zr_graph *graph, zr_value a, zr_value b);
 typedef struct zr_attention_spec {
     int64_t heads, kv_heads; /* number of query heads, and of key-value heads, of the whole model; kv_heads divides
                                 heads */
-    int64_t window;          /* number of keys that a query sees, its own included; 0 for all earlier keys */
+    int64_t window;          /* number of keys that a query sees, including its own; 0 for all earlier keys */
     bool bidirectional;      /* whether a query also sees later keys, as in encoders; window must then be 0 */
     double scale;            /* factor of the scores; 0 for 1 / sqrt(width of a head) */
     double dropout;          /* dropout probability of the attention weights */
@@ -231,8 +230,8 @@ typedef struct zr_attention_spec {
  * random element ((first_row + b)*heads + first + h)*T*T + i*T + j. */
 ZR_API zr_value zr_attend(zr_graph *graph, zr_value q, zr_value k, zr_value v, const zr_attention_spec *spec);
 
-/** Compute causal self-attention of n_head heads, each with its own queries, keys and values: zr_attend with a fused
- * value. */
+/** Compute causal self-attention with n_head heads. Each head has its own queries, keys and values. The function is
+ * zr_attend with a fused value. */
 ZR_API zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, double dropout);
 
 /** Apply dropout: set elements to zero with probability p, and multiply the others by 1/(1-p). Outside TRAIN add no op

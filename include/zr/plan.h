@@ -38,14 +38,14 @@ typedef enum zr_recompute {
     ZR_RECOMPUTE_SELECTIVE, /* recompute attention, and activations that are wider than the unit's input (Korthikanti et
                                al. 2022) */
     ZR_RECOMPUTE_AUTO,  /* choose the policy of each unit: the combination with the least work that fits limit_bytes, or
-                           the smallest if none fits. On a device with its own memory (facts.apart), memory that is left
-                           is used for KEEP in as many units as fit. With tensor parallelism, without sequence
-                           parallelism and without partition_checkpoints and with checkpoint_home DEVICE, also choose
-                           how activation checkpoints are stored: whole on the device, in pieces on the device, or in
-                           pieces on the host. Take the fastest choice that fits; of equally fast ones, take the first
-                           in this order */
+                           if none fits, the combination with the least memory. On a device with its own memory
+                           (facts.apart), the remaining memory is used for KEEP in as many units as fit. With tensor
+                           parallelism, without sequence parallelism and without partition_checkpoints and with
+                           checkpoint_home DEVICE, also choose how activation checkpoints are stored: whole on the
+                           device, in pieces on the device, or in pieces on the host. Take the fastest choice that fits;
+                           if several are equally fast, take the first in this order */
     ZR_RECOMPUTE_PAPER, /* like UNIT with recompute_every 1, but run the whole unit again, even its last product, whose
-                          result is not needed. The papers count FLOPs like this (ZeRO section 7, Megatron-LM) */
+                           result is not needed. The papers count FLOPs in this way (ZeRO section 7, Megatron-LM) */
     ZR_RECOMPUTE_KEEP   /* recompute nothing: store outputs of cheap ops too */
 } zr_recompute;
 
@@ -64,8 +64,8 @@ typedef enum zr_sequence {
                             pass */
 } zr_sequence;
 
-/** Collectives for gradients (zr_reduce) and for parameters (zr_gather). The first collective of each list is the
- * usual one for ZeRO. All collectives give the same sums, except NCCL's. */
+/** Collectives for gradients (zr_reduce) and for parameters (zr_gather). The first collective of each list is the usual
+ * choice for ZeRO. All collectives give the same sums, except NCCL's. */
 typedef enum zr_reduce {
     ZR_REDUCE_TO_SHARDS,  /* reduce-scatter: each rank receives its shard of the sums */
     ZR_REDUCE_ALL_REDUCE, /* all-reduce: all ranks receive all sums, with 1.5 times the traffic. The first version of
@@ -95,14 +95,14 @@ typedef enum zr_save {
                      step and later ones write them to files */
     ZR_SAVE_IN_PLACE, /* asynchronous save without copies. In the next training step, the update of a unit waits until
                          the unit's states are written to files */
-    ZR_SAVE_AUTO      /* COPY if this fits limit_bytes without more recompute, otherwise IN_PLACE */
+    ZR_SAVE_AUTO      /* COPY if it fits limit_bytes without more recompute, otherwise IN_PLACE */
 } zr_save;
 
 /** Memory spaces. Each space has its own memory map and its own total. */
 #define ZR_SPACE_LIST(X)                                                                                               \
     X(DEVICE, "device")   /* device memory in one block (the arena), which ops read and write */                       \
     X(HOST, "host")       /* host memory: batches, results that control later steps, offloaded states */               \
-    X(STAGING, "staging") /* memory that other ranks can access, through which pieces pass */                          \
+    X(STAGING, "staging") /* memory that other ranks can access and through which communicated pieces pass */          \
     X(DISK, "disk")       /* files of this rank, which hold offloaded states and activation checkpoints */
 
 /** Alignment of the buffers in the space DISK, and of buffers from or to which they are copied, in bytes. */
@@ -124,22 +124,22 @@ typedef struct zr_homes {
     zr_space grad;  /* space of the gradients that outlive their reduction */
     zr_space optim; /* space of the fp32 masters and optimizer states */
     /* Shares of the elements whose states are stored in the spaces `param` and `optim`, from 0 to 1, rounded up to
-     * whole units. The states of other units are on the device. These are the first units of the model: their
-     * parameters are needed first in a training step, and their gradients come last, when no computation is left to
-     * hide a copy. */
+     * whole units. The states of the other units, which are the first units of the model, stay on the device: their
+     * parameters are needed first in a training step, and their gradients are computed last, when no computation is
+     * left to hide a copy. */
     double param_share, optim_share;
-    int64_t bucket_elems; /* bucket size for offloaded states: elements of a rank's part that a step computes with at a
-                             time, rounded up to a multiple of ZR_SHARD_ALIGN, or of ZR_DISK_ALIGN / 2 with states on
-                             disk; 0 for the planner's choice */
-    int buckets;         /* number of buckets of each state that are on the device at the same time; 0 for the planner's
-                            choice */
-    int64_t block_bytes; /* largest single transfer from or to disk, a multiple of ZR_DISK_ALIGN; 0 for the planner's
-                            choice */
-    int depth;           /* number of transfers in flight in each direction; 0 for the planner's choice */
+    int64_t bucket_elems; /* bucket size for offloaded states: number of elements of a rank's part that one step
+                             processes, rounded up to a multiple of ZR_SHARD_ALIGN, or of ZR_DISK_ALIGN / 2 with states
+                             on disk; 0 to leave the choice to the planner */
+    int buckets; /* number of buckets of each state that are on the device at the same time; 0 to leave the choice to
+                    the planner */
+    int64_t block_bytes; /* maximum bytes of a single transfer from or to disk, a multiple of ZR_DISK_ALIGN; 0 to leave
+                            the choice to the planner */
+    int depth; /* maximum number of transfers in flight in each direction; 0 to leave the choice to the planner */
 } zr_homes;
 
-/** The planner's choices for fields of zr_homes that are 0. It chooses at least ZR_HOMES_BUCKETS buckets; more if the
- * states of an ordinary unit need more, in at most 256 MiB. */
+/** Sizes that the planner uses for fields of zr_homes that are 0. It plans at least ZR_HOMES_BUCKETS buckets, and more
+ * if the states of an ordinary unit need more, but at most 256 MiB of buckets. */
 #define ZR_HOMES_BUCKET_ELEMS (1 << 20)
 #define ZR_HOMES_BUCKETS 3
 #define ZR_HOMES_BLOCK_BYTES (1 << 20)
@@ -149,8 +149,9 @@ typedef struct zr_homes {
 typedef struct zr_layout {
     size_t size; /* sizeof(zr_layout) */
     int ranks;   /* N, data-parallel degree */
-    int tensor;  /* M, tensor-parallel degree: M consecutive ranks share each layer, and N * M ranks are needed */
-    zr_sequence sequence;        /* sequence parallelism; without effect if M is 1 */
+    int tensor;  /* M, tensor-parallel degree: each group of M consecutive ranks shares the layers, and N * M ranks are
+                    needed */
+    zr_sequence sequence;        /* sequence parallelism; no effect if M is 1 */
     int stage;                   /* ZeRO stage, 0 to 3 */
     zr_dtype dtype;              /* type of parameters and activations */
     zr_dtype wire_dtype;         /* type of gradients in communication; F32 if dtype is F32 */
@@ -176,10 +177,10 @@ typedef struct zr_layout {
     zr_reduce reduce;
     zr_gather gather;
     zr_states states;
-    bool norm_first;     /* whether the norm of the whole gradient must be known before the first update. Clipping and a
-                            loss scale need this */
-    bool two_pass;       /* whether the backward pass runs twice, first only for the norm, so that gradients need not be
-                            stored for it (layout lean) */
+    bool norm_first; /* whether the norm of the whole gradient must be known before the first update. Clipping and a
+                        loss scale need this */
+    bool two_pass; /* whether the backward pass runs twice, the first time only for the norm, so that gradients need not
+                      be stored (layout lean) */
     bool rank_free_sums; /* whether sums have the same bits for any number of ranks that is a power of two
                             (ARCHITECTURE.md, section 3) */
     bool reduce_once;    /* whether gradients are reduced over ranks only once per step, at every stage. Each rank first
@@ -198,12 +199,12 @@ typedef struct zr_layout {
     /* Limits for stage 3, in elements. They have the meaning of DeepSpeed's thresholds, but apply to whole units. */
     int64_t prefetch_elems; /* prefetch size: units are prefetched until the prefetched units that are not in use yet
                                have this many elements; 0 for no prefetch */
-    int64_t live_elems;     /* maximum number of gathered elements: no unit is prefetched that would exceed it; 0 to
-                               prefetch only units of the next segment of the program */
-    int64_t reuse_elems;    /* reuse distance: a gathered unit stays in memory if it is used again within this many
-                               elements of other units */
-    int64_t persist_elems;  /* persistence threshold: a unit is not sharded if each of its parameters has fewer elements
-                               than this */
+    int64_t live_elems; /* maximum number of gathered elements: a unit is not prefetched if the number would exceed this
+                           limit. 0 to prefetch only units of the next segment of the program */
+    int64_t reuse_elems;   /* reuse distance: a gathered unit stays in memory if its next use comes within this many
+                              elements of other units */
+    int64_t persist_elems; /* persistence threshold: a unit is not sharded if each of its parameters has fewer elements
+                              than this */
     int64_t persist_model_elems; /* maximum number of elements of all units that are not sharded; 0 for no limit */
     bool micro_squares; /* whether to compute the square norm of each micro-batch's own gradient before its reduction
                            (zr_step_result.micro_square); requires at least two micro-batches per step */
@@ -310,7 +311,7 @@ typedef struct zr_buffer {
     int32_t first_step, last_step; /* lifetime: first and last step that use the buffer */
 } zr_buffer;
 
-/** Streams of steps. Steps of one stream run in order. */
+/** Streams of steps. The steps of one stream run in order. */
 #define ZR_STREAM_LIST(X)                                                                                              \
     X(COMPUTE, "compute")                                                                                              \
     X(COMM, "comm")     /* communication between ranks, and steps that prepare it */                                   \
@@ -318,8 +319,8 @@ typedef struct zr_buffer {
     X(SAVE, "save")     /* writes to files, for which the end of a schedule does not wait */                           \
     X(FETCH, "fetch")   /* copies from disk */                                                                         \
     X(STORE, "store")   /* copies to disk */                                                                           \
-    X(HOST, "host")     /* updates by the host's processors beside a device with its own memory */                     \
-    X(RETURN, "return") /* copies of HOST's results to the device */
+    X(HOST, "host")     /* updates by the host's processors, if the device has its own memory */                       \
+    X(RETURN, "return") /* copies of the results of HOST to the device */
 
 typedef enum zr_stream {
 #define ZR_STREAM_ENUM(name, text) ZR_STREAM_##name,
@@ -343,7 +344,7 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
 }
 
 /** Kinds of steps of a schedule, each with its action. "Uses" lists the buffers that a step uses (zr_step.uses), in
- * order. "mine" is this rank's range of a buffer. "each" is the ranges of all ranks of the step's group. Brackets
+ * order. "mine" means this rank's range of a buffer. "each" means the ranges of all ranks of the step's group. Brackets
  * mark optional uses. */
 #define ZR_STEP_LIST(X)                                                                                                \
     X(BATCH, "batch") /* let the caller fill a micro-batch. Uses: for each graph input, the input and the host memory  \
@@ -409,8 +410,8 @@ typedef enum zr_move {
     ZR_MOVE_SCALARS    /* all-gather of a few numbers from each rank */
 } zr_move;
 
-/** Properties of a kind of step. All code that needs to know which kinds of steps move bytes reads these properties.
- * Only the proof of a plan has its own list. */
+/** Properties of a kind of step. All code that treats kinds of steps differently reads these properties; only the proof
+ * of a plan has its own list. */
 typedef struct zr_step_traits {
     zr_move move;
     int pieces; /* for moves other than SCALARS: index, among the step's uses, of the use with the communicated range
@@ -462,8 +463,8 @@ static inline bool zr_when_runs(zr_when when, int64_t round, bool stale, bool sa
     if (when == ZR_WHEN_LATER) return round > 0;
     return round == 0 && (when == ZR_WHEN_FIRST || (when == ZR_WHEN_STALE ? stale : saves));
 }
-/** Return whether a step of the schedule runs only in training steps for which the caller requests it. In other
- * training steps, nothing may depend on the order of this step. */
+/** Return whether a step of the schedule runs only in training steps for which the caller requests it. Nothing in other
+ * training steps may depend on the order of this step. */
 static inline bool zr_when_asked(zr_when when)
 {
     return when == ZR_WHEN_SAVE;
@@ -483,8 +484,8 @@ typedef struct zr_step {
                     the op is cheap */
     bool adds;   /* for REDUCE_SCATTER, REDUCE and SQUARE_MICRO: whether later rounds add to the sums of the first
                     round */
-    bool rank_free_sums; /* for reductions, SQUARE, SQUARE_MICRO, NORM, SQUARE_UPDATE and TRUST: whether sums are
-                            independent of the number of ranks */
+    bool rank_free_sums; /* for reductions, SQUARE, SQUARE_MICRO, NORM, SQUARE_UPDATE and TRUST: whether the bits of
+                            sums are independent of the number of ranks */
     bool nccl;           /* for REDUCE_SCATTER: whether NCCL adds */
     bool restores;       /* for GATHER: whether it restores an activation checkpoint that tensor-parallel ranks store in
                             pieces */
@@ -506,18 +507,19 @@ typedef struct zr_step {
     int32_t waits, n_waits; /* index of the first wait in the schedule's list, and number of waits */
 } zr_step;
 
-/** Return the number of exchanges that a move makes, one for each bucket of its range. For any other step return 1. */
+/** Return the number of exchanges of a step that moves data, one for each bucket of its range. For any other step
+ * return 1. */
 static inline int64_t zr_step_buckets(const zr_step *step)
 {
     return step->bucket_elems > 0 ? (step->range.count + step->bucket_elems - 1) / step->bucket_elems : 1;
 }
 
-/** Wait for a step of another stream, which must have ended in this round or in the previous round. */
+/** Wait for a step of another stream, in this round or in the previous round. */
 typedef struct zr_wait {
     int32_t step;
-    bool before; /* whether to wait for the previous round's run of the step; the first round then has no wait */
-    bool pace; /* whether the wait is a throttle, which delays the step so that fewer buffers are in memory at once; no
-                  data dependency needs such a wait */
+    bool before; /* whether to wait for the step in the previous round; the first round then does not wait */
+    bool pace;   /* whether the wait is a throttle (pace): no data dependency needs it, but it delays the step so that
+                    fewer buffers are in memory at the same time */
 } zr_wait;
 
 /** List of steps with their uses and waits. Steps of one stream run in order. */
@@ -530,8 +532,8 @@ typedef struct zr_schedule {
     int32_t n_waits;
     zr_buffer *buffer; /* persistent buffers of the plan, followed by transient buffers of this schedule */
     int32_t n_buffers; /* number of buffers, persistent and transient */
-    zr_use *value;     /* use that last writes each graph value. For a parameter, buffer is ZR_NONE; see the uses of the
-                          steps that read it */
+    zr_use *value; /* for each graph value, the last use that writes it. For a parameter, its buffer is ZR_NONE; see the
+                      uses of the steps that read it */
 } zr_schedule;
 
 /** State of a unit on one rank: contiguous elements of the unit, stored in a persistent buffer. */
@@ -546,7 +548,7 @@ typedef struct zr_plan_unit {
     int64_t elems;        /* number of parameter elements */
     int64_t padded_elems; /* elems rounded up to a multiple of N * ZR_SHARD_ALIGN */
     int64_t shard_elems;  /* padded_elems / N */
-    zr_range own;         /* range of the unit whose gradients this rank sums */
+    zr_range own;         /* range of the unit whose gradient sums this rank computes */
     zr_range update; /* range of the unit that this rank updates: its shard, or the whole unit at stage 0. For a frozen
                         unit, the range that the rank stores */
     bool trains;     /* whether the unit is trained; a frozen unit has only parameters as its state */
@@ -557,7 +559,8 @@ typedef struct zr_plan_unit {
     zr_state hpz_shard; /* second copy of the parameters (hpZ), valid after the first gather of a training step */
     zr_state grad;      /* gradient of a micro-batch in the communicated type; ZR_NONE if it is a transient buffer of a
                            schedule */
-    zr_state sums;     /* gradient of a training step, which the update reads: fp32 accumulators, or the same as grad */
+    zr_state
+        sums; /* gradient of a training step, which the update reads: fp32 accumulators, or the same buffer as grad */
     zr_state master;   /* fp32 master parameters for 16-bit training; absent for a frozen unit */
     zr_state slot[4];  /* fp32 states of the optimizer */
     int32_t open_sums; /* first of n_open_sums buffers, each with a further accumulator of this rank's shard
@@ -610,7 +613,7 @@ typedef struct zr_memory {
  * disk, the working memory there. */
 ZR_API int64_t zr_memory_taken(const zr_memory *memory);
 
-/** Borders that received bytes may have crossed, for example between hosts. */
+/** Borders between ranks, such as the border of a host. Received bytes are counted for each border that they cross. */
 typedef enum zr_border {
     ZR_BORDER_GROUP, /* border between groups of data-parallel ranks (mics_shard_size, zero_hpz_partition_size); ranks
                         that share a layer are always in one group */
@@ -619,8 +622,8 @@ typedef enum zr_border {
     ZR_BORDERS
 } zr_border;
 
-/** Windows in host memory through which states on disk pass when they are filled, read or saved: the state's window,
- * the window of the parameters that are rounded from it, and the window of saves. */
+/** Windows in host memory through which states on disk pass when they are filled, read or saved: one for the state, one
+ * for the parameters that are rounded from it, and one for saves. */
 typedef enum zr_plan_window { ZR_WINDOW_STATE, ZR_WINDOW_PARAM, ZR_WINDOW_SAVE, ZR_WINDOWS } zr_plan_window;
 
 typedef struct zr_plan {
@@ -638,7 +641,7 @@ typedef struct zr_plan {
     zr_space checkpoint_home;                     /* from the layout, or chosen by ZR_RECOMPUTE_AUTO */
     zr_save save;                                 /* from the layout, or chosen by ZR_SAVE_AUTO */
     int ranks;                                    /* N * M */
-    bool side_by_side;                            /* whether streams may run at the same time */
+    bool side_by_side;                            /* whether streams can run at the same time */
     bool norm_first;              /* whether the whole gradient's norm is known before the first update */
     int terms;                    /* number of loss terms of the graphs for training and evaluation */
     double losses[ZR_LOSS_TERMS]; /* number of losses of each term in a training step, over all ranks */
@@ -670,14 +673,14 @@ typedef struct zr_plan {
     bool has_stream[ZR_STREAMS];                     /* whether a stream has steps; always true for COMPUTE and COMM */
     int32_t passing;      /* buffer in host memory through which states are filled and read */
     int32_t saving;       /* buffer in host memory through which states are saved in place, or ZR_NONE */
-    int32_t passing_disk; /* buffer in host memory through which bytes pass that cannot be transferred from or to disk
-                             directly, or ZR_NONE: in each direction, room for two transfers */
+    int32_t passing_disk; /* buffer in host memory for bytes that cannot be transferred from or to disk directly, with
+                             room for two transfers in each direction; or ZR_NONE */
     int32_t windows; /* buffer in host memory that holds a window for each zr_plan_window, or ZR_NONE if no state is on
                         disk */
-    int64_t window_bytes; /* bytes of a window */
-    int64_t
-        disk_block_bytes; /* largest single transfer from or to disk (zr_homes.block_bytes), or the planner's choice */
-    int disk_depth;       /* number of transfers in flight in each direction (zr_homes.depth), or the planner's */
+    int64_t window_bytes;     /* bytes of a window */
+    int64_t disk_block_bytes; /* maximum bytes of a single transfer from or to disk (zr_homes.block_bytes, or the
+                                 planner's choice) */
+    int disk_depth; /* number of transfers in flight in each direction (zr_homes.depth, or the planner's choice) */
     int64_t persistent_bytes[ZR_SPACES]; /* bytes of persistent buffers; transient buffers have higher offsets */
     int64_t space_bytes[ZR_SPACES]; /* bytes of each space: for DEVICE the arena, for STAGING at least ZR_STAGING_LEAST
                                        per rank */
@@ -691,7 +694,7 @@ typedef struct zr_plan {
     double flops_hardware;
 } zr_plan;
 
-/** Return whether each layer is shared by several ranks (tensor parallelism). */
+/** Return whether tensor-parallel ranks share each layer. */
 static inline bool zr_plan_shares_layers(const zr_plan *plan)
 {
     return plan->layout.tensor > 1;
@@ -714,16 +717,16 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * - After an update no step uses the unit's parameters in the space where they are stored.
  * - Squares of micro-gradients are computed from whole gradients that no reduction has changed.
  * - A save writes all elements of each state before the state is updated.
- * - A step computes only with memory of the device, or an update of the host's processors with host memory. What it
- *   changes of an offloaded state is copied home.
+ * - A step computes only with device memory; an update by the host's processors, only with host memory. Changes to an
+ * offloaded state are copied home.
  *
  * The proof takes about as long as planning. It is for tests and debug builds. Fail with ZR_ERR_INTERNAL naming the
  * steps and the buffers. */
 ZR_API ZR_NODISCARD zr_status zr_plan_check(const zr_plan *plan);
 
-/** Cost of one step of a schedule on one rank. A RUN has the cost of its op. A move has the bytes that a receiving
- * rank gets from other ranks. Any other step has the bytes of memory that it reads and writes, and so do NORM and
- * AGREE. REPEAT and END cost nothing. */
+/** Cost of one step of a schedule on one rank. A RUN has the cost of its op. A step that moves data has the bytes that
+ * a receiving rank gets from other ranks. Any other step, and also NORM and AGREE, has the bytes of memory that it
+ * reads and writes. REPEAT and END cost nothing. */
 typedef struct zr_step_cost {
     double flops;
     zr_product_sizes product; /* sizes of the matrix product that performs the FLOPs; zeros if there is no product */
@@ -731,8 +734,8 @@ typedef struct zr_step_cost {
     int64_t head;
     double memory_bytes;
     double wire_bytes;
-    double calls; /* number of exchanges of a move, one per bucket, which share wire_bytes, or of TRUST; 1 for any other
-                     step */
+    double calls; /* number of exchanges: for a step that moves data one per bucket, which share wire_bytes; for TRUST
+                     one or more; 1 for any other step */
 } zr_step_cost;
 
 /** Estimated time of one training step, by the rates of a profile. A step of the schedule takes as long as its FLOPs
@@ -744,7 +747,7 @@ typedef struct zr_price {
     double compute_sec; /* busy time of the compute stream */
     double comm_sec;    /* busy time of the comm, copy and return streams */
     double exposed_sec; /* exposed communication time: step_sec - compute_sec */
-    double disk_sec;    /* busy time of the busier one of the fetch and store streams */
+    double disk_sec;    /* busy time of the fetch stream or of the store stream, whichever is longer */
     double host_sec;    /* busy time of the host stream */
 } zr_price;
 ZR_API ZR_NODISCARD zr_status zr_plan_price(const zr_plan *plan, const zr_profile *profile, zr_price *price);
@@ -760,9 +763,9 @@ typedef struct zr_save_price {
 typedef struct zr_step_time {
     double begin_sec, end_sec;
 } zr_step_time;
-/** Estimate when each step of the training schedule runs. `time` has an entry for each step. With several
- * micro-batches, only the first micro-batch is timed. Steps after the micro-batches are timed as if it were the only
- * one. Fail with ZR_ERR_STATE if the plan has no training schedule. */
+/** Estimate the begin and the end of each step of the training schedule. `time` has an entry for each step. With
+ * several micro-batches, only the first micro-batch is timed. The steps after all micro-batches are timed as if there
+ * were only this one. Fail with ZR_ERR_STATE if the plan has no training schedule. */
 ZR_API ZR_NODISCARD zr_status zr_plan_times(const zr_plan *plan, const zr_profile *profile, zr_step_time *time);
 
 /** Find the profile of a machine by its name, such as "h100". Its rates are from data sheets, for 16-bit products

@@ -42,8 +42,8 @@ ZR_API ZR_NODISCARD zr_status zr_train_prepare(zr_config *config, int ranks, int
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-/** Number of consecutive skipped steps after which the run ends with ZR_ERR_DIVERGED. Steps that lower the loss scale
- * of fp16 are not counted. */
+/** Number of consecutive skipped steps after which the run ends with ZR_ERR_DIVERGED. Skipped steps that lower the loss
+ * scale of fp16 do not count. */
 #define ZR_TRAIN_MAX_SKIPPED 20
 
 /** Facts about a run that are known when training starts. All pointers are borrowed. */
@@ -53,31 +53,31 @@ typedef struct zr_train_info {
     const zr_comm *comm;
     const char *output_dir;
     int threads;       /* compute threads of each rank */
-    int64_t from_step; /* number of steps before this run; positive if the run resumes from a checkpoint */
+    int64_t from_step; /* number of steps completed before this run; positive if the run resumes from a checkpoint */
     int64_t train_tokens, val_tokens; /* number of tokens of the training data and of the evaluation data; val_tokens is
                                          0 without evaluation data */
 } zr_train_info;
 
-/** Size in bytes above which training data are prefetched: a thread then reads the samples of the next micro-batch.
+/** Size in bytes above which training data are prefetched, by a thread that reads the samples of the next micro-batch.
  * Smaller data stay in the page cache. */
 #define ZR_TRAIN_AHEAD_BYTES ((int64_t)64 << 20)
 
 /** Report of one training step. Tokens and rates are totals over all ranks, unless a field's comment says otherwise. */
-/** Result of one loss term of a model that has several (zr_graph_loss_term). */
+/** Result of one loss term of a model with several terms (zr_graph_loss_term). */
 typedef struct zr_train_term {
     const char *name; /* name of the term, such as "masked_lm" */
-    double loss;      /* mean over the term's losses that count; NaN if none counts */
+    double loss;      /* mean over the losses of the term that count; NaN if there are none */
     int64_t counted;  /* number of these losses */
 } zr_train_term;
 
 typedef struct zr_train_step {
     int64_t step;  /* number of the step, from 1 */
     int64_t steps; /* total number of steps of the run */
-    double loss;   /* mean over the targets of the step that count, before the update; NaN if no target counts */
+    double loss;   /* mean over the targets of the step that count, before the update; NaN if there are none */
     double grad_norm, lr;
-    int64_t tokens; /* number of tokens in this step, including tokens whose targets do not count */
+    int64_t tokens; /* number of tokens in this step, including tokens whose targets are excluded from the loss */
     double step_sec, tokens_per_sec, samples_per_sec;
-    double data_wait_sec; /* time that rank 0 waited for its samples, a part of step_sec */
+    double data_wait_sec; /* time for which rank 0 waited for its samples; included in step_sec */
     double tflops;        /* TFLOP/s per rank, including recomputation */
     double mfu;           /* model FLOPs utilization, or NaN if the peak rate is unknown */
     int64_t skipped;      /* number of skipped steps so far */
@@ -91,7 +91,7 @@ typedef struct zr_train_step {
 typedef struct zr_train_eval {
     int64_t step;
     double val_loss;    /* sum of the terms, or the mean over the targets that count */
-    int64_t val_tokens; /* number of targets that count; with several terms, of the first one */
+    int64_t val_tokens; /* number of targets that count; with several terms, targets of the first term */
     int terms;          /* number of loss terms, or 0 if the model has only one */
     zr_train_term term[ZR_LOSS_TERMS];
 } zr_train_eval;
@@ -99,13 +99,13 @@ typedef struct zr_train_eval {
 /** Report of a checkpoint that was written. */
 typedef struct zr_train_save {
     int64_t step, bytes;
-    double sec; /* time that training waited for the save; the slow-down of training steps during an asynchronous save
-                   is not included */
-    const char *dir; /* directory of the run, in which the checkpoint has the name that zr_checkpoint_name gives */
+    double sec; /* time for which training waited for the save. An asynchronous save also slows down training steps;
+                   this is not included */
+    const char *dir; /* directory of the run, in which zr_checkpoint_name gives the name of the checkpoint */
 } zr_train_save;
 
-/** Maximum number of kinds of steps with their own times. The other kinds of each stream are added up under the name
- * "other". */
+/** Maximum number of kinds of steps that are timed separately. The other kinds of each stream are added up under the
+ * name "other". */
 #define ZR_TIMING_KINDS 64
 #define ZR_TIMING_NAME 48
 
@@ -115,9 +115,10 @@ typedef struct zr_train_save {
 typedef struct zr_timing {
     char name[ZR_TIMING_NAME]; /* name of the kind, such as "gelu_dx", "linear 768x3072" or "gather" */
     zr_stream stream;
-    bool in_f32; /* whether the kind is attention that computes in fp32 whatever the graph's dtype, as on processors */
+    bool in_f32; /* whether the kind is attention that computes in fp32 even if the graph's dtype has 16 bits, as on
+                    processors */
     double calls;
-    double replays;                         /* part of `calls` that recomputes activations */
+    double replays;                         /* number of calls, out of `calls`, that recompute activations */
     double sec, slowest_sec;                /* mean time over the ranks, and time of the slowest rank */
     double flops, memory_bytes, wire_bytes; /* FLOPs and bytes according to the plan */
 } zr_timing;
@@ -131,9 +132,9 @@ typedef struct zr_timings {
     double step_sec;
     double compute_sec, comm_sec; /* busy time of computation, and of communication including waits for other ranks */
     double exposed_sec;           /* exposed communication time, in which nothing is computed */
-    double disk_sec;              /* time in which states are read from or written to disk, and nothing is computed or
-                                     communicated */
-    double idle_sec;              /* the remaining time of a step */
+    double
+        disk_sec; /* time in which states are read from or written to disk while nothing is computed or communicated */
+    double idle_sec;                   /* rest of the time of a step */
     double peak_flops, peak_f32_flops; /* peak FLOP/s of one rank, in the type of its matrix products and in fp32;
                                           0 if not measured */
     double peak_memory_bytes_sec, peak_link_bytes_sec, peak_disk_read_bytes_sec, peak_disk_write_bytes_sec;
@@ -177,8 +178,8 @@ typedef struct zr_observer {
     /* Return true to write a checkpoint now and continue. A result of true on any rank is enough. Called on every
      * rank after each training step. */
     bool (*save)(void *arg);
-    double end_sec; /* deadline in seconds of zr_clock_sec, or 0 for none. The run ends early enough to write its
-                       checkpoint before the deadline, as if `stop` had returned true */
+    double end_sec; /* deadline in seconds of the clock zr_clock_sec, or 0 for none. The run stops, as if `stop` had
+                       returned true, early enough to write its checkpoint before the deadline */
     void (*timings)(void *arg, const zr_timings *timings); /* callback at the end of the run with times of the steps; if
                                                               NULL, steps are not timed */
     zr_trace trace;
@@ -198,19 +199,18 @@ typedef struct zr_observer {
 typedef struct zr_train_result {
     int64_t steps; /* number of steps, including the steps before the checkpoint from which the run resumed */
     int64_t skipped;
-    double loss;        /* loss of the last step in which a target counts, or NaN if no step had a target that counts */
+    double loss;        /* loss of the last step with a target that counts, or NaN if there was no such step */
     double val_loss;    /* loss of the last evaluation, or NaN if there was none */
     double noise_scale; /* gradient noise scale in tokens, or NaN if not known or not requested */
     double wall_sec;
-    int64_t peak_rss_bytes;     /* peak resident memory in bytes of the process that used the most, or -1 if unknown */
+    int64_t peak_rss_bytes;     /* peak resident memory in bytes, maximum over the processes, or -1 if unknown */
     int64_t promised_rss_bytes; /* limit in bytes of a process's resident memory: 1.03 x planned bytes of its ranks + 48
                                    MiB */
     zr_report planned, measured;
-    bool saved;           /* whether this run has written the directory model/ with the final weights */
+    bool saved;           /* whether this run has written model/, the directory with the final weights */
     char model_dir[4096]; /* path of model/ on rank 0, or "" if it was not written; it may be outside output_dir,
                              because the run's directory may have been renamed during the run */
-    bool agreed; /* whether every rank returns the same status as this rank; if false, other ranks may still wait for
-                    this rank */
+    bool agreed; /* whether all ranks return the same status. If false, other ranks may still wait for this rank */
 } zr_train_result;
 
 /**
@@ -227,13 +227,13 @@ typedef struct zr_train_result {
  * is known. Updates begin that early only with layout lean and one micro-batch per step, and only without clipping,
  * fp16 and the norm two_pass.
  *
- * End of the run. Disk space for the weights is reserved before the first step. The current weights are saved however
- * the run ends, for example if data cannot be read or if training diverges. The final message says where the weights
- * are. With train.save_model false the run writes no weights except its checkpoints. Weights are also not saved if the
- * ranks can no longer communicate with each other, or if the run fails before its first update. If the run is asked to
- * stop, it saves a checkpoint from which zr_train_resume continues. If the checkpoint cannot be written, it saves
- * weights only. Weights are also not saved if they are not finite, or if a step has updated only some of them. If the
- * last loss is not finite, weights are saved only if the loss on another batch is finite.
+ * End of the run. Disk space for the weights is reserved before the first step. The current weights are saved whenever
+ * the run ends, for example even if data cannot be read. The final message says where the weights are. With
+ * train.save_model false the run writes no weights except its checkpoints. Weights are also not saved if the ranks can
+ * no longer communicate with each other, or if the run fails before its first update. If the run is asked to stop, it
+ * saves a checkpoint from which zr_train_resume continues. If the checkpoint cannot be written, it saves weights only.
+ * Weights are also not saved if they are not finite, or if a step has updated only some of them. If the last loss is
+ * not finite, weights are saved only if the loss on another batch is finite.
  *
  * Checkpoints. OUTPUT_DIR/step-N is written every train.save_interval steps, and after the last step
  * (train.save_end). If a checkpoint cannot be written, a note reports this and the run continues. At its end it then
@@ -283,9 +283,9 @@ ZR_API ZR_NODISCARD zr_status zr_train_resume(const zr_config *config, zr_comm *
 /** Result of evaluating trained weights (`zr eval`). */
 typedef struct zr_eval_result {
     double loss;          /* mean loss over the tokens, with natural logarithms; with several terms their sum */
-    double perplexity;    /* e^loss; with several terms, e to the loss of the first one */
+    double perplexity;    /* e^loss; with several terms, e to the loss of the first term */
     double bits_per_byte; /* loss in bits per byte of text; NaN if the number of bytes is unknown */
-    int64_t tokens;       /* number of tokens whose losses are included; with several terms, in the first one */
+    int64_t tokens;       /* number of tokens whose losses are included; with several terms, of the first term */
     int terms;            /* number of loss terms, or 0 if the model has only one */
     struct {
         char name[ZR_NAME_MAX];
@@ -300,8 +300,8 @@ typedef struct zr_eval_result {
     int64_t seq, stride; /* length of the windows in tokens, and distance between their beginnings */
 } zr_eval_result;
 
-/** Maximum length in tokens of the windows in which a Hugging Face directory is evaluated, if no length is given. Many
- * models have more positions than such a window, and activations and time of attention grow with its length. */
+/** Maximum length in tokens of a window for the evaluation of a Hugging Face directory, if the user gives no length.
+ * Many models have more positions, but the time and the activations of attention grow with the length. */
 #define ZR_EVAL_SEQ 2048
 
 /** Options of zr_eval_dir. Zero-initialise. */
@@ -317,8 +317,8 @@ typedef struct zr_eval_args {
      * Face directory the smaller of ZR_EVAL_SEQ and the model's positions. */
     int64_t seq;
     /** Stride S in tokens between the beginnings of successive windows. S is at least 1 and at most T. All T losses of
-     * the first window are counted, but only the last S losses of later windows. Each token is thus counted once, and
-     * after the first window it has at least T-S tokens before it. The last window is shorter if the text ends in it. A
+     * the first window are counted, but only the last S losses of later windows. Thus each token counts once, and after
+     * the first window it has a context of at least T-S tokens. The last window is shorter if the text ends in it. A
      * smaller S takes more time: T/S times as long as S = T. A stride of 0 means S = T, but leaves out tokens at the
      * end that do not fill a window. */
     int64_t stride;
@@ -346,17 +346,17 @@ typedef struct zr_generate_args {
     int64_t prompt_bytes;
     int64_t tokens;     /* number of tokens to generate */
     double temperature; /* sampling temperature; 0 to always choose the most likely token */
-    int64_t top_k;      /* number k of most likely tokens from which the next token is drawn; 0 for all */
+    int64_t top_k;      /* number k of most likely tokens among which the next token is drawn; 0 for all tokens */
     uint64_t seed;
-    int threads;     /* compute threads; 0 for all processors */
-    double top_p;    /* share for nucleus sampling. Of the tokens that top_k leaves, the next token is drawn from the
-                        smallest set of most likely tokens with at least this share of their total probability; 0 or
-                        1 for all */
-    int64_t samples; /* number of texts to generate; text i uses the seed `seed` + i, as if it were generated alone; 0
-                        means one */
-    const char *const *stop; /* array of n_stop stop texts. A generated text ends before the first stop text in it.
-                                Text that may be the beginning of a stop text is held back until further text shows
-                                whether it is one */
+    int threads; /* compute threads; 0 for all processors */
+    double
+        top_p; /* probability for nucleus sampling: after top_k, the next token is drawn from the smallest set of most
+                  likely tokens whose share of the remaining probability is at least top_p; 0 or 1 for all tokens */
+    int64_t samples; /* number of texts to generate; 0 means one. Text i uses the seed `seed` + i, and does not depend
+                        on the other texts */
+    const char *const
+        *stop; /* array of n_stop stop texts. A generated text ends before the first stop text in it. Text that may be
+                  the beginning of a stop text is not emitted until it is clear whether it is one */
     int64_t n_stop;
     bool past_end; /* whether to go on after a token that ends a text */
     bool chat; /* whether the prompt is the message of a user, which the chat template of the weights' tokenizer turns
@@ -379,16 +379,16 @@ typedef struct zr_sampling {
 } zr_sampling;
 
 /** Read the sampling settings in the generation_config.json of a directory. As in transformers, do_sample is false
- * unless the file sets it; the temperature is then 0. Fail with ZR_ERR_NOT_FOUND if there is no such file, and with
- * ZR_ERR_DATA if its values are not valid. */
+ * unless the file sets it; the temperature is then 0. Fail with ZR_ERR_NOT_FOUND if the directory lacks the file, and
+ * with ZR_ERR_DATA if its values are not valid. */
 ZR_API ZR_NODISCARD zr_status zr_sampling_of_dir(const char *dir, zr_sampling *sampling);
 
 /** Generate text that continues a prompt, with the weights in `dir`. A text ends at a token that eos_token_id of
  * generation_config.json or config.json names, unless past_end is set; this token has no text. Token i is chosen by the
  * uniform random number (seed, SAMPLE, i). The key-value cache has room for the prompt and the generated tokens, but at
  * most for n_positions tokens. When the text exceeds n_positions tokens, its last n_positions/2 tokens become the new
- * context. A prompt has the tokens that the tokenizer's post_processor puts at the beginning of a text.
- * Without any, an empty prompt is replaced by the token that separates documents, or by a newline. Among equally likely
+ * context. A prompt begins with the tokens that the tokenizer's post_processor puts at the beginning of a text. If it
+ * puts none, an empty prompt is replaced by the token that separates documents, or by a newline. Among equally likely
  * tokens, top_k and top_p prefer tokens with lower numbers. Not collective. Fail with ZR_ERR_ARG for invalid sizes, a
  * top_p outside [0, 1] or an empty stop text. Fail with ZR_ERR_UNSUPPORTED if `chat` is set and there is no known chat
  * template. Source of top_p: Holtzman et al. 2020, "The curious case of neural text degeneration". */

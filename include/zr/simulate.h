@@ -1,6 +1,6 @@
 /**
- * simulate: predicts the time of a plan on a cluster, which a few numbers describe. Each step of the schedule gets a
- * time from its FLOPs, memory traffic and communication. The times are combined by the schedule's streams and waits.
+ * simulate: predicts the time of a plan on a cluster that is described by a few numbers. Each step of the schedule gets
+ * a time from its FLOPs, memory traffic and communication. The times are combined by the schedule's streams and waits.
  * No memory is allocated except the plan. docs/simulate.md has the model's formulas.
  */
 #ifndef ZR_SIMULATE_H
@@ -16,19 +16,19 @@ extern "C" {
 
 #define ZR_CLUSTER_LINKS 4
 
-/** One level of links of a cluster. Two devices communicate over the lowest level that connects them. Other levels do
- * not limit their rate, with one exception: if the first level is named "PCIe", messages between hosts also pass
- * through its links. */
+/** One level of links of a cluster. Two devices communicate over the lowest level that connects them, which alone
+ * limits their rate, with one exception: if the first level is named "PCIe", messages between hosts also pass through
+ * its links. */
 typedef struct zr_cluster_link {
     char name[32];
-    int32_t devices;  /* number of consecutive devices that the level connects: at least 2, and a multiple of the next
-                         lower level's number */
+    int32_t devices;  /* number of consecutive devices that the level connects, at least 2; a multiple of the number of
+                         the next lower level */
     double bytes_sec; /* bytes per second into one device, and at the same time the same rate out of it */
-    double shared_bytes_sec; /* limit in bytes per second for one unit of the next lower level, such as a node: total
-                                rate into its devices, and at the same time the same total rate out of them; 0 for no
-                                limit */
-    double latency_sec;      /* latency of one message */
-    double share;            /* share of this level's rates that exchanges reach; 0 for the cluster's link_share */
+    double
+        shared_bytes_sec; /* limit for one unit of the next lower level, such as a node, in bytes per second: total rate
+                             into its devices, and at the same time the same total rate out of them; 0 for no limit */
+    double latency_sec;   /* latency of one message */
+    double share;         /* fraction of this level's rates that exchanges reach; 0 to use the cluster's link_share */
 } zr_cluster_link;
 
 /** Algorithms of collectives. */
@@ -51,11 +51,10 @@ typedef struct zr_step_sample {
     double sec;
 } zr_step_sample;
 
-/** Measured time that ranks waited for each other when exchanges and computation alternated, as in the training of a
- * model. */
+/** Measured time for which ranks waited for each other when exchanges and computation alternated, as in training. */
 typedef struct zr_wait_sample {
     double computed_sec; /* mean computation time between two exchanges */
-    double share;        /* mean time that a rank waited for the slowest rank, as a share of computed_sec */
+    double share;        /* mean time for which a rank waited for the slowest rank, as a fraction of computed_sec */
 } zr_wait_sample;
 
 #define ZR_LAUNCH_WAITS 32
@@ -68,14 +67,15 @@ typedef struct zr_launch {
     double around_sec; /* time of a training step outside the steps of its schedule */
     zr_step_sample *sample;
     int32_t n_samples;
-    bool beside; /* whether exchanges overlap with computation in training; even then all samples were measured without
-                    overlap */
-    double lost, late;       /* slow-down by overlap: share of the overlapped time by which computation (`lost`) or an
-                                exchange (`late`) takes longer, below 1 */
-    double spread;           /* relative standard deviation of exchange times, with overlap */
+    bool beside; /* whether exchanges overlap with computation in training. The samples were measured without overlap in
+                    any case */
+    double lost, late; /* slow-down by overlap, below 1: fraction of the overlapped time by which computation (`lost`)
+                          or an exchange (`late`) takes longer */
+    double spread;     /* relative standard deviation of exchange times, with overlap */
     double across_bytes_sec; /* rate from other hosts into one rank while all ranks run exchanges; 0 if there is only
                                 one host */
-    zr_wait_sample wait[ZR_LAUNCH_WAITS]; /* waits without overlap, which the samples of exchanges do not include */
+    zr_wait_sample
+        wait[ZR_LAUNCH_WAITS]; /* waits measured without overlap; the samples of exchanges do not include them */
     int32_t n_waits;
 } zr_launch;
 
@@ -83,13 +83,13 @@ typedef struct zr_cluster {
     char name[48];
     /** One device: peak rates, memory size and memory rate. A matrix product runs at the rate that device.product has
      * for nearby sizes. If device.product has no rates, it runs at a share of the peak: product_share * s / (s +
-     * product_half). Here s is the smallest of the product's three sizes. device.link_copies is used, but the rates in
-     * device.link are not. */
+     * product_half). Here s is the smallest of the product's three sizes. device.link_copies is used, and the rates in
+     * device.link are ignored. */
     zr_machine device;
     double product_share, product_half;
     double attention_share; /* share of the peak FLOP/s that attention kernels reach if device.product has no rates;
                                FLOPs of masked query-key pairs are counted too. 0 to estimate attention like matrix
-                               products as wide as a head */
+                               products with the width of a head */
     double memory_share;    /* share of memory_bytes_sec that kernels reach */
     double launch_sec;      /* launch time of a kernel */
     double link_share;      /* share of a link's rate that exchanges reach */
@@ -102,12 +102,12 @@ typedef struct zr_cluster {
     int32_t host_devices; /* number of consecutive devices in one host */
     int64_t host_memory_bytes;
     double host_bytes_sec; /* rate between a device and its host's memory, in each direction; 0 if not known */
-    double disk_bytes_sec; /* rate of a host's disk, of reads and writes together; 0 if not known. Offloaded states then
-                              move at the disk rates of `device` */
+    double disk_bytes_sec; /* rate of a host's disk, for the sum of reads and writes; 0 if unknown, and offloaded states
+                              then move at the disk rates of `device` */
     zr_algorithm algorithm;
     /** Measurements on this cluster, borrowed, or NULL. With measurements, the time of a step is estimated from
-     * measured steps of the same kind. Kinds that were not measured use the rates of this struct. No exchange between
-     * hosts is estimated to be faster than these rates allow. */
+     * measured steps of the same kind. Kinds that were not measured use the rates of this struct. An estimate of an
+     * exchange between hosts is never faster than these rates allow. */
     const zr_launch *measured;
 } zr_cluster;
 
@@ -144,13 +144,13 @@ typedef struct zr_simulation {
     double exposed_sec[ZR_CAUSES];
     /** Busy time of the compute stream, by cause: matrix products, memory traffic, kernel launches. */
     double product_sec, memory_sec, launch_sec;
-    const char *bound_by; /* name of the largest part: "products", "memory" or "launches" for the three times above, or
-                             a cause of exposed_sec */
+    const char *bound_by; /* name of the largest part of the time: "products", "memory" or "launches" for the three
+                             times above, or a cause of exposed_sec */
     double samples_sec, tokens_sec;
     double flops_sec; /* FLOP/s of a device, including recomputation */
     double mfu;       /* model FLOPs utilization: share of the device's peak rate, without recomputation */
-    double slowest; /* factor by which kernels take longer on the slowest rank than the cluster's numbers give; at least
-                       1 */
+    double slowest;   /* factor, at least 1, by which kernels take longer on the slowest rank than the cluster's rates
+                         predict */
     /** Cost of a save during a training step, through the disk that the ranks of a host share. Zeros if the plan has
      * no save steps. Times are NAN if the save needs a rate that the cluster does not give: disk_bytes_sec or
      * host_bytes_sec. */
@@ -160,8 +160,8 @@ typedef struct zr_simulation {
 typedef struct zr_simulate_options {
     int32_t ranks_per_host; /* ranks per host; 0 for one rank per device of the host */
     double straggler;       /* factor by which rank 0 computes more slowly, at least 1; 0 for no difference */
-    double jitter; /* random slow-down: rank r computes 1 + jitter * |n| times as long, where n is its standard normal
-                      number (ZR_RNG_JITTER, `seed`, element r) */
+    double jitter; /* random slow-down: computation on rank r takes 1 + jitter * |n| times as long, where n is the
+                      rank's standard normal number (ZR_RNG_JITTER, `seed`, element r) */
     uint64_t seed;
     bool copies_hold;    /* whether computation stops while activation checkpoints are copied to the host and back */
     bool comm_beside;    /* whether exchanges overlap with computation even without zr_layout.overlap */

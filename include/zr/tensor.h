@@ -11,8 +11,7 @@
 extern "C" {
 #endif
 
-/** List of types: name, bytes per record, elements per record. A record is the smallest unit that is stored and sent.
- */
+/** List of types: name, bytes per record, elements per record. A record is the smallest unit that is stored or sent. */
 #define ZR_DTYPE_LIST(X)                                                                                               \
     X(F32, "F32", 4, 1)                                                                                                \
     X(BF16, "BF16", 2, 1)                                                                                              \
@@ -28,7 +27,7 @@ typedef enum zr_dtype {
 
 /** Return the type's name as in safetensors files, such as "F32". */
 ZR_API const char *zr_dtype_name(zr_dtype dtype);
-/** Return the number of bytes of a record. In all present types a record is one element. */
+/** Return the number of bytes of a record. In all current types a record is one element. */
 ZR_API int64_t zr_dtype_bytes(zr_dtype dtype);
 /** Return the number of elements in a record. */
 ZR_API int64_t zr_dtype_grain(zr_dtype dtype);
