@@ -103,7 +103,7 @@ static zr_status read_config(const char *file, const json_t *root, zr__adapter *
     return ZR_OK;
 }
 
-/* List the layers for which the file has a factor A. Fail if the file has a tensor that is no factor. */
+/* List the layers for which the file has a factor A. Fail if the file has a tensor that is not a factor. */
 static zr_status read_layers(const char *dir, zr__adapter *adapter)
 {
     char path[PATH_MAX];

@@ -19,13 +19,13 @@ const char *zr__safetensors_print_dims(const zr_safetensors_tensor *tensor, char
 /** Return the path by which the file was opened. */
 const char *zr__safetensors_path(const zr_safetensors *st);
 
-/** Create a file like zr_safetensors_create, but with tensors of the n types `dtype`: F32, BF16 or F16. NULL
- * for F32. */
+/** Create a file like zr_safetensors_create, but give tensor i the type dtype[i]: F32, BF16 or F16. If `dtype` is NULL,
+ * all are F32. */
 ZR_NODISCARD zr_status zr__safetensors_create_as(const char *path, const zr_dtype *dtype, const zr_tensor_spec *spec,
                                                  int64_t n);
 
-/** Write n bytes of one slice, beginning at `offset`. A slice is a range of columns: at the end of its bytes in one row
- * it continues in the next row, at the same column. One writer must write a whole slice, in ascending order, without
+/** Write n bytes of one slice, beginning at `offset`. A slice is a range of columns: after its last column in one row
+ * it continues at its first column in the next row. One writer must write a whole slice, in ascending order, without
  * other puts in between. Writers of neighbouring slices must pass the same `slices`. If `slices` is NULL, do the same
  * as zr_chunk_writer_put. Errors: as zr_chunk_writer_put, and ZR_ERR_ARG if the bytes are outside the slices. */
 ZR_NODISCARD zr_status zr__chunk_writer_put_sliced(zr_chunk_writer *writer, const zr_slices *slices, int64_t offset,
@@ -57,7 +57,8 @@ ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_ten
 /** An adapter directory of peft. */
 typedef struct zr__adapter {
     zr_lora lora;    /* rank, alpha and dropout, and the adapted layers, borrowed from `targets` or from elsewhere */
-    char *targets;   /* full names of the layers in the file, one per line, owned; NULL if `lora` borrows elsewhere */
+    char *targets;   /* full names of the layers in the file, one per line, owned by this struct; NULL if `lora` borrows
+                        its list elsewhere */
     char base[4096]; /* path of the base model; "" if unknown */
     bool by_columns; /* whether the adapted weights have the shape (inputs, outputs), as in GPT-2 */
     int64_t tensors; /* number of tensors in the file */
@@ -109,23 +110,24 @@ ZR_NODISCARD zr_status zr__hf_write_like(const char *dir, const zr_family *famil
 /** Form of weights that are written into a directory. */
 typedef struct zr__weights_form {
     const zr_hf_names *names;
-    const zr__hf_source *source; /* directory whose names of tensors are kept; NULL if the weights come from none */
+    const zr__hf_source *source; /* source of the names of tensors; NULL if the weights come from no directory */
     bool same_types;             /* whether to keep the types of the source, if it has all tensors */
-    zr_dtype dtype;              /* type of all tensors otherwise: F32, BF16 or F16 */
-    int64_t file_bytes; /* maximum bytes of tensors in a file. Tensors are assigned to files in order, and a larger
-                           tensor gets a file of its own, as with max_shard_size of transformers. 0 for the files of the
-                           source, or one file if they are not known */
+    zr_dtype dtype;              /* otherwise, the type of all tensors: F32, BF16 or F16 */
+    int64_t file_bytes; /* maximum bytes of tensors in a file; tensors are assigned to files in order, and a tensor that
+                           is larger gets a separate file, as with max_shard_size of transformers. 0 keeps the files of
+                           the source, or writes one file if they are unknown */
 } zr__weights_form;
 
 /** Plan of the weight files in a directory. If all tensors fit in one file, it is model.safetensors. Otherwise the
- * files are those of the source or model-00001-of-00003.safetensors and so on, and model.safetensors.index.json. */
+ * files have the names of the source's files, or model-00001-of-00003.safetensors and so on, and there is an index,
+ * model.safetensors.index.json. */
 typedef struct zr__weights_out zr__weights_out;
 
 /** Assign n tensors to files; no file is written yet. `spec` and the source are borrowed. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__weights_create(const char *dir, const zr__weights_form *form, const zr_tensor_spec *spec,
                                           int64_t n, zr__weights_out **out);
 void zr__weights_out_close(zr__weights_out **out);
-/** Return the number of files (_files), or the type that most elements have (_dtype). */
+/** Return the number of files (_files), or the type of most elements (_dtype). */
 int64_t zr__weights_out_files(const zr__weights_out *out);
 zr_dtype zr__weights_out_dtype(const zr__weights_out *out);
 

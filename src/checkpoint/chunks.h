@@ -48,7 +48,7 @@ typedef struct zr__slices_list {
 } zr__slices_list;
 ZR_NODISCARD zr_status zr__slices_add(zr__slices_list *list, const zr_slices *slices);
 
-/** Bytes [offset, end) of a file that are read at once: one chunk, or several chunks of slices, whose bytes
+/** Bytes [offset, end) of a file that are read together: one chunk, or several chunks of slices, whose bytes
  * interleave. */
 typedef struct zr__region {
     int64_t offset, end;
@@ -83,8 +83,8 @@ typedef struct zr__checked_file {
 
 /** Open a file like zr__listed_open. `readers` is the number of ranks of this host that read the file at once. One or
  * two readers bypass the page cache, and each prefetches the next region in a thread of its own. More readers use the
- * page cache, because they share the disk and read the same chunks. With `readers` 0, one reader uses the page cache,
- * because the file is read again soon. Call zr__checked_close even after a failure. */
+ * page cache, because they share the disk and read the same chunks. `readers` 0 means one reader that uses the page
+ * cache, because the file will be read again soon. Call zr__checked_close even after a failure. */
 ZR_NODISCARD zr_status zr__checked_open(const char *dir, const zr_manifest *manifest, const char *name, int readers,
                                         zr__checked_file *file);
 void zr__checked_close(zr__checked_file *file);

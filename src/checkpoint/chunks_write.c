@@ -1,9 +1,9 @@
 /*
  * Writing ranges of a file in chunks: the caller fills and hashes one part while the queue writes the other.
  *
- * A part holds a whole chunk, unless many ranks of a process write at once: then it holds a fraction of a chunk. The
- * fraction saves memory that the plan does not count, and many small parts keep the disk as busy as a few large ones.
- * If the bytes belong to a slice, the part holds them row by row, and may continue across the end of a chunk.
+ * A part holds a whole chunk, or a fraction of a chunk if many ranks of a process write at the same time. This saves
+ * memory, which the plan does not count, and many small parts keep the disk as busy as a few large ones. If the bytes
+ * belong to a slice, the part holds them row by row, and may continue across the end of a chunk.
  */
 #include "base/file/file_queue.h"
 #include "checkpoint/checkpoint.h"

@@ -28,7 +28,7 @@ static bool is_nothing(const char *json)
     return strcmp(json, "null") == 0 || strcmp(json, "\"auto\"") == 0;
 }
 
-/* Return the value, as JSON text, where config.json lacks the field. */
+/* Return the value, as JSON text, of a field that config.json lacks. */
 static const char *fallback_of(const zr_field *field)
 {
     return field->fallback ? field->fallback : field->standard;
@@ -65,8 +65,8 @@ static bool equals_declared(const json_t *value, const char *text)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* Write the i-th key of a field in config.json to `key`: its own, the twin, the keys that are only read. Return false
- * after the last. */
+/* Write the i-th key of a field in config.json to `key`: its main key, then the twin, then the keys that are only read.
+ * Return false after the last one. */
 static bool nth_key(const zr_field *field, int i, char key[KEY_BYTES])
 {
     const char *at = field->also;
@@ -90,8 +90,8 @@ static const json_t *member_at(const json_t *object, const char *path, size_t n)
     return object;
 }
 
-/* Refuse a value that one of two objects with the same meaning has, and the other lacks. transformers reads one of the
- * objects only, so the value might count or not. */
+/* Refuse a value that only one of two objects with the same meaning has. transformers reads only one of the objects, so
+ * the value might be ignored. */
 static zr_status check_twin(const reading *r, const zr_field *field)
 {
     const char *keys[] = {field->key, field->twin};
@@ -113,8 +113,8 @@ static zr_status check_twin(const reading *r, const zr_field *field)
     return ZR_OK;
 }
 
-/* Find the value of a field, and its key in r->key: NULL if config.json lacks it. Two keys of the field must not have
- * different values. */
+/* Find the value of a field, or NULL if config.json lacks it, and store the key where it was found in r->key. Two keys
+ * of the field must not have different values. */
 static zr_status find_value(reading *r, const zr_field *field, const json_t **value)
 {
     char key[KEY_BYTES];
@@ -143,8 +143,9 @@ static bool is_key(const zr_family *family, const char *path)
     return false;
 }
 
-/* Refuse members of an object that zr does not know. Unknown members of the file itself are ignored: most of them do
- * not concern the model. But an object with fields of the model describes one thing completely. */
+/* Refuse members of an object that zr does not know. At the top level of the file, unknown members are ignored, because
+ * most of them do not concern the model. An object that contains fields of the model describes one feature completely,
+ * so an unknown member might change it. */
 static zr_status check_object(const reading *r, const char *path, size_t n)
 {
     const json_t *object = member_at(r->root, path, n);
@@ -248,7 +249,7 @@ static zr_status read_ids(const reading *r, const zr_field *field, const json_t 
     return ZR_OK;
 }
 
-/* Read a list with a word for each layer. */
+/* Read a list that has one word for each layer. */
 static zr_status read_layers(const reading *r, const zr_field *field, const json_t *value, void *out)
 {
     const size_t first = strcspn(field->choices, "|"), n = json_array_size(value);
@@ -366,7 +367,8 @@ static zr_status read_settings(reading *r)
     ZR_CHECK(r->family, ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s; expected %s", r->file,
              ZR_JSON_SHOWN(type), any_family(known));
     for (const zr_field *field = r->family->field; field->key; field++) ZR_TRY(read_field(r, field));
-    /* Look at unknown members last, since a value such as an unknown rope_type is the reason for them. */
+    /* Look at unknown members last: if an unknown value such as a new rope_type brings its own members, the message
+     * must name that value. */
     for (const zr_field *field = r->family->field; field->key; field++)
         if (field->place != ZR_FIELD_IN_CONFIG) ZR_TRY(check_objects(r, field));
     for (const zr_field *field = r->family->field; field->key; field++) ZR_TRY(check_divides(r, field));
@@ -476,7 +478,7 @@ static int set_at(json_t *object, const char *path, json_t *value)
     return json_object_set_new(object, path, value);
 }
 
-/* Write null for the object of a key that has no members. Return nonzero on failure. */
+/* Write null in place of the object of a key whose members all are missing. Return nonzero on failure. */
 static int set_no_object(json_t *root, const char *key)
 {
     const char *dot = strrchr(key, '.');
@@ -486,8 +488,9 @@ static int set_no_object(json_t *root, const char *key)
     return set_at(root, path, json_null());
 }
 
-/* Add a field. A member of an object is left out if it has the value that its absence means. As a twin it is left out
- * if it has none or, unless it is a choice on which other members depend, that value. Return nonzero on failure. */
+/* Add a field to an object. Leave out a member of an object if its absence means the same value. Leave out a twin if
+ * the field has no value. Also leave out a twin whose absence means the same value, unless the field is a choice on
+ * which other members depend. Return nonzero on failure. */
 static int set_field(json_t *root, const zr_field *field, const zr_model_config *config)
 {
     const bool absent = field->type == ZR_FIELD_FIXED && field->fallback && is_nothing(field->fallback);

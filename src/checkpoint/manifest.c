@@ -124,8 +124,8 @@ static void print_checked(zr__json_out *out, const zr_manifest_file *file, int f
     zr__json_close(out, '}');
 }
 
-/* Remove duplicates from sorted slices. There are duplicates because every rank that writes one of the neighbouring
- * slices lists them all. */
+/* Remove duplicates from sorted slices. They arise because every rank that writes one of several neighbouring slices
+ * lists all of them. */
 static int64_t drop_doubles(zr_slices *slices, int64_t n)
 {
     int64_t kept = 0;

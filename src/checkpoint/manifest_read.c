@@ -182,7 +182,8 @@ static zr_status read_slices(parser *p, zr_manifest_file *file)
     if (zr__json_next(p->text, p->bytes, p->at).kind == ']') return expect_mark(p, ']');
     do {
         const zr_status st = read_place(p, file, &list);
-        file->slices = list.slices; /* set again each time, because the list's memory may move when it grows */
+        file->slices =
+            list.slices; /* this is set again for each entry, because the list's memory may move when it grows */
         file->n_slices = list.n;
         ZR_TRY(st);
         ZR_TRY(expect_more(p, &more));
@@ -190,8 +191,8 @@ static zr_status read_slices(parser *p, zr_manifest_file *file)
     return ZR_OK;
 }
 
-/* Return the number of chunks in n regions. A region has one chunk, except that a region of slices has one for each
- * slice. Stop counting when the number exceeds the number of hashes for which the text is long enough. */
+/* Return the number of chunks in n regions. A region of slices has one chunk for each slice; any other region has one
+ * chunk. Stop when the number exceeds the number of hashes that the text can contain. */
 static int64_t count_chunks(const parser *p, const zr_manifest_file *file, int64_t n)
 {
     const int64_t most = (int64_t)(p->bytes / DIGITS);
@@ -226,9 +227,9 @@ static zr_status list_chunk(listing *l, int64_t offset, int64_t bytes)
     return ZR_OK;
 }
 
-/* List the chunks of bytes [offset, stop). A chunk ends at an element of "ends" or at a multiple of ZR_CHUNK_BYTES, and
- * offset and stop are two neighbouring ends. Inside slices, list all chunks of a region; elsewhere, list a single
- * chunk. */
+/* List the chunks of bytes [offset, stop). A chunk ends at an element of "ends" or at a multiple of ZR_CHUNK_BYTES;
+ * `offset` and `stop` are two consecutive ends. Inside slices, list all chunks of the region; otherwise list one chunk.
+ */
 static zr_status list_region(listing *l, int64_t offset, int64_t stop)
 {
     const zr_slices *s = zr__slices_from(l->file, offset);

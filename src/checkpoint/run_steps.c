@@ -87,8 +87,8 @@ zr_status zr_checkpoint_list(const char *run_dir, int64_t **step, int64_t *n)
 
 /* ---- removing -------------------------------------------------------------------------------- */
 
-/* Return whether `name` may be a file that a save creates, complete or not: a nonempty name followed by one of the
- * endings below. */
+/* Return whether `name` may be a complete or incomplete file of a save: a nonempty name followed by one of the endings
+ * in the list. */
 static bool own_name(const char *name)
 {
     static const char *const ends[] = {".safetensors", ".json", ".safetensors.tmp", ".json.tmp"};
@@ -154,8 +154,8 @@ static zr_status remove_step(int run, const char *run_dir, int64_t step)
                  strerror(errno));
         return ZR_OK;
     }
-    /* Sync the directory after the rename. Otherwise the checkpoint could have its old name and no files after a crash.
-     * Some file systems cannot sync a directory and return EINVAL. */
+    /* Sync the directory after the rename. Otherwise, after a crash the checkpoint could have its old name but no
+     * files. Some file systems cannot sync a directory and return EINVAL. */
     ZR_CHECK(fsync(run) == 0 || errno == EINVAL, ZR_ERR_IO, "%s: cannot sync this directory: %s", ZR_SHOWN(run_dir),
              strerror(errno));
     return remove_tmp(run, run_dir, tmp);

@@ -1,9 +1,9 @@
 /**
  * The header of a safetensors file, which is checked completely before it is used.
  *
- * This file walks over the outer object entry by entry and parses each entry separately. So memory stays proportional
- * to the header, which may have 100 MB. jansson checks strings and entries; this file checks the brackets, commas and
- * names between entries.
+ * This file walks over the outer object entry by entry and parses each entry separately. Therefore memory is
+ * proportional to the header, which may have 100 MB. jansson checks strings and entries; this file checks the brackets,
+ * commas and names between entries.
  */
 #include "base/json/json.h"
 #include "base/json/json_scan.h"

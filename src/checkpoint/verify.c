@@ -63,7 +63,7 @@ static void report_regions(verifier *v)
 }
 
 /* Check a region. If it is damaged, add it to the consecutive damaged regions. Otherwise report the damaged regions
- * before it. Return only errors that must end the whole check. */
+ * that precede it. Return only errors that must end the whole check. */
 static zr_status check_region(verifier *v, const zr__region *region)
 {
     zr_status st = zr__checked_load(&v->file, region->first);
@@ -87,8 +87,8 @@ static zr_status check_chunks(verifier *v)
     const char *name = v->file.listed->name, *dot = strrchr(name, '.');
     int64_t lines = v->lines;
     zr__failure tensors = {0};
-    /* Read the tensors' names for the reports of damage. If the header cannot be read, report the damaged regions
-     * below, or the header's error if no region is damaged. */
+    /* Read the tensors' names for the reports of damage. If the header cannot be read, its error is reported only if
+     * the following check finds no damaged region. */
     if (dot && strcmp(dot, ".safetensors") == 0) zr__failure_note(&tensors, zr__checked_tensors(&v->file, &v->tensors));
     if (tensors.status == ZR_ERR_MEMORY) return ZR_ERR_MEMORY;
     for (int64_t i = 0; i < v->file.listed->n_chunks;) {
@@ -117,7 +117,7 @@ static zr_status check_file(verifier *v, const zr_manifest_file *listed)
     return st;
 }
 
-/* Report files that the manifest does not list. They do no harm; someone may have added them on purpose. */
+/* Report files that the manifest does not list. They are not an error; a user may have added them on purpose. */
 static void name_foreign(verifier *v)
 {
     char line[LINE_BYTES];

@@ -20,7 +20,7 @@ struct zr_weights {
     char dir[ZR_FILE_NAME_BYTES]; /* printable path, for messages */
     const zr_hf_names *names;
     bool writable;      /* whether the files are open for writing */
-    const char *suffix; /* end of the name of the only file or of the index (zr__weights_make) */
+    const char *suffix; /* ending of the name of the single file or of the index (zr__weights_make) */
     zr_safetensors **file;
     int64_t files, room;
     char *targets; /* names of the layers of an adapter whose weights were added, or NULL */
@@ -345,7 +345,7 @@ static bool is_wanted_name(const char *name, const zr_tensor_spec *wanted, int64
     "\n  (if the head is tied to the table of tokens, set tie_word_embeddings to true in config.json; if it is not, "  \
     "the files lack it)"
 
-/* Return whether the model has a head of its own, but the files have none. */
+/* Return whether the model has a separate head, but the files have no tensor for it. */
 static bool lacks_head(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
 {
     const char *head = weights->names->head;
@@ -364,7 +364,7 @@ static zr_status compare_piece(const zr_weights *weights, place a, place b, int6
     return ZR_OK;
 }
 
-/* Check that two tensors of the files, if they have both, have the same values. */
+/* Check that two tensors have equal values, if the files have both. */
 static zr_status check_equal(const zr_weights *weights, place a, place b, const char *remedy)
 {
     enum { PIECE = 1 << 18 };
@@ -383,7 +383,7 @@ static zr_status check_equal(const zr_weights *weights, place a, place b, const 
     return st;
 }
 
-/* Check the head of a tied model, if the files have one: it must have the values of the table. */
+/* Check a tensor for the head of a tied model, if the files have one: its values must equal the table's. */
 static zr_status check_tied(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
 {
     const char *head = weights->names->head, *table = weights->names->table;
@@ -428,7 +428,7 @@ static bool redundant(const zr_hf_names *names, const char *name)
     return false;
 }
 
-/* Return whether some files, but not zr, spell a name like this. */
+/* Return whether a name is spelled in a way that some files use, but zr does not. */
 static bool is_respelled(const zr_hf_names *names, const char *name)
 {
     for (const char *const(*pair)[2] = names->spelled; pair && (*pair)[0]; pair++)

@@ -59,7 +59,7 @@ static int64_t own_file(zr__weights_out *out, const char *name)
     return out->files++;
 }
 
-/* Take names and types of the tensors, and their files, from the source. Change nothing if the source lacks one. */
+/* Take the names, types and files of the tensors from the source. Change nothing if the source lacks a tensor. */
 static void keep_source(zr__weights_out *out, const zr__weights_form *form)
 {
     zr__hf_place place;

@@ -147,7 +147,7 @@ static zr_status exchange_pieces(zr_comm *comm, int to, const void *send, int64_
     }
     arrival t = {.fn = fn, .arg = arg};
     zr_status st = comm->ops->exchange(comm, to, send, stride_bytes, piece_bytes, grain_bytes, hand_over, &t);
-    /* If both the callback and the exchange failed, report the callback's failure, which is the cause. */
+    /* If both the callback and the exchange failed, report the failure of the callback, because it is the cause. */
     if (t.status != ZR_OK) return ZR_FAIL(t.status, "%s", t.text);
     ZR_TRY(st);
     return ZR_OK;
@@ -288,8 +288,8 @@ zr_status zr_comm_barrier(zr_comm *comm)
 /* ---- agree ----------------------------------------------------------------------------------- */
 
 /* Exchange the ranks' statuses. Set *first to the first rank that failed, *status to its status, and their_text to its
- * text. If no rank failed, leave *first at -1. Only after a failure, a second call of scalars sends the text as bytes.
- * Therefore transports need no function for text. */
+ * text. If no rank failed, leave *first at -1. After a failure, a second call of scalars sends the text as bytes, so
+ * transports need no function for text. */
 static zr_status share_failure(zr_comm *comm, zr_status mine, const char *text, int *first, zr_status *status,
                                char *their_text)
 {

@@ -1,6 +1,6 @@
 /**
  * Moves bytes between ranks that are processes, by MPI-3.1. mpi_window.c manages the shared memory. mpi_create.c
- * creates and destroys communicators. Only these three files include mpi.h.
+ * creates and destroys communicators. Of all files, only these three include mpi.h.
  *
  * Ranks of a node read each other's staging through a shared window. Ranks of other nodes ("remote" ranks) get
  * point-to-point messages. Pieces are moved in chunks. Successive chunks alternate between the two halves of the
@@ -173,9 +173,9 @@ static void count_received(zr__comm_mpi *me, const move *m, int64_t bytes)
     zr_traffic_count(&me->comm.traffic, m->out ? ZR_TRAFFIC_ALL_GATHER : ZR_TRAFFIC_REDUCE_SCATTER, bytes);
 }
 
-/* Start all sends, or all receives, of a chunk. Callers start the sends first, because of TCP. Over TCP, the permission
- * to send a long message travels in the same stream as data. If a peer got this rank's permission before this rank's
- * sends, the peer's own permission would queue behind all its data. The link would then carry one direction after the
+/* Start all sends, or all receives, of a chunk. Callers start the sends first, because of TCP: there, the permission to
+ * send a long message travels in the same stream as data. If a peer received this rank's permission before this rank's
+ * sends, the peer would send all its data before its own permission, and the link would carry one direction after the
  * other. */
 static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c, bool sending)
 {

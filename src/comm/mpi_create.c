@@ -202,7 +202,7 @@ static zr_status number_node_ranks(zr__comm_mpi *me)
 }
 
 /* Create me->node, and find the numbers of its ranks. Two ranks of a group share a window if they share one in the
- * world. local_rank and local_size count all ranks of the host, whatever ranks_per_node is. */
+ * world. local_rank and local_size count all ranks of the host, even if ranks_per_node is smaller. */
 static zr_status find_node(zr__comm_mpi *me, int ranks_per_node)
 {
     MPI_Comm host = MPI_COMM_NULL;

@@ -4,8 +4,8 @@
  * copier's stream, and waits until the stream has completed the work.
  *
  * NCCL's communicators are non-blocking: NCCL's functions return before the peers have arrived. Therefore every wait is
- * a loop in this file. The loop ends early if NCCL reports a failure or this rank is stopped. NCCL's communicator is
- * then aborted, which removes its waiting work from the stream.
+ * a loop in this file. The loop ends early if NCCL reports a failure or this rank is stopped. Then NCCL's communicator
+ * is aborted, which removes its pending work from the stream.
  *
  * An exchange moves pieces in chunks. One chunk of every peer's piece is received into the staging in GPU memory. The
  * callback reads the chunk there before the next chunk is requested. Both steps run in order on one stream, so two

@@ -165,9 +165,9 @@ static zr_status gather_threads(zr_comm *comm, int from, const void *mine, void 
     return take_back(me);
 }
 
-/* Exchange numbers through two shared tables, which successive calls use alternately. Between two calls that write to
- * the same table, there is another call. Every rank reads the table before it enters the barrier of that other call, so
- * overwriting is safe after the barrier. After a failure the barrier does not block, so do not write. */
+/* Exchange numbers through two shared tables, which successive calls use alternately. Two calls that write to the same
+ * table have another call between them. Every rank has read the table before it enters the barrier of that other call,
+ * so the table may be overwritten afterwards. After a failure the barrier does not block, so nothing is written. */
 static zr_status scalars_threads(zr_comm *comm, const double *mine, int n)
 {
     comm_threads *me = (comm_threads *)comm;
@@ -214,7 +214,8 @@ static void abort_threads(zr_comm *comm, int code)
 
 static void destroy_threads(zr_comm *comm)
 {
-    /* Peers may still read the communicator. zr_comm_threads_run frees it after the last rank has returned. */
+    /* Nothing is freed here, because peers may still read the communicator. zr_comm_threads_run frees it after the last
+     * rank has returned. */
     (void)comm;
 }
 

@@ -99,8 +99,8 @@ static inline void zr__comm_copy(zr_comm *comm, void *to, const void *from, int6
         zr__stream(to, from, bytes);
 }
 
-/** Complete the copies of a call. A failure is stored in comm->copied and does not end the call, so that the ranks stay
- * in step. comm.c returns the failure at the end of the call. */
+/** Complete the copies of a call. A failure is stored in comm->copied and does not end the call, because the other
+ * ranks need this rank until the end of the call. comm.c then returns the failure. */
 static inline void zr__comm_copied(zr_comm *comm)
 {
     zr__stream_end();

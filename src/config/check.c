@@ -263,7 +263,7 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
     return ZR_OK;
 }
 
-/* Refuse other values than the default of keys of the data that the samples of the model's family do not have
+/* Refuse keys of the data with other values than their defaults, if the samples of the model's family do not use them
  * (zr_family.samples). */
 static zr_status check_samples(const zr_config *config, const zr__source *source)
 {

@@ -1,5 +1,5 @@
 /**
- * config: functions that train and cli need besides zr/config.h. They tell which keys were given and by whom, leave
+ * config: functions that train and cli need besides zr/config.h. They tell which keys were given and where, leave
  * choices to the planner, and add notes for the user.
  *
  * A configuration changes in this order. read.c loads it (read_stages). Callers may then leave choices open, ask for a
@@ -20,8 +20,8 @@ bool zr__config_from_file(const zr_config *config);
 void zr__config_inputs(const zr_config *config, const char *path[ZR_CONFIG_INPUTS + 1]);
 
 /** Return whether the user gave a key such as "train.output_dir", in the file or by an override, with a value other
- * than "auto". Resolving does not change the result, because values that a run finds or chooses (memory.limit, a batch,
- * a stage) are written only into the fields. zr_config_set makes a key given, as an override does. */
+ * than "auto". Resolving does not change the result: values that a run finds or chooses (memory.limit, a batch, a
+ * stage) are written only into the fields. zr_config_set makes a key given, as an override does. */
 bool zr__config_given(const zr_config *config, const char *key);
 
 /** Return whether the value of this key was given by an override and not by the file. */
@@ -47,16 +47,16 @@ typedef struct zr__config_open {
 void zr__config_leave_open(zr_config *config);
 
 /** Leave the offload to disk open, unless a device of offload is given, as the option `--disk` requests. A rank may use
- * `bytes` of disk. Call this between loading and resolving. */
+ * `bytes` bytes on disk. Call this between loading and resolving. */
 void zr__config_offer_disk(zr_config *config, int64_t bytes);
 /** Return the bytes of zr__config_offer_disk, or 0 if it was not called. */
 int64_t zr__config_disk_bytes(const zr_config *config);
 
 /** Train a model.preset by a recipe for its size, and a model.init by a recipe for fine-tuning, unless the file or an
  * override gives a key of optimizer or scheduler. The recipe is AdamW with betas 0.9 and 0.95 and weight decay 0.1, and
- * gradient_clipping 1 if that key is not given. The lr of a preset is zr_preset.lr, or that of the model of nearest
- * size in table 2.1 of Brown et al. 2020. The lr of fine-tuning is 2e-5. A warm-up over a twentieth of train.steps is
- * followed by a cosine down to a tenth of the lr. zr_config_resolve sets these values and adds a note;
+ * gradient_clipping 1 if that key is not given. The lr of a preset is zr_preset.lr, or the lr of the model with the
+ * nearest size in table 2.1 of Brown et al. 2020. The lr of fine-tuning is 2e-5. A warm-up over a twentieth of
+ * train.steps is followed by a cosine down to a tenth of the lr. zr_config_resolve sets these values and adds a note;
  * zr_config_to_json then includes them. Call this between loading and resolving. */
 void zr__config_take_recipe(zr_config *config);
 
@@ -65,7 +65,7 @@ void zr__config_take_recipe(zr_config *config);
 ZR_NODISCARD zr_status zr__config_keep_rule(zr_config *config, const zr_config *run);
 
 /** Keep train_batch_size when a run is resumed. This matters if the run's file gives all three keys of the batch
- * triple, and they do not fit the present number of ranks. If an override gives train_micro_batch_size_per_gpu or
+ * triple, and they do not fit the current number of ranks. If an override gives train_micro_batch_size_per_gpu or
  * gradient_accumulation_steps, that value is kept too. Otherwise the micro-batch is kept, or reduced to its largest
  * divisor that divides the samples of a rank. The third key is computed from the other two. Call this between loading
  * and resolving. */
@@ -86,7 +86,7 @@ bool zr__config_is_open(const zr_config *config);
  * directory. Return ZR_ERR_CONFIG if the file gives a different value for a setting on which shapes depend. */
 ZR_NODISCARD zr_status zr__config_adopt(zr_config *config, const zr_model_config *settings, const char *origin);
 
-/** Return the key of the model that means this (zr_field.means), such as "model.n_embd" for "width". */
+/** Return the key of the model with this meaning (zr_field.means), such as "model.n_embd" for "width". */
 const char *zr__config_key_of(const zr_config *config, const char *means);
 
 /** Compute the XXH3-64 hash of the JSON of zr_config_to_json and of the library's version. Ranks with equal

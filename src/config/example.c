@@ -8,7 +8,7 @@ enum { MOST_COLUMNS = 100, PRESET_TOKENS = 2048 };
 
 /* Keys in the order in which the file lists them. `value` is the value in the file: the table's default, or a value
  * with which a small model learns better. NULL stands for the recipe's value, or for a value that depends on the model.
- * A path without dot is what a key of the model means (zr_field.means). */
+ * A path without a dot is the meaning of a key of the model (zr_field.means). */
 static const struct {
     const char *path, *value;
 } shown[] = {
@@ -111,7 +111,7 @@ static void add_example_key(zr__text *out, const zr_key *key, const char *value)
     zr__text_add(out, "%*s\"%s\": %s", 4 * level, "", dot ? dot + 1 : key->path, value);
 }
 
-/* Return the key of a row, of the family whose keys these are. */
+/* Return the key of a row, in the keys of the example's family. */
 static const zr_key *shown_key(const zr__keys *keys, const char *path)
 {
     for (const zr_key *key = keys->key; key < zr__keys_end(keys); key++)
@@ -121,8 +121,8 @@ static const zr_key *shown_key(const zr__keys *keys, const char *path)
 
 enum { VALUE_BYTES = 96 };
 
-/* Return the JSON text of a row's value, or NULL if the example leaves out the key. A preset has its sizes, and trains
- * on shorter sequences than its longest, which need much memory. `room` is memory for the text. */
+/* Return the JSON text of a row's value, or NULL if the example leaves out the key. A preset determines the sizes. Its
+ * sequences are shorter than its maximum, because long sequences need much memory. `room` is memory for the text. */
 static const char *value_of(const example *model, int row, const zr_key *key, char room[VALUE_BYTES])
 {
     const char *path = key->path, *value = shown[row].value;

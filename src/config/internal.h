@@ -26,7 +26,8 @@ typedef struct zr__origin {
     bool automatic;  /* whether "auto" was given; the value chosen for it is then reported */
 } zr__origin;
 
-/** List of keys: those that every configuration has, and the keys of one family or of all families. One allocation. */
+/** List of keys: the keys that every configuration has, and the keys of one family or of all families. The list is one
+ * allocation. */
 typedef struct zr__keys {
     zr_key *key;
     int n;
@@ -42,7 +43,7 @@ struct zr_config_state {
     const char *path;            /* the file's path, or NULL if the configuration came from elsewhere */
     zr__origin origin[ZR_CONFIG_MAX_KEYS];
     bool by_memory;     /* whether zr__config_leave_open was called */
-    int64_t disk_bytes; /* bytes of zr__config_offer_disk, or 0 */
+    int64_t disk_bytes; /* bytes passed to zr__config_offer_disk, or 0 */
     bool goes_on;       /* whether zr__config_go_on was called */
     bool recipe;        /* whether zr__config_take_recipe was called */
 };
@@ -87,15 +88,15 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
 
 /** First part of the path of a model's key. */
 #define ZR_MODEL_SECTION "model."
-/** Return the family that the file's JSON tree, with the overrides in it, is for: model.type, or the family of the
- * directory model.init or of model.preset, or the first family. */
+/** Return the family of a configuration, given the file's JSON tree with the overrides applied: model.type, or the
+ * family of the directory model.init or of model.preset, or the first family. */
 const zr_family *zr__config_family(const json_t *root);
-/** Refuse a key that no family or only other families have. In the second case the message names the family, and the
- * key of the configuration's own family that means the same. */
+/** Refuse a key that no family or only other families have. If another family has the key, the message names this
+ * family, and the key with the same meaning in the configuration's own family. */
 zr_status zr__config_refuse_key(const zr_config *config, const zr__source *source, const zr__json_place *place,
                                 const char *path);
-/** Find a field of the family whose value does not divide the value of zr_field.divides, although both are known. Set
- * the two values. Return NULL if there is none. */
+/** Find a field of the family whose value does not divide the value of the field zr_field.divides, if both are known.
+ * Set the two values. Return NULL if all such values divide. */
 const zr_field *zr__config_undivided(const zr_config *config, int64_t *value, int64_t *multiple);
 
 /** Return the key of an override, without "--". *value points to the text after '=', or is NULL if there is no '='. */

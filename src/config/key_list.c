@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A list being made. The texts follow the keys in one allocation. */
+/* A list that is being made. In one allocation, the keys are followed by their texts. */
 typedef struct making {
     zr_key *key;
     int n;
@@ -65,7 +65,7 @@ static bool same_key(const zr_key *a, const zr_key *b)
            same_text(a->choices, b->choices) && same_text(a->standard, b->standard) && same_text(a->help, b->help);
 }
 
-/* Add a key, or if the list has the same key already, only the name of another family that has it. */
+/* Add a key. If the list already has an identical key, add only the name of this family to it. */
 static void add_key(making *m, zr_key key, const zr_family *family)
 {
     for (zr_key *had = m->key; had < m->key + m->n; had++) {
@@ -88,7 +88,8 @@ static int count_names(const char *families)
     return n;
 }
 
-/* Set the values of model.type: the names of all families, and the words of the table, which may become families. */
+/* Set the allowed values of model.type: the names of all families, and the words of the table for families that do not
+ * exist yet. */
 static void set_types(making *m, zr_key *type)
 {
     const zr_family *family;
@@ -108,7 +109,7 @@ static void set_types(making *m, zr_key *type)
     m->text++;
 }
 
-/* Return the bytes that the texts of a list need at most. */
+/* Return an upper bound of the bytes of a list's texts. */
 static size_t text_bytes(int *fields)
 {
     const zr_family *family;
@@ -128,7 +129,8 @@ static void add_family(making *m, const zr_family *family)
         if (in_config(field)) add_key(m, key_of(m, field), family);
 }
 
-/* Add the keys of a family, or of all. In a list of all, keys that only some families have name them. */
+/* Add the keys of one family, or of all families. In a list of all, a key that some families lack names the families
+ * that have it. */
 static void add_families(making *m, const zr_family *only)
 {
     const zr_family *family;

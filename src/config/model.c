@@ -18,7 +18,7 @@ static const zr_family *family_called(const char *name)
 }
 
 /* Return the family of a Hugging Face directory, or NULL if its config.json cannot be read or names no known family.
- * The reader of the directory has the better message. */
+ * The function that reads the directory reports the error better. */
 static const zr_family *family_of_dir(const char *dir)
 {
     char path[4096], *text = NULL;
@@ -50,7 +50,7 @@ const zr_family *zr__config_family(const json_t *root)
     return family ? family : zr_family_at(0);
 }
 
-/* Return whether a family has this key of CONFIG.json, without "model.", or an object of this name. */
+/* Return the field of a family with this key of CONFIG.json (without "model."), or in an object with this name. */
 static const zr_field *field_at(const zr_family *family, const char *key)
 {
     const size_t n = strlen(key);

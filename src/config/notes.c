@@ -111,8 +111,8 @@ static bool is_plain_auto(const zr_config *config, const zr_key *key)
            !trainers_value(config, key, &value, from) && zr__value_text(config, key, text, sizeof(text));
 }
 
-/* Add one note on all keys in the section of `first` that satisfy is_plain_auto. Do nothing if the section has such a
- * key before `first`, because that key's note covers the section. */
+/* Add one note on all keys in the section of `first` that satisfy is_plain_auto. Do nothing if an earlier key of the
+ * section satisfies it, because that key's note covers the section. */
 static zr_status note_plain_autos(zr_config *config, const zr_key *first)
 {
     int members = 0, used = 0;

@@ -8,8 +8,8 @@
 
 enum { PATH_BYTES = 256 };
 
-/* Return whether an override gave the value at `path`. The key of such an override is `path` or an object that contains
- * `path`. If the file does not contain `path`, the key may also lie inside `path`. */
+/* Return whether an override gave the value at `path`. The override's key is `path` or an object that contains `path`.
+ * If the file lacks `path`, the key may also be inside `path`. */
 static bool from_override(const zr__source *source, const char *path, bool in_file)
 {
     size_t whole = strlen(path);
@@ -90,7 +90,7 @@ static zr_status walk_keys(zr_config *config, const json_t *object, const zr__so
     return ZR_OK;
 }
 
-/* Read a configuration in stages, in the order below. Later, callers set the settings of a preset or directory
+/* Read a configuration in stages, in the order of the code. Later, callers set the settings of a preset or directory
  * (zr__config_adopt), and zr_config_resolve sets the remaining values. */
 static zr_status read_stages(zr_config *config, json_t *root, const zr__source *source)
 {
@@ -99,7 +99,7 @@ static zr_status read_stages(zr_config *config, json_t *root, const zr__source *
     ZR_CHECK(config->state->name, ZR_ERR_MEMORY, "out of memory for the configuration");
     if (!json_is_object(root)) return zr__config_fail(source, &top, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
     for (int i = 0; i < source->n_overrides; i++) ZR_TRY(zr__override_apply(root, source->overrides[i]));
-    /* The family decides which keys there are. */
+    /* the family determines the keys */
     config->model.family = zr__config_family(root);
     ZR_TRY(zr__keys_make(config->model.family, &config->state->keys));
     const zr__keys *keys = zr__keys_of(config);

@@ -1,7 +1,7 @@
 /* Holds the default training recipe, which `zr init` writes and `zr train` uses for a preset. Betas, weight decay,
  * clipping and schedule (a warm-up, then a cosine down to a tenth) are from appendix B of Brown et al. 2020 (GPT-3).
- * The learning rates by model size are from table 2.1 of the same paper, unless the preset has its own. To start from
- * weights, the learning rate is that of the fine-tuning of Llama 2 (Touvron et al. 2023, section 3.1). */
+ * The learning rates by model size are from table 2.1 of the same paper, unless the preset has its own. A run that
+ * starts from weights uses the learning rate of Llama 2's fine-tuning (Touvron et al. 2023, section 3.1). */
 #include "config/internal.h"
 #include "config/config.h"
 

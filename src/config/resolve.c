@@ -11,7 +11,7 @@
  * cannot include that header, because config is a layer below plan. */
 enum { SHARD_ALIGN_ELEMS = 32 };
 
-/* Fail if preset or init sets the sizes, and a size is still unknown. */
+/* Fail if a size that preset or init should give is still unknown, because zr__config_adopt was not called. */
 static zr_status check_adopted(const zr_config *config)
 {
     const zr_model_sizes sizes = zr_config_sizes(config);
@@ -108,7 +108,7 @@ static bool is_offload_open(const zr_config *config)
            (config->state->disk_bytes > 0 || (folder && asked));
 }
 
-/* Return the choices that memory.limit leaves open. */
+/* Return the choices that may stay open because memory.limit is given. */
 static zr__config_open open_by_limit(const zr_config *config)
 {
     static const char rows[] = "train_micro_batch_size_per_gpu", accum[] = "gradient_accumulation_steps";
@@ -428,8 +428,8 @@ static zr_status check_all_reduce(const zr_config *config)
     return ZR_OK;
 }
 
-/* Refuse an offload of parameters at a stage that nobody gave, and that memory does not choose either. check.c refuses
- * it at a given stage. */
+/* Refuse an offload of parameters if neither the user nor the memory limit chooses the stage. (check.c refuses it at a
+ * given stage below 3.) */
 static zr_status check_offload_stage(const zr_config *config)
 {
     if (config->zero.param.device == ZR_HOME_NONE || config->zero.stage == 3 || zr__config_get_open(config).stage)
@@ -449,8 +449,8 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
                                  tensor, all_ranks, tensor);
     const int ranks = (int)(all_ranks / tensor); /* number of data-parallel ranks */
     ZR_TRY(check_world(config, ranks));
-    ZR_TRY(resolve_model(config));        /* sets the settings of the model, data.seq_length */
-    ZR_TRY(zr__config_recipe(config));    /* sets the optimizer, scheduler and gradient_clipping of the recipe */
+    ZR_TRY(resolve_model(config));        /* this sets the model's settings and data.seq_length */
+    ZR_TRY(zr__config_recipe(config));    /* this sets the optimizer, scheduler and gradient_clipping of the recipe */
     ZR_TRY(resolve_batch(config, ranks)); /* sets the batch triple */
     ZR_TRY(check_all_reduce(config));
     ZR_TRY(check_offload_stage(config));
@@ -459,10 +459,10 @@ zr_status zr_config_resolve(zr_config *config, int all_ranks)
     ZR_TRY(check_keep_best(config));
     ZR_TRY(note_reduce_bucket(config, ranks));
     ZR_TRY(note_bucket(config, "zero_optimization.allgather_bucket_size", config->zero.allgather_bucket_elems, ranks));
-    resolve_autos(config); /* sets overlap_comm, communication_data_type and grad_accum_dtype */
+    resolve_autos(config); /* this sets overlap_comm, communication_data_type and grad_accum_dtype */
     ZR_TRY(note_fp16(config));
     ZR_TRY(resolve_optimizer(config));
-    ZR_TRY(resolve_schedule(config)); /* sets scheduler.params.total_num_steps */
+    ZR_TRY(resolve_schedule(config)); /* this sets scheduler.params.total_num_steps */
     ZR_TRY(note_two_pass(config));
     ZR_TRY(note_reduce_once(config, ranks));
     ZR_TRY(note_accumulation_order(config));

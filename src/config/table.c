@@ -44,7 +44,7 @@
         IGNORED(ANY, s ".*", "null", CURVES)
 
 const zr_key zr__common_keys[] = {
-    /* zr__keys_make adds the names of the families, which are available. */
+    /* zr__keys_make adds the names of the available families */
     KEY(STRING, "model.type", "\"\"", model.type,
         "kind of model. Where it is not given, the directory model.init or model.preset gives it",
         .choices = "bert|llama", ONLY("")),
@@ -77,7 +77,7 @@ const zr_key zr__common_keys[] = {
     KEY(STRING, "model.lora.init", "null", model.lora_init,
         "adapter directory of peft (adapter_config.json, adapter_model.safetensors) from which training starts; it "
         "sets rank, alpha and targets"),
-    /* here follow the fields of the family */
+    /* the fields of the family follow at this place */
 
     KEY(PATHS, "data.train", "null", data.train,
         "training data: text, .jsonl, or token files (.bin of nanoGPT or llm.c, .bin with .idx of Megatron); for an "

@@ -229,8 +229,8 @@ static json_t *standard_json(const zr_key *key)
     return *text == '"' ? json_stringn(text + 1, strlen(text) - 2) : zr__json_loads(text, JSON_DECODE_ANY);
 }
 
-/* Return whether the value is "auto" and stands for the key's default. Return false if the key has "auto" among its own
- * values, or takes any string. */
+/* Return whether the value is "auto" in the meaning "use the key's default". The result is false if "auto" is one of
+ * the key's own values, or if the key takes any string. */
 static bool is_auto(const zr_key *key, const json_t *value)
 {
     if (!is_word(value, auto_word) || key->type == ZR_KEY_ANY) return false;

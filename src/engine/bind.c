@@ -20,7 +20,7 @@ int64_t zr__first(const zr_engine *engine, const zr_range *range)
 char *zr__use_at(const zr_engine *engine, const zr_schedule *schedule, const zr_use *use)
 {
     zr_range range = use->range;
-    /* without its stride, the range lies where the range of the group's first rank lies */
+    /* the range of all ranks begins at the range of the group's first rank */
     if (use->each) range.by = (zr_stride){0};
     return zr__buffer(engine, &schedule->buffer[use->buffer]) + zr_dtype_span(use->dtype, zr__first(engine, &range));
 }

@@ -1,14 +1,14 @@
 /* Reads and writes the states of a rank that are on disk. COPY steps move buckets between disk and memory, as tasks of
- * their own queues. Between training steps, and while states are saved, a state passes through a window: consecutive
- * elements in planned host memory, which are loaded, read or changed, and written back. */
+ * their own queues. Between training steps, and in saves, states pass through a window in planned host memory:
+ * consecutive elements are loaded into it, read or changed, and written back. */
 #include "engine/walk.h"
 
 #include <stdio.h>
 
 /* ---- the store --------------------------------------------------------------------------------- */
 
-/* Pin the range of memory that contains the buffers which the training schedule copies from and to disk. Transfers then
- * take less processor time if pages are small. Where the system does not allow it, transfers work without. */
+/* Pin the range of memory that contains the buffers which the training schedule copies from and to disk. With small
+ * pages, transfers then take less processor time. If the system refuses, transfers still work. */
 static void pin_buffers(zr_engine *e)
 {
     const zr_schedule *s = &e->plan->schedule[ZR_SCHEDULE_TRAIN];

@@ -26,8 +26,8 @@ static zr_status take_memory(zr_engine *e)
         e->memory[space] = memory;
         if (spare > 0) e->memory[space] += (spare - (uintptr_t)memory % (uintptr_t)spare) % (uintptr_t)spare;
         e->taken_bytes[space] = zr__alloc_taken() - before - spare;
-        /* Use the planned bytes in two cases in which zr__alloc_taken is wrong: it reports 1 byte for an allocation of
-         * 0 bytes, and no bytes for memory of a device. */
+        /* In two cases zr__alloc_taken is wrong, so use the planned bytes: it reports 1 byte for an allocation of 0
+         * bytes, and nothing for memory of a device. */
         if (bytes == 0 || e->taken_bytes[space] <= 0) e->taken_bytes[space] = bytes;
     }
     for (int32_t g = 0; g < plan->n_groups; g++) e->place[g] = zr__plan_place(plan, g, e->comm->rank);
@@ -38,8 +38,8 @@ static zr_status take_memory(zr_engine *e)
  * from and to files need a queue with a thread, since they block. Other work is only issued to the device. */
 static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
 {
-    /* Capacities of queues: COMM_TASKS is more than the maximum number of pending tasks. If BESIDE_TASKS are pending,
-     * the next one waits. */
+    /* Capacities of queues: COMM_TASKS is greater than the number of tasks that can be pending. When BESIDE_TASKS tasks
+     * are pending, the next one waits. */
     enum { COMM_TASKS = 1024, BESIDE_TASKS = 256 };
     switch (first) {
     case ZR_STREAM_COMPUTE:
@@ -50,7 +50,8 @@ static zr_queue_config config_of(const zr_plan *plan, zr_stream first)
         return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = 2 * zr__count_puts(plan)};
     case ZR_STREAM_FETCH:
     case ZR_STREAM_STORE:
-    case ZR_STREAM_RETURN: /* its copies wait for updates; without a thread of its own, the walking thread would wait */
+    case ZR_STREAM_RETURN: /* a separate thread, because its copies wait for updates; otherwise the walking thread would
+                              wait */
         return (zr_queue_config){.runs = ZR_QUEUE_THREAD, .most = BESIDE_TASKS};
     case ZR_STREAM_HOST:
         return (zr_queue_config){.runs = ZR_QUEUE_HOST, .most = BESIDE_TASKS};
@@ -83,7 +84,7 @@ static zr_status take_comms(zr_engine *e)
         }
         /* A group without staging memory exchanges no pieces. */
         if (plan->staging[g] == ZR_NONE && g != ZR_GROUP_DATA) continue;
-        int color = e->comm->rank; /* becomes the rank of the group's first member */
+        int color = e->comm->rank; /* ranks with the same color form a group: the number of the group's first member */
         for (int32_t i = 0; i < plan->group[g].n_axes; i++) {
             const zr_axis *axis = &plan->axis[plan->group[g].axis[i]];
             color -= e->comm->rank / axis->step % axis->size * axis->step;
@@ -141,8 +142,8 @@ static zr_status take_staging(zr_engine *e)
     return ZR_OK;
 }
 
-/* Check that each device which updates has the optimizer's rule, and each which squares directions has its direction.
- */
+/* Check that each device that runs updates has the optimizer's rule, and that each device that runs SQUARE_UPDATE has
+ * its direction. */
 static zr_status check_rule(const zr_engine *e)
 {
     const zr_plan *plan = e->plan;
@@ -306,7 +307,7 @@ static zr_status begin_step(zr_engine *e, const zr_step_args *args)
     e->batch_arg = args->arg;
     e->batch.step = e->runtime.step = args->step;
     e->runtime.loss_seed[0] =
-        (float)(1.0 / e->plan->losses[0] * e->scale); /* with several terms COUNT sets the seeds */
+        (float)(1.0 / e->plan->losses[0] * e->scale); /* with several terms, COUNT sets the seeds */
     memset(e->counted, 0, sizeof e->counted);
     e->per_counted = 1;
     clear_loss(e);
@@ -344,8 +345,8 @@ static zr_status check_step_args(const zr_engine *e, const zr_step_args *args, c
     return ZR_OK;
 }
 
-/* Return the failure of this rank's batch function, or the walk's status if the batch function succeeded. Other ranks
- * only see that the loss is not finite. */
+/* Return the failure of this rank's batch function, or else the walk's status. Other ranks only see a loss that is not
+ * finite. */
 static zr_status batch_failure(const zr_engine *e, zr_status walked)
 {
     if (e->batch_failed.status == ZR_OK || (walked != ZR_OK && walked != ZR_ERR_DIVERGED)) return walked;

@@ -8,8 +8,8 @@
 #include "zr/engine.h"
 #include "zr/plan.h"
 
-/** Compute the loss and gradient norm of a training step without updating. Collective. The call does not count as a
- * training step. */
+/** Compute the loss and the gradient norm of a training step without an update. The call does not count as a training
+ * step. Collective. */
 ZR_NODISCARD zr_status zr__engine_probe(zr_engine *engine, const zr_step_args *args, zr_step_result *result);
 
 /** Generate elements of a parameter's initial values (zr_init). A value depends only on the seed and on the element's

@@ -47,7 +47,7 @@ zr_status zr__broadcast(const zr__running *r)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-enum { SUMS = 2 }; /* index in `use` of the sums; further accumulators follow */
+enum { SUMS = 2 }; /* index of the sums in `use`; further accumulators follow */
 
 /* A chunk: elements [first, first + count) of the bucket. */
 typedef struct chunk {

@@ -1,5 +1,5 @@
-/* Saves states asynchronously. SAVE steps run on their own queue, and walks do not wait for this queue. If SAVE steps
- * read copies of the states, they continue during later training steps. */
+/* Saves states asynchronously. SAVE steps run on their own queue, for which walks do not wait. SAVE steps that read
+ * copies of the states may run until later training steps. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 

@@ -1,5 +1,5 @@
-/* Fills, reads and saves model states. Callers address elements of whole parameters, whatever the layout. On each rank
- * that stores a state, elements pass through a host buffer of constant size, which is part of the plan. */
+/* Fills, reads and saves model states. Callers address elements of whole parameters, independently of the layout. On
+ * each rank that stores a state, elements pass through a host buffer of constant size, which is part of the plan. */
 #include "engine/walk.h"
 #include "comm/comm.h"
 
@@ -68,11 +68,12 @@ typedef struct passing {
     zr_engine *engine;
     const zr_param_info *param;
     const zr_state *state;
-    zr__window *window; /* window of the state, and when filling also of the parameters that are rounded from it */
+    zr__window
+        *window; /* window of the state, and when filling also the window of the parameters that are rounded from it */
     int64_t at, n;
     int64_t whole; /* index, within the whole parameter, of the unit's element `at` */
     float *host;   /* host memory; NULL if initial values are generated directly in the state */
-    bool rounded;  /* whether to write the parameters also in the dtype that ops read */
+    bool rounded;  /* whether to write the parameters also in the 16-bit dtype that ops read */
 } passing;
 
 static zr_status set_part(void *arg, zr_device *device, int64_t index)
@@ -222,7 +223,7 @@ zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
     ZR_CHECK(state != ZR_STATE_GRAD && (fn || state == ZR_STATE_PARAM), ZR_ERR_ARG,
              "gradients are not filled, and states of the optimizer not without a function");
     zr_status st = fill_params(e, state, fn, arg);
-    /* Agree now. Otherwise a rank could wait for a rank that failed to read its part. */
+    /* Agree here. Otherwise a rank could wait for a rank that failed to read its part. */
     ZR_TRY(zr_comm_agree(e->comm, st));
     if (state != ZR_STATE_PARAM) return ZR_OK;
     e->stale = true;

@@ -17,7 +17,7 @@ typedef struct some_params {
     int n;
 } some_params;
 
-/* Write the values that this rank passes for a parameter. */
+/* Write the values that this rank contributes for a parameter. */
 static void pack(const zr_trust *trust, bool exact, double *out)
 {
     if (exact) {
@@ -29,8 +29,8 @@ static void pack(const zr_trust *trust, bool exact, double *out)
     }
 }
 
-/* Return the sum over all ranks of value `at`, or of the exact sum that begins there. `all` has `each` values of every
- * rank. */
+/* Return the sum over all ranks of value `at`, or of the exact sum that begins at `at`. `all` has `each` values from
+ * every rank. */
 static double sum_all(const zr_plan *plan, const double *all, int each, int at, bool exact)
 {
     const int M = plan->group[ZR_GROUP_TENSOR].size;

@@ -75,8 +75,8 @@ static const char *list_updated(const zr_engine *e, char *list, size_t bytes)
     return list;
 }
 
-/* Add the ranks' numbers of losses that count, with several loss terms. From the sums follows the weight with which
- * the gradient of each term's losses begins. A term without a loss that counts contributes nothing. */
+/* Add the ranks' numbers of losses that count, with several loss terms. The sums determine the gradient seed of each
+ * term's losses. A term without losses that count contributes nothing. */
 zr_status zr__count(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -94,9 +94,10 @@ zr_status zr__count(const zr__running *r)
     return ZR_OK;
 }
 
-/* Write the numbers of losses that count, of all ranks, into the verdict. With one term, `counted` is this number; keep
- * the factor that makes a mean over all losses of the global batch a mean over the losses that count. The factor is
- * exactly 1 if all losses count. With several terms, the numbers are the last operand. Return whether any loss counts.
+/* Write the numbers of losses that count, of all ranks, into the verdict. With one term, `counted` is this number; also
+ * store the factor that converts a mean over all losses of the global batch to a mean over the losses that count, which
+ * is exactly 1 if all count. With several terms, the numbers are the last operand of the step. Return whether any loss
+ * counts.
  */
 static bool know_counted(const zr__running *r, double counted, zr_verdict *verdict)
 {
@@ -172,7 +173,7 @@ static agreed agree_in_order(const zr__running *r, const double *all, int ranks)
     for (int i = 0; i < ranks; i++) {
         const double *its = all + (ptrdiff_t)n * i;
         sum.squares += all[(ptrdiff_t)n * zr__plan_rank_of(e->plan, i / M, i % M)];
-        /* other tensor-parallel ranks have the same loss */
+        /* only the first tensor-parallel rank counts, because the others have the same loss */
         for (int t = 0; t < terms && i % M == 0; t++) sum.loss[t] += its[t > 0 ? further + t : 1];
         sum.bad = fmin(sum.bad, its[2]);
         if (i % M == 0) sum.counted += its[3];
@@ -326,7 +327,7 @@ static const zr_verdict *verdict_of(const zr__running *r)
     return (const zr_verdict *)zr__at(r, params_at(r) + 1);
 }
 
-/* Return the arguments for elements `mine` of a parameter. `begin` is the first element of the step's range on this
+/* Return the arguments for the elements `mine` of a parameter. `begin` is the first element of the step's range on this
  * rank. */
 static zr_update_args args_of(const zr__running *r, const zr_param_info *param, zr__span mine, int64_t begin)
 {
@@ -352,8 +353,8 @@ static zr_update_args args_of(const zr__running *r, const zr_param_info *param, 
 
 /* Update a range parameter by parameter, because weight decay and norms differ between parameters. A parameter without
  * a gradient in the graph keeps its value, even with weight decay. torch.optim does the same if grad is None. On the
- * host the 16-bit parameters are written to a buffer that did not hold them before, so elements that keep their value
- * are written too. */
+ * host, the 16-bit parameters are written to a buffer that does not contain their old values, so elements that keep
+ * their value are written too. */
 zr_status zr__update(const zr__running *r)
 {
     zr_engine *e = r->engine;
@@ -390,7 +391,7 @@ zr_status zr__square_update(const zr__running *r)
     const zr_optimizer *optimizer = &e->plan->optimizer;
     zr_trust *trust = (zr_trust *)zr__at(r, params_at(r) + 2);
     const int64_t begin = zr__first(e, &r->step->range), shard = zr__first(e, &e->plan->unit[r->step->unit].own);
-    if (r->step->range.first == 0) /* the first of several buckets */
+    if (r->step->range.first == 0) /* only for the first bucket */
         for (int32_t i = 0; i < info->n_params; i++) trust[i] = (zr_trust){{.bad = -1}, {.bad = -1}};
     if (verdict_of(r)->skipped) return ZR_OK;
     for (int32_t i = 0; i < info->n_params; i++) {

@@ -59,7 +59,7 @@ static zr_status add_counted(const zr_engine *e, int64_t sum[ZR_LOSS_TERMS])
     return ZR_OK;
 }
 
-/* Check that the micro-batches of a step have the numbers of losses that count which COUNT has exchanged. */
+/* Check that a step's micro-batches have the same numbers of losses that count as COUNT has exchanged. */
 static zr_status check_announced(const zr_engine *e)
 {
     const zr_graph *g = e->plan->graph[e->kind];
@@ -83,7 +83,7 @@ static zr_status fill_batch(zr_engine *e, void *const *input)
     return check_announced(e);
 }
 
-/* Return the number of micro-batches of a training step, and their rows in *rows. */
+/* Return the number of micro-batches of a training step. *rows receives their rows. */
 static int64_t find_micros(const zr_schedule *s, const zr_range **rows)
 {
     int64_t rounds = 1, batches = 0;
@@ -119,7 +119,9 @@ zr_status zr__count_ahead(zr_engine *e)
         if (st == ZR_OK) st = add_counted(e, e->announced);
         if (st == ZR_ERR_STOPPED) return st;
         zr__failure_note(&e->count_failed, st);
-        if (st != ZR_OK) break; /* the ranks stay in step: this rank's micro-batches fail instead */
+        if (st != ZR_OK)
+            break; /* stop reading, but continue the step: this rank's micro-batches fail instead, because other ranks
+                      wait for it */
     }
     return ZR_OK;
 }
@@ -216,8 +218,8 @@ static int64_t micro_of(const zr_schedule *s, int64_t index)
     return index / s->n_steps + s->step[index % s->n_steps].micro;
 }
 
-/* In debug builds, fill the buffers in memory whose lifetime begins at this step with NaNs. A step that reads such a
- * buffer before the first write then computes NaNs, which are noticed. */
+/* In debug builds, fill with NaNs the buffers in memory whose lifetime begins at this step. A step that reads a buffer
+ * before it is written then computes NaNs, which are noticed. */
 static zr_status poison(const zr__running *r, int32_t step)
 {
 #ifdef ZR_DEBUG
@@ -251,7 +253,7 @@ static void show_step(zr_engine *e, zr_stream stream, int64_t micro, int32_t ste
     const uint64_t low = ((uint64_t)1 << 28) - 1;
     const bool beside = stream == ZR_STREAM_FETCH || stream == ZR_STREAM_STORE || stream == ZR_STREAM_HOST ||
                         stream == ZR_STREAM_RETURN;
-    if (beside) return; /* the compute step that waits is shown */
+    if (beside) return; /* show only the compute step that waits */
     uint64_t number = (uint64_t)1 << 63 | (uint64_t)e->kind << 60 | ((uint64_t)micro & low) << 32 | (uint32_t)step;
     zr__comm_show(e->comm, ZR_ENGINE_SHOWN + (stream == ZR_STREAM_COMM && !zr_engine_serial(e)), number);
 }
@@ -355,14 +357,14 @@ static zr_status issue_step(zr_engine *e, const zr__bound *b, int32_t i, int64_t
     if (zr_when_asked(step->when)) {
         if (micro > 0) return ZR_OK;
         if (e->saving.now) return zr__issue_saving(e, i, false);
-        note_mark(b, i, nothing); /* steps do not wait for the save of an earlier training step */
+        note_mark(b, i, nothing); /* no step waits for the save of an earlier training step */
         return ZR_OK;
     }
     ZR_TRY(await_all(e, b, step, micro, false));
     const bool runs = zr_when_runs(step->when, micro, e->refresh, e->saving.now);
     if (runs) ZR_TRY(ops->issue(queue, &task));
-    /* In the first micro-batch, a skipped step gets the mark of the step that runs instead. In later micro-batches, no
-     * step needs to wait for a skipped step. */
+    /* In the first micro-batch, a skipped step gets the mark of the step that runs in its place. In later
+     * micro-batches, no step needs to wait for a skipped step. */
     if (b->awaited[i] >= 0) b->mark[micro & 1][b->awaited[i]] = runs || micro == 0 ? ops->mark(queue) : nothing;
     return ZR_OK;
 }

@@ -58,7 +58,7 @@ struct zr_engine {
     void *block[ZR_SPACES];             /* allocations that contain `memory` */
     zr__store *store;                   /* files that hold the space DISK; NULL if nothing is on disk */
     int64_t taken_bytes[ZR_SPACES];     /* bytes allocated in each space */
-    int place[ZR_GROUPS_MAX];           /* this rank's number within each group */
+    int place[ZR_GROUPS_MAX];           /* number of this rank within each group */
     zr_queues queues;                   /* queue of each stream; several streams may share a queue */
     zr_queue *queue[ZR_STREAMS];
     zr__bound bound[ZR_SCHEDULES];
@@ -75,20 +75,20 @@ struct zr_engine {
     zr_batch_fn batch_fn;
     void *batch_arg;
     const zr_step_args *step;
-    int64_t first_row, rows_apart;        /* first row of this rank's first micro-batch, and the number of rows from one
-                                             micro-batch's first row to the next one's. BATCH sets them */
-    double scale;                         /* loss scale */
+    int64_t first_row, rows_apart; /* first row of this rank's first micro-batch; number of rows from the first row of a
+                                      micro-batch to the first row of the next one. BATCH sets both */
+    double scale;                  /* loss scale */
     int64_t batch_counted[ZR_LOSS_TERMS]; /* number of losses of each term that count in the micro-batch that batch_fn
                                              fills (zr_batch.counted) */
-    int64_t counted[ZR_LOSS_TERMS];   /* numbers of losses that count in the micro-batches of this step so far, on this
-                                         rank. Only BATCH changes them. BATCH precedes LOSS on the compute stream, for
-                                         which NORM and AGREE wait */
-    int64_t announced[ZR_LOSS_TERMS]; /* with several terms, the same numbers for the whole step, before its first
-                                         micro-batch is read; COUNT adds them over the ranks */
+    int64_t counted[ZR_LOSS_TERMS];   /* numbers of losses that count in this step's micro-batches so far, on this rank.
+                                         Only BATCH changes them, and it precedes LOSS on the compute stream, for which
+                                         NORM and AGREE wait */
+    int64_t announced[ZR_LOSS_TERMS]; /* with several terms: the same numbers for all micro-batches of the step, before
+                                         the first micro-batch is read. COUNT adds them over the ranks */
     int64_t micros;                   /* with several terms, number of micro-batches of a training step */
-    double per_counted;      /* with one term, number of losses in the global batch divided by the number of losses that
-                                count; 1 until NORM or AGREE has computed it, or if no loss counts. 1 with several terms,
-                                whose seeds already contain the factor */
+    double per_counted;      /* with one term: number of losses in the global batch divided by the number of losses that
+                                count; 1 until NORM or AGREE has computed it, or if no loss counts. With several terms: 1,
+                                because their seeds already contain the factor */
     _Atomic int32_t updated; /* number of units updated in this training step */
     bool probing;            /* whether a probe is in progress (a training step without updates) */
     zr__failure batch_failed; /* first failure of batch_fn in this walk */

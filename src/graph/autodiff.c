@@ -46,7 +46,7 @@ static zr_value sum_add(zr_graph *graph, zr_value value, bool final)
     return zr__graph_value_add(graph, whole ? ZR_VALUE_GRAD : ZR_VALUE_ACT, type, is_param(v) ? v->info.param : -1);
 }
 
-/* Add the contribution to the gradient of a tile that was postponed. */
+/* Add the postponed contribution to the gradient of a tile. */
 static void add_late(zr_graph *graph, zr_value tile)
 {
     const int32_t head = graph->value[tile].late;
@@ -203,7 +203,7 @@ static int32_t values_of(const zr_graph *graph, const zr_op *op, int k, zr_value
     return tiles;
 }
 
-/* Return the number of contributions that operand k has been given so far. */
+/* Return the number of contributions that operand k has received so far. */
 static int32_t given_to(const zr_graph *graph, const zr_op *op, int k)
 {
     zr_value first;

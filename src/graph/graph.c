@@ -295,8 +295,8 @@ zr_value zr__graph_documents(zr_graph *graph)
     return graph->documents;
 }
 
-/* Make the documents the last input, so that the model's own inputs keep their numbers. Fail if no attention stops at
- * the borders of documents. */
+/* Make the documents the last input, so that the model's own inputs keep their numbers. Fail if no attention op reads
+ * the documents. */
 static zr_status end_documents(zr_graph *graph)
 {
     if (!graph->spec.documents) return ZR_OK;
@@ -348,8 +348,8 @@ static zr_status check_prepared(const zr_graph *graph, const zr_op *op, const zr
     return ZR_OK;
 }
 
-/* Return whether each rank has the whole value, although other operands may be only its own tokens: a parameter, an
- * input, or a value that an op computes without operands, such as a table. */
+/* Return whether each rank has the whole value even if other operands are only its own tokens. This is the case for a
+ * parameter, an input, and the output of an op without operands, such as a table. */
 static bool is_whole_everywhere(const zr_graph *graph, zr_value value)
 {
     const zr_value_info *info = &graph->value[value].info;
@@ -482,7 +482,7 @@ static bool is_term_name(const char *name)
     return n > 0 && n < ZR_NAME_MAX && name[n] == '\0';
 }
 
-/* Return the index of the term with this name or these losses, or -1 if no term has them. */
+/* Return the index of the term with this name or with these losses, or -1 if there is none. */
 static int find_term(const zr_graph *graph, const char *name, zr_value losses)
 {
     for (int t = 0; t < graph->n_terms; t++)
@@ -536,8 +536,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*(const zr_param_info *const *)a)->name, (*(const zr_param_info *const *)b)->name);
 }
 
-/* Check that names are unique, but for the tiles of one table. Checkpoints find parameters by name, so two parameters
- * of one name would load the same numbers. */
+/* Check that names are unique, except for the tiles of one table. Checkpoints find parameters by name, so two
+ * parameters with the same name would load the same numbers. */
 static zr_status check_names(const zr_graph *graph)
 {
     if (graph->n_params < 2) return ZR_OK;
@@ -557,7 +557,7 @@ static zr_status check_names(const zr_graph *graph)
 zr_status zr_graph_finish(zr_graph *graph)
 {
     ZR_CHECK(!graph->finished, ZR_ERR_STATE, "graph: it is already finished and cannot be changed");
-    graph->current_unit = -1; /* until the adjoints run, error messages name no unit */
+    graph->current_unit = -1; /* errors reported before the adjoints run must not name a unit */
     if (graph->latched == ZR_OK) zr__graph_latch(graph, check_names(graph));
     if (graph->latched == ZR_OK) zr__graph_latch(graph, end_documents(graph));
     if (graph->latched == ZR_OK) zr__graph_latch(graph, zr__adapters_end(graph));

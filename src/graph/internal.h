@@ -41,7 +41,7 @@ struct zr_graph {
     } term[ZR_LOSS_TERMS]; /* loss terms */
     int n_terms;
     zr_value output;
-    zr_value documents;   /* input that says where documents begin, or ZR_NONE as long as no op reads it */
+    zr_value documents;   /* input with the beginnings of documents, or ZR_NONE as long as no op reads it */
     bool attends;         /* whether an attention reads `documents` */
     zr_lora lora;         /* adapters of linear layers; rank 0 for none */
     int32_t streams;      /* number of random streams given out so far */
@@ -72,7 +72,8 @@ zr_status zr__graph_grow(void **items, int64_t *room, int32_t count, size_t item
  * unnecessary, so that later streams keep their numbers. */
 int32_t zr__graph_stream(zr_graph *graph);
 
-/** Return the input that says where documents begin, or ZR_NONE if rows have no documents (zr_graph_spec.documents). */
+/** Return the input with the beginnings of documents, or ZR_NONE if rows have no documents (zr_graph_spec.documents).
+ */
 zr_value zr__graph_documents(zr_graph *graph);
 
 /* ---- freeze.c --------------------------------------------------------------------------------- */
@@ -94,7 +95,7 @@ int32_t zr__tiles(const zr_graph *graph, zr_value param);
 /** Write the attributes by which kernels find the rows of a table's piece or tile: i[0], the rows of the whole table;
  * i[1], the rows of each rank's piece; and i[2], the first row of the tile in the piece. */
 void zr__table_rows(const zr_graph *graph, zr_value tile, int64_t i[3]);
-/** Move tiles and frozen parameters to units of their own, and the ops that read a tile to its unit. */
+/** Move tiles and frozen parameters to separate units, and move the ops that read a tile to the tile's unit. */
 zr_status zr__part_units(zr_graph *graph);
 
 /* ---- adapt.c ---------------------------------------------------------------------------------- */
@@ -111,8 +112,9 @@ zr_status zr__adapters_end(zr_graph *graph);
 
 /** Add the gradient of the losses and the backward ops, and find each parameter's gradient. */
 void zr__differentiate(zr_graph *graph);
-/** Postpone the contribution of a head, the op with the losses `losses`, to the gradient of a tile until just before
- * the next contribution. Return false, and do nothing, if none follows, or if there are earlier contributions. */
+/** Postpone the contribution of a head (the op with the output `losses`) to the gradient of a tile until just before
+ * the next contribution. Do nothing and return false if no contribution follows, or if there are earlier contributions.
+ */
 bool zr__grad_postpone(zr_graph *graph, zr_value tile, zr_value losses);
 
 /* ---- ops, for autodiff ------------------------------------------------------------------------ */
@@ -193,8 +195,8 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x);
 bool zr__is_gathered(const zr_graph *graph, zr_value x);
 /** Gather every rank's x into one value of shape (M, ...). */
 zr_value zr__tensor_gather(zr_graph *graph, zr_value x);
-/** Return 0 if the parameter is not cut along `dim` among the tensor-parallel ranks. Otherwise return the number of its
- * side-by-side parts, each of which is cut. For example, a fused weight of q, k and v has 3 parts. */
+/** Return the number of parts of the parameter along `dim`, each of which is cut among the tensor-parallel ranks, or 0
+ * if the parameter is not cut along `dim`. For example, a fused weight of q, k and v has 3 parts. */
 int32_t zr__is_cut(const zr_graph *graph, zr_value param, int dim);
 /** Return whether a table is cut among the ranks. A table may only be cut by rows and in one part; for another cut,
  * latch an error. */

@@ -1,5 +1,5 @@
-/* Parts of a model's parameters: the pieces of tensor-parallel ranks, the tiles of tables, and units of their own for
- * tiles and frozen parameters.
+/* Parts of a model's parameters: the pieces of tensor-parallel ranks, the tiles of tables, and separate units for tiles
+ * and for frozen parameters.
  *
  * ZeRO gathers parameters, reduces gradients, shards states and forms buckets by whole units. A tile of a table is a
  * unit, so that a table needs no buffer of its size. Frozen parameters form separate units, so that either all
@@ -83,7 +83,7 @@ int64_t zr_param_place(const zr_graph *graph, int32_t param, int64_t place, int6
 
 /* ---- units ------------------------------------------------------------------------------------- */
 
-/* Store `param` as the parameter of index `place`, at the end of the unit `unit`. */
+/* Store `param` as the parameter with index `place`, at the end of the unit `unit`. */
 static void place_param(zr_graph *graph, int32_t place, zr_param_info param, int32_t unit)
 {
     zr_unit_info *its = &graph->unit[unit];
@@ -113,7 +113,7 @@ static zr_status add_unit(zr_graph *graph, const zr_param_info *param)
     return ZR_OK;
 }
 
-/* Place the parameters of one kind, in new units. */
+/* Move the parameters of one kind to new units. */
 static zr_status place_kind(zr_graph *graph, const zr_param_info *was, int32_t n, bool frozen, bool tile,
                             int32_t *place)
 {

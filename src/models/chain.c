@@ -34,8 +34,8 @@ static void chain_build(zr_graph *graph, const void *config)
     for (int64_t i = 0; i < c->units; i++) {
         zr_graph_unit(graph, "%" PRId64, i);
         zr_init init = {.kind = ZR_INIT_NORMAL, .std = 0.02};
-        /* Cut the matrices alternately by columns and by rows, as Megatron cuts the matrices of a block. Then each pair
-         * of matrices needs only one sum over the ranks. */
+        /* Cut the matrices alternately by columns and by rows, as Megatron cuts the matrices of a block. In this way
+         * each pair of matrices needs only one sum over the ranks. */
         zr_cut cut = {.dim = i % 2 == 0 ? 1 : 0, .parts = 1};
         zr_value w = zr_param_cut(graph, init, (zr_shape){2, {from, to}}, cut, "%" PRId64 ".weight", i);
         x = zr_linear(graph, x, w, ZR_NONE, false);

@@ -1,4 +1,4 @@
-/* The table of families, and what generic code finds out from a family's declaration. */
+/* The table of families, and functions that read a family's declaration. */
 #include "models/families.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/** models: the rows of the table of families (families.c). Each is in a file of its own. */
+/** models: the rows of the table of families (families.c). Each row is defined in a separate file. */
 #ifndef ZR_MODELS_FAMILIES_H
 #define ZR_MODELS_FAMILIES_H
 

@@ -265,10 +265,10 @@ zr_model zr_gpt2(const zr_gpt2_config *config)
     X("zero-c4", 175, 8192, 64, 1024, 50257)                                                                           \
     X("zero-c5", 187, 8192, 64, 1024, 50257)
 
-/* The family's struct: the sizes, and what only files need. */
+/* The family's struct: the sizes, and settings that exist only in files. */
 typedef struct gpt2_settings {
     zr_gpt2_config model;
-    double dropout;  /* value of the dropout probabilities that are not given */
+    double dropout;  /* dropout probability for the dropouts that are not given */
     int64_t n_inner; /* width of the hidden layer in config.json, which must be 4 n_embd; 0 for null */
     zr_ids bos, eos; /* special tokens of config.json */
 } gpt2_settings;
@@ -316,7 +316,7 @@ static void complete_gpt2(void *config)
         if (*size[i] == 0) *size[i] = standard[i];
     for (int i = 0; i < 3; i++)
         if (isnan(*dropout[i])) *dropout[i] = s->dropout;
-    /* GPT-2's own vocabulary ends with its only special token. Of other vocabularies it is not known. */
+    /* GPT-2's own vocabulary ends with its only special token. For other vocabularies the special token is unknown. */
     const zr_ids special = {c->vocab_size >= 50257 ? 1 : 0, {50256}};
     if (s->bos.n == 0) s->bos = special;
     if (s->eos.n == 0) s->eos = special;
@@ -331,7 +331,7 @@ static zr_status check_gpt2(const void *config)
     return ZR_OK;
 }
 
-/* A hidden layer that was given no width follows n_embd. */
+/* If the width of the hidden layer was not given, it follows n_embd. */
 static void resize_gpt2(void *config, const zr_model_sizes *from)
 {
     (void)from;

@@ -1,6 +1,6 @@
 /* Decoders of the Llama kind (Touvron et al. 2023): pre-RMSNorm blocks, rotary positions, grouped-query attention
  * (Ainslie et al. 2023) and SwiGLU (Shazeer 2020). Mistral, Qwen2 and Qwen3 differ only in the numbers of
- * zr_llama_config. Names are those of Hugging Face. */
+ * zr_llama_config. Parameters have the names of Hugging Face. */
 #include "models/families.h"
 
 #include <inttypes.h>
@@ -208,9 +208,10 @@ zr_model zr_llama(const zr_llama_config *config)
 /* The struct of all four families. */
 typedef struct llama_settings {
     zr_llama_config model;
-    bool use_sliding_window; /* whether sliding_window counts (Qwen2, Qwen3); true for Mistral */
-    int64_t full_layers;     /* 1 + number of layers before the first with a window, by layer_types; 0 if not given */
-    zr_ids bos, eos, pad;    /* special tokens of config.json */
+    bool use_sliding_window; /* whether sliding_window is used (Qwen2, Qwen3); true for Mistral */
+    int64_t full_layers;  /* 1 + number of layers before the first one with a window, according to layer_types; 0 if not
+                             given */
+    zr_ids bos, eos, pad; /* special tokens of config.json */
 } llama_settings;
 
 #define ROTARY(base)                                                                                                   \
@@ -297,8 +298,8 @@ static void complete(void *config)
     if (c->intermediate_size == 0) c->intermediate_size = (8 * c->hidden_size / 3 + 63) / 64 * 64;
 }
 
-/* Sizes that depend on the width and the heads grow with them: heads keep their number of key/value heads per query
- * head if it divides the new heads, and the MLP keeps its width in multiples of the model's. */
+/* Adapt sizes to a new width and number of heads: the number of query heads per key/value head does not change if it
+ * divides the new number of heads, and the width of the MLP stays the same multiple of the model's width. */
 static void resize(void *config, const zr_model_sizes *from)
 {
     zr_llama_config *c = &((llama_settings *)config)->model;
@@ -308,8 +309,8 @@ static void resize(void *config, const zr_model_sizes *from)
     if (from->width > 0) c->intermediate_size = (c->intermediate_size * c->hidden_size / from->width + 63) / 64 * 64;
 }
 
-/* Return the model of the settings, whose numbers are all set: without constants of other kinds of rotary embeddings,
- * and without a window that does not count. */
+/* Return the model of complete settings, without constants for other kinds of rotary embeddings, and without a window
+ * that is not used. */
 static zr_llama_config settled(const llama_settings *s, bool windows)
 {
     zr_llama_config c = s->model;
@@ -419,7 +420,7 @@ FAMILY(qwen3)
     {                                                                                                                  \
         .key = name, .type = ZR_FIELD_BOOL, .role = its_role, AT(member), .standard = "false", .help = __VA_ARGS__     \
     }
-/* A field that must have one value, if config.json has it. */
+/* A field that may have only one value if config.json has it. */
 #define ONLY(name, value, second_value, second_key)                                                                    \
     {                                                                                                                  \
         .key = name, .type = ZR_FIELD_FIXED, .place = ZR_FIELD_IN_HF, .standard = value, .fallback = "null",           \
@@ -430,8 +431,8 @@ FAMILY(qwen3)
         .key = name, .type = ZR_FIELD_IDS, .role = ZR_FIELD_START, .place = ZR_FIELD_IN_HF, AT(member),                \
         .standard = "null"                                                                                             \
     }
-/* A number of the rotary embedding, which transformers 4 keeps in rope_scaling and transformers 5 in
- * rope_parameters. */
+/* A constant of the rotary embedding, which is in rope_scaling in transformers 4 and in rope_parameters in
+ * transformers 5. */
 #define SCALING(name, member, default_of_both, ...)                                                                    \
     {                                                                                                                  \
         .key = "rope_scaling." name, .twin = "rope_parameters." name, .type = ZR_FIELD_REAL, .role = ZR_FIELD_RESULT,  \

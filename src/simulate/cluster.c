@@ -35,8 +35,8 @@ typedef struct field {
     bool must;
 } field;
 
-/* Bounds of each kind of value. No real machine exceeds them. Within the bounds, no sum or product of the cost model
- * leaves the range of a double. */
+/* Bounds of each kind of value. No real machine exceeds them, and within them no sum or product of the cost model
+ * overflows a double. */
 static const struct {
     double min, max;
     const char *wanted;
@@ -454,7 +454,7 @@ static void settle_link_shares(const chain *c, zr_cluster *cluster)
 {
     const zr__json_place links = {&top, "links", 0};
     const zr__generation *generation = c->generation;
-    const bool shares = cluster->link_share == 0; /* whether no file gave a share */
+    const bool shares = cluster->link_share == 0; /* whether no file gave a share of a link's rate */
     if (shares) cluster->link_share = generation ? generation->value[ZR__LINK_SHARE] : 1;
     if (!generation || !is_in_chain(c, &links)) return;
     for (int i = 0; i < cluster->n_links; i++) {

@@ -13,13 +13,11 @@
  * volta      Fitted on four rows of the ZeRO paper's tables 6 and 7. Each row is a different kind of run: 8B by ZeRO-OS
  *            within nodes, 8B by Megatron within nodes, 40B by Megatron across nodes, and 1.5B by ZeRO-OS on Azure
  *            (marked in src/cli/papers/papers_runs.c). In this least-squares fit of the logarithms, the shares of
- *            kernels and NVLink reach their upper bound, 0.8. PCI Express and the network share one lower value.
- *            Attention reaches the share of products.
- * ampere, hopper
- *            Products and attention are fitted on llm.c's runs and on every second FSDP run of tests/published.csv
- *            (bench/published.py --fit, which takes PyTorch's unfused ops into account). The shares of memory and
- *            NVLink are volta's. The network's numbers were chosen by hand for both generations, with all rows known.
- *            These runs hardly wait for the network, so they give only bounds.
+ * kernels and NVLink reach their upper bound, 0.8. PCI Express and the network have one common, lower share. Attention
+ * has the share of products. ampere, hopper Products and attention are fitted on llm.c's runs and on every second FSDP
+ * run of tests/published.csv (bench/published.py --fit, which takes PyTorch's unfused ops into account). The shares of
+ * memory and NVLink are the shares of volta. The network's numbers were chosen by hand for both generations, with
+ * knowledge of all rows: these runs hardly wait for the network, so they only give bounds.
  */
 #define FITTED(reached) (1u << ZR__##reached)
 static const zr__generation generations[] = {
@@ -93,8 +91,8 @@ const zr__generation *zr__generation_of(const char *device)
 #define GIB (INT64_C(1) << 30)
 
 /* Devices without a profile, with the rates of their data sheets. 16-bit rates are for dense products. On the GeForce
- * 4090 they are for products with fp32 accumulation. A device's part of the host's memory bandwidth is that of a DGX
- * B200 (two Xeon 8570 with 8 channels of DDR5-5600) and of half a Grace processor (512 GB/s). */
+ * 4090 they are for products with fp32 accumulation. The host's memory bandwidth for one device is taken from a DGX
+ * B200 (two Xeon 8570 with 8 channels of DDR5-5600) or from half a Grace processor (512 GB/s). */
 static const struct {
     const char *name;
     zr_machine machine;

@@ -1,5 +1,5 @@
-/* Finds how much longer steps take in a measured launch than alone. The causes are ranks that wait for each other, and
- * streams that share the cores. */
+/* Finds how much longer steps take in a measured launch than if they run alone. There are two causes: ranks wait for
+ * each other, and streams share the cores. */
 #include "simulate/simulate.h"
 
 #include <math.h>
@@ -7,9 +7,9 @@
 /* ---- ranks that wait for each other -------------------------------------------------------------- */
 
 /* Return the time of the wait for an exchange, divided by the time of the computation before the exchange. Interpolate
- * this share between measured models, weighted by distance. The distance to a measured model is the logarithm of a
- * ratio: its computation between exchanges to this computation. The wait stops growing at the longest measured
- * computation, because another task on a rank's core delays the rank by at most one time slice. */
+ * this ratio between measured models, weighted by distance: the logarithm of (computation between exchanges of the
+ * measured model) / (this computation). The wait does not grow beyond the longest measured computation, because another
+ * task on a rank's core delays the rank by at most one time slice. */
 static double wait_share(const zr_launch *launch, double computed_sec)
 {
     double weights = 0, sum = 0, longest = 0;
@@ -57,8 +57,8 @@ static void find_waits(const zr_plan *plan, const zr_launch *launch, const zr__p
 
 /* ---- streams that run at once -------------------------------------------------------------------- */
 
-/* For each step of `stream`, find the seconds of overlap with steps of the stream `other`. Each stream runs its steps
- * in order. */
+/* For each step of `stream`, find the seconds for which it overlaps with steps of the stream `other`. The steps of each
+ * stream run in order. */
 static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream stream, zr_stream other,
                       double *both_sec)
 {
@@ -75,8 +75,8 @@ static void find_both(const zr_schedule *s, const zr_step_time *time, zr_stream 
     }
 }
 
-/* Find the slowdown of computation and exchanges that overlap. Each step takes longer by a share of its overlap. The
- * overlap itself depends on the slowdown. Therefore iterate from no slowdown until the total changes by less than a
+/* Find the slowdown of computation and exchanges that overlap. Each step takes longer by a fraction of its overlap, and
+ * the overlap itself depends on the slowdown. Therefore iterate from no slowdown until the total changes by less than a
  * thousandth. Each iteration multiplies the error by at most the larger of the two streams' shares. */
 static zr_status find_slower(const zr_plan *plan, const zr_launch *launch, const zr__pricer *pricer, double *longer_sec)
 {

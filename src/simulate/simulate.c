@@ -113,7 +113,8 @@ static bool measured_sec(const pricer *me, const zr_plan *plan, zr_schedule_kind
     const zr_step_sample step = zr__step_sample_of(plan, kind, index);
     if (!zr__measured_sec(me->cluster->measured, &step, sec)) return false;
     /* The measured time may be too short: the exchange was measured alone, when the links between hosts could be idle,
-     * but in training successive exchanges keep them busy. Use at least the time that the links need for the bytes. */
+     * but in training successive exchanges keep them busy. Therefore use at least the time that the links need for the
+     * bytes. */
     if (step.across) {
         const zr__spot *spot = &me->spot[plan->schedule[kind].step[index].group];
         *sec = step.cost.calls * fmax(*sec, zr__exchange_sec(me->cluster, spot, step.cost.wire_bytes));
@@ -287,8 +288,8 @@ static zr_status price_cluster_save(const pricer *me, const zr_plan *plan, zr_sa
 /* ---- all ranks ------------------------------------------------------------------------------------ */
 
 /* Return the slowest rank's kernel time, divided by the kernel time at the cluster's rates. All ranks have the same
- * steps, and a slower kernel never makes a step begin earlier. Therefore the rank with the slowest kernels is last at
- * every step. It waits for no rank, and the other ranks wait for it. */
+ * steps, and a slower kernel never makes a step begin earlier. Therefore the rank with the slowest kernels is the last
+ * at every step: the other ranks wait for it. */
 static double slowest_of(const zr_simulate_options *options, int32_t ranks)
 {
     const zr_rng rng = {.seed = options->seed, .purpose = ZR_RNG_JITTER};

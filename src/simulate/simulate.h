@@ -1,5 +1,5 @@
-/** simulate, internal: prices a plan on a cluster that is not at hand. clusters.c defines clusters by name, and
- * cluster.c reads clusters from files. check.c rejects plans that cannot be priced. simulate.c prices steps and
+/** simulate, internal: prices a plan on a cluster, without the cluster's hardware. clusters.c defines clusters by name,
+ * and cluster.c reads clusters from files. check.c rejects plans that cannot be priced. simulate.c prices steps and
  * training steps. collectives.c prices exchanges by the devices of a group's ranks. measured.c and longer.c price steps
  * from measurements on this machine. The public API is in zr/simulate.h. */
 #ifndef ZR_SIMULATE_INTERNAL_H
@@ -30,9 +30,9 @@ static inline int64_t zr__device_of(const zr_cluster *cluster, int32_t ranks_per
     return rank / ranks_per_host * cluster->host_devices + rank % ranks_per_host;
 }
 
-/** Return the worst cost among all groups of the kind `group`, because all ranks wait for the slowest group. All these
- * groups cost the same if they divide hosts evenly. Otherwise some groups cross a border between hosts, or have fewer
- * links into their host than others. */
+/** Return the worst cost among all groups of the kind `group`, because all ranks wait for the slowest group. If the
+ * groups divide hosts evenly, all of them cost the same. Otherwise some groups cross a border between hosts, or have
+ * fewer links into their host than others. */
 zr__spot zr__spot_of(const zr_plan *plan, int32_t group, const zr_cluster *cluster, int32_t ranks_per_host);
 
 /** Return the seconds of an all-gather or reduce-scatter in which each rank receives `bytes`, in equal parts from all

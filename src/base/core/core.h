@@ -32,14 +32,14 @@ zr_product_sizes zr__product_sizes_of(int64_t m, int64_t n, int64_t k);
 /** Return whether the devices `a` and `b` need the same scratch memory for every op. Names are not compared. */
 bool zr__device_facts_same(const zr_device_facts *a, const zr_device_facts *b);
 
-/** Return the FLOP/s to assume for a matrix product. The result is the rate that was measured in the same type for the
- * product of nearest sizes. The distance of two products is taken from the ratios of their sizes. Return the type's
- * peak if the machine has no measured rates or if `sizes` are zeros. */
+/** Return the FLOP/s to assume for a matrix product. The result is the rate measured in the same type for the product
+ * with the most similar sizes. The similarity is judged by the ratios of the sizes. Return the type's peak if the
+ * machine has no measured rates or if `sizes` are zeros. */
 double zr__machine_flops(const zr_machine *machine, bool bf16, zr_product_sizes sizes);
 
-/** Return the link speed to assume for every exchange: the speed of the widest level whose rate is known. Links between
- * hosts are the widest level, before links within a host. An exchange of all ranks is never faster than the widest
- * level, and a plan does not know the hosts of its ranks. Return zeros if no rate is known. */
+/** Return the link to assume for every exchange: the outermost level with a known rate. Links between hosts are further
+ * out than links within a host. An exchange of all ranks cannot be faster than the outermost level, and a plan does not
+ * know which ranks share a host. Return zeros if no rate is known. */
 zr_link zr__machine_link(const zr_machine *machine);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "zr/base.h"
 
-/** Return `array` with capacity for at least `n` elements of `each` bytes. If the present capacity *room is too small,
+/** Return `array` with capacity for at least `n` elements of `each` bytes. If the current capacity *room is too small,
  * allocate a new array at least twice as large, copy the old elements, set the rest to zero, and free the old array. A
  * NULL array has capacity 0. If memory is short, return NULL and leave the old array unchanged. */
 void *zr__enlarge(void *array, int64_t *room, int64_t n, size_t each);

@@ -8,9 +8,9 @@
 
 enum { TEXT = 512, PATH = 4096 };
 
-/* Load the file from the packages of the Python that is installed in the folder made of `length` bytes of `prefix` and
- * of `below`. NVIDIA's wheels have their libraries in nvidia/PACKAGE/lib, where the loader does not look. Return NULL
- * if no such file can be loaded. */
+/* Load the file from the packages of one Python. Its folder is made of `length` bytes of `prefix` and of `below`.
+ * NVIDIA's wheels install libraries into nvidia/PACKAGE/lib, which the loader does not search. Return NULL if no
+ * matching file can be loaded. */
 static void *load_from_wheels(const char *prefix, size_t length, const char *below, const char *file)
 {
     static const char *const folders[] = {"site-packages", "dist-packages"}; /* the second is Debian's */
@@ -44,9 +44,9 @@ static void *load_from_pythons(const char *file)
     return loaded;
 }
 
-/* Load the library from its first candidate file that can be loaded. Try all files where the loader looks, then all
- * files in packages of Python. If every file fails, return NULL and write the loader's message for each file to
- * `why`. */
+/* Load the library from its first candidate file that can be loaded. Try each file in the folders that the loader
+ * searches, then each file in packages of Python. If every file fails, return NULL and write the loader's message for
+ * each file to `why`. */
 static void *load_first(const zr__library *library, char *why)
 {
     size_t used = 0;

@@ -17,10 +17,10 @@ typedef struct zr__library {
     const char *const *function; /* names of the needed functions, ending with NULL */
 } zr__library;
 
-/** Load the library from where the system's loader looks, or else from NVIDIA's packages for Python. Write the
- * addresses of its functions to `table`, a struct of function pointers in the order of library->function. The library
- * stays loaded until the process ends. If the library or a function is missing, fail with ZR_ERR_UNSUPPORTED and a
- * message that names it. */
+/** Load the library from the folders that the system's loader searches, or else from NVIDIA's packages for Python.
+ * Write the addresses of its functions to `table`, a struct of function pointers in the order of library->function. The
+ * library stays loaded until the process ends. If the library or a function is missing, fail with ZR_ERR_UNSUPPORTED
+ * and a message that names it. */
 ZR_NODISCARD zr_status zr__library_open(const zr__library *library, void *table);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /**
  * A record of allocations that failed inside a library that does not report failures. oneDNN, for example, throws a C++
  * exception into C, or continues with a wrong result. The command's allocators record each failure with
- * zr__shortage_note. After a call of such a library, zr__shortage_check tells whether there was a failure.
+ * zr__shortage_note. After a call of the library, zr__shortage_check tells whether an allocation failed.
  */
 #ifndef ZR_BASE_SHORTAGE_H
 #define ZR_BASE_SHORTAGE_H

@@ -1,4 +1,4 @@
-/** Threads that the library starts. */
+/** Start of threads for the library. */
 #ifndef ZR_BASE_THREAD_H
 #define ZR_BASE_THREAD_H
 

@@ -1,5 +1,5 @@
 /**
- * Atomic creation of files and folders: after a crash each one either has all its bytes or does not exist. A file is
+ * Atomic creation of files and folders: after a crash, a file or folder is either complete or does not exist. A file is
  * written under a temporary name, synced and renamed; then its parent folder is synced. zr__file_put writes a small
  * file in one call. zr__new_file is for files that are written piece by piece. zr__dir_commit renames a folder of
  * synced files.

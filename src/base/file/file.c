@@ -48,9 +48,8 @@ zr_status zr__file_open(const char *path, bool writable, zr__file *file)
     return take_regular(fd, ZR_ERR_NOT_FOUND, file);
 }
 
-/* Fail for a path that could not be opened. The status is ZR_ERR_DATA if the path is a symbolic link or is not a
- * directory although it should be. It is ZR_ERR_NOT_FOUND if the path does not exist, and ZR_ERR_IO for any other
- * error. */
+/* Fail for a path that could not be opened. Errors: ZR_ERR_DATA if the path is a symbolic link, or is not a directory
+ * although it should be; ZR_ERR_NOT_FOUND if the path does not exist; ZR_ERR_IO otherwise. */
 static zr_status refuse_link(int folder, const char *path, const char *shown, int error)
 {
     struct stat info;

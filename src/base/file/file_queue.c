@@ -39,9 +39,8 @@ static zr_status move_direct(zr__file_queue *q, int64_t offset, unsigned char *b
     return ZR_OK;
 }
 
-/* Read or write a part: whole blocks by direct I/O, and the bytes before and after them through the page cache. The
- * bytes before and after may share a block with another writer's bytes. The page cache keeps the bytes of both
- * writers. */
+/* Read or write a part: whole blocks by direct I/O, and the bytes before and after them through the page cache. These
+ * bytes may share a block with another writer's bytes, and the page cache keeps the bytes of both writers. */
 static zr_status move_part(zr__file_queue *q, const zr__file_part *part)
 {
     unsigned char *bytes = zr__part_bytes(part);
@@ -77,8 +76,8 @@ static void move_and_tell(zr__file_queue *q, zr__file_part *part)
 /* ---- the thread ------------------------------------------------------------------------------ */
 
 /* Return the part that was submitted first, or NULL if no part is submitted. Parts are usually submitted in turn, so
- * look first at the part after the previous one. A reader that jumps within the file submits the same part twice in a
- * row, but then the other part is not submitted. */
+ * look first at the part after the previous one. (A reader that jumps within the file may submit the same part twice in
+ * a row, while the other part is not submitted.) */
 static zr__file_part *next_given(zr__file_queue *q, int *turn)
 {
     for (int i = 0; i < q->n_parts; i++) {

@@ -23,7 +23,7 @@ typedef struct zr__file_part {
     int64_t offset, n; /* offset of the part in the file, and length of the part, both in bytes and set by the caller */
     /* Layout of the part in the file, set by the caller. With stride 0 the n bytes are contiguous. Otherwise (writes
      * only) they form ranges of `width` bytes, one every `stride` bytes. The part begins at `offset`, inside the first
-     * range, and contains the last `first` bytes of that range. */
+     * range, of which it contains the last `first` bytes. */
     int64_t first, width, stride;
     bool given;
     zr__failure failed; /* failure of the last read or write */

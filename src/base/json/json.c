@@ -38,9 +38,8 @@ static zr_status read_to_end(int fd, const char *name, size_t most, char **text,
     }
 }
 
-/* Open a file. If `pipes` is true, the file may be a pipe, and open() waits for the pipe's writer. If `pipes` is false,
- * O_NONBLOCK keeps open() from waiting, and a special file is refused. A directory is opened, but its first read
- * fails. */
+/* Open a file. If `pipes` is true, the file may be a pipe, and open() waits for its writer. Otherwise special files are
+ * refused, and O_NONBLOCK prevents open() from waiting. A directory is opened, but its first read fails. */
 static zr_status open_text(const char *path, const char *name, bool pipes, int *fd)
 {
     struct stat info;
@@ -99,7 +98,8 @@ static void print_trail(const char *text, const zr__json_trail *trail, char *out
     for (int i = 0; i < trail->depth; i++) {
         char key[64];
         size_t begin = trail->level[i].begin, end = trail->level[i].end;
-        if (trail->level[i].bracket == '{' && end < begin + 2) continue; /* no key of this object has been read yet */
+        if (trail->level[i].bracket == '{' && end < begin + 2)
+            continue; /* this object has no key before the byte yet */
         if (trail->level[i].bracket == '{')
             snprintf(key, sizeof(key), "%.*s", (int)(end - begin - 2), text + begin + 1);
         add_part(out, size, trail->level[i].bracket == '{' ? key : NULL, trail->level[i].index);
@@ -198,9 +198,9 @@ zr_status zr__json_parse(const char *text, size_t bytes, const char *name, json_
     return zr__json_parse_most(text, bytes, ZR_JSON_MAX_BYTES, name, root);
 }
 
-/* longjmp target while jansson reads a text, otherwise NULL. A failed allocation jumps at once, because jansson 2.14
- * does not handle it: it drops characters, reports a syntax error or frees memory twice. The memory that jansson had
- * allocated leaks. */
+/* Target of longjmp while jansson reads a text, otherwise NULL. When an allocation fails, the allocator jumps there at
+ * once, because jansson 2.14 does not handle the failure: it drops characters, reports a syntax error or frees memory
+ * twice. The memory that jansson had allocated leaks. */
 static _Thread_local jmp_buf *leave;
 
 void *zr__json_allocated(void *memory)

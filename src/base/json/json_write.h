@@ -10,8 +10,8 @@
 
 #include <stdio.h>
 
-/** A JSON document being written. Set it to zeros before the first use. A failed allocation is recorded and reported at
- * the end, as in zr__text. */
+/** A JSON document being written. Set it to zeros before the first use. A failed allocation is recorded, and reported
+ * at the end, as with zr__text. */
 typedef struct zr__json_out {
     zr__text text;
     bool spaced; /* whether to write "key": value, with a space, rather than "key":value */

@@ -59,7 +59,7 @@ static bool digits_of(const zr_exact *sum, uint32_t digit[ZR_EXACT_LIMBS + 1])
 
 double zr__exact_value(const zr_exact *sum)
 {
-    /* Begin with two zero digits, so that the highest nonzero digit always has at least two digits below it. */
+    /* Begin with two zero digits, so that at least two digits are below the highest nonzero digit. */
     uint32_t digit[2 + ZR_EXACT_LIMBS + 1] = {0};
     if (sum->not_finite) return NAN;
     bool negative = digits_of(sum, digit + 2);

@@ -16,9 +16,9 @@ void zr__exact_merge(zr_exact *sum, const zr_exact *other);
 /** Return the sum rounded to the nearest double, or a non-finite value if any term was not finite. */
 double zr__exact_value(const zr_exact *sum);
 
-/** Convert a sum to doubles that ranks can exchange (_pack), and add such doubles to *sum (_unpack). unpack accepts the
- * doubles of one rank, or the element-wise sum of up to 2^20 ranks' doubles. That sum is exact, since each double is a
- * small integer. If a term is not finite, one double is NaN. */
+/** Convert a sum to doubles that ranks can exchange (_pack), and add such doubles to *sum (_unpack). _unpack accepts
+ * the doubles of one rank, or the elementwise sum of the doubles of up to 2^20 ranks. This sum is exact, since each
+ * double is a small integer. If a term is not finite, one double is NaN. */
 void zr__exact_pack(const zr_exact *sum, double out[ZR_EXACT_LIMBS]);
 void zr__exact_unpack(zr_exact *sum, const double in[ZR_EXACT_LIMBS]);
 

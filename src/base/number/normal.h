@@ -3,8 +3,8 @@
  * has its own compiled version.
  *
  * Only integer operations and fp32 +, -, *, / and sqrt are used, each rounded as IEEE 754 prescribes and never
- * contracted (fused), so the bits are the same at every level. Each series below ends where its next term is under a
- * quarter of an fp32 ulp.
+ * contracted (fused), so the bits are the same at every level. Each series ends where the next term is below a quarter
+ * of an fp32 ulp.
  */
 #ifndef ZR_BASE_NORMAL_H
 #define ZR_BASE_NORMAL_H
@@ -25,7 +25,7 @@ ZR_INLINE float zr__log1p(float f)
 }
 
 /** Return `yes` if mask is all ones, or `no` if mask is 0. The selection uses bit operations, because compilers do not
- * vectorise a conditional between floats: computing the branch not chosen could trap. */
+ * vectorise a conditional between floats: the branch that is not chosen could trap. */
 ZR_INLINE float zr__choose(uint32_t mask, float yes, float no)
 {
     uint32_t a, b;
@@ -70,7 +70,8 @@ ZR_INLINE void zr__normal_direction(uint32_t word, float *cosine, float *sine)
 
 /** Write one group of elements, multiplied by `std`, to `out`. Group number `group` begins at element group *
  * ZR__NORMAL_GROUP. Each random block gives four numbers: two from its words 0 and 1, and two from words 2 and 3. `out`
- * has the first numbers of all blocks, then the second numbers of all blocks, and so on, as vectors compute them. */
+ * receives the first numbers of all blocks, then the second numbers of all blocks, and so on. Vector instructions
+ * compute them in this order. */
 ZR_INLINE void zr__normal_group(const zr_rng *rng, uint64_t group, float std, float *__restrict out)
 {
     uint32_t word[4][ZR__RNG_BLOCKS];

@@ -67,7 +67,7 @@ static bool is_shard(const char *value, const struct stat *info)
     return found;
 }
 
-/* Return the first input that is this file or includes it, or NULL if there is no such input. */
+/* Return the first input that is this file or includes it, or NULL if the file is not an input. */
 static const char *input_of(const char *const *inputs, const struct stat *info)
 {
     for (; inputs && *inputs; inputs++)

@@ -72,7 +72,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Add the files that match a pattern, sorted by the bytes of their names in every locale. */
+/* Add the files that match a pattern, sorted by the bytes of their names, independently of the locale. */
 static zr_status add_matches(zr__shards *s, const char *pattern)
 {
     glob_t found = {0};

@@ -150,7 +150,7 @@ const char *zr__text_amount(double amount, char out[ZR_SIZE_BYTES])
     static const char *const unit[] = {" ", " k", " M", " G", " T", " P", " E", " Z", " Y"};
     int u = 0;
     for (; fabs(amount) >= 1000.0 && u < 8; u++) amount /= 1000.0;
-    /* Whole numbers are counts, which are exact. Of other small numbers, the first digits matter. */
+    /* Whole numbers are exact counts. For other small numbers, three significant digits are enough. */
     const bool small = u == 0 && fabs(amount) < 100 && amount != floor(amount);
     snprintf(out, ZR_SIZE_BYTES, small ? "%#.3g%s" : u ? "%.2f%s" : "%.0f%s", amount, unit[u]);
     return out;

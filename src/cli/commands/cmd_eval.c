@@ -23,7 +23,7 @@ static zr_status print_eval_json(const zr_eval_result *r)
     return zr__json_write(&json, stdout);
 }
 
-/* Print the result of a model of several loss terms. */
+/* Print the results of the loss terms of a model with several terms. */
 static void print_terms(const zr_eval_result *r)
 {
     printf("loss           %.6f\n", r->loss);

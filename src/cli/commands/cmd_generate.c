@@ -135,8 +135,8 @@ static zr_status generate_samples(const char *dir, const zr_generate_args *args,
     return st;
 }
 
-/** Set how tokens are drawn: by the options, else by the directory if `own` is set, else by the defaults. A negative
- * number was not given. */
+/** Set how tokens are drawn: by the options, otherwise by the directory if `own` is set, otherwise by the defaults. An
+ * option that was not given has a negative number. */
 static zr_status settle_sampling(const char *dir, bool own, zr_generate_args *want)
 {
     zr_sampling usual = {.temperature = 0.8, .top_p = 1};

@@ -180,14 +180,13 @@ static zr_status print_plan_json(const planning *p, const zr_plan *plan)
 }
 
 /** Print the plan as text, as JSON or as the list of its steps. With --svg, also draw the plan. Planning may take long.
- * Text output needs the plan only if the configuration has tensor parallelism or asynchronous saves; in other cases, do
- * not make the plan for it. */
+ * Text output needs the plan only with tensor parallelism or asynchronous saves; otherwise, do not make it. */
 static zr_status show_plan(const planning *p)
 {
     const zr_config *c = p->config;
     const bool text = !p->args->json && !p->o->schedule;
     zr_plan *plan = NULL;
-    /* `trial` is not used. cli_try is called for the plan, and to check that the cluster has enough devices. */
+    /* a trial that nobody reads: cli_try is called for the plan, and to check that the cluster has enough devices */
     cli_trial trial;
     zr_status st = ZR_OK;
     if (!text || p->o->svg || c->parallel.tensor > 1 || zr__train_saves_async(c))
@@ -230,8 +229,9 @@ static zr_status profile_here(planning *p)
     return ZR_OK;
 }
 
-/** Find the largest model or batch with as many states on disk as possible: parameters are offloaded where the stage
- * may be 3. Activation checkpoints take memory or space on disk, so try both places, and keep the better one. */
+/** Find the largest model or batch when the maximum of states is on disk: optimizer states and gradients, and
+ * parameters if the stage may be 3. Activation checkpoints need memory or disk space, so try both places and keep the
+ * better result. */
 static zr_status find_max_on_disk(planning *p)
 {
     const bool stage3 = p->config->zero.stage == 3 || (p->max.what == CLI_MAX_MODEL && !p->max.keep_stage);

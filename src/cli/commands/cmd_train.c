@@ -54,10 +54,10 @@ static zr_status train_rank(zr_comm *comm, void *arg)
 }
 
 /** Keep a process whose ranks are threads within the memory that zr promises (zr__process_bytes). malloc caches freed
- * blocks, such as buffers of matrix products: up to about 8 MiB per rank. The caches may take 24 MiB plus 3 % of the
- * planned memory. 24 MiB are half of the 48 MiB that the promise adds to the plan. If the caches could take more, make
- * malloc return blocks of 256 KiB and more to the system when they are freed. Otherwise keep the caches, because
- * without them steps are about 10 % slower. */
+ * blocks, such as buffers of matrix products: up to about 8 MiB per rank. The caches may take 3 % of the planned memory
+ * plus 24 MiB, half of the 48 MiB that the promise adds to the plan. If the caches could take more, make malloc return
+ * blocks of 256 KiB and more to the system when they are freed. Otherwise keep the caches, because without them steps
+ * are about 10 % slower. */
 static void keep_promise(const zr_plan *plan)
 {
 #ifdef M_MMAP_THRESHOLD
@@ -145,7 +145,7 @@ static zr_status load_run(const cli_args *args, const watch_options *watch, zr_c
     if (st == ZR_OK) st = check_run(watch, *config);
     if (comm) st = zr_comm_agree(comm, st);
     if (st == ZR_OK && *own_dir) st = cli_own_dir_make(*config, comm);
-    /* If loading failed on another rank only, this rank has a configuration. */
+    /* If loading failed only on another rank, this rank has loaded a configuration. */
     if (st != ZR_OK) zr_config_destroy(config);
     return st;
 }

@@ -137,7 +137,8 @@ void cli_bars_print(FILE *out, const cli_choices *choices, bool color)
     fputc('\n', out);
     if (choices->shares_layers)
         fputs("  Pa  with partition_activations, Pa+cpu with that and cpu_checkpointing\n", out);
-    cli_light most = CLI_LIGHT_NONE; /* each line refers to the one before */
+    cli_light most = CLI_LIGHT_NONE; /* each letter's line refers to the line of the letter before, so print the lines
+                                        of all letters up to the highest one */
     for (int c = 0; c < choices->n; c++)
         if (choices->choice[c].light > most) most = choices->choice[c].light;
     if (most >= CLI_LIGHT_PREFETCH) fputs("  a  with stage3_prefetch_bucket_size 0\n", out);

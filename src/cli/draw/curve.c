@@ -92,8 +92,8 @@ static void series_add(curve_series *s, int64_t step, double value, bool bad)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Indices into `x` and `there` of line_numbers: first the quantities of cli_quantities, then the step, the count of
- * skipped steps and the sample text. */
+/* Indices into line_numbers.x and line_numbers.there: the quantities of cli_quantities, then the step, the count of
+ * skipped steps, and the sample text. */
 enum { STEP = CLI_QUANTITIES, SKIPPED, SAMPLE, NUMBERS };
 
 static const char *metric_key(int number)

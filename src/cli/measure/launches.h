@@ -7,8 +7,8 @@
 #include "zr/device.h"
 #include "zr/simulate.h"
 
-/** CLI_LAUNCH_RANKS: maximum number of ranks that are threads. CLI_LAUNCHES: maximum number of measured launches. A
- * launch is measured for each of 1, 2, 4, 8 ... ranks, up to twice the number of cores and at most 16. */
+/** CLI_LAUNCH_RANKS: maximum number of ranks that are threads. CLI_LAUNCHES: maximum number of measured launches.
+ * Launches of 1, 2, 4, 8 ... ranks are measured, up to twice the number of cores and at most 16. */
 enum { CLI_LAUNCH_RANKS = 16, CLI_LAUNCHES = 5 };
 
 typedef struct cli_launches {

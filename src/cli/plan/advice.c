@@ -59,7 +59,7 @@ static void add_advised(zr__text *p, const cli_choices *choices)
     zr__text_add(p, ". A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
                  ZR_SIZE(cli_traffic_bytes(c->made.report.traffic)), ZR_AMOUNT(intensity(c)));
     if (!timed) return;
-    /* computing also waits for disks, and for updates by the host's processors */
+    /* a step also waits for disks, and for updates by the host's processors */
     const double offload_sec = price->disk_sec + price->host_sec, beside_sec = price->comm_sec + offload_sec;
     const double share = price->step_sec > 0 ? 100 * price->exposed_sec / price->step_sec : 0;
     zr__text_add(p, " %s of communication%s is exposed (%.1f %% of the step)%s", CLI_SECONDS(price->exposed_sec),
@@ -105,7 +105,7 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
     zr__text_add(p, "Advice: nothing fits %s. The least is ", ZR_SIZE((double)target->limit_bytes));
     add_choice_name(p, choices, least);
     zr__text_add(p, ": %s a rank.", ZR_SIZE((double)least->made.needs_bytes));
-    /* If this choice fits a device, it does not fit the disk or the memory of a host. */
+    /* This choice fits the device's memory, but not the disk or the host's memory. */
     if (least->made.needs_bytes <= target->limit_bytes && target->disk_bytes > 0 &&
         least->made.disk_bytes > target->disk_bytes) {
         zr__text_add(p, " Its %s on disk are more than --disk %s.", ZR_SIZE((double)least->made.disk_bytes),
@@ -269,7 +269,7 @@ static void add_choice_keys(zr__json_out *out, const cli_choices *choices, const
     zr__json_close(out, '}');
 }
 
-/** Add the offload with which a configuration fits, if there is one. */
+/** Add the offload with which a configuration fits, if one was found. */
 static void add_away(zr__json_out *out, const cli_away *away)
 {
     const bool disk = away->device == ZR_HOME_NVME;

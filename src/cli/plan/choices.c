@@ -69,8 +69,8 @@ static bool same_policy(const zr_layout *a, const zr_layout *b)
 }
 
 /** Return whether to plan a mixture of policies (auto) for the choices from index `first` on. A mixture can help if
- * recompute none, the first choice, does not fit but another choice does. It can also help if none fits but keep does
- * not. */
+ * recompute none, the first choice, does not fit but another choice does. It can also help if recompute none fits but
+ * keep does not fit. */
 static bool may_mix(const cli_choices *choices, int first)
 {
     const cli_choice *none = &choices->choice[first];
@@ -183,8 +183,8 @@ static bool try_light(cli_choices *choices, const zr_config *config, const zr_la
 }
 
 /** For each choice from index `first` on that does not fit, find the first cli_light with which its policy fits, and
- * add this choice. Before that, try recompute unit with CLI_LIGHT_BUCKETS. If not even this fits, try no other policy,
- * because other policies keep more activations. */
+ * add this choice. First try recompute unit with CLI_LIGHT_BUCKETS. If even this does not fit, try no other policy,
+ * because other policies store more activations. */
 static void add_lighter(cli_choices *choices, const zr_config *config, zr_layout layout, int first)
 {
     if (choices->target->limit_bytes == 0) return;
@@ -251,9 +251,8 @@ static void add_spacings(cli_choices *choices, const zr_config *config, const zr
 }
 
 /** Return the index of the fastest choice that fits, or -1 if no choice fits. Choices within 1 % of the fastest count
- * as equally fast. Of equally fast choices prefer the configured choice, if zr chose its keys to fit the memory.
- * Otherwise prefer the least memory, then the lowest stage. If rates are unknown, compare FLOPs and traffic instead of
- * times. */
+ * as equally fast. Among them, prefer the configured choice if zr chose its keys to fit the memory. Otherwise prefer
+ * the least memory, then the lowest stage. If rates are unknown, compare FLOPs and traffic instead of times. */
 static int advise(const cli_choices *choices)
 {
     enum { COMPUTE, COMM, MEMORY, MEASURES };
@@ -292,7 +291,8 @@ void cli_choices_table(const cli_choices *choices, cli_table *table)
 
 /* ---- more ranks ------------------------------------------------------------------------------ */
 
-/** Plan what needs the least memory with `ranks` ranks: stage 3 with recompute unit and CLI_LIGHT_BUCKETS. */
+/** Plan the configuration that needs the least memory with `ranks` ranks: stage 3 with recompute unit and
+ * CLI_LIGHT_BUCKETS. */
 static zr_status plan_least(const cli_choices *choices, const zr_config *config, int ranks, zr_plan **plan)
 {
     zr_layout layout = zr__train_layout(config, ranks);
@@ -351,8 +351,8 @@ static zr_status find_ranks(const cli_choices *choices, const zr_config *config,
 }
 
 /** Find the first degree of offload with which stage 3 fits. On a device with its own memory, try the host's memory
- * before the disk. Do nothing if the configuration offloads something already. A degree that the planner refuses does
- * not fit. */
+ * before the disk. Do nothing if the configuration already offloads states. A degree that the planner refuses does not
+ * fit. */
 static void find_offload(cli_choices *choices, const zr_config *config)
 {
     const zr_space space[] = {[ZR_HOME_CPU] = ZR_SPACE_HOST, [ZR_HOME_NVME] = ZR_SPACE_DISK};

@@ -50,7 +50,7 @@ typedef struct cli_choice {
 typedef struct cli_more_ranks {
     int ranks; /* number of ranks, or 0 if unknown */
     int64_t needs_bytes;
-    /* `fits`: whether the plan fits; `all`: whether the search may try no larger number, for lack of devices */
+    /* `fits`: whether the plan fits; `all`: whether the search stopped because the cluster has no more devices */
     bool fits, all;
 } cli_more_ranks;
 

@@ -34,7 +34,7 @@ typedef struct cli_max {
     int64_t train_batch_size; /* train_batch_size of the result */
     /* Bytes that a rank needs with n, and with n + 1. `next_needs` is 0 if n + 1 was not tried. */
     int64_t needs, next_needs;
-    int64_t disk_bytes, next_disk_bytes; /* bytes that these take on disk */
+    int64_t disk_bytes, next_disk_bytes; /* bytes on disk that a rank needs with n, and with n + 1 */
 } cli_max;
 
 /** Parse the value of --max: "model", "layers" or "batch". Return ZR_ERR_ARG for any other text. */

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #define DAY_SEC 86400.0
-#define LATE_PART 0.01 /* least part of a step for which waits are explained */
+#define LATE_PART 0.01 /* minimum fraction of a step that waits must take, so that the output explains them */
 
-/** Return whether activation checkpoints are on disk. Then the bytes of disk grow with the tokens. */
+/** Return whether activation checkpoints are on disk. In this case the bytes on disk grow with the tokens. */
 static bool has_checkpoints(const zr_report *report)
 {
     return report->memory.space[ZR_SPACE_DISK].category_bytes[ZR_CATEGORY_CHECKPOINT] > 0;
@@ -30,7 +30,7 @@ cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, 
     return c;
 }
 
-/** Return what tells zr the rates of the disk of this target. */
+/** Return the name of the source from which zr takes the disk rates of this target. */
 static const char *source_of_rates(const cli_target *target)
 {
     if (target->simulated && !target->cluster.measured) return "the cluster has no host.disk_bytes_per_sec";
@@ -43,7 +43,8 @@ bool cli_offload_untimed(const zr_report *report, const zr_price *price)
     return cli_copied_from(report, ZR_SPACE_DISK) + cli_copied_to(report, ZR_SPACE_DISK) > 0 && price->disk_sec <= 0;
 }
 
-/** Print which of computing and the disk is the bound, and with how many tokens the other would be. */
+/** Print whether computation or the disk limits the speed, and the number of tokens with which both would take equally
+ * long. */
 static void print_bound(FILE *out, const cli_offload *c, int64_t step_tokens)
 {
     static const char *const name[] = {"computing", "the disk"};
@@ -57,7 +58,8 @@ static void print_bound(FILE *out, const cli_offload *c, int64_t step_tokens)
     fputc('\n', out);
 }
 
-/** Print why updates begin after the backward pass, where computing hides little of their transfers. */
+/** Print the reason why updates begin only after the backward pass, where computation hides little of their transfers.
+ */
 static void print_late_updates(FILE *out, const zr_config *config)
 {
     const zr_layout l = zr__train_layout(config, 1);

@@ -7,22 +7,22 @@
 
 #include <stdio.h>
 
-/** Bytes and seconds of a training step that an offload to disk costs. Bytes are per rank. A time or a rate that is not
- * known is NAN. */
+/** Bytes and seconds that an offload to disk costs in a training step. Bytes are per rank. An unknown time or rate is
+ * NAN. */
 typedef struct cli_offload {
     int64_t read_bytes, written_bytes;
-    double disk_sec;  /* time in which the disk is busy, whether computing waits or not */
-    double tokens;    /* tokens of a step with which computing takes as long as the disk; NAN with checkpoints on disk,
-                         whose bytes grow with the tokens */
+    double disk_sec; /* time in which the disk is busy, including time in which computation does not wait for it */
+    double tokens; /* number of tokens per step with which computation takes as long as the disk; NAN if checkpoints are
+                      on disk, because their bytes grow with the tokens */
     double day_bytes; /* bytes that all ranks of a host write to its disks in a day */
-    bool outlasts;    /* whether the disk takes longer than computing */
+    bool outlasts;    /* whether the disk takes longer than computation */
 } cli_offload;
 
-/** Compute the cost. `step_tokens` is the number of tokens of a step, of all ranks. */
+/** Compute the cost. `step_tokens` is the number of tokens of a step over all ranks. */
 cli_offload cli_offload_cost(const cli_target *target, const zr_report *report, const zr_price *price,
                              int64_t step_tokens);
 
-/** Return whether a plan reads or writes a disk whose rates are not known, so that its price lacks the disk's time. */
+/** Return whether a plan reads or writes a disk with unknown rates, so that its price lacks the disk's time. */
 bool cli_offload_untimed(const zr_report *report, const zr_price *price);
 
 /** Print a paragraph on the offload of a plan, or nothing without offload. */

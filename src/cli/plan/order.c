@@ -5,11 +5,12 @@
 
 #include <stdio.h>
 
-/** In the order "layer" the time to plan grows with the number of micro-batches. With more than this number, only a
- * configuration that has this order is compared with the other one. */
+/** Maximum number of micro-batches with which both orders are planned, since the time to plan the order "layer" grows
+ * with their number. With more micro-batches, the orders are compared only if the configuration has the order "layer".
+ */
 #define MICROS_MOST 16
 
-/** Print what a rank receives and needs in one order. */
+/** Print the bytes that a rank receives, and the bytes of memory that it needs, in one order. */
 static void print_order(FILE *out, const cli_choices *choices, const char *name, bool configured, const cli_trial *made)
 {
     fprintf(out, "%c %-8s%12s gathered of %12s a step, total %12s", configured ? '*' : ' ', name,
@@ -32,7 +33,7 @@ zr_status cli_order_print(FILE *out, const zr_config *config, const cli_choices 
     other.train.layer_major = !layer;
     const zr_status st = cli_try(choices->target, &other, NULL, &made, NULL);
     if (st == ZR_ERR_CONFIG || st == ZR_ERR_UNSUPPORTED)
-        return ZR_OK; /* without a plan of the other order there is nothing to compare */
+        return ZR_OK; /* if the other order cannot be planned, there is nothing to compare */
     ZR_TRY(st);
     fputs("\norder of micro-batches (train.accumulation_order):\n", out);
     print_order(out, choices, "micro", !layer, layer ? &made : &configured->made);

@@ -17,7 +17,7 @@ typedef struct cli_table {
     const zr_device_facts *facts;
 } cli_table;
 
-/** Return the name of a memory category for people, such as "optimizer states". */
+/** Return the readable name of a memory category, such as "optimizer states". */
 const char *cli_category_words(zr_category category);
 
 /** Write the name of a recompute policy, such as "none" or "unit/4", into `text`. Return `text`. */

@@ -252,8 +252,8 @@ static json_int_t sample_step(const json_t *line)
     return json_integer_value(json_object_get(line, "step"));
 }
 
-/** Append a sample text. First remove the texts of the same step and of later steps. Old texts of these steps exist if
- * the run was continued from an earlier step. */
+/** Append a sample text. First remove the texts of the same step and of later steps. They exist if the run was
+ * continued from an earlier step. */
 static void keep_sample(json_t *samples, json_t *line)
 {
     size_t n = json_array_size(samples);

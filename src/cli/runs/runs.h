@@ -24,7 +24,7 @@ typedef struct cli_progress {
     int64_t every;      /* number of steps per permanent line */
     double begin;       /* time at which the run started, in seconds by zr_clock_sec */
     int64_t from;       /* number of steps done before the run was resumed */
-    int64_t peak_bytes; /* planned peak memory of a rank, which equals the measured peak */
+    int64_t peak_bytes; /* planned peak memory of a rank in bytes; the measured peak is the same */
     double shown;       /* time of the last redraw, in seconds by zr_clock_sec */
     bool timed;         /* whether --timings was given */
     zr_timings timings; /* timings, filled at the end of the run; until then `steps` is 0 */

@@ -102,8 +102,8 @@ static zr_status run_command(const cli_command *command, zr_comm *comm, int argc
     return st;
 }
 
-/** Check that all ranks run the same command. A launcher may give different arguments to different ranks, and these
- * ranks would wait for each other forever. */
+/** Check that all ranks run the same command. A launcher may give different arguments to different ranks, which would
+ * then wait for each other forever. */
 static zr_status same_command(zr_comm *comm, const cli_command *command)
 {
     uint64_t number = 0;

@@ -48,8 +48,8 @@ typedef struct cli_searched {
     int64_t n;
     const cli_way **best; /* the `n_best` candidates that fit, the fastest first */
     int64_t n_best;
-    /** `n_missed` candidates that do not fit: the candidate with the least memory for each kind of states with which no
-     * candidate fits */
+    /** candidates that do not fit, n_missed in number: for each kind of states with which no candidate fits, the
+     * candidate with the least memory */
     const cli_way **missed;
     int64_t n_missed;
     int64_t ways, tried; /* `ways`: number of candidates that can be planned; `tried`: number of plans made */

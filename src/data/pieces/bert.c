@@ -9,7 +9,7 @@ enum {
     OTHER,
     CONTROL,       /* dropped by `clean`; also U+0000 and U+FFFD */
     SPACE,         /* white space */
-    MARK,          /* nonspacing mark, dropped by `strip_accents` */
+    MARK,          /* nonspacing mark (combining accent), dropped by `strip_accents` */
     PUNCTUATION,   /* a word of its own */
     CONTROL_SPACE, /* white space that `clean` drops */
 };
@@ -78,7 +78,8 @@ static const uint16_t ranges[] = {
     /* bench/unicode_classes.py: end */
 };
 
-/* Ranges of Chinese characters. A range of BERT's own begins with U+2B820; the package has U+2B920. */
+/* Ranges of Chinese characters. In BERT's own code one range begins with U+2B820; in the package it begins with
+ * U+2B920. */
 static const uint32_t chinese[][2] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},  {0x20000, 0x2a6df},
                                       {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
 
@@ -91,13 +92,12 @@ enum {
     PAGES = 0x110000 / PAGE,
     MOST_PARTS = 2 * ZR__NFC_PARTS + 2, /* maximum number of characters that a character becomes */
     MOST_BYTES = 15,
-    GROWTH =
-        5, /* maximum growth of a text in bytes: a byte that is not UTF-8 may become 1, a character of 2 bytes 10 */
+    GROWTH = 5,      /* maximum growth of a text in bytes: a character of 2 bytes may become 10 bytes */
     PLAIN = 0x30000, /* from this character on, no character is composed of others or has two cases */
     FEW = 64,
 };
 
-/* Text that a character becomes. */
+/* The text that replaces a character. */
 typedef struct change {
     uint8_t bytes;
     char text[MOST_BYTES];
@@ -132,7 +132,7 @@ static int64_t put_utf8(int32_t c, char *out)
     return n;
 }
 
-/* Put a character that is neither dropped nor decomposed any more, in lower case if this is wanted. */
+/* Append a character that has already been decomposed and not dropped, in lower case if wanted. */
 static int64_t put_part(const zr__bert *b, int32_t c, int32_t *out)
 {
     if (b->options.lowercase && c < PLAIN) return zr__lower(c, out);
@@ -140,8 +140,8 @@ static int64_t put_part(const zr__bert *b, int32_t c, int32_t *out)
     return 1;
 }
 
-/* Compute the characters that a character becomes, if it stands alone. *reorder receives whether its place may depend
- * on other characters: it has a combining class, and is not dropped. */
+/* Compute the characters that replace a single character. *reorder receives whether its place may depend on its
+ * neighbours: it has a combining class and is not dropped. */
 static int64_t spell(const zr__bert *b, uint32_t c, int32_t out[MOST_PARTS], bool *reorder)
 {
     const unsigned its = zr__class_of(b->classes, c);
@@ -169,7 +169,7 @@ static int64_t spell(const zr__bert *b, uint32_t c, int32_t out[MOST_PARTS], boo
 
 /* ---- the tables ------------------------------------------------------------------------------ */
 
-/* Find what becomes of a character. A change is stored in *to. */
+/* Return the action for a character. If it is a change, store the change in *to. */
 static uint16_t look_up(const zr__bert *b, uint32_t c, change *to)
 {
     int32_t out[MOST_PARTS];
@@ -185,7 +185,7 @@ static uint16_t look_up(const zr__bert *b, uint32_t c, change *to)
     return CHANGE;
 }
 
-/* Fill the table, or only count its changes and pages if they are NULL. */
+/* Fill the table. If its arrays are NULL, only count its changes and pages. */
 static void fill(zr__bert *b, int64_t *changes, int64_t *pages)
 {
     uint16_t page[PAGE], last = UINT16_MAX;
@@ -200,7 +200,7 @@ static void fill(zr__bert *b, int64_t *changes, int64_t *pages)
             if (page[i] == CHANGE) page[i] = (uint16_t)(CHANGE + (*changes)++);
             plain = plain && page[i] == page[0];
         }
-        /* Neighbouring pages whose characters are all treated alike are one page. */
+        /* Neighbouring pages with the same single action share one page of the table. */
         const bool same = plain && last == page[0];
         if (!same && b->page) memcpy(b->page[*pages], page, sizeof(page));
         *pages += !same;
@@ -245,8 +245,8 @@ int zr__bert_number(const zr__bert *bert)
 
 /* ---- normalizing ----------------------------------------------------------------------------- */
 
-/* Decompose the characters of a run of marks, which begins with a character to be reordered: all that follow and have a
- * combining class. Return the end of the run; *n receives the number of characters in c. */
+/* Decompose a run of marks, which begins at a character that must be reordered and includes all following characters
+ * with a combining class. Return the end of the run; *n receives the number of characters in c. */
 static int64_t gather_run(const zr__bert *b, const char *text, int64_t at, int64_t bytes, int32_t *c, int64_t *n)
 {
     const int64_t from = at;
@@ -290,7 +290,7 @@ static int64_t add_run(const zr__bert *b, const char *text, int64_t at, int64_t 
     return end;
 }
 
-/* Append the normalized text up to the first character that must be reordered. Return this character's place. */
+/* Append normalized text up to the first character that must be reordered. Return the position of this character. */
 static int64_t add_plain(const zr__bert *b, const char *text, int64_t at, int64_t bytes, zr__text *out)
 {
     char piece[4096 + MOST_BYTES];

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* Ranges of characters, from U+0000 on: length * 16 + class. Three further numbers in place of the class stand for
- * characters that are alternately upper and lower case, and for many characters of the class OTHER. */
+/* Ranges of characters, from U+0000 on: length * 16 + class. Three special numbers can take the place of a class: two
+ * stand for characters that alternate between upper and lower case, one for many characters of the class OTHER. */
 enum { EVEN_UPPER = 9, ODD_UPPER = 10, MANY = ZR__CLASS_MANY };
 
 static const uint16_t ranges[] = {
@@ -165,7 +165,7 @@ static uint8_t class_in(unsigned its, uint32_t c)
 /* Store a page of the table, or find the page if an equal one is stored already. */
 static void put_page(zr__classes *classes, int *pages, uint32_t number, const uint8_t *page)
 {
-    int at = number > 0 ? classes->place[number - 1] : 0; /* neighbours are often equal */
+    int at = number > 0 ? classes->place[number - 1] : 0; /* neighbouring pages are often equal */
     if (at < *pages && memcmp(classes->page[at], page, ZR__CLASS_PAGE) != 0) at = 0;
     while (at < *pages && memcmp(classes->page[at], page, ZR__CLASS_PAGE) != 0) at++;
     if (at == *pages) memcpy(classes->page[(*pages)++], page, ZR__CLASS_PAGE);

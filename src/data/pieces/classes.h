@@ -7,8 +7,8 @@
 
 #include "zr/base.h"
 
-/** Class of a character. Categories are those of Unicode. Characters of the classes UPPER to NUMBER, and WORD, belong
- * to words (\w). */
+/** Class of a character, by its Unicode category. Characters of the classes UPPER to NUMBER, and WORD, belong to words
+ * (\w). */
 typedef enum zr__class {
     ZR__OTHER,
     ZR__UPPER,  /* Lu and Lt */

@@ -4,7 +4,8 @@
 #include <utf8proc.h>
 
 /* Number of a character in the table: its canonical combining class, which is at most 240, or CHANGES if normalization
- * may replace it or compose it with an earlier character. 0 is a character before which a text may be divided. */
+ * may replace it or compose it with an earlier character. A text may be divided before a character with the number 0.
+ */
 enum { CHANGES = 255, PAGE = 256, PAGES = 0x110000 / PAGE, FULL = 255, FEW = 64, MOST_PER_CHARACTER = ZR__NFC_PARTS };
 /* Hangul: syllables have no entry in the library's table of decompositions. Vowels and final consonants compose. */
 enum { VOWEL = 0x1161, VOWELS = 21, FINAL = 0x11a8, FINALS = 27 };
@@ -13,10 +14,12 @@ enum { VOWEL = 0x1161, VOWELS = 21, FINAL = 0x11a8, FINALS = 27 };
 
 struct zr__nfc {
     uint8_t place[PAGES];
-    uint8_t page[FULL + 1][PAGE]; /* page FULL: each character may change; used if there are too many pages */
+    uint8_t page[FULL + 1]
+                [PAGE]; /* page FULL says that every character may change; it is used if there are too many pages */
 };
 
-/* First and last characters of the ranges that combine with others only since Unicode 10 to 16. */
+/* First and last characters of the ranges that combine with others since a version of Unicode from 10 to 16, but not
+ * before. */
 static const int32_t newer[][2] = {
     {0x7fd, 0x7fd},     {0x897, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},
     {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},   {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},
@@ -37,7 +40,8 @@ bool zr__nfc_is_newer(int32_t c)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Mark a character if normalization replaces it. Mark also the characters that it is composed of, except the first. */
+/* Mark a character if normalization replaces it. Also mark all but the first of the characters of which it is composed.
+ */
 static void mark_parts(uint8_t *number, utf8proc_int32_t c)
 {
     utf8proc_int32_t part[2 * MOST_PER_CHARACTER];
@@ -130,7 +134,7 @@ static bool has_ascii(const char *text)
     return !(eight & UINT64_C(0x8080808080808080));
 }
 
-/* Find the first stretch at or after `at`, where text may be divided. Return whether there is one. */
+/* Find the first stretch at or after `at`, a position at which text may be divided. Return false if there is none. */
 static bool find_stretch(const zr__nfc *nfc, const char *text, int64_t at, int64_t bytes, stretch *found)
 {
     unsigned last = 0;
@@ -168,7 +172,7 @@ int zr__nfc_class(const zr__nfc *nfc, int32_t c)
     return number == CHANGES ? utf8proc_get_property(c)->combining_class : number;
 }
 
-/* Sort characters with combining classes by these, stably. `room` has space for n characters. */
+/* Sort characters stably by combining class. `room` has space for n characters. */
 static void order_marks(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room)
 {
     int64_t count[PAGE + 1] = {0};
@@ -237,7 +241,7 @@ zr_status zr__nfc_add(const zr__nfc *nfc, const char *text, int64_t bytes, zr__t
 
 /* ---- characters ------------------------------------------------------------------------------ */
 
-/* Ranges of characters that are composed of others only since Unicode 10 to 16. */
+/* Ranges of characters that are compositions of others since a version of Unicode from 10 to 16, but not before. */
 static const int32_t newer_composed[][2] = {{0x105c9, 0x105c9}, {0x105e4, 0x105e4}, {0x11383, 0x11391},
                                             {0x113c5, 0x113c8}, {0x11938, 0x11938}, {0x16121, 0x16128},
                                             {0x16d68, 0x16d6a}};
@@ -251,7 +255,8 @@ int64_t zr__nfc_decompose(int32_t c, int32_t part[ZR__NFC_PARTS])
     return utf8proc_decompose_char(c, part, ZR__NFC_PARTS, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &bound);
 }
 
-/* Ranges of upper case letters since Unicode 15: every `step`-th character, and its lower case less the character. */
+/* Ranges of upper case letters added since Unicode 15: first and last letter, step between letters, and difference
+ * between lower and upper case. */
 static const struct {
     int32_t first, last, step, lower;
 } newer_upper[] = {{0x1c89, 0x1c89, 1, 1},      {0xa7cb, 0xa7cb, 1, 0x264 - 0xa7cb},

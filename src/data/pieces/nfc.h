@@ -1,7 +1,7 @@
 /**
- * Unicode's normalization form C, by the library utf8proc. Text that is normalized already, as most text is, is
- * recognized without the library. Like the package `tokenizers`, it knows only the combining characters of Unicode 9:
- * newer ones keep their places, and do not compose.
+ * Unicode's normalization form C, by the library utf8proc. Most text is already normalized, and is recognized without
+ * the library. As in the package `tokenizers`, only the combining characters of Unicode 9 are known: newer ones keep
+ * their places and do not compose.
  */
 #ifndef ZR_DATA_NFC_H
 #define ZR_DATA_NFC_H
@@ -16,7 +16,7 @@ typedef struct zr__nfc zr__nfc;
 ZR_NODISCARD zr_status zr__nfc_open(zr__nfc **nfc);
 void zr__nfc_close(zr__nfc **nfc);
 
-/** Return whether a character combines with others only since a version of Unicode after 9. */
+/** Return whether a character combines with others only in versions of Unicode after 9. */
 bool zr__nfc_is_newer(int32_t c);
 
 /** Return the version of Unicode, such as "15.0.0". */
@@ -30,15 +30,16 @@ ZR_NODISCARD zr_status zr__nfc_add(const zr__nfc *nfc, const char *text, int64_t
 
 /* ---- characters ------------------------------------------------------------------------------ */
 
-enum { ZR__NFC_PARTS = 4 }; /* maximum number of characters of which a character is composed */
+enum { ZR__NFC_PARTS = 4 }; /* maximum number of characters in the decomposition of a character */
 
 /** Decompose a character completely (NFD) into `part`, as the package `tokenizers` does. Return the number of parts. */
 int64_t zr__nfc_decompose(int32_t c, int32_t part[ZR__NFC_PARTS]);
 
-/** Return the combining class of a character, 0 if it has had one only since a version of Unicode after 9. */
+/** Return the combining class of a character in Unicode 9. Return 0 for a newer combining character. */
 int zr__nfc_class(const zr__nfc *nfc, int32_t c);
 
-/** Order the marks behind each character that has no combining class. `room` has space for n characters. */
+/** Sort by combining class the marks that follow each character without a combining class. `room` has space for n
+ * characters. */
 void zr__nfc_order(const zr__nfc *nfc, int32_t *c, int64_t n, int32_t *room);
 
 /** Convert a character to lower case, by Unicode 17. Return the number of characters in `lower`, 1 or 2. */

@@ -15,7 +15,8 @@ struct zr__scan {
 
 #define MARKED (ZR__LETTERS | ZR__BIT(ZR__MARK))
 #define OTHERS (ZR__BIT(ZR__OTHER) | ZR__BIT(ZR__WORD))
-/* Characters that Tekken's expression takes as either case, at the beginning of a word, and at its end. */
+/* Sets of characters in Tekken's expression: characters that count as either case, at the beginning of a word, and at
+ * the end of a word. */
 #define EITHER (ZR__BIT(ZR__LETTER) | ZR__BIT(ZR__MARK))
 #define HEAD (ZR__BIT(ZR__UPPER) | EITHER)
 #define TAIL (ZR__BIT(ZR__LOWER) | EITHER)
@@ -84,8 +85,8 @@ static int64_t contraction_bytes(const scanner *s, place at)
 }
 
 /* Return the end of a word that begins at `at`, for an expression that distinguishes case; `at` if there is no word. A
- * word has characters of HEAD, then of TAIL. If no character of TAIL alone follows, the last character of EITHER is the
- * last of the word. Only a word without one may end with upper case. */
+ * word consists of characters of HEAD, followed by characters of TAIL. If no character that is only in TAIL follows,
+ * the word ends at its last character of EITHER. A word without such a character may end with upper case. */
 static place cased_end(const scanner *s, place at)
 {
     place after_either = NULL;
@@ -104,7 +105,8 @@ static inline place letters_end(const scanner *s, place at)
     return s->scan->cased ? cased_end(s, at) : skip_all(s, at, s->scan->letters);
 }
 
-/* Return the end of a word, with the one character before it that the expression allows; NULL if there is no word. */
+/* Return the end of a word, including one character before the word if the expression allows it. Return NULL if there
+ * is no word. */
 static inline place word_end(const scanner *s, place at, unsigned its, int64_t n)
 {
     if (s->scan->letters >> its & 1) return letters_end(s, at);
@@ -113,7 +115,8 @@ static inline place word_end(const scanner *s, place at, unsigned its, int64_t n
     return end > at + n ? end : NULL;
 }
 
-/* Return the end of white space: after its last line end, or else before its last character if more text follows. */
+/* Return the end of white space that forms a piece: after its last line end. Without a line end, it is before the last
+ * white space character if more text follows. */
 static place space_end(const scanner *s, place at)
 {
     const place end = skip_all(s, at, ZR__BIT(ZR__SPACE));

@@ -7,7 +7,7 @@
 
 #include "data/pieces/classes.h"
 
-/** The expression of Llama 3's tokenizer (of GPT-4's too). */
+/** The expression of the tokenizers of Llama 3 and GPT-4. */
 #define ZR__SPLIT_LLAMA3                                                                                               \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"           \
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -25,7 +25,7 @@
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}|"                \
     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-/** The expression of GPT-4o's tokenizer, which Llama 4 and gpt-oss have. */
+/** The expression of the tokenizers of GPT-4o, Llama 4 and gpt-oss. */
 #define ZR__SPLIT_GPT4O                                                                                                \
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"                        \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"                                                                                   \

@@ -236,7 +236,7 @@ static zr_status compile_all(zr__split *split, const char *const *expression, in
     return st;
 }
 
-/* The table of classes is part of zr, so the hash needs no version of it. */
+/* The hash needs no version of Unicode here, because the table of classes is part of zr. */
 static void take_scan(zr__split *split, const zr__scan *scan, const char *expression, const zr__classes *classes)
 {
     static const char kind[] = "scan 1";
@@ -409,8 +409,8 @@ bool zr__split_solid_before(const char *string, int64_t at)
 }
 
 /* Return the offset of the last ASCII white space that follows a character other than white space. A cut before this
- * white space is safe in GPT-2's expression and in the known ones: such white space begins a piece, and only the
- * alternatives for white space look further. In the known ones, line ends may belong to the piece before them. */
+ * white space is safe in GPT-2's expression and in the known expressions: it begins a piece, and only the alternatives
+ * for white space look further. In the known expressions, line ends may belong to the piece before them. */
 int64_t zr__split_cut(const zr__split *split, const char *string, int64_t from, int64_t bytes)
 {
     const unsigned char *text = (const unsigned char *)string;

@@ -42,8 +42,8 @@ ZR_NODISCARD zr_status zr__matcher_cut(zr__matcher *matcher, const char *range, 
 /** Return whether the character before text[at] is certainly neither white space nor U+2581. */
 bool zr__split_solid_before(const char *text, int64_t at);
 
-/** Return the last offset >= `from` at which the text may safely be cut in two, or 0 if none is known. At a safe cut,
- * both parts together have the same pieces as the whole, whatever text follows. */
+/** Return the last offset >= `from` at which the text may safely be cut in two, or 0 if none is known. A cut is safe if
+ * both parts together have the same pieces as the whole, for every text that may follow. */
 int64_t zr__split_cut(const zr__split *split, const char *text, int64_t from, int64_t bytes);
 
 #endif

@@ -59,11 +59,11 @@ static zr_status same_kind(const zr__shard *first, const zr__shard *other)
     return ZR_OK;
 }
 
-/* Begin a row with document number `document` of the source. *left receives the number of tokens that fit into the row,
- * including the last target. */
+/* Begin a row with document number `document` of the source. *left receives the number of tokens for which the row has
+ * space, including the last target. */
 static zr_status begin_row(zr_data *d, source *to, int64_t document, int64_t *left)
 {
-    if (to->windows > 0 && *left > 0) d->padding += *left - 1; /* the last target is no token of the sample */
+    if (to->windows > 0 && *left > 0) d->padding += *left - 1; /* the last target is not a token of the sample */
     if (d->opening.args->packing == ZR_PACK_WHOLE) {
         ZR_GROW(to->row, to->row_room, to->windows + 2, "rows of documents");
         to->row[to->windows] = document;

@@ -1,7 +1,7 @@
 /**
- * Shuffles windows by a Feistel network, which permutes the numbers of 2h bits whatever its round function is. To
- * permute [0, n), the network is applied repeatedly until the result is below n (Black and Rogaway 2002, "Ciphers with
- * Arbitrary Finite Domains"). Since 2^(2h) <= 4n, the network is applied at most four times on average.
+ * Shuffles windows by a Feistel network, which permutes the numbers of 2h bits for any round function. To permute [0,
+ * n), the network is applied repeatedly until the result is below n (Black and Rogaway 2002, "Ciphers with Arbitrary
+ * Finite Domains"). Since 2^(2h) <= 4n, the network is applied at most four times on average.
  */
 #include "data/samples/order.h"
 
@@ -36,7 +36,7 @@ static int64_t permute(zr_rng rng, int64_t n, int64_t i)
     int half_bits = 1;
     while (half_bits < 31 && (int64_t)1 << 2 * half_bits < n) half_bits++;
     uint64_t value = (uint64_t)i;
-    /* The loop ends. At the latest, the cycle of the permutation returns to i, which is below n. */
+    /* The loop ends: at the latest when the cycle of the permutation returns to i, which is below n. */
     do value = feistel(&rng, half_bits, value);
     while (value >= (uint64_t)n);
     return (int64_t)value;

@@ -57,7 +57,7 @@ static void content(const page *p, const zr__message *m)
     zr__rendered_add(p->out, m->text, m->bytes, ZR__SPAN_MESSAGE, m->role == ZR__ASSISTANT);
 }
 
-/* Add text of the template to an answer. The model learns to write it. */
+/* Add text of the template to an answer, so that the model learns to write it. */
 static void taught(const page *p, const char *text)
 {
     zr__rendered_add(p->out, text, (int64_t)strlen(text), ZR__SPAN_FRAME, true);
@@ -315,8 +315,10 @@ static void system_before(const page *p)
     frame(p, "\n\n");
 }
 
-/* The four forms of Mistral's instructions. `open` and `close` surround a user's message; `lead` precedes an answer. In
- * `late` forms the system prompt is in the last user message, and the marks are control tokens. */
+/* The four forms of Mistral's instructions. `open` and `close` surround a user's message, and `lead` precedes an
+ * answer. In the `late` forms, the system prompt is in the last user message, and [INST] and [/INST] are control
+ * tokens.
+ */
 static const char *render_mistral(const page *p)
 {
     const zr__chat_form *f = p->chat->form;

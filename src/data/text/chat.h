@@ -35,7 +35,7 @@ typedef struct zr__span {
     int64_t end; /* offset in the text at which the span ends and the next span begins */
     zr__span_kind kind;
     bool trains; /* whether the loss counts the tokens that begin in this span */
-    bool apart;  /* whether the span and the text after it are encoded without the text before it */
+    bool apart;  /* whether the text from this span on is encoded separately from the text before it */
 } zr__span;
 
 /** A rendered conversation. Set it to zeros before the first use. */
@@ -55,8 +55,8 @@ void zr__rendered_add(zr__rendered *rendered, const char *text, int64_t bytes, z
 typedef struct zr__chat {
     const struct zr__chat_form *form;                /* the template's form; NULL if there is no template */
     char begin[ZR__MARK_BYTES], end[ZR__MARK_BYTES]; /* texts of the tokens that begin a text and end it, or "" */
-    bool adds_begin;                   /* whether the tokenizer's directory tells to begin each text with `begin` */
-    char unknown[ZR_SHOWN_BYTES + 64]; /* the place of a template that zr does not know, or "" */
+    bool adds_begin; /* whether a file in the tokenizer's directory says that each text begins with `begin` */
+    char unknown[ZR_SHOWN_BYTES + 64]; /* location of a template that zr does not know, or "" */
 } zr__chat;
 
 /** Find the chat template of a tokenizer. `named` is the name of a form, or NULL or "auto" for the template in the
@@ -66,7 +66,7 @@ ZR_NODISCARD zr_status zr__chat_find(const char *tokenizer, const char *named, z
 
 /** Fail with ZR_ERR_UNSUPPORTED if there is no known template, or if the tokenizer lacks one of its control tokens. The
  * message says what the user can do instead. `what` names the file or command that needs the template, `key` is the key
- * or option that names a form, and `instead` is the way to do without a template. */
+ * or option that names a form, and `instead` describes an alternative without a template. */
 ZR_NODISCARD zr_status zr__chat_want(const zr__chat *chat, const zr_tokenizer *tokenizer, const char *what,
                                      const char *key, const char *instead);
 
@@ -94,7 +94,7 @@ ZR_NODISCARD zr_status zr__pair_render(const zr__chat *chat, const zr__message *
  * token counts for the loss if its first byte belongs to a span that trains. Other tokens have ZR__IGNORED added.
  *
  * The text is encoded as a whole, as transformers does. It is divided only before a span that is `apart`, and in names
- * of control tokens in messages. Errors: ZR_ERR_MEMORY, and those of zr_tokenizer_encode.
+ * of control tokens in messages. Errors: ZR_ERR_MEMORY, and the errors of zr_tokenizer_encode.
  */
 #define ZR__IGNORED INT32_MIN
 ZR_NODISCARD zr_status zr__rendered_encode(const zr__rendered *rendered, const zr__chat *chat,

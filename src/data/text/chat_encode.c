@@ -43,8 +43,8 @@ static zr_status put_tokens(encoding *e, int64_t begin, int64_t end, bool contin
     return ZR_OK;
 }
 
-/* Find how many bytes of the tokens' text precede the text after offset `at` of a stretch. If the tokenizer changes the
- * text, such as by a normal form, encode the text before the offset, and count its bytes. */
+/* Find the offset in the text of the tokens that corresponds to offset `at` of a stretch. If the tokenizer changes the
+ * text, for example by a normal form, encode the text before `at` and count the bytes of its tokens. */
 static zr_status find_spelled(encoding *e, const stretch *s, int64_t at, int64_t *spelled)
 {
     const int64_t n = e->n;
@@ -56,8 +56,8 @@ static zr_status find_spelled(encoding *e, const stretch *s, int64_t at, int64_t
     return ZR_OK;
 }
 
-/* Return the offset at which the spans from *span on end that train, or do not, like *span. *span receives the index of
- * the span after them. */
+/* Return the end of the run of spans from *span on that all train, or all do not train. *span receives the index of the
+ * span after the run. */
 static int64_t end_of_alike(const zr__rendered *r, int64_t *span)
 {
     const bool trains = r->span[*span].trains;

@@ -20,8 +20,7 @@
     {                                                                                                                  \
         "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"                                                       \
     }
-/* Text before the system prompt of Llama 3.1 and later. The date is the one that the template has if nobody gives a
- * date. */
+/* Text before the system prompt of Llama 3.1 and later. The date is the template's default. */
 #define LLAMA31_FACTS "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
 
 static const zr__chat_form forms[] = {

@@ -16,13 +16,14 @@ typedef enum zr__chat_like {
 typedef struct zr__chat_form {
     const char *name;
     zr__chat_like like;
-    const char *system; /* like ChatML: system prompt of conversations without one, or NULL. Like Llama 3: text before
-                           the system prompt, or NULL */
-    const char *open, *close, *lead; /* like Mistral: text before and after a user's message, and before an answer */
-    bool late, strips, no_system;    /* like Mistral: whether the system prompt is in the last user message and the
-                                        marks are control tokens; whether answers lose white space at both ends; whether
-                                        there is no place for a system prompt */
-    const char *begin, *end;         /* tokens that begin a text and end it, if the tokenizer does not name its own */
+    const char *system; /* ChatML: system prompt for conversations without one, or NULL. Llama 3: text before the system
+                           prompt, or NULL */
+    const char *open, *close,
+        *lead;                    /* Mistral: text before a user's message, text after it, and text before an answer */
+    bool late, strips, no_system; /* Mistral: `late`: whether the system prompt is in the last user message, and [INST]
+                                     and [/INST] are control tokens; `strips`: whether answers lose white space at both
+                                     ends; `no_system`: whether system prompts are not allowed */
+    const char *begin, *end;      /* tokens that begin a text and end it, if the tokenizer does not name its own */
     const char *control[ZR__CHAT_CONTROLS]; /* further control tokens, followed by NULL */
 } zr__chat_form;
 

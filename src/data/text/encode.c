@@ -9,8 +9,8 @@
 /* Usual and minimum size of a part, in bytes of text. A thread encodes one part at a time. */
 #define PART_BYTES ((int64_t)256 << 10)
 #define PART_LEAST_BYTES ((int64_t)64 << 10)
-/* Bytes added to each thread's equal share of a short text. A part ends at a cut, which may come before the part is
- * full. Without these bytes, the end of the text could be one part more than there are threads. */
+/* Bytes added to each thread's equal share of a short text. A part ends at a cut, often before it is full. Without the
+ * additional bytes, the rest of the text could form one more part than there are threads. */
 #define SHARE_SPARE_BYTES 4096
 /* Maximum size in bytes of a part whose memory is reused for the next part. */
 #define KEPT_BYTES ((int64_t)1 << 20)
@@ -175,8 +175,8 @@ static zr_status take_encoded(encoder *e, const worker *w, zr__encoded *all)
     return ZR_OK;
 }
 
-/* Encode the whole file, several parts at a time. If a part needs more memory than usual_room, it is the last part of
- * those encoded together, so only one such part is in memory at a time. Its memory is freed afterwards. */
+/* Encode the whole file, several parts at a time. A part that needs more memory than usual_room is the last part of its
+ * batch, so that only one such part is in memory at a time. Its memory is freed afterwards. */
 static zr_status encode_all(encoder *e, zr__encoded *all)
 {
     const int64_t bytes = e->parts.file->bytes;
@@ -201,7 +201,8 @@ static int64_t encoding_cut(const void *of, const char *text, int64_t from, int6
     return zr__tokenizer_cut(of, text, from, bytes);
 }
 
-/* Return whether the tokenizer can cut texts. The test is a text of two words, which every tokenizer with cuts can cut.
+/* Return whether the tokenizer can cut texts. Test this with a text of two words, which every tokenizer with cuts can
+ * cut.
  */
 bool zr__encode_cuts(const zr_tokenizer *tokenizer)
 {

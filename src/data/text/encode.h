@@ -24,11 +24,11 @@ typedef struct zr__encoding {
     const zr_tokenizer *tokenizer;
     const zr__instruct *instruct; /* settings for lines of instruction data; NULL if each line has one text. A token
                                      that does not count for the loss has ZR__IGNORED added; token_bytes must be 4 */
-    bool sentences;               /* whether each line is a sentence, which gets no further tokens; parts.lines is set.
-                                     A line without tokens is an empty document */
-    int32_t separator;            /* token appended to each document of .jsonl; negative for no token */
-    int token_bytes;              /* bytes per token: 1, 2 or 4 */
-    int threads;                  /* number of threads; 0 for one per processor, up to 8 */
+    bool sentences;    /* whether each line is a sentence, to which no tokens are added; parts.lines must be set. A line
+                          without tokens is an empty document */
+    int32_t separator; /* token appended to each document of .jsonl; negative for no token */
+    int token_bytes;   /* bytes per token: 1, 2 or 4 */
+    int threads;       /* number of threads; 0 for one per processor, up to 8 */
     zr__tokens_fn put;
     zr__documents_fn put_documents; /* callback for the documents of a .jsonl file, in order; may be NULL */
     void *put_arg;
@@ -41,9 +41,9 @@ typedef struct zr__encoded {
     zr__found_texts found;
 } zr__encoded;
 
-/** Return whether the tokenizer knows where a text may be cut. If not, a whole text must be in memory, with five bytes
- * of memory per byte of text. A text of one word that cannot be cut takes about 30 bytes per byte. A line of .jsonl
- * takes up to 75 if it consists of JSON members other than the text. */
+/** Return whether the tokenizer can tell where a text may be cut. If it cannot, a whole text must be in memory, with
+ * five bytes per byte of text. A text that is one word takes about 30 bytes per byte, and a line of .jsonl that
+ * consists of other JSON members than the text takes up to 75. */
 bool zr__encode_cuts(const zr_tokenizer *tokenizer);
 
 /** Encode a file. Errors: ZR_ERR_DATA naming file and line; ZR_ERR_MEMORY; ZR_ERR_IO, also if the file has changed;

@@ -79,7 +79,7 @@ zr_status zr__data_refuse_kind(const zr__file *file, bool tokens)
 static int64_t first_not_utf8(const unsigned char *text, int64_t n)
 {
     int64_t i = 0;
-    /* skip up to 3 continuation bytes, as the part may begin in the middle of a character */
+    /* the part may begin inside a character: skip up to 3 continuation bytes */
     while (i < n && i < 3 && (text[i] & 0xc0) == 0x80) i++;
     while (i < n) {
         int64_t bytes = zr__text_utf8((const char *)text + i, n - i);

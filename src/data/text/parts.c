@@ -28,8 +28,8 @@ static int64_t character_cut(const char *text, int64_t n)
     return at > 1 && (unsigned char)text[at - 1] >= 0xc0 ? at - 1 : n;
 }
 
-/* Return the last offset in text[0, n) at which a part can end, or 0 if no offset can. The caller knows that no offset
- * in the first `from` bytes can. The last part of a file ends with the file and does not need this function. */
+/* Return the last offset in text[0, n) at which a part can end, or 0 if no offset can. The caller has already found
+ * that no offset in the first `from` bytes can. Do not call this for the last part, which ends with the file. */
 static int64_t part_end(const zr__parts *parts, const char *text, int64_t from, int64_t n)
 {
     if (!parts->lines) {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes that are read at first to find the kind of a file. */
+/* number of bytes that are read first to find the kind of a file */
 enum { LOOK_BYTES = 1 << 16 };
 
 static const char pair_wanted[] = "{\"prompt\": TEXT, \"completion\": TEXT}",
@@ -13,7 +13,8 @@ static const char pair_wanted[] = "{\"prompt\": TEXT, \"completion\": TEXT}",
 
 /* ---- the kind of a file ---------------------------------------------------------------------- */
 
-/* Find the kind of a line. *decides receives whether the line has one of the kinds. */
+/* Find the kind of a line. *decides receives whether the line determines the kind of the file, because it has one of
+ * the kinds. */
 static zr_status kind_of_line(const char *line, int64_t bytes, const char *text_key, zr__lines_kind *kind,
                               bool *decides, bool *blank)
 {
@@ -31,7 +32,7 @@ static zr_status kind_of_line(const char *line, int64_t bytes, const char *text_
     return st;
 }
 
-/* Look for the deciding line in the first n bytes of the file. `whole` tells that these are all bytes of the file. */
+/* Look for the deciding line in the first n bytes of the file. `whole`: whether these are all bytes of the file. */
 static zr_status look_at_lines(const char *text, int64_t n, bool whole, const char *text_key, bool skips,
                                zr__lines_kind *kind, bool *found)
 {
@@ -79,13 +80,13 @@ zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, 
     if (kind == ZR__LINES_MESSAGES)
         return zr__chat_want(&x->chat, tokenizer, file, "data.chat_template",
                              "write the lines as {\"prompt\": ..., \"completion\": ...} or {\"text\": ...}");
-    /* a completion ends with the tokenizer's own end of a text, or as a document of texts does */
+    /* a completion ends with the tokenizer's end-of-text token, or else in the same way as a plain document */
     if (!x->chat.end[0] || zr_tokenizer_token(tokenizer, x->chat.end) < 0)
         strcpy(x->chat.end, zr_tokenizer_token(tokenizer, ZR_END_OF_TEXT) >= 0 ? ZR_END_OF_TEXT : "\n");
     return ZR_OK;
 }
 
-/* Read a member that is a text. If there is none, write the reason. */
+/* Read a member that is a text. If it is missing or not a text, write the reason. */
 static bool read_text(const json_t *root, const char *key, const char *wanted, zr__message *m, char *reason)
 {
     const json_t *value = json_object_get(root, key);

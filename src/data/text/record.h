@@ -21,15 +21,15 @@ typedef enum zr__lines_kind {
 ZR_NODISCARD zr_status zr__lines_kind_of(const zr__file *file, const char *text_key, bool skip_bad_lines,
                                          zr__lines_kind *kind);
 
-/** Settings by which the lines of a file become tokens. */
+/** Settings for converting the lines of a file to tokens. */
 typedef struct zr__instruct {
     zr__lines_kind kind;
     zr__chat chat;
     const zr_tokenizer *tokenizer;
-    char end[ZR__MARK_BYTES]; /* text of the token after a completion */
+    char end[ZR__MARK_BYTES]; /* text of the token that follows a completion */
 } zr__instruct;
 
-/** Find out how to read lines of this kind. `file` is the name of the file in messages. Errors: as zr__chat_find and
+/** Choose the settings for lines of this kind. `file` is the name of the file in messages. Errors: as zr__chat_find and
  * zr__chat_want. */
 ZR_NODISCARD zr_status zr__instruct_open(const zr_tokenizer *tokenizer, zr__lines_kind kind, const char *template,
                                          const char *file, zr__instruct *instruct);

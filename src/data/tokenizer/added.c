@@ -38,8 +38,8 @@ void zr__added_free(zr__added_list *list)
     *list = (zr__added_list){.n = 0};
 }
 
-/* Return the first token of the range added[low, high) whose byte number k is at least (above, if `above`) `byte`. All
- * tokens of the range have the same first k bytes. A token of k bytes comes first. */
+/* Return the first token in added[low, high) whose byte number k is at least `byte` (greater than `byte` if `above`).
+ * All tokens of the range have the same first k bytes. A token of exactly k bytes comes first. */
 static int64_t bound(const zr__added_list *list, int64_t low, int64_t high, int64_t k, unsigned char byte, bool above)
 {
     while (low < high) {

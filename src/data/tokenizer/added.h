@@ -1,6 +1,6 @@
 /**
- * Added tokens such as <|endoftext|>. A text is searched for them before it is cut into pieces. Of the tokens that
- * begin at the same byte, the longest is found.
+ * Added tokens such as <|endoftext|>. A text is searched for them before it is cut into pieces. If several tokens begin
+ * at the same byte, the longest is found.
  */
 #ifndef ZR_DATA_ADDED_H
 #define ZR_DATA_ADDED_H
@@ -10,10 +10,11 @@
 /** An added token, with the properties that it has in tokenizer.json. */
 typedef struct zr__added {
     int32_t token;
-    bool later; /* whether the token is searched for in normalized text, between the added tokens of the first search */
+    bool later; /* whether the token is searched for in normalized text, in a second search between the tokens found by
+                   the first */
     bool special;
-    bool single_word;    /* whether the token is found only if no character of a word stands before or behind it */
-    bool lstrip, rstrip; /* whether the token includes white space before it (behind it) */
+    bool single_word;    /* whether the token is found only if no character of a word precedes or follows it */
+    bool lstrip, rstrip; /* whether the token includes white space before it (lstrip) or after it (rstrip) */
     char *text;          /* text that is searched for; normalized if `later`; owned by the list */
     int64_t bytes;
 } zr__added;
@@ -23,10 +24,11 @@ typedef struct zr__added_list {
     zr__added *added; /* sorted by text */
     int64_t n;
     bool begins[256];  /* for each byte: whether a text of the list begins with it */
-    bool follows[256]; /* for each byte: whether it is the second byte of a text, or any byte if a text has one byte */
+    bool follows[256]; /* for each byte: whether it is the second byte of a text in the list; all true if a text has one
+                          byte */
 } zr__added_list;
 
-/** Sort the list and make its index. Of tokens with equal texts the first is kept. */
+/** Sort the list and build its index. If several tokens have the same text, the first is kept. */
 void zr__added_index(zr__added_list *list);
 void zr__added_free(zr__added_list *list);
 
@@ -41,8 +43,8 @@ typedef struct zr__added_search {
     int64_t at, done;
 } zr__added_search;
 
-/** Find the next token. Return false if there is none. Text before `done` may be searched again if a token strips it;
- * the caller passes on the text from `done` to found->from before this call. */
+/** Find the next token, and set search->done to its end. Return false if no token follows. The text between the
+ * previous `done` and found->from contains no token; the caller encodes it as text. */
 bool zr__added_next(const zr__added_list *list, const zr__classes *classes, const char *text, int64_t bytes,
                     zr__added_search *search, zr__added_found *found);
 

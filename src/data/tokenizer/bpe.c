@@ -17,7 +17,7 @@ typedef struct kept {
     int64_t bytes, token, n;
 } kept;
 
-/* Memory of a normalized text whose pieces are kept. */
+/* Memory for a normalized text whose merged pieces are cached. */
 typedef struct held {
     struct held *next;
     char text[];
@@ -118,7 +118,7 @@ static zr_status put_words(encoder *e, const char *text, int64_t bytes)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Copy a changed text if its pieces may be kept, since a later text overwrites it. */
+/* Copy a changed text if its pieces may be cached, since the next text overwrites it. */
 static zr_status hold_text(encoder *e, zr__changed *changed, const char *original)
 {
     if (!e->kept || changed->text == original || changed->bytes == 0) return ZR_OK;
@@ -141,7 +141,7 @@ static zr_status put_plain(encoder *e, const char *text, int64_t bytes, zr__begi
     return put_words(e, changed.text, changed.bytes);
 }
 
-/* Encode a text in which the added tokens of the second search may stand. */
+/* Encode a text that may contain added tokens of the second search. */
 static zr_status put_stretch(encoder *e, const char *original, int64_t original_bytes, zr__begins begins)
 {
     zr__added_search search = {0, 0};
@@ -194,7 +194,8 @@ zr_status zr__bpe_encode(const zr__bpe *bpe, const char *text, int64_t bytes, bo
     int64_t pieces = KEPT_LEAST;
     while (pieces < KEPT_MOST && pieces < bytes / KEPT_BYTES) pieces *= 2;
     if (bytes > KEPT_LEAST * KEPT_BYTES)
-        e.kept = zr_alloc((size_t)pieces * sizeof(*e.kept)); /* optional: without this table, encoding is slower */
+        e.kept =
+            zr_alloc((size_t)pieces * sizeof(*e.kept)); /* this table is optional; without it, encoding is slower */
     e.kept_mask = pieces - 1;
     zr_status st = bpe->split ? zr__matcher_open(bpe->split, put_piece, &e, &e.matcher) : ZR_OK;
     if (st == ZR_OK) st = put_text(&e, text, bytes, continues ? ZR__CONTINUES : ZR__WHOLE_BEGIN);
@@ -205,9 +206,9 @@ zr_status zr__bpe_encode(const zr__bpe *bpe, const char *text, int64_t bytes, bo
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* Return the offset of the last space that follows a character that is certainly not white space, nor the character
- * that replaces spaces. In BPE by characters, no merge crosses this place if pieces are words. In WordPiece no word
- * contains white space, so line ends serve too. */
+/* Return the offset of the last space after a character that is certainly neither white space nor the character that
+ * replaces spaces. In BPE by characters, no merge crosses this place if pieces are words. In WordPiece no word contains
+ * white space, so a line end is also a place to cut. */
 static int64_t word_cut(const zr__bpe *bpe, const char *text, int64_t from, int64_t bytes)
 {
     if (bpe->pieces == ZR__PIECES_WHOLE) return 0;

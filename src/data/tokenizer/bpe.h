@@ -24,7 +24,8 @@
 /** Rule by which a tokenizer divides text into pieces that are merged independently. */
 typedef enum zr__bpe_pieces {
     ZR__PIECES_SPLIT, /* at matches of regular expressions (byte-level BPE) */
-    ZR__PIECES_WORDS, /* before each ZR__BPE_SPACE that follows another character; no merge crosses such a place */
+    ZR__PIECES_WORDS, /* before each ZR__BPE_SPACE that follows another character; no merge crosses the beginning of a
+                         piece */
     ZR__PIECES_EACH,  /* before each ZR__BPE_SPACE */
     ZR__PIECES_WHOLE, /* nowhere */
     ZR__PIECES_BERT,  /* at white space, and around punctuation (zr__bert_next); only WordPiece */
@@ -50,15 +51,17 @@ typedef struct zr__bpe {
     bool by_character;  /* whether pieces begin as characters instead of bytes */
     int32_t byte_token[ZR__BPE_BYTES]; /* token of each byte, or -1 */
 
-    bool byte_fallback, fuse_unk; /* for a character outside the vocabulary: whether the tokens of its bytes are taken
-                                     if there are any, and whether neighbouring unknown characters give one `unknown` */
-    int32_t unknown;              /* token of a character outside the vocabulary, or -1: such characters are left out */
-    char *said;                   /* BPE by characters: texts of all tokens, concatenated like `text`; else NULL */
+    bool byte_fallback,
+        fuse_unk; /* for a character outside the vocabulary: byte_fallback: whether it becomes the tokens of its bytes,
+                     if they exist; fuse_unk: whether neighbouring unknown characters become one token `unknown` */
+    int32_t unknown; /* token of a character outside the vocabulary; -1 if such characters are left out */
+    char *said;      /* BPE by characters: texts of all tokens, concatenated like `text`; otherwise NULL */
     int64_t *said_begin;
     bool strip_first; /* whether decoding leaves out a space at the beginning */
     bool lines_apart; /* BPE by characters: whether no merge contains a line end */
 
-    int64_t most_characters; /* WordPiece: maximum number of characters of a word that is not unknown; 0 for BPE */
+    int64_t most_characters; /* WordPiece: maximum number of characters of a word; longer words become the unknown
+                                token. 0 for BPE */
     int64_t longest[2];      /* WordPiece: bytes of the longest token that begins a word, and of the longest one that
                                 continues a word, without its prefix */
     bool tidies;             /* WordPiece: whether decoding drops spaces before punctuation */
@@ -70,9 +73,9 @@ typedef struct zr__bpe {
 
     zr__changes normalizer, spaces; /* changes before the second search for added tokens, and after it */
     zr__added_list added, later;    /* added tokens of the first and of the second search */
-    bool uncut; /* whether an added token forbids cutting a text, because it contains a place for a cut */
-    bool no_cut_behind[ZR__BPE_BYTES]; /* for each byte: whether a text must not be cut behind it, because an added
-                                 token ends with it and acts on the text that follows */
+    bool uncut; /* whether texts must not be cut, because an added token contains a place where they would be cut */
+    bool no_cut_behind[ZR__BPE_BYTES]; /* for each byte: whether a text must not be cut after it, because an added token
+                                          ends with this byte and affects the text after it */
 
     zr__classes *classes;
     zr__split *split; /* NULL unless pieces is ZR__PIECES_SPLIT */
@@ -84,7 +87,7 @@ typedef struct zr__bpe {
 
 /** Return the token with this name, or -1. Only tokens in `spelled` are found. */
 int32_t zr__bpe_find(const zr__bpe *bpe, const char *text, int64_t bytes);
-/** The same, with the XXH3-64 hash of the name. */
+/** Do the same as zr__bpe_find, given the XXH3-64 hash of the name. */
 int32_t zr__bpe_find_hashed(const zr__bpe *bpe, const char *text, int64_t bytes, uint64_t hash);
 
 static inline int64_t zr__bpe_bytes(const zr__bpe *bpe, int32_t token)
@@ -109,7 +112,7 @@ uint64_t zr__bpe_merges_hash(const zr__bpe *bpe);
 ZR_NODISCARD zr_status zr__bpe_finish(zr__bpe *bpe);
 void zr__bpe_free(zr__bpe *bpe);
 
-/** Compute the tokens of a piece by merges alone. `tokens` has space for `bytes` tokens; *n receives their number.
+/** Compute the tokens of a piece only by merges. `tokens` has space for `bytes` tokens; *n receives their number.
  * Errors: ZR_ERR_MEMORY; ZR_ERR_DATA if the piece has more than 2^31 - 1 bytes. */
 ZR_NODISCARD zr_status zr__bpe_merge_piece(const zr__bpe *bpe, const char *piece, int64_t bytes, int32_t *tokens,
                                            int64_t *n);
@@ -123,7 +126,7 @@ ZR_NODISCARD zr_status zr__bpe_decode(const zr__bpe *bpe, const int32_t *tokens,
                                       int64_t *bytes);
 /** Append bytes, with U+FFFD in place of bytes that are not UTF-8. */
 void zr__bpe_add_lossy(zr__text *out, const char *text, int64_t bytes);
-/** Compute `said`, the texts of the tokens of BPE by characters. Error: ZR_ERR_MEMORY. */
+/** Compute `said`, the texts of all tokens, for BPE by characters. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__bpe_say_tokens(zr__bpe *bpe);
 /** Find a cut like zr__tokenizer_cut. */
 int64_t zr__bpe_cut(const zr__bpe *bpe, const char *text, int64_t from, int64_t bytes);

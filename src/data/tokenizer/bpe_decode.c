@@ -64,7 +64,7 @@ zr_status zr__bpe_say_tokens(zr__bpe *bpe)
 
 /* ---- several tokens -------------------------------------------------------------------------- */
 
-/* Return whether a byte may be byte number i, from 1 on, of a character that begins with `lead`. */
+/* Return whether `byte` may be byte number i (from 1) of a UTF-8 character whose first byte is `lead`. */
 static bool may_follow(unsigned char lead, int64_t i, unsigned char byte)
 {
     unsigned char low = 0x80, high = 0xbf;
@@ -75,8 +75,8 @@ static bool may_follow(unsigned char lead, int64_t i, unsigned char byte)
     return byte >= low && byte <= high;
 }
 
-/* Return the number of bytes at the beginning of a text that is not UTF-8 that one U+FFFD replaces: the longest part of
- * a character, or one byte. */
+/* Return the number of leading bytes of an invalid text that one U+FFFD replaces: the longest incomplete character, or
+ * one byte. */
 static int64_t invalid_bytes(const unsigned char *text, int64_t bytes)
 {
     const unsigned char lead = text[0];
@@ -101,7 +101,7 @@ void zr__bpe_add_lossy(zr__text *out, const char *text, int64_t bytes)
     zr__text_append(out, text + begin, (size_t)(bytes - begin));
 }
 
-/* Append the bytes of neighbouring byte tokens. If together they are not UTF-8, each becomes U+FFFD. */
+/* Append the bytes of consecutive byte tokens. If together they are not UTF-8, replace each byte by U+FFFD. */
 static void add_bytes(zr__text *out, const zr__text *run)
 {
     const int64_t bytes = (int64_t)run->length;

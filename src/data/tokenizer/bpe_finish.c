@@ -1,4 +1,4 @@
-/* Byte-pair encoding: what follows from a tokenizer's files once they are read. */
+/* Byte-pair encoding: tables that are computed from a tokenizer's files after reading them. */
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/wordpiece.h"
 
@@ -7,8 +7,8 @@
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* Return whether a text cannot be cut because of an added token. Cuts are before white space or ZR__BPE_SPACE that
- * follows another character, so no token may contain such a place, or depend on what is before it. */
+/* Return whether a text cannot be cut because of an added token. Texts are cut before white space or ZR__BPE_SPACE that
+ * follows another character. An added token must not contain this combination, or depend on the text before it. */
 static bool forbids_cuts(const zr__added *a)
 {
     const int64_t space = sizeof(ZR__BPE_SPACE) - 1;
@@ -20,7 +20,7 @@ static bool forbids_cuts(const zr__added *a)
     return false;
 }
 
-/* Return whether something is put before the text behind an added token. */
+/* Return whether the changes prepend something to the text after an added token. */
 static bool prepends(const zr__changes *changes)
 {
     for (int i = 0; i < changes->n; i++) {
@@ -64,8 +64,8 @@ static bool is_of_byte(const zr__bpe *bpe, int32_t token)
     return false;
 }
 
-/* Choose the pieces of BPE by characters. If no merge joins a token with one that begins with ZR__BPE_SPACE, except at
- * another ZR__BPE_SPACE, pieces are words. Words are many, short and often equal, so they are merged much faster. */
+/* Choose the pieces of BPE by characters. Pieces are words if no merge joins a token that ends with another character
+ * to a token that begins with ZR__BPE_SPACE. Words are short and often repeated, so merging them is much faster. */
 static void choose_pieces(zr__bpe *bpe)
 {
     const int64_t n = sizeof(ZR__BPE_SPACE) - 1;
@@ -83,15 +83,15 @@ static void choose_pieces(zr__bpe *bpe)
     if (bpe->ignore_merges && bpe->pieces == ZR__PIECES_WORDS) bpe->pieces = ZR__PIECES_WHOLE;
 }
 
-/* Return whether a change only makes ZR__BPE_SPACE, which is one token. */
+/* Return whether a change only produces ZR__BPE_SPACE, which is a single token. */
 static bool makes_spaces(const zr__change *c)
 {
     if (c->kind == ZR__NFC || strcmp(c->to, ZR__BPE_SPACE) != 0) return false;
     return c->kind != ZR__REPLACE || strcmp(c->from, " ") == 0;
 }
 
-/* Compute how many tokens a text may have. Each added token, of at least one byte, may be followed by text before which
- * something is prepended. */
+/* Compute the maximum number of tokens of a text. Each added token has at least one byte, and something may be
+ * prepended to the text after it. */
 static void bound_tokens(zr__bpe *bpe)
 {
     bool simple = bpe->by_character && zr__bpe_find(bpe, ZR__BPE_SPACE, sizeof(ZR__BPE_SPACE) - 1) >= 0;
@@ -135,7 +135,7 @@ static uint64_t hash_ends(uint64_t hash, const zr__bpe_ends *ends)
     return hash_more(hash, told, sizeof(told));
 }
 
-/* Compute the tokenizer's hash, of everything that decides tokens. */
+/* Compute the tokenizer's hash from everything that affects tokens. */
 static void hash_all(zr__bpe *bpe)
 {
     const int32_t told[] = {bpe->ignore_merges, bpe->by_character, bpe->byte_fallback,
@@ -156,7 +156,7 @@ static void hash_all(zr__bpe *bpe)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Find the tokens that merging gives for their own names. */
+/* Find the tokens to which merging converts their own names. */
 static zr_status find_alone(zr__bpe *bpe)
 {
     int64_t longest = 1;

@@ -11,7 +11,7 @@ enum { NONE = -1, SHORT_BYTES = 128 /* maximum bytes of a piece that is merged w
 #define NEVER UINT32_MAX /* rank of a pair that has no merge */
 
 typedef struct zr__bpe_merge {
-    int32_t left, right; /* `left` is NONE in an empty slot */
+    int32_t left, right; /* an empty slot has NONE as `left` */
     int32_t into;
     uint32_t rank;
 } merge;
@@ -191,8 +191,8 @@ static bool put_bytes(merger *m, int32_t *n, const char *character, int64_t byte
     return true;
 }
 
-/* Divide a piece into characters. As in the package `tokenizers`, an unknown character waits until another character of
- * the vocabulary follows, while the bytes of others do not wait. */
+/* Divide a piece into characters. As in the package `tokenizers`, the token for an unknown character is appended only
+ * when the next character of the vocabulary follows, but byte tokens are appended at once. */
 static int32_t put_characters(merger *m, const char *piece, int32_t bytes)
 {
     const zr__bpe *bpe = m->bpe;

@@ -111,7 +111,7 @@ static int32_t separator_of(const zr__reader *r)
     return r->end_of_text[0] ? zr__read_find(r, r->end_of_text) : -1;
 }
 
-/* Read what becomes of characters outside the vocabulary, which only BPE by characters has. */
+/* Read the settings for characters outside the vocabulary, which only BPE by characters has. */
 static zr_status read_unknown(const zr__reader *r, const json_t *model)
 {
     const json_t *told = json_object_get(model, "unk_token");
@@ -151,8 +151,8 @@ static zr_status take_tokenizer(zr__reader *r, const json_t *root)
 }
 
 /* Read the name of the token that ends a text from a tokenizer_config.json beside a tokenizer.json, if it names one.
- * The value is a text, or an object with the text in `content`. zr needs nothing else of the file, so a damaged file is
- * as none. */
+ * The value is a text, or an object with the text in `content`. zr needs nothing else from the file, so a damaged file
+ * is ignored. */
 static zr_status find_end(zr__reader *r, const char *path)
 {
     char dir[PATH_MAX], own[PATH_MAX];

@@ -7,8 +7,8 @@
  * Each merge makes a token whose bytes no earlier merge has made. Reason: if a part of a word begins and ends at token
  * boundaries, no merge has crossed its ends, so the part was merged as if it were a whole word. Parts with equal bytes
  * therefore always consist of the same tokens: if "abc" is "ab" and "c" in one word, it is not "a" and "bc" in another.
- * So after a merge has made some bytes, every such part with these bytes is that one token, and no later merge can make
- * them again.
+ * So after a merge has made some bytes, every part with these bytes between token boundaries is this one token, and no
+ * later merge can make them again.
  *
  * Since each merge's token is new, and all pairs that a merge creates contain its token, a pair first appears during
  * the merge that makes the later of its two tokens, and no later merge creates it again. Each pair therefore enters the

@@ -1,8 +1,8 @@
 /**
- * Reading of tokenizers, in several files. read_vocab.c reads the vocabulary and the merges, read_steps.c what is done
- * before and after them, read_tekken.c reads tekken.json, read_wordpiece.c reads WordPiece, and bpe_read.c puts a
- * tokenizer together. Settings that zr
- * does not support are refused, with a message that names the file and the setting.
+ * Reading of tokenizers, in several files. read_vocab.c reads the vocabulary and the merges, read_steps.c the steps
+ * before and after the merges, read_tekken.c reads tekken.json, read_wordpiece.c reads WordPiece, and bpe_read.c puts a
+ * tokenizer together. Settings that zr does not support are refused, with a message that names the file and the
+ * setting.
  */
 #ifndef ZR_DATA_TOKENIZER_READ_H
 #define ZR_DATA_TOKENIZER_READ_H
@@ -23,7 +23,7 @@ typedef struct zr__reader {
     const json_t *added;  /* JSON array of added tokens, or NULL */
     bool two_files; /* whether the files are vocab.json and merges.txt, which list no added tokens; ZR_END_OF_TEXT then
                        counts as added */
-    bool has_zeros; /* whether to read character 0 as character 1, which is for texts of tekken.json that zr ignores */
+    bool has_zeros; /* whether character 0 is read as character 1; this is for texts of tekken.json that zr ignores */
     char end_of_text[256]; /* name of the token that ends a text, by tokenizer_config.json; "" if it names none */
     const char *expression[ZR__SPLIT_MOST];
     int n_expressions;

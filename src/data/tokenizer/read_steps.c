@@ -1,4 +1,4 @@
-/* Reads what a tokenizer does with a text before and after byte-pair encoding. */
+/* Reads the steps of a tokenizer before and after byte-pair encoding. */
 #include "base/text/text.h"
 #include "data/tokenizer/read.h"
 
@@ -113,7 +113,8 @@ static zr_status read_metaspace(const zr__reader *r, const json_t *told)
     return ZR_OK;
 }
 
-/* Return whether a pre-tokenizer splits at spaces that the normalizer has replaced, so that it has no effect. */
+/* Return whether a pre-tokenizer has no effect, because it splits at spaces that the normalizer has already replaced.
+ */
 static bool splits_nothing(const zr__reader *r, const json_t *told)
 {
     const char *at = string_of(json_object_get(told, "pattern"));
@@ -242,7 +243,7 @@ static zr_status read_template(const zr__reader *r, const json_t *told)
     return ZR_OK;
 }
 
-/* Read RobertaProcessing or BertProcessing: a token before the text and one behind it, each as [name, number]. */
+/* Read RobertaProcessing or BertProcessing: one token before the text and one after it, each as [name, number]. */
 static zr_status read_pair(const zr__reader *r, const json_t *told)
 {
     zr__bpe_ends *ends = &r->bpe->ends;
@@ -253,7 +254,7 @@ static zr_status read_pair(const zr__reader *r, const json_t *told)
 static zr_status read_processor(const zr__reader *r, const json_t *told)
 {
     if (zr__read_is(told, "ByteLevel"))
-        return ZR_OK; /* this setting changes only positions, which zr does not report */
+        return ZR_OK; /* trim_offsets changes only positions, which zr does not report */
     ZR_CHECK(r->bpe->ends.n_begin == 0 && r->bpe->ends.n_end == 0, ZR_ERR_DATA,
              "%s: post_processor adds tokens in more than one step, which is not supported", r->file);
     if (zr__read_is(told, "TemplateProcessing")) return read_template(r, told);

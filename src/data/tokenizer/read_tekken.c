@@ -1,5 +1,5 @@
-/* Reads Mistral's tekken.json: byte-level BPE in which a pair is merged if the result is a token, the token with the
- * lowest rank first. Special tokens come before all others. */
+/* Reads Mistral's tekken.json: byte-level BPE without a list of merges. Any pair whose concatenation is a token may be
+ * merged, in the order of the tokens' ranks. Special tokens come before all other tokens. */
 #include "base/text/text.h"
 #include "data/tokenizer/read.h"
 
@@ -34,7 +34,7 @@ static const char *const usual[] = {"<unk>",
 typedef struct tekken {
     const json_t *vocab;   /* array of tokens, which are not special */
     const json_t *special; /* array of special tokens, or NULL */
-    int64_t n, n_special;  /* number of all tokens and of the special ones */
+    int64_t n, n_special;  /* number of all tokens; number of special tokens */
 } tekken;
 
 /* ---- the vocabulary -------------------------------------------------------------------------- */
@@ -143,7 +143,7 @@ static zr_status add_tokens(const zr__reader *r, const tekken *t)
 
 /* ---- merges ---------------------------------------------------------------------------------- */
 
-/* Count the pairs of tokens that together are a token. If `add`, add them as merges. */
+/* Count the pairs of tokens whose concatenation is a token. If `add`, add them as merges. */
 static int64_t find_pairs(zr__bpe *bpe, bool add)
 {
     int64_t n = 0;

@@ -49,7 +49,8 @@ static zr_status normalize_added(const zr__bpe *bpe, zr__added *added, const cha
     return st;
 }
 
-/* Append to a list of added tokens, which has space for one more. A text that normalization empties is never found. */
+/* Append to a list of added tokens, which has space for one more. A token whose text becomes empty by normalization is
+ * not appended. */
 static void append_added(zr__added_list *list, zr__added added)
 {
     if (added.bytes > 0)

@@ -1,4 +1,4 @@
-/* Tokenizers: "bytes", and those that bpe.h describes. */
+/* Tokenizers: "bytes", and the tokenizers of bpe.h. */
 #include "data/tokenizer/tokenizer.h"
 
 #include "base/text/text.h"

@@ -8,7 +8,7 @@
 
 #include "zr/data.h"
 
-/** Return whether a path names a file tekken.json, perhaps with more before its end, as "tekken_240718.json". */
+/** Return whether a path names a tekken.json, possibly with a suffix in its name, such as "tekken_240718.json". */
 bool zr__tokenizer_is_tekken(const char *path);
 
 /** Return whether a directory has all files of a tokenizer. zr_tokenizer_open may still refuse the tokenizer's kind. */
@@ -19,15 +19,16 @@ bool zr__tokenizer_is_in(const char *dir);
 ZR_NODISCARD zr_status zr__tokenizer_encode(const zr_tokenizer *tokenizer, const char *text, int64_t bytes,
                                             bool continues, int32_t *tokens, int64_t room, int64_t *n);
 
-/** Return the token that separates documents; -1 if the tokenizer ends each document with this token by itself;
- * ZR__NO_SEPARATOR if there is no such token. */
+/** Return the token that separates documents; -1 if the tokenizer itself puts this token after each document;
+ * ZR__NO_SEPARATOR if the tokenizer has no such token. */
 int32_t zr__tokenizer_separator(const zr_tokenizer *tokenizer);
 enum { ZR__NO_SEPARATOR = -2 };
 
-/** Return the last offset p, from <= p < bytes, at which the text may safely be cut, or 0 if none is known. At a safe
- * cut, both parts together have the same tokens as the whole, whatever text follows; the second part is encoded as one
- * that continues. Cuts are known only if the tokenizer's regular expression is GPT-2's or one of data/pieces/scan.h, or
- * if the tokenizer's merges keep words apart. Without a cut, a text must be encoded as a whole. */
+/** Return the last offset p, from <= p < bytes, at which the text may safely be cut, or 0 if none is known. A cut is
+ * safe if both parts together have the same tokens as the whole, for every text that may follow. The second part is
+ * then encoded as a continuation. Cuts are known only if the tokenizer's regular expression is GPT-2's or one of
+ * data/pieces/scan.h, or if the tokenizer's merges keep words apart. Without a cut, a text must be encoded as a whole.
+ */
 int64_t zr__tokenizer_cut(const zr_tokenizer *tokenizer, const char *text, int64_t from, int64_t bytes);
 
 /** Write a tokenizer.json of the tokenizer "bytes", for programs that read only this format. Free *json with zr_free.

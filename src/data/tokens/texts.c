@@ -27,7 +27,7 @@ struct zr__texts {
 
 typedef struct encoding {
     zr__encoding x; /* encoder settings, set for one file at a time */
-    bool due;       /* whether a separator must be written before the next token */
+    bool due;       /* whether a separator must be written before the next document */
     unsigned char between[sizeof(int32_t)];
     zr__tokens_fn put;
     void *arg;

@@ -125,7 +125,7 @@ static zr_status read_part(const zr__tokens *t, const zr__shard *s, int64_t firs
 {
     const int width = s->token_bytes;
     ZR_TRY(zr__file_read(&s->file, s->first_byte + first * width, stage, n * width, ZR_ERR_IO));
-    ZR_TRY(zr__file_unchanged(&s->file)); /* after the read, to detect a change during the read */
+    ZR_TRY(zr__file_unchanged(&s->file)); /* check this after the read, to detect a change during the read */
     for (int64_t i = 0; i < n; i++) {
         const uint32_t token = (uint32_t)zr__le(stage + i * width, width), mark = mark_of(s, token);
         ZR_TRY(check_token(t, s, first + i, token & ~mark));

@@ -8,7 +8,7 @@
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
 typedef struct sizes {
-    int64_t H, K, D; /* query heads and key-value heads of this rank, and the width of a head */
+    int64_t H, K, D; /* number of query heads and of key-value heads of this rank; width of a head */
 } sizes;
 
 /* Return the number of key-value heads in a fused value. A fused value is cut only if each query head has its own
@@ -74,7 +74,7 @@ static zr_status check_documents(const zr_graph *graph, const zr_op *op, const i
 /* ---- cost ------------------------------------------------------------------------------------ */
 
 /* Return the number of pairs of tokens of one head, counted as in the papers (ZeRO SC20 artifact; Narayanan et al.
- * 2021, appendix): T x T, including the masked half. With a window, count twice the visible pairs, if these are fewer.
+ * 2021, appendix): T x T, including the masked half. With a window, it is at most twice the number of visible pairs.
  */
 static double pairs_of(const zr_op *op, double T)
 {
@@ -147,8 +147,8 @@ static zr_status attention_infer(const zr_graph *graph, const zr_op *op, zr_type
     return ZR_OK;
 }
 
-/* Return whether the gradient of operand i is the sum of the ranks' parts. It is if each rank has its own query heads,
- * but all key-value heads. */
+/* Return whether the gradient of operand i is a sum of parts of the ranks: for keys and values if each rank has its own
+ * query heads, but all key-value heads. */
 static bool has_parts(const zr_graph *graph, const zr_op *op, int i)
 {
     return zr_graph_value(graph, op->in[0])->cut && !zr_graph_value(graph, op->in[i])->cut;
@@ -283,7 +283,7 @@ static int32_t cut_of(const zr_graph *graph, zr_value value)
     return info ? info->cut : 0;
 }
 
-/* Return the width of a head, or 0, with an error latched, if the columns of q are fewer than the heads. */
+/* Return the width of a head. If q has fewer columns than heads, return 0, with an error latched. */
 static int64_t head_width(zr_graph *graph, zr_value q, bool fused, const zr_op_attr *attr)
 {
     const zr_value_info *info = zr_graph_value(graph, q);

@@ -75,9 +75,9 @@ static const zr_op_def embedding = {
     .takes_pieces = true,
 };
 
-/* Look up the table's row for each id. If the table is cut, each rank looks up only ids of its own rows and yields
- * zeros for all other ids, so the sum over the ranks is exact. So is the sum over tiles: each adds its rows to the
- * zeros of the earlier ones. */
+/* Look up the table's row for each id. If the table is cut, each rank looks up only the ids of its own rows and yields
+ * zeros for all other ids, so the sum over the ranks is exact. The sum over tiles is exact too, because each tile adds
+ * its rows to the zeros of earlier tiles. */
 zr_value zr_embedding(zr_graph *graph, zr_value ids, zr_value table)
 {
     const bool cut = zr__is_cut_table(graph, "embedding", table);

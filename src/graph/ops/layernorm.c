@@ -1,5 +1,5 @@
-/* layernorm and rmsnorm normalize over the last dimension; rmsnorm subtracts no mean and has no bias, and may normalise
- * groups of columns by themselves. */
+/* layernorm and rmsnorm normalise over the last dimension. rmsnorm subtracts no mean, has no bias, and may normalise
+ * groups of columns separately. */
 #include "graph/internal.h"
 
 #include <string.h>
@@ -86,8 +86,8 @@ static const zr_op_def layernorm_dw = NORM_DW("layernorm_dw", 2), rmsnorm_dw = N
 
 /* ---- the norms -------------------------------------------------------------------------------- */
 
-/* Check that the gain is a parameter or an input if each rank has other columns of x. Only for a parameter are the
- * ranks' parts of the gradient summed. */
+/* Check that the gain is a parameter or an input if ranks have different columns of x. The ranks' parts of the gain's
+ * gradient are summed only for a parameter. */
 static zr_status check_gain_of_cut(const zr_graph *graph, const zr_op *op)
 {
     const zr_value_info *x = zr_graph_value(graph, op->in[0]);

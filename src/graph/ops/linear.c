@@ -175,8 +175,8 @@ static zr_value adapter_inputs(zr_graph *graph, zr_value x, zr_value a, bool par
 }
 
 /* Build a product with a weight that is cut by rows. Each rank computes a partial sum. b is added once, to the sum over
- * the ranks. An adapter's A is cut like the weight and B is whole, so that the adapter's partial sum is a part of the
- * same sum. */
+ * the ranks. An adapter's A is cut like the weight, and its B is whole. Therefore the adapter's partial sum can be
+ * added to the weight's before the sum over the ranks. */
 static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value b, const zr_op_attr *attr,
                                const zr_value factor[2])
 {

@@ -45,8 +45,8 @@ static int64_t blocks_of(const zr_op *op, sizes s)
     return ceil_div(s.rows, op->attr.i[0]);
 }
 
-/* Attributes, which kernels read too (device/operands.h). i[0] is the number of rows of a block. PIECE and the others
- * after it are only for ops on a part of the vocabulary, whose whole size ALL is. */
+/* Attributes, which kernels read too (device/operands.h). i[0] is the number of rows of a block. PIECE and later
+ * attributes are only for ops on a part of the vocabulary. ALL is the size of the whole vocabulary. */
 enum { ALL = 1, BIAS, PIECE, FIRST, TILE, TILES, DW_ALONE };
 
 /* Return whether the op adds a bias to the logits, which is its last operand. */
@@ -76,9 +76,9 @@ static void gradient_types(const zr_graph *graph, const zr_op *op, int w, zr_typ
     if (has_bias(op)) out[2] = (zr_type){zr__sum_dtype(graph, op, 2), ZR__SHAPE(shape->dim[0])};
 }
 
-/* Return the cost of `products` matrix products. The bytes include each operand and output once. They also include
- * `logits` transfers of all logits between memory and processor. For every block after the first, they include `reads`
- * more reads of w. */
+/* Return the cost of `products` matrix products. The bytes include each operand and output once. All logits are
+ * transferred `logits` times between memory and processor, and w is read `reads` times more for every block after the
+ * first. */
 static zr_cost head_cost_of(const zr_graph *graph, const zr_op *op, sizes s, int products, int logits, int reads)
 {
     double each = (double)zr_dtype_bytes(zr_graph_get_spec(graph)->dtype);
@@ -201,10 +201,10 @@ static const zr_op_def linear_cross_entropy = {
 
 /* ---- with a vocabulary in parts -------------------------------------------------------------- */
 
-/* A part of the vocabulary is the rows of one of M tensor-parallel ranks, or a tile of the rows. In a first pass the
- * log-sum-exp of the logits of each part is computed, and the target's logit if the target is in the part. The losses
- * are computed from the numbers of all parts. The gradient needs the log-sum-exp over the whole vocabulary, so the
- * backward pass recomputes the logits. */
+/* A part of the vocabulary consists of the rows of one of M tensor-parallel ranks, or of a tile of the rows. A first
+ * pass computes two numbers for each part: the log-sum-exp of its logits, and the target's logit if the target is in
+ * the part. The losses are computed from these numbers of all parts. The gradient needs the log-sum-exp over the whole
+ * vocabulary, so the backward pass recomputes the logits. */
 
 /* Set the attributes that say which part of the vocabulary w is. */
 static void set_part(const zr_graph *graph, zr_value w, zr_op_attr *attr)
@@ -349,8 +349,8 @@ static zr_status piece_adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-/* Add the op that computes the gradients of the logits of a tile, and from them the contributions that have a place:
- * `dx`, the sum over the tiles from here on, given the sum `later` of the tiles after this one; and `dw`. */
+/* Add the op that computes the gradients of a tile's logits, and from them the wanted contributions: `dx`, the sum over
+ * this tile and the later tiles, given the sum `later` of the later tiles; and `dw`. */
 static zr_value tile_gradients(zr_graph *graph, const zr_op *head, zr_value tile, zr_value later, zr_value dx,
                                zr_value dw, bool need_x)
 {
@@ -379,9 +379,9 @@ void zr__head_dw(zr_graph *graph, int32_t head, zr_value tile, zr_value dw)
 }
 
 /* Add the gradients of the tiles in reverse order, since the last tile has just been used. If the table is also the
- * embedding, the look-up contributes to the gradients of the tiles at the end of the backward pass. The head's
- * contributions would be as large as the table until then, so they are postponed: dw of a tile is then computed just
- * before the look-up's part, from logits that are computed once more. The sum of dx over the tiles is in F32, and is
+ * embedding, the look-up contributes to the gradients of the tiles at the end of the backward pass. Until then, the
+ * head's contributions would need as much memory as the table. Therefore they are postponed: dw of a tile is computed
+ * just before the look-up's contribution, from recomputed logits. The sum of dx over the tiles is in F32, and is
  * rounded once. */
 static zr_status tiles_adjoint(zr_graph *graph, const zr_op *op, int32_t tiles)
 {
@@ -429,7 +429,7 @@ static const zr_op_def linear_cross_entropy_join = {
     .all_tiles = true,
 };
 
-/* Return whether w is cut among the ranks, and latch an error if the bias is not cut alike. */
+/* Return whether w is cut among the ranks. If w is cut and the bias is not cut in the same way, latch an error. */
 static bool is_cut_head(zr_graph *graph, zr_value w, zr_value b)
 {
     const bool cut = zr__is_cut_table(graph, "linear_cross_entropy", w);

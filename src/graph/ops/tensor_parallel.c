@@ -126,8 +126,8 @@ zr_value zr__all_tokens(zr_graph *graph, zr_value x)
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     const zr_value_info *info = zr_graph_value(graph, x);
     if (!info || !info->tokens) return x;
-    /* Reuse a gather only within its unit. If several units shared the gathered value, it would stay in memory until
-     * the backward pass. */
+    /* Reuse a gather only within its unit. If several units shared the gathered value, it would be in memory until the
+     * backward pass. */
     const zr_value before = graph->value[x].whole;
     if (before != ZR_NONE && graph->value[before].info.unit == graph->current_unit) return before;
     zr_value whole = zr__apply(graph, &tensor_tokens, &(zr_op_attr){.i = {spec->batch, spec->seq}}, 1, &x);
