@@ -1,6 +1,6 @@
 /*
- * Rates of a folder, by the code that reads and writes states on disk: reads and writes alone, and both beside each
- * other, as many bytes read as written.
+ * Rates of a folder, by the code that reads and writes states on disk: reads alone, writes alone, and both at the same
+ * time with equal numbers of bytes.
  *
  *     build/bench/bench_store [--small-pages] FOLDER [BYTES [BLOCK_BYTES [DEPTH]]]     ZR_STORE=threads: without
  * io_uring

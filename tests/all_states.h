@@ -1,4 +1,4 @@
-/* All fp32 states of a run's model: taken from an engine, and given to another one. */
+/* The fp32 states of a run's whole model: reading them from an engine and filling another engine with them. */
 #ifndef ALL_STATES_H
 #define ALL_STATES_H
 
@@ -38,7 +38,7 @@ static inline zr_status take_all(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* Fill an engine with the states in run->arg, and continue after their updates. A hook of trainer.h. */
+/* Fill an engine with the states in run->arg and resume at their number of updates. A hook of trainer.h. */
 static inline zr_status give_all(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     states *from = run->arg;

@@ -4,13 +4,13 @@
 
 #include "kernel_check.h"
 
-/* Sizes and kind of an attention on one rank. Zeros in the fields after D mean the attention of GPT-2. */
+/* Sizes and options of an attention op on one rank. With zeros in the fields after D, it is the attention of GPT-2. */
 typedef struct size {
     int64_t B, T, n_head, D;
-    int64_t kv;       /* key-value heads of this rank; 0: as many as query heads */
-    int64_t window;   /* keys that a query sees; 0: all */
-    bool both, apart; /* whether queries see later keys; whether q, k and v are separate operands */
-    int64_t ranks;    /* tensor-parallel ranks, whose query heads are cut; 0: one rank */
+    int64_t kv;       /* number of key-value heads of this rank; 0: the number of query heads */
+    int64_t window;   /* number of keys that a query sees; 0: all */
+    bool both, apart; /* both: queries also see later keys. apart: q, k and v are separate operands */
+    int64_t ranks;    /* number of tensor-parallel ranks, over which query heads are cut; 0: one rank */
     bool whole;       /* whether each rank has all key-value heads */
     /* In increasing order, the first tokens of the documents after a row's first one, ended by 0; in row b they are b
      * later. ALONE: each token is a document. */

@@ -1,4 +1,5 @@
-/* Builds a model as if no op were cheap to recompute: every value that the backward pass reads is kept. */
+/* Builds a model in which no op is marked as cheap to recompute, so that every value read by the backward pass is kept.
+ */
 #ifndef CHEAP_KEPT_H
 #define CHEAP_KEPT_H
 

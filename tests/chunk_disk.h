@@ -28,8 +28,10 @@ int __wrap_fsync(int fd);
 static enum { DIRECT, NOT_OPENED, NOT_WRITTEN, CUT_SHORT } disk; /* the support of O_DIRECT */
 static int write_error;                                          /* errno of the failing write; -1: it writes no byte */
 static atomic_int sync_error;                                    /* errno of the next fsync; 0: it succeeds */
-static atomic_int writes_left = -1, directs, plains;             /* until one fails, < 0: none; all writes */
-static atomic_int writes_behind;                                 /* writes after the failed one */
+static atomic_int
+    writes_left = -1,
+    directs, plains; /* number of writes until one fails, < 0: none fails; number of direct and of buffered writes */
+static atomic_int writes_behind; /* number of writes after the failed one */
 
 static void count_direct(const void *bytes, size_t n, off_t at)
 {
@@ -104,7 +106,8 @@ ssize_t __wrap_pread(int fd, void *bytes, size_t n, off_t at)
 
 int __wrap_fsync(int fd)
 {
-    int error = atomic_exchange(&sync_error, 0); /* cleared when reported, as Linux reports a lost write only once */
+    int error =
+        atomic_exchange(&sync_error, 0); /* cleared when reported, because Linux reports a lost write only once */
     errno = error;
     (void)fd; /* no real fsync: it takes time, and durability is tested elsewhere */
     return error ? -1 : 0;

@@ -85,14 +85,14 @@ static check_call check_draw(const zr_comm *comm, int round)
     return call;
 }
 
-/* Delay one rank per round while its peers go on to the next call, and sometimes delay it by much. It sleeps, because
- * after a yield a core that other processes want is gone for whole time slices. */
+/* Delay one rank per round, sometimes by much, while its peers go on to the next call. It sleeps instead of yielding,
+ * because a core that is yielded to other processes is lost for whole time slices. */
 static void check_dawdle(const zr_comm *comm, int round)
 {
     if ((round + comm->rank) % comm->size == 0) usleep(round % 16 == 0 ? 2000 : 50);
 }
 
-/* An exchange as its receiver sees it. */
+/* An exchange from the point of view of its receiver. */
 typedef struct check_taken {
     zr_comm *comm;
     unsigned char *own; /* the piece in `send` that receives the result */

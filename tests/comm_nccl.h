@@ -146,7 +146,8 @@ static inline zr_comm *create(int ranks_per_node)
     return comm;
 }
 
-/* Destroy a communicator and check that nothing of it is left, and that a healthy one was not aborted. */
+/* Destroy a communicator, and check that all its memory is freed and that a communicator without errors was not
+ * aborted. */
 static inline void destroy(zr_comm **comm)
 {
     const int before = aborted();
@@ -207,7 +208,7 @@ static inline void gather_once(zr_comm *comm, int64_t stride, bool in_place, int
     drop_arrays(&out);
 }
 
-/* The pieces of an exchange as they arrive, copied to host memory. */
+/* The pieces of an exchange in the order of their arrival, copied to host memory. */
 typedef struct arrival {
     zr_comm *comm;
     const unsigned char *own; /* this rank's own piece */

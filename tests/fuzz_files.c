@@ -1,5 +1,5 @@
-/* Give each file that is named to a fuzz target: its main where there is no libFuzzer, and to look at a crash with a
- * debugger. */
+/* Runs a fuzz target on the files named on the command line: the main function in builds without libFuzzer, and for a
+ * debugger after a crash. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ int main(int argc, char **argv)
         }
         size_t n = fread(bytes, 1, MOST_BYTES, file);
         fclose(file);
-        /* Exactly as large as the input, so that a sanitizer sees a read behind it. */
+        /* an allocation of exactly the input's size, so that a sanitizer detects a read past its end */
         uint8_t *input = realloc(bytes, n ? n : 1);
         LLVMFuzzerTestOneInput(input, n);
         free(input);

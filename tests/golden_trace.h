@@ -131,7 +131,7 @@ static inline const float *golden_whole(const golden_tensors *d, const zr_param_
     return d->value[golden_number(param)];
 }
 
-/* Read a tensor of another file than the weights into golden_one. */
+/* Read a tensor from a file other than the weights into golden_one. */
 static inline void golden_read(const zr_safetensors *file, const zr_param_info *param)
 {
     const zr_safetensors_tensor *tensor = zr_safetensors_find(file, param->name);
@@ -236,8 +236,9 @@ static inline void golden_check(trainer *run, const zr_graph *g)
 
 /* ---- layouts of tensor-parallel ranks ----------------------------------------------------------- */
 
-/* Check every way to recompute, to keep checkpoints and to shard tokens; at one tensor-parallel degree, each way to
- * shard tokens has its own losses, to the last bit. A short run takes two ways: the first and another in turn. */
+/* Check every way to recompute, to keep checkpoints and to shard tokens; at one tensor-parallel degree, all runs with
+ * the same sharding of tokens have the same losses, to the last bit. A short run checks two ways: the first and,
+ * alternating, one other. */
 static inline void golden_check_tensor(int tensor, int stage, int ranks, bool all, const zr_graph *g)
 {
     static const struct {

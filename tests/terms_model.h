@@ -8,7 +8,7 @@
 enum { TERMS_WORDS = 48, TERMS_WIDTH = 16, TERMS_CLASSES = 3 };
 
 typedef struct terms_config {
-    int terms; /* the first terms of the model */
+    int terms; /* number of the model's terms, the first ones in its list */
 } terms_config;
 
 static inline zr_value terms_losses(zr_graph *g, zr_value x, const char *name)

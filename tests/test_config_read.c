@@ -626,7 +626,7 @@ static void check_default_and_nonsense(const zr_key *key)
     snprintf(override, sizeof(override), "%s=auto", path);
     bool free_string = (key->type == ZR_KEY_STRING && !key->choices && key->built) ||
                        (key->type == ZR_KEY_ANY && key->state == ZR_KEY_LIMITED);
-    /* of this key "auto" is a word like any other, and encoders have no such key */
+    /* for data.text_key, "auto" is an ordinary name; the families of encoders do not have this key */
     const bool wrong = strcmp(path, "data.text_key") == 0 && family && family->samples != ZR_SAMPLES_NEXT;
     assert_int_equal(load_status(text, override), wrong ? ZR_ERR_CONFIG : free_string ? ZR_ERR_UNSUPPORTED : ZR_OK);
     snprintf(override, sizeof(override), "%s=[\"nonsense\"]", path);

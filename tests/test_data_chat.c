@@ -234,7 +234,7 @@ static void tokens_of_answers_count(void **state)
     (void)state;
     const int32_t one[] = {USER, NO(256), NO(END), NO('\n'), ANSWER, 256, 'c', END, NO('\n')};
     encodes("u:ab;a:abc;", one, sizeof(one) / sizeof(one[0]));
-    /* one token of two newlines, of which the first belongs to the template */
+    /* one token of two newlines; the first newline belongs to the template */
     const int32_t straddles[] = {USER,      NO('q'), NO(END), NO('\n'), NO(START), NO('a'), NO('s'),
                                  NO('s'),   NO('i'), NO('s'), NO('t'),  NO('a'),   NO('n'), NO('t'),
                                  NO(LINES), '\n',    'c',     END,      NO('\n')};

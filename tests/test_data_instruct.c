@@ -219,7 +219,7 @@ static void messages_have_a_template(void **state)
     assert_string_equal(zr_data_get_info(data).format, "jsonl with messages");
     sample_is(data, 0, "<s>[INST] a [/INST]b</s>", "__________________b</s>_", NULL);
     zr_data_close(&data);
-    args.chat_template = "llama2"; /* other tokens of the same text */
+    args.chat_template = "llama2"; /* another template, which gives other tokens for the same text */
     data = open_data(&args);
     sample_is(data, 0, "<s>[INST] a [/INST] b </", "__________________ b </s", NULL);
     zr_data_close(&data);

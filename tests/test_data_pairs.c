@@ -31,7 +31,7 @@ enum {
     MOST_S = 8,
 };
 
-static int most_predictions = P; /* of the rows that are read */
+static int most_predictions = P; /* maximum number of predictions of the rows that are read */
 static int sentence_of[VOCAB], document_of_sentence[SENTENCES], sentences, tokens, documents;
 
 /* Return a number from 0 to n - 1 that follows from a counter. */
@@ -130,7 +130,7 @@ typedef struct sample {
     bool chosen[T];
 } sample;
 
-/* Take sample number s out of a row of `most` samples. Return false if there is none. */
+/* Read sample number s of a row with room for `most` samples. Return false if the row has no such sample. */
 static bool take_sample(const room *x, int s, int most, sample *out)
 {
     memset(out, 0, sizeof(*out));

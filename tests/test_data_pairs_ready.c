@@ -20,7 +20,7 @@ typedef struct room {
 
 static zr_pairs_row row_of(room *x)
 {
-    memset(x, 0x55, sizeof(*x)); /* so that elements that are not written are noticed */
+    memset(x, 0x55, sizeof(*x)); /* a marker, to notice elements that are not written */
     return (zr_pairs_row){x->tokens, x->segments, x->documents, x->masked, x->targets, x->first, x->next};
 }
 
@@ -30,7 +30,7 @@ static struct {
     int32_t ids[ROWS][T], labels[ROWS][T], segments[ROWS][T], mask[ROWS][T], next[ROWS];
 } batch;
 
-/* Fill the batch: row r has 3 + r tokens, of which the second is predicted. */
+/* Fill the batch: row r has 3 + r tokens, and its second token is predicted. */
 static void fill(void)
 {
     for (int r = 0; r < ROWS; r++) {
@@ -44,7 +44,7 @@ static void fill(void)
     }
 }
 
-/* How a file is written: the type and the shape of its tensors of tokens, and the tensors that are left out. */
+/* The form of a file: type and shape of its tensors of tokens, and the tensors that it lacks. */
 typedef struct form {
     const char *type, *shape, *without;
 } form;

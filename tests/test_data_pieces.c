@@ -43,7 +43,7 @@ static pieces cut(const zr__split *split, const char *text, int64_t bytes)
     return p;
 }
 
-/* Characters of all classes. Unicode 14, which PCRE2 may have, knows all of them. */
+/* Characters of all classes. All are in Unicode 14, the version that PCRE2 may have. */
 static const char *const characters[] = {
     "a",  "b",        "s",      "S",      "t",      "r",      "e",      "v",      "l",      "L",      "m",  "D",
     "A",  "Z",        "é",      "É",      "ǅ",      "ʰ",      "ª",      "ß",      "ſ",      "\u212a", "я",  "Я",

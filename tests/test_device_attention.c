@@ -38,8 +38,8 @@ static const size kinds[] = {
     {1, 64, 1, 32, .both = true},
     {1, 131, 4, 5, .kv = 2, .both = true, .apart = true},
     {1, 67, 2, 16, .kv = 1, .ranks = 3, .apart = true},                /* each rank has its own key-value head */
-    {1, 67, 3, 16, .kv = 2, .ranks = 2, .whole = true, .apart = true}, /* one key-value head of two on each rank */
-    {2, 66, 2, 5, .kv = 4, .ranks = 4, .whole = true, .apart = true},  /* one key-value head of four on each rank */
+    {1, 67, 3, 16, .kv = 2, .ranks = 2, .whole = true, .apart = true}, /* one of two key-value heads on each rank */
+    {2, 66, 2, 5, .kv = 4, .ranks = 4, .whole = true, .apart = true},  /* one of four key-value heads on each rank */
     {1, 33, 2, 8, .kv = 2, .ranks = 3, .whole = true, .apart = true},  /* rank 1 has heads of both */
     {1, 20, 3, 8, .kv = 4, .ranks = 4, .whole = true, .window = 7, .apart = true},
     {1, 20, 4, 8, .kv = 3, .ranks = 3, .whole = true, .apart = true},
@@ -47,7 +47,7 @@ static const size kinds[] = {
 };
 #define N_KINDS (int)(sizeof kinds / sizeof *kinds)
 
-/* The same for the widths of kernels on GPUs, with windows that skip whole tiles. */
+/* The same for the widths of GPU kernels, with windows that skip whole tiles. */
 static const size gpu_kinds[] = {
     {1, 200, 2, 64, .kv = 1, .window = 30},
     {1, 132, 2, 128, .kv = 1, .window = 20, .apart = true},
@@ -77,7 +77,7 @@ static const size documents[] = {
 };
 #define N_DOCUMENTS (int)(sizeof documents / sizeof *documents)
 
-/* The same for the widths of kernels on GPUs, with documents that skip whole tiles. */
+/* The same for the widths of GPU kernels, with documents that skip whole tiles. */
 static const size gpu_documents[] = {
     {1, 200, 2, 64, .kv = 1, .borders = {127, 128, 160}},
     {1, 132, 1, 128, .apart = true, .borders = {32, 96, 129}},
@@ -106,7 +106,7 @@ static bool is_plain(size s)
     return !is_shared(s) && !s.window && !s.both && !s.apart && !s.borders[0];
 }
 
-/* Add the gradients of a query and a key that it sees. */
+/* Add the gradients of one query and one key that it sees. */
 static void backward_pair(const reference *f, const double *dy, double delta, double *const *grad, int64_t b, int64_t h,
                           int64_t i, int64_t j)
 {
@@ -191,7 +191,7 @@ static double largest(double most, const double *x, int64_t n)
     return most;
 }
 
-/* Check that all values are within `error`, plus their slack, plus the rounding for storage. */
+/* Check that all values differ from the reference by at most `error` plus their slack plus the rounding of storage. */
 static void assert_close_but(const char *what, const void *got, zr_dtype g, const double *want, const double *slack,
                              int64_t n, double error)
 {
@@ -245,7 +245,7 @@ static int64_t scratch_of(size s, bool backward_pass)
     return zr__attention_scratch_bytes(s.T, s.D, backward_pass, is_shared(s), s.both && s.borders[0]);
 }
 
-/* Check one size as the rank `place` of its tensor-parallel ranks. */
+/* Check one size, as rank number `place` of its tensor-parallel ranks. */
 static void check(const level_pair *level, size s, zr_dtype g, double scale, double p, int64_t place)
 {
     const int64_t n = elems(s, Q), n_lse = s.B * s.n_head * s.T;
@@ -282,9 +282,9 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale, dou
         assert_close_but(names[i], grad[i], g, want[i], f.slack[i], elems(s, i), 1e-5 * most);
 }
 
-/* Return whether a short run leaves out a case. It has each size either with or without dropout, alternating with sizes
- * and types. On GPUs, whose kernels are the same for both 16-bit types, it has sizes that are not GPT-2's in only one
- * of these types. */
+/* Return whether a short run leaves out a case. Each size is checked either with or without dropout, alternating with
+ * sizes and types. On GPUs, whose kernels are the same for both 16-bit types, sizes other than GPT-2's are checked in
+ * only one 16-bit type. */
 static bool is_left_out(const level_pair *level, size s, int turn, int g, int drop)
 {
     if (is_long_run()) return false;
@@ -357,7 +357,7 @@ static void test_large_scores(void **state)
     for_every_level(large_scores);
 }
 
-/* Check that a NaN outside the head and row that a result depends on has no effect. */
+/* Check that all values are finite: a NaN in another head or row has no effect. */
 static void assert_finite(const void *x, zr_dtype g, int64_t first, int64_t n)
 {
     for (int64_t i = first; i < first + n; i++) assert_true(isfinite(array_get(x, g, i)));

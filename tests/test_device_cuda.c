@@ -126,12 +126,12 @@ static void squares(void **state)
             if (n > 6) assert_int_equal(square_of(x, types[t], n, false, 0, (zr_square){.bad = -1}).bad, 4);
             array_set(x, types[t], 0, NAN);
             got = square_of(x, types[t], n, false, 0, got);
-            assert_int_equal(got.bad, 1000 + n / 2); /* the first bad element found stays */
+            assert_int_equal(got.bad, 1000 + n / 2); /* the first bad element is the one reported */
             pool_clear();
         }
 }
 
-/* A sum of squares has the same bits wherever the elements lie. */
+/* A sum of squares has the same bits at any alignment of the elements. */
 static void squares_apart(void **state)
 {
     (void)state;
@@ -342,7 +342,7 @@ static void squares_of_updates(void **state)
 
 /* ---- queues ------------------------------------------------------------------------------------ */
 
-/* The bytes that tasks copy along: from host to device memory, onward, and back. */
+/* The bytes that a chain of tasks copies: from host to device memory, onward, and back. */
 typedef struct relay {
     char *host, *device;
     int told[2]; /* call counts, by queue */
@@ -590,7 +590,7 @@ static void failures(void **state)
     zr_stand_in_fail(NULL, 0, cudaSuccess);
 }
 
-/* A stream that waits for another's mark does not block the host, and waits for the work before the mark and no more.
+/* A stream that waits for another stream's mark does not block the host, and waits only for the work before the mark.
  */
 static void streams(void **state)
 {

@@ -37,12 +37,13 @@ static void *array_at(zr_dtype dtype, int64_t n, int64_t shift)
 typedef struct product_case {
     const char *op;
     int64_t rows, K, N;
-    bool transposed, extra; /* a bias, earlier contributions */
+    bool transposed, extra; /* extra: a bias, or earlier contributions to be added */
     zr_dtype g, w;
     int64_t shift; /* shift of every array, in elements */
 } product_case;
 
-/* The product C (m,n) behind an op: the strides of A's elements (i,l) and B's elements (l,j) in the op's operands. */
+/* The product C (m,n) of an op as a product of matrices: the strides of A's elements (i,l) and B's elements (l,j) in
+ * the op's operands. */
 typedef struct matrices {
     int64_t m, n, k, a_row, a_col, b_row, b_col;
 } matrices;
@@ -230,7 +231,7 @@ static void test_column_sums(void **state)
     for_every_level(column_sums);
 }
 
-/* Column sums have the same bits for any alignment of dy. */
+/* Column sums have the same bits at any alignment of dy. */
 static void test_column_sums_lie(void **state)
 {
     (void)state;
@@ -338,7 +339,7 @@ static void test_failures(void **state)
 
 #endif
 
-/* An algorithm chosen for operands aligned to 16 bytes is refused with worse alignment. */
+/* An algorithm chosen for operands aligned to 16 bytes is refused for operands with a smaller alignment. */
 static void test_operands_lie_worse(void **state)
 {
     (void)state;

@@ -409,7 +409,7 @@ static void test_dropout_threshold(void **state)
     for_every_level(dropout_threshold);
 }
 
-/* Check that rows keep their random numbers however the batch is split. */
+/* Check that rows get the same random numbers however the batch is divided. */
 static void dropout_cut(const level_pair *level)
 {
     const int64_t B = 6, row = 131;

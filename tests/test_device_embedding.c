@@ -28,7 +28,7 @@ static void check_embedding(const level_pair *level, size s, zr_dtype g)
 static void check_embedding_dw(const level_pair *level, size s, zr_dtype g, zr_dtype w, bool add)
 {
     const int64_t n = s.B * s.T;
-    int32_t *id = ids_random(n, (s.V + 1) / 2); /* the table's upper half has no token */
+    int32_t *id = ids_random(n, (s.V + 1) / 2); /* no token refers to the table's upper half */
     void *dy = array_random(g, n * s.C, 1.0), *dtable = array_new(w, s.V * s.C);
     void *earlier = array_random(ZR_F32, s.V * s.C, 1.0);
     double *want = add ? doubles_of(earlier, ZR_F32, s.V * s.C) : doubles_new(s.V * s.C);
@@ -43,13 +43,13 @@ static void check_embedding_dw(const level_pair *level, size s, zr_dtype g, zr_d
     if (add && w == ZR_F32) run_in_place(level, call, 2, 4 * s.C);
 }
 
-/* Check rows by index, P of T, on all rows of the micro-batch or on a rank with `own` of them; the gradient with or
- * without an earlier one. */
+/* Check gathers of P of a row's T positions by index, on all rows of the micro-batch or on a rank with only `own` rows;
+ * the gradient with or without an earlier contribution. */
 static void check_rows(const level_pair *level, size s, zr_dtype g, bool add, int64_t own)
 {
     const int64_t P = (s.T + 1) / 2, n = s.B * P, place = own ? 1 : 0, rows = own ? own : s.B * s.T;
     int32_t *index = ids_random(n, s.T);
-    for (int64_t i = 0; i < n; i += 3) index[i] = index[0]; /* several equal ones in a row */
+    for (int64_t i = 0; i < n; i += 3) index[i] = index[0]; /* repeat an index within a row */
     void *x = array_random(g, rows * s.C, 1.0), *y = array_new(g, n * s.C);
     void *dy = array_random(g, n * s.C, 1.0), *dx = array_new(g, rows * s.C), *earlier = array_random(g, rows * s.C, 1);
     double *want = add ? doubles_of(earlier, g, rows * s.C) : doubles_new(rows * s.C), *want_y = doubles_new(n * s.C);
@@ -252,8 +252,8 @@ static void test_many_tokens(void **state)
     for_every_level(many_tokens);
 }
 
-/* Check that the rows of other parts keep the numbers of `earlier`, in another array and in place. `want` has the
- * results without `earlier`, and `first` is the first row of this part. */
+/* Check that rows outside this part keep the numbers of `earlier`, both in a separate output and in place. `want` has
+ * the results without `earlier`, and `first` is the first row of this part. */
 static void check_tile(const level_pair *level, kernel_call call, const double *want, int64_t first, int64_t n,
                        const int32_t *id)
 {
@@ -262,7 +262,7 @@ static void check_tile(const level_pair *level, kernel_call call, const double *
     double *kept = doubles_of(earlier, ZR_F32, n * C);
     for (int64_t i = 0; i < n * C; i++)
         if (id[i / C] >= first && id[i / C] < first + V) kept[i] = want[i];
-    call.attr.i[1] = 0; /* the part begins at a row of its own, and not at that of a rank */
+    call.attr.i[1] = 0; /* the part begins at row attr.i[2], instead of at this rank's place */
     call.attr.i[2] = first;
     call.n_in = 3;
     call.in[2] = call.out[0];
@@ -274,8 +274,8 @@ static void check_tile(const level_pair *level, kernel_call call, const double *
     assert_close("embedding in place of a tile", earlier, ZR_F32, kept, n * C, 0.0);
 }
 
-/* Check a rank that has rows [place * rows, (place + 1) * rows) of the table: other ranks' tokens give zeros and count
- * nowhere. */
+/* Check a rank that has rows [place * rows, (place + 1) * rows) of the table: other ranks' tokens give zeros and
+ * contribute to no gradient. */
 static void check_part(const level_pair *level, size s, int64_t parts, int64_t place)
 {
     const int64_t n = s.B * s.T, first = place * s.V, all = parts * s.V;

@@ -260,7 +260,7 @@ static void check_rms(const level_pair *level, size s, zr_dtype g, zr_dtype w, b
     assert_close("dgain", dgain, w, want_gain, s.C, 1e-5);
 }
 
-/* Check rmsnorm with groups of C columns: rows have `groups` of them, and each group is a row of the reference. With
+/* Check rmsnorm with groups of C columns: a row has `groups` groups, and each group is a row of the reference. With
  * `rounded`, x * rstd is rounded to g before the product with the gain. */
 static void check_groups(const level_pair *level, size s, int64_t groups, zr_dtype g, zr_dtype w, bool rounded)
 {

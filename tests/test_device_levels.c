@@ -156,7 +156,7 @@ static void test_under_hold(void **state)
     zr_device *device = NULL;
     check_here();
     if (!here.v3 || strcmp(getenv("ONEDNN_MAX_CPU_ISA"), "SSE41") != 0) return;
-    /* A ZR_KERNELS above oneDNN's limit is a contradiction in the environment. */
+    /* A ZR_KERNELS above oneDNN's limit: the environment contradicts itself. */
     setenv("ZR_KERNELS", "v3", 1);
     assert_int_equal(zr_device_create_cpu(&config, &device), ZR_ERR_CONFIG);
     assert_non_null(strstr(zr_error_message(), "ONEDNN_MAX_CPU_ISA"));

@@ -21,7 +21,7 @@ typedef struct problem {
     zr_dtype g;
     int64_t rows;
     void *x, *w, *b; /* b: bias, or NULL */
-    bool late;       /* whether the device adds the bias to rounded logits */
+    bool late;       /* whether the device adds the bias after it has rounded the logits */
     int32_t *target;
     float *dlosses;
 } problem;
@@ -209,7 +209,7 @@ static void check(zr_device *device, const problem *p, const truth *want, zr_dty
     assert_memory_equal(dw_again, dw, (size_t)(nw * zr_dtype_bytes(w)));
 }
 
-/* Return whether dw has type `w` in this turn: fp32 or the operands' type. A short run checks one of the two. */
+/* Return whether dw has type `w` in this turn: fp32 or the operands' type. A short run checks only one of them. */
 static bool takes(const problem *p, zr_dtype w, int turn)
 {
     return is_long_run() || p->g == ZR_F32 || (w == ZR_F32) == (turn % 2 == 0);

@@ -12,7 +12,7 @@
 typedef struct product_case {
     const char *op;
     int64_t rows, K, N;
-    bool transposed, extra; /* extra: a bias or earlier contributions */
+    bool transposed, extra; /* extra: a bias, or earlier contributions to be added */
     zr_dtype dtype, out_dtype;
 } product_case;
 
@@ -94,7 +94,7 @@ static void check_case(zr_device *device, const product_case *c)
     call.scratch_bytes = scratch_of(device, r.m, r.n, r.k, c->dtype, c->out_dtype);
     assert_int_equal(kernel_run(device, &call), ZR_OK);
 
-    /* Every element of small results, a sample of large ones. */
+    /* Check every element of small results, and a sample of large ones. */
     int64_t step = r.m * r.n * r.k > 4000000 ? 997 : 1;
     for (int64_t i = 0; i < r.m * r.n; i += step) {
         int64_t row = i / r.n, col = i % r.n;

@@ -81,7 +81,7 @@ static void reference(const zr_optimizer *o, int64_t step, double g, double *w, 
 
 static void check_reference(zr_device *device)
 {
-    static const int64_t steps[] = {1, 2, 3, 1000000}; /* late steps too, where the corrections are 1 */
+    static const int64_t steps[] = {1, 2, 3, 1000000}; /* also late steps, where the bias corrections are 1 */
     for (size_t r = 0; r < RULES; r++) {
         start(&got);
         start(&want);
@@ -106,7 +106,7 @@ static void check_reference(zr_device *device)
     }
 }
 
-/* Check that three ranges of a stretch, at odd places, give the bits of the whole. */
+/* Check that an update in three ranges, cut at odd places, gives the bits of one update. */
 static void check_cuts(zr_device *device)
 {
     static const int64_t sizes[] = {1, 63, 64, 65, 1023};
@@ -128,8 +128,9 @@ static void check_cuts(zr_device *device)
     }
 }
 
-/* Check that LAMB and LARS give the same bits in ranges, in 16-bit and fp32 gradients, and that their squares do if the
- * ranges begin at blocks. The squares are those of the weights and of the direction that the update applies. */
+/* Check that LAMB and LARS give the same bits when an update is made in ranges, with 16-bit and fp32 gradients, and
+ * that their squares do if the ranges begin at blocks. The squares are of the weights and of the direction that the
+ * update applies. */
 static void check_trust(zr_device *device)
 {
     static const int64_t cuts[] = {0, 5, 5 + ZR_TRUST_BLOCK, N}, shard = 2 * ZR_TRUST_BLOCK - 5;
@@ -145,7 +146,7 @@ static void check_trust(zr_device *device)
             memcpy(&got, &want, sizeof got);
             zr_trust whole = {{.bad = -1}, {.bad = -1}}, parts = whole;
             zr_update_args args = args_of(&want, o, 0, N, 2, ZR_BF16);
-            args.lr = -1; /* so that an update adds what it computes */
+            args.lr = -1; /* rate -1: an update adds the computed direction */
             assert_int_equal(device->ops->square_update(device, o, &args, exact, shard, &whole), ZR_OK);
             assert_memory_equal(&got, &want, sizeof got);
             for (int c = 0; c < 3; c++) {
@@ -164,7 +165,8 @@ static void check_trust(zr_device *device)
             const double w = exact ? zr__exact_value(&whole.weight.exact) : whole.weight.sum;
             const double u = exact ? zr__exact_value(&whole.direction.exact) : whole.direction.sum;
             assert_true(fabs(w - weight) <= 1e-12 * weight);
-            /* LAMB's ratio is 2/3; on LARS, whose direction is the gradient, decay has a part too, so leave it out */
+            /* LAMB's ratio is 2/3. LARS's direction is the gradient, and its ratio also contains weight decay, so it is
+             * left out */
             double ratio = 2.0 / 3;
             if (r == 0) ratio *= sqrt(1 - pow(0.999, 2)) / (1 - pow(0.9, 2));
             if (r == 3) ratio = 0.01 * 2 / (3 + 1e-8);

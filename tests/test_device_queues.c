@@ -105,7 +105,7 @@ static void test_two_sleepers(void **state)
         const int64_t theirs = round / 4 % 2 ? far : near, mine = round / 4 % 2 ? near : far;
         assert_int_equal(q->ops->await(q->queue[SECOND], mark[theirs]), ZR_OK);
         assert_int_equal(issue(q, SECOND, behind, round * EACH + theirs + 1), ZR_OK);
-        spin((double)(round % 41) * 1e-6); /* before or after the wake-up */
+        spin((double)(round % 41) * 1e-6); /* end before or after the wake-up */
         assert_int_equal(q->ops->await(q->queue[AT_ONCE], mark[mine]), ZR_OK);
         assert_int_equal(issue(q, AT_ONCE, behind, round * EACH + mine + 1), ZR_OK);
     }

@@ -60,7 +60,8 @@ static void test_resident(void **state)
         void *x = touched(rows * C, dtype), *w = touched(V * C, dtype), *y = touched(rows * V, dtype);
         kernel_call call = {.name = "linear", .attr.i[0] = 1, .n_in = 2, .n_out = 1};
         const zr_device_facts *facts = &device->profile.facts;
-        bool own = dtype != ZR_BF16 || !facts->bf16_products; /* otherwise the library's, without scratch from zr */
+        bool own =
+            dtype != ZR_BF16 || !facts->bf16_products; /* otherwise the library multiplies, without scratch from zr */
         if (own)
             call.scratch_bytes = zr__product_layout_make(rows, V, C, dtype, facts->threads, facts->panel_bytes).bytes;
         call.in[0] = tensor2(x, dtype, rows, C);

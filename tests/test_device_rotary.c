@@ -171,7 +171,7 @@ static void check_rotary(const level_pair *level, size s, zr_dtype g, zr_dtype w
         assert_close("rotary", y, w, rotated(s, x, g, table, NULL, 0, inverse ? -1 : 1), n, 1e-6);
         if (g == w) run_in_place(level, call, 0, 0);
     }
-    /* a rank that has only its own rows, of which the first is in the middle of a sequence */
+    /* a rank with only its own rows, the first of which is in the middle of a sequence */
     call.attr.i[1] = s.T;
     call.runtime.place = 3;
     call.in[0] = tensor2(x, g, s.B * s.T, C);
@@ -182,7 +182,7 @@ static void check_rotary(const level_pair *level, size s, zr_dtype g, zr_dtype w
     assert_close("rotary of a rank's rows", y, w, rotated(s, x, g, table, NULL, 3 * rows, -1), rows * C, 1e-6);
 }
 
-/* Check rows of several documents, and a rank that has only its own rows of them. */
+/* Check rows of several documents, on a rank with all rows and on one with only a part of the rows. */
 static void check_documents(const level_pair *level, size s, zr_dtype g)
 {
     const int64_t C = s.heads * s.D, n = s.B * s.T * C;

@@ -28,7 +28,8 @@ static void store_all(numbers *x)
     }
 }
 
-/* Return the sum of all pieces as the pairwise tree adds them: level by level, an odd one passing up. */
+/* Return the sum of all pieces by the pairwise tree: level by level, where an odd piece passes unchanged to the next
+ * level. */
 static float tree(int n_pieces, zr_dtype dtype, int64_t i)
 {
     float level[MOST_PIECES];
@@ -192,7 +193,7 @@ static void check_bad(zr_device *device)
 
 #define ALL_16 65536
 
-/* Return x as fp32 without array_get, whose conversion to double makes a signalling NaN quiet. */
+/* Return x as fp32, without array_get, whose conversion to double makes a signalling NaN quiet. */
 static float wide_of(uint16_t x, zr_dtype dtype)
 {
     return dtype == ZR_F16 ? zr_f32_from_f16(x) : zr_f32_from_bf16(x);

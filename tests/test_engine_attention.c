@@ -24,7 +24,7 @@ static zr_value project(zr_graph *g, zr_value x, int64_t cols, bool cut, const c
     return zr_linear(g, x, w, b, false);
 }
 
-/* Build a model of two layers that attend. In the second layer keys and values are one value. */
+/* Build a model of two layers of attention. In the second layer, keys and values are the same value. */
 static void build(zr_graph *g, const void *config)
 {
     const zr_attention_spec *of = config;
@@ -66,8 +66,8 @@ static trainer attending(const zr_model *model)
     return run;
 }
 
-/* Gradients equal the truth on each grid of ranks, with tokens shared or not; stages and policies of recomputation take
- * turns. */
+/* Gradients equal the reference on each grid of ranks, with and without shared tokens; stages and recompute policies
+ * alternate. */
 static void gradients_are_true(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void gradients_are_true(void **state)
     }
 }
 
-/* Bits do not depend on the stage, the policy of recomputation, or the way to gather tokens. */
+/* The bits are the same at each stage, with each recompute policy, and with each way to gather tokens. */
 static void bits_do_not_move(void **state)
 {
     (void)state;

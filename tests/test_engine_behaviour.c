@@ -185,7 +185,7 @@ static int64_t own_scratch(const zr_device_facts *facts, const zr_graph *graph, 
     return OWN_SCRATCH;
 }
 
-/* Overwrite all of the requested scratch, which spoils any other data placed there. */
+/* Overwrite all of the requested scratch, so that any other data placed there is spoiled. */
 static zr_status own_run(const zr_kernel_args *args)
 {
     ZR_CHECK(args->scratch, ZR_ERR_INTERNAL, "no scratch");
@@ -426,8 +426,8 @@ static zr_status read_gradient(trainer *run, zr_engine *engine, zr_comm *comm)
     return zr_engine_read(engine, ZR_STATE_GRAD, add_gradient, run->arg);
 }
 
-/* The lean layout keeps the gradient where its norm must be known first, and reading it elsewhere is an error. The loss
- * scale is taken out again; as a power of two it changes no bit. */
+/* The lean layout keeps the gradient where its norm must be known first; reading the gradient in other cases is an
+ * error. The loss scale is divided out again; as a power of two it changes no bit. */
 static void test_gradient_of_lean(void **state)
 {
     (void)state;
@@ -459,7 +459,7 @@ static void test_gradient_of_lean(void **state)
 /* A rank that cannot read its part of the initial values tells all others, and none is left waiting for it. */
 typedef struct unread {
     trainer run;
-    _Atomic int told; /* ranks that were told the cause */
+    _Atomic int told; /* number of ranks that received the cause */
 } unread;
 
 static _Thread_local int filling_rank;

@@ -50,7 +50,7 @@ static void read_batches(const char *dir)
     json_decref(expected);
 }
 
-/* A row of the run being filled. */
+/* A row of the run while it is being filled. */
 typedef struct row {
     int32_t *in[7]; /* the inputs, at this row */
     int64_t tokens, predictions, samples;
@@ -63,8 +63,8 @@ static void put_token(row *r, int64_t begin, int32_t token, int32_t segment)
     r->in[6][r->tokens++] = (int32_t)begin;
 }
 
-/* Append a row of the trace, without its padding unless it is the only one, which then comes last. A row that is
- * padding alone is no sample. */
+/* Append a row of the trace, without its padding, unless it is the only one in the run's row: then its padding comes
+ * last. A row with nothing but padding is no sample. */
 static void append(row *r, int64_t at)
 {
     const int64_t T = batches.T, begin = r->tokens;
@@ -174,7 +174,7 @@ static void build_losses(zr_graph *g, const void *settings)
     zr_graph_output(g, zr_graph_get_loss_term(g, 0));
 }
 
-/* Fill the trace's first row, with every token of the vocabulary as target at the place *arg. */
+/* Fill in the trace's first row, with each token of the vocabulary in turn as the target at position *arg. */
 static zr_status fill_place(void *arg, const zr_batch *batch, void *const *input)
 {
     row r = {0};
@@ -191,8 +191,8 @@ static zr_status fill_place(void *arg, const zr_batch *batch, void *const *input
     return ZR_OK;
 }
 
-/* Check that the logits of the first sample are the trace's, by what the loss of each target is: the logarithm of the
- * sum of exponentials without the target's logit. */
+/* Check that the logits of the first sample are the trace's, from the loss of each target, which is the logarithm of
+ * the sum of exponentials less the target's logit. */
 static void check_logits(void)
 {
     static float want[GOLDEN_MOST_SEQ * 256], loss[256];

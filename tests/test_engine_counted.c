@@ -1,16 +1,16 @@
 //TEST timeout=60 tsan=1
-/* Steps in which some targets do not count: loss and gradient are those of the mean over the targets that count, of all
- * ranks and micro-batches together. */
+/* Steps in which some targets do not count: loss and gradient are means over only the targets that count, in all ranks
+ * and micro-batches together. */
 #include "engine_truth.h"
 #include "layout_variants.h"
 
 #include <math.h>
 
-/* Which targets a step leaves out. */
+/* The targets that a step leaves out. */
 static enum {
-    THIRDS,      /* two of three, at random, and all of the second row */
+    THIRDS,      /* a random two of three, and all of the second row */
     LATER_ROWS,  /* all rows except the first */
-    SECOND_STEP, /* the second step has no target that counts, the others are as THIRDS */
+    SECOND_STEP, /* THIRDS, and in the second step all targets */
 } left_out;
 
 static bool is_out(int64_t step, int64_t row, int64_t t)
@@ -36,7 +36,7 @@ static zr_status some_targets(void *arg, const zr_batch *batch, void *const *inp
     return ZR_OK;
 }
 
-/* Leave the number of losses that count as it is. */
+/* Fill a batch with targets that do not count, but leave its number of losses as it is. */
 static zr_status untold_targets(void *arg, const zr_batch *batch, void *const *input)
 {
     zr_batch untold = *batch;
@@ -50,7 +50,7 @@ static trainer counting(int ranks, int64_t accum)
     trainer run = layout_trainer(ranks, ZR_F32, accum, 0);
     left_out = THIRDS;
     run.batch = some_targets;
-    run.lanes = ranks == 2; /* one thread counts, and the other sends the number */
+    run.lanes = ranks == 2; /* one thread counts, and the other exchanges the number */
     return run;
 }
 
@@ -73,8 +73,8 @@ static void test_truth(void **state)
     truth_check_cuts(&run, cut + 4, 1);
 }
 
-/* Run the rows of `alone`, and as many rows that do not count as fill n micro-batches. Check that all bits are the
- * same: since n is a power of two, no factor rounds. */
+/* Run the rows of `alone`, padded to n micro-batches with rows that do not count. Check that all bits are the same:
+ * since n is a power of two, no factor rounds. */
 static void check_with_empty_rows(const trainer *alone, int ranks, int64_t accum, int stage)
 {
     const double n = ranks * (double)accum;
@@ -169,7 +169,7 @@ static void test_shared_layers(void **state)
             whole.config.n_embd = 32;
             whole.config.embd_pdrop = whole.config.resid_pdrop = whole.config.attn_pdrop = 0;
             whole.layout.seq = 16;
-            whole.layout.optimizer = zr_sgd(0, false, 0); /* unlike Adam's, its steps are as long as the gradient */
+            whole.layout.optimizer = zr_sgd(0, false, 0); /* unlike Adam's, SGD's steps are as long as the gradient */
             whole.lr = 0.5;
             whole.layout.rank_free_sums = rank_free;
             whole.layout.states = lean ? ZR_STATES_LEAN : ZR_STATES_PAPER;
@@ -223,7 +223,7 @@ static void test_step_without_targets(void **state)
         }
 }
 
-/* If the callback does not change the number, the loss is the sum of losses divided by the number of all targets. */
+/* If the callback does not set the number, the loss is the sum of losses divided by the number of all targets. */
 static void test_untold(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void test_probe(void **state)
     }
 }
 
-/* The second rank gives a number that cannot be right. */
+/* Return, on the second rank, an impossible number of losses. */
 static zr_status impossible(void *arg, const zr_batch *batch, void *const *input)
 {
     const trainer *run = arg;

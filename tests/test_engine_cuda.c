@@ -11,7 +11,7 @@
 #include <math.h>
 #include <pthread.h>
 
-/* Return the bytes of GPU memory in use; with the stand-in, by this process alone. */
+/* Return the bytes of GPU memory in use; with the stand-in, of this process alone. */
 #ifdef ZR_GPU
 static size_t taken(void)
 {
@@ -73,7 +73,7 @@ static void layouts(void **state)
     }
 }
 
-/* Gradients may be reduced once a step. */
+/* Gradients may be reduced once a step instead of after each micro-batch. */
 static void reduced_once(void **state)
 {
     (void)state;
@@ -96,8 +96,8 @@ static bool host_fuses(void)
     return strcmp(zr_device_cpu_level(), "v2") != 0;
 }
 
-/* Optimizer states may be kept in host memory or on disk, where the host's processors update them with any number of
- * threads, and parameters and gradients there, too. */
+/* Optimizer states may be in host memory or on disk, and parameters and gradients too; the host's processors update
+ * them with any number of threads. */
 static void homes(void **state)
 {
     (void)state;
@@ -181,7 +181,7 @@ static void own_rule(void **state)
 
 /* ---- updates beside the GPU ---------------------------------------------------------------------- */
 
-/* Updates on the host, and how many of them the thread made that walks the schedule. */
+/* The number of updates on the host, and how many the schedule-walking thread made itself. */
 typedef struct seen_updates {
     pthread_t walker;
     _Atomic int updates, on_walker;
@@ -204,7 +204,7 @@ static zr_status watch_beside(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* Updates have a thread of their own, and each unit's buckets are updated in each step. */
+/* Updates run on a separate thread, and each unit's buckets are updated in each step. */
 static void updates_beside(void **state)
 {
     (void)state;
@@ -285,7 +285,7 @@ static void frozen(void **state)
     }
 }
 
-/* The comm stream may run in parallel with computation, and saves after steps. */
+/* The comm stream and saves may run in parallel with computation. */
 static void lanes(void **state)
 {
     (void)state;
@@ -307,7 +307,7 @@ static void lanes(void **state)
 
 #define MOST_EVENTS 4096
 
-/* The steps of rank 0, of all walks in order. */
+/* The steps of rank 0, in the order of all walks. */
 typedef struct seen {
     zr_event event[MOST_EVENTS];
     int n;
@@ -371,7 +371,7 @@ static void make_hasty(trainer *run, zr_device *device)
     copying = NULL;
 }
 
-/* Count the copies that had ended when a step earlier in the list began to compute. */
+/* Count the copies that ended before a compute step earlier in the list began. */
 static int overtaking(const seen *s)
 {
     int n = 0;

@@ -88,7 +88,7 @@ static trainer start(const zr_model *model, zr_dtype dtype, const way *w)
     return run;
 }
 
-/* Compare the losses of GPUs with those of the processor, in the same layout. */
+/* Check that the losses on GPUs equal the processor's losses in the same layout. */
 static void check_losses(const zr_model *model, zr_dtype dtype, double bound)
 {
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {

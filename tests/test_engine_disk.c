@@ -13,7 +13,7 @@
 
 /* ---- layouts ----------------------------------------------------------------------------------- */
 
-/* The choices of a layout, in the order of `choice`. ACCUM: one micro-batch, or several in one order or the other. */
+/* The choices that make up a layout, in the order of `choice`. ACCUM: one micro-batch, or several in either order. */
 enum {
     RANKS,
     STAGE,
@@ -53,7 +53,7 @@ static trainer device_trainer(const choice *c)
     trainer run = layout_trainer(1 + c->of[RANKS], dtype[c->of[DTYPE]], c->of[ACCUM] ? 3 : 1, c->of[CLIP] ? 0.5 : 0);
     run.config.n_layer = 2;
     run.config.n_head = 4;
-    run.config.n_embd = 36; /* some units need several buckets, some only a part of one */
+    run.config.n_embd = 36; /* units that need several buckets, and units smaller than a bucket */
     config = run.config;
     for (int i = 0; i < 3; i++) models[i] = zr_gpt2(&config);
     models[1].frozen = "wpe.*\n*.ln_[12].*\nh.1.mlp.c_fc.weight";
@@ -113,12 +113,12 @@ static bool is_possible(const choice *c)
                disk = c->of[OPTIM] == 2 || c->of[PARAM] == 2;
     if (c->of[PARAM] && c->of[STAGE] != 3) return false;
     if (c->of[TENSOR] && (c->of[RANKS] == 2 || c->of[SUMS] == 1)) return false;
-    if (c->of[SAVE] == 2 && disk) return false; /* a second copy in memory of a state that does not fit */
+    if (c->of[SAVE] == 2 && disk) return false; /* a second copy of a state that does not fit in memory */
     if (c->of[SUMS] == 1 && c->of[RANKS] == 2) return false;
     if (c->of[SUMS] == 2 && !c->of[ACCUM]) return false;
-    /* ops write whole gradients to the device, where they stay without sums */
+    /* ops write whole gradients to the device, where they stay if nothing is summed */
     if (c->of[GRAD] && c->of[STAGE] < 2 && !c->of[ACCUM] && c->of[SUMS] != 1) return false;
-    /* this rank's part of larger sums does not begin with a block of the disk */
+    /* with larger sums, this rank's part does not begin at a block of the disk */
     if (c->of[GRAD] == 2 && c->of[RANKS] && (c->of[STAGE] == 0 || c->of[SUMS] == 2)) return false;
     return away;
 }
@@ -131,12 +131,12 @@ static void describe(const choice *c, char *text, size_t bytes)
     for (int i = 0; i < CHOICES; i++) used += (size_t)snprintf(text + used, bytes - used, "%s %d ", name[i], c->of[i]);
 }
 
-/* What each rank sees of the states after its last training step. */
+/* The results of a rank after its last training step. */
 typedef struct seen {
     zr_status grads; /* status of reading gradients */
     uint64_t gradient, logits;
     double loss;                              /* of an evaluation */
-    int64_t read_bytes, written_bytes;        /* of the store, from the first training step to the last */
+    int64_t read_bytes, written_bytes;        /* bytes of the store, from the first training step to the last */
     int64_t copied_from_disk, copied_to_disk; /* as counted by the engine */
 } seen;
 enum { MOST_RANKS = 6 };
@@ -215,7 +215,7 @@ static void check_choice(const choice *c)
     check_seen(of_want, of_got, &got, text);
     for (int k = 0; k < ZR_TRAFFIC_KINDS; k++) {
         const bool fewer = k == ZR_TRAFFIC_ALL_GATHER && c->of[ACCUM] == 2 && c->of[STAGE] == 3;
-        if (fewer && c->of[TENSOR]) continue; /* gathers of tensor-parallel ranks are as many in both orders */
+        if (fewer && c->of[TENSOR]) continue; /* tensor-parallel ranks make the same number of gathers in both orders */
         assert_int_equal(want.traffic.bytes[k], got.traffic.bytes[k] * (fewer ? want.layout.accum : 1));
     }
     const int64_t *disk = got.planned.space[ZR_SPACE_DISK].category_bytes;
@@ -252,8 +252,8 @@ static int add_pairs(pairs *p, const choice *c, bool only_count)
     return n;
 }
 
-/* Check layouts that together contain all pairs of choices that random layouts contain: of some random layouts, always
- * take the one with the most new pairs. */
+/* Check layouts that together contain all pairs of choices that occur in random layouts: repeatedly draw some random
+ * layouts and check the layout with the most new pairs. */
 static void test_pairs(void **state)
 {
     (void)state;
@@ -314,7 +314,7 @@ static void test_groups(void **state)
 
 /* ---- states between steps ---------------------------------------------------------------------- */
 
-/* Check that the bytes between and behind parameters are zero in every state that this rank has on disk. */
+/* Check that the bytes between and after parameters are zero in every state that this rank has on disk. */
 static zr_status check_padding(zr_engine *engine, int64_t *padding)
 {
     const zr_plan *plan = engine->plan;
@@ -345,7 +345,7 @@ static zr_status check_padding(zr_engine *engine, int64_t *padding)
 
 static _Atomic int64_t padding_seen;
 
-/* Fill all states, with numbers where the test has none, and read them again. */
+/* Fill all states from run->arg, read them again, and check their values and their padding. */
 static zr_status fill_all(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     states *from = run->arg, *again = calloc(1, sizeof *again);
@@ -399,7 +399,7 @@ static trainer placed(int ranks, int stage, int way)
     return run;
 }
 
-/* Check that a run which is resumed with another placement, stage and number of ranks continues with the same bits. */
+/* Check that a run that is resumed with another placement, stage and number of ranks continues with the same bits. */
 static void test_resume(void **state)
 {
     (void)state;

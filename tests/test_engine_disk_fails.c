@@ -17,11 +17,11 @@ enum { RANKS = 2 };
 
 static struct {
     _Atomic(zr__store *) store[RANKS]; /* store of each rank */
-    atomic_int flying[RANKS];          /* calls that have not returned */
-    atomic_int calls[2];               /* reads and writes of rank 0 */
+    atomic_int flying[RANKS];          /* number of calls that have not returned */
+    atomic_int calls[2];               /* number of reads and of writes of rank 0 */
     int fails_at[2];                   /* number of the call of rank 0 that fails, from 1; 0: none */
     int poor_rank;                     /* rank whose disk is too small; -1: none */
-    const char *window;                /* memory of saves on rank 0, whose reads fail; NULL: none */
+    const char *window;                /* memory from which rank 0 writes saves: reads into it fail; NULL: none */
     int64_t window_bytes;
     atomic_int failed;
     bool destroyed_early; /* a store was destroyed during a call */

@@ -1,6 +1,6 @@
 //TEST timeout=60 tsan=1 long=more
-/* Rows of several documents: losses, norms and gradients are those of the interpreter in every layout; each document
- * has the loss and the gradient that it has alone in a row; what cannot keep documents apart is refused. */
+/* Rows of several documents: losses, norms and gradients equal the interpreter's in every layout; each document has the
+ * loss and the gradient that it has alone in a row; models that cannot keep documents apart are refused. */
 #include "dtype_array.h"
 #include "engine_truth.h"
 #include "long.h"
@@ -58,7 +58,7 @@ static void fill_packed(const trainer *run, const zr_batch *batch, int64_t b, vo
     for (int64_t t = 0; t < seq; t++) {
         bool last = false;
         for (int d = 0; d < DOCUMENTS; d++) {
-            /* a shorter row has the documents in proportion, of which some have no token */
+            /* in a shorter row, documents are shorter in proportion, and some have no token */
             const int64_t first = document[d].first * seq / T, end = document[d].end * seq / T;
             if (document[d].row != row % ROWS || t < first || t >= end) continue;
             begin[t] = (int32_t)first;
@@ -105,7 +105,7 @@ static trainer packed(const zr_model *model, int64_t seq)
 
 /* ---- every layout ---------------------------------------------------------------------------- */
 
-/* Losses, norms and gradients are those of the interpreter, with and without tensor and sequence parallelism. */
+/* Losses, norms and gradients equal the interpreter's, with and without tensor and sequence parallelism. */
 static void truth_of_all_layouts(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 //TEST timeout=200 tsan=1
-/* Frozen parameters keep their bits and change no others: at every stage, in every way to keep, move and recompute, in
- * every number type, on 1 to 4 ranks, in groups and with tensor parallelism. The trained parameters get exactly the
- * gradient that they get where all are trained. Each run compares planned with measured memory and runs zr_plan_check
- * on its plan. */
+/* Frozen parameters keep their bits and do not change the bits of others: at every stage, in every way to keep, move
+ * and recompute, in every number type, on 1 to 4 ranks, in groups and with tensor parallelism. The trained parameters
+ * get exactly the gradient that they get where all are trained. Each run compares planned with measured memory and runs
+ * zr_plan_check on its plan. */
 #include "layout_variants.h"
 
 #ifdef __SANITIZE_THREAD__

@@ -28,7 +28,7 @@ static void check_training(void)
     zr_graph_destroy(&g);
 }
 
-/* Check the logits. The evaluation schedule leaves the head's operand, and never holds its logits. */
+/* Check the logits, computed here from the head's operand, since the evaluation schedule never stores all logits. */
 static zr_status read_hidden(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)comm;

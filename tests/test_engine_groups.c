@@ -6,7 +6,7 @@
 
 typedef struct grouping {
     const char *name;
-    int shard, hpz; /* whether `local` ranks form one */
+    int shard, hpz; /* shard, hpz: 1: `local` ranks form a shard group, a secondary partition; 0: none */
     bool hierarchical;
 } grouping;
 

@@ -86,8 +86,8 @@ static void test_groups(void **state)
     }
 }
 
-/* Gradients in host memory that are summed over the ranks once a step, by all ranks at once or by one owner of a shard
- * after the other. */
+/* Gradients in host memory that are summed over the ranks once a step: by all ranks at once, or by the owners of shards
+ * in turn. */
 static void test_sums_once(void **state)
 {
     (void)state;

@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 #include <time.h>
 
-/* Return the share of layout variants that each run checks: two runs with one micro-batch cover all variants at all
- * stages, and so do two runs with more. */
+/* Return the number of parts into which the layout variants are divided: two runs with one micro-batch together cover
+ * all variants at all stages, and so do two runs with several. */
 static int shares(void)
 {
 #ifdef __SANITIZE_THREAD__
@@ -70,7 +70,7 @@ typedef struct seen {
     _Atomic int computing;    /* the batch of a watched step has begun */
 } seen;
 
-/* Wait for a number to grow, at most 20 s, so that a broken test fails and does not hang. */
+/* Wait at most 20 s for a number to grow, so that a broken test fails instead of hanging. */
 static void await_more(_Atomic int *number, int than)
 {
     for (int ms = 0; ms < 20000 && atomic_load(number) <= than; ms++)
@@ -249,8 +249,8 @@ static void test_computing_fails(void **state)
     assert_int_equal(arenas_freed, 2);
 }
 
-/* A failure of rank 0's computing thread while its comm stream waits for rank 1, which continues only after rank 0 has
- * returned. */
+/* The case that rank 0's computing thread fails while its comm stream waits for rank 1, which continues only after rank
+ * 0 has returned. */
 typedef struct lone {
     _Atomic int returned; /* rank 0 has returned */
     bool in_vain;         /* rank 1 waited for it in vain */
@@ -283,7 +283,7 @@ static zr_status rank_0_tells(zr_comm *comm, void *arg)
 static void test_one_rank_fails_alone(void **state)
 {
     (void)state;
-    for (int stage = 1; stage <= 3; stage++) { /* stages that gather more beside the first op */
+    for (int stage = 1; stage <= 3; stage++) { /* stages at which more gathers run while the first op runs */
         lone l = {0};
         trainer run = layout_trainer(2, ZR_F32, 1, 0);
         run.layout.stage = stage;

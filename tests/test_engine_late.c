@@ -46,8 +46,9 @@ typedef struct lane {
 typedef struct simulated_clock {
     const zr_queue *queue;
     bool threaded;
-    double free_sec, awaited_sec; /* time from which the queue is free; latest end of what it waits for */
-    double marked_sec[MARKS];     /* free_sec at a mark, by its ticket */
+    double free_sec,
+        awaited_sec; /* free: time from which the queue is free; awaited: latest end of the work that it waits for */
+    double marked_sec[MARKS]; /* free_sec at a mark, by its ticket */
 } simulated_clock;
 
 /* The lanes of a thread. A thread that walks a schedule has one for each of its queues, computing and copies; a queue's
@@ -56,8 +57,8 @@ static _Thread_local struct {
     lane lane[LANES];
     int n_lanes;
     lane *running; /* the lane whose task the thread runs */
-    int64_t most;  /* the most computing calls pending at a time */
-    int overtook;  /* copies made before pending computing calls that precede them in the list */
+    int64_t most;  /* the maximum number of computing calls pending at a time */
+    int overtook;  /* number of copies made before pending computing calls that precede them in the list */
     bool fails;    /* whether the next copy fails */
     simulated_clock clock[ZR_STREAMS];
     int n_clocks;
@@ -301,7 +302,8 @@ static lane *lane_of(const zr_queue *queue)
     return NULL;
 }
 
-/* Tasks that were issued, in turn. A thread may be late by thousands of tasks of other queues, so there are many. */
+/* Tasks that were issued, in order. There are many entries, because a thread may lag behind by thousands of tasks of
+ * other queues. */
 enum { TASKS = 1 << 16 };
 static timed_task task_of[TASKS];
 static atomic_int n_tasks;
@@ -362,7 +364,7 @@ static zr_mark late_mark(zr_queue *queue)
     return mark;
 }
 
-/* Make a queue wait for a mark: a thread's queue makes the other lane's calls now, any other queue makes them when it
+/* Make a queue wait for a mark: for a thread's queue the other lane's calls are made now, for any other queue when it
  * reaches the wait. */
 static zr_status late_await(zr_queue *queue, zr_mark mark)
 {
@@ -469,7 +471,7 @@ static void several_ranks(void **state)
     }
 }
 
-/* Groups of one rank move nothing between ranks, but still copy. */
+/* Groups of one rank exchange nothing, but still copy. */
 static void groups_of_one(void **state)
 {
     (void)state;
@@ -513,13 +515,13 @@ static zr_status save_alone(trainer *run, zr_engine *engine, zr_comm *comm)
     return zr_engine_save_end(engine);
 }
 
-/* After a save without a further step, as at a stop, states go out from their copy once the device has made it. */
+/* After a save without a further step, as at a stop, states are written from their copy once the device has made it. */
 static void saved_behind_no_step(void **state)
 {
     (void)state;
     for (int way = ZR_SAVE_COPY; way <= ZR_SAVE_IN_PLACE; way++) {
         uint64_t saved[3] = {0};
-        for (int how = 0; how <= 2; how++) { /* the processor; late; late with separate memory */
+        for (int how = 0; how <= 2; how++) { /* how: the processor; late; late with separate memory */
             trainer run = layout_trainer(1, ZR_F32, 1, 0.5);
             run.layout.save = (zr_save)way;
             run.after = save_alone;
@@ -569,7 +571,7 @@ static void homes(void **state)
         want.layout.reduce_bucket_elems = 350;
         trainer_run(&want);
         compare(&want, want, "states in another space");
-        for (int early = 0; early <= 1; early++) { /* copies as late, or as early, as the plan's waits allow */
+        for (int early = 0; early <= 1; early++) { /* copies as late, and then as early, as the plan's waits allow */
             is_apart = true;
             copies_early = early;
             compare(&want, want, "states in another space, copies in a queue of their own");
@@ -824,7 +826,7 @@ static void not_finite(void **state)
             for (int i = 0; i < 2; i++) {
                 run.tune = i ? make_late : NULL;
                 assert_int_equal(zr_comm_threads_run(ranks, trainer_rank, &run), ZR_ERR_DIVERGED);
-                const char *text = strstr(zr_error_message(), "the gradient of"); /* skips the name of the first rank */
+                const char *text = strstr(zr_error_message(), "the gradient of"); /* skip the name of the first rank */
                 assert_non_null(text);
                 if (i) assert_string_equal(text, said);
                 snprintf(said, sizeof said, "%s", text);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Run `want` with one micro-batch after the other; return it with the other order. */
+/* Run `want` with one micro-batch after the other; return it with the layer-major order. */
 static trainer other_order(trainer *want)
 {
     want->layout.accum_order = ZR_ACCUM_MICRO;
@@ -91,7 +91,7 @@ static void shared_layers(void **state)
     }
 }
 
-/* Some targets do not count, a different number in each micro-batch. */
+/* Fill a batch in which some targets do not count, a different number in each micro-batch. */
 static zr_status some_targets(void *arg, const zr_batch *batch, void *const *input)
 {
     const trainer *run = arg;
@@ -111,8 +111,8 @@ static void targets_that_do_not_count(void **state)
     same(run, "targets that do not count");
 }
 
-/* The bytes of gathers at stage 3 are those of one micro-batch, however many there are; reductions stay. A unit's input
- * is kept for each micro-batch. */
+/* At stage 3, gathers take the bytes of one micro-batch, however many there are; reductions take the same bytes as
+ * before. A unit's input is kept for each micro-batch. */
 static void traffic_and_memory(void **state)
 {
     (void)state;
@@ -140,9 +140,9 @@ static void traffic_and_memory(void **state)
     }
 }
 
-/* States in host memory are copied once per use of their unit: shards of parameters for each gather, fp32 accumulators
- * home once and back twice (for the norm and the update), whatever the number of micro-batches. A rank alone squares
- * them before they go home. */
+/* States in host memory are copied once for each use of their unit: shards of parameters for each gather, fp32
+ * accumulators home once and back twice (for the norm and the update), whatever the number of micro-batches. A rank
+ * alone squares them before they go home. */
 static void copies(void **state)
 {
     (void)state;

@@ -9,8 +9,8 @@
 
 #include <math.h>
 
-/* Return the share of layout variants that each run checks: three runs with one micro-batch cover all variants at all
- * stages, and so do three runs with more. */
+/* Return the number of parts into which the layout variants are divided: three runs with one micro-batch together cover
+ * all variants at all stages, and so do three runs with several. */
 static int shares(void)
 {
 #ifdef __SANITIZE_THREAD__
@@ -100,7 +100,7 @@ static void test_cheap_ops_kept(void **state)
     }
 }
 
-/* Check that sums in the other order are equal up to rounding, so that no micro-batch is missing from the tree. */
+/* Check that sums in the other order are equal up to rounding, which shows that the tree leaves out no micro-batch. */
 static void check_near_layout(const trainer *world)
 {
     trainer layout = *world;
@@ -142,7 +142,8 @@ static void test_world(void **state)
     check_world(ZR_F32, 1, 0.5);
 }
 
-/* The tree over eight leaves gives other bits than the sum in order, so the bits would also show a wrong tree. */
+/* The tree over eight leaves gives other bits than the sum in order, so that a comparison of bits would also show a
+ * wrong tree. */
 static void test_world_is_not_layout(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 //TEST timeout=200 tsan=1 long=more
-/* Low-rank adapters (zr_graph_adapt) in training steps. Gradients equal those of the double-precision interpreter with
- * and without tensor parallelism. The base keeps its bits, bits do not depend on the layout, and a model with new
- * adapters computes the losses of its base. */
+/* Low-rank adapters (zr_graph_adapt) in training steps. Gradients equal the double-precision interpreter's with and
+ * without tensor parallelism. The base keeps its bits, bits do not depend on the layout, and a model with new adapters
+ * computes the losses of its base. */
 #include "engine_truth.h"
 #include "layout_variants.h"
 #include "long.h"
@@ -58,7 +58,7 @@ static trainer trainer_of(const zr_model *model)
 
 /* ---- gradients --------------------------------------------------------------------------------- */
 
-/* Check the gradients on grids of ranks, with tokens shared or not. Stages and policies of recomputation take turns. */
+/* Check the gradients on grids of ranks, with and without shared tokens. Stages and recompute policies alternate. */
 static void check_gradients(int family, zr_lora lora, int most)
 {
     static const zr_recompute policy[] = {ZR_RECOMPUTE_NONE, ZR_RECOMPUTE_SELECTIVE, ZR_RECOMPUTE_UNIT};
@@ -147,7 +147,8 @@ static void bits_do_not_move(void **state)
     }
 }
 
-/* Initial values of the adapters are the same on every grid of ranks; B has zeros, so losses are those of the base. */
+/* Initial values of the adapters are the same on every grid of ranks. B has zeros, so the losses equal the base
+ * model's. */
 static void it_begins_as_the_base(void **state)
 {
     (void)state;
@@ -204,7 +205,7 @@ static zr_status read_initial(trainer *run, zr_engine *engine, zr_comm *comm)
 static void initial_values_are_uniform(void **state)
 {
     (void)state;
-    double most[4] = {0}; /* largest value relative to the bound, sum, sum of squares, number */
+    double most[4] = {0}; /* largest magnitude relative to the bound, sum, sum of squares, number of elements */
     const zr_model model = model_of(1, (zr_lora){.rank = 64, .alpha = 8});
     trainer run = trainer_of(&model);
     run.fill = NULL;

@@ -166,7 +166,7 @@ static void build_skips(zr_graph *g, const void *config)
     head(g, zr_add(g, x[4], x[0]));
 }
 
-/* y = gelu(x), through which no gradient flows. */
+/* y = gelu(x), but no gradient flows through it. */
 static zr_status frozen_infer(const zr_graph *g, const zr_op *op, zr_type *out)
 {
     out[0] = zr_graph_value(g, op->in[0])->type;
@@ -267,7 +267,7 @@ static zr_status fill_batch(void *arg, const zr_batch *batch, void *const *input
 {
     const trainer *run = arg;
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = run->layout.batch, .seq = T, .dtype = run->layout.dtype};
-    zr_graph *g = NULL; /* built to find the types of the inputs */
+    zr_graph *g = NULL; /* build the graph to find the types of the inputs */
     ZR_TRY(zr_graph_create(&spec, &g));
     run->model->build(g, NULL);
     for (int32_t k = 0; k < zr_graph_inputs(g); k++) {
@@ -433,7 +433,8 @@ static void test_idle_parameters_stay(void **state)
 
 /* ---- refused models ---- */
 
-static void build_silent(zr_graph *g, const void *config) /* losses in training only, no output, an input too many */
+static void build_silent(zr_graph *g,
+                         const void *config) /* losses in training only, and no output; or an input too many */
 {
     const zr_graph_spec *spec = zr_graph_get_spec(g);
     zr_graph_unit(g, "all");

@@ -133,7 +133,8 @@ static void test_trust_ratios(void **state)
     for (int stage = 0; stage <= 3; stage++) {
         trainer got = want;
         got.layout.stage = stage;
-        if (!layout_vary(&got, &layout_variants[1])) continue; /* lean: an exchange for each unit */
+        if (!layout_vary(&got, &layout_variants[1]))
+            continue; /* variant 1 is the lean layout: one exchange for each unit */
         expect(trainer_rank(comm, &got) == ZR_OK, "LAMB");
         expect(comm->rank != 0 || layout_same(&want, &got), "LAMB has the bits of stage 0");
     }

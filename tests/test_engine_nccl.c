@@ -76,7 +76,7 @@ static trainer small(zr_dtype dtype)
 }
 
 /* Return whether this number of ranks checks a layout variant at a stage. A short run checks one variant at each stage,
- * a different one for each number of ranks. */
+ * and another one for each number of ranks. */
 static bool takes(int stage, int v, int lanes)
 {
     const int turn = 2 * (comm->size - 2) + lanes, shares = 12;
@@ -84,8 +84,8 @@ static bool takes(int stage, int v, int lanes)
     return (stage * LAYOUT_VARIANTS + v) % shares == (comm->size + 5 * lanes) % shares;
 }
 
-/* The layouts give the same bits, shared out over the numbers of ranks; with one queue, and with the comm stream in
- * parallel. */
+/* The layouts give the same bits, with one queue and with the comm stream in parallel. Each number of ranks checks some
+ * layouts. */
 static void layouts(void **state)
 {
     (void)state;
@@ -160,7 +160,7 @@ static void shared_layers(void **state)
     run = want;
     run.layout.stage = 3;
     compare(&want, run, "ranks that share layers");
-    run.layout.reduce = ZR_REDUCE_NCCL; /* for two ranks: the sum of two numbers has no order */
+    run.layout.reduce = ZR_REDUCE_NCCL; /* with two ranks: a sum of two numbers has no order */
     compare(&want, run, "ranks that share layers, whose gradients NCCL sums");
 }
 
@@ -187,8 +187,8 @@ static bool near(double a, double b, double share)
     return a - b <= share * b && b - a <= share * b;
 }
 
-/* Check that all stages have the losses of zr's sums up to rounding, and the same bits as each other: in the stand-in
- * the order of an element's summands depends on its owner, which is the same at each stage. A short run leaves out
+/* Check that all stages have the losses of zr's sums up to rounding, and the same bits as each other: in the stand-in,
+ * the order in which an element is summed depends on its owner, which is the same at each stage. A short run leaves out
  * stage `left_out`. */
 static void sum_by_nccl(trainer run, double share, int left_out)
 {
@@ -234,7 +234,7 @@ int main(int argc, char **argv)
     char host[32];
     if (zr_comm_mpi_start(&argc, &argv, &comm) != ZR_OK) return 1;
     const int gpus = zr_device_cuda_count(NULL);
-    snprintf(host, sizeof host, "host %d", comm->rank / (gpus > 0 ? gpus : 1)); /* hosts of `gpus` ranks each */
+    snprintf(host, sizeof host, "host %d", comm->rank / (gpus > 0 ? gpus : 1)); /* hosts with `gpus` ranks each */
     setenv("NCCL_HOSTID", host, 1);
     const struct CMUnitTest tests[] = {cmocka_unit_test(layouts),      cmocka_unit_test(overlap),
                                        cmocka_unit_test(groups),       cmocka_unit_test(shared_layers),

@@ -33,7 +33,7 @@ static void assert_near(double a, double b, double share)
 
 /* ---- definition -------------------------------------------------------------------------------- */
 
-/* Return a token of the row shifted to the micro-batch's first row among all micro-batches. */
+/* Return a token of a row whose number is shifted by *arg, the first row of the micro-batch among all micro-batches. */
 static int32_t shifted(void *arg, int64_t step, int64_t row, int64_t t)
 {
     trainer plain = trainer_odd();
@@ -80,7 +80,7 @@ static void test_by_hand(void **state)
         }
 }
 
-/* The same micro-batches give the same squares on several ranks or one after the other. */
+/* The same micro-batches give the same squares, whether several ranks or several rounds compute them. */
 static void test_ranks_or_rounds(void **state)
 {
     (void)state;
@@ -88,7 +88,8 @@ static void test_ranks_or_rounds(void **state)
     trainer_run(&ranks);
     trainer_run(&rounds);
     assert_near(ranks.micro[0], rounds.micro[0], 1e-12);
-    assert_near(ranks.micro[1], rounds.micro[1], 1e-4); /* after an update with sums in another order */
+    assert_near(ranks.micro[1], rounds.micro[1],
+                1e-4); /* after an update, whose gradient was summed in another order */
 }
 
 /* ---- independence of the layout ---------------------------------------------------------------- */
@@ -127,7 +128,7 @@ static void test_stages(void **state)
         }
 }
 
-/* The squares are right where a gradient is consumed by its update, long before the norm. */
+/* The squares are right where a gradient is freed by its update, long before the norm is known. */
 static void test_consumed(void **state)
 {
     (void)state;

@@ -62,7 +62,7 @@ static void shared_layers(void **state)
     }
 }
 
-/* The results differ from a reduction after every micro-batch only by the order of sums. */
+/* The results equal those of a reduction after every micro-batch up to the order of sums. */
 static void near_the_other(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void near_the_other(void **state)
     layout_assert_same(&alone, &one, "a rank alone");
 }
 
-/* The squares of micro-gradients also equal the other order's. */
+/* The squares of micro-gradients also equal those of the other order. */
 static void micro_squares(void **state)
 {
     (void)state;

@@ -37,8 +37,8 @@ static void spoil(const char *op, int64_t step)
     zr_device_destroy(&device);
 }
 
-/* Whether ranks run the comm stream on a second thread. Each test runs without it and with it, because one thread then
- * judges a step and the other obeys. */
+/* Whether ranks run the comm stream on a second thread. Each test runs both ways, because with a second thread one
+ * thread detects an overflow and the other must follow. */
 static bool lanes;
 
 static int one_thread(void **state)
@@ -122,8 +122,8 @@ static void test_natural_overflow(void **state)
     assert_int_equal(run.weights, before.weights);
 }
 
-/* A scale is taken out with the same number that was put in, also in the step after which it grows: a power of two
- * leaves fp32 unchanged, so that the weights have the unscaled run's bits, and norm and loss are unscaled. */
+/* A scale is divided out as it was multiplied in, also in the step after which it grows: a power of two leaves fp32
+ * unchanged, so that the weights have the unscaled run's bits, and norm and loss are unscaled. */
 static void test_scale_leaves_no_trace(void **state)
 {
     (void)state;
@@ -221,14 +221,14 @@ static void test_lean_ends_the_run(void **state)
     }
 }
 
-/* The rank whose loss is made NaN, which ends the step although no gradient is affected. */
+/* The rank whose loss is made NaN: that ends the step, although no gradient is affected. */
 static int bad_loss_rank;
 
 static zr_status bad_loss(const zr_kernel_args *args)
 {
     ZR_TRY(real.run(args));
     if (args->runtime->first_row % 2 == bad_loss_rank)
-        ((float *)args->out[2].data)[0] = NAN; /* losses; before them dx and dw */
+        ((float *)args->out[2].data)[0] = NAN; /* out[2] are losses; out[0] and out[1] are dx and dw */
     return ZR_OK;
 }
 

@@ -14,7 +14,7 @@ static _Thread_local struct {
     size_t bytes;
 } own;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int tasks; /* tasks running now, on all ranks */
+static int tasks; /* number of tasks running now, on all ranks */
 static struct {
     void *memory;
     size_t bytes;

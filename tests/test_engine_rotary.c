@@ -34,7 +34,7 @@ static zr_value product(zr_graph *g, zr_value x, zr_value w)
     return zr_linear(g, x, w, ZR_NONE, false);
 }
 
-/* Return the heads of x: a product, of which each D columns are normalised by themselves and rotated. */
+/* Return the heads of x: the product x w, whose groups of D columns are normalised separately and rotated. */
 static zr_value turned_heads(zr_graph *g, zr_value x, zr_value w, zr_value norm, zr_value table)
 {
     return zr_rotary(g, zr_rmsnorm_rounded(g, product(g, x, w), norm, 1e-5), table);
@@ -43,7 +43,7 @@ static zr_value turned_heads(zr_graph *g, zr_value x, zr_value w, zr_value norm,
 static zr_value attention(zr_graph *g, zr_value x, zr_value table, int block)
 {
     const int64_t M = zr_graph_get_spec(g)->tensor;
-    /* a rank has its own key-value heads, or all of them */
+    /* key-value heads are cut over the ranks if their number allows, else each rank has all */
     const zr_cut columns = {1, 1}, rows = {0, 1}, kv = M > 1 && KV_HEADS % M == 0 ? columns : (zr_cut){0};
     const zr_attention_spec spec = {.heads = HEADS, .kv_heads = KV_HEADS};
     zr_value q =
@@ -109,7 +109,7 @@ static trainer small(const zr_model *model, int tensor, zr_sequence sequence)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Losses, norms and gradients are those of the interpreter, with and without tensor and sequence parallelism. */
+/* Losses, norms and gradients equal the interpreter's, with and without tensor and sequence parallelism. */
 static void truth_of_all_degrees(void **state)
 {
     (void)state;

@@ -82,7 +82,7 @@ static zr_status step(trainer *run, zr_engine *engine, int64_t number, zr_batch_
     return zr_engine_step(engine, &args, &result);
 }
 
-/* A scene to play after the first step of a run, and the run's plan. */
+/* A function that a test runs after the first step of a run, with the run's plan. */
 typedef zr_status (*scene_fn)(trainer *run, zr_engine *engine, zr_comm *comm);
 typedef struct stage_of_scene {
     scene_fn scene;
@@ -96,8 +96,8 @@ static zr_sink sink_of(kept *k)
     return (zr_sink){keep, keep_end, keep_ran, k};
 }
 
-/* Check that without a further step the states go out when they are waited for, and that a second save cannot begin
- * before. */
+/* Check that without a further step, the states are written when the test waits for them, and that a second save cannot
+ * begin before that. */
 static zr_status without_step(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     (void)comm;
@@ -249,8 +249,8 @@ static zr_status engine_goes(trainer *run, zr_engine *engine, zr_comm *comm)
 
 /* ---- tests ------------------------------------------------------------------------------------- */
 
-/* Play the scene, then flush, because a step's traffic is complete only when its updated parameters have been gathered.
- */
+/* Run the test's function, then flush, because a step's traffic is complete only when its updated parameters have been
+ * gathered. */
 static zr_status play_scene(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     ZR_TRY(((const stage_of_scene *)run->arg)->scene(run, engine, comm));

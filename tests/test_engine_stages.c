@@ -73,8 +73,8 @@ static void test_dropout(void **state)
         trainer_run(&other);
         assert_same(&first, &other);
     }
-    trainer one = variant(0, 1, 1, ZR_F32,
-                          ZR_DEFAULT_BUCKET_ELEMS); /* the same global batch on one rank: equal except for rounding */
+    trainer one =
+        variant(0, 1, 1, ZR_F32, ZR_DEFAULT_BUCKET_ELEMS); /* the same global batch on one rank: equal up to rounding */
     one.config = first.config;
     one.layout.batch = 8;
     trainer_run(&one);

@@ -51,8 +51,8 @@ static void close_to(double have, double want, double relative)
     if (!(fabs(have - want) <= relative * fabs(want))) fail_msg("%.9g, wanted %.9g within %g", have, want, relative);
 }
 
-/* Check that the bits equal `first`'s at another stage, with each way to keep and to recompute values for the backward
- * pass; a short run takes one way in three, a different one for each stage and `first`. */
+/* Check that the bits equal `first`'s at another stage, with each recompute policy and each way to keep values for the
+ * backward pass. A short run checks a third of these ways, others for each stage and each `first`. */
 static void same_bits(const trainer *first, int stage)
 {
     const int share = first->layout.ranks + first->layout.tensor / 2 + (first->layout.sequence != ZR_SEQUENCE_OFF);
@@ -125,7 +125,8 @@ static void every_layout_trains(void **state)
             run[k].clip = way == 0 ? 0 : 1;
             trainer_run(&run[k]);
         }
-        const double loss = way == 3 ? 2e-2 : 2e-5, norm = way == 3 ? 5e-2 : 1e-4; /* 8 bits, rounded elsewhere */
+        const double loss = way == 3 ? 2e-2 : 2e-5,
+                     norm = way == 3 ? 5e-2 : 1e-4; /* way 3 exchanges 8 bits, which are rounded elsewhere */
         for (int step = 0; step < run[0].steps; step++) {
             close_to(run[1].loss[step], run[0].loss[step], loss);
             close_to(run[1].norm[step], run[0].norm[step], norm);
@@ -169,7 +170,8 @@ static zr_status fill_states(trainer *run, zr_engine *engine, zr_comm *comm)
     return read_states(run, engine, comm);
 }
 
-/* States of 2 x 2 ranks are unchanged after passing through other grids: 1 x 1, 1 x 4, 3 x 1, and 2 x 2 again. */
+/* The states of 2 x 2 ranks are unchanged after they were read and filled on other grids: 1 x 1, 1 x 4, 3 x 1, and 2 x
+ * 2 again. */
 static void states_know_no_degree(void **state)
 {
     (void)state;
@@ -241,7 +243,7 @@ static int32_t too_large(void *arg, int64_t step, int64_t row, int64_t t)
     return step == 1 && row == 1 && t == 3 ? 61 : 1;
 }
 
-/* A token in no rank's part of the vocabulary is an error on all ranks. */
+/* A token that is in no rank's part of the vocabulary is an error on all ranks. */
 static void a_token_of_nobody(void **state)
 {
     (void)state;

@@ -10,8 +10,8 @@ static zr_model model;
 
 /* ---- the means over the global batch ------------------------------------------------------------ */
 
-/* Loss, terms, norm and gradients are right however the rows are divided, also where a rank has no loss of a term, and
- * with a term of which no loss counts at all. */
+/* Loss, terms, norm and gradients are right however the rows are divided, also if a rank has no loss of a term, or if
+ * no loss of a term counts. */
 static void test_truth(void **state)
 {
     (void)state;
@@ -105,7 +105,7 @@ static void test_shared_layers(void **state)
     (void)state;
     for (int way = 0; way < 4; way++) {
         trainer whole = terms_trainer(&model, 2, 2, 1);
-        whole.layout.optimizer = zr_sgd(0, false, 0); /* unlike Adam's, its steps are as long as the gradient */
+        whole.layout.optimizer = zr_sgd(0, false, 0); /* unlike Adam's, SGD's steps are as long as the gradient */
         whole.layout.rank_free_sums = way & 1;
         whole.layout.states = way & 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER;
         trainer_run(&whole);
@@ -124,8 +124,8 @@ static void test_shared_layers(void **state)
 
 /* ---- traffic ------------------------------------------------------------------------------------ */
 
-/* The numbers take one more exchange of a few bytes, and nothing changes with one term. (The trainer compares planned
- * and counted bytes.) */
+/* The numbers of losses take one more exchange of a few bytes; with one term nothing changes. (The trainer compares
+ * planned and counted bytes.) */
 static void test_traffic(void **state)
 {
     (void)state;
@@ -223,7 +223,8 @@ static zr_status count_stopped(void *arg, const zr_batch *batch)
     return batch->step == 1 ? ZR_ERR_STOPPED : terms_count(arg, batch);
 }
 
-/* A count that fails, or is another one than that of the batches, ends the run before the update, and says why. */
+/* A count callback that fails, or whose number differs from the batches' own, ends the run before the update, with a
+ * message about the cause. */
 static void test_failures(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 //TEST timeout=120 tsan=1 long=more
 /* Tables in tiles: the embedding and the head, tied or not, trained or frozen, with tiles that do not divide the table.
- * Gradients are those of the model; bits are the same at every stage and in every way to keep and move states; memory
- * has no buffer of the size of the table. */
+ * Gradients equal those of the model with whole tables; bits are the same at every stage and in every way to keep and
+ * move states; no buffer is as large as the table. */
 #include "engine_truth.h"
 #include "layout_variants.h"
 #include "long.h"
@@ -12,7 +12,7 @@
 enum { T = 9, C = 12, V = 37, TILE = 10 * C }; /* tiles of 10 and of 7 rows */
 
 typedef struct model_config {
-    bool tied, logits;  /* logits: the losses are those of logits, which exist as a whole */
+    bool tied, logits;  /* logits: the model computes its losses from logits that are stored as a whole */
     const char *frozen; /* pattern of frozen parameters, or NULL */
 } model_config;
 
@@ -103,7 +103,7 @@ static void assert_close_runs(const trainer *have, const trainer *want, double t
             fail_msg("%s: loss %.9g, wanted %.9g", trainer_model(want).name, have->loss[i], want->loss[i]);
 }
 
-/* Check that the losses are those of whole tables up to rounding, and that their bits do not depend on the stage. */
+/* Check that the losses equal those of whole tables up to rounding, and that their bits do not depend on the stage. */
 static void test_tensor(void **state)
 {
     (void)state;
@@ -241,8 +241,8 @@ static trainer large_table(int ranks, int64_t tile_elems)
     return run;
 }
 
-/* At most two tiles are gathered, and at most two gradients of tiles exist, at once; so the table needs less memory
- * than itself. With whole tables its parameters and its gradient are whole. */
+/* At most two gathered tiles and at most two gradients of tiles exist at a time, so that the memory of one rank is
+ * smaller than the table. With whole tables, whole parameters and whole gradients are in memory. */
 static void test_memory(void **state)
 {
     (void)state;

@@ -12,14 +12,15 @@
 
 enum { TENSORS = 64, STEPS = 20, ELEMS = 8192 };
 
-/* A parameter of the run, and its state by the formulas. */
+/* A parameter of the run, and its state as computed by the formulas. */
 typedef struct tensor {
     const float *weight;
     int64_t n;
     double *w, *m, *v, *u;
 } tensor;
 
-/* A rule in double, and what it has met. */
+/* An optimizer's rule in double, and the number of updates with a clamped ratio, with an unclamped one, and without a
+ * norm. */
 typedef struct rule {
     zr_lamb_variant variant;
     bool lars;
@@ -63,7 +64,7 @@ static tensor *find_tensor(const zr_update_args *args)
     return t;
 }
 
-/* LAMB as the fact sheets of its three authors give it. */
+/* Update by LAMB as its three authors' fact sheets give it. */
 static void lamb_truth(rule *r, tensor *t, const zr_update_args *args)
 {
     const zr_lamb_args *a = &r->lamb;
@@ -92,7 +93,7 @@ static void lamb_truth(rule *r, tensor *t, const zr_update_args *args)
     for (int64_t i = 0; i < t->n; i++) t->w[i] -= lr * ratio * t->u[i];
 }
 
-/* LARS by algorithm 1 of its paper; the moments are in m. */
+/* Update by LARS, algorithm 1 of its paper; the moments are in m. */
 static void lars_truth(rule *r, tensor *t, const zr_update_args *args)
 {
     for (int64_t i = 0; i < t->n; i++) t->u[i] = (double)((const float *)args->grad)[i] * args->grad_scale;
@@ -174,7 +175,7 @@ static void test_lamb_formulas(void **state)
         follow(&r, &lamb);
         assert_true(i != 3 || (r.clamped > 10 && r.free > 10));
     }
-    /* Without arguments the variants are those of their authors. */
+    /* Without arguments, the variants have their authors' hyperparameters. */
     const zr_optimizer deepspeed = zr_lamb(ZR_LAMB_DEEPSPEED, NULL), nvidia = zr_lamb(ZR_LAMB_NVIDIA, NULL);
     assert_true(deepspeed.weight_decay == 0 && deepspeed.hyper[2] == 1e-8 && deepspeed.hyper[4] == 10);
     assert_true(nvidia.weight_decay == 0.01 && nvidia.hyper[2] == 1e-6 && isinf(nvidia.hyper[4]));
@@ -191,7 +192,7 @@ static void test_lars_formula(void **state)
     }
 }
 
-/* A parameter without gradient, and without weight decay, has a direction of zeros: it stays. */
+/* A parameter with neither gradient nor weight decay has a direction of zeros: it does not change. */
 static void test_zero_gradient(void **state)
 {
     (void)state;
@@ -342,8 +343,8 @@ static void test_ranks(void **state)
     for (int i = 0; i < want.steps; i++) assert_float_equal(got.loss[i], want.loss[i], 2e-6 * want.loss[i]);
 }
 
-/* Norms are of the whole parameter, of which each tensor-parallel rank has a piece or all. Beside a large eps, norms
- * that are too large by the same factor do not cancel out. */
+/* A norm is of the whole parameter, although a tensor-parallel rank may have only a piece. With a large eps, norms that
+ * are too large by a common factor do not cancel out. */
 static void test_tensor(void **state)
 {
     (void)state;

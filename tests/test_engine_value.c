@@ -14,7 +14,7 @@
 
 enum { B = 3, T = 2, ROWS = B * T, V = 16, W = 8, LAYERS = 6 };
 
-static bool named;            /* the model names its first layer's output, else its logits */
+static bool named;            /* whether the model names its first layer's output; otherwise it names the logits */
 static zr_value first, table; /* values of the last graph built */
 static float weight[2][V * W];
 
@@ -159,7 +159,8 @@ static void what_is_not_there_is_refused(void **state)
     assert_int_equal(zr_engine_value(r.engine, ZR_SCHEDULES, logits, out), ZR_ERR_ARG);
     ok(zr_engine_step(r.engine, &(zr_step_args){.lr = 0.1, .batch = fill}, &result));
     assert_int_equal(zr_engine_value(r.engine, eval, logits, out), ZR_ERR_STATE); /* another walk */
-    const zr_value gone = zr_graph_get_losses(r.plan->graph[ZR_SCHEDULE_TRAIN]);  /* reused by the backward pass */
+    const zr_value gone =
+        zr_graph_get_losses(r.plan->graph[ZR_SCHEDULE_TRAIN]); /* bytes that the backward pass reuses */
     assert_int_equal(zr_engine_value(r.engine, ZR_SCHEDULE_TRAIN, gone, out), ZR_ERR_STATE);
     assert_non_null(strstr(zr_error_message(), "any more"));
     drop(&r);

@@ -130,8 +130,8 @@ static void test_linear(void **state)
     }
 }
 
-/* Check an op that is the head and its losses in one: with a weight of its own or with the table, as the graph's losses
- * or read by another op. */
+/* Check an op that computes both the head and its losses: with a separate weight or with the table, and with its losses
+ * as the graph's or read by another op. */
 static void test_linear_cross_entropy(void **state)
 {
     (void)state;
@@ -209,7 +209,7 @@ static void test_value_used_three_times(void **state)
     zr_value normed = zr_layernorm(graph, x, gain, bias, 1e-5);
     sink(graph, zr_add(graph, zr_add(graph, x, zr_gelu(graph, x)), normed));
     assert_int_equal(zr_graph_finish(graph), ZR_OK);
-    /* layernorm_dx comes first and folds in the gradient of the sum; gelu's gradient is added. */
+    /* layernorm_dx adds the sum's gradient itself, because it comes first; gelu's gradient needs an add. */
     assert_int_equal(count_ops(graph, "add"), 3);
     check_gradients(graph, NULL, 1000);
     zr_graph_destroy(&graph);
@@ -275,8 +275,8 @@ static void test_parameter_used_twice_without_folding(void **state)
     zr_graph_destroy(&graph);
 }
 
-/* Check the gradient of a table shared by head and embedding: the head's part is kept in F32, folded in, and rounded
- * once. */
+/* Check the gradient of a table shared by head and embedding: the head's contribution is kept in F32, added to the
+ * embedding's, and the sum is rounded once. */
 static void test_tied_embedding(void **state)
 {
     (void)state;
@@ -320,7 +320,7 @@ static void test_unused_parameter(void **state)
     zr_graph_destroy(&graph);
 }
 
-/* Check that a weight's input gets no gradient when no parameter feeds it: only needed gradients are computed. */
+/* Check that only needed gradients are computed: a weight's input has none if no parameter feeds it. */
 static void test_constants_get_no_gradient(void **state)
 {
     (void)state;

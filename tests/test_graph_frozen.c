@@ -1,6 +1,6 @@
 //TEST timeout=60
-/* Frozen parameters in a graph: which names the patterns match, the units that frozen parameters get, and that
- * trainable parameters get right gradients without any unneeded op. */
+/* Frozen parameters in a graph: the names that patterns match, the units of frozen parameters, and that trainable
+ * parameters get right gradients without any unneeded op. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -49,7 +49,7 @@ static void test_each_allocation_may_fail(void **state)
         if (status != ZR_OK) assert_int_equal(status, ZR_ERR_MEMORY);
         assert_true(n < 1000);
     }
-    assert_true(n > 7); /* the graph, five arrays and names are allocated: all were reached */
+    assert_true(n > 7); /* the graph, five arrays and names are allocated, so that all were reached */
 }
 
 int main(void)

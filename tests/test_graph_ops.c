@@ -66,7 +66,7 @@ static void check(zr_graph *g, const char *what)
 
 /* ---- gradients --------------------------------------------------------------------------------- */
 
-/* Apply one or two ops to x of shape (B, T, C). */
+/* A function that applies one or two ops to x of shape (B, T, C). */
 typedef zr_value (*path)(zr_graph *g, zr_value x);
 
 static zr_value by_scale(zr_graph *g, zr_value x)
@@ -87,11 +87,11 @@ static zr_value by_gate(zr_graph *g, zr_value x)
 static zr_value by_rmsnorm(zr_graph *g, zr_value x)
 {
     zr_value gain = param(g, (zr_shape){1, {C}}, "gain");
-    return zr_rmsnorm(g, zr_add(g, x, zr_rmsnorm(g, x, gain, 1e-5)), gain, 1e-3); /* the outer norm's gradient folds,
-                                                                                   * and both norms share a gain */
+    return zr_rmsnorm(g, zr_add(g, x, zr_rmsnorm(g, x, gain, 1e-5)), gain,
+                      1e-3); /* the outer norm adds to the gradient of x, and both norms share a gain */
 }
 
-/* Normalise pairs of columns by themselves, with one gain, and then whole rows. */
+/* Normalise each pair of columns separately, with one gain, and then whole rows. */
 static zr_value by_groups(zr_graph *g, zr_value x)
 {
     zr_value pairs = zr_rmsnorm(g, x, param(g, (zr_shape){1, {2}}, "pair"), 1e-2);
@@ -100,7 +100,7 @@ static zr_value by_groups(zr_graph *g, zr_value x)
 
 static zr_value by_swiglu(zr_graph *g, zr_value x)
 {
-    return zr_swiglu(g, zr_swiglu(g, x, x), zr_scale(g, x, 2)); /* both operands are the same value, and two values */
+    return zr_swiglu(g, zr_swiglu(g, x, x), zr_scale(g, x, 2)); /* one value as both operands, and two values */
 }
 
 /* Rotate twice, three heads and then one, by tables of different kinds. */
@@ -168,7 +168,7 @@ static void test_parameters(void **state)
         }
 }
 
-/* Check that an operand that needs no gradient gets none. */
+/* Check that an operand gets no gradient if nothing needs it. */
 static void test_inputs(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void test_mean(void **state)
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
-/* A kind of attention, and the width of its heads, which together need not be as wide as the model. */
+/* A kind of attention, and the width of its heads, which together may be narrower or wider than the model. */
 static const struct {
     zr_attention_spec spec;
     int64_t width;
@@ -254,8 +254,8 @@ static void test_documents(void **state)
         }
 }
 
-/* Check rows taken by index: one of them twice, some never, and rows of one value in two ways, of a value that is also
- * read as a whole. */
+/* Check rows taken by index: one row twice, others never; rows of one value in two ways; and rows of a value that is
+ * also read as a whole. */
 static void test_rows(void **state)
 {
     (void)state;
@@ -276,7 +276,7 @@ static void test_rows(void **state)
     }
 }
 
-/* Check an output head with a bias, of which both parameters train, one, or none. */
+/* Check an output head with a bias, where both parameters train, only one, or none. */
 static void test_biased_head(void **state)
 {
     (void)state;
@@ -519,8 +519,8 @@ static void test_results(void **state)
     check_value(g, zr_rotary(g, x, table), ZR_BF16, same, 4 * n + 4 * T * 2);
     check_value(g, zr_mean(g, x, ZR_F32), ZR_F32, (zr_shape){2, {B, T}}, 2 * n + 4 * B * T);
     check_value(g, zr_mean(g, w, ZR_BF16), ZR_BF16, (zr_shape){1, {1}}, 2 * C + 2);
-    check_value(g, zr_slice(g, x, 4, 2), ZR_BF16, (zr_shape){3, {B, T, 2}}, 4 * B * T * 2); /* only the columns that it
-                                                                                             * takes */
+    check_value(g, zr_slice(g, x, 4, 2), ZR_BF16, (zr_shape){3, {B, T, 2}},
+                4 * B * T * 2); /* only the columns of the slice */
     check_value(g, zr_concat(g, x, x), ZR_BF16, (zr_shape){3, {B, T, 2 * C}}, 8 * n);
     check_value(g, zr_transpose(g, x), ZR_BF16, (zr_shape){3, {B, C, T}}, 4 * n);
     zr_value heads = zr_split_heads(g, x, 3);
@@ -530,7 +530,7 @@ static void test_results(void **state)
     zr_graph_destroy(&g);
 }
 
-/* Check the FLOPs and pairs of attention: those of a window are at most those of all keys. */
+/* Check the FLOPs and pairs of attention: a window has at most as much as all keys. */
 static void test_attention_costs(void **state)
 {
     (void)state;

@@ -86,7 +86,7 @@ static void weights_that_are_cut(void **state)
     refused(g, zr_mean(g, x, ZR_F32), "softmax: of an operand each tensor-parallel rank has other columns");
 }
 
-/* Attend with q, k and v from weights of these columns, cut in these parts, by dimension 1. */
+/* Attend with q, k and v from weights of the given numbers of columns, cut in the given parts along dimension 1. */
 static zr_value attend(zr_graph *g, const zr_attention_spec *spec, const int64_t *cols, const int *parts)
 {
     static const char *const names[] = {"q", "k", "v"};
@@ -137,8 +137,8 @@ static int joins(const zr_graph *g, zr_join join)
     return n;
 }
 
-/* Key-value heads that are not cut: without shared tokens their gradients are summed, and with shared tokens their
- * values are gathered, and the adjoint of the gather sums. */
+/* Whole key-value heads: without shared tokens their gradients are summed; with shared tokens their values are
+ * gathered, and the adjoint of the gather sums the gradients. */
 static void heads_that_are_whole(void **state)
 {
     (void)state;
@@ -308,7 +308,7 @@ static void norms_of_heads_that_are_cut(void **state)
     assert_string_equal(strstr(zr_error_message(), "gradient"), end);
     zr_graph_destroy(&g);
 
-    g = shared(true); /* this rank's 6 rows of 12 are in a sequence of 6 tokens */
+    g = shared(true); /* this rank has 6 of the 12 rows, which are in a sequence of 6 tokens */
     x = zr_rotary(g, embedded(g), zr_rotary_table(g, &rotary));
     assert_true(zr_graph_value(g, x)->tokens);
     assert_int_equal(zr_graph_get_op(g, zr_graph_value(g, x)->producer)->attr.i[1], 6);

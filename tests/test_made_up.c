@@ -69,7 +69,7 @@ static void test_planned(void **state)
         }
         for (int32_t w = 0; w < s->n_waits; w++) awaited += is_echo(&s->step[s->wait[w].step]);
         assert_int_equal(echoes, with->n_units);
-        assert_true(awaited > 0); /* by the step that writes the gradient's bytes next */
+        assert_true(awaited > 0); /* by the step that next writes the gradient's bytes */
         assert_true(with->has_stream[ZR_STREAM_SIDE] && !without->has_stream[ZR_STREAM_SIDE]);
         assert_int_equal(s->n_steps, without->schedule[ZR_SCHEDULE_TRAIN].n_steps + echoes);
         for (int32_t u = 0; u < with->n_units; u++) bytes += with->persistent[made_up_echo_of(with, u)].bytes;

@@ -233,7 +233,7 @@ static const zr_family side = {
     .build = side_build,
     .resize = side_resize};
 
-/* A second family with the same keys, whose layers have another default. */
+/* A second family with the same keys, but another default of its layers. */
 static zr_field other_fields[sizeof(side_fields) / sizeof(side_fields[0])];
 static const zr_family other = {.names = {.prefix = ""},
                                 .name = "other",
@@ -502,8 +502,8 @@ static void config_json_is_written(void **state)
 
 /* ---- tied heads --------------------------------------------------------------------------------- */
 
-/* Write a directory of the model that the declaration of `tied` gives, with the tensors that are wanted for it, and a
- * head if `head` is true. Its elements are `value`, those of all other tensors 0. */
+/* Write a directory of the model declared by `tied`, with the tensors that this model needs, and with a head if `head`
+ * is true. The head's elements are `value`, all others 0. */
 static void write_weights(bool tied, bool head, float value)
 {
     enum { MOST = 64 };
@@ -615,7 +615,8 @@ static void the_family_is_trained_and_read_again(void **state)
     assert_non_null(strstr(config, "\"layer_norm_eps\": 0.001"));
     assert_float_equal(loss_of("run/model"), loss_of("run"), 0);
 
-    /* A run that begins with the directory has its model: the type is found there. With rate 0 the weights stay. */
+    /* A run that starts from the directory takes its model, including the type. With learning rate 0 the weights stay.
+     */
     snprintf(model, sizeof(model), "\"init\": \"%s/run/model\"}, \"optimizer\": {\"params\": {\"lr\": 0}", tempdir);
     expect_trained(model, "again", 1);
     assert_float_equal(loss_of("again"), loss_of("run"), 1e-6);

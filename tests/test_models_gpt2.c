@@ -207,7 +207,7 @@ static void refuse(zr_gpt2_config config, const char *text)
     assert_int_equal(zr_gpt2_check(&config), ZR_ERR_CONFIG);
     if (!strstr(zr_error_message(), text)) print_message("%s\n", zr_error_message());
     assert_non_null(strstr(zr_error_message(), text));
-    zr_graph *graph = NULL; /* the builder refuses as well */
+    zr_graph *graph = NULL; /* the builder refuses it too */
     assert_int_equal(build(&config, EVAL, &graph), ZR_ERR_CONFIG);
     assert_non_null(strstr(zr_error_message(), text));
     zr_graph_destroy(&graph);

@@ -262,8 +262,8 @@ static void test_llama_sizes(void **state)
 /* ---- BERT --------------------------------------------------------------------------------------- */
 
 /* Return the number of parameters by formula: three tables and a norm; four products of attention, two of the MLP and
- * two norms, with biases, in each layer; the pooler; the head of masked tokens, whose table is tied, and that of pairs;
- * with norms before each part a last norm. */
+ * two norms, with biases, in each layer; the pooler; the head for masked tokens, whose table is tied, and the head for
+ * pairs; with norms before each part a last norm. */
 static int64_t bert_by_formula(const zr_bert_config *c, bool pre_layer_norm)
 {
     const int64_t h = c->hidden_size, inner = c->intermediate_size;
@@ -280,7 +280,7 @@ static void test_bert_sizes(void **state)
         const char *name;
         int64_t params;
         int tensors;
-    } known[] = {{"bert-base", 110106428, 206}, {"bert-large", 336226108, 398}}; /* as transformers counts them */
+    } known[] = {{"bert-base", 110106428, 206}, {"bert-large", 336226108, 398}}; /* as counted by transformers */
     const zr_family *family = NULL;
     const zr_preset *preset;
     zr_model_config config;

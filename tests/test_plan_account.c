@@ -186,7 +186,7 @@ typedef struct work {
 static work done;
 /* ---- the memory map ---------------------------------------------------------------------------- */
 
-static bool places_wanted; /* check every map against the definition of first fit */
+static bool places_wanted; /* whether to check every map against the definition of first fit */
 
 /* Return whether every use of a happens before the first write of b. */
 static bool ends_before(const zr__order *o, const zr_buffer *a, const zr_buffer *b)
@@ -309,7 +309,7 @@ static void test_first_fit(void **state)
     places_wanted = false;
 }
 
-/* Check in which of a step's rounds a step of the schedule runs. */
+/* Check the rounds in which a step of the schedule runs. */
 static void test_rounds(void **state)
 {
     (void)state;
@@ -337,7 +337,7 @@ static void test_block_bytes(void **state)
     (void)state;
     const struct {
         const char *op;
-        double bytes; /* of all ops of this name in the block */
+        double bytes; /* sum over all ops of this name in the block */
     } want[] = {{"layernorm", 8},  {"add", 12},         {"gelu", 16},        {"gelu_dx", 24},
                 {"linear_db", 18}, {"layernorm_dw", 8}, {"layernorm_dx", 16}};
     const zr_gpt2_config wide = {

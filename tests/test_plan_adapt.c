@@ -1,5 +1,5 @@
 //TEST timeout=60 tsan=1
-/* Policy auto where ranks share layers also chooses how checkpoints are kept: whole, in pieces (P_a) or in pieces on
+/* Policy auto with tensor-parallel ranks also chooses how checkpoints are kept: whole, in pieces (P_a) or in pieces on
  * the host (P_a+cpu), by the memory limit and the time of a step. */
 #include "trainer.h"
 
@@ -71,7 +71,7 @@ static void pieces_are_taken_where_they_help(void **state)
     assert_true(chosen->flops_hardware < again->flops_hardware);
     zr_plan_destroy(&again);
 
-    run.layout.partition_checkpoints = true; /* when pieces are asked for, the recompute work is the same */
+    run.layout.partition_checkpoints = true; /* when pieces are requested, the recompute work is the same */
     zr_plan *asked = plan_of(&run);
     assert_true(asked->partition_checkpoints && asked->checkpoint_home == ZR_SPACE_DEVICE);
     assert_true(asked->flops_hardware == chosen->flops_hardware);
@@ -86,7 +86,7 @@ static void pieces_fit_where_whole_ones_do_not(void **state)
     trainer run = model_of(4, ZR_RECOMPUTE_UNIT);
     run.layout.partition_checkpoints = true;
     const int64_t least = taken_by(&run);
-    for (int every = 1; every <= 8; every++) { /* fewer checkpoints, more recomputed at a time */
+    for (int every = 1; every <= 8; every++) { /* fewer checkpoints, and more units recomputed at a time */
         trainer whole = model_of(4, ZR_RECOMPUTE_UNIT);
         whole.layout.recompute_every = every;
         assert_true(taken_by(&whole) > least);
@@ -116,8 +116,8 @@ static void whole_ones_are_taken_where_there_is_room(void **state)
     }
 }
 
-/* Check that policy auto keeps checkpoints whole, on the device, where no layer is shared or each rank has its own
- * tokens, and that it keeps to a layout that asks for a way. */
+/* Check that policy auto keeps checkpoints whole, on the device, where no layer is cut over ranks or each rank has its
+ * own tokens, and that it does not change a way that the layout requests. */
 static void what_is_settled_is_kept(void **state)
 {
     (void)state;
@@ -149,8 +149,7 @@ static void rates_decide(void **state)
     }
 }
 
-/* Check that room for the copy that saving needs is made neither by keeping checkpoints in pieces nor by more
- * recompute. */
+/* Check that policy auto makes no room for a save's copy by keeping checkpoints in pieces or by more recompute. */
 static void a_copy_takes_no_room_from_checkpoints(void **state)
 {
     (void)state;

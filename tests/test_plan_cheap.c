@@ -81,7 +81,7 @@ static zr_value gated_param(zr_graph *g, const char *name, int64_t i, zr_shape s
     return zr_param(g, (zr_init){ZR_INIT_NORMAL, 0.02}, shape, "%s.%d", name, (int)i);
 }
 
-/* Build *config blocks after LLaMA: norms without a mean, a gated product. */
+/* Build *config blocks like LLaMA's: norms without a mean, a gated product. */
 static void build_gated(zr_graph *g, const void *config)
 {
     const zr_shape tokens = {2, {B, T}}, gains = {1, {C}}, wide = {2, {C, 2 * C}};
@@ -129,7 +129,7 @@ static zr_value gated_product(zr_graph *g, zr_value x, const char *name, int64_t
     return zr_linear(g, x, gated_param(g, name, i, (zr_shape){2, {rows, cols}}), ZR_NONE, false);
 }
 
-/* Build *config blocks after Llama 3: rotary embeddings, half as many key-value heads, SwiGLU. */
+/* Build *config blocks like Llama 3's: rotary embeddings, half as many key-value heads as query heads, SwiGLU. */
 static void build_rotary(zr_graph *g, const void *config)
 {
     const zr_shape tokens = {2, {B, T}}, gains = {1, {C}};
@@ -363,8 +363,8 @@ static zr_value foreign_parameters(zr_graph *g, const given *in)
     return dense(g, zr_layernorm(g, dense(g, in->x, "a"), in->gain, in->bias, 1e-5), "b");
 }
 
-/* Build a body in which no backward op of the recomputed part reads a parameter: at stage 3 one would have to be
- * gathered only for recompute. */
+/* Build a body whose backward ops read no parameter, so that at stage 3 a recomputed op that reads one would need a
+ * gather of its own. */
 static zr_value not_gathered(zr_graph *g, const given *in)
 {
     zr_value y = dense(g, in->wide, "a");

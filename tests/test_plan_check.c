@@ -39,9 +39,9 @@ static void test_all_ways_hold(void **state)
 
 /* ---- plans that are broken --------------------------------------------------------------------- */
 
-/* Remove one wait at a time and check that the proof notices each removed wait that follows from uses. Waits that only
- * pace a step need not be noticed: stage 3 holds a gather back so that no more units than wanted are whole at once, and
- * a unit's first gradient is held back so that no more gradients are in flight. */
+/* Remove one wait at a time and check that the proof notices each removed wait that orders two uses of a buffer. It
+ * need not notice waits that only limit memory: at stage 3 a wait delays a gather so that no more units than wanted are
+ * whole at a time, and another wait delays a unit's first gradient so that no more gradients are in flight. */
 static void lose_each_wait(zr_plan *plan, int way)
 {
     for (int k = 0; k < ZR_SCHEDULES; k++) {
@@ -221,7 +221,7 @@ static void test_broken_calls(void **state)
     }
 }
 
-/* Check that NCCL may sum only whole pieces of a unit, side by side, which it reads and writes. */
+/* Check that NCCL may sum only whole adjacent pieces of a unit, which it reads and writes. */
 static void test_broken_nccl(void **state)
 {
     (void)state;
@@ -281,8 +281,8 @@ static void test_broken_places(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Check wrong counts that the uses of a plan do not show: ranks that are asked, a step that runs once, updated
- * elements. */
+/* Check wrong counts that the uses in a plan do not show: number of ranks that agree, rounds of a step that runs once a
+ * step, updated elements. */
 static void test_broken_counts(void **state)
 {
     (void)state;
@@ -306,8 +306,7 @@ static void test_broken_counts(void **state)
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     zr_plan_destroy(&plan);
 
-    /* Reductions run every round where they should run once a step; then unit 1 is reduced as if it were unit 2, and
-     * not at all. */
+    /* Reductions run in every round instead of once a step; then unit 1 is reduced as unit 2, and not at all. */
     l = mixed_layout(7);
     l.home.grad = ZR_SPACE_DEVICE;
     plan = plan_of(&l);
@@ -367,7 +366,7 @@ static void test_broken_saves(void **state)
     }
 }
 
-/* Check that a step after all rounds cannot wait for a step of the round before, as if it were in a round itself. */
+/* Check that a step after all rounds may not wait for a step of the round before, as a step inside the rounds may. */
 static void test_broken_rounds(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=120
-/* The proof of plans in the layer-major order: a plan in which a step takes the values, the gradients or the turn of
- * another micro-batch is refused. */
+/* The proof of plans in the layer-major order refuses a plan in which a step uses the values, the gradients or the
+ * place in order of another micro-batch. */
 #include "plan_ways.h"
 
 /* Layouts of the layer-major order, which together have every kind of step that belongs to a micro-batch. */
@@ -20,7 +20,7 @@ static zr_layout layer_layout(int i)
     l.reduce_once = i == 1;
     l.rank_free_sums = i == 4;
     l.reduce = i == 2 ? ZR_REDUCE_TO_OWNER : ZR_REDUCE_TO_SHARDS;
-    if (i == 5) l.home.grad = ZR_SPACE_HOST; /* squares are taken when the sums are complete */
+    if (i == 5) l.home.grad = ZR_SPACE_HOST; /* squares are computed when the sums are complete */
     if (i == 3) {                            /* reductions in two levels, with partial sums */
         l.host_ranks = 2;
         l.hierarchical = true;
@@ -29,7 +29,7 @@ static zr_layout layer_layout(int i)
     return l;
 }
 
-/* Return whether two steps are the same but for their micro-batch. */
+/* Return whether two steps are equal apart from their micro-batch. */
 static bool alike(const zr_step *a, const zr_step *b)
 {
     return a->kind == b->kind && a->op == b->op && a->unit == b->unit && a->group == b->group && a->owner == b->owner &&
@@ -37,8 +37,8 @@ static bool alike(const zr_step *a, const zr_step *b)
            a->n_uses == b->n_uses;
 }
 
-/* Return the step of micro-batch `micro` that is like step i, or -1. Copies have several of a kind: the n-th is like
- * the n-th. */
+/* Return the step of micro-batch `micro` that is equal to step i, or -1. Of several copies of a kind, the n-th
+ * corresponds to the n-th. */
 static int32_t like(const zr_schedule *s, int32_t i, int32_t micro)
 {
     int32_t left = 0;
@@ -102,7 +102,7 @@ static void test_every_operand_is_its_own(void **state)
                     zr_use *use = &s->use[s->step[j].uses + u], had = *use;
                     const zr_use its = s->use[s->step[other].uses + u];
                     if (had.buffer == its.buffer || had.buffer == ZR_NONE || had.range.count == 0) continue;
-                    /* the caller may fill a micro-batch in the memory of another one, which is copied already */
+                    /* the caller may fill a micro-batch in the memory of another micro-batch that is copied already */
                     if (s->step[j].kind == ZR_STEP_BATCH && s->buffer[had.buffer].space == ZR_SPACE_HOST) continue;
                     use->buffer = its.buffer;
                     if (zr_plan_check(plan) == ZR_OK)
@@ -119,7 +119,7 @@ static void test_every_operand_is_its_own(void **state)
     assert_true(tried > 1000);
 }
 
-/* Sums that forget a micro-batch, or how many there are, are noticed. */
+/* Sums that leave out a micro-batch, or with a wrong number of micro-batches, are noticed. */
 static void test_sums(void **state)
 {
     (void)state;
@@ -147,8 +147,8 @@ static void test_sums(void **state)
     }
 }
 
-/* Sums in another order are noticed. The gradients of a tied embedding are in memory for all micro-batches, so that
- * only the order of the sums forbids to add the third one before the second. */
+/* Sums in another order are noticed. The gradients of a tied embedding are in memory for all micro-batches at once, so
+ * that only the rule about the order of sums forbids adding the third before the second. */
 static void test_order_of_sums(void **state)
 {
     (void)state;

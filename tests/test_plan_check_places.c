@@ -12,7 +12,8 @@ static bool share_bytes(const zr_buffer *x, int64_t offset, const zr_buffer *y)
     return x->space == y->space && offset < y->offset + y->bytes && y->offset < offset + x->bytes;
 }
 
-/* Return the lowest offset at which buffer x meets no buffer that is alive with it, except the forgotten one. */
+/* Return the lowest offset at which buffer x overlaps no buffer that is alive at the same time, except the forgotten
+ * one. */
 static int64_t lowest_without(const zr_plan *plan, const zr_schedule *s, int32_t x, int32_t forgotten)
 {
     const zr_buffer *buffer = s->buffer;
@@ -22,7 +23,7 @@ static int64_t lowest_without(const zr_plan *plan, const zr_schedule *s, int32_t
             !share_bytes(&buffer[x], offset, &buffer[b]))
             continue;
         offset = buffer[b].offset + buffer[b].bytes;
-        b = plan->n_persistent - 1; /* x may meet other buffers there */
+        b = plan->n_persistent - 1; /* at this offset x may overlap other buffers */
     }
     return offset;
 }
@@ -40,9 +41,9 @@ static void expect_refused(const zr_plan *plan, zr_buffer *x, int64_t offset, co
     x->offset = kept;
 }
 
-/* Pack as if one buffer's lifetime were forgotten: that buffer moves to the lowest offset, and each other buffer may
- * move to where it lies. Check that the proof refuses each move onto a buffer that is alive, and return the number of
- * such moves. */
+/* Pack as if one buffer's lifetime were forgotten: that buffer moves to the lowest free offset, and each other buffer
+ * may move onto it. Check that the proof refuses each move onto a buffer that is alive, and return the number of such
+ * moves. */
 static int forget(const zr_plan *plan, const zr_schedule *s, int32_t forgotten)
 {
     int tried = 0;
@@ -71,7 +72,8 @@ static void test_forgotten_lifetimes(void **state)
     for (int i = 0; i < MIXED; i++) {
         const zr_layout l = mixed_layout(i);
         zr_plan *plan = plan_of(&l);
-        int32_t buffers = 0, mattered = 0; /* a few buffers lie where no other one meets them, forgotten or not */
+        int32_t buffers = 0,
+                mattered = 0; /* at the place of a few buffers no other buffer ever lies, forgotten or not */
         for (int k = 0; k < ZR_SCHEDULES; k++)
             for (int32_t b = plan->n_persistent; b < plan->schedule[k].n_buffers; b++) {
                 mattered += forget(plan, &plan->schedule[k], b) > 0;

@@ -1,9 +1,9 @@
 //TEST timeout=60
-/* The proof of reads: a plan without a step that brings a value to its place, in any round, is refused. */
+/* The proof of reads refuses a plan without any one of the steps that bring a value to its place, in any round. */
 #include "plan_ways.h"
 #include "terms_model.h"
 
-/* Return whether an op reads some of the range of `of`. */
+/* Return whether an op reads a part of the range of `of`. */
 static bool op_reads(const zr_schedule *s, const zr_use *of)
 {
     for (int32_t i = 0; i < s->n_steps; i++)
@@ -17,7 +17,7 @@ static bool op_reads(const zr_schedule *s, const zr_use *of)
     return false;
 }
 
-/* Return whether a step copies what its target holds since an earlier copy of the same elements. */
+/* Return whether a step copies elements that its target already holds from an earlier copy. */
 static bool is_repeated(const zr_schedule *s, const zr_step *step)
 {
     const zr_use *to = &s->use[step->uses + 1];
@@ -28,9 +28,9 @@ static bool is_repeated(const zr_schedule *s, const zr_step *step)
     return false;
 }
 
-/* Return whether the proof allows the step to be missing. A broadcast of one owner may move only padding, or parameters
- * that are read elsewhere, and so may a bucket of a cast. A bucket of a master may still be in its place in the ring.
- * The loss of an evaluation is read by the caller, who notices a loss over no micro-batch. */
+/* Return whether the proof accepts a plan without this step. A broadcast of one owner, or a bucket of a cast, may move
+ * only padding, or parameters that are read elsewhere. A bucket of a master may still be in its place in the ring. The
+ * loss of an evaluation is read by the caller, who notices that no micro-batch has added to it. */
 static bool is_idle(const zr_schedule *s, zr_schedule_kind kind, const zr_step *step)
 {
     if (step->kind == ZR_STEP_REPEAT || step->kind == ZR_STEP_END) return true;
@@ -101,8 +101,8 @@ static void shorten(zr_schedule *s, zr_step *step, int64_t elems)
     step->range.count -= elems;
 }
 
-/* Check that a step that moves one element less than it should is noticed; the first element is left out, since the
- * last may be padding. */
+/* Check that a step that moves one element too few is noticed. The first element is left out, because the last one may
+ * be padding. */
 static void test_every_element_is_needed(void **state)
 {
     (void)state;
@@ -132,8 +132,8 @@ static void test_every_element_is_needed(void **state)
 /* ---- rounds in which steps are skipped --------------------------------------------------------- */
 
 /* Check the round after a flush. Small units that stay whole are gathered at the beginning of a step, unless a flush
- * has gathered them. If that gather stood behind another one, a step that waits for it alone would wait for neither
- * after a flush. */
+ * has gathered them. If such a gather came after another gather, a step that waits only for the first would, after a
+ * flush, wait for neither. */
 static void test_flushed_round(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void test_flushed_round(void **state)
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     int32_t stale = 0;
     while (s->step[stale].when != ZR_WHEN_STALE) stale++;
-    zr_wait *wait = NULL; /* for a gather that runs in every round */
+    zr_wait *wait = NULL; /* a wait for a gather that runs in every round */
     for (int32_t w = 0; w < s->n_waits; w++)
         if (s->step[s->wait[w].step].kind == ZR_STEP_GATHER && s->step[s->wait[w].step].when == ZR_WHEN_ALWAYS &&
             (!wait || s->wait[w].step < wait->step))
@@ -173,7 +173,7 @@ static void test_stale_parameters(void **state)
 }
 
 /* Check that a step that runs only in the first round orders nothing from the third round on, and that the order of the
- * steps before it is lost with it. */
+ * steps before it is then lost too. */
 static void test_later_rounds(void **state)
 {
     (void)state;
@@ -196,7 +196,8 @@ static void test_later_rounds(void **state)
 
 /* ---- squares of micro-gradients ---------------------------------------------------------------- */
 
-/* Check that squares of micro-gradients over a part of the gradient, or in the first round only, are noticed. */
+/* Check that squares of micro-gradients are refused if they cover only a part of the gradient, or are computed only in
+ * the first round. */
 static void test_micro_squares_are_whole(void **state)
 {
     (void)state;
@@ -215,8 +216,8 @@ static void test_micro_squares_are_whole(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Check that squares taken after the sum has replaced this rank's own piece are noticed, even when the new order has
- * all its waits. */
+/* Check that squares computed after the sum has replaced this rank's own piece are noticed, even if that order has all
+ * its waits. */
 static void test_micro_squares_come_first(void **state)
 {
     (void)state;

@@ -156,7 +156,7 @@ static void test_thresholds(void **state)
     gathered(&l, &elems, &bytes);
     assert_int_equal(elems, 2 * all - final);
     assert_int_equal(bytes, 2 * (all / 4 + embedding + final));
-    l.prefetch_elems = INT64_MAX; /* prefetch is bound only by the live elements */
+    l.prefetch_elems = INT64_MAX; /* only the maximum of live elements limits prefetch */
     l.live_elems = embedding + final + 5 * block;
     gathered(&l, &elems, &bytes);
     assert_int_equal(elems, 2 * all - final);
@@ -243,8 +243,8 @@ static void test_baselines(void **state)
     }
 }
 
-/* Check that `world` needs log2(k + 1) accumulators, rounded down, for k micro-batches: the most partial sums of a
- * binary tree that exist at once. */
+/* Check that `world` needs log2(k + 1) accumulators, rounded down, for k micro-batches: the maximum number of partial
+ * sums of a binary tree that exist at a time. */
 static void test_world_accumulators(void **state)
 {
     (void)state;

@@ -118,8 +118,8 @@ static int steps_of(const zr_plan *plan, const char *op)
     return n;
 }
 
-/* Check that no backward op runs below the lowest trainable parameter, and that each trainable weight has one product
- * for its gradient, the frozen tied table none. */
+/* Check that no backward op runs below the lowest trainable parameter, that each trainable weight has one product for
+ * its gradient, and that the frozen tied table has none. */
 static void test_work(void **state)
 {
     (void)state;
@@ -135,8 +135,8 @@ static void test_work(void **state)
     assert_int_equal(steps_of(norms, "layernorm_dw"), 0);
     assert_int_equal(steps_of(norms, "layernorm_dx"), 7);
     assert_true(norms->flops_hardware == whole->flops_hardware);
-    /* The frozen table saves one product of the head; the upper run saves also two blocks' products in the backward,
-     * two for each weight, and their attention's. */
+    /* A frozen table saves one product of the head. With a frozen lower half, the backward pass also saves two blocks'
+     * products, two for each weight, and their attention. */
     assert_true(whole->flops_hardware - table->flops_hardware == 2 * rows * V * C);
     assert_true(upper->flops_hardware <= whole->flops_hardware - 2 * rows * (V * C + 2 * 2 * all / 3));
     assert_true(upper->flops_model == upper->flops_hardware);
@@ -147,7 +147,7 @@ static void test_work(void **state)
     zr_plan_destroy(&table);
 }
 
-/* Check that at stage 3 in partitions of one rank each rank holds all frozen parameters, and none is gathered. */
+/* Check that at stage 3 with shard groups of one rank, each rank holds all frozen parameters, and none is gathered. */
 static void test_alone(void **state)
 {
     (void)state;

@@ -156,8 +156,8 @@ static void test_second_partition(void **state)
     }
 }
 
-/* Check that one rank owns each shard, or with tensor parallelism each part of it: rank to shard and shard to rank
- * agree. */
+/* Check that one rank owns each shard, or with tensor parallelism each part of a shard: the map from rank to shard is
+ * the inverse of the map from shard to rank. */
 static void same_owners(const zr_layout *l)
 {
     const zr_chain_config chain = {.units = 2, .rows = 8, .cols = 8};
@@ -223,7 +223,7 @@ static void test_refused(void **state)
     refused(l, ZR_ERR_CONFIG, "3 ranks a host (parallel.ranks_per_host), of 4");
     l.host_ranks = -2;
     refused(l, ZR_ERR_CONFIG, "-2 ranks a host");
-    l.host_ranks = 2; /* hosts of two ranks without hierarchical collectives do not exclude a fused buffer */
+    l.host_ranks = 2; /* hosts of two ranks without hierarchical collectives are compatible with a fused buffer */
     l.fused_buffer = true;
     zr_plan *plan = plan_of(&l);
     zr_plan_destroy(&plan);

@@ -56,7 +56,7 @@ static void test_each_element_goes_and_comes_home(void **state)
             int32_t first = 0;
             while (!is_copy(plan, s, &s->step[first], false) || s->step[first].when != ZR_WHEN_ALWAYS) first++;
             assert_true(s->step[first].n_waits > 0 ||
-                        cast > 0); /* without a wait, its buffer would be taken from the beginning on */
+                        cast > 0); /* without a wait, its buffer would be in use from the beginning on */
             int64_t kept = 0;
             for (int32_t u = 0; u < plan->n_units; u++) kept += plan->unit[u].update.count;
             assert_int_equal(updated, kept);
@@ -73,7 +73,7 @@ static void expect_broken(const zr_plan *plan, const char *what)
     if (zr_plan_check(plan) == ZR_OK) fail_msg("%s is not noticed", what);
 }
 
-/* Check that the proof refuses the plan with this text, which the proof of homes gives. */
+/* Check that the proof refuses the plan with this text, which is a message of the proof of homes. */
 static void expect_said(const zr_plan *plan, const char *text)
 {
     assert_int_equal(zr_plan_check(plan), ZR_ERR_INTERNAL);
@@ -106,7 +106,7 @@ static void test_faults_are_noticed(void **state)
             use[home].range.first -= BUCKET;
             expect_broken(plan, "a copy of the bucket before");
             use[home] = had_use[home];
-            use[home].buffer++; /* the next unit's state, at least as large in part */
+            use[home].buffer++; /* the next unit's state, which is large enough for the range */
             expect_broken(plan, "a copy of another state");
             use[home] = had_use[home];
             use[!home].range.first += 32;
@@ -239,7 +239,7 @@ static void test_sums_of_another_unit(void **state)
 {
     (void)state;
     zr_layout l = plan_layout(2, 2, ZR_BF16, 3);
-    l.home.grad = ZR_SPACE_HOST; /* copies in both directions are on one stream, so that they stay in order */
+    l.home.grad = ZR_SPACE_HOST; /* copies in both directions are on one stream, so that their order stays the same */
     zr_plan *plan = plan_gpt2(&plan_small, &l, &plan_profile);
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     assert_int_equal(zr_plan_check(plan), ZR_OK);
@@ -328,7 +328,7 @@ static void test_gradients_of_one_rank(void **state)
         expect_broken(plan, "a gradient that does not go home");
         *copy = kept;
         assert_int_equal(zr_plan_check(plan), ZR_OK);
-        int parts = 0; /* no buffer of a whole part is needed besides the gradients of two units */
+        int parts = 0; /* besides the gradients of two units, no buffer of a whole part is needed */
         for (int32_t b = plan->n_persistent; b < s->n_buffers; b++)
             parts +=
                 s->buffer[b].category == ZR_CATEGORY_GRAD && s->buffer[b].unit < 0 && s->buffer[b].bytes > 4 * BUCKET;
@@ -348,7 +348,8 @@ static void test_rules_of_the_disk(void **state)
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
     assert_int_equal(zr_plan_check(plan), ZR_OK);
     for (zr_stream stream = ZR_STREAM_FETCH; stream <= ZR_STREAM_STORE; stream++) {
-        for (int back = 0; back < 2; back++) { /* no other step is on the stream COPY, so that the order stays */
+        for (int back = 0; back < 2;
+             back++) { /* no other step is on the stream COPY, so that the order stays the same */
             for (int32_t i = 0; i < s->n_steps; i++)
                 if (s->step[i].stream == (back ? ZR_STREAM_COPY : stream))
                     s->step[i].stream = back ? stream : ZR_STREAM_COPY;
@@ -380,8 +381,8 @@ static void test_rules_of_the_disk(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Check that elements are not copied from home while a changed copy of them is on its way there, even if the copies are
- * in order. */
+/* Check that elements are not copied from home while their changed copy is on its way there, even if both copies are in
+ * order. */
 static void test_changes_go_home_first(void **state)
 {
     (void)state;
@@ -400,7 +401,8 @@ static void test_changes_go_home_first(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Check that a step that computes with a state in the host's space is noticed, as if no copy had been written. */
+/* Check that a step that computes with a state in the host's space is noticed, in a plan for states on the device,
+ * which has no copies. */
 static void test_nothing_computes_at_home(void **state)
 {
     (void)state;

@@ -8,7 +8,7 @@
 
 enum { BUCKET = 2048 };
 
-/* Return a layout whose optimizer states are in host memory, and the gradients that outlive their reduction, too. */
+/* Return a layout with optimizer states in host memory, as well as the gradients that outlive their reduction. */
 static zr_layout layout_in_host(int stage, int ranks, zr_dtype dtype, zr_states states, int64_t accum)
 {
     zr_layout l = plan_layout(stage, ranks, dtype, accum);
@@ -50,7 +50,7 @@ static void test_bytes(void **state)
         zr_states states;
         int64_t accum, down, up;
     } cases[] = {
-        /* the least: 16-bit gradients down, 16-bit parameters up */
+        /* the minimum: 16-bit gradients down, 16-bit parameters up */
         {0, 1, ZR_BF16, ZR_STATES_LEAN, 1, 2, 2},
         {1, 2, ZR_BF16, ZR_STATES_LEAN, 1, 2, 2},
         {2, 2, ZR_BF16, ZR_STATES_LEAN, 1, 2, 2},
@@ -103,8 +103,8 @@ static void test_share(void **state)
 
 /* ---- time ----------------------------------------------------------------------------------------------------- */
 
-/* Check that an update in bf16 takes 28 bytes of the host's memory for each parameter, that updates hide behind the
- * backward pass if no norm must be known before, and that the step waits for them otherwise. */
+/* Check that an update in bf16 moves 28 bytes of host memory for each parameter, that updates overlap with the backward
+ * pass if no norm must be known first, and that the step waits for them otherwise. */
 static void test_times(void **state)
 {
     (void)state;
@@ -234,7 +234,7 @@ static void test_partial_sums_are_noticed(void **state)
     l.accum_order = ZR_ACCUM_LAYER;
     zr_plan *plan = plan_beside(&l, 3);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    int32_t update = s->n_steps - 1; /* of the unit whose gradient is complete first */
+    int32_t update = s->n_steps - 1; /* the update of the unit whose gradient is complete first */
     while (s->step[update].kind != ZR_STEP_UPDATE) update--;
     const int32_t copied = s->use[s->step[update].uses].buffer;
     int32_t down = update, reduce;

@@ -1,6 +1,6 @@
 //TEST timeout=60 tsan=1
-/* Activation checkpoints kept in host memory or on disk between forward and backward pass: where each buffer lies, what
- * is copied, that nothing else changes, and that faults are noticed. */
+/* Activation checkpoints kept in host memory or on disk between forward and backward pass: the place of each buffer,
+ * the copies, that everything else is unchanged, and that faults are noticed. */
 #include "layout_variants.h"
 
 static void same_steps(const trainer *a, const trainer *b)
@@ -41,8 +41,9 @@ static void test_same_bits(void **state)
 }
 
 enum {
-    BYTES = 4 * 2 * 17 * 57,          /* of a checkpoint: B x T x C values in fp32 */
-    PIECE_BYTES = 4 * 2 * 17 * 58 / 2 /* of its piece on one of two tensor-parallel ranks, where C is 58 */
+    BYTES = 4 * 2 * 17 * 57, /* bytes of a checkpoint: B x T x C values in fp32 */
+    PIECE_BYTES =
+        4 * 2 * 17 * 58 / 2 /* bytes of a checkpoint's piece on one of two tensor-parallel ranks, where C is 58 */
 };
 
 static zr_plan *plan_on(int64_t layers, zr_space home, bool apart, zr_accum_order order, int64_t accum, int tensor)
@@ -144,7 +145,8 @@ static void test_disk(void **state)
         assert_int_equal(plan->copied[ZR_SPACE_DEVICE][ZR_SPACE_HOST], apart ? all : 0);
         assert_int_equal(plan->space_bytes[ZR_SPACE_DISK],
                          (order == ZR_ACCUM_LAYER ? ACCUM : 1) * MANY * kept * ZR_DISK_ALIGN);
-        /* what is in passing does not grow; where buffers fit beside each other may differ by less than one */
+        /* transient memory does not grow with the layers; buffers may be packed differently, by less than one
+         * checkpoint */
         for (zr_space space = ZR_SPACE_DEVICE; space <= ZR_SPACE_HOST; space++)
             if (transient_bytes(plan, space) - transient_bytes(few, space) >= bytes)
                 fail_msg("way %d: %lld bytes in space %s with %d layers, %lld with %d", way,
@@ -188,7 +190,7 @@ static int32_t nth_of(const zr_schedule *s, zr_stream stream, int n)
     return -1;
 }
 
-/* Make the fault `n` in a plan with checkpoints on disk. Return false if there is no such fault. */
+/* Make fault number n in a plan with checkpoints on disk. Return false if the plan has no place for this fault. */
 static bool make_fault(zr_plan *plan, int n)
 {
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];

@@ -93,8 +93,8 @@ static const zr_use *uses_of(const zr_plan *plan, const char *op)
     return NULL;
 }
 
-/* Check that an output takes the place only of an activation that dies at the op and is no other operand, and that only
- * one output does. */
+/* Check that an output takes the place only of an activation that dies at the op and is only one of its operands, and
+ * that only one output takes it. */
 static void test_in_place(void **state)
 {
     (void)state;
@@ -179,8 +179,8 @@ static void test_parts_of_a_gradient(void **state)
     }
 }
 
-/* Check that an output over an operand that is still read later is noticed: every use is in order, yet the proof says
- * whose place it was. */
+/* Check that an output over an operand that is read later is noticed: although all uses are in order, the proof names
+ * the value that was overwritten. */
 static void test_wrong_place_is_noticed(void **state)
 {
     (void)state;

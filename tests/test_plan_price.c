@@ -51,8 +51,8 @@ static void check_times(const zr_plan *plan, double flops_per_sec)
     }
 }
 
-/* Check the price of a schedule of `accum` rounds, each a gather, an op that waits for it, a gather beside the op and a
- * reduction after it, and then an op alone. */
+/* Check the price of a schedule of `accum` rounds, each a gather, an op that waits for it, a gather that overlaps with
+ * the op, a reduction after it, and then an op alone. */
 static void test_clocks(void **state)
 {
     (void)state;
@@ -389,7 +389,7 @@ enum { WAIT_STEPS = 10 };
 typedef struct wait_pricer {
     zr__pricer base;
     const double *sec;  /* time of each step, in seconds */
-    double *waited_sec; /* time that others waited for each step, in seconds */
+    double *waited_sec; /* time for which other steps waited for each step, in seconds */
 } wait_pricer;
 
 static double wait_step_sec(const zr__pricer *base, const zr_plan *plan, zr_schedule_kind kind, int32_t step)
@@ -426,12 +426,13 @@ static zr_price price_steps(zr_step *steps, int32_t n, zr_wait *waits, const dou
     return price;
 }
 
-/* Check waits for a step that is queued after others of its stream, also of the round before. In each round the compute
- * stream runs (1), the comm stream runs (2) for 5 s and (3) for 1 s, the compute stream waits for (3) before (4), and
- * the comm stream runs (5) for 4 s, which nobody waits for. First round: computing is ready at 2 s and goes on at 6 s:
- * 3 s for (2), 1 s for (3). Later rounds: computing is ready 2 s after the end of the last (4) and goes on 7 s later: 1
- * s for (5), 5 s for (2), 1 s for (3). At the end computing is at 27 s and exchanges are at 30 s; (7), 2 s, is awaited:
- * 3 s for (5) and 2 s for (7). (9), 3 s, runs beside (8), 1 s, and 2 s of it are left when computing has ended. */
+/* Check waits for a step that is queued behind others of its stream, also of the round before. In each round the
+ * compute stream runs (1) for 2 s, while the comm stream runs (2) for 5 s and (3) for 1 s; the compute stream waits for
+ * (3) before it runs (4) for 1 s, and the comm stream runs (5) for 4 s, for which nobody waits. In the first round, the
+ * compute stream waits from 2 s to 6 s: 3 s for (2) and 1 s for (3). In each later round it waits 7 s: 1 s for (5), 5 s
+ * for (2) and 1 s for (3). After the rounds the compute stream is at 27 s and the comm stream at 30 s; the compute
+ * stream waits 3 s for (5) and 2 s for (7). (9), 3 s, overlaps with (8), 1 s, so that 2 s of (9) remain when computing
+ * has ended. */
 static void test_waits_in_line(void **state)
 {
     (void)state;
@@ -454,8 +455,9 @@ static void test_waits_in_line(void **state)
 }
 
 /* Check waits for a stream that itself waits: (3) waits until (2), a copy, ends at 6 s, and the compute stream waits
- * for (3) from 1 s to 8 s; the time in which (3) waits counts as a wait for (3). When all streams run in turn, each
- * waits for everything before it. When only exchanges and copies share a queue, the copy begins at 3 s. */
+ * for (3) from 1 s to 8 s: 2 s for (1), which (3) is queued behind, and 5 s for (3), including the time in which (3)
+ * itself waits. When all streams run in turn, each waits for everything before it. When only exchanges and copies share
+ * a queue, the copy begins at 3 s. */
 static void test_waits_for_who_waits(void **state)
 {
     (void)state;

@@ -93,8 +93,8 @@ static void test_every(void **state)
         l.stage = 3;
         l.prefetch_elems = 0;
         zr_plan *plan = plan_of(&config, &l);
-        /* Units 0 (embedding) to 8 (the last block) form groups; each group keeps the input of its first unit, which
-         * for unit 0 is the tokens. */
+        /* Units 0 (embedding) to 8 (the last block) form groups; each group keeps the input of its first unit (for unit
+         * 0, the tokens). */
         int64_t groups = (9 + every - 1) / every;
         assert_int_equal(plan->memory.category_bytes[ZR_CATEGORY_CHECKPOINT],
                          (every == 1 ? 8 : groups - 1) * B * T * C * 2);
@@ -156,7 +156,8 @@ static void test_auto(void **state)
         if (i > 0 && i < 10) assert_true(plan->flops_hardware < least->flops_hardware);
         zr_plan_destroy(&plan);
     }
-    l.limit_bytes = low / 2; /* no plan fits: the smallest plan is made, and its numbers show that it does not fit */
+    l.limit_bytes =
+        low / 2; /* no plan fits: the result is the smallest plan, whose numbers show that it does not fit */
     zr_plan *plan = plan_of(&config, &l);
     assert_true(plan->memory.total_bytes > l.limit_bytes && plan->memory.total_bytes <= low);
     zr_plan_destroy(&plan);
@@ -164,8 +165,8 @@ static void test_auto(void **state)
     zr_plan_destroy(&least);
 }
 
-/* Check that policy auto spends memory that recompute none leaves free on outputs of cheap ops, if the machine's rates
- * say that keeping them is faster: more of them the larger the limit, and never beyond it. */
+/* Check that policy auto uses the memory that policy none leaves free to keep outputs of cheap ops, if the machine's
+ * rates say that keeping is faster: the larger the limit the more outputs, and never more than the limit. */
 static void test_auto_keeps(void **state)
 {
     (void)state;
@@ -194,7 +195,7 @@ static void test_auto_keeps(void **state)
         if (i == PARTS) assert_int_equal(replays(plan, NULL, NULL), 0);
         assert_int_equal(untimed->memory.total_bytes, low); /* without rates, the smaller plan wins */
         zr_plan *here = plan_gpt2(&config, &l, &processor);
-        assert_int_equal(here->memory.total_bytes, low); /* a processor gains nothing */
+        assert_int_equal(here->memory.total_bytes, low); /* on a processor, keeping saves no time */
         zr_plan_destroy(&here);
         before = kept;
         zr_plan_destroy(&plan);
@@ -204,8 +205,8 @@ static void test_auto_keeps(void **state)
     zr_plan_destroy(&most);
 }
 
-/* Check a mix in which the last units keep more in the memory in which the others are recomputed: such mixes take less
- * memory than recompute of all units, and are found under a limit that excludes recompute of all. */
+/* Check a mix in which the last units keep more, in the memory that recompute uses for the other units: such mixes take
+ * less memory than recompute of all units, and are found under a limit below that of recompute of all units. */
 static void test_auto_below_the_heaviest(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=60 long=more
 /* Plans with model states in host memory and on disk, at every stage and in many layouts: the proof accepts them, the
- * memory on the device does not depend on the model, and the bytes copied are those of formulas. */
+ * device's memory does not depend on the size of the model, and the bytes copied follow formulas. */
 #include <math.h>
 #include <string.h>
 
@@ -161,7 +161,7 @@ static int64_t in_host(const zr_plan *plan, zr_category category)
 }
 
 /* Check 12 bytes read and 12 written for each element of a master and two moments, 8 and 8 in fp32, and 4 bytes read
- * for each element that is cast. Memory has as many buckets as the layout says, however large the model is. Beside a
+ * for each element that is cast. The number of buckets in memory is the layout's, however large the model is. Beside a
  * device with its own memory, the host's processors update the states: gradients go down to it, and parameters go up,
  * and in fp32, where they are the master, down too. */
 static void test_optimizer_states_on_disk(void **state)
@@ -250,8 +250,8 @@ static void test_parameters_and_gradients_on_disk(void **state)
 
 /* ---- order ---------------------------------------------------------------------------------------------------- */
 
-/* Check that reads and writes go on at the same time, also from one unit to the next: with a disk and nothing else that
- * takes time, a step takes as long as all reads, and the writes of the last buckets. */
+/* Check that reads and writes overlap, also from one unit to the next: if only the disk takes time, a step takes as
+ * long as all reads plus the writes of the last buckets. */
 static void test_reads_and_writes_overlap(void **state)
 {
     (void)state;
@@ -270,8 +270,9 @@ static void test_reads_and_writes_overlap(void **state)
         const zr_space near = i / 8 ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
         const double read_sec = (double)plan->copied[ZR_SPACE_DISK][near] / 1e9;
         assert_true(fabs(price.disk_sec - read_sec) < 1e-9 * read_sec);
-        /* With three buckets, the next is read while the previous one is written. A unit's last bucket is smaller than
-         * the bucket that is written beside it, which costs a part of a bucket for each of the 8 units and casts. */
+        /* With three buckets, the next bucket is read while the previous one is written. A unit's last bucket is
+         * smaller than the bucket written at the same time, which costs a part of a bucket for each of the 8 units and
+         * casts. */
         const double bucket_sec = 12 * BUCKET / 1e9, units = l.stage == 3 && l.states == ZR_STATES_LEAN ? 17 : 8;
         if (price.step_sec > read_sec + (1 + units / 2) * bucket_sec)
             fail_msg("case %d: %g s with %g s of reads", i, price.step_sec, read_sec);
@@ -284,8 +285,8 @@ static void test_reads_and_writes_overlap(void **state)
     }
 }
 
-/* Check that copies run ahead from one unit to the next: if updates take somewhat longer than reads, a step takes only
- * as long as it computes, besides the first read and the last write. */
+/* Check that copies run ahead from one unit to the next: if updates take somewhat longer than reads, a step takes the
+ * time of its computing plus the first read and the last write. */
 static void test_reads_run_ahead(void **state)
 {
     (void)state;
@@ -312,7 +313,7 @@ static void test_reads_run_ahead(void **state)
 }
 
 /* Check the planner's choice of the number of buckets: with states and casts on disk, and computing that takes 1.5
- * times as long as the transfers, at most 15 % of the transfers are exposed. The units are blocks, but for a small
+ * times as long as the transfers, at most 15 % of the transfers are exposed. All units are blocks, except for a small
  * embedding. */
 static void test_transfers_hide(void **state)
 {
@@ -360,8 +361,8 @@ static void test_sums_go_home_first(void **state)
     }
 }
 
-/* Check that of whole sums in host memory, only what is gathered goes home: within groups that have a copy of all
- * states each, a rank's part of the group. */
+/* Check that whole sums are in host memory, and that after the reduction only this rank's shard is copied home: a part
+ * of all ranks' sums or, with shard groups, of the group's. */
 static void test_sums_of_groups(void **state)
 {
     (void)state;
@@ -373,14 +374,14 @@ static void test_sums_of_groups(void **state)
         zr_plan *plan = plan_homes(&l, 3, false);
         int64_t elems = 0;
         for (int32_t u = 0; u < plan->n_units; u++) elems += plan->unit[u].padded_elems;
-        /* sums of three micro-batches, of which a half or a quarter is summed over the ranks */
+        /* sums of three micro-batches, and the half or quarter that is this rank's shard of the reduction */
         assert_int_equal(plan->copied[ZR_SPACE_DEVICE][ZR_SPACE_HOST], 4 * (3 * elems + elems / (shard_ranks ? 2 : 4)));
         zr_plan_destroy(&plan);
     }
 }
 
 /* Check that a part that is read from disk is read before the segment that uses it, and that ranks on processors
- * exchange it only then. */
+ * exchange it only when that segment begins. */
 static void test_reads_before_exchanges(void **state)
 {
     (void)state;
@@ -410,13 +411,13 @@ static void test_two_parts(void **state)
     int parts = 0;
     for (int32_t b = plan->n_persistent; b < s->n_buffers; b++)
         parts += s->buffer[b].unit < 0 && s->buffer[b].category == ZR_CATEGORY_GRAD;
-    assert_int_equal(parts, 2 + 2 + 5); /* in the rounds, for the squares, and buckets of the update */
+    assert_int_equal(parts, 2 + 2 + 5); /* in the rounds, for the squares, and for the update's buckets */
     zr_plan_destroy(&plan);
 }
 
 /* ---- choices -------------------------------------------------------------------------------------------------- */
 
-/* Check that a share moves the last units off the device, as many as reach it. */
+/* Check that with a share, the last units are off the device: the fewest that together reach the share. */
 static void test_shares(void **state)
 {
     (void)state;

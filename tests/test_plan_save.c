@@ -58,8 +58,8 @@ static void test_what_is_taken(void **state)
         }
 }
 
-/* Check that steps that do not save keep the waits of a plan without saving: apart from waits for saving steps, each
- * waits for the same steps as there. */
+/* Check that adding a save changes no other waits: apart from waits for saving steps, each step waits for the same
+ * steps as in a plan without saving. */
 static void test_other_waits_stay(void **state)
 {
     (void)state;
@@ -207,8 +207,8 @@ static void test_waits_in_fp32(void **state)
 }
 
 /* Check the stall of saving. On an infinitely fast disk nothing waits; on a slow one, saving in place stalls as long as
- * the disk takes, less the computing before the first update. Saving from a copy does not depend on the disk: it stalls
- * for the time of the copy, where one core does everything. */
+ * the disk takes, less the computing before the first update. Saving from a copy does not depend on the disk: if one
+ * core does everything, it stalls for the time of the copy. */
 static void test_price(void **state)
 {
     (void)state;
@@ -232,7 +232,7 @@ static void test_price(void **state)
         assert_float_equal(fast.stall_sec, 0, 1e-12);
         const double copied_sec = 2 * (double)b.bytes / rates.machine.memory_bytes_sec;
         assert_float_equal(b.stall_sec, copied_sec, 1e-6 * copied_sec);
-        copy->profile.facts.apart = true; /* the copy is made beside computing, and only the update waits for it */
+        copy->profile.facts.apart = true; /* the copy overlaps with computing, and only the update waits for it */
         assert_int_equal(zr__plan_price_save(copy, &rates, disk, &b), ZR_OK);
         assert_true(b.stall_sec < copied_sec / 4);
         copy->profile.facts.apart = false;

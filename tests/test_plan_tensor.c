@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* Ranks that share layers: the traffic between them follows the formulas, and impossible layouts are refused. */
+/* Tensor-parallel ranks: the traffic between them follows the formulas, and impossible layouts are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ enum { B = 2, T = 24, H = 32, V = 61 };
 
 static const zr_layout usual = ZR_LAYOUT_INIT;
 
-/* Plan the layout `l`, which says which ops are recomputed and how checkpoints are kept. */
+/* Plan the layout `l`, which contains the recompute policy and the way to keep checkpoints. */
 static zr_status plan_as(zr_layout l, int64_t layers, int tensor, int ranks, zr_plan **plan)
 {
     const zr_gpt2_config config = {.n_layer = layers,
@@ -163,7 +163,7 @@ static void checkpoints_are_kept_in_pieces(void **state)
             }
 }
 
-/* Return the uses of the first COPY to (`away`) or from the host's space. */
+/* Return the uses of the first COPY to the host's space (`away`) or from it. */
 static zr_use *copied(zr_schedule *s, bool away)
 {
     for (int32_t i = 0; i < s->n_steps; i++) {
@@ -258,8 +258,8 @@ static void widen(zr_plan *plan, int32_t buffer)
     plan->space_bytes[ZR_SPACE_DEVICE] += 1 << 16;
 }
 
-/* Check that the proof notices a GATHER of more elements than all ranks together have of a checkpoint, and a GATHER of
- * sums from beside the place where they were made. */
+/* Check that the proof refuses a GATHER of more elements than all ranks together have of a checkpoint, and a GATHER of
+ * sums that does not begin where the sums were made. */
 static void gathers_of_something_else_are_seen(void **state)
 {
     (void)state;

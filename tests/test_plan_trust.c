@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* The steps for trust ratios in a plan: what they cost, and that the proof notices each that is missing, wrong or too
+/* The steps for trust ratios in a plan: their costs, and that the proof notices each step that is missing, wrong or too
  * late. */
 #include "plan_ways.h"
 #include "plan/cost/cost.h"

@@ -72,8 +72,8 @@ static void test_few_on_each_host(void **state)
     close_to(exchange_sec(&layout, ZR_GROUP_DATA, &c, 2, 700), 700 / 20.0 + 7 * 2); /* each group has one rank on a
                                                                                      * host */
     close_to(exchange_sec(&layout, ZR_GROUP_TENSOR, &c, 2, 700), 700 / 100.0 + 0.5);
-    /* With three ranks on a host, ranks 2 and 3 share layers over a border, alone on its links, and all others wait for
-     * them. */
+    /* With three ranks on a host, ranks 2 and 3 share layers across the border between two hosts; no other ranks use
+     * its links, and all others wait for them. */
     layout = layout_of(2, 3, 2);
     close_to(exchange_sec(&layout, ZR_GROUP_TENSOR, &c, 3, 700), 700 / 20.0 + 2);
     close_to(exchange_sec(&layout, ZR_GROUP_TENSOR, &c, 4, 700), 700 / 100.0 + 0.5);
@@ -284,14 +284,15 @@ static void test_attention_share(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Check that raising a number by a fifth moves the steps that depend on it, in the right direction, and no others. */
+/* Check that raising a number by a fifth changes the times of the steps that depend on it, in the right direction, and
+ * no others. */
 static void test_what_moves_a_step(void **state)
 {
     (void)state;
     static const struct {
         void (*change)(zr_cluster *c);
-        int alone, host, hosts; /* a rank alone, ranks of one host, ranks of several: -1 faster, 0 unchanged, 1
-                                 * slower */
+        int alone, host,
+            hosts; /* a rank alone, ranks of one host, ranks of several hosts; -1: faster, 0: unchanged, 1: slower */
     } all[] = {{product_share, -1, -1, -1}, {product_half, 1, 1, 1}, {attention_share, -1, -1, -1},
                {memory_share, -1, -1, -1},  {link_share, 0, -1, -1}, {launch, 1, 1, 1},
                {collective, 0, 1, 1},       {latency, 0, 1, 0},      {network_latency, 0, 0, 1},
@@ -445,7 +446,7 @@ static void test_saves(void **state)
     layout.save = ZR_SAVE_IN_PLACE;
     zr_plan *in_place = plan_of(&layout);
     layout.save = ZR_SAVE_COPY;
-    layout.ranks = 1; /* no exchange hides the copy */
+    layout.ranks = 1; /* with one rank, no exchange hides the copy */
     zr_plan *copy = plan_of(&layout);
     zr_cluster c = cluster_of(ZR_ALGORITHM_RING);
     const zr_simulate_options none = {0}, two = {.ranks_per_host = 2};
@@ -462,7 +463,8 @@ static void test_saves(void **state)
     assert_true(isnan(simulate(copy, &c, none).save.stall_sec)); /* the speed of the copy is unknown */
     c.host_bytes_sec = 500;
     const zr_save_price copied = simulate(copy, &c, none).save;
-    const double copies_sec = (double)copied.bytes / 500; /* the first pass beside it takes much less */
+    const double copies_sec =
+        (double)copied.bytes / 500; /* the first pass, which overlaps with the copy, takes much less time */
     assert_true(copied.stall_sec <= copies_sec && copied.stall_sec > 0.999 * copies_sec);
     zr_plan_destroy(&without);
     zr_plan_destroy(&in_place);
@@ -545,7 +547,7 @@ static void test_host_updates(void **state)
     }
     assert_true(made[0].price.host_sec > 0);
     close_to(made[1].price.host_sec, 2 * made[0].price.host_sec);
-    /* updates follow the norm, and nothing is computed meanwhile */
+    /* updates follow the norm, and no computing overlaps with them */
     close_to(made[1].exposed_sec[ZR_CAUSE_STATES] - made[0].exposed_sec[ZR_CAUSE_STATES], made[0].price.host_sec);
     assert_true(made[0].price.disk_sec == 0);
     zr_plan_destroy(&plan);
@@ -557,7 +559,7 @@ static void test_host_updates(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Check a cluster that no file could give: each number that must be there, and the message where it is wrong. */
+/* Check clusters that no file could describe: each missing number is refused with a message about its place. */
 static void test_bad_clusters(void **state)
 {
     (void)state;

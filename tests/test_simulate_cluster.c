@@ -206,8 +206,8 @@ static void fitted_numbers(void **state)
     assert_null(zr__generation_of("zen3"));
 }
 
-/* Check that at most six numbers are fitted for the papers' cards and at most three for a newer generation, and that
- * newer generations share the numbers that are not fitted. */
+/* Check that at most six numbers are fitted for the papers' GPUs and at most three for a newer generation, and that
+ * newer generations have the other fitted numbers in common. */
 static void fitted_few(void **state)
 {
     (void)state;
@@ -344,7 +344,7 @@ static void level_wider_than_a_host(void **state)
     assert_true(c.link[0].share == 0 && c.link[0].latency_sec == value[ZR__NETWORK_SEC]);
 }
 
-/* Check that levels end where all devices are connected. */
+/* Check that a cluster has no more levels of links once all its devices are connected. */
 static void fewer_devices(void **state)
 {
     (void)state;
@@ -583,7 +583,7 @@ static void damaged_files(void **state)
         memcpy(bytes, good, n);
         read_damaged(bytes, mutate_bytes(&m, bytes, n, sizeof(bytes)));
     }
-    assert_true(good_reads > 50); /* damaged digits and letters that still give a cluster */
+    assert_true(good_reads > 50); /* in some damaged files only digits or letters changed, which still give a cluster */
 }
 
 /* ---- helpers that other readers of files share ------------------------------------------------- */

@@ -1,5 +1,6 @@
 //TEST timeout=60
-/* Steps priced by measured steps: the same step, a step between measured ones, a step without a measurement. */
+/* Steps priced from measured steps: the same step, a step between two measured ones, and a step without a measurement.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -227,7 +228,7 @@ static void test_beside(void **state)
     assert_true(slowed.price.compute_sec < 2 * free.price.compute_sec);
     close_to(slowed.price.comm_sec, free.price.comm_sec);
     assert_true(slowed.price.step_sec >= free.price.step_sec && slowed.price.step_sec <= in_turn);
-    /* Both lose their share of the same time, in which both run. */
+    /* Where exchange and computing overlap, each loses its share of that time. */
     launch.late = 0.25;
     const zr_price price = simulate(plan, &launch, 0).price;
     const double computing = price.compute_sec - free.price.compute_sec, moving = price.comm_sec - free.price.comm_sec;

@@ -80,7 +80,7 @@ static int32_t end_of(const zr_plan *plan)
     return end;
 }
 
-/* Read the events of the last training step; of the rounds of REPEAT, the first. */
+/* Read the events of the last training step; from steps in the REPEAT, only those of the first round. */
 static void read_trace(const run *r, const zr_plan *plan, events *ranks)
 {
     char path[300];

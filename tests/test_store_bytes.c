@@ -52,8 +52,8 @@ static int64_t draw(int64_t below)
     return zr_rng_u32(&rng, draws++) % below;
 }
 
-/* Write and read ranges of a store in random order, beside a copy of the space in memory. The copy knows nothing of
- * bytes behind a written range, up to the end of their block of ZR_STORE_ALIGN. */
+/* Write and read ranges of a store in random order, beside a copy of the space in memory. Bytes after a written range
+ * are unknown up to the end of their block of ZR_STORE_ALIGN. */
 static void compare(const char *const *in, int n_folders, int64_t bytes, int64_t block_bytes, int depth, bool pins)
 {
     made_store m = make_store(in, n_folders, bytes, block_bytes, depth);
@@ -82,7 +82,7 @@ static void compare(const char *const *in, int n_folders, int64_t bytes, int64_t
             assert_int_equal(zr__store_read(m.store, at, memory, n, "states"), ZR_OK);
             for (int64_t j = 0; j < n; j++)
                 if (known[at + j] && memory[j] != copy[at + j]) fail_msg("byte %lld differs", (long long)(at + j));
-            for (int64_t j = n; j < bytes; j++) /* behind the range nothing may change */
+            for (int64_t j = n; j < bytes; j++) /* bytes after the range must not change */
                 if (memory[j] != 0xEE) fail_msg("byte %lld behind the range was written", (long long)(j - n));
         }
         moved[i % 2 == 0] += n;
@@ -204,7 +204,7 @@ static void stores_share_a_folder(void **state)
 
 /* ---- files ------------------------------------------------------------------------------------- */
 
-/* Bytes on the disk of all files of this process in the folder, which have no name. */
+/* Return the bytes on disk of all nameless files of this process in the folder. */
 static int64_t reserved_bytes(const char *in)
 {
     int64_t bytes = 0;
@@ -266,7 +266,7 @@ static void a_killed_process_leaves_nothing(void **state)
     for (int i = 0; i < 2; i++) assert_int_equal(count_names(folder[i]), 0);
 }
 
-/* A folder with too little room, in a mount namespace of this process. */
+/* Check a folder with too little room, in a mount namespace of this process. */
 static void room_is_checked_first(void **state)
 {
     if (!store_way(*state)) skip();

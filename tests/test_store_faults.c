@@ -21,7 +21,7 @@
 /* ---- faults ------------------------------------------------------------------------------------ */
 
 static bool always_fails; /* whether each transfer fails */
-static bool stumbles;     /* whether transfers are interrupted, refused for a while, or move a part */
+static bool stumbles;     /* whether transfers are interrupted, refused for a while, or move only a part */
 static atomic_int calls, begun, ended;
 static int fail_read_at, fail_write_at; /* number of the transfer that fails, from 1 on; 0: none */
 static atomic_int reads, writes;
@@ -116,7 +116,7 @@ zr_status __wrap_zr__uring_create(int depth, void **object)
                        : __real_zr__uring_create(depth, object);
 }
 
-/* Transfers in flight of which the mover moves only a part, and the length that the store knows. */
+/* Transfers in flight that the mover shortened, and their full lengths as the store knows them. */
 static struct {
     zr__transfer *transfer;
     int64_t bytes;
@@ -136,7 +136,7 @@ static int begin_short(int (*begin)(void *, zr__transfer *), void *object, zr__t
     return begin(object, t);
 }
 
-/* Change the result of a transfer that has ended. */
+/* Change the result of a completed transfer. */
 static zr__transfer *stumble(zr__transfer *t)
 {
     ended++;
@@ -210,8 +210,8 @@ static bool says(const char *part)
     return false;
 }
 
-/* The k-th transfer of a call fails, for each k: the call fails, leaves nothing in flight, and the next one succeeds.
- */
+/* Let the k-th transfer of a call fail, for each k. Check that the call fails and leaves nothing in flight, and that
+ * the next call succeeds. */
 static void fail_each(bool at_write, int failure, const char *text)
 {
     heal();
@@ -229,7 +229,7 @@ static void fail_each(bool at_write, int failure, const char *text)
                                 : zr__store_read(m.store, 0, mine.memory, BYTES, "masters of h.3");
         assert_int_equal(st, ZR_ERR_IO);
         assert_int_equal(begun, ended);
-        assert_in_range(at_write ? writes : reads, k, k + DEPTH - 1); /* none began after the failure */
+        assert_in_range(at_write ? writes : reads, k, k + DEPTH - 1); /* no transfer began after the failure */
         assert_true(says(at_write ? "rank 3: cannot write masters of h.3" : "rank 3: cannot read masters of h.3"));
         assert_true(says(tempdir) && says(text) && says(" bytes"));
     }
@@ -255,7 +255,7 @@ static void failures_are_told(void **state)
     fail_each(true, 0, "no byte was written");
 }
 
-/* The place in the message is the place in the file of all bytes of the transfer, however far it came. */
+/* The message contains the place in the file of the whole transfer, even if a part of it was moved. */
 static void the_place_is_told(void **state)
 {
     heal();
@@ -401,7 +401,7 @@ static void a_late_failure_of_the_page_cache_is_told(void **state)
     assert_int_equal(zr__store_write(m.store, 4096, mine.memory, 10000, "masters of h.3"), ZR_ERR_IO);
     assert_true(says("cannot write masters of h.3: byte 4096 of") && says(", 10000 bytes: No space left on device"));
     assert_int_equal(zr__store_facts_of(m.store).written_bytes, 0);
-    sync_error = ENOSYS; /* without the call, bytes are written without waiting */
+    sync_error = ENOSYS; /* without sync_file_range, writes do not wait for the disk */
     assert_int_equal(zr__store_write(m.store, 4096, mine.memory, 10000, "masters of h.3"), ZR_OK);
     sync_error = 0;
     zr_free(mine.block);

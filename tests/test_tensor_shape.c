@@ -20,7 +20,7 @@ static void types(void **state)
     assert_int_equal(zr_dtype_span(ZR_BF16, 3), 6);
     assert_int_equal(zr_dtype_span(ZR_F32, 0), 0);
     for (zr_dtype t = 0; t < ZR_DTYPES; t++) {
-        /* Shards are cut between records, and a record's elements take exactly one record. */
+        /* Shards are cut between records, and a record's elements take exactly the bytes of one record. */
         assert_int_equal(ZR_SHARD_ALIGN % zr_dtype_grain(t), 0);
         assert_int_equal(zr_dtype_span(t, zr_dtype_grain(t)), zr_dtype_bytes(t));
         assert_int_equal(zr_dtype_span(t, 5 * zr_dtype_grain(t)), 5 * zr_dtype_bytes(t));

@@ -1,7 +1,7 @@
 //TEST timeout=60
-/* Settings that a configuration leaves open for the memory to decide: how a given number of samples is split into
- * micro-batches; stage, recompute policy and micro-batch, checked against a list of all choices. Settings that are
- * given stay. */
+/* Settings that a configuration leaves open, chosen by the available memory: the division of a given number of samples
+ * into micro-batches; stage, recompute policy and micro-batch, checked against a list of all choices. Given settings
+ * stay. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -148,7 +148,7 @@ static bool noted(const zr_config *config, const char *text)
     return false;
 }
 
-/* Check that no note is made about a choice that is still open, and that all other settings are made as usual. */
+/* Check that no note is made about a choice that is still open, and that all other settings are chosen as usual. */
 static void what_is_open(void **state)
 {
     (void)state;
@@ -227,7 +227,7 @@ static void choose(zr_config *config, const zr_profile *profile, char note[ZR_TR
         fail_msg("%s", zr_error_message());
 }
 
-/* Find the fastest step of every stage, policy and micro-batch that fits, and the least memory of all these plans. */
+/* Find the fastest step of all stages, policies and micro-batches that fit, and the least memory of all plans. */
 static void list_all(int64_t limit_bytes, const zr_profile *profile, double *fastest, int64_t *least)
 {
     static const zr_config_policy policy[] = {ZR_POLICY_NONE, ZR_POLICY_SELECTIVE, ZR_POLICY_UNIT, ZR_POLICY_AUTO};
@@ -248,8 +248,8 @@ static void list_all(int64_t limit_bytes, const zr_profile *profile, double *fas
             }
 }
 
-/* Check the choice at limits from ample memory down to none: it fits, hardly any other is faster, and less memory never
- * makes it faster. */
+/* Check the choice at limits from ample memory down to none: it fits, few other choices are faster by at most 2 %, and
+ * less memory never makes it faster. */
 static void the_fastest_of_all(void **state)
 {
     (void)state;
@@ -280,7 +280,7 @@ static void the_fastest_of_all(void **state)
         zr_config_destroy(&config);
     }
     assert_true(fitted > 4 && failed > 0);
-    assert_true((stages & 1) && stages > 1); /* the lowest stage where there is room */
+    assert_true((stages & 1) && stages > 1); /* the lowest stage where there is enough memory */
 }
 
 /* Check that given keys stay, and that the note names only keys that were open. */
@@ -294,7 +294,7 @@ static void given_keys_stay(void **state)
         for (int k = 0; k < 5; k++)
             if (set & 1 << k)
                 snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s", *text ? ", " : "", keys[k]);
-        if (batch && accum && samples) continue; /* 24 = 3 x 2 x 2 ranks is false */
+        if (batch && accum && samples) continue; /* 24 = 3 x 2 x 2 ranks does not hold */
         zr_config *config = left_open(text, 54000000);
         const zr__config_open open = zr__config_get_open(config);
         assert_true(open.stage == !stage && open.policy == !policy);
@@ -388,8 +388,8 @@ static void what_excludes_each_other(void **state)
     "\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": 2, \"activation_checkpointing\": "        \
     "{\"policy\": \"unit\"}"
 
-/* Return a configuration whose buckets and transfers are small beside its states, with a degree of offload. The
- * activation checkpoints of `rows` samples are larger than its states if they are many. */
+/* Return a configuration whose buckets and transfers are small compared with its states, with a degree of offload. With
+ * many `rows` (samples), activation checkpoints are larger than the states. */
 static zr_config *offloaded(int64_t rows, int64_t limit_bytes, zr__offload offload)
 {
     zr_config *config = config_of(FEW, limit_bytes);
@@ -401,7 +401,7 @@ static zr_config *offloaded(int64_t rows, int64_t limit_bytes, zr__offload offlo
     return config;
 }
 
-/* Bytes of a rank with a degree of offload. */
+/* Find the memory and the disk space, in bytes, of a rank with this degree of offload. */
 static void bytes_of(int64_t rows, zr__offload offload, int64_t *needs_bytes, int64_t *disk_bytes)
 {
     zr_plan *plan = NULL;
@@ -433,7 +433,8 @@ static zr__offload offload_taken(int64_t rows, int64_t limit_bytes, int64_t disk
     return states + (checkpoints ? ZR__OFFLOAD_CHECKPOINTS : 0);
 }
 
-/* Find the bytes of a rank with each degree of offload, each of which needs less memory than the one before. */
+/* Find the memory and the disk space of a rank for all degrees of offload. Check that each degree needs less memory
+ * than the one before. */
 static void bytes_of_all(int64_t rows, int degrees, int64_t *needs_bytes, int64_t *disk_bytes)
 {
     for (int o = ZR__OFFLOAD_NONE; o < degrees; o++) {
@@ -443,7 +444,7 @@ static void bytes_of_all(int64_t rows, int degrees, int64_t *needs_bytes, int64_
     }
 }
 
-/* Check that the least offload is chosen with which the plan fits the memory and the disk. */
+/* Check that the chosen offload is the least with which the plan fits both memory and disk. */
 static void the_least_offload_that_fits(void **state)
 {
     (void)state;
@@ -454,7 +455,7 @@ static void the_least_offload_that_fits(void **state)
     for (zr__offload o = ZR__OFFLOAD_NONE; o < ZR__OFFLOAD_CHECKPOINTS; o++) {
         assert_int_equal(offload_taken(1, needs_bytes[o], disk_bytes[ZR__OFFLOAD_PARAM], NULL, part[o]), o);
         if (o == ZR__OFFLOAD_NONE) continue;
-        /* a disk that is too small for this degree, and so for all greater ones */
+        /* a disk too small for this degree, and therefore for all greater degrees */
         (void)offload_taken(1, needs_bytes[o], disk_bytes[o] - 1, NULL, ": nothing fits");
     }
 }
@@ -521,7 +522,7 @@ static zr_config *with_folder(const char *optim, int64_t limit_bytes, bool by_me
     return config;
 }
 
-/* Return the bytes that a rank needs with a share of its optimizer states on disk, and the bytes on disk. */
+/* Return the bytes of memory that a rank needs with a share of its optimizer states on disk, and the bytes on disk. */
 static int64_t share_needs(double ratio, int64_t *disk_bytes)
 {
     zr_plan *plan = NULL;
@@ -535,7 +536,7 @@ static int64_t share_needs(double ratio, int64_t *disk_bytes)
     return bytes;
 }
 
-/* Choose the shares of a configuration with ratio "auto". Return the share, with the description in `note`. */
+/* Let ratio "auto" choose the share. Return it, with its description in `note`. */
 static double share_taken(int64_t limit_bytes, const zr_profile *profile, int64_t memory_bytes,
                           char note[ZR_TRAIN_NOTE_BYTES])
 {
@@ -575,8 +576,8 @@ static void the_least_share_that_fits(void **state)
     assert_non_null(strstr(note, "not enough either"));
 }
 
-/* Check the share without a limit: all of it if the disk is fast, none if it is slow, a part between them, and all if
- * rates are unknown. */
+/* Check the share without a limit: all states on disk if the disk is fast, none if it is slow, a part if it is between
+ * the two, and all if rates are unknown. */
 static void the_share_that_costs_no_time(void **state)
 {
     (void)state;
@@ -600,11 +601,11 @@ static void the_share_that_costs_no_time(void **state)
     assert_non_null(strstr(note, "rates are not known"));
     slow.machine.disk_read_bytes_sec = slow.machine.disk_write_bytes_sec = 1;
     assert_true(share_taken(0, &slow, (int64_t)1 << 40, note) == 0);
-    assert_true(share_taken(0, &slow, 1, note) == 1); /* what does not fit in the memory that is there */
+    assert_true(share_taken(0, &slow, 1, note) == 1); /* a share on disk because it does not fit the available memory */
     assert_non_null(strstr(note, "not enough either"));
 }
 
-/* Check when the offload is open: with a folder and --memory or the device "auto", and a limit. */
+/* Check when the offload is open: with a limit, and a folder and either --memory or the device "auto". */
 static void when_the_offload_is_open(void **state)
 {
     (void)state;
@@ -633,7 +634,7 @@ static void when_the_offload_is_open(void **state)
     zr_config_destroy(&config);
 }
 
-/* Check that an offload is named with which a configuration would fit, and only where there is one. */
+/* Check that the message names an offload with which the configuration would fit, if there is one. */
 static void the_offload_that_would_fit(void **state)
 {
     (void)state;
@@ -657,7 +658,7 @@ static void the_offload_that_would_fit(void **state)
     }
 }
 
-/* Return whether the order "layer" is chosen with `accum` micro-batches, and describe why. */
+/* Return whether the order "layer" is chosen with `accum` micro-batches, with the reason in a note. */
 static bool layer_taken(int64_t accum, int64_t limit_bytes, const zr_profile *profile, char note[ZR_TRAIN_NOTE_BYTES])
 {
     char keys[256];
@@ -672,7 +673,7 @@ static bool layer_taken(int64_t accum, int64_t limit_bytes, const zr_profile *pr
     return layer;
 }
 
-/* Check that "layer" is chosen where gathers are slow and it fits, else "micro". */
+/* Check that the order "layer" is chosen where gathers are slow and the order fits in memory, otherwise "micro". */
 static void the_order_of_micro_batches(void **state)
 {
     (void)state;

@@ -2,8 +2,8 @@
 //LINK -Wl,--wrap=open,--wrap=write,--wrap=pwrite,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=fallocate,--wrap=ftruncate
 //LINK -Wl,--wrap=zr_data_sample,--wrap=zr_data_window,--wrap=zr_engine_step,--wrap=zr__train_threads
 //LINK -Wl,--wrap=zr__engine_probe,--wrap=zr__report_measured
-/* The ends of runs: whatever happens on whichever rank, model/ has the last good weights, whole, and no others; a run
- * that is asked to stop leaves them in a checkpoint. */
+/* The ends of runs: whatever fails on whichever rank, model/ holds the last good weights, complete, or nothing; a run
+ * that is asked to stop leaves its weights in a checkpoint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,14 +33,14 @@ static const char *const whole[] = {"config.json", "model.safetensors", "tokeniz
 static const char *const whole_checkpoint[] = {
     "config.json", "model.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors", "manifest.json", NULL};
 
-/* The fault of a run, and its time. */
+/* A fault of a run, with its time. */
 typedef struct plot {
     int64_t bad_sample; /* global index of a sample that cannot be read, -1: none */
     bool bad_window;    /* evaluation data cannot be read */
     int64_t bad_step;   /* index from 0 of the step that diverges, -1: none */
     bool mixed;         /* the bad step has updated some units */
     bool no_loss;       /* the bad step is skipped: its loss is not finite */
-    int stop_at;        /* the call of stop on stop_rank that returns true, 0: never */
+    int stop_at;        /* the number of the call of stop, on stop_rank, that returns true; 0: no call */
     int stop_rank;
     bool uneven;           /* rank r has r + 1 threads */
     int moved;             /* unplanned bytes: 1 within the total traffic, 2 across a border */
@@ -260,7 +260,8 @@ static void expect_status(int ranks, zr_status status, const char *text)
 
 /* ---- the directory --------------------------------------------------------------------------- */
 
-/* Check that wherever the machine stops, model/ is whole or absent, and at the end there for good. */
+/* Check that wherever the machine stops, model/ is complete or absent, and that at the end of the run it is there for
+ * good. */
 static void a_model_is_committed_whole(void **state)
 {
     (void)state;
@@ -278,8 +279,8 @@ static void a_model_is_committed_whole(void **state)
     }
 }
 
-/* Check any one call that fails: before the first step no files of the run are left; later the weights are there, and
- * the message says where. */
+/* Check the failure of any one call: before the first step the run leaves no files; later it leaves the weights, and
+ * the message contains their place. */
 static void calls_that_fail(void **state)
 {
     (void)state;
@@ -332,9 +333,8 @@ static void a_directory_that_is_renamed(void **state)
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
-/* Check a sample that cannot be read. With 2 rows a step, sample 7 is rank 1's in step 4; with 4 rows a step, and
- * sample 11 with 8 rows, it is rank 1's in the second micro-batch of step 2, in the latter case with more micro-batches
- * to come. */
+/* Check a sample that cannot be read: sample 7 with 2 rows a step is rank 1's in step 4. Sample 7 with 4 rows a step,
+ * and sample 11 with 8 rows, is rank 1's in the second micro-batch of step 2; with 8 rows more micro-batches follow. */
 static void data_that_goes_bad(void **state)
 {
     (void)state;
@@ -381,7 +381,7 @@ static void one_rank_is_asked(void **state)
 {
     (void)state;
     static const char *const keys[] = {"train.eval_interval=2", NULL};
-    /* asked after step 1; after step 2, and after each of the 3 batches that evaluate it */
+    /* asked after step 1; after step 2; after each of the 3 batches of step 2's evaluation */
     static const int steps[] = {1, 2, 2, 2, 2, 3};
     for (int at = 1; at <= 6; at++)
         for (int rank = 0; rank < 2; rank++) {
@@ -397,7 +397,7 @@ static void one_rank_is_asked(void **state)
         }
 }
 
-/* Check that a checkpoint that cannot be written leaves no half of itself, and that its weights go to the space
+/* Check that a checkpoint that cannot be written leaves no partial files, and that its weights are written to the space
  * reserved for model/. */
 static void checkpoints_that_fail(void **state)
 {
@@ -450,7 +450,7 @@ static void a_step_is_left(void **state)
             assert_int_equal(end.result.steps, at == 6);
             assert_int_equal(end.samples, 2 * (at == 6 ? 4 + 2 : 2)); /* no micro-batch was read after the stop */
             if (at == 6) expect_stopped(1, 2, layouts[l]);
-            assert_true(there("run/run.json")); /* measured traffic is also of whole steps */
+            assert_true(there("run/run.json")); /* the comparison of measured traffic uses whole steps only */
             assert_memory_equal(&end.result.measured.memory, &end.result.planned.memory, sizeof(zr_memory));
             assert_int_equal(end.alarms, 0); /* without a finished step, its traffic and loss are unknown */
             assert_int_equal(isnan(end.result.loss) != 0, at == 2);
@@ -469,7 +469,7 @@ static void ranks_with_other_threads(void **state)
     int64_t even_bytes = end.result.planned.memory.total_bytes;
     it.uneven = true;
     assert_int_equal(train("run", 2, keys), ZR_OK);
-    assert_true(end.result.planned.memory.total_bytes > even_bytes); /* rank 1's memory, told by rank 0 */
+    assert_true(end.result.planned.memory.total_bytes > even_bytes); /* the memory of rank 1, which rank 0 reports */
     assert_memory_equal(&end.result.measured.memory, &end.result.planned.memory, sizeof(zr_memory));
     assert_int_equal(end.alarms, 0);
 }

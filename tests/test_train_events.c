@@ -185,8 +185,8 @@ static int find_files(const char *folder, char name[FILES][256])
     return n;
 }
 
-/* Read all event files of a folder as TensorBoard does: a SessionLog START at a step removes earlier records of that
- * step and later steps. */
+/* Read all event files of a folder as TensorBoard does: a SessionLog START at a step removes the records before it of
+ * that step and of later steps. */
 static int read_all(const char *folder, event *out, int64_t starts[FILES])
 {
     static unsigned char data[1 << 16];
@@ -295,8 +295,8 @@ static void clear(void)
     nftw(in_tempdir("run"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Check that each step from 1 is there once, with the numbers that the observer was told (if it was told of the step),
- * and that evaluations are there every three steps and at the end. */
+/* Check that each step from 1 is recorded once, with the observer's numbers if the observer was called for it, and that
+ * evaluations are recorded every three steps and at the end. */
 static void expect_events(const told *t, int steps)
 {
     static event e[EVENTS];
@@ -339,7 +339,7 @@ static void a_run_and_one_that_goes_on(void **state)
     assert_int_equal(starts[0], 0);
     const size_t length = read_file(name[0], before);
 
-    /* Resume from the end, then from an earlier checkpoint: the steps after it are made again. */
+    /* Resume from the end, then from an earlier checkpoint, so that the steps after it are repeated. */
     train(&t, true, 8, "train.tensorboard=true");
     if (t.status != ZR_OK) fail_msg("%s", t.message);
     expect_events(&t, 8);

@@ -17,7 +17,7 @@
 
 #include <stdatomic.h>
 
-/* Allocations until one is refused; 0 or less: none is refused. */
+/* Number of allocations until one is refused; 0 or less: none is refused. */
 static _Atomic int until;
 
 void *__real_zr_alloc(size_t bytes);
@@ -35,7 +35,7 @@ int __wrap_fsync(int fd)
     return 0;
 }
 
-/* Plans until one recomputes everything; 0 or less: none does. */
+/* Number of plans until one recomputes everything; 0 or less: none does. */
 static _Atomic int unlike;
 
 zr_status __real_zr__train_plan(const zr_config *config, int ranks, int stage, const zr_profile *profile,
@@ -128,7 +128,7 @@ static void any_allocation_may_fail(void **state)
     zr_config_destroy(&longer);
 }
 
-/* Check ranks whose policy auto finds different mixes, as on unlike hosts. */
+/* Check ranks whose policy auto chooses different mixes, as on hosts that differ. */
 static void ranks_that_compute_other_things_again(void **state)
 {
     (void)state;

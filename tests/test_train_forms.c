@@ -1,8 +1,8 @@
 //TEST timeout=120 needs=/proc/self
 //LINK -Wl,--wrap=pread
 /* Weights of a Hugging Face directory keep their form: names, types, shapes and files of all tensors and the keys of
- * config.json come back after a conversion, a conversion to a run and back, and after training. Ranks read each byte of
- * the files once, whatever their number. */
+ * config.json come back after a conversion, a conversion to a run and back, and after training. All ranks together read
+ * each byte of the files once, whatever the number of ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ ssize_t __wrap_pread(int fd, void *to, size_t bytes, off_t at)
 
 /* ---- a directory ------------------------------------------------------------------------------------ */
 
-/* A kind of source: types of the tensors in turn, and the number of files. */
+/* A form of source: types of the tensors, used in turn, and the number of files. */
 typedef struct form {
     const char *name, *golden;
     zr_dtype type[3];
@@ -250,7 +250,7 @@ static void assert_same_config(const char *name, const char *other)
     json_decref(b);
 }
 
-/* Check both spellings of the type, and the sum of the sizes in the index. */
+/* Check the type in both of its spellings, and the sum of the sizes in the index. */
 static void assert_told(const form *f, const char *name, bool wide)
 {
     static const char *const types[] = {[ZR_F32] = "float32", [ZR_BF16] = "bfloat16", [ZR_F16] = "float16"};
@@ -371,8 +371,8 @@ static void rename_in(const char *run, const char *from, const char *to)
     assert_int_equal(rename(a, b), 0);
 }
 
-/* A run that was killed while it wrote several files goes on: complete files get their name, and incomplete ones, whose
- * index has a temporary name, are written anew. */
+/* A run that was killed while it wrote several files is continued: complete files get their names, and files that were
+ * not complete, as the index's temporary name shows, are written again. */
 static void interrupted_exports_of_several_files(void **state)
 {
     (void)state;
@@ -407,8 +407,8 @@ static void weights_that_are_too_large_become_f32(void **state)
 
 /* ---- bytes -------------------------------------------------------------------------------------------- */
 
-/* Ranks share the reading of weights: from stage 1 on each reads its shard, so that all together read each byte once.
- * At stage 0 each holds all states, and reads all. */
+/* Ranks divide the reading of weights: from stage 1 on each rank reads its shard, so that all together read each byte
+ * once. At stage 0 each rank holds all states, and reads all bytes. */
 static void ranks_read_their_own_ranges(void **state)
 {
     (void)state;

@@ -82,7 +82,8 @@ static void forget(texts *t)
 
 /* ---- the share of the likeliest ----------------------------------------------------------------- */
 
-/* Draw, count each token of BDMXZ, and return the number of kinds of tokens, which must be the first ones of BDMXZ. */
+/* Draw tokens, count each of B, D, M, X and Z, and return the number of different tokens, which must be the first of
+ * these letters. */
 static int kinds(int64_t k, double p, double temperature, int counts[5])
 {
     static const char likeliest[] = "BDMXZ";
@@ -111,20 +112,20 @@ static void a_share_keeps_the_fewest_that_have_it(void **state)
 {
     (void)state;
     int counts[5];
-    /* Shares of all tokens: B has e^2, each of the next four e, of e^2 + 4e + 251 in all. */
+    /* Shares of all tokens: B's weight is e^2, that of the next four e each, and the sum e^2 + 4e + 251. */
     const double all = exp(2) + 4 * exp(1) + 251;
     assert_int_equal(kinds(0, 0.5 * exp(2) / all, 1, counts), 1);
     assert_int_equal(kinds(0, 0.999 * exp(2) / all, 1, counts), 1);
     assert_int_equal(kinds(0, 1.001 * exp(2) / all, 1, counts), 2);
     assert_int_equal(kinds(0, (exp(2) + 3.5 * exp(1)) / all, 1, counts), 5);
     assert_true(kinds(0, 0.5, 1, counts) > 5);
-    /* With the five likeliest, the share is a part of their sum. */
+    /* With top-k 5, a share is relative to the sum of the five likeliest. */
     const double five = exp(2) + 4 * exp(1);
     assert_int_equal(kinds(5, 0.999 * exp(2) / five, 1, counts), 1);
     assert_int_equal(kinds(5, (exp(2) + 1.5 * exp(1)) / five, 1, counts), 3);
     assert_int_equal(kinds(5, 1, 1, counts), 5);
     assert_int_equal(kinds(5, 0.999, 1, counts), 5);
-    /* The temperature is applied first: at the lower one B alone has the share. */
+    /* The temperature is applied first: at the lower one, B alone exceeds the share. */
     assert_int_equal(kinds(5, 0.6, 1, counts), 3);
     assert_int_equal(kinds(5, 0.6, 0.5, counts), 1);
     /* The tokens that are left keep their proportions. */
@@ -202,7 +203,7 @@ static void a_sample_ends_before_a_text(void **state)
     forget(&ended);
 }
 
-/* Check that the beginning of a stop text at the end of a sample is told. */
+/* Check that text held back as the beginning of a stop text is reported when the sample ends. */
 static void what_is_held_back_is_told_at_the_end(void **state)
 {
     (void)state;
@@ -296,7 +297,7 @@ static void settings_of_a_directory(void **state)
     assert_int_equal(zr_sampling_of_dir(in_tempdir("known"), &s), ZR_ERR_NOT_FOUND);
 }
 
-/* A message becomes the text that the template gives it. The random model depends on the whole text. */
+/* A message is converted to text by the chat template. The random model depends on the whole text. */
 static void a_message_is_rendered(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The time that a rank may stay in each phase. test_cli_hang.sh tests the messages about ranks that stay longer. */
+/* The time limits of a rank in each phase. test_cli_hang.sh tests the messages about ranks that exceed them. */
 #include "train/watch/hang.c"
 
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static void limits(void **state)
     }
 }
 
-/* Check that the first step has the limit of the start: a step's time is not known yet. */
+/* Check that the first step has the limit of the start phase, because no step has been timed yet. */
 static void first_step(void **state)
 {
     (void)state;

@@ -173,7 +173,7 @@ static zr_plan *plan_of(const char *const *overrides, int n)
     return plan_for(&profile, overrides, n);
 }
 
-/* Check that any combination of keys is either refused by the configuration, by name, or planned. */
+/* Check that any combination of keys is either refused by the configuration, with the key's name, or planned. */
 static void what_is_let_through_is_planned(void **state)
 {
     (void)state;
@@ -246,7 +246,7 @@ static void expect_advice(const char *const *overrides, int n, const char *advic
     zr_plan_destroy(&plan);
 }
 
-/* Check that only changes that the configuration does not have yet are advised. */
+/* Check that the message advises only changes that the configuration does not have yet. */
 static void too_large_a_plan(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void too_large_a_plan(void **state)
                   4, "a smaller batch or seq_length, offload_optimizer.device nvme, or ");
 }
 
-/* Check that policy auto may plan the largest arena whose process stays within memory.limit. */
+/* Check that policy auto may plan an arena up to the size with which the process stays within memory.limit. */
 static void the_limit_of_auto(void **state)
 {
     (void)state;
@@ -279,14 +279,14 @@ static void the_limit_of_auto(void **state)
         assert_true(zr__process_bytes(l.limit_bytes, 1) <= limit[i]);
         assert_true(zr__process_bytes(l.limit_bytes + 2, 1) > limit[i]);
     }
-    /* CUDA takes its part of a GPU's memory, and the process none. */
+    /* CUDA takes its part from the GPU's memory, and the process takes none of it. */
     const zr_profile gpu = {.facts = {.threads = 1, .apart = true, .scratch_bytes = zr_device_cuda_scratch}};
     const char *const limited[] = {"activation_checkpointing.policy=auto", "memory.limit=1100000000"};
     zr_plan *plan = plan_for(&gpu, limited, 2);
     assert_int_equal(plan->layout.limit_bytes, 1100000000 - ((int64_t)1 << 30));
     assert_int_equal(zr__rank_bytes(plan->layout.limit_bytes, &gpu.facts), 1100000000);
     zr_plan_destroy(&plan);
-    /* A limit below a process's own memory is still a limit, which no plan meets. */
+    /* A limit below a process's own memory remains a limit, which no plan meets. */
     zr_layout l = layout_of("{\"activation_checkpointing\": {\"policy\": \"auto\"}, \"memory\": {\"limit\": 1}}", 1);
     assert_int_equal(l.limit_bytes, 1);
     l = layout_of("{\"activation_checkpointing\": {\"policy\": \"auto\"}}", 1);
@@ -299,7 +299,7 @@ static void a_share_of_the_host(void **state)
     int64_t one = zr__train_host_limit(1), four = zr__train_host_limit(4);
     if (one == 0) skip();
     assert_true(one < zr__host_available_bytes());
-    assert_true(four > one / 8 && four < one / 2); /* the free memory changes between the calls */
+    assert_true(four > one / 8 && four < one / 2); /* in case the free memory changes between the calls */
 }
 
 int main(void)

@@ -74,7 +74,7 @@ static void test_minimum(void **state)
     expect(&config, "xxxx", (double[]){16, 8, 4, 3, 3});
 }
 
-/* Check that the window is counted from the last overflow, forgiven or not. */
+/* Check that the window is counted from the last overflow, tolerated by the hysteresis or not. */
 static void test_window_starts_at_an_overflow(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void test_window_starts_at_an_overflow(void **state)
     expect(&forgiving, "..x...", (double[]){256, 256, 256, 256, 256, 256, 512});
 }
 
-/* Check that only a full window without overflow restores the hysteresis, by which an overflow is forgiven. */
+/* Check that the hysteresis, the number of tolerated overflows, is restored only by a full window without overflow. */
 static void test_hysteresis(void **state)
 {
     (void)state;
@@ -94,7 +94,7 @@ static void test_hysteresis(void **state)
     expect(&config, "xx...xx", (double[]){256, 256, 128, 128, 128, 256, 256, 128});
 }
 
-/* Check that with consecutive_hysteresis every good step restores the hysteresis: only overflows in a row count. */
+/* Check that with consecutive_hysteresis, every good step restores the hysteresis: only consecutive overflows count. */
 static void test_consecutive_hysteresis(void **state)
 {
     (void)state;

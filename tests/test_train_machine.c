@@ -1,6 +1,6 @@
 //TEST timeout=120
-/* The remembered rates of a machine: they are written whole and read back, are refused when damaged or another
- * machine's, and do not change plans. */
+/* The stored rates of a machine: files are written atomically and read back, are refused if damaged or from another
+ * machine, and do not change plans. */
 #include "tempdir.h"
 
 #include <dirent.h>
@@ -191,7 +191,8 @@ static void test_writers_at_once(void **state)
     for (int i = 0; i < WRITERS; i++) assert_int_equal(pthread_create(&thread[i], NULL, write_often, &scale[i]), 0);
     for (int i = 0; i < 50; i++) {
         assert_int_equal(zr__rates_recall(&here, &back), ZR_OK);
-        assert_true(fabs(back.triad.one / back.matmul_f32 - 20.0 / 90.0) < 1e-12); /* both rates come from one writer */
+        assert_true(fabs(back.triad.one / back.matmul_f32 - 20.0 / 90.0) <
+                    1e-12); /* both rates must come from one writer */
     }
     for (int i = 0; i < WRITERS; i++) {
         void *failed;
@@ -370,7 +371,7 @@ static void test_same_plan(void **state)
     zr_plan_destroy(&b);
 }
 
-/* Check that products are remembered by sizes, and that these rates take the same time in all as the measured
+/* Check that products are stored by their sizes, and that the stored rates give the same total time as the measured
  * products. */
 static void check_remembered(const zr__products *products)
 {
@@ -397,7 +398,7 @@ static zr_status no_host_memory(zr_device *device, int64_t bytes, void **memory)
     return ZR_FAIL(ZR_ERR_INTERNAL, "memory of the host was taken beside the processor's");
 }
 
-/* Check that a processor's operands are filled in place: no copy is held. */
+/* Check that on a processor the operands are filled in place, without a copy. */
 static void test_products_held_once(void **state)
 {
     (void)state;

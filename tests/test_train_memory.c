@@ -1,7 +1,7 @@
 //TEST timeout=60
 //LINK -Wl,--wrap=zr__host_peak_bytes
-/* The memory that a process took: the terms subtracted from and added to the resident size, and the promise that a run
- * keeps. Stand-ins for the system's files make each number known. */
+/* The measured memory of a process: the terms subtracted from and added to the resident size, and the promised bound of
+ * a run. Stand-ins for the system's files make each number known. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +22,8 @@
 #include "zr/plan.h"
 #include "zr/run.h"
 
-static const char *transport;             /* the ranks' transport in name; NULL: threads */
-static int64_t before_bytes, after_bytes; /* the process's peak when the run begins, and at its end */
+static const char *transport;             /* name of the ranks' transport; NULL: threads */
+static int64_t before_bytes, after_bytes; /* peak memory of the process at the beginning and at the end of the run */
 static int peaks_asked;
 
 int64_t __wrap_zr__host_peak_bytes(void);
@@ -56,7 +56,8 @@ static void peak_without_files_and_windows(void **state)
     assert_int_equal(zr__host_peak_of(in_tempdir("none")), -1);
 }
 
-/* Check that a group's free memory is its limit less its use, without file pages that can be dropped. */
+/* Check that the free memory of a control group is its limit less its use, where file pages that can be dropped do not
+ * count as use. */
 static void group_without_its_file_pages(void **state)
 {
     (void)state;
@@ -117,7 +118,7 @@ static void train(int ranks, int64_t before, int64_t after)
     zr_config_destroy(&config);
 }
 
-/* Check the promise of a process: at most 1.03 of its ranks' plans plus 48 MiB. */
+/* Check the promise for a process: at most 1.03 times the plans of its ranks, plus 48 MiB. */
 static void the_promise_is_held(void **state)
 {
     (void)state;
@@ -131,12 +132,12 @@ static void the_promise_is_held(void **state)
     assert_null(strstr(notes, "more than"));
     train(1, 0, promised + 1);
     assert_non_null(strstr(notes, "more than"));
-    train(1, promised + 1, promised + 1); /* the process was that large before */
+    train(1, promised + 1, promised + 1); /* the process had this size before the run */
     assert_null(strstr(notes, "more than"));
 }
 
-/* Check windows: ranks that are threads have their staging in the process's memory, and one promise together; ranks
- * that are processes have it in shared windows, which are not anonymous memory, and a promise each. */
+/* Check windows: ranks that are threads have their staging in the process's memory, and one promise together. Ranks
+ * that are processes have it in shared windows, which are not anonymous memory, and one promise each. */
 static void windows_are_added(void **state)
 {
     (void)state;
@@ -152,8 +153,8 @@ static void windows_are_added(void **state)
     assert_int_equal(result.promised_rss_bytes, zr__process_bytes(total, 1));
 }
 
-/* Check that beside devices with their own memory a process holds the host's part of the plan; staging of several
- * processes lies on their GPUs, except for a small part. */
+/* Check that on a device with its own memory, a process holds only the host's part of the plan; the staging of several
+ * processes is in their GPUs' memory, except for a small part. */
 static void what_a_process_holds_beside_gpus(void **state)
 {
     (void)state;

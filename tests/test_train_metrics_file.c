@@ -1,6 +1,6 @@
 //TEST timeout=20
 /* metrics.jsonl on a disk that takes a line, a part of it or nothing: earlier content stays, lines wait in memory, and
- * a loss is an error at the end. A limit on the size of files (RLIMIT_FSIZE) stands for the full disk. */
+ * lost lines are an error at the end. A limit on the size of files (RLIMIT_FSIZE) stands for the full disk. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -192,7 +192,8 @@ static void *no_memory(size_t bytes)
     return zr__json_allocated(NULL);
 }
 
-/* Check that a loss that cannot be read for lack of memory is an error, not a loss that was never reached. */
+/* Check that lack of memory while the best loss of a file is read is an error, and is not taken for a file without a
+ * loss. */
 static void losses_without_memory(void **state)
 {
     (void)state;
@@ -209,8 +210,8 @@ static void losses_without_memory(void **state)
     zr__metrics_close(&m);
 }
 
-/* Check that only text appended by this run is cut off: a file that another process has cut meanwhile is not filled
- * with zeros. */
+/* Check that only text appended by this run is cut off: if another process has cut the file, it is not extended with
+ * zeros. */
 static void a_file_that_someone_has_cut(void **state)
 {
     (void)state;
@@ -236,7 +237,7 @@ static void a_file_that_someone_has_removed(void **state)
     put_file("m", "", 0);
 }
 
-/* Check that another's file behind a planted link is neither cut nor written. */
+/* Check that a file that another user has linked to under this name is neither cut nor written. */
 static void names_of_other_files(void **state)
 {
     (void)state;

@@ -59,7 +59,7 @@ static void test_unbiased(void **state)
     (void)state;
     enum { RUNS = 400, STEPS = 60 };
     const int smalls[] = {1, 8, 200};
-    const double begun = 1 - pow(0.99, STEPS); /* the share of an average that has left its initial zero */
+    const double begun = 1 - pow(0.99, STEPS); /* the weight of an average that started at zero */
     uint64_t seed = 1;
     for (int s = 0; s < 3; s++) {
         double gradient = 0, trace = 0, squares = 0;

@@ -26,7 +26,7 @@
 #include <xxhash.h>
 
 #ifndef STEPS_AFTER
-#define STEPS_AFTER 3 /* steps after a checkpoint, for every pair of layouts */
+#define STEPS_AFTER 3 /* number of steps after a checkpoint, for every pair of layouts */
 #endif
 
 enum { DATA_BYTES = 400 };
@@ -36,7 +36,8 @@ enum { DATA_BYTES = 400 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t loaded;
 
-/* Hash each element with its place, so that the sum does not depend on the ranks that hold the elements. */
+/* Hash each element with its position, so that the sum does not depend on how the elements are distributed over ranks.
+ */
 static uint64_t hash_of(int state, const char *name, int64_t first, int64_t n, const float *in)
 {
     uint64_t sum = 0, name_hash = XXH3_64bits(name, strlen(name));
@@ -210,15 +211,15 @@ static const char *layout_keys(int layout, bool bf16, int steps)
     return text;
 }
 
-/* Return whether the short run has this pair. Any three of ranks and stage before and after take all combinations, and
- * the fourth follows from them and the type. */
+/* Return whether the short run has this pair. Any three of the ranks and stages before and after take all combinations;
+ * the fourth follows from these three and the type. */
 static bool is_chosen(int a, int b, bool bf16)
 {
     return is_long_run() || (a / STAGES + a % STAGES + b / STAGES + b % STAGES + 2 * bf16) % 4 == 0;
 }
 
-/* Save in each layout and resume in each: the state is the same. With an unchanged number of ranks, the steps equal the
- * uninterrupted run's; with another number, they are the same at every stage. */
+/* Save in each layout and resume in each layout: the state is the same. With the same number of ranks, the steps equal
+ * the uninterrupted run's; with another number, they are the same at every stage. */
 static void all_pairs(bool bf16, int steps)
 {
     static told whole[RANKS], first[RANKS][RANKS];
@@ -266,8 +267,8 @@ static void every_layout_into_every(void **state)
 
 /* ---- other changes at a resume ----------------------------------------------------------------- */
 
-/* Check changes of type and memory layout: the saved states are the fp32 masters. fp16's scale begins too high, so that
- * its first steps are skipped; resumed runs keep the scale. */
+/* Check changes of type and memory layout: the saved states are the fp32 masters. The fp16 loss scale begins too high,
+ * so that its first steps are skipped; resumed runs keep the scale. */
 static void every_type_into_every(void **state)
 {
     (void)state;
@@ -381,7 +382,7 @@ static void a_run_without_a_checkpoint(void **state)
     expect_ok(&t);
     assert_int_equal(t.steps, 6);
     assert_non_null(strstr(t.notes, "there is no checkpoint in "));
-    told again = train("run", 2, true, "train.steps=9"); /* the run's weights would be lost */
+    told again = train("run", 2, true, "train.steps=9"); /* the last run's weights would be lost */
     assert_int_equal(again.status, ZR_ERR_CREATE);
     assert_non_null(strstr(again.message, "left no checkpoint to continue from"));
     nftw(in_tempdir("run/model"), tempdir_unlink, 8, FTW_DEPTH | FTW_PHYS);
@@ -486,8 +487,8 @@ static void flip(const char *name, long at)
     fclose(file);
 }
 
-/* Check that with one wrong bit in the manifest, in a header or in the moments, the checkpoint before is taken, and a
- * note says why. */
+/* Check that with one wrong bit in the manifest, in a header or in the moments, the run resumes from the checkpoint
+ * before, and a note contains the reason. */
 static void damaged_checkpoints(void **state)
 {
     (void)state;
@@ -502,7 +503,7 @@ static void damaged_checkpoints(void **state)
     for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++) {
         snprintf(name, sizeof name, "whole/step-0000000%d/%s", 8 - 2 * (int)i, bits[i].file);
         flip(name, bits[i].at);
-        told refused = train("whole", 1 + (int)i, true, "train.steps=9"); /* weights of a later step are there */
+        told refused = train("whole", 1 + (int)i, true, "train.steps=9"); /* weights of a later step exist */
         assert_int_equal(refused.status, ZR_ERR_CREATE);
         snprintf(name, sizeof name, "holds weights after step %d (model), and its newest checkpoint", i == 0 ? 8 : 9);
         if (!strstr(refused.message, name)) fail_msg("no \"%s\" in: %s", name, refused.message);

@@ -35,10 +35,12 @@ zr_status __wrap_zr_engine_resume(zr_engine *engine, int64_t its_updates)
 
 /* ---- the disk --------------------------------------------------------------------------------- */
 
-static bool metrics_synced;       /* since the last checkpoint got its name */
-static int named, named_unsynced; /* checkpoints named; named before their metrics were synced */
+static bool metrics_synced; /* whether metrics were synced after the last checkpoint got its name */
+static int named,
+    named_unsynced; /* number of checkpoints that got their names, and of those whose metrics were not synced before */
 static bool folder_fails, just_named;
-static char last_synced[PATH_MAX], synced_before[PATH_MAX]; /* last path synced; last path synced before a rename */
+static char last_synced[PATH_MAX],
+    synced_before[PATH_MAX]; /* the last path synced; the last path synced before a rename */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -191,7 +193,8 @@ static void skipped_steps_are_counted_on(void **state)
     assert_int_equal(t.step[t.steps - 1].step, ZR_TRAIN_MAX_SKIPPED);
 }
 
-/* Check that an optimizer whose states begin at zero also begins its count of updates, which corrects them, at zero. */
+/* Check that an optimizer whose states start from zero also starts its count of updates, used for bias correction, from
+ * zero. */
 static void updates_are_counted_as_states_are(void **state)
 {
     (void)state;
@@ -210,8 +213,8 @@ static void updates_are_counted_as_states_are(void **state)
 
 /* ---- the directory ---------------------------------------------------------------------------- */
 
-/* Check that an unfinished folder beside the step's own checkpoint, and a folder without a manifest, are passed
- * over. */
+/* Check that an unfinished folder beside a complete checkpoint of the same step, and a folder without a manifest, are
+ * passed over. */
 static void folders_that_are_no_checkpoints(void **state)
 {
     (void)state;
@@ -252,7 +255,8 @@ static void one_that_was_passed_over_is_not_kept_for_another(void **state)
     assert_false(is_there("run/step-00000002"));
 }
 
-/* Check that another tokenizer is noticed by its name where the files hold tokens, which do not tell. */
+/* Check that a change of tokenizer is noticed by its name if the data files hold tokens, which do not contain the
+ * tokenizer. */
 static void another_tokenizer_of_the_same_tokens(void **state)
 {
     (void)state;
@@ -275,7 +279,7 @@ static void another_tokenizer_of_the_same_tokens(void **state)
 
 /* ---- the disk --------------------------------------------------------------------------------- */
 
-/* Check that the steps up to a checkpoint are in metrics.jsonl, also after a power cut. */
+/* Check that metrics.jsonl contains all steps up to a checkpoint, also after a power failure. */
 static void metrics_are_on_the_disk_before_a_checkpoint_has_its_name(void **state)
 {
     (void)state;
@@ -288,8 +292,8 @@ static void metrics_are_on_the_disk_before_a_checkpoint_has_its_name(void **stat
     assert_int_equal(named_unsynced, 0);
 }
 
-/* Check that a checkpoint that has its name is kept when its folder cannot be synced: it may be whole, but may not
- * survive. */
+/* Check that a checkpoint with its name is kept if its folder cannot be synced: it may be complete, but might not
+ * survive a power failure. */
 static void a_folder_that_cannot_be_synced_keeps_its_checkpoint(void **state)
 {
     (void)state;
@@ -301,7 +305,7 @@ static void a_folder_that_cannot_be_synced_keeps_its_checkpoint(void **state)
     assert_true(is_there("run/step-00000003/manifest.json"));
 }
 
-/* Check that a checkpoint is as good without the file `latest`. */
+/* Check that a checkpoint can be used without the file `latest`. */
 static void a_name_that_cannot_be_told_is_noted(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 //TEST timeout=20 needs=/proc/self
 //LINK -Wl,--wrap=open,--wrap=unlink
-/* The directory of a run: another job that comes and goes between the check and the lock, locks whose process is gone,
- * and metrics that are cut. */
+/* The directory of a run: another job that appears and disappears between the check and the lock, locks whose process
+ * has ended, and metrics that are cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ static void set_room(rlim_t bytes)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &most), 0);
 }
 
-/* Check that each listed file alone shows that a run has been there. */
+/* Check that each listed file alone is recognized as belonging to an earlier run. */
 static void rests_of_a_run_are_not_written_over(void **state)
 {
     (void)state;
@@ -201,7 +201,8 @@ static void put_dead_lock(char text[1024])
     read_back("lock", text, 1024);
 }
 
-/* Check that a name that does not fit on the disk leaves the old lock, which the next job takes over. */
+/* Check that if the owner's name cannot be written because the disk is full, the old lock stays, and the next job takes
+ * it over. */
 static void a_full_disk_keeps_the_name_in_a_lock(void **state)
 {
     (void)state;
@@ -218,13 +219,13 @@ static void a_full_disk_keeps_the_name_in_a_lock(void **state)
     assert_true(taken(gone));
     assert_non_null(strstr(gone, "process 999999999"));
     remove(in_tempdir("lock"));
-    set_room(20); /* a new lock without a name does not stay either */
+    set_room(20); /* a new lock without its owner's name does not stay either */
     assert_int_equal(zr__lock_take(in_tempdir("lock"), gone), ZR_ERR_CREATE);
     set_room(RLIM_INFINITY);
     assert_int_equal(access(in_tempdir("lock"), F_OK), -1);
 }
 
-/* Check that a shorter name leaves no rest of a longer one. */
+/* Check that a shorter owner's name leaves no rest of a longer one. */
 static void a_lock_that_is_taken_over_is_as_long_as_it_is(void **state)
 {
     (void)state;
@@ -254,7 +255,7 @@ static void a_lock_that_another_takes_over(void **state)
     assert_true(taken(gone));
 }
 
-/* Check that the lock of a process that has ended but is not collected yet is free. */
+/* Check that the lock of a process that has ended, but that its parent has not waited for, is free. */
 static void a_lock_of_a_process_that_has_ended(void **state)
 {
     (void)state;
@@ -289,7 +290,7 @@ static void set_age(time_t sec)
     assert_int_equal(utimensat(AT_FDCWD, in_tempdir("lock"), then, 0), 0);
 }
 
-/* Check a lock without a name: its maker is either about to write the name, or never will. */
+/* Check a lock without an owner's name: its maker will either write the name soon, or never. */
 static void a_lock_without_a_name(void **state)
 {
     (void)state;
@@ -313,7 +314,8 @@ static void a_lock_without_a_name(void **state)
     remove(in_tempdir("lock"));
 }
 
-/* Check that a lock that cannot be removed loses its name, so that other hosts need not ask whose it was. */
+/* Check that a lock that cannot be removed is emptied of its owner's name, so that other hosts need not ask for the
+ * owner. */
 static void a_lock_that_stays(void **state)
 {
     (void)state;
@@ -349,7 +351,7 @@ static void a_lock_that_has_become_another_jobs(void **state)
 
 /* ---- metrics ---------------------------------------------------------------------------------- */
 
-/* Check that lines after the step are cut, and half a line of a run that was killed. */
+/* Check that lines after the resumed step are cut, and also the incomplete last line of a killed run. */
 static void metrics_are_cut(void **state)
 {
     (void)state;
@@ -399,7 +401,7 @@ static void metrics_are_cut(void **state)
     }
 }
 
-/* Check that files of an earlier run are not cut while the next run can still be refused. */
+/* Check that the files of an earlier run are not cut as long as the next run can still be refused. */
 static void metrics_are_cut_last(void **state)
 {
     (void)state;
@@ -425,13 +427,14 @@ static void put_text(const char *name, const char *text)
     put_file(name, text, strlen(text));
 }
 
-/* Check that the step of weights comes from their own file, whatever run.json says; without it, from run.json, or it is
- * not known. */
+/* Check that the step of weights is read from the file beside them, whatever run.json contains; without that file from
+ * run.json, otherwise it is unknown. */
 static void the_step_of_weights(void **state)
 {
     (void)state;
     static const struct {
-        const char *model, *tmp, *old, *run; /* trained.json ("": missing), run.json; NULL: no folder or file */
+        const char *model, *tmp, *old, *run; /* model, tmp, old: step in the folder's trained.json ("": no such file);
+                                                run: in run.json; NULL: no folder or file */
         const char *name;
         int64_t step;
     } kept[] = {{NULL, NULL, NULL, "{\"steps\":9}", NULL, -1},
@@ -470,7 +473,7 @@ static void the_step_of_weights(void **state)
         if (step != kept[i].step) fail_msg("case %d: %lld", (int)i, (long long)step);
         assert_true(!name == !kept[i].name && (!name || strcmp(name, kept[i].name) == 0));
     }
-    /* The weights stand beside somebody else's files, which an earlier run has left in model.old. */
+    /* The weights are in model/; model.old has other files, which an earlier run has left. */
     zr__run_dir dir = ZR_RUN_DIR_INIT;
     const char *name;
     int64_t step;

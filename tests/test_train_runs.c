@@ -1,6 +1,6 @@
 //TEST timeout=120 tsan=1
-/* Whole runs: fp16's loss scale from step to step, runs that diverge, evaluation that does not depend on the ranks, a
- * limit that the host gives, and weights that are read back. */
+/* Whole runs: fp16's loss scale from step to step, runs that diverge, evaluation independent of the number of ranks, a
+ * memory limit from the host, and weights that are read back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -110,7 +110,8 @@ static void expect_ok(int ranks, const char *const *overrides)
     if (run(&it, ranks, overrides) != ZR_OK) fail_msg("%s", zr_error_message());
 }
 
-/* Check that a scale far above fp16's range is halved every step, for more steps than a run may otherwise skip. */
+/* Check that a scale far above fp16's range is halved in every step, even if that skips more steps than a run may
+ * otherwise skip. */
 static void the_scale_comes_down(void **state)
 {
     (void)state;
@@ -190,7 +191,7 @@ static void runs_that_diverge(void **state)
     }
 }
 
-/* Check that windows shared out over the ranks give the same loss: losses are added exactly. */
+/* Check that windows divided over the ranks give the same loss: losses are summed exactly. */
 static void evaluation_does_not_depend_on_ranks(void **state)
 {
     (void)state;
@@ -205,7 +206,7 @@ static void evaluation_does_not_depend_on_ranks(void **state)
     }
 }
 
-/* Check the number of batches evaluated: the text has 187 windows of 16 tokens, 93 batches of 2 and one window more. */
+/* Check the number of batches evaluated: the text has 187 windows of 16 tokens, 93 batches of 2 and one more window. */
 static void evaluation_is_of_so_many_batches(void **state)
 {
     (void)state;
@@ -239,7 +240,8 @@ static void skipped_steps_do_not_warm_up(void **state)
     assert_in_range(skipped, 2, 38);
     for (int i = 1; i < it.steps; i++) {
         int64_t before = i > 1 ? i - 1 - it.step[i - 2].skipped : 0, updates = i - it.step[i - 1].skipped;
-        bool rises = updates > before && updates > 1; /* DeepSpeed's second step still has the first one's rate */
+        bool rises =
+            updates > before && updates > 1; /* in DeepSpeed's schedule the second step has the rate of the first */
         assert_true(rises ? it.step[i].lr > it.step[i - 1].lr : it.step[i].lr == it.step[i - 1].lr);
     }
 }
@@ -289,7 +291,7 @@ static zr_config *saved_config(int ranks)
     return saved;
 }
 
-/* Check that policy auto takes a limit where none is given, notes it and saves it. */
+/* Check that policy auto determines a limit if none is given, reports it in a note and saves it. */
 static void a_limit_that_was_not_given(void **state)
 {
     (void)state;
@@ -352,13 +354,13 @@ static void rates_count_what_ran(void **state)
     }
 }
 
-/* Check that keys of the schedule change bytes moved, bytes kept or recompute, but never the losses. */
+/* Check that keys of the schedule may change the bytes moved, the bytes kept or recompute, but never the losses. */
 static void keys_of_the_schedule_change_the_plan_alone(void **state)
 {
     (void)state;
     static const struct {
         const char *stage, *key, *beside;
-        bool same_bytes; /* the same bytes, moved in other calls */
+        bool same_bytes; /* the same bytes, in other calls */
     } change[] = {
         {"3", "memory.layout=paper", "steps_per_print=1", false},
         {"3", "memory.norm=two_pass", "gradient_clipping=1", false},

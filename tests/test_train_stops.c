@@ -1,6 +1,6 @@
 //TEST timeout=20
-/* Stop texts: however a text is cut into pieces, the text before the first whole stop text is told, and no part that
- * may still become one is told early. */
+/* Stop texts: however a text is cut into pieces, the text before the first whole stop text is reported, and text that
+ * may be the beginning of a stop text is held back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static bool told(const char *text, unsigned cuts, const char *const *stop, int n
         memcpy(out + have, s.held.data, (size_t)ready);
         have += ready;
         zr__stops_told(&s, found ? (int64_t)s.held.length : ready);
-        assert_true(s.held.length < 8); /* held back: only a possible beginning */
+        assert_true(s.held.length < 8); /* only a possible beginning is held back */
     }
     if (s.held.length) memcpy(out + have, s.held.data, s.held.length);
     out[have + (int64_t)s.held.length] = '\0';
@@ -35,7 +35,7 @@ static bool told(const char *text, unsigned cuts, const char *const *stop, int n
     return found;
 }
 
-/* Find the same text by searching, after each piece, all text so far. */
+/* Find the expected text by searching all text so far after each piece. */
 static bool wanted(const char *text, unsigned cuts, const char *const *stop, int n, char out[ROOM])
 {
     size_t length = strlen(text);
@@ -78,7 +78,7 @@ static void it_ends_before_the_first_text(void **state)
     assert_true(ended > 1000 && whole > 1000);
 }
 
-/* Check that text that cannot begin a stop text is told at once. */
+/* Check that text that cannot be the beginning of a stop text is reported at once. */
 static void nothing_is_held_longer_than_it_must(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 //TEST timeout=120 mpi=1
-/* A trace has every step of the schedule, once a micro-batch, on every rank, in an order that the waits allow; timings
- * add up to the step, and their FLOPs to the plan's. */
+/* A trace has every step of the schedule on every rank, in each micro-batch that runs it, in an order that the waits
+ * allow; timings add up to the training step, and their FLOPs to the plan's. */
 #include "cli_run.h"
 
 #include <math.h>
@@ -79,11 +79,11 @@ typedef struct span {
     int seen;
 } span;
 
-/* Times of each step of the train schedule, by rank, training step, micro-batch (the first, for steps outside of the
- * REPEAT or done once) and step. */
+/* Times of each step of the train schedule, indexed by rank, training step, micro-batch (0 for steps outside of the
+ * REPEAT or run once) and step. */
 typedef struct spans {
     const zr_plan *plan;
-    bool *repeated; /* runs for every micro-batch: inside of the REPEAT, and not once */
+    bool *repeated; /* whether a step runs in every micro-batch: inside of the REPEAT, and not once */
     span *span;
     double last_end[RANKS][ZR_STREAMS]; /* end of the newest event */
     double flops;
@@ -133,8 +133,8 @@ static void see(spans *s, const json_t *event)
     *at = (span){begin, end, at->seen + 1};
 }
 
-/* Check that a step begins after the steps that it waits for, in its own micro-batch, or for steps after the END in the
- * last. */
+/* Check that a step begins after the steps that it waits for: in its own micro-batch, or, for steps after the END, in
+ * the last micro-batch. */
 static void check_waits(const spans *s, int rank, int step, int micro, int32_t index)
 {
     const zr_schedule *schedule = &s->plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -328,7 +328,8 @@ static zr_plan *widths_plan(int64_t accum, zr_save save, bool apart)
     return plan;
 }
 
-/* Check that kinds without a place go to the kind "other" of their own stream: no two threads add to the same kind. */
+/* Check that kinds without a free entry are added to the kind "other" of their own stream, so that no two threads add
+ * to the same kind. */
 static void test_many_kinds(void **state)
 {
     (void)state;
@@ -396,7 +397,7 @@ static zr_timings one_step_of(zr__timings *timings, const zr_plan *plan, const d
     return out;
 }
 
-/* Check that a step that is broken off leaves the numbers of earlier steps, also of the first. */
+/* Check that an interrupted step leaves the numbers of earlier steps unchanged, also of the first. */
 static void test_dropped(void **state)
 {
     (void)state;
@@ -404,7 +405,7 @@ static void test_dropped(void **state)
     zr_plan *plan = widths_plan(1, ZR_SAVE_NONE, false);
     zr__timings *timings = NULL;
     assert_int_equal(zr__timings_create(plan, &timings), ZR_OK);
-    for (int step = 0; step < 2; step++) { /* the first step alone, and with one more, which takes its place */
+    for (int step = 0; step < 2; step++) { /* only the first step, and then one more step, which replaces its numbers */
         zr_timings before = one_step_of(timings, plan, all, all, 1, 5), after;
         zr_comm *self = NULL;
         zr__timings_begin(timings);
@@ -449,8 +450,7 @@ static void test_copies(void **state)
     }
 }
 
-/* Check that communication is exposed only where no step computes at the same time, whether or not there would have
- * been time for it. */
+/* Check that communication is exposed only while no step computes, even if there would have been time to overlap it. */
 static void test_exposed(void **state)
 {
     (void)state;
@@ -530,7 +530,8 @@ static void test_in_f32(void **state)
     check_in_f32(true);
 }
 
-/* Check that in bf16 attention's rate is a share of the fp32 peak, and no share where that peak is not known. */
+/* Check that in bf16 attention's rate is given as a share of the fp32 peak, and that without a known peak there is no
+ * share. */
 static void test_peaks(void **state)
 {
     (void)state;
@@ -538,7 +539,7 @@ static void test_peaks(void **state)
     zr_timing product = {.flops = 50, .sec = 1}, attention = {.flops = 50, .sec = 1, .in_f32 = true};
     assert_true(zr__timing_rate_of(&t, &product).of_peak == 0.125);
     assert_true(zr__timing_rate_of(&t, &attention).of_peak == 0.5);
-    t.peak_f32_flops *= 0.25; /* faster than the peak: no share */
+    t.peak_f32_flops *= 0.25; /* faster than the peak, so that no share is given */
     assert_true(isnan(zr__timing_rate_of(&t, &attention).of_peak));
     assert_true(isfinite(zr__timing_rate_of(&t, &attention).per_sec));
     t.peak_f32_flops = 0;

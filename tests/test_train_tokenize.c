@@ -82,8 +82,8 @@ static void count_windows(void *arg, int64_t done, int64_t all)
     windows++;
 }
 
-/* Check too many tokens, with a stand-in for the header that counts up to a million and a half: the second of four
- * windows is too much, and the others are not read. */
+/* Check too many tokens, with a stand-in for the header that can count only to a million and a half: the second of four
+ * windows exceeds it, and the others are not read. */
 static void too_many_tokens_are_refused_when_they_come(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void large_machines_get_no_more_threads_than_there_are(void **state)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Check an expression that tries all ways to cut a word before it gives up. */
+/* Check a regular expression that tries all ways to cut a word before it fails. */
 static void what_takes_too_long_is_named(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 //TEST timeout=20
-/* The tokenizer's files beside weights: copied from its directory, or for "bytes" made to give the same tokens. */
+/* The tokenizer's files beside weights: copied from its directory, or, for the tokenizer "bytes", generated with the
+ * same tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 //TEST timeout=60
-/* Evaluation by overlapping windows, for a model whose losses depend on a token's place in its window and are known by
- * formula: which token counts where, the number of tokens, the part of the text; also through the weights' own
- * tokenizer. */
+/* Evaluation by overlapping windows, for a model whose losses depend on a token's position in its window and follow a
+ * formula: the window in which each token counts, the number of tokens, and the bytes of text; also with the tokenizer
+ * of the weights. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,8 +57,8 @@ static double loss_at(int32_t token_before, int p, int32_t target, int vocab)
     return log(sum) - logit;
 }
 
-/* Return the mean loss with each target counted once: in the first window that has it, and then at the last S places of
- * each window, or fewer at the text's end. *count: number of targets. */
+/* Return the mean loss with each target counted once: all targets of the first window, and the last S targets of each
+ * later window, or fewer at the text's end. *count: number of targets. */
 static double expected_loss(int64_t stride, int64_t tokens, int vocab, int64_t *count)
 {
     double sum = 0;
@@ -257,8 +257,8 @@ static void a_text_of_few_tokens_is_too_short(void **state)
     assert_non_null(strstr(zr_error_message(), "at least 9 are needed"));
 }
 
-/* Check that each source has windows of its own, and that a shorter stride, whose windows would reach into the next
- * source, is refused. */
+/* Check that each source has its own windows, and that a stride shorter than a window, with windows that reach into the
+ * next source, is refused. */
 static void several_sources_have_windows_side_by_side(void **state)
 {
     (void)state;

@@ -35,7 +35,7 @@ static void on_note(void *arg, const char *text)
     snprintf(t->notes + used, sizeof t->notes - used, "%s\n", text);
 }
 
-/* The number of steps of this process after which it stops, 0: none. */
+/* Number of steps after which this process stops; 0: it does not stop early. */
 static int stop_after;
 
 static bool on_stop(void *arg)

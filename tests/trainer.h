@@ -33,7 +33,7 @@ typedef struct trainer {
     zr_count_fn count;     /* zr_step_args.count */
     zr_layout layout;
     int steps, threads;
-    bool lanes; /* run the comm stream on a separate thread, though these ranks do not need it */
+    bool lanes; /* run the comm stream on a separate thread, although these ranks do not need it */
     double lr, clip;
     zr__loss_scaler scaler; /* one for each rank; .scale 0: no loss scale */
     uint64_t seed;

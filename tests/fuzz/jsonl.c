@@ -1,5 +1,5 @@
-/** Fuzz target: arbitrary bytes as a .jsonl file, encoded with the byte tokenizer. Where bad lines are skipped, every
- * file is accepted; where they are errors, a file without bad lines is accepted and gives the same tokens. */
+/** Fuzz target: arbitrary bytes as a .jsonl file, encoded with the byte tokenizer. With bad lines skipped, every file
+ * is accepted; with bad lines as errors, a file without bad lines is accepted and gives the same tokens. */
 #include "data/text/encode.h"
 
 #include <stdio.h>

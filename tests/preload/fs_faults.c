@@ -1,6 +1,6 @@
 /* A library for LD_PRELOAD that makes one call of the file system fail: the FS_FAULT_AT-th call (from 1) of the kind
  * FS_FAULT_CALL on a file or folder below FS_FAULT_UNDER (an absolute path; with * at its end, every path that begins
- * with it). FS_FAULT_ERROR is EIO, ENOSPC, EINTR, or "short", a write that takes half of its bytes. With FS_FAULT_CALL
+ * with it). FS_FAULT_ERROR is EIO, ENOSPC, EINTR, or "short", a write of only half of its bytes. With FS_FAULT_CALL
  * "count" no call fails. At its end the process appends to the file FS_FAULT_LOG how many calls of each kind there
  * were, and whether one has failed. */
 #define _GNU_SOURCE

@@ -16,8 +16,7 @@
 #define BATCH_MOST 65536  /* maximum number of samples of a micro-batch */
 /* Two candidates count as equally fast if their seconds per token differ at most by this factor. */
 #define ALIKE 1.01
-#define LEAST_GAIN 0.006 /* minimum fraction of the time per token that larger micro-batches must be able to save, so that they are   \
-             tried */
+#define LEAST_GAIN 0.006 /* minimum saving, as a fraction of the time per token, for larger micro-batches to be tried */
 #define SLACK 0.02 /* assumed relative error of the estimated times of policy auto */
 
 /* Rates assumed if the machine's rates are unknown. Only their ratios matter. */
