@@ -86,11 +86,11 @@ struct zr_engine {
     int64_t announced[ZR_LOSS_TERMS]; /* with several terms: the same numbers for all micro-batches of the step, before
                                          the first micro-batch is read. COUNT adds them over the ranks */
     int64_t micros;                   /* with several terms, number of micro-batches of a training step */
-    double per_counted;      /* with one term: number of losses in the global batch divided by the number of losses
-                                that count; 1 until NORM or AGREE has computed it, or if no loss counts. With several
-                                terms: 1, because their seeds already contain the factor */
-    _Atomic int32_t updated; /* number of units updated in this training step */
-    bool probing;            /* whether a probe is in progress (a training step without updates) */
+    double per_counted;       /* with one term: number of losses in the global batch divided by the number of losses
+                                 that count; 1 until NORM or AGREE has computed it, or if no loss counts. With several
+                                 terms: 1, because their seeds already contain the factor */
+    _Atomic int32_t updated;  /* number of units updated in this training step */
+    bool probing;             /* whether a probe is in progress (a training step without updates) */
     zr__failure batch_failed; /* first failure of batch_fn in this walk */
     zr__failure count_failed; /* failure of zr_step_args.count in this step; its micro-batches then fail with it */
     int64_t updates;          /* number of optimizer steps that were not skipped */

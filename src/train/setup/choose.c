@@ -16,7 +16,8 @@
 #define BATCH_MOST 65536  /* maximum number of samples of a micro-batch */
 /* Two candidates count as equally fast if their seconds per token differ at most by this factor. */
 #define ALIKE 1.01
-#define LEAST_GAIN 0.006 /* minimum saving, as a fraction of the time per token, for larger micro-batches to be tried */
+/* Larger micro-batches are tried only if they can save at least this fraction of the time per token. */
+#define LEAST_GAIN 0.006
 #define SLACK 0.02 /* assumed relative error of the estimated times of policy auto */
 
 /* Rates assumed if the machine's rates are unknown. Only their ratios matter. */
