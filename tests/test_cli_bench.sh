@@ -83,7 +83,7 @@ plan --quiet --json --advice >timed.json
 check "a plan of two ranks now has times" awk -v s="$(number step_sec timed.json)" -v c="$(number comm_sec timed.json)" \
     'BEGIN { exit !(s > 0 && c > 0) }'
 check "... and says by what rates" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --quiet | tr '\n' ' ' |
-    grep -q 'matrix products by their sizes, for all else peak rates'"
+    grep -q 'matrix products the rates of their sizes, for the rest peak rates'"
 check "the plan itself is the same" sh -c "$ZR plan --preset gpt2-124m --ranks 2 --schedule >with &&
     XDG_CACHE_HOME=$DIR/empty $ZR plan --preset gpt2-124m --ranks 2 --schedule >without && cmp with without"
 

@@ -31,7 +31,7 @@ check "the answer to a message" sh -c "$ZR generate one --chat --prompt 'say cd'
 check "... of the template's form" sh -c "$ZR generate one --chat-template mistral-tekken --chat --prompt 'say ab' --tokens 8 --temperature 0 --quiet >made && echo 'abab</s>' | cmp - made"
 check "... with --json" prints '"text":"cdcd"' "$ZR" generate one --chat --prompt 'say cd' --stop '</s>' --temperature 0 --json
 check "--system without --chat" fails 2 '--system needs --chat' "$ZR" generate one --system x
-check "--own-settings without a file" fails 66 'does not tell how to draw tokens' "$ZR" generate one --own-settings
+check "--own-settings without a file" fails 66 'has no settings for drawing tokens' "$ZR" generate one --own-settings
 echo '{"do_sample": false, "eos_token_id": [100, 7]}' >one/model/generation_config.json
 check "an end token" sh -c "$ZR generate one --chat --prompt 'say cd' --own-settings --tokens 8 --quiet >made && echo c | cmp - made"
 check "... and past it" sh -c "$ZR generate one --chat --prompt 'say cd' --own-settings --past-end --tokens 4 --quiet >made && echo cdcd | cmp - made"

@@ -58,14 +58,14 @@ assert run["loss"] == line[2]["loss"] and run["skipped"] == 2, run
 END_PYTHON
 }
 check "steps without targets" few --train.output_dir=lean
-check "... one note" test "$(grep -c 'step 2 updated nothing, because none of its targets counts' err)" = 1
+check "... one note" test "$(grep -c 'step 2 updated nothing, because no target of it counts' err)" = 1
 check "... nor another" test "$(grep -c 'updated nothing' err)" = 1
 check "... in metrics.jsonl" nothing_in_two lean
 check "... layout paper, two ranks that share the layers" few --train.output_dir=paper --memory.layout=paper --parallel.tensor=2 --ranks 2
 check "... in metrics.jsonl" nothing_in_two paper
 check "... the loss scale stays" few --train.output_dir=half --fp16.enabled=true --fp16.hysteresis=1 --fp16.initial_scale_power=8
 check "... in metrics.jsonl" nothing_in_two half
-check "a run without any target that counts" fails 65 'nothing.jsonl: none of the targets of 4 steps counts' \
+check "a run without any target that counts" fails 65 'nothing.jsonl: no target counts in any of 4 steps' \
     few --train.output_dir=nothing --data.train=nothing.jsonl
 check "... leaves neither weights nor a checkpoint, to train further" sh -c '! ls nothing | grep -q "^step-\|^model\|^latest"'
 

@@ -115,7 +115,7 @@ check "without run.json it is refused too" code 73 train later --resume --train.
 check "... and changes nothing" diff -r kept later
 mv later/model/trained.json trained
 check "weights of which nothing says the step" code 73 train later --resume --train.steps=10
-check "... are taken for later ones" said_once 'of which no file says after which step (model), .*Move model elsewhere'
+check "... are taken for later ones" said_once 'of an unknown step (model), .*Move model elsewhere'
 echo '{"steps":8}' >later/run.json
 cp -r later earlier
 check "... but run.json does, as of earlier versions" train earlier --resume --train.steps=10

@@ -68,7 +68,7 @@ check "... with their tokenizer, a note says" grep -q 'note: data.tokenizer: .* 
 echo '{"model": {"init": "weights/model"}, "data": {"train": "text.txt"}, "train": {"output_dir": "tuned", "steps": 3}}' >short.json
 check "... resumed by a file without optimizer" "$ZR" train short.json --resume
 check "... keeps the run's" sh -c "tr -d ' \n' <tuned/config.json | grep -q '\"lr\":2e-5,' && grep -q '\"warmup_num_steps\": 1' tuned/config.json"
-check "... which a note says" grep -q 'note: optimizer, scheduler: not given, so those of tuned/config.json' err
+check "... which a note says" grep -q 'note: optimizer, scheduler: not given, so the recipe for tuned/config.json' err
 check "... which the run has" cmp tokens/tokenizer.json tuned/model/tokenizer.json
 check "... not if another is given" "$ZR" train --model.init=weights/model --data text.txt --data.tokenizer=bytes --train.steps=1 --train.output_dir=bytes
 check "... which gets no note" sh -c '! grep "of model.init, " err'

@@ -70,8 +70,9 @@ static void refusals(void **state)
     expect(
         ZR_ERR_UNSUPPORTED,
         ZERO("\"stage\": 3, " OPTIM ", \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/e\"}"),
-        "c.json:1:132: zero_optimization.offload_param.nvme_path: it is not that of offload_optimizer, but all states "
-        "of a rank are in the same files; write the same for both (a list of folders stripes over several disks)");
+        "c.json:1:132: zero_optimization.offload_param.nvme_path: it differs from nvme_path of offload_optimizer, but "
+        "all states of a rank are in the same files; give the same path in both sections (a list of folders stripes "
+        "over several disks)");
     expect(ZR_ERR_CONFIG,
            ZERO("\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": [{\"path\": \"a\", \"weight\": 1}]}"),
            "c.json:1:78: zero_optimization.offload_optimizer.nvme_path[0]: found an object, wanted a folder, or a list "
@@ -92,8 +93,9 @@ static void refusals(void **state)
         ZR_ERR_UNSUPPORTED,
         "{\"activation_checkpointing\": {\"policy\": \"unit\", \"offload\": \"disk\"}, \"zero_optimization\": "
         "{\"offload_optimizer\": {\"nvme_path\": \"/d\"}, \"offload_param\": {\"nvme_path\": \"/e\"}}}",
-        "c.json:1:151: zero_optimization.offload_param.nvme_path: it is not that of offload_optimizer, but all bytes "
-        "of a rank are in the same files; write the same for both (a list of folders stripes over several disks)");
+        "c.json:1:151: zero_optimization.offload_param.nvme_path: it differs from nvme_path of offload_optimizer, but "
+        "all bytes of a rank are in the same files; give the same path in both sections (a list of folders stripes "
+        "over several disks)");
     expect(ZR_ERR_CONFIG, "{\"aio\": {\"block_size\": 100000}}",
            "c.json:1:10: aio.block_size: 100000 is not a multiple of 4096, the block of a disk; use 102400");
     expect(ZR_ERR_UNSUPPORTED, "{\"aio\": {\"use_gds\": true}}",

@@ -452,7 +452,7 @@ static void test_gradient_of_lean(void **state)
             run.layout.norm_first = false;
             run.clip = 0;
             assert_int_equal(zr_comm_threads_run(2, trainer_rank, &run), ZR_ERR_STATE);
-            assert_non_null(strstr(zr_error_message(), "lean has used up the gradient"));
+            assert_non_null(strstr(zr_error_message(), "lean has consumed the gradient"));
         }
 }
 

@@ -51,7 +51,7 @@ static void weights_that_are_cut(void **state)
     zr_graph *g = shared(false);
     zr_value x = zr_position(g, embedded(g), weight(g, 6, 8, 0, 1, "places"));
     refused(g, zr_mean(g, x, ZR_F32),
-            "of places each tensor-parallel rank has a piece; wanted a weight that is not cut");
+            "each tensor-parallel rank has only a piece of places; wanted a weight that is not cut");
 
     g = shared(false);
     x = zr_embedding(g, tokens(g, "ids"), weight(g, 10, 8, 1, 1, "table"));
@@ -64,13 +64,11 @@ static void weights_that_are_cut(void **state)
     g = shared(false);
     x = zr_linear(g, embedded(g), weight(g, 8, 12, 1, 3, "in"), ZR_NONE, false);
     x = zr_linear(g, x, weight(g, 12, 8, 0, 1, "out"), ZR_NONE, false);
-    refused(g, zr_mean(g, x, ZR_F32),
-            "rows are cut in 1 parts each rank needs the same of the columns of x, which are "
-            "cut in 3");
+    refused(g, zr_mean(g, x, ZR_F32), "the weight's rows are cut in 1 parts, but the columns of x in 3 ");
 
     g = shared(false);
     x = zr_linear(g, embedded(g), weight(g, 8, 12, 0, 1, "out"), ZR_NONE, false);
-    refused(g, zr_mean(g, x, ZR_F32), "which are cut in 0 (0: not)");
+    refused(g, zr_mean(g, x, ZR_F32), "the columns of x in 0 (0: not cut)");
 
     g = shared(false);
     zr_value bias = zr_param_cut(g, NORMAL, SHAPE(1, 12), (zr_cut){0, 1}, "bias");
@@ -83,7 +81,7 @@ static void weights_that_are_cut(void **state)
 
     g = shared(false);
     x = zr_softmax(g, zr_linear(g, embedded(g), weight(g, 8, 12, 1, 1, "in"), ZR_NONE, false));
-    refused(g, zr_mean(g, x, ZR_F32), "softmax: of an operand each tensor-parallel rank has other columns");
+    refused(g, zr_mean(g, x, ZR_F32), "softmax: each tensor-parallel rank has only its own columns of an operand");
 }
 
 /* Attend with q, k and v from weights of the given numbers of columns, cut in the given parts along dimension 1. */
@@ -192,7 +190,8 @@ static void tokens_that_are_shared(void **state)
     zr_graph_destroy(&g);
 
     g = shared(true);
-    refused(g, zr_mean(g, embedded(g), ZR_F32), "mean: of an operand each tensor-parallel rank has other tokens");
+    refused(g, zr_mean(g, embedded(g), ZR_F32),
+            "mean: each tensor-parallel rank has only its own tokens of an operand");
 
     g = shared(true);
     gain = zr_param(g, NORMAL, SHAPE(1, 8), "gain");
@@ -206,12 +205,12 @@ static void tokens_that_are_shared(void **state)
     gain = zr_param(g, NORMAL, SHAPE(1, 8), "gain");
     x = zr_rmsnorm(g, embedded(g), zr_scale(g, gain, 2), 1e-5);
     refused(g, x,
-            "rmsnorm: of one operand each tensor-parallel rank has its own tokens (parallel.sequence), of operand 1 "
-            "all");
+            "rmsnorm: each tensor-parallel rank has only its own tokens of one operand (parallel.sequence), but all "
+            "tokens of operand 1");
 
     g = shared(true);
     x = zr_add(g, embedded(g), zr_embedding(g, tokens(g, "more"), zr_param(g, NORMAL, SHAPE(2, 10, 8), "uncut")));
-    refused(g, x, "add: of one operand each tensor-parallel rank has its own tokens");
+    refused(g, x, "add: each tensor-parallel rank has only its own tokens of one operand");
 
     g = shared(true);
     x = embedded(g);
@@ -297,7 +296,7 @@ static void norms_of_heads_that_are_cut(void **state)
     g = shared(false);
     gain = zr_param(g, NORMAL, SHAPE(1, 6), "gain");
     refused(g, zr_layernorm(g, heads(g), gain, gain, 1e-5),
-            "layernorm: of an operand each tensor-parallel rank has other columns");
+            "layernorm: each tensor-parallel rank has only its own columns of an operand");
 
     g = shared(false);
     x = zr_rmsnorm(g, heads(g), zr_param(g, NORMAL, SHAPE(1, 3), "gain"), 1e-5);

@@ -215,8 +215,8 @@ static zr_status check_folders(const zr_config *config, const zr__source *source
                         optim || param ? "nvme" : "disk", key[param && !optim]);
     if (((optim && param) || checkpoints) && folders[0] && folders[1] && strcmp(folders[0], folders[1]) != 0)
         return fail_key(source, key[1], ZR_ERR_UNSUPPORTED,
-                        "it is not that of offload_optimizer, but all %s of a rank are in the same files; write the "
-                        "same for both (a list of folders stripes over several disks)",
+                        "it differs from nvme_path of offload_optimizer, but all %s of a rank are in the same files; "
+                        "give the same path in both sections (a list of folders stripes over several disks)",
                         optim && param ? "states" : "bytes");
     return ZR_OK;
 }

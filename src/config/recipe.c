@@ -108,7 +108,7 @@ zr_status zr__config_keep_rule(zr_config *config, const zr_config *run)
         zr__origin_of(config, key)->given = true;
     }
     return zr__config_note(config,
-                           "optimizer, scheduler: not given, so those of %s, with which the run began, are kept",
+                           "optimizer, scheduler: not given, so the recipe for %s, with which the run began, is kept",
                            run->state->name);
 }
 

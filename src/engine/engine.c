@@ -384,7 +384,7 @@ int64_t zr_engine_updates(const zr_engine *e)
 zr_status zr_engine_resume(zr_engine *e, int64_t updates)
 {
     ZR_CHECK(updates >= 0, ZR_ERR_ARG, "zr_engine_resume: %lld updates; wanted 0 or more", (long long)updates);
-    ZR_CHECK(e->steps == 0, ZR_ERR_STATE, "zr_engine_resume comes before the first step; %lld are done",
+    ZR_CHECK(e->steps == 0, ZR_ERR_STATE, "zr_engine_resume must be called before the first step; %lld steps are done",
              (long long)e->steps);
     e->updates = updates;
     return ZR_OK;
@@ -513,7 +513,7 @@ zr_status zr_engine_value(zr_engine *e, zr_schedule_kind kind, zr_value value, v
              "value %d has no place of its own: it is a parameter (use zr_engine_read), or of an op that is not run",
              value);
     ZR_CHECK(e->walked && e->kind == kind, ZR_ERR_STATE,
-             "value %d of the %s schedule is not there: call %s just before", value, name[kind], walk[kind]);
+             "value %d of the %s schedule has not been computed: call %s just before", value, name[kind], walk[kind]);
     ZR_CHECK(!is_taken_over(s, g, value), ZR_ERR_STATE,
              "value %d of the %s schedule is not there any more: later ones have its bytes; have the model name it "
              "(zr_graph_output), and it stays",

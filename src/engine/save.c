@@ -102,8 +102,8 @@ zr_status zr_engine_save(zr_engine *e, const zr_sink *sink)
 {
     const int32_t steps = zr__count_puts(e->plan);
     ZR_CHECK(sink && sink->put && sink->end, ZR_ERR_ARG, "zr_engine_save: no functions to pass states to");
-    ZR_CHECK(steps > 0, ZR_ERR_STATE, "the plan saves nothing behind a step: set zr_layout.save");
-    ZR_CHECK(zr_engine_saved(e), ZR_ERR_STATE, "states are on their way already: zr_engine_save_end comes first");
+    ZR_CHECK(steps > 0, ZR_ERR_STATE, "the plan has no save after a step: set zr_layout.save");
+    ZR_CHECK(zr_engine_saved(e), ZR_ERR_STATE, "a save is already in progress: call zr_engine_save_end first");
     e->saving.sink = *sink;
     e->saving.next = 0;
     e->saving.failed.status = ZR_OK;

@@ -221,7 +221,7 @@ zr_status zr_engine_fill(zr_engine *e, int state, zr_fill_fn fn, void *arg)
 {
     ZR_TRY(check_state(e, state));
     ZR_CHECK(state != ZR_STATE_GRAD && (fn || state == ZR_STATE_PARAM), ZR_ERR_ARG,
-             "gradients are not filled, and states of the optimizer not without a function");
+             "gradients cannot be filled, and optimizer states only with a function");
     zr_status st = fill_params(e, state, fn, arg);
     /* Agree here. Otherwise a rank could wait for a rank that failed to read its part. */
     ZR_TRY(zr_comm_agree(e->comm, st));
@@ -267,7 +267,7 @@ zr_status zr_engine_read(zr_engine *e, int state, zr_read_fn fn, void *arg)
     ZR_CHECK(state != ZR_STATE_GRAD || e->steps > 0, ZR_ERR_STATE, "there is no gradient before the first step");
     bool kept = state != ZR_STATE_GRAD;
     for (int32_t u = 0; u < e->plan->n_units && !kept; u++) kept = e->plan->unit[u].sums.buffer != ZR_NONE;
-    ZR_CHECK(kept, ZR_ERR_STATE, "the layout lean has used up the gradient; plan with ZR_STATES_PAPER to read it");
+    ZR_CHECK(kept, ZR_ERR_STATE, "the layout lean has consumed the gradient; plan with ZR_STATES_PAPER to read it");
     const zr_graph *g = zr__any_graph(e->plan);
     zr__window window = zr__window_of(e, ZR_WINDOW_STATE);
     for (int32_t i = 0; i < zr_graph_params(g); i++)

@@ -120,7 +120,7 @@ void zr__adapter_refuse(zr_graph *graph, zr_value head)
     if (!is_target(graph, graph->param[info->param].name)) return;
     zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
                    "model.lora.targets: they match %s, the weights of the head, which takes no adapter; name layers of "
-                   "blocks, such as those of docs/config.md",
+                   "blocks, as in docs/config.md",
                    graph->param[info->param].name);
 }
 

@@ -375,18 +375,19 @@ static zr_status check_cuts(const zr_graph *graph, const zr_op *op, int32_t *cut
         ZR_CHECK(
             !info || info->tokens || is_whole_everywhere(graph, op->in[i]) || op->def->join != ZR_JOIN_NONE,
             ZR_ERR_UNSUPPORTED,
-            "%s: of one operand each tensor-parallel rank has its own tokens (parallel.sequence), of operand %d all: "
-            "wanted both from weights that are cut (an embedding's table, rows of a product), or parallel.sequence "
-            "off",
+            "%s: each tensor-parallel rank has only its own tokens of one operand (parallel.sequence), but all tokens "
+            "of operand %d: compute both with weights that are cut (an embedding's table, rows of a product), or set "
+            "parallel.sequence off",
             op->def->name, i);
     }
-    ZR_CHECK(!*cut || op->def->keeps_cut, ZR_ERR_UNSUPPORTED,
-             "%s: of an operand each tensor-parallel rank has other columns: a product with a weight that is cut by "
-             "rows is wanted first",
-             op->def->name);
+    ZR_CHECK(
+        !*cut || op->def->keeps_cut, ZR_ERR_UNSUPPORTED,
+        "%s: each tensor-parallel rank has only its own columns of an operand: multiply by a weight that is cut by "
+        "rows first",
+        op->def->name);
     ZR_CHECK(!*tokens || op->def->keeps_tokens, ZR_ERR_UNSUPPORTED,
-             "%s: of an operand each tensor-parallel rank has other tokens (parallel.sequence): a product with a "
-             "weight that is cut by columns is wanted first",
+             "%s: each tensor-parallel rank has only its own tokens of an operand (parallel.sequence): multiply by a "
+             "weight that is cut by columns first",
              op->def->name);
     if (op->def->join != ZR_JOIN_NONE) *cut = 0;
     *tokens &= op->def->join == ZR_JOIN_NONE;
@@ -402,7 +403,7 @@ static zr_status read_params(zr_graph *graph, const zr_op *op, bool cut, bool to
         if (!v || v->info.kind != ZR_VALUE_PARAM) continue;
         const zr_param_info *param = &graph->param[v->info.param];
         ZR_CHECK(param->cut.parts == 0 || op->def->takes_pieces, ZR_ERR_UNSUPPORTED,
-                 "%s: of %s each tensor-parallel rank has a piece; wanted a weight that is not cut", op->def->name,
+                 "%s: each tensor-parallel rank has only a piece of %s; wanted a weight that is not cut", op->def->name,
                  param->name);
         ZR_CHECK(param->tile.count <= 1 || op->def->takes_pieces, ZR_ERR_UNSUPPORTED,
                  "%s: %s is in %d tiles (memory.tile_elems); wanted memory.tile_elems 0, or a table that only "
@@ -507,8 +508,8 @@ void zr_graph_loss_term(zr_graph *graph, const char *name, zr_value losses)
                        ZR_LOSS_TERMS);
     else if (graph->value[losses].info.tokens || graph->value[losses].info.cut)
         zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
-                       "graph: each tensor-parallel rank has a part of the losses; wanted all of them on each, as "
-                       "zr_linear_cross_entropy gives");
+                       "graph: each tensor-parallel rank has only a part of the losses; each must have all of them, as "
+                       "from zr_linear_cross_entropy");
     else {
         snprintf(graph->term[graph->n_terms].name, ZR_NAME_MAX, "%s", name);
         graph->term[graph->n_terms++].losses = losses;

@@ -35,7 +35,7 @@ zr_status zr__uring_create(int depth, void **object)
     int error = io_uring_queue_init_params((unsigned)depth, &u->ring, &params);
     if (error < 0) {
         zr_free(u);
-        return ZR_FAIL(ZR_ERR_UNSUPPORTED, "io_uring is not available here: %s; ZR_STORE=threads does without",
+        return ZR_FAIL(ZR_ERR_UNSUPPORTED, "io_uring is not available here: %s; use ZR_STORE=threads",
                        strerror(-error));
     }
     struct io_uring_probe *probe = io_uring_get_probe_ring(&u->ring);
@@ -47,7 +47,7 @@ zr_status zr__uring_create(int depth, void **object)
     if (works) return ZR_OK;
     zr__uring_destroy(u);
     *object = NULL;
-    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "io_uring of this kernel is too old; ZR_STORE=threads does without");
+    return ZR_FAIL(ZR_ERR_UNSUPPORTED, "io_uring of this kernel is too old; use ZR_STORE=threads");
 }
 
 void zr__uring_destroy(void *object)

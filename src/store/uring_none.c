@@ -6,7 +6,7 @@ zr_status zr__uring_create(int depth, void **object)
     (void)depth;
     *object = NULL;
     return ZR_FAIL(ZR_ERR_UNSUPPORTED, "zr was built without liburing (`make info` shows what the build looked for); "
-                                       "ZR_STORE=threads does without");
+                                       "use ZR_STORE=threads");
 }
 
 /* The functions below are never called with an object, since zr__uring_create always fails. */

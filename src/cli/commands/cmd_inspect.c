@@ -283,7 +283,7 @@ static zr_status run_inspect(const cli_command *command, zr_comm *comm, int argc
 
 const cli_command cli_inspect = {
     .name = "inspect",
-    .summary = "show what a checkpoint, a run or a weights file holds",
+    .summary = "show the contents of a checkpoint, a run or a weights file",
     .usage = "zr inspect PATH [--no-norms]",
     .examples = "  zr inspect runs/name                       show its newest complete checkpoint and list all\n"
                 "  zr inspect runs/name/step-00001000 --json\n"

@@ -293,8 +293,8 @@ static void say_plan_notes(const planning *p)
     if (offload[0]) cli_say("note: %s", offload);
     if (p->target.own_limit)
         cli_say("note: activation_checkpointing.policy is auto and there is no memory.limit; the limit used is %s, "
-                "what each of %d "
-                "rank%s can have of the memory that this %s; --memory SIZE sets another limit",
+                "the share of each of %d "
+                "rank%s in the memory that this %s; --memory SIZE sets another limit",
                 ZR_SIZE((double)p->target.limit_bytes), p->target.local_ranks, p->target.local_ranks == 1 ? "" : "s",
                 p->target.profile.facts.apart ? "machine's GPUs have" : "host has left");
 }

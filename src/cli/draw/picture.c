@@ -146,9 +146,9 @@ static const char *parameters_sentence(const cli_picture *p)
     for (int32_t i = 0; i < p->schedule->n_steps; i++)
         /* With ZR_WHEN_STALE, this training step gathers the parameters that the previous step's update changed. */
         if (p->schedule->step[i].when == ZR_WHEN_STALE)
-            return "Parameters stay whole. What the step before has updated is gathered unit by unit, ahead of "
-                   "its first use (blue cells of comm).";
-    return "Parameters stay whole; what the others have updated is gathered before the next step.";
+            return "Parameters stay whole. Those that the previous step updated are gathered unit by unit, ahead of "
+                   "their first use (blue cells of comm).";
+    return "Parameters stay whole; those that other ranks have updated are gathered before the next step.";
 }
 
 static const char *activations_sentence(const cli_picture *p, char room[160])
@@ -160,20 +160,16 @@ static const char *activations_sentence(const cli_picture *p, char room[160])
         recomputed |= step->replay && zr_recomputes(p->plan->unit[step->unit].recompute);
     }
     if (!recomputed)
-        return "Activations, but what is cheap to compute again, are kept until the backward pass has used them: the "
-               "grey hill.";
+        return "Activations are kept until the backward pass has used them, except those that are cheap to recompute: "
+               "the grey hill.";
     if (layout->recompute == ZR_RECOMPUTE_AUTO)
-        return "Just enough activations are dropped, and computed again in the backward pass, to stay within the "
-               "limit.";
+        return "Just enough activations are dropped, and recomputed in the backward pass, to stay within the limit.";
     if (layout->recompute == ZR_RECOMPUTE_SELECTIVE)
-        return "The largest activations of each unit are dropped and computed again in the backward pass: a lower "
-               "hill.";
+        return "The largest activations of each unit are dropped and recomputed in the backward pass: a lower hill.";
     if (layout->recompute_every == 1)
-        return "Of the activations only the inputs of units are kept; the backward pass computes a unit's others "
-               "again.";
+        return "Only the inputs of units are kept; the backward pass recomputes a unit's other activations.";
     snprintf(room, 160,
-             "Of the activations only the input of every %lld units is kept; the backward pass computes their others "
-             "again.",
+             "Only the input of every %lld units is kept; the backward pass recomputes their other activations.",
              (long long)layout->recompute_every);
     return room;
 }
@@ -190,7 +186,7 @@ static void draw_sentences(const cli_picture *p)
     svg_text(p->out, 40, y, font, "%s", states_sentence(p));
     if (parameters) svg_text(p->out, 40, y += 19, font, "%s", parameters);
     svg_text(p->out, 40, y += 19, font, "%s%s", activations_sentence(p, room),
-             plan->rounds > 1 ? " What stands between the thick marks is repeated for each micro-batch." : "");
+             plan->rounds > 1 ? " The part between the thick marks is repeated for each micro-batch." : "");
     if (p->whole_states_bytes > plan->memory.states_bytes)
         snprintf(whole, sizeof(whole), "%s %s %s",
                  states_away(p, ZR_SPACE_HOST) + states_away(p, ZR_SPACE_DISK) > 0 ? ";" : " here,",

@@ -53,7 +53,7 @@ static void add_advised(zr__text *p, const cli_choices *choices)
         zr__text_add(p, ", %s a step%s", CLI_SECONDS(price->step_sec), timed ? "" : " without communication");
     if (limit) zr__text_add(p, ", and leaves %s a rank", ZR_SIZE((double)(limit - c->made.needs_bytes)));
     if (choices->target->ranks == 1) {
-        zr__text_add(p, ". One rank moves nothing; where stages differ, it is in what they keep.");
+        zr__text_add(p, ". With one rank there is no traffic; stages differ only in the memory that they need.");
         return;
     }
     zr__text_add(p, ". A rank moves %s a step: %sFLOP of the model for each byte (arithmetic intensity).",
@@ -133,7 +133,7 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
         zr__text_add(p, " The %d devices of %s are too few: take a larger cluster.", choices->most_ranks,
                      target->cluster.name);
     else if (more->ranks > 0)
-        zr__text_add(p, " More ranks do not help: with %d of them it is %s, nearly all of it not shared.", more->ranks,
+        zr__text_add(p, " More ranks do not help: with %d ranks it is %s, nearly all of it not sharded.", more->ranks,
                      bytes);
     return add_batch_help(p, choices, config);
 }
@@ -141,7 +141,7 @@ static zr_status add_help(zr__text *p, const cli_choices *choices, const zr_conf
 /** Return a sentence on the source of the times. If times are unknown, name the missing rates instead. */
 static const char *source_of_times(const cli_choices *choices, char room[192])
 {
-#define MEASURE_OR_TAKE " Run `zr info --bench` once, or take those of others with --profile or --cluster."
+#define MEASURE_OR_TAKE " Run `zr info --bench` once, or give other rates by --profile or --cluster."
     const cli_target *target = choices->target;
     const zr_machine *machine = &target->profile.machine;
     if (target->simulated) {
@@ -166,7 +166,7 @@ static const char *source_of_times(const cli_choices *choices, char room[192])
         return room;
     }
     if (machine->n_products > 0)
-        return "Times are by measured rates, without latency: those of matrix products by their sizes, for all else "
+        return "Times use measured rates, without latency: for matrix products the rates of their sizes, for the rest "
                "peak rates. Most runs are slower.";
     return "Times are the profile's peak rates, without latency: no run is faster, and most are slower. --efficiency "
            "0.4 takes 40 % of the peak FLOP/s.";
@@ -202,8 +202,8 @@ zr_status cli_advice_print(FILE *out, const cli_choices *choices, const zr_confi
         print_wrapped(out, "They do not contain the time of the disk, whose rates are not known.");
     if (choices->target->here && choices->compute_known)
         print_wrapped(out, choices->target->profile.facts.apart
-                               ? "They are those of this machine; --cluster NAME, as dgx-h100x8, takes another."
-                               : "They are those of this machine's processor; --cluster NAME, as dgx-h100x8, takes "
+                               ? "They are for this machine; --cluster NAME, such as dgx-h100x8, takes another one."
+                               : "They are for this machine's processor; --cluster NAME, such as dgx-h100x8, takes "
                                  "GPUs.");
     if (choices->many_layers)
         fprintf(out, "Of a model with more than %d layers only the configured choice is planned.\n", CLI_MANY_LAYERS);

@@ -72,7 +72,8 @@ zr_status cli_settle_place(zr_config *config, cli_target *target)
         config->parallel.ranks_per_host = host;
     target->options.ranks_per_host = (int32_t)config->parallel.ranks_per_host;
     if (measured && measured->ranks != target->ranks) {
-        snprintf(note, sizeof(note), "training steps of %d thread ranks were not measured; those of %d stand in",
+        snprintf(note, sizeof(note),
+                 "training steps of %d thread ranks were not measured; the steps of %d ranks are used instead",
                  target->ranks, measured->ranks);
         ZR_TRY(zr__config_add_note(config, note));
     }

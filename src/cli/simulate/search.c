@@ -659,7 +659,9 @@ static zr_status search_all(search *s)
     ZR_TRY(cli_check_outputs(s->config, NULL));
     ZR_TRY(cli_simulate_target(b->o, s->config, b->target.ranks, &b->target));
     ZR_CHECK(b->target.cluster.device.memory_bytes > 0, ZR_ERR_CONFIG,
-             "--search: the memory of a device of %s is not known, and so not what fits it", b->target.cluster.name);
+             "--search: the memory of a device of %s is not known, so zr cannot tell what fits; give a cluster file "
+             "with memory_bytes",
+             b->target.cluster.name);
     ZR_TRY(cli_settle_place(s->config, &b->target));
     const int64_t tokens = b->o->step_tokens > 0 ? b->o->step_tokens : STEP_TOKENS;
     s->most_samples = tokens / s->config->data.seq_length;

@@ -225,7 +225,7 @@ static void note_skipped(zr_data *d)
 static void note_cut(zr_data *d)
 {
     char lost[96] = "";
-    if (d->lost > 0) snprintf(lost, sizeof(lost), "; of %lld of these no answer is left", (long long)d->lost);
+    if (d->lost > 0) snprintf(lost, sizeof(lost), "; %lld of these lose their whole answer", (long long)d->lost);
     if (d->cut > 0)
         snprintf(d->cut_note, sizeof(d->cut_note),
                  "%s: %lld of %lld documents are longer than data.seq_length %lld and are cut at their end%s",
@@ -535,10 +535,9 @@ static zr_status not_ahead(const zr_data *data)
 
 zr_status zr_data_read(zr_data *data, int64_t first, int64_t n, int32_t *tokens)
 {
-    ZR_CHECK(
-        first >= 0 && n >= 0 && n <= data->seq_length + 1 && first <= data->tokens->total - n, ZR_ERR_ARG,
-        "cannot read %lld tokens from token %lld on: there are %lld tokens, of which at most %lld can be read at once",
-        (long long)n, (long long)first, (long long)data->tokens->total, (long long)data->seq_length + 1);
+    ZR_CHECK(first >= 0 && n >= 0 && n <= data->seq_length + 1 && first <= data->tokens->total - n, ZR_ERR_ARG,
+             "cannot read %lld tokens from token %lld on: there are %lld tokens, and at most %lld can be read at once",
+             (long long)n, (long long)first, (long long)data->tokens->total, (long long)data->seq_length + 1);
     ZR_TRY(not_ahead(data));
     ZR_TRY(zr__tokens_read(data->tokens, first, n, data->stage, tokens));
     for (int64_t i = 0; i < n; i++) tokens[i] &= ~ZR__IGNORED;

@@ -235,7 +235,7 @@ static zr_status token_named(const zr__reader *r, const char *name, size_t bytes
     zr__text_escape(spelled, shown, sizeof(shown));
     zr_free(spelled);
     ZR_CHECK(*token >= 0, ZR_ERR_DATA, "%s: merge %lld: \"%s\" is %s", r->file, (long long)number, shown,
-             added ? "an added token, which stands for its name as it is; that merges make it too is not supported"
+             added ? "an added token; merges that also make an added token are not supported"
                    : "not a token of the vocabulary");
     return ZR_OK;
 }

@@ -183,11 +183,11 @@ static zr_value linear_by_rows(zr_graph *graph, zr_value x, zr_value w, zr_value
     const zr_value_info *info = zr_graph_value(graph, x);
     const int32_t parts = zr__is_cut(graph, w, 1 - output_dim(attr));
     if (info && info->cut != parts)
-        zr_graph_error(
-            graph, ZR_ERR_UNSUPPORTED,
-            "linear: of a weight whose rows are cut in %d parts each rank needs the same of the columns of x, "
-            "which are cut in %d (0: not); wanted what a weight that is cut so by columns gives",
-            parts, info->cut);
+        zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
+                       "linear: the weight's rows are cut in %d parts, but the columns of x in %d (0: not cut); both "
+                       "must be cut in "
+                       "the same way: compute x with a weight whose columns are cut in this number of parts",
+                       parts, info->cut);
     zr_value part = zr__apply(graph, &linear, attr, 3, (zr_value[]){x, w, ZR_NONE});
     if (factor) {
         const zr_value h = adapter_inputs(graph, x, factor[0], true);

@@ -407,7 +407,7 @@ zr_status zr__plan_better(const zr_plan *plan, const zr_plan *other, bool *bette
 {
     const bool fits = zr__plan_fits(plan);
     ZR_CHECK(plan->graph[ZR_SCHEDULE_TRAIN] && other->graph[ZR_SCHEDULE_TRAIN], ZR_ERR_STATE,
-             "a plan without a training step is none to choose: set zr_layout.train");
+             "only plans with a training step can be compared: set zr_layout.train");
     *better = fits;
     if (fits != zr__plan_fits(other)) return ZR_OK;
     if (fits) return is_faster(plan, other, better);

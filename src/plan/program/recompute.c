@@ -202,7 +202,7 @@ zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *g, bool *dropped
     bool *flag = zr_alloc(sizeof *flag * (units + values + 1));
     zr_status st = input_bytes && index && flag
                        ? ZR_OK
-                       : ZR_FAIL(ZR_ERR_MEMORY, "no memory to choose among %zu values what is recomputed", values);
+                       : ZR_FAIL(ZR_ERR_MEMORY, "no memory to choose which of %zu values are recomputed", values);
     if (st == ZR_OK) {
         readers r = {index + units, index + units + values, flag + units, flag};
         find_groups(plan, index);

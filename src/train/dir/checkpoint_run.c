@@ -55,7 +55,7 @@ zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, const zr_layou
     *json = NULL;
     ZR_TRY(zr__json_parse(run->config, strlen(run->config), "the resolved configuration", &config));
     json_t *all = print_record(run, layout, config);
-    zr_status st = all ? zr__json_print(all, json) : ZR_FAIL(ZR_ERR_MEMORY, "no memory for what a checkpoint says");
+    zr_status st = all ? zr__json_print(all, json) : ZR_FAIL(ZR_ERR_MEMORY, "no memory for the record of a checkpoint");
     json_decref(all);
     json_decref(config);
     return st;
@@ -70,8 +70,8 @@ typedef struct reader {
 
 static zr_status no_use_of(const reader *r, const char *name)
 {
-    return ZR_FAIL(ZR_ERR_DATA, "%s: \"%s\" is missing or of no use; this checkpoint is of another program", r->where,
-                   name);
+    return ZR_FAIL(ZR_ERR_DATA, "%s: \"%s\" is missing or invalid; another program has written this checkpoint",
+                   r->where, name);
 }
 
 /** Read an integer member. Fail unless it is at least `least` and at most MOST. */

@@ -42,7 +42,7 @@ zr_status zr__disk_remember(const zr__folder_rates *rates)
     char key[ZR__MACHINE_KEY_BYTES];
     disk_key(key);
     ZR_CHECK(isfinite(rates->read) && isfinite(rates->write) && isfinite(rates->both), ZR_ERR_ARG,
-             "of the measured rates of %s one is infinite or not a number; measure again", rates->folder);
+             "one of the measured rates of %s is infinite or not a number; measure again", rates->folder);
     return zr__machine_remember("disk", key,
                                 json_pack("{s:s, s:s, s:f, s:f, s:f, s:b, s:s}", "machine", key, "folder",
                                           rates->folder, "read_bytes_sec", rates->read, "write_bytes_sec", rates->write,

@@ -464,8 +464,8 @@ static zr_status count_hosts(zr_comm *comm, int32_t *hosts)
     for (int r = 0; r < comm->size; r++)
         alike = alike && comm->table[2 * r] == each && comm->table[2 * r + 1] == r % each;
     ZR_CHECK(alike && comm->size % each == 0, ZR_ERR_UNSUPPORTED,
-             "the ranks of a host are not neighbours, or hosts have not the same number: start as many on each, one "
-             "host after the other (mpirun -N)");
+             "the ranks of a host are not neighbours, or hosts have different numbers of ranks: start the same number "
+             "on each, one host after the other (mpirun -N)");
     *hosts = comm->size / each;
     return ZR_OK;
 }

@@ -183,7 +183,7 @@ static zr_status write_whole(const char *path, const char *text)
     zr_status st = zr__file_write(&file, 0, text, (int64_t)strlen(text));
     zr__file_close(&file);
     if (st == ZR_OK && rename(tmp, path) != 0)
-        st = ZR_FAIL(ZR_ERR_CREATE, "%s: cannot be put in its place: %s", file.name, strerror(errno));
+        st = ZR_FAIL(ZR_ERR_CREATE, "%s: cannot rename the complete file to this name: %s", file.name, strerror(errno));
     if (st != ZR_OK) unlink(tmp);
     return st;
 }
@@ -226,7 +226,7 @@ zr_status zr__rates_remember(const zr_device_facts *facts, const zr_rates *rates
     char key[ZR__MACHINE_KEY_BYTES];
     zr__machine_key(facts, key);
     ZR_CHECK(finite_rates(rates), ZR_ERR_ARG,
-             "of the measured rates one is infinite or not a number, and cannot be remembered; measure again");
+             "one of the measured rates is infinite or not a number, and cannot be stored; measure again");
     return zr__machine_remember(
         "machine", key,
         json_pack("{s:s, s:i, s:o, s:f, s:f, s:o, s:o, s:o, s:f, s:f}", "machine", key, "threads", rates->threads,

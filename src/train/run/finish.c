@@ -266,10 +266,11 @@ zr_status zr__run_know_best(zr__run *r)
     }
     r->made.best_loss = INFINITY;
     if (r->config->train.keep_best && isfinite(lowest))
-        zr__run_note(r,
-                     "there is no best/ yet, so that of the evaluations before this run, the best with val_loss %s, no "
-                     "weights are kept; the next evaluation begins it",
-                     ZR_G9(lowest));
+        zr__run_note(
+            r,
+            "there is no best/ yet: the weights of the best evaluation before this run, with val_loss %s, were "
+            "not kept; the next evaluation writes best/",
+            ZR_G9(lowest));
     return ZR_OK;
 }
 

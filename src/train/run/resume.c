@@ -180,7 +180,7 @@ static zr_status check_later(const zr__run *r, const char *name, int64_t step)
     int64_t steps = -1;
     ZR_TRY(zr__run_dir_weights(&r->dir, &weights, &steps));
     if (steps == ZR_STEP_UNKNOWN)
-        snprintf(after, sizeof(after), "of which no file says after which step");
+        snprintf(after, sizeof(after), "of an unknown step");
     else
         snprintf(after, sizeof(after), "after step %lld", (long long)steps);
     ZR_CHECK(!weights || steps <= step, ZR_ERR_CREATE,

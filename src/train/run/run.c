@@ -436,7 +436,7 @@ static void count_uncounted(zr__run *r)
     r->result->skipped++;
     if (r->uncounted == 0)
         zr__run_note(r,
-                     "step %lld updated nothing, because none of its targets counts; later steps of this kind have no "
+                     "step %lld updated nothing, because no target of it counts; later steps of this kind have no "
                      "note",
                      (long long)r->result->steps);
     r->uncounted++;
@@ -647,7 +647,7 @@ static zr_status make_steps(zr__run *r)
         if (sample_is_due(r)) ZR_TRY(write_sample_line(r));
     }
     ZR_CHECK(!is_all_uncounted(r), ZR_ERR_DATA,
-             "%s: none of the targets of %lld steps counts; give %s data.seq_length %lld tokens",
+             "%s: no target counts in any of %lld steps; give %s data.seq_length %lld tokens",
              ZR_SHOWN(r->config->data.train), (long long)(r->result->steps - r->from_step),
              r->inputs.train.pairs ? "rows with masked tokens within" : "lines with an answer that begins within",
              (long long)r->config->data.seq_length);

@@ -280,14 +280,16 @@ static zr_status same_choices(zr__run *r)
     const zr_plan *plan = r->plan;
     memcpy(&work, &plan->flops_hardware, sizeof(work));
     if (r->config->recompute.policy == ZR_POLICY_AUTO) {
-        ZR_TRY(zr__run_same(r,
-                            "how activation_checkpointing.policy auto keeps checkpoints (these processors are not "
-                            "alike: name a policy)",
-                            (uint64_t)plan->partition_checkpoints + 2 * (uint64_t)plan->checkpoint_home));
-        ZR_TRY(zr__run_same(r,
-                            "what activation_checkpointing.policy auto recomputes (these processors are not alike: "
-                            "name a policy)",
-                            work));
+        ZR_TRY(zr__run_same(
+            r,
+            "the way in which activation_checkpointing.policy auto keeps checkpoints (these processors are not "
+            "alike: name a policy)",
+            (uint64_t)plan->partition_checkpoints + 2 * (uint64_t)plan->checkpoint_home));
+        ZR_TRY(zr__run_same(
+            r,
+            "the recomputation that activation_checkpointing.policy auto chooses (these processors are not alike: "
+            "name a policy)",
+            work));
     }
     return zr__run_same(r,
                         "how checkpoints are saved asynchronously (these processors are not alike: give another "
@@ -312,7 +314,7 @@ zr_status zr__run_check(zr__run *r)
     char unused[ZR__UNUSED_BYTES];
     if (r->comm->rank == 0 && zr__train_gpus_unused(r->config->device, unused))
         zr__run_note(r, "the GPUs of this machine are not used: %s", unused);
-    ZR_TRY(zr__run_same(r, "what they compute on (write device \"cpu\" or \"cuda\")", r->device->profile.facts.apart));
+    ZR_TRY(zr__run_same(r, "the kind of device (write device \"cpu\" or \"cuda\")", r->device->profile.facts.apart));
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
     ZR_TRY(settle_rates(r));

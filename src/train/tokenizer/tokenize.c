@@ -257,8 +257,8 @@ static zr_status check_dir_empty(const char *out)
 {
     DIR *dir = opendir(out);
     int entries = 0;
-    ZR_CHECK(dir || errno == ENOENT, ZR_ERR_CREATE, "%s is there and no directory that can be read: %s; name another",
-             out, strerror(errno));
+    ZR_CHECK(dir || errno == ENOENT, ZR_ERR_CREATE, "%s exists and is not a readable directory: %s; name another", out,
+             strerror(errno));
     if (!dir) return ZR_OK;
     while (readdir(dir)) entries++;
     closedir(dir);

@@ -68,7 +68,8 @@ static zr_status evaluate_text(zr__loaded *loaded, zr_layout *layout, const zr__
     ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &plan->layout, text, watch, &part));
     ZR_TRY(part.data);
     ZR_TRY(zr__evaluate_mean(loaded->comm, &part, plan->terms, &mean));
-    ZR_CHECK(isfinite(mean.loss), ZR_ERR_DIVERGED, "the loss of these weights on this file is %g: they are of no use",
+    ZR_CHECK(isfinite(mean.loss), ZR_ERR_DIVERGED,
+             "the loss of these weights on this file is %g, which is not finite: the weights cannot be used",
              mean.loss);
     snprintf(result->data, sizeof(result->data), "%s", path);
     result->loss = mean.loss;

@@ -56,7 +56,7 @@ zr_status zr__eval_windows_open(const zr__loaded *loaded, const char *path, int6
     w->window = zr_alloc((size_t)(seq + 1) * sizeof(*w->window));
     ZR_CHECK(w->window, ZR_ERR_MEMORY, "no memory for %lld tokens", (long long)seq + 1);
     ZR_CHECK(w->info.sources == 1 || !w->strides, ZR_ERR_UNSUPPORTED,
-             "%s: %lld sources, of which each has windows of its own; a stride is for one", path,
+             "%s: each of the %lld sources has its own windows; a stride works only with one source", path,
              (long long)w->info.sources);
     return ZR_OK;
 }

@@ -111,7 +111,7 @@ zr_status zr_sampling_of_dir(const char *dir, zr_sampling *sampling)
     ZR_CHECK(dir && sampling, ZR_ERR_ARG, "zr_sampling_of_dir was given a NULL pointer");
     ZR_TRY(zr__stored_find(dir, true, &stored));
     ZR_TRY(read_object(stored.path, settings_name, path, &root));
-    ZR_CHECK(root, ZR_ERR_NOT_FOUND, "%s: there is no such file, so the directory does not tell how to draw tokens",
+    ZR_CHECK(root, ZR_ERR_NOT_FOUND, "%s does not exist, so the directory has no settings for drawing tokens",
              ZR_SHOWN(path));
     zr_status st = read_sampling(root, path, sampling);
     json_decref(root);

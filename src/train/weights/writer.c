@@ -79,7 +79,7 @@ static zr_status read_tokens(zr__writer *w, int64_t first)
     for (int64_t v = 0; v < w->choices; v++) {
         w->logits[v] = number_at(&output, v);
         ZR_CHECK(isfinite(w->logits[v]), ZR_ERR_DIVERGED,
-                 "these weights are of no use: the logit of token %lld after %lld tokens is %g", (long long)v,
+                 "these weights cannot be used: the logit of token %lld after %lld tokens is %g", (long long)v,
                  (long long)w->n_tokens, (double)w->logits[v]);
     }
     return ZR_OK;

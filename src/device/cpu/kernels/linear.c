@@ -24,7 +24,7 @@ static zr_status check_types(const zr_kernel_args *args)
              "%s: operands are %s and %s, wanted both F32, both BF16 or both F16", args->op->def->name,
              zr_dtype_name(a), zr_dtype_name(b));
     ZR_CHECK(c == ZR_F32 || c == a, ZR_ERR_UNSUPPORTED,
-             "%s: the output of %s operands is to be %s, wanted F32 or their type; keep gradients in one of these",
+             "%s: operands of type %s with an output of type %s; the output must be F32 or of the operands' type",
              args->op->def->name, zr_dtype_name(a), zr_dtype_name(c));
     return ZR_OK;
 }
