@@ -104,7 +104,7 @@ part() { mkdir -p "$1" && cp runs/a/config.json "$1/"; }
 part stopped && head -12 runs/a/metrics.jsonl >stopped/metrics.jsonl
 check "a run that has not ended" prints 'no run.json' "$ZR" report stopped
 : >stopped/lock
-check "... and may go on" prints 'goes on' "$ZR" report stopped
+check "... and may go on" prints 'still training' "$ZR" report stopped
 check "... of that, without an evaluation" sh -c "grep -v val_loss runs/a/metrics.jsonl >stopped/metrics.jsonl; $ZR report stopped >text && ! grep -q validation text"
 (head -5 runs/a/metrics.jsonl; echo 'what is this'; printf '{"step":6, "lo') >stopped/metrics.jsonl
 check "a line cut in the middle" prints 'last line is not whole' "$ZR" report stopped

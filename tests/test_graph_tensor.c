@@ -214,11 +214,11 @@ static void tokens_that_are_shared(void **state)
 
     g = shared(true);
     x = embedded(g);
-    refused(g, zr_mul(g, x, x), "has a part of the losses");
+    refused(g, zr_mul(g, x, x), "has only a part of the losses");
 
     g = shared(true);
     x = zr_linear(g, embedded(g), weight(g, 8, 12, 1, 1, "in"), ZR_NONE, false);
-    refused(g, x, "has a part of the losses");
+    refused(g, x, "has only a part of the losses");
 
     g = shared(true);
     x = zr_linear(g, embedded(g), zr_param(g, NORMAL, SHAPE(2, 8, 7), "uncut"),
@@ -311,7 +311,7 @@ static void norms_of_heads_that_are_cut(void **state)
     x = zr_rotary(g, embedded(g), zr_rotary_table(g, &rotary));
     assert_true(zr_graph_value(g, x)->tokens);
     assert_int_equal(zr_graph_get_op(g, zr_graph_value(g, x)->producer)->attr.i[1], 6);
-    refused(g, x, "has a part of the losses");
+    refused(g, x, "has only a part of the losses");
 }
 
 int main(void)

@@ -289,7 +289,7 @@ static void note_oddities(cli_report_run *run)
     char path[PATH_MAX];
     if (!find_file(run, "run.json", path))
         add_note(run, "there is no run.json, which a run writes at its end: %s; memory, traffic and times are in it",
-                 find_file(run, "lock", path) ? "this run is not finished, or was killed"
+                 find_file(run, "lock", path) ? "this run is still training, or was killed"
                                               : "this one was stopped, or is not of zr train");
     if (!find_file(run, "config.json", path)) add_note(run, "there is no config.json");
     if (json_is_integer(steps) && json_integer_value(steps) < c->last_step)
