@@ -1,4 +1,4 @@
-/** The sentences of text files: their lengths are in memory, their tokens in the cache of tokenized texts. */
+/** The sentences of text files: their lengths are in memory, and their tokens in the cache of tokenized texts. */
 #ifndef ZR_DATA_PAIRS_CORPUS_H
 #define ZR_DATA_PAIRS_CORPUS_H
 
@@ -13,13 +13,13 @@ typedef struct zr__corpus_document {
 typedef struct zr__corpus {
     zr__opening opening;
     zr__tokens *tokens;
-    uint16_t *length; /* number of tokens of each sentence; of a longer sentence a further part counts as a sentence */
+    uint16_t *length; /* number of tokens of each sentence; a longer sentence is stored as several sentences */
     int64_t length_room, sentences;
     zr__corpus_document *document; /* array of documents + 1 */
     int64_t document_room, documents;
     int32_t cls, sep, mask; /* tokens [CLS], [SEP] and [MASK] */
     int32_t vocab;          /* number of tokens of the tokenizer */
-    bool *continues;        /* for each token: whether it continues a word */
+    bool *continues;        /* for each token: whether it continues a word (a word piece after the first) */
 } zr__corpus;
 
 /** Tokenize texts, and read the lengths of their sentences. Call zr__corpus_close even after a failure. Errors: as

@@ -51,7 +51,7 @@ static zr_status find_tensors(zr__ready *r)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Return the failure for an invalid element of a row. */
+/* Return a failure that names an invalid element of a row. */
 static zr_status refuse(const zr__ready *r, const char *tensor, int64_t row, int64_t at, int32_t value,
                         const char *wanted)
 {
@@ -59,8 +59,8 @@ static zr_status refuse(const zr__ready *r, const char *tensor, int64_t row, int
                    (long long)row, (long long)at, value, wanted);
 }
 
-/* Read a row of a tensor, and check that its elements are in [0, limit). A missing tensor has `otherwise` everywhere.
- */
+/* Read a row of a tensor, and check that its elements are in [0, limit). For a missing tensor, set every element to
+ * `otherwise`. */
 static zr_status read_part(const zr__ready *r, const zr_safetensors_tensor *tensor, const char *name, int64_t row,
                            int32_t otherwise, int64_t limit, int32_t *out)
 {
@@ -88,8 +88,8 @@ static zr_status read_length(const zr__ready *r, int64_t row, int64_t *length)
     return ZR_OK;
 }
 
-/* Read the labels of a row whose first `length` tokens are no padding. *n receives the number of predicted tokens;
- * `masked` and `targets` receive their indices and labels unless they are NULL. */
+/* Read the labels of a row of `length` tokens and padding. *n receives the number of predicted tokens; `masked` and
+ * `targets` receive their indices and labels unless they are NULL. */
 static zr_status read_labels(const zr__ready *r, int64_t row, int64_t length, int64_t *n, int32_t *masked,
                              int32_t *targets)
 {

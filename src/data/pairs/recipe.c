@@ -8,15 +8,15 @@
 
 enum { STREAM_DIVIDE, STREAM_SAMPLE }; /* random streams of ZR_RNG_PAIRS */
 enum {
-    DRAW_BITS = 28, /* a document, and a sample, has random numbers of its own: 2 to this power */
-    EXTRA = 3,      /* tokens [CLS] and twice [SEP] */
+    DRAW_BITS = 28, /* number of random numbers of each document and of each sample: 2 to this power */
+    EXTRA = 3,      /* number of the tokens [CLS], [SEP] and [SEP] */
     LEAST = 2,      /* least target length */
 };
 #define USUAL_MASKED 0.15
 
 /* ---- random numbers -------------------------------------------------------------------------- */
 
-/* Random numbers of a document or a sample, in order. */
+/* The sequence of random numbers of a document or a sample. */
 typedef struct draws {
     zr_rng rng;
     uint64_t next;
@@ -47,7 +47,7 @@ static bool draw_chance(draws *d, double probability)
     return draw(d) < probability * 0x1p32;
 }
 
-/* Count how many of n coins show heads. */
+/* Return the number of heads in n tosses of a coin. */
 static int64_t draw_heads(draws *d, int64_t n)
 {
     int64_t heads = 0;
@@ -60,8 +60,8 @@ static int64_t draw_heads(draws *d, int64_t n)
 
 /* ---- dividing -------------------------------------------------------------------------------- */
 
-/* Choose B from another document: sentences from a random one on, of at least `wanted` tokens or to the document's end.
- */
+/* Choose B from another document: its sentences from a random one on, until they have at least `wanted` tokens or the
+ * document ends. */
 static void choose_other(const zr__corpus *c, int64_t document, int64_t wanted, draws *d, zr__sample *s)
 {
     int64_t other = draw_below(d, c->documents - 1);
@@ -91,7 +91,7 @@ zr_status zr__recipe_divide(const zr__recipe *r, uint32_t epoch, int64_t documen
         s.b = token + s.a_n;
         s.b_n = all - s.a_n;
         if (s.b_n == 0 || draw_chance(&d, 0.5)) choose_other(c, document, target - s.a_n, &d, &s);
-        if (s.random) next = a_end; /* the sentences of B begin the next sample */
+        if (s.random) next = a_end; /* the next sample begins with the sentences that B replaced */
         token += s.random ? s.a_n : all;
         ZR_GROW(samples->sample, samples->room, samples->n + 1, "samples of a text");
         samples->sample[samples->n++] = s;
@@ -101,7 +101,8 @@ zr_status zr__recipe_divide(const zr__recipe *r, uint32_t epoch, int64_t documen
 
 /* ---- one sample ------------------------------------------------------------------------------ */
 
-/* Shorten A and B together to `most` tokens: the longer one loses a token at a time, of two equal ones B. */
+/* Shorten A and B to at most `most` tokens together: remove one token at a time from the longer one, or from B if both
+ * are equally long. */
 static void shorten(int64_t most, int64_t *a, int64_t *b)
 {
     const int64_t shorter = *a < *b ? *a : *b;
@@ -134,7 +135,7 @@ int64_t zr__recipe_length(const zr__recipe *r, const zr__sample *s)
 int64_t zr__recipe_predictions(const zr__recipe *r, const zr__sample *s)
 {
     const int64_t length = zr__recipe_length(r, s), room = length - EXTRA;
-    int64_t n = (int64_t)rint((double)length * r->masked); /* halves become even, as in Python */
+    int64_t n = (int64_t)rint((double)length * r->masked); /* round half to even, as Python does */
     if (n < 1) n = 1;
     if (n > room) n = room;
     return n < r->predictions ? n : r->predictions;
@@ -162,7 +163,7 @@ static int64_t word_end(const zr__recipe *r, const int32_t *row, int64_t a, int6
     return end;
 }
 
-/* Choose `most` tokens of a sample, or fewer if the words that are left have too many tokens. */
+/* Choose `most` tokens of a sample to predict, or fewer if no remaining word is short enough. */
 static void choose(const zr__recipe *r, const int32_t *row, int64_t a, int64_t b, int64_t most, draws *d)
 {
     const int64_t words = find_words(r, row, a, b);
@@ -178,7 +179,7 @@ static void choose(const zr__recipe *r, const int32_t *row, int64_t a, int64_t b
     }
 }
 
-/* Return what a predicted token becomes. */
+/* Return the token that replaces a predicted token. */
 static int32_t replacement(const zr__corpus *c, int32_t token, draws *d)
 {
     const int64_t kind = draw_below(d, 10);
