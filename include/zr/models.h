@@ -77,8 +77,8 @@ typedef struct zr_field {
     zr_field_role role;
     zr_field_place place;
     size_t offset;        /* offset of the value in the family's struct */
-    const char *standard; /* default as JSON, or "\"auto\"" for a value that zr_family.complete finds. FIXED: the only
-                             value */
+    const char *standard; /* default as JSON, or "\"auto\"" if zr_family.complete computes the value. For FIXED, the
+                             only allowed value */
     const char *fallback; /* value as JSON if config.json lacks the key: the default of transformers; NULL if it equals
                              `standard` */
     double min, max;      /* range of INT and REAL; config.json takes integers only up to 2^31 - 1 */

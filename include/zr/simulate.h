@@ -24,11 +24,11 @@ typedef struct zr_cluster_link {
     int32_t devices;  /* number of consecutive devices that the level connects, at least 2; a multiple of the number of
                          the next lower level */
     double bytes_sec; /* bytes per second into one device, and at the same time the same rate out of it */
-    double
-        shared_bytes_sec; /* limit for one unit of the next lower level, such as a node, in bytes per second: total rate
-                             into its devices, and at the same time the same total rate out of them; 0 for no limit */
-    double latency_sec;   /* latency of one message */
-    double share;         /* fraction of this level's rates that exchanges reach; 0 to use the cluster's link_share */
+    double shared_bytes_sec; /* limit for each unit of the next lower level, such as a host, in bytes per second: total
+                                rate into its devices, and at the same time the same total rate out of them; 0 for no
+                                limit */
+    double latency_sec;      /* latency of one message */
+    double share; /* fraction of this level's rates that exchanges reach; 0 to use the cluster's link_share */
 } zr_cluster_link;
 
 /** Algorithms of collectives. */

@@ -83,7 +83,7 @@ static inline ZR__ANYWHERE double zr__rotary_frequency(const zr__rotary *r, int6
 /** Sizes of the op rotary. Token r of the operand x uses row (row + r) % T of the table, or with documents the row that
  * is documents[row + r] before it. */
 typedef struct zr__rotation {
-    int64_t tokens, heads, half; /* half: D/2, pairs of a head */
+    int64_t tokens, heads, half; /* half: number of pairs of elements in a head, D/2 */
     int64_t T, row;
     const int32_t *documents; /* beginnings of the documents of the micro-batch, or NULL */
     float sign;               /* factor of the sines: 1, or -1 for the inverse rotation */

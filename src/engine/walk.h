@@ -83,8 +83,9 @@ struct zr_engine {
     int64_t counted[ZR_LOSS_TERMS];   /* numbers of losses that count in this step's micro-batches so far, on this rank.
                                          Only BATCH changes them, and it precedes LOSS on the compute stream, for which
                                          NORM and AGREE wait */
-    int64_t announced[ZR_LOSS_TERMS]; /* with several terms: the same numbers for all micro-batches of the step, before
-                                         the first micro-batch is read. COUNT adds them over the ranks */
+    int64_t announced[ZR_LOSS_TERMS]; /* with several terms: number of losses of each term that count in the whole step,
+                                         as zr_step_args.count gives it before the first micro-batch. COUNT adds the
+                                         numbers of the ranks */
     int64_t micros;                   /* with several terms, number of micro-batches of a training step */
     double per_counted;       /* with one term: number of losses in the global batch divided by the number of losses
                                  that count; 1 until NORM or AGREE has computed it, or if no loss counts. With several

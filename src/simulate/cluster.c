@@ -16,7 +16,7 @@ enum { MOST_FILES = 16, MESSAGE_BYTES = 1024 };
 /* ---- keys ------------------------------------------------------------------------------------- */
 
 typedef enum kind {
-    OTHER, /* value that take_fields skips; other code reads it */
+    OTHER, /* a value that take_fields does not read */
     TEXT,
     RATE,
     SECONDS,

@@ -99,7 +99,7 @@ static void print_trail(const char *text, const zr__json_trail *trail, char *out
         char key[64];
         size_t begin = trail->level[i].begin, end = trail->level[i].end;
         if (trail->level[i].bracket == '{' && end < begin + 2)
-            continue; /* this object has no key before the byte yet */
+            continue; /* no key of this object begins before the byte */
         if (trail->level[i].bracket == '{')
             snprintf(key, sizeof(key), "%.*s", (int)(end - begin - 2), text + begin + 1);
         add_part(out, size, trail->level[i].bracket == '{' ? key : NULL, trail->level[i].index);

@@ -11,7 +11,7 @@ enum { NONE = -1, SHORT_BYTES = 128 /* maximum bytes of a piece that is merged w
 #define NEVER UINT32_MAX /* rank of a pair that has no merge */
 
 typedef struct zr__bpe_merge {
-    int32_t left, right; /* an empty slot has NONE as `left` */
+    int32_t left, right; /* left: NONE in an empty slot of the hash table */
     int32_t into;
     uint32_t rank;
 } merge;

@@ -146,7 +146,7 @@ static zr_status head_infer(const zr_graph *graph, const zr_op *op, zr_type *out
 /* Gradients that an adjoint computes: of x, and if any parameter needs one, of w and the bias. */
 typedef struct gradients {
     zr_value of[3];   /* x, w and the bias */
-    bool needed[3];   /* whether `of` needs a gradient */
+    bool needed[3];   /* for each value in `of`: whether it needs a gradient */
     bool with_params; /* whether the op also computes dw, and db if there is a bias */
 } gradients;
 

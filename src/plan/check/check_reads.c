@@ -39,7 +39,7 @@ typedef struct written {
     stretch *stretch;
     int32_t n, next; /* next: index in state.list of the next entry for the same buffer, or -1 */
     int64_t room;
-    stretch turn;   /* byte range that is reduced to one owner after another */
+    stretch turn;   /* byte range of which each owner in turn reduces its part */
     int32_t owners; /* number of owners that have already reduced the byte range `turn` */
 } written;
 

@@ -482,7 +482,7 @@ static zr__id computed_before(const zr__list *l, zr__id id)
     return id;
 }
 
-/* Rewrite all steps of a ring. */
+/* Rewrite all steps that use a ring's state, so that they use the ring's buffers. */
 static void turn_ring(ring *r, bool after_end)
 {
     zr__list *l = r->l;

@@ -272,7 +272,7 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
     if (dtype == ZR_BF16) machine->flops_bf16 = rank_part(zr__rates_peak(rates, ZR_BF16, NULL), threads, local_ranks);
     machine->n_products = 0;
     for (int i = 0; i < rates->n_products; i++) {
-        /* The rank reaches the same fraction of its own peak as the measured product of the machine's peak. */
+        /* Assume that the product reaches the same fraction of the rank's peak as it did of the machine's peak. */
         zr_product_rate product = rates->product[i];
         const double part = product.bf16 ? machine->flops_bf16 : machine->flops_f32;
         if (product.flops <= 0.0 || part <= 0.0 || machine->n_products == ZR_PRODUCT_RATES) continue;

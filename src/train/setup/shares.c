@@ -17,7 +17,7 @@
 
 /** Results of planning a configuration. */
 typedef struct seen {
-    bool planned, fits; /* whether it can be planned; whether it fits memory.limit */
+    bool planned, fits; /* planned: whether the planner accepts the configuration; fits: whether it fits memory.limit */
     bool timed;         /* whether all rates on which step_sec depends are known */
     int64_t needs, disk_bytes;
     double step_sec;
@@ -152,7 +152,7 @@ typedef struct search {
     const zr__train_target *target;
     units units;
     bool limited;    /* whether the share must fit memory.limit; otherwise the share must not prolong a step */
-    double free_sec; /* maximum seconds of a step that does not count as prolonged */
+    double free_sec; /* maximum seconds of a step with offload that counts as no slower than one without */
 } search;
 
 /** Plan with the last n units offloaded. */

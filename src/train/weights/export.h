@@ -23,7 +23,7 @@ typedef struct zr__exported {
     const zr_plan *plan;
     const char *tokenizer;       /* the tokenizer (data.tokenizer), or NULL */
     const char *init;            /* Hugging Face directory from which the run started (model.init), or NULL */
-    const zr__hf_source *source; /* record of that directory, whose form the weights get, or NULL; rank 0 only */
+    const zr__hf_source *source; /* record of `init`, in whose form the weights are written, or NULL; rank 0 only */
     zr__trained trained;         /* step and validation loss of the weights (trained.h) */
 } zr__exported;
 
