@@ -274,6 +274,7 @@ static void test_proof(void **state)
         trainer run = terms_trainer(&model, 2, 2, way & 1 ? 3 : 1);
         run.layout.states = way == 2 ? ZR_STATES_LEAN : ZR_STATES_PAPER; /* AGREE */
         if (way == 3) run.layout.accum_order = ZR_ACCUM_LAYER;
+        if (way == 1) run.layout.optimizer = zr_lamb(ZR_LAMB_DEEPSPEED, NULL); /* TRUST */
         zr_plan *plan = NULL;
         assert_int_equal(zr_plan_create(&model, &run.layout, &profile, &plan), ZR_OK);
         zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];

@@ -168,7 +168,7 @@ static zr_status check_counts(const zr__proof *p)
     for (int32_t i = 0; i < p->s->n_steps; i++) {
         const zr_step *step = &p->s->step[i];
         const bool seeds = step->kind == ZR_STEP_RUN && zr_graph_get_op(p->graph, step->op)->def->reads_seeds;
-        const bool agrees = zr__asks_all(step) && step->kind != ZR_STEP_COUNT;
+        const bool agrees = step->kind == ZR_STEP_NORM || step->kind == ZR_STEP_AGREE;
         ZR_CHECK(!several || !(seeds || agrees) || reads_counted(p, step), ZR_ERR_INTERNAL,
                  "step %d needs the numbers of losses that count, but does not read them", i);
         if (step->kind != ZR_STEP_COUNT) continue;
