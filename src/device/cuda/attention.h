@@ -225,6 +225,14 @@ __device__ __forceinline__ zr__range zr__keys_of(const zr__attention &a, int row
     return {begin > 0 ? begin / step * step : 0, end < a.T ? end : a.T};
 }
 
+/* Return the range of keys that all queries [i0, i0 + queries) of a row see, tokens beyond the last one included. */
+__device__ __forceinline__ zr__range zr__keys_of_all(const zr__attention &a, int row, int i0, int queries)
+{
+    const int window = i0 + queries - 1 - a.earlier, document = zr__document(a, row, i0 + queries - 1);
+    const int later = i0 + 1 + a.later, last = zr__document_end(a, row, i0), end = later < last ? later : last;
+    return {window > document ? window : document, end < a.T ? end : a.T};
+}
+
 /* Return the first query of a row, at `from` or later, whose document begins at `key` or later. Return T if there is
  * none. */
 __device__ __forceinline__ int zr__first_beyond(const zr__attention &a, int row, int from, int key)

@@ -129,6 +129,8 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attentio
     const zr__tokens<const T> k = zr__key(a, head, o.k), v = zr__key(a, head, o.v);
     const zr__range seen = zr__keys_of(a, head.row, i0, queries, keys);
     const int own = zr__warp_here() * 16 * M;
+    const zr__range some = zr__keys_of(a, head.row, i0 + own, 16 * M, 1),
+                    all = zr__keys_of_all(a, head.row, i0 + own, 16 * M);
     const float to_log2 = a.scale * ZR__LOG2_E;
     T *rows = q_tile + own * zr__tile_stride<W>;
     zr__left<T, M, W, tile::kept> q = {{}, rows};
@@ -151,14 +153,13 @@ __global__ void __launch_bounds__(ZR__ATTENTION_THREADS, 2) forward(zr__attentio
         zr__load_tile<keys, W>(copies, v_tile, v, j0);
         copies.close();
         if (j0 == seen.begin) q.take();
-        if (zr__any_seen(a, head.row, i0 + own, 16 * M, j0, keys)) zr__score(score, q, (const T *)k_tile);
+        if (j0 < some.end && j0 + keys > some.begin) zr__score(score, q, (const T *)k_tile);
         copies.wait<0>();
         __syncthreads();
         if (j0 + keys < seen.end) zr__load_tile<keys, W>(copies, k_tile, k, j0 + keys);
         copies.close();
-        if (!zr__any_seen(a, head.row, i0 + own, 16 * M, j0, keys)) continue;
-        if (!zr__all_seen(a, head.row, i0 + own, 16 * M, j0, keys) || j0 + keys > a.T)
-            zr__hide_keys(score, a, head.row, i0 + own, j0, -INFINITY);
+        if (j0 >= some.end || j0 + keys <= some.begin) continue;
+        if (j0 < all.begin || j0 + keys > all.end) zr__hide_keys(score, a, head.row, i0 + own, j0, -INFINITY);
         weigh(score, sum, so_far, to_log2);
         if (DROPS) drop_weights(score, a, zr__first_element(a, head) + (uint64_t)(i0 + own) * (uint64_t)a.T + j0);
         zr__round<T>(weight, score);
