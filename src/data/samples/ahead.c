@@ -17,30 +17,54 @@ struct zr__ahead {
     pthread_cond_t changed;
 
     /* Fields protected by `lock`: */
-    /* Samples to prefetch: [first, first + n). The windows of the first `done` samples have been read. */
-    int64_t first, n, done;
-    bool quit;
+    zr__ahead_order order;
+    /* Numbers of samples in the order: of the first sample that is not dropped, and of the first that is not read. The
+     * window of sample i is in buffer i % room. */
+    int64_t begin, done;
+    bool reading, quit;
     zr__failure failed; /* error of the window that could not be read */
 };
 
-static bool is_resting(const zr__ahead *a)
+static bool can_read(const zr__ahead *a)
 {
-    return a->done == a->n || a->failed.status != ZR_OK;
+    return a->done < a->order.n && a->done - a->begin < a->room && a->failed.status == ZR_OK;
 }
 
-static void *read_stretches(void *arg)
+static int64_t sample_of(const zr__ahead_order *order, int64_t i)
+{
+    return order->first + i / order->rows * order->stride + i % order->rows;
+}
+
+static int32_t *window_of(const zr__ahead *a, int64_t i)
+{
+    return a->window + i % a->room * a->window_tokens;
+}
+
+/* Return the number of a sample in the order, or -1 if it is not in the order or dropped. */
+static int64_t find(const zr__ahead *a, int64_t sample)
+{
+    const zr__ahead_order *order = &a->order;
+    const int64_t from = sample - order->first;
+    if (order->n == 0 || from < 0 || from % order->stride >= order->rows) return -1;
+    const int64_t i = from / order->stride * order->rows + from % order->stride;
+    return i >= a->begin && i < order->n ? i : -1;
+}
+
+static void *read_windows(void *arg)
 {
     zr__ahead *a = arg;
     pthread_mutex_lock(&a->lock);
     while (!a->quit) {
-        if (is_resting(a)) {
+        if (!can_read(a)) {
             pthread_cond_wait(&a->changed, &a->lock);
             continue;
         }
-        const int64_t i = a->done, sample = a->first + i;
+        const int64_t i = a->done, sample = sample_of(&a->order, i);
+        a->reading = true;
         pthread_mutex_unlock(&a->lock);
-        const zr_status st = a->read(a->arg, sample, a->window + i * a->window_tokens);
+        const zr_status st = a->read(a->arg, sample, window_of(a, i));
         pthread_mutex_lock(&a->lock);
+        a->reading = false;
         zr__failure_note(&a->failed, st);
         a->done += st == ZR_OK;
         pthread_cond_broadcast(&a->changed);
@@ -65,7 +89,7 @@ zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t room, int64_t w
     a->window = zr_alloc((size_t)(room * window_tokens) * sizeof(*a->window));
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
-    if (a->window && zr__thread_start(&a->thread, STACK_BYTES, read_stretches, a) == 0) {
+    if (a->window && zr__thread_start(&a->thread, STACK_BYTES, read_windows, a) == 0) {
         *ahead = a;
         return ZR_OK;
     }
@@ -87,39 +111,49 @@ void zr__ahead_destroy(zr__ahead **ahead)
     *ahead = NULL;
 }
 
-/* Drop the part of the range that the thread has not begun to read. Wait until the thread has read its current window.
- */
-static void rest_after_window(zr__ahead *a)
+/* Drop all samples. Wait until the thread has read its current window. */
+static void rest(zr__ahead *a)
 {
-    if (!is_resting(a)) a->n = a->done + 1;
-    while (!is_resting(a)) pthread_cond_wait(&a->changed, &a->lock);
+    a->order.n = 0;
+    while (a->reading) pthread_cond_wait(&a->changed, &a->lock);
 }
 
-void zr__ahead_want(zr__ahead *a, int64_t first, int64_t n)
+/* Return whether an order is the rest of the current one. */
+static bool goes_on(const zr__ahead *a, const zr__ahead_order *order)
+{
+    const zr__ahead_order *old = &a->order;
+    const int64_t i = find(a, order->first);
+    return i >= 0 && (i == 0 || order->n == INT64_MAX) && i % old->rows == 0 && old->rows == order->rows &&
+           old->stride == order->stride && old->n == order->n && a->failed.status == ZR_OK;
+}
+
+void zr__ahead_want(zr__ahead *a, const zr__ahead_order *order)
 {
     pthread_mutex_lock(&a->lock);
-    if (a->first != first || a->n == 0 || a->failed.status != ZR_OK) {
-        rest_after_window(a);
-        a->first = first;
-        a->n = n < a->room ? n : a->room;
-        a->done = 0;
+    if (!goes_on(a, order)) {
+        rest(a);
+        a->order = *order;
+        a->begin = a->done = 0;
         a->failed.status = ZR_OK;
         pthread_cond_broadcast(&a->changed);
     }
     pthread_mutex_unlock(&a->lock);
 }
 
-zr_status zr__ahead_take(zr__ahead *a, int64_t sample, int32_t *window, bool *there)
+zr_status zr__ahead_take(zr__ahead *a, int64_t sample, bool keeps, int32_t *window, bool *there)
 {
     zr_status st = ZR_OK;
     pthread_mutex_lock(&a->lock);
-    const int64_t i = sample - a->first;
-    *there = i >= 0 && i < a->n;
+    const int64_t i = find(a, sample);
+    *there = i >= 0 && i < a->begin + a->room;
     while (*there && a->done <= i && a->failed.status == ZR_OK) pthread_cond_wait(&a->changed, &a->lock);
     if (*there && a->done <= i) st = zr__failure_tell(&a->failed);
-    if (*there && st == ZR_OK)
-        memcpy(window, a->window + i * a->window_tokens, (size_t)a->window_tokens * sizeof(*window));
-    if (!*there) rest_after_window(a);
+    if (*there && st == ZR_OK) {
+        memcpy(window, window_of(a, i), (size_t)a->window_tokens * sizeof(*window));
+        if (!keeps) a->begin = i + 1;
+        pthread_cond_broadcast(&a->changed);
+    }
+    if (!*there) rest(a);
     pthread_mutex_unlock(&a->lock);
     return st;
 }

@@ -498,7 +498,7 @@ zr_status zr__data_locate(const zr_data *data, int64_t sample, int64_t *first_to
 zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets)
 {
     bool there = false;
-    if (data->ahead) ZR_TRY(zr__ahead_take(data->ahead, sample, data->window, &there));
+    if (data->ahead) ZR_TRY(zr__ahead_take(data->ahead, sample, false, data->window, &there));
     if (!there) ZR_TRY(read_sample(data, sample, data->window));
     hand_over(data, tokens, targets);
     return ZR_OK;
@@ -523,7 +523,7 @@ zr_status zr_data_read_ahead(zr_data *data, int64_t first, int64_t n)
     ZR_CHECK(first >= 0 && n >= 1, ZR_ERR_ARG, "cannot read %lld samples from sample %lld on ahead", (long long)n,
              (long long)first);
     if (!data->ahead && room > 0) ZR_TRY(zr__ahead_create(read_sample, data, room, numbers, &data->ahead));
-    if (data->ahead) zr__ahead_want(data->ahead, first, n);
+    if (data->ahead) zr__ahead_want(data->ahead, &(zr__ahead_order){first, n, n, room});
     return ZR_OK;
 }
 

@@ -3,6 +3,7 @@
 #include "data/pairs/pairs.h"
 #include "data/samples/samples.h"
 #include "train/family/inputs.h"
+#include "zr/run.h"
 
 void zr__samples_layout(const zr_family *family, const zr_config *config, zr_layout *layout)
 {
@@ -88,6 +89,12 @@ zr_data_info zr__samples_info(const zr__samples *samples)
                           .epoch_samples = info.rows,
                           .documents = info.documents,
                           .filled = info.filled};
+}
+
+bool zr__samples_take_time(const zr__samples *samples)
+{
+    const bool made = samples->pairs && zr_pairs_get_info(samples->pairs).sentences > 0;
+    return made || zr__samples_info(samples).bytes > ZR_TRAIN_AHEAD_BYTES;
 }
 
 int64_t zr__samples_memory_bytes(const zr__samples *samples)

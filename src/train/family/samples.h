@@ -27,6 +27,9 @@ bool zr__samples_are_open(const zr__samples *samples);
 
 /** Return a description of the data. For sentence pairs, a window is a row. */
 zr_data_info zr__samples_info(const zr__samples *samples);
+/** Return whether reading samples takes so long that a thread should read ahead: samples are made from texts, or data
+ * exceed ZR_TRAIN_AHEAD_BYTES. */
+bool zr__samples_take_time(const zr__samples *samples);
 /** Return the bytes of memory that open data need, in addition to a plan. */
 int64_t zr__samples_memory_bytes(const zr__samples *samples);
 /** Read all data once and hash them, like zr__data_check. */

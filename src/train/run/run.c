@@ -305,6 +305,8 @@ static zr_status start_run(zr__run *r)
 {
     if (r->comm->rank == 0) know_peak(r);
     ZR_TRY(zr__run_create_engine(r));
+    if (r->rows_ahead > 0)
+        ZR_TRY(zr__run_agree(r, zr__rows_ahead_create(&r->inputs.train, r->plan, r->rows_ahead, &r->ahead)));
     if (r->resume.step >= 0)
         ZR_TRY(zr__resume_fill(r));
     else
@@ -340,12 +342,13 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     zr_status st = ZR_OK;
     for (int64_t b = 0; b < rows && st == ZR_OK; b++) {
         const zr__row row = zr__row_at(&r->plan->layout, b, input);
-        st = zr__samples_read(&r->inputs.train, first + b, &row);
+        st = r->ahead ? zr__rows_ahead_read(r->ahead, first + b, b, input)
+                      : zr__samples_read(&r->inputs.train, first + b, &row);
         if (st == ZR_OK) zr__row_count(&r->plan->layout, &row, batch->counted);
     }
     /* The next micro-batch begins after the samples that all ranks together read in this one. */
-    const int64_t next = first + r->config->train_batch_size / r->plan->layout.accum;
-    if (st == ZR_OK && r->reads_ahead) st = zr_data_read_ahead(r->inputs.train.tokens, next, rows);
+    const int64_t all = r->config->train_batch_size / r->plan->layout.accum;
+    if (st == ZR_OK && r->ahead) zr__rows_ahead_want(r->ahead, first + all, all);
     r->data_wait_sec += zr_clock_sec() - begin;
     if (r->batch_failed == ZR_OK) r->batch_failed = st; /* keep the first failure, which the engine also returns */
     return st;
@@ -360,7 +363,8 @@ static zr_status count_batch(void *arg, const zr_batch *batch)
     const int64_t first = first_sample(r, batch);
     zr_status st = ZR_OK;
     for (int64_t b = 0; b < r->plan->layout.batch && st == ZR_OK; b++)
-        st = zr__samples_count(&r->inputs.train, &r->plan->layout, first + b, batch->counted);
+        st = r->ahead ? zr__rows_ahead_count(r->ahead, first + b, batch->counted)
+                      : zr__samples_count(&r->inputs.train, &r->plan->layout, first + b, batch->counted);
     r->data_wait_sec += zr_clock_sec() - begin;
     if (r->batch_failed == ZR_OK) r->batch_failed = st;
     return st;
@@ -687,6 +691,7 @@ static zr_status train_or_resume(const zr_config *config, zr_comm *comm, const z
     zr_engine_destroy(&r.engine);
     zr__run_save_drop(&r);
     zr__hang_destroy(&r.hang);
+    zr__rows_ahead_destroy(&r.ahead);
     zr_plan_destroy(&r.plan);
     zr_device_destroy(&r.device);
     zr__inputs_close(&r.inputs);

@@ -11,6 +11,7 @@
 #include "train/dir/checkpoint_run.h"
 #include "train/watch/hang.h"
 #include "train/family/inputs.h"
+#include "train/family/rows_ahead.h"
 #include "train/dir/run_dir.h"
 #include "train/watch/watch.h"
 #include "train/family/family.h"
@@ -71,8 +72,9 @@ typedef struct zr__run {
     zr__hang *hang;     /* watcher for hangs; NULL if another rank of this process watches, or if watching is off */
     zr_timings timings; /* times of steps, set at the end of the run if requested */
     zr_train_info info;
-    bool reads_ahead;       /* whether a thread prefetches the next micro-batch */
-    int64_t ahead_bytes;    /* bytes of memory for the prefetch, or for sentence pairs */
+    int64_t rows_ahead;     /* number of rows that a thread reads ahead; 0: none */
+    int64_t ahead_bytes;    /* memory of the data and of the rows that are read ahead, in bytes */
+    zr__rows_ahead *ahead;  /* rows that are read ahead, or NULL */
     double data_wait_sec;   /* seconds for which the current training step has read data */
     zr_status batch_failed; /* status of this rank's first failed read, which other ranks get at the next agreement */
     bool reserved;          /* whether disk space is reserved for the weights and still unused; rank 0 only */

@@ -32,7 +32,6 @@ static zr_status open_inputs(zr__run *r, bool first)
     ZR_TRY(zr__inputs_open(r->config, first, zr__run_progress, &p, &r->inputs));
     note_made_again(r, &r->inputs.train);
     note_made_again(r, &r->inputs.val);
-    r->reads_ahead = r->inputs.train.tokens && zr__samples_info(&r->inputs.train).bytes > ZR_TRAIN_AHEAD_BYTES;
     return ZR_OK;
 }
 
@@ -112,7 +111,7 @@ static zr_status check_room(const zr__run *r, int ranks)
     int64_t bytes = zr__plan_process_bytes(r->plan, ranks) + ranks * r->ahead_bytes;
     const zr_queues queues = zr__plan_queues(r->plan, zr__comm_overlaps(r->comm, r->plan->profile.facts.apart));
     int more = r->plan->profile.facts.threads - 1 + zr_queues_apart(&queues, ZR_STREAM_COMM);
-    more += r->reads_ahead;
+    more += r->rows_ahead > 0;
     /* threads of the streams FETCH and STORE, which read and write states on disk, and threads of the store */
     for (int s = ZR_STREAM_FETCH; s <= ZR_STREAM_STORE; s++) more += r->plan->has_stream[s] * (1 + ZR_STORE_THREADS);
     /* threads of the streams HOST and RETURN, and helpers of the updates */
@@ -121,16 +120,18 @@ static zr_status check_room(const zr__run *r, int ranks)
     return zr__host_room(bytes, ranks * more);
 }
 
-/** Set the memory of the data and of the prefetch. Disable the prefetch if it would need more memory than allowed. */
+/** Set the memory of the data, and of the rows that are read ahead. Rows are not read ahead if they need more memory
+ * than is allowed. */
 static void settle_ahead(zr__run *r)
 {
+    int64_t bytes = 0;
     r->ahead_bytes = zr__samples_memory_bytes(&r->inputs.train) + zr__samples_memory_bytes(&r->inputs.val);
-    if (!r->reads_ahead) return;
-    r->ahead_bytes = zr_data_ahead_bytes(r->plan->layout.seq, r->plan->layout.documents, r->plan->layout.batch);
-    r->reads_ahead = r->ahead_bytes > 0;
-    if (!r->reads_ahead)
-        zr__run_note(r, "data.train: samples are not read ahead, because one sample of data.seq_length needs more "
-                        "memory than is set aside for it");
+    if (!zr__samples_take_time(&r->inputs.train)) return;
+    r->rows_ahead = zr__rows_ahead_room(r->plan, &bytes);
+    r->ahead_bytes += bytes;
+    if (r->rows_ahead == 0)
+        zr__run_note(r, "data.train: samples are not read ahead, because they need more memory than is set aside for "
+                        "them");
 }
 
 /** Refuse collectives.reduce "nccl" if ranks are threads of one process. Errors: ZR_ERR_UNSUPPORTED. */
