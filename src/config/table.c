@@ -86,8 +86,8 @@ const zr_key zr__common_keys[] = {
         "proportion, but not for an encoder"),
     KEY(PATHS, "data.val", "null", data.val, "validation data, in the same forms but without weights"),
     KEY(STRING, "data.tokenizer", "null", data.tokenizer,
-        "tokenizer for text: bytes, or a directory with the files of a tokenizer; null: for text that of the directory "
-        "model.init, if it has one, or else bytes; none for token files"),
+        "tokenizer for text: bytes, or a directory with the files of a tokenizer; null: for text the tokenizer in the "
+        "directory model.init, if it has one, or else bytes; none for token files"),
     KEY(INT, "data.seq_length", AUTO, data.seq_length,
         "sequence length: tokens per sample; auto: the longest of the model, which is model.n_positions or "
         "model.max_position_embeddings",
@@ -96,17 +96,16 @@ const zr_key zr__common_keys[] = {
         "order of samples. shuffled: every pass over the data in a new random order; sequential: as in the file",
         .choices = "shuffled|sequential"),
     KEY(CHOICE, "data.packing", AUTO, data.packing,
-        "what a sample of a .jsonl file contains. documents: a window over documents one after the other; one: one "
+        "contents of a sample of a .jsonl file. documents: a window over documents one after the other; one: one "
         "line, padded or cut; whole: as many whole lines as fit, each attending only to itself, so that it has the "
         "losses that it has with one; auto: one for lines with prompts or messages, else documents",
         .choices = "auto|documents|one|whole"),
     KEY(STRING, "data.chat_template", AUTO, data.chat_template,
         "form of conversations: chatml, qwen2, qwen2.5, qwen3, llama2, llama3, llama3.1, mistral, mistral-v1, "
         "mistral-v3 or mistral-tekken; auto: the template in the directory of data.tokenizer, if zr knows it"),
-    KEY(STRING, "data.text_key", "\"text\"", data.text_key,
-        "which member of each line of a .jsonl file holds the text"),
+    KEY(STRING, "data.text_key", "\"text\"", data.text_key, "member that holds the text in each line of a .jsonl file"),
     KEY(EITHER, "data.bad_lines", "\"error\"", data.skip_bad_lines,
-        "what to do with a line of a .jsonl file that has no such text. error: end the run; skip: leave the line out, "
+        "handling of a line of a .jsonl file that has no such text. error: end the run; skip: leave the line out, "
         "and report how many",
         .choices = "error|skip"),
     KEY(STRING, "data.cache_dir", "null", data.cache_dir,
@@ -126,7 +125,8 @@ const zr_key zr__common_keys[] = {
         "only for encoders, for text: predict all tokens of a word together"),
 
     KEY(CHOICE, "device", "\"auto\"", device,
-        "what ranks compute on. cpu: the processor; cuda: NVIDIA GPUs, over which the ranks of a host are distributed "
+        "device on which ranks compute. cpu: the processor; cuda: NVIDIA GPUs, over which the ranks of a host are "
+        "distributed "
         "in turn; auto: GPUs if there are any",
         .choices = "auto|cpu|cuda"),
 
@@ -206,7 +206,7 @@ const zr_key zr__common_keys[] = {
         "keep the weights with the lowest val_loss of all evaluations, as a Hugging Face directory, best/ in the run's "
         "directory. Needs data.val and train.eval_interval"),
     KEY(EITHER, "train.reproducible", "\"layout\"", train.rank_free_sums,
-        "which runs give results that are the same to the bit. layout: runs on the same number of ranks, whatever the "
+        "runs whose results are the same to the bit. layout: runs on the same number of ranks, whatever the "
         "stage, buckets, layout and transport; world: also runs on 1, 2, 4, 8 ... ranks, at some cost in time and "
         "memory",
         .choices = "layout|world"),
@@ -243,7 +243,7 @@ const zr_key zr__common_keys[] = {
         ONLY("AdamW|Adam|SGD|Lamb|Lars")),
     KEY(NUMBER, "optimizer.params.lr", "0.001", optimizer.lr, "learning rate", ANY_NUMBER),
     KEY(CHOICE, "optimizer.params.variant", "\"deepspeed\"", optimizer.variant,
-        "which of the three optimizers that are named LAMB. deepspeed: FusedLamb of DeepSpeed; nvidia: FusedLAMB of "
+        "one of the three optimizers named LAMB. deepspeed: FusedLamb of DeepSpeed; nvidia: FusedLAMB of "
         "NVIDIA's apex; paper: algorithm 2 of You et al. 2020. docs/guide.md has their formulas",
         .choices = "deepspeed|nvidia|paper", .only = LAMB),
     KEY(PAIR, "optimizer.params.betas", "[0.9, 0.999]", optimizer.betas,
@@ -396,7 +396,8 @@ const zr_key zr__common_keys[] = {
         ONLY("auto|fp32")),
 
     KEY(INT, ZERO "stage", "0", zero.stage,
-        "ZeRO stage: what is sharded over the ranks. 0: nothing; 1: optimizer states; 2: also gradients; 3: also "
+        "ZeRO stage: the states that are sharded over the ranks. 0: nothing; 1: optimizer states; 2: also gradients; "
+        "3: also "
         "parameters",
         RANGE(0, 3)),
     KEY(INT, ZERO "reduce_bucket_size", "16777216", zero.reduce_bucket_elems,
@@ -445,7 +446,8 @@ const zr_key zr__common_keys[] = {
     KEY(CHOICE, ZERO "offload_optimizer.device", "\"none\"", zero.optim.device,
         "where optimizer states and fp32 master parameters are stored between the steps that compute with them "
         "(docs/offload.md). cpu: in the host's memory, which without GPUs is where they are anyway; nvme: in files of "
-        "nvme_path. Updates are computed on the device, bucket by bucket, and results have the same bits. auto: with "
+        "nvme_path. Updates are computed by the host's processors, bucket by bucket, and results have the same bits. "
+        "auto: with "
         "memory.limit and nvme_path, whichever puts the fewest states on disk so that the rest fits, also of "
         "gradients and of parameters (as --memory does); otherwise none",
         .choices = "none|cpu|nvme", .chosen = true),
@@ -478,8 +480,8 @@ const zr_key zr__common_keys[] = {
     IGNORED(BOOL, ZERO "offload_optimizer.pipeline_write", "false",
             "the last bucket is always written during an update"),
     IGNORED(BOOL, ZERO "offload_optimizer.fast_init", "false", "states are created where they are stored"),
-    IGNORED(NUMBER, ZERO "offload_optimizer.cpuadam_cores_perc", "0.8", "updates are computed on the device",
-            RANGE(0, 1)),
+    IGNORED(NUMBER, ZERO "offload_optimizer.cpuadam_cores_perc", "0.8",
+            "train.threads threads of each rank update the states", RANGE(0, 1)),
     KEY(CHOICE, ZERO "offload_param.device", "\"none\"", zero.param.device,
         "at stage 3: where each rank's shards of the parameters are stored between gathers; values as in "
         "offload_optimizer.device",
