@@ -62,8 +62,9 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
          "windows of N tokens [data.seq_length of the run; the model's positions, but at most 2048, of a Hugging Face "
          "directory]"},
         {"stride", CLI_INT, &want.stride, 1, "N",
-         "overlapping windows, each N tokens after the last one, of which only the last N tokens count; a small N is "
-         "slow but gives every token a long context"},
+         "overlapping windows: each begins N tokens after the previous one, and only its last N tokens count; a small "
+         "N "
+         "is slow but gives every token a long context"},
         {"threads", CLI_INT, &threads, 1, "N", "number of compute threads [one per processor]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};

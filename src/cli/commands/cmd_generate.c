@@ -166,7 +166,7 @@ static zr_status run_generate(const cli_command *command, zr_comm *comm, int arg
         {"top-p", CLI_REAL, &want.top_p, 0, "P",
          "sample only among the likeliest tokens whose probabilities add up to P; 1: among all [1]"},
         {"stop", CLI_LIST, &stop, 0, "TEXT",
-         "stop before this text; may be given several times: stop before whichever comes first"},
+         "stop before this text; if given several times, before the first of the texts"},
         {"past-end", CLI_FLAG, &want.past_end, 0, NULL, "go on after a token that ends a text (eos_token_id of DIR)"},
         {"chat", CLI_FLAG, &want.chat, 0, NULL,
          "the prompt is a message to the model: put it into the chat template of DIR, and print the answer"},
