@@ -26,7 +26,7 @@ typedef struct stand {
 /* ---- time -------------------------------------------------------------------------------------- */
 
 typedef struct timing {
-    zr_status (*run)(void *arg, zr_device *device); /* asks for the work; it may happen later */
+    zr_status (*run)(void *arg, zr_device *device); /* issues the work, which may be done after the return */
     void *arg;
     double target_sec, sec;
 } timing;

@@ -47,8 +47,8 @@ typedef struct form {
     bool bare;            /* names without "bert." */
     bool old;             /* gamma and beta */
     const char *bias;     /* name of the decoder's bias */
-    const char *again[2]; /* a tensor that is there a second time, by its names */
-    float off;            /* added to the second's first element */
+    const char *again[2]; /* a tensor and its second copy, by their names */
+    float off;            /* added to the first element of the second copy */
     const char *more;     /* a further tensor, of zeros */
     const char *missing;  /* a tensor that is left out */
 } form;

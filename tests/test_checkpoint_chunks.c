@@ -142,7 +142,7 @@ static void failed_writes_stay_failed(void **state)
             writes_left = at;
             zr_status put = put_range(w, 100, BYTES, 500000), end = zr_chunk_writer_end(w);
             failures = writes_left < 0;
-            if (failures) assert_in_range(writes_behind, 0, 3); /* buffers may have been in flight */
+            if (failures) assert_in_range(writes_behind, 0, 3); /* writes that were in flight when one failed */
             writes_left = -1;
             if (!failures) assert_true(at > 3); /* head, chunks, tail */
             assert_true(put == ZR_OK || (put == ZR_ERR_IO && failures));

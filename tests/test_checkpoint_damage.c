@@ -169,7 +169,7 @@ static void all_damage_is_named(void **state)
     assert_int_equal(zr_checkpoint_verify(dir, NULL, NULL, report, sizeof report), ZR_ERR_DATA);
     assert_non_null(strstr(report, "bytes 4096 .. 4695 are damaged (tensor wte)"));
     assert_non_null(strstr(report, "damaged (tensors bias .. last)"));
-    assert_int_equal(zr_checkpoint_verify(dir, NULL, NULL, report, 8), ZR_ERR_DATA); /* a report is cut to its size */
+    assert_int_equal(zr_checkpoint_verify(dir, NULL, NULL, report, 8), ZR_ERR_DATA); /* cut to its buffer */
     assert_int_equal(strlen(report), 7);
 }
 

@@ -18,8 +18,8 @@ typedef struct call {
     const void *in;
     int64_t n, first; /* n: elements or bytes */
     zr_dtype out_dtype, dtype;
-    bool flag;  /* SUM: accumulate; SQUARE, SQUARE_UPDATE: exact */
-    int number; /* SUM: pieces; FILL: the byte */
+    bool flag;  /* for SUM: accumulate; for SQUARE, SQUARE_UPDATE: exact */
+    int number; /* for SUM: number of pieces; for FILL: the byte */
     const void *piece[8];
     const zr_kernel *kernel;
     zr_kernel_args args;

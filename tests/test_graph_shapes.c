@@ -258,7 +258,7 @@ static void test_costs(void **state)
     assert_true(flops(g, "linear") == product);
     assert_true(flops(g, "attention") == 2 * 2 * pairs);
     assert_true(flops(g, "attention_dx") == 4 * 2 * pairs);
-    assert_true(flops(g, "linear_dw") == 2.0 * B * T * C * V); /* the head's linear_dw comes first */
+    assert_true(flops(g, "linear_dw") == 2.0 * B * T * C * V); /* the first linear_dw is the head's */
     assert_true(flops(g, "linear_dx") == 2.0 * B * T * C * V);
     assert_true(flops(g, "gelu") == 0);
     const zr_op *op = find(g, "linear");

@@ -225,7 +225,7 @@ static void expect_first_fit(const zr__order *o)
                                other->offset + other->bytes > lowest;
             if (!meets || ends_before(o, other, list[i]) || ends_before(o, list[i], other)) continue;
             lowest = other->offset + other->bytes;
-            k = -1; /* start again from the first: offsets are in no order */
+            k = -1; /* check all others again, because they are not ordered by offset */
         }
         assert_int_equal(list[i]->offset, lowest);
     }

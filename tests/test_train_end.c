@@ -325,7 +325,7 @@ static void a_directory_that_is_renamed(void **state)
     assert_non_null(strstr(end.result.model_dir, "/moved/model"));
     expect_weights("moved/model/model.safetensors", 6, 2, keys);
     assert_true(there("moved/run.json") && !there("moved/lock") && !there("run"));
-    it.rename_to = ""; /* removed with all space reserved in it, and with the metrics */
+    it.rename_to = ""; /* remove the directory, with the reserved space and the metrics */
     assert_int_equal(train("run", 2, keys), ZR_ERR_IO);
     assert_non_null(strstr(end.message[0], "run/model; metrics.jsonl was removed while the run wrote it"));
     expect_weights("run/model/model.safetensors", 6, 2, keys);

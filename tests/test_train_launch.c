@@ -119,7 +119,7 @@ static void test_damaged(void **state)
     for (size_t i = 0; i < sizeof change / sizeof *change; i++) {
         zr_launch back;
         assert_int_equal(zr__launch_remember(&here, &launch), ZR_OK);
-        if (i == sizeof change / sizeof *change - 1) { /* another machine's file: the key is in it */
+        if (i == sizeof change / sizeof *change - 1) { /* make it another machine's file, by its member "machine" */
             overwrite("\"machine\": \"", "\"machine\": \"not ");
         } else {
             overwrite(change[i][0], change[i][1]);
