@@ -55,7 +55,7 @@ static zr_status open_texts(zr_pairs *p, const zr_pairs_args *args, const zr__sh
     ZR_TRY(zr__corpus_open(args, files, &p->corpus));
     ZR_TRY(zr__recipe_open(args, &p->corpus, &p->recipe));
     ZR_TRY(zr__groups_open(&p->recipe, args->samples, &p->groups));
-    ZR_TRY(zr__groups_epoch(&p->groups, 0, &e));
+    ZR_TRY(zr__rows_epoch(&p->groups.rows, 0, &e));
     p->row_samples = zr_alloc((size_t)args->samples * sizeof(*p->row_samples));
     if (args->whole_words) p->spare = zr_alloc((size_t)row_numbers(p) * sizeof(*p->spare));
     ZR_CHECK(p->row_samples && (p->spare || !args->whole_words), ZR_ERR_MEMORY, "no memory for a row of samples");
@@ -195,8 +195,8 @@ static zr_status find_row(zr_pairs *p, int64_t row, place *found)
         found->epoch = (uint32_t)(row / rows);
     } else {
         const zr__epoch *e = NULL;
-        ZR_TRY(zr__groups_find(&p->groups, row, &found->epoch, &found->own));
-        ZR_TRY(zr__groups_epoch(&p->groups, found->epoch, &e));
+        ZR_TRY(zr__rows_find(&p->groups.rows, row, &found->epoch, &found->own));
+        ZR_TRY(zr__rows_epoch(&p->groups.rows, found->epoch, &e));
         rows = e->begin[p->groups.n].row;
     }
     found->own = zr__order_permute(p->seed, found->epoch, rows, found->own);
