@@ -5,7 +5,8 @@
  * sources and the sample's global index. Therefore the samples do not depend on the number of ranks or micro-batches,
  * and a resumed run continues with the same samples.
  *
- * zr_pairs makes the samples of encoders such as BERT, which have masked tokens and pairs of sentences.
+ * zr_pairs makes the samples of encoders such as BERT, which have masked tokens and pairs of sentences. zr_labelled
+ * makes samples for fine-tuning them, and zr_answers finds the answers to questions.
  *
  * Files are read with pread, not mapped, into a buffer that is allocated at open. Later only the first call of
  * zr_data_read_ahead allocates memory. An object must not be used by two threads at once.
@@ -378,6 +379,155 @@ ZR_API ZR_NODISCARD zr_status zr_pairs_read(zr_pairs *pairs, int64_t row, const 
 /** Store the number of a row's predicted tokens and of its labels of next-sentence prediction, which are the numbers of
  * losses of the two terms. For texts, tokens are read only with whole_words. Errors: as for zr_pairs_read. */
 ZR_API ZR_NODISCARD zr_status zr_pairs_count(zr_pairs *pairs, int64_t row, int64_t counted[ZR_PAIRS_TERMS]);
+
+/* ---- labelled texts and questions ------------------------------------------------------------ */
+
+/**
+ * Samples of an encoder that is fine-tuned: texts with a label, or questions about a text that contains the answer. A
+ * sample is [CLS] text [SEP], or [CLS] text or question [SEP] second text [SEP]. A row has seq_length tokens: one
+ * sample or several samples, one after the other, and padding.
+ */
+typedef struct zr_labelled zr_labelled;
+
+/** Kinds of samples: texts and their labels, or questions and the place of their answers. */
+typedef enum zr_labelled_kind { ZR_LABELLED_CLASSES, ZR_LABELLED_ANSWERS } zr_labelled_kind;
+
+/** Options of zr_labelled_open. A zero means the default, except for `path`, the sizes and `labels`. */
+typedef struct zr_labelled_args {
+    const char *path; /* data files: a path, a pattern, or a JSON list of both, as in zr_data_args.path but without
+                         weights */
+    zr_labelled_kind kind;
+    int64_t vocab_size; /* vocabulary size; every token id must be below this number */
+    int64_t seq_length; /* sequence length T, at least 5 */
+    int64_t samples;    /* maximum number S of samples in a row; above 1, samples are packed into rows */
+    zr_data_order order;
+    uint64_t seed;         /* seed of the order of samples */
+    const char *tokenizer; /* one of BERT's tokenizers, with the tokens [CLS] and [SEP] (zr_tokenizer_open) */
+    /* Only for ZR_LABELLED_CLASSES: */
+    int64_t labels;                 /* number of labels */
+    const char *const *label_names; /* array of `labels` names, or NULL if labels have no names */
+    bool skip_bad_lines;            /* whether bad lines are skipped; otherwise they are errors */
+    /* Only for ZR_LABELLED_ANSWERS: */
+    int64_t doc_stride;       /* distance of two windows of a text, in tokens; 0 for 128 */
+    int64_t max_query_length; /* maximum number of tokens of a question; the rest is cut off; 0 for 64 */
+    bool every_question;      /* whether questions whose answer is not at its place are kept; otherwise they are left
+                                 out, as in training with transformers */
+    zr_progress_fn progress;  /* callback for the progress in bytes of the files, or NULL */
+    void *arg;
+} zr_labelled_args;
+
+/** Description of open data. */
+typedef struct zr_labelled_info {
+    const char *path;   /* path as given to zr_labelled_open; owned by the object */
+    const char *format; /* "jsonl with labels", or "SQuAD" */
+    const char *note;   /* one-line warning, or ""; given if bad lines or answers were found */
+    const char *cut;    /* one-line message about texts or questions that are too long, or "" */
+    int64_t files;
+    int64_t bytes;         /* total bytes of the files */
+    int64_t rows, samples; /* number of rows and of samples in the first epoch */
+    int64_t documents;     /* number of labelled texts, or of questions */
+    int64_t cut_documents; /* number of texts or questions that were cut; the windows of a text do not count as cuts */
+    int64_t lost_answers;  /* number of questions whose answer is not at its place */
+    int64_t skipped_lines; /* number of bad lines that were skipped */
+    int64_t tokens;        /* number of tokens of all samples */
+    double filled;         /* share of the tokens of the first epoch's rows that are not padding */
+    int64_t memory_bytes;  /* bytes of memory that the object holds */
+} zr_labelled_info;
+
+/** Memory of one row. A member that is NULL is not filled. Arrays are filled up with the values in parentheses. */
+typedef struct zr_labelled_row {
+    int32_t *tokens;   /* (T) token ids (0) */
+    int32_t *segments; /* (T) 0 for the first text with its [CLS] and [SEP], 1 for the second text with its [SEP] (0) */
+    int32_t *documents; /* (T) index in the row of the first token of the token's sample. The padding counts as one more
+                           sample */
+    int32_t *first;     /* (S) index in the row of each sample's first token, [CLS] (0) */
+    int32_t *label;     /* (S) label of each sample (-1) */
+    int32_t *answer;    /* (S, 2) indices in the row of the answer's first and last token (-1) */
+} zr_labelled_row;
+
+/**
+ * Open data for fine-tuning an encoder. Row r depends only on the files, the arguments and r, as with zr_pairs.
+ *
+ * Classes. Each line of a .jsonl file is an object {"text": TEXT, "label": LABEL}, and perhaps "text_pair": TEXT, a
+ * second text. A label is an integer from 0 to labels - 1, or one of label_names. A sample that is too long loses
+ * tokens at the end of its longer text, as with the package `tokenizers` (longest_first): if both texts are longer than
+ * half of the row, each keeps half of it.
+ *
+ * Answers. A file has the format of SQuAD 1.1 (Rajpurkar et al. 2016). Its questions become samples as with
+ * squad_convert_examples_to_features of transformers 4.57: a question has up to max_query_length tokens, and a text
+ * that does not fit beside it becomes several samples, whose windows begin doc_stride tokens apart. `answer` is the
+ * place of the first answer of a question. In a window that does not contain the whole answer, it is the place of [CLS]
+ * twice. If a question's answer is not at its place in the text (answer_start), the question is left out, or with
+ * every_question its samples have the answer -1; info.note says so. Questions without answers (is_impossible of SQuAD
+ * 2.0) are refused.
+ *
+ * Epochs. Each epoch has every sample once. In shuffled order each epoch has another order of samples, and with
+ * samples > 1 neighbours in this order share a row as in zr_pairs.
+ *
+ * Memory. All tokens are kept (4 bytes each), the tokens of a text once for all of its questions, and with answers also
+ * the texts.
+ *
+ * Errors: ZR_ERR_NOT_FOUND if a file is missing or unreadable; ZR_ERR_DATA with file and place if a file is damaged or
+ * a line or question is invalid, or if no sample is left; ZR_ERR_CONFIG if the tokenizer lacks a token or has more than
+ * vocab_size tokens, or if doc_stride leaves gaps between windows; ZR_ERR_UNSUPPORTED for sources with weights, and for
+ * questions with a tokenizer that is not one of BERT's; ZR_ERR_ARG for an invalid size; ZR_ERR_IO; ZR_ERR_MEMORY.
+ */
+ZR_API ZR_NODISCARD zr_status zr_labelled_open(const zr_labelled_args *args, zr_labelled **labelled);
+ZR_API void zr_labelled_close(zr_labelled **labelled);
+
+ZR_API zr_labelled_info zr_labelled_get_info(const zr_labelled *labelled);
+
+/** Read a row. Rows are numbered from 0 through all epochs. Errors: ZR_ERR_ARG if the row is negative or in epoch 2^32;
+ * ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_labelled_read(zr_labelled *labelled, int64_t row, const zr_labelled_row *out);
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+/** Answers that a model gives to questions, found as with compute_predictions_logits of transformers 4.57. */
+typedef struct zr_answers zr_answers;
+
+/** An answer, and the logits of its first and last token. */
+typedef struct zr_answer {
+    const char *text;   /* a part of the text that the question is about; "empty" if no token can be an answer */
+    float start, end;   /* logits of the first and last token */
+    double probability; /* softmax of start + end over the answers of the question */
+} zr_answer;
+
+/** Begin to collect answers. `questions` is an object of the kind ZR_LABELLED_ANSWERS, which must remain open. n_best
+ * is the number of best first tokens and of best last tokens of a sample that are combined, and of the answers of a
+ * question that are kept (0 for 20). max_answer_length is the maximum number of tokens of an answer (0 for 30). Errors:
+ * ZR_ERR_ARG; ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_answers_open(zr_labelled *questions, int64_t n_best, int64_t max_answer_length,
+                                              zr_answers **answers);
+ZR_API void zr_answers_close(zr_answers **answers);
+
+/** Add the logits (T, 2) of a row of `questions`: those of each token as the answer's first, and as its last. Rows may
+ * come in any order. Only logits of the samples' own tokens are read, not those of padding. Errors: as for
+ * zr_labelled_read, and ZR_ERR_DATA if a logit is not finite. */
+ZR_API ZR_NODISCARD zr_status zr_answers_add(zr_answers *answers, int64_t row, const float *logits);
+
+/** Find the answers to a question, the best answer first, when the logits of all of its samples have been added. *id
+ * receives the question's id, *list its answers and *n their number, from 1 to n_best. The pointers are valid until the
+ * next call. Errors: ZR_ERR_ARG if there is no such question; ZR_ERR_STATE if logits are missing; ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_answers_get(zr_answers *answers, int64_t question, const char **id,
+                                             const zr_answer **list, int64_t *n);
+
+/** Print the best answers as the JSON object {"ID": "ANSWER", ...} that SQuAD's evaluation script reads. Free *json
+ * with zr_free. Errors: as for zr_answers_get. */
+ZR_API ZR_NODISCARD zr_status zr_answers_json(zr_answers *answers, char **json);
+
+/** Result of SQuAD's evaluation, version 1.1. */
+typedef struct zr_answers_scored {
+    double exact, f1; /* percentage of answers that are exactly right; mean F1 score in percent */
+    int64_t questions;
+} zr_answers_scored;
+/** Compare the best answers with the right ones. Errors: as for zr_answers_get. */
+ZR_API ZR_NODISCARD zr_status zr_answers_score(zr_answers *answers, zr_answers_scored *scored);
+
+/** Compare an answer with a right one as SQuAD's evaluation 1.1 does: in lower case, without ASCII punctuation and the
+ * words a, an and the. *exact receives whether both are equal, *f1 the F1 score of their words, from 0 to 1. Error:
+ * ZR_ERR_MEMORY. */
+ZR_API ZR_NODISCARD zr_status zr_answer_compare(const char *answer, const char *right, bool *exact, double *f1);
 
 #ifdef __cplusplus
 }

@@ -1,28 +1,20 @@
 #include "data/pairs/corpus.h"
 
 #include "base/core/grow.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <string.h>
 
 /* ---- the tokenizer --------------------------------------------------------------------------- */
-
-static zr_status find_token(const zr__corpus *c, const char *name, int32_t *token)
-{
-    *token = zr_tokenizer_token(c->opening.tokenizer, name);
-    ZR_CHECK(*token >= 0, ZR_ERR_CONFIG,
-             "the tokenizer %s has no special token %s, which sentence pairs need; give a tokenizer such as BERT's",
-             zr_tokenizer_name(c->opening.tokenizer), name);
-    return ZR_OK;
-}
 
 static zr_status open_tokenizer(const zr_pairs_args *args, zr__corpus *c)
 {
     ZR_CHECK(args->tokenizer, ZR_ERR_CONFIG,
              "no tokenizer is given, but sentence pairs are made of texts; give data.tokenizer");
     ZR_TRY(zr_tokenizer_open(args->tokenizer, &c->opening.tokenizer));
-    ZR_TRY(find_token(c, "[CLS]", &c->cls));
-    ZR_TRY(find_token(c, "[SEP]", &c->sep));
-    ZR_TRY(find_token(c, "[MASK]", &c->mask));
+    ZR_TRY(zr__tokenizer_special(c->opening.tokenizer, "[CLS]", &c->cls));
+    ZR_TRY(zr__tokenizer_special(c->opening.tokenizer, "[SEP]", &c->sep));
+    ZR_TRY(zr__tokenizer_special(c->opening.tokenizer, "[MASK]", &c->mask));
     c->vocab = (int32_t)zr_tokenizer_vocab(c->opening.tokenizer);
     c->continues = zr_alloc((size_t)c->vocab);
     ZR_CHECK(c->continues, ZR_ERR_MEMORY, "no memory for %d tokens", c->vocab);

@@ -27,8 +27,7 @@ zr_status zr__groups_row(zr__groups *g, uint32_t epoch, int64_t row, zr__row_sam
 {
     int64_t first = 0;
     ZR_TRY(zr__rows_samples(&g->rows, epoch, row, g->found, n, &first));
-    for (int64_t i = 0; i < *n; i++)
-        found[i] = (zr__row_sample){&g->samples.sample[g->found[i]], first + g->found[i]};
+    for (int64_t i = 0; i < *n; i++) found[i] = (zr__row_sample){&g->samples.sample[g->found[i]], first + g->found[i]};
     return ZR_OK;
 }
 

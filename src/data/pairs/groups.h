@@ -17,8 +17,8 @@ typedef struct zr__groups {
     zr__rows rows;
 } zr__groups;
 
-/** Form groups, and divide all documents once, for epoch 0. The object must not move. Call zr__groups_close even after a
- * failure. Error: ZR_ERR_MEMORY. */
+/** Form groups, and divide all documents once, for epoch 0. The object must not move. Call zr__groups_close even after
+ * a failure. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__groups_open(const zr__recipe *recipe, int64_t row_samples, zr__groups *groups);
 void zr__groups_close(zr__groups *groups);
 /** Return the bytes of memory that the groups hold. */

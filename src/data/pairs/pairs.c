@@ -182,23 +182,17 @@ typedef struct place {
     int64_t own;
 } place;
 
-/* Find the place of a row. Epochs of ready rows, and in sequential order of texts, have equal numbers of rows. */
+/* Find the place of a row. Epochs of ready rows have equal numbers of rows. */
 static zr_status find_row(zr_pairs *p, int64_t row, place *found)
 {
+    const int64_t rows = p->info.rows;
+    if (!p->is_ready) return zr__rows_find(&p->groups.rows, p->order, p->seed, row, &found->epoch, &found->own);
     ZR_CHECK(row >= 0, ZR_ERR_ARG, "the row number is %lld; it must be at least 0", (long long)row);
-    int64_t rows = p->info.rows;
     *found = (place){0, row % rows};
     if (p->order == ZR_SEQUENTIAL) return ZR_OK;
-    if (p->is_ready) {
-        ZR_CHECK(row / rows <= UINT32_MAX, ZR_ERR_ARG, "row %lld is in epoch %lld; the epoch must be below 2^32",
-                 (long long)row, (long long)(row / rows));
-        found->epoch = (uint32_t)(row / rows);
-    } else {
-        const zr__epoch *e = NULL;
-        ZR_TRY(zr__rows_find(&p->groups.rows, row, &found->epoch, &found->own));
-        ZR_TRY(zr__rows_epoch(&p->groups.rows, found->epoch, &e));
-        rows = e->begin[p->groups.n].row;
-    }
+    ZR_CHECK(row / rows <= UINT32_MAX, ZR_ERR_ARG, "row %lld is in epoch %lld; the epoch must be below 2^32",
+             (long long)row, (long long)(row / rows));
+    found->epoch = (uint32_t)(row / rows);
     found->own = zr__order_permute(p->seed, found->epoch, rows, found->own);
     return ZR_OK;
 }

@@ -1,7 +1,7 @@
 /**
- * data/pairs: sentence pairs for encoders. pairs.c numbers rows through epochs. ready.h reads ready rows from a
+ * data/pairs: sentence pairs for encoders. pairs.c opens them and reads rows. ready.h reads ready rows from a
  * .safetensors file. corpus.h holds the sentences of texts, recipe.h makes samples of the sentences, and groups.h finds
- * the row of each sample.
+ * the samples of each row.
  */
 #ifndef ZR_DATA_PAIRS_H
 #define ZR_DATA_PAIRS_H

@@ -122,16 +122,6 @@ static bool is_chinese(uint32_t c)
     return false;
 }
 
-static int64_t put_utf8(int32_t c, char *out)
-{
-    const uint32_t u = (uint32_t)c;
-    const int64_t n = u < 0x80 ? 1 : u < 0x800 ? 2 : u < 0x10000 ? 3 : 4;
-    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (int64_t i = n - 1; i > 0; i--) out[i] = (char)(0x80 | (u >> 6 * (n - 1 - i) & 63));
-    out[0] = (char)(n == 1 ? u : lead[n] | u >> 6 * (n - 1));
-    return n;
-}
-
 /* Append a character that has already been decomposed and not dropped, in lower case if wanted. */
 static int64_t put_part(const zr__bert *b, int32_t c, int32_t *out)
 {
@@ -181,7 +171,7 @@ static uint16_t look_up(const zr__bert *b, uint32_t c, change *to)
     if (n == 1 && out[0] == (int32_t)c) return KEEP;
     if (n == 1 && out[0] == ' ') return TO_SPACE;
     if (n == 3 && out[0] == ' ' && out[1] == (int32_t)c && out[2] == ' ') return APART;
-    for (int64_t i = 0; i < n; i++) to->bytes += (uint8_t)put_utf8(out[i], to->text + to->bytes);
+    for (int64_t i = 0; i < n; i++) to->bytes += (uint8_t)zr__character_put(out[i], to->text + to->bytes);
     return CHANGE;
 }
 
@@ -283,7 +273,7 @@ static int64_t add_run(const zr__bert *b, const char *text, int64_t at, int64_t 
         int64_t length = 0;
         if (zr__class_of(b->classes, (uint32_t)c[i]) == MARK) continue;
         const int64_t more = put_part(b, c[i], lower);
-        for (int64_t k = 0; k < more; k++) length += put_utf8(lower[k], utf8 + length);
+        for (int64_t k = 0; k < more; k++) length += zr__character_put(lower[k], utf8 + length);
         zr__text_append(out, utf8, (size_t)length);
     }
     if (c != few) zr_free(c);

@@ -60,6 +60,17 @@ static inline uint32_t zr__character_at(const unsigned char *text, int64_t *byte
     return c;
 }
 
+/** Write a character in UTF-8. Return its number of bytes. */
+static inline int64_t zr__character_put(int32_t character, char out[4])
+{
+    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    const uint32_t c = (uint32_t)character;
+    const int64_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (int64_t i = n - 1; i > 0; i--) out[i] = (char)(0x80 | (c >> 6 * (n - 1 - i) & 63));
+    out[0] = (char)(n == 1 ? c : lead[n] | c >> 6 * (n - 1));
+    return n;
+}
+
 /** Return the class of a character. */
 static inline unsigned zr__class_of(const zr__classes *classes, uint32_t c)
 {

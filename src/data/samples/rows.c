@@ -2,6 +2,7 @@
 
 #include "base/core/grow.h"
 #include "base/number/sorted.h"
+#include "data/samples/order.h"
 
 enum { WINDOW = 256 }; /* number of samples that are packed together */
 
@@ -56,8 +57,7 @@ static void pack(const zr__rows *x, window *w)
 static zr_status add_window(const zr__rows *x, zr__divided *d, int64_t from, window *w)
 {
     int64_t at = from;
-    for (int i = 0; i < w->n; i++)
-        x->source.measure(x->source.arg, from + i, &w->length[i], &w->predictions[i]);
+    for (int i = 0; i < w->n; i++) x->source.measure(x->source.arg, from + i, &w->length[i], &w->predictions[i]);
     pack(x, w);
     ZR_GROW(d->first, d->first_room, d->rows + w->rows + 1, "rows of samples");
     for (int r = 0; r < w->rows; r++) {
@@ -132,7 +132,8 @@ zr_status zr__rows_epoch(zr__rows *x, uint32_t number, const zr__epoch **epoch)
     return ZR_OK;
 }
 
-zr_status zr__rows_find(zr__rows *x, int64_t row, uint32_t *number, int64_t *own)
+/* Find the epoch of a row, and its place in the epoch before rows are permuted. */
+static zr_status find_epoch(zr__rows *x, int64_t row, uint32_t *number, int64_t *own)
 {
     const zr__epoch *e = NULL;
     while (x->rows_before[x->epochs] <= row) {
@@ -147,6 +148,18 @@ zr_status zr__rows_find(zr__rows *x, int64_t row, uint32_t *number, int64_t *own
     while (x->rows_before[at] > row) at--;
     *number = (uint32_t)at;
     *own = row - x->rows_before[at];
+    return ZR_OK;
+}
+
+zr_status zr__rows_find(zr__rows *x, zr_data_order order, uint64_t seed, int64_t row, uint32_t *number, int64_t *own)
+{
+    const zr__epoch *e = NULL;
+    ZR_CHECK(row >= 0, ZR_ERR_ARG, "the row number is %lld; it must be at least 0", (long long)row);
+    *number = 0;
+    if (order == ZR_SHUFFLED) ZR_TRY(find_epoch(x, row, number, own));
+    ZR_TRY(zr__rows_epoch(x, *number, &e));
+    const int64_t rows = e->begin[x->source.groups].row;
+    *own = order == ZR_SHUFFLED ? zr__order_permute(seed, *number, rows, *own) : row % rows;
     return ZR_OK;
 }
 

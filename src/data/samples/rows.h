@@ -6,7 +6,7 @@
 #ifndef ZR_DATA_ROWS_H
 #define ZR_DATA_ROWS_H
 
-#include "zr/base.h"
+#include "zr/data.h"
 
 /** Source of samples, and the space of a row. */
 typedef struct zr__rows_source {
@@ -65,9 +65,11 @@ int64_t zr__rows_bytes(const zr__rows *rows);
 /** Find an epoch. The pointer is valid until the next call. Errors: as zr__rows_open. */
 ZR_NODISCARD zr_status zr__rows_epoch(zr__rows *rows, uint32_t number, const zr__epoch **epoch);
 
-/** Find the epoch of a row, and the number of the row in its epoch. Errors: ZR_ERR_ARG if the epoch reaches 2^32; as
- * zr__rows_open. */
-ZR_NODISCARD zr_status zr__rows_find(zr__rows *rows, int64_t row, uint32_t *epoch, int64_t *own);
+/** Find the epoch of a row, and the number of the row in its epoch. Rows are numbered from 0 through all epochs. In
+ * sequential order all epochs are epoch 0; in shuffled order the rows of each epoch are permuted. Errors: ZR_ERR_ARG if
+ * the row is negative or its epoch reaches 2^32; as zr__rows_open. */
+ZR_NODISCARD zr_status zr__rows_find(zr__rows *rows, zr_data_order order, uint64_t seed, int64_t row, uint32_t *epoch,
+                                     int64_t *own);
 
 /** Find the samples of a row of an epoch, and divide their group. `found` has space for `samples` numbers of samples in
  * the group, in their order in the row; *n receives how many there are. *first receives the number of the group's first

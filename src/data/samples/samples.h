@@ -1,6 +1,6 @@
 /**
  * data/samples: order and mixture of samples from files of tokens. data.c opens the sources and finds each sample's
- * window, order.h permutes windows, and ahead.h prefetches them.
+ * window, order.h permutes windows, and ahead.h prefetches them. rows.h packs the samples of encoders into rows.
  */
 #ifndef ZR_DATA_SAMPLES_SAMPLES_H
 #define ZR_DATA_SAMPLES_SAMPLES_H

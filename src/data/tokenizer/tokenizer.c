@@ -137,6 +137,21 @@ int32_t zr_tokenizer_token(const zr_tokenizer *tokenizer, const char *text)
     return n == 1 ? tokens[0] : -1;
 }
 
+zr_status zr__tokenizer_special(const zr_tokenizer *tokenizer, const char *name, int32_t *token)
+{
+    *token = zr_tokenizer_token(tokenizer, name);
+    ZR_CHECK(*token >= 0, ZR_ERR_CONFIG,
+             "the tokenizer %s has no special token %s, which the samples of an encoder need; give a tokenizer such as "
+             "BERT's",
+             ZR_SHOWN(zr_tokenizer_name(tokenizer)), name);
+    return ZR_OK;
+}
+
+const zr__bert *zr__tokenizer_bert(const zr_tokenizer *tokenizer)
+{
+    return tokenizer->is_bytes ? NULL : tokenizer->bpe.normalizer.bert;
+}
+
 zr_tokenizer_ends zr_tokenizer_get_ends(const zr_tokenizer *tokenizer)
 {
     const zr__bpe_ends *ends = &tokenizer->bpe.ends;

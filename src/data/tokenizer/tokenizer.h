@@ -24,6 +24,14 @@ ZR_NODISCARD zr_status zr__tokenizer_encode(const zr_tokenizer *tokenizer, const
 int32_t zr__tokenizer_separator(const zr_tokenizer *tokenizer);
 enum { ZR__NO_SEPARATOR = -2 };
 
+/** Find a special token that the samples of an encoder need, such as "[CLS]". Error: ZR_ERR_CONFIG if the tokenizer
+ * lacks it. */
+ZR_NODISCARD zr_status zr__tokenizer_special(const zr_tokenizer *tokenizer, const char *name, int32_t *token);
+
+/** Return the tables by which the tokenizer normalizes text and divides it into words, or NULL if it is not one of
+ * BERT's. */
+const struct zr__bert *zr__tokenizer_bert(const zr_tokenizer *tokenizer);
+
 /** Return the last offset p, from <= p < bytes, at which the text may safely be cut, or 0 if none is known. A cut is
  * safe if both parts together have the same tokens as the whole, for every text that may follow. The second part is
  * then encoded as a continuation. Cuts are known only if the tokenizer's regular expression is GPT-2's or one of

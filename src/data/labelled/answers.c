@@ -1,0 +1,351 @@
+/* Finds the answers of a model to questions, from the logits of their samples. */
+#include "base/core/grow.h"
+#include "base/json/json_write.h"
+#include "base/number/finite.h"
+#include "data/labelled/final.h"
+#include "data/labelled/labelled.h"
+#include "data/labelled/words.h"
+#include "data/tokenizer/tokenizer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A token of a sample, and its logit as the first or the last token of the answer. */
+typedef struct choice {
+    int32_t token;
+    float logit;
+} choice;
+
+/* An answer: its sample, and its first and last token in the sample. */
+typedef struct candidate {
+    int64_t number; /* order in which candidates were found, which decides between equal sums */
+    int64_t sample;
+    choice start, end;
+} candidate;
+
+struct zr_answers {
+    zr_labelled *labelled;
+    const zr__questions *questions;
+    const zr__bert *bert;
+    int64_t n_best, most_tokens; /* arguments of zr_answers_open */
+    choice *best;                /* for each sample: the n_best best first tokens, then the n_best best last tokens */
+    bool *added;                 /* for each sample: whether its logits have been added */
+    int64_t *number;             /* buffer for the samples of a row */
+    zr__scorer scorer;
+    /* The question that was asked for last: */
+    zr__words words;
+    candidate *candidate;
+    int64_t candidates, room;
+    zr__text texts; /* texts of the answers, each terminated by '\0' */
+    int64_t *text;  /* offset in `texts` of each answer */
+    zr_answer *list;
+    int64_t n;
+};
+
+/* ---- logits ---------------------------------------------------------------------------------- */
+
+static choice *best_of(const zr_answers *a, int64_t sample, bool end)
+{
+    return a->best + (2 * sample + end) * a->n_best;
+}
+
+/* Return the number of best tokens of a sample. */
+static int64_t n_best_of(const zr_answers *a, int64_t sample)
+{
+    const int64_t n = zr__labelled_length(&a->questions->list->sample[sample]);
+    return n < a->n_best ? n : a->n_best;
+}
+
+/* Put the n largest of the logits[2 * i] of `length` tokens into `best`. Equal logits keep the order of their tokens.
+ */
+static void choose_best(const float *logits, int64_t length, int64_t n, choice *best)
+{
+    int64_t have = 0;
+    for (int64_t i = 0; i < length; i++) {
+        const float logit = logits[2 * i];
+        int64_t at = have;
+        while (at > 0 && best[at - 1].logit < logit) at--;
+        if (at == n) continue;
+        have += have < n;
+        memmove(best + at + 1, best + at, (size_t)(have - at - 1) * sizeof(*best));
+        best[at] = (choice){(int32_t)i, logit};
+    }
+}
+
+zr_status zr_answers_add(zr_answers *a, int64_t row, const float *logits)
+{
+    int64_t n = 0;
+    ZR_TRY(zr__labelled_samples(a->labelled, row, a->number, &n));
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t sample = a->number[i], length = zr__labelled_length(&a->questions->list->sample[sample]);
+        ZR_CHECK(zr__finite_all(logits, 2 * length), ZR_ERR_DATA,
+                 "row %lld: a logit of an answer's first or last token is not finite, so the model has diverged",
+                 (long long)row);
+        choose_best(logits, length, n_best_of(a, sample), best_of(a, sample, false));
+        choose_best(logits + 1, length, n_best_of(a, sample), best_of(a, sample, true));
+        a->added[sample] = true;
+        logits += 2 * length;
+    }
+    return ZR_OK;
+}
+
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+/* Return whether a token of the text has more context in a sample than in the others of its question: the smaller
+ * number of tokens beside it in the window counts, and then the length of the window. */
+static bool has_most_context(const zr_answers *a, const zr__question *question, int64_t sample, int64_t token)
+{
+    double best_score = -1;
+    int64_t best = -1;
+    for (int64_t i = question->sample; i < question->sample + question->samples; i++) {
+        const zr__labelled_sample *s = &a->questions->list->sample[i];
+        const int64_t left = token - s->b, right = s->b + s->b_n - 1 - token;
+        if (left < 0 || right < 0) continue;
+        const double score = (double)(left < right ? left : right) + 0.01 * s->b_n;
+        if (best >= 0 && score <= best_score) continue;
+        best_score = score;
+        best = i;
+    }
+    return best == sample;
+}
+
+/* Return whether a token of a sample belongs to the text that the question is about. */
+static bool is_in_text(const zr__labelled_sample *sample, int32_t token)
+{
+    const int32_t second = zr__labelled_second(sample);
+    return token >= second && token < second + sample->b_n;
+}
+
+static zr_status add_candidates(zr_answers *a, const zr__question *question, int64_t sample)
+{
+    const zr__labelled_sample *s = &a->questions->list->sample[sample];
+    const int64_t n = n_best_of(a, sample);
+    for (int64_t i = 0; i < n; i++) {
+        const choice start = best_of(a, sample, false)[i];
+        const int64_t token = s->b + start.token - zr__labelled_second(s);
+        if (!is_in_text(s, start.token) || !has_most_context(a, question, sample, token)) continue;
+        for (int64_t k = 0; k < n; k++) {
+            const choice end = best_of(a, sample, true)[k];
+            const int32_t length = end.token - start.token + 1;
+            if (!is_in_text(s, end.token) || length < 1 || length > a->most_tokens) continue;
+            ZR_GROW(a->candidate, a->room, a->candidates + 1, "answers");
+            a->candidate[a->candidates] = (candidate){a->candidates, sample, start, end};
+            a->candidates++;
+        }
+    }
+    return ZR_OK;
+}
+
+static double sum_of(const candidate *c)
+{
+    return (double)c->start.logit + (double)c->end.logit;
+}
+
+static int compare(const void *left, const void *right)
+{
+    const candidate *a = left, *b = right;
+    if (sum_of(a) != sum_of(b)) return sum_of(a) > sum_of(b) ? -1 : 1;
+    return a->number < b->number ? -1 : 1;
+}
+
+/* ---- texts ----------------------------------------------------------------------------------- */
+
+/* Append the text of tokens: their names with spaces between them, but not before ##. */
+static zr_status say(const zr_answers *a, const int32_t *token, int64_t n, zr__text *out)
+{
+    zr__text names = {0};
+    for (int64_t i = 0; i < n; i++) {
+        const char *name = NULL;
+        int64_t bytes = 0;
+        ZR_TRY(zr_tokenizer_decode(a->questions->list->tokenizer, token[i], &name, &bytes));
+        if (i > 0 && bytes >= 2 && memcmp(name, "##", 2) == 0) {
+            name += 2;
+            bytes -= 2;
+        } else if (i > 0) {
+            zr__text_append(&names, " ", 1);
+        }
+        zr__text_append(&names, name, (size_t)bytes);
+    }
+    if (names.data) zr__join_split(names.data, out);
+    out->failed |= names.failed;
+    zr__text_clear(&names);
+    return ZR_OK;
+}
+
+/* Append the text of an answer to a->texts. */
+static zr_status add_text(zr_answers *a, const zr__question *question, const candidate *c)
+{
+    const zr__labelled_sample *s = &a->questions->list->sample[c->sample];
+    const int64_t first = s->b - question->token + c->start.token - zr__labelled_second(s),
+                  n = c->end.token - c->start.token + 1;
+    zr__text said = {0}, original = {0};
+    zr_status st = say(a, a->words.token + first, n, &said);
+    zr__words_join(&a->words, zr__words_of_token(&a->words, first), zr__words_of_token(&a->words, first + n - 1) + 1,
+                   &original);
+    if (st == ZR_OK && (said.failed || original.failed)) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for an answer");
+    if (st == ZR_OK) st = zr__final_text(a->bert, said.data ? said.data : "", original.data, &a->texts);
+    if (st == ZR_OK) zr__text_append(&a->texts, "", 1);
+    zr__text_clear(&said);
+    zr__text_clear(&original);
+    return st;
+}
+
+/* Take the best candidates with different texts. */
+static zr_status choose_answers(zr_answers *a, const zr__question *question)
+{
+    a->n = 0;
+    a->texts.length = 0;
+    for (int64_t i = 0; i < a->candidates && a->n < a->n_best; i++) {
+        const candidate *c = &a->candidate[i];
+        bool seen = false;
+        a->text[a->n] = (int64_t)a->texts.length;
+        ZR_TRY(add_text(a, question, c));
+        ZR_CHECK(!a->texts.failed, ZR_ERR_MEMORY, "no memory for answers");
+        for (int64_t k = 0; k < a->n; k++)
+            seen = seen || strcmp(a->texts.data + a->text[k], a->texts.data + a->text[a->n]) == 0;
+        if (seen)
+            a->texts.length = (size_t)a->text[a->n];
+        else
+            a->list[a->n++] = (zr_answer){.start = c->start.logit, .end = c->end.logit};
+    }
+    for (int64_t i = 0; i < a->n; i++) a->list[i].text = a->texts.data + a->text[i];
+    if (a->n == 0) a->list[a->n++] = (zr_answer){.text = "empty"}; /* as transformers does */
+    return ZR_OK;
+}
+
+static void compute_probabilities(zr_answers *a)
+{
+    double sum = 0;
+    const double most = (double)a->list[0].start + (double)a->list[0].end;
+    for (int64_t i = 0; i < a->n; i++) sum += exp((double)a->list[i].start + (double)a->list[i].end - most);
+    for (int64_t i = 0; i < a->n; i++)
+        a->list[i].probability = exp((double)a->list[i].start + (double)a->list[i].end - most) / sum;
+}
+
+zr_status zr_answers_get(zr_answers *a, int64_t number, const char **id, const zr_answer **list, int64_t *n)
+{
+    const zr__questions *q = a->questions;
+    ZR_CHECK(number >= 0 && number < q->n, ZR_ERR_ARG, "the question is %lld; it must be from 0 to %lld",
+             (long long)number, (long long)q->n - 1);
+    const zr__question *question = &q->question[number];
+    a->candidates = 0;
+    for (int64_t i = question->sample; i < question->sample + question->samples; i++) {
+        ZR_CHECK(a->added[i], ZR_ERR_STATE, "the logits of sample %lld, of question %s, have not been added",
+                 (long long)i, ZR_SHOWN(q->strings.data + question->id));
+        ZR_TRY(add_candidates(a, question, i));
+    }
+    if (a->candidates > 0) qsort(a->candidate, (size_t)a->candidates, sizeof(*a->candidate), compare);
+    ZR_TRY(zr__words_divide(&a->words, q->list, q->strings.data + question->text));
+    ZR_TRY(choose_answers(a, question));
+    compute_probabilities(a);
+    *id = q->strings.data + question->id;
+    *list = a->list;
+    *n = a->n;
+    return ZR_OK;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+zr_status zr_answers_json(zr_answers *a, char **json)
+{
+    zr__json_out out = {.spaced = true};
+    zr_status st = ZR_OK;
+    zr__json_open(&out, NULL, '{');
+    for (int64_t i = 0; i < a->questions->n && st == ZR_OK; i++) {
+        const char *id = NULL;
+        const zr_answer *list = NULL;
+        int64_t n = 0;
+        st = zr_answers_get(a, i, &id, &list, &n);
+        zr__json_break(&out, "\n    ");
+        if (st == ZR_OK) zr__json_add_text(&out, id, list[0].text);
+    }
+    zr__json_break(&out, "\n");
+    zr__json_close(&out, '}');
+    zr__text_append(&out.text, "\n", 1);
+    if (st == ZR_OK) return zr__text_take(&out.text, json);
+    zr__text_clear(&out.text);
+    return st;
+}
+
+zr_status zr_answers_score(zr_answers *a, zr_answers_scored *scored)
+{
+    const zr__questions *q = a->questions;
+    double exact = 0, f1 = 0;
+    for (int64_t i = 0; i < q->n; i++) {
+        const char *id = NULL, *right = q->strings.data + q->question[i].answer;
+        const zr_answer *list = NULL;
+        double best_f1 = 0;
+        bool any_exact = false;
+        int64_t n = 0;
+        ZR_TRY(zr_answers_get(a, i, &id, &list, &n));
+        for (int64_t k = 0; k < q->question[i].answers; k++, right += strlen(right) + 1) {
+            bool its_exact = false;
+            double its_f1 = 0;
+            ZR_TRY(zr__scorer_compare(&a->scorer, list[0].text, right, &its_exact, &its_f1));
+            any_exact = any_exact || its_exact;
+            if (its_f1 > best_f1) best_f1 = its_f1;
+        }
+        exact += any_exact;
+        f1 += best_f1;
+    }
+    *scored =
+        (zr_answers_scored){.exact = 100.0 * exact / (double)q->n, .f1 = 100.0 * f1 / (double)q->n, .questions = q->n};
+    return ZR_OK;
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+static zr_status take_memory(zr_answers *a)
+{
+    const size_t samples = (size_t)a->questions->list->samples, n = (size_t)a->n_best;
+    a->best = zr_alloc(2 * samples * n * sizeof(*a->best));
+    a->added = zr_alloc(samples * sizeof(*a->added));
+    a->number = zr_alloc((size_t)zr__labelled_row_samples(a->labelled) * sizeof(*a->number));
+    a->text = zr_alloc(n * sizeof(*a->text));
+    a->list = zr_alloc(n * sizeof(*a->list));
+    ZR_CHECK(a->best && a->added && a->number && a->text && a->list, ZR_ERR_MEMORY,
+             "no memory for the %zu best tokens of %zu samples", n, samples);
+    memset(a->added, 0, samples * sizeof(*a->added));
+    return zr__scorer_open(&a->scorer);
+}
+
+zr_status zr_answers_open(zr_labelled *labelled, int64_t n_best, int64_t max_answer_length, zr_answers **answers)
+{
+    const zr__questions *q = zr__labelled_questions(labelled);
+    ZR_CHECK(q, ZR_ERR_ARG, "answers are given to questions, but the object has labelled texts");
+    ZR_CHECK(n_best >= 0 && n_best <= 1 << 20 && max_answer_length >= 0, ZR_ERR_ARG,
+             "n_best is %lld and max_answer_length %lld; they must be at least 1, or 0 for the default, and n_best at "
+             "most 1048576",
+             (long long)n_best, (long long)max_answer_length);
+    zr_answers *a = zr_alloc(sizeof(*a));
+    ZR_CHECK(a, ZR_ERR_MEMORY, "no memory for %zu bytes of answers", sizeof(*a));
+    *a = (zr_answers){.labelled = labelled,
+                      .questions = q,
+                      .bert = zr__tokenizer_bert(q->list->tokenizer),
+                      .n_best = n_best > 0 ? n_best : 20,
+                      .most_tokens = max_answer_length > 0 ? max_answer_length : 30};
+    const zr_status st = take_memory(a);
+    if (st == ZR_OK)
+        *answers = a;
+    else
+        zr_answers_close(&a);
+    return st;
+}
+
+void zr_answers_close(zr_answers **answers)
+{
+    zr_answers *a = *answers;
+    if (!a) return;
+    zr__scorer_close(&a->scorer);
+    zr__words_free(&a->words);
+    zr__text_clear(&a->texts);
+    zr_free(a->best);
+    zr_free(a->added);
+    zr_free(a->number);
+    zr_free(a->candidate);
+    zr_free(a->text);
+    zr_free(a->list);
+    zr_free(a);
+    *answers = NULL;
+}

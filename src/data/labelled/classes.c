@@ -1,0 +1,133 @@
+#include "data/labelled/classes.h"
+
+#include "base/core/grow.h"
+#include "base/json/json.h"
+#include "base/text/text.h"
+#include "data/text/jsonl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PART_BYTES = 1 << 20 };
+
+static const char wanted[] = "{\"text\": TEXT, \"label\": LABEL}";
+
+/* ---- one line -------------------------------------------------------------------------------- */
+
+/* Read a text. A text that may be missing may also be null. If the text is bad, write the reason. */
+static const char *read_text(const json_t *root, const char *key, bool may_miss, char *reason)
+{
+    const json_t *value = json_object_get(root, key);
+    const bool missing = !value || json_is_null(value);
+    if (!json_is_string(value) && !(may_miss && missing))
+        snprintf(reason, ZR__REASON_BYTES, "\"%s\" is %s; expected a text, as in %s", key,
+                 value ? "not a text" : "missing", wanted);
+    return json_string_value(value);
+}
+
+/* Read a label. If it is bad, write the reason. */
+static int32_t read_label(const zr_labelled_args *args, const json_t *root, char *reason)
+{
+    const json_t *value = json_object_get(root, "label");
+    const char *name = json_string_value(value);
+    for (int64_t i = 0; name && args->label_names && i < args->labels; i++)
+        if (strcmp(name, args->label_names[i]) == 0) return (int32_t)i;
+    if (json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) < args->labels)
+        return (int32_t)json_integer_value(value);
+    snprintf(reason, ZR__REASON_BYTES, "\"label\" is %s; expected an integer from 0 to %lld%s", ZR_JSON_SHOWN(value),
+             (long long)args->labels - 1,
+             args->label_names ? " or the name of a label of the model" : ", since the labels have no names");
+    return -1;
+}
+
+void zr__labelled_shorten(int64_t most, int64_t *a, int64_t *b)
+{
+    if (*b == ZR__NO_TEXT) {
+        *a = *a < most ? *a : most;
+        return;
+    }
+    int64_t *shorter = *a > *b ? b : a, *longer = shorter == a ? b : a;
+    if (*a + *b <= most) return;
+    if (*shorter > most / 2) *shorter = most / 2;
+    *longer = most - *shorter;
+}
+
+/* Keep the tokens of list->encoded as the first text of a line. */
+static zr_status keep_first(zr__class_reader *r, int64_t n)
+{
+    ZR_GROW(r->first, r->first_room, n, "tokens of a text");
+    if (n > 0) memcpy(r->first, r->list->encoded, (size_t)n * sizeof(*r->first));
+    return ZR_OK;
+}
+
+static zr_status add_sample(zr__class_reader *r, const char *text, const char *pair, int32_t label)
+{
+    zr__labelled_list *list = r->list;
+    int64_t a = 0, b = ZR__NO_TEXT;
+    ZR_TRY(zr__labelled_encode(list, text, (int64_t)strlen(text), &a));
+    ZR_TRY(keep_first(r, a));
+    if (pair) ZR_TRY(zr__labelled_encode(list, pair, (int64_t)strlen(pair), &b));
+    const int64_t all = a + b;
+    zr__labelled_shorten(r->args->seq_length - (pair ? 3 : 2), &a, &b);
+    r->cut += a + b < all;
+    const zr__labelled_sample sample = {.a = list->tokens,
+                                        .b = list->tokens + a,
+                                        .a_n = (int32_t)a,
+                                        .b_n = (int32_t)b,
+                                        .label = label,
+                                        .begin = -1,
+                                        .end = -1};
+    ZR_TRY(zr__labelled_add_tokens(list, r->first, a));
+    if (pair) ZR_TRY(zr__labelled_add_tokens(list, list->encoded, b));
+    return zr__labelled_add(list, sample);
+}
+
+/* Read a line; a zr__line_fn. */
+static zr_status read_line(const void *of, void *arg, const char *line, int64_t n, int64_t *bytes, char *reason)
+{
+    zr__class_reader *r = arg;
+    json_t *root = NULL;
+    bool blank = false;
+    (void)of;
+    *bytes = 0;
+    zr_status st = zr__jsonl_object(line, n, wanted, &root, &blank, reason);
+    if (st == ZR_OK && !blank && !reason[0]) {
+        const char *text = read_text(root, "text", false, reason);
+        const char *pair = reason[0] ? NULL : read_text(root, "text_pair", true, reason);
+        const int32_t label = reason[0] ? -1 : read_label(r->args, root, reason);
+        if (!reason[0]) st = add_sample(r, text, pair, label);
+        if (!reason[0]) *bytes = n;
+    }
+    json_decref(root);
+    return st;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+zr_status zr__classes_read(zr__class_reader *r, const zr__file *file, zr__found_texts *found)
+{
+    zr__parts parts = {.file = file,
+                       .usual_bytes = PART_BYTES,
+                       .most_bytes = INT64_MAX,
+                       .lines = true,
+                       .line = read_line,
+                       .skip_bad_lines = r->args->skip_bad_lines,
+                       .remedy = "set data.bad_lines to \"skip\" to leave such lines out"};
+    zr__part part = {0};
+    zr_status st = zr__parts_begin(&parts);
+    while (st == ZR_OK) {
+        st = zr__part_read(&parts, &part);
+        if (st != ZR_OK || (part.n == 0 && !part.too_long)) break;
+        zr__part_run(&parts, &part, NULL, r);
+        st = zr__part_take(&parts, &part, found);
+        if (r->args->progress) r->args->progress(r->args->arg, parts.read, file->bytes);
+    }
+    zr__part_free(&part);
+    return st;
+}
+
+void zr__class_reader_free(zr__class_reader *r)
+{
+    zr_free(r->first);
+    r->first = NULL;
+}

@@ -1,0 +1,26 @@
+/** Reads texts with labels from .jsonl files. */
+#ifndef ZR_DATA_LABELLED_CLASSES_H
+#define ZR_DATA_LABELLED_CLASSES_H
+
+#include "base/file/file.h"
+#include "data/labelled/list.h"
+#include "data/text/parts.h"
+
+/** Reader of labelled texts, and its counts. */
+typedef struct zr__class_reader {
+    const zr_labelled_args *args;
+    zr__labelled_list *list;
+    int32_t *first; /* buffer for the tokens of a line's first text */
+    int64_t first_room;
+    int64_t cut; /* number of samples that were too long */
+} zr__class_reader;
+
+/** Compute the numbers of tokens that two texts keep together, at most `most`. If there is no second text, b is
+ * ZR__NO_TEXT. */
+void zr__labelled_shorten(int64_t most, int64_t *a, int64_t *b);
+
+/** Read a file, and add its counts to `found`. Errors: as zr_labelled_open. */
+ZR_NODISCARD zr_status zr__classes_read(zr__class_reader *reader, const zr__file *file, zr__found_texts *found);
+void zr__class_reader_free(zr__class_reader *reader);
+
+#endif

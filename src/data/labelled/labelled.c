@@ -1,0 +1,310 @@
+/* Opens labelled texts and questions, and reads their rows. */
+#include "data/labelled/labelled.h"
+
+#include "base/file/file.h"
+#include "base/paths/shards.h"
+#include "base/text/text.h"
+#include "data/labelled/classes.h"
+#include "data/samples/order.h"
+#include "data/samples/rows.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { GROUP = 256, NOTE_BYTES = 320 }; /* GROUP: number of samples that are packed together */
+
+struct zr_labelled {
+    char *path;
+    zr_labelled_args args;
+    zr_tokenizer *tokenizer;
+    zr__shards files;
+    zr__labelled_list list;
+    zr__questions questions;
+    zr__found_texts found; /* counts of .jsonl files */
+    int64_t *in_group;     /* buffer for the numbers of the samples of a group */
+    int32_t *in_row;       /* buffer for the places in their group of the samples of a row */
+    int64_t *number;       /* buffer for the numbers of the samples of a row */
+    zr__rows rows;
+    char note[NOTE_BYTES], cut[NOTE_BYTES];
+    zr_labelled_info info;
+};
+
+/* ---- the source of rows ---------------------------------------------------------------------- */
+
+static zr_status divide(void *arg, uint32_t epoch, int64_t group, int64_t *n)
+{
+    const zr_labelled *l = arg;
+    const int64_t all = l->list.samples, first = group * GROUP;
+    *n = all - first < GROUP ? all - first : GROUP;
+    for (int64_t i = 0; i < *n; i++)
+        l->in_group[i] =
+            l->args.order == ZR_SHUFFLED ? zr__order_permute(l->args.seed, epoch, all, first + i) : first + i;
+    return ZR_OK;
+}
+
+static void measure(void *arg, int64_t i, int64_t *tokens, int64_t *predictions)
+{
+    const zr_labelled *l = arg;
+    *tokens = zr__labelled_length(&l->list.sample[l->in_group[i]]);
+    *predictions = 0;
+}
+
+static zr_status open_rows(zr_labelled *l)
+{
+    const int64_t S = l->args.samples;
+    const zr__rows_source source = {.groups = (l->list.samples + GROUP - 1) / GROUP,
+                                    .tokens = l->args.seq_length,
+                                    .samples = S,
+                                    .divide = divide,
+                                    .measure = measure,
+                                    .arg = l};
+    l->in_group = zr_alloc(GROUP * sizeof(*l->in_group));
+    l->in_row = zr_alloc((size_t)S * sizeof(*l->in_row));
+    l->number = zr_alloc((size_t)S * sizeof(*l->number));
+    ZR_CHECK(l->in_group && l->in_row && l->number, ZR_ERR_MEMORY, "no memory for a row of %lld samples", (long long)S);
+    return zr__rows_open(&source, &l->rows);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static zr_status read_classes(zr_labelled *l)
+{
+    zr__class_reader reader = {.args = &l->args, .list = &l->list};
+    zr_status st = ZR_OK;
+    char first[128] = "";
+    for (int64_t i = 0; i < l->files.n && st == ZR_OK; i++) {
+        zr__file file;
+        zr__found_texts found = {0};
+        st = zr__file_open(l->files.path[i], false, &file);
+        if (st != ZR_OK) break;
+        st = zr__classes_read(&reader, &file, &found);
+        if (l->found.skipped_lines == 0 && found.skipped_lines > 0)
+            snprintf(first, sizeof(first), "%.100s:%lld", file.name, (long long)found.first_skipped);
+        l->found.skipped_lines += found.skipped_lines;
+        l->found.documents += found.documents;
+        zr__file_close(&file);
+    }
+    zr__class_reader_free(&reader);
+    l->info.documents = l->found.documents;
+    l->info.skipped_lines = l->found.skipped_lines;
+    l->info.cut_documents = reader.cut;
+    if (l->found.skipped_lines > 0)
+        snprintf(l->note, sizeof(l->note), "%lld bad lines left out; the first is %s",
+                 (long long)l->found.skipped_lines, first);
+    if (reader.cut > 0)
+        snprintf(l->cut, sizeof(l->cut), "%lld of %lld texts have more tokens than a row and were cut",
+                 (long long)reader.cut, (long long)l->found.documents);
+    return st;
+}
+
+static zr_status read_questions(zr_labelled *l)
+{
+    zr__questions *q = &l->questions;
+    ZR_TRY(zr__questions_open(&l->args, &l->list, q));
+    for (int64_t i = 0; i < l->files.n; i++) {
+        ZR_TRY(zr__questions_read(q, l->files.path[i]));
+        if (l->args.progress) l->args.progress(l->args.arg, i + 1, l->files.n);
+    }
+    l->info.documents = q->n;
+    l->info.lost_answers = q->lost;
+    l->info.cut_documents = q->cut;
+    if (q->lost > 0)
+        snprintf(l->note, sizeof(l->note),
+                 "%lld question%s %s: the answer is not at answer_start in its text; the "
+                 "first is %s",
+                 (long long)q->lost, q->lost == 1 ? "" : "s", q->every ? "without a loss" : "left out", q->first_lost);
+    if (q->cut > 0)
+        snprintf(l->cut, sizeof(l->cut), "%lld of %lld questions have more than %lld tokens and were cut",
+                 (long long)q->cut, (long long)q->n, (long long)q->most_query);
+    return ZR_OK;
+}
+
+/* Add the sizes of all files, each of which is opened once to see that it is a file. */
+static zr_status find_files(zr_labelled *l)
+{
+    ZR_TRY(zr__shards_find(l->args.path, &l->files));
+    ZR_CHECK(!l->files.weighted, ZR_ERR_UNSUPPORTED,
+             "%s: labelled samples are not drawn from several sources with weights; give one list of files",
+             ZR_SHOWN(l->files.path[0]));
+    for (int64_t i = 0; i < l->files.n; i++) {
+        zr__file file;
+        ZR_TRY(zr__file_open(l->files.path[i], false, &file));
+        l->info.bytes += file.bytes;
+        zr__file_close(&file);
+    }
+    l->info.files = l->files.n;
+    return ZR_OK;
+}
+
+static zr_status open_tokenizer(zr_labelled *l)
+{
+    ZR_CHECK(l->args.tokenizer, ZR_ERR_CONFIG,
+             "no tokenizer is given, but samples are made of texts; give data.tokenizer");
+    ZR_TRY(zr_tokenizer_open(l->args.tokenizer, &l->tokenizer));
+    const int64_t vocab = zr_tokenizer_vocab(l->tokenizer);
+    ZR_CHECK(l->args.vocab_size >= vocab, ZR_ERR_CONFIG,
+             "the tokenizer \"%s\" needs a vocab_size of at least %lld, but it is %lld; give model.vocab_size %lld or "
+             "more, or the tokenizer that belongs to the model",
+             ZR_SHOWN(l->args.tokenizer), (long long)vocab, (long long)l->args.vocab_size, (long long)vocab);
+    return zr__labelled_list_open(l->tokenizer, &l->list);
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+static zr_status open_labelled(zr_labelled *l)
+{
+    const zr__epoch *e = NULL;
+    const bool answers = l->args.kind == ZR_LABELLED_ANSWERS;
+    ZR_TRY(find_files(l));
+    ZR_TRY(open_tokenizer(l));
+    ZR_TRY(answers ? read_questions(l) : read_classes(l));
+    ZR_CHECK(l->list.samples > 0, ZR_ERR_DATA, "%s%s: there is no %s%s%s", ZR_SHOWN(l->files.path[0]),
+             l->files.n > 1 ? " and the files after it" : "",
+             answers ? "question with its answer" : "text with a label", l->note[0] ? "; " : "", l->note);
+    ZR_TRY(open_rows(l));
+    ZR_TRY(zr__rows_epoch(&l->rows, 0, &e));
+    l->info.format = answers ? "SQuAD" : "jsonl with labels";
+    l->info.rows = e->begin[l->rows.source.groups].row;
+    l->info.samples = l->list.samples;
+    l->info.tokens = e->tokens;
+    l->info.filled = (double)e->tokens / ((double)l->info.rows * (double)l->args.seq_length);
+    /* The caller's memory may end with this call. */
+    l->args.path = l->args.tokenizer = NULL;
+    l->args.label_names = NULL;
+    l->args.progress = NULL;
+    return ZR_OK;
+}
+
+static zr_status check_args(const zr_labelled_args *args)
+{
+    const int64_t T = args->seq_length, S = args->samples;
+    ZR_CHECK(args->path, ZR_ERR_ARG, "no path of data was given");
+    ZR_CHECK(args->kind == ZR_LABELLED_CLASSES || args->kind == ZR_LABELLED_ANSWERS, ZR_ERR_ARG,
+             "%d is not a kind of labelled samples", (int)args->kind);
+    ZR_CHECK(args->vocab_size >= 1 && args->vocab_size <= INT32_MAX, ZR_ERR_ARG,
+             "vocab_size is %lld; it must be from 1 to 2147483647", (long long)args->vocab_size);
+    ZR_CHECK(T >= 5 && T < INT32_MAX, ZR_ERR_ARG, "seq_length is %lld; it must be from 5 to 2147483646", (long long)T);
+    ZR_CHECK(S >= 1 && S <= T, ZR_ERR_ARG, "samples is %lld; it must be from 1 to seq_length %lld", (long long)S,
+             (long long)T);
+    ZR_CHECK(args->order == ZR_SEQUENTIAL || args->order == ZR_SHUFFLED, ZR_ERR_ARG,
+             "%d is not a valid order of samples", (int)args->order);
+    ZR_CHECK(args->kind == ZR_LABELLED_ANSWERS || (args->labels >= 1 && args->labels <= INT32_MAX), ZR_ERR_ARG,
+             "labels is %lld; it must be from 1 to 2147483647", (long long)args->labels);
+    ZR_CHECK(args->doc_stride >= 0 && args->max_query_length >= 0, ZR_ERR_ARG,
+             "doc_stride is %lld and max_query_length %lld; they must be at least 1, or 0 for the default",
+             (long long)args->doc_stride, (long long)args->max_query_length);
+    return ZR_OK;
+}
+
+zr_status zr_labelled_open(const zr_labelled_args *args, zr_labelled **labelled)
+{
+    ZR_TRY(check_args(args));
+    zr_labelled *l = zr_alloc(sizeof(*l));
+    ZR_CHECK(l, ZR_ERR_MEMORY, "no memory for %zu bytes of labelled samples", sizeof(*l));
+    *l = (zr_labelled){.args = *args};
+    zr_status st = zr__text_copy(args->path, strlen(args->path), &l->path);
+    if (st == ZR_OK) st = open_labelled(l);
+    if (st == ZR_OK)
+        *labelled = l;
+    else
+        zr_labelled_close(&l);
+    return st;
+}
+
+void zr_labelled_close(zr_labelled **labelled)
+{
+    zr_labelled *l = *labelled;
+    if (!l) return;
+    zr__rows_close(&l->rows);
+    zr__questions_free(&l->questions);
+    zr__labelled_list_free(&l->list);
+    zr_tokenizer_close(&l->tokenizer);
+    zr__shards_free(&l->files);
+    zr_free(l->in_group);
+    zr_free(l->in_row);
+    zr_free(l->number);
+    zr_free(l->path);
+    zr_free(l);
+    *labelled = NULL;
+}
+
+zr_labelled_info zr_labelled_get_info(const zr_labelled *l)
+{
+    zr_labelled_info info = l->info;
+    info.path = l->path;
+    info.note = l->note;
+    info.cut = l->cut;
+    info.memory_bytes = (int64_t)sizeof(*l) + zr__labelled_list_bytes(&l->list) + zr__questions_bytes(&l->questions) +
+                        zr__rows_bytes(&l->rows);
+    return info;
+}
+
+zr_status zr__labelled_check(const zr_labelled *l, uint64_t *hash, zr_progress_fn fn, void *arg)
+{
+    uint64_t all = 0;
+    for (int64_t i = 0; hash && i < l->files.n; i++) { /* opening has checked all files */
+        zr__file file;
+        uint64_t its = 0;
+        ZR_TRY(zr__file_open(l->files.path[i], false, &file));
+        const zr_status st = zr__file_pass(&file, NULL, NULL, &its);
+        zr__file_close(&file);
+        ZR_TRY(st);
+        all = i == 0 ? its : zr__hash_join(all, its);
+        if (fn) fn(arg, i + 1, l->files.n);
+    }
+    if (hash) *hash = all;
+    return ZR_OK;
+}
+
+const zr__questions *zr__labelled_questions(const zr_labelled *l)
+{
+    return l->args.kind == ZR_LABELLED_ANSWERS ? &l->questions : NULL;
+}
+
+int64_t zr__labelled_row_samples(const zr_labelled *l)
+{
+    return l->args.samples;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+zr_status zr__labelled_samples(zr_labelled *l, int64_t row, int64_t *found, int64_t *n)
+{
+    uint32_t epoch = 0;
+    int64_t own = 0, first = 0;
+    ZR_TRY(zr__rows_find(&l->rows, l->args.order, l->args.seed, row, &epoch, &own));
+    ZR_TRY(zr__rows_samples(&l->rows, epoch, own, l->in_row, n, &first));
+    for (int64_t i = 0; i < *n; i++) found[i] = l->in_group[l->in_row[i]];
+    return ZR_OK;
+}
+
+/* Write the members of a row that belong to place i. There is no sample if `sample` is NULL. */
+static void write_place(const zr__labelled_sample *sample, int64_t i, int64_t at, const zr_labelled_row *out)
+{
+    const int32_t first = (int32_t)at;
+    if (out->first) out->first[i] = sample ? first : 0;
+    if (out->label) out->label[i] = sample ? sample->label : -1;
+    if (!out->answer) return;
+    const bool has = sample && sample->begin >= 0;
+    out->answer[2 * i] = has ? first + sample->begin : -1;
+    out->answer[2 * i + 1] = has ? first + sample->end : -1;
+}
+
+zr_status zr_labelled_read(zr_labelled *l, int64_t row, const zr_labelled_row *out)
+{
+    int64_t n = 0, at = 0;
+    ZR_TRY(zr__labelled_samples(l, row, l->number, &n));
+    for (int64_t i = 0; i < l->args.samples; i++) {
+        const zr__labelled_sample *sample = i < n ? &l->list.sample[l->number[i]] : NULL;
+        write_place(sample, i, at, out);
+        if (!sample) continue;
+        zr__labelled_write(&l->list, sample, at, out);
+        at += zr__labelled_length(sample);
+    }
+    for (int64_t i = at; i < l->args.seq_length; i++) {
+        if (out->tokens) out->tokens[i] = 0;
+        if (out->segments) out->segments[i] = 0;
+        if (out->documents) out->documents[i] = (int32_t)at;
+    }
+    return ZR_OK;
+}

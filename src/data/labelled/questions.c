@@ -1,0 +1,254 @@
+#include "data/labelled/questions.h"
+
+#include "base/core/grow.h"
+#include "base/file/file.h"
+#include "base/json/json.h"
+#include "data/labelled/words.h"
+#include "data/tokenizer/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { FILE_BYTES = 1 << 30 };
+
+/* A file that is being read. */
+typedef struct reading {
+    zr__questions *questions;
+    const char *name, *text; /* name and contents of the file */
+    size_t bytes;
+    zr__words words; /* words of the paragraph that is being read */
+    int64_t context; /* offset in questions->strings of its text */
+    int64_t token;   /* index in the list of its first token */
+} reading;
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* Return the failure for a value that is not as wanted. `value` may be NULL. */
+static zr_status refuse(const reading *r, const zr__json_place *place, const json_t *value, const char *wanted)
+{
+    char message[256];
+    snprintf(message, sizeof(message), "%s; expected %s", ZR_JSON_SHOWN(value), wanted);
+    return zr__json_fail(r->text, r->bytes, r->name, place, ZR_ERR_DATA, message);
+}
+
+static zr_status read_text(const reading *r, const json_t *object, const zr__json_place *parent, const char *key,
+                           const char **text)
+{
+    const zr__json_place place = {parent, key, 0};
+    const json_t *value = json_object_get(object, key);
+    *text = json_string_value(value);
+    return *text ? ZR_OK : refuse(r, &place, value, "a text");
+}
+
+typedef zr_status (*element_fn)(reading *r, const json_t *element, const zr__json_place *place);
+
+/* Call `read` for each object of a list. */
+static zr_status read_list(reading *r, const json_t *object, const zr__json_place *parent, const char *key,
+                           element_fn read)
+{
+    const zr__json_place place = {parent, key, 0};
+    const json_t *list = json_object_get(object, key);
+    if (!json_is_array(list)) return refuse(r, &place, list, "a list, as in the files of SQuAD");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const zr__json_place its = {&place, NULL, i};
+        const json_t *element = json_array_get(list, i);
+        if (!json_is_object(element)) return refuse(r, &its, element, "an object");
+        ZR_TRY(read(r, element, &its));
+    }
+    return ZR_OK;
+}
+
+/* ---- one question ---------------------------------------------------------------------------- */
+
+/* Append a text to the strings. *at receives its offset. */
+static zr_status add_string(zr__questions *q, const char *text, int64_t *at)
+{
+    *at = (int64_t)q->strings.length;
+    zr__text_append(&q->strings, text, strlen(text) + 1);
+    ZR_CHECK(!q->strings.failed, ZR_ERR_MEMORY, "no memory for %lld bytes of texts", (long long)*at);
+    return ZR_OK;
+}
+
+/* Read an answer. *text is borrowed; *start is a number of characters. */
+static zr_status read_answer(const reading *r, const json_t *list, const zr__json_place *parent, size_t i,
+                             const char **text, int64_t *start)
+{
+    const zr__json_place place = {parent, NULL, i}, start_place = {&place, "answer_start", 0};
+    const json_t *answer = json_array_get(list, i), *at = json_object_get(answer, "answer_start");
+    if (!json_is_object(answer))
+        return refuse(r, &place, answer, "an object {\"text\": TEXT, \"answer_start\": NUMBER}");
+    ZR_TRY(read_text(r, answer, &place, "text", text));
+    if (!json_is_integer(at)) return refuse(r, &start_place, at, "the number of characters before the answer");
+    *start = json_integer_value(at);
+    return ZR_OK;
+}
+
+/* Read all answers of a question. *text and *start are the first one's. */
+static zr_status read_answers(const reading *r, const json_t *qa, const zr__json_place *parent, zr__question *question,
+                              const char **text, int64_t *start)
+{
+    const zr__json_place place = {parent, "answers", 0}, impossible_place = {parent, "is_impossible", 0};
+    const json_t *list = json_object_get(qa, "answers"), *impossible = json_object_get(qa, "is_impossible");
+    if (json_is_true(impossible))
+        return refuse(r, &impossible_place, impossible,
+                      "false; questions without an answer (SQuAD 2.0) are not supported, so leave them out");
+    if (!json_is_array(list) || json_array_size(list) == 0)
+        return refuse(r, &place, list, "a list of at least one answer");
+    question->answers = (int64_t)json_array_size(list);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *its_text = NULL;
+        int64_t its_start = 0, at = 0;
+        ZR_TRY(read_answer(r, list, &place, i, &its_text, &its_start));
+        ZR_TRY(add_string(r->questions, its_text, &at));
+        if (i > 0) continue;
+        question->answer = at;
+        *text = its_text;
+        *start = its_start;
+    }
+    return ZR_OK;
+}
+
+/* Append the samples of a question. `a` are its tokens; [first, last] are the tokens of the answer, or -1. */
+static zr_status add_windows(const reading *r, const zr__labelled_sample *a, int64_t first, int64_t last,
+                             zr__question *question)
+{
+    zr__questions *q = r->questions;
+    const int64_t most = q->seq_length - a->a_n - 3, all = zr__words_tokens(&r->words);
+    question->sample = q->list->samples;
+    for (int64_t start = 0; start < all; start += q->stride) {
+        const int64_t n = all - start < most ? all - start : most;
+        const bool inside = first >= start && last < start + n;
+        zr__labelled_sample sample = *a;
+        sample.b = r->token + start;
+        sample.b_n = (int32_t)n;
+        if (first >= 0) {
+            sample.begin = inside ? (int32_t)(zr__labelled_second(a) + first - start) : 0;
+            sample.end = inside ? (int32_t)(zr__labelled_second(a) + last - start) : 0;
+        }
+        ZR_TRY(zr__labelled_add(q->list, sample));
+        if (start + n == all) break;
+    }
+    question->samples = q->list->samples - question->sample;
+    return ZR_OK;
+}
+
+/* Tokenize a question and cut it. `a` receives its tokens. */
+static zr_status add_query(zr__questions *q, const char *text, zr__labelled_sample *a)
+{
+    int64_t n = 0;
+    ZR_TRY(zr__labelled_encode(q->list, text, (int64_t)strlen(text), &n));
+    q->cut += n > q->most_query;
+    if (n > q->most_query) n = q->most_query;
+    *a = (zr__labelled_sample){
+        .a = q->list->tokens, .a_n = (int32_t)n, .b_n = ZR__NO_TEXT, .label = -1, .begin = -1, .end = -1};
+    return zr__labelled_add_tokens(q->list, q->list->encoded, n);
+}
+
+static void note_lost(const reading *r, const char *id)
+{
+    zr__questions *q = r->questions;
+    if (q->lost++ > 0) return;
+    snprintf(q->first_lost, sizeof(q->first_lost), "%.72s, question %.40s", ZR_SHOWN(r->name), ZR_SHOWN(id));
+}
+
+static zr_status read_question(reading *r, const json_t *qa, const zr__json_place *place)
+{
+    zr__questions *q = r->questions;
+    zr__question question = {.text = r->context, .token = r->token};
+    zr__labelled_sample a;
+    const char *id = NULL, *query = NULL, *answer = NULL;
+    int64_t start = 0, first = -1, last = -1;
+    bool found = false;
+    const size_t strings = q->strings.length;
+    ZR_TRY(read_text(r, qa, place, "id", &id));
+    ZR_TRY(read_text(r, qa, place, "question", &query));
+    ZR_TRY(add_string(q, id, &question.id));
+    ZR_TRY(read_answers(r, qa, place, &question, &answer, &start));
+    ZR_TRY(zr__words_answer(&r->words, q->list, answer, start, &found, &first, &last));
+    if (!found) note_lost(r, id);
+    if (!found && !q->every) {
+        q->strings.length = strings;
+        return ZR_OK;
+    }
+    ZR_TRY(add_query(q, query, &a));
+    ZR_TRY(add_windows(r, &a, first, last, &question));
+    ZR_GROW(q->question, q->room, q->n + 1, "questions");
+    q->question[q->n++] = question;
+    return ZR_OK;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static zr_status read_paragraph(reading *r, const json_t *paragraph, const zr__json_place *place)
+{
+    zr__questions *q = r->questions;
+    const char *context = NULL;
+    ZR_TRY(read_text(r, paragraph, place, "context", &context));
+    ZR_TRY(zr__words_divide(&r->words, q->list, context));
+    ZR_TRY(add_string(q, context, &r->context));
+    r->token = q->list->tokens;
+    ZR_TRY(zr__labelled_add_tokens(q->list, r->words.token, zr__words_tokens(&r->words)));
+    return read_list(r, paragraph, place, "qas", read_question);
+}
+
+static zr_status read_article(reading *r, const json_t *article, const zr__json_place *place)
+{
+    return read_list(r, article, place, "paragraphs", read_paragraph);
+}
+
+static zr_status read_root(reading *r, json_t **root)
+{
+    const zr__json_place top = {0};
+    ZR_TRY(zr__json_parse_most(r->text, r->bytes, FILE_BYTES, r->name, root));
+    zr__json_skip_mark(&r->text, &r->bytes);
+    return read_list(r, *root, &top, "data", read_article);
+}
+
+zr_status zr__questions_read(zr__questions *q, const char *path)
+{
+    reading r = {.questions = q, .name = path};
+    char *text = NULL;
+    json_t *root = NULL;
+    zr_status st = zr__json_read_most(path, FILE_BYTES, &text, &r.bytes);
+    r.text = text;
+    if (st == ZR_OK) st = read_root(&r, &root);
+    json_decref(root);
+    zr_free(text);
+    zr__words_free(&r.words);
+    /* Questions count as data, not as configuration. */
+    return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+zr_status zr__questions_open(const zr_labelled_args *args, zr__labelled_list *list, zr__questions *q)
+{
+    *q = (zr__questions){.list = list,
+                         .seq_length = args->seq_length,
+                         .stride = args->doc_stride > 0 ? args->doc_stride : 128,
+                         .most_query = args->max_query_length > 0 ? args->max_query_length : 64,
+                         .every = args->every_question};
+    const int64_t left = q->seq_length - q->most_query - 3;
+    ZR_CHECK(zr__tokenizer_bert(list->tokenizer), ZR_ERR_UNSUPPORTED,
+             "the tokenizer %s is not one of BERT's (BertNormalizer, WordPiece), which answers need",
+             ZR_SHOWN(zr_tokenizer_name(list->tokenizer)));
+    ZR_CHECK(
+        q->stride <= left, ZR_ERR_CONFIG,
+        "data.doc_stride is %lld, but beside a question of data.max_query_length %lld tokens and 3 special tokens, "
+        "a row of %lld tokens has %lld left for a window, so that windows would leave gaps; give a smaller "
+        "doc_stride or max_query_length, or a larger data.seq_length",
+        (long long)q->stride, (long long)q->most_query, (long long)q->seq_length, (long long)(left > 0 ? left : 0));
+    return ZR_OK;
+}
+
+void zr__questions_free(zr__questions *q)
+{
+    zr__text_clear(&q->strings);
+    zr_free(q->question);
+    *q = (zr__questions){.list = NULL};
+}
+
+int64_t zr__questions_bytes(const zr__questions *q)
+{
+    return q->strings.room + q->room * (int64_t)sizeof(*q->question);
+}

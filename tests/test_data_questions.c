@@ -1,0 +1,274 @@
+//TEST timeout=60
+/* Questions become samples as with transformers 4.57, whose numbers for tests/squad are here. Wrong files are refused
+ * at their place. tests/peers/squad.py compares other texts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "labelled.h"
+
+/* Of each sample of tests/squad/questions.json: its number of tokens, where its text begins, and its answer. */
+static const int32_t wanted[][4] = {
+    {32, 8, 20, 21},  {32, 8, 12, 13},  {32, 8, 0, 0},    {32, 8, 0, 0},    {27, 8, 0, 0},    {32, 8, 16, 16},
+    {32, 8, 8, 8},    {32, 8, 0, 0},    {32, 8, 0, 0},    {27, 8, 0, 0},    {32, 11, 0, 0},   {32, 11, 0, 0},
+    {32, 11, 22, 23}, {32, 11, 14, 15}, {30, 11, 0, 0},   {32, 11, 27, 27}, {32, 11, 19, 19}, {32, 11, 11, 11},
+    {32, 11, 0, 0},   {30, 11, 0, 0},   {32, 10, 22, 23}, {32, 10, 14, 15}, {32, 10, 0, 0},   {26, 10, 0, 0},
+    {32, 13, 0, 0},   {32, 13, 25, 28}, {32, 13, 17, 20}, {29, 13, 0, 0},   {32, 12, 0, 0},   {32, 12, 0, 0},
+    {32, 12, 25, 27}, {28, 12, 17, 19}, {32, 10, 15, 17}, {32, 10, 0, 0},   {32, 10, 0, 0},   {32, 10, 0, 0},
+    {26, 10, 0, 0},   {32, 8, 24, 24},  {32, 8, 16, 16},  {32, 8, 8, 8},    {32, 8, 0, 0},    {32, 8, 0, 0},
+    {32, 8, 0, 0},    {32, 8, 0, 0},    {32, 8, 26, 27},
+};
+enum { SAMPLES = sizeof(wanted) / sizeof(wanted[0]) };
+
+/* Check sample `number` at the place `at` of a row. Return the place behind it. */
+static int32_t check_sample(const room *x, int place, int32_t at, int number)
+{
+    const int32_t *its = wanted[number];
+    assert_int_equal(x->first[place], at);
+    assert_int_equal(x->tokens[at], CLS);
+    assert_int_equal(x->tokens[at + its[1] - 1], SEP);
+    assert_int_equal(x->tokens[at + its[0] - 1], SEP);
+    assert_int_equal(x->answer[2 * place], at + its[2]);
+    assert_int_equal(x->answer[2 * place + 1], at + its[3]);
+    assert_int_equal(x->label[place], -1);
+    for (int32_t i = 0; i < its[0]; i++) {
+        assert_int_equal(x->documents[at + i], at);
+        assert_int_equal(x->segments[at + i], i >= its[1]);
+    }
+    return at + its[0];
+}
+
+static void check_padding(const room *x, int32_t at, int32_t T)
+{
+    for (int32_t i = at; i < T; i++) assert_true(x->tokens[i] == 0 && x->segments[i] == 0 && x->documents[i] == at);
+}
+
+static void samples_are_those_of_transformers(void **state)
+{
+    (void)state;
+    const zr_labelled_args args = questions_args(in_squad("questions.json"));
+    zr_labelled *labelled = open_labelled(&args);
+    const zr_labelled_info info = zr_labelled_get_info(labelled);
+    int64_t tokens = 0;
+    assert_int_equal(info.samples, SAMPLES);
+    assert_int_equal(info.rows, SAMPLES);
+    assert_int_equal(info.documents, 10);
+    assert_string_equal(info.format, "SQuAD");
+    assert_string_equal(info.note, "");
+    assert_string_equal(info.cut, "");
+    for (int i = 0; i < 2 * SAMPLES; i++) {
+        room x;
+        read_row(labelled, i, &x);
+        check_padding(&x, check_sample(&x, 0, 0, i % SAMPLES), 32);
+        if (i < SAMPLES) tokens += wanted[i][0];
+    }
+    assert_int_equal(info.tokens, tokens);
+    zr_labelled_close(&labelled);
+}
+
+/* Each sample is in one row of an epoch, and the rows of epochs differ. */
+static void samples_share_rows(void **state)
+{
+    (void)state;
+    zr_labelled_args args = questions_args(in_squad("questions.json"));
+    args.seq_length = MOST_T;
+    args.doc_stride = 49; /* the texts fit into one window */
+    args.samples = MOST_S;
+    zr_labelled *alone = NULL, *packed = open_labelled(&args), *shuffled = NULL;
+    args.order = ZR_SHUFFLED;
+    shuffled = open_labelled(&args);
+    args.samples = 1;
+    alone = open_labelled(&args);
+    const int64_t rows = zr_labelled_get_info(shuffled).rows, samples = zr_labelled_get_info(alone).rows;
+    assert_int_equal(zr_labelled_get_info(packed).samples, samples);
+    assert_true(rows <= samples);
+    int differ = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        room x, y;
+        read_row(shuffled, row, &x);
+        read_row(packed, row, &y);
+        differ += memcmp(&x, &y, sizeof(x)) != 0;
+    }
+    assert_true(differ > 0);
+    for (int epoch = 0; epoch < 3; epoch++) {
+        int64_t seen = 0, sum = 0, sum_alone = 0;
+        for (int64_t row = 0; row < samples; row++) {
+            room x;
+            read_row(alone, epoch * samples + row, &x);
+            for (int i = 0; i < MOST_T; i++) sum_alone += x.tokens[i] * (i - x.documents[i] + 1);
+        }
+        for (int64_t row = 0; row < rows; row++) {
+            room x;
+            read_row(packed, epoch * rows + row, &x);
+            for (int s = 0; s < MOST_S; s++) seen += x.answer[2 * s] >= 0;
+            for (int i = 0; i < MOST_T; i++) sum += x.tokens[i] * (i - x.documents[i] + 1);
+        }
+        assert_int_equal(seen, samples);
+        assert_int_equal(sum, sum_alone);
+    }
+    zr_labelled_close(&alone);
+    zr_labelled_close(&packed);
+    zr_labelled_close(&shuffled);
+}
+
+/* ---- wrong files ----------------------------------------------------------------------------- */
+
+#define FILE_OF(context, answers)                                                                                      \
+    "{\"data\": [{\"paragraphs\": [{\"context\": \"" context                                                           \
+    "\", \"qas\": [\n{\"id\": \"x\", \"question\": \"who\", \"answers\": " answers "}]}]}]}"
+
+static void wrong_files_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *part;
+    } wrong[] = {
+        {"{\"data\": 3}", "data: 3; expected a list"},
+        {"{\"data\": []}", "there is no question with its answer"},
+        {"{\"data\": [4]}", "data[0]: 4; expected an object"},
+        {"{\"data\": [{\"paragraphs\": [{\"context\": 1}]}]}", "data[0].paragraphs[0].context: 1; expected a text"},
+        {"{\"data\": [{\"paragraphs\": [{\"context\": \"a\"}]}]}", "qas: missing; expected a list"},
+        {"{\"data\"", "squad.json:1:"},
+        {FILE_OF("the river", "[]"), "squad.json:2:"},
+        {FILE_OF("the river", "[]"), "qas[0].answers: []; expected a list of at least one answer"},
+        {FILE_OF("the river", "[5]"), "answers[0]: 5; expected an object"},
+        {FILE_OF("the river", "[{\"text\": \"the\", \"answer_start\": \"0\"}]"),
+         "answer_start: \"0\"; expected the number"},
+        {FILE_OF("the river", "[{\"answer_start\": 0}]"), "text: missing; expected a text"},
+        {FILE_OF("the river", "[], \"is_impossible\": true"), "SQuAD 2.0"},
+        {FILE_OF("the river", "[{\"text\": \"bridge\", \"answer_start\": 0}]"),
+         "1 question left out: the answer is not at "
+         "answer_start in its text; the first is"},
+        {FILE_OF("the river", "[{\"text\": \"the\", \"answer_start\": 9}]"), "question x"},
+        {FILE_OF("the river", "[{\"text\": \"the\", \"answer_start\": -9}]"), "left out"},
+        {FILE_OF("the river", "[{\"text\": \" \", \"answer_start\": 3}]"), "left out"},
+        {FILE_OF("the river", "[{\"text\": \"\", \"answer_start\": 0}]"), "left out"},
+        {FILE_OF("", "[{\"text\": \"the\", \"answer_start\": 0}]"), "left out"},
+        {FILE_OF("\\u0000", "[]"), "squad.json:1:"},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        const zr_labelled_args args = questions_args(write_file("squad.json", wrong[i].text));
+        expect_refusal(&args, ZR_ERR_DATA, wrong[i].part);
+    }
+    const zr_labelled_args missing = questions_args(in_tempdir("none.json"));
+    expect_refusal(&missing, ZR_ERR_NOT_FOUND, "none.json");
+}
+
+static void wrong_options_are_refused(void **state)
+{
+    (void)state;
+    const zr_labelled_args good = questions_args(in_squad("questions.json"));
+    zr_labelled_args args = good;
+    args.doc_stride = 18;
+    expect_refusal(&args, ZR_ERR_CONFIG, "has 17 left for a window");
+    args.max_query_length = 30;
+    expect_refusal(&args, ZR_ERR_CONFIG, "has 0 left for a window");
+    args = good;
+    args.doc_stride = -1;
+    expect_refusal(&args, ZR_ERR_ARG, "doc_stride is -1");
+    args = good;
+    args.vocab_size = VOCAB - 1;
+    expect_refusal(&args, ZR_ERR_CONFIG, "needs a vocab_size of at least 155");
+    args = good;
+    args.tokenizer = NULL;
+    expect_refusal(&args, ZR_ERR_CONFIG, "no tokenizer is given");
+    args.tokenizer = "bytes";
+    args.vocab_size = 256;
+    expect_refusal(&args, ZR_ERR_CONFIG, "has no special token [CLS]");
+    args = good;
+    args.seq_length = 4;
+    expect_refusal(&args, ZR_ERR_ARG, "seq_length is 4");
+    args = good;
+    args.samples = 33;
+    expect_refusal(&args, ZR_ERR_ARG, "samples is 33");
+    args = good;
+    args.path = "[{\"path\": \"a.json\", \"weight\": 1}]";
+    expect_refusal(&args, ZR_ERR_UNSUPPORTED, "weights");
+    zr_labelled *labelled = open_labelled(&good);
+    room x;
+    const zr_labelled_row out = {.tokens = x.tokens};
+    assert_int_equal(zr_labelled_read(labelled, -1, &out), ZR_ERR_ARG);
+    zr_labelled_close(&labelled);
+}
+
+/* A question whose answer is not at its place has no loss in an evaluation. */
+static void lost_answers_do_not_count(void **state)
+{
+    (void)state;
+    zr_labelled_args args =
+        questions_args(write_file("squad.json", FILE_OF("the river", "[{\"text\": \"bridge\", \"answer_start\": 0}]")));
+    room x;
+    args.every_question = true;
+    zr_labelled *labelled = open_labelled(&args);
+    read_row(labelled, 0, &x);
+    assert_true(x.answer[0] == -1 && x.answer[1] == -1);
+    assert_int_equal(zr_labelled_get_info(labelled).lost_answers, 1);
+    assert_non_null(strstr(zr_labelled_get_info(labelled).note, "without a loss"));
+    zr_labelled_close(&labelled);
+    /* the same words behind other white space are the answer */
+    args.path =
+        write_file("squad.json", FILE_OF(" the \\n river", "[{\"text\": \"the  river \", \"answer_start\": 1}]"));
+    labelled = open_labelled(&args);
+    read_row(labelled, 0, &x);
+    assert_true(x.answer[0] == 3 && x.answer[1] == 4);
+    zr_labelled_close(&labelled);
+}
+
+static void long_questions_are_cut(void **state)
+{
+    (void)state;
+    zr_labelled_args args = questions_args(in_squad("questions.json"));
+    room x;
+    args.max_query_length = 2;
+    zr_labelled *labelled = open_labelled(&args);
+    assert_int_equal(zr_labelled_get_info(labelled).cut_documents, 10);
+    assert_string_equal(zr_labelled_get_info(labelled).cut, "10 of 10 questions have more than 2 tokens and were cut");
+    read_row(labelled, 0, &x);
+    assert_true(x.tokens[3] == SEP && x.segments[3] == 0 && x.segments[4] == 1);
+    zr_labelled_close(&labelled);
+}
+
+/* Every prefix of a file, and the file with any one byte changed, is read or refused, and rows of what is read can be
+ * read. */
+static void damaged_files_are_read_or_refused(void **state)
+{
+    (void)state;
+    static const char text[] = FILE_OF("the old bridge", "[{\"text\": \"old\", \"answer_start\": 4}]");
+    int refused = 0, read = 0;
+    for (size_t i = 0; i < 4 * sizeof(text); i++) {
+        char copy[sizeof(text)];
+        strcpy(copy, text);
+        if (i < sizeof(text))
+            copy[i] = '\0';
+        else
+            copy[(i - sizeof(text)) / 3] = (char)("\x80\"9"[i % 3]);
+        zr_labelled_args args = questions_args(write_file("damaged.json", copy));
+        zr_labelled *labelled = NULL;
+        room x;
+        args.every_question = i % 2;
+        const zr_status st = zr_labelled_open(&args, &labelled);
+        refused += st != ZR_OK;
+        if (st != ZR_OK) {
+            assert_int_equal(st, ZR_ERR_DATA);
+            assert_non_null(strstr(zr_error_message(), "damaged.json"));
+            continue;
+        }
+        for (int64_t row = 0; row < zr_labelled_get_info(labelled).rows; row++) read_row(labelled, row, &x);
+        zr_labelled_close(&labelled);
+        read++;
+    }
+    assert_true(refused > 100 && read > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(samples_are_those_of_transformers), cmocka_unit_test(samples_share_rows),
+        cmocka_unit_test(wrong_files_are_refused),           cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(lost_answers_do_not_count),         cmocka_unit_test(long_questions_are_cut),
+        cmocka_unit_test(damaged_files_are_read_or_refused),
+    };
+    return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
+}

@@ -1,0 +1,20 @@
+#TEST timeout=600 long=1
+# Questions become the same samples as with transformers' squad_convert_examples_to_features, answers are found as with
+# its compute_predictions_logits, and labelled texts are cut as with tokenizers (tests/peers/squad.py). They come from
+# PyPI into build/peers/squad; ZR_PEERS_SQUAD names another virtual environment that has them. Versions 5 of
+# transformers no longer have these functions.
+set -u
+peers=${ZR_PEERS_SQUAD:-$ZR_SOURCE/build/peers/squad}
+has_peers() { "$peers/bin/python" -c 'import tokenizers, transformers.data.processors.squad' >/dev/null 2>&1; }
+if ! has_peers; then
+    echo "# installing transformers 4.57 and tokenizers into $peers"
+    python3 -m venv "$peers" && "$peers/bin/pip" install -q transformers==4.57.6 tokenizers==0.22.2 numpy
+fi
+if ! has_peers; then
+    echo "ok 1 - beside transformers # SKIP they could not be installed from PyPI into $peers"
+    echo "1..1"
+    exit 0
+fi
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+HF_HUB_OFFLINE=1 "$peers/bin/python" -B "$ZR_SOURCE/tests/peers/squad.py" "$ZR_BUILD/libzr.so" "$tmp"
