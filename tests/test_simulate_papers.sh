@@ -1,6 +1,6 @@
 #TEST timeout=120
-# `zr simulate --paper`: what the ZeRO papers print beside what is simulated. Medians, quotients, orders, what each
-# fitted constant moves, and what the documentation says.
+# `zr simulate --paper`: what the ZeRO papers print beside what is simulated. Medians, quotients, orders, BERT-Large's
+# times, what each fitted constant moves, and what the documentation says.
 . tests/command.inc
 SOURCE=${ZR_SOURCE:-$OLDPWD}
 command -v python3 >/dev/null || { echo 'ok 1 # SKIP no python3'; exit 0; }
@@ -10,8 +10,8 @@ papers() { # FILE OPTION...
     "$ZR" simulate --paper --json "$@" >"$file"
 }
 
-check "a JSON document" papers papers.json
-"$ZR" simulate --paper >papers.txt
+check "a JSON document" papers papers.json --svg models.svg --plot models
+"$ZR" simulate --paper --svg 60b-total.svg --plot 60b-total >papers.txt
 check "a table" test -s papers.txt
 
 cat >check.py <<'END_CHECK'
@@ -93,13 +93,43 @@ def configurations():
     return (c[0] < c[1] < c[2] < c[4] < c[3] and c5["fits"]
             and all((models[i] > 171.17) == (i == "C5") for i in models))
 
+bert = [r for r in rows if r["table"] == "BERT-Large"]
+def record():
+    """BERT-Large: two speeds of a V100 in two units, seven times. No row is fitted, counts, or is off by 15 %."""
+    units = [r["what"] for r in bert]
+    print("#", [round(r["zr"] / r["paper"] - 1, 3) for r in bert])
+    return (units == ["samples/s", "TFLOP/s"] * 2 + ["minutes"] * 7 and max(map(off, bert)) <= 0.15
+            and not any(r["fitted"] or r["counts"] for r in bert) and all(r["fits"] for r in bert))
+
+def record_order():
+    """Published order of the times and of both speeds, and 1,024 GPUs scale as published within 15 %."""
+    same = all((a["zr"] > b["zr"]) == (a["paper"] > b["paper"]) for a in bert for b in bert if a["what"] == b["what"])
+    times = {r["gpus"]: r for r in bert if r["what"] == "minutes" and r["system"] == "DeepSpeed"}
+    gain = lambda member: times[16][member] / times[1024][member]
+    return same and list(times) == [16, 64, 256, 1024] and abs(gain("zr") / gain("paper") - 1) < 0.15
+
+def record_phases():
+    """The times are the sums of phases, which have the recipes' samples in all and in a step."""
+    samples = dict(DeepSpeed=(403e6, 20e6), NVIDIA=(7038 * 65536, 1563 * 32768))
+    for r in [r for r in bert if r["what"] == "minutes"]:
+        steps = [p["micro_batch"] * p["accumulation"] * r["gpus"] for p in r["phases"]]
+        whole = [p["steps"] * n for p, n in zip(r["phases"], steps)]
+        minutes = sum(p["steps"] * p["step_sec"] for p in r["phases"]) / 60
+        if not (all(abs(a / b - 1) < 1e-9 for a, b in zip(whole, samples[r["system"]])) and len(steps) == 2
+                and all(abs(a / b - 1) < 0.06 for a, b in zip(steps, (65536, 32768))) and abs(minutes / r["zr"] - 1) < 1e-9
+                and [p["seq_length"] for p in r["phases"]] == [128, 512]
+                and all(0 < p["exposed_sec"] < p["step_sec"] for p in r["phases"])):
+            print("#", r)
+            return False
+    return True
+
 def across_nodes():
     return 4 < zr["Fig2", "40B", "Megatron", 384] < 6
 
 sys.exit(not globals()[sys.argv[1]]())
 END_CHECK
 for what in complete clusters shares deviations quotients orders memory largest super_linear configurations \
-    across_nodes; do
+    across_nodes record record_order record_phases; do
     check "$what" python3 check.py $what
 done
 check "what a row beyond a quarter would take" grep -q 'waits of .* would give' papers.txt
@@ -206,8 +236,8 @@ done
 
 sed -n '/^<!-- zr simulate --paper -->$/,/^<!-- end -->$/p' "$SOURCE/docs/simulate.md" | grep -v '^<!--\|^```' >doc.txt
 check "docs/simulate.md has the table: make docs writes it" cmp doc.txt papers.txt
-for plot in models 60b-total 60b-each; do
-    "$ZR" simulate --paper --json --svg $plot.svg --plot $plot >/dev/null
+for plot in models 60b-total 60b-each bert; do
+    test -e $plot.svg || "$ZR" simulate --paper --json --svg $plot.svg --plot $plot >/dev/null
     check "docs/papers-$plot.svg" cmp $plot.svg "$SOURCE/docs/papers-$plot.svg"
 done
 

@@ -295,8 +295,9 @@ static zr_status check_paper(const cli_args *args, const cli_simulate_options *o
              "--%s cannot be given with --paper: the papers' runs have their own configurations", args->override[0]);
     ZR_CHECK(!o->cluster || strcmp(o->cluster, CLI_CLUSTER_THIS) != 0, ZR_ERR_ARG,
              "--cluster this cannot be given with --paper: the papers' runs need GPUs; name a cluster of GPUs");
-    ZR_CHECK(!o->svg == !o->plot, ZR_ERR_ARG,
-             "--paper draws only with both --svg FILE and --plot NAME, where NAME is models, 60b-total or 60b-each");
+    ZR_CHECK(
+        !o->svg == !o->plot, ZR_ERR_ARG,
+        "--paper draws only with both --svg FILE and --plot NAME, where NAME is models, 60b-total, 60b-each or bert");
     return ZR_OK;
 }
 
@@ -325,7 +326,7 @@ static zr_status run_simulate(const cli_command *command, zr_comm *comm, int arg
          "simulate each of these values of a key, or of ranks, batch, stage, tensor or seq, and print CSV; if "
          "repeated, all combinations"},
         {"plot", CLI_TEXT, &o.plot, 0, "NAME",
-         "what --svg draws: with --sweep a column [tflops]; with --paper models, 60b-total or 60b-each"},
+         "what --svg draws: with --sweep a column [tflops]; with --paper models, 60b-total, 60b-each or bert"},
         {"search", CLI_FLAG, &o.search, 0, NULL,
          "find the fastest configuration that fits in memory, varying the options that are not given"},
         {"step-tokens", CLI_INT, &o.step_tokens, 1, "N", "with --search: most tokens per step [16777216]"},

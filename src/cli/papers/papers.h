@@ -36,6 +36,7 @@ typedef enum cli_papers_mark {
     CLI_PAPERS_NO_NUMBER, /* the paper does not print the throughput */
     CLI_PAPERS_AT_LEAST,  /* the paper prints a lower bound instead of a number */
     CLI_PAPERS_TOO_LARGE, /* the run ran out of memory in the paper */
+    CLI_PAPERS_APART,     /* the number is not of the ZeRO papers and enters a median of its own */
     CLI_PAPERS_NO_SPEED   /* the number is about devices or memory, not about speed */
 } cli_papers_mark;
 
@@ -58,7 +59,11 @@ extern const int cli_papers_v1_n;
 #define CLI_PAPERS_APPENDIX 48
 extern const cli_papers_run cli_papers_appendix[CLI_PAPERS_APPENDIX];
 
+/** DeepSpeed's default for reduce_bucket_size and allgather_bucket_size, in elements. */
+#define CLI_PAPERS_BUCKET_ELEMS 500000000
 int cli_papers_stage(const cli_papers_run *run);
+/** Return the profile of a rank on a V100 with the memory and rates of `device`. */
+zr_profile cli_papers_profile(const zr_machine *device);
 /** Plan a run as its system trained it, with the scratch memory and rates of `device`. If `padded`, pad the vocabulary
  * as Megatron-LM did, to a multiple of 128 on each tensor-parallel rank. Free the plan with zr_plan_destroy. */
 ZR_NODISCARD zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machine *device,
@@ -101,6 +106,25 @@ extern const char *const cli_papers_stage_name[4], *const cli_papers_kept_name[3
 
 /* ---- `zr simulate --paper` ----------------------------------------------------------------------- */
 
+/** A phase of BERT-Large's training: how zr divides its steps, and the simulated step. */
+typedef struct cli_papers_phase {
+    int tokens, micro, accum; /* tokens of a sample, samples of a micro-batch, micro-batches of a step on a GPU */
+    double steps, step_sec, exposed_sec;
+    int64_t memory_bytes;
+} cli_papers_phase;
+#define CLI_PAPERS_PHASES 2
+
+/** Bytes that attention reads and writes per fp16 score in the forward pass of Megatron-LM v0.1 (2019,
+ * mpu/transformer.py), which has no fused kernels. The first product writes 2. The division by sqrt(d), the product
+ * with the mask, the sum with the mask and the softmax each read 2 and write 2. Dropout reads 2, writes 2, and writes 1
+ * for its mask. The second product reads 2. */
+#define CLI_PAPERS_SCORES_BYTES 25
+
+/** Before version 11, cuBLAS used a V100's tensor cores for fp16 products only if all sizes were multiples of 8
+ * (NVIDIA, mixed precision training guide). Other fp16 products run at the rate of fp32, because PyTorch sums them in
+ * fp32. */
+#define CLI_PAPERS_PRODUCT_MULTIPLE 8
+
 /** A number printed in a paper, beside zr's number. */
 typedef struct cli_papers_row {
     const char *source, *table, *unit;
@@ -112,6 +136,9 @@ typedef struct cli_papers_row {
     int64_t memory_bytes, limit_bytes;
     const cli_papers_run *run; /* simulated run, whose result is `made`; NULL if no run was simulated */
     zr_simulation made;
+    cli_papers_phase
+        phase[CLI_PAPERS_PHASES]; /* `n_phases` simulated phases of BERT-Large's training; 0 of other rows */
+    int n_phases;
 } cli_papers_row;
 #define CLI_PAPERS_ROWS 128
 
@@ -121,6 +148,10 @@ typedef struct cli_papers_rows {
     bool elsewhere; /* whether the user gave another cluster than the papers', so that deviations mean nothing */
 } cli_papers_rows;
 
+/** Add a row with a label. */
+void cli_papers_add(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...) ZR_PRINTF(3, 4);
+/** Add BERT-Large's rows: the speed of one V100, and the minutes of whole trainings. */
+ZR_NODISCARD zr_status cli_papers_add_record(cli_papers_rows *rows, const zr_cluster *on);
 /** Return the row of a simulated run, or NULL if no row matches. If `gpus` is 0, any number of GPUs matches. */
 const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *table, const char *label,
                                       cli_papers_system system, int gpus);

@@ -1,5 +1,5 @@
-/* Pictures of the ZeRO papers, drawn from simulated numbers: the scaling of a 60B model from 64 to 400 GPUs, and
- * throughput by model size. */
+/* Pictures of the papers, drawn from simulated numbers: the scaling of a 60B model from 64 to 400 GPUs, throughput by
+ * model size, and the minutes in which BERT-Large was trained. */
 #include "cli/draw/lines.h"
 #include "cli/papers/papers.h"
 
@@ -72,17 +72,47 @@ static void draw_models(papers_picture *p, const cli_papers_rows *rows)
     }
 }
 
+/* Draw the minutes of BERT-Large's training by the number of GPUs, printed and simulated, for both systems. */
+static void draw_record(papers_picture *p, const cli_papers_rows *rows)
+{
+    static const char *const systems[] = {"DeepSpeed", "NVIDIA"};
+    static const char *const names[] = {"zr, DeepSpeed", "zr, NVIDIA", "DeepSpeed, May 2020", "NVIDIA, 2019"};
+    static const char *const gpus[] = {"16", "64", "256", "1024", "1472"};
+    p->lines.title = "Pre-training of BERT-Large on V100: minutes";
+    p->lines.y_name = "minutes";
+    p->lines.x_name = "GPUs";
+    p->lines.x = gpus;
+    p->lines.n_x = sizeof(gpus) / sizeof(*gpus);
+    p->lines.name = names;
+    p->lines.n = LINES;
+    p->lines.from_zero = false;
+    for (int i = 0; i < LINES * p->lines.n_x; i++) p->y[i] = NAN;
+    for (int i = 0; i < rows->n; i++) {
+        const cli_papers_row *row = &rows->row[i];
+        const int line = strcmp(row->system, systems[0]) != 0;
+        if (row->n_phases < CLI_PAPERS_PHASES) continue;
+        for (int at = 0; at < p->lines.n_x; at++) {
+            if (row->gpus != atoi(gpus[at])) continue;
+            set_value(p, line, at, row, row->zr);
+            set_value(p, line + 2, at, NULL, row->paper);
+        }
+    }
+}
+
 zr_status cli_papers_draw(const char *path, const char *name, const cli_papers_rows *rows)
 {
     const char *const inputs[] = {NULL};
-    const bool all = strcmp(name, "60b-total") == 0, models = strcmp(name, "models") == 0;
+    const bool all = strcmp(name, "60b-total") == 0, models = strcmp(name, "models") == 0,
+               record = strcmp(name, "bert") == 0;
     papers_picture p = {.lines = {.hollow_words = "hollow: zr's plan needs more memory", .from_zero = true}};
-    ZR_CHECK(models || all || strcmp(name, "60b-each") == 0, ZR_ERR_ARG,
-             "--plot %s: with --paper models, 60b-total or 60b-each was wanted", name);
+    ZR_CHECK(models || all || record || strcmp(name, "60b-each") == 0, ZR_ERR_ARG,
+             "--plot %s: with --paper models, 60b-total, 60b-each or bert was wanted", name);
     p.lines.y = p.y;
     p.lines.hollow = p.hollow;
     if (models)
         draw_models(&p, rows);
+    else if (record)
+        draw_record(&p, rows);
     else
         draw_scaling(&p, rows, all);
     return cli_lines_write(&p.lines, path, inputs);

@@ -4,9 +4,6 @@
 
 #include <stdio.h>
 
-/* DeepSpeed's default for reduce_bucket_size and allgather_bucket_size, in elements. */
-#define BUCKET_ELEMS 500000000
-
 static zr_layout papers_layout(const cli_papers_run *r)
 {
     zr_layout l = ZR_LAYOUT_INIT;
@@ -20,13 +17,18 @@ static zr_layout papers_layout(const cli_papers_run *r)
     l.overlap = false;
     l.norm_first = true;
     l.recompute = ZR_RECOMPUTE_PAPER;
-    l.reduce_bucket_elems = l.gather_bucket_elems = BUCKET_ELEMS;
+    l.reduce_bucket_elems = l.gather_bucket_elems = CLI_PAPERS_BUCKET_ELEMS;
     l.fused_buffer = r->system == CLI_PAPERS_ZERO_OS;
     if (r->system == CLI_PAPERS_ZERO_OS) l.reduce = ZR_REDUCE_ALL_REDUCE;
     l.partition_checkpoints = r->kept != CLI_PAPERS_WHOLE;
     l.checkpoint_home = r->kept == CLI_PAPERS_HOST ? ZR_SPACE_HOST : ZR_SPACE_DEVICE;
     l.optimizer = zr_adamw(0.9, 0.999, 1e-8, 0);
     return l;
+}
+
+zr_profile cli_papers_profile(const zr_machine *device)
+{
+    return (zr_profile){.machine = *device, .facts = {.name = "V100", .threads = 1, .apart = true}};
 }
 
 zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machine *device, zr_plan **plan)
@@ -42,7 +44,7 @@ zr_status cli_papers_plan(const cli_papers_run *run, bool padded, const zr_machi
                                   .initializer_range = 0.02};
     const zr_model model = zr_gpt2(&sizes);
     const zr_layout layout = papers_layout(run);
-    const zr_profile profile = {.machine = *device, .facts = {.name = "V100", .threads = 1, .apart = true}};
+    const zr_profile profile = cli_papers_profile(device);
     return zr_plan_create(&model, &layout, &profile, plan);
 }
 

@@ -15,6 +15,7 @@ static const char *const mark_name[] = {[CLI_PAPERS_COUNTS] = "",
                                         [CLI_PAPERS_NO_NUMBER] = "not printed",
                                         [CLI_PAPERS_AT_LEAST] = "a bound",
                                         [CLI_PAPERS_TOO_LARGE] = "out of memory",
+                                        [CLI_PAPERS_APART] = "apart",
                                         [CLI_PAPERS_NO_SPEED] = "not timed"};
 
 static bool is_too_large(const cli_papers_row *r)
@@ -45,16 +46,15 @@ static int by_deviation(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Print the median and the largest absolute deviation of the rows that count. With `fitted`, include the rows to which
- * constants were fitted. */
-static void print_median(FILE *out, const cli_papers_rows *rows, bool fitted, const char *words)
+/* Print the median and the largest absolute deviation of the rows with one of two marks. */
+static void print_median(FILE *out, const cli_papers_rows *rows, cli_papers_mark mark, cli_papers_mark other,
+                         const char *words)
 {
     double all[CLI_PAPERS_ROWS];
     int n = 0;
     for (int i = 0; i < rows->n; i++) {
         const cli_papers_row *r = &rows->row[i];
-        if (r->mark == CLI_PAPERS_COUNTS || (fitted && r->mark == CLI_PAPERS_FITTED))
-            all[n++] = fabs(cli_papers_percent(r->zr, r->paper));
+        if (r->mark == mark || r->mark == other) all[n++] = fabs(cli_papers_percent(r->zr, r->paper));
     }
     qsort(all, (size_t)n, sizeof(*all), by_deviation);
     fprintf(out, "%d %s: median deviation %.1f %%, largest %.1f %%\n", n, words,
@@ -67,7 +67,9 @@ static void print_papers_reason(FILE *out, const cli_papers_row *r)
 {
     const bool far = r->paper > 0 && fabs(cli_papers_percent(r->zr, r->paper)) > 25;
     const bool only_papers = r->mark == CLI_PAPERS_TOO_LARGE && !is_too_large(r);
-    if (r->mark == CLI_PAPERS_SAME_RUN || r->mark == CLI_PAPERS_AT_LEAST || (!far && !only_papers)) return;
+    if (r->mark == CLI_PAPERS_SAME_RUN || r->mark == CLI_PAPERS_AT_LEAST || r->mark == CLI_PAPERS_APART ||
+        (!far && !only_papers))
+        return;
     fprintf(out, "%s, %s %s: ", r->table, r->label, r->system);
     if (only_papers || !r->run) {
         const double taken = (double)r->memory_bytes / 1e9, there = (double)r->limit_bytes / 1e9;
@@ -91,19 +93,31 @@ void cli_papers_print(FILE *out, const cli_papers_rows *rows)
     fputs("The ZeRO papers' numbers beside zr's, with one set of constants for all\n"
           "table: of arXiv 1910.02054 v1 (1 to 8), or of SC20, as its appendix calls the figure; M: ranks that\n"
           "share each layer; B: samples of a micro-batch; %: zr against the paper; TFLOP/s: of a GPU; GB: what\n"
-          "zr's plan takes of a GPU, !: more than it has; fitted: constants were; -: not printed; >: at least\n\n"
+          "zr's plan takes of a GPU, !: more than it has; fitted: constants were; -: not printed; >: at least\n"
+          "BERT-Large: by DeepSpeed (2020) and NVIDIA (2019); apart: with a median of its own\n\n"
           "table        row                  system       GPUs   M  B   paper      zr      % unit            GB\n",
           out);
     for (int i = 0; i < rows->n; i++) print_papers_row(out, &rows->row[i]);
     if (rows->elsewhere) return;
     fputc('\n', out);
-    print_median(out, rows, false, "rows that count and were not fitted");
-    print_median(out, rows, true, "with those that were fitted");
+    print_median(out, rows, CLI_PAPERS_COUNTS, CLI_PAPERS_COUNTS, "rows that count and were not fitted");
+    print_median(out, rows, CLI_PAPERS_COUNTS, CLI_PAPERS_FITTED, "with those that were fitted");
+    print_median(out, rows, CLI_PAPERS_APART, CLI_PAPERS_APART, "rows of BERT-Large, none of which was fitted");
     fputs("\nWhat it would take where a row is off by more than a quarter:\n", out);
     for (int i = 0; i < rows->n; i++) print_papers_reason(out, &rows->row[i]);
 }
 
 /* ---- JSON ---------------------------------------------------------------------------------------- */
+
+static json_t *phases_json(const cli_papers_row *r)
+{
+    json_t *all = json_array();
+    for (const cli_papers_phase *p = r->phase; p < r->phase + r->n_phases; p++)
+        (void)json_array_append_new(all, json_pack("{s:i, s:i, s:i, s:f, s:f, s:f}", "seq_length", p->tokens,
+                                                   "micro_batch", p->micro, "accumulation", p->accum, "steps", p->steps,
+                                                   "step_sec", p->step_sec, "exposed_sec", p->exposed_sec));
+    return all;
+}
 
 static json_t *row_json(const cli_papers_row *r)
 {
@@ -119,6 +133,7 @@ static json_t *row_json(const cli_papers_row *r)
         cli_json_set(one, "memory_bytes", json_integer(r->memory_bytes));
         cli_json_set(one, "fits", json_boolean(!is_too_large(r)));
     }
+    if (r->n_phases > 0) cli_json_set(one, "phases", phases_json(r));
     if (!r->run) return one;
     json_t *exposed = json_object();
     for (int i = 0; i < ZR_CAUSES; i++)

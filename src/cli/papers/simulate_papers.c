@@ -1,6 +1,7 @@
 /* `zr simulate --paper`: zr's numbers beside the numbers of the ZeRO papers. The rows are clusters, simulated runs,
- * ratios, and the largest model and batch of C1 to C5. One set of constants prices all runs (src/simulate/clusters.c).
- * The constants were fitted to the four rows marked CLI_PAPERS_FITTED. No constant is tuned for a single row. */
+ * ratios, BERT-Large's training (papers_record.c), and the largest model and batch of C1 to C5. One set of constants
+ * prices all runs (src/simulate/clusters.c). The constants were fitted to the four rows marked CLI_PAPERS_FITTED. No
+ * constant is tuned for a single row. */
 #include "cli/plan/profile.h"
 #include "cli/papers/papers.h"
 #include "cli/plan/max.h"
@@ -12,22 +13,11 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* Bytes that attention reads and writes per fp16 score in the forward pass of Megatron-LM v0.1 (2019,
- * mpu/transformer.py), which has no fused kernels. The first product writes 2. The division by sqrt(d), the product
- * with the mask, the sum with the mask and the softmax each read 2 and write 2. Dropout reads 2, writes 2, and writes 1
- * for its mask. The second product reads 2. */
-#define SCORES_BYTES 25
-
-/* Before version 11, cuBLAS used a V100's tensor cores for fp16 products only if all sizes were multiples of 8 (NVIDIA,
- * mixed precision training guide). Other fp16 products run at the rate of fp32, because PyTorch sums them in fp32. */
-#define PRODUCT_MULTIPLE 8
-
 typedef struct clusters {
     zr_cluster dgx2, azure;
 } clusters;
 
-static void papers_add(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...) ZR_PRINTF(3, 4);
-static void papers_add(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
+void cli_papers_add(cli_papers_rows *rows, const cli_papers_row *row, const char *format, ...)
 {
     va_list list;
     cli_papers_row *one = &rows->row[rows->n++];
@@ -50,11 +40,11 @@ static void add_clusters(cli_papers_rows *rows, const clusters *c)
         const zr_cluster *own = all[i].cluster;
         cli_papers_row row = {.source = "v1", .table = "3", .mark = CLI_PAPERS_NO_SPEED};
         row.unit = "nodes", row.paper = all[i].nodes, row.zr = (double)own->devices / own->host_devices;
-        papers_add(rows, &row, "%s", all[i].label);
+        cli_papers_add(rows, &row, "%s", all[i].label);
         row.unit = "GPUs a node", row.paper = all[i].gpus, row.zr = own->host_devices;
-        papers_add(rows, &row, "%s", all[i].label);
+        cli_papers_add(rows, &row, "%s", all[i].label);
         row.unit = "GB a GPU", row.paper = all[i].gb, row.zr = round((double)own->device.memory_bytes / 1e9);
-        papers_add(rows, &row, "%s", all[i].label);
+        cli_papers_add(rows, &row, "%s", all[i].label);
     }
 }
 
@@ -64,8 +54,10 @@ static zr_status papers_add_run(cli_papers_rows *rows, const char *source, const
                                 const zr_cluster *on)
 {
     static const char *const unit[] = {[CLI_PAPERS_SAMPLES] = "samples/s", [CLI_PAPERS_TFLOPS] = "TFLOP/s"};
-    const zr_simulate_options options = {
-        .scores_bytes = SCORES_BYTES, .product_multiple = PRODUCT_MULTIPLE, .copies_hold = true, .comm_beside = true};
+    const zr_simulate_options options = {.scores_bytes = CLI_PAPERS_SCORES_BYTES,
+                                         .product_multiple = CLI_PAPERS_PRODUCT_MULTIPLE,
+                                         .copies_hold = true,
+                                         .comm_beside = true};
     zr_cluster cluster = *on;
     cli_papers_row row = {.source = source,
                           .table = run->table,
@@ -89,7 +81,7 @@ static zr_status papers_add_run(cli_papers_rows *rows, const char *source, const
     if (run->system == CLI_PAPERS_MEGATRON) system = run->tensor == 1 ? "DDP" : "Megatron";
     if (run->system == CLI_PAPERS_ZERO_OS) system = "ZeRO-OS";
     snprintf(row.system, sizeof(row.system), "%s%s", system, cli_papers_kept_name[run->kept]);
-    papers_add(rows, &row, "%s", run->label);
+    cli_papers_add(rows, &row, "%s", run->label);
     return ZR_OK;
 }
 
@@ -133,7 +125,7 @@ static void add_mean(cli_papers_rows *rows)
                           .paper = 38,
                           .mark = CLI_PAPERS_COUNTS};
     for (int i = 0; i < N; i++) row.zr += cli_papers_find(rows, "Fig2", labels[i], CLI_PAPERS_ZERO_2, 0)->zr / N;
-    papers_add(rows, &row, "mean of 8B to 100B");
+    cli_papers_add(rows, &row, "mean of 8B to 100B");
 }
 
 /* Add the ratios of ZeRO-OS to Megatron in samples per second. With `gpus`, multiply a ratio by Megatron's number of
@@ -151,7 +143,7 @@ static void add_ratios(cli_papers_rows *rows)
                               .zr = zero->made.samples_sec / other->made.samples_sec,
                               .mark = CLI_PAPERS_SAME_RUN};
         if (r->gpus) row.zr *= (double)other->gpus / zero->gpus;
-        papers_add(rows, &row, "%s ZeRO-OS/Megatron", r->label);
+        cli_papers_add(rows, &row, "%s ZeRO-OS/Megatron", r->label);
     }
 }
 
@@ -183,7 +175,7 @@ static zr_status add_largest(cli_papers_rows *rows, const cli_papers_preset *pre
     row.zr = batch ? (double)max.n : max.params / 1e9;
     snprintf(row.system, sizeof(row.system), "%s%s", cli_papers_stage_name[preset->stage],
              cli_papers_kept_name[preset->kept]);
-    papers_add(rows, &row, batch ? "%s batch of 60B" : "%s largest model", preset->name);
+    cli_papers_add(rows, &row, batch ? "%s batch of 60B" : "%s largest model", preset->name);
     return ZR_OK;
 }
 
@@ -200,6 +192,7 @@ static zr_status fill_rows(cli_papers_rows *rows, const char *cluster)
     ZR_TRY(papers_add_runs(rows, &c));
     add_mean(rows);
     add_ratios(rows);
+    ZR_TRY(cli_papers_add_record(rows, &c.dgx2));
     if (cluster) return ZR_OK;
     ZR_TRY(cli_profile("v100-dgx2", &profile));
     for (int i = 0; i < CLI_PAPERS_PRESETS; i++)
