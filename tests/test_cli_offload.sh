@@ -247,6 +247,8 @@ echo '{"flops_f32": 1e12, "flops_bf16": 1e12, "memory_bytes_sec": 2e10, "disk_re
 check "a disk that is the bound" prints 'the disk is the bound; computing would be with more than [0-9.]* *[kM]* *tokens a step (now 256)' "$ZR" plan c.json --quiet \
     $optim --profile slow.json
 check "... says why computing waits" prints 'updates wait for the norm of all gradients (gradient_clipping)' "$ZR" plan c.json --quiet $optim --profile slow.json --gradient_clipping=1
+check "... also for states in the host's memory" prints 'updates wait for the norm of all gradients (gradient_clipping)' \
+    "$ZR" plan --preset gpt2-124m --quiet --profile h100 --$zo.offload_optimizer.device=cpu --gradient_clipping=1
 check "... and JSON too" sh -c '"$@" --json --advice | grep -q "\"disk_sec\": [0-9.e-]*, \"disk_tokens\": [0-9.e+]*, \"disk_written_per_day\": [0-9]"' "$ZR" "$ZR" plan c.json --quiet $optim
 check "... and zr info shows" prints '^disk .*/s read' "$ZR" info
 check "a folder that is not there" code 73 "$ZR" info --bench --disk nowhere

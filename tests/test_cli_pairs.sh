@@ -101,6 +101,8 @@ check "... takes no key of decoders" fails 78 'data.packing: it is for decoders'
 check "... and a decoder none of encoders" fails 78 'data.max_samples: it is for encoders' "$ZR" plan --model.preset=gpt2-124m --data.max_samples=2
 echo "a b" >text.txt
 check "... needs a tokenizer for text" fails 78 'data.tokenizer is missing' "$ZR" train --model.type=bert --data.train=text.txt
+check "... and first of all the text" fails 66 'text-gone.txt: cannot open' "$ZR" train --model.type=bert --data.train=text-gone.txt
+check "... and rows with room for a pair" fails 78 'data.seq_length: 4 is too short for a pair' small --data.train="$DATA" --data.seq_length=4 --data.max_predictions=2
 check "... predicts no more tokens than a row has" fails 78 'data.max_predictions: 40 is more than data.seq_length 32' small --data.train="$DATA" --data.max_predictions=40
 check "... nor holds more samples than tokens" fails 78 'data.max_samples: 33 is more than data.seq_length 32' small --data.train="$DATA" --data.max_samples=33
 check "a plan" prints '"params": 110106428' "$ZR" plan --model.preset=bert-base --data.seq_length=128 --zero_optimization.stage=2 --ranks 4 --json

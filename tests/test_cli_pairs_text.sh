@@ -48,6 +48,20 @@ head -c 17000000 /dev/zero | tr '\0' a >long.txt
 check "a line that is too long" fails 65 'long.txt:1: the line is longer than 16777216 bytes; put each sentence on a' \
     text no --data.train=long.txt
 
+# weights alone are evaluated with as many predictions as Google's rule says for the length
+tr '\n' ' ' <text.txt | fold -s -w 400 | sed 's/$/\n/' >wide.txt
+by_rule() { # the run has as many: 15 % of 200 tokens
+    text rule --train.steps=1 --train.eval_interval=0 --train.seed=0 --model.max_position_embeddings=200 --data.max_predictions=30 &&
+        "$ZR" eval rule --data wide.txt --json >run.json && "$ZR" eval rule/model --data wide.txt --seq 200 --json >weights.json &&
+        python3 - <<'END_PYTHON'
+import json
+run, weights = (json.load(open(name + ".json")) for name in ("run", "weights"))
+assert run["tokens"] == weights["tokens"], (run, weights)
+assert abs(run["loss"] / weights["loss"] - 1) < 1e-3, (run, weights) # bf16 and fp32
+END_PYTHON
+}
+check "weights alone are evaluated as Google's rule says" by_rule
+
 # the configuration that zr init writes
 check "a first configuration" "$ZR" init bert.json --type bert
 check "... with its next command" grep -q 'zr train bert.json --data TEXT_FILE --data.tokenizer=DIR' err

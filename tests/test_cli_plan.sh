@@ -67,6 +67,12 @@ check "... not even these" fails 71 'model.n_layer 12 needs' \
     "$ZR" plan --preset gpt2 --quiet --max layers --memory 200MB --model.frozen='h.11.*'
 check "... that the model has not" fails 78 '"h.2.\*" matches no parameter' \
     "$ZR" plan c.json --quiet --max layers --memory 60MiB --model.frozen='h.2.*'
+tiled() { "$ZR" plan --model.vocab_size=256 --quiet --max model --memory "$2" --memory.tile_elems="$1"; }
+check "a tile is a row at least" prints 'n_embd 768, ' tiled 800 80GB
+check "... which is said" grep -q '^(memory.tile_elems 800 is less than a row of the tables of wider models' printed
+check "... but not where memory ends the search" prints 'n_embd [0-9]*, ' tiled 800 300MB
+check "... is not" sh -c '! grep "less than a row" printed'
+check "... and no width fits" fails 78 'memory.tile_elems is 100; a row of' tiled 100 80GB
 check "of an unknown memory" fails 2 'memory' "$ZR" plan c.json --max model
 check "of an unknown kind" fails 2 'model, layers or batch' "$ZR" plan c.json --max width --memory 1GiB
 
@@ -165,8 +171,16 @@ assert 1.5 * a < b <= 4.0001 * a, (a, b)"'
 else
     skip "tokens a second, MFU and days" "no python3 to reckon"
 fi
-check "... in words" prints 'configured  *[0-9.]* [kM]  *[0-9.]* %  *[0-9.]*  *[0-9]*$' \
+check "... in words, as a bound at peak rates" prints 'configured  *[0-9.]* [kM]  *<= [0-9.]* %  *[0-9.]*  *[0-9]*$' \
     "$ZR" plan --preset gpt2-xl --ranks 8 --stage 3 --profile h100 --tokens 300e9 --quiet
+check "... which is said" grep -q '^  at most, because the rates of products by their sizes were not measured$' printed
+check "... and as a number at a part of the peak" prints 'configured  *[0-9.]* [kM]  *[0-9.]* %$' \
+    "$ZR" plan --preset gpt2-xl --ranks 8 --stage 3 --profile h100 --efficiency 0.4 --quiet
+# This machine before `zr info --bench`: only the peak of products is known.
+unmeasured() { XDG_CACHE_HOME=$PWD/unmeasured "$ZR" plan --preset gpt2-124m --quiet "$@"; }
+check "no MFU of products at the peak alone" prints 'configured  *[0-9.]* *[kM]*  *?$' unmeasured
+check "... which is said" grep -q '^  MFU: not known, because only the peak rate of products was measured$' printed
+check "... also in JSON" prints '"mfu": null' unmeasured --json --advice
 check "... and how they are reckoned" prints 'take 40 % of the profile' "$ZR" plan --preset gpt2 --profile h100 --efficiency 0.4 --quiet
 check "... more than all of it" fails 2 'at most 1' "$ZR" plan --preset gpt2 --efficiency 1.5
 

@@ -247,12 +247,16 @@ static void keys_without_effect_are_said(void **state)
          "to divide checkpoints among"},
         {"{\"optimizer\": {\"type\": \"FusedAdam\", \"params\": {\"adam_w_mode\": false}}}", NULL,
          "optimizer.type: FusedAdam is DeepSpeed's implementation of Adam; zr uses its own Adam"},
+        {"{\"optimizer\": {\"type\": \"FusedLamb\", \"params\": {\"max_coeff\": 0.3}}}", NULL,
+         "optimizer.type: FusedLamb is DeepSpeed's implementation of Lamb; zr uses its own Lamb, with "
+         "optimizer.params.variant nvidia that of apex's FusedLAMB"},
     };
     for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
         zr_config *c = load(said[i].text, said[i].override);
         for (int again = 0; again < 2; again++) assert_int_equal(zr_config_resolve(c, 2), ZR_OK);
         if (said[i].note) assert_true(has_note(c, said[i].note));
         if (strstr(said[i].text, "FusedAdam")) assert_int_equal(c->optimizer.type, ZR_OPTIMIZER_ADAM);
+        if (strstr(said[i].text, "FusedLamb")) assert_int_equal(c->optimizer.type, ZR_OPTIMIZER_LAMB);
         assert_int_equal(zr_config_notes(c), said[i].note ? 2 : 1); /* one is about the micro-batch */
         zr_config_destroy(&c);
     }
@@ -294,6 +298,9 @@ static void usual_deepspeed_files(void **state)
         "  \"stage3_gather_16bit_weights_on_model_save\": true}, \"activation_checkpointing\": {"
         "  \"partition_activations\": false, \"contiguous_memory_optimization\": true, \"number_checkpoints\": 12,"
         "  \"cpu_checkpointing\": false, \"profile\": true}, \"zero_allow_untested_optimizer\": true}",
+        "{\"zero_optimization\": {\"stage\": 3}, \"scheduler\": {\"type\": \"OneCycle\", \"params\": {"
+        "  \"cycle_min_lr\": 1e-4, \"cycle_max_lr\": 1e-3, \"cycle_momentum\": false,"
+        "  \"cycle_first_stair_count\": 0, \"cycle_second_stair_count\": null}}}",
     };
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
         zr_config *c = load(text[i], NULL);

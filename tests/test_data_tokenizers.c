@@ -314,14 +314,14 @@ static void put_vocab_lines(const char *name, const char *ends)
 static void vocabularies_of_lines(void **state)
 {
     (void)state;
-    static const char *const config[] = {"{\"do_lower_case\": true, \"tokenizer_class\": \"BertTokenizer\"}",
+    static const char *const config[] = {"{\"tokenizer_class\": \"BertTokenizer\", \"do_lower_case\": true}",
                                          "{\"do_lower_case\": false, \"mask_token\": {\"content\": \"[MASK]\"}}"};
     static const char *const names[] = {"bert", "bert_cased"};
     zr_tokenizer *t = NULL;
     assert_int_equal(mkdir(in_tempdir("lines"), 0777), 0);
     put_vocab_lines("bert", "\n");
     assert_int_equal(zr_tokenizer_open(in_tempdir("lines"), &t), ZR_ERR_NOT_FOUND);
-    assert_non_null(strstr(zr_error_message(), "do_lower_case"));
+    assert_non_null(strstr(zr_error_message(), config[0])); /* an example that works */
     assert_false(zr__tokenizer_is_in(in_tempdir("lines")));
     for (int i = 0; i < 2; i++) {
         put_vocab_lines(names[i], i ? "\r\n" : "\n");

@@ -23,6 +23,15 @@ static zr_status fail_key(const zr__source *source, const char *path, zr_status 
     return zr__config_fail(source, zr__key_place_of(path, &place), status, "%s", message);
 }
 
+/* Report that the key `path`, the lower end of a range, is above the upper end, whose key has the name `most_name` in
+ * the same section. */
+static zr_status fail_above(const zr__source *source, const char *path, double value, const char *most_name,
+                            double most)
+{
+    return fail_key(source, path, ZR_ERR_CONFIG, "%g is above %s, which is %g; wanted %g or less", value, most_name,
+                    most, most);
+}
+
 /* Refuse parameters that the configured optimizer or scheduler ignores, because they belong to another optimizer or
  * scheduler. */
 static zr_status check_params(const zr_config *config, const zr__source *source, const char *section, int type,
@@ -62,7 +71,8 @@ static zr_status check_lamb(const zr_config *config, const zr__source *source)
                             name[setting[i].variant], name[config->optimizer.variant]);
     }
     if (config->optimizer.min_coeff > config->optimizer.max_coeff)
-        return fail_key(source, "optimizer.params.min_coeff", ZR_ERR_CONFIG, "above max_coeff");
+        return fail_above(source, "optimizer.params.min_coeff", config->optimizer.min_coeff, "max_coeff",
+                          config->optimizer.max_coeff);
     return ZR_OK;
 }
 
@@ -85,9 +95,11 @@ static zr_status check_rules(const zr_config *config, const zr__source *source)
         return fail_key(source, "optimizer.params.nesterov", ZR_ERR_CONFIG, "true needs a momentum above 0");
     ZR_TRY(check_lamb(config, source));
     if (config->scheduler.cycle_min_lr > config->scheduler.cycle_max_lr)
-        return fail_key(source, "scheduler.params.cycle_min_lr", ZR_ERR_CONFIG, "above cycle_max_lr");
+        return fail_above(source, "scheduler.params.cycle_min_lr", config->scheduler.cycle_min_lr, "cycle_max_lr",
+                          config->scheduler.cycle_max_lr);
     if (config->scheduler.warmup_min_lr > config->scheduler.warmup_max_lr)
-        return fail_key(source, "scheduler.params.warmup_min_lr", ZR_ERR_CONFIG, "above warmup_max_lr");
+        return fail_above(source, "scheduler.params.warmup_min_lr", config->scheduler.warmup_min_lr, "warmup_max_lr",
+                          config->scheduler.warmup_max_lr);
     return ZR_OK;
 }
 

@@ -27,9 +27,16 @@ static zr_status check_adopted(const zr_config *config)
     return ZR_OK;
 }
 
-/* Refuse sizes of an encoder's rows that do not fit into data.seq_length. */
+/* Refuse rows of an encoder that are too short for a pair, [CLS] A [SEP] B [SEP], and sizes that do not fit into
+ * data.seq_length. */
 static zr_status check_pairs(zr_config *config)
 {
+    enum { LEAST = 5 };
+    if (config->data.seq_length < LEAST)
+        return zr__config_refuse(config,
+                                 "data.seq_length: %" PRId64 " is too short for a pair of sentences, [CLS] A [SEP] B "
+                                 "[SEP]; wanted %d or more",
+                                 config->data.seq_length, LEAST);
     const struct {
         const char *path;
         int64_t value;

@@ -261,26 +261,41 @@ static zr_status set_list(zr_config *config, const zr_key *key, const json_t *va
     return st;
 }
 
-/* Store the optimizer type FusedAdam as Adam, since DeepSpeed's class for the type Adam is FusedAdam. */
-static zr_status set_fused_adam(zr_config *config, const zr_key *key, const zr__source *source,
-                                const zr__json_place *place)
+/* Optimizer types that are names of DeepSpeed's classes, and what DeepSpeed's files call these optimizers. */
+static const struct {
+    const char *given, *type, *more;
+} fused[] = {{"FusedAdam", "Adam", ""},
+             {"FusedLamb", "Lamb", ", with optimizer.params.variant nvidia that of apex's FusedLAMB"}};
+enum { FUSED = sizeof(fused) / sizeof(fused[0]) };
+
+/* Return which row of `fused` a value of optimizer.type is, or FUSED. */
+static int fused_type(const zr_key *key, const json_t *value)
 {
-    json_t *adam = json_string("Adam");
-    ZR_CHECK(adam, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
-    zr_status st = zr__value_set(config, key, adam, source, place);
-    json_decref(adam);
+    int i = strcmp(key->path, "optimizer.type") == 0 && json_is_string(value) ? 0 : FUSED;
+    while (i < FUSED && strcasecmp(json_string_value(value), fused[i].given) != 0) i++;
+    return i;
+}
+
+/* Store an optimizer type that is the name of DeepSpeed's class. */
+static zr_status set_fused(zr_config *config, const zr_key *key, int row, const zr__source *source,
+                           const zr__json_place *place)
+{
+    const char *type = fused[row].type;
+    json_t *value = json_string(type);
+    ZR_CHECK(value, ZR_ERR_MEMORY, "out of memory for the value of %s", key->path);
+    zr_status st = zr__value_set(config, key, value, source, place);
+    json_decref(value);
     if (st != ZR_OK) return st;
-    return zr__config_note(config, "%s: FusedAdam is DeepSpeed's implementation of Adam; zr uses its own Adam",
-                           key->path);
+    return zr__config_note(config, "%s: %s is DeepSpeed's implementation of %s; zr uses its own %s%s", key->path,
+                           fused[row].given, type, type, fused[row].more);
 }
 
 zr_status zr__value_set(zr_config *config, const zr_key *key, const json_t *value, const zr__source *source,
                         const zr__json_place *place)
 {
     zr__origin *origin = zr__origin_of(config, key);
-    if (strcmp(key->path, "optimizer.type") == 0 && json_is_string(value) &&
-        strcasecmp(json_string_value(value), "FusedAdam") == 0)
-        return set_fused_adam(config, key, source, place);
+    const int row = fused_type(key, value);
+    if (row < FUSED) return set_fused(config, key, row, source, place);
     origin->given = origin->automatic = false;
     if (is_auto(key, value)) {
         ZR_TRY(zr__value_default(config, key));

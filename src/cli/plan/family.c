@@ -47,7 +47,8 @@ static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits
 
 /** Choose the width at which the largest number of layers that fits is nearest to the shape's own number. A width is a
  * candidate if between half and twice the shape's layers fit. If no width is a candidate, take the largest width at
- * which twice the shape's layers fit. */
+ * which twice the shape's layers fit. A width above memory.tile_elems does not fit, since a tile has at least one
+ * row. */
 zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails)
 {
     double nearest = INFINITY;
@@ -57,6 +58,8 @@ zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails)
     for (int i = 0; i < SHAPES; i++) {
         cli_point in, out;
         if (SPREAD * shapes[i].layers <= max->fewest) continue;
+        max->tile_stops = max->config->memory.tile_elems > 0 && shapes[i].width > max->config->memory.tile_elems;
+        if (max->tile_stops && i > 0) break;
         ZR_TRY(layers_at(max, &shapes[i], &in, &out));
         if (in.n == 0) break;
         double away = out.n == 0 ? INFINITY : fabs(log((double)in.n / (double)shapes[i].layers));

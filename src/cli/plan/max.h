@@ -29,6 +29,7 @@ typedef struct cli_max {
     bool keep_stage;       /* for CLI_MAX_MODEL: whether to keep the configured stage instead of choosing one */
     int stage;             /* stage of the result */
     cli_shape shape;       /* for CLI_MAX_MODEL: shape of the result */
+    bool tile_stops;       /* for CLI_MAX_MODEL: whether wider models were not tried because of memory.tile_elems */
     double params;         /* number of the result's parameters */
     int64_t n;             /* result: number of layers, or number of samples in a micro-batch */
     int64_t train_batch_size; /* train_batch_size of the result */

@@ -58,11 +58,12 @@ static void print_bound(FILE *out, const cli_offload *c, int64_t step_tokens)
     fputc('\n', out);
 }
 
-/** Print the reason why updates begin only after the backward pass, where computation hides little of their transfers.
- */
-static void print_late_updates(FILE *out, const zr_config *config)
+/** Print the reason why updates begin only after the backward pass, where computation hides little of their transfers,
+ * if a rank waits for them. */
+static void print_late_updates(FILE *out, const zr_config *config, const zr_report *report, const zr_price *price)
 {
     const zr_layout l = zr__train_layout(config, 1);
+    if (report->home.optim == ZR_SPACE_DEVICE || !(price->exposed_sec > LATE_PART * price->step_sec)) return;
     if (l.accum > 1)
         fputs("  updates begin after the last micro-batch: computing hides little of their copies\n", out);
     else if (l.norm_first && !l.two_pass)
@@ -84,6 +85,7 @@ void cli_offload_print(FILE *out, const cli_target *target, const zr_config *con
         if (price->compute_sec > 0 && price->comm_sec > 0)
             fprintf(out, "  computing waits %s of a step of %s\n", CLI_SECONDS(price->exposed_sec),
                     CLI_SECONDS(price->step_sec));
+        print_late_updates(out, config, report, price);
         return;
     }
     fprintf(out, "  a rank reads %s and writes %s of disk a step", ZR_SIZE((double)c.read_bytes),
@@ -100,8 +102,7 @@ void cli_offload_print(FILE *out, const cli_target *target, const zr_config *con
     fprintf(out, "  computing takes %s, and waits %s of a step of %s\n", CLI_SECONDS(price->compute_sec),
             CLI_SECONDS(price->exposed_sec), CLI_SECONDS(price->step_sec));
     print_bound(out, &c, step_tokens);
-    if (report->home.optim == ZR_SPACE_DISK && price->exposed_sec > LATE_PART * price->step_sec)
-        print_late_updates(out, config);
+    print_late_updates(out, config, report, price);
     fprintf(out, "  at this pace a host writes %s a day to its disks, %.3g full drives of 1 TB\n", ZR_SIZE(c.day_bytes),
             c.day_bytes / 1e12);
 }

@@ -16,10 +16,19 @@ static double tokens_per_sec(const cli_choices *choices, const cli_choice *c)
     return (double)choices->step_tokens / c->made.simulation.price.step_sec;
 }
 
-/** Return the MFU, or NAN if the peak is unknown. As in the papers, recomputed FLOPs do not count. */
+/** Return whether products are priced at the peak, so that the MFU is only an upper bound. */
+static bool is_peak(const cli_choices *choices)
+{
+    const cli_target *t = choices->target;
+    return !t->simulated && t->profile.machine.n_products == 0 && (t->efficiency <= 0 || t->efficiency >= 1);
+}
+
+/** Return the MFU, or NAN if it is unknown: without the peak, or if products at the peak are all that has a time. As in
+ * the papers, recomputed FLOPs do not count. */
 static double mfu_of(const cli_choices *choices, const cli_choice *c)
 {
     if (choices->peak_flops <= 0) return NAN;
+    if (is_peak(choices) && choices->target->profile.machine.memory_bytes_sec <= 0) return NAN;
     return c->made.report.flops_model / c->made.report.ranks / c->made.simulation.price.step_sec / choices->peak_flops;
 }
 
@@ -37,7 +46,7 @@ static void print_speed(FILE *out, const cli_choices *choices, char mark, const 
 {
     char mfu[32] = "?";
     double share = mfu_of(choices, c);
-    if (isfinite(share)) snprintf(mfu, sizeof(mfu), "%.1f %%", 100 * share);
+    if (isfinite(share)) snprintf(mfu, sizeof(mfu), "%s%.1f %%", is_peak(choices) ? "<= " : "", 100 * share);
     fprintf(out, "%c %-12s%12s%10s", mark, name, ZR_AMOUNT(tokens_per_sec(choices, c)), mfu);
     if (choices->tokens > 0) {
         const double days = days_for(choices, c);
@@ -63,8 +72,11 @@ void cli_speed_print(FILE *out, const cli_choices *choices)
         const char *tokens = ZR_AMOUNT(choices->tokens);
         fprintf(out, "  for %s%stokens of all ranks\n", tokens, tokens[strlen(tokens) - 1] == ' ' ? "" : " ");
     }
-    if (choices->peak_flops > 0)
-        fprintf(out, "  MFU: FLOPs of the model over %sFLOP/s a rank\n", ZR_AMOUNT(choices->peak_flops));
+    if (choices->peak_flops > 0 && isfinite(mfu_of(choices, configured)))
+        fprintf(out, "  MFU: FLOPs of the model over %sFLOP/s a rank%s\n", ZR_AMOUNT(choices->peak_flops),
+                is_peak(choices) ? ";\n  at most, because the rates of products by their sizes were not measured" : "");
+    else if (choices->peak_flops > 0)
+        fputs("  MFU: not known, because only the peak rate of products was measured\n", out);
     if (cli_offload_untimed(&configured->made.report, &configured->made.simulation.price))
         fputs("  without the time of the disk, whose rates are not known\n", out);
     fputc('\n', out);

@@ -1,6 +1,7 @@
 #include "data/pairs/corpus.h"
 
 #include "base/core/grow.h"
+#include "data/samples/samples.h"
 #include "data/tokenizer/tokenizer.h"
 
 #include <string.h>
@@ -9,6 +10,9 @@
 
 static zr_status open_tokenizer(const zr_pairs_args *args, zr__corpus *c)
 {
+    bool is_text;
+    /* The first thing to mend is a missing file. */
+    if (!args->tokenizer) ZR_TRY(zr__data_look(args->path, &is_text, NULL, 0));
     ZR_CHECK(args->tokenizer, ZR_ERR_CONFIG,
              "no tokenizer is given, but sentence pairs are made of texts; give data.tokenizer");
     ZR_TRY(zr_tokenizer_open(args->tokenizer, &c->opening.tokenizer));

@@ -209,7 +209,8 @@ zr_status zr__read_vocab_lines(zr__reader *r, const char *dir)
     json_t *config = NULL;
     ZR_CHECK(zr__path_is_in(dir, "tokenizer_config.json"), ZR_ERR_NOT_FOUND,
              "the directory %s has a vocab.txt and neither a tokenizer.json nor a tokenizer_config.json; only "
-             "\"do_lower_case\" in a tokenizer_config.json says whether letters are made lower case",
+             "\"do_lower_case\" in a tokenizer_config.json says whether letters are made lower case, for example "
+             "{\"tokenizer_class\": \"BertTokenizer\", \"do_lower_case\": true} for an uncased vocabulary",
              ZR_SHOWN(dir));
     ZR_CHECK(!zr__path_is_in(dir, "added_tokens.json"), ZR_ERR_DATA,
              "%s: added_tokens.json is supported only beside a tokenizer.json, which is missing", ZR_SHOWN(dir));

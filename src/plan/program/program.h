@@ -68,6 +68,8 @@ zr_status zr__find_dropped(const zr_plan *plan, const zr_graph *graph, bool *dro
 typedef struct zr__segment {
     int32_t first, end; /* runs [first, end) of the program */
     int pass;
+    int32_t first_unit, end_unit; /* units [first_unit, end_unit) contain all whose gradient is reduced or consumed at
+                                     the end of this segment */
 } zr__segment;
 
 /* Decisions about a program, made before its steps are written. Each write of a value makes a new instance, which has

@@ -28,7 +28,7 @@ static void find_segments(zr__decided *d)
         bool turn = i == d->program.pass_end[pass];
         pass += turn;
         if (d->n_segments == 0 || its != unit || turn)
-            d->segment[d->n_segments++] = (zr__segment){.first = i, .pass = pass};
+            d->segment[d->n_segments++] = (zr__segment){.first = i, .pass = pass, .first_unit = d->plan->n_units};
         unit = its;
         d->segment[d->n_segments - 1].end = i + 1;
     }
@@ -81,6 +81,12 @@ static void find_lifetimes(zr__decided *d, int32_t *newest)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
+static void add_unit(zr__segment *segment, int32_t unit)
+{
+    if (unit < segment->first_unit) segment->first_unit = unit;
+    if (unit >= segment->end_unit) segment->end_unit = unit + 1;
+}
+
 /* Find the segment at whose end each unit's gradient is reduced. Usually it is the last segment that contributes to the
  * gradient. If the unit's update consumes the gradient, the last segment that reads the unit's parameters counts as
  * well. With a fused buffer, all gradients are reduced at the end of the last segment. */
@@ -114,6 +120,8 @@ static void find_due(const zr__decided *d, int pass)
          * reduction. */
         const bool later = plan->layout.overlap && plan->moves && due[u] < last;
         consumed[u] = plan->consume_grad && due[u] >= 0 ? due[u] + later : -1;
+        if (due[u] >= 0) add_unit(&d->segment[due[u]], u);
+        if (consumed[u] >= 0) add_unit(&d->segment[consumed[u]], u);
     }
 }
 

@@ -22,7 +22,8 @@ static bool for_norm(const zr__writing *w, int32_t segment)
 static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 {
     const zr__decided *d = &w->decided;
-    for (int32_t u = 0; u < w->list.plan->n_units; u++)
+    const zr__segment *its = &d->segment[segment];
+    for (int32_t u = its->first_unit; u < its->end_unit; u++)
         if (of_unit(w, d->consumed, u, segment) == segment &&
             (of_unit(w, d->due, u, segment) == segment) == reduced_now)
             zr__write_consume(&w->list, u, w->now->grad_buffer[u], for_norm(w, segment));
@@ -30,10 +31,11 @@ static void consume_units(zr__writing *w, int32_t segment, bool reduced_now)
 
 static void reduce_units(zr__writing *w, int32_t segment)
 {
+    const zr__segment *its = &w->decided.segment[segment];
     /* Write updates before this segment's reductions. Otherwise their AGREE steps would wait for the reductions on the
      * comm stream. */
     consume_units(w, segment, false);
-    for (int32_t u = 0; u < w->list.plan->n_units && w->list.status == ZR_OK; u++) {
+    for (int32_t u = its->first_unit; u < its->end_unit && w->list.status == ZR_OK; u++) {
         if (of_unit(w, w->decided.due, u, segment) != segment) continue;
         zr__write_reduce(&w->list, u, zr__unit_gradient(w, u), w->decided.segment[segment].pass > 0);
         /* Gather the other ranks' shards of the sums. A pass that only computes the norm does not need them. */

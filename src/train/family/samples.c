@@ -7,7 +7,7 @@
 
 void zr__samples_layout(const zr_family *family, const zr_config *config, zr_layout *layout)
 {
-    zr_pairs_args args = {0};
+    zr_pairs_args args = {.seq_length = layout->seq};
     const bool pairs = family->samples == ZR_SAMPLES_PAIRS;
     if (pairs) zr__pairs_keys(config, &args);
     layout->documents = pairs || (config && config->data.packing == ZR_PACKING_WHOLE);
@@ -15,9 +15,14 @@ void zr__samples_layout(const zr_family *family, const zr_config *config, zr_lay
     layout->samples = args.samples;
 }
 
+int64_t zr__pairs_predictions(int64_t seq)
+{
+    return (3 * seq + 19) / 20;
+}
+
 void zr__pairs_keys(const zr_config *config, zr_pairs_args *args)
 {
-    args->predictions = config ? config->data.max_predictions : 20;
+    args->predictions = config ? config->data.max_predictions : zr__pairs_predictions(args->seq_length);
     args->samples = config ? config->data.max_samples : 1;
     args->masked_lm_prob = config ? config->data.masked_lm_prob : 0.15;
     args->short_seq_prob = config ? config->data.short_seq_prob : 0.1;

@@ -12,11 +12,15 @@ typedef struct zr__samples {
 } zr__samples;
 
 /** Set the fields of a layout that depend on the inputs of a family's graphs: documents, predictions and samples.
- * `config` may be NULL; the sizes are then the defaults of its keys. */
+ * layout->seq must be set. `config` may be NULL; the sizes are then those of zr__pairs_keys. */
 void zr__samples_layout(const zr_family *family, const zr_config *config, zr_layout *layout);
 
-/** Set the options of zr_pairs_open from a configuration, or from the defaults of its keys if the configuration is
- * NULL. */
+/** Return the number of predictions of a row of `seq` tokens by Google's rule for BERT: 15 % of the tokens, rounded up,
+ * which is 20 of 128 and 77 of 512. */
+int64_t zr__pairs_predictions(int64_t seq);
+
+/** Set the options of zr_pairs_open from a configuration. If the configuration is NULL, set the defaults of its keys,
+ * but predictions to zr__pairs_predictions(args->seq_length). */
 void zr__pairs_keys(const zr_config *config, zr_pairs_args *args);
 
 /** Open data for a configuration's model. `first` and `progress` are as in zr__inputs_open. */

@@ -1,6 +1,7 @@
 /* Measurement of the matrix products of a model's step. Each product is timed separately, with the kernels of
  * training. The sum of the times is a lower bound of the step's time under every schedule. */
 #include "base/core/core.h"
+#include "train/family/samples.h"
 #include "train/measure/measure.h"
 #include "zr/ops.h"
 
@@ -311,8 +312,8 @@ zr_status zr__products_measure(const zr_model *model, int64_t batch, int64_t seq
                           .dtype = dtype,
                           .grad_dtype = dtype,
                           .head_bytes = zr_graph_head_bytes(&device->profile.facts),
-                          /* 15% of the tokens of an encoder are predicted; decoders ignore predictions and samples */
-                          .predictions = (3 * seq + 19) / 20,
+                          /* decoders ignore predictions and samples */
+                          .predictions = zr__pairs_predictions(seq),
                           .samples = 1};
     ZR_TRY(zr_graph_create(&spec, &graph));
     zr_model_build(model, graph);
