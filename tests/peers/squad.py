@@ -27,7 +27,7 @@ WORDS = ["the", "river", "Zürich", "naïve", "cafe\u0301", "in", "1912–1920",
          "don't", "twenty-one", "DATA", "ÅNGSTRÖM", "km²", "half½", "...", "well-known", "A.", "unknownword", "re\u0301sume\u0301"]
 SPACES = [" "] * 12 + ["  ", "\n", "\t", "\r\n", " \u202f ", "\u3000", "\u00a0", "\n\n"]
 # seq_length, doc_stride, max_query_length, samples in a row
-SIZES = [(384, 128, 64, 1), (64, 20, 16, 1), (48, 16, 24, 1), (32, 8, 10, 1), (96, 40, 12, 5), (29, 1, 5, 1)]
+SIZES = [(384, 128, 64, 1), (64, 20, 16, 1), (48, 16, 24, 1), (32, 8, 10, 1), (96, 40, 12, 5), (29, 4, 5, 1)]
 
 logging.disable(logging.WARNING)
 squad.tqdm = lambda items: items
