@@ -1,5 +1,9 @@
-"""Pre-training of BERT-Large: zr beside transformers, eager and compiled, in fp32 and bf16, and its memory."""
+"""Pre-training of BERT-Large: zr beside transformers, eager and compiled, in fp32 and bf16, and its memory. And rows of
+several samples beside rows of one."""
+import collections
 import json
+import os
+import pathlib
 import random
 import statistics
 import struct
@@ -86,8 +90,52 @@ def largest_batch(options):
                   f"batch {batch}: {ours / 1e9:.2f} GB against {theirs / 1e9:.2f} GB")
 
 
+def write_text():
+    """Each paragraph of WikiText-2 as a document of sentences, and a WordPiece of its characters and usual words."""
+    text = pathlib.Path(os.environ.get("ZR_SHARED", measure.ROOT / "../shared")) / "data/wikitext2-valid.txt"
+    if not text.is_file():
+        raise measure.Missing(f"there is no {text}; ZR_SHARED names the folder of data/")
+    paragraphs = [line.strip().lower() for line in text.read_text().splitlines() if line.strip() and " = " not in line]
+    folder = measure.OUT / "padding"
+    folder.mkdir(exist_ok=True)
+    (folder / "text.txt").write_text("\n\n".join(paragraph.replace(" . ", " .\n") for paragraph in paragraphs) + "\n")
+    words = collections.Counter(word for paragraph in paragraphs for word in paragraph.split())
+    letters = sorted({letter for word in words for letter in word})
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
+    pieces += [word for word, _ in words.most_common(8000) if len(word) > 1]
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    return folder
+
+
+def packing(options):
+    """Tokens per second that are no padding: rows of up to 16 samples beside rows of one, of 512 tokens."""
+    seq, what, wanted = 512, "512 tokens of real text: rows of several samples / rows of one, tokens but padding", ">= 1.6"
+    model = {"type": "bert", "num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 512}
+    try:
+        folder = write_text()
+        tokens, shares = {}, {}
+        for samples in (1, 16):
+            shares[samples] = measure.run_json([measure.OUT / "bench_padding", folder / "text.txt", folder, seq, 77,
+                                                samples], 300)["filled"]
+        for _ in range(1 if options.quick else 3):
+            for samples in (1, 16):
+                data = {"train": str(folder / "text.txt"), "tokenizer": str(folder), "seq_length": seq,
+                        "max_predictions": 77, "max_samples": samples}
+                told = measure.document(model, data, 0, 2, 4 if options.quick else 9, 1, False)
+                steps = measure.train(told, arguments=["--quiet"])
+                speed = 2 * seq * shares[samples] / statistics.median(steps.step_ms) * 1e3
+                tokens.setdefault(samples, []).append(speed)
+    except measure.Failed as error:
+        return without(what, error, wanted)
+    each = ", ".join(f"{b / a:.2f}" for a, b in zip(tokens[1], tokens[16]))
+    return result(what, round(statistics.median(tokens[16]) / statistics.median(tokens[1]), 3), wanted, "x",
+                  f"{shares[1]:.1%} and {shares[16]:.1%} of the tokens are no padding; each round {each}")
+
+
 def main():
     options = measure.options()
+    packing(options)
     types = (False, True) if measure.info()["bf16_products"] else (False,)
     for bf16 in types:
         compare(options, 128, 8, bf16)
