@@ -110,7 +110,8 @@ def write_text():
 
 def packing(options):
     """Tokens per second that are no padding: rows of up to 16 samples beside rows of one, of 512 tokens."""
-    seq, what, wanted = 512, "512 tokens of real text: rows of several samples / rows of one, tokens but padding", ">= 1.6"
+    seq, wanted = 512, ">= 1.6"
+    what = f"{seq} tokens of real text: rows of several samples / rows of one, tokens but padding"
     model = {"type": "bert", "num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 512}
     try:
         folder = write_text()

@@ -36,7 +36,8 @@ def recipe(vocabulary, steps):
                  "order": "sequential"},
         "train_batch_size": 32,
         "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": RATE, "betas": [0.9, 0.999], "eps": 1e-6, "weight_decay": 0.01}},
+        "optimizer": {"type": "AdamW",
+                      "params": {"lr": RATE, "betas": [0.9, 0.999], "eps": 1e-6, "weight_decay": 0.01}},
         "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_min_lr": 0, "warmup_max_lr": RATE,
                                                           "warmup_num_steps": 100, "warmup_type": "linear",
                                                           "total_num_steps": steps}},
@@ -65,8 +66,8 @@ def race(steps):
         measure.progress(f"seed {seed}: both are trained")
     told["data"] |= {"train": str(FOLDER / "text.txt"), "tokenizer": str(FOLDER / "tokenizer"), "order": "shuffled"}
     ours(told, 0, FOLDER / "zr-text")
-    models = [*(FOLDER / f"zr-{seed}/model" for seed in range(SEEDS)), *(FOLDER / f"peer-{seed}" for seed in range(SEEDS)),
-              FOLDER / "zr-text/model"]
+    models = [*(FOLDER / f"zr-{seed}/model" for seed in range(SEEDS)),
+              *(FOLDER / f"peer-{seed}" for seed in range(SEEDS)), FOLDER / "zr-text/model"]
     made = peer("measure", FOLDER, *models)
     return made[:SEEDS], made[SEEDS:2 * SEEDS], made[-1]
 

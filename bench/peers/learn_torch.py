@@ -46,7 +46,8 @@ def write_tokenizer(folder, sentences):
     words = sorted(made.get_vocab().items(), key=lambda item: item[1])
     folder.mkdir(exist_ok=True)
     (folder / "vocab.txt").write_text("".join(f"{word}\n" for word, _ in words))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True, "tokenizer_class": "BertTokenizer"}))
+    config = {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return made
 
 

@@ -1,5 +1,5 @@
-"""BERT, tiny and random, as transformers makes and saves it, beside zr: losses, training, and directories written again.
-tests/test_hf_bert.sh starts it in a virtual environment with transformers: bert.py ZR FOLDER; ZR the command, FOLDER an
+"""BERT, tiny and random, as transformers makes and saves it, beside zr: losses, training, and directories written
+again. tests/test_hf_bert.sh starts it in a virtual environment with transformers: bert.py ZR FOLDER; ZR the command, FOLDER an
 empty one.
 
 Prints TAP. Every comparison names its largest difference.
@@ -50,8 +50,10 @@ def respell(folder):
     """Rename the norms of a directory as the first versions did, and add what their files hold besides."""
     index = folder / "model.safetensors.index.json"
     for path in sorted(folder.glob("*.safetensors")):
-        tensors = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
-                   for name, value in load_file(path).items()}
+        tensors = {}
+        for name, value in load_file(path).items():
+            name = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+            tensors[name] = value
         if BIAS in tensors:
             tensors[DECODER_BIAS] = tensors[BIAS].clone()
             tensors[POSITIONS] = torch.arange(SIZES["max_position_embeddings"])[None]
@@ -77,7 +79,7 @@ def make_model(folder, dtype, shard, old):
 
 
 def loaded(folder):
-    """A directory as transformers loads it, and the tensors that are missing in it or that transformers does not know."""
+    """A directory as transformers loads it, and tensors that it lacks or that transformers does not know."""
     model, told = transformers.BertForPreTraining.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     return model.eval(), sorted(told["missing_keys"]) + sorted(told["unexpected_keys"])
@@ -98,7 +100,7 @@ def make_rows(steps, seed):
 
 
 def losses_of(model, rows):
-    """The two means that transformers adds to the loss, whose logits are compared in another way nowhere else."""
+    """The two means of the loss, from the logits in float64, after a comparison with the loss of transformers."""
     out = model(**rows)
     pair = [cross_entropy(out.prediction_logits.double().flatten(0, 1), rows["labels"].flatten()),
             cross_entropy(out.seq_relationship_logits.double(), rows["next_sentence_label"])]
@@ -161,7 +163,8 @@ def train(folder, run, path, more=()):
 def compare_outputs(name, model, other, rows):
     """The logits of two models of transformers."""
     with torch.no_grad():
-        a, b = (m(**{key: rows[key] for key in ("input_ids", "attention_mask", "token_type_ids")}) for m in (model, other))
+        inputs = {key: rows[key] for key in ("input_ids", "attention_mask", "token_type_ids")}
+        a, b = model(**inputs), other(**inputs)
     off = max((x - y).abs().max().item() for x, y in ((a.prediction_logits, b.prediction_logits),
                                                      (a.seq_relationship_logits, b.seq_relationship_logits)))
     most = a.prediction_logits.abs().max().item()
@@ -234,8 +237,9 @@ def run_preln(rows, path):
     told |= {"model_type": "bert", "architectures": ["BertForPreTraining"]}
     (wrong / "config.json").write_text(json.dumps(told))
     ended = subprocess.run([ZR, "eval", wrong, "--data", path, "--seq", str(SEQ)], capture_output=True, text=True)
-    check("... but not as BERT", ended.returncode == 65 and "attention.output.LayerNorm.weight: missing" in ended.stderr,
-          f"exit {ended.returncode}: {ended.stderr.strip()}")
+    missing = "attention.output.LayerNorm.weight: missing"
+    check("... but not as BERT", ended.returncode == 65 and missing in ended.stderr,
+          f"exit {ended.returncode}: {ended.stderr.splitlines()[:1]}")
 
 
 def main():
