@@ -7,6 +7,7 @@
 #include "zr/tensor.h"
 #include "zr/graph.h"
 #include "zr/ops.h"
+#include "zr/layers.h"
 #include "zr/models.h"
 #include "zr/plan.h"
 #include "zr/device.h"

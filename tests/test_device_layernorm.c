@@ -384,11 +384,67 @@ static void test_not_a_number(void **state)
     for_every_level(not_a_number);
 }
 
+/* Check gains near 0 and of exactly 0. zr keeps the norm's input and inverts nothing, so the gradient of the gain has
+ * the same bits whatever the gain, and with gains of 0 no gradient passes. */
+static void small_gains(const level_pair *level)
+{
+    const size s = {33, 57};
+    const int64_t n = s.rows * s.C;
+    for (int g = 0; g < N_DTYPES; g++) {
+        const zr_dtype type = dtypes[g];
+        void *x = make_rows(s, type), *dy = array_random(type, n, 1.0), *y = array_new(type, n);
+        void *gain[3] = {array_random(type, s.C, 1.0), array_new(type, s.C), array_new(type, s.C)};
+        void *bias = array_random(type, s.C, 1.0), *dgain[3], *dbias = array_new(ZR_F32, s.C), *dx = array_new(type, n);
+        float *mean = array_new(ZR_F32, s.rows), *rstd = array_new(ZR_F32, s.rows);
+        for (int64_t c = 0; c < s.C; c++) array_set(gain[1], type, c, 1e-30F);
+        for (int64_t c = 0; c < s.C; c++) array_set(gain[2], type, c, 0.0F);
+        for (int k = 0; k < 3; k++) {
+            kernel_call call = {.name = "layernorm", .attr = {.f = {EPS}}, .n_in = 3, .n_out = 3};
+            call.in[0] = tensor2(x, type, s.rows, s.C);
+            call.in[1] = tensor1(gain[k], type, s.C);
+            call.in[2] = tensor1(bias, type, s.C);
+            call.out[0] = tensor2(y, type, s.rows, s.C);
+            call.out[1] = tensor1(mean, ZR_F32, s.rows);
+            call.out[2] = tensor1(rstd, ZR_F32, s.rows);
+            assert_int_equal(kernel_run(level->one, &call), ZR_OK);
+            kernel_call dw = {.name = "layernorm_dw", .n_in = 4, .n_out = 2, .scratch_bytes = 16 * 2 * 4 * s.C};
+            dgain[k] = array_new(ZR_F32, s.C);
+            dw.in[0] = tensor2(dy, type, s.rows, s.C);
+            dw.in[1] = call.in[0];
+            dw.in[2] = call.out[1];
+            dw.in[3] = call.out[2];
+            dw.out[0] = tensor1(dgain[k], ZR_F32, s.C);
+            dw.out[1] = tensor1(dbias, ZR_F32, s.C);
+            assert_int_equal(kernel_run(level->one, &dw), ZR_OK);
+            assert_memory_equal(dgain[k], dgain[0], (size_t)s.C * sizeof(float));
+            kernel_call back = {.name = "layernorm_dx", .attr = call.attr, .n_in = 6, .n_out = 1};
+            back.in[0] = dw.in[0];
+            back.in[1] = call.in[0];
+            back.in[2] = call.in[1];
+            back.in[3] = call.out[1];
+            back.in[4] = call.out[2];
+            back.in[5] = tensor_absent();
+            back.out[0] = tensor2(dx, type, s.rows, s.C);
+            assert_int_equal(kernel_run(level->one, &back), ZR_OK);
+            for (int64_t i = 0; k == 2 && i < n; i++) assert_true(array_get(dx, type, i) == 0);
+            for (int64_t i = 0; k == 2 && i < n; i++)
+                assert_true(array_get(y, type, i) == array_get(bias, type, i % s.C));
+        }
+        pool_clear();
+    }
+}
+
+static void test_small_gains(void **state)
+{
+    (void)state;
+    for_every_level(small_gains);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference), cmocka_unit_test(test_rms_reference), cmocka_unit_test(test_values),
-        cmocka_unit_test(test_groups),    cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_groups),    cmocka_unit_test(test_not_a_number),  cmocka_unit_test(test_small_gains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

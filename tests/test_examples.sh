@@ -36,6 +36,11 @@ awk '$1 == "rank" { of = $5 + 0; said[of] = $2; for (v = 0; v < 8; v++) logit[of
           exit !(n == 8 && bad == 0 && all > 10) }' "$tmp/own"
 result $? '... its logits are those of its weights, on the ranks that asked, and it has learnt'
 
+# An encoder of one's own, of zr's layers, learns to guess masked bytes.
+make -s -C "$ZR_SOURCE" "${ZR_BUILD#"$ZR_SOURCE"/}/examples/own_encoder" && "$ZR_BUILD/examples/own_encoder" >"$tmp/encoder" &&
+    awk '$1 == "step" { if (!first) first = $4; last = $4; n++ } END { exit !(n == 7 && last > 0 && last < 0.4 * first) }' "$tmp/encoder"
+result $? "examples/own_encoder trains: $(tail -n 1 "$tmp/encoder")"
+
 # ZeRO-R's configurations C1 to C5, on 2 x 2 ranks: what they keep where changes no loss. Blocks enough that checkpoints
 # outweigh the buffers. Fewer steps of a short run are enough for losses to fall and to differ.
 steps=8

@@ -2,6 +2,7 @@
  * whether one text follows another. The family "bert" normalises after each residual addition, as the original does.
  * The family "bert-preln" normalises before each part of a layer and once after the last layer (Xiong et al. 2020). */
 #include "models/families.h"
+#include "zr/layers.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -79,34 +80,18 @@ static zr_init normal_init(double std)
 
 static const zr_init zero = {.kind = ZR_INIT_ZERO};
 
-#define PART_BYTES 96
-/* Return the name of a part of layer i. The text is in a temporary array of the calling block. */
-#define PART(what) part_name((char[PART_BYTES]){0}, i, what)
-static const char *part_name(char name[PART_BYTES], int64_t i, const char *what)
-{
-    snprintf(name, PART_BYTES, "bert.encoder.layer.%" PRId64 ".%s", i, what);
-    return name;
-}
+/* Cuts of a table or a weight: by outputs, not at all. */
+static const zr_cut by_outputs = {0, 1}, whole = {0, 0};
 
 static zr_value norm(zr_graph *graph, const zr_bert_config *c, zr_value x, const char *name)
 {
-    zr_value gain = zr_param(graph, (zr_init){.kind = ZR_INIT_ONE}, vector(c->hidden_size), "%s.weight", name);
-    zr_value bias = zr_param(graph, zero, vector(c->hidden_size), "%s.bias", name);
-    return zr_layernorm(graph, x, gain, bias, c->layer_norm_eps);
+    return zr_layer_norm(graph, x, c->layer_norm_eps, name);
 }
 
-/* Cuts of a weight (outputs, inputs), as in Megatron (Shoeybi et al. 2019, section 3): by outputs, so that each
- * tensor-parallel rank gets whole heads or hidden units; by inputs; not at all. */
-static const zr_cut by_outputs = {0, 1}, by_inputs = {1, 1}, whole = {0, 0};
-
-/* Add a linear layer with a weight of shape (outputs, inputs) and a bias. */
-static zr_value dense(zr_graph *graph, zr_value x, const char *name, int64_t inputs, int64_t outputs, zr_cut cut,
-                      double std)
+/* Add a linear layer of a head, which every tensor-parallel rank has whole. */
+static zr_value dense(zr_graph *graph, const zr_bert_config *c, zr_value x, int64_t outputs, const char *name)
 {
-    const zr_cut bias_cut = {0, cut.dim == 0 ? cut.parts : 0};
-    zr_value w = zr_param_cut(graph, normal_init(std), matrix(outputs, inputs), cut, "%s.weight", name);
-    zr_value b = zr_param_cut(graph, zero, vector(outputs), bias_cut, "%s.bias", name);
-    return zr_linear(graph, x, w, b, true);
+    return zr_layer_linear(graph, x, c->hidden_size, outputs, whole, c->initializer_range, name);
 }
 
 /* Return the deviation of initial values of projections that end in a residual addition. It is divided by the square
@@ -116,38 +101,20 @@ static double residual_std(const zr_bert_config *c)
     return c->pre_layer_norm ? c->initializer_range / sqrt(2.0 * (double)c->num_hidden_layers) : c->initializer_range;
 }
 
-static zr_value self_attention(zr_graph *graph, const zr_bert_config *c, int64_t i, zr_value x)
-{
-    const int64_t C = c->hidden_size;
-    const double std = c->initializer_range;
-    const zr_attention_spec spec = {.heads = c->num_attention_heads,
-                                    .kv_heads = c->num_attention_heads,
-                                    .bidirectional = true,
-                                    .dropout = c->attention_probs_dropout_prob};
-    zr_value q = dense(graph, x, PART("attention.self.query"), C, C, by_outputs, std);
-    zr_value k = dense(graph, x, PART("attention.self.key"), C, C, by_outputs, std);
-    zr_value v = dense(graph, x, PART("attention.self.value"), C, C, by_outputs, std);
-    zr_value y = zr_attend(graph, q, k, v, &spec);
-    y = dense(graph, y, PART("attention.output.dense"), C, C, by_inputs, residual_std(c));
-    return zr_dropout(graph, y, c->hidden_dropout_prob);
-}
-
-static zr_value mlp(zr_graph *graph, const zr_bert_config *c, int64_t i, zr_value x)
-{
-    const int64_t C = c->hidden_size, inner = c->intermediate_size;
-    zr_value h = dense(graph, x, PART("intermediate.dense"), C, inner, by_outputs, c->initializer_range);
-    h = dense(graph, zr_gelu_erf(graph, h), PART("output.dense"), inner, C, by_inputs, residual_std(c));
-    return zr_dropout(graph, h, c->hidden_dropout_prob);
-}
-
 static zr_value layer(zr_graph *graph, const zr_bert_config *c, int64_t i, zr_value x)
 {
-    if (c->pre_layer_norm) {
-        x = zr_add(graph, x, self_attention(graph, c, i, norm(graph, c, x, PART("PreAttentionLayerNorm"))));
-        return zr_add(graph, x, mlp(graph, c, i, norm(graph, c, x, PART("PostAttentionLayerNorm"))));
-    }
-    x = norm(graph, c, zr_add(graph, x, self_attention(graph, c, i, x)), PART("attention.output.LayerNorm"));
-    return norm(graph, c, zr_add(graph, x, mlp(graph, c, i, x)), PART("output.LayerNorm"));
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, "bert.encoder.layer.%" PRId64 ".", i);
+    return zr_layer_encoder(graph, x,
+                            &(zr_encoder_spec){.heads = c->num_attention_heads,
+                                               .inner = c->intermediate_size,
+                                               .eps = c->layer_norm_eps,
+                                               .dropout = c->hidden_dropout_prob,
+                                               .attention_dropout = c->attention_probs_dropout_prob,
+                                               .std = c->initializer_range,
+                                               .residual_std = residual_std(c),
+                                               .pre_layer_norm = c->pre_layer_norm,
+                                               .prefix = prefix});
 }
 
 /* ---- model ----------------------------------------------------------------------------------- */
@@ -196,8 +163,7 @@ static zr_value embed(zr_graph *graph, const zr_bert_config *c, zr_value tokens,
 /* Add the losses of the masked tokens. Only their rows pass through the head. */
 static void predict_masked(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value targets, zr_value words)
 {
-    const int64_t C = c->hidden_size;
-    zr_value h = dense(graph, x, "cls.predictions.transform.dense", C, C, whole, c->initializer_range);
+    zr_value h = dense(graph, c, x, c->hidden_size, "cls.predictions.transform.dense");
     h = norm(graph, c, zr_gelu_erf(graph, h), "cls.predictions.transform.LayerNorm");
     zr_value bias = zr_param_cut(graph, zero, vector(c->vocab_size), by_outputs, "cls.predictions.bias");
     zr_graph_loss_term(graph, "masked_lm", zr_linear_cross_entropy_bias(graph, h, words, bias, targets));
@@ -206,9 +172,8 @@ static void predict_masked(zr_graph *graph, const zr_bert_config *c, zr_value x,
 /* Add the losses of the samples: whether a sample's second text follows its first one (0) or not (1). */
 static void predict_next(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value next)
 {
-    const int64_t C = c->hidden_size;
-    zr_value pooled = dense(graph, x, "bert.pooler.dense", C, C, whole, c->initializer_range);
-    zr_value logits = dense(graph, zr_tanh(graph, pooled), "cls.seq_relationship", C, 2, whole, c->initializer_range);
+    zr_value pooled = dense(graph, c, x, c->hidden_size, "bert.pooler.dense");
+    zr_value logits = dense(graph, c, zr_tanh(graph, pooled), 2, "cls.seq_relationship");
     zr_graph_loss_term(graph, "next_sentence", zr_cross_entropy(graph, logits, next));
 }
 
