@@ -1,5 +1,10 @@
 """Pre-training of BERT-Large: zr beside transformers, eager and compiled, in fp32 and bf16, and its memory. And rows of
-several samples beside rows of one."""
+several samples beside rows of one.
+
+    bench/parts/bert.py --largest --preset bert-base --limit 4e9
+
+measures only the largest batch, here of a smaller model within 4 GB. The whole part takes BERT-Large and 16 GB.
+"""
 import collections
 import json
 import os
@@ -41,19 +46,20 @@ def rows(seq, n=64):
     return path
 
 
-def config(seq, batch, steps, bf16, **keys):
-    told = measure.document({"preset": PRESET, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1},
+def config(seq, batch, steps, bf16, preset=PRESET, **keys):
+    told = measure.document({"preset": preset, "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1},
                             {"train": str(rows(seq)), "seq_length": seq, "order": "sequential",
                              "max_predictions": PREDICTIONS[seq]}, 0, batch, steps, 1, bf16)
     told["train"] |= {"save_model": False, "save_end": False}
     return told | keys
 
 
-def peer(seq, batch, steps, bf16, compiled):
+def peer(seq, batch, steps, bf16, compiled, preset=PRESET, clip=1, limit=0):
     measure.need_peers()
     warm_up = 2 if compiled else 1
-    command = [measure.PEERS / "python", measure.ROOT / "bench/peers/bert_torch.py", "--preset", PRESET,
-               "--batch", batch, "--seq", seq, "--steps", steps - 1 + warm_up]
+    command = [measure.PEERS / "python", measure.ROOT / "bench/peers/bert_torch.py", "--preset", preset,
+               "--batch", batch, "--seq", seq, "--steps", steps - 1 + warm_up, "--clip", clip,
+               "--limit", int(limit)]
     command += [word for word, given in (("--bf16", bf16), ("--compile", compiled)) if given]
     ended = measure.run(command, 1800)
     told = json.loads([text for text in ended.stdout.splitlines() if text.startswith('{"system"')][-1])
@@ -75,19 +81,73 @@ def compare(options, seq, batch, bf16):
     return result(what, round(ours / theirs, 3), None, "x", f"{ours / 1e9:.2f} GB against {theirs / 1e9:.2f} GB")
 
 
-def largest_batch(options):
-    """The batch that fills 16 GB with transformers, and what zr takes at the same batch without clipping."""
-    limit, seq = 16e9, 128
-    what = f"{PRESET}, fp32, T {seq}, largest batch of transformers in 16 GB: zr / transformers"
+def peak_of_peer(options, seq, batch):
+    """The peak of transformers with a batch, or None above the limit. A limit of its data memory ends it early: all its
+    writable memory, also what it never touches, so it is a little higher."""
     try:
-        small, large = (peer(seq, batch, 2, False, False).rss_bytes for batch in (4, 12))
-        batch = int(12 + (limit - large) / ((large - small) / 8))
-        theirs = peer(seq, batch, 2, False, False).rss_bytes
-        ours = measure.train(config(seq, batch, 2, False, gradient_clipping=0.0), arguments=["--quiet"]).rss_bytes
+        told = peer(seq, batch, 2, False, False, options.preset, clip=0, limit=1.1 * options.limit + 1e9)
+    except measure.Missing:
+        raise
     except measure.Failed as error:
-        return without(what, error, "<= 0.55")
-    return result(what, round(ours / theirs, 3), "<= 0.55", "x",
-                  f"batch {batch}: {ours / 1e9:.2f} GB against {theirs / 1e9:.2f} GB")
+        if "memory" not in str(error).lower():
+            raise
+        return None
+    return told.rss_bytes if told.rss_bytes <= options.limit else None
+
+
+def largest_of_peer(options, seq):
+    """The largest batch of transformers within the limit, and its peak. The peaks of two batches give a guess, from
+    which growing steps find a batch that is too large, and halves the border: some eight runs of two steps."""
+    few, more = 2, 4
+    small, peak = peak_of_peer(options, seq, few), peak_of_peer(options, seq, more)
+    if small is None or peak is None:
+        raise measure.Failed(f"transformers takes more than {options.limit / 1e9:g} GB with a batch of {more}")
+    row = max((peak - small) / (more - few), 1)
+    fits, too_large = more, None
+    batch, stride = max(fits + 1, more + int((options.limit - peak) / row)), 1
+    while too_large is None or too_large - fits > 1:
+        rss = peak_of_peer(options, seq, batch)
+        measure.progress(f"transformers, batch {batch}: {'too large' if rss is None else f'{rss / 1e9:.2f} GB'}")
+        if rss is None:
+            too_large = batch
+            batch = max(fits + 1, batch - stride)
+        else:
+            fits, peak = batch, rss
+            batch = batch + stride if too_large is None else (fits + too_large) // 2
+        stride *= 2
+    return fits, peak
+
+
+def largest_of_zr(options, seq):
+    """The largest batch of which `zr plan` promises that a process needs no more than the limit: nothing is trained."""
+    path = measure.OUT / "largest.json"
+    path.write_text(json.dumps(config(seq, 1, 2, False, options.preset, gradient_clipping=0.0)))
+    found = measure.run_json([measure.ZR, "plan", path, "--max", "batch", "--memory", int(options.limit), "--json",
+                              "--quiet"], 600)
+    return found["max"]["train_batch_size"]
+
+
+def largest_batch(options):
+    """The largest batch within a limit: of zr by its plan, then trained once, and of transformers by trying, in fp32
+    with AdamW without clipping. And zr's memory at the largest batch of transformers."""
+    seq = 128
+    where = f"{options.preset}, fp32, T {seq}, {options.limit / 1e9:g} GB"
+    what = f"{where}: largest batch, zr / transformers"
+    memory = f"{where}: memory at the largest batch of transformers, zr / transformers"
+    try:
+        theirs, peak = largest_of_peer(options, seq)
+        ours = largest_of_zr(options, seq)
+        rss = {batch: measure.train(config(seq, batch, 2, False, options.preset, gradient_clipping=0.0),
+                                    arguments=["--quiet"]).rss_bytes for batch in (theirs, ours)}
+    except measure.Failed as error:
+        without(what, error, ">= 1.8")
+        return without(memory, error, "<= 0.55")
+    if rss[ours] > options.limit:
+        without(what, f"zr took {rss[ours] / 1e9:.2f} GB with a batch of {ours}: more than its plan promises", ">= 1.8")
+    else:
+        result(what, round(ours / theirs, 3), ">= 1.8", "x", f"{ours} against {theirs}")
+    return result(memory, round(rss[theirs] / peak, 3), "<= 0.55", "x",
+                  f"batch {theirs}: {rss[theirs] / 1e9:.2f} GB against {peak / 1e9:.2f} GB")
 
 
 def write_text():
@@ -135,7 +195,10 @@ def packing(options):
 
 
 def main():
-    options = measure.options()
+    options = measure.options(largest={"action": "store_true"}, preset={"default": PRESET},
+                              limit={"type": float, "default": 16e9})
+    if options.largest:
+        return largest_batch(options)
     packing(options)
     types = (False, True) if measure.info()["bf16_products"] else (False,)
     for bf16 in types:
@@ -143,6 +206,7 @@ def main():
         compare(options, 512, 2, bf16)
     if not options.quick:
         largest_batch(options)
+    return None
 
 
 main()

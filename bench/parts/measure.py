@@ -89,11 +89,14 @@ def progress(text):
     print(f"bench: {PART}: {text}", file=sys.stderr, flush=True)
 
 
-def options():
+def options(**more):
+    """more: options of the part itself, each with the keywords of add_argument."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--text", type=pathlib.Path)
+    for name, keywords in more.items():
+        parser.add_argument(f"--{name}", **keywords)
     OUT.mkdir(parents=True, exist_ok=True)
     # As an exception, so that what was started is ended and what was made is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

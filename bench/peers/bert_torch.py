@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import os
+import resource
 import time
 
 import torch
@@ -21,21 +22,20 @@ SIZES = {  # layers, width, heads
 }
 
 
-def make_model(options):
-    layers, width, heads = SIZES[options.preset]
+def make_model(layers, width, heads, dropout):
     config = transformers.BertConfig(
         num_hidden_layers=layers, hidden_size=width, num_attention_heads=heads, intermediate_size=4 * width,
-        hidden_dropout_prob=options.dropout, attention_probs_dropout_prob=options.dropout, attn_implementation="sdpa")
+        hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, attn_implementation="sdpa")
     return transformers.BertForPreTraining(config)
 
 
-def make_batch(options, vocabulary):
-    shape = options.batch, options.seq
+def make_batch(rows, seq, vocabulary):
+    shape = rows, seq
     ids = torch.randint(1000, vocabulary, shape)
-    labels = torch.where(torch.rand(shape).argsort(1) < round(0.15 * options.seq), ids, -100)
-    return {"input_ids": ids, "token_type_ids": (torch.arange(options.seq) >= options.seq // 2).long().expand(shape),
+    labels = torch.where(torch.rand(shape).argsort(1) < round(0.15 * seq), ids, -100)
+    return {"input_ids": ids, "token_type_ids": (torch.arange(seq) >= seq // 2).long().expand(shape),
             "attention_mask": torch.ones(shape, dtype=torch.long), "labels": labels,
-            "next_sentence_label": torch.randint(0, 2, (options.batch,))}
+            "next_sentence_label": torch.randint(0, 2, (rows,))}
 
 
 def main():
@@ -48,11 +48,14 @@ def main():
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--limit", type=int, default=0, help="bytes of data memory, above which it ends; 0: none")
     options = parser.parse_args()
 
+    if options.limit:
+        resource.setrlimit(resource.RLIMIT_DATA, (options.limit, options.limit))
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(1234)
-    model = make_model(options)
+    model = make_model(*SIZES[options.preset], options.dropout)
     vocabulary, parameters = model.config.vocab_size, list(model.parameters())
     model.train()
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, fused=True)
@@ -62,7 +65,7 @@ def main():
 
     times, loss = [], None
     for _ in range(options.steps):
-        batch = make_batch(options, vocabulary)
+        batch = make_batch(options.batch, options.seq, vocabulary)
         start = time.perf_counter()
         with half:
             loss = model(**batch).loss
@@ -79,4 +82,5 @@ def main():
         "torch": torch.__version__, "step_ms": [round(1e3 * seconds, 3) for seconds in times], "loss": round(loss, 4)}))
 
 
-main()
+if __name__ == "__main__":
+    main()
