@@ -217,8 +217,9 @@ struct zr_op_def {
     bool selective;
     /** Whether the outputs are cheap to recompute, as in norms and activation functions: little more than one pass
      * over memory. Every policy but "keep" recomputes such outputs in the backward pass if recomputation saves memory.
-     * It saves memory if no other unit reads the outputs and if the operands are kept in memory anyway. The op must
-     * give the same bits when it runs again. */
+     * It saves memory if the operands are kept in memory anyway. If the backward pass of another unit reads the
+     * outputs, recomputation also requires that the op reads no parameter that would have to be gathered for it. The op
+     * must give the same bits when it runs again. */
     bool cheap;
     /** Whether the op is attention that multiplies in F32 even if its operands have 16 bits. Its FLOPs are then
      * compared with the F32 peak. On devices with zr_device_facts.narrow_attention, attention multiplies in the type of

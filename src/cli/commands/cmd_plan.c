@@ -111,14 +111,43 @@ static zr_status print_saving(const planning *p, const zr_plan *plan)
     return ZR_OK;
 }
 
+/** Print what a layer keeps for the backward pass, and how often element-wise steps pass over memory. */
+static zr_status print_layer(const planning *p, const zr_plan *plan)
+{
+    zr__layer layer;
+    ZR_TRY(zr__plan_layer(plan, &layer));
+    if (layer.unit < 0 || layer.input_bytes == 0) return ZR_OK;
+    const double input = (double)layer.input_bytes;
+    const double tokens = (double)(p->config->micro_batch_size * p->config->data.seq_length);
+    printf("  layer \"%s\": keeps %s a token, %.1f times its input\n"
+           "  its passes (steps without products): %.0f times its input, at least %.0f\n",
+           zr_graph_unit_info(plan->graph[ZR_SCHEDULE_TRAIN], layer.unit)->name,
+           ZR_SIZE((double)layer.kept_bytes / tokens), (double)layer.kept_bytes / input,
+           (double)layer.passed_bytes / input, (double)layer.least_bytes / input);
+    return ZR_OK;
+}
+
+static zr_status add_layer_members(const zr_plan *plan, zr__json_out *out)
+{
+    zr__layer layer;
+    ZR_TRY(zr__plan_layer(plan, &layer));
+    if (layer.unit < 0) return ZR_OK;
+    const double input = (double)(layer.input_bytes > 0 ? layer.input_bytes : 1);
+    zr__json_open(out, "layer", '{');
+    zr__json_add(out, "unit", zr_graph_unit_info(plan->graph[ZR_SCHEDULE_TRAIN], layer.unit)->name, "input_bytes",
+                 layer.input_bytes, "kept_bytes", layer.kept_bytes);
+    zr__json_add(out, "passes", (double)layer.passed_bytes / input, "least_passes", (double)layer.least_bytes / input);
+    zr__json_close(out, '}');
+    return ZR_OK;
+}
+
 static zr_status compare_choices(const planning *p, cli_choices *choices)
 {
     *choices = (cli_choices){.target = &p->target, .chosen = p->chosen, .tokens = p->o->tokens};
     return cli_choices_plan(choices, p->config, p->o->every);
 }
 
-/** Print the plan as text. `plan` may be NULL if the configuration has neither tensor parallelism nor asynchronous
- * saves. */
+/** Print the plan as text. */
 static zr_status print_plan_text(const planning *p, const zr_plan *plan)
 {
     const bool color = cli_colored(p->args->color, STDOUT_FILENO);
@@ -130,6 +159,7 @@ static zr_status print_plan_text(const planning *p, const zr_plan *plan)
     print_plan_head(p, &table.report[table.chosen]);
     cli_table_print(stdout, &table, color);
     if (p->config->parallel.tensor > 1) ZR_TRY(cli_within_print(stdout, p->config, plan, &p->target.profile));
+    ZR_TRY(print_layer(p, plan));
     const cli_trial *made = &choices.choice[choices.configured].made;
     cli_offload_print(stdout, &p->target, p->config, &made->report, &made->simulation.price, choices.step_tokens);
     fputc('\n', stdout);
@@ -141,8 +171,8 @@ static zr_status print_plan_text(const planning *p, const zr_plan *plan)
     return cli_advice_print(stdout, &choices, p->config);
 }
 
-/** Add the plan to the JSON output: first the members of a run's report, then members for tensor parallelism, --max,
- * asynchronous saves and --advice. */
+/** Add the plan to the JSON output: first the members of a run's report, then members for the layer, tensor
+ * parallelism, --max, asynchronous saves and --advice. */
 static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__json_out *out)
 {
     const zr_report report = zr__report_planned(plan);
@@ -154,6 +184,7 @@ static zr_status add_plan_members(const planning *p, const zr_plan *plan, zr__js
     out->more = true;
     zr_free(json);
     ZR_TRY(cli_within_json(out, p->config, plan, &p->target.profile));
+    ZR_TRY(add_layer_members(plan, out));
     if (p->max.what != CLI_MAX_NONE) cli_max_json(out, &p->max);
     if (plan->save != ZR_SAVE_NONE) {
         ZR_TRY(price_plan_save(p, plan, &price));
@@ -179,18 +210,15 @@ static zr_status print_plan_json(const planning *p, const zr_plan *plan)
     return st;
 }
 
-/** Print the plan as text, as JSON or as the list of its steps. With --svg, also draw the plan. Planning may take long.
- * Text output needs the plan only with tensor parallelism or asynchronous saves; otherwise, do not make it. */
+/** Print the plan as text, as JSON or as the list of its steps. With --svg, also draw the plan. */
 static zr_status show_plan(const planning *p)
 {
     const zr_config *c = p->config;
-    const bool text = !p->args->json && !p->o->schedule;
     zr_plan *plan = NULL;
     /* a trial that nobody reads: cli_try is called for the plan, and to check that the cluster has enough devices */
     cli_trial trial;
     zr_status st = ZR_OK;
-    if (!text || p->o->svg || c->parallel.tensor > 1 || zr__train_saves_async(c))
-        ZR_TRY(cli_try(&p->target, c, NULL, &trial, &plan));
+    ZR_TRY(cli_try(&p->target, c, NULL, &trial, &plan));
     if (p->o->svg) {
         const bool named = c->model.preset && p->max.what != CLI_MAX_MODEL && p->max.what != CLI_MAX_LAYERS;
         const char *model = named ? c->model.preset : c->model.type;

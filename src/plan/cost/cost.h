@@ -1,7 +1,8 @@
 /** plan/cost: computes numbers from a finished plan, and never changes the plan.
  *
  * account.c counts bytes of memory and traffic. price.c and profiles.c compute the time of a step on a machine's
- * profile. queues.c assigns streams to queues. fullest.c finds the step with the peak of memory. */
+ * profile. queues.c assigns streams to queues. fullest.c finds the step with the peak of memory. layer.c measures a
+ * layer: the bytes that it keeps, and its passes over memory. */
 #ifndef ZR_PLAN_COST_H
 #define ZR_PLAN_COST_H
 
@@ -30,6 +31,20 @@ typedef struct zr__fullest {
     int64_t live_bytes;
     int64_t category_bytes[ZR_CATEGORIES];
 } zr__fullest;
+
+/** A layer in the middle of the model: what it keeps, and the passes of its steps that are not products, on one rank in
+ * a micro-batch. Arrays have a row for each token. Statistics of rows count only in kept_bytes. */
+typedef struct zr__layer {
+    int32_t unit;         /* unit of the layer, or -1 if the model has no unit besides its ends; the rest is then 0 */
+    int64_t input_bytes;  /* bytes of the layer's input, an array of the model's width */
+    int64_t kept_bytes;   /* bytes that the layer's forward pass keeps for the backward pass, in device memory */
+    int64_t passed_bytes; /* bytes of the arrays that element-wise steps and norms read and write */
+    int64_t least_bytes;  /* the same if all such steps between two products ran as one: each array is written once, and
+                             only if a later pass or a product reads it, and each pass reads an array once */
+} zr__layer;
+
+/** Measure a layer of a plan's training step. */
+ZR_NODISCARD zr_status zr__plan_layer(const zr_plan *plan, zr__layer *layer);
 
 /** Find the schedule step at which most bytes are in use. Return ZR_ERR_STATE if the plan has no training schedule. */
 ZR_NODISCARD zr_status zr__plan_fullest(const zr_plan *plan, zr__fullest *fullest);

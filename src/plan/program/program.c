@@ -22,6 +22,16 @@ static void emit_op(zr__program *p, const zr_graph *g, int32_t op, zr__role role
     zr__program_emit(p, (zr__run_of){op, role, ZR_NONE, zr_graph_get_op(g, op)->unit, false});
 }
 
+/* Emit the replay of a forward op for a backward op. It runs with the parameters of its own unit if the policy replays
+ * this unit. A cheap op that is replayed for another unit reads no parameter that has to be gathered, and runs in that
+ * unit. */
+static void emit_replay(zr__program *p, const zr_plan *plan, const zr_graph *g, int32_t op, const zr_op *reader)
+{
+    const int32_t own = zr_graph_get_op(g, op)->unit;
+    const int32_t unit = zr_recomputes(plan->unit[own].recompute) ? own : reader->unit;
+    zr__program_emit(p, (zr__run_of){op, ZR__REPLAY, ZR_NONE, unit, false});
+}
+
 /* Return the forward op that must be replayed to compute `value`. Return -1 if `value` is stored or its producer was
  * already replayed. */
 static int32_t missing_producer(const zr_graph *g, const bool *dropped, const bool *present, zr_value value)
@@ -65,7 +75,7 @@ static void emit_replays(zr__program *p, const zr_plan *plan, const zr_graph *g,
     }
     for (int32_t i = low; i <= high; i++) {
         if (!wanted[i]) continue;
-        emit_op(p, g, i, ZR__REPLAY);
+        emit_replay(p, plan, g, i, op);
         present[i] = true;
         wanted[i] = false;
     }

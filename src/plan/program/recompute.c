@@ -145,36 +145,55 @@ static void find_readers(const zr_graph *g, const bool *dropped, readers *r)
     }
 }
 
+/* Return whether an output of `op` may be recomputed for backward ops [first, last] although another unit reads it. The
+ * ops must be of one unit, in which the replay then runs, and neither unit may be recomputed by its policy, which would
+ * store the output as a checkpoint. */
+static bool may_cross(const zr_plan *plan, const zr_graph *g, const zr_op *op, int32_t first, int32_t last)
+{
+    const int32_t unit = zr_graph_get_op(g, first)->unit;
+    return plan->layout.sequence == ZR_SEQUENCE_OFF && unit == zr_graph_get_op(g, last)->unit &&
+           plan->unit[unit].recompute == ZR_RECOMPUTE_NONE && plan->unit[op->unit].recompute == ZR_RECOMPUTE_NONE;
+}
+
 /* Return the backward op before which `op` would be recomputed, or -1 if recompute does not pay. It pays only if the
  * backward pass reads more than half of the bytes that `op` writes. For example, a norm is not recomputed if the
- * backward pass reads only its two statistics per row. The result is also -1 if another unit reads an output of `op`.
- */
-static int32_t wanted_at(const zr_graph *g, const zr_op *op, const readers *r)
+ * backward pass reads only its two statistics per row. */
+static int32_t wanted_at(const zr_plan *plan, const zr_graph *g, const zr_op *op, const readers *r)
 {
     double written = 0, read = 0; /* double instead of int64_t, since impossibly large sizes are rejected only later */
     int32_t at = -1;
     for (int j = 0; j < op->n_out; j++) {
         zr_value out = op->out[j];
-        if (r->elsewhere[out]) return -1;
         double bytes = (double)zr__value_bytes(zr_graph_value(g, out));
         written += bytes;
         if (r->first[out] < 0) continue;
+        if (r->elsewhere[out] && !may_cross(plan, g, op, r->first[out], r->last[out])) return -1;
         read += bytes;
         if (at < 0 || r->first[out] < at) at = r->first[out];
     }
     return 2 * read > written ? at : -1;
 }
 
+/* Return whether a parameter that `op` reads is whole at backward op `at` without a gather for the replay alone: stage
+ * 3 gathers it for this unit's backward pass, or it stays whole. */
+static bool is_whole(const zr_plan *plan, const zr_graph *g, const zr_op *op, const readers *r, int32_t unit,
+                     int32_t at)
+{
+    if (unit != op->unit) return false;
+    return r->whole[unit] && (zr_graph_get_op(g, at)->unit == unit || !plan->unit[unit].gathered);
+}
+
 /* Return whether all operands of `op` are in memory at backward op `at` without a replay. Dropped operands are not.
  * Therefore no replay depends on another replay, and no value has to be stored longer because another value is dropped.
  */
-static bool has_operands(const zr_graph *g, const zr_op *op, const readers *r, const bool *dropped, int32_t at)
+static bool has_operands(const zr_plan *plan, const zr_graph *g, const zr_op *op, const readers *r, const bool *dropped,
+                         int32_t at)
 {
     for (int j = 0; j < op->n_in; j++) {
         zr_value in = op->in[j];
         if (in == ZR_NONE) continue;
         const zr_value_info *v = zr_graph_value(g, in);
-        bool there = v->kind == ZR_VALUE_PARAM ? v->unit == op->unit && r->whole[v->unit] : r->last[in] >= at;
+        bool there = v->kind == ZR_VALUE_PARAM ? is_whole(plan, g, op, r, v->unit, at) : r->last[in] >= at;
         if (!there || dropped[in]) return false;
     }
     return true;
@@ -187,8 +206,8 @@ static void drop_cheap(const zr_plan *plan, const zr_graph *g, const readers *r,
         const zr_op *op = zr_graph_get_op(g, i);
         if (op->backward || !op->def->cheap || op->unit == last) continue;
         if (plan->unit[op->unit].recompute == ZR_RECOMPUTE_KEEP) continue;
-        int32_t at = wanted_at(g, op, r);
-        if (at < 0 || !has_operands(g, op, r, dropped, at)) continue;
+        int32_t at = wanted_at(plan, g, op, r);
+        if (at < 0 || !has_operands(plan, g, op, r, dropped, at)) continue;
         for (int j = 0; j < op->n_out; j++) dropped[op->out[j]] = true;
     }
 }
