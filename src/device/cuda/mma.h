@@ -64,23 +64,24 @@ template <typename T> void zr_stand_in_widen(uint32_t *value, const uint32_t *wo
 
 template <typename T> void zr__mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
+    typedef float four __attribute__((vector_size(16)));
     const int g = zr_stand_in_lane() / 4, t = zr_stand_in_lane() % 4;
     const uint32_t b[2] = {b0, b1};
-    uint32_t own[12];                /* the lane's 8 elements of A, then its 4 elements of B */
-    float row[2][16], column[2][16]; /* rows g and g + 8 of A, columns 2t and 2t + 1 of B */
+    uint32_t own[12]; /* the lane's 8 elements of A, then its 4 elements of B */
+    four sum = {c[0], c[1], c[2], c[3]};
     zr_stand_in_widen<T>(own, a, 4);
     zr_stand_in_widen<T>(own + 8, b, 2);
     zr_stand_in_exchange(own, 12);
-    for (int other = 0; other < 4; other++) {
-        const uint32_t *from = zr_stand_in_given(4 * g + other);
-        for (int i = 0; i < 8; i++) row[i / 2 % 2][2 * other + i % 2 + i / 4 * 8] = __uint_as_float(from[i]);
+#pragma GCC unroll 16
+    for (int k = 0; k < 16; k++) {
+        const uint32_t *rows = zr_stand_in_given(4 * g + k % 8 / 2) + k / 8 * 4 + k % 2; /* g, and behind it g + 8 */
+        const uint32_t *left = zr_stand_in_given(8 * t + k % 8 / 2) + 8 + k / 8 * 2 + k % 2;
+        const uint32_t *right = zr_stand_in_given(8 * t + k % 8 / 2 + 4) + 8 + k / 8 * 2 + k % 2;
+        const float upper = __uint_as_float(rows[0]), lower = __uint_as_float(rows[2]);
+        const float even = __uint_as_float(*left), odd = __uint_as_float(*right); /* columns 2t and 2t + 1 of B */
+        sum += four{upper, upper, lower, lower} * four{even, odd, even, odd};
     }
-    for (int other = 0; other < 8; other++) {
-        const uint32_t *from = zr_stand_in_given(8 * t + other) + 8;
-        for (int i = 0; i < 4; i++) column[other / 4][2 * (other % 4) + i % 2 + i / 2 * 8] = __uint_as_float(from[i]);
-    }
-    for (int k = 0; k < 16; k++)
-        for (int i = 0; i < 4; i++) c[i] += row[i / 2][k] * column[i % 2][k];
+    for (int i = 0; i < 4; i++) c[i] = sum[i];
 }
 
 template <bool TRANSPOSED> void zr__matrices(uint32_t (&out)[4], const void *row)
