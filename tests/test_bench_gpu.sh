@@ -70,7 +70,7 @@ if command -v ldd >/dev/null && command -v strip >/dev/null && command -v xz >/d
     printf 'int main(void) { puts("1..1\\nok 1 - here"); }\n' >small.c
     check "a program as a test" sh -c "${CC:-gcc} -include stdio.h small.c -o bin/gpu_test_device_small"
     GPU_TESTS=$DIR/bin/gpu_test_device_small
-    check "a kit" bench --kit kit.tar.xz
+    check "a kit" bench --tiny --kit kit.tar.xz
     check "... says how to use it" grep -q '3 programs and .* unpack it and run bench/gpu there' out
     mkdir unpacked && tar xJf kit.tar.xz -C unpacked
     in_kit() { env -u ZR -u BENCH_GPU -u GPU_TESTS -u ZR_SOURCE "$@"; }

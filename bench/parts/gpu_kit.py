@@ -68,7 +68,7 @@ def glibc_of(paths):
                 for pair in re.findall(rb"GLIBC_(\d+)\.(\d+)", path.read_bytes())), default=(0, 0))
 
 
-def pack(target, build):
+def pack(target, build, preset):
     own = programs(make_programs() if build else BUILD)
     if not any(name.startswith("build/tests/") for name in own):
         raise Failed("no program was built for GPUs: make the kit where nvcc is")
@@ -93,7 +93,7 @@ def pack(target, build):
             {"glibc": glibc_of([*own.values(), *lasting]), "architectures": architectures() if build else None},
             indent=1) + "\n")
         # A dictionary as large as several programs, since they share most of their code.
-        squeeze = [{"id": lzma.FILTER_LZMA2, "preset": 2, "dict_size": 128 << 20}]
+        squeeze = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": 128 << 20}]
         with lzma.open(target, "wb", filters=squeeze) as file, tarfile.open(fileobj=file, mode="w") as archive:
             for part in sorted(stage.iterdir()):
                 archive.add(part, part.name)
