@@ -157,8 +157,9 @@ const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *t
                                       cli_papers_system system, int gpus);
 void cli_papers_print(FILE *out, const cli_papers_rows *rows);
 ZR_NODISCARD zr_status cli_papers_print_json(FILE *out, const cli_papers_rows *rows);
-/** Draw one of the papers' pictures into a file. If `name` is unknown, return ZR_ERR_ARG with a message that lists the
- * pictures. */
+/** Refuse the name of a picture that there is not, with a message that lists the pictures. */
+ZR_NODISCARD zr_status cli_papers_check_plot(const char *name);
+/** Draw one of the papers' pictures into a file, under the condition of cli_papers_check_plot. */
 ZR_NODISCARD zr_status cli_papers_draw(const char *path, const char *name, const cli_papers_rows *rows);
 
 /** Print table 1 or table 2 of the ZeRO paper, zr's numbers and the deviations. Print aligned text or one JSON

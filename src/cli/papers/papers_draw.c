@@ -99,14 +99,22 @@ static void draw_record(papers_picture *p, const cli_papers_rows *rows)
     }
 }
 
+zr_status cli_papers_check_plot(const char *name)
+{
+    static const char *const plots[] = {"models", "60b-total", "60b-each", "bert"};
+    bool known = false;
+    for (size_t i = 0; i < sizeof(plots) / sizeof(*plots); i++) known |= strcmp(name, plots[i]) == 0;
+    ZR_CHECK(known, ZR_ERR_ARG, "--plot %s: with --paper models, 60b-total, 60b-each or bert was wanted", name);
+    return ZR_OK;
+}
+
 zr_status cli_papers_draw(const char *path, const char *name, const cli_papers_rows *rows)
 {
     const char *const inputs[] = {NULL};
     const bool all = strcmp(name, "60b-total") == 0, models = strcmp(name, "models") == 0,
                record = strcmp(name, "bert") == 0;
     papers_picture p = {.lines = {.hollow_words = "hollow: zr's plan needs more memory", .from_zero = true}};
-    ZR_CHECK(models || all || record || strcmp(name, "60b-each") == 0, ZR_ERR_ARG,
-             "--plot %s: with --paper models, 60b-total, 60b-each or bert was wanted", name);
+    ZR_TRY(cli_papers_check_plot(name));
     p.lines.y = p.y;
     p.lines.hollow = p.hollow;
     if (models)

@@ -204,6 +204,7 @@ static zr_status fill_rows(cli_papers_rows *rows, const char *cluster)
 
 zr_status cli_simulate_papers(const cli_simulate_options *o, bool json)
 {
+    if (o->plot) ZR_TRY(cli_papers_check_plot(o->plot)); /* before it takes seconds */
     cli_papers_rows *rows = zr_alloc(sizeof(*rows));
     ZR_CHECK(rows, ZR_ERR_MEMORY, "no memory for the papers' rows");
     zr_status st = fill_rows(rows, o->cluster);
