@@ -116,9 +116,9 @@ NCCL_SOURCE  := src/comm/nccl$(if $(NCCL),,_none).c
 URING_SOURCE := src/store/uring$(if $(URING_H),,_none).c
 LIB_SRC  := $(filter-out src/cli/% src/device/cpu/kernels/% src/device/cuda/% src/comm/mpi% src/comm/nccl% src/store/uring%,\
               $(sort $(wildcard src/*/*.c src/*/*/*.c))) $(MPI_SOURCE) $(CUDA_SOURCE) $(NCCL_SOURCE) $(URING_SOURCE)
-LIB_OBJ  := $(LIB_SRC:src/%.c=$(B)/obj/%.o) \
-            $(sort $(foreach l,$(LEVELS),$(foreach f,$(FAMILIES),$(B)/obj/device/cpu/kernels/$(f).$(call family_level,$(f),$(l)).o))) \
-            $(if $(NVCC),$(CUDA_KERNELS:src/%.cu=$(B)/obj/%.o))
+# Kernels of GPUs first: each takes a minute, and at the end one core would wait for the last of them.
+LIB_OBJ  := $(if $(NVCC),$(CUDA_KERNELS:src/%.cu=$(B)/obj/%.o)) $(LIB_SRC:src/%.c=$(B)/obj/%.o) \
+            $(sort $(foreach l,$(LEVELS),$(foreach f,$(FAMILIES),$(B)/obj/device/cpu/kernels/$(f).$(call family_level,$(f),$(l)).o)))
 # The same device on the processor, against the stand-ins of tests/cuda: for tests.
 STAND_IN := $(B)/obj/stand_in
 STAND_IN_OBJ := $(CUDA_SOURCES:src/%.c=$(STAND_IN)/%.o) $(CUDA_KERNELS:src/%.cu=$(STAND_IN)/%.o) \

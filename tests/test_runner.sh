@@ -152,16 +152,37 @@ script long "$long"
 script tsan '#TEST tsan=1
 echo "ok 1 - ${SAN-}"'
 run 'a share of sanitizers' '3 passed, 0 failed, 1 skipped' 0 --share "$(word_of 2 1)"
-sed -i 's/^share_seconds=300/share_seconds=-1/' scripts/test
+script cuda '#TEST tsan=1
+echo "ok 1 - ${CUDA-}"; echo "<${CUDA-}>" >>"$ZR_SOURCE/cudas"'
+CUDA=auto
+run '... with CUDA' '2 passed, 0 failed' 0 --share "$(word_of 2 1)"
+CUDA=none
+[ "$(tr -d '\n' <cudas)" = '<auto><none>' ]
+result $? '... in the first run alone'
+sed -i 's/^share_seconds=180/share_seconds=-1/' scripts/test
 script long "$long"
 script more "$more"
-run '... as far as there is time' '1 passed, 0 failed, 3 skipped' 0 --share "$(word_of 0 1)"
-says '... what it left is named' '^# test_long.sh long: skipped: the time of this share is over'
-sed -i 's/^share_seconds=-1/share_seconds=300/; s/^end_seconds=840/end_seconds=3/' scripts/test
+run '... as far as there is time' '1 passed, 0 failed, 2 skipped' 0 --share "$(word_of 0 1)"
+says '... what it left is told' '^# the share (long): skipped: its time was over before all of it was built'
+sed -i 's/^share_seconds=-1/share_seconds=180/; s/^end_seconds=690/end_seconds=3/' scripts/test
 script slow '#TEST long=1
 sleep 30; echo ok 1'
-run '... and ends a test in time' '0 passed, 0 failed, 2 skipped' 0 --share "$(word_of 0 1)"
-sed -i 's/^end_seconds=3/end_seconds=840/; s/^share_tests=16/share_tests=1/' scripts/test
+run '... and ends in time' '0 passed, 0 failed, 2 skipped' 0 --share "$(word_of 0 1)"
+sed -i 's/^end_seconds=3/end_seconds=690/; s/^share_tests=12/share_tests=1/' scripts/test
+# one UNTIL END COMMAND...: what scripts/run-test prints, with seconds from now on
+mkdir -p build/test-logs
+one() {
+    read -r now _ </proc/uptime
+    until=$((${now%.*} + $1)) end=$((${now%.*} + $2))
+    shift 2
+    B=build ZR_START_UNTIL=$until ZR_END_BY=$end scripts/run-test "test_one||50||scripts/run-test --process $*" >out
+}
+one -1 50 echo ok 1
+says 'no test begins late' '^test_one||0|0|0|0|0|late$'
+one 50 2 sleep 30
+says '... and none runs on' '^test_one||0|0|0|0|0|late$'
+one 50 50 echo ok 1
+says '... others run' '^test_one||1|0|0|[0-9.]*|[0-9.]*|$'
 for i in 1 2 3; do
     script $i "#TEST long=1
 echo ok 1"
@@ -170,7 +191,7 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12; do scripts/test --no-deps --share "$(word_o
 [ "$(sed -n 's/^\(test_[123].sh\) .* 1 passed.*/\1/p' shares | sort -u | wc -l)" = 3 ]
 result $? '... and in time each has its turn'
 rm -f tests/*
-sed -i 's/^share_tests=1/share_tests=16/' scripts/test
+sed -i 's/^share_tests=1/share_tests=12/' scripts/test
 script needs '#TEST needs=/no/such/file
 echo ok 1'
 run 'what is needed is absent' '0 passed, 0 failed, 1 skipped' 0
