@@ -4,6 +4,7 @@
 #define GOLDEN_TRACE_H
 
 #include "golden.h"
+#include "long.h"
 #include "trainer.h"
 
 #include <math.h>
@@ -28,6 +29,8 @@ static struct {
     /* number of elements of a tensor, besides 1 %, that Adam may move by more than 1e-5 from the wanted value, because
      * their gradient is almost 0 */
     int64_t outliers;
+    int64_t least; /* elements of the smallest parameter, which sequence parallelism sums in equal pieces; 0 if the
+                      tested degrees divide all */
 } golden;
 
 /* Open a file of the trace. *file stays NULL for a file that the trace does not have. */
@@ -249,7 +252,7 @@ static inline void golden_check_tensor(int tensor, int stage, int ranks, bool al
                 {ZR_RECOMPUTE_SELECTIVE, true, false}, {ZR_RECOMPUTE_SELECTIVE, true, true},
                 {ZR_RECOMPUTE_PAPER, true, false}};
     static size_t turn;
-    for (int sequence = 0; sequence < 3; sequence++) {
+    for (int sequence = 0; sequence < (golden.least % tensor ? 1 : 3); sequence++) {
         trainer first;
         const size_t n_ways = sizeof ways / sizeof *ways, also = 1 + turn++ % (n_ways - 1);
         for (size_t w = 0; w < n_ways; w++) {
@@ -267,6 +270,29 @@ static inline void golden_check_tensor(int tensor, int stage, int ranks, bool al
                 assert_true(run.loss[i] == first.loss[i] && run.norm[i] == first.norm[i]);
         }
     }
+}
+
+/* Check an encoder's trace over stages, ranks, micro-batches and tensor-parallel ranks that divide `heads`; a short run
+ * takes every fourth layout. `check` checks a run further; it may be NULL. */
+static inline void golden_check_layouts(int64_t heads, void (*check)(const trainer *run))
+{
+    static int turn;
+    zr_graph *g = golden_graph();
+    for (int stage = 0; stage <= 3; stage++)
+        for (int ranks = 1; ranks <= golden.batch; ranks *= 2)
+            for (int64_t accum = 1; ranks * accum <= golden.batch; accum *= 2) {
+                if (!is_long_run() && turn++ % 4 > 0) continue;
+                trainer run = golden_trainer(stage, ranks, accum);
+                golden_check(&run, g);
+                if (check) check(&run);
+            }
+    for (int tensor = 2; tensor <= 3; tensor++) {
+        if (heads % tensor != 0) continue;
+        for (int stage = 0; stage <= 3; stage++)
+            if (golden.batch % (1 + stage % 2) == 0 && (is_long_run() || turn++ % 4 == 0))
+                golden_check_tensor(tensor, stage, 1, is_long_run(), g);
+    }
+    zr_graph_destroy(&g);
 }
 
 #endif

@@ -277,6 +277,41 @@ static inline void interp_cross_entropy_dx(interp *it, const zr_op *op)
     }
 }
 
+/* Return whether token t of row b is in the document of a target; documents may be NULL. */
+static inline bool interp_in_document(const double *documents, const int64_t *dim, int64_t b, int64_t t, int64_t target)
+{
+    return target >= 0 && (!documents || documents[b * dim[1] + t] == documents[b * dim[1] + target]);
+}
+
+static inline void interp_place_cross_entropy(interp *it, const zr_op *op)
+{
+    const double *logits = interp_in(it, op, 0), *documents = interp_in(it, op, 2);
+    const int64_t *dim = interp_shape(it, op->in[0])->dim, S = interp_shape(it, op->in[1])->dim[1], K = dim[2];
+    for (int64_t i = 0; i < dim[0] * S * K; i++) {
+        const int64_t b = i / K / S, target = (int64_t)interp_in(it, op, 1)[i];
+        double sum = 0;
+        for (int64_t t = 0; t < dim[1]; t++)
+            if (interp_in_document(documents, dim, b, t, target)) sum += exp(logits[(b * dim[1] + t) * K + i % K]);
+        interp_out(it, op, 1)[i] = target < 0 ? 0 : log(sum);
+        interp_out(it, op, 0)[i] = target < 0 ? 0 : log(sum) - logits[(b * dim[1] + target) * K + i % K];
+    }
+}
+
+static inline void interp_place_cross_entropy_dx(interp *it, const zr_op *op)
+{
+    const double *dy = interp_in(it, op, 0), *logits = interp_in(it, op, 1), *documents = interp_in(it, op, 4);
+    const int64_t *dim = interp_shape(it, op->in[1])->dim, S = interp_shape(it, op->in[2])->dim[1], K = dim[2];
+    double *dx = interp_sum(it, op, 0, NULL);
+    for (int64_t i = 0; i < dim[0] * S * K; i++) {
+        const int64_t b = i / K / S, target = (int64_t)interp_in(it, op, 2)[i];
+        for (int64_t t = 0; t < dim[1]; t++) {
+            const int64_t at = (b * dim[1] + t) * K + i % K;
+            if (interp_in_document(documents, dim, b, t, target))
+                dx[at] += dy[i] * (exp(logits[at] - interp_in(it, op, 3)[i]) - (t == target));
+        }
+    }
+}
+
 /* Compute the logits of row r. */
 static inline void interp_head_row(interp *it, const zr_op *op, int x, int64_t r, double *logits)
 {
@@ -353,6 +388,8 @@ static const interp_kernel interp_kernels[] = {
     {"attention_cached", interp_attention_cached},
     {"cross_entropy", interp_cross_entropy},
     {"cross_entropy_dx", interp_cross_entropy_dx},
+    {"place_cross_entropy", interp_place_cross_entropy},
+    {"place_cross_entropy_dx", interp_place_cross_entropy_dx},
     {"linear_cross_entropy", interp_linear_cross_entropy},
     {"linear_cross_entropy_dx", interp_linear_cross_entropy_dx},
     INTERP_OPS,

@@ -1,5 +1,5 @@
 //TEST timeout=60
-/* cross_entropy, cross_entropy_dx. */
+/* cross_entropy, place_cross_entropy, and their gradients. */
 #include "kernel_check.h"
 
 typedef struct size {
@@ -172,13 +172,132 @@ static void test_bad_targets(void **state)
     for_every_level(bad_targets);
 }
 
+/* ---- places ------------------------------------------------------------------------------------ */
+
+typedef struct place_size {
+    int64_t B, T, S, K;
+    bool documents;
+    int64_t own; /* tokens of this rank, or 0 */
+} place_size;
+
+static const place_size place_sizes[] = {
+    {1, 1, 1, 1, false, 0},   {2, 7, 3, 2, true, 0}, {3, 131, 2, 2, true, 0},
+    {2, 600, 1, 2, false, 0}, {2, 6, 2, 2, true, 4},
+};
+
+/* Return the first token of the document of token t: documents of 1, 2, 3 ... tokens. */
+static int32_t document_of(int64_t t)
+{
+    int32_t begin = 0;
+    for (int32_t length = 1; begin + length <= t; length++) begin += length;
+    return begin;
+}
+
+/* Compute the losses, log-sum-exps and gradients of rank `place`. */
+static void places_want(const place_size *s, int64_t place, const double *x, const int32_t *target, const double *dloss,
+                        const double *lse_given, double *loss, double *lse, double *dlogits)
+{
+    for (int64_t i = 0; i < s->B * s->S * s->K; i++) {
+        const int64_t b = i / s->K / s->S, k = i % s->K;
+        double max = -INFINITY, sum = 0;
+        loss[i] = lse[i] = 0;
+        if (target[i] < 0) continue;
+        const double *column = x + b * s->T * s->K + k;
+#define IN_DOCUMENT(t) (!s->documents || document_of(t) == document_of(target[i]))
+        for (int64_t t = 0; t < s->T; t++)
+            if (IN_DOCUMENT(t)) max = fmax(max, column[t * s->K]);
+        for (int64_t t = 0; t < s->T; t++)
+            if (IN_DOCUMENT(t)) sum += exp(column[t * s->K] - max);
+        lse[i] = max + log(sum);
+        loss[i] = lse[i] - column[target[i] * s->K];
+        for (int64_t t = 0; t < s->T && dlogits; t++) {
+            const int64_t row = b * s->T + t;
+            if (!IN_DOCUMENT(t) || (s->own && row / s->own != place)) continue;
+            dlogits[row * s->K + k] += dloss[i] * (exp(column[t * s->K] - lse_given[i]) - (t == target[i]));
+        }
+#undef IN_DOCUMENT
+    }
+}
+
+static void check_places(const level_pair *level, const place_size *s, zr_dtype g, double scale)
+{
+    const int64_t n = s->B * s->T * s->K, m = s->B * s->S * s->K;
+    void *logits = array_random(g, n, scale), *dlogits = array_new(g, n);
+    int32_t *target = ids_random(m, s->T), *documents = ids_random(s->B * s->T, 1);
+    float *losses = array_new(ZR_F32, m), *lse = array_new(ZR_F32, m), *dlosses = array_random(ZR_F32, m, 1.0);
+    double *x = doubles_of(logits, g, n), *want_loss = doubles_new(m), *want_lse = doubles_new(m);
+    double *want = doubles_new(n);
+    if (m > 2) target[1] = -1;
+    for (int64_t i = 0; i < s->B * s->T; i++) documents[i] = document_of(i % s->T);
+    kernel_call call = {.name = "place_cross_entropy", .n_in = s->documents ? 3 : 2, .n_out = 2};
+    call.in[0] = tensor3(logits, g, s->B, s->T, s->K);
+    call.in[1] = tensor3(target, ZR_I32, s->B, s->S, s->K);
+    call.in[2] = tensor2(documents, ZR_I32, s->B, s->T);
+    call.out[0] = tensor3(losses, ZR_F32, s->B, s->S, s->K);
+    call.out[1] = tensor3(lse, ZR_F32, s->B, s->S, s->K);
+    run_both(level, call, 0);
+    places_want(s, 1, x, target, NULL, NULL, want_loss, want_lse, NULL);
+    assert_close("losses", losses, ZR_F32, want_loss, m, 1e-6);
+    assert_close("lse", lse, ZR_F32, want_lse, m, 1e-6);
+
+    kernel_call back = {.name = "place_cross_entropy_dx", .n_in = s->documents ? 5 : 4, .n_out = 1};
+    back.attr.i[0] = s->own;
+    back.runtime.place = s->own ? 1 : 0;
+    back.in[0] = tensor3(dlosses, ZR_F32, s->B, s->S, s->K);
+    back.in[1] = call.in[0];
+    back.in[2] = call.in[1];
+    back.in[3] = call.out[1];
+    back.in[4] = call.in[2];
+    back.out[0] = tensor3(dlogits, g, s->B, s->T, s->K);
+    run_both(level, back, 0);
+    places_want(s, 1, x, target, doubles_of(dlosses, ZR_F32, m), doubles_of(lse, ZR_F32, m), want_loss, want_lse, want);
+    assert_close("dlogits", dlogits, g, want, n, 1e-6);
+}
+
+static void places(const level_pair *level)
+{
+    for (size_t i = 0; i < sizeof place_sizes / sizeof *place_sizes; i++)
+        for (int g = 0; g < N_DTYPES; g++) {
+            check_places(level, &place_sizes[i], dtypes[g], 4.0);
+            check_places(level, &place_sizes[i], dtypes[g], 1e4);
+            pool_clear();
+        }
+}
+
+static void test_places(void **state)
+{
+    (void)state;
+    for_every_level(places);
+}
+
+static void bad_places(const level_pair *level)
+{
+    float *logits = array_random(ZR_F32, 2 * 4 * 2, 1.0), losses[4], lse[4];
+    int32_t target[] = {0, 3, INT32_MIN, 4};
+    kernel_call call = {.name = "place_cross_entropy", .n_in = 2, .n_out = 2};
+    call.in[0] = tensor3(logits, ZR_F32, 2, 4, 2);
+    call.in[1] = tensor3(target, ZR_I32, 2, 1, 2);
+    call.out[0] = tensor3(losses, ZR_F32, 2, 1, 2);
+    call.out[1] = tensor3(lse, ZR_F32, 2, 1, 2);
+    assert_int_equal(kernel_run(level->three, &call), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "target 4 "));
+    target[3] = 3;
+    assert_int_equal(kernel_run(level->three, &call), ZR_OK);
+    assert_true(losses[2] == 0.0f && lse[2] == 0.0f);
+    pool_clear();
+}
+
+static void test_bad_places(void **state)
+{
+    (void)state;
+    for_every_level(bad_places);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_bad_targets),
+        cmocka_unit_test(test_reference),   cmocka_unit_test(test_values), cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_bad_targets), cmocka_unit_test(test_places), cmocka_unit_test(test_bad_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,28 +140,12 @@ static void check_terms(const trainer *run)
 /* Check rows of `in_row` rows of the trace. */
 static void check_rows(int64_t in_row)
 {
-    static int turn;
     batches.in_row = in_row;
     golden.batch = GOLDEN_BATCH / in_row;
     golden.T = batches.T * in_row;
     golden.predictions = MOST_PREDICTIONS;
     golden.samples = in_row;
-    zr_graph *g = golden_graph();
-    for (int stage = 0; stage <= 3; stage++)
-        for (int ranks = 1; ranks <= golden.batch; ranks *= 2)
-            for (int64_t accum = 1; ranks * accum <= golden.batch; accum *= 2) {
-                if (!is_long_run() && turn++ % 4 > 0) continue;
-                trainer run = golden_trainer(stage, ranks, accum);
-                golden_check(&run, g);
-                check_terms(&run);
-            }
-    for (int tensor = 2; tensor <= 3; tensor++) {
-        if (zr_family_sizes(family, &config).heads % tensor != 0) continue;
-        for (int stage = 0; stage <= 3; stage++)
-            if (golden.batch % (1 + stage % 2) == 0 && (is_long_run() || turn++ % 4 == 0))
-                golden_check_tensor(tensor, stage, 1, is_long_run(), g);
-    }
-    zr_graph_destroy(&g);
+    golden_check_layouts(zr_family_sizes(family, &config).heads, check_terms);
 }
 
 /* ---- logits ------------------------------------------------------------------------------------ */

@@ -276,6 +276,33 @@ static void test_rows(void **state)
     }
 }
 
+/* Check the choice of places, in whole rows and in rows of several documents: two samples share a document, and a
+ * target does not count. */
+static void test_places(void **state)
+{
+    (void)state;
+    for (int documents = 0; documents < 2; documents++) {
+        const zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = B, .seq = T, .documents = documents > 0};
+        zr_graph *g = NULL;
+        assert_int_equal(zr_graph_create(&spec, &g), ZR_OK);
+        zr_graph_unit(g, "all");
+        zr_value targets = zr_input(g, "targets", ZR_I32, (zr_shape){3, {B, 2, C}});
+        zr_value x =
+            zr_attention(g, zr_linear(g, source(g), param(g, (zr_shape){2, {3 * C, C}}, "w"), ZR_NONE, true), 1, 0);
+        zr_graph_losses(g, zr_place_cross_entropy(g, x, targets));
+        if (zr_graph_finish(g) != ZR_OK) fail_msg("places: %s", zr_error_message());
+        interp it = interp_create(g, NULL);
+        for (int64_t i = 0; i < B * 2 * C; i++) it.data[targets][i] = (double)(i * i % (T + 1)) - 1;
+        for (int64_t i = 0; i < B * T; i++) it.data[zr_graph_input(g, 1)][i] = (double)(i % 4);
+        for (int64_t i = 0; documents && i < B * T; i++)
+            it.data[zr_graph_get_documents(g)][i] = (double)(i < T ? i % T / 2 * 2 : 0);
+        const double error = interp_gradient_error(&it, 1000);
+        if (!(error < 1e-7)) fail_msg("places: gradients off by %g", error);
+        interp_destroy(&it);
+        zr_graph_destroy(&g);
+    }
+}
+
 /* Check an output head with a bias, where both parameters train, only one, or none. */
 static void test_biased_head(void **state)
 {
@@ -336,6 +363,8 @@ static void test_refusals(void **state)
          zr_rows(g, f32(g, 3, B, T, C), f32(g, 2, B, T, 0)));
     CASE(ZR_ERR_SHAPE, "rows: operand x is F32 (3, 3, 6); wanted F32 (2, *, *)",
          zr_rows(g, f32(g, 3, T, T, C), ids(g, "i")));
+    CASE(ZR_ERR_SHAPE, "place_cross_entropy: operand targets is I32 (2, 3); wanted I32 (2, *, 6)",
+         zr_place_cross_entropy(g, f32(g, 3, B, T, C), ids(g, "i")));
     CASE(ZR_ERR_SHAPE, "linear_cross_entropy: operand b is F32 (6); wanted F32 (7)",
          zr_linear_cross_entropy_bias(g, source(g), param(g, (zr_shape){2, {V, C}}, "w"),
                                       param(g, (zr_shape){1, {C}}, "b"), ids(g, "t")));
@@ -576,6 +605,7 @@ int main(void)
         cmocka_unit_test(test_attention_costs),
         cmocka_unit_test(test_documents),
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_places),
         cmocka_unit_test(test_biased_head),
         cmocka_unit_test(test_rotary_refusals),
         cmocka_unit_test(test_rotary_constants),

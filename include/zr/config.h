@@ -113,12 +113,14 @@ typedef struct zr_config {
         const char *text_key;      /* key that holds the text in each line of a .jsonl file */
         bool skip_bad_lines;       /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
         const char *cache_dir;     /* cache directory for tokenized texts; NULL for the user's cache */
-        /* only for encoders, as in zr_pairs_args */
-        int64_t max_predictions; /* maximum number of predicted tokens in a row */
-        int64_t max_samples;     /* maximum number of samples in a row */
-        double masked_lm_prob;   /* share of a sample's tokens that are predicted */
-        double short_seq_prob;   /* probability that a document's samples are shorter than a row */
-        bool whole_words;        /* whether the tokens of a word are predicted together */
+        /* only for encoders, as in zr_pairs_args and zr_labelled_args */
+        int64_t max_predictions;  /* maximum number of predicted tokens in a row */
+        int64_t max_samples;      /* maximum number of samples in a row */
+        double masked_lm_prob;    /* share of a sample's tokens that are predicted */
+        double short_seq_prob;    /* probability that a document's samples are shorter than a row */
+        bool whole_words;         /* whether the tokens of a word are predicted together */
+        int64_t doc_stride;       /* distance in tokens of the windows of a text with an answer */
+        int64_t max_query_length; /* maximum number of tokens of a question */
     } data;
     struct {
         int64_t tensor;

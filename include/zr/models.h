@@ -107,9 +107,14 @@ typedef struct zr_hf_names {
                    has no parameter for the head. If a file has a tensor for the head nevertheless, its values must
                    equal the table's. NULL if the head is never or always tied */
     const char *const (
-        *spelled)[2]; /* pairs of spellings of the end of a tensor name, by zr and by some files, such as
-                         {".LayerNorm.weight", ".LayerNorm.gamma"}, ending with {NULL, NULL}. NULL if there is one
-                         spelling. If a file has a tensor under both names, the values must be equal */
+        *spelled)[2];          /* pairs of spellings of the end of a tensor name, by zr and by some files, such as
+                                  {".LayerNorm.weight", ".LayerNorm.gamma"}, ending with {NULL, NULL}. NULL if there is one
+                                  spelling. If a file has a tensor under both names, the values must be equal */
+    const char *const *heads;  /* beginnings of the names of tensors that only some tasks have, ending with NULL. A run
+                                  that begins with weights of another task starts these tensors anew, and leaves those
+                                  of the files out. NULL if there is only one task */
+    const char *const *bodies; /* classes of transformers that are no task of the family, but whose files have its body,
+                                  ending with NULL; or NULL */
 } zr_hf_names;
 
 /** The five sizes that every model has. A size is 0 until it is known. */
@@ -128,13 +133,25 @@ typedef struct zr_preset {
 typedef enum zr_samples {
     ZR_SAMPLES_NEXT, /* next-token prediction, for decoders. Inputs: tokens (B,T) and targets (B,T); a target of -1 does
                         not count */
-    ZR_SAMPLES_PAIRS /* masked tokens and pairs of sentences, for encoders. Inputs: tokens (B,T); segments (B,T);
-                        masked (B,P), the index in the row of each predicted token; masked_targets (B,P); first (B,S),
-                        the index in the row of each sample's first token; next (B,S), the sample's label of
-                        next-sentence prediction. P and S are zr_graph_spec.predictions and .samples. A target or label
-                        of -1 does not count. The graph has two loss terms: masked tokens, and next sentence. Rows
-                        always have documents (zr_graph_spec.documents): each sample and the padding is a document */
+    ZR_SAMPLES_PAIRS,  /* masked tokens and pairs of sentences, for encoders. Inputs: tokens (B,T); segments (B,T);
+                         masked (B,P), the index in the row of each predicted token; masked_targets (B,P); first (B,S),
+                         the index in the row of each sample's first token; next (B,S), the sample's label of
+                         next-sentence prediction. P and S are zr_graph_spec.predictions and .samples. A target or label
+                         of -1 does not count. The graph has two loss terms: masked tokens, and next sentence. Rows
+                         always have documents (zr_graph_spec.documents): each sample and the padding is a document */
+    ZR_SAMPLES_LABELS, /* texts or pairs of texts with labels, for encoders. Inputs: tokens, segments, first, as above;
+                          label (B,S), where -1 does not count. One loss term. Rows always have documents */
+    ZR_SAMPLES_ANSWERS /* questions with contexts that hold the answers, for encoders. Inputs: tokens, segments, as
+                          above; answer (B,S,2), the indices in the row of the answer's first and last token, where -1
+                          does not count. One loss term, of two losses for each sample. Rows always have documents */
 } zr_samples;
+
+/** A further task of a family: what its models predict instead. The models of all tasks have the same body, and each
+ * task has a head of its own. */
+typedef struct zr_family_task {
+    const char *architecture; /* class of transformers, such as "BertForQuestionAnswering" */
+    zr_samples samples;
+} zr_family_task;
 
 /** Maximum size of a family's struct, in bytes. */
 #define ZR_MODEL_CONFIG_BYTES 1024
@@ -153,7 +170,10 @@ typedef struct zr_family {
     size_t bytes;             /* size of the family's struct */
     const zr_field *field;    /* settings, in the order of docs/config.md; ends with a row without key */
     const zr_preset *preset;  /* named models; ends with a row without name. NULL for no presets */
-    zr_samples samples;       /* samples on which its models are trained */
+    zr_samples samples;       /* samples on which its models are trained, in their first task */
+    /* Further tasks, for the choices from 1 on of the field that means "task"; ends with a row without architecture.
+     * NULL for only one task, whose class is `architecture`. */
+    const zr_family_task *task;
     zr_hf_names names;
     /** Set the values that are still "auto" (0 or NAN), from constants or from other values. Called for every source of
      * a configuration. May be NULL. */
@@ -192,6 +212,11 @@ ZR_API const zr_field *zr_family_meaning(const zr_family *family, const char *me
  * depend on them. `config` is the family's struct. */
 ZR_API zr_model_sizes zr_family_sizes(const zr_family *family, const void *config);
 ZR_API void zr_family_resize(const zr_family *family, void *config, const zr_model_sizes *sizes);
+
+/** Return the samples on which a model is trained, and its class of transformers, which depend on its task. `config` is
+ * the family's struct. */
+ZR_API zr_samples zr_family_samples(const zr_family *family, const void *config);
+ZR_API const char *zr_family_architecture(const zr_family *family, const void *config);
 
 /** Return the builder of a model. `config` is borrowed. */
 ZR_API zr_model zr_family_model(const zr_family *family, const void *config);
@@ -267,6 +292,13 @@ ZR_API ZR_NODISCARD zr_status zr_llama_check(const zr_llama_config *config);
  * of Hugging Face's LlamaForCausalLM, such as "model.layers.0.self_attn.q_proj.weight". `config` is borrowed. */
 ZR_API zr_model zr_llama(const zr_llama_config *config);
 
+/** What a BERT predicts. */
+typedef enum zr_bert_task {
+    ZR_BERT_PRETRAINING,    /* masked tokens, and whether one text follows another */
+    ZR_BERT_CLASSIFICATION, /* one of several labels of a sample */
+    ZR_BERT_ANSWERS         /* the first and the last token of the answer to a question */
+} zr_bert_task;
+
 /** Sizes of a BERT (Devlin et al. 2019), with the names of Hugging Face. The structs of the families "bert" and
  * "bert-preln" begin with this one. */
 typedef struct zr_bert_config {
@@ -278,18 +310,31 @@ typedef struct zr_bert_config {
                                  by sqrt(2 num_hidden_layers) for residual projections */
     bool pre_layer_norm; /* whether the norm comes before each part of a layer and after the last layer, and not after
                             each residual addition */
+    int task;            /* zr_bert_task */
+    int64_t num_labels;  /* number of labels of CLASSIFICATION, at least 2 */
+    double classifier_dropout; /* dropout probability before the classifier; NAN for hidden_dropout_prob */
 } zr_bert_config;
 
 /** Check the sizes of a BERT. Fail with ZR_ERR_CONFIG naming the field if a size is impossible. */
 ZR_API ZR_NODISCARD zr_status zr_bert_check(const zr_bert_config *config);
-/** Return the builder of a BERT with its two heads for pre-training. Its units are "embedding", "layer.0" ..., and
- * "heads". Parameters have the names of Hugging Face's BertForPreTraining, such as
- * "bert.encoder.layer.0.attention.self.query.weight". With P = spec.predictions and S = spec.samples, its inputs are,
- * all I32: tokens (B,T) segments (B,T)         0 or 1, below type_vocab_size masked (B,P)           index in the row of
- * each masked token; 0 for padding masked_targets (B,P)   the token there; -1 for padding first (B,S)            index
- * in the row of each sample's first token, [CLS]; 0 for padding next (B,S)             0 if the sample's second text
- * follows its first one, 1 if it does not; -1 does not count A row of several samples, or of a sample and padding,
- * needs spec.documents, with the padding as a document of its own. The loss terms are "masked_lm" and "next_sentence".
+/** Return the builder of a BERT with the heads of its task. Its units are "embedding", "layer.0" ..., and "heads".
+ * Parameter names are those of Hugging Face's BertForPreTraining, BertForSequenceClassification or
+ * BertForQuestionAnswering, such as "bert.encoder.layer.0.attention.self.query.weight". With P = spec.predictions and
+ * S = spec.samples, its inputs are, all I32:
+ *    tokens (B,T)
+ *    segments (B,T)         0 or 1, below type_vocab_size
+ *    masked (B,P)           PRETRAINING: index in the row of each masked token; 0 for padding
+ *    masked_targets (B,P)   PRETRAINING: the token there; -1 for padding
+ *    first (B,S)            not ANSWERS: index in the row of each sample's first token, [CLS]; 0 for padding
+ *    next (B,S)             PRETRAINING: 0 if the sample's second text follows its first one, 1 if it does not; -1 does
+ *                           not count
+ *    label (B,S)            CLASSIFICATION: label of each sample; -1 does not count
+ *    answer (B,S,2)         ANSWERS: indices in the row of the answer's first and last token, in the same document; -1
+ *                           does not count
+ * A row of several samples, or of a sample and padding, needs spec.documents, with the padding as a document of its
+ * own. The loss terms are "masked_lm" and "next_sentence"; "classification"; or "answer", whose losses (B,S,2) are
+ * those of starts and ends (zr_place_cross_entropy). In EVAL mode the output of CLASSIFICATION is the logits
+ * (B,S,num_labels). That of ANSWERS is the logits (B,T,2) of starts and ends, unless the ranks are sequence-parallel.
  * `config` is borrowed. */
 ZR_API zr_model zr_bert(const zr_bert_config *config);
 

@@ -251,6 +251,16 @@ ZR_API zr_value zr_dropout(zr_graph *graph, zr_value x, double p);
  *                    may be in place of logits, which saves a second copy of the logits */
 ZR_API zr_value zr_cross_entropy(zr_graph *graph, zr_value logits, zr_value targets);
 
+/** Compute the cross-entropy of places in a row: column k of the logits scores the tokens of a document, and
+ * targets[b,s,k] is the index in row b of the right one. With lse over the tokens t of the document of the target,
+ * losses[b,s,k] = lse(logits[b,t,k]) - logits[b,targets[b,s,k],k]. Without documents a row is one document. Tokens of
+ * other documents, such as padding, take no part. A negative target gives loss 0 and no gradient.
+ *  i[0] = 0, or the number R of tokens whose gradient this rank computes, from token place * R of the flat micro-batch
+ *         on; the gradient of other tokens is then 0
+ *  place_cross_entropy:    logits (B,T,K) g, targets (B,S,K) I32, [documents] -> losses (B,S,K) F32, lse (B,S,K) F32
+ *  place_cross_entropy_dx: dlosses (B,S,K) F32, logits, targets, lse, [documents] -> dlogits (B,T,K) g */
+ZR_API zr_value zr_place_cross_entropy(zr_graph *graph, zr_value logits, zr_value targets);
+
 /** Compute the cross-entropy (zr_cross_entropy) of the logits x w^T, with w (V,C), without storing all logits. The
  * kernel computes the logits in its scratch memory, some rows at a time (zr_graph_spec.head_bytes). In TRAIN mode the
  * backward op also computes the losses. The forward op then runs only if another op reads its losses.

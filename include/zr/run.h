@@ -84,7 +84,7 @@ typedef struct zr_train_step {
     double loss_scale;    /* loss scale of this step; 0 without fp16 */
     bool noise;           /* whether the gradient noise scale is measured (train.gradient_noise_scale) */
     double noise_scale;   /* gradient noise scale in tokens, or NaN if not known yet; valid if `noise` is true */
-    int terms;            /* number of loss terms, or 0 if the model has only one */
+    int terms;            /* number of loss terms, or 0 for a decoder with only one */
     zr_train_term term[ZR_LOSS_TERMS];
 } zr_train_step;
 
@@ -286,7 +286,7 @@ typedef struct zr_eval_result {
     double perplexity;    /* e^loss; with several terms, e to the loss of the first term */
     double bits_per_byte; /* loss in bits per byte of text; NaN if the number of bytes is unknown */
     int64_t tokens;       /* number of tokens whose losses are included; with several terms, of the first term */
-    int terms;            /* number of loss terms, or 0 if the model has only one */
+    int terms;            /* number of loss terms, or 0 for a decoder with only one */
     struct {
         char name[ZR_NAME_MAX];
         double loss; /* as in zr_train_term */
@@ -298,6 +298,10 @@ typedef struct zr_eval_result {
                             windows that zr has chosen, or "" */
     int64_t bytes;       /* bytes of text of the included tokens, or -1 if unknown */
     int64_t seq, stride; /* length of the windows in tokens, and distance between their beginnings */
+    double accuracy;     /* sequence classification: share of samples whose label has the largest logit, or NAN */
+    double exact, f1; /* question answering: scores of SQuAD's evaluation 1.1 in percent, or NAN (zr_answers_score) */
+    int64_t samples;  /* number of samples or questions in accuracy, exact and f1 */
+    char *answers;    /* with zr_eval_args.answers: the answers (zr_answers_json); free it with zr_free */
 } zr_eval_result;
 
 /** Maximum length in tokens of a window for the evaluation of a Hugging Face directory, if the user gives no length.
@@ -322,9 +326,11 @@ typedef struct zr_eval_args {
      * smaller S takes more time: T/S times as long as S = T. A stride of 0 means S = T, but leaves out tokens at the
      * end that do not fill a window. */
     int64_t stride;
+    bool answers; /* question answering: whether the result has the answers. Needs all batches */
 } zr_eval_args;
 
-/** Compute the loss of trained weights on a text or a token file. `dir` is a run's directory, a checkpoint or a
+/** Compute the loss of trained weights on a text or a token file, and for a classification of texts or for answers to
+ * questions also their scores. `dir` is a run's directory, a checkpoint or a
  * Hugging Face directory. A text is encoded with the first tokenizer that exists: the run's tokenizer, the tokenizer
  * beside the weights, the tokenizer in the run's model/, or "bytes" if the model has 256 tokens. The tokens are
  * cached as described at zr_data_open_with. Not collective. Errors: ZR_ERR_ARG for an invalid length or stride;

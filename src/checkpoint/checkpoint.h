@@ -49,6 +49,9 @@ ZR_NODISCARD zr_status zr__checkpoint_check_file(const char *dir, const zr_manif
 ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
                                          size_t size);
 
+/** Return whether the files have a tensor, in any spelling of its name. */
+bool zr__weights_have(const zr_weights *weights, const char *name);
+
 /** Files of an adapter directory of peft (adapter.c), and the prefix of the names of tensors in it. */
 #define ZR_ADAPTER_CONFIG "adapter_config.json"
 #define ZR_ADAPTER_SINGLE "adapter_model.safetensors"
@@ -148,5 +151,9 @@ ZR_NODISCARD zr_status zr__weights_sync(const zr_weights *weights);
 
 /** Remove the weight files of a directory that were made with `suffix`, and their index. */
 void zr__weights_remove(const char *dir, const char *suffix);
+
+/** Read the names of n labels in id2label of a directory's config.json. *names receives an array of n names in one
+ * allocation, for zr_free, or NULL if the file does not have as many names. */
+ZR_NODISCARD zr_status zr__hf_label_names(const char *dir, int64_t n, const char ***names);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/hf.h"
+#include "checkpoint/hf_task.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -367,6 +368,7 @@ static zr_status read_settings(reading *r)
     ZR_CHECK(r->family, ZR_ERR_DATA, "%s: unsupported architecture: model_type is %s; expected %s", r->file,
              ZR_JSON_SHOWN(type), any_family(known));
     for (const zr_field *field = r->family->field; field->key; field++) ZR_TRY(read_field(r, field));
+    ZR_TRY(zr__hf_read_task(r->file, r->root, r->family, r->config));
     /* Look at unknown members last: if an unknown value such as a new rope_type brings its own members, the message
      * must name that value. */
     for (const zr_field *field = r->family->field; field->key; field++)
@@ -533,7 +535,7 @@ static json_t *config_json(const zr_family *family, const zr_model_config *confi
 {
     json_t *root = json_object();
     int failed = !root;
-    failed |= json_object_set_new(root, "architectures", json_pack("[s]", family->architecture));
+    failed |= json_object_set_new(root, "architectures", json_pack("[s]", zr_family_architecture(family, config)));
     failed |= json_object_set_new(root, "model_type", json_string(family->name));
     for (const zr_field *field = family->field; field->key; field++) failed |= set_field(root, field, config);
     for (const zr_field *field = family->field; field->key; field++)
@@ -552,7 +554,8 @@ zr_status zr__hf_write_like(const char *dir, const zr_family *family, const zr_m
     json_t *root = config_json(family, config, dtype);
     ZR_CHECK(root, ZR_ERR_ARG, "a number of the configuration is not finite, or there is no memory for its text");
     zr_status st = ZR_OK;
-    if (set_source(root, family, source, record)) st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the keys of config.json");
+    if (set_source(root, family, source, record) | zr__hf_write_labels(root, family, config))
+        st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the keys of config.json");
     if (st == ZR_OK) st = zr__json_print(root, &text);
     json_decref(root);
     if (st == ZR_OK) st = zr__file_put(path, text, (int64_t)strlen(text));

@@ -479,3 +479,8 @@ zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wan
     ZR_TRY(check_spelled(weights, wanted, n));
     return note ? list_extras(weights, wanted, n, note, size) : ZR_OK;
 }
+
+bool zr__weights_have(const zr_weights *weights, const char *name)
+{
+    return find_tensor(weights, name).tensor != NULL;
+}

@@ -275,21 +275,64 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
     return ZR_OK;
 }
 
-/* Refuse keys of the data with other values than their defaults, if the samples of the model's family do not use them
- * (zr_family.samples). */
+/* Sets of zr_samples. */
+enum {
+    NEXT = 1 << ZR_SAMPLES_NEXT,
+    PAIRS = 1 << ZR_SAMPLES_PAIRS,
+    LABELS = 1 << ZR_SAMPLES_LABELS,
+    ANSWERS = 1 << ZR_SAMPLES_ANSWERS
+};
+
+const char *zr__config_foreign_key(const zr_config *config, unsigned samples, char why[ZR__FOREIGN_BYTES])
+{
+    static const struct {
+        const char *path;
+        unsigned samples;  /* set of the samples that have the key */
+        const char *owner; /* models that have the key */
+    } keys[] = {{"data.packing", NEXT, "decoders"},
+                {"data.chat_template", NEXT, "decoders"},
+                {"data.text_key", NEXT, "decoders"},
+                {"train.sample_tokens", NEXT, "decoders"},
+                {"data.bad_lines", NEXT | LABELS, "decoders"},
+                {"data.max_samples", PAIRS | LABELS | ANSWERS, "encoders"},
+                {"data.max_predictions", PAIRS, "encoders"},
+                {"data.masked_lm_prob", PAIRS, "encoders"},
+                {"data.short_seq_prob", PAIRS, "encoders"},
+                {"data.whole_words", PAIRS, "encoders"},
+                {"data.doc_stride", ANSWERS, "encoders"},
+                {"data.max_query_length", ANSWERS, "encoders"}};
+    const zr_family *family = config->model.family;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (keys[i].samples & samples || zr__value_is_standard(config, zr__key_find(zr__keys_of(config), keys[i].path)))
+            continue;
+        const bool encoder = samples != NEXT, task = encoder && !(keys[i].samples & NEXT);
+        if (task)
+            snprintf(why, ZR__FOREIGN_BYTES, "it is for another model.task; leave it out");
+        else
+            snprintf(why, ZR__FOREIGN_BYTES, "it is for %s, but model.type %s is %s; leave it out", keys[i].owner,
+                     family->name, encoder ? "an encoder" : "a decoder");
+        return keys[i].path;
+    }
+    return NULL;
+}
+
+/* Return the set of samples that the model may have. Without model.task the directory model.init determines it. */
+static unsigned possible_samples(const zr_config *config)
+{
+    const zr_family *family = config->model.family;
+    const zr_key *task = family->task ? zr__key_find(zr__keys_of(config), zr__config_key_of(config, "task")) : NULL;
+    unsigned all = 1U << zr__config_samples(config);
+    if (!task || zr__origin_of(config, task)->given || !config->model.init) return all;
+    for (const zr_family_task *further = family->task; further->architecture; further++) all |= 1U << further->samples;
+    return all;
+}
+
+/* Refuse other values than the default of keys of the data that the model's samples do not have. */
 static zr_status check_samples(const zr_config *config, const zr__source *source)
 {
-    static const char *const decoders[] = {"data.packing",   "data.chat_template",  "data.text_key",
-                                           "data.bad_lines", "train.sample_tokens", NULL};
-    static const char *const encoders[] = {"data.max_predictions", "data.max_samples", "data.masked_lm_prob",
-                                           "data.short_seq_prob",  "data.whole_words", NULL};
-    const zr_family *family = config->model.family;
-    const bool pairs = family->samples == ZR_SAMPLES_PAIRS;
-    const zr__keys *keys = zr__keys_of(config);
-    for (const char *const *path = pairs ? decoders : encoders; *path; path++)
-        if (!zr__value_is_standard(config, zr__key_find(keys, *path)))
-            return fail_key(source, *path, ZR_ERR_CONFIG, "it is for %s, but model.type %s is %s; leave it out",
-                            pairs ? "decoders" : "encoders", family->name, pairs ? "an encoder" : "a decoder");
+    char why[ZR__FOREIGN_BYTES];
+    const char *path = zr__config_foreign_key(config, possible_samples(config), why);
+    if (path) return fail_key(source, path, ZR_ERR_CONFIG, "%s", why);
     if (config->data.masked_lm_prob == 0)
         return fail_key(source, "data.masked_lm_prob", ZR_ERR_CONFIG, "found 0, wanted above 0");
     return ZR_OK;

@@ -89,6 +89,14 @@ ZR_NODISCARD zr_status zr__config_adopt(zr_config *config, const zr_model_config
 /** Return the key of the model with this meaning (zr_field.means), such as "model.n_embd" for "width". */
 const char *zr__config_key_of(const zr_config *config, const char *means);
 
+/** Return the samples on which the model is trained, which its task determines. */
+zr_samples zr__config_samples(const zr_config *config);
+
+enum { ZR__FOREIGN_BYTES = 128 };
+/** Return the first key of the data that has another value than its default, but that models on these samples do not
+ * have, or NULL. Bit i of `samples` stands for the zr_samples i. `why` receives the reason. */
+const char *zr__config_foreign_key(const zr_config *config, unsigned samples, char why[ZR__FOREIGN_BYTES]);
+
 /** Compute the XXH3-64 hash of the JSON of zr_config_to_json and of the library's version. Ranks with equal
  * configurations get equal hashes. */
 ZR_NODISCARD zr_status zr__config_hash(const zr_config *config, uint64_t *hash);

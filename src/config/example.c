@@ -14,6 +14,7 @@ static const struct {
 } shown[] = {
     {"model.type", NULL},
     {"model.preset", NULL},
+    {"task", "\"pretraining\""},
     {"layers", "4"},
     {"heads", "4"},
     {"key/value heads", "2"},

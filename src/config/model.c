@@ -103,6 +103,11 @@ zr_model_sizes zr_config_sizes(const zr_config *config)
     return zr_family_sizes(config->model.family, &config->model.config);
 }
 
+zr_samples zr__config_samples(const zr_config *config)
+{
+    return zr_family_samples(config->model.family, &config->model.config);
+}
+
 void zr_config_resize(zr_config *config, const zr_model_sizes *sizes)
 {
     zr_family_resize(config->model.family, &config->model.config, sizes);

@@ -27,11 +27,15 @@ static zr_status check_adopted(const zr_config *config)
     return ZR_OK;
 }
 
-/* Refuse rows of an encoder that are too short for a pair, [CLS] A [SEP] B [SEP], and sizes that do not fit into
- * data.seq_length. */
-static zr_status check_pairs(zr_config *config)
+/* Refuse keys that the model's task does not have, rows of an encoder that are too short for a pair, [CLS] A [SEP] B
+ * [SEP], and sizes that do not fit into data.seq_length. */
+static zr_status check_encoder(zr_config *config)
 {
     enum { LEAST = 5 };
+    char why[ZR__FOREIGN_BYTES];
+    const char *path = zr__config_foreign_key(config, 1U << zr__config_samples(config), why);
+    if (path) return zr__config_refuse(config, "%s: %s", path, why);
+    const bool pairs = zr__config_samples(config) == ZR_SAMPLES_PAIRS;
     if (config->data.seq_length < LEAST)
         return zr__config_refuse(config,
                                  "data.seq_length: %" PRId64 " is too short for a pair of sentences, [CLS] A [SEP] B "
@@ -41,7 +45,7 @@ static zr_status check_pairs(zr_config *config)
         const char *path;
         int64_t value;
     } key[] = {{"data.max_predictions", config->data.max_predictions}, {"data.max_samples", config->data.max_samples}};
-    for (size_t i = 0; i < sizeof(key) / sizeof(key[0]); i++)
+    for (size_t i = pairs ? 0 : 1; i < sizeof(key) / sizeof(key[0]); i++)
         if (key[i].value > config->data.seq_length)
             return zr__config_refuse(config, "%s: %" PRId64 " is more than data.seq_length %" PRId64, key[i].path,
                                      key[i].value, config->data.seq_length);
@@ -70,7 +74,7 @@ static zr_status resolve_model(zr_config *config)
     if (config->data.seq_length > positions)
         return zr__config_refuse(config, "data.seq_length: %" PRId64 " is longer than %s %" PRId64,
                                  config->data.seq_length, zr__config_key_of(config, "positions"), positions);
-    return family->samples == ZR_SAMPLES_PAIRS ? check_pairs(config) : ZR_OK;
+    return zr__config_samples(config) == ZR_SAMPLES_NEXT ? ZR_OK : check_encoder(config);
 }
 
 static zr_status bad_batch(const zr_config *config, int64_t micro, int64_t accum, int ranks, const char *advice)

@@ -81,9 +81,10 @@ const zr_key zr__common_keys[] = {
 
     KEY(PATHS, "data.train", "null", data.train,
         "training data: text, .jsonl, or token files (.bin of nanoGPT or llm.c, .bin with .idx of Megatron); for an "
-        "encoder text with a sentence on each line, or one .safetensors file of ready rows. The files of a list, or of "
-        "a pattern such as train_*.bin, are read one after the other; sources with weights are mixed in that "
-        "proportion, but not for an encoder"),
+        "encoder text with a sentence on each line, one .safetensors file of ready rows, .jsonl with the members text, "
+        "text_pair and label (task sequence_classification), or .json of SQuAD 1.1 (task question_answering). The "
+        "files of a list, or of a pattern such as train_*.bin, are read one after the other; sources with weights are "
+        "mixed in that proportion, but not for an encoder"),
     KEY(PATHS, "data.val", "null", data.val, "validation data, in the same forms but without weights"),
     KEY(STRING, "data.tokenizer", "null", data.tokenizer,
         "tokenizer for text: bytes, or a directory with the files of a tokenizer; null: for text the tokenizer in the "
@@ -123,6 +124,12 @@ const zr_key zr__common_keys[] = {
         RANGE(0, 1)),
     KEY(BOOL, "data.whole_words", "false", data.whole_words,
         "only for encoders, for text: predict all tokens of a word together"),
+    KEY(INT, "data.doc_stride", "128", data.doc_stride,
+        "only for the task question_answering: distance in tokens between the beginnings of the windows into which a "
+        "text is divided that does not fit into data.seq_length beside its question",
+        FROM(1)),
+    KEY(INT, "data.max_query_length", "64", data.max_query_length,
+        "only for the task question_answering: maximum number of tokens of a question; the rest is cut off", FROM(1)),
 
     KEY(CHOICE, "device", "\"auto\"", device,
         "device on which ranks compute. cpu: the processor; cuda: NVIDIA GPUs, over which the ranks of a host are "

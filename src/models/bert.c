@@ -1,6 +1,7 @@
 /* BERT (Devlin et al. 2019): an encoder with learned positions and segments, trained to predict masked tokens and
- * whether one text follows another. The family "bert" normalises after each residual addition, as the original does.
- * The family "bert-preln" normalises before each part of a layer and once after the last layer (Xiong et al. 2020). */
+ * whether one text follows another, and fine-tuned to classify texts or to find answers. The family "bert" normalises
+ * after each residual addition, as the original does. The family "bert-preln" normalises before each part of a layer
+ * and once after the last layer (Xiong et al. 2020). */
 #include "models/families.h"
 #include "zr/layers.h"
 
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LAYERS_MAX = 1 << 16 };
+enum { LAYERS_MAX = 1 << 16, LABELS_MAX = 1 << 20 };
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
@@ -58,7 +59,12 @@ zr_status zr_bert_check(const zr_bert_config *c)
              "bert: layer_norm_eps is %g; wanted above 0", c->layer_norm_eps);
     ZR_CHECK(c->initializer_range >= 0 && isfinite(c->initializer_range), ZR_ERR_CONFIG,
              "bert: initializer_range is %g; wanted 0 or above", c->initializer_range);
-    return ZR_OK;
+    ZR_CHECK(c->task >= ZR_BERT_PRETRAINING && c->task <= ZR_BERT_ANSWERS, ZR_ERR_CONFIG,
+             "bert: task is %d; wanted one of zr_bert_task", c->task);
+    if (c->task != ZR_BERT_CLASSIFICATION) return ZR_OK;
+    ZR_CHECK(c->num_labels >= 2 && c->num_labels <= LABELS_MAX, ZR_ERR_CONFIG,
+             "bert: num_labels is %" PRId64 "; wanted 2 to %d labels", c->num_labels, LABELS_MAX);
+    return isnan(c->classifier_dropout) ? ZR_OK : check_dropout("classifier_dropout", c->classifier_dropout);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -135,7 +141,7 @@ static bool fits(zr_graph *graph, const zr_bert_config *c)
         zr_graph_error(graph, ZR_ERR_CONFIG,
                        "bert: a sequence of %" PRId64 " tokens is longer than max_position_embeddings, %" PRId64,
                        spec->seq, c->max_position_embeddings);
-    else if (spec->predictions < 1 || spec->samples < 1)
+    else if (spec->samples < 1 || (spec->predictions < 1 && c->task == ZR_BERT_PRETRAINING))
         zr_graph_error(graph, ZR_ERR_CONFIG,
                        "bert: a row has %" PRId64 " masked tokens and %" PRId64 " samples; wanted at least 1 of each",
                        spec->predictions, spec->samples);
@@ -169,39 +175,86 @@ static void predict_masked(zr_graph *graph, const zr_bert_config *c, zr_value x,
     zr_graph_loss_term(graph, "masked_lm", zr_linear_cross_entropy_bias(graph, h, words, bias, targets));
 }
 
-/* Add the losses of the samples: whether a sample's second text follows its first one (0) or not (1). */
-static void predict_next(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value next)
+/* Return what the pooler computes of each sample's first token. */
+static zr_value pool(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value first)
 {
-    zr_value pooled = dense(graph, c, x, c->hidden_size, "bert.pooler.dense");
-    zr_value logits = dense(graph, c, zr_tanh(graph, pooled), 2, "cls.seq_relationship");
+    return zr_tanh(graph, dense(graph, c, zr_rows(graph, x, first), c->hidden_size, "bert.pooler.dense"));
+}
+
+/* Add the losses of the samples: whether a sample's second text follows its first one (0) or not (1). */
+static void predict_next(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value first, zr_value next)
+{
+    zr_value logits = dense(graph, c, pool(graph, c, x, first), 2, "cls.seq_relationship");
     zr_graph_loss_term(graph, "next_sentence", zr_cross_entropy(graph, logits, next));
+}
+
+/* Add the losses of the samples' labels. */
+static void classify(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value first, zr_value label)
+{
+    const double p = isnan(c->classifier_dropout) ? c->hidden_dropout_prob : c->classifier_dropout;
+    zr_value pooled = zr_dropout(graph, pool(graph, c, x, first), p);
+    zr_value logits = dense(graph, c, pooled, c->num_labels, "classifier");
+    zr_graph_loss_term(graph, "classification", zr_cross_entropy(graph, logits, label));
+    if (zr_graph_get_spec(graph)->mode == ZR_MODE_EVAL) zr_graph_output(graph, logits);
+}
+
+/* Add the losses of the answers' first and last tokens. With sequence parallelism no rank has the logits of all tokens,
+ * so they are no output. */
+static void find_answers(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value answer)
+{
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    const bool own_tokens = spec->sequence && spec->tensor > 1;
+    zr_value logits = dense(graph, c, x, 2, "qa_outputs");
+    zr_graph_loss_term(graph, "answer", zr_place_cross_entropy(graph, logits, answer));
+    if (spec->mode == ZR_MODE_EVAL && !own_tokens) zr_graph_output(graph, logits);
+}
+
+/* Inputs of a task; a member that the task does not have is ZR_NONE. */
+typedef struct inputs {
+    zr_value tokens, segments, masked, masked_targets, first, next, label, answer;
+} inputs;
+
+static inputs declare_inputs(zr_graph *graph, const zr_bert_config *c)
+{
+    const zr_graph_spec *spec = zr_graph_get_spec(graph);
+    const int64_t B = spec->batch, T = spec->seq, P = spec->predictions, S = spec->samples;
+    inputs in = {ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE, ZR_NONE};
+    in.tokens = zr_input(graph, "tokens", ZR_I32, matrix(B, T));
+    in.segments = zr_input(graph, "segments", ZR_I32, matrix(B, T));
+    if (c->task == ZR_BERT_PRETRAINING) {
+        in.masked = zr_input(graph, "masked", ZR_I32, matrix(B, P));
+        in.masked_targets = zr_input(graph, "masked_targets", ZR_I32, matrix(B, P));
+    }
+    if (c->task != ZR_BERT_ANSWERS) in.first = zr_input(graph, "first", ZR_I32, matrix(B, S));
+    if (c->task == ZR_BERT_PRETRAINING) in.next = zr_input(graph, "next", ZR_I32, matrix(B, S));
+    if (c->task == ZR_BERT_CLASSIFICATION) in.label = zr_input(graph, "label", ZR_I32, matrix(B, S));
+    if (c->task == ZR_BERT_ANSWERS) in.answer = zr_input(graph, "answer", ZR_I32, (zr_shape){3, {B, S, 2}});
+    return in;
 }
 
 static void bert_build(zr_graph *graph, const void *config)
 {
     const zr_bert_config *c = config;
     if (!fits(graph, c)) return;
-    const zr_graph_spec *spec = zr_graph_get_spec(graph);
-    const int64_t B = spec->batch, T = spec->seq;
-    zr_value tokens = zr_input(graph, "tokens", ZR_I32, matrix(B, T));
-    zr_value segments = zr_input(graph, "segments", ZR_I32, matrix(B, T));
-    zr_value masked = zr_input(graph, "masked", ZR_I32, matrix(B, spec->predictions));
-    zr_value masked_targets = zr_input(graph, "masked_targets", ZR_I32, matrix(B, spec->predictions));
-    zr_value first = zr_input(graph, "first", ZR_I32, matrix(B, spec->samples));
-    zr_value next = zr_input(graph, "next", ZR_I32, matrix(B, spec->samples));
-
+    const inputs in = declare_inputs(graph, c);
     zr_graph_unit(graph, "embedding");
     zr_value words = zr_param_table(graph, normal_init(c->initializer_range), c->vocab_size, c->hidden_size,
                                     "bert.embeddings.word_embeddings.weight");
-    zr_value x = embed(graph, c, tokens, segments, words);
+    zr_value x = embed(graph, c, in.tokens, in.segments, words);
     for (int64_t i = 0; i < c->num_hidden_layers; i++) {
         zr_graph_unit(graph, "layer.%" PRId64, i);
         x = layer(graph, c, i, x);
     }
     zr_graph_unit(graph, "heads");
     if (c->pre_layer_norm) x = norm(graph, c, x, "bert.encoder.FinalLayerNorm");
-    predict_masked(graph, c, zr_rows(graph, x, masked), masked_targets, words);
-    predict_next(graph, c, zr_rows(graph, x, first), next);
+    if (c->task == ZR_BERT_ANSWERS) {
+        find_answers(graph, c, x, in.answer);
+    } else if (c->task == ZR_BERT_CLASSIFICATION) {
+        classify(graph, c, x, in.first, in.label);
+    } else {
+        predict_masked(graph, c, zr_rows(graph, x, in.masked), in.masked_targets, words);
+        predict_next(graph, c, x, in.first, in.next);
+    }
 }
 
 zr_model zr_bert(const zr_bert_config *config)
@@ -260,6 +313,7 @@ static void complete(void *config)
     for (int i = 0; i < 5; i++)
         if (*size[i] == 0) *size[i] = standard[i];
     if (c->intermediate_size == 0) c->intermediate_size = 4 * c->hidden_size;
+    if (c->num_labels == 0) c->num_labels = 2;
     if (s->pad.n == 0) s->pad.n = 1; /* token 0, [PAD] */
 }
 
@@ -355,6 +409,40 @@ static const zr_field fields[] = {
      .place = ZR_FIELD_IN_HF,
      AT(pad),
      .standard = "0"},
+    {.key = "task",
+     .type = ZR_FIELD_CHOICE,
+     .role = ZR_FIELD_RESULT,
+     .place = ZR_FIELD_IN_CONFIG,
+     AT(model.task),
+     .standard = "\"pretraining\"",
+     .choices = "pretraining|sequence_classification|question_answering",
+     .means = "task",
+     .help = "what the model predicts, and thereby its head and its data. A run with another task than the directory "
+             "model.init has a new head"},
+    {.key = "num_labels",
+     .type = ZR_FIELD_INT,
+     .role = ZR_FIELD_RESULT,
+     .place = ZR_FIELD_IN_CONFIG,
+     AT(model.num_labels),
+     .standard = "2",
+     .min = 2,
+     .max = LABELS_MAX,
+     .means = "labels",
+     .help = "number of labels of the task sequence_classification"},
+    {.key = "classifier_dropout",
+     .type = ZR_FIELD_REAL,
+     .role = ZR_FIELD_DROPOUT,
+     AT(model.classifier_dropout),
+     .standard = "null",
+     .max = 0.999,
+     .help = "dropout probability before the classifier of the task sequence_classification; null: "
+             "hidden_dropout_prob"},
+    {.key = "problem_type",
+     .type = ZR_FIELD_FIXED,
+     .place = ZR_FIELD_IN_HF,
+     .standard = "\"single_label_classification\"",
+     .fallback = "null",
+     .same = "null"},
     ONLY("position_embedding_type", "\"absolute\""),
     ONLY("is_decoder", "false"),
     ONLY("add_cross_attention", "false"),
@@ -370,10 +458,17 @@ static const char *const spelled[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}
                                          {"LayerNorm.bias", "LayerNorm.beta"},
                                          {"cls.predictions.bias", "cls.predictions.decoder.bias"},
                                          {NULL, NULL}};
+static const char *const heads[] = {"cls.", "classifier.", "qa_outputs.", "bert.pooler.", NULL};
+static const char *const bodies[] = {"BertModel", "BertForMaskedLM", NULL};
+static const zr_family_task tasks[] = {
+    {"BertForSequenceClassification", ZR_SAMPLES_LABELS}, {"BertForQuestionAnswering", ZR_SAMPLES_ANSWERS}, {0}};
+static const zr_family_task preln_tasks[] = {{"BertPreLNForSequenceClassification", ZR_SAMPLES_LABELS},
+                                             {"BertPreLNForQuestionAnswering", ZR_SAMPLES_ANSWERS},
+                                             {0}};
 #define NAMES                                                                                                          \
     {                                                                                                                  \
         .prefix = "bert.", .redundant = redundant, .spelled = spelled, .head = "cls.predictions.decoder.weight",       \
-        .table = "bert.embeddings.word_embeddings.weight"                                                              \
+        .table = "bert.embeddings.word_embeddings.weight", .heads = heads, .bodies = bodies                            \
     }
 
 const zr_family zr__family_bert = {.name = "bert",
@@ -383,6 +478,7 @@ const zr_family zr__family_bert = {.name = "bert",
                                    .field = fields,
                                    .preset = presets,
                                    .samples = ZR_SAMPLES_PAIRS,
+                                   .task = tasks,
                                    .names = NAMES,
                                    .complete = complete,
                                    .check = check_bert,
@@ -396,6 +492,7 @@ const zr_family zr__family_bert_preln = {.name = "bert-preln",
                                          .field = fields,
                                          .preset = preln_presets,
                                          .samples = ZR_SAMPLES_PAIRS,
+                                         .task = preln_tasks,
                                          .names = NAMES,
                                          .complete = complete,
                                          .check = check_bert,

@@ -25,6 +25,29 @@ const zr_family *zr_family_find(const char *name)
     return NULL;
 }
 
+/* ---- tasks ----------------------------------------------------------------------------------- */
+
+/* Return the further task of a model, or NULL for the family's first task. */
+static const zr_family_task *task_of(const zr_family *family, const void *config)
+{
+    const zr_field *field = family->task ? zr_family_meaning(family, "task") : NULL;
+    int task = 0;
+    if (field) memcpy(&task, (const char *)config + field->offset, sizeof(task));
+    return task > 0 ? &family->task[task - 1] : NULL;
+}
+
+zr_samples zr_family_samples(const zr_family *family, const void *config)
+{
+    const zr_family_task *task = task_of(family, config);
+    return task ? task->samples : family->samples;
+}
+
+const char *zr_family_architecture(const zr_family *family, const void *config)
+{
+    const zr_family_task *task = task_of(family, config);
+    return task ? task->architecture : family->architecture;
+}
+
 /* ---- fields ---------------------------------------------------------------------------------- */
 
 const zr_field *zr_family_field(const zr_family *family, const char *key)
@@ -117,6 +140,26 @@ static zr_status check_field(const zr_family *family, const zr_field *field)
     return ZR_OK;
 }
 
+static zr_status check_samples(const zr_family *family, zr_samples samples)
+{
+    ZR_CHECK(samples >= ZR_SAMPLES_NEXT && samples <= ZR_SAMPLES_ANSWERS, ZR_ERR_INTERNAL,
+             "%s: there are no samples %d", family->name, (int)samples);
+    return ZR_OK;
+}
+
+static zr_status check_tasks(const zr_family *family)
+{
+    const zr_field *field = zr_family_meaning(family, "task");
+    int words = 1, tasks = 1;
+    for (const zr_family_task *task = family->task; task && task->architecture; task++, tasks++)
+        ZR_TRY(check_samples(family, task->samples));
+    for (const char *c = field ? field->choices : NULL; c && *c; c++) words += *c == '|';
+    ZR_CHECK(words == tasks && (!field || field->type == ZR_FIELD_CHOICE), ZR_ERR_INTERNAL,
+             "%s: a field of type CHOICE that means \"task\" needs a word for each of %d tasks, and has %d",
+             family->name, tasks, words);
+    return ZR_OK;
+}
+
 zr_status zr_family_check(const zr_family *family)
 {
     ZR_CHECK(family->name && family->title && family->architecture && family->field && family->check && family->build,
@@ -128,8 +171,8 @@ zr_status zr_family_check(const zr_family *family)
              family->name, family->bytes, ZR_MODEL_CONFIG_BYTES);
     ZR_CHECK(family->names.prefix && !family->names.head == !family->names.table, ZR_ERR_INTERNAL,
              "%s: the names of tensors need a prefix, and both a head and a table or neither", family->name);
-    ZR_CHECK(family->samples == ZR_SAMPLES_NEXT || family->samples == ZR_SAMPLES_PAIRS, ZR_ERR_INTERNAL,
-             "%s: there are no samples %d", family->name, (int)family->samples);
+    ZR_TRY(check_samples(family, family->samples));
+    ZR_TRY(check_tasks(family));
     for (const zr_field *field = family->field; field->key; field++) ZR_TRY(check_field(family, field));
     for (int i = 0; i < SIZES; i++) {
         const zr_field *field = zr_family_meaning(family, sizes[i].means);

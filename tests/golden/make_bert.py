@@ -4,11 +4,12 @@
 
 NAME/model/               the initial weights, as transformers saves them; no parameter at a neutral value
 NAME/batches.safetensors  of each step, I32: input_ids, token_type_ids, attention_mask, labels (STEPS,B,T), and
-                          next_sentence_label (STEPS,B); a label of -100 does not count
-NAME/expected.json        sizes, optimizer, losses (sum of two means, before the update), gradient norms (before
-                          clipping), and the two means
+                          next_sentence_label (STEPS,B); a label of -100 does not count. Of fine-tuning, instead of the
+                          last two: labels (STEPS,B), or start_positions and end_positions (STEPS,B)
+NAME/expected.json        sizes, optimizer, losses (sum of the means of all terms, before the update), gradient norms
+                          (before clipping), and of pre-training the two means
 
-transformers has no BERT with norms before each part. Its trace is computed here from the modules of transformers.
+The softmax over starts and ends of answers leaves out padding, which transformers takes in. transformers has no BERT with norms before each part. Its trace is computed here from the modules of transformers.
 """
 import json
 import pathlib
@@ -36,7 +37,10 @@ MODELS = {
     "bert-empty": (53, 15, sizes(12, 24, 2), "empty"),
     "bert-heads": (54, 24, sizes(24, 30, 3, layers=1), ""),
     "bert-preln": (55, 15, sizes(12, 18, 3), "preln"),
+    "bert-classify": (56, 15, sizes(12, 18, 6) | {"num_labels": 3}, "classify"),
+    "bert-answer": (57, 15, sizes(12, 18, 6), "answer"),
 }
+HEADS = {"classify": transformers.BertForSequenceClassification, "answer": transformers.BertForQuestionAnswering}
 
 
 def batches(seed, length, vocabulary, special):
@@ -53,17 +57,31 @@ def batches(seed, length, vocabulary, special):
     picked[:, :, 1] = mask[:, :, 1] == 1
     labels = numpy.where(picked, tokens, -100)
     following = numpy.where(filled[:, :, 0] > 0, rng.integers(0, 2, (STEPS, BATCH)), -100)
+    if special in HEADS:
+        return {"input_ids": tokens * mask, "token_type_ids": segments, "attention_mask": mask} | \
+            targets(rng, special, filled[:, :, 0])
     tokens = numpy.where(picked, 4, tokens) * mask
     return {"input_ids": tokens, "token_type_ids": segments, "attention_mask": mask, "labels": labels,
             "next_sentence_label": following}
 
 
-def initial_model(seed, config):
+def targets(rng, special, filled):
+    """Return the targets of fine-tuning. One sample does not count; an answer may be [CLS]."""
+    counts = numpy.ones((STEPS, BATCH), bool)
+    counts[:, 1] = numpy.arange(STEPS) % 2 == 0
+    if special == "classify":
+        return {"labels": numpy.where(counts, rng.integers(0, 3, (STEPS, BATCH)), -100)}
+    start = rng.integers(0, filled)
+    end = rng.integers(start, filled)
+    return {"start_positions": numpy.where(counts, start, -100), "end_positions": numpy.where(counts, end, -100)}
+
+
+def initial_model(seed, config, special):
     torch.manual_seed(seed)
     made = transformers.BertConfig(**config)
     made._attn_implementation = "eager"
-    model = transformers.BertForPreTraining(made)
-    if seed == MODELS["bert-preln"][0]:
+    model = HEADS.get(special, transformers.BertForPreTraining)(made)
+    if special == "preln":
         model.bert.encoder.FinalLayerNorm = torch.nn.LayerNorm(made.hidden_size, eps=made.layer_norm_eps)
     with torch.no_grad():
         for param in model.parameters():
@@ -91,6 +109,18 @@ def encode_before(bert, ids, segments, mask):
     return bert.encoder.FinalLayerNorm(x)
 
 
+def means(model, made, step):
+    """Return the mean of each loss term."""
+    if "labels" in made and "next_sentence_label" in made:
+        return two_means(model, made, step)
+    ids, segments, mask, *wanted = (torch.from_numpy(part[step]).long() for part in made.values())
+    out = model(input_ids=ids, token_type_ids=segments, attention_mask=mask)
+    if len(wanted) == 1:
+        return [cross_entropy(out.logits, wanted[0])]
+    starts, ends = (logits.masked_fill(mask == 0, -torch.inf) for logits in (out.start_logits, out.end_logits))
+    return [(cross_entropy(starts, wanted[0]) + cross_entropy(ends, wanted[1])) / 2]
+
+
 def two_means(model, made, step):
     ids, segments, mask, labels, following = (torch.from_numpy(part[step]).long() for part in made.values())
     if hasattr(model.bert.encoder, "FinalLayerNorm"):
@@ -111,14 +141,15 @@ def train(model, made):
     losses, norms, parts = [], [], []
     for step in range(STEPS):
         optimizer.zero_grad()
-        pair = two_means(model, made, step)
-        sum(pair).backward()
+        terms = means(model, made, step)
+        sum(terms).backward()
         norms.append(torch.nn.utils.clip_grad_norm_(params.values(), CLIP).item())
         optimizer.step()
-        losses.append(sum(pair).item())
-        parts.append([one.item() for one in pair])
+        losses.append(sum(terms).item())
+        parts.append([one.item() for one in terms])
     return {"parameters": sum(p.numel() for p in params.values()), "optimizer": {"type": "AdamW", **ADAMW},
-            "gradient_clipping": CLIP, "losses": losses, "grad_norms": norms, "mlm_nsp": parts}
+            "gradient_clipping": CLIP, "losses": losses, "grad_norms": norms} | \
+        ({"mlm_nsp": parts} if len(parts[0]) > 1 else {})
 
 
 def save_before(model, folder):
@@ -141,7 +172,7 @@ def main(folder):
     made = batches(seed, length, config["vocab_size"], special)
     save_file({name: torch.from_numpy(part.astype("<i4").copy()) for name, part in made.items()},
               folder / "batches.safetensors")
-    model = initial_model(seed, config)
+    model = initial_model(seed, config, special)
     if special == "preln":
         save_before(model, folder / "model")
     else:

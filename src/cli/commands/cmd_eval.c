@@ -1,11 +1,13 @@
+#include "base/paths/output.h"
 #include "cli/shell/line.h"
 #include "cli/shell/args.h"
 #include "cli/shell/help.h"
 #include "cli/shell/message.h"
 #include "zr/run.h"
 
-#include <stdio.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 static zr_status print_eval_json(const zr_eval_result *r)
 {
@@ -15,6 +17,8 @@ static zr_status print_eval_json(const zr_eval_result *r)
                  r->tokens, "params", r->params, "data", r->data);
     zr__json_add(&json, "seq_length", r->seq, "stride", r->stride);
     for (int t = 0; t < r->terms; t++) zr__json_add(&json, r->term[t].name, r->term[t].loss);
+    if (isfinite(r->accuracy)) zr__json_add(&json, "accuracy", r->accuracy, "samples", r->samples);
+    if (isfinite(r->f1)) zr__json_add(&json, "exact_match", r->exact, "f1", r->f1, "samples", r->samples);
     if (r->bytes >= 0)
         zr__json_add(&json, "bytes", r->bytes);
     else
@@ -32,10 +36,26 @@ static void print_terms(const zr_eval_result *r)
     printf("perplexity     %.4f, of %s\ndata           %s\n", r->perplexity, r->term[0].name, CLI_SHOWN(r->data));
 }
 
+/* Print the scores of labels or answers. Return whether there are any. */
+static bool print_scores(const zr_eval_result *r)
+{
+    if (isfinite(r->accuracy))
+        printf("loss           %.6f\naccuracy       %.4f, of %lld samples\n", r->loss, r->accuracy,
+               (long long)r->samples);
+    else if (isfinite(r->f1))
+        printf("loss           %.6f\nexact match    %.4f %%, of %lld questions\nF1             %.4f %%\n", r->loss,
+               r->exact, (long long)r->samples, r->f1);
+    else
+        return false;
+    printf("data           %s\n", CLI_SHOWN(r->data));
+    return true;
+}
+
 static void print_eval(const zr_eval_result *r)
 {
     char bits[48] = "unknown (tokens without a tokenizer)";
     if (isfinite(r->bits_per_byte)) snprintf(bits, sizeof(bits), "%.5f", r->bits_per_byte);
+    if (print_scores(r)) return;
     if (r->terms > 0) {
         print_terms(r);
         return;
@@ -47,10 +67,24 @@ static void print_eval(const zr_eval_result *r)
                (long long)r->stride);
 }
 
+static const zr__output_kind answers_kind = {"file of answers", "{", true};
+
+/* Print the result, and write the answers to a file if one is given. */
+static zr_status report(const cli_args *args, const char *predictions, const char *data, const zr_eval_result *r)
+{
+    const char *inputs[] = {args->operand[0], data, NULL};
+    if (predictions) ZR_TRY(zr__output_write(predictions, &answers_kind, inputs, r->answers, strlen(r->answers)));
+    if (r->note[0] && !args->quiet) cli_say("note: %s", r->note);
+    if (args->json) return print_eval_json(r);
+    print_eval(r);
+    return ZR_OK;
+}
+
 static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, char **argv)
 {
     (void)comm;
     int64_t threads = 0;
+    const char *predictions = NULL;
     cli_amount_done shown = {.what = "tok"};
     zr_eval_args want = {.progress = cli_show_done, .arg = &shown};
     zr_eval_result result = {0};
@@ -62,35 +96,38 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
          "windows of N tokens [data.seq_length of the run; the model's positions, but at most 2048, of a Hugging Face "
          "directory]"},
         {"stride", CLI_INT, &want.stride, 1, "N",
-         "overlapping windows: each begins N tokens after the previous one, and only its last N tokens count; a small "
-         "N "
+         "overlapping windows: each begins N tokens after the previous one, and only its last N tokens count; a small N "
          "is slow but gives every token a long context"},
+        {"predictions", CLI_TEXT, &predictions, 0, "FILE",
+         "write the answers to the questions as JSON, for SQuAD's evaluation script"},
         {"threads", CLI_INT, &threads, 1, "N", "number of compute threads [one per processor]"},
         {0}};
     cli_args args = {.command = command->name, .options = options, .max_operands = 1};
     ZR_TRY(cli_parse_operands(&args, command, "a directory", argc, argv));
     if (args.help) return ZR_OK;
     ZR_TRY(cli_check_stdout((const char *const[]){args.operand[0], want.data, NULL}));
+    if (predictions)
+        ZR_TRY(zr__output_check(predictions, &answers_kind, (const char *const[]){args.operand[0], want.data, NULL}));
     want.threads = (int)threads;
+    want.answers = predictions != NULL;
     if (args.quiet || !cli_live()) want.progress = NULL;
     zr_status st = zr_eval_dir(args.operand[0], &want, &result);
     if (want.progress) cli_line_clear();
-    ZR_TRY(st);
-    if (result.note[0] && !args.quiet) cli_say("note: %s", result.note);
-    if (args.json) return print_eval_json(&result);
-    print_eval(&result);
-    return ZR_OK;
+    if (st == ZR_OK) st = report(&args, predictions, want.data, &result);
+    zr_free(result.answers);
+    return st;
 }
 
 const cli_command cli_eval = {
     .name = "eval",
-    .summary = "measure loss, perplexity and bits per byte of trained weights",
-    .usage = "zr eval DIR [--data FILE] [--batches N] [--seq N] [--stride N]",
+    .summary = "measure loss, perplexity and bits per byte of trained weights, or their labels and answers",
+    .usage = "zr eval DIR [--data FILE] [--batches N] [--seq N] [--stride N] [--predictions FILE]",
     .examples = "  zr eval runs/name\n"
                 "  zr eval runs/name --batches 20                   as `zr train` evaluates during a run\n"
                 "  zr eval runs/name --data other.txt --json\n"
                 "  zr eval gpt2-directory --data tokens.bin\n"
-                "  zr eval gpt2-directory --data book.txt --stride 512    with overlapping windows\n",
+                "  zr eval gpt2-directory --data book.txt --stride 512    with overlapping windows\n"
+                "  zr eval runs/squad --data dev-v1.1.json --predictions answers.json    answers to questions\n",
     .run = run_eval,
     .computes = true,
 };

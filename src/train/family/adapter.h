@@ -26,6 +26,12 @@ ZR_NODISCARD zr_status zr__adapter_open(const char *dir, const char *base, zr__f
 ZR_NODISCARD zr_status zr__adapter_fits(const zr_weights *weights, const zr__family_model *model,
                                         const zr__adapter *adapter, char *note, size_t size);
 
+/** Check that the weights of another task have the body of a model, and those parameters of its head that they have at
+ * all in their shapes. `fresh` (of `size` bytes) receives the names of the others, which must be of the head
+ * (zr_hf_names.heads), and `note` (of as many bytes) the names of the tensors that the model does not use. */
+ZR_NODISCARD zr_status zr__body_fits(const zr_weights *weights, const zr__family_model *model, char *note, char *fresh,
+                                     size_t size);
+
 /** Describe the adapters of a graph for adapter_config.json. `base` is the directory of the base model, or NULL. Call
  * zr__adapter_clear afterwards. */
 ZR_NODISCARD zr_status zr__adapter_describe(const zr_graph *graph, const zr_lora *lora, const char *base,

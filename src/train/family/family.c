@@ -3,6 +3,7 @@
 #include "base/text/text.h"
 #include "config/config.h"
 
+#include <stddef.h>
 #include <string.h>
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -51,59 +52,101 @@ zr_status zr__train_model(const zr_config *config, zr__family_model *model)
 
 /* ---- rows of a batch -------------------------------------------------------------------------- */
 
-static int32_t *row_of(void *input, int64_t row, int64_t elems)
+/* An array of a row: a member of zr__row, its number of elements, and the loss term whose targets it holds, or -1. */
+typedef enum elems { WIDTH_TOKENS, WIDTH_PREDICTIONS, WIDTH_SAMPLES, WIDTH_ANSWERS } elems;
+typedef struct member {
+    size_t at;
+    elems width;
+    int term;
+} member;
+
+enum { TOKENS, TARGETS, SEGMENTS, MASKED, MASKED_TARGETS, FIRST, NEXT, LABEL, ANSWER, DOCUMENTS, MEMBERS };
+static const member members[MEMBERS] = {
+    [TOKENS] = {offsetof(zr__row, tokens), WIDTH_TOKENS, -1},
+    [TARGETS] = {offsetof(zr__row, targets), WIDTH_TOKENS, 0},
+    [SEGMENTS] = {offsetof(zr__row, segments), WIDTH_TOKENS, -1},
+    [MASKED] = {offsetof(zr__row, masked), WIDTH_PREDICTIONS, -1},
+    [MASKED_TARGETS] = {offsetof(zr__row, masked_targets), WIDTH_PREDICTIONS, 0},
+    [FIRST] = {offsetof(zr__row, first), WIDTH_SAMPLES, -1},
+    [NEXT] = {offsetof(zr__row, next), WIDTH_SAMPLES, 1},
+    [LABEL] = {offsetof(zr__row, label), WIDTH_SAMPLES, 0},
+    [ANSWER] = {offsetof(zr__row, answer), WIDTH_ANSWERS, 0},
+    [DOCUMENTS] = {offsetof(zr__row, documents), WIDTH_TOKENS, -1},
+};
+
+/* The inputs of each kind of samples, in the order of zr_samples. Each list ends with the documents. */
+static const int inputs[][MEMBERS] = {
+    [ZR_SAMPLES_NEXT] = {TOKENS, TARGETS, DOCUMENTS},
+    [ZR_SAMPLES_PAIRS] = {TOKENS, SEGMENTS, MASKED, MASKED_TARGETS, FIRST, NEXT, DOCUMENTS},
+    [ZR_SAMPLES_LABELS] = {TOKENS, SEGMENTS, FIRST, LABEL, DOCUMENTS},
+    [ZR_SAMPLES_ANSWERS] = {TOKENS, SEGMENTS, ANSWER, DOCUMENTS},
+};
+
+static int64_t elems_of(const zr_layout *l, elems width)
 {
-    return (int32_t *)input + row * elems;
+    switch (width) {
+    case WIDTH_PREDICTIONS:
+        return l->predictions;
+    case WIDTH_SAMPLES:
+        return l->samples;
+    case WIDTH_ANSWERS:
+        return 2 * l->samples;
+    case WIDTH_TOKENS:
+        break;
+    }
+    return l->seq;
 }
 
-zr__row zr__row_at(const zr_layout *l, int64_t row, void *const *input)
+static int32_t **array_of(zr__row *row, int i)
 {
-    if (l->predictions == 0)
-        return (zr__row){.tokens = row_of(input[0], row, l->seq),
-                         .targets = row_of(input[1], row, l->seq),
-                         .documents = l->documents ? row_of(input[2], row, l->seq) : NULL};
-    return (zr__row){.pairs = {.tokens = row_of(input[0], row, l->seq),
-                               .segments = row_of(input[1], row, l->seq),
-                               .masked = row_of(input[2], row, l->predictions),
-                               .masked_targets = row_of(input[3], row, l->predictions),
-                               .first = row_of(input[4], row, l->samples),
-                               .next = row_of(input[5], row, l->samples),
-                               .documents = row_of(input[6], row, l->seq)}};
+    return (int32_t **)((char *)row + members[i].at);
 }
 
-static void fill(int32_t *x, int64_t n, int32_t value)
+zr_samples zr__family_samples(const zr__family_model *model)
 {
-    for (int64_t i = 0; x && i < n; i++) x[i] = value;
+    return zr_family_samples(model->family, &model->config);
+}
+
+int64_t zr__family_labels(const zr__family_model *model)
+{
+    const zr_field *field = zr_family_meaning(model->family, "labels");
+    int64_t labels = 0;
+    if (field) memcpy(&labels, model->config.bytes + field->offset, sizeof(labels));
+    return labels;
+}
+
+zr__row zr__row_at(zr_samples kind, const zr_layout *l, int64_t row, void *const *input)
+{
+    zr__row r = {0};
+    int i = 0;
+    for (; inputs[kind][i] != DOCUMENTS; i++)
+        *array_of(&r, inputs[kind][i]) = (int32_t *)input[i] + row * elems_of(l, members[inputs[kind][i]].width);
+    if (l->documents) r.documents = (int32_t *)input[i] + row * l->seq;
+    return r;
 }
 
 void zr__row_pad(const zr_layout *l, const zr__row *row)
 {
-    const zr_pairs_row *pairs = &row->pairs;
-    fill(row->tokens, l->seq, 0);
-    fill(row->targets, l->seq, -1);
-    fill(row->documents, l->seq, 0);
-    fill(pairs->tokens, l->seq, 0);
-    fill(pairs->segments, l->seq, 0);
-    fill(pairs->documents, l->seq, 0);
-    fill(pairs->masked, l->predictions, 0);
-    fill(pairs->masked_targets, l->predictions, -1);
-    fill(pairs->first, l->samples, 0);
-    fill(pairs->next, l->samples, -1);
+    zr__row r = *row;
+    for (int i = 0; i < MEMBERS; i++) {
+        int32_t *x = *array_of(&r, i);
+        for (int64_t k = 0; x && k < elems_of(l, members[i].width); k++) x[k] = members[i].term < 0 ? 0 : -1;
+    }
 }
 
-static int64_t ignored(const int32_t *targets, int64_t n)
+void zr__row_losses(const zr_layout *l, const zr__row *row, int64_t *counted)
 {
-    int64_t none = 0;
-    for (int64_t i = 0; i < n; i++) none += targets[i] < 0;
-    return none;
+    zr__row r = *row;
+    for (int i = 0; i < MEMBERS; i++)
+        if (*array_of(&r, i) && members[i].term >= 0) counted[members[i].term] += elems_of(l, members[i].width);
 }
 
 void zr__row_count(const zr_layout *l, const zr__row *row, int64_t *counted)
 {
-    if (l->predictions == 0) {
-        counted[0] -= ignored(row->targets, l->seq);
-        return;
+    zr__row r = *row;
+    for (int i = 0; i < MEMBERS; i++) {
+        const int32_t *x = *array_of(&r, i);
+        for (int64_t k = 0; x && members[i].term >= 0 && k < elems_of(l, members[i].width); k++)
+            counted[members[i].term] -= x[k] < 0;
     }
-    counted[0] -= ignored(row->pairs.masked_targets, l->predictions);
-    counted[1] -= ignored(row->pairs.next, l->samples);
 }

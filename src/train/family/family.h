@@ -30,11 +30,16 @@ zr_model zr__family_builder(const zr__family_model *model);
  * ZR_ERR_NOT_FOUND and a message with the nearest names. */
 ZR_NODISCARD zr_status zr__family_find_preset(const char *name, zr__family_model *model);
 
-/** A row of a batch, of T tokens. The loss ignores targets of -1. */
+/** A row of a batch, of T tokens with at most P predicted tokens and S samples (zr_samples). Members that the samples
+ * do not have are NULL. The loss ignores targets, labels and answers of -1. */
 typedef struct zr__row {
-    int32_t *tokens, *targets; /* NULL in a row of sentence pairs */
-    int32_t *documents;        /* beginnings of documents (zr_data_documents), or NULL if rows have no documents */
-    zr_pairs_row pairs;        /* row of sentence pairs, of a layout with predictions */
+    int32_t *tokens, *targets;        /* (T) */
+    int32_t *segments;                /* (T) */
+    int32_t *masked, *masked_targets; /* (P) */
+    int32_t *first, *next, *label;    /* (S) */
+    int32_t *answer;                  /* (S,2) */
+    int32_t *documents;               /* (T) beginnings of documents (zr_data_documents), or NULL if rows have no
+                                         documents */
 } zr__row;
 
 /** Function that reads sequence `index` from a source into a row. Examples are zr__samples_read and zr__samples_window
@@ -45,11 +50,18 @@ typedef zr_status (*zr__data_fn)(void *source, int64_t index, const zr__row *row
  * and a run that starts from the directory sets its own. Errors: as zr_hf_read. */
 ZR_NODISCARD zr_status zr__family_read(const char *dir, zr__family_model *model);
 
-/** Return row `row` of a micro-batch's inputs (zr_samples), and of the beginnings of documents with
+/** Return the samples on which a model is trained. */
+zr_samples zr__family_samples(const zr__family_model *model);
+/** Return the number of labels of a model's classification, or 0 if its family has no labels. */
+int64_t zr__family_labels(const zr__family_model *model);
+
+/** Return row `row` of a micro-batch's inputs for samples of a kind, and of the beginnings of documents with
  * layout->documents. */
-zr__row zr__row_at(const zr_layout *layout, int64_t row, void *const *input);
+zr__row zr__row_at(zr_samples kind, const zr_layout *layout, int64_t row, void *const *input);
 /** Write a row that the loss ignores. */
 void zr__row_pad(const zr_layout *layout, const zr__row *row);
+/** Add the number of losses of a row to the number of each loss term. */
+void zr__row_losses(const zr_layout *layout, const zr__row *row, int64_t *counted);
 /** For each loss term, subtract the targets of a row that do not count from the term's number of losses. */
 void zr__row_count(const zr_layout *layout, const zr__row *row, int64_t *counted);
 

@@ -1,8 +1,11 @@
 #include "train/family/inputs.h"
 
 #include "base/number/finite.h"
+#include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "train/family/adapter.h"
+
+#include <string.h>
 
 bool zr__param_in(const zr_param_info *param, zr__params set, bool adapters)
 {
@@ -85,6 +88,27 @@ static zr_status add_adapter(const zr_config *config, const zr__family_model *mo
     return ZR_OK;
 }
 
+/* Check weights that may be of another task than the model. Adapters have no head that could be trained. */
+static zr_status check_weights(const zr_config *config, const zr__family_model *model, zr__inputs *inputs)
+{
+    zr__family_model from;
+    ZR_TRY(zr__family_read(config->model.init, &from));
+    const char *was = zr_family_architecture(from.family, &from.config);
+    if (strcmp(was, zr_family_architecture(model->family, &model->config)) == 0)
+        return zr__adapter_fits(inputs->weights, model, NULL, inputs->note, sizeof(inputs->note));
+    ZR_CHECK(
+        config->model.lora.rank == 0, ZR_ERR_UNSUPPORTED,
+        "model.lora.rank is %lld, but %s is a %s: adapters cannot begin with another task's weights, since the new "
+        "head would not be trained; train without adapters",
+        (long long)config->model.lora.rank, ZR_SHOWN(config->model.init), was);
+    return zr__body_fits(inputs->weights, model, inputs->note, inputs->fresh, sizeof(inputs->note));
+}
+
+bool zr__inputs_lack(const zr__inputs *inputs, const char *param)
+{
+    return inputs->fresh[0] && !zr__weights_have(inputs->weights, param);
+}
+
 static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
 {
     zr__family_model model;
@@ -95,7 +119,7 @@ static zr_status open_weights(const zr_config *config, zr__inputs *inputs)
     ZR_TRY(zr__train_model(config, &model));
     ZR_TRY(zr_weights_open(config->model.init, &model.family->names, &inputs->weights));
     if (config->model.lora_init) return add_adapter(config, &model, inputs);
-    return zr__adapter_fits(inputs->weights, &model, NULL, inputs->note, sizeof(inputs->note));
+    return check_weights(config, &model, inputs);
 }
 
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a " is not " #b)

@@ -14,6 +14,7 @@ typedef struct zr__inputs {
     zr__samples val;     /* validation data, or not open */
     zr_weights *weights; /* initial weights, or NULL for random weights */
     char note[512];      /* names of tensors in the weights that the model does not use, or "" */
+    char fresh[512];     /* names of parameters that the weights of another task do not have, or "" */
 } zr__inputs;
 
 /** Open the inputs. `first` is true on the rank that opens them before the other ranks of its host. Only this rank
@@ -21,6 +22,10 @@ typedef struct zr__inputs {
 ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, bool first, zr_progress_fn progress, void *arg,
                                        zr__inputs *inputs);
 void zr__inputs_close(zr__inputs *inputs);
+
+/** Return whether a parameter's initial values are drawn although the run has initial weights: those are of another
+ * task (zr_hf_names.heads), and do not have the parameter. */
+bool zr__inputs_lack(const zr__inputs *inputs, const char *param);
 
 /** Copy the keys that all readers of data need into `args`: tokenizer, packing, chat template, text key, handling of
  * bad lines, and cache folder. args->documents is set if rows hold several documents, as zr_layout.documents. */

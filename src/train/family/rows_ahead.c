@@ -45,7 +45,7 @@ static zr__row row_in(const zr__rows_ahead *a, int32_t *window)
         input[i] = window;
         window += a->width[i];
     }
-    return zr__row_at(a->layout, 0, input);
+    return zr__row_at(a->samples->kind, a->layout, 0, input);
 }
 
 static zr_status read_window(void *arg, int64_t sample, int32_t *window)

@@ -1,18 +1,21 @@
 #include "train/family/samples.h"
 
+#include "checkpoint/checkpoint.h"
+#include "config/config.h"
+#include "data/labelled/labelled.h"
 #include "data/pairs/pairs.h"
 #include "data/samples/samples.h"
 #include "train/family/inputs.h"
 #include "zr/run.h"
 
-void zr__samples_layout(const zr_family *family, const zr_config *config, zr_layout *layout)
+void zr__samples_layout(zr_samples kind, const zr_config *config, zr_layout *layout)
 {
     zr_pairs_args args = {.seq_length = layout->seq};
-    const bool pairs = family->samples == ZR_SAMPLES_PAIRS;
-    if (pairs) zr__pairs_keys(config, &args);
-    layout->documents = pairs || (config && config->data.packing == ZR_PACKING_WHOLE);
-    layout->predictions = args.predictions;
-    layout->samples = args.samples;
+    const bool encoder = kind != ZR_SAMPLES_NEXT;
+    zr__pairs_keys(config, &args);
+    layout->documents = encoder || (config && config->data.packing == ZR_PACKING_WHOLE);
+    layout->predictions = kind == ZR_SAMPLES_PAIRS ? args.predictions : 0;
+    layout->samples = encoder ? args.samples : 0;
 }
 
 int64_t zr__pairs_predictions(int64_t seq)
@@ -27,6 +30,14 @@ void zr__pairs_keys(const zr_config *config, zr_pairs_args *args)
     args->masked_lm_prob = config ? config->data.masked_lm_prob : 0.15;
     args->short_seq_prob = config ? config->data.short_seq_prob : 0.1;
     args->whole_words = config && config->data.whole_words;
+}
+
+void zr__labelled_keys(const zr_config *config, zr_labelled_args *args)
+{
+    args->samples = config ? config->data.max_samples : 1;
+    args->skip_bad_lines = config && config->data.skip_bad_lines;
+    args->doc_stride = config ? config->data.doc_stride : 128;
+    args->max_query_length = config ? config->data.max_query_length : 64;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -47,6 +58,34 @@ static zr_status open_pairs(const zr_config *config, const zr_data_args *like, z
     return zr_pairs_open(&args, pairs);
 }
 
+zr_status zr__labelled_open(zr_labelled_args *args, const char *dir, zr_labelled **labelled)
+{
+    const char **names = NULL;
+    if (dir && args->kind == ZR_LABELLED_CLASSES) ZR_TRY(zr__hf_label_names(dir, args->labels, &names));
+    args->label_names = names;
+    const zr_status st = zr_labelled_open(args, labelled);
+    zr_free(names);
+    return st;
+}
+
+static zr_status open_labelled(const zr_config *config, const zr__family_model *model, const zr_data_args *like,
+                               zr_labelled **labelled)
+{
+    zr_labelled_args args = {.path = like->path,
+                             .kind = zr__family_samples(model) == ZR_SAMPLES_ANSWERS ? ZR_LABELLED_ANSWERS
+                                                                                     : ZR_LABELLED_CLASSES,
+                             .vocab_size = like->vocab_size,
+                             .seq_length = like->seq_length,
+                             .labels = zr__family_labels(model),
+                             .order = like->order,
+                             .seed = like->seed,
+                             .tokenizer = like->tokenizer,
+                             .progress = like->progress,
+                             .arg = like->arg};
+    zr__labelled_keys(config, &args);
+    return zr__labelled_open(&args, config->model.init, labelled);
+}
+
 zr_status zr__samples_open(const zr_config *config, const char *path, zr_data_order order, bool first,
                            zr_progress_fn progress, void *arg, zr__samples *samples)
 {
@@ -58,9 +97,11 @@ zr_status zr__samples_open(const zr_config *config, const char *path, zr_data_or
                          .cache_is_whole = !first,
                          .progress = progress,
                          .arg = arg};
-    *samples = (zr__samples){0};
+    *samples = (zr__samples){.kind = zr__config_samples(config)};
     zr__data_keys(config, &args);
-    if (config->model.family->samples == ZR_SAMPLES_PAIRS) return open_pairs(config, &args, &samples->pairs);
+    const zr__family_model model = {.family = config->model.family, .config = config->model.config};
+    if (samples->kind == ZR_SAMPLES_PAIRS) return open_pairs(config, &args, &samples->pairs);
+    if (samples->kind != ZR_SAMPLES_NEXT) return open_labelled(config, &model, &args, &samples->labelled);
     return zr_data_open_with(&args, &samples->tokens);
 }
 
@@ -68,17 +109,39 @@ void zr__samples_close(zr__samples *samples)
 {
     zr_data_close(&samples->tokens);
     zr_pairs_close(&samples->pairs);
+    zr_labelled_close(&samples->labelled);
 }
 
 bool zr__samples_are_open(const zr__samples *samples)
 {
-    return samples->tokens || samples->pairs;
+    return samples->tokens || samples->pairs || samples->labelled;
 }
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
+static zr_data_info info_of_labelled(const zr_labelled *labelled)
+{
+    const zr_labelled_info info = zr_labelled_get_info(labelled);
+    return (zr_data_info){.path = info.path,
+                          .format = info.format,
+                          .note = info.note,
+                          .cut = info.cut,
+                          .made_again = "",
+                          .files = info.files,
+                          .sources = 1,
+                          .bytes = info.bytes,
+                          .tokens = info.tokens,
+                          .windows = info.rows,
+                          .epoch_samples = info.rows,
+                          .documents = info.documents,
+                          .cut_documents = info.cut_documents,
+                          .skipped_lines = info.skipped_lines,
+                          .filled = info.filled};
+}
+
 zr_data_info zr__samples_info(const zr__samples *samples)
 {
+    if (samples->labelled) return info_of_labelled(samples->labelled);
     if (samples->tokens) return zr_data_get_info(samples->tokens);
     const zr_pairs_info info = zr_pairs_get_info(samples->pairs);
     return (zr_data_info){.path = info.path,
@@ -98,27 +161,50 @@ zr_data_info zr__samples_info(const zr__samples *samples)
 
 bool zr__samples_take_time(const zr__samples *samples)
 {
+    if (samples->labelled) return false; /* they are in memory */
     const bool made = samples->pairs && zr_pairs_get_info(samples->pairs).sentences > 0;
     return made || zr__samples_info(samples).bytes > ZR_TRAIN_AHEAD_BYTES;
 }
 
 int64_t zr__samples_memory_bytes(const zr__samples *samples)
 {
+    if (samples->labelled) return zr_labelled_get_info(samples->labelled).memory_bytes;
     return samples->pairs ? zr_pairs_get_info(samples->pairs).memory_bytes : 0;
 }
 
 zr_status zr__samples_check(const zr__samples *samples, uint64_t *hash, zr_progress_fn fn, void *arg)
 {
+    if (samples->labelled) return zr__labelled_check(samples->labelled, hash, fn, arg);
     return samples->pairs ? zr__pairs_check(samples->pairs, hash, fn, arg)
                           : zr__data_check(samples->tokens, hash, fn, arg);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
+/* Read a row of an encoder's samples. Rows are the same for training and evaluation. */
+static zr_status read_row(const zr__samples *samples, int64_t index, const zr__row *row)
+{
+    const zr_pairs_row pairs = {.tokens = row->tokens,
+                                .segments = row->segments,
+                                .documents = row->documents,
+                                .masked = row->masked,
+                                .masked_targets = row->masked_targets,
+                                .first = row->first,
+                                .next = row->next};
+    const zr_labelled_row labelled = {.tokens = row->tokens,
+                                      .segments = row->segments,
+                                      .documents = row->documents,
+                                      .first = row->first,
+                                      .label = row->label,
+                                      .answer = row->answer};
+    return samples->pairs ? zr_pairs_read(samples->pairs, index, &pairs)
+                          : zr_labelled_read(samples->labelled, index, &labelled);
+}
+
 zr_status zr__samples_read(void *source, int64_t index, const zr__row *row)
 {
     const zr__samples *samples = source;
-    if (samples->pairs) return zr_pairs_read(samples->pairs, index, &row->pairs);
+    if (!samples->tokens) return read_row(samples, index, row);
     ZR_TRY(zr_data_sample(samples->tokens, index, row->tokens, row->targets));
     return row->documents ? zr_data_documents(samples->tokens, row->documents) : ZR_OK;
 }
@@ -126,7 +212,7 @@ zr_status zr__samples_read(void *source, int64_t index, const zr__row *row)
 zr_status zr__samples_window(void *source, int64_t index, const zr__row *row)
 {
     const zr__samples *samples = source;
-    if (samples->pairs) return zr_pairs_read(samples->pairs, index, &row->pairs);
+    if (!samples->tokens) return read_row(samples, index, row);
     ZR_TRY(zr_data_window(samples->tokens, index, row->tokens, row->targets));
     return row->documents ? zr_data_documents(samples->tokens, row->documents) : ZR_OK;
 }

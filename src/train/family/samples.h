@@ -1,19 +1,21 @@
-/** Samples on which a model is trained or evaluated, as rows of a batch. For a decoder, a row is a window of tokens
- * with their targets. For an encoder, a row is a sentence pair (zr_family.samples). */
+/** The samples on which a model is trained or evaluated, as rows of batches: windows of tokens with their targets for a
+ * decoder; sentence pairs, labelled texts or questions for an encoder (zr_samples). */
 #ifndef ZR_TRAIN_SAMPLES_H
 #define ZR_TRAIN_SAMPLES_H
 
 #include "train/family/family.h"
 
-/** Open data of one of the two kinds. The other member is NULL; both are NULL if nothing is open. */
+/** Open data of one kind. The other members are NULL; all are NULL if nothing is open. */
 typedef struct zr__samples {
+    zr_samples kind;
     zr_data *tokens;
     zr_pairs *pairs;
+    zr_labelled *labelled; /* labelled texts, or questions */
 } zr__samples;
 
-/** Set the fields of a layout that depend on the inputs of a family's graphs: documents, predictions and samples.
+/** Set the fields of a layout that depend on the inputs of a model's graphs: documents, predictions and samples.
  * layout->seq must be set. `config` may be NULL; the sizes are then those of zr__pairs_keys. */
-void zr__samples_layout(const zr_family *family, const zr_config *config, zr_layout *layout);
+void zr__samples_layout(zr_samples kind, const zr_config *config, zr_layout *layout);
 
 /** Return the number of predictions of a row of `seq` tokens by Google's rule for BERT: 15 % of the tokens, rounded up,
  * which is 20 of 128 and 77 of 512. */
@@ -22,6 +24,12 @@ int64_t zr__pairs_predictions(int64_t seq);
 /** Set the options of zr_pairs_open from a configuration. If the configuration is NULL, set the defaults of its keys,
  * but predictions to zr__pairs_predictions(args->seq_length). */
 void zr__pairs_keys(const zr_config *config, zr_pairs_args *args);
+/** Set the options of zr_labelled_open that come from a configuration, or from the defaults of its keys if it is NULL.
+ */
+void zr__labelled_keys(const zr_config *config, zr_labelled_args *args);
+
+/** Open labelled texts or questions, with the names of labels in config.json of `dir`, which may be NULL. */
+ZR_NODISCARD zr_status zr__labelled_open(zr_labelled_args *args, const char *dir, zr_labelled **labelled);
 
 /** Open data for a configuration's model. `first` and `progress` are as in zr__inputs_open. */
 ZR_NODISCARD zr_status zr__samples_open(const zr_config *config, const char *path, zr_data_order order, bool first,
@@ -29,7 +37,7 @@ ZR_NODISCARD zr_status zr__samples_open(const zr_config *config, const char *pat
 void zr__samples_close(zr__samples *samples);
 bool zr__samples_are_open(const zr__samples *samples);
 
-/** Return a description of the data. For sentence pairs, a window is a row. */
+/** Return what the data are. Of samples of an encoder, a window is a row. */
 zr_data_info zr__samples_info(const zr__samples *samples);
 /** Return whether reading samples takes so long that a thread should read ahead: samples are made from texts, or data
  * exceed ZR_TRAIN_AHEAD_BYTES. */

@@ -236,7 +236,8 @@ static void note_lines(const zr__run *r, const zr__samples *samples)
 {
     zr_data_info info = {0};
     if (zr__samples_are_open(samples)) info = zr__samples_info(samples);
-    if (info.skipped_lines > 0) zr__run_note(r, "%s", info.note);
+    const bool wrong = info.skipped_lines > 0 || (samples->labelled && info.note[0]); /* lines, or answers */
+    if (wrong) zr__run_note(r, "%s", info.note);
     if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
 }
 
@@ -244,7 +245,7 @@ static void note_lines(const zr__run *r, const zr__samples *samples)
 static void note_padding(const zr__run *r)
 {
     const zr_data_info info = zr__samples_info(&r->inputs.train);
-    const bool pairs = r->inputs.train.pairs, packs = pairs && strcmp(info.format, "text") == 0;
+    const bool pairs = !r->inputs.train.tokens, packs = pairs && strcmp(info.format, "safetensors") != 0;
     const bool packed = pairs ? r->config->data.max_samples > 1 : r->config->data.packing == ZR_PACKING_WHOLE;
     if (packed || 1 - info.filled < 0.25 || (pairs && !packs)) return;
     zr__run_note(r,
@@ -275,6 +276,9 @@ static void announce(zr__run *r)
     note_lines(r, &r->inputs.val);
     if (r->inputs.note[0])
         zr__run_note(r, "tensors of %s that the model does not use: %s", r->config->model.init, r->inputs.note);
+    if (r->inputs.fresh[0])
+        zr__run_note(r, "%s has another task; new tensors, which begin with random values: %s", r->config->model.init,
+                     r->inputs.fresh);
 }
 
 /** Set the peak FLOP/s, the reference for mfu. Read the peak that `zr info --bench` has recorded. If it has not,
@@ -290,12 +294,13 @@ static void know_peak(zr__run *r)
     zr__disk_profile(r->comm->local_size, &r->device->profile);
 }
 
-/** Read elements of a parameter from model.init, or from model.lora.init for adapters. Without these keys, generate the
- * initial values of adapters. */
+/** Read elements of model.init, or of model.lora.init. Generate them for adapters that no directory gives, and for the
+ * new head of another task. */
 static zr_status fill_start(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     const zr__run *r = arg;
-    if (param->adapter && !r->config->model.lora_init) return zr__engine_initial(r->engine, param, first, n, out);
+    const bool adapter = param->adapter && !r->config->model.lora_init;
+    if (adapter || zr__inputs_lack(&r->inputs, param->name)) return zr__engine_initial(r->engine, param, first, n, out);
     return zr__weights_fill(r->inputs.weights, param, first, n, out);
 }
 
@@ -341,7 +346,7 @@ zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input)
     const int64_t first = first_sample(r, batch);
     zr_status st = ZR_OK;
     for (int64_t b = 0; b < rows && st == ZR_OK; b++) {
-        const zr__row row = zr__row_at(&r->plan->layout, b, input);
+        const zr__row row = zr__row_at(r->inputs.train.kind, &r->plan->layout, b, input);
         st = r->ahead ? zr__rows_ahead_read(r->ahead, first + b, b, input)
                       : zr__samples_read(&r->inputs.train, first + b, &row);
         if (st == ZR_OK) zr__row_count(&r->plan->layout, &row, batch->counted);
@@ -572,7 +577,8 @@ static zr_status evaluate_now(zr__run *r)
     zr__eval_part part;
     zr__eval_watch watch = {.done = after_batch, .arg = r};
     zr__eval_mean mean;
-    const zr__eval_text val = {.source = &r->inputs.val, .read = zr__samples_window, .windows = windows};
+    const zr__eval_text val = {
+        .kind = r->inputs.val.kind, .source = &r->inputs.val, .read = zr__samples_window, .windows = windows};
     r->result->agreed = false;
     zr__run_enter(r, ZR__PHASE_EVALUATE);
     ZR_TRY(zr__evaluate(r->engine, r->comm, &r->plan->layout, &val, &watch, &part));
@@ -653,7 +659,9 @@ static zr_status make_steps(zr__run *r)
     ZR_CHECK(!is_all_uncounted(r), ZR_ERR_DATA,
              "%s: no target counts in any of %lld steps; give %s data.seq_length %lld tokens",
              ZR_SHOWN(r->config->data.train), (long long)(r->result->steps - r->from_step),
-             r->inputs.train.pairs ? "rows with masked tokens within" : "lines with an answer that begins within",
+             r->inputs.train.pairs      ? "rows with masked tokens within"
+             : r->inputs.train.labelled ? "samples with labels or answers within"
+                                        : "lines with an answer that begins within",
              (long long)r->config->data.seq_length);
     return ZR_OK;
 }

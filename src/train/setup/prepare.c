@@ -137,8 +137,10 @@ static zr_status look_at_data(zr_config *config, const char *path, data_kind *ki
     bool text = false;
     *kind = DATA_UNKNOWN;
     if (!path) return ZR_OK;
-    if (config->model.family->samples == ZR_SAMPLES_PAIRS && zr__pairs_are_ready(path)) {
-        *kind = DATA_TOKENS;
+    const zr_samples samples = zr__config_samples(config);
+    const bool ready = samples == ZR_SAMPLES_PAIRS && zr__pairs_are_ready(path);
+    if (ready || samples == ZR_SAMPLES_LABELS || samples == ZR_SAMPLES_ANSWERS) {
+        *kind = ready ? DATA_TOKENS : DATA_TEXT;
         return ZR_OK;
     }
     zr_status looked = zr__data_look(path, &text, note, sizeof(note));
@@ -188,7 +190,7 @@ static zr_status default_tokenizer(zr_config *config, bool *bytes)
     ZR_TRY(tokenizer_of_init(config, &found));
     if (found) return ZR_OK;
     ZR_CHECK(
-        config->model.family->samples != ZR_SAMPLES_PAIRS, ZR_ERR_CONFIG,
+        zr__config_samples(config) == ZR_SAMPLES_NEXT, ZR_ERR_CONFIG,
         "data.tokenizer is missing; text for an encoder needs a tokenizer with the tokens [CLS], [SEP] and [MASK], "
         "so give its directory");
     *bytes = true;

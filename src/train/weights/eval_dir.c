@@ -1,18 +1,14 @@
 #include "base/paths/shards.h"
-#include "data/pairs/pairs.h"
 #include "train/family/inputs.h"
 #include "train/family/paths.h"
+#include "train/weights/eval_samples.h"
+#include "train/weights/eval_text.h"
 #include "train/weights/eval_windows.h"
-#include "train/weights/evaluate.h"
 #include "zr/run.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Approximate number of tokens in a batch, which determines the number of rows. A batch of this size makes matrix
- * products efficient and takes little memory. */
-#define BATCH_TOKENS 1024
 
 static zr_status find_val(void *arg, const char *path, char found[PATH_MAX])
 {
@@ -57,36 +53,6 @@ static void limit_windows(const zr__loaded *loaded, zr__eval_windows *windows, i
     if (batches > 0 && batches <= windows->targets / batch) windows->targets = batches * batch;
 }
 
-/* Evaluate on a text. Set the results that do not depend on the kind of data. */
-static zr_status evaluate_text(zr__loaded *loaded, zr_layout *layout, const zr__eval_text *text,
-                               const zr__eval_watch *watch, int threads, const char *path, zr_eval_result *result)
-{
-    zr__eval_part part;
-    zr__eval_mean mean;
-    ZR_TRY(zr__load_start(loaded, layout, threads));
-    const zr_plan *plan = loaded->plan;
-    ZR_TRY(zr__evaluate(loaded->engine, loaded->comm, &plan->layout, text, watch, &part));
-    ZR_TRY(part.data);
-    ZR_TRY(zr__evaluate_mean(loaded->comm, &part, plan->terms, &mean));
-    ZR_CHECK(isfinite(mean.loss), ZR_ERR_DIVERGED,
-             "the loss of these weights on this file is %g, which is not finite: the weights cannot be used",
-             mean.loss);
-    snprintf(result->data, sizeof(result->data), "%s", path);
-    result->loss = mean.loss;
-    result->tokens = mean.term[0].counted;
-    result->perplexity = exp(mean.term[0].loss);
-    result->params = plan->params;
-    result->seq = layout->seq;
-    result->terms = plan->terms > 1 ? plan->terms : 0;
-    for (int t = 0; t < result->terms; t++) {
-        const char *name = zr_graph_loss_name(plan->graph[ZR_SCHEDULE_EVAL], t);
-        snprintf(result->term[t].name, sizeof(result->term[t].name), "%s", name);
-        result->term[t].loss = mean.term[t].counted > 0 ? mean.term[t].loss : NAN;
-        result->term[t].counted = mean.term[t].counted;
-    }
-    return ZR_OK;
-}
-
 static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows, const zr_eval_args *args,
                                   zr_eval_result *result)
 {
@@ -95,15 +61,16 @@ static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows,
     layout.train = false;
     layout.documents = windows->documents;
     layout.seq = seq;
-    layout.batch = seq < BATCH_TOKENS ? BATCH_TOKENS / seq : 1;
+    layout.batch = zr__eval_batch_rows(seq);
     limit_windows(loaded, windows, args->batches);
     const int64_t count = zr__eval_windows_count(windows);
     if (layout.batch > count) layout.batch = count;
-    const zr__eval_text text = {.source = windows, .read = zr__eval_windows_read, .windows = count};
+    const zr__eval_text text = {
+        .kind = ZR_SAMPLES_NEXT, .source = windows, .read = zr__eval_windows_read, .windows = count};
     teller t = {args, windows, count};
     const zr__eval_watch watch = {tell_targets, &t};
-    ZR_TRY(evaluate_text(loaded, &layout, &text, args->progress ? &watch : NULL, args->threads, windows->info.path,
-                         result));
+    ZR_TRY(zr__evaluate_text(loaded, &layout, &text, args->progress ? &watch : NULL, args->threads, windows->info.path,
+                             result));
     ZR_CHECK(result->tokens > 0, ZR_ERR_DATA, "%s: no window of %lld tokens has a target that counts",
              windows->info.path, (long long)seq);
     const char *skipped = windows->info.skipped_lines > 0 ? windows->info.note : "", *again = windows->info.made_again,
@@ -115,69 +82,6 @@ static zr_status evaluate_windows(zr__loaded *loaded, zr__eval_windows *windows,
     double bytes_per_token = (double)windows->bytes / (double)result->tokens;
     result->bits_per_byte = windows->bytes > 0 ? result->loss / log(2.0) / bytes_per_token : NAN;
     return ZR_OK;
-}
-
-/* ---- sentence pairs -------------------------------------------------------------------------- */
-
-/* Argument of the callback that reports the progress of an evaluation of sentence pairs in tokens. */
-typedef struct rows_teller {
-    const zr_eval_args *args;
-    int64_t seq, rows;
-} rows_teller;
-
-static zr_status tell_rows(void *arg, int64_t rows)
-{
-    const rows_teller *t = arg;
-    t->args->progress(t->args->arg, rows * t->seq, t->rows * t->seq);
-    return ZR_OK;
-}
-
-/* Open sentence pairs as the run does for its evaluations: the masked tokens depend on the run's seed. Rows that were
- * prepared before may have any number of predictions. */
-static zr_status open_pairs(const zr__loaded *loaded, const char *path, int64_t seq, zr_layout *layout,
-                            zr_pairs **pairs)
-{
-    char found[PATH_MAX], cache[PATH_MAX];
-    const zr_config *config = loaded->config;
-    zr_pairs_args args = {.path = path,
-                          .vocab_size = loaded->model.sizes.vocabulary,
-                          .seq_length = seq,
-                          .seed = config ? (uint64_t)config->train.seed : 0};
-    zr__pairs_keys(config, &args);
-    if (zr__pairs_are_ready(path) || args.predictions > seq) args.predictions = seq;
-    if (args.samples > seq) args.samples = seq;
-    zr__samples_layout(loaded->model.family, config, layout);
-    layout->predictions = args.predictions;
-    layout->samples = args.samples;
-    if (config) ZR_TRY(zr__run_cache_find(config, loaded->stored.run, cache, &args.cache_dir));
-    ZR_TRY(zr__load_tokenizer(loaded, found, &args.tokenizer));
-    return zr_pairs_open(&args, pairs);
-}
-
-static zr_status evaluate_pairs(zr__loaded *loaded, const char *path, int64_t seq, const zr_eval_args *args,
-                                zr_eval_result *result)
-{
-    zr_layout layout = ZR_LAYOUT_INIT;
-    zr__samples samples = {0};
-    ZR_CHECK(args->stride == 0, ZR_ERR_UNSUPPORTED, "a stride is for windows of a decoder; %s is an encoder",
-             loaded->model.family->title);
-    layout.train = false;
-    layout.seq = seq;
-    layout.batch = seq < BATCH_TOKENS ? BATCH_TOKENS / seq : 1;
-    ZR_TRY(open_pairs(loaded, path, seq, &layout, &samples.pairs));
-    int64_t rows = zr__samples_info(&samples).windows;
-    const int64_t batch = loaded->config && loaded->config->train_batch_size > 0 ? loaded->config->train_batch_size : 1;
-    if (args->batches > 0 && args->batches <= rows / batch) rows = args->batches * batch;
-    if (layout.batch > rows) layout.batch = rows;
-    const zr__eval_text text = {.source = &samples, .read = zr__samples_window, .windows = rows};
-    rows_teller t = {args, seq, rows};
-    const zr__eval_watch watch = {tell_rows, &t};
-    zr_status st = evaluate_text(loaded, &layout, &text, args->progress ? &watch : NULL, args->threads, path, result);
-    result->stride = seq;
-    result->bytes = -1;
-    result->bits_per_byte = NAN;
-    zr__samples_close(&samples);
-    return st;
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */
@@ -217,8 +121,9 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     ZR_TRY(zr__load_open(dir, &loaded));
     ZR_TRY_GOTO(st, window_length(&loaded, args, &seq, &note), done);
     ZR_TRY_GOTO(st, find_data(&loaded, args, &found, &path), done);
-    if (loaded.model.family->samples == ZR_SAMPLES_PAIRS) {
-        ZR_TRY_GOTO(st, evaluate_pairs(&loaded, path, seq, args, result), done);
+    result->accuracy = result->exact = result->f1 = NAN;
+    if (zr__family_samples(&loaded.model) != ZR_SAMPLES_NEXT) {
+        ZR_TRY_GOTO(st, zr__evaluate_samples(&loaded, path, seq, args, result), done);
     } else {
         ZR_TRY_GOTO(st, zr__eval_windows_open(&loaded, path, seq, args->stride, &windows), done);
         ZR_TRY_GOTO(st, evaluate_windows(&loaded, &windows, args, result), done);

@@ -12,9 +12,7 @@ typedef struct reader {
 static zr_status read_counted(const reader *r, int64_t window, const zr__row *row)
 {
     ZR_TRY(r->text->read(r->text->source, window, row));
-    const bool pairs = r->layout->predictions > 0;
-    r->part->counted[0] += pairs ? r->layout->predictions : r->layout->seq;
-    if (pairs) r->part->counted[1] += r->layout->samples;
+    zr__row_losses(r->layout, row, r->part->counted);
     zr__row_count(r->layout, row, r->part->counted);
     return ZR_OK;
 }
@@ -25,7 +23,7 @@ static zr_status read_rows(void *arg, const zr_batch *batch, void *const *input)
     const zr__eval_text *text = r->text;
     for (int64_t b = 0; b < r->layout->batch; b++) {
         const int64_t window = batch->first_row + b;
-        const zr__row row = zr__row_at(r->layout, b, input);
+        const zr__row row = zr__row_at(text->kind, r->layout, b, input);
         if (window < text->windows && r->part->data == ZR_OK) r->part->data = read_counted(r, window, &row);
         if (window >= text->windows || r->part->data != ZR_OK) zr__row_pad(r->layout, &row);
     }

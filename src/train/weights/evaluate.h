@@ -9,6 +9,7 @@
 
 /** Input of an evaluation: the first `windows` windows, which `read` reads from `source`. */
 typedef struct zr__eval_text {
+    zr_samples kind;
     void *source;
     zr__data_fn read;
     int64_t windows;

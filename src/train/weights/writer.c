@@ -1,6 +1,7 @@
 #include "train/weights/writer.h"
 
 #include "base/text/text.h"
+#include "train/weights/logits.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -54,14 +55,6 @@ zr_status zr__writer_open(zr__writer *w)
     return ZR_OK;
 }
 
-static float number_at(const zr_tensor *tensor, int64_t i)
-{
-    const uint16_t *half = tensor->data;
-    if (tensor->dtype == ZR_BF16) return zr_f32_from_bf16(half[i]);
-    if (tensor->dtype == ZR_F16) return zr_f32_from_f16(half[i]);
-    return ((const float *)tensor->data)[i];
-}
-
 /** Decode the tokens from index `first` on into the cache, and store the logits after the last token in w->logits. If
  * the cache would overflow, refill only half of it, with the last tokens. Every later token then has a context of at
  * least half the cache. */
@@ -77,7 +70,7 @@ static zr_status read_tokens(zr__writer *w, int64_t first)
     }
     for (int64_t i = first; i < w->n_tokens; i++) ZR_TRY(w->decode(w->arg, w->tokens[i], w->position++, &output));
     for (int64_t v = 0; v < w->choices; v++) {
-        w->logits[v] = number_at(&output, v);
+        w->logits[v] = zr__number_at(&output, v);
         ZR_CHECK(isfinite(w->logits[v]), ZR_ERR_DIVERGED,
                  "these weights cannot be used: the logit of token %lld after %lld tokens is %g", (long long)v,
                  (long long)w->n_tokens, (double)w->logits[v]);

@@ -1,0 +1,139 @@
+/* The task of a Hugging Face directory: its class of transformers, and the labels of a classification. */
+#include "checkpoint/hf_task.h"
+
+#include "base/text/text.h"
+#include "checkpoint/hf.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Find the task of a class of transformers. Return whether the class is known. */
+static bool find_task(const zr_family *family, const char *class, int *task)
+{
+    *task = 0;
+    if (strcmp(class, family->architecture) == 0) return true;
+    for (int i = 0; family->task[i].architecture; i++)
+        if (strcmp(class, family->task[i].architecture) == 0) {
+            *task = i + 1;
+            return true;
+        }
+    for (const char *const *body = family->names.bodies; body && *body; body++)
+        if (strcmp(class, *body) == 0) return true;
+    return false;
+}
+
+static zr_status refuse_class(const char *file, const zr_family *family, const char *class)
+{
+    char known[512];
+    size_t used = (size_t)snprintf(known, sizeof(known), "%s", family->architecture);
+    for (int i = 0; family->task[i].architecture && used < sizeof(known); i++)
+        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s",
+                                 family->task[i + 1].architecture ? ", " : " or ", family->task[i].architecture);
+    return ZR_FAIL(ZR_ERR_DATA, "%s: unsupported architecture: architectures is %s; wanted %s", file, ZR_SHOWN(class),
+                   known);
+}
+
+/* Return the name of label i, or NULL. */
+static const char *label_name(const json_t *names, int64_t i)
+{
+    char id[32];
+    snprintf(id, sizeof(id), "%" PRId64, i);
+    return json_string_value(json_object_get(names, id));
+}
+
+/* Count the labels of a classification: the members "0", "1", ... of id2label, or num_labels. As in transformers, there
+ * are two without both keys. */
+static zr_status count_labels(const char *file, const json_t *root, int64_t *labels)
+{
+    const json_t *names = json_object_get(root, "id2label"), *number = json_object_get(root, "num_labels");
+    const bool named = names && !json_is_null(names), given = number && !json_is_null(number);
+    *labels = named ? (int64_t)json_object_size(names) : given ? json_integer_value(number) : 2;
+    for (int64_t i = 0; named && i < *labels; i++)
+        ZR_CHECK(label_name(names, i), ZR_ERR_DATA,
+                 "%s: id2label has %" PRId64 " members, but no name for label %" PRId64, file, *labels, i);
+    ZR_CHECK(*labels >= 2, ZR_ERR_DATA,
+             "%s: unsupported architecture: the model has %" PRId64
+             " labels (%s); zr classifies with 2 or more labels, "
+             "and computes no regression",
+             file, *labels, named ? "id2label" : "num_labels");
+    return ZR_OK;
+}
+
+zr_status zr__hf_read_task(const char *file, const json_t *root, const zr_family *family, zr_model_config *config)
+{
+    const char *class = json_string_value(json_array_get(json_object_get(root, "architectures"), 0));
+    const zr_field *of_task = zr_family_meaning(family, "task"), *of_labels = zr_family_meaning(family, "labels");
+    int64_t labels = 0;
+    int task = 0;
+    if (!family->task) return ZR_OK;
+    if (class && !find_task(family, class, &task)) return refuse_class(file, family, class);
+    memcpy(config->bytes + of_task->offset, &task, sizeof(task));
+    if (zr_family_samples(family, config) != ZR_SAMPLES_LABELS) return ZR_OK;
+    ZR_TRY(count_labels(file, root, &labels));
+    memcpy(config->bytes + of_labels->offset, &labels, sizeof(labels));
+    return ZR_OK;
+}
+
+/* Leave out labels that the source had: with other than two, transformers gives the heads of all tasks as many outputs.
+ */
+static int drop_labels(json_t *root)
+{
+    static const char *const keys[] = {"id2label", "label2id", "num_labels"};
+    const json_t *names = json_object_get(root, "id2label"), *number = json_object_get(root, "num_labels");
+    const bool two = (!names || json_object_size(names) == 2) && (!number || json_integer_value(number) == 2);
+    int failed = 0;
+    for (size_t i = 0; !two && i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (json_object_get(root, keys[i])) failed |= json_object_del(root, keys[i]);
+    return failed;
+}
+
+int zr__hf_write_labels(json_t *root, const zr_family *family, const zr_model_config *config)
+{
+    int64_t labels;
+    if (!family->task) return 0;
+    if (zr_family_samples(family, config) != ZR_SAMPLES_LABELS) return drop_labels(root);
+    memcpy(&labels, config->bytes + zr_family_meaning(family, "labels")->offset, sizeof(labels));
+    if ((int64_t)json_object_size(json_object_get(root, "id2label")) == labels) return 0; /* names of the source */
+    json_t *names = json_object(), *ids = json_object();
+    int failed = !names || !ids;
+    for (int64_t i = 0; i < labels; i++) {
+        char id[32], name[64];
+        snprintf(id, sizeof(id), "%" PRId64, i);
+        snprintf(name, sizeof(name), "LABEL_%" PRId64, i);
+        failed |= json_object_set_new(names, id, json_string(name));
+        failed |= json_object_set_new(ids, name, json_integer(i));
+    }
+    if (json_object_get(root, "num_labels")) failed |= json_object_del(root, "num_labels");
+    return failed | json_object_set_new(root, "id2label", names) | json_object_set_new(root, "label2id", ids);
+}
+
+/* Copy the names of n labels into one allocation, behind the array of pointers to them. */
+static zr_status copy_names(const json_t *id2label, int64_t n, const char ***names)
+{
+    size_t bytes = (size_t)n * sizeof(**names);
+    for (int64_t i = 0; i < n; i++) bytes += strlen(label_name(id2label, i)) + 1;
+    const char **all = zr_alloc(bytes);
+    ZR_CHECK(all, ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " labels", n);
+    char *text = (char *)(all + n);
+    for (int64_t i = 0; i < n; i++) {
+        const size_t size = strlen(label_name(id2label, i)) + 1;
+        all[i] = memcpy(text, label_name(id2label, i), size);
+        text += size;
+    }
+    *names = all;
+    return ZR_OK;
+}
+
+zr_status zr__hf_label_names(const char *dir, int64_t n, const char ***names)
+{
+    zr__hf_source *source = NULL;
+    *names = NULL;
+    ZR_TRY(zr__hf_source_read(dir, NULL, &source));
+    const json_t *id2label = json_object_get(source->keys, "id2label");
+    bool all = (int64_t)json_object_size(id2label) == n;
+    for (int64_t i = 0; all && i < n; i++) all = label_name(id2label, i) != NULL;
+    zr_status st = all ? copy_names(id2label, n, names) : ZR_OK;
+    zr__hf_source_free(&source);
+    return st;
+}

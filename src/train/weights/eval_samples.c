@@ -1,0 +1,203 @@
+#include "train/weights/eval_samples.h"
+
+#include "data/pairs/pairs.h"
+#include "train/family/inputs.h"
+#include "train/family/paths.h"
+#include "train/weights/eval_text.h"
+#include "train/weights/logits.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* An evaluation of an encoder. */
+typedef struct judge {
+    zr__loaded *loaded;
+    const zr_eval_args *args;
+    zr__samples samples;
+    zr_layout layout;
+    int64_t seq, rows, done; /* tokens of a row; rows of the evaluation, and those of completed batches */
+    int32_t *label;          /* labels (rows of a batch, S) of the current batch; NULL in other tasks */
+    int64_t right, labelled; /* samples whose label has the largest logit, and samples with a label */
+    zr_answers *answers;     /* NULL in other tasks, and if questions may be incomplete */
+    void *raw;               /* logits of a batch, in the type of the layout */
+    float *logits;
+} judge;
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Open sentence pairs as the run opens them for its evaluations, whose masks depend on the run's seed. Ready rows may
+ * have any number of predictions. */
+static zr_status open_pairs(judge *j, const char *path, const char *tokenizer)
+{
+    char cache[PATH_MAX];
+    const zr__loaded *loaded = j->loaded;
+    const zr_config *config = loaded->config;
+    zr_pairs_args args = {.path = path,
+                          .vocab_size = loaded->model.sizes.vocabulary,
+                          .seq_length = j->seq,
+                          .seed = config ? (uint64_t)config->train.seed : 0,
+                          .tokenizer = tokenizer};
+    zr__pairs_keys(config, &args);
+    if (zr__pairs_are_ready(path) || args.predictions > j->seq) args.predictions = j->seq;
+    args.samples = j->layout.samples;
+    j->layout.predictions = args.predictions;
+    if (config) ZR_TRY(zr__run_cache_find(config, loaded->stored.run, cache, &args.cache_dir));
+    return zr_pairs_open(&args, &j->samples.pairs);
+}
+
+static zr_status open_labelled(judge *j, const char *path, const char *tokenizer)
+{
+    const zr__family_model *model = &j->loaded->model;
+    const bool answers = zr__family_samples(model) == ZR_SAMPLES_ANSWERS;
+    zr_labelled_args args = {.path = path,
+                             .kind = answers ? ZR_LABELLED_ANSWERS : ZR_LABELLED_CLASSES,
+                             .vocab_size = model->sizes.vocabulary,
+                             .seq_length = j->seq,
+                             .labels = zr__family_labels(model),
+                             .order = ZR_SEQUENTIAL,
+                             .tokenizer = tokenizer,
+                             .every_question = true};
+    zr__labelled_keys(j->loaded->config, &args);
+    args.samples = j->layout.samples;
+    return zr__labelled_open(&args, j->loaded->stored.path, &j->samples.labelled);
+}
+
+static zr_status open_samples(judge *j, const char *path)
+{
+    char found[PATH_MAX];
+    const char *tokenizer;
+    const zr_samples kind = zr__family_samples(&j->loaded->model);
+    zr__samples_layout(kind, j->loaded->config, &j->layout);
+    if (j->layout.samples > j->seq) j->layout.samples = j->seq;
+    ZR_TRY(zr__load_tokenizer(j->loaded, found, &tokenizer));
+    return kind == ZR_SAMPLES_PAIRS ? open_pairs(j, path, tokenizer) : open_labelled(j, path, tokenizer);
+}
+
+/* Find the number of rows, and allocate what the logits of a task need. */
+static zr_status prepare(judge *j)
+{
+    const zr_eval_args *args = j->args;
+    const zr_config *config = j->loaded->config;
+    const zr_samples kind = zr__family_samples(&j->loaded->model);
+    const int64_t all = zr__samples_info(&j->samples).windows, batch = config ? config->train_batch_size : 0;
+    const int64_t step = batch > 0 ? batch : 1;
+    j->rows = args->batches > 0 && args->batches <= all / step ? args->batches * step : all;
+    if (j->layout.batch > j->rows) j->layout.batch = j->rows;
+    const bool answers = kind == ZR_SAMPLES_ANSWERS && j->rows == all;
+    ZR_CHECK(!args->answers || answers, ZR_ERR_UNSUPPORTED, "%s",
+             kind == ZR_SAMPLES_ANSWERS ? "answers need all windows of a question; leave out the number of batches"
+                                        : "only a model of the task question_answering gives answers");
+    if (answers) ZR_TRY(zr_answers_open(j->samples.labelled, 0, 0, &j->answers));
+    const int64_t S = j->layout.samples * j->layout.batch, T = j->seq * j->layout.batch;
+    const int64_t logits = answers ? 2 * T : kind == ZR_SAMPLES_LABELS ? S * zr__family_labels(&j->loaded->model) : 0;
+    if (logits == 0) return ZR_OK;
+    j->label = zr_alloc((size_t)S * sizeof(*j->label));
+    j->raw = zr_alloc((size_t)logits * sizeof(float));
+    j->logits = zr_alloc((size_t)logits * sizeof(float));
+    ZR_CHECK(j->label && j->raw && j->logits, ZR_ERR_MEMORY, "no memory for %lld logits", (long long)logits);
+    return ZR_OK;
+}
+
+/* ---- judging --------------------------------------------------------------------------------- */
+
+/* Read a row, and keep the labels of its samples. This is a zr__data_fn whose source is a judge. */
+static zr_status read_row(void *source, int64_t index, const zr__row *row)
+{
+    judge *j = source;
+    const int64_t S = j->layout.samples;
+    ZR_TRY(zr__samples_window(&j->samples, index, row));
+    if (row->label) memcpy(j->label + index % j->layout.batch * S, row->label, (size_t)S * sizeof(*row->label));
+    return ZR_OK;
+}
+
+/* Count the samples of a row whose label has the largest logit, the first of several equal ones. */
+static void judge_labels(judge *j, int64_t b)
+{
+    const int64_t S = j->layout.samples, labels = zr__family_labels(&j->loaded->model);
+    for (int64_t s = b * S; s < (b + 1) * S; s++) {
+        const float *logits = j->logits + s * labels;
+        int64_t best = 0;
+        for (int64_t k = 1; k < labels; k++)
+            if (logits[k] > logits[best]) best = k;
+        j->labelled += j->label[s] >= 0;
+        j->right += j->label[s] >= 0 && best == j->label[s];
+    }
+}
+
+/* Take the logits of a batch, of which `rows` rows in total are complete. */
+static zr_status take_logits(judge *j, int64_t rows)
+{
+    const zr__loaded *loaded = j->loaded;
+    const zr_graph *graph = loaded->plan->graph[ZR_SCHEDULE_EVAL];
+    const zr_value output = zr_graph_get_output(graph);
+    const zr_type *type = &zr_graph_value(graph, output)->type;
+    ZR_TRY(zr_engine_value(loaded->engine, ZR_SCHEDULE_EVAL, output, j->raw));
+    const zr_tensor raw = {.data = j->raw, .dtype = type->dtype, .shape = type->shape};
+    for (int64_t i = 0; i < zr_shape_elems(&type->shape); i++) j->logits[i] = zr__number_at(&raw, i);
+    for (int64_t row = j->done; row < rows; row++) {
+        const int64_t b = row - j->done;
+        if (j->answers)
+            ZR_TRY(zr_answers_add(j->answers, row, j->logits + b * 2 * j->seq));
+        else
+            judge_labels(j, b);
+    }
+    return ZR_OK;
+}
+
+static zr_status end_batch(void *arg, int64_t rows)
+{
+    judge *j = arg;
+    if (j->logits) ZR_TRY(take_logits(j, rows));
+    j->done = rows;
+    if (j->args->progress) j->args->progress(j->args->arg, rows * j->seq, j->rows * j->seq);
+    return ZR_OK;
+}
+
+static zr_status set_scores(judge *j, zr_eval_result *result)
+{
+    zr_answers_scored scored;
+    if (j->labelled > 0) result->accuracy = (double)j->right / (double)j->labelled;
+    result->samples = j->labelled;
+    if (!j->answers) return ZR_OK;
+    ZR_TRY(zr_answers_score(j->answers, &scored));
+    result->exact = scored.exact;
+    result->f1 = scored.f1;
+    result->samples = scored.questions;
+    return j->args->answers ? zr_answers_json(j->answers, &result->answers) : ZR_OK;
+}
+
+static zr_status evaluate(judge *j, const char *path, zr_eval_result *result)
+{
+    ZR_TRY(open_samples(j, path));
+    ZR_TRY(prepare(j));
+    const zr__eval_text text = {
+        .kind = zr__family_samples(&j->loaded->model), .source = j, .read = read_row, .windows = j->rows};
+    const zr__eval_watch watch = {end_batch, j};
+    ZR_TRY(zr__evaluate_text(j->loaded, &j->layout, &text, &watch, j->args->threads, path, result));
+    const zr_data_info info = zr__samples_info(&j->samples);
+    const char *note = j->samples.labelled ? info.note : "", *cut = info.cut;
+    snprintf(result->note, sizeof(result->note), "%s%s%s", note, note[0] && cut[0] ? "; " : "", cut);
+    result->stride = j->seq;
+    result->bytes = -1;
+    result->bits_per_byte = NAN;
+    return set_scores(j, result);
+}
+
+zr_status zr__evaluate_samples(zr__loaded *loaded, const char *path, int64_t seq, const zr_eval_args *args,
+                               zr_eval_result *result)
+{
+    judge j = {.loaded = loaded, .args = args, .layout = ZR_LAYOUT_INIT, .seq = seq};
+    ZR_CHECK(args->stride == 0, ZR_ERR_UNSUPPORTED, "a stride is for windows of a decoder; %s is an encoder",
+             loaded->model.family->title);
+    j.layout.train = false;
+    j.layout.seq = seq;
+    j.layout.batch = zr__eval_batch_rows(seq);
+    const zr_status st = evaluate(&j, path, result);
+    zr_answers_close(&j.answers);
+    zr__samples_close(&j.samples);
+    zr_free(j.label);
+    zr_free(j.raw);
+    zr_free(j.logits);
+    return st;
+}

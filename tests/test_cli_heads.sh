@@ -1,0 +1,117 @@
+#TEST timeout=90
+# BERT is fine-tuned: it learns labels and answers, starts with the body of another task, and is evaluated by accuracy,
+# exact match and F1.
+. tests/command.inc
+
+python3 - <<'END_PYTHON'
+import json, os, random
+random.seed(1)
+colours, animals, verbs, places = ("red", "blue", "green"), ("cat", "dog", "bird"), ("runs", "sings"), ("house", "garden")
+words = [*colours, *animals, *verbs, *places, "the", "in", "where", "what", "color", "is", "?"]
+os.mkdir("tok")
+open("tok/tokenizer_config.json", "w").write('{"do_lower_case": true}')
+open("tok/vocab.txt", "w").write("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + words) + "\n")
+for name, n in ("train", 60), ("dev", 12):
+    texts, paragraphs = [], []
+    for i in range(n):
+        colour, animal, verb, place = (random.choice(one) for one in (colours, animals, verbs, places))
+        text = f"the {colour} {animal} {verb} in the {place}"
+        texts.append({"text": text, "text_pair": f"the {animal}", "label": animals.index(animal)})
+        asked = (f"what color is the {animal} ?", colour), (f"where is the {animal} ?", place)
+        paragraphs.append({"context": text, "qas": [
+            {"id": f"{i}-{k}", "question": question, "answers": [{"text": right, "answer_start": text.index(right)}]}
+            for k, (question, right) in enumerate(asked)]})
+    open(name + ".jsonl", "w").write("".join(json.dumps(one) + "\n" for one in texts))
+    names = [one | {"label": animals[one["label"]]} for one in texts]
+    open(name + "-named.jsonl", "w").write("".join(json.dumps(one) + "\n" for one in names))
+    json.dump({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}, open(name + ".json", "w"))
+END_PYTHON
+
+# options of a small BERT; the options of a task come after the run's name
+tune() { # RUN TASK TRAIN DEV OPTION...
+    run=$1 task=$2 data=$3 dev=$4
+    shift 4
+    "$ZR" train --model.type=bert --model.task="$task" --model.hidden_dropout_prob=0 \
+        --model.attention_probs_dropout_prob=0 --data.train="$data" --data.val="$dev" --data.tokenizer=tok \
+        --data.seq_length=32 --train_batch_size=8 --train.steps=120 --train.eval_interval=60 --train.threads=1 \
+        --optimizer.params.lr=5e-3 --gradient_clipping=1 --bf16.enabled=false --train.output_dir="$run" "$@"
+}
+small="--model.num_hidden_layers=1 --model.num_attention_heads=2 --model.hidden_size=16 --model.max_position_embeddings=64"
+labels() { run=$1; shift; tune "$run" sequence_classification train.jsonl dev.jsonl --model.num_labels=3 "$@"; }
+answers() { run=$1; shift; tune "$run" question_answering train.json dev.json --data.doc_stride=8 --data.max_query_length=10 "$@"; }
+
+check "a run on labels" labels classes $small
+check "... is evaluated by accuracy" prints '^accuracy       1.0000, of 12 samples' "$ZR" eval classes
+check "... in its directory of Hugging Face" prints '"accuracy":1, "samples":12' \
+    "$ZR" eval classes/model --data dev.jsonl --seq 32 --json
+check "... which says what it is" grep -q '"architectures": \["BertForSequenceClassification"\]' classes/model/config.json
+check "... on two ranks at stage 3" labels classes2 $small --ranks 2 --train_micro_batch_size_per_gpu=4 \
+    --zero_optimization.stage=3
+close() { # FACTOR RUN RUN
+    python3 - "$@" <<'END_PYTHON'
+import json, sys
+a, b = ([json.loads(line) for line in open(f"{run}/metrics.jsonl")] for run in sys.argv[2:])
+assert len(a) == len(b) > 80
+for x, y in zip(a[:20], b[:20]): # differences of the last bit grow with the steps
+    for key in "loss", "val_loss":
+        assert (key in x) == (key in y) and (key not in x or abs(x[key] - y[key]) < float(sys.argv[1]) * x[key]), (x, y)
+END_PYTHON
+}
+check "... has the same losses" close 1e-3 classes classes2
+check "... is resumed" labels again $small --train.steps=60
+check "... with the same samples" "$ZR" train again/config.json --resume --train.steps=120
+check "... and bits" same classes again
+check "packed rows" labels packed $small --data.max_samples=4
+check "... are evaluated" prints 'of 12 samples' "$ZR" eval packed
+
+cp -r classes/model named
+python3 - <<'END_PYTHON'
+import json
+config = json.load(open("named/config.json"))
+config["id2label"] = {"0": "cat", "1": "dog", "2": "bird"}
+config["label2id"] = {"cat": 0, "dog": 1, "bird": 2}
+json.dump(config, open("named/config.json", "w"))
+END_PYTHON
+check "labels have names in config.json" prints '^accuracy       1.0000' "$ZR" eval named --data dev-named.jsonl --seq 32
+check "... also for training, and keep them" labels names --model.init=named --data.train=train-named.jsonl \
+    --data.val=dev-named.jsonl --train.steps=2
+check "... and they are written again" grep -q '"1": "dog"' names/model/config.json
+check "... otherwise they are refused" fails 65 'since the labels have no names' labels no $small \
+    --data.train=train-named.jsonl
+
+check "a run on answers that starts with another task" answers qa --model.init=classes/model --train.steps=150
+check "... says which tensors are new" grep -q 'new tensors.*: qa_outputs.weight, qa_outputs.bias$' err
+check "... and which are left out" grep -q 'does not use.*classifier.bias' err
+check "... is evaluated by exact match and F1" prints '^F1             100.0000 %' "$ZR" eval qa --predictions found.json
+right() {
+    python3 - <<'END_PYTHON'
+import json
+asked = [qa for p in json.load(open("dev.json"))["data"][0]["paragraphs"] for qa in p["qas"]]
+assert json.load(open("found.json")) == {qa["id"]: qa["answers"][0]["text"] for qa in asked}
+assert "id2label" not in json.load(open("qa/model/config.json"))
+END_PYTHON
+}
+check "... and its answers are written" right
+check "... in windows" prints 'of 24 questions' "$ZR" eval qa --seq 24
+check "... but not over the data" fails 73 'dev.json' "$ZR" eval qa --data dev.json --predictions dev.json
+check "... from some of the windows only losses" prints '^answer ' "$ZR" eval qa --batches 1
+check "... and no answers" fails 69 'leave out the number of batches' "$ZR" eval qa --batches 1 --predictions no.json
+check "no other task gives answers" fails 69 'question_answering' "$ZR" eval classes --predictions no.json
+check "a new head of labels, and a new pooler" labels back --model.init=qa/model --train.steps=1
+check "... are named" grep -q 'new tensors.*: bert.pooler.dense.weight, bert.pooler.dense.bias, classifier.weight' err
+
+check "the head of another number of labels does not fit" fails 65 'classifier.weight' labels no --model.init=named \
+    --model.num_labels=4
+check "adapters have no new head" fails 69 'the new head' labels no --model.init=qa/model --model.lora.rank=2
+check "a key of another task" fails 78 'data.max_predictions: it is for another model.task' labels no $small \
+    --data.max_predictions=10
+check "a plan" prints 'parameters' "$ZR" plan classes/config.json
+sed 's/BertForSequenceClassification/BertForTokenClassification/' classes/model/config.json >named/config.json
+check "another class of transformers is refused by name" fails 65 \
+    'architectures is BertForTokenClassification; wanted BertForPreTraining, BertForSequenceClassification or BertForQ' \
+    "$ZR" eval named --data dev.jsonl
+sed 's/"problem_type.*//; s/^{/{"problem_type": "multi_label_classification",/' classes/model/config.json >named/config.json
+check "... and another type of problem" fails 65 'problem_type is "multi_label_classification"' "$ZR" eval named \
+    --data dev.jsonl
+
+echo "1..$n"
