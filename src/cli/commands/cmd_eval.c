@@ -96,7 +96,8 @@ static zr_status run_eval(const cli_command *command, zr_comm *comm, int argc, c
          "windows of N tokens [data.seq_length of the run; the model's positions, but at most 2048, of a Hugging Face "
          "directory]"},
         {"stride", CLI_INT, &want.stride, 1, "N",
-         "overlapping windows: each begins N tokens after the previous one, and only its last N tokens count; a small N "
+         "overlapping windows: each begins N tokens after the previous one, and only its last N tokens count; a small "
+         "N "
          "is slow but gives every token a long context"},
         {"predictions", CLI_TEXT, &predictions, 0, "FILE",
          "write the answers to the questions as JSON, for SQuAD's evaluation script"},
