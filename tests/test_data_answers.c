@@ -96,6 +96,9 @@ static void candidates_have_limits(void **state)
     expect_answer(answers, 1, 1, "old bridge at Z\xc3\xbcrich was built in 1912 by the engineer Ana");
     expect_answer(answers, 1, 2, "old bridge");
     zr_answers_close(&answers);
+    answers = answer(labelled, 1 << 20, 12); /* more than a sample has tokens */
+    expect_answer(answers, 1, 2, "old bridge");
+    zr_answers_close(&answers);
     answers = answer(labelled, 0, 11);
     expect_answer(answers, 1, 1, "old bridge");
     zr_answers_close(&answers);
@@ -208,6 +211,14 @@ static void answers_are_compared_like_squad(void **state)
         assert_int_equal(zr_answer_compare(wanted[i].answer, wanted[i].right, &exact, &f1), ZR_OK);
         if (exact != wanted[i].exact || fabs(f1 - wanted[i].f1) > 1e-15)
             fail_msg("%s, %s: %d, %g", wanted[i].answer, wanted[i].right, exact, f1);
+    }
+    static const char *const damaged[] = {"old \xf0", "\xe4\xb8", "\x80", "\xff\xff\xff\xff", "\xed\xa0\x80"};
+    for (size_t i = 0; i < sizeof(damaged) / sizeof(damaged[0]); i++) {
+        bool exact = false;
+        double f1 = -1;
+        assert_int_equal(zr_answer_compare(damaged[i], "old", &exact, &f1), ZR_ERR_ARG);
+        assert_int_equal(zr_answer_compare("old", damaged[i], &exact, &f1), ZR_ERR_ARG);
+        assert_non_null(strstr(zr_error_message(), "must be valid UTF-8"));
     }
 }
 

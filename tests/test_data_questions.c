@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "labelled.h"
-#include "data/labelled/questions.h"
+#include "data/labelled/labelled.h"
 
 /* Of each sample of tests/squad/questions.json: its number of tokens, where its text begins, and its answer. */
 static const int32_t wanted[][4] = {
@@ -217,6 +217,34 @@ static void lost_answers_do_not_count(void **state)
     zr_labelled_close(&labelled);
 }
 
+/* Keep the progress that was reported last. */
+static void on_progress(void *arg, int64_t done, int64_t all)
+{
+    int64_t *last = arg;
+    assert_true(done > last[0] && done <= all);
+    last[0] = done;
+    last[1] = all;
+}
+
+/* Progress is counted in bytes of all files. */
+static void progress_is_told(void **state)
+{
+    (void)state;
+    char path[2 * PATH_MAX];
+    const char *one = in_squad("questions.json");
+    int64_t opened[2] = {0}, checked[2] = {0};
+    uint64_t hash = 0;
+    snprintf(path, sizeof(path), "[\"%s\", \"%s\"]", one, one);
+    zr_labelled_args args = questions_args(path);
+    args.progress = on_progress;
+    args.arg = opened;
+    zr_labelled *labelled = open_labelled(&args);
+    const int64_t bytes = zr_labelled_get_info(labelled).bytes;
+    assert_int_equal(zr__labelled_check(labelled, &hash, on_progress, checked), ZR_OK);
+    assert_true(opened[0] == bytes && opened[1] == bytes && checked[0] == bytes && checked[1] == bytes);
+    zr_labelled_close(&labelled);
+}
+
 static void long_questions_are_cut(void **state)
 {
     (void)state;
@@ -276,9 +304,13 @@ static void damaged_files_are_read_or_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_are_those_of_transformers), cmocka_unit_test(samples_share_rows),
-        cmocka_unit_test(wrong_files_are_refused),           cmocka_unit_test(wrong_options_are_refused),
-        cmocka_unit_test(lost_answers_do_not_count),         cmocka_unit_test(long_questions_are_cut),
+        cmocka_unit_test(samples_are_those_of_transformers),
+        cmocka_unit_test(samples_share_rows),
+        cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(lost_answers_do_not_count),
+        cmocka_unit_test(long_questions_are_cut),
+        cmocka_unit_test(progress_is_told),
         cmocka_unit_test(damaged_files_are_read_or_refused),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);

@@ -525,8 +525,8 @@ typedef struct zr_answers_scored {
 ZR_API ZR_NODISCARD zr_status zr_answers_score(zr_answers *answers, zr_answers_scored *scored);
 
 /** Compare an answer with a right one as SQuAD's evaluation 1.1 does: in lower case, without ASCII punctuation and the
- * words a, an and the. *exact receives whether both are equal, *f1 the F1 score of their words, from 0 to 1. Error:
- * ZR_ERR_MEMORY. */
+ * words a, an and the. *exact receives whether both are equal, *f1 the F1 score of their words, from 0 to 1. Errors:
+ * ZR_ERR_ARG if a text is not valid UTF-8; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_answer_compare(const char *answer, const char *right, bool *exact, double *f1);
 
 #ifdef __cplusplus

@@ -29,9 +29,10 @@ struct zr_answers {
     const zr__questions *questions;
     const zr__bert *bert;
     int64_t n_best, most_tokens; /* arguments of zr_answers_open */
-    choice *best;                /* for each sample: the n_best best first tokens, then the n_best best last tokens */
-    bool *added;                 /* for each sample: whether its logits have been added */
-    int64_t *number;             /* buffer for the samples of a row */
+    int64_t kept;    /* number of best tokens that are kept of a sample: n_best, but not more than a row has */
+    choice *best;    /* for each sample: the `kept` best first tokens, then the `kept` best last tokens */
+    bool *added;     /* for each sample: whether its logits have been added */
+    int64_t *number; /* buffer for the samples of a row */
     zr__scorer scorer;
     /* The question that was asked for last: */
     zr__words words;
@@ -47,14 +48,14 @@ struct zr_answers {
 
 static choice *best_of(const zr_answers *a, int64_t sample, bool end)
 {
-    return a->best + (2 * sample + end) * a->n_best;
+    return a->best + (2 * sample + end) * a->kept;
 }
 
 /* Return the number of best tokens of a sample. */
 static int64_t n_best_of(const zr_answers *a, int64_t sample)
 {
     const int64_t n = zr__labelled_length(&a->questions->list->sample[sample]);
-    return n < a->n_best ? n : a->n_best;
+    return n < a->kept ? n : a->kept;
 }
 
 /* Put the n largest of the logits[2 * i] of `length` tokens into `best`. Equal logits keep the order of their tokens.
@@ -155,10 +156,12 @@ static int compare(const void *left, const void *right)
 static zr_status say(const zr_answers *a, const int32_t *token, int64_t n, zr__text *out)
 {
     zr__text names = {0};
+    zr_status st = ZR_OK;
     for (int64_t i = 0; i < n; i++) {
         const char *name = NULL;
         int64_t bytes = 0;
-        ZR_TRY(zr_tokenizer_decode(a->questions->list->tokenizer, token[i], &name, &bytes));
+        st = zr_tokenizer_decode(a->questions->list->tokenizer, token[i], &name, &bytes);
+        if (st != ZR_OK) break;
         if (i > 0 && bytes >= 2 && memcmp(name, "##", 2) == 0) {
             name += 2;
             bytes -= 2;
@@ -170,7 +173,7 @@ static zr_status say(const zr_answers *a, const int32_t *token, int64_t n, zr__t
     if (names.data) zr__join_split(names.data, out);
     out->failed |= names.failed;
     zr__text_clear(&names);
-    return ZR_OK;
+    return st;
 }
 
 /* Append the text of an answer to a->texts. */
@@ -299,13 +302,14 @@ zr_status zr_answers_score(zr_answers *a, zr_answers_scored *scored)
 static zr_status take_memory(zr_answers *a)
 {
     const size_t samples = (size_t)a->questions->list->samples, n = (size_t)a->n_best;
-    a->best = zr_alloc(2 * samples * n * sizeof(*a->best));
+    a->kept = a->n_best < a->questions->seq_length ? a->n_best : a->questions->seq_length;
+    a->best = zr_alloc(2 * samples * (size_t)a->kept * sizeof(*a->best));
     a->added = zr_alloc(samples * sizeof(*a->added));
     a->number = zr_alloc((size_t)zr__labelled_row_samples(a->labelled) * sizeof(*a->number));
     a->text = zr_alloc(n * sizeof(*a->text));
     a->list = zr_alloc(n * sizeof(*a->list));
     ZR_CHECK(a->best && a->added && a->number && a->text && a->list, ZR_ERR_MEMORY,
-             "no memory for the %zu best tokens of %zu samples", n, samples);
+             "no memory for the %lld best tokens of %zu samples", (long long)a->kept, samples);
     memset(a->added, 0, samples * sizeof(*a->added));
     return zr__scorer_open(&a->scorer);
 }

@@ -103,7 +103,7 @@ static zr_status read_questions(zr_labelled *l)
     ZR_TRY(zr__questions_open(&l->args, &l->list, q));
     for (int64_t i = 0; i < l->files.n; i++) {
         ZR_TRY(zr__questions_read(q, l->files.path[i]));
-        if (l->args.progress) l->args.progress(l->args.arg, i + 1, l->files.n);
+        if (l->args.progress) l->args.progress(l->args.arg, q->read, l->info.bytes);
     }
     l->info.documents = q->n;
     l->info.lost_answers = q->lost;
@@ -242,6 +242,7 @@ zr_labelled_info zr_labelled_get_info(const zr_labelled *l)
 zr_status zr__labelled_check(const zr_labelled *l, uint64_t *hash, zr_progress_fn fn, void *arg)
 {
     uint64_t all = 0;
+    int64_t read = 0;
     for (int64_t i = 0; hash && i < l->files.n; i++) { /* opening has checked all files */
         zr__file file;
         uint64_t its = 0;
@@ -250,7 +251,8 @@ zr_status zr__labelled_check(const zr_labelled *l, uint64_t *hash, zr_progress_f
         zr__file_close(&file);
         ZR_TRY(st);
         all = i == 0 ? its : zr__hash_join(all, its);
-        if (fn) fn(arg, i + 1, l->files.n);
+        read += file.bytes;
+        if (fn) fn(arg, read, l->info.bytes);
     }
     if (hash) *hash = all;
     return ZR_OK;

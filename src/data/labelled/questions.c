@@ -211,6 +211,7 @@ zr_status zr__questions_read(zr__questions *q, const char *path)
     json_t *root = NULL;
     zr_status st = zr__json_read_most(path, FILE_BYTES, &text, &r.bytes);
     r.text = text;
+    q->read += (int64_t)r.bytes;
     if (st == ZR_OK) st = read_root(&r, &root);
     json_decref(root);
     zr_free(text);

@@ -20,6 +20,7 @@ typedef struct zr__questions {
     zr__text strings;                       /* texts, each terminated by '\0' */
     zr__question *question;
     int64_t n, room;
+    int64_t read;         /* total bytes of the files that have been read */
     int64_t lost, cut;    /* number of questions whose answer is not at its place; of questions that are too long */
     char first_lost[128]; /* file and id of the first lost question */
 } zr__questions;

@@ -129,8 +129,18 @@ zr_status zr__scorer_compare(const zr__scorer *scorer, const char *answer, const
     return ZR_OK;
 }
 
+/* Return whether a text is valid UTF-8. */
+static bool is_utf8(const char *text)
+{
+    int64_t left = (int64_t)strlen(text), n = 1;
+    for (; left > 0 && n > 0; text += n, left -= n) n = zr__text_utf8(text, left);
+    return n > 0;
+}
+
 zr_status zr_answer_compare(const char *answer, const char *right, bool *exact, double *f1)
 {
+    ZR_CHECK(is_utf8(answer) && is_utf8(right), ZR_ERR_ARG, "%s: a text to compare must be valid UTF-8",
+             ZR_SHOWN(is_utf8(answer) ? right : answer));
     zr__scorer scorer = {NULL};
     zr_status st = zr__scorer_open(&scorer);
     if (st == ZR_OK) st = zr__scorer_compare(&scorer, answer, right, exact, f1);
