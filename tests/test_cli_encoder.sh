@@ -1,7 +1,7 @@
 #TEST timeout=240 long=more build=tests/zr_fault
-# An encoder with packed rows, dropout and LAMB from the command: one series of losses for each degree of tensor
-# and sequence parallelism, whatever else the layout is and wherever its states are, also after a rank was killed, and on another
-# number of ranks. In the short run the layouts have each value of each key, and most pairs of values.
+# An encoder with packed rows, dropout and LAMB from the command: one series of losses for each degree of tensor and
+# sequence parallelism, in all layouts and homes of states, also after a rank was killed, and on another number of
+# ranks. In the short run the layouts have each value of each key, and most pairs of values.
 . tests/command.inc
 
 python3 - <<'END_PYTHON'
@@ -54,8 +54,8 @@ layout() {
         return
     fi
     # Ranks with tokens of their own add the gradients of norms and biases in another order.
-    case $* in *sequence*) one=tokens$3 sequence=--parallel.sequence=keep ;; *) one=one$3 sequence= ;; esac
-    [ -d $one ] || check "one copy of the layers, on $3 ranks $sequence" train $one threads "$3" "$3" 0 $ac.policy=none $sequence
+    case $* in *sequence*) one=tokens$3 cut=--parallel.sequence=keep ;; *) one=one$3 cut= ;; esac
+    [ -d $one ] || check "one copy of the layers, on $3 ranks $cut" train $one threads "$3" "$3" 0 $ac.policy=none $cut
     rm -rf run
     check "$*" train run "$@"
     check "... the same losses and weights" same $one run
