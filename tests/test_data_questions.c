@@ -217,6 +217,25 @@ static void lost_answers_do_not_count(void **state)
     zr_labelled_close(&labelled);
 }
 
+/* The note about a lost answer is cut between two characters. */
+static void long_names_are_cut(void **state)
+{
+    (void)state;
+    char text[512], id[64] = "";
+    for (int i = 0; i < 15; i++) strcat(id, "\xe6\xb2\xb3");
+    snprintf(text, sizeof(text),
+             "{\"data\": [{\"paragraphs\": [{\"context\": \"the river\", \"qas\": [{\"id\": \"%s\", "
+             "\"question\": \"who\", \"answers\": [{\"text\": \"bridge\", \"answer_start\": 0}]}]}]}]}",
+             id);
+    zr_labelled_args args = questions_args(write_file("squad.json", text));
+    args.every_question = true;
+    zr_labelled *labelled = open_labelled(&args);
+    const char *note = strstr(zr_labelled_get_info(labelled).note, "\xe6\xb2\xb3");
+    assert_non_null(note);
+    assert_string_equal(note + 36, "...");
+    zr_labelled_close(&labelled);
+}
+
 /* Keep the progress that was reported last. */
 static void on_progress(void *arg, int64_t done, int64_t all)
 {
@@ -309,6 +328,7 @@ int main(void)
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(lost_answers_do_not_count),
+        cmocka_unit_test(long_names_are_cut),
         cmocka_unit_test(long_questions_are_cut),
         cmocka_unit_test(progress_is_told),
         cmocka_unit_test(damaged_files_are_read_or_refused),

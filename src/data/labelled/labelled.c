@@ -71,7 +71,7 @@ static zr_status read_classes(zr_labelled *l)
 {
     zr__class_reader reader = {.args = &l->args, .list = &l->list};
     zr_status st = ZR_OK;
-    char first[128] = "";
+    char first[128] = "", name[100];
     for (int64_t i = 0; i < l->files.n && st == ZR_OK; i++) {
         zr__file file;
         zr__found_texts found = {0};
@@ -79,7 +79,8 @@ static zr_status read_classes(zr_labelled *l)
         if (st != ZR_OK) break;
         st = zr__classes_read(&reader, &file, &found);
         if (l->found.skipped_lines == 0 && found.skipped_lines > 0)
-            snprintf(first, sizeof(first), "%.100s:%lld", file.name, (long long)found.first_skipped);
+            snprintf(first, sizeof(first), "%s:%lld", zr__text_escape(l->files.path[i], name, sizeof(name)),
+                     (long long)found.first_skipped);
         l->found.skipped_lines += found.skipped_lines;
         l->found.documents += found.documents;
         zr__file_close(&file);

@@ -147,8 +147,10 @@ static zr_status add_query(zr__questions *q, const char *text, zr__labelled_samp
 static void note_lost(const reading *r, const char *id)
 {
     zr__questions *q = r->questions;
+    char name[72], shown[40];
     if (q->lost++ > 0) return;
-    snprintf(q->first_lost, sizeof(q->first_lost), "%.72s, question %.40s", ZR_SHOWN(r->name), ZR_SHOWN(id));
+    snprintf(q->first_lost, sizeof(q->first_lost), "%s, question %s", zr__text_escape(r->name, name, sizeof(name)),
+             zr__text_escape(id, shown, sizeof(shown)));
 }
 
 static zr_status read_question(reading *r, const json_t *qa, const zr__json_place *place)
