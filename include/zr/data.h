@@ -115,11 +115,12 @@ typedef enum zr_data_order { ZR_SEQUENTIAL, ZR_SHUFFLED } zr_data_order;
  *            in a document. Attention does not stop at the border of two documents.
  * ONE:       one document, for files of lines (.jsonl). Sample and window numbers are then numbers of documents. A
  *            document of fewer than T tokens is padded, and padded targets are -1. From a document of more than T+1
- * tokens, the sample takes the first T+1 tokens. In shuffled order there is no offset. WHOLE:     consecutive whole
- * documents, as long as they fit into T+1 tokens, then padding. Only for files of lines. Sample and window numbers are
- * then numbers of such rows, which are the same in each epoch; epochs differ in their order. A document of more than
- * T+1 tokens is cut as with ONE, and fills a row. The target of a document's last token is -1. This is for attention
- * within documents (zr_data_documents); the losses of a document are then the same as if it were alone in the sample.
+ *            tokens, the sample takes the first T+1 tokens. In shuffled order there is no offset.
+ * WHOLE:     consecutive whole documents, as long as they fit into T+1 tokens, then padding. Only for files of lines.
+ *            Sample and window numbers are then numbers of such rows, which are the same in each epoch; epochs differ
+ *            in their order. A document of more than T+1 tokens is cut as with ONE, and fills a row. The target of a
+ *            document's last token is -1. This is for attention within documents (zr_data_documents); the losses of a
+ *            document are then the same as if it were alone in the sample.
  * AUTO:      ONE for files with prompts or messages, DOCUMENTS for all others. */
 typedef enum zr_data_packing { ZR_PACK_AUTO, ZR_PACK_DOCUMENTS, ZR_PACK_ONE, ZR_PACK_WHOLE } zr_data_packing;
 
@@ -237,9 +238,8 @@ ZR_API int64_t zr_data_tokens(const zr_data *data);
 ZR_API int64_t zr_data_windows(const zr_data *data);
 
 /** Read a sample into tokens (T) and targets (T). targets[i] is the token that follows tokens[i], or -1 if the loss
- * ignores it. Errors: ZR_ERR_DATA
- * with file and position if a token is outside the vocabulary; ZR_ERR_IO if the file cannot be read or has changed
- * since it was opened. */
+ * ignores it. Errors: ZR_ERR_DATA with file and position if a token is outside the vocabulary; ZR_ERR_IO if the file
+ * cannot be read or has changed since it was opened. */
 ZR_API ZR_NODISCARD zr_status zr_data_sample(zr_data *data, int64_t sample, int32_t *tokens, int32_t *targets);
 
 /** Prefetch samples first to first+n-1 on a thread of the data object. The caller must read these samples next.

@@ -54,9 +54,10 @@ typedef struct zr_encoder_spec {
 /** Add an encoder layer: bidirectional self-attention, then an MLP with GELU (zr_gelu_erf), each with dropout, a
  * residual addition and a layer norm. x and the result have the shape (B,T,C).
  *  norms after additions:  h = norm(x + attention(x));   y = norm(h + mlp(h))
- *  with pre_layer_norm:    h = x + attention(norm(x));   y = h + mlp(norm(h)). The last layer's output then needs a
- * norm Heads and the MLP's hidden layer may be cut over tensor-parallel ranks. Documents are kept apart (zr_attend).
- * The spec is not needed after the call. Store ZR_ERR_CONFIG in the graph if a size is impossible.
+ *  with pre_layer_norm:    h = x + attention(norm(x));   y = h + mlp(norm(h))
+ * With pre_layer_norm, the output of the last layer still needs a norm. Heads and the MLP's hidden layer may be cut
+ * over tensor-parallel ranks. Documents are kept apart (zr_attend). The spec is not needed after the call. Store
+ * ZR_ERR_CONFIG in the graph if a size is impossible.
  *
  * The backward pass keeps, per token, 6 C + inner elements and one F32 number for each head, whatever the dropout:
  * outputs of norms and of GELU are recomputed, and masks of dropout are drawn again (docs/memory.md). */

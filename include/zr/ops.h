@@ -65,9 +65,12 @@ ZR_API zr_value zr_layernorm(zr_graph *graph, zr_value x, zr_value gain, zr_valu
  * normalised separately, for example each head of the queries. rstd then has the shape (rows,C/G). G must divide C,
  * which may be cut over tensor-parallel ranks in groups of G columns. zr_rmsnorm_rounded rounds x * rstd to the graph's
  * dtype before the product with the gain, as the models Llama, Mistral and Qwen do. In F32 both functions give the same
- * bits. i[0] = 1 to round x * rstd; f[0] = eps rmsnorm:    x (rows,C) g, gain (G) g -> y (rows,C) g, rstd (rows) or
- * (rows,C/G) F32 rmsnorm_dx: dy (rows,C) g, x g, gain g, rstd, [earlier (rows,C) g] -> dx (rows,C) g; dx = earlier +
- * ...; may be in place of earlier or dy rmsnorm_dw: dy (rows,C) g, x g, rstd -> dgain (G) w */
+ * bits.
+ *  i[0] = 1 to round x * rstd; f[0] = eps
+ *  rmsnorm:    x (rows,C) g, gain (G) g -> y (rows,C) g, rstd (rows) or (rows,C/G) F32
+ *  rmsnorm_dx: dy (rows,C) g, x g, gain g, rstd, [earlier (rows,C) g] -> dx (rows,C) g;
+ *              dx = earlier + ...; may be in place of earlier or dy
+ *  rmsnorm_dw: dy (rows,C) g, x g, rstd -> dgain (G) w */
 ZR_API zr_value zr_rmsnorm(zr_graph *graph, zr_value x, zr_value gain, double eps);
 ZR_API zr_value zr_rmsnorm_rounded(zr_graph *graph, zr_value x, zr_value gain, double eps);
 
