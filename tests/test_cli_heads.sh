@@ -76,12 +76,17 @@ check "labels have names in config.json" prints '^accuracy       1.0000' "$ZR" e
 check "... also for training, and keep them" labels names --model.init=named --data.train=train-named.jsonl \
     --data.val=dev-named.jsonl --train.steps=2
 check "... and they are written again" grep -q '"1": "dog"' names/model/config.json
-check "... otherwise they are refused" fails 65 'since the labels have no names' labels no $small \
+check "adapters of a directory with names" labels adapted --model.init=named --model.lora.rank=2 \
+    --data.train=train-named.jsonl --data.val=dev-named.jsonl --train.steps=2
+check "... are evaluated with these names" prints 'of 12 samples' "$ZR" eval adapted
+check "... and are of no type whose head peft would look for" grep -q '"task_type": null' \
+    adapted/model/adapter_config.json
+check "names are refused where the model has none" fails 65 'since the labels have no names' labels no $small \
     --data.train=train-named.jsonl
 
 check "a run on answers that starts with another task" answers qa --model.init=classes/model --train.steps=150
 check "... says which tensors are new" grep -q 'new tensors.*: qa_outputs.weight, qa_outputs.bias$' err
-check "... and which are left out" grep -q 'does not use.*classifier.bias' err
+check "... and which are left out" grep -q 'tensors that the model does not have (4): .*classifier.bias' err
 check "... is evaluated by exact match and F1" prints '^F1             100.0000 %' "$ZR" eval qa --predictions found.json
 right() {
     python3 - <<'END_PYTHON'
@@ -113,5 +118,9 @@ check "another class of transformers is refused by name" fails 65 \
 sed 's/"problem_type.*//; s/^{/{"problem_type": "multi_label_classification",/' classes/model/config.json >named/config.json
 check "... and another type of problem" fails 65 'problem_type is "multi_label_classification"' "$ZR" eval named \
     --data dev.jsonl
+
+sed 's/"problem_type.*//; s/^{/{"id2label": ["no", "yes"],/; s/"id2label": {/"other": {/' classes/model/config.json \
+    >named/config.json
+check "... and a list of labels" fails 65 'id2label is not an object' "$ZR" eval named --data dev.jsonl
 
 echo "1..$n"

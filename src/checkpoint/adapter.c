@@ -166,10 +166,12 @@ zr_status zr__adapter_write(const char *dir, const zr__adapter *adapter)
     char path[PATH_MAX], *text = NULL;
     const zr_lora *lora = &adapter->lora;
     ZR_TRY(zr__path_join(path, dir, ZR_ADAPTER_CONFIG));
+    /* With the type of a task of encoders, peft would expect a trained head in the file; without a type it does not. */
+    const char *task = adapter->predicts_next ? "CAUSAL_LM" : NULL;
     const double whole = (double)(int64_t)lora->alpha;
     json_t *alpha = lora->alpha == whole ? json_integer((json_int_t)lora->alpha) : json_real(lora->alpha);
-    json_t *root = json_pack("{s:s, s:s, s:I, s:o, s:f, s:s, s:o, s:b, s:s?, s:b, s:b}", "peft_type", "LORA",
-                             "task_type", "CAUSAL_LM", "r", (json_int_t)lora->rank, "lora_alpha", alpha, "lora_dropout",
+    json_t *root = json_pack("{s:s, s:s?, s:I, s:o, s:f, s:s, s:o, s:b, s:s?, s:b, s:b}", "peft_type", "LORA",
+                             "task_type", task, "r", (json_int_t)lora->rank, "lora_alpha", alpha, "lora_dropout",
                              lora->dropout, "bias", "none", "target_modules", names_json(lora->targets),
                              "fan_in_fan_out", (int)adapter->by_columns, "base_model_name_or_path",
                              adapter->base[0] ? adapter->base : NULL, "inference_mode", 1, "init_lora_weights", 1);

@@ -64,7 +64,8 @@ typedef struct zr__adapter {
                         its list elsewhere */
     char base[4096]; /* path of the base model; "" if unknown */
     bool by_columns; /* whether the adapted weights have the shape (inputs, outputs), as in GPT-2 */
-    int64_t tensors; /* number of tensors in the file */
+    bool predicts_next; /* whether the model predicts the next token; only for writing */
+    int64_t tensors;    /* number of tensors in the file */
 } zr__adapter;
 
 /** Return whether a directory has an adapter_config.json. */

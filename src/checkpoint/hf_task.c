@@ -48,14 +48,17 @@ static zr_status count_labels(const char *file, const json_t *root, int64_t *lab
 {
     const json_t *names = json_object_get(root, "id2label"), *number = json_object_get(root, "num_labels");
     const bool named = names && !json_is_null(names), given = number && !json_is_null(number);
+    ZR_CHECK(!named || json_is_object(names), ZR_ERR_DATA,
+             "%s: id2label is not an object; expected names of labels, such as {\"0\": \"no\", \"1\": \"yes\"}", file);
+    ZR_CHECK(named || !given || json_is_integer(number), ZR_ERR_DATA,
+             "%s: num_labels is not an integer; expected the number of labels", file);
     *labels = named ? (int64_t)json_object_size(names) : given ? json_integer_value(number) : 2;
     for (int64_t i = 0; named && i < *labels; i++)
         ZR_CHECK(label_name(names, i), ZR_ERR_DATA,
                  "%s: id2label has %" PRId64 " members, but no name for label %" PRId64, file, *labels, i);
     ZR_CHECK(*labels >= 2, ZR_ERR_DATA,
-             "%s: unsupported architecture: the model has %" PRId64
-             " labels (%s); zr classifies with 2 or more labels, "
-             "and computes no regression",
+             "%s: unsupported architecture: the number of labels is %" PRId64
+             " (%s); zr classifies with 2 or more labels, and computes no regression",
              file, *labels, named ? "id2label" : "num_labels");
     return ZR_OK;
 }

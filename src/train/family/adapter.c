@@ -198,10 +198,11 @@ static zr_status list_layers(const zr_graph *graph, bool full, char **layers)
     return zr__text_take(&text, layers);
 }
 
-zr_status zr__adapter_describe(const zr_graph *graph, const zr_lora *lora, const char *base, zr__adapter *adapter)
+zr_status zr__adapter_describe(const zr_graph *graph, const zr__family_model *model, const char *base,
+                               zr__adapter *adapter)
 {
     char found[PATH_MAX];
-    *adapter = (zr__adapter){.lora = *lora};
+    *adapter = (zr__adapter){.lora = model->lora, .predicts_next = zr__family_samples(model) == ZR_SAMPLES_NEXT};
     if (base) snprintf(adapter->base, sizeof(adapter->base), "%s", realpath(base, found) ? found : base);
     for (int32_t p = 0; p < zr_graph_params(graph); p++)
         adapter->by_columns |= zr_graph_param(graph, p)->adapter && zr_graph_param(graph, p)->by_columns;

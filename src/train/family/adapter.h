@@ -32,9 +32,9 @@ ZR_NODISCARD zr_status zr__adapter_fits(const zr_weights *weights, const zr__fam
 ZR_NODISCARD zr_status zr__body_fits(const zr_weights *weights, const zr__family_model *model, char *note, char *fresh,
                                      size_t size);
 
-/** Describe the adapters of a graph for adapter_config.json. `base` is the directory of the base model, or NULL. Call
- * zr__adapter_clear afterwards. */
-ZR_NODISCARD zr_status zr__adapter_describe(const zr_graph *graph, const zr_lora *lora, const char *base,
+/** Describe the adapters of a model and its graph for adapter_config.json. `base` is the directory of the base model,
+ * or NULL. Call zr__adapter_clear afterwards. */
+ZR_NODISCARD zr_status zr__adapter_describe(const zr_graph *graph, const zr__family_model *model, const char *base,
                                             zr__adapter *adapter);
 
 /** Return the tensors of a new adapter file: the factors, with the names of peft. The names are in the same allocation;

@@ -274,8 +274,7 @@ static void announce(zr__run *r)
     note_lines(r, &r->inputs.train);
     note_padding(r);
     note_lines(r, &r->inputs.val);
-    if (r->inputs.note[0])
-        zr__run_note(r, "tensors of %s that the model does not use: %s", r->config->model.init, r->inputs.note);
+    if (r->inputs.note[0]) zr__run_note(r, "%s", r->inputs.note);
     if (r->inputs.fresh[0])
         zr__run_note(r, "%s has another task; new tensors, which begin with random values: %s", r->config->model.init,
                      r->inputs.fresh);

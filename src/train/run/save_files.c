@@ -45,7 +45,7 @@ static zr_status describe_adapter(const zr__save *s)
 {
     zr__adapter adapter;
     if (!s->part[ADAPTER].name[0]) return ZR_OK;
-    ZR_TRY(zr__adapter_describe(graph_of(s), &s->run->model.lora, s->run->config->model.init, &adapter));
+    ZR_TRY(zr__adapter_describe(graph_of(s), &s->run->model, s->run->config->model.init, &adapter));
     zr_status st = zr__adapter_write(s->tmp, &adapter);
     zr__adapter_clear(&adapter);
     return st;

@@ -48,7 +48,8 @@ static zr_status open_pairs(judge *j, const char *path, const char *tokenizer)
 
 static zr_status open_labelled(judge *j, const char *path, const char *tokenizer)
 {
-    const zr__family_model *model = &j->loaded->model;
+    const zr__loaded *loaded = j->loaded;
+    const zr__family_model *model = &loaded->model;
     const bool answers = zr__family_samples(model) == ZR_SAMPLES_ANSWERS;
     zr_labelled_args args = {.path = path,
                              .kind = answers ? ZR_LABELLED_ANSWERS : ZR_LABELLED_CLASSES,
@@ -58,9 +59,9 @@ static zr_status open_labelled(judge *j, const char *path, const char *tokenizer
                              .order = ZR_SEQUENTIAL,
                              .tokenizer = tokenizer,
                              .every_question = true};
-    zr__labelled_keys(j->loaded->config, &args);
+    zr__labelled_keys(loaded->config, &args);
     args.samples = j->layout.samples;
-    return zr__labelled_open(&args, j->loaded->stored.path, &j->samples.labelled);
+    return zr__labelled_open(&args, loaded->base[0] ? loaded->base : loaded->stored.path, &j->samples.labelled);
 }
 
 static zr_status open_samples(judge *j, const char *path)

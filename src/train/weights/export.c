@@ -105,7 +105,7 @@ static zr_status make_adapter(paths *p, const zr__exported *what)
     zr_status st = zr_safetensors_create(p->unfinished[2], specs, n);
     zr_free(specs);
     ZR_TRY(st);
-    ZR_TRY(zr__adapter_describe(graph_of(what->plan), &what->model->lora, what->init, &adapter));
+    ZR_TRY(zr__adapter_describe(graph_of(what->plan), what->model, what->init, &adapter));
     st = zr__adapter_write(p->tmp, &adapter);
     zr__adapter_clear(&adapter);
     return st;
