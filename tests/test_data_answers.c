@@ -133,6 +133,24 @@ static void tokens_count_where_they_have_most_context(void **state)
     zr_labelled_close(&labelled);
 }
 
+/* The file of answers has one for each id. */
+static void an_id_has_one_question(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "{\"data\": [{\"paragraphs\": [{\"context\": \"old\", \"qas\": ["
+        "{\"id\": \"q7\", \"question\": \"a\", \"answers\": [{\"text\": \"old\", \"answer_start\": 0}]},"
+        "{\"id\": \"q8\", \"question\": \"b\", \"answers\": [{\"text\": \"old\", \"answer_start\": 0}]},"
+        "{\"id\": \"q7\", \"question\": \"c\", \"answers\": [{\"text\": \"old\", \"answer_start\": 0}]}]}]}]}";
+    zr_labelled_args args = questions_args(write_file("twice.json", text));
+    zr_labelled *labelled = open_labelled(&args);
+    zr_answers *answers = NULL;
+    assert_int_equal(zr_answers_open(labelled, 0, 0, &answers), ZR_ERR_DATA);
+    assert_non_null(strstr(zr_error_message(), "two questions have the id q7"));
+    assert_null(answers);
+    zr_labelled_close(&labelled);
+}
+
 static void misuse_is_refused(void **state)
 {
     (void)state;
@@ -228,6 +246,7 @@ int main(void)
         cmocka_unit_test(right_answers_are_found),
         cmocka_unit_test(candidates_have_limits),
         cmocka_unit_test(tokens_count_where_they_have_most_context),
+        cmocka_unit_test(an_id_has_one_question),
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(texts_are_parts_of_the_original),
         cmocka_unit_test(answers_are_compared_like_squad),

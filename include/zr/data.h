@@ -496,7 +496,7 @@ typedef struct zr_answer {
 /** Begin to collect answers. `questions` is an object of the kind ZR_LABELLED_ANSWERS, which must remain open. n_best
  * is the number of best first tokens and of best last tokens of a sample that are combined, and of the answers of a
  * question that are kept (0 for 20). max_answer_length is the maximum number of tokens of an answer (0 for 30). Errors:
- * ZR_ERR_ARG; ZR_ERR_MEMORY. */
+ * ZR_ERR_ARG; ZR_ERR_DATA if two questions have the same id; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_answers_open(zr_labelled *questions, int64_t n_best, int64_t max_answer_length,
                                               zr_answers **answers);
 ZR_API void zr_answers_close(zr_answers **answers);

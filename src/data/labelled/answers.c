@@ -314,6 +314,27 @@ static zr_status take_memory(zr_answers *a)
     return zr__scorer_open(&a->scorer);
 }
 
+static int compare_ids(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Refuse questions with the same id, since ids name the answers in the file for SQuAD's script. */
+static zr_status check_ids(const zr_labelled *labelled, const zr__questions *q)
+{
+    const char **id = zr_alloc((size_t)q->n * sizeof(*id));
+    ZR_CHECK(id, ZR_ERR_MEMORY, "no memory for the ids of %lld questions", (long long)q->n);
+    for (int64_t i = 0; i < q->n; i++) id[i] = q->strings.data + q->question[i].id;
+    qsort(id, (size_t)q->n, sizeof(*id), compare_ids);
+    const char *twice = NULL;
+    for (int64_t i = 1; i < q->n && !twice; i++)
+        if (strcmp(id[i - 1], id[i]) == 0) twice = id[i];
+    zr_free(id);
+    ZR_CHECK(!twice, ZR_ERR_DATA, "%s: two questions have the id %s; give each question an id of its own",
+             ZR_SHOWN(zr_labelled_get_info(labelled).path), ZR_SHOWN(twice));
+    return ZR_OK;
+}
+
 zr_status zr_answers_open(zr_labelled *labelled, int64_t n_best, int64_t max_answer_length, zr_answers **answers)
 {
     const zr__questions *q = zr__labelled_questions(labelled);
@@ -322,6 +343,7 @@ zr_status zr_answers_open(zr_labelled *labelled, int64_t n_best, int64_t max_ans
              "n_best is %lld and max_answer_length %lld; they must be at least 1, or 0 for the default, and n_best at "
              "most 1048576",
              (long long)n_best, (long long)max_answer_length);
+    ZR_TRY(check_ids(labelled, q));
     zr_answers *a = zr_alloc(sizeof(*a));
     ZR_CHECK(a, ZR_ERR_MEMORY, "no memory for %zu bytes of answers", sizeof(*a));
     *a = (zr_answers){.labelled = labelled,
