@@ -1,6 +1,6 @@
 """BERT, tiny and random, as transformers makes and saves it, beside zr: losses, training, and directories written
-again. tests/test_hf_bert.sh starts it in a virtual environment with transformers: bert.py ZR FOLDER; ZR the command, FOLDER an
-empty one.
+again. tests/test_hf_bert.sh starts it in a virtual environment with transformers: bert.py ZR FOLDER; ZR the command,
+FOLDER an empty one.
 
 Prints TAP. Every comparison names its largest difference.
 """
@@ -16,16 +16,15 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
 import tap
+from encoder import (BATCH, SIZES, STEPS, compare_export, compare_steps, compare_weights, loaded, make_model, train,
+                     trained_by_torch)
 from files import compare_files, tensors_of
 from tap import check, zr
 
 ZR, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2])
-SEQ, BATCH, STEPS = 19, 4, 8
-SIZES = dict(num_hidden_layers=2, hidden_size=30, num_attention_heads=3, intermediate_size=41, vocab_size=53,
-             max_position_embeddings=23, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-NO_DROPOUT = {key: 0 for key in SIZES if "dropout" in key}
-ADAMW = {"lr": 0.003, "betas": (0.9, 0.99), "eps": 1e-8, "weight_decay": 0.1}
-CLIP = 1.0
+KIND = transformers.BertForPreTraining
+SEQ, TABLES = 19, {"vocab_size": 53, "max_position_embeddings": 23}
+TERMS = "masked_lm", "next_sentence"
 BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 POSITIONS = "bert.embeddings.position_ids"
 EXTRA = POSITIONS, DECODER_BIAS  # what old files hold besides, and what is not written again
@@ -56,7 +55,7 @@ def respell(folder):
             tensors[name] = value
         if BIAS in tensors:
             tensors[DECODER_BIAS] = tensors[BIAS].clone()
-            tensors[POSITIONS] = torch.arange(SIZES["max_position_embeddings"])[None]
+            tensors[POSITIONS] = torch.arange(TABLES["max_position_embeddings"])[None]
         save_file(tensors, path, metadata={"format": "pt"})
     if index.exists():
         told = json.loads(index.read_text())
@@ -64,32 +63,11 @@ def respell(folder):
         index.write_text(json.dumps(told))
 
 
-def make_model(folder, dtype, shard, old):
-    torch.manual_seed(sum(map(ord, folder.name)))
-    model = transformers.BertForPreTraining(transformers.BertConfig(**SIZES))
-    with torch.no_grad():
-        for weight in model.parameters():
-            if weight.ndim == 1:
-                weight.add_(0.1 * torch.randn_like(weight))
-            else:
-                weight.mul_(4)
-    model.to(getattr(torch, dtype)).save_pretrained(folder, **({"max_shard_size": shard} if shard else {}))
-    if old:
-        respell(folder)
-
-
-def loaded(folder):
-    """A directory as transformers loads it, and tensors that it lacks or that transformers does not know."""
-    model, told = transformers.BertForPreTraining.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
-    return model.eval(), sorted(told["missing_keys"]) + sorted(told["unexpected_keys"])
-
-
 def make_rows(steps, seed):
     """Rows of two segments and padding, in which at least one token is predicted."""
     random = torch.Generator().manual_seed(seed)
     n = steps * BATCH
-    ids = torch.randint(5, SIZES["vocab_size"], (n, SEQ), generator=random)
+    ids = torch.randint(5, TABLES["vocab_size"], (n, SEQ), generator=random)
     place, filled = torch.arange(SEQ), torch.randint(SEQ // 2, SEQ + 1, (n, 1), generator=random)
     mask = place < filled
     picked = (torch.rand((n, SEQ), generator=random) < 0.2) & mask | (place == 1)
@@ -133,33 +111,6 @@ def compare_losses(name, folder, model, rows, path):
     check(f"{name}: losses of zr eval", most < 1e-6, f"largest relative difference {most:.2g}")
 
 
-def trained_by_torch(model, rows):
-    """The losses of each step, before its update."""
-    model.train()
-    decayed = [[p for p in model.parameters() if p.ndim >= 2], [p for p in model.parameters() if p.ndim < 2]]
-    optimizer = torch.optim.AdamW([{"params": decayed[0]}, {"params": decayed[1], "weight_decay": 0.0}], **ADAMW)
-    losses = []
-    for step in range(STEPS):
-        optimizer.zero_grad()
-        pair = losses_of(model, part_of(rows, step * BATCH, BATCH))
-        sum(pair).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-        optimizer.step()
-        losses.append([sum(pair).item(), *(loss.item() for loss in pair)])
-    return losses, model.eval()
-
-
-def train(folder, run, path, more=()):
-    config = {"model": {"init": str(folder)} | NO_DROPOUT,
-              "data": {"train": str(path), "seq_length": SEQ, "max_predictions": SEQ, "order": "sequential"},
-              "train_batch_size": BATCH, "gradient_clipping": CLIP, "optimizer": {"type": "AdamW", "params": ADAMW},
-              "train": {"steps": STEPS, "eval_interval": 0, "save_interval": STEPS, "output_dir": str(run)}}
-    (FOLDER / "config.json").write_text(json.dumps(config))
-    zr("train", FOLDER / "config.json", "--quiet", *more)
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [[line["loss"], line["masked_lm"], line["next_sentence"]] for line in lines if "loss" in line]
-
-
 def compare_outputs(name, model, other, rows):
     """The logits of two models of transformers."""
     with torch.no_grad():
@@ -171,20 +122,16 @@ def compare_outputs(name, model, other, rows):
     check(f"{name}: logits", off <= 1e-5 * most, f"largest difference {off:.2g}, of logits up to {most:.3g}")
 
 
-def compare_export(name, folder):
-    model, strange = loaded(folder)
-    check(f"{name}: transformers misses no tensor and knows all", not strange, ", ".join(strange))
-    return model
-
-
 def run_kind(name, dtype, shard, old, rows, path):
     folder = FOLDER / "".join(c if c.isalnum() else "-" for c in name)
-    make_model(folder, dtype, shard, old)
+    make_model(folder, KIND, TABLES, dtype, shard)
+    if old:
+        respell(folder)
     if shard:
         check(f"{name}: several files", len(list(folder.glob("model-*-of-*.safetensors"))) > 2)
-    model, strange = loaded(folder)
-    if old:  # which tensors an old directory has too many depends on the version of transformers
-        strange = [key for key in strange if key not in EXTRA]
+    model, missing, unknown = loaded(folder, KIND)
+    # which tensors an old directory has too many depends on the version of transformers
+    strange = [key for key in missing + unknown if not old or key not in EXTRA]
     check(f"{name}: transformers loads it", not strange, ", ".join(strange))
     compare_losses(name, folder, model, rows, path)
 
@@ -194,19 +141,17 @@ def run_kind(name, dtype, shard, old, rows, path):
     zr("convert", folder, run, "--to", "run", "--quiet")
     zr("convert", run, back, "--quiet")
     compare_files(f"{name}, to a run and back", folder, back, without=EXTRA)
-    compare_outputs(f"{name}, to a run and back", model, compare_export(name, back), rows)
+    compare_outputs(f"{name}, to a run and back", model, compare_export(name, back, KIND), rows)
 
     tuned = folder.with_name(f"{folder.name}-tuned")
-    losses = train(folder, tuned, path, ("--ranks", 2, "--zero_optimization.stage=3"))
-    wanted, model = trained_by_torch(model, rows)
-    off = max(abs(a / b - 1) for one, other in zip(losses, wanted) for a, b in zip(one, other))
-    check(f"{name}: losses of {STEPS} steps", len(losses) == STEPS and off < 1e-5,
-          f"largest relative difference {off:.2g}, {wanted[0][0]:.5g} to {wanted[-1][0]:.5g}")
-    again = compare_export(f"{name}, trained", tuned / "model")
+    data = {"train": str(path), "seq_length": SEQ, "max_predictions": SEQ}
+    losses = train(folder, tuned, data, TERMS, ("--ranks", 2, "--zero_optimization.stage=3"))
+    wanted, model = trained_by_torch(model, lambda it, step: losses_of(it, part_of(rows, step * BATCH, BATCH)))
+    compare_steps(name, losses, wanted)
+    again = compare_export(f"{name}, trained", tuned / "model", KIND)
     compare_losses(f"{name}, trained", tuned, again, rows, path)
     compare_losses(f"{name}, trained, its model", tuned / "model", again, rows, path)
-    off = max((a - b).abs().max().item() for a, b in zip(again.parameters(), model.parameters()))
-    check(f"{name}: trained weights", off < 2e-4, f"largest difference {off:.2g}")
+    compare_weights(name, again, model)
 
 
 # ---- norms before each part ----------------------------------------------------------------------
@@ -215,7 +160,7 @@ def run_kind(name, dtype, shard, old, rows, path):
 def run_preln(rows, path):
     """A model that transformers does not have must not be taken for one that it has, by either program."""
     run = FOLDER / "preln"
-    config = {"model": {"type": "bert-preln"} | SIZES,
+    config = {"model": {"type": "bert-preln"} | SIZES | TABLES,
               "data": {"train": str(path), "seq_length": SEQ, "max_predictions": SEQ},
               "train_batch_size": BATCH, "train": {"steps": 2, "eval_interval": 0, "output_dir": str(run)}}
     (FOLDER / "config.json").write_text(json.dumps(config))
