@@ -8,8 +8,10 @@ same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2; }
 token_file() {
     awk 'BEGIN { for (i = 0; i < 20000; i++) printf "%c%c", 1 + i % 127, 0 }' >"$1"
 }
+# The plan also has "layer", which is not measured.
 as_planned() {
-    "$ZR" plan c.json --ranks "$2" --zero_optimization.stage="$3" --json >plan || return 1
+    "$ZR" plan c.json --ranks "$2" --zero_optimization.stage="$3" --json >whole || return 1
+    sed 's/, "layer": {[^}]*}//' whole >plan
     part "$1" planned >a && part "$1" measured >b && cmp a plan >&2 && cmp a b >&2
 }
 
