@@ -28,10 +28,9 @@ int __wrap_fsync(int fd);
 static enum { DIRECT, NOT_OPENED, NOT_WRITTEN, CUT_SHORT } disk; /* the support of O_DIRECT */
 static int write_error;                                          /* errno of the failing write; -1: it writes no byte */
 static atomic_int sync_error;                                    /* errno of the next fsync; 0: it succeeds */
-static atomic_int
-    writes_left = -1,
-    directs, plains; /* number of writes until one fails, < 0: none fails; number of direct and of buffered writes */
-static atomic_int writes_behind; /* number of writes after the failed one */
+static atomic_int writes_left = -1;                              /* number of writes until one fails; < 0: none fails */
+static atomic_int directs, plains;                               /* number of direct and of buffered writes */
+static atomic_int writes_behind;                                 /* number of writes after the failed one */
 
 static void count_direct(const void *bytes, size_t n, off_t at)
 {

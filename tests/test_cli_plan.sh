@@ -69,9 +69,12 @@ check "... that the model has not" fails 78 '"h.2.\*" matches no parameter' \
     "$ZR" plan c.json --quiet --max layers --memory 60MiB --model.frozen='h.2.*'
 tiled() { "$ZR" plan --model.vocab_size=256 --quiet --max model --memory "$2" --memory.tile_elems="$1"; }
 check "a tile is a row at least" prints 'n_embd 768, ' tiled 800 80GB
-check "... which is said" grep -q '^(memory.tile_elems 800 is less than a row of the tables of wider models' printed
+check "... which is said" grep -q '^(zr tries no wider models: memory.tile_elems 800 is less than a row' printed
 check "... but not where memory ends the search" prints 'n_embd [0-9]*, ' tiled 800 300MB
-check "... is not" sh -c '! grep "less than a row" printed'
+check "... is not" sh -c '! grep "no wider models" printed'
+many() { "$ZR" plan --model.vocab_size=5000 --quiet --max model --memory 20GB --memory.tile_elems=256; }
+check "... nor has a table more than 4096 tiles" prints 'n_embd 128, ' many
+check "... which is said" grep -q '^(zr tries no wider models: memory.tile_elems 256 ' printed
 check "... and no width fits" fails 78 'memory.tile_elems is 100; a row of' tiled 100 80GB
 check "of an unknown memory" fails 2 'memory' "$ZR" plan c.json --max model
 check "of an unknown kind" fails 2 'model, layers or batch' "$ZR" plan c.json --max width --memory 1GiB

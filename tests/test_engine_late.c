@@ -46,8 +46,8 @@ typedef struct lane {
 typedef struct simulated_clock {
     const zr_queue *queue;
     bool threaded;
-    double free_sec,
-        awaited_sec; /* free: time from which the queue is free; awaited: latest end of the work that it waits for */
+    /* free: time from which the queue is free; awaited: latest end of the work that it waits for */
+    double free_sec, awaited_sec;
     double marked_sec[MARKS]; /* free_sec at a mark, by its ticket */
 } simulated_clock;
 

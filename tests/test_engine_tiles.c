@@ -262,13 +262,14 @@ static void test_memory(void **state)
 
 static void refused(zr_status want, const char *text, int64_t tile_elems, int64_t tensor, int wrong)
 {
+    const int64_t rows = wrong == 5 || wrong == 6 ? ZR_TILES_MOST + (wrong == 6) : V;
     zr_graph_spec spec = {.mode = ZR_MODE_EVAL, .batch = 1, .seq = T, .tile_elems = tile_elems, .tensor = tensor};
     zr_graph *g = NULL;
     zr_status st = zr_graph_create(&spec, &g);
     if (st == ZR_OK) {
         zr_value x = zr_input(g, "x", ZR_F32, (zr_shape){3, {1, T, C}});
         zr_graph_unit(g, "tables");
-        zr_value table = zr_param_table(g, normal, V, C, "table");
+        zr_value table = zr_param_table(g, normal, rows, C, "table");
         zr_value bias = zr_param(g, normal, (zr_shape){1, {V}}, "bias");
         if (wrong == 0) zr_position(g, x, table);
         if (wrong == 1) zr_linear(g, x, table, bias, true);
@@ -295,6 +296,11 @@ static void test_refusals(void **state)
     refused(ZR_ERR_UNSUPPORTED, "parallel.tensor 1", TILE / 2, 2, 2);
     refused(ZR_ERR_UNSUPPORTED, "in 4 tiles (memory.tile_elems), and it has a bias", TILE, 1, 4);
     refused(ZR_ERR_CONFIG, "two parameters are called table", TILE, 1, 3);
+    refused(ZR_OK, "", C, 1, 5);
+    refused(ZR_ERR_CONFIG,
+            "memory.tile_elems is 12, which divides table into 4097 tiles; wanted at most 4096 tiles, so "
+            "24 or more",
+            C, 1, 6);
 }
 
 int main(void)

@@ -291,8 +291,8 @@ static void test_what_moves_a_step(void **state)
     (void)state;
     static const struct {
         void (*change)(zr_cluster *c);
-        int alone, host,
-            hosts; /* a rank alone, ranks of one host, ranks of several hosts; -1: faster, 0: unchanged, 1: slower */
+        /* a rank alone, ranks of one host, ranks of several hosts; -1: faster, 0: unchanged, 1: slower */
+        int alone, host, hosts;
     } all[] = {{product_share, -1, -1, -1}, {product_half, 1, 1, 1}, {attention_share, -1, -1, -1},
                {memory_share, -1, -1, -1},  {link_share, 0, -1, -1}, {launch, 1, 1, 1},
                {collective, 0, 1, 1},       {latency, 0, 1, 0},      {network_latency, 0, 0, 1},

@@ -36,11 +36,11 @@ zr_status __wrap_zr_engine_resume(zr_engine *engine, int64_t its_updates)
 /* ---- the disk --------------------------------------------------------------------------------- */
 
 static bool metrics_synced; /* whether metrics were synced after the last checkpoint got its name */
-static int named,
-    named_unsynced; /* number of checkpoints that got their names, and of those whose metrics were not synced before */
+/* number of checkpoints that got their names, and of those whose metrics were not synced before */
+static int named, named_unsynced;
 static bool folder_fails, just_named;
-static char last_synced[PATH_MAX],
-    synced_before[PATH_MAX]; /* the last path synced; the last path synced before a rename */
+/* the last path synced; the last path synced before a rename */
+static char last_synced[PATH_MAX], synced_before[PATH_MAX];
 
 static bool ends_with(const char *text, const char *end)
 {

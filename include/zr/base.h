@@ -274,8 +274,8 @@ typedef enum zr_link_level {
 
 /** Rates of a link. A value of 0 is unknown. */
 typedef struct zr_link {
-    double
-        bytes_sec; /* rate at which each rank receives while all ranks of this level communicate, in bytes per second */
+    /* rate at which each rank receives while all ranks of this level communicate, in bytes per second */
+    double bytes_sec;
     double latency_sec; /* latency of the first byte of a message, in seconds; not used by estimates yet */
 } zr_link;
 

@@ -186,8 +186,8 @@ typedef struct zr_config {
         double warmup_min_ratio, cos_min_ratio;
         double warmup_degree, decay_rate, decay_step, lr_offset; /* for WarmupExpDecayLR */
         double decay_degree;                                     /* for WarmupPolyDecayLR */
-        double cycle_min_lr,
-            cycle_max_lr; /* lowest and highest learning rate of OneCycle; the following fields are also for OneCycle */
+        /* lowest and highest learning rate of OneCycle; the following fields are also for OneCycle */
+        double cycle_min_lr, cycle_max_lr;
         int64_t first_step_size, second_step_size; /* number of steps in which the rate rises, and in which it falls; 0
                                                       until resolved, then equal */
         int64_t decay_step_size; /* number of steps of one decay interval (decay_lr_rate); 0 for no decay */
@@ -212,10 +212,10 @@ typedef struct zr_config {
         zr_config_switch overlap_comm; /* whether communication overlaps computation; AUTO until resolved, by
                                           default ON */
         int64_t prefetch_bucket_elems; /* elements to prefetch at stage 3; 0 for no prefetch */
-        int64_t persistence_elems,
-            model_persistence_elems; /* persistence thresholds at stage 3: a unit is not sharded if each of its
-                                        parameters has fewer than persistence_elems elements, as long as all unsharded
-                                        units together have at most model_persistence_elems elements (0 for no limit) */
+        /* persistence thresholds at stage 3: a unit is not sharded if each of its parameters has fewer than
+         * persistence_elems elements, as long as all unsharded units together have at most model_persistence_elems
+         * elements (0 for no limit) */
+        int64_t persistence_elems, model_persistence_elems;
         int64_t max_live_elems; /* maximum number of gathered elements at stage 3; 0 for the elements of two units */
         int64_t max_reuse_elems;
         zr_config_offloaded optim, param; /* offload of optimizer states, and of parameters */
@@ -246,10 +246,8 @@ typedef struct zr_config {
                           all may be removed */
     } checkpoint;
     struct {
-        int64_t
-            block_bytes; /* maximum bytes of a single transfer from or to disk; 0 to leave the choice to the planner */
-        int64_t
-            depth; /* maximum number of transfers in flight in each direction; 0 to leave the choice to the planner */
+        int64_t block_bytes; /* maximum bytes of a single transfer from or to disk; 0: the planner chooses */
+        int64_t depth;       /* maximum number of transfers in flight in each direction; 0: the planner chooses */
     } aio;
     int64_t steps_per_print;
     int64_t train_batch_size, micro_batch_size, accumulation_steps; /* samples per step over all ranks, samples per

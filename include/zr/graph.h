@@ -37,6 +37,8 @@ typedef int32_t zr_value;
 #define ZR_LOSS_TERMS 4
 #define ZR_OP_INS 8
 #define ZR_OP_OUTS 4
+/** Maximum number of tiles of a table. A plan has a unit for each tile, so its size grows with them. */
+#define ZR_TILES_MOST 4096
 
 typedef enum zr_mode {
     ZR_MODE_TRAIN, /* forward and backward passes, with dropout */
@@ -64,7 +66,7 @@ typedef struct zr_graph_spec {
     int64_t predictions; /* P, maximum number of tokens of a row that are predicted */
     int64_t samples;     /* S, maximum number of samples in a row */
     int64_t tile_elems;  /* maximum number of elements of a tile; 0 for whole tables. A larger table (zr_param_table) is
-                            divided into tiles of rows. Each tile is a parameter and a unit */
+                            divided into at most ZR_TILES_MOST tiles of rows. Each tile is a parameter and a unit */
 } zr_graph_spec;
 
 /** Return zr_graph_spec.head_bytes for a device. A device with its own memory (facts->apart) reads the weights of the

@@ -102,14 +102,14 @@ typedef struct zr_hf_names {
     const char *prefix;           /* prefix of all tensor names, which some files leave out; "" for no prefix */
     const char *const *redundant; /* names of tensors in some files that zr does not need, ending with NULL. An entry
                                      that begins with a dot matches the end of a name. NULL if all tensors are needed */
-    const char *head,
-        *table; /* names of the tensors of a head that may be tied, and of the table to which it is tied. A tied model
-                   has no parameter for the head. If a file has a tensor for the head nevertheless, its values must
-                   equal the table's. NULL if the head is never or always tied */
-    const char *const (
-        *spelled)[2];          /* pairs of spellings of the end of a tensor name, by zr and by some files, such as
-                                  {".LayerNorm.weight", ".LayerNorm.gamma"}, ending with {NULL, NULL}. NULL if there is one
-                                  spelling. If a file has a tensor under both names, the values must be equal */
+    /* names of the tensors of a head that may be tied, and of the table to which it is tied. A tied model has no
+     * parameter for the head. If a file has a tensor for the head nevertheless, its values must equal the table's. NULL
+     * if the head is never or always tied */
+    const char *head, *table;
+    /* pairs of spellings of the end of a tensor name, by zr and by some files, such as {".LayerNorm.weight",
+     * ".LayerNorm.gamma"}, ending with {NULL, NULL}. NULL if there is one spelling. If a file has a tensor under both
+     * names, the values must be equal */
+    const char *const (*spelled)[2];
     const char *const *heads;  /* beginnings of the names of tensors that only some tasks have, ending with NULL. A run
                                   that begins with weights of another task starts these tensors anew, and leaves those
                                   of the files out. NULL if there is only one task */

@@ -124,9 +124,9 @@ typedef struct zr_rotary_spec {
     double theta;     /* base of the frequencies */
     double factor;    /* for all kinds but DEFAULT: factor by which the length of sequences grows, at least 1 */
     int64_t original; /* for DYNAMIC, LLAMA3 and YARN: length in tokens of the sequences before scaling */
-    double low_freq_factor,
-        high_freq_factor; /* for LLAMA3: a wavelength above original / low_freq_factor tokens is multiplied by `factor`;
-                             a wavelength below original / high_freq_factor tokens does not change */
+    /* for LLAMA3: a wavelength above original / low_freq_factor tokens is multiplied by `factor`; a wavelength below
+     * original / high_freq_factor tokens does not change */
+    double low_freq_factor, high_freq_factor;
     double beta_fast, beta_slow; /* for YARN: frequencies with more than beta_fast turns in `original` tokens do not
                                     change; frequencies with fewer than beta_slow turns are divided by `factor` */
     double attention_factor;     /* for YARN: factor of cosines and sines in the table; 0 for 0.1 ln(factor) + 1 */

@@ -559,8 +559,8 @@ typedef struct zr_plan_unit {
     zr_state hpz_shard; /* second copy of the parameters (hpZ), valid after the first gather of a training step */
     zr_state grad;      /* gradient of a micro-batch in the communicated type; ZR_NONE if it is a transient buffer of a
                            schedule */
-    zr_state
-        sums; /* gradient of a training step, which the update reads: fp32 accumulators, or the same buffer as grad */
+    /* gradient of a training step, which the update reads: fp32 accumulators, or the same buffer as grad */
+    zr_state sums;
     zr_state master;   /* fp32 master parameters for 16-bit training; absent for a frozen unit */
     zr_state slot[4];  /* fp32 states of the optimizer */
     int32_t open_sums; /* first of n_open_sums buffers, each with a further accumulator of this rank's shard
@@ -718,7 +718,7 @@ ZR_API void zr_plan_destroy(zr_plan **plan);
  * - Squares of micro-gradients are computed from whole gradients that no reduction has changed.
  * - A save writes all elements of each state before the state is updated.
  * - A step computes only with device memory; an update by the host's processors, only with host memory. Changes to an
- * offloaded state are copied home.
+ *   offloaded state are copied home.
  *
  * The proof takes about as long as planning. It is for tests and debug builds. Fail with ZR_ERR_INTERNAL naming the
  * steps and the buffers. */

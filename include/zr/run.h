@@ -132,8 +132,8 @@ typedef struct zr_timings {
     double step_sec;
     double compute_sec, comm_sec; /* busy time of computation, and of communication including waits for other ranks */
     double exposed_sec;           /* exposed communication time, in which nothing is computed */
-    double
-        disk_sec; /* time in which states are read from or written to disk while nothing is computed or communicated */
+    /* time in which states are read from or written to disk while nothing is computed or communicated */
+    double disk_sec;
     double idle_sec;                   /* rest of the time of a step */
     double peak_flops, peak_f32_flops; /* peak FLOP/s of one rank, in the type of its matrix products and in fp32;
                                           0 if not measured */
@@ -355,14 +355,14 @@ typedef struct zr_generate_args {
     int64_t top_k;      /* number k of most likely tokens among which the next token is drawn; 0 for all tokens */
     uint64_t seed;
     int threads; /* compute threads; 0 for all processors */
-    double
-        top_p; /* probability for nucleus sampling: after top_k, the next token is drawn from the smallest set of most
-                  likely tokens whose share of the remaining probability is at least top_p; 0 or 1 for all tokens */
+    /* probability for nucleus sampling: after top_k, the next token is drawn from the smallest set of most likely
+     * tokens whose share of the remaining probability is at least top_p; 0 or 1 for all tokens */
+    double top_p;
     int64_t samples; /* number of texts to generate; 0 means one. Text i uses the seed `seed` + i, and does not depend
                         on the other texts */
-    const char *const
-        *stop; /* array of n_stop stop texts. A generated text ends before the first stop text in it. Text that may be
-                  the beginning of a stop text is not emitted until it is clear whether it is one */
+    /* array of n_stop stop texts. A generated text ends before the first stop text in it. Text that may be the
+     * beginning of a stop text is not emitted until it is clear whether it is one */
+    const char *const *stop;
     int64_t n_stop;
     bool past_end; /* whether to go on after a token that ends a text */
     bool chat; /* whether the prompt is the message of a user, which the chat template of the weights' tokenizer turns

@@ -74,8 +74,8 @@ typedef struct zr_launch {
     double spread;     /* relative standard deviation of exchange times, with overlap */
     double across_bytes_sec; /* rate from other hosts into one rank while all ranks run exchanges; 0 if there is only
                                 one host */
-    zr_wait_sample
-        wait[ZR_LAUNCH_WAITS]; /* waits measured without overlap; the samples of exchanges do not include them */
+    /* waits measured without overlap; the samples of exchanges do not include them */
+    zr_wait_sample wait[ZR_LAUNCH_WAITS];
     int32_t n_waits;
 } zr_launch;
 

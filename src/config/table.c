@@ -170,8 +170,8 @@ const zr_key zr__common_keys[] = {
     KEY(INT, "memory.tile_elems", "0", memory.tile_elems,
         "largest number of elements of the embedding and of the head that are in memory at a time (ZeRO-Infinity's "
         "memory-centric tiling). A larger table is gathered, used, reduced and updated in tiles of rows, so that "
-        "with a large vocabulary no buffer has the size of the table. Tiles cost more products and gathers "
-        "(docs/memory.md), and losses have other last bits than without them. 0: whole tables",
+        "with a large vocabulary no buffer has the size of the table; at most 4096 tiles. Tiles cost more products and "
+        "gathers (docs/memory.md), and losses have other last bits than without them. 0: whole tables",
         FROM(0)),
 
     KEY(INT, "train.steps", "1000", train.steps, "number of optimizer steps", FROM(1)),

@@ -68,8 +68,8 @@ typedef struct passing {
     zr_engine *engine;
     const zr_param_info *param;
     const zr_state *state;
-    zr__window
-        *window; /* window of the state, and when filling also the window of the parameters that are rounded from it */
+    /* window of the state, and when filling also the window of the parameters that are rounded from it */
+    zr__window *window;
     int64_t at, n;
     int64_t whole; /* index, within the whole parameter, of the unit's element `at` */
     float *host;   /* host memory; NULL if initial values are generated directly in the state */

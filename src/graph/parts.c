@@ -42,6 +42,10 @@ zr_status zr__tile_rows(const zr_graph *graph, const zr_param_info *info, int64_
              " elements, and a tile needs at least one row",
              elems, info->name, cols);
     const int64_t most = elems / cols, tiles = (all + most - 1) / most;
+    ZR_CHECK(tiles <= ZR_TILES_MOST, ZR_ERR_CONFIG,
+             "memory.tile_elems is %" PRId64 ", which divides %s into %" PRId64
+             " tiles; wanted at most %d tiles, so %" PRId64 " or more",
+             elems, info->name, tiles, ZR_TILES_MOST, (all + ZR_TILES_MOST - 1) / ZR_TILES_MOST * cols);
     *rows = (all + tiles - 1) / tiles;
     return ZR_OK;
 }

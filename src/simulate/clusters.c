@@ -13,11 +13,13 @@
  * volta      Fitted on four rows of the ZeRO paper's tables 6 and 7. Each row is a different kind of run: 8B by ZeRO-OS
  *            within nodes, 8B by Megatron within nodes, 40B by Megatron across nodes, and 1.5B by ZeRO-OS on Azure
  *            (marked in src/cli/papers/papers_runs.c). In this least-squares fit of the logarithms, the shares of
- * kernels and NVLink reach their upper bound, 0.8. PCI Express and the network have one common, lower share. Attention
- * has the share of products. ampere, hopper Products and attention are fitted on llm.c's runs and on every second FSDP
- * run of tests/published.csv (bench/published.py --fit, which takes PyTorch's unfused ops into account). The shares of
- * memory and NVLink are the shares of volta. The network's numbers were chosen by hand for both generations, with
- * knowledge of all rows: these runs hardly wait for the network, so they only give bounds.
+ *            kernels and NVLink reach their upper bound, 0.8. PCI Express and the network have one common, lower share.
+ *            Attention has the share of products.
+ * ampere, hopper
+ *            Products and attention are fitted on llm.c's runs and on every second FSDP run of tests/published.csv
+ *            (bench/published.py --fit, which takes PyTorch's unfused ops into account). The shares of memory and
+ *            NVLink are the shares of volta. The network's numbers were chosen by hand for both generations, with
+ *            knowledge of all rows: these runs hardly wait for the network, so they only give bounds.
  */
 #define FITTED(reached) (1u << ZR__##reached)
 static const zr__generation generations[] = {

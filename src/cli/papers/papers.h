@@ -136,8 +136,8 @@ typedef struct cli_papers_row {
     int64_t memory_bytes, limit_bytes;
     const cli_papers_run *run; /* simulated run, whose result is `made`; NULL if no run was simulated */
     zr_simulation made;
-    cli_papers_phase
-        phase[CLI_PAPERS_PHASES]; /* `n_phases` simulated phases of BERT-Large's training; 0 of other rows */
+    /* `n_phases` simulated phases of BERT-Large's training; 0 of other rows */
+    cli_papers_phase phase[CLI_PAPERS_PHASES];
     int n_phases;
 } cli_papers_row;
 #define CLI_PAPERS_ROWS 128

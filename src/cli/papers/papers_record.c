@@ -26,7 +26,8 @@ typedef struct phase {
 typedef struct recipe {
     const char *system;
     bool pre_layer_norm;
-    bool overlap; /* whether gradients are summed over the GPUs during the backward pass of the last micro-batch */
+    bool overlap; /* whether gradients are summed over the GPUs during the backward pass, in a step of one micro-batch;
+                     with several, they are summed after the last one (zr_layout.reduce_once) */
     zr_lamb_variant lamb;
     double scores_bytes;
     phase phase[CLI_PAPERS_PHASES];
@@ -39,8 +40,9 @@ static const recipe deepspeed = {.system = "DeepSpeed",
                                  .lamb = ZR_LAMB_DEEPSPEED,
                                  .scores_bytes = FUSED_SCORES_BYTES,
                                  .phase = {{128, 20, 65536, 64, 403e6}, {512, 80, 32768, 16, 20e6}}};
-/* NVIDIA's recipe (DeepLearningExamples, PyTorch, container 19.07): 7,038 and 1,563 steps. apex's
- * DistributedDataParallel sums gradients during the backward pass. */
+/* NVIDIA's recipe (DeepLearningExamples, PyTorch, container 19.07): 7,038 and 1,563 steps. The overlap is an
+ * assumption: apex's DistributedDataParallel sums gradients during the backward pass, but later scripts of NVIDIA can
+ * also sum them afterwards, and the published times do not say which. */
 static const recipe nvidia = {.system = "NVIDIA",
                               .overlap = true,
                               .lamb = ZR_LAMB_NVIDIA,

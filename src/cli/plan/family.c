@@ -45,10 +45,19 @@ static zr_status layers_at(cli_max *max, const cli_shape *shape, cli_point *fits
     return cli_largest(cli_max_needs, max, max->target->limit_bytes, 0, fits, fails);
 }
 
+/** Return whether memory.tile_elems is too small for a table of the vocabulary at a width: less than a row, or so small
+ * that the table would have too many tiles. */
+static bool stops_at(const zr_config *config, int64_t width)
+{
+    const int64_t ranks = config->parallel.tensor, elems = config->memory.tile_elems;
+    const int64_t rows = (zr_config_sizes(config).vocabulary + ranks - 1) / ranks;
+    if (elems == 0) return false;
+    return elems < width || (rows - 1) / (elems / width) >= ZR_TILES_MOST;
+}
+
 /** Choose the width at which the largest number of layers that fits is nearest to the shape's own number. A width is a
  * candidate if between half and twice the shape's layers fit. If no width is a candidate, take the largest width at
- * which twice the shape's layers fit. A width above memory.tile_elems does not fit, since a tile has at least one
- * row. */
+ * which twice the shape's layers fit. A width for which memory.tile_elems is too small does not fit. */
 zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails)
 {
     double nearest = INFINITY;
@@ -58,7 +67,7 @@ zr_status cli_family_find(cli_max *max, cli_point *fits, cli_point *fails)
     for (int i = 0; i < SHAPES; i++) {
         cli_point in, out;
         if (SPREAD * shapes[i].layers <= max->fewest) continue;
-        max->tile_stops = max->config->memory.tile_elems > 0 && shapes[i].width > max->config->memory.tile_elems;
+        max->tile_stops = stops_at(max->config, shapes[i].width);
         if (max->tile_stops && i > 0) break;
         ZR_TRY(layers_at(max, &shapes[i], &in, &out));
         if (in.n == 0) break;

@@ -184,8 +184,11 @@ void cli_max_print(FILE *out, const cli_max *max)
     else
         fprintf(out, "\nat zero_optimization.stage %d", max->stage);
     if (max->tile_stops)
-        fprintf(out, "\n(memory.tile_elems %lld is less than a row of the tables of wider models, which do not fit)",
-                (long long)max->config->memory.tile_elems);
+        fprintf(
+            out,
+            "\n(zr tries no wider models: memory.tile_elems %lld is less than a row of their tables, or divides the\n"
+            "tables into more than %d tiles)",
+            (long long)max->config->memory.tile_elems, ZR_TILES_MOST);
     if (max->what == CLI_MAX_BATCH) fprintf(out, "\ntrain_batch_size is then %lld", (long long)max->train_batch_size);
     fprintf(out, "\n\n");
 }

@@ -92,7 +92,7 @@ enum {
     PAGES = 0x110000 / PAGE,
     MOST_PARTS = 2 * ZR__NFC_PARTS + 2, /* maximum number of characters that a character becomes */
     MOST_BYTES = 15,
-    GROWTH = 5,      /* maximum growth of a text in bytes: a character of 2 bytes may become 10 bytes */
+    GROWTH = 5,      /* maximum factor by which the bytes of a text grow: a character of 2 bytes may become 10 */
     PLAIN = 0x30000, /* from this character on, no character is composed of others or has two cases */
     FEW = 64,
 };

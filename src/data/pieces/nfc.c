@@ -14,8 +14,7 @@ enum { VOWEL = 0x1161, VOWELS = 21, FINAL = 0x11a8, FINALS = 27 };
 
 struct zr__nfc {
     uint8_t place[PAGES];
-    uint8_t page[FULL + 1]
-                [PAGE]; /* page FULL says that every character may change; it is used if there are too many pages */
+    uint8_t page[FULL + 1][PAGE]; /* page FULL: every character may change; used if there are too many pages */
 };
 
 /* First and last characters of the ranges that combine with others since a version of Unicode from 10 to 16, but not

@@ -40,8 +40,8 @@ struct zr_data {
      * `documents` is set, seq_length indices follow, as zr_data_documents returns them. */
     int32_t *window;
     bool documents, read; /* read: whether a window has been read */
-    int64_t cut,
-        lost; /* cut: number of documents that are too long; lost: number of cut documents that have no target left */
+    /* cut: number of documents that are too long; lost: number of cut documents that have no target left */
+    int64_t cut, lost;
     int64_t padding; /* number of padded tokens of all windows */
     char cut_note[ZR__NOTE_BYTES];
     zr__ahead *ahead; /* prefetching thread, or NULL */

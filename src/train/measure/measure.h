@@ -41,8 +41,8 @@ void zr__rates_profile(const zr_rates *rates, zr_dtype dtype, int ranks, int loc
 
 /** Rates of sequential transfers from and to a folder, in bytes per second. */
 typedef struct zr__folder_rates {
-    double read, write,
-        both; /* rate of reading alone; of writing alone; of both directions together when they run at the same time */
+    double read, write; /* rate of reading alone; of writing alone */
+    double both;        /* rate of both directions together when they run at the same time */
     bool direct;        /* whether transfers bypassed the page cache; if not, the rates may be rates of memory */
     char folder[256];   /* the measured folder, in printable form */
     char transfers[16]; /* "io_uring" or "threads" */

@@ -56,16 +56,16 @@ typedef struct zr__run {
     zr__run_dir dir;           /* directory of the run; rank 0 only */
     zr__file_print train, val; /* size and hash of the data; complete only on rank 0 */
     zr__resume resume;
-    int64_t from_step,
-        from_sample; /* numbers of steps and samples that earlier starts of the run completed; 0 unless it resumes */
+    /* numbers of steps and samples that earlier starts of the run completed; 0 unless it resumes */
+    int64_t from_step, from_sample;
     char chosen_note[ZR_TRAIN_NOTE_BYTES]; /* description of the values chosen for keys that the configuration left
                                               open, or "" */
     zr__run_made made; /* results of earlier starts of this run; best_loss is updated whenever weights with a lower loss
                           are written to best/ */
     int64_t saved_step;      /* step of the newest checkpoint; -1 without a checkpoint */
     struct zr__save *saving; /* the asynchronous checkpoint that is being written, or NULL */
-    double step_sec,
-        save_sec; /* estimated seconds of a training step; seconds that the last checkpoint took; 0 if unknown */
+    /* estimated seconds of a training step; seconds that the last checkpoint took; 0 if unknown */
+    double step_sec, save_sec;
     char save_failure[512]; /* message of the first save that failed, or "" */
     zr_status save_failed;  /* status of the first save that failed: ZR_ERR_MEMORY or ZR_ERR_IO */
     zr__watch watch;

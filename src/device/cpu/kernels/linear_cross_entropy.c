@@ -33,8 +33,8 @@ typedef struct products {
 typedef struct head {
     products whole, /* products for a full block */
         last;       /* products for a last block with fewer rows */
-    zr__matmul
-        *dw_begins; /* product for dw of the first block, which initialises the sum; later blocks add to the sum */
+    /* product for dw of the first block, which initialises the sum; later blocks add to the sum */
+    zr__matmul *dw_begins;
 } head;
 
 extern const zr__panel_ops ZR_LEVEL_NAME(zr__panels);
