@@ -1,4 +1,5 @@
-"""A small BERT that learns from real text: zr beside transformers, masked accuracy on articles held out."""
+"""A small BERT that learns from real text: zr beside transformers, masked accuracy on articles held out; and what the
+pre-trained body is worth when it is fine-tuned for labels."""
 import json
 import os
 import pathlib
@@ -9,9 +10,11 @@ import measure
 from measure import result, without
 
 FOLDER, PEER = measure.OUT / "learn", measure.ROOT / "bench/peers/learn_torch.py"
-STEPS, RATE, SEEDS = 1500, 2e-3, 3
+STEPS, RATE, SEEDS, SEQ = 1500, 2e-3, 3, 32
+TUNING, TUNING_RATE = 800, 1e-3
 SAME, SAME_WANTED = "masked accuracy: zr less transformers, absolute", "<= 0.02"
 TEXT, TEXT_WANTED = "masked accuracy: zr on its own rows less zr on the peer's, absolute", "<= 0.02"
+TUNED, TUNED_WANTED = "accuracy of labels: pre-trained less untrained", ">= 0.05"
 LEARNED, LEARNED_WANTED = "masked accuracy of zr", ">= 0.3"
 
 
@@ -27,18 +30,18 @@ def peer(*words):
     return json.loads(ended.stdout.splitlines()[-1])
 
 
-def recipe(vocabulary, steps):
+def recipe(vocabulary, steps, rate=RATE):
     return {
         "model": {"type": "bert", "num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64,
-                  "intermediate_size": 256, "vocab_size": vocabulary, "max_position_embeddings": 32,
+                  "intermediate_size": 256, "vocab_size": vocabulary, "max_position_embeddings": SEQ,
                   "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "initializer_range": 0.1},
-        "data": {"train": str(FOLDER / "rows.safetensors"), "seq_length": 32, "max_predictions": 5,
+        "data": {"train": str(FOLDER / "rows.safetensors"), "seq_length": SEQ, "max_predictions": 5,
                  "order": "sequential"},
         "train_batch_size": 32,
         "gradient_clipping": 1.0,
         "optimizer": {"type": "AdamW",
-                      "params": {"lr": RATE, "betas": [0.9, 0.999], "eps": 1e-6, "weight_decay": 0.01}},
-        "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_min_lr": 0, "warmup_max_lr": RATE,
+                      "params": {"lr": rate, "betas": [0.9, 0.999], "eps": 1e-6, "weight_decay": 0.01}},
+        "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_min_lr": 0, "warmup_max_lr": rate,
                                                           "warmup_num_steps": 100, "warmup_type": "linear",
                                                           "total_num_steps": steps}},
         "train": {"steps": steps, "eval_interval": 0, "threads": 1, "save_end": False},
@@ -72,8 +75,48 @@ def race(steps):
     return made[:SEEDS], made[SEEDS:2 * SEEDS], made[-1]
 
 
+def tuned(body, seed, steps):
+    """The accuracy on held-out labels after fine-tuning a directory, or the untrained model if there is none."""
+    told = recipe(json.loads((FOLDER / "zr-0/model/config.json").read_text())["vocab_size"], steps, TUNING_RATE)
+    if body:
+        told["model"] = {"init": str(body)} | {key: 0.0 for key in told["model"] if "dropout" in key}
+    told["model"] |= {"task": "sequence_classification", "num_labels": 2}
+    told["data"] = {"train": str(FOLDER / "labels.jsonl"), "tokenizer": str(FOLDER / "tokenizer"), "seq_length": SEQ}
+    told["train_batch_size"] = 16
+    told["scheduler"]["params"]["warmup_num_steps"] = steps // 10
+    out = FOLDER / f"tuned-{'trained' if body else 'untrained'}-{seed}"
+    ours(told, seed, out)
+    ended = measure.run([measure.ZR, "eval", out / "model", "--data", FOLDER / "labels-held.jsonl", "--seq", str(SEQ),
+                         "--json"], 600)
+    return json.loads(ended.stdout)
+
+
 def spelled(models):
     return ", ".join(f"{model['accuracy']:.4f}" for model in models)
+
+
+def mean_of(models):
+    return statistics.mean(model["accuracy"] for model in models)
+
+
+def tell_race(made, quick):
+    zr, torch, text = made
+    means = mean_of(zr), mean_of(torch)
+    # A run cut short has not learned enough to be compared.
+    result(LEARNED, round(means[0], 4), None if quick else LEARNED_WANTED, "",
+           f"means over {SEEDS} seeds, of {zr[0]['masked']} tokens")
+    result(SAME, round(abs(means[0] - means[1]), 4), None if quick else SAME_WANTED, "",
+           f"each {spelled(zr)}; {spelled(torch)}")
+    result(TEXT, round(abs(text["accuracy"] - means[0]), 4), None if quick else TEXT_WANTED, "",
+           f"{text['accuracy']:.4f} and {means[0]:.4f}")
+
+
+def tell_tuned(quick):
+    steps = 20 if quick else TUNING
+    bodies = [[tuned(body and FOLDER / f"zr-{seed}/model", seed, steps) for seed in range(SEEDS)]
+              for body in (True, False)]
+    result(TUNED, round(mean_of(bodies[0]) - mean_of(bodies[1]), 4), None if quick else TUNED_WANTED, "",
+           f"each {spelled(bodies[0])}; {spelled(bodies[1])}, of {bodies[0][0]['samples']} texts")
 
 
 def main():
@@ -83,19 +126,12 @@ def main():
     FOLDER.mkdir()
     try:
         measure.need_peers()
-        zr, torch, text = race(steps)
+        tell_race(race(steps), options.quick)
+        tell_tuned(options.quick)
     except measure.Failed as error:
-        for what, wanted in ((LEARNED, LEARNED_WANTED), (SAME, SAME_WANTED), (TEXT, TEXT_WANTED)):
+        for what, wanted in ((LEARNED, LEARNED_WANTED), (SAME, SAME_WANTED), (TEXT, TEXT_WANTED),
+                             (TUNED, TUNED_WANTED)):
             without(what, error, wanted)
-        return
-    means = [statistics.mean(model["accuracy"] for model in models) for models in (zr, torch)]
-    # A run cut short has not learned enough to be compared.
-    result(LEARNED, round(means[0], 4), None if options.quick else LEARNED_WANTED, "",
-           f"means over {SEEDS} seeds, of {zr[0]['masked']} tokens")
-    result(SAME, round(abs(means[0] - means[1]), 4), None if options.quick else SAME_WANTED, "",
-           f"each {spelled(zr)}; {spelled(torch)}")
-    result(TEXT, round(abs(text["accuracy"] - means[0]), 4), None if options.quick else TEXT_WANTED, "",
-           f"{text['accuracy']:.4f} and {means[0]:.4f}")
 
 
 main()

@@ -6,7 +6,8 @@
 
 RECIPE is a configuration of zr, of which sizes and optimizer are read, and `rates`, the learning rate of each step.
 FOLDER has rows.safetensors and held.safetensors with the inputs of BertForPreTraining, of articles to learn from and of
-other articles, and text.txt with the sentences of the former. MODEL is a directory of Hugging Face's.
+other articles, and text.txt with the sentences of the former. labels.jsonl and labels-held.jsonl have parts of their
+sentences, with label 1 if the longest word is written backwards. MODEL is a directory of Hugging Face's.
 """
 import json
 import pathlib
@@ -22,6 +23,7 @@ from torch.nn.functional import cross_entropy
 # With so small a vocabulary every piece is a character, so that a small model learns within a thousand steps.
 VOCABULARY, SEQ, PREDICTIONS, MASKED = 120, 32, 5, 0.15
 EPOCHS, HELD_EPOCHS = 8, 4  # each time other pairs and masks
+LABELLED, LABELLED_HELD = 5000, 3000
 
 
 # ---- the text ------------------------------------------------------------------------------------
@@ -107,6 +109,25 @@ def write_rows(path, documents, made, epochs, seed):
     return len(rows)
 
 
+def labelled(sentences, rng):
+    """Some words of a sentence that fit into a row, of which the longest one may be written backwards."""
+    while True:
+        words = rng.choice(sentences).split()
+        words = words[rng.randrange(max(1, len(words) - 5)):]
+        words = " ".join(words)[:SEQ - 4].split(" ")[:-1]
+        if len(words) >= 3:
+            break
+    longest, label = max(range(len(words)), key=lambda i: len(words[i])), rng.randrange(2)
+    if label:
+        words[longest] = words[longest][::-1]
+    return {"text": " ".join(words), "label": label}
+
+
+def write_labels(path, articles, n, seed):
+    rng, sentences = random.Random(seed), [sentence for article in articles for sentence in article]
+    path.write_text("".join(json.dumps(labelled(sentences, rng)) + "\n" for _ in range(n)))
+
+
 def prepare(text, folder):
     articles = read_articles(pathlib.Path(text).read_text())
     held = articles[9::10]
@@ -116,6 +137,8 @@ def prepare(text, folder):
     for name, documents, epochs, seed in (("rows", learned, EPOCHS, 1), ("held", held, HELD_EPOCHS, 2)):
         coded = [[made.encode(sentence, add_special_tokens=False).ids for sentence in article] for article in documents]
         told[name] = write_rows(folder / f"{name}.safetensors", coded, made, epochs, seed)
+    write_labels(folder / "labels.jsonl", learned, LABELLED, 3)
+    write_labels(folder / "labels-held.jsonl", held, LABELLED_HELD, 4)
     (folder / "text.txt").write_text("\n".join("".join(f"{sentence}\n" for sentence in article) for article in learned))
     print(json.dumps(told))
 
