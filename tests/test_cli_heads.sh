@@ -98,6 +98,8 @@ END_PYTHON
 }
 check "... and its answers are written" right
 check "... in windows" prints 'of 24 questions' "$ZR" eval qa --seq 24
+check "the weights alone, in rows that are too short for windows of 128 tokens" prints '^F1 ' "$ZR" eval qa/model --data dev.json \
+    --seq 32
 check "... but not over the data" fails 73 'dev.json' "$ZR" eval qa --data dev.json --predictions dev.json
 check "... from some of the windows only losses" prints '^answer ' "$ZR" eval qa --batches 1
 check "... and no answers" fails 69 'leave out the number of batches' "$ZR" eval qa --batches 1 --predictions no.json

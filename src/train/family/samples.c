@@ -36,8 +36,17 @@ void zr__labelled_keys(const zr_config *config, zr_labelled_args *args)
 {
     args->samples = config ? config->data.max_samples : 1;
     args->skip_bad_lines = config && config->data.skip_bad_lines;
-    args->doc_stride = config ? config->data.doc_stride : 128;
-    args->max_query_length = config ? config->data.max_query_length : 64;
+    if (config) {
+        args->doc_stride = config->data.doc_stride;
+        args->max_query_length = config->data.max_query_length;
+        return;
+    }
+    /* Weights alone have no keys that a user could set. Rows that are too short for the usual values, 64 and 128, get
+     * smaller ones: a quarter of the row for the question, and windows that overlap by half. */
+    const int64_t quarter = args->seq_length / 4;
+    args->max_query_length = quarter < 64 ? (quarter > 0 ? quarter : 1) : 64;
+    const int64_t window = args->seq_length - args->max_query_length - 3;
+    args->doc_stride = window >= 128 ? 128 : window > 1 ? window / 2 : 1;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
