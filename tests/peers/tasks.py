@@ -313,7 +313,7 @@ def run_new_head(task, samples, path):
     _, missing, unknown = loaded(folder, kind)
     new, _ = named_in(ended.stderr, "random values")
     check(f"{name}: the new tensors are transformers' missing ones", new == set(missing), f"{new}, {missing}")
-    left, told = named_in(ended.stderr, "does not use")
+    left, told = named_in(ended.stderr, "does not have")
     check(f"{name}: ... and the other head is left out", left <= set(unknown) and told.endswith(f"({len(unknown)})"),
           f"{told}, {left}, {unknown}")
     begun, pretrained = tensors_of(run / "model"), tensors_of(folder)
