@@ -2,21 +2,10 @@
 # An encoder with packed rows, dropout and LAMB from the command: one series of losses for each degree of tensor and
 # sequence parallelism, in all layouts and homes of states, also after a rank was killed, and on another number of
 # ranks. In the short run the layouts have each value of each key, and most pairs of values.
+. tests/encoder_text.inc
 . tests/command.inc
 
-python3 - <<'END_PYTHON'
-import os, random
-random.seed(4)
-words = "the cat dog sat on a mat and ran far home red big sun sea".split()
-with open("text.txt", "w") as out:
-    for document in range(30):
-        for sentence in range(random.randint(2, 7)):
-            print(" ".join(random.choice(words) for _ in range(random.randint(2, 6))), file=out)
-        print(file=out)
-os.mkdir("tok")
-open("tok/tokenizer_config.json", "w").write('{"do_lower_case": true}')
-open("tok/vocab.txt", "w").write("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + words) + "\n")
-END_PYTHON
+encoder_text 4 30 2 7 2 6
 mkdir disk
 cat >c.json <<'END_CONFIG'
 {"model": {"type": "bert", "num_hidden_layers": 2, "num_attention_heads": 6, "hidden_size": 30, "intermediate_size": 42,

@@ -1,22 +1,9 @@
 #TEST timeout=60
 # An encoder is trained on text, from which sentence pairs are made: ranks read the same rows, and so does a resumed run.
+. tests/encoder_text.inc
 . tests/command.inc
 
-# text
-python3 - <<'END_PYTHON'
-import random
-random.seed(1)
-words = "the cat dog sat on a mat and ran far home red big sun sea".split()
-with open("text.txt", "w") as out:
-    for document in range(24):
-        for sentence in range(random.randint(3, 9)):
-            print(" ".join(random.choice(words) for _ in range(random.randint(3, 8))), file=out)
-        print(file=out)
-import os
-os.mkdir("tok")
-open("tok/tokenizer_config.json", "w").write('{"do_lower_case": true}')
-open("tok/vocab.txt", "w").write("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + words) + "\n")
-END_PYTHON
+encoder_text 1 24 3 9 3 8
 text() { # RUN OPTION...
     run=$1
     shift
