@@ -501,14 +501,14 @@ ZR_API ZR_NODISCARD zr_status zr_answers_open(zr_labelled *questions, int64_t n_
                                               zr_answers **answers);
 ZR_API void zr_answers_close(zr_answers **answers);
 
-/** Add the logits (T, 2) of a row of `questions`: those of each token as the answer's first, and as its last. Rows may
- * come in any order. Only logits of the samples' own tokens are read, not those of padding. Errors: as for
- * zr_labelled_read, and ZR_ERR_DATA if a logit is not finite. */
+/** Add the logits (T, 2) of a row of `questions`. A token has two logits: as the first and as the last token of the
+ * answer. Rows may come in any order. Only logits of the samples' own tokens are read, not the padding's. Errors: as
+ * for zr_labelled_read, and ZR_ERR_DATA if a logit is not finite. */
 ZR_API ZR_NODISCARD zr_status zr_answers_add(zr_answers *answers, int64_t row, const float *logits);
 
 /** Find the answers to a question, the best answer first, when the logits of all of its samples have been added. *id
  * receives the question's id, *list its answers and *n their number, from 1 to n_best. The pointers are valid until the
- * next call. Errors: ZR_ERR_ARG if there is no such question; ZR_ERR_STATE if logits are missing; ZR_ERR_MEMORY. */
+ * next call. Errors: ZR_ERR_ARG if `question` is out of range; ZR_ERR_STATE if logits are missing; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_answers_get(zr_answers *answers, int64_t question, const char **id,
                                              const zr_answer **list, int64_t *n);
 

@@ -78,8 +78,8 @@ zr_status zr__hf_read_task(const char *file, const json_t *root, const zr_family
     return ZR_OK;
 }
 
-/* Leave out labels that the source had: with other than two, transformers gives the heads of all tasks as many outputs.
- */
+/* Leave out the labels of the source. If there are not two labels, transformers gives the heads of all tasks one output
+ * for each label. */
 static int drop_labels(json_t *root)
 {
     static const char *const keys[] = {"id2label", "label2id", "num_labels"};

@@ -62,7 +62,8 @@ static const struct {
     double samples, tflops;
 } kernels[CLI_PAPERS_PHASES] = {{272, 64}, {52, 53}};
 
-/* GPUs of the smallest training. The speeds of one V100 are priced with as many micro-batches per step. */
+/* GPUs of the smallest training. The speed of one V100 is priced with the number of micro-batches per
+ * step that a GPU of this training computes. */
 #define FEWEST_GPUS 16
 
 /* ---- one phase ---------------------------------------------------------------------------------- */
@@ -104,7 +105,7 @@ static zr_status plan_phase(const recipe *r, const phase *p, int gpus, const cli
 }
 
 /* Choose the micro-batches of a GPU for a step of about `p->batch` samples of all GPUs, each at most `p->micro`. The
- * steps are as many as the samples of the phase need. */
+ * number of steps is the samples of the phase divided by those of a step. */
 static cli_papers_phase divide_phase(const phase *p, int gpus)
 {
     const double own = (double)p->batch / gpus;

@@ -1,11 +1,11 @@
-/** Reads questions, texts and answers from SQuAD's files, and makes samples of them. */
+/** Reads questions, texts and answers from SQuAD's files, and divides them into samples. */
 #ifndef ZR_DATA_LABELLED_QUESTIONS_H
 #define ZR_DATA_LABELLED_QUESTIONS_H
 
 #include "base/text/text.h"
 #include "data/labelled/list.h"
 
-/** A question. Offsets are those of zr__questions.strings. */
+/** A question. Offsets are into zr__questions.strings. */
 typedef struct zr__question {
     int64_t id, text;        /* offsets of its id, and of the text that it is about */
     int64_t answer, answers; /* offset of its first answer, which the others follow; number of answers */

@@ -32,8 +32,8 @@ typedef struct zr__fullest {
     int64_t category_bytes[ZR_CATEGORIES];
 } zr__fullest;
 
-/** A layer in the middle of the model: what it keeps, and the passes of its steps that are not products, on one rank in
- * a micro-batch. Arrays have a row for each token. Statistics of rows count only in kept_bytes. */
+/** Bytes that a layer in the middle of the model keeps, and passes of its element-wise steps, on one rank in a
+ * micro-batch. Arrays have a row for each token. Statistics of rows count only in kept_bytes. */
 typedef struct zr__layer {
     int32_t unit;         /* unit of the layer, or -1 if the model has no unit besides its ends; the rest is then 0 */
     int64_t input_bytes;  /* bytes of the layer's input, an array of the model's width */

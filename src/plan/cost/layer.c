@@ -1,5 +1,5 @@
-/* Measures a layer of a finished plan: what it keeps for the backward pass, and how often steps that are not products
- * pass over its arrays. All numbers come from the steps of the schedule. */
+/* Measures a layer of a finished plan: the bytes that it keeps for the backward pass, and the passes of its
+ * element-wise steps over memory. All numbers come from the steps of the schedule. */
 #include "plan/cost/cost.h"
 #include "plan/list/list.h"
 
@@ -12,7 +12,7 @@ typedef struct content {
     bool needed; /* whether a step outside the writer's pass reads the contents */
 } content;
 
-/* What is known of the steps so far. A pass is a set of element-wise steps that could run together: steps of the unit,
+/* State of the walk over the steps. A pass is a set of element-wise steps that could run together: steps of the unit,
  * in the same direction, between the same products. Its number is that of `level`, below. */
 typedef struct survey {
     const zr_plan *plan;

@@ -26,9 +26,10 @@ ZR_NODISCARD zr_status zr__adapter_open(const char *dir, const char *base, zr__f
 ZR_NODISCARD zr_status zr__adapter_fits(const zr_weights *weights, const zr__family_model *model,
                                         const zr__adapter *adapter, char *note, size_t size);
 
-/** Check that the weights of another task have the body of a model, and those parameters of its head that they have at
- * all in their shapes. `fresh` (of `size` bytes) receives the names of the others, which must be of the head
- * (zr_hf_names.heads), and `note` (of as many bytes) the names of the tensors that the model does not use. */
+/** Check that the weights of another task have all parameters of a model's body, and that parameters of its head, if
+ * the weights have them, have the same shapes. `fresh` (of `size` bytes) receives the names of the parameters that the
+ * weights lack, which must belong to the head (zr_hf_names.heads). `note` (of `size` bytes) receives the names of the
+ * tensors that the model does not use. */
 ZR_NODISCARD zr_status zr__body_fits(const zr_weights *weights, const zr__family_model *model, char *note, char *fresh,
                                      size_t size);
 
