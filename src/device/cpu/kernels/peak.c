@@ -4,7 +4,7 @@
  */
 #include "device/cpu/peak.h"
 
-#include "device/cpu/shared/level.h"
+#include "device/cpu/shared/amx.h"
 
 /* Number of independent chains of operations. Full speed needs at least (latency of an operation in cycles) x (number
  * of units that execute it) chains. The chains and two operands fit into the vector registers. */
@@ -35,43 +35,29 @@ static double fma_f32(int64_t rounds, const float in[2], float *out)
 }
 
 #if defined(__AMX_BF16__)
-/* Tell the compiler that the memory at `address` is read or written, because it cannot see this from the intrinsics
- * that load and store tiles. */
-#define IN_MEMORY(address) __asm__ volatile("" : : "r"(address) : "memory")
-
 /* Multiply bf16 on AMX tiles: add the product of tiles 6 (16,32) and 7 (32,16) to each of the tiles 0 to 5. Six
  * independent sums hide the latency. Tile numbers must be constants in the source, so the code cannot loop over them.
  */
 static double dot_bf16(int64_t rounds, const float in[2], float *out)
 {
-    enum { SIDE = 16, DEPTH = 32, SUMS = 6, TILES = 8, ROW_BYTES = 64 };
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config = {.palette = 1};
+    enum { SIDE = ZR_AMX_SIDE, DEPTH = ZR_AMX_DEPTH, SUMS = 6 };
     uint16_t a[SIDE * DEPTH], b[SIDE * DEPTH];
     float c[SIDE * SIDE];
-    for (int t = 0; t < TILES; t++) {
-        config.row_bytes[t] = ROW_BYTES;
-        config.rows[t] = SIDE;
-    }
     for (int i = 0; i < SIDE * DEPTH; i++) {
         a[i] = zr_bf16_from_f32(in[0]);
         b[i] = zr_bf16_from_f32(in[1]);
     }
-    IN_MEMORY(&config);
-    IN_MEMORY(a);
-    IN_MEMORY(b);
-    _tile_loadconfig(&config);
+    ZR_AMX_IN_MEMORY(a);
+    ZR_AMX_IN_MEMORY(b);
+    zr__amx_begin();
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     _tile_zero(4);
     _tile_zero(5);
-    _tile_loadd(6, a, ROW_BYTES);
-    _tile_loadd(7, b, ROW_BYTES);
+    _tile_loadd(6, a, ZR_AMX_ROW_BYTES);
+    _tile_loadd(7, b, ZR_AMX_ROW_BYTES);
     const int64_t turns = rounds / 8; /* one iteration on tiles takes about as long as eight rounds on vectors */
     for (int64_t r = 0; r < turns; r++) {
         _tile_dpbf16ps(0, 6, 7);
@@ -81,9 +67,9 @@ static double dot_bf16(int64_t rounds, const float in[2], float *out)
         _tile_dpbf16ps(4, 6, 7);
         _tile_dpbf16ps(5, 6, 7);
     }
-    _tile_stored(0, c, ROW_BYTES);
-    IN_MEMORY(c);
-    _tile_release();
+    _tile_stored(0, c, ZR_AMX_ROW_BYTES);
+    ZR_AMX_IN_MEMORY(c);
+    zr__amx_end();
     *out = c[0];
     return 2.0 * SIDE * SIDE * DEPTH * SUMS * (double)turns;
 }
