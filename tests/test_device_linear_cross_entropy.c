@@ -2,7 +2,7 @@
 /* linear_cross_entropy, linear_cross_entropy_dx: checked against double in one block and in several, and in one block
  * against the ops that hold all logits. */
 #include "device/cpu/linear_cross_entropy_blocks.h"
-#include "device/cpu/product_blocks.h"
+#include "device/cpu/matmul.h"
 #include "device_levels.h"
 #include "graph/internal.h"
 #include "kernel_check.h"
@@ -48,13 +48,12 @@ static int64_t scratch_of(const problem *p, const zr_device *device, zr_dtype w,
     const zr__head_layout l =
         zr__head_layout_make(p->rows, zr__head_block(&(zr_graph_spec){.dtype = p->g}, p->rows, p->s.V), p->s.V, p->s.C,
                              p->g, w, backward && p->b);
-    const int64_t V = p->s.V, C = p->s.C, room = device->profile.facts.panel_bytes;
-    const int threads = device->profile.facts.threads;
-    if (p->g == ZR_BF16 && device->profile.facts.bf16_products) return l.panels;
-    int64_t bytes = zr__product_layout_make(l.rows, V, C, p->g, threads, room).bytes;
+    const int64_t V = p->s.V, C = p->s.C;
+    const zr_device_facts *facts = &device->profile.facts;
+    int64_t bytes = zr__matmul_scratch(facts, l.rows, V, C, p->g, p->g);
     if (!backward) return l.panels + bytes;
-    bytes = most(bytes, zr__product_layout_make(l.rows, C, V, p->g, threads, room).bytes);
-    bytes = most(bytes, zr__product_layout_make(V, C, l.rows, l.sum_in_dw ? w : ZR_F32, threads, room).bytes);
+    bytes = most(bytes, zr__matmul_scratch(facts, l.rows, C, V, p->g, p->g));
+    bytes = most(bytes, zr__matmul_scratch(facts, V, C, l.rows, p->g, l.sum_in_dw ? w : ZR_F32));
     return l.panels + bytes;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "device_levels.h"
+#include "device/cpu/matmul.h"
 #include "device/cpu/product_blocks.h"
 #include "kernel_call.h"
 
@@ -68,14 +69,6 @@ static reference refer(const product_case *c)
     return (reference){c->K, c->N, c->rows, 1, c->K, c->N, 1};
 }
 
-/* Return the scratch that a kernel requests for its product. */
-static int64_t scratch_of(const zr_device *device, int64_t m, int64_t n, int64_t k, zr_dtype dtype, zr_dtype out_dtype)
-{
-    const zr_device_facts *facts = &device->profile.facts;
-    if (dtype == ZR_BF16 && facts->bf16_products) return 0;
-    return zr__product_layout_make(m, n, k, out_dtype, facts->threads, facts->panel_bytes).bytes;
-}
-
 static void check_case(zr_device *device, const product_case *c)
 {
     const reference r = refer(c);
@@ -91,7 +84,7 @@ static void check_case(zr_device *device, const product_case *c)
     call.in[1] = dw && c->transposed ? at : bt;
     call.in[2] = c->extra ? tensor1(extra.data, dw ? ZR_F32 : c->dtype, extra_n) : tensor_absent();
     call.out[0] = tensor2(out.data, c->out_dtype, r.m, r.n);
-    call.scratch_bytes = scratch_of(device, r.m, r.n, r.k, c->dtype, c->out_dtype);
+    call.scratch_bytes = zr__matmul_scratch(&device->profile.facts, r.m, r.n, r.k, c->dtype, c->out_dtype);
     assert_int_equal(kernel_run(device, &call), ZR_OK);
 
     /* Check every element of small results, and a sample of large ones. */
@@ -164,7 +157,7 @@ static void run_linear(zr_device *device, const product_case *c, const array *x,
     call.in[1] = tensor2(w->data, c->dtype, 0, 0);
     call.in[2] = c->extra ? tensor1(b->data, c->dtype, c->N) : tensor_absent();
     call.out[0] = tensor2(out, c->dtype, rows, c->N);
-    call.scratch_bytes = scratch_of(device, rows, c->N, c->K, c->dtype, c->dtype);
+    call.scratch_bytes = zr__matmul_scratch(&device->profile.facts, rows, c->N, c->K, c->dtype, c->dtype);
     assert_int_equal(kernel_run(device, &call), ZR_OK);
 }
 
@@ -179,7 +172,7 @@ static void check_rows(zr_device *device)
         c.transposed = i & 1;
         c.extra = i & 2;
         c.dtype = c.out_dtype = dtypes[i / 20];
-        if (scratch_of(device, c.rows, c.N, c.K, c.dtype, c.dtype) == 0) continue;
+        if (zr__matmul_scratch(&device->profile.facts, c.rows, c.N, c.K, c.dtype, c.dtype) == 0) continue;
         array x = make(c.rows * c.K, c.dtype, 1), w = make(c.K * c.N, c.dtype, 2), b = make(c.N, c.dtype, 3);
         array all = make(c.rows * c.N, c.dtype, 4), one = make(c.N, c.dtype, 5);
         const size_t bytes = (size_t)(c.N * zr_dtype_bytes(c.dtype));
@@ -269,8 +262,10 @@ static void check_overflow(zr_device *device)
         x16[i] = zr_f16_from_f32(x[i]);
         dy16[i] = zr_f16_from_f32(dy[i]);
     }
-    kernel_call call = {
-        .name = "linear_dw", .n_in = 2, .n_out = 1, .scratch_bytes = scratch_of(device, 2, 2, 2, ZR_F16, ZR_F16)};
+    kernel_call call = {.name = "linear_dw",
+                        .n_in = 2,
+                        .n_out = 1,
+                        .scratch_bytes = zr__matmul_scratch(&device->profile.facts, 2, 2, 2, ZR_F16, ZR_F16)};
     call.in[0] = tensor2(x16, ZR_F16, 2, 2);
     call.in[1] = tensor2(dy16, ZR_F16, 2, 2);
     call.out[0] = tensor2(dw, ZR_F16, 2, 2);
@@ -297,7 +292,9 @@ static void run_own(const char *level, const own_case *c, int64_t row, int64_t r
     spec.b = (zr__strides){c->n, 1};
     spec.accumulate = c->adds;
     spec.threads = threads;
-    int64_t bytes = zr__product_layout_make(rows, c->n, c->k, ZR_F32, threads, ZR__PANEL_BYTES).bytes;
+    const bool pairs = c->dtype == ZR_BF16 && zr__cpu_panels(level)->bf16_panels;
+    const int64_t words = pairs ? zr__product_pairs(c->k) : c->k;
+    int64_t bytes = zr__product_layout_make(rows, c->n, words, ZR_F32, threads, ZR__PANEL_BYTES).bytes;
     void *panels = zr_alloc((size_t)bytes);
     assert_non_null(panels);
     memset(panels, 0xff, (size_t)bytes);
@@ -463,7 +460,8 @@ static void *rank_main(void *argument)
     kernel_call call = {.name = "linear",
                         .n_in = 2,
                         .n_out = 1,
-                        .scratch_bytes = scratch_of(device, SIDE, SIDE, SIDE, ZR_BF16, ZR_BF16)};
+                        .scratch_bytes =
+                            zr__matmul_scratch(&device->profile.facts, SIDE, SIDE, SIDE, ZR_BF16, ZR_BF16)};
     call.in[0] = tensor2((void *)r->x, ZR_BF16, SIDE, SIDE);
     call.in[1] = tensor2((void *)r->w, ZR_BF16, SIDE, SIDE);
     call.out[0] = tensor2(r->y, ZR_BF16, SIDE, SIDE);

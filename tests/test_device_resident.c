@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "device_levels.h"
-#include "device/cpu/product_blocks.h"
+#include "device/cpu/matmul.h"
 #include "kernel_call.h"
 
 static const char *program; /* path of this program, to run it again: /proc may be absent */
@@ -60,10 +60,7 @@ static void test_resident(void **state)
         void *x = touched(rows * C, dtype), *w = touched(V * C, dtype), *y = touched(rows * V, dtype);
         kernel_call call = {.name = "linear", .attr.i[0] = 1, .n_in = 2, .n_out = 1};
         const zr_device_facts *facts = &device->profile.facts;
-        bool own =
-            dtype != ZR_BF16 || !facts->bf16_products; /* otherwise the library multiplies, without scratch from zr */
-        if (own)
-            call.scratch_bytes = zr__product_layout_make(rows, V, C, dtype, facts->threads, facts->panel_bytes).bytes;
+        call.scratch_bytes = zr__matmul_scratch(facts, rows, V, C, dtype, dtype);
         call.in[0] = tensor2(x, dtype, rows, C);
         call.in[1] = tensor2(w, dtype, V, C);
         call.out[0] = tensor2(y, dtype, rows, V);

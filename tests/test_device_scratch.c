@@ -47,9 +47,9 @@ static zr_device_facts facts_of(int threads, int64_t panel_bytes)
 
 /* ---- the processor's kernels ------------------------------------------------------------------- */
 
-/* Check the scratch of products: the operands that zr packs itself, here in the first product and in the head's
- * gradients; none where a library multiplies bf16, or for a device described by its name alone. */
-static void check_products(const zr_graph *g, zr_device_facts *facts, bool library)
+/* Check the scratch of products, which are the operands that zr packs: as fp32, or as pairs of bf16 where zr multiplies
+ * bf16 itself. There is none where a library multiplies bf16, or for a device described by its name alone. */
+static void check_products(const zr_graph *g, zr_device_facts *facts, bool bf16)
 {
     static const char *const products[] = {"linear", "linear_dx", "linear_dw"};
     const int64_t k[] = {C, V, B * T}, m[] = {B * T, B * T, V}, n[] = {3 * C, C, C};
@@ -59,7 +59,12 @@ static void check_products(const zr_graph *g, zr_device_facts *facts, bool libra
         assert_true(bytes > 0);
         assert_int_equal(scratch(g, products[i], facts), bytes);
         facts->bf16_products = true; /* irrelevant to fp16 and fp32 */
-        assert_int_equal(scratch(g, products[i], facts), library ? 0 : bytes);
+        assert_int_equal(scratch(g, products[i], facts), bf16 ? 0 : bytes);
+        facts->bf16_panels = true;
+        const int64_t pairs = (k[i] + 31) / 32 * 16;
+        if (bf16) bytes = zr__product_layout_make(m[i], n[i], pairs, ZR_F32, facts->threads, facts->panel_bytes).bytes;
+        assert_int_equal(scratch(g, products[i], facts), bytes);
+        facts->bf16_panels = false;
         const zr_device_facts named = facts_of(facts->threads, 0);
         assert_int_equal(scratch(g, products[i], &named), 0);
     }
@@ -257,13 +262,14 @@ static void test_same(void **state)
     zr_device_facts b = a;
     snprintf(b.name, sizeof b.name, "by another name");
     assert_true(zr__device_facts_same(&a, &b));
-    zr_device_facts other[5] = {a, a, a, a, a};
+    zr_device_facts other[6] = {a, a, a, a, a, a};
     other[0].threads = 3;
     other[1].bf16_products = true;
     other[2].panel_bytes = 0;
     other[3].kernels = kernels;
     other[4].scratch_bytes = NULL;
-    for (int i = 0; i < 5; i++) assert_false(zr__device_facts_same(&a, &other[i]));
+    other[5].bf16_panels = true;
+    for (int i = 0; i < 6; i++) assert_false(zr__device_facts_same(&a, &other[i]));
 }
 
 int main(void)

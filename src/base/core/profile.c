@@ -13,8 +13,8 @@ int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struct zr_gr
 
 bool zr__device_facts_same(const zr_device_facts *a, const zr_device_facts *b)
 {
-    return a->threads == b->threads && a->bf16_products == b->bf16_products && a->panel_bytes == b->panel_bytes &&
-           a->kernels == b->kernels && a->scratch_bytes == b->scratch_bytes;
+    return a->threads == b->threads && a->bf16_products == b->bf16_products && a->bf16_panels == b->bf16_panels &&
+           a->panel_bytes == b->panel_bytes && a->kernels == b->kernels && a->scratch_bytes == b->scratch_bytes;
 }
 
 zr_product_sizes zr__product_sizes_of(int64_t m, int64_t n, int64_t k)

@@ -11,9 +11,10 @@ struct zr__matmul {
 int64_t zr__matmul_scratch(const zr_device_facts *facts, int64_t m, int64_t n, int64_t k, zr_dtype dtype,
                            zr_dtype out_dtype)
 {
-    const bool library = dtype == ZR_BF16 && facts->bf16_products;
+    const bool narrow = dtype == ZR_BF16 && facts->bf16_products, library = narrow && !facts->bf16_panels;
     if (library || facts->panel_bytes == 0) return 0;
-    return zr__product_layout_make(m, n, k, out_dtype, facts->threads, facts->panel_bytes).bytes;
+    const int64_t words = narrow ? zr__product_pairs(k) : k;
+    return zr__product_layout_make(m, n, words, out_dtype, facts->threads, facts->panel_bytes).bytes;
 }
 
 zr_status zr__matmul_create(const zr__product_spec *spec, const zr__panel_ops *level, zr__matmul **matmul)
@@ -23,7 +24,8 @@ zr_status zr__matmul_create(const zr__product_spec *spec, const zr__panel_ops *l
     mm->spec = *spec;
     mm->level = level;
     zr_status status = ZR_OK;
-    if (spec->dtype == ZR_BF16 && level->bf16_products) status = zr__product_create(spec, &mm->product);
+    if (spec->dtype == ZR_BF16 && level->bf16_products && !level->bf16_panels)
+        status = zr__product_create(spec, &mm->product);
     if (status != ZR_OK) {
         zr__matmul_destroy(&mm);
         return zr_error_frame(status, __func__, __FILE__, __LINE__);

@@ -1,5 +1,6 @@
-/* Matrix products for kernels. If the level has bf16 products, oneDNN computes the products of bf16 operands. zr's own
- * code (kernels/product.c) computes all other products in fp32, and widens 16-bit operands while packing them. */
+/* Matrix products for kernels. zr's own code (kernels/product.c) computes products in fp32, and widens 16-bit operands
+ * while packing them. Products of bf16 operands are exceptions: zr's own code multiplies them on AMX tiles if the level
+ * has tiles, and oneDNN if the level has only dot products of bf16. */
 #ifndef ZR_DEVICE_CPU_MATMUL_H
 #define ZR_DEVICE_CPU_MATMUL_H
 
@@ -15,7 +16,8 @@ typedef struct zr__matmul_operands {
 
 /* Matrix product compiled for one processor level. */
 typedef struct zr__panel_ops {
-    bool bf16_products; /* whether the level has bf16 products */
+    bool bf16_products; /* whether the level multiplies bf16 operands without widening them */
+    bool bf16_panels;   /* whether `multiply` does this; otherwise oneDNN does */
     void (*multiply)(const zr__product_spec *spec, const zr__matmul_operands *operands);
 } zr__panel_ops;
 

@@ -38,7 +38,14 @@ static inline int64_t zr__product_room(int64_t length, int64_t depth, int64_t mo
     return (room + 63) / 64 * 64;
 }
 
-/** Compute the layout. c is the dtype of C. panel_bytes is the maximum size of the shared operand's buffer. */
+/** Return the number of words of 4 bytes for k elements of bf16 in pairs, which are padded to whole AMX tiles. */
+static inline int64_t zr__product_pairs(int64_t k)
+{
+    return (k + 31) / 32 * 16;
+}
+
+/** Compute the layout. k counts words: elements of fp32, or pairs of bf16. c is the dtype of C. panel_bytes is the
+ * maximum size of the shared operand's buffer. */
 static inline zr__product_layout zr__product_layout_make(int64_t m, int64_t n, int64_t k, zr_dtype c, int threads,
                                                          int64_t panel_bytes)
 {

@@ -1,6 +1,7 @@
 /*
- * Matrix products C (m,n) = A (m,k) B (k,n) of one processor level. Operands are packed (pack.h), and tiles of C stay
- * in registers.
+ * Matrix products C (m,n) = A (m,k) B (k,n) of one processor level. Operands are packed into panels, and tiles of C
+ * stay in registers (micro_kernel.h). Operands of bf16 are multiplied on AMX tiles (amx_product.h) where the level has
+ * them. All other operands are widened to fp32 (pack.h) and multiplied in vectors.
  *
  * The shared operand is packed once for all threads: A if m <= n, else B. The other operand is called the own operand:
  * each thread packs blocks of it for its own use. A block stays in the thread's cache (device/cpu/product_blocks.h).
@@ -13,35 +14,26 @@
 #include <omp.h>
 
 #include "device/cpu/matmul.h"
+#include "device/cpu/shared/amx_product.h"
 #include "device/cpu/shared/pack.h"
 #include "device/cpu/product_blocks.h"
 #include "device/cpu/shared/row_product.h"
 
-/* DEPTH: maximum length of a range of k. OWN_ELEMS: maximum number of elements in a thread's own block. Without
- * AVX-512, caches are assumed to be small. */
+/* DEPTH: maximum length of a range of k. OWN_WORDS: maximum number of words in a thread's own block. Without AVX-512,
+ * caches are assumed to be small. */
 #if ZR_VEC == 16
 #define DEPTH ZR__PRODUCT_DEPTH
-#define OWN_ELEMS (ZR__PRODUCT_BLOCK / 4)
+#define OWN_WORDS (ZR__PRODUCT_BLOCK / 4)
 #else
 #define DEPTH ZR__PRODUCT_SHORT
-#define OWN_ELEMS ((int64_t)48 << 10)
+#define OWN_WORDS ((int64_t)48 << 10)
 #endif
 #define ROWS ZR_PRODUCT_ROWS
 #define COLS ZR_PRODUCT_COLS
 
-/* ---- a tile ---------------------------------------------------------------------------------- */
+/* ---- the micro-kernel of fp32 --------------------------------------------------------------------- */
 
-/* A tile of C: c = base + a b, with packed operands a and b. `base` has the shape of c. If base_ld is 0, all rows of c
- * use the same row of `base`. If `base` is NULL, nothing is added. */
-typedef struct tile {
-    int64_t depth;
-    const float *a, *b, *base;
-    int64_t base_ld;
-    float *c;
-    int64_t ld;
-} tile;
-
-__attribute__((always_inline)) static inline void run_tile(int rows, int vecs, const tile *t)
+__attribute__((always_inline)) static inline void run_tile(int rows, int vecs, const zr__product_tile *t)
 {
     zr__vec acc[ROWS][ZR_PRODUCT_VECS];
     const float *a = t->a, *b = t->b;
@@ -53,7 +45,7 @@ __attribute__((always_inline)) static inline void run_tile(int rows, int vecs, c
             acc[r][v] = zr__vec_splat(0.0f);
             __builtin_prefetch(t->c + r * t->ld + v * ZR_VEC, 1);
         }
-    for (int64_t k = 0; k < t->depth; k++, a += ROWS, b += COLS) {
+    for (int64_t k = 0; k < t->words; k++, a += ROWS, b += COLS) {
         zr__vec right[ZR_PRODUCT_VECS];
 #pragma GCC unroll 3
         for (int v = 0; v < vecs; v++) right[v] = zr__vec_load(b + v * ZR_VEC);
@@ -85,33 +77,69 @@ __attribute__((always_inline)) static inline void run_tile(int rows, int vecs, c
 #define EACH_FOUR(X) EACH_VECS(X, 1) EACH_VECS(X, 2) EACH_VECS(X, 3) EACH_VECS(X, 4)
 
 #define DEFINE_TILE(rows, vecs)                                                                                        \
-    static void tile_##rows##_##vecs(const tile *t)                                                                    \
+    static void tile_##rows##_##vecs(const zr__product_tile *t)                                                        \
     {                                                                                                                  \
         run_tile(rows, vecs < ZR_PRODUCT_VECS ? vecs : ZR_PRODUCT_VECS, t);                                            \
     }
 EACH_TILE(DEFINE_TILE)
 
 #define TILE_ENTRY(rows, vecs) [rows - 1][vecs - 1] = tile_##rows##_##vecs,
-static void (*const tiles[ROWS][3])(const tile *) = {EACH_TILE(TILE_ENTRY)};
+static void (*const tiles[ROWS][3])(const zr__product_tile *) = {EACH_TILE(TILE_ENTRY)};
+
+static void multiply_tile(const zr__product_tile *t, int64_t rows, int64_t cols)
+{
+    tiles[rows - 1][(cols + ZR_VEC - 1) / ZR_VEC - 1](t);
+}
+
+static const zr__micro_kernel f32_kernel = {
+    .rows = ROWS,
+    .cols = COLS,
+    .row_unit = ROWS > ZR_VEC ? ROWS : ZR_VEC,
+    .col_unit = COLS,
+    .row_grain = 1,
+    .word = 1,
+    .step = 1,
+    .depth = DEPTH,
+    .own_words = OWN_WORDS,
+    .pack_cost = 16,
+    .share = 1 << 17,
+    .pack = zr__pack,
+    .multiply = multiply_tile,
+};
+
+/* Return the micro-kernel for operands of a type. */
+static const zr__micro_kernel *kernel_of(zr_dtype dtype)
+{
+#if defined(__AMX_BF16__)
+    if (dtype == ZR_BF16) return &zr__amx_kernel;
+#endif
+    (void)dtype;
+    return &f32_kernel;
+}
+
+/* Maximum number of elements of a tile, of any micro-kernel. */
+enum { TILE_ELEMS = 1024 };
 
 /* ---- a product ------------------------------------------------------------------------------- */
 
 typedef struct job {
     const zr__product_spec *spec;
     const zr__matmul_operands *at;
+    const zr__micro_kernel *kernel;
     zr__side a, b;
     const zr__side *shared,        /* operand that is packed once for all threads */
         *own;                      /* operand that each thread packs in blocks for itself */
     int shared_ways, own_ways;     /* numbers of shares into which threads divide each operand's rows or columns */
     int64_t shared_most, own_most; /* maximum number of rows or columns in each operand's buffer */
     float *shared_at, *own_at, *sums;
-    int64_t own_elems; /* distance between the blocks of two threads, in elements */
+    int64_t own_words; /* distance between the blocks of two threads, in words */
 } job;
 
 /* Part of C that is computed at a time, for one range of k. */
 typedef struct part {
     int64_t row, col, cols; /* first row and column of the part, and its number of columns */
-    int64_t k, depth;
+    int64_t k, depth;       /* range of k */
+    int64_t words;          /* number of words in a row or column of a panel */
 } part;
 
 /* Return the address of the fp32 sum of element (row, col) over the ranges of k that are already processed. The sum is
@@ -125,7 +153,8 @@ static float *sums_at(const job *j, const part *p, int64_t row, int64_t col, int
 
 /* Set t->base to the values that are added to the product of this range of k: the sums of earlier ranges, `earlier` or
  * the bias. */
-static void set_base(const job *j, const part *p, tile *t, int64_t row, int64_t col, int64_t cols, float bias[COLS])
+static void set_base(const job *j, const part *p, zr__product_tile *t, int64_t row, int64_t col, int64_t cols,
+                     float *bias)
 {
     const zr__product_spec *s = j->spec;
     if (p->k > 0 || s->accumulate) {
@@ -146,31 +175,42 @@ static void copy_rows(float *to, int64_t to_ld, const float *from, int64_t ld, i
     for (int64_t r = 0; r < rows; r++) memcpy(to + r * to_ld, from + r * ld, (size_t)cols * sizeof(float));
 }
 
+/* Round a row of a tile into C, where it begins at element `first`. */
+static void round_row(const job *j, int64_t first, const float *made, int64_t cols)
+{
+    int64_t i = 0;
+    if (j->spec->out_dtype == ZR_BF16)
+        for (; i + ZR_VEC <= cols; i += ZR_VEC)
+            zr__vec_to_bf16((uint16_t *)j->at->c + first + i, zr__vec_load(made + i));
+    zr__store(j->at->c, j->spec->out_dtype, first + i, made + i, cols - i);
+}
+
 static void make_tile(const job *j, const part *p, int64_t row, int64_t col, const float *a, const float *b)
 {
     const zr__product_spec *s = j->spec;
-    const int64_t rows = zr__min64(ROWS, s->m - row), cols = zr__min64(COLS, s->n - col);
-    const bool whole = cols % ZR_VEC == 0, narrow = s->out_dtype != ZR_F32 && p->k + p->depth == s->k;
-    float base[ROWS * COLS], made[ROWS * COLS];
+    const int64_t width = j->kernel->cols;
+    const int64_t rows = zr__min64(j->kernel->rows, s->m - row), cols = zr__min64(width, s->n - col);
+    const bool whole = cols % ZR_VEC == 0 && rows % j->kernel->row_grain == 0,
+               narrow = s->out_dtype != ZR_F32 && p->k + p->depth == s->k;
+    float base[TILE_ELEMS], made[TILE_ELEMS];
     int64_t ld;
     float *c = sums_at(j, p, row, col, &ld);
-    tile t = {.depth = p->depth, .a = a, .b = b, .c = c, .ld = ld};
+    zr__product_tile t = {.words = p->words, .a = a, .b = b, .c = c, .ld = ld};
     set_base(j, p, &t, row, col, cols, base);
     if (!whole && t.base && t.base_ld > 0) {
-        copy_rows(base, COLS, t.base, t.base_ld, rows, cols);
+        copy_rows(base, width, t.base, t.base_ld, rows, cols);
         t.base = base;
-        t.base_ld = COLS;
+        t.base_ld = width;
     }
     if (!whole || narrow) {
         t.c = made;
-        t.ld = COLS;
+        t.ld = width;
     }
-    tiles[rows - 1][(cols + ZR_VEC - 1) / ZR_VEC - 1](&t);
+    j->kernel->multiply(&t, rows, cols);
     if (narrow)
-        for (int64_t r = 0; r < rows; r++)
-            zr__store(j->at->c, s->out_dtype, (row + r) * s->n + col, made + r * COLS, cols);
+        for (int64_t r = 0; r < rows; r++) round_row(j, (row + r) * s->n + col, made + r * width, cols);
     else if (!whole)
-        copy_rows(c, ld, made, COLS, rows, cols);
+        copy_rows(c, ld, made, width, rows, cols);
 }
 
 /* Multiply the range [o0, o1) of this thread's own operand by the range [s0, s1) of the shared operand. `own` holds the
@@ -179,9 +219,9 @@ static void multiply_block(const job *j, const part *p, const float *own, int64_
                            int64_t s0, int64_t s1)
 {
     for (int64_t s = s0; s < s1; s += j->shared->width) {
-        const float *shared = j->shared_at + (s - first) * p->depth;
+        const float *shared = j->shared_at + (s - first) * p->words;
         for (int64_t o = o0; o < o1; o += j->own->width) {
-            const float *mine = own + (o - o0) * p->depth;
+            const float *mine = own + (o - o0) * p->words;
             if (j->own->is_a)
                 make_tile(j, p, o, s, mine, shared);
             else
@@ -222,11 +262,11 @@ static range share_of(range all, int64_t grain, int way, int ways)
 static void multiply_part(const job *j, const part *p, range shared, range own, int thread, int threads)
 {
     const int own_way = thread / j->shared_ways, shared_way = thread % j->shared_ways;
-    float *block = j->own_at + thread * j->own_elems;
+    float *block = j->own_at + thread * j->own_words;
     range pack = share_of(shared, j->shared->unit, thread, threads);
 #pragma omp barrier
-    zr__panels_at to = {j->shared_at + (pack.begin - shared.begin) * p->depth, pack.begin, p->depth};
-    zr__pack(j->shared, to, pack.end - pack.begin, p->k);
+    zr__panels_at to = {j->shared_at + (pack.begin - shared.begin) * p->words, pack.begin, p->depth, p->words};
+    j->kernel->pack(j->shared, to, pack.end - pack.begin, p->k);
 #pragma omp barrier
     range mine = share_of(own, j->own->unit, own_way, j->own_ways),
           other = share_of(shared, j->shared->width, shared_way, j->shared_ways);
@@ -234,21 +274,22 @@ static void multiply_part(const job *j, const part *p, range shared, range own, 
     const int64_t step = even(mine.end - mine.begin, j->own_most, j->own->unit);
     for (int64_t o = mine.begin; o < mine.end; o += step) {
         const int64_t end = zr__min64(o + step, mine.end);
-        zr__pack(j->own, (zr__panels_at){block, o, p->depth}, end - o, p->k);
+        j->kernel->pack(j->own, (zr__panels_at){block, o, p->depth, p->words}, end - o, p->k);
         multiply_block(j, p, block, o, end, shared.begin, other.begin, other.end);
     }
 }
 
-/* Return the length of the ranges into which k is cut. Ranges have about equal lengths, which are multiples of 16. */
-static int64_t depth_of(int64_t k)
+/* Return the length of the ranges into which k is cut. Ranges have about equal lengths, which are multiples of 16, or
+ * of the kernel's step. */
+static int64_t depth_of(const zr__micro_kernel *kernel, int64_t k)
 {
-    return even(k, DEPTH, 16);
+    return even(k, kernel->depth, kernel->step > 16 ? kernel->step : 16);
 }
 
 static void multiply_share(const job *j, int thread, int threads)
 {
     const zr__product_spec *s = j->spec;
-    const int64_t depth = depth_of(s->k), side = ZR__PRODUCT_SIDE;
+    const int64_t depth = depth_of(j->kernel, s->k), side = ZR__PRODUCT_SIDE;
     const bool waits = s->out_dtype != ZR_F32 && depth < s->k;
     const int64_t n = j->shared->n, l = j->own->n;
     const int64_t n_step = even(n, waits ? zr__min64(side, j->shared_most) : j->shared_most, j->shared->unit),
@@ -258,16 +299,16 @@ static void multiply_share(const job *j, int thread, int threads)
             for (int64_t k = 0; k < s->k; k += depth) {
                 const range shared = {n0, zr__min64(n, n0 + n_step)}, own = {l0, zr__min64(l, l0 + l_step)};
                 const range *cols = j->own->is_a ? &shared : &own;
-                const part p = {j->own->is_a ? l0 : n0, cols->begin, cols->end - cols->begin, k,
-                                zr__min64(depth, s->k - k)};
+                const int64_t now = zr__min64(depth, s->k - k);
+                const part p = {j->own->is_a ? l0 : n0,         cols->begin, cols->end - cols->begin, k, now,
+                                zr__micro_words(j->kernel, now)};
                 multiply_part(j, &p, shared, own, thread, threads);
             }
 }
 
 /* ---- division among threads ------------------------------------------------------------------- */
 
-/* Choose how many threads divide each side of C, so that the costliest share costs least. Packing an element is assumed
- * to cost the same as 16 multiply-adds. */
+/* Choose how many threads divide each side of C, so that the costliest share costs least. */
 static void choose_ways(job *j, int threads)
 {
     int64_t least = INT64_MAX;
@@ -275,7 +316,7 @@ static void choose_ways(job *j, int threads)
         if (threads % ways != 0) continue;
         const int64_t own = (round_up(j->own->n, j->own->unit) / j->own->unit + threads / ways - 1) / (threads / ways),
                       shared = (round_up(j->shared->n, j->shared->width) / j->shared->width + ways - 1) / ways;
-        const int64_t cost = own * j->own->unit * (shared * j->shared->width + 16);
+        const int64_t cost = own * j->own->unit * (shared * j->shared->width + j->kernel->pack_cost);
         if (cost >= least) continue;
         least = cost;
         j->shared_ways = ways;
@@ -283,37 +324,41 @@ static void choose_ways(job *j, int threads)
     }
 }
 
-/* Return the number of threads for the product: one for each 2^17 multiply-adds, up to s->threads. */
-static int team_of(const zr__product_spec *s)
+/* Return the number of threads for the product, up to s->threads. */
+static int team_of(const zr__micro_kernel *kernel, const zr__product_spec *s)
 {
-    const double share = 1 << 17, wanted = (double)s->m * (double)s->n * (double)s->k / share;
+    const double share = (double)kernel->share, wanted = (double)s->m * (double)s->n * (double)s->k / share;
     return wanted < 1.0 ? 1 : wanted < (double)s->threads ? (int)wanted : s->threads;
 }
 
 static job make_job(const zr__product_spec *s, const zr__matmul_operands *at)
 {
-    const int64_t unit = ROWS > ZR_VEC ? ROWS : ZR_VEC, depth = zr__min64(depth_of(s->k), s->k);
-    const zr__product_layout l = zr__product_layout_make(s->m, s->n, s->k, s->out_dtype, s->threads, ZR__PANEL_BYTES);
-    const int64_t own_elems = zr__min64(l.own_bytes / 4, OWN_ELEMS > depth * COLS ? OWN_ELEMS : depth * COLS);
+    const zr__micro_kernel *kernel = kernel_of(s->dtype);
+    const int64_t words = zr__micro_words(kernel, zr__min64(depth_of(kernel, s->k), s->k)),
+                  least = words * kernel->cols;
+    const zr__product_layout l =
+        zr__product_layout_make(s->m, s->n, zr__micro_words(kernel, s->k), s->out_dtype, s->threads, ZR__PANEL_BYTES);
+    const int64_t own_words = zr__min64(l.own_bytes / 4, kernel->own_words > least ? kernel->own_words : least);
     return (job){.spec = s,
                  .at = at,
-                 .a = {at->a, s->dtype, true, s->a.row, s->a.col, s->m, ROWS, unit},
-                 .b = {at->b, s->dtype, false, s->b.col, s->b.row, s->n, COLS, COLS},
-                 .shared_most = l.shared_bytes / 4 / depth,
-                 .own_most = own_elems / depth,
+                 .kernel = kernel,
+                 .a = {at->a, s->dtype, true, s->a.row, s->a.col, s->m, kernel->rows, kernel->row_unit},
+                 .b = {at->b, s->dtype, false, s->b.col, s->b.row, s->n, kernel->cols, kernel->col_unit},
+                 .shared_most = l.shared_bytes / 4 / words,
+                 .own_most = own_words / words,
                  .shared_at = at->panels,
                  .own_at = (float *)((char *)at->panels + l.own),
-                 .own_elems = l.own_bytes / 4,
+                 .own_words = l.own_bytes / 4,
                  .sums = (float *)((char *)at->panels + l.sums)};
 }
 
 /* ---- one row --------------------------------------------------------------------------------- */
 
-/* Compute columns [col, col + cols) of a product with one row, without packing. */
+/* Compute columns [col, col + cols) of a product with one row in fp32, without packing. */
 static void multiply_columns(const job *j, int64_t col, int64_t cols)
 {
     const zr__product_spec *s = j->spec;
-    const int64_t depth = depth_of(s->k);
+    const int64_t depth = depth_of(j->kernel, s->k);
     float a[DEPTH], sum[ZR__ROW_COLS], made[ZR__ROW_COLS];
     for (int64_t k = 0; k < s->k; k += depth) {
         const int64_t now = zr__min64(depth, s->k - k);
@@ -349,11 +394,11 @@ static void multiply_row(const job *j, int team)
 static void multiply(const zr__product_spec *s, const zr__matmul_operands *at)
 {
     job shape = make_job(s, at);
-    if (is_row(s)) {
-        multiply_row(&shape, team_of(s));
+    if (shape.kernel == &f32_kernel && is_row(s)) {
+        multiply_row(&shape, team_of(shape.kernel, s));
         return;
     }
-    const int team = team_of(s);
+    const int team = team_of(shape.kernel, s);
     const bool rows_shared = s->m <= s->n;
 #pragma omp parallel num_threads(team) if (team > 1)
     {
@@ -363,13 +408,18 @@ static void multiply(const zr__product_spec *s, const zr__matmul_operands *at)
         j.shared = rows_shared ? &j.a : &j.b;
         j.own = rows_shared ? &j.b : &j.a;
         choose_ways(&j, threads);
+        if (j.kernel->begin) j.kernel->begin();
         multiply_share(&j, omp_get_thread_num(), threads);
+        if (j.kernel->end) j.kernel->end();
     }
 }
 
 const zr__panel_ops ZR_LEVEL_NAME(zr__panels) = {
 #if defined(__AVX512BF16__)
     .bf16_products = true,
+#endif
+#if defined(__AMX_BF16__)
+    .bf16_panels = true,
 #endif
     .multiply = multiply,
 };

@@ -145,6 +145,22 @@ static inline void zr__round_f16(uint16_t *restrict out, const float *restrict i
     for (; i < n; i++) out[i] = zr_f16_from_f32(in[i]);
 }
 
+/* Round a vector to bf16, with the same bits as zr_bf16_from_f32. Only denormals differ at levels with instructions for
+ * bf16: these round denormals to 0. */
+static inline void zr__vec_to_bf16(uint16_t *x, zr__vec v)
+{
+#if defined(__AVX512BF16__)
+    const __m256bh out = _mm512_cvtneps_pbh((__m512)v);
+#else
+    typedef uint32_t wide __attribute__((vector_size(ZR_VEC * 4)));
+    typedef uint16_t narrow __attribute__((vector_size(ZR_VEC * 2)));
+    const wide u = (wide)v, rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16, nan = u >> 16 | 0x40u;
+    const wide is_nan = (wide)((u & 0x7fffffffu) > 0x7f800000u);
+    const narrow out = __builtin_convertvector((is_nan & nan) | (~is_nan & rounded), narrow);
+#endif
+    memcpy(x, &out, sizeof out);
+}
+
 /* Widen n elements to fp32. dtype is BF16 or F16. */
 static inline void zr__widen(float *restrict out, const uint16_t *restrict in, zr_dtype dtype, int64_t n)
 {

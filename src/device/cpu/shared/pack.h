@@ -4,6 +4,7 @@
 #ifndef ZR_DEVICE_CPU_PACK_H
 #define ZR_DEVICE_CPU_PACK_H
 
+#include "device/cpu/shared/micro_kernel.h"
 #include "device/cpu/shared/transpose.h"
 
 /* Size of the tile of C that stays in registers during the loop over k: ZR_PRODUCT_ROWS rows of ZR_PRODUCT_VECS
@@ -18,24 +19,6 @@
 #define ZR_PRODUCT_VECS 2
 #endif
 #define ZR_PRODUCT_COLS (ZR_PRODUCT_VECS * ZR_VEC)
-
-/* An operand, A or B. p is the index of a row of A or of a column of B. Element (p, k) is at offset p * along + k *
- * depth, where along or depth is 1. */
-typedef struct zr__side {
-    const void *data;
-    zr_dtype dtype;
-    bool is_a;
-    int64_t along, depth;
-    int64_t n;     /* number of rows of A or columns of B */
-    int64_t width; /* number of rows or columns in a panel */
-    int64_t unit;  /* granularity of packing, in rows or columns: a multiple of both a vector and a panel */
-} zr__side;
-
-/* Destination of packed panels. `out` receives the panels from row or column `first` on, for `depth` values of k. */
-typedef struct zr__panels_at {
-    float *out;
-    int64_t first, depth;
-} zr__panels_at;
 
 /* Load n >= 1 elements from index `at` on into a vector, widened to fp32. If n is less than ZR_VEC, the remaining lanes
  * are 0. */
