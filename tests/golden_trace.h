@@ -17,10 +17,11 @@ static struct {
     zr_model model;
     int64_t batch, T;             /* rows of a step, and tokens of a row */
     int64_t predictions, samples; /* zr_layout.predictions and samples; 0 for decoders */
+    bool documents;               /* zr_layout.documents of a decoder; encoders always have documents */
     double loss[GOLDEN_STEPS], norm[GOLDEN_STEPS];
     uint16_t token[GOLDEN_STEPS * GOLDEN_BATCH * GOLDEN_MOST_SEQ + 1];
     zr_safetensors *weights, *grads, *last, *logits;
-    zr_batch_fn fill; /* callbacks of the inputs of an encoder; NULL for tokens and targets */
+    zr_batch_fn fill; /* callbacks of the inputs; NULL for tokens and targets */
     zr_count_fn count;
     /* whether an element's exact gradient is 0, so that Adam amplifies the noise of its computed gradient; may be NULL
      */
@@ -192,7 +193,7 @@ static inline trainer golden_trainer(int stage, int ranks, int64_t accum)
     run.layout.accum = accum;
     run.layout.batch = golden.batch / (ranks * accum);
     run.layout.seq = golden.T;
-    run.layout.documents = golden.samples > 0;
+    run.layout.documents = golden.documents || golden.samples > 0;
     run.layout.predictions = golden.predictions;
     run.layout.samples = golden.samples;
     run.layout.optimizer = zr_adamw(0.9, 0.95, 1e-8, 0.1);
@@ -205,7 +206,7 @@ static inline zr_graph *golden_graph(void)
     zr_graph_spec spec = {.mode = ZR_MODE_TRAIN,
                           .batch = golden.batch,
                           .seq = golden.T,
-                          .documents = golden.samples > 0,
+                          .documents = golden.documents || golden.samples > 0,
                           .predictions = golden.predictions,
                           .samples = golden.samples};
     zr_graph *g = NULL;
@@ -272,7 +273,7 @@ static inline void golden_check_tensor(int tensor, int stage, int ranks, bool al
     }
 }
 
-/* Check an encoder's trace over stages, ranks, micro-batches and tensor-parallel ranks that divide `heads`; a short run
+/* Check a trace over stages, ranks, micro-batches and tensor-parallel ranks that divide `heads`; a short run
  * takes every fourth layout. `check` checks a run further; it may be NULL. */
 static inline void golden_check_layouts(int64_t heads, void (*check)(const trainer *run))
 {

@@ -55,6 +55,8 @@ length, = struct.unpack("<Q", data[:8])
 at = 8 + length + json.loads(data[8:8 + length])["next_sentence_label"]["data_offsets"][0]
 data[at] ^= 1
 open("other.safetensors", "wb").write(data)
+data[at:at + 4] = struct.pack("<i", -100)
+open("unlabelled.safetensors", "wb").write(data)
 END_PYTHON
 check "... but not on other rows" fails 65 'data.train' train part --resume --train.steps=11 --data.train=other.safetensors
 
@@ -72,6 +74,19 @@ for key in "loss", "masked_lm", "next_sentence":
 END_PYTHON
 }
 check "an evaluation of weights" next_loss
+label_probabilities() { # of the first row's two labels: 1 in all, if a row without a label does not count
+    for labels in "$DATA" other.safetensors unlabelled.safetensors; do
+        "$ZR" eval "$GOLDEN/model" --data "$labels" --seq 15 --json >"$(basename "$labels").json" || return 1
+    done
+    python3 - <<'END_PYTHON'
+import json, math
+def of(name): return json.load(open(f"{name}.safetensors.json"))["next_sentence"]
+others = 39 * of("unlabelled")
+p = [math.exp(others - 40 * of(name)) for name in ("batches", "other")]
+assert abs(sum(p) - 1) < 1e-3 and min(p) > 0.01, p
+END_PYTHON
+}
+check "... of rows of which one has no label" label_probabilities
 check "... on a list of one file" prints 'masked_lm ' "$ZR" eval "$GOLDEN/model" --data "[\"$DATA\"]" --seq 15
 cp "$DATA" more.safetensors
 check "... but not of two" fails 69 'more.safetensors is the first of 2 files.*ready rows are read from one file' \

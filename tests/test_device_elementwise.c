@@ -434,18 +434,66 @@ static void test_dropout_cut(void **state)
     for_every_level(dropout_cut);
 }
 
+/* Copy this rank's pieces between x and `own`: a row has `parts` parts of `ranks` pieces of `piece` columns. */
+static void copy_pieces(float *x, float *own, int64_t rows, int64_t parts, int64_t ranks, int64_t place, int64_t piece,
+                        bool back)
+{
+    for (int64_t k = 0; k < rows * parts; k++) {
+        float *there = x + (k * ranks + place) * piece, *here = own + k * piece;
+        memcpy(back ? there : here, back ? here : there, (size_t)piece * sizeof(float));
+    }
+}
+
+/* Check that the elements get the same random numbers if each of `ranks` ranks has only its columns. */
+static void check_columns(const level_pair *level, int64_t ranks, int64_t parts, int64_t piece)
+{
+    const int64_t B = 2, T = 5, whole = ranks * parts * piece, own = parts * piece;
+    float *x = array_random(ZR_F32, B * T * whole, 1.0), *want = array_new(ZR_F32, B * T * whole);
+    float *got = array_new(ZR_F32, B * T * whole);
+    kernel_call call = {.name = "dropout", .attr = {.i = {3}, .f = {0.3}}, .n_in = 1, .n_out = 1};
+    call.runtime = (zr_runtime){.seed = 5, .step = 2, .first_row = 3};
+    call.in[0] = tensor3(x, ZR_F32, B, T, whole);
+    call.out[0] = tensor3(want, ZR_F32, B, T, whole);
+    run_both(level, call, 0);
+    call.attr = (zr_op_attr){.i = {3, T * whole, piece, ranks}, .f = {0.3}};
+    for (int64_t r = 0; r < ranks; r++) {
+        float *x_own = array_new(ZR_F32, B * T * own), *y_own = array_new(ZR_F32, B * T * own);
+        copy_pieces(x, x_own, B * T, parts, ranks, r, piece, false);
+        call.runtime.place = r;
+        call.in[0] = tensor3(x_own, ZR_F32, B, T, own);
+        call.out[0] = tensor3(y_own, ZR_F32, B, T, own);
+        run_both(level, call, 0);
+        run_in_place(level, call, 0, 0);
+        copy_pieces(got, y_own, B * T, parts, ranks, r, piece, true);
+    }
+    assert_memory_equal(got, want, (size_t)(B * T * whole) * sizeof(float));
+}
+
+static void dropout_columns(const level_pair *level)
+{
+    for (int64_t ranks = 2; ranks <= 4; ranks++)
+        for (int64_t parts = 1; parts <= 2; parts++) {
+            check_columns(level, ranks, parts, 1);
+            check_columns(level, ranks, parts, 27);
+            check_columns(level, ranks, parts, 40);   /* the GPU's threads take 8 elements at a time */
+            check_columns(level, ranks, parts, 1100); /* above the processor's chunk of 1024 elements */
+        }
+}
+
+static void test_dropout_columns(void **state)
+{
+    (void)state;
+    for_every_level(dropout_columns);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unary_references),
-        cmocka_unit_test(test_unaries),
-        cmocka_unit_test(test_unary_extremes),
-        cmocka_unit_test(test_mul_scale),
-        cmocka_unit_test(test_add_fill),
-        cmocka_unit_test(test_dropout),
-        cmocka_unit_test(test_dropout_threshold),
-        cmocka_unit_test(test_dropout_cut),
-        cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_unary_references),  cmocka_unit_test(test_unaries),
+        cmocka_unit_test(test_unary_extremes),    cmocka_unit_test(test_mul_scale),
+        cmocka_unit_test(test_add_fill),          cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_dropout_threshold), cmocka_unit_test(test_dropout_cut),
+        cmocka_unit_test(test_dropout_columns),   cmocka_unit_test(test_swiglu),
         cmocka_unit_test(test_swiglu_extremes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

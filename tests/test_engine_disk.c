@@ -57,7 +57,7 @@ static trainer device_trainer(const choice *c)
     config = run.config;
     for (int i = 0; i < 3; i++) models[i] = zr_gpt2(&config);
     models[1].frozen = "wpe.*\n*.ln_[12].*\nh.1.mlp.c_fc.weight";
-    models[2].lora = (zr_lora){.rank = 3, .alpha = 8, .dropout = c->of[TENSOR] ? 0 : 0.1};
+    models[2].lora = (zr_lora){.rank = 3, .alpha = 8, .dropout = 0.1};
     run.model = &models[c->of[MODEL]];
     run.layout.tensor = 1 + c->of[TENSOR];
     run.layout.eval = true;

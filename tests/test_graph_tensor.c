@@ -252,6 +252,24 @@ static void close_heads(zr_graph *g, zr_value x)
     zr_graph_losses(g, zr_linear_cross_entropy(g, x, weight(g, 10, 8, 0, 1, "head"), tokens(g, "targets")));
 }
 
+/* Dropout of a value of which a rank has some columns keeps the cut, and knows the place of its columns: here 3 columns
+ * of each of 4 parts of 6 columns, in rows of 6 tokens. */
+static void dropout_of_columns(void **state)
+{
+    (void)state;
+    for (int sequence = 0; sequence < 2; sequence++) {
+        zr_graph *g = shared(sequence);
+        const zr_value x = zr_linear(g, embedded(g), weight(g, 8, 24, 1, 4, "in"), ZR_NONE, false);
+        const zr_value y = zr_dropout(g, x, 0.25);
+        if (y == ZR_NONE) fail_msg("%s", zr_error_message());
+        assert_int_equal(zr_graph_value(g, y)->cut, 4);
+        const zr_op *op = zr_graph_get_op(g, zr_graph_value(g, y)->producer);
+        const int64_t want[] = {0, 6 * 24, 3, 2};
+        for (int i = 0; i < 4; i++) assert_int_equal(op->attr.i[i], want[i]);
+        zr_graph_destroy(&g);
+    }
+}
+
 /* A norm of heads and a rotation keep the cut of their operand. Each rank computes a part of the gain's gradient, with
  * and without sequence parallelism. */
 static void norms_of_heads_that_are_cut(void **state)
@@ -319,7 +337,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_that_are_cut),        cmocka_unit_test(heads_that_are_cut),
         cmocka_unit_test(heads_that_are_whole),        cmocka_unit_test(tokens_that_are_shared),
-        cmocka_unit_test(norms_of_heads_that_are_cut),
+        cmocka_unit_test(norms_of_heads_that_are_cut), cmocka_unit_test(dropout_of_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

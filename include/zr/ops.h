@@ -240,11 +240,16 @@ ZR_API zr_value zr_attention(zr_graph *graph, zr_value qkv, int64_t n_head, doub
 /** Apply dropout: set elements to zero with probability p, and multiply the others by 1/(1-p). Outside TRAIN add no op
  * and return x. The adjoint is dropout too.
  *  i[0] = stream; f[0] = p
- *  i[1] = 0, or the number of elements in a row of the batch if this rank has only its own tokens of x
+ *  i[1] = 0, or the number of elements in a row of the batch on all ranks, if this rank has only some columns of x or
+ *         only its own tokens
+ *  i[2] = 0, or the number of columns of a piece if this rank has a piece of each part of the columns (zr_cut)
+ *  i[3] = 0, or the number of pieces of a part, M
  *  dropout: x g -> y g; may be in place of x
  * An element is kept if (u32 >> 8) * 2^-24 >= p, where u32 is its random number. Element i of the flat micro-batch
- * uses random element first_row * (elems / B) + i. If i[1] is not 0, element i of the rank's tokens uses random
- * element first_row * i[1] + place * elems + i. */
+ * uses random element first_row * (elems / B) + i. If i[2] is not 0, element i of the rank's columns uses random
+ * element first_row * i[1] + (i / i[2] * i[3] + place) * i[2] + i % i[2]. If only i[1] is not 0, element i of the
+ * rank's tokens uses random element first_row * i[1] + place * elems + i. The mask therefore does not depend on how x
+ * is divided among ranks, unless M does not divide the columns. */
 ZR_API zr_value zr_dropout(zr_graph *graph, zr_value x, double p);
 
 /** Compute the cross-entropy: losses[b,t] = lse(logits[b,t,:]) - logits[b,t,targets[b,t]]. A negative target gives

@@ -51,16 +51,30 @@ static inline ZR__ANYWHERE int64_t zr__sequence_position(const zr__sequence *s, 
     return (s->row + r) % s->T - (documents ? documents[s->row + r] : 0);
 }
 
-/** Return the index of the random number that dropout uses for the first element of x. x has `elems` elements on this
- * rank. Attribute 1 of the op is 0 if the rank holds whole sequences. Otherwise it is the number of elements in a whole
- * sequence.
- */
-static inline uint64_t zr__dropout_first(const zr_kernel_args *args, int64_t elems)
+/** Random numbers that dropout uses for the elements of x on this rank. x consists of runs of consecutive elements that
+ * use consecutive random numbers. */
+typedef struct zr__dropout_runs {
+    uint64_t first, /* index of the random number of x's first element */
+        stride;     /* number of random numbers from the beginning of a run to the beginning of the next run */
+    int64_t length; /* number of elements of a run. All of x is one run, unless this rank has only some columns of x */
+} zr__dropout_runs;
+
+/** Return the random numbers for x, which has `elems` elements on this rank. The comment of zr_dropout (zr/ops.h) lists
+ * the attributes of the op. */
+static inline zr__dropout_runs zr__dropout_runs_of(const zr_kernel_args *args, int64_t elems)
 {
     const zr_runtime *now = args->runtime;
-    const int64_t part_of = args->op->attr.i[1];
-    return (uint64_t)(part_of ? now->first_row * part_of + now->place * elems
-                              : now->first_row * (elems / args->in[0].shape.dim[0]));
+    const int64_t sequence = args->op->attr.i[1], columns = args->op->attr.i[2], ranks = args->op->attr.i[3];
+    const int64_t row = now->first_row * (sequence ? sequence : elems / args->in[0].shape.dim[0]);
+    const zr__dropout_runs by_columns = {(uint64_t)(row + now->place * columns), (uint64_t)(ranks * columns), columns};
+    const zr__dropout_runs whole = {(uint64_t)(row + (sequence ? now->place * elems : 0)), 0, elems};
+    return columns ? by_columns : whole;
+}
+
+/** Return the index of the random number of element i of x. */
+static inline ZR__ANYWHERE uint64_t zr__dropout_element(const zr__dropout_runs *runs, int64_t i)
+{
+    return runs->first + (uint64_t)(i / runs->length) * runs->stride + (uint64_t)(i % runs->length);
 }
 
 /* ---- linear_cross_entropy and related ops ------------------------------------------------------ */

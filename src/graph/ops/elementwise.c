@@ -244,7 +244,8 @@ static zr_status dropout_infer(const zr_graph *graph, const zr_op *op, zr_type *
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     ZR_TRY(zr__unary_infer(graph, op, out));
     /* The first dimension must be the batch, because its rows index the random numbers. */
-    ZR_CHECK(op->attr.i[1] > 0 || out[0].shape.dim[0] == spec->batch, ZR_ERR_SHAPE,
+    const bool tokens = op->attr.i[1] > 0 && op->attr.i[2] == 0;
+    ZR_CHECK(tokens || out[0].shape.dim[0] == spec->batch, ZR_ERR_SHAPE,
              "dropout: x's first dimension is %" PRId64 "; wanted the batch, %" PRId64, out[0].shape.dim[0],
              spec->batch);
     return ZR_OK;
@@ -257,6 +258,7 @@ static const zr_op_def dropout = {
     .adjoint = factor_adjoint, /* applies to dy the mask that the forward op applied to x */
     .cost = zr__cost_bytes,
     .in_place = {1},
+    .keeps_cut = true,
     .keeps_tokens = true,
 };
 
@@ -266,9 +268,16 @@ zr_value zr_dropout(zr_graph *graph, zr_value x, double p)
     int32_t stream = zr__graph_stream(graph);
     const zr_graph_spec *spec = zr_graph_get_spec(graph);
     if (p == 0 || spec->mode != ZR_MODE_TRAIN) return x;
+    zr_op_attr attr = {.i = {stream}, .f = {p}};
     const zr_value_info *info = zr_graph_value(graph, x);
-    const int64_t row = info && info->tokens ? spec->seq * zr_shape_cols(&info->type.shape) : 0;
-    return zr__apply(graph, &dropout, &(zr_op_attr){.i = {stream, row}, .f = {p}}, 1, &x);
+    if (info && info->cut) {
+        attr.i[1] = zr_shape_elems(&info->type.shape) / spec->batch * spec->tensor;
+        attr.i[2] = zr_shape_cols(&info->type.shape) / info->cut;
+        attr.i[3] = spec->tensor;
+    } else if (info && info->tokens) {
+        attr.i[1] = spec->seq * zr_shape_cols(&info->type.shape);
+    }
+    return zr__apply(graph, &dropout, &attr, 1, &x);
 }
 
 /* ---- fill ------------------------------------------------------------------------------------ */

@@ -163,11 +163,6 @@ static zr_value adapter_inputs(zr_graph *graph, zr_value x, zr_value a, bool par
 {
     const zr_lora *lora = &graph->lora;
     const zr_op_attr transposed = {.i = {1}};
-    if (partial && lora->dropout > 0)
-        zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
-                       "model.lora.dropout is %g, but each tensor-parallel rank has only some columns of an adapter's "
-                       "input; wanted dropout 0, parallel.tensor 1, or other model.lora.targets",
-                       lora->dropout);
     x = zr_dropout(graph, x, lora->dropout);
     const zr_value h =
         partial ? zr__apply(graph, &linear, &transposed, 2, (zr_value[]){x, a}) : zr_linear(graph, x, a, ZR_NONE, true);

@@ -333,13 +333,16 @@ static zr_status add(const zr_kernel_args *args)
 static zr_status dropout(const zr_kernel_args *args)
 {
     const int64_t elems = zr_shape_elems(&args->in[0].shape);
-    const uint64_t first = zr__dropout_first(args, elems);
+    const zr__dropout_runs runs = zr__dropout_runs_of(args, elems);
     const zr__dropout rule = zr__dropout_make(args->runtime, args->op->attr.i[0], args->op->attr.f[0]);
 #pragma omp parallel for num_threads(zr__team(args, elems)) schedule(static)
     for (int64_t i = 0; i < elems; i += ZR_CHUNK) {
         float factor[ZR_CHUNK];
         int64_t n = zr__min64(ZR_CHUNK, elems - i);
-        zr__dropout_factors(&rule, first + (uint64_t)i, n, factor);
+        for (int64_t done = 0, m; done < n; done += m) {
+            m = zr__min64(runs.length - (i + done) % runs.length, n - done);
+            zr__dropout_factors(&rule, zr__dropout_element(&runs, i + done), m, factor + done);
+        }
         store_scaled(&args->out[0], &args->in[0], i, factor, n);
     }
     return ZR_OK;

@@ -244,29 +244,35 @@ zr_status run_swiglu_dx(const zr_kernel_args *args)
 
 /* ---- dropout, fill ----------------------------------------------------------------------------- */
 
-struct dropout_each {
+/* CUT: x is in several runs of random numbers, and V divides their length. */
+template <bool CUT> struct dropout_each {
     zr__array y, x;
     zr__dropout rule;
-    uint64_t first;
+    zr__dropout_runs runs;
 
     template <int V> __device__ void run(int64_t i) const
     {
         float values[V], factor[V];
         zr__get_all<V>(values, x, i);
-        zr__dropout_factors<V>(rule, first + (uint64_t)i, factor);
+        zr__dropout_factors<V>(rule, CUT ? zr__dropout_element(&runs, i) : runs.first + (uint64_t)i, factor);
         for (int v = 0; v < V; v++) values[v] *= factor[v];
         zr__put_all<V>(y, i, values);
     }
 };
 
+template <bool CUT> zr_status run_dropout_of(const zr_kernel_args *args, const zr__dropout_runs &runs, int64_t elems)
+{
+    const dropout_each<CUT> each = {zr__array_of(&args->out[0]), zr__array_of(&args->in[0]),
+                                    zr__dropout_make(args->runtime, args->op->attr.i[0], args->op->attr.f[0]), runs};
+    const bool packs = !CUT || runs.length % ZR__PACK == 0;
+    return zr__each(zr__stream_of(args), elems, packs && zr__is_aligned(each.y) && zr__is_aligned(each.x), each);
+}
+
 zr_status run_dropout(const zr_kernel_args *args)
 {
-    const zr_tensor *x = &args->in[0];
-    const int64_t elems = zr_shape_elems(&x->shape);
-    const dropout_each each = {zr__array_of(&args->out[0]), zr__array_of(x),
-                               zr__dropout_make(args->runtime, args->op->attr.i[0], args->op->attr.f[0]),
-                               zr__dropout_first(args, elems)};
-    return zr__each(zr__stream_of(args), elems, zr__is_aligned(each.y) && zr__is_aligned(each.x), each);
+    const int64_t elems = zr_shape_elems(&args->in[0].shape);
+    const zr__dropout_runs runs = zr__dropout_runs_of(args, elems);
+    return runs.length < elems ? run_dropout_of<true>(args, runs, elems) : run_dropout_of<false>(args, runs, elems);
 }
 
 struct fill_each {
