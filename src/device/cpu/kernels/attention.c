@@ -50,14 +50,23 @@ typedef struct key_range {
     int64_t begin, end, lanes;
 } key_range;
 
+/* Return the number of scores of a row that products read, if they need n: whole vectors, or whole steps of the depth
+ * of a product of bf16. */
+static int64_t whole_lanes(const zr__head *s, int64_t n)
+{
+    const int64_t step = s->narrow ? ZR__ATTENTION_PAIRED : ZR__ATTENTION_LANES;
+    return (n + step - 1) / step * step;
+}
+
 /* Return the range for query i in the block of n keys at j0. In the block on the diagonal, the products also read some
  * masked scores after the range, and if queries see later keys, all scores of the block. The range is empty if the
  * query's document ends before the block. */
 static key_range keys_of(const zr__head *s, int64_t i, int64_t j0, int64_t n)
 {
     const int64_t begin = zr__keys_begin(s, i) - j0, last = zr__min64(n, zr__keys_end(s, i) - j0);
-    const int64_t end = last > 0 ? last : 0, read = s->size.causal ? end + ZR_TILE_ROWS - 1 : n;
-    return (key_range){begin > 0 ? zr__min64(begin, end) : 0, end, zr__attention_lanes(zr__min64(n, read))};
+    const int64_t end = last > 0 ? last : 0, past = s->narrow ? 0 : ZR_TILE_ROWS - 1;
+    const int64_t read = s->size.causal ? end + past : n;
+    return (key_range){begin > 0 ? zr__min64(begin, end) : 0, end, whole_lanes(s, zr__min64(n, read))};
 }
 
 /* Find the ends of the documents of the head's row, if the kernel needs them. */
@@ -151,28 +160,45 @@ static void unpack_row(const zr_tensor *x, int64_t first, float *row, const zr__
     zr__settle(x->data, x->dtype, first, row, s->D);
 }
 
-/* Pack the key-value head of k or v for n tokens from t0 on, in two forms. `rows` (n rounded up to lanes, at->kv_row)
- * is not transposed, and `out` (at->depth, NB) is transposed. Values beyond the last token are 0. */
+/* Set the rows of tokens after the n packed ones to 0, up to the end of what products read. */
+static void zero_rows(float *rows, int64_t n, int64_t all, int64_t row)
+{
+    memset(rows + n * row, 0, (size_t)((all - n) * row) * sizeof(float));
+}
+
+/* Pack the key-value head of k or v for n tokens from t0 on, in two forms. `rows` (n rounded up to lanes, or if s is
+ * narrow NB, at->kv_row) is not transposed, and `out` (at->depth, NB) is transposed. Values beyond the last token are
+ * 0. */
 static void pack_transposed(float *restrict out, float *restrict rows, const zr__head_columns *x, const zr__head *s,
                             const zr__attention_layout *at, int64_t t0, int64_t n)
 {
-    const int64_t row = at->kv_row, lanes = zr__attention_lanes(n);
+    const int64_t row = at->kv_row, lanes = s->narrow ? NB : zr__attention_lanes(n);
     pack_rows(rows, x, s->kv, s, t0, n, row, 1.0f);
-    memset(rows + n * row, 0, (size_t)((lanes - n) * row) * sizeof(float));
+    zero_rows(rows, n, lanes, row);
     for (int64_t j0 = 0; j0 < lanes; j0 += ZR_VEC)
         for (int64_t d0 = 0; d0 < at->depth; d0 += ZR_VEC)
             zr__transpose(out + d0 * NB + j0, NB, rows + j0 * row + d0, row, at->depth - d0);
 }
 
-/* Pair rows of bf16 with the stride `row`: the tokens 0 and 1, 2 and 3 ... The result is (n / 2, width). If n is odd,
- * the last token is paired with zeros. */
-static void pair_tokens(float *restrict out, const float *restrict rows, const zr__head *s, int64_t n, int64_t row)
+/* Pair the tokens of a block of rows of bf16: the tokens 0 and 1, 2 and 3 ... The result is (NB / 2, width). */
+static void pair_tokens(float *restrict out, const float *restrict rows, const zr__head *s, int64_t row)
 {
-    const float zero[ZR_CHUNK] = {0};
-    for (int64_t t = 0; t + 1 < n; t += 2, out += s->width)
+    for (int64_t t = 0; t < NB; t += 2, out += s->width)
         zr__pair_rows(out, rows + t * row, rows + (t + 1) * row, s->width);
-    for (int64_t d = 0; d < s->width && n % 2 == 1; d += ZR_CHUNK)
-        zr__pair_rows(out + d, rows + (n - 1) * row + d / 2, zero, zr__min64(ZR_CHUNK, s->width - d));
+}
+
+/* Pair the tokens of a block of rows of bf16, and transpose the pairs: the result is (width, NB / 2). */
+static void pair_transposed(float *restrict out, const float *restrict rows, const zr__head *s, int64_t row)
+{
+    float pairs[ZR_VEC * ZR_VEC];
+    for (int64_t t = 0; t < NB / 2; t += ZR_VEC)
+        for (int64_t d = 0; d < s->width; d += ZR_VEC) {
+            for (int64_t r = 0; r < ZR_VEC; r++) {
+                const float *first = rows + 2 * (t + r) * row + d / 2;
+                zr__pair_rows(pairs + r * ZR_VEC, first, first + row, ZR_VEC);
+            }
+            zr__transpose(out + d * NB / 2 + t, NB / 2, pairs, ZR_VEC, ZR_VEC);
+        }
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
@@ -225,8 +251,8 @@ __attribute__((always_inline)) static inline void block_forward(bool pairs, cons
     const int64_t w = s->width, n = keys_seen(s, i0, nq, j0), above = keys_above(s, i0, j0);
     float *p = work + at->p, *max = work + at->stat, *sum = max + NB, *y = work + at->y;
     const float *values = work + at->values + (pairs ? j0 / 2 : j0) * w;
-    const zr__tile_a q = {work + at->q, pairs ? w / 2 : w, 1}, probability = {p, NB, 1};
-    zr__tile_lower(pairs, nq, zr__attention_lanes(n), s->D, q, work + at->keys_t + j0 * at->depth, NB, p, NB, above);
+    const zr__tile_a q = {work + at->q, at->q_row, 1}, probability = {p, NB, 1};
+    zr__tile_lower(pairs, nq, whole_lanes(s, n), s->D, q, work + at->keys_t + j0 * at->depth, NB, p, NB, above);
     for (int64_t i = 0; i < nq; i += ZR_VEC)
         rows_online(s, p + i * NB, i0 + i, zr__min64(ZR_VEC, nq - i), j0, n, y + i * w, max + i, sum + i, begun);
     if (s->drops) rows_drop(s, p, i0, nq, j0, n);
@@ -274,7 +300,10 @@ static void pack_head(const zr__head *s, const zr__attention_layout *at, float *
         float *values = work + at->values + (s->narrow ? j0 / 2 : j0) * s->width;
         pack_transposed(work + at->keys_t + j0 * at->depth, rows, &s->in.k, s, at, j0, n);
         pack_rows(s->narrow ? rows : values, &s->in.v, s->kv, s, j0, n, at->kv_row, 1.0f);
-        if (s->narrow) pair_tokens(values, rows, s, n, at->kv_row);
+        if (s->narrow) {
+            zero_rows(rows, n, NB, at->kv_row);
+            pair_tokens(values, rows, s, at->kv_row);
+        }
     }
 }
 
@@ -317,7 +346,7 @@ static void row_backward(const zr__head *s, float *restrict p, float *restrict d
 }
 
 /* Round p and ds of the queries [i0, i0 + nq) to bf16, in pairs of queries, in place. `rows` (nq, NB / 2) receives ds
- * in pairs of keys. */
+ * in pairs of keys. Queries beyond nq are 0. */
 static void narrow_block(const zr__head *s, float *p, float *ds, float *rows, int64_t i0, int64_t nq, int64_t j0,
                          int64_t n)
 {
@@ -332,33 +361,45 @@ static void narrow_block(const zr__head *s, float *p, float *ds, float *rows, in
         if (!alone) zr__narrow_run(rows + (i + 1) * NB / 2, ds_next, lanes);
         zr__narrow_pairs(ds + i * NB, ds + i * NB, ds_next, lanes);
     }
+    for (int64_t i = (nq + 1) / 2 * 2; i < whole_lanes(s, nq); i += 2) {
+        memset(p + i * NB, 0, NB * sizeof(float));
+        memset(ds + i * NB, 0, NB * sizeof(float));
+    }
 }
 
 /* Add the contributions of the block of queries at i0 and the block of keys at j0 to the gradients: dv += p^T dy, dk +=
  * ds^T q, dq += ds k. The first block of keys initialises dq instead of adding to it. Unless `adds`, the first block of
- * queries initialises dk and dv. dk and dv are the gradients of the block's keys and values. `pairs` is s->narrow. */
+ * queries initialises dk and dv. dk and dv are the gradients of the block's keys and values. `pairs` is s->narrow. Then
+ * dk and dv are transposed, because p and ds in pairs of queries can only be second operands. */
 __attribute__((always_inline)) static inline void block_backward(bool pairs, const zr__head *s,
                                                                  const zr__attention_layout *at, float *work,
                                                                  const float *lse, int64_t i0, int64_t j0, float *dk,
                                                                  float *dv, bool adds)
 {
     const int64_t nq = zr__min64(NB, s->T - i0), n = keys_seen(s, i0, nq, j0), above = keys_above(s, i0, j0);
-    const int64_t w = s->width, row = pairs ? w / 2 : w, token = (pairs ? i0 / 2 : i0) * w, step = pairs ? 2 : 1;
+    const int64_t w = s->width, row = at->q_row, lanes = whole_lanes(s, n);
     float *p = work + at->p, *ds = work + at->ds, *narrow_ds = work + at->kept + NB;
-    const float *q = work + at->q_pairs + token, *dy = work + at->dy_pairs + token, *delta = work + at->stat + i0;
+    const float *delta = work + at->stat + i0;
     const zr__tile_a q_rows = {work + at->q + i0 * row, row, 1}, dy_rows = {work + at->dy + i0 * row, row, 1};
-    const zr__tile_a ds_rows = {pairs ? narrow_ds : ds, NB / step, 1};
-    const zr__tile_a p_columns = {p, 1, step * NB}, ds_columns = {ds, 1, step * NB};
-    const zr__tile_band earlier = {nq, above}, later = {above - 1, nq};
-    zr__tile_lower(pairs, nq, zr__attention_lanes(n), s->D, q_rows, work + at->keys_t, NB, p, NB, above);
-    zr__tile_lower(pairs, nq, zr__attention_lanes(n), s->D, dy_rows, work + at->values_t, NB, ds, NB, above);
+    const zr__tile_a ds_rows = {pairs ? narrow_ds : ds, pairs ? NB / 2 : NB, 1};
+    zr__tile_lower(pairs, nq, lanes, s->D, q_rows, work + at->keys_t, NB, p, NB, above);
+    zr__tile_lower(pairs, nq, lanes, s->D, dy_rows, work + at->values_t, NB, ds, NB, above);
     for (int64_t i = 0; i < nq; i++)
         row_backward(s, p + i * NB, ds + i * NB, work + at->kept, i0 + i, j0, n, lse[i0 + i], delta[i]);
-    if (pairs) narrow_block(s, p, ds, narrow_ds, i0, nq, j0, n);
-    zr__tile_product(pairs, n, w, nq, p_columns, later, dy, w, dv, w, adds);
-    zr__tile_product(pairs, n, w, nq, ds_columns, later, q, w, dk, w, adds);
-    zr__tile_product(pairs, nq, w, n, ds_rows, earlier, work + at->keys, w, work + at->dq + i0 * w, w,
-                     j0 > zr__keys_begin(s, i0));
+    if (pairs) {
+        const zr__tile_a q = {work + at->q_pairs + i0 / 2 * w, NB / 2, 1};
+        const zr__tile_a dy = {work + at->dy_pairs + i0 / 2 * w, NB / 2, 1};
+        narrow_block(s, p, ds, narrow_ds, i0, nq, j0, n);
+        zr__tile_upper(pairs, w, lanes, nq, dy, p, 2 * NB, dv, NB, above, adds);
+        zr__tile_upper(pairs, w, lanes, nq, q, ds, 2 * NB, dk, NB, above, adds);
+    } else {
+        const zr__tile_a p_columns = {p, 1, NB}, ds_columns = {ds, 1, NB};
+        const zr__tile_band later = {above - 1, nq};
+        zr__tile_product(pairs, n, w, nq, p_columns, later, dy_rows.data, w, dv, w, adds);
+        zr__tile_product(pairs, n, w, nq, ds_columns, later, q_rows.data, w, dk, w, adds);
+    }
+    zr__tile_product(pairs, nq, w, n, ds_rows, (zr__tile_band){nq, above}, work + at->keys, w, work + at->dq + i0 * w,
+                     w, j0 > zr__keys_begin(s, i0));
 }
 
 /* Add the contributions of two blocks by products of fp32 or bf16, in functions that are not inlined. */
@@ -398,14 +439,33 @@ static void head_prepare(const zr_kernel_args *args, const zr__head *s, const zr
         zr__vec_store(work + at->stat + i0, zr__vec_sums(part));
     }
     if (!s->narrow) return;
-    pair_tokens(work + at->q_pairs, work + at->q, s, s->T, at->q_row);
-    pair_tokens(work + at->dy_pairs, work + at->dy, s, s->T, at->q_row);
+    const int64_t whole = (s->T + NB - 1) / NB * NB;
+    zero_rows(work + at->q, s->T, whole, at->q_row);
+    zero_rows(work + at->dy, s->T, whole, at->q_row);
+    for (int64_t t0 = 0; t0 < whole; t0 += NB) {
+        pair_transposed(work + at->q_pairs + t0 / 2 * w, work + at->q + t0 * at->q_row, s, at->q_row);
+        pair_transposed(work + at->dy_pairs + t0 / 2 * w, work + at->dy + t0 * at->q_row, s, at->q_row);
+    }
 }
 
 /* Position of a query head among the query heads of its key-value head on this rank. */
 typedef struct head_turn {
     bool first, last;
 } head_turn;
+
+/* Store the gradient of n keys or values from j0 on, which is transposed if s is narrow. `rows` (NB / 2, width) is a
+ * buffer for that case. */
+static void store_gradient(const zr__head_columns *x, float *gradient, float *rows, const zr__head *s, int64_t j0,
+                           int64_t n, float scale)
+{
+    const int64_t w = s->width;
+    for (int64_t j = 0; j < n; j++) {
+        const int64_t at = s->narrow ? j % (NB / 2) : j;
+        for (int64_t d = 0; d < w && s->narrow && at % ZR_VEC == 0; d += ZR_VEC)
+            zr__transpose(rows + at * w + d, w, gradient + d * NB + j, NB, ZR_VEC);
+        unpack_row(x->x, zr__head_token(s, x, s->kv, j0 + j), (s->narrow ? rows : gradient) + at * w, s, scale);
+    }
+}
 
 /* Compute the gradients of a query head, and add its part of dk and dv. The last query head stores dk and dv. */
 static void head_backward(const zr_kernel_args *args, const zr__head *s, const zr__attention_layout *at, float *work,
@@ -421,7 +481,7 @@ static void head_backward(const zr_kernel_args *args, const zr__head *s, const z
         float *dk = work + at->dk + j0 * at->gradient_row, *dv = work + at->dv + j0 * at->gradient_row;
         float *rows = work + (s->narrow ? at->values : at->keys);
         pack_transposed(work + at->keys_t, rows, &s->in.k, s, at, j0, n);
-        if (s->narrow) pair_tokens(work + at->keys, rows, s, n, at->kv_row);
+        if (s->narrow) pair_tokens(work + at->keys, rows, s, at->kv_row);
         pack_transposed(work + at->values_t, work + at->values, &s->in.v, s, at, j0, n);
         bool adds = !turn.first;
         for (int64_t i0 = 0; i0 < s->T; i0 += NB) {
@@ -432,10 +492,9 @@ static void head_backward(const zr_kernel_args *args, const zr__head *s, const z
                 backward_f32(s, at, work, lse, i0, j0, dk, dv, adds);
             adds = true;
         }
-        for (int64_t j = 0; j < n && turn.last; j++) {
-            unpack_row(out.k.x, zr__head_token(s, &out.k, s->kv, j0 + j), dk + j * w, s, s->narrow ? s->scale : 1.0f);
-            unpack_row(out.v.x, zr__head_token(s, &out.v, s->kv, j0 + j), dv + j * w, s, 1.0f);
-        }
+        if (!turn.last) continue;
+        store_gradient(&out.k, dk, work + at->keys, s, j0, n, s->narrow ? s->scale : 1.0f);
+        store_gradient(&out.v, dv, work + at->keys, s, j0, n, 1.0f);
     }
     for (int64_t i = 0; i < s->T; i++)
         unpack_row(out.q.x, zr__head_token(s, &out.q, s->h, i), work + at->dq + i * w, s, s->scale);
@@ -488,13 +547,18 @@ static zr_status run_forward(const zr_kernel_args *args)
     const bool ends = zr__attention_needs_ends(&args->op->attr, all.documents);
     const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, false, false, ends, all.narrow);
     const int64_t heads = all.size.B * all.size.H;
-#pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
-    for (int64_t index = 0; index < heads; index++) {
-        zr__head s = all;
+#pragma omp parallel num_threads(zr__team(args, heads *all.T *all.T))
+    {
         float *work = (float *)args->scratch + omp_get_thread_num() * at.floats;
-        zr__head_select(&s, args->runtime, index / all.size.H, index % all.size.H);
-        find_ends(&s, &at, work);
-        head_forward(args, &s, &at, work);
+        if (all.narrow) zr__pairs_begin();
+#pragma omp for schedule(static) nowait
+        for (int64_t index = 0; index < heads; index++) {
+            zr__head s = all;
+            zr__head_select(&s, args->runtime, index / all.size.H, index % all.size.H);
+            find_ends(&s, &at, work);
+            head_forward(args, &s, &at, work);
+        }
+        if (all.narrow) zr__pairs_end();
     }
     return ZR_OK;
 }
@@ -506,11 +570,16 @@ static zr_status run_backward(const zr_kernel_args *args)
     const bool ends = zr__attention_needs_ends(&args->op->attr, all.documents);
     const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, true, all.size.group > 1, ends, all.narrow);
     const int64_t heads = all.size.B * all.size.K;
-#pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
-    for (int64_t index = 0; index < heads; index++) {
-        zr__head s = all;
+#pragma omp parallel num_threads(zr__team(args, heads *all.T *all.T))
+    {
         float *work = (float *)args->scratch + omp_get_thread_num() * at.floats;
-        kv_backward(args, &s, &at, work, index / all.size.K, index % all.size.K);
+        if (all.narrow) zr__pairs_begin();
+#pragma omp for schedule(static) nowait
+        for (int64_t index = 0; index < heads; index++) {
+            zr__head s = all;
+            kv_backward(args, &s, &at, work, index / all.size.K, index % all.size.K);
+        }
+        if (all.narrow) zr__pairs_end();
     }
     return ZR_OK;
 }
@@ -521,8 +590,8 @@ static int64_t forward_scratch(const zr_device_facts *facts, const zr_graph *gra
     const zr_shape *q = &zr__in_type(graph, op, 0)->shape;
     const zr__attention_sizes s = zr__attention_sizes_of(
         &op->attr, q, zr__attention_is_fused(op->n_in) ? NULL : &zr__in_type(graph, op, 1)->shape);
-    return facts->threads *
-           zr__attention_scratch_bytes(s.T, s.D, false, false, zr__attention_needs_ends(&op->attr, op->n_in % 2 == 0));
+    return facts->threads * zr__attention_scratch_bytes(s.T, s.D, zr__in_type(graph, op, 0)->dtype, false, false,
+                                                        zr__attention_needs_ends(&op->attr, op->n_in % 2 == 0));
 }
 
 static int64_t backward_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
@@ -531,7 +600,8 @@ static int64_t backward_scratch(const zr_device_facts *facts, const zr_graph *gr
     const zr__attention_sizes s =
         zr__attention_sizes_of(&op->attr, q, op->n_out == 1 ? NULL : &zr__in_type(graph, op, 2)->shape);
     const bool ends = zr__attention_needs_ends(&op->attr, op->n_in > op->n_out + 3);
-    return facts->threads * zr__attention_scratch_bytes(s.T, s.D, true, s.group > 1, ends);
+    return facts->threads *
+           zr__attention_scratch_bytes(s.T, s.D, zr__in_type(graph, op, 1)->dtype, true, s.group > 1, ends);
 }
 
 const bool ZR_LEVEL_NAME(zr__attention_is_narrow) = ZR_PAIRS;

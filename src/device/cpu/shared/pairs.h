@@ -9,8 +9,8 @@
 
 #include "device/cpu/shared/level.h"
 
-/* Whether attention of this level multiplies bf16. Processors with AMX tiles have slow vector products of bf16. */
-#if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
+/* Whether attention of this level multiplies bf16. */
+#if defined(__AVX512BF16__)
 #define ZR_PAIRS true
 #else
 #define ZR_PAIRS false
