@@ -38,18 +38,6 @@ static int64_t keys_seen(const zr__head *s, int64_t i0, int64_t nq, int64_t j0)
     return zr__min64(NB, (s->size.causal ? zr__keys_end(s, i0 + nq - 1) : s->T) - j0);
 }
 
-/* Return a number `above` such that query i0 + i sees no key from j0 + i + above on. */
-static int64_t keys_above(const zr__head *s, int64_t i0, int64_t j0)
-{
-    return s->size.causal ? i0 - j0 + 1 : NB;
-}
-
-/* Keys of a block that a query sees, [begin, end), relative to the block. The tile products read the query's scores of
- * the keys [0, lanes), so the scores of keys outside [begin, end) must be 0. */
-typedef struct key_range {
-    int64_t begin, end, lanes;
-} key_range;
-
 /* Return the number of scores of a row that products read, if they need n: whole vectors, or whole steps of the depth
  * of a product of bf16. */
 static int64_t whole_lanes(const zr__head *s, int64_t n)
@@ -58,15 +46,37 @@ static int64_t whole_lanes(const zr__head *s, int64_t n)
     return (n + step - 1) / step * step;
 }
 
-/* Return the range for query i in the block of n keys at j0. In the block on the diagonal, the products also read some
- * masked scores after the range, and if queries see later keys, all scores of the block. The range is empty if the
- * query's document ends before the block. */
-static key_range keys_of(const zr__head *s, int64_t i, int64_t j0, int64_t n)
+/* A block: the queries [i0, i0 + nq) and the keys [j0, j0 + n). Query i0 + i sees no key from j0 + i + above on.
+ * `whole` tells whether all queries see all n keys, and n fills the lanes that products read. */
+typedef struct block {
+    int64_t i0, nq, j0, n, above;
+    bool whole;
+} block;
+
+static block block_of(const zr__head *s, int64_t i0, int64_t nq, int64_t j0)
 {
-    const int64_t begin = zr__keys_begin(s, i) - j0, last = zr__min64(n, zr__keys_end(s, i) - j0);
+    const int64_t n = keys_seen(s, i0, nq, j0);
+    const bool all = zr__keys_begin(s, i0 + nq - 1) <= j0 && zr__keys_end(s, i0) >= j0 + n;
+    return (block){i0, nq, j0, n, s->size.causal ? i0 - j0 + 1 : NB, all && whole_lanes(s, n) == n};
+}
+
+/* Keys of a block that a query sees, [begin, end), relative to the block. The tile products read the query's scores of
+ * the keys [0, lanes), so the scores of keys outside [begin, end) must be 0. */
+typedef struct key_range {
+    int64_t begin, end, lanes;
+} key_range;
+
+/* Return the range for query i0 + i of a block. In the block on the diagonal, the products also read some masked scores
+ * after the range, and if queries see later keys, all scores of the block. The range is empty if the query's document
+ * ends before the block. */
+static inline key_range keys_of(const zr__head *s, const block *b, int64_t i)
+{
+    if (b->whole) return (key_range){0, b->n, b->n};
+    const int64_t begin = zr__keys_begin(s, b->i0 + i) - b->j0;
+    const int64_t last = zr__min64(b->n, zr__keys_end(s, b->i0 + i) - b->j0);
     const int64_t end = last > 0 ? last : 0, past = s->narrow ? 0 : ZR_TILE_ROWS - 1;
-    const int64_t read = s->size.causal ? end + past : n;
-    return (key_range){begin > 0 ? zr__min64(begin, end) : 0, end, whole_lanes(s, zr__min64(n, read))};
+    const int64_t read = s->size.causal ? end + past : b->n;
+    return (key_range){begin > 0 ? zr__min64(begin, end) : 0, end, whole_lanes(s, zr__min64(b->n, read))};
 }
 
 /* Find the ends of the documents of the head's row, if the kernel needs them. */
@@ -104,18 +114,37 @@ static zr__vec dot_lanes(const float *x, const float *y, int64_t n)
     return acc;
 }
 
-static zr__vec sum_lanes(const float *x, int64_t n)
-{
-    zr__vec acc = {0};
-    for (int64_t j = 0; j < n; j += ZR_VEC) acc += zr__vec_load(x + j);
-    return acc;
-}
-
-static zr__vec max_lanes(const float *x, int64_t n)
+/* Multiply a run by `factor`, and return its maxima, one for each lane. n is a multiple of ZR_VEC. */
+static zr__vec max_lanes(float *x, float factor, int64_t n)
 {
     zr__vec best = zr__vec_splat(-FLT_MAX);
-    for (int64_t j = 0; j < n; j += ZR_VEC) best = zr__vec_max(zr__vec_load(x + j), best);
+    for (int64_t j = 0; j < n; j += ZR_VEC) {
+        const zr__vec scaled = zr__vec_load(x + j) * zr__vec_splat(factor);
+        zr__vec_store(x + j, scaled);
+        best = zr__vec_max(scaled, best);
+    }
     return best;
+}
+
+/* Compute x = exp(x - m) in place, and return the sums, one for each lane. x - m is at most 0, except for rounding. n
+ * is a multiple of ZR_VEC, and with `narrow`, which rounds the results to bf16, of 2 ZR_VEC. */
+__attribute__((always_inline)) static inline zr__vec exp_lanes(bool narrow, float *x, float m, int64_t n)
+{
+    const zr__vec top = zr__vec_splat(m);
+    zr__vec sum = zr__vec_splat(0.0f);
+    for (int64_t j = 0; j < n && !narrow; j += ZR_VEC) {
+        const zr__vec e = zr__vec_exp_low(zr__vec_load(x + j) - top);
+        zr__vec_store(x + j, e);
+        sum += e;
+    }
+    for (int64_t j = 0; j < n && narrow; j += 2 * ZR_VEC) {
+        const zr__vec a = zr__vec_exp_low(zr__vec_load(x + j) - top);
+        const zr__vec b = zr__vec_exp_low(zr__vec_load(x + j + ZR_VEC) - top);
+        zr__narrow_two(x + j / 2, a, b);
+        sum += a;
+        sum += b;
+    }
+    return sum;
 }
 
 /* ---- packing --------------------------------------------------------------------------------- */
@@ -203,75 +232,81 @@ static void pair_transposed(float *restrict out, const float *restrict rows, con
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Compute one step of online softmax for `rows` <= ZR_VEC queries from i0 on: replace a score by exp(score - running
- * maximum). If the maximum of a query grows, rescale its y and its sum. `begun` tells whether y holds sums of earlier
- * blocks. */
-static void rows_online(const zr__head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n, float *y,
-                        float *max, float *sum, bool begun)
+/* Compute one step of online softmax for `rows` <= ZR_VEC queries of a block from number i on: replace a score by
+ * exp(score - running maximum), which `narrow` rounds to bf16. If the maximum of a query grows, rescale its y and its
+ * sum. `begun` tells whether y holds sums of earlier blocks. */
+__attribute__((always_inline)) static inline void rows_online(bool pairs, bool narrow, const zr__head *s, float *p,
+                                                              const block *b, int64_t i, int64_t rows, float *y,
+                                                              float *max, float *sum, bool begun)
 {
     zr__vec part[ZR_VEC];
     float shrink[ZR_VEC];
     for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_splat(-FLT_MAX);
     for (int64_t r = 0; r < rows; r++) {
-        const key_range keys = keys_of(s, i0 + r, j0, n);
-        if (s->narrow) zr__scale_run(p + r * NB, s->scale, keys.lanes);
-        mask_run(p + r * NB, keys, -INFINITY);
-        part[r] = max_lanes(p + r * NB, keys.lanes);
+        const key_range keys = keys_of(s, b, i + r);
+        const bool scales = pairs && b->whole;
+        if (pairs && !scales) zr__scale_run(p + r * NB, s->scale, keys.lanes);
+        if (!b->whole) mask_run(p + r * NB, keys, -INFINITY);
+        part[r] = max_lanes(p + r * NB, scales ? s->scale : 1.0f, keys.lanes);
     }
     const zr__vec before = zr__vec_load(max), now = zr__vec_max(zr__vec_maxima(part), before);
     zr__vec_store(max, now);
-    zr__vec_store(shrink, before - now);
-    zr__exp_run(shrink, 0.0f, ZR_VEC);
+    zr__vec_store(shrink, zr__vec_exp_low(before - now));
     for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_splat(0.0f);
     for (int64_t r = 0; r < rows; r++) {
-        const int64_t lanes = keys_of(s, i0 + r, j0, n).lanes;
-        zr__exp_run(p + r * NB, max[r], lanes);
-        part[r] = sum_lanes(p + r * NB, lanes);
+        part[r] = exp_lanes(narrow, p + r * NB, max[r], keys_of(s, b, i + r).lanes);
         if (begun && shrink[r] != 1.0f) zr__scale_run(y + r * s->width, shrink[r], s->width);
     }
     zr__vec_store(sum, zr__vec_fma(zr__vec_load(sum), zr__vec_load(shrink), zr__vec_sums(part)));
 }
 
-static void rows_drop(const zr__head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n)
+/* Apply dropout to the probabilities of a block, and round them to bf16 with `pairs`. */
+static void block_drop(bool pairs, const zr__head *s, float *p, const block *b)
 {
     float factor[NB];
-    for (int64_t i = i0; i < i0 + rows; i++, p += NB) {
-        const int64_t end = keys_of(s, i, j0, n).end;
-        zr__dropout_factors(&s->dropout, s->dropout_first + (uint64_t)(i * s->T + j0), end, factor);
-        multiply_run(p, factor, end);
+    for (int64_t i = 0; i < b->nq; i++, p += NB) {
+        const key_range keys = keys_of(s, b, i);
+        const uint64_t first = s->dropout_first + (uint64_t)((b->i0 + i) * s->T + b->j0);
+        zr__dropout_factors(&s->dropout, first, keys.end, factor);
+        multiply_run(p, factor, keys.end);
+        if (pairs) zr__narrow_run(p, p, keys.lanes);
     }
 }
 
-/* Attend from the queries [i0, i0 + nq) to a block of n keys at j0. `pairs` is s->narrow. `begun` tells whether y holds
- * sums of earlier blocks. */
-__attribute__((always_inline)) static inline void block_forward(bool pairs, const zr__head *s,
-                                                                const zr__attention_layout *at, float *work, int64_t i0,
-                                                                int64_t nq, int64_t j0, bool begun)
+/* Attend from the queries of a block to its keys. `pairs` is s->narrow. `begun` tells whether y holds sums of earlier
+ * blocks. */
+__attribute__((always_inline)) static inline void
+block_forward(bool pairs, const zr__head *s, const zr__attention_layout *at, float *work, const block *b, bool begun)
 {
-    const int64_t w = s->width, n = keys_seen(s, i0, nq, j0), above = keys_above(s, i0, j0);
+    const int64_t w = s->width, nq = b->nq;
     float *p = work + at->p, *max = work + at->stat, *sum = max + NB, *y = work + at->y;
-    const float *values = work + at->values + (pairs ? j0 / 2 : j0) * w;
+    const float *values = work + at->values + (pairs ? b->j0 / 2 : b->j0) * w;
+    const float *keys = work + at->keys_t + b->j0 * at->depth;
     const zr__tile_a q = {work + at->q, at->q_row, 1}, probability = {p, NB, 1};
-    zr__tile_lower(pairs, nq, whole_lanes(s, n), s->D, q, work + at->keys_t + j0 * at->depth, NB, p, NB, above);
-    for (int64_t i = 0; i < nq; i += ZR_VEC)
-        rows_online(s, p + i * NB, i0 + i, zr__min64(ZR_VEC, nq - i), j0, n, y + i * w, max + i, sum + i, begun);
-    if (s->drops) rows_drop(s, p, i0, nq, j0, n);
-    for (int64_t i = 0; i < nq && pairs; i++) zr__narrow_run(p + i * NB, p + i * NB, keys_of(s, i0 + i, j0, n).lanes);
-    zr__tile_product(pairs, nq, w, n, probability, (zr__tile_band){nq, above}, values, w, y, w, begun);
+    zr__tile_lower(pairs, nq, whole_lanes(s, b->n), s->D, q, keys, NB, p, NB, b->above);
+    for (int64_t i = 0; i < nq; i += ZR_VEC) {
+        const int64_t rows = zr__min64(ZR_VEC, nq - i);
+        if (pairs && !s->drops)
+            rows_online(pairs, true, s, p + i * NB, b, i, rows, y + i * w, max + i, sum + i, begun);
+        else
+            rows_online(pairs, false, s, p + i * NB, b, i, rows, y + i * w, max + i, sum + i, begun);
+    }
+    if (s->drops) block_drop(pairs, s, p, b);
+    zr__tile_product(pairs, nq, w, b->n, probability, (zr__tile_band){nq, b->above}, values, w, y, w, begun);
 }
 
 /* Attend to a block of keys by products of fp32 or bf16. The two functions are not inlined, so that the compiler can
  * use all registers for each. */
 __attribute__((noinline)) static void forward_f32(const zr__head *s, const zr__attention_layout *at, float *work,
-                                                  int64_t i0, int64_t nq, int64_t j0, bool begun)
+                                                  const block *b, bool begun)
 {
-    block_forward(false, s, at, work, i0, nq, j0, begun);
+    block_forward(false, s, at, work, b, begun);
 }
 
 __attribute__((noinline)) static void forward_bf16(const zr__head *s, const zr__attention_layout *at, float *work,
-                                                   int64_t i0, int64_t nq, int64_t j0, bool begun)
+                                                   const block *b, bool begun)
 {
-    block_forward(true, s, at, work, i0, nq, j0, begun);
+    block_forward(true, s, at, work, b, begun);
 }
 
 /* Attend from the queries [i0, i0 + nq) to all keys that they see. */
@@ -284,10 +319,11 @@ static void query_block(const zr__head *s, const zr__attention_layout *at, float
         sum[i] = 0.0f;
     }
     for (int64_t j0 = first; j0 < zr__keys_end(s, i0 + nq - 1); j0 += NB) {
+        const block b = block_of(s, i0, nq, j0);
         if (ZR_PAIRS && s->narrow)
-            forward_bf16(s, at, work, i0, nq, j0, j0 > first);
+            forward_bf16(s, at, work, &b, j0 > first);
         else
-            forward_f32(s, at, work, i0, nq, j0, j0 > first);
+            forward_f32(s, at, work, &b, j0 > first);
     }
 }
 
@@ -325,34 +361,41 @@ static void head_forward(const zr_kernel_args *args, const zr__head *s, const zr
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Compute probabilities and gradients of scores for query i and n keys from j0 on, in place. On entry, p holds scores
- * and ds holds dP. On return, p = kept * P and ds = P * (kept * dP - delta), where P = exp(scores - lse). `kept`
- * receives the dropout factors. */
-static void row_backward(const zr__head *s, float *restrict p, float *restrict ds, float *restrict kept, int64_t i,
-                         int64_t j0, int64_t n, float lse, float delta)
+/* Compute probabilities and gradients of scores for query number i of a block, in place. On entry, p holds scores and
+ * ds holds dP. On return, p = kept * P and ds = P * (kept * dP - delta), where P = exp(scores - lse). `kept` receives
+ * the dropout factors. `pairs` is s->narrow. */
+__attribute__((always_inline)) static inline void row_backward(bool pairs, const zr__head *s, float *restrict p,
+                                                               float *restrict ds, float *restrict kept, const block *b,
+                                                               int64_t i, float lse, float delta)
 {
-    const key_range keys = keys_of(s, i, j0, n);
-    if (s->narrow) zr__scale_run(p, s->scale, keys.lanes);
-    zr__exp_run(p, lse, keys.lanes);
-    if (s->drops) {
-        zr__dropout_factors(&s->dropout, s->dropout_first + (uint64_t)(i * s->T + j0), keys.end, kept);
-        for (int64_t j = 0; j < keys.end; j++) ds[j] = p[j] * (ds[j] * kept[j] - delta);
-        multiply_run(p, kept, keys.end);
-    } else {
-        for (int64_t j = 0; j < keys.lanes; j++) ds[j] = p[j] * (ds[j] - delta);
+    const key_range keys = keys_of(s, b, i);
+    const zr__vec scale = zr__vec_splat(s->scale), top = zr__vec_splat(lse), mean = zr__vec_splat(delta);
+    if (s->drops)
+        zr__dropout_factors(&s->dropout, s->dropout_first + (uint64_t)((b->i0 + i) * s->T + b->j0), keys.end, kept);
+    for (int64_t j = 0; j < keys.lanes; j += ZR_VEC) {
+        const zr__vec score = zr__vec_load(p + j), dp = zr__vec_load(ds + j);
+        const zr__vec e = zr__vec_exp_low((pairs ? score * scale : score) - top);
+        if (s->drops) {
+            const zr__vec factor = zr__vec_load(kept + j);
+            zr__vec_store(p + j, e * factor);
+            zr__vec_store(ds + j, e * (dp * factor - mean));
+        } else {
+            zr__vec_store(p + j, e);
+            zr__vec_store(ds + j, e * (dp - mean));
+        }
     }
+    if (b->whole) return;
     mask_run(p, keys, 0.0f);
     mask_run(ds, keys, 0.0f);
 }
 
-/* Round p and ds of the queries [i0, i0 + nq) to bf16, in pairs of queries, in place. `rows` (nq, NB / 2) receives ds
- * in pairs of keys. Queries beyond nq are 0. */
-static void narrow_block(const zr__head *s, float *p, float *ds, float *rows, int64_t i0, int64_t nq, int64_t j0,
-                         int64_t n)
+/* Round p and ds of a block to bf16, in pairs of queries, in place. `rows` (nq, NB / 2) receives ds in pairs of keys.
+ * Queries beyond nq are 0. */
+static void narrow_block(const zr__head *s, float *p, float *ds, float *rows, const block *b)
 {
-    for (int64_t i = 0; i < nq; i += 2) {
-        const bool alone = i + 1 == nq;
-        const int64_t had = keys_of(s, i0 + i, j0, n).lanes, lanes = alone ? had : keys_of(s, i0 + i + 1, j0, n).lanes;
+    for (int64_t i = 0; i < b->nq; i += 2) {
+        const bool alone = i + 1 == b->nq;
+        const int64_t had = keys_of(s, b, i).lanes, lanes = alone ? had : keys_of(s, b, i + 1).lanes;
         float *p_next = p + (i + 1) * NB, *ds_next = ds + (i + 1) * NB;
         for (int64_t j = had; j < lanes; j++) p[i * NB + j] = ds[i * NB + j] = 0.0f;
         for (int64_t j = 0; j < lanes && alone; j++) p_next[j] = ds_next[j] = 0.0f;
@@ -361,60 +404,57 @@ static void narrow_block(const zr__head *s, float *p, float *ds, float *rows, in
         if (!alone) zr__narrow_run(rows + (i + 1) * NB / 2, ds_next, lanes);
         zr__narrow_pairs(ds + i * NB, ds + i * NB, ds_next, lanes);
     }
-    for (int64_t i = (nq + 1) / 2 * 2; i < whole_lanes(s, nq); i += 2) {
+    for (int64_t i = (b->nq + 1) / 2 * 2; i < whole_lanes(s, b->nq); i += 2) {
         memset(p + i * NB, 0, NB * sizeof(float));
         memset(ds + i * NB, 0, NB * sizeof(float));
     }
 }
 
-/* Add the contributions of the block of queries at i0 and the block of keys at j0 to the gradients: dv += p^T dy, dk +=
- * ds^T q, dq += ds k. The first block of keys initialises dq instead of adding to it. Unless `adds`, the first block of
- * queries initialises dk and dv. dk and dv are the gradients of the block's keys and values. `pairs` is s->narrow. Then
- * dk and dv are transposed, because p and ds in pairs of queries can only be second operands. */
+/* Add the contributions of a block to the gradients: dv += p^T dy, dk += ds^T q, dq += ds k. The first block of keys
+ * initialises dq instead of adding to it. Unless `adds`, the first block of queries initialises dk and dv. dk and dv
+ * are the gradients of the block's keys and values. `pairs` is s->narrow. Then dk and dv are transposed, because p and
+ * ds in pairs of queries can only be second operands. */
 __attribute__((always_inline)) static inline void block_backward(bool pairs, const zr__head *s,
                                                                  const zr__attention_layout *at, float *work,
-                                                                 const float *lse, int64_t i0, int64_t j0, float *dk,
-                                                                 float *dv, bool adds)
+                                                                 const float *lse, const block *b, float *dk, float *dv,
+                                                                 bool adds)
 {
-    const int64_t nq = zr__min64(NB, s->T - i0), n = keys_seen(s, i0, nq, j0), above = keys_above(s, i0, j0);
-    const int64_t w = s->width, row = at->q_row, lanes = whole_lanes(s, n);
+    const int64_t nq = b->nq, above = b->above, w = s->width, row = at->q_row, lanes = whole_lanes(s, b->n);
     float *p = work + at->p, *ds = work + at->ds, *narrow_ds = work + at->kept + NB;
-    const float *delta = work + at->stat + i0;
-    const zr__tile_a q_rows = {work + at->q + i0 * row, row, 1}, dy_rows = {work + at->dy + i0 * row, row, 1};
+    const float *delta = work + at->stat + b->i0;
+    const zr__tile_a q_rows = {work + at->q + b->i0 * row, row, 1}, dy_rows = {work + at->dy + b->i0 * row, row, 1};
     const zr__tile_a ds_rows = {pairs ? narrow_ds : ds, pairs ? NB / 2 : NB, 1};
     zr__tile_lower(pairs, nq, lanes, s->D, q_rows, work + at->keys_t, NB, p, NB, above);
     zr__tile_lower(pairs, nq, lanes, s->D, dy_rows, work + at->values_t, NB, ds, NB, above);
     for (int64_t i = 0; i < nq; i++)
-        row_backward(s, p + i * NB, ds + i * NB, work + at->kept, i0 + i, j0, n, lse[i0 + i], delta[i]);
+        row_backward(pairs, s, p + i * NB, ds + i * NB, work + at->kept, b, i, lse[b->i0 + i], delta[i]);
     if (pairs) {
-        const zr__tile_a q = {work + at->q_pairs + i0 / 2 * w, NB / 2, 1};
-        const zr__tile_a dy = {work + at->dy_pairs + i0 / 2 * w, NB / 2, 1};
-        narrow_block(s, p, ds, narrow_ds, i0, nq, j0, n);
+        const zr__tile_a q = {work + at->q_pairs + b->i0 / 2 * w, NB / 2, 1};
+        const zr__tile_a dy = {work + at->dy_pairs + b->i0 / 2 * w, NB / 2, 1};
+        narrow_block(s, p, ds, narrow_ds, b);
         zr__tile_upper(pairs, w, lanes, nq, dy, p, 2 * NB, dv, NB, above, adds);
         zr__tile_upper(pairs, w, lanes, nq, q, ds, 2 * NB, dk, NB, above, adds);
     } else {
         const zr__tile_a p_columns = {p, 1, NB}, ds_columns = {ds, 1, NB};
         const zr__tile_band later = {above - 1, nq};
-        zr__tile_product(pairs, n, w, nq, p_columns, later, dy_rows.data, w, dv, w, adds);
-        zr__tile_product(pairs, n, w, nq, ds_columns, later, q_rows.data, w, dk, w, adds);
+        zr__tile_product(pairs, b->n, w, nq, p_columns, later, dy_rows.data, w, dv, w, adds);
+        zr__tile_product(pairs, b->n, w, nq, ds_columns, later, q_rows.data, w, dk, w, adds);
     }
-    zr__tile_product(pairs, nq, w, n, ds_rows, (zr__tile_band){nq, above}, work + at->keys, w, work + at->dq + i0 * w,
-                     w, j0 > zr__keys_begin(s, i0));
+    zr__tile_product(pairs, nq, w, b->n, ds_rows, (zr__tile_band){nq, above}, work + at->keys, w,
+                     work + at->dq + b->i0 * w, w, b->j0 > zr__keys_begin(s, b->i0));
 }
 
-/* Add the contributions of two blocks by products of fp32 or bf16, in functions that are not inlined. */
+/* Add the contributions of a block by products of fp32 or bf16, in functions that are not inlined. */
 __attribute__((noinline)) static void backward_f32(const zr__head *s, const zr__attention_layout *at, float *work,
-                                                   const float *lse, int64_t i0, int64_t j0, float *dk, float *dv,
-                                                   bool adds)
+                                                   const float *lse, const block *b, float *dk, float *dv, bool adds)
 {
-    block_backward(false, s, at, work, lse, i0, j0, dk, dv, adds);
+    block_backward(false, s, at, work, lse, b, dk, dv, adds);
 }
 
 __attribute__((noinline)) static void backward_bf16(const zr__head *s, const zr__attention_layout *at, float *work,
-                                                    const float *lse, int64_t i0, int64_t j0, float *dk, float *dv,
-                                                    bool adds)
+                                                    const float *lse, const block *b, float *dk, float *dv, bool adds)
 {
-    block_backward(true, s, at, work, lse, i0, j0, dk, dv, adds);
+    block_backward(true, s, at, work, lse, b, dk, dv, adds);
 }
 
 /* Prepare a query head for the backward pass: pack q and dy, and compute delta of each query, the sum of dy * y over
@@ -485,11 +525,13 @@ static void head_backward(const zr_kernel_args *args, const zr__head *s, const z
         pack_transposed(work + at->values_t, work + at->values, &s->in.v, s, at, j0, n);
         bool adds = !turn.first;
         for (int64_t i0 = 0; i0 < s->T; i0 += NB) {
-            if (!blocks_meet(s, i0, zr__min64(NB, s->T - i0), j0, n)) continue;
+            const int64_t nq = zr__min64(NB, s->T - i0);
+            if (!blocks_meet(s, i0, nq, j0, n)) continue;
+            const block b = block_of(s, i0, nq, j0);
             if (ZR_PAIRS && s->narrow)
-                backward_bf16(s, at, work, lse, i0, j0, dk, dv, adds);
+                backward_bf16(s, at, work, lse, &b, dk, dv, adds);
             else
-                backward_f32(s, at, work, lse, i0, j0, dk, dv, adds);
+                backward_f32(s, at, work, lse, &b, dk, dv, adds);
             adds = true;
         }
         if (!turn.last) continue;
