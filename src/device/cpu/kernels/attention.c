@@ -149,6 +149,18 @@ __attribute__((always_inline)) static inline zr__vec exp_lanes(bool narrow, floa
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
+/* Number of rows that are prefetched. Rows of a head are thousands of bytes apart, where no processor prefetches. */
+#define AHEAD 8
+
+/* Prefetch the row of a head that is AHEAD tokens after token t. `first` is the index of the first element of token t,
+ * and `stride` the distance between two tokens. */
+static inline void prefetch_row(const zr__head *s, const zr_tensor *x, int64_t first, int64_t stride, int64_t t)
+{
+    const int64_t element = zr_dtype_bytes(x->dtype);
+    const char *row = (const char *)x->data + (first + AHEAD * stride) * element;
+    for (int64_t byte = 0; byte < s->D * element && t + AHEAD < s->T; byte += 64) __builtin_prefetch(row + byte);
+}
+
 /* Pack a row to fp32: out[d] = scale * x[first + d] for d < D, then zeros up to `width`. */
 static void pack_row(float *out, const zr_tensor *x, int64_t first, const zr__head *s, float scale)
 {
@@ -173,6 +185,7 @@ static void pack_rows(float *out, const zr__head_columns *x, int64_t head_index,
 {
     for (int64_t t = 0; t < n; t++) {
         const int64_t first = zr__head_token(s, x, head_index, t0 + t);
+        prefetch_row(s, x->x, first, x->stride, t0 + t);
         if (s->narrow)
             copy_row(out + t * row, x->x, first, s, row);
         else
@@ -353,7 +366,9 @@ static void head_forward(const zr_kernel_args *args, const zr__head *s, const zr
         query_block(s, at, work, i0, nq);
         const float *max = work + at->stat, *sum = max + NB;
         for (int64_t i = 0; i < nq; i++) {
-            unpack_row(&args->out[0], zr__head_y(s, i0 + i), work + at->y + i * s->width, s, 1.0f / sum[i]);
+            const int64_t first = zr__head_y(s, i0 + i);
+            prefetch_row(s, &args->out[0], first, s->size.H * s->D, i0 + i);
+            unpack_row(&args->out[0], first, work + at->y + i * s->width, s, 1.0f / sum[i]);
             lse[i0 + i] = (float)((double)max[i] + log((double)sum[i]));
         }
     }
@@ -471,10 +486,13 @@ static void head_prepare(const zr_kernel_args *args, const zr__head *s, const zr
         for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_splat(0.0f);
         for (int64_t r = 0; r < zr__min64(ZR_VEC, s->T - i0); r++) {
             float *packed = work + at->dy + (i0 + r) * at->q_row, *dy_row = s->narrow ? wide_dy : packed;
-            pack_row(dy_row, dy, zr__head_y(s, i0 + r), s, 1.0f);
-            pack_row(y_row, y, zr__head_y(s, i0 + r), s, 1.0f);
+            const int64_t first = zr__head_y(s, i0 + r), stride = s->size.H * s->D;
+            prefetch_row(s, dy, first, stride, i0 + r);
+            prefetch_row(s, y, first, stride, i0 + r);
+            pack_row(dy_row, dy, first, s, 1.0f);
+            pack_row(y_row, y, first, s, 1.0f);
             part[r] = dot_lanes(dy_row, y_row, w);
-            if (s->narrow) copy_row(packed, dy, zr__head_y(s, i0 + r), s, at->q_row);
+            if (s->narrow) copy_row(packed, dy, first, s, at->q_row);
         }
         zr__vec_store(work + at->stat + i0, zr__vec_sums(part));
     }
@@ -503,7 +521,9 @@ static void store_gradient(const zr__head_columns *x, float *gradient, float *ro
         const int64_t at = s->narrow ? j % (NB / 2) : j;
         for (int64_t d = 0; d < w && s->narrow && at % ZR_VEC == 0; d += ZR_VEC)
             zr__transpose(rows + at * w + d, w, gradient + d * NB + j, NB, ZR_VEC);
-        unpack_row(x->x, zr__head_token(s, x, s->kv, j0 + j), (s->narrow ? rows : gradient) + at * w, s, scale);
+        const int64_t first = zr__head_token(s, x, s->kv, j0 + j);
+        prefetch_row(s, x->x, first, x->stride, j0 + j);
+        unpack_row(x->x, first, (s->narrow ? rows : gradient) + at * w, s, scale);
     }
 }
 
@@ -538,8 +558,11 @@ static void head_backward(const zr_kernel_args *args, const zr__head *s, const z
         store_gradient(&out.k, dk, work + at->keys, s, j0, n, s->narrow ? s->scale : 1.0f);
         store_gradient(&out.v, dv, work + at->keys, s, j0, n, 1.0f);
     }
-    for (int64_t i = 0; i < s->T; i++)
-        unpack_row(out.q.x, zr__head_token(s, &out.q, s->h, i), work + at->dq + i * w, s, s->scale);
+    for (int64_t i = 0; i < s->T; i++) {
+        const int64_t first = zr__head_token(s, &out.q, s->h, i);
+        prefetch_row(s, out.q.x, first, out.q.stride, i);
+        unpack_row(out.q.x, first, work + at->dq + i * w, s, s->scale);
+    }
 }
 
 /* Set dk and dv to 0 for a key-value head that no query head on this rank uses. */
