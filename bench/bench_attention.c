@@ -1,9 +1,9 @@
 /*
- * Time and memory of causal attention, forward and backward, as the sequence grows: GPT-2 124M's heads, one row, fp32.
- * Memory is what the ops make (output, log-sum-exp, gradient) and the larger of their scratches; theirs alone, so qkv
- * and the gradient that comes in are left out. One JSON line for each T.
+ * Time and memory of causal attention, forward and backward, as the sequence grows: GPT-2 124M's heads, one row, fp32
+ * or bf16. Memory is what the ops make (output, log-sum-exp, gradient) and the larger of their scratches; theirs alone,
+ * so qkv and the gradient that comes in are left out. One JSON line for each T.
  *
- *   GOMP_SPINCOUNT=10000 build/bench/bench_attention [LONGEST_T [THREADS]]      T 256, 512 ... LONGEST_T (8192)
+ *   GOMP_SPINCOUNT=10000 build/bench/bench_attention [LONGEST_T [THREADS [f32|bf16]]]   T 256, 512 ... LONGEST_T (8192)
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,13 +40,14 @@ static bool is_attention(const zr_op *op)
 }
 
 /* q, k and v are a parameter, so that a gradient flows into them. */
-static zr_status build(bench *b, int64_t seq)
+static zr_status build(bench *b, int64_t seq, zr_dtype dtype)
 {
-    const zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = 1, .seq = seq, .dtype = ZR_F32, .grad_dtype = ZR_F32};
+    const zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = 1, .seq = seq, .dtype = dtype, .grad_dtype = dtype};
     ZR_TRY(zr_graph_create(&spec, &b->graph));
     zr_graph_unit(b->graph, "attention");
     zr_value qkv = zr_param(b->graph, (zr_init){ZR_INIT_ZERO, 0}, (zr_shape){3, {1, seq, 3 * WIDTH}}, "qkv");
-    zr_graph_losses(b->graph, zr_attention(b->graph, qkv, HEADS, 0.0));
+    zr_value targets = zr_input(b->graph, "targets", ZR_I32, (zr_shape){2, {1, seq}});
+    zr_graph_losses(b->graph, zr_cross_entropy(b->graph, zr_attention(b->graph, qkv, HEADS, 0.0), targets));
     return zr_graph_finish(b->graph);
 }
 
@@ -72,10 +73,17 @@ static zr_status allocate(bench *b, int64_t *made_bytes)
 static void fill(bench *b)
 {
     const zr_rng rng = {.seed = 1};
+    const zr_value targets = zr_graph_input(b->graph, 0);
+    memset(b->data[targets], 0, (size_t)value_bytes(b, targets));
     zr_value qkv = zr_graph_param(b->graph, 0)->value;
-    float *x = b->data[qkv];
-    for (int64_t i = 0; i < value_bytes(b, qkv) / 4; i++)
-        x[i] = (float)((double)zr_rng_u32(&rng, (uint64_t)i) * 0x1p-31 - 1.0);
+    const zr_type *type = &zr_graph_value(b->graph, qkv)->type;
+    for (int64_t i = 0; i < zr_shape_elems(&type->shape); i++) {
+        const float x = (float)((double)zr_rng_u32(&rng, (uint64_t)i) * 0x1p-31 - 1.0);
+        if (type->dtype == ZR_F32)
+            ((float *)b->data[qkv])[i] = x;
+        else
+            ((uint16_t *)b->data[qkv])[i] = zr_bf16_from_f32(x);
+    }
 }
 
 static zr_tensor operand(const bench *b, zr_value value)
@@ -124,13 +132,13 @@ static void clear(bench *b)
     zr_graph_destroy(&b->graph);
 }
 
-static zr_status measure(zr_device *device, int64_t seq)
+static zr_status measure(zr_device *device, int64_t seq, zr_dtype dtype)
 {
     bench b = {.device = device};
     int64_t bytes = 0;
-    double total = 0.0;
+    double total = 0.0, forward = 0.0;
     zr_status st = ZR_OK;
-    ZR_TRY_GOTO(st, build(&b, seq), done);
+    ZR_TRY_GOTO(st, build(&b, seq, dtype), done);
     ZR_TRY_GOTO(st, allocate(&b, &bytes), done);
     fill(&b);
     for (int32_t i = 0; i < zr_graph_ops(b.graph); i++) {
@@ -138,8 +146,10 @@ static zr_status measure(zr_device *device, int64_t seq)
         double sec = 0.0;
         ZR_TRY_GOTO(st, run_op(&b, op, is_attention(op) ? REPEATS : 1, &sec), done);
         if (is_attention(op)) total += sec;
+        if (strcmp(op->def->name, "attention") == 0) forward = sec;
     }
-    printf("{\"T\":%" PRId64 ", \"sec\":%.6g, \"memory_bytes\":%" PRId64 "}\n", seq, total, bytes);
+    printf("{\"T\":%" PRId64 ", \"sec\":%.6g, \"forward_sec\":%.6g, \"memory_bytes\":%" PRId64 "}\n", seq, total,
+           forward, bytes);
     fflush(stdout);
 done:
     clear(&b);
@@ -150,9 +160,10 @@ int main(int argc, char **argv)
 {
     int64_t longest = argc > 1 ? atoll(argv[1]) : 8192;
     const zr_device_config wanted = {.threads = argc > 2 ? atoi(argv[2]) : (int)sysconf(_SC_NPROCESSORS_ONLN)};
+    const zr_dtype dtype = argc > 3 && strcmp(argv[3], "bf16") == 0 ? ZR_BF16 : ZR_F32;
     zr_device *device = NULL;
     zr_status st = zr_device_create_cpu(&wanted, &device);
-    for (int64_t seq = 256; seq <= longest && st == ZR_OK; seq *= 2) st = measure(device, seq);
+    for (int64_t seq = 256; seq <= longest && st == ZR_OK; seq *= 2) st = measure(device, seq, dtype);
     zr_device_destroy(&device);
     if (st == ZR_OK) return 0;
     fprintf(stderr, "%s\n", zr_error_message());

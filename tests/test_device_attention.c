@@ -8,9 +8,10 @@
 
 /* Sizes around the edges of blocks (64), of lanes and of register tiles; odd heads, heads wider than a register tile.
  */
-static const size sizes[] = {PLAIN(1, 1, 1, 1),   PLAIN(2, 1, 3, 19),   PLAIN(2, 7, 1, 16),  PLAIN(1, 15, 2, 33),
-                             PLAIN(2, 33, 3, 19), PLAIN(1, 48, 2, 64),  PLAIN(1, 63, 2, 8),  PLAIN(1, 64, 2, 32),
-                             PLAIN(1, 65, 1, 20), PLAIN(2, 150, 3, 19), PLAIN(1, 193, 1, 72)};
+static const size sizes[] = {PLAIN(1, 1, 1, 1),   PLAIN(2, 1, 3, 19),   PLAIN(2, 7, 1, 16),   PLAIN(1, 15, 2, 33),
+                             PLAIN(2, 33, 3, 19), PLAIN(1, 48, 2, 64),  PLAIN(1, 63, 2, 8),   PLAIN(1, 64, 2, 32),
+                             PLAIN(1, 65, 1, 20), PLAIN(2, 150, 3, 19), PLAIN(1, 193, 1, 72), PLAIN(1, 81, 1, 48),
+                             PLAIN(1, 40, 1, 128)};
 #define N_SIZES (int)(sizeof sizes / sizeof *sizes)
 
 /* Sizes for GPUs, whose tiles have 16 to 128 tokens, with kernels for widths of 32, 64, 96, 128, 256 and any other.
@@ -36,6 +37,8 @@ static const size kinds[] = {
     {1, 64, 2, 16, .window = 500, .apart = true},
     {2, 47, 3, 24, .both = true},
     {1, 64, 1, 32, .both = true},
+    {1, 97, 2, 48, .kv = 1},
+    {1, 40, 1, 80, .both = true},
     {1, 131, 4, 5, .kv = 2, .both = true, .apart = true},
     {1, 67, 2, 16, .kv = 1, .ranks = 3, .apart = true},                /* each rank has its own key-value head */
     {1, 67, 3, 16, .kv = 2, .ranks = 2, .whole = true, .apart = true}, /* one of two key-value heads on each rank */
@@ -73,6 +76,7 @@ static const size documents[] = {
     {2, 131, 1, 9, .both = true, .borders = {63, 65, 127, 129}},
     {1, 140, 2, 20, .kv = 1, .both = true, .apart = true, .borders = {1, 2, 62, 64, 66, 128}},
     {1, 70, 1, 3, .both = true, .borders = {ALONE}},
+    {1, 100, 2, 48, .kv = 1, .borders = {33, 47, 96}},
     {1, 135, 1, 5, .kv = 1, .ranks = 2, .both = true, .apart = true, .borders = {10}},
 };
 #define N_DOCUMENTS (int)(sizeof documents / sizeof *documents)
@@ -240,9 +244,9 @@ static kernel_call backward_call(size s, const kernel_call *forward_of, void *dy
 }
 
 /* Return the scratch bytes of one thread. */
-static int64_t scratch_of(size s, bool backward_pass)
+static int64_t scratch_of(size s, zr_dtype g, bool backward_pass)
 {
-    return zr__attention_scratch_bytes(s.T, s.D, backward_pass, is_shared(s), s.both && s.borders[0]);
+    return zr__attention_scratch_bytes(s.T, s.D, g, backward_pass, is_shared(s), s.both && s.borders[0]);
 }
 
 /* Check one size, as rank number `place` of its tensor-parallel ranks. */
@@ -262,7 +266,7 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale, dou
     reference f = reference_make(s, (float)scale, part, g, &call.runtime, p);
     if (tensor_cores || pairs) f.weights = g;
     forward(&f);
-    run_twice(level, call, scratch_of(s, false));
+    run_twice(level, call, scratch_of(s, g, false));
     assert_close_but("attention", y, g, f.y, f.y_slack, n, 1e-5 * largest(1e-30, f.y, n));
     assert_close("lse", lse, ZR_F32, f.lse, n_lse, 1e-5);
 
@@ -274,7 +278,7 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale, dou
     f.y = doubles_of(y, g, n); /* rounded as stored */
     f.lse = doubles_of(lse, ZR_F32, n_lse);
     backward(&f, doubles_of(dy, g, n), want);
-    run_twice(level, back, scratch_of(s, true));
+    run_twice(level, back, scratch_of(s, g, true));
     if (!s.apart) copy_columns(s, g, back.out[0].data, grad, false);
     double most = 1e-30;
     for (int i = 0; i < PARTS; i++) most = largest(most, want[i], elems(s, i));
@@ -334,12 +338,12 @@ static void large_scores_of(const level_pair *level, size s)
     kernel_call call = forward_call(s, 1.0, 0.0, part, ZR_F32, y, lse);
     reference f = reference_make(s, 1.0, part, ZR_F32, &call.runtime, 0.0);
     forward(&f);
-    run_both(level, call, scratch_of(s, false));
+    run_both(level, call, scratch_of(s, ZR_F32, false));
     assert_close("lse", lse, ZR_F32, f.lse, n_lse, 1e-6);
     assert_close("attention", y, ZR_F32, f.y, n, 1e-2); /* a score of 1e5 has an ulp of 8e-3 */
     for (int i = 0; i < PARTS; i++) grad[i] = array_new(ZR_F32, elems(s, i));
     kernel_call back = backward_call(s, &call, dy, grad);
-    run_both(level, back, scratch_of(s, true));
+    run_both(level, back, scratch_of(s, ZR_F32, true));
     for (int i = 0; i < back.n_out; i++)
         for (int64_t k = 0; k < zr_shape_elems(&back.out[i].shape); k++)
             assert_true(isfinite(((float *)back.out[i].data)[k]));
@@ -379,9 +383,9 @@ static void not_a_number_in(const level_pair *level, zr_dtype g, int64_t row)
     for (int i = 0; i < PARTS; i++) grad[i] = array_new(g, n);
     array_set(part[K], g, (row * s.T + t) * 16 + 3, NAN); /* head 0 */
     kernel_call call = forward_call(s, 0.3, 0.0, part, g, y, lse);
-    run_twice(level, call, scratch_of(s, false));
+    run_twice(level, call, scratch_of(s, g, false));
     kernel_call back = backward_call(s, &call, dy, grad);
-    run_twice(level, back, scratch_of(s, true));
+    run_twice(level, back, scratch_of(s, g, true));
     const void *dqkv = back.out[0].data;
     for (int64_t i = 0; i < s.T; i++) {
         const int64_t at = row * s.T + i, query = row * s.n_head * s.T + i;
@@ -411,8 +415,8 @@ static void before_the_keys(const level_pair *level, size s, zr_dtype g)
     for (int i = 0; i < PARTS; i++) grad[i] = array_new(g, elems(s, i));
     for (int i = K; i < PARTS; i++) array_set(part[i], g, 0, NAN);
     kernel_call call = forward_call(s, 0.3, 0.0, part, g, y, lse);
-    run_both(level, call, scratch_of(s, false));
-    run_both(level, backward_call(s, &call, dy, grad), scratch_of(s, true));
+    run_both(level, call, scratch_of(s, g, false));
+    run_both(level, backward_call(s, &call, dy, grad), scratch_of(s, g, true));
     const int64_t first = 2 * ZR__ATTENTION_BLOCK, rest = (s.T - first) * s.D;
     assert_nan(y, g, 0);
     assert_finite(y, g, first * 2 * s.D, 2 * rest);
@@ -432,9 +436,9 @@ static void fused_and_apart(const level_pair *level)
         for (int i = 0; i < PARTS; i++) grad[way][i] = array_new(ZR_BF16, elems(s, i));
         float *lse = array_new(ZR_F32, s.B * s.n_head * s.T);
         kernel_call call = forward_call(s, 0.4, 0.2, part, ZR_BF16, y[way], lse);
-        run_both(level, call, scratch_of(s, false));
+        run_both(level, call, scratch_of(s, ZR_BF16, false));
         kernel_call back = backward_call(s, &call, dy, grad[way]);
-        run_both(level, back, scratch_of(s, true));
+        run_both(level, back, scratch_of(s, ZR_BF16, true));
         if (!s.apart) copy_columns(s, ZR_BF16, back.out[0].data, grad[way], false);
     }
     assert_memory_equal(y[0], y[1], (size_t)(2 * elems(s, Q)));
@@ -461,13 +465,13 @@ static void alone_and_packed(const level_pair *level, zr_dtype g)
     }
     kernel_call call = forward_call(packed, 0.3, 0.0, part, g, y, lse);
     kernel_call own_call = forward_call(alone, 0.3, 0.0, own, g, own_y, own_lse);
-    run_both(level, call, scratch_of(packed, false));
-    run_both(level, own_call, scratch_of(alone, false));
+    run_both(level, call, scratch_of(packed, g, false));
+    run_both(level, own_call, scratch_of(alone, g, false));
     assert_memory_equal(y + FIRST * width(packed) * element, own_y, (size_t)(elems(alone, Q) * element));
     kernel_call back = backward_call(packed, &call, dy, grad);
     kernel_call own_back = backward_call(alone, &own_call, dy + FIRST * width(packed) * element, own_grad);
-    run_both(level, back, scratch_of(packed, true));
-    run_both(level, own_back, scratch_of(alone, true));
+    run_both(level, back, scratch_of(packed, g, true));
+    run_both(level, own_back, scratch_of(alone, g, true));
     for (int i = 0; i < PARTS; i++)
         assert_memory_equal((char *)grad[i] + FIRST * columns(packed, i) * element, own_grad[i],
                             (size_t)(elems(alone, i) * element));

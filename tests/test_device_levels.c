@@ -117,7 +117,7 @@ static void check_here(void)
     assert_true(device->profile.facts.bf16_products ==
                 (strncmp(level, "v4bf16", 6) == 0 || strcmp(level, "v4amx") == 0));
     assert_true(!device->profile.facts.bf16_products || zr__onednn_has_bf16());
-    assert_true(device->profile.facts.narrow_attention == (strcmp(level, "v4bf16") == 0)); /* slow dots beside tiles */
+    assert_true(device->profile.facts.narrow_attention == device->profile.facts.bf16_products);
     device->profile.machine.flops_bf16 = 7.0;
     device->ops->measure(device, ZR_BF16); /* no bf16 rate where fp32 products replace bf16 */
     assert_true((device->profile.machine.flops_bf16 > 0.0) == device->profile.facts.bf16_products);

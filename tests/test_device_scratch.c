@@ -79,8 +79,10 @@ static void test_scratch(void **state)
     assert_int_equal(scratch(g, "embedding_dw", &facts), 16 * B * T + 3 * 4 * C);
     assert_int_equal(scratch(g, "position_dw", &facts), 3 * 4 * C);
     assert_int_equal(scratch(g, "layernorm_dw", &facts), 16 * 2 * 4 * C);
-    assert_int_equal(scratch(g, "attention", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, false, false, false));
-    assert_int_equal(scratch(g, "attention_dx", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, true, false, false));
+    assert_int_equal(scratch(g, "attention", &facts),
+                     3 * zr__attention_scratch_bytes(T, C / 2, ZR_BF16, false, false, false));
+    assert_int_equal(scratch(g, "attention_dx", &facts),
+                     3 * zr__attention_scratch_bytes(T, C / 2, ZR_BF16, true, false, false));
     check_products(g, &facts, true);
     assert_int_equal(scratch(g, "linear_db", &facts), 0);
     zr_graph_destroy(&g);
@@ -135,8 +137,9 @@ static void test_head(void **state)
     }
 }
 
-/* Check that the scratch of attention in fp32 is enough for bf16, so that plans do not depend on how a level
- * multiplies, and that query heads that share keys need the gradients of all keys. */
+/* Check that the scratch of attention in bf16 is enough for products of fp32 and of bf16, so that plans do not depend
+ * on how a level multiplies. Where heads and rows are whole, products of bf16 take no more. Query heads that share keys
+ * need the gradients of all keys. */
 static void test_attention(void **state)
 {
     (void)state;
@@ -146,11 +149,21 @@ static void test_attention(void **state)
                 const bool backward = way > 0, shared = way > 1;
                 const zr__attention_layout wide = zr__attention_layout_make(t, d, backward, shared, false, false);
                 const zr__attention_layout narrow = zr__attention_layout_make(t, d, backward, shared, false, true);
-                assert_true(narrow.floats <= wide.floats);
-                assert_int_equal(zr__attention_scratch_bytes(t, d, backward, shared, false), 4 * wide.floats);
+                const int64_t more = narrow.floats > wide.floats ? narrow.floats : wide.floats;
+                assert_int_equal(zr__attention_scratch_bytes(t, d, ZR_F32, backward, shared, false), 4 * wide.floats);
+                assert_int_equal(zr__attention_scratch_bytes(t, d, ZR_F16, backward, shared, false), 4 * wide.floats);
+                assert_int_equal(zr__attention_scratch_bytes(t, d, ZR_BF16, backward, shared, false), 4 * more);
+                assert_int_equal(narrow.q_row % ZR__ATTENTION_LANES, 0);
+                assert_in_range(2 * narrow.q_row, d, d + 2 * ZR__ATTENTION_LANES - 1);
             }
-    const int64_t apart = zr__attention_scratch_bytes(200, 16, true, false, false), n = ZR__ATTENTION_BLOCK;
-    assert_int_equal(zr__attention_scratch_bytes(200, 16, true, true, false), apart + 4 * 16 * (2 * (200 - n) + n));
+    for (int64_t t = 64; t <= 192; t += 64)
+        for (int64_t d = 32; d <= 160; d += 32)
+            for (int way = 0; way < 3; way++)
+                assert_int_equal(zr__attention_scratch_bytes(t, d, ZR_BF16, way > 0, way > 1, false),
+                                 zr__attention_scratch_bytes(t, d, ZR_F32, way > 0, way > 1, false));
+    const int64_t apart = zr__attention_scratch_bytes(200, 16, ZR_F32, true, false, false), n = ZR__ATTENTION_BLOCK;
+    assert_int_equal(zr__attention_scratch_bytes(200, 16, ZR_F32, true, true, false),
+                     apart + 4 * 16 * (2 * (200 - n) + n));
 }
 
 static void test_decode(void **state)
@@ -248,7 +261,8 @@ static void test_own_kernels(void **state)
     zr_graph *g = small_model(ZR_F32, false);
     assert_int_equal(scratch(g, "gelu", &facts), 3 * B * T * C);
     assert_int_equal(scratch(g, "attention", &facts), 0);
-    assert_int_equal(scratch(g, "attention_dx", &facts), 3 * zr__attention_scratch_bytes(T, C / 2, true, false, false));
+    assert_int_equal(scratch(g, "attention_dx", &facts),
+                     3 * zr__attention_scratch_bytes(T, C / 2, ZR_F32, true, false, false));
     const zr_device_facts none = {.threads = 3, .panel_bytes = 1000};
     assert_int_equal(scratch(g, "attention_dx", &none), 0);
     zr_graph_destroy(&g);

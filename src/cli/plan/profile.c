@@ -161,7 +161,8 @@ static zr_status take_bench_rates(const json_t *root, const char *file, zr_profi
     /* In the rates of a GPU, the member "level" is ZR_CUDA_LEVEL. */
     const char *level = json_string_value(json_object_get(root, "level"));
     profile->facts.apart = level && strcmp(level, ZR_CUDA_LEVEL) == 0;
-    profile->facts.narrow_attention = profile->facts.apart || (level && strcmp(level, "v4bf16") == 0);
+    const bool pairs = level && (strcmp(level, "v4bf16") == 0 || strcmp(level, "v4amx") == 0);
+    profile->facts.narrow_attention = profile->facts.apart || pairs;
     bool narrow = rates.peak.dot_bf16.all > 0 || rates.matmul_bf16 > 0;
     ZR_TRY(take_products(root, ZR_F32, &rates));
     if (narrow) ZR_TRY(take_products(root, ZR_BF16, &rates));

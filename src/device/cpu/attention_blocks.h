@@ -9,14 +9,15 @@
 #ifndef ZR_DEVICE_CPU_ATTENTION_BLOCKS_H
 #define ZR_DEVICE_CPU_ATTENTION_BLOCKS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "zr/tensor.h"
 
 /* Number of queries in a block, which is also the number of keys in a block. The number is a multiple of
  * ZR__ATTENTION_LANES. With 64, the blocks of a head of width 64 fit into the L2 cache. Numbers from 48 to 128 give
  * nearly the same speed. */
 #define ZR__ATTENTION_BLOCK 64
 #define ZR__ATTENTION_LANES 16
+/* Number of tokens that products of bf16 read at a time. */
+#define ZR__ATTENTION_PAIRED 32
 
 /** Offsets of blocks from the start of a thread's scratch, in floats. An offset is a multiple of 16 (64 bytes), or -1
  * if the pass does not use the block. The comments give the shapes of the blocks. */
@@ -25,17 +26,19 @@ typedef struct zr__attention_layout {
                       ZR__ATTENTION_LANES */
     /* offset of transposed keys; forward: all blocks of keys, (D, BLOCK) each; backward: one block, (D, BLOCK) */
     int64_t keys_t;
-    int64_t keys;     /* offset of one block's keys (BLOCK, width), backward only */
+    int64_t keys;     /* offset of one block's keys (BLOCK, width), backward only; for products of bf16: pairs of
+                         tokens (BLOCK / 2, width) */
     int64_t values_t; /* offset of one block's transposed values (D, BLOCK), backward only */
-    /* offset of values; forward: all values of the head, (T rounded up to lanes, width); backward: one block, (BLOCK,
-     * width), which may share memory with dv, because the rows of values are not needed when dv is computed */
+    /* offset of values; forward: all values of the head, (T rounded up to lanes, width), or pairs of tokens; backward:
+     * one block, (BLOCK, width), which may share memory with dv, because the rows of values are not needed when dv is
+     * computed */
     int64_t values;
-    int64_t q;  /* offset of scaled queries; forward: (BLOCK, width); backward: (T, width) */
+    int64_t q;  /* offset of scaled queries; forward: (BLOCK, q_row); backward: (T, q_row) */
     int64_t y;  /* offset of the attention output (BLOCK, width), forward only */
-    int64_t dy; /* offset of the output's gradient (T, width), backward only */
+    int64_t dy; /* offset of the output's gradient (T, q_row), backward only */
     int64_t dq; /* offset of the queries' gradient (T, width), backward only */
     /* offsets of the gradients of keys and values, backward only; (BLOCK, width) each for one block, or (T, width) each
-     * for the whole head if query heads share it */
+     * for the whole head if query heads share it; for products of bf16, each block is transposed: (width, BLOCK) */
     int64_t dk, dv;
     int64_t gradient_row; /* distance between two tokens in dk and dv, if these have all tokens: width; 0 if they have
                              only one block */
@@ -47,11 +50,12 @@ typedef struct zr__attention_layout {
     int64_t stat;
     int64_t ends; /* offset of the ends of the documents of a row (T, int32); only if queries see later keys of their
                      documents */
-    int64_t q_pairs, dy_pairs; /* offsets of q and dy as the second operands of products, backward only; for products of
-                                  bf16: pairs of tokens (T / 2, width); otherwise q and dy themselves */
+    int64_t q_pairs, dy_pairs; /* offsets of q and dy as operands of the products that sum over queries, backward only;
+                                  for products of bf16: transposed pairs of tokens, (width, BLOCK / 2) for each block of
+                                  tokens; otherwise q and dy themselves */
     int64_t q_row, kv_row; /* row strides: of q and dy, and of rows of k and v; for products of bf16, the memory of a
-                              row of bf16; otherwise width */
-    int64_t depth;  /* number of rows of transposed keys and values: D, or pairs of columns for products of bf16 */
+                              row of bf16, in multiples of ZR__ATTENTION_LANES floats; otherwise width */
+    int64_t depth;  /* number of rows of transposed keys and values: D, or for products of bf16 the pairs of a row */
     int64_t floats; /* length of the whole scratch, in floats */
 } zr__attention_layout;
 
@@ -68,7 +72,7 @@ static inline int64_t zr__attention_take(int64_t *used, int64_t floats)
     return offset;
 }
 
-/** Add the parts of the backward pass to a layout. */
+/** Add the parts of the backward pass to a layout, for T tokens, or for T rounded up to whole blocks if `narrow`. */
 static inline void zr__attention_backward_parts(zr__attention_layout *l, int64_t T, bool shared, bool narrow)
 {
     const int64_t n = ZR__ATTENTION_BLOCK, w = l->width;
@@ -83,43 +87,45 @@ static inline void zr__attention_backward_parts(zr__attention_layout *l, int64_t
     l->values = shared ? zr__attention_take(used, n * w) : l->dv;
     l->ds = zr__attention_take(used, n * n);
     l->kept = zr__attention_take(used, n * n);
-    l->q_pairs = narrow ? zr__attention_take(used, (T + 1) / 2 * w) : l->q;
-    l->dy_pairs = narrow ? zr__attention_take(used, (T + 1) / 2 * w) : l->dy;
+    l->q_pairs = narrow ? zr__attention_take(used, T / 2 * w) : l->q;
+    l->dy_pairs = narrow ? zr__attention_take(used, T / 2 * w) : l->dy;
 }
 
 /** Return the layout for T tokens and heads of width D, for the backward pass if `backward`, else for the forward
  * pass. `ends` tells whether the kernel needs the ends of documents. `shared` tells whether several query heads share a
  * key-value head; only the backward pass depends on it. `narrow` tells whether products have bf16 operands, in pairs.
- * Then q, k, v and dy take half the memory, but the backward pass needs q and dy in two forms. */
+ * Then q, k, v and dy take half the memory, but the backward pass needs q and dy in two forms, and all have zeros after
+ * the last token up to the end of its block. */
 static inline zr__attention_layout zr__attention_layout_make(int64_t T, int64_t D, bool backward, bool shared,
                                                              bool ends, bool narrow)
 {
-    const int64_t n = ZR__ATTENTION_BLOCK, w = zr__attention_lanes(D), pairs = (D + 1) / 2;
+    const int64_t n = ZR__ATTENTION_BLOCK, w = zr__attention_lanes(D), whole = (T + n - 1) / n * n;
+    const int64_t tokens = narrow ? whole : T;
     zr__attention_layout l = {w, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1, w, w, D, 0};
     int64_t *used = &l.floats;
-    if (narrow) {
-        l.q_row = w / 2;
-        l.kv_row = zr__attention_lanes(pairs);
-        l.depth = pairs;
-    }
+    if (narrow) l.q_row = l.kv_row = l.depth = zr__attention_lanes((D + 1) / 2);
     l.p = zr__attention_take(used, n * n);
     l.stat = zr__attention_take(used, backward ? T : 2 * n);
     if (ends) l.ends = zr__attention_take(used, T);
-    l.q = zr__attention_take(used, (backward ? T : n) * l.q_row);
-    l.keys_t = zr__attention_take(used, (backward ? 1 : (T + n - 1) / n) * n * l.depth);
+    l.q = zr__attention_take(used, (backward ? tokens : n) * l.q_row);
+    l.keys_t = zr__attention_take(used, (backward ? n : whole) * l.depth);
     if (backward) {
-        zr__attention_backward_parts(&l, T, shared, narrow);
+        zr__attention_backward_parts(&l, tokens, shared, narrow);
         return l;
     }
-    l.values = zr__attention_take(used, zr__attention_lanes(T) * w);
+    l.values = zr__attention_take(used, narrow ? whole / 2 * w : zr__attention_lanes(T) * w);
     l.y = zr__attention_take(used, n * w);
     return l;
 }
 
-/** Return the scratch bytes of one thread. The bytes suffice for products of bf16 too. */
-static inline int64_t zr__attention_scratch_bytes(int64_t T, int64_t D, bool backward, bool shared, bool ends)
+/** Return the scratch bytes of one thread for operands of a dtype. For bf16 the bytes suffice for products of fp32 and
+ * of bf16, because a plan does not depend on the level of the processor. */
+static inline int64_t zr__attention_scratch_bytes(int64_t T, int64_t D, zr_dtype dtype, bool backward, bool shared,
+                                                  bool ends)
 {
-    return 4 * zr__attention_layout_make(T, D, backward, shared, ends, false).floats;
+    const int64_t wide = zr__attention_layout_make(T, D, backward, shared, ends, false).floats;
+    const int64_t narrow = zr__attention_layout_make(T, D, backward, shared, ends, true).floats;
+    return 4 * (dtype == ZR_BF16 && narrow > wide ? narrow : wide);
 }
 
 #endif

@@ -38,10 +38,26 @@ static int64_t keys_seen(const zr__head *s, int64_t i0, int64_t nq, int64_t j0)
     return zr__min64(NB, (s->size.causal ? zr__keys_end(s, i0 + nq - 1) : s->T) - j0);
 }
 
-/* Return a number `above` such that query i0 + i sees no key from j0 + i + above on. */
-static int64_t keys_above(const zr__head *s, int64_t i0, int64_t j0)
+/* Return the number of scores of a row that products read, if they need n: whole vectors, or whole steps of the depth
+ * of a product of bf16. */
+static int64_t whole_lanes(const zr__head *s, int64_t n)
 {
-    return s->size.causal ? i0 - j0 + 1 : NB;
+    const int64_t step = s->narrow ? ZR__ATTENTION_PAIRED : ZR__ATTENTION_LANES;
+    return (n + step - 1) / step * step;
+}
+
+/* A block: the queries [i0, i0 + nq) and the keys [j0, j0 + n). Query i0 + i sees no key from j0 + i + above on.
+ * `whole` tells whether all queries see all n keys, and n fills the lanes that products read. */
+typedef struct block {
+    int64_t i0, nq, j0, n, above;
+    bool whole;
+} block;
+
+static block block_of(const zr__head *s, int64_t i0, int64_t nq, int64_t j0)
+{
+    const int64_t n = keys_seen(s, i0, nq, j0);
+    const bool all = zr__keys_begin(s, i0 + nq - 1) <= j0 && zr__keys_end(s, i0) >= j0 + n;
+    return (block){i0, nq, j0, n, s->size.causal ? i0 - j0 + 1 : NB, all && whole_lanes(s, n) == n};
 }
 
 /* Keys of a block that a query sees, [begin, end), relative to the block. The tile products read the query's scores of
@@ -50,14 +66,17 @@ typedef struct key_range {
     int64_t begin, end, lanes;
 } key_range;
 
-/* Return the range for query i in the block of n keys at j0. In the block on the diagonal, the products also read some
- * masked scores after the range, and if queries see later keys, all scores of the block. The range is empty if the
- * query's document ends before the block. */
-static key_range keys_of(const zr__head *s, int64_t i, int64_t j0, int64_t n)
+/* Return the range for query i0 + i of a block. In the block on the diagonal, the products also read some masked scores
+ * after the range, and if queries see later keys, all scores of the block. The range is empty if the query's document
+ * ends before the block. */
+static inline key_range keys_of(const zr__head *s, const block *b, int64_t i)
 {
-    const int64_t begin = zr__keys_begin(s, i) - j0, last = zr__min64(n, zr__keys_end(s, i) - j0);
-    const int64_t end = last > 0 ? last : 0, read = s->size.causal ? end + ZR_TILE_ROWS - 1 : n;
-    return (key_range){begin > 0 ? zr__min64(begin, end) : 0, end, zr__attention_lanes(zr__min64(n, read))};
+    if (b->whole) return (key_range){0, b->n, b->n};
+    const int64_t begin = zr__keys_begin(s, b->i0 + i) - b->j0;
+    const int64_t last = zr__min64(b->n, zr__keys_end(s, b->i0 + i) - b->j0);
+    const int64_t end = last > 0 ? last : 0, past = s->narrow ? 0 : ZR_TILE_ROWS - 1;
+    const int64_t read = s->size.causal ? end + past : b->n;
+    return (key_range){begin > 0 ? zr__min64(begin, end) : 0, end, whole_lanes(s, zr__min64(b->n, read))};
 }
 
 /* Find the ends of the documents of the head's row, if the kernel needs them. */
@@ -95,21 +114,52 @@ static zr__vec dot_lanes(const float *x, const float *y, int64_t n)
     return acc;
 }
 
-static zr__vec sum_lanes(const float *x, int64_t n)
-{
-    zr__vec acc = {0};
-    for (int64_t j = 0; j < n; j += ZR_VEC) acc += zr__vec_load(x + j);
-    return acc;
-}
-
-static zr__vec max_lanes(const float *x, int64_t n)
+/* Multiply a run by `factor`, and return its maxima, one for each lane. n is a multiple of ZR_VEC. */
+static zr__vec max_lanes(float *x, float factor, int64_t n)
 {
     zr__vec best = zr__vec_splat(-FLT_MAX);
-    for (int64_t j = 0; j < n; j += ZR_VEC) best = zr__vec_max(zr__vec_load(x + j), best);
+    for (int64_t j = 0; j < n; j += ZR_VEC) {
+        const zr__vec scaled = zr__vec_load(x + j) * zr__vec_splat(factor);
+        zr__vec_store(x + j, scaled);
+        best = zr__vec_max(scaled, best);
+    }
     return best;
 }
 
+/* Compute x = exp(x - m) in place, and return the sums, one for each lane. x - m is at most 0, except for rounding. n
+ * is a multiple of ZR_VEC, and with `narrow`, which rounds the results to bf16, of 2 ZR_VEC. */
+__attribute__((always_inline)) static inline zr__vec exp_lanes(bool narrow, float *x, float m, int64_t n)
+{
+    const zr__vec top = zr__vec_splat(m);
+    zr__vec sum = zr__vec_splat(0.0f);
+    for (int64_t j = 0; j < n && !narrow; j += ZR_VEC) {
+        const zr__vec e = zr__vec_exp_low(zr__vec_load(x + j) - top);
+        zr__vec_store(x + j, e);
+        sum += e;
+    }
+    for (int64_t j = 0; j < n && narrow; j += 2 * ZR_VEC) {
+        const zr__vec a = zr__vec_exp_low(zr__vec_load(x + j) - top);
+        const zr__vec b = zr__vec_exp_low(zr__vec_load(x + j + ZR_VEC) - top);
+        zr__narrow_two(x + j / 2, a, b);
+        sum += a;
+        sum += b;
+    }
+    return sum;
+}
+
 /* ---- packing --------------------------------------------------------------------------------- */
+
+/* Number of rows that are prefetched. Rows of a head are thousands of bytes apart, where no processor prefetches. */
+#define AHEAD 8
+
+/* Prefetch the row of a head that is AHEAD tokens after token t. `first` is the index of the first element of token t,
+ * and `stride` the distance between two tokens. */
+static inline void prefetch_row(const zr__head *s, const zr_tensor *x, int64_t first, int64_t stride, int64_t t)
+{
+    const int64_t element = zr_dtype_bytes(x->dtype);
+    const char *row = (const char *)x->data + (first + AHEAD * stride) * element;
+    for (int64_t byte = 0; byte < s->D * element && t + AHEAD < s->T; byte += 64) __builtin_prefetch(row + byte);
+}
 
 /* Pack a row to fp32: out[d] = scale * x[first + d] for d < D, then zeros up to `width`. */
 static void pack_row(float *out, const zr_tensor *x, int64_t first, const zr__head *s, float scale)
@@ -135,6 +185,7 @@ static void pack_rows(float *out, const zr__head_columns *x, int64_t head_index,
 {
     for (int64_t t = 0; t < n; t++) {
         const int64_t first = zr__head_token(s, x, head_index, t0 + t);
+        prefetch_row(s, x->x, first, x->stride, t0 + t);
         if (s->narrow)
             copy_row(out + t * row, x->x, first, s, row);
         else
@@ -151,101 +202,124 @@ static void unpack_row(const zr_tensor *x, int64_t first, float *row, const zr__
     zr__settle(x->data, x->dtype, first, row, s->D);
 }
 
-/* Pack the key-value head of k or v for n tokens from t0 on, in two forms. `rows` (n rounded up to lanes, at->kv_row)
- * is not transposed, and `out` (at->depth, NB) is transposed. Values beyond the last token are 0. */
+/* Set the rows of tokens after the n packed ones to 0, up to the end of what products read. */
+static void zero_rows(float *rows, int64_t n, int64_t all, int64_t row)
+{
+    memset(rows + n * row, 0, (size_t)((all - n) * row) * sizeof(float));
+}
+
+/* Pack the key-value head of k or v for n tokens from t0 on, in two forms. `rows` (n rounded up to lanes, or if s is
+ * narrow NB, at->kv_row) is not transposed, and `out` (at->depth, NB) is transposed. Values beyond the last token are
+ * 0. */
 static void pack_transposed(float *restrict out, float *restrict rows, const zr__head_columns *x, const zr__head *s,
                             const zr__attention_layout *at, int64_t t0, int64_t n)
 {
-    const int64_t row = at->kv_row, lanes = zr__attention_lanes(n);
+    const int64_t row = at->kv_row, lanes = s->narrow ? NB : zr__attention_lanes(n);
     pack_rows(rows, x, s->kv, s, t0, n, row, 1.0f);
-    memset(rows + n * row, 0, (size_t)((lanes - n) * row) * sizeof(float));
+    zero_rows(rows, n, lanes, row);
     for (int64_t j0 = 0; j0 < lanes; j0 += ZR_VEC)
         for (int64_t d0 = 0; d0 < at->depth; d0 += ZR_VEC)
             zr__transpose(out + d0 * NB + j0, NB, rows + j0 * row + d0, row, at->depth - d0);
 }
 
-/* Pair rows of bf16 with the stride `row`: the tokens 0 and 1, 2 and 3 ... The result is (n / 2, width). If n is odd,
- * the last token is paired with zeros. */
-static void pair_tokens(float *restrict out, const float *restrict rows, const zr__head *s, int64_t n, int64_t row)
+/* Pair the tokens of a block of rows of bf16: the tokens 0 and 1, 2 and 3 ... The result is (NB / 2, width). */
+static void pair_tokens(float *restrict out, const float *restrict rows, const zr__head *s, int64_t row)
 {
-    const float zero[ZR_CHUNK] = {0};
-    for (int64_t t = 0; t + 1 < n; t += 2, out += s->width)
+    for (int64_t t = 0; t < NB; t += 2, out += s->width)
         zr__pair_rows(out, rows + t * row, rows + (t + 1) * row, s->width);
-    for (int64_t d = 0; d < s->width && n % 2 == 1; d += ZR_CHUNK)
-        zr__pair_rows(out + d, rows + (n - 1) * row + d / 2, zero, zr__min64(ZR_CHUNK, s->width - d));
+}
+
+/* Pair the tokens of a block of rows of bf16, and transpose the pairs: the result is (width, NB / 2). */
+static void pair_transposed(float *restrict out, const float *restrict rows, const zr__head *s, int64_t row)
+{
+    float pairs[ZR_VEC * ZR_VEC];
+    for (int64_t t = 0; t < NB / 2; t += ZR_VEC)
+        for (int64_t d = 0; d < s->width; d += ZR_VEC) {
+            for (int64_t r = 0; r < ZR_VEC; r++) {
+                const float *first = rows + 2 * (t + r) * row + d / 2;
+                zr__pair_rows(pairs + r * ZR_VEC, first, first + row, ZR_VEC);
+            }
+            zr__transpose(out + d * NB / 2 + t, NB / 2, pairs, ZR_VEC, ZR_VEC);
+        }
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* Compute one step of online softmax for `rows` <= ZR_VEC queries from i0 on: replace a score by exp(score - running
- * maximum). If the maximum of a query grows, rescale its y and its sum. `begun` tells whether y holds sums of earlier
- * blocks. */
-static void rows_online(const zr__head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n, float *y,
-                        float *max, float *sum, bool begun)
+/* Compute one step of online softmax for `rows` <= ZR_VEC queries of a block from number i on: replace a score by
+ * exp(score - running maximum), which `narrow` rounds to bf16. If the maximum of a query grows, rescale its y and its
+ * sum. `begun` tells whether y holds sums of earlier blocks. */
+__attribute__((always_inline)) static inline void rows_online(bool pairs, bool narrow, const zr__head *s, float *p,
+                                                              const block *b, int64_t i, int64_t rows, float *y,
+                                                              float *max, float *sum, bool begun)
 {
     zr__vec part[ZR_VEC];
     float shrink[ZR_VEC];
     for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_splat(-FLT_MAX);
     for (int64_t r = 0; r < rows; r++) {
-        const key_range keys = keys_of(s, i0 + r, j0, n);
-        if (s->narrow) zr__scale_run(p + r * NB, s->scale, keys.lanes);
-        mask_run(p + r * NB, keys, -INFINITY);
-        part[r] = max_lanes(p + r * NB, keys.lanes);
+        const key_range keys = keys_of(s, b, i + r);
+        const bool scales = pairs && b->whole;
+        if (pairs && !scales) zr__scale_run(p + r * NB, s->scale, keys.lanes);
+        if (!b->whole) mask_run(p + r * NB, keys, -INFINITY);
+        part[r] = max_lanes(p + r * NB, scales ? s->scale : 1.0f, keys.lanes);
     }
     const zr__vec before = zr__vec_load(max), now = zr__vec_max(zr__vec_maxima(part), before);
     zr__vec_store(max, now);
-    zr__vec_store(shrink, before - now);
-    zr__exp_run(shrink, 0.0f, ZR_VEC);
+    zr__vec_store(shrink, zr__vec_exp_low(before - now));
     for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_splat(0.0f);
     for (int64_t r = 0; r < rows; r++) {
-        const int64_t lanes = keys_of(s, i0 + r, j0, n).lanes;
-        zr__exp_run(p + r * NB, max[r], lanes);
-        part[r] = sum_lanes(p + r * NB, lanes);
+        part[r] = exp_lanes(narrow, p + r * NB, max[r], keys_of(s, b, i + r).lanes);
         if (begun && shrink[r] != 1.0f) zr__scale_run(y + r * s->width, shrink[r], s->width);
     }
     zr__vec_store(sum, zr__vec_fma(zr__vec_load(sum), zr__vec_load(shrink), zr__vec_sums(part)));
 }
 
-static void rows_drop(const zr__head *s, float *p, int64_t i0, int64_t rows, int64_t j0, int64_t n)
+/* Apply dropout to the probabilities of a block, and round them to bf16 with `pairs`. */
+static void block_drop(bool pairs, const zr__head *s, float *p, const block *b)
 {
     float factor[NB];
-    for (int64_t i = i0; i < i0 + rows; i++, p += NB) {
-        const int64_t end = keys_of(s, i, j0, n).end;
-        zr__dropout_factors(&s->dropout, s->dropout_first + (uint64_t)(i * s->T + j0), end, factor);
-        multiply_run(p, factor, end);
+    for (int64_t i = 0; i < b->nq; i++, p += NB) {
+        const key_range keys = keys_of(s, b, i);
+        const uint64_t first = s->dropout_first + (uint64_t)((b->i0 + i) * s->T + b->j0);
+        zr__dropout_factors(&s->dropout, first, keys.end, factor);
+        multiply_run(p, factor, keys.end);
+        if (pairs) zr__narrow_run(p, p, keys.lanes);
     }
 }
 
-/* Attend from the queries [i0, i0 + nq) to a block of n keys at j0. `pairs` is s->narrow. `begun` tells whether y holds
- * sums of earlier blocks. */
-__attribute__((always_inline)) static inline void block_forward(bool pairs, const zr__head *s,
-                                                                const zr__attention_layout *at, float *work, int64_t i0,
-                                                                int64_t nq, int64_t j0, bool begun)
+/* Attend from the queries of a block to its keys. `pairs` is s->narrow. `begun` tells whether y holds sums of earlier
+ * blocks. */
+__attribute__((always_inline)) static inline void
+block_forward(bool pairs, const zr__head *s, const zr__attention_layout *at, float *work, const block *b, bool begun)
 {
-    const int64_t w = s->width, n = keys_seen(s, i0, nq, j0), above = keys_above(s, i0, j0);
+    const int64_t w = s->width, nq = b->nq;
     float *p = work + at->p, *max = work + at->stat, *sum = max + NB, *y = work + at->y;
-    const float *values = work + at->values + (pairs ? j0 / 2 : j0) * w;
-    const zr__tile_a q = {work + at->q, pairs ? w / 2 : w, 1}, probability = {p, NB, 1};
-    zr__tile_lower(pairs, nq, zr__attention_lanes(n), s->D, q, work + at->keys_t + j0 * at->depth, NB, p, NB, above);
-    for (int64_t i = 0; i < nq; i += ZR_VEC)
-        rows_online(s, p + i * NB, i0 + i, zr__min64(ZR_VEC, nq - i), j0, n, y + i * w, max + i, sum + i, begun);
-    if (s->drops) rows_drop(s, p, i0, nq, j0, n);
-    for (int64_t i = 0; i < nq && pairs; i++) zr__narrow_run(p + i * NB, p + i * NB, keys_of(s, i0 + i, j0, n).lanes);
-    zr__tile_product(pairs, nq, w, n, probability, (zr__tile_band){nq, above}, values, w, y, w, begun);
+    const float *values = work + at->values + (pairs ? b->j0 / 2 : b->j0) * w;
+    const float *keys = work + at->keys_t + b->j0 * at->depth;
+    const zr__tile_a q = {work + at->q, at->q_row, 1}, probability = {p, NB, 1};
+    zr__tile_lower(pairs, nq, whole_lanes(s, b->n), s->D, q, keys, NB, p, NB, b->above);
+    for (int64_t i = 0; i < nq; i += ZR_VEC) {
+        const int64_t rows = zr__min64(ZR_VEC, nq - i);
+        if (pairs && !s->drops)
+            rows_online(pairs, true, s, p + i * NB, b, i, rows, y + i * w, max + i, sum + i, begun);
+        else
+            rows_online(pairs, false, s, p + i * NB, b, i, rows, y + i * w, max + i, sum + i, begun);
+    }
+    if (s->drops) block_drop(pairs, s, p, b);
+    zr__tile_product(pairs, nq, w, b->n, probability, (zr__tile_band){nq, b->above}, values, w, y, w, begun);
 }
 
 /* Attend to a block of keys by products of fp32 or bf16. The two functions are not inlined, so that the compiler can
  * use all registers for each. */
 __attribute__((noinline)) static void forward_f32(const zr__head *s, const zr__attention_layout *at, float *work,
-                                                  int64_t i0, int64_t nq, int64_t j0, bool begun)
+                                                  const block *b, bool begun)
 {
-    block_forward(false, s, at, work, i0, nq, j0, begun);
+    block_forward(false, s, at, work, b, begun);
 }
 
 __attribute__((noinline)) static void forward_bf16(const zr__head *s, const zr__attention_layout *at, float *work,
-                                                   int64_t i0, int64_t nq, int64_t j0, bool begun)
+                                                   const block *b, bool begun)
 {
-    block_forward(true, s, at, work, i0, nq, j0, begun);
+    block_forward(true, s, at, work, b, begun);
 }
 
 /* Attend from the queries [i0, i0 + nq) to all keys that they see. */
@@ -258,10 +332,11 @@ static void query_block(const zr__head *s, const zr__attention_layout *at, float
         sum[i] = 0.0f;
     }
     for (int64_t j0 = first; j0 < zr__keys_end(s, i0 + nq - 1); j0 += NB) {
+        const block b = block_of(s, i0, nq, j0);
         if (ZR_PAIRS && s->narrow)
-            forward_bf16(s, at, work, i0, nq, j0, j0 > first);
+            forward_bf16(s, at, work, &b, j0 > first);
         else
-            forward_f32(s, at, work, i0, nq, j0, j0 > first);
+            forward_f32(s, at, work, &b, j0 > first);
     }
 }
 
@@ -274,7 +349,10 @@ static void pack_head(const zr__head *s, const zr__attention_layout *at, float *
         float *values = work + at->values + (s->narrow ? j0 / 2 : j0) * s->width;
         pack_transposed(work + at->keys_t + j0 * at->depth, rows, &s->in.k, s, at, j0, n);
         pack_rows(s->narrow ? rows : values, &s->in.v, s->kv, s, j0, n, at->kv_row, 1.0f);
-        if (s->narrow) pair_tokens(values, rows, s, n, at->kv_row);
+        if (s->narrow) {
+            zero_rows(rows, n, NB, at->kv_row);
+            pair_tokens(values, rows, s, at->kv_row);
+        }
     }
 }
 
@@ -288,7 +366,9 @@ static void head_forward(const zr_kernel_args *args, const zr__head *s, const zr
         query_block(s, at, work, i0, nq);
         const float *max = work + at->stat, *sum = max + NB;
         for (int64_t i = 0; i < nq; i++) {
-            unpack_row(&args->out[0], zr__head_y(s, i0 + i), work + at->y + i * s->width, s, 1.0f / sum[i]);
+            const int64_t first = zr__head_y(s, i0 + i);
+            prefetch_row(s, &args->out[0], first, s->size.H * s->D, i0 + i);
+            unpack_row(&args->out[0], first, work + at->y + i * s->width, s, 1.0f / sum[i]);
             lse[i0 + i] = (float)((double)max[i] + log((double)sum[i]));
         }
     }
@@ -296,34 +376,41 @@ static void head_forward(const zr_kernel_args *args, const zr__head *s, const zr
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* Compute probabilities and gradients of scores for query i and n keys from j0 on, in place. On entry, p holds scores
- * and ds holds dP. On return, p = kept * P and ds = P * (kept * dP - delta), where P = exp(scores - lse). `kept`
- * receives the dropout factors. */
-static void row_backward(const zr__head *s, float *restrict p, float *restrict ds, float *restrict kept, int64_t i,
-                         int64_t j0, int64_t n, float lse, float delta)
+/* Compute probabilities and gradients of scores for query number i of a block, in place. On entry, p holds scores and
+ * ds holds dP. On return, p = kept * P and ds = P * (kept * dP - delta), where P = exp(scores - lse). `kept` receives
+ * the dropout factors. `pairs` is s->narrow. */
+__attribute__((always_inline)) static inline void row_backward(bool pairs, const zr__head *s, float *restrict p,
+                                                               float *restrict ds, float *restrict kept, const block *b,
+                                                               int64_t i, float lse, float delta)
 {
-    const key_range keys = keys_of(s, i, j0, n);
-    if (s->narrow) zr__scale_run(p, s->scale, keys.lanes);
-    zr__exp_run(p, lse, keys.lanes);
-    if (s->drops) {
-        zr__dropout_factors(&s->dropout, s->dropout_first + (uint64_t)(i * s->T + j0), keys.end, kept);
-        for (int64_t j = 0; j < keys.end; j++) ds[j] = p[j] * (ds[j] * kept[j] - delta);
-        multiply_run(p, kept, keys.end);
-    } else {
-        for (int64_t j = 0; j < keys.lanes; j++) ds[j] = p[j] * (ds[j] - delta);
+    const key_range keys = keys_of(s, b, i);
+    const zr__vec scale = zr__vec_splat(s->scale), top = zr__vec_splat(lse), mean = zr__vec_splat(delta);
+    if (s->drops)
+        zr__dropout_factors(&s->dropout, s->dropout_first + (uint64_t)((b->i0 + i) * s->T + b->j0), keys.end, kept);
+    for (int64_t j = 0; j < keys.lanes; j += ZR_VEC) {
+        const zr__vec score = zr__vec_load(p + j), dp = zr__vec_load(ds + j);
+        const zr__vec e = zr__vec_exp_low((pairs ? score * scale : score) - top);
+        if (s->drops) {
+            const zr__vec factor = zr__vec_load(kept + j);
+            zr__vec_store(p + j, e * factor);
+            zr__vec_store(ds + j, e * (dp * factor - mean));
+        } else {
+            zr__vec_store(p + j, e);
+            zr__vec_store(ds + j, e * (dp - mean));
+        }
     }
+    if (b->whole) return;
     mask_run(p, keys, 0.0f);
     mask_run(ds, keys, 0.0f);
 }
 
-/* Round p and ds of the queries [i0, i0 + nq) to bf16, in pairs of queries, in place. `rows` (nq, NB / 2) receives ds
- * in pairs of keys. */
-static void narrow_block(const zr__head *s, float *p, float *ds, float *rows, int64_t i0, int64_t nq, int64_t j0,
-                         int64_t n)
+/* Round p and ds of a block to bf16, in pairs of queries, in place. `rows` (nq, NB / 2) receives ds in pairs of keys.
+ * Queries beyond nq are 0. */
+static void narrow_block(const zr__head *s, float *p, float *ds, float *rows, const block *b)
 {
-    for (int64_t i = 0; i < nq; i += 2) {
-        const bool alone = i + 1 == nq;
-        const int64_t had = keys_of(s, i0 + i, j0, n).lanes, lanes = alone ? had : keys_of(s, i0 + i + 1, j0, n).lanes;
+    for (int64_t i = 0; i < b->nq; i += 2) {
+        const bool alone = i + 1 == b->nq;
+        const int64_t had = keys_of(s, b, i).lanes, lanes = alone ? had : keys_of(s, b, i + 1).lanes;
         float *p_next = p + (i + 1) * NB, *ds_next = ds + (i + 1) * NB;
         for (int64_t j = had; j < lanes; j++) p[i * NB + j] = ds[i * NB + j] = 0.0f;
         for (int64_t j = 0; j < lanes && alone; j++) p_next[j] = ds_next[j] = 0.0f;
@@ -332,48 +419,57 @@ static void narrow_block(const zr__head *s, float *p, float *ds, float *rows, in
         if (!alone) zr__narrow_run(rows + (i + 1) * NB / 2, ds_next, lanes);
         zr__narrow_pairs(ds + i * NB, ds + i * NB, ds_next, lanes);
     }
+    for (int64_t i = (b->nq + 1) / 2 * 2; i < whole_lanes(s, b->nq); i += 2) {
+        memset(p + i * NB, 0, NB * sizeof(float));
+        memset(ds + i * NB, 0, NB * sizeof(float));
+    }
 }
 
-/* Add the contributions of the block of queries at i0 and the block of keys at j0 to the gradients: dv += p^T dy, dk +=
- * ds^T q, dq += ds k. The first block of keys initialises dq instead of adding to it. Unless `adds`, the first block of
- * queries initialises dk and dv. dk and dv are the gradients of the block's keys and values. `pairs` is s->narrow. */
+/* Add the contributions of a block to the gradients: dv += p^T dy, dk += ds^T q, dq += ds k. The first block of keys
+ * initialises dq instead of adding to it. Unless `adds`, the first block of queries initialises dk and dv. dk and dv
+ * are the gradients of the block's keys and values. `pairs` is s->narrow. Then dk and dv are transposed, because p and
+ * ds in pairs of queries can only be second operands. */
 __attribute__((always_inline)) static inline void block_backward(bool pairs, const zr__head *s,
                                                                  const zr__attention_layout *at, float *work,
-                                                                 const float *lse, int64_t i0, int64_t j0, float *dk,
-                                                                 float *dv, bool adds)
+                                                                 const float *lse, const block *b, float *dk, float *dv,
+                                                                 bool adds)
 {
-    const int64_t nq = zr__min64(NB, s->T - i0), n = keys_seen(s, i0, nq, j0), above = keys_above(s, i0, j0);
-    const int64_t w = s->width, row = pairs ? w / 2 : w, token = (pairs ? i0 / 2 : i0) * w, step = pairs ? 2 : 1;
+    const int64_t nq = b->nq, above = b->above, w = s->width, row = at->q_row, lanes = whole_lanes(s, b->n);
     float *p = work + at->p, *ds = work + at->ds, *narrow_ds = work + at->kept + NB;
-    const float *q = work + at->q_pairs + token, *dy = work + at->dy_pairs + token, *delta = work + at->stat + i0;
-    const zr__tile_a q_rows = {work + at->q + i0 * row, row, 1}, dy_rows = {work + at->dy + i0 * row, row, 1};
-    const zr__tile_a ds_rows = {pairs ? narrow_ds : ds, NB / step, 1};
-    const zr__tile_a p_columns = {p, 1, step * NB}, ds_columns = {ds, 1, step * NB};
-    const zr__tile_band earlier = {nq, above}, later = {above - 1, nq};
-    zr__tile_lower(pairs, nq, zr__attention_lanes(n), s->D, q_rows, work + at->keys_t, NB, p, NB, above);
-    zr__tile_lower(pairs, nq, zr__attention_lanes(n), s->D, dy_rows, work + at->values_t, NB, ds, NB, above);
+    const float *delta = work + at->stat + b->i0;
+    const zr__tile_a q_rows = {work + at->q + b->i0 * row, row, 1}, dy_rows = {work + at->dy + b->i0 * row, row, 1};
+    const zr__tile_a ds_rows = {pairs ? narrow_ds : ds, pairs ? NB / 2 : NB, 1};
+    zr__tile_lower(pairs, nq, lanes, s->D, q_rows, work + at->keys_t, NB, p, NB, above);
+    zr__tile_lower(pairs, nq, lanes, s->D, dy_rows, work + at->values_t, NB, ds, NB, above);
     for (int64_t i = 0; i < nq; i++)
-        row_backward(s, p + i * NB, ds + i * NB, work + at->kept, i0 + i, j0, n, lse[i0 + i], delta[i]);
-    if (pairs) narrow_block(s, p, ds, narrow_ds, i0, nq, j0, n);
-    zr__tile_product(pairs, n, w, nq, p_columns, later, dy, w, dv, w, adds);
-    zr__tile_product(pairs, n, w, nq, ds_columns, later, q, w, dk, w, adds);
-    zr__tile_product(pairs, nq, w, n, ds_rows, earlier, work + at->keys, w, work + at->dq + i0 * w, w,
-                     j0 > zr__keys_begin(s, i0));
+        row_backward(pairs, s, p + i * NB, ds + i * NB, work + at->kept, b, i, lse[b->i0 + i], delta[i]);
+    if (pairs) {
+        const zr__tile_a q = {work + at->q_pairs + b->i0 / 2 * w, NB / 2, 1};
+        const zr__tile_a dy = {work + at->dy_pairs + b->i0 / 2 * w, NB / 2, 1};
+        narrow_block(s, p, ds, narrow_ds, b);
+        zr__tile_upper(pairs, w, lanes, nq, dy, p, 2 * NB, dv, NB, above, adds);
+        zr__tile_upper(pairs, w, lanes, nq, q, ds, 2 * NB, dk, NB, above, adds);
+    } else {
+        const zr__tile_a p_columns = {p, 1, NB}, ds_columns = {ds, 1, NB};
+        const zr__tile_band later = {above - 1, nq};
+        zr__tile_product(pairs, b->n, w, nq, p_columns, later, dy_rows.data, w, dv, w, adds);
+        zr__tile_product(pairs, b->n, w, nq, ds_columns, later, q_rows.data, w, dk, w, adds);
+    }
+    zr__tile_product(pairs, nq, w, b->n, ds_rows, (zr__tile_band){nq, above}, work + at->keys, w,
+                     work + at->dq + b->i0 * w, w, b->j0 > zr__keys_begin(s, b->i0));
 }
 
-/* Add the contributions of two blocks by products of fp32 or bf16, in functions that are not inlined. */
+/* Add the contributions of a block by products of fp32 or bf16, in functions that are not inlined. */
 __attribute__((noinline)) static void backward_f32(const zr__head *s, const zr__attention_layout *at, float *work,
-                                                   const float *lse, int64_t i0, int64_t j0, float *dk, float *dv,
-                                                   bool adds)
+                                                   const float *lse, const block *b, float *dk, float *dv, bool adds)
 {
-    block_backward(false, s, at, work, lse, i0, j0, dk, dv, adds);
+    block_backward(false, s, at, work, lse, b, dk, dv, adds);
 }
 
 __attribute__((noinline)) static void backward_bf16(const zr__head *s, const zr__attention_layout *at, float *work,
-                                                    const float *lse, int64_t i0, int64_t j0, float *dk, float *dv,
-                                                    bool adds)
+                                                    const float *lse, const block *b, float *dk, float *dv, bool adds)
 {
-    block_backward(true, s, at, work, lse, i0, j0, dk, dv, adds);
+    block_backward(true, s, at, work, lse, b, dk, dv, adds);
 }
 
 /* Prepare a query head for the backward pass: pack q and dy, and compute delta of each query, the sum of dy * y over
@@ -390,22 +486,46 @@ static void head_prepare(const zr_kernel_args *args, const zr__head *s, const zr
         for (int64_t r = 0; r < ZR_VEC; r++) part[r] = zr__vec_splat(0.0f);
         for (int64_t r = 0; r < zr__min64(ZR_VEC, s->T - i0); r++) {
             float *packed = work + at->dy + (i0 + r) * at->q_row, *dy_row = s->narrow ? wide_dy : packed;
-            pack_row(dy_row, dy, zr__head_y(s, i0 + r), s, 1.0f);
-            pack_row(y_row, y, zr__head_y(s, i0 + r), s, 1.0f);
+            const int64_t first = zr__head_y(s, i0 + r), stride = s->size.H * s->D;
+            prefetch_row(s, dy, first, stride, i0 + r);
+            prefetch_row(s, y, first, stride, i0 + r);
+            pack_row(dy_row, dy, first, s, 1.0f);
+            pack_row(y_row, y, first, s, 1.0f);
             part[r] = dot_lanes(dy_row, y_row, w);
-            if (s->narrow) copy_row(packed, dy, zr__head_y(s, i0 + r), s, at->q_row);
+            if (s->narrow) copy_row(packed, dy, first, s, at->q_row);
         }
         zr__vec_store(work + at->stat + i0, zr__vec_sums(part));
     }
     if (!s->narrow) return;
-    pair_tokens(work + at->q_pairs, work + at->q, s, s->T, at->q_row);
-    pair_tokens(work + at->dy_pairs, work + at->dy, s, s->T, at->q_row);
+    const int64_t whole = (s->T + NB - 1) / NB * NB;
+    zero_rows(work + at->q, s->T, whole, at->q_row);
+    zero_rows(work + at->dy, s->T, whole, at->q_row);
+    for (int64_t t0 = 0; t0 < whole; t0 += NB) {
+        pair_transposed(work + at->q_pairs + t0 / 2 * w, work + at->q + t0 * at->q_row, s, at->q_row);
+        pair_transposed(work + at->dy_pairs + t0 / 2 * w, work + at->dy + t0 * at->q_row, s, at->q_row);
+    }
 }
 
 /* Position of a query head among the query heads of its key-value head on this rank. */
 typedef struct head_turn {
     bool first, last;
 } head_turn;
+
+/* Store the gradient of n keys or values from j0 on, which is transposed if s is narrow. `rows` (NB / 2, width) is a
+ * buffer for that case. */
+static void store_gradient(const zr__head_columns *x, float *gradient, float *rows, const zr__head *s, int64_t j0,
+                           int64_t n, float scale)
+{
+    const int64_t w = s->width;
+    for (int64_t j = 0; j < n; j++) {
+        const int64_t at = s->narrow ? j % (NB / 2) : j;
+        for (int64_t d = 0; d < w && s->narrow && at % ZR_VEC == 0; d += ZR_VEC)
+            zr__transpose(rows + at * w + d, w, gradient + d * NB + j, NB, ZR_VEC);
+        const int64_t first = zr__head_token(s, x, s->kv, j0 + j);
+        prefetch_row(s, x->x, first, x->stride, j0 + j);
+        unpack_row(x->x, first, (s->narrow ? rows : gradient) + at * w, s, scale);
+    }
+}
 
 /* Compute the gradients of a query head, and add its part of dk and dv. The last query head stores dk and dv. */
 static void head_backward(const zr_kernel_args *args, const zr__head *s, const zr__attention_layout *at, float *work,
@@ -421,24 +541,28 @@ static void head_backward(const zr_kernel_args *args, const zr__head *s, const z
         float *dk = work + at->dk + j0 * at->gradient_row, *dv = work + at->dv + j0 * at->gradient_row;
         float *rows = work + (s->narrow ? at->values : at->keys);
         pack_transposed(work + at->keys_t, rows, &s->in.k, s, at, j0, n);
-        if (s->narrow) pair_tokens(work + at->keys, rows, s, n, at->kv_row);
+        if (s->narrow) pair_tokens(work + at->keys, rows, s, at->kv_row);
         pack_transposed(work + at->values_t, work + at->values, &s->in.v, s, at, j0, n);
         bool adds = !turn.first;
         for (int64_t i0 = 0; i0 < s->T; i0 += NB) {
-            if (!blocks_meet(s, i0, zr__min64(NB, s->T - i0), j0, n)) continue;
+            const int64_t nq = zr__min64(NB, s->T - i0);
+            if (!blocks_meet(s, i0, nq, j0, n)) continue;
+            const block b = block_of(s, i0, nq, j0);
             if (ZR_PAIRS && s->narrow)
-                backward_bf16(s, at, work, lse, i0, j0, dk, dv, adds);
+                backward_bf16(s, at, work, lse, &b, dk, dv, adds);
             else
-                backward_f32(s, at, work, lse, i0, j0, dk, dv, adds);
+                backward_f32(s, at, work, lse, &b, dk, dv, adds);
             adds = true;
         }
-        for (int64_t j = 0; j < n && turn.last; j++) {
-            unpack_row(out.k.x, zr__head_token(s, &out.k, s->kv, j0 + j), dk + j * w, s, s->narrow ? s->scale : 1.0f);
-            unpack_row(out.v.x, zr__head_token(s, &out.v, s->kv, j0 + j), dv + j * w, s, 1.0f);
-        }
+        if (!turn.last) continue;
+        store_gradient(&out.k, dk, work + at->keys, s, j0, n, s->narrow ? s->scale : 1.0f);
+        store_gradient(&out.v, dv, work + at->keys, s, j0, n, 1.0f);
     }
-    for (int64_t i = 0; i < s->T; i++)
-        unpack_row(out.q.x, zr__head_token(s, &out.q, s->h, i), work + at->dq + i * w, s, s->scale);
+    for (int64_t i = 0; i < s->T; i++) {
+        const int64_t first = zr__head_token(s, &out.q, s->h, i);
+        prefetch_row(s, out.q.x, first, out.q.stride, i);
+        unpack_row(out.q.x, first, work + at->dq + i * w, s, s->scale);
+    }
 }
 
 /* Set dk and dv to 0 for a key-value head that no query head on this rank uses. */
@@ -488,13 +612,18 @@ static zr_status run_forward(const zr_kernel_args *args)
     const bool ends = zr__attention_needs_ends(&args->op->attr, all.documents);
     const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, false, false, ends, all.narrow);
     const int64_t heads = all.size.B * all.size.H;
-#pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
-    for (int64_t index = 0; index < heads; index++) {
-        zr__head s = all;
+#pragma omp parallel num_threads(zr__team(args, heads *all.T *all.T))
+    {
         float *work = (float *)args->scratch + omp_get_thread_num() * at.floats;
-        zr__head_select(&s, args->runtime, index / all.size.H, index % all.size.H);
-        find_ends(&s, &at, work);
-        head_forward(args, &s, &at, work);
+        if (all.narrow) zr__pairs_begin();
+#pragma omp for schedule(static) nowait
+        for (int64_t index = 0; index < heads; index++) {
+            zr__head s = all;
+            zr__head_select(&s, args->runtime, index / all.size.H, index % all.size.H);
+            find_ends(&s, &at, work);
+            head_forward(args, &s, &at, work);
+        }
+        if (all.narrow) zr__pairs_end();
     }
     return ZR_OK;
 }
@@ -506,11 +635,16 @@ static zr_status run_backward(const zr_kernel_args *args)
     const bool ends = zr__attention_needs_ends(&args->op->attr, all.documents);
     const zr__attention_layout at = zr__attention_layout_make(all.T, all.D, true, all.size.group > 1, ends, all.narrow);
     const int64_t heads = all.size.B * all.size.K;
-#pragma omp parallel for num_threads(zr__team(args, heads *all.T *all.T)) schedule(static)
-    for (int64_t index = 0; index < heads; index++) {
-        zr__head s = all;
+#pragma omp parallel num_threads(zr__team(args, heads *all.T *all.T))
+    {
         float *work = (float *)args->scratch + omp_get_thread_num() * at.floats;
-        kv_backward(args, &s, &at, work, index / all.size.K, index % all.size.K);
+        if (all.narrow) zr__pairs_begin();
+#pragma omp for schedule(static) nowait
+        for (int64_t index = 0; index < heads; index++) {
+            zr__head s = all;
+            kv_backward(args, &s, &at, work, index / all.size.K, index % all.size.K);
+        }
+        if (all.narrow) zr__pairs_end();
     }
     return ZR_OK;
 }
@@ -521,8 +655,8 @@ static int64_t forward_scratch(const zr_device_facts *facts, const zr_graph *gra
     const zr_shape *q = &zr__in_type(graph, op, 0)->shape;
     const zr__attention_sizes s = zr__attention_sizes_of(
         &op->attr, q, zr__attention_is_fused(op->n_in) ? NULL : &zr__in_type(graph, op, 1)->shape);
-    return facts->threads *
-           zr__attention_scratch_bytes(s.T, s.D, false, false, zr__attention_needs_ends(&op->attr, op->n_in % 2 == 0));
+    return facts->threads * zr__attention_scratch_bytes(s.T, s.D, zr__in_type(graph, op, 0)->dtype, false, false,
+                                                        zr__attention_needs_ends(&op->attr, op->n_in % 2 == 0));
 }
 
 static int64_t backward_scratch(const zr_device_facts *facts, const zr_graph *graph, const zr_op *op)
@@ -531,7 +665,8 @@ static int64_t backward_scratch(const zr_device_facts *facts, const zr_graph *gr
     const zr__attention_sizes s =
         zr__attention_sizes_of(&op->attr, q, op->n_out == 1 ? NULL : &zr__in_type(graph, op, 2)->shape);
     const bool ends = zr__attention_needs_ends(&op->attr, op->n_in > op->n_out + 3);
-    return facts->threads * zr__attention_scratch_bytes(s.T, s.D, true, s.group > 1, ends);
+    return facts->threads *
+           zr__attention_scratch_bytes(s.T, s.D, zr__in_type(graph, op, 1)->dtype, true, s.group > 1, ends);
 }
 
 const bool ZR_LEVEL_NAME(zr__attention_is_narrow) = ZR_PAIRS;

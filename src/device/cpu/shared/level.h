@@ -266,12 +266,42 @@ static inline zr__vec zr__vec_fma(zr__vec a, zr__vec b, zr__vec c)
 #endif
 }
 
+/* Return a > b ? a : b in every lane, which is b if a or b is NaN. */
+static inline zr__vec zr__vec_max(zr__vec a, zr__vec b)
+{
+#if defined(__AVX512F__)
+    return (zr__vec)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (zr__vec)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+    zr__mask m = a > b;
+    return (zr__vec)((m & (zr__mask)a) | (~m & (zr__mask)b));
+#endif
+}
+
 /* Return a vector with x in every lane. Compilers turn x - 0 into a broadcast at every level. The sum x + 0 would
  * change -0 to 0. */
 static inline zr__vec zr__vec_splat(float x)
 {
     const zr__vec zero = {0};
     return x - zero;
+}
+
+/* Return zr__expf_low of every lane, with the same bits. */
+static inline zr__vec zr__vec_exp_low(zr__vec x)
+{
+    const zr__vec shift = zr__vec_splat(0x1.8p23f), one = zr__vec_splat(1.0f);
+    x = zr__vec_max(zr__vec_splat(-88.0f), x);
+    const zr__vec t = zr__vec_fma(x, zr__vec_splat(0x1.715476p+0f), shift), k = t - shift;
+    const zr__vec high = zr__vec_fma(k, zr__vec_splat(-0.693359375f), x);
+    const zr__vec r = zr__vec_fma(k, zr__vec_splat(2.12194440e-4f), high);
+    zr__vec q = zr__vec_fma(zr__vec_splat(1.39261761e-3f), r, zr__vec_splat(8.36317307e-3f));
+    q = zr__vec_fma(q, r, zr__vec_splat(4.16665547e-2f));
+    q = zr__vec_fma(q, r, zr__vec_splat(1.66665770e-1f));
+    q = zr__vec_fma(q, r, zr__vec_splat(0.5f));
+    const zr__vec e = one + zr__vec_fma(r * r, q, r);
+    const zr__mask n = (zr__mask)t - (zr__mask)shift;
+    return e * (zr__vec)((n + 127) << 23);
 }
 
 /* Return the sum of all lanes. Each step adds the upper half of the remaining lanes to the lower half. */
@@ -329,12 +359,6 @@ static inline float zr__dot(const float *x, const float *y, int64_t n)
     zr__vec acc[ZR_ACCS] = {{0}};
     ZR_LANE_LOOP(x, y, n, a, u, v, acc[a] = zr__vec_fma(u, v, acc[a]));
     return zr__vec_reduce(acc);
-}
-
-static inline zr__vec zr__vec_max(zr__vec a, zr__vec b)
-{
-    zr__mask m = a > b;
-    return (zr__vec)((m & (zr__mask)a) | (~m & (zr__mask)b));
 }
 
 /* Return the largest of n >= 1 elements; the result is unspecified if an element is NaN. */

@@ -9,8 +9,8 @@
 
 #include "device/cpu/shared/level.h"
 
-/* Whether attention of this level multiplies bf16. Processors with AMX tiles have slow vector products of bf16. */
-#if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
+/* Whether attention of this level multiplies bf16. */
+#if defined(__AVX512BF16__)
 #define ZR_PAIRS true
 #else
 #define ZR_PAIRS false
@@ -28,20 +28,27 @@ static inline zr__vec zr__vec_dot_pairs(zr__vec a, zr__vec b, zr__vec c)
 #endif
 }
 
-/* Round a run to bf16: out has n / 2 words. n is a multiple of ZR_VEC. out may be x. */
+/* Round two vectors to bf16, and store them one after the other, in ZR_VEC words. */
+static inline void zr__narrow_two(float *out, zr__vec a, zr__vec b)
+{
+#if ZR_PAIRS
+    const __m512bh both = _mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
+    memcpy(out, &both, sizeof both);
+#else
+    float x[2 * ZR_VEC];
+    uint16_t narrow[2 * ZR_VEC];
+    zr__vec_store(x, a);
+    zr__vec_store(x + ZR_VEC, b);
+    for (int l = 0; l < 2 * ZR_VEC; l++) narrow[l] = zr_bf16_from_f32(x[l]);
+    memcpy(out, narrow, sizeof narrow);
+#endif
+}
+
+/* Round a run to bf16: out has n / 2 words. n is a multiple of 2 ZR_VEC. out may be x. */
 static inline void zr__narrow_run(float *out, const float *x, int64_t n)
 {
-    int64_t j = 0;
-#if ZR_PAIRS
-    for (; j + 2 * ZR_VEC <= n; j += 2 * ZR_VEC) {
-        const __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + j + ZR_VEC), _mm512_loadu_ps(x + j));
-        memcpy(out + j / 2, &both, sizeof both);
-    }
-#endif
-    for (; j < n; j += 2) {
-        const uint32_t word = zr_bf16_from_f32(x[j]) | (uint32_t)zr_bf16_from_f32(x[j + 1]) << 16;
-        memcpy(out + j / 2, &word, sizeof word);
-    }
+    for (int64_t j = 0; j < n; j += 2 * ZR_VEC)
+        zr__narrow_two(out + j / 2, zr__vec_load(x + j), zr__vec_load(x + j + ZR_VEC));
 }
 
 /* Round two runs to bf16 and pair their elements: word j of out is (a[j], b[j]). n is a multiple of ZR_VEC. out may be

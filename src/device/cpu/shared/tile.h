@@ -8,11 +8,13 @@
  * skipped.
  *
  * With `pairs`, which is a constant of the call, a and b hold pairs of bf16 (pairs.h) along the depth: strides and rows
- * of a and b count pairs. The depth and bands still count elements.
+ * of a and b count pairs. The depth and bands still count elements. Rows of a are contiguous along the depth, which is
+ * padded with zeros to a multiple of ZR_PAIR_DEPTH in memory. a and c have memory for a multiple of ZR_PAIR_EXTRA rows.
  */
 #ifndef ZR_DEVICE_CPU_TILE_H
 #define ZR_DEVICE_CPU_TILE_H
 
+#include "device/cpu/shared/amx.h"
 #include "device/cpu/shared/pairs.h"
 
 /* Size of a tile. Besides its accumulators, vector registers must remain for b and for a broadcast element of a. A
@@ -26,15 +28,93 @@
 #endif
 #define ZR_TILE_VECS 2
 
+/* The same for pairs: rows of a tile, elements of the depth that are read at a time, and rows that remain. */
+#if defined(__AMX_BF16__)
+#define ZR_PAIR_ROWS (2 * ZR_AMX_SIDE)
+#define ZR_PAIR_DEPTH ZR_AMX_DEPTH
+#define ZR_PAIR_EXTRA ZR_AMX_SIDE
+#else
+#define ZR_PAIR_ROWS ZR_TILE_ROWS
+#define ZR_PAIR_DEPTH 2
+#define ZR_PAIR_EXTRA 1
+#endif
+
+/* Begin or end products of pairs in a thread. */
+static inline void zr__pairs_begin(void)
+{
+#if defined(__AMX_BF16__)
+    zr__amx_begin();
+#endif
+}
+
+static inline void zr__pairs_end(void)
+{
+#if defined(__AMX_BF16__)
+    zr__amx_end();
+#endif
+}
+
 typedef struct zr__tile_a {
     const float *data;
     int64_t row, depth; /* strides of rows and of the depth, in elements */
 } zr__tile_a;
 
+#if defined(__AMX_BF16__)
+/* Compute a tile of a product of pairs in AMX tiles: c (rows, vecs vectors) = a (rows, depth) b (depth, vecs vectors),
+ * or add the product to c if `add`. The rows are 16 or 32, and the depth is a multiple of 16 pairs. */
+__attribute__((always_inline)) static inline void zr__tile_amx(int rows, int vecs, int64_t depth, zr__tile_a a,
+                                                               const float *b, int64_t ldb, float *c, int64_t ldc,
+                                                               bool add)
+{
+    const bool low = rows > ZR_AMX_SIDE, right = vecs > 1;
+    const size_t a_bytes = sizeof *a.data * (size_t)a.row, b_bytes = sizeof *b * (size_t)ldb,
+                 c_bytes = sizeof *c * (size_t)ldc;
+    const float *a_low = a.data + ZR_AMX_SIDE * a.row;
+    float *c_low = c + ZR_AMX_SIDE * ldc;
+    ZR_AMX_IN_MEMORY(c);
+    if (add) {
+        _tile_loadd(0, c, c_bytes);
+        if (right) _tile_loadd(1, c + ZR_AMX_SIDE, c_bytes);
+        if (low) _tile_loadd(2, c_low, c_bytes);
+        if (low && right) _tile_loadd(3, c_low + ZR_AMX_SIDE, c_bytes);
+    } else {
+        _tile_zero(0);
+        if (right) _tile_zero(1);
+        if (low) _tile_zero(2);
+        if (low && right) _tile_zero(3);
+    }
+    for (int64_t k = 0; k < depth; k += ZR_AMX_SIDE) {
+        _tile_loadd(4, a.data + k, a_bytes);
+        _tile_loadd(6, b + k * ldb, b_bytes);
+        _tile_dpbf16ps(0, 4, 6);
+        if (right) {
+            _tile_loadd(7, b + k * ldb + ZR_AMX_SIDE, b_bytes);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (low) {
+            _tile_loadd(5, a_low + k, a_bytes);
+            _tile_dpbf16ps(2, 5, 6);
+            if (right) _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    _tile_stored(0, c, c_bytes);
+    if (right) _tile_stored(1, c + ZR_AMX_SIDE, c_bytes);
+    if (low) _tile_stored(2, c_low, c_bytes);
+    if (low && right) _tile_stored(3, c_low + ZR_AMX_SIDE, c_bytes);
+    ZR_AMX_IN_MEMORY(c);
+}
+#endif
+
 /* Compute c (rows, vecs vectors) = a (rows, depth) b (depth, vecs vectors), or add the product to c if `add`. */
 __attribute__((always_inline)) static inline void zr__tile(bool pairs, int rows, int vecs, int64_t depth, zr__tile_a a,
                                                            const float *b, int64_t ldb, float *c, int64_t ldc, bool add)
 {
+#if defined(__AMX_BF16__)
+    if (pairs) {
+        zr__tile_amx(rows, vecs, depth, a, b, ldb, c, ldc, add);
+        return;
+    }
+#endif
     zr__vec acc[ZR_TILE_ROWS][ZR_TILE_VECS];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
@@ -74,23 +154,28 @@ __attribute__((always_inline)) static inline void zr__tile_rows(bool pairs, int 
 {
     int64_t begin = i > band.below ? i - band.below : 0, end = zr__min64(depth, i + rows - 1 + band.above);
     if (pairs) {
-        begin /= 2;
-        end = (end + 1) / 2;
+        begin = begin / ZR_PAIR_DEPTH * (ZR_PAIR_DEPTH / 2);
+        end = (end + ZR_PAIR_DEPTH - 1) / ZR_PAIR_DEPTH * (ZR_PAIR_DEPTH / 2);
     }
     zr__tile_a part = {a.data + i * a.row + begin * a.depth, a.row, a.depth};
     zr__tile(pairs, rows, vecs, end - begin, part, b + begin * ldb, ldb, c + i * ldc, ldc, add);
 }
 
-/* Multiply the rows [from, m) of a by b. Whole tiles come first, and tiles of 4, 2 and 1 rows process the remaining
- * rows. */
+/* Multiply the rows [from, m) of a by b. Whole tiles come first, and tiles of ZR_PAIR_EXTRA rows, or of 4, 2 and 1
+ * rows, process the remaining rows. */
 __attribute__((always_inline)) static inline void zr__tile_column(bool pairs, int vecs, int64_t from, int64_t m,
                                                                   int64_t depth, zr__tile_a a, zr__tile_band band,
                                                                   const float *b, int64_t ldb, float *c, int64_t ldc,
                                                                   bool add)
 {
+    const int whole = pairs ? ZR_PAIR_ROWS : ZR_TILE_ROWS;
     int64_t i = from;
-    for (; i + ZR_TILE_ROWS <= m; i += ZR_TILE_ROWS)
-        zr__tile_rows(pairs, ZR_TILE_ROWS, vecs, i, depth, a, band, b, ldb, c, ldc, add);
+    for (; i + whole <= m; i += whole) zr__tile_rows(pairs, whole, vecs, i, depth, a, band, b, ldb, c, ldc, add);
+    if (pairs && ZR_PAIR_EXTRA > 1) {
+        for (; i < m; i += ZR_PAIR_EXTRA)
+            zr__tile_rows(pairs, ZR_PAIR_EXTRA, vecs, i, depth, a, band, b, ldb, c, ldc, add);
+        return;
+    }
 #pragma GCC unroll 3
     for (int rows = 4; rows > 0; rows /= 2)
         if (rows < ZR_TILE_ROWS && i + rows <= m) {
@@ -111,11 +196,31 @@ __attribute__((always_inline)) static inline void zr__tile_product(bool pairs, i
     if (j < n) zr__tile_column(pairs, 1, 0, m, depth, a, band, b + j, ldb, c + j, ldc, add);
 }
 
-/* Return the first row of the tile that contains row i, where i is the smallest row with j < i + above. */
-static inline int64_t zr__tile_first(int64_t j, int64_t above)
+/* Compute c (m, n) = a (m, depth) b (depth, n), or add the product to c if `add`, where the elements (k, j) of b with j
+ * >= k + above count as 0. The loops skip a k only if this holds for all columns of a tile. Other such elements must
+ * therefore be 0 in memory. n is a multiple of ZR_VEC. */
+__attribute__((always_inline)) static inline void zr__tile_upper(bool pairs, int64_t m, int64_t n, int64_t depth,
+                                                                 zr__tile_a a, const float *b, int64_t ldb, float *c,
+                                                                 int64_t ldc, int64_t above, bool add)
 {
-    const int64_t i = j - above + 1;
-    return i > 0 ? i / ZR_TILE_ROWS * ZR_TILE_ROWS : 0;
+    const int64_t step = pairs ? ZR_PAIR_DEPTH : 1;
+    const zr__tile_band all = {m, depth};
+    for (int64_t j = 0; j < n; j += ZR_TILE_VECS * ZR_VEC) {
+        const int64_t first = j < above ? 0 : (j - above + 1) / step * step, row = pairs ? first / 2 : first;
+        const zr__tile_a part = {a.data + row * a.depth, a.row, a.depth};
+        const float *from = b + row * ldb + j;
+        if (j + ZR_TILE_VECS * ZR_VEC <= n)
+            zr__tile_column(pairs, ZR_TILE_VECS, 0, m, depth - first, part, all, from, ldb, c + j, ldc, add);
+        else
+            zr__tile_column(pairs, 1, 0, m, depth - first, part, all, from, ldb, c + j, ldc, add);
+    }
+}
+
+/* Return the first row of the tile that contains row i, where i is the smallest row with j < i + above. */
+static inline int64_t zr__tile_first(bool pairs, int64_t j, int64_t above)
+{
+    const int64_t i = j - above + 1, rows = pairs ? ZR_PAIR_ROWS : ZR_TILE_ROWS;
+    return i > 0 ? i / rows * rows : 0;
 }
 
 /* Compute c (m, n) = a (m, depth) b (depth, n) in every tile that contains an element (i, j) with j < i + above. Other
@@ -127,8 +232,10 @@ __attribute__((always_inline)) static inline void zr__tile_lower(bool pairs, int
     const zr__tile_band all = {m, depth};
     int64_t j = 0;
     for (; j + ZR_TILE_VECS * ZR_VEC <= n; j += ZR_TILE_VECS * ZR_VEC)
-        zr__tile_column(pairs, ZR_TILE_VECS, zr__tile_first(j, above), m, depth, a, all, b + j, ldb, c + j, ldc, false);
-    if (j < n) zr__tile_column(pairs, 1, zr__tile_first(j, above), m, depth, a, all, b + j, ldb, c + j, ldc, false);
+        zr__tile_column(pairs, ZR_TILE_VECS, zr__tile_first(pairs, j, above), m, depth, a, all, b + j, ldb, c + j, ldc,
+                        false);
+    if (j < n)
+        zr__tile_column(pairs, 1, zr__tile_first(pairs, j, above), m, depth, a, all, b + j, ldb, c + j, ldc, false);
 }
 
 #endif

@@ -2,8 +2,9 @@
  * Transpose of a ZR_VEC x ZR_VEC matrix in registers. There is a step for each w = 1, 2, 4 ... A step divides the
  * matrix into squares of 2w x 2w, and swaps the two off-diagonal w x w blocks of each square.
  *
- * A transpose also serves to compute the sums or maxima of ZR_VEC vectors over their lanes. After the transpose, whole
- * vectors are added or compared.
+ * Half of the shuffles suffice to compute the sums or maxima of ZR_VEC vectors over their lanes: steps for w = ZR_VEC /
+ * 2
+ * ... 2, 1, each of which adds or compares its two results.
  */
 #ifndef ZR_DEVICE_CPU_TRANSPOSE_H
 #define ZR_DEVICE_CPU_TRANSPOSE_H
@@ -53,25 +54,38 @@ __attribute__((always_inline)) static inline void zr__vec_transpose(zr__vec v[ZR
 #endif
 }
 
-/* Return a vector whose lane i is the sum of the lanes of v[i], added in halves. v is overwritten. */
-static inline zr__vec zr__vec_sums(zr__vec v[ZR_VEC])
+/* Halve the number of vectors of v, from 2w to w: combine the lanes l and l + w of every vector by `op`. The results of
+ * v[i] and v[i + w] share the vector v[i]: the latter are in the lanes whose index has the bit w. */
+#define ZR_HALVE(v, w, op)                                                                                             \
+    _Pragma("GCC unroll 8") for (int i_ = 0; i_ < (w); i_++)                                                           \
+    {                                                                                                                  \
+        const zr__vec a_ = (v)[i_], b_ = (v)[i_ + (w)];                                                                \
+        (v)[i_] = op(ZR_SHUFFLE(a_, b_, ZR_LANE_UPPER, w), ZR_SHUFFLE(a_, b_, ZR_LANE_LOWER, w));                      \
+    }
+#if ZR_VEC == 16
+#define ZR_HALVE_ALL(v, op) ZR_HALVE(v, 8, op) ZR_HALVE(v, 4, op) ZR_HALVE(v, 2, op) ZR_HALVE(v, 1, op)
+#elif ZR_VEC == 8
+#define ZR_HALVE_ALL(v, op) ZR_HALVE(v, 4, op) ZR_HALVE(v, 2, op) ZR_HALVE(v, 1, op)
+#else
+#define ZR_HALVE_ALL(v, op) ZR_HALVE(v, 2, op) ZR_HALVE(v, 1, op)
+#endif
+
+static inline zr__vec zr__vec_add(zr__vec a, zr__vec b)
 {
-    zr__vec_transpose(v);
-#pragma GCC unroll 4
-    for (int w = ZR_VEC / 2; w > 0; w /= 2)
-#pragma GCC unroll 8
-        for (int l = 0; l < w; l++) v[l] += v[l + w];
+    return a + b;
+}
+
+/* Return a vector whose lane i is the sum of the lanes of v[i], added in halves. v is overwritten. */
+__attribute__((always_inline)) static inline zr__vec zr__vec_sums(zr__vec v[ZR_VEC])
+{
+    ZR_HALVE_ALL(v, zr__vec_add)
     return v[0];
 }
 
 /* Return a vector whose lane i is the largest lane of v[i]. v is overwritten. */
-static inline zr__vec zr__vec_maxima(zr__vec v[ZR_VEC])
+__attribute__((always_inline)) static inline zr__vec zr__vec_maxima(zr__vec v[ZR_VEC])
 {
-    zr__vec_transpose(v);
-#pragma GCC unroll 4
-    for (int w = ZR_VEC / 2; w > 0; w /= 2)
-#pragma GCC unroll 8
-        for (int l = 0; l < w; l++) v[l] = zr__vec_max(v[l], v[l + w]);
+    ZR_HALVE_ALL(v, zr__vec_max)
     return v[0];
 }
 
