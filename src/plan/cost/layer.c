@@ -14,8 +14,8 @@ typedef struct content {
     bool needed; /* whether a step outside the writer's pass reads the contents */
 } content;
 
-/* State of the walk over the steps. A pass is a set of element-wise steps that could run together: steps of the unit,
- * in the same direction, between the same products and moves. Its number is that of `level`, below. */
+/* State of the walk over the steps. A pass is a set of element-wise steps that could run together: steps of the unit
+ * in the same direction with the same `level`: between the same products and moves. */
 typedef struct survey {
     const zr_plan *plan;
     const zr_schedule *s;
