@@ -1,5 +1,6 @@
 //TEST timeout=20
 /* Layers: the parameters that they declare, their shapes, and the specs that are refused. */
+#include <math.h>
 #include <string.h>
 
 #include "graph_new.h"
@@ -82,13 +83,18 @@ static void test_encoder(void **state)
 
 /* ---- specs that are refused ------------------------------------------------------------------- */
 
+static void refuse_graph(zr_graph *g, zr_status status, const char *text)
+{
+    const zr_status given = zr_graph_finish(g);
+    if (given != status || !strstr(zr_error_message(), text)) fail_msg("%s; wanted %s", zr_error_message(), text);
+    zr_graph_destroy(&g);
+}
+
 static void refuse(const zr_encoder_spec *spec, zr_shape x, zr_status status, const char *text)
 {
     zr_graph *g = graph_new(ZR_MODE_EVAL, ZR_F32);
     zr_layer_encoder(g, zr_input(g, "x", ZR_F32, x), spec);
-    const zr_status given = zr_graph_finish(g);
-    if (given != status || !strstr(zr_error_message(), text)) fail_msg("%s; wanted %s", zr_error_message(), text);
-    zr_graph_destroy(&g);
+    refuse_graph(g, status, text);
 }
 
 static void test_refused(void **state)
@@ -102,12 +108,47 @@ static void test_refused(void **state)
            "unit \"u\": encoder layer: 4 heads; wanted a number that divides the width of x, 6");
     refuse(&(zr_encoder_spec){.eps = 1e-5}, x, ZR_ERR_CONFIG, "encoder layer: 0 heads");
     refuse(&(zr_encoder_spec){.heads = 2, .inner = -1, .eps = 1e-5}, x, ZR_ERR_CONFIG, "inner is -1");
-    refuse(&(zr_encoder_spec){.heads = 2, .std = -1, .eps = 1e-5}, x, ZR_ERR_CONFIG, "std is -1");
+    refuse(
+        &(zr_encoder_spec){.heads = 2, .std = -1, .eps = 1e-5}, x, ZR_ERR_CONFIG,
+        "parameter attention.self.query.weight: the standard deviation of its initial values is -1; wanted a finite");
+    refuse(&(zr_encoder_spec){.heads = 2, .std = NAN, .eps = 1e-5}, x, ZR_ERR_CONFIG, "initial values is nan");
+    refuse(&(zr_encoder_spec){.heads = 2, .residual_std = INFINITY, .eps = 1e-5}, x, ZR_ERR_CONFIG,
+           "parameter attention.output.dense.weight: the standard deviation of its initial values is inf");
+    refuse(NULL, x, ZR_ERR_ARG, "encoder layer: the spec must not be NULL");
     refuse(&(zr_encoder_spec){.heads = 2, .eps = 1e-5}, SHAPE(1, C), ZR_ERR_SHAPE,
            "x has 1 dimensions; wanted (B,T,C)");
     refuse(&(zr_encoder_spec){.heads = 2}, x, ZR_ERR_ARG, "layernorm: eps is 0; wanted above 0");
     refuse(&(zr_encoder_spec){.heads = 2, .eps = 1e-5, .dropout = 1}, x, ZR_ERR_ARG, "dropout");
     refuse(&(zr_encoder_spec){.heads = 2, .eps = 1e-5, .prefix = prefix}, x, ZR_ERR_CONFIG, "wanted at most 95");
+}
+
+/* Check values that no layer can take: one that is missing, and columns that are cut over two tensor-parallel ranks. */
+static void test_operands(void **state)
+{
+    (void)state;
+    const zr_encoder_spec spec = {.heads = 2, .eps = 1e-5, .std = 0.5, .inner = INNER};
+    const zr_graph_spec two = {
+        .mode = ZR_MODE_EVAL, .batch = B, .seq = T, .dtype = ZR_F32, .grad_dtype = ZR_F32, .tensor = 2};
+    zr_graph *g = graph_new(ZR_MODE_EVAL, ZR_F32);
+    zr_layer_encoder(g, ZR_NONE, &spec);
+    refuse_graph(g, ZR_ERR_ARG, "encoder layer: x is missing");
+    g = graph_new(ZR_MODE_EVAL, ZR_F32);
+    zr_layer_linear(g, wide(g), C, V, (zr_cut){0, 1}, 0.5, NULL);
+    refuse_graph(g, ZR_ERR_ARG, "linear layer: its name must not be NULL");
+    g = graph_new(ZR_MODE_EVAL, ZR_F32);
+    zr_layer_norm(g, wide(g), 1e-5, NULL);
+    refuse_graph(g, ZR_ERR_ARG, "layer norm: its name must not be NULL");
+
+    for (int kind = 0; kind < 3; kind++) {
+        assert_int_equal(zr_graph_create(&two, &g), ZR_OK);
+        zr_graph_unit(g, "u");
+        zr_value x = zr_layer_linear(g, wide(g), C, 2 * C, (zr_cut){0, 1}, 0.5, "cut");
+        if (kind == 0) zr_layer_encoder(g, x, &spec);
+        if (kind == 1) zr_layer_linear(g, x, C, V, (zr_cut){0, 0}, 0.5, "whole");
+        if (kind == 2) zr_layer_linear(g, x, C, 2 * C, (zr_cut){0, 1}, 0.5, "by outputs");
+        refuse_graph(g, ZR_ERR_UNSUPPORTED,
+                     kind == 0 ? "has only its own columns of x" : "but the weight's rows are not cut");
+    }
 }
 
 int main(void)
@@ -116,6 +157,7 @@ int main(void)
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_encoder),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_operands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

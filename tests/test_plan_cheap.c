@@ -190,8 +190,39 @@ static void test_rotary(void **state)
     }
     assert_int_equal(turns, 4 * 8);
     assert_int_equal(gates, 8);
+    /* The table has a quarter of the input's bytes, k a half: 19.75 inputs pass in the forward and 44.75 in the
+     * backward pass. */
+    zr__layer layer;
+    assert_int_equal(zr__plan_layer(more, &layer), ZR_OK);
+    assert_int_equal(layer.input_bytes, B * T * C * 2);
+    assert_int_equal(2 * layer.passed_bytes, 129 * layer.input_bytes);
+    assert_int_equal(layer.least_bytes, 53 * layer.input_bytes);
     zr_plan_destroy(&less);
     zr_plan_destroy(&more);
+}
+
+static const zr_bert_config encoder = {.num_hidden_layers = 4,
+                                       .num_attention_heads = HEADS,
+                                       .hidden_size = C,
+                                       .intermediate_size = 4 * C,
+                                       .max_position_embeddings = T,
+                                       .vocab_size = V,
+                                       .type_vocab_size = 2,
+                                       .hidden_dropout_prob = 0.1,
+                                       .attention_probs_dropout_prob = 0.1,
+                                       .layer_norm_eps = 1e-12,
+                                       .initializer_range = 0.02};
+
+static zr__layer layer_of_encoder(const zr_bert_config *config, zr_layout l)
+{
+    zr__layer layer;
+    l.predictions = 8;
+    l.samples = 1;
+    const zr_model model = zr_bert(config);
+    zr_plan *plan = plan_of(&model, &l);
+    assert_int_equal(zr__plan_layer(plan, &layer), ZR_OK);
+    zr_plan_destroy(&plan);
+    return layer;
 }
 
 /* Check the bytes that a layer of BERT keeps, and its passes. For each token it keeps the inputs of both norms,
@@ -206,35 +237,39 @@ static void test_encoder(void **state)
         for (int d = 0; d < 2; d++)
             for (int stage = 2; stage <= 3; stage++) {
                 const int64_t e = zr_dtype_bytes(type[d]);
-                const zr_bert_config config = {.num_hidden_layers = 4,
-                                               .num_attention_heads = HEADS,
-                                               .hidden_size = C,
-                                               .intermediate_size = 4 * C,
-                                               .max_position_embeddings = T,
-                                               .vocab_size = V,
-                                               .type_vocab_size = 2,
-                                               .hidden_dropout_prob = 0.1,
-                                               .attention_probs_dropout_prob = 0.1,
-                                               .layer_norm_eps = 1e-12,
-                                               .initializer_range = 0.02,
-                                               .pre_layer_norm = pre};
+                zr_bert_config config = encoder;
+                config.pre_layer_norm = pre;
                 zr_layout l = layout_of(type[d]);
                 l.ranks = 2;
                 l.stage = stage;
-                l.predictions = 8;
-                l.samples = 1;
-                const zr_model model = zr_bert(&config);
-                zr_plan *plan = plan_of(&model, &l);
-                zr__layer layer;
-                assert_int_equal(zr__plan_layer(plan, &layer), ZR_OK);
+                const zr__layer layer = layer_of_encoder(&config, l);
                 const bool crosses = pre || stage < 3; /* whether no layer's output is kept beside its norm's input */
                 const int64_t kept = (crosses ? 10 : 11) * C * e + 4 * HEADS + (crosses ? 0 : 2 * 4);
                 assert_int_equal(layer.kept_bytes, B * T * kept);
                 assert_int_equal(layer.passed_bytes, B * T * C * e * (pre ? 77 : crosses ? 81 : 79));
                 assert_int_equal(layer.least_bytes, B * T * C * e * (pre ? 57 : crosses ? 56 : 55));
                 assert_int_equal(layer.input_bytes, B * T * C * e);
-                zr_plan_destroy(&plan);
             }
+}
+
+/* Check a layer of BERT over four tensor-parallel ranks. Arrays of heads and of the MLP's hidden layer have a quarter
+ * of their columns on a rank, and count as what they are. Sums over the ranks end a pass. With sequence parallelism a
+ * rank has a quarter of the tokens. It keeps the gathered inputs of attention and of the MLP. */
+static void test_encoder_over_ranks(void **state)
+{
+    (void)state;
+    zr_layout l = layout_of(ZR_F32);
+    l.tensor = 4;
+    zr__layer layer = layer_of_encoder(&encoder, l);
+    assert_int_equal(layer.input_bytes, B * T * C * 4);
+    assert_int_equal(layer.kept_bytes, B * T * (4 * C * 4 + HEADS));
+    assert_int_equal(4 * layer.passed_bytes, 235 * layer.input_bytes);
+    assert_int_equal(4 * layer.least_bytes, 131 * layer.input_bytes);
+
+    l.sequence = ZR_SEQUENCE_KEEP;
+    layer = layer_of_encoder(&encoder, l);
+    assert_int_equal(layer.input_bytes, B * T * C);
+    assert_int_equal(layer.kept_bytes, B * T * (18 * C + HEADS + 2 * 2));
 }
 
 /* Check that a recomputed op runs right before the first op that reads it, and that its wide output dies there. */
@@ -496,8 +531,13 @@ static void test_which(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),   cmocka_unit_test(test_gated), cmocka_unit_test(test_rotary),
-        cmocka_unit_test(test_encoder), cmocka_unit_test(test_order), cmocka_unit_test(test_costs_nothing),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_gated),
+        cmocka_unit_test(test_rotary),
+        cmocka_unit_test(test_encoder),
+        cmocka_unit_test(test_encoder_over_ranks),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_costs_nothing),
         cmocka_unit_test(test_which),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

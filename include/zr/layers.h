@@ -13,8 +13,8 @@ extern "C" {
 
 /** Add a linear layer: y = x w^T + b. "<name>.weight" has the shape (outputs, columns of x) and begins with normal
  * values of deviation `std`. "<name>.bias" begins with zeros. `cut` says how the weight may be cut over tensor-parallel
- * ranks: {0, 1} by outputs, {1, 1} by inputs, {0, 0} not at all. If x is cut, `inputs` is its width on all ranks
- * together. */
+ * ranks: {0, 1} by outputs, {1, 1} by inputs, {0, 0} not at all. By inputs, x must be cut in the same way, and `inputs`
+ * is its width on all ranks together; otherwise x must be whole. */
 ZR_API zr_value zr_layer_linear(zr_graph *graph, zr_value x, int64_t inputs, int64_t outputs, zr_cut cut, double std,
                                 const char *name);
 
@@ -43,7 +43,7 @@ typedef struct zr_encoder_spec {
     double eps;               /* epsilon of the norms [layer_norm_eps] */
     double dropout;           /* dropout probability before residual additions [hidden_dropout_ratio] */
     double attention_dropout; /* dropout probability of attention weights [attn_dropout_ratio] */
-    double std;               /* deviation of initial weights [initializer_range] */
+    double std;               /* deviation of initial weights [initializer_range]; 0 for zeros */
     double residual_std;      /* deviation of the initial weights of projections that end in a residual addition, such
                                  as std / sqrt(2 layers) [adjust_init_range]; 0 for `std` */
     bool pre_layer_norm;      /* whether norms come before attention and the MLP, and not after residual additions */
@@ -56,11 +56,15 @@ typedef struct zr_encoder_spec {
  *  norms after additions:  h = norm(x + attention(x));   y = norm(h + mlp(h))
  *  with pre_layer_norm:    h = x + attention(norm(x));   y = h + mlp(norm(h))
  * With pre_layer_norm, the output of the last layer still needs a norm. Heads and the MLP's hidden layer may be cut
- * over tensor-parallel ranks. Documents are kept apart (zr_attend). The spec is not needed after the call. Store
- * ZR_ERR_CONFIG in the graph if a size is impossible.
+ * over tensor-parallel ranks, but every rank must have all columns of x. Documents are kept apart (zr_attend). The spec
+ * is not needed after the call. Errors in the graph: ZR_ERR_CONFIG if a size, a deviation or a name is impossible;
+ * ZR_ERR_SHAPE for another shape of x; ZR_ERR_UNSUPPORTED if the columns of x are cut; ZR_ERR_ARG if x or the spec is
+ * missing, or if a probability or eps is impossible.
  *
- * The backward pass keeps, per token, 6 C + inner elements and one F32 number for each head, whatever the dropout:
- * outputs of norms and of GELU are recomputed, and masks of dropout are drawn again (docs/memory.md). */
+ * Without a recompute policy (ZR_RECOMPUTE_NONE) and tensor parallelism, the backward pass keeps 6 C + inner elements
+ * per token, and one F32 number per token and head, whatever the dropout: outputs of norms and of GELU are recomputed,
+ * and masks of dropout are drawn again (docs/memory.md). At stage 3 with norms after additions it also keeps the
+ * result: C elements and two F32 numbers per token. */
 ZR_API zr_value zr_layer_encoder(zr_graph *graph, zr_value x, const zr_encoder_spec *spec);
 
 #ifdef __cplusplus

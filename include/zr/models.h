@@ -111,8 +111,8 @@ typedef struct zr_hf_names {
      * names, the values must be equal */
     const char *const (*spelled)[2];
     const char *const *heads;  /* beginnings of the names of tensors that only some tasks have, ending with NULL. A run
-                                  that begins with weights of another task starts these tensors anew, and leaves those
-                                  of the files out. NULL if there is only one task */
+                                  that begins with weights of another task gives its own tensors of these names random
+                                  values, and ignores such tensors of the files. NULL if there is only one task */
     const char *const *bodies; /* classes of transformers that are no task of the family, but whose files have its body,
                                   ending with NULL; or NULL */
 } zr_hf_names;

@@ -154,7 +154,7 @@ ZR_NODISCARD zr_status zr__weights_sync(const zr_weights *weights);
 void zr__weights_remove(const char *dir, const char *suffix);
 
 /** Read the names of n labels in id2label of a directory's config.json. *names receives an array of n names in one
- * allocation, for zr_free, or NULL if the file does not have as many names. */
+ * allocation, for zr_free, or NULL if the file has another number of names. */
 ZR_NODISCARD zr_status zr__hf_label_names(const char *dir, int64_t n, const char ***names);
 
 #endif

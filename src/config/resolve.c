@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Alignment of each rank's part of a shard or bucket, in elements. It must equal ZR_SHARD_ALIGN of zr/plan.h. config
+/* Alignment of each rank's part of a shard or bucket, in elements. It must equal ZR_SHARD_ALIGN of zr/layout.h. config
  * cannot include that header, because config is a layer below plan. */
 enum { SHARD_ALIGN_ELEMS = 32 };
 

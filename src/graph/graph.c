@@ -3,6 +3,7 @@
 #include "base/core/grow.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,6 +209,10 @@ static zr_status param_add(zr_graph *graph, zr_param_info *info, bool table, zr_
              info->name);
     ZR_CHECK(!graph->backward, ZR_ERR_STATE, "parameter %s: an adjoint cannot declare parameters", info->name);
     ZR_TRY(check_type(info->name, &(zr_type){graph->spec.dtype, info->whole}));
+    const bool random = info->init.kind == ZR_INIT_NORMAL || info->init.kind == ZR_INIT_UNIFORM;
+    ZR_CHECK(!random || (isfinite(info->init.std) && info->init.std >= 0), ZR_ERR_CONFIG,
+             "parameter %s: the standard deviation of its initial values is %g; wanted a finite number, 0 or above",
+             info->name, info->init.std);
     ZR_TRY(zr__cut_shape(graph, info));
     const int64_t all = info->shape.dim[0];
     int64_t total = 0, rows = all;

@@ -12,9 +12,17 @@ static zr_shape vector(int64_t n)
 
 static const zr_init zero = {.kind = ZR_INIT_ZERO}, one = {.kind = ZR_INIT_ONE};
 
+/* Return whether a layer has a name. If not, store an error in the graph. */
+static bool is_named(zr_graph *graph, const char *layer, const char *name)
+{
+    if (!name) zr_graph_error(graph, ZR_ERR_ARG, "%s: its name must not be NULL", layer);
+    return name != NULL;
+}
+
 zr_value zr_layer_linear(zr_graph *graph, zr_value x, int64_t inputs, int64_t outputs, zr_cut cut, double std,
                          const char *name)
 {
+    if (!is_named(graph, "linear layer", name)) return ZR_NONE;
     const zr_init init = {.kind = ZR_INIT_NORMAL, .std = std};
     const zr_cut bias_cut = {0, cut.dim == 0 ? cut.parts : 0};
     zr_value w = zr_param_cut(graph, init, (zr_shape){2, {outputs, inputs}}, cut, "%s.weight", name);
@@ -24,6 +32,7 @@ zr_value zr_layer_linear(zr_graph *graph, zr_value x, int64_t inputs, int64_t ou
 
 zr_value zr_layer_norm(zr_graph *graph, zr_value x, double eps, const char *name)
 {
+    if (!is_named(graph, "layer norm", name)) return ZR_NONE;
     const zr_value_info *info = zr_graph_value(graph, x);
     const int64_t width = info ? zr_shape_cols(&info->type.shape) : 1;
     zr_value gain = zr_param(graph, one, vector(width), "%s.weight", name);
@@ -101,8 +110,14 @@ static zr_value mlp(const encoder *e, zr_value x)
 /* Replace zeros of the spec by the sizes that they stand for, and check the sizes. */
 static zr_status settle(encoder *e, const zr_encoder_spec *spec, const zr_value_info *x)
 {
-    ZR_CHECK(x && x->type.shape.ndim >= 2, ZR_ERR_SHAPE, "encoder layer: x has %d dimensions; wanted (B,T,C)",
-             x ? x->type.shape.ndim : 0);
+    ZR_CHECK(spec, ZR_ERR_ARG, "encoder layer: the spec must not be NULL");
+    ZR_CHECK(x, ZR_ERR_ARG, "encoder layer: x is missing; wanted a value (B,T,C) of this graph");
+    ZR_CHECK(x->type.shape.ndim >= 2, ZR_ERR_SHAPE, "encoder layer: x has %d dimensions; wanted (B,T,C)",
+             x->type.shape.ndim);
+    ZR_CHECK(
+        x->cut == 0, ZR_ERR_UNSUPPORTED,
+        "encoder layer: each tensor-parallel rank has only its own columns of x; wanted a value that every rank has "
+        "whole, such as the result of zr_layer_linear cut by inputs");
     e->C = zr_shape_cols(&x->type.shape);
     e->spec = *spec;
     if (spec->inner == 0) e->spec.inner = 4 * e->C;
@@ -114,8 +129,6 @@ static zr_status settle(encoder *e, const zr_encoder_spec *spec, const zr_value_
              "encoder layer: inner is %" PRId64 "; wanted at least 1, or 0 for 4 "
              "times the width of x",
              spec->inner);
-    ZR_CHECK(spec->std >= 0 && spec->residual_std >= 0, ZR_ERR_CONFIG,
-             "encoder layer: std is %g and residual_std is %g; wanted 0 or above", spec->std, spec->residual_std);
     return ZR_OK;
 }
 

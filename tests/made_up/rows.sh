@@ -15,8 +15,8 @@ row() {
     awk -v anchor="    $2" -v row="    $3" 'index($0, anchor) == 1 { print row } { print }' "$to/$1" >"$to/made"
     mv "$to/made" "$to/$1"
 }
-row include/zr/plan.h 'X(COMM, "comm") ' 'X(SIDE, "side") \\'
-row include/zr/plan.h 'X(LOSS, "loss") ' 'X(ECHO, "echo") \\'
+row include/zr/schedule.h 'X(COMM, "comm") ' 'X(SIDE, "side") \\'
+row include/zr/schedule.h 'X(LOSS, "loss") ' 'X(ECHO, "echo") \\'
 row src/plan/policy/policies.c '&zr__policy_noise,' '&zr__policy_echo,'
 row src/engine/walk.c '[ZR_STEP_BATCH] = ' '[ZR_STEP_ECHO] = run_copy,'
 row src/cli/draw/picture_lanes.c '[ZR_STEP_CAST] = ' '[ZR_STEP_ECHO] = WORK_COPY,'

@@ -1,6 +1,7 @@
 /* BERT-Large's pre-training by DeepSpeed ("the fastest BERT", May 2020) and by NVIDIA (2019) beside zr's predictions.
  * zr plans the two phases of each training, with sequences of 128 and of 512 tokens, and simulates a step of each. The
- * constants are those of the ZeRO papers' V100s (src/simulate/clusters.c). None was fitted to these runs. */
+ * simulation uses the constants of the ZeRO papers' V100s (src/simulate/clusters.c), which were not fitted to these
+ * runs. */
 #include "cli/papers/papers.h"
 #include "simulate/simulate.h"
 
@@ -105,7 +106,7 @@ static zr_status plan_phase(const recipe *r, const phase *p, int gpus, const cli
 }
 
 /* Choose the micro-batches of a GPU for a step of about `p->batch` samples of all GPUs, each at most `p->micro`. The
- * number of steps is the samples of the phase divided by those of a step. */
+ * number of steps is the number of the phase's samples divided by the number of a step's samples. */
 static cli_papers_phase divide_phase(const phase *p, int gpus)
 {
     const double own = (double)p->batch / gpus;

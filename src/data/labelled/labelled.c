@@ -120,7 +120,7 @@ static zr_status read_questions(zr_labelled *l)
     return ZR_OK;
 }
 
-/* Add the sizes of all files, each of which is opened once to see that it is a file. */
+/* Open each file once to check that it is a file, and add the sizes of all files. */
 static zr_status find_files(zr_labelled *l)
 {
     ZR_TRY(zr__shards_find(l->args.path, &l->files));

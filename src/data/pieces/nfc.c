@@ -39,8 +39,7 @@ bool zr__nfc_is_newer(int32_t c)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Mark a character if normalization replaces it. Also mark all but the first of the characters of which it is composed.
- */
+/* Mark a character if normalization replaces it. Also mark each character of its decomposition except the first. */
 static void mark_parts(uint8_t *number, utf8proc_int32_t c)
 {
     utf8proc_int32_t part[2 * MOST_PER_CHARACTER];

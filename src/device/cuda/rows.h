@@ -185,7 +185,7 @@ template <typename F> zr_status zr__each_piece(cudaStream_t stream, int64_t rows
 /* ---- pieces that are moved --------------------------------------------------------------------- */
 
 constexpr int ZR__MOVE_ROWS =
-    4; /* number of rows of which a thread reads a piece before it writes the first of these pieces */
+    4; /* number of pieces, one of each row, that a thread reads before it writes the first piece */
 
 /* Call f.put(at, i, f.get(at, i)) for each piece i of each row, where at = f.row(row). */
 template <typename F>

@@ -220,6 +220,13 @@ zr_value zr_linear(zr_graph *graph, zr_value x, zr_value w, zr_value b, bool tra
     const bool adapted = zr__adapter_of(graph, w, transposed, factor);
     if (zr__is_cut(graph, w, 1 - output_dim(&attr)))
         return linear_by_rows(graph, x, w, b, &attr, adapted ? factor : NULL);
+    const zr_value_info *info = zr_graph_value(graph, x);
+    if (info && info->cut != 0)
+        zr_graph_error(
+            graph, ZR_ERR_UNSUPPORTED,
+            "linear: the columns of x are cut in %d parts, but the weight's rows are not cut; wanted a weight "
+            "whose rows are cut in the same way, so that the ranks' products can be summed",
+            info->cut);
     const int32_t cut = zr__is_cut(graph, w, output_dim(&attr));
     if (b != ZR_NONE && zr__is_cut(graph, b, 0) != cut)
         zr_graph_error(graph, ZR_ERR_UNSUPPORTED, "linear: the columns of w are cut in %d parts, b in %d (0: not)", cut,

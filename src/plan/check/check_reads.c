@@ -35,11 +35,11 @@ typedef struct stretch {
 /* The bytes of a buffer that were written with one combination of strides, the strides of `at`. `stretch` lists them as
  * disjoint ranges in ascending order, with gaps between the ranges. */
 typedef struct written {
-    spot at; /* spot of which only the fields buffer, summed, n_strides and by are used */
+    spot at; /* only its fields buffer, summed, n_strides and by are used */
     stretch *stretch;
     int32_t n, next; /* next: index in state.list of the next entry for the same buffer, or -1 */
     int64_t room;
-    stretch turn;   /* byte range of which each owner in turn reduces its part */
+    stretch turn;   /* byte range that the owners reduce one after the other, each its own part */
     int32_t owners; /* number of owners that have already reduced the byte range `turn` */
 } written;
 

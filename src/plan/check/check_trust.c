@@ -1,7 +1,7 @@
 /* Part of the proof of a plan: trust ratios (zr_optimizer.trust). Before a unit is updated, each rank must square all
  * elements of its shard once, with the gradient on which all ranks have agreed. All ranks must then add the squares of
- * all ranks. check_homes.c checks that the squared elements are those of the states, and check_order.c checks that no
- * state changes between the squares and the update. */
+ * all ranks. check_homes.c checks that a step squares the elements that the states hold, and check_order.c checks that
+ * no state changes between the squares and the update. */
 #include "plan/check/check.h"
 
 static bool uses_buffer(const zr__proof *p, const zr_step *step, int32_t buffer, bool reads, bool writes)

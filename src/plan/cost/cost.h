@@ -33,14 +33,15 @@ typedef struct zr__fullest {
 } zr__fullest;
 
 /** Bytes that a layer in the middle of the model keeps, and passes of its element-wise steps, on one rank in a
- * micro-batch. Arrays have a row for each token. Statistics of rows count only in kept_bytes. */
+ * micro-batch. Arrays are activations and their gradients. Statistics of rows count only in kept_bytes. */
 typedef struct zr__layer {
     int32_t unit;         /* unit of the layer, or -1 if the model has no unit besides its ends; the rest is then 0 */
     int64_t input_bytes;  /* bytes of the layer's input, an array of the model's width */
     int64_t kept_bytes;   /* bytes that the layer's forward pass keeps for the backward pass, in device memory */
     int64_t passed_bytes; /* bytes of the arrays that element-wise steps and norms read and write */
-    int64_t least_bytes;  /* the same if all such steps between two products ran as one: each array is written once, and
-                             only if a later pass or a product reads it, and each pass reads an array once */
+    int64_t
+        least_bytes; /* the same if all such steps between two products or exchanges ran as one: each array is written
+                        once, and only if a later pass or a product reads it, and each pass reads an array once */
 } zr__layer;
 
 /** Measure a layer of a plan's training step. */

@@ -8,18 +8,20 @@ enum { READERS_MAX = 8 };
 /* Contents of a buffer: the step that wrote them, and the passes that have read them. */
 typedef struct content {
     int32_t writer;
+    int64_t bytes;  /* number of bytes that the writer wrote */
+    bool statistic; /* whether the contents are statistics of rows, such as the mean of a norm */
     int32_t reader[READERS_MAX], readers;
     bool needed; /* whether a step outside the writer's pass reads the contents */
 } content;
 
-/* State of the walk over the steps. A pass is a set of element-wise steps that could run together: steps of the unit,
- * in the same direction, between the same products. Its number is that of `level`, below. */
+/* State of the walk over the steps. A pass is a set of element-wise steps that could run together: steps of the unit
+ * in the same direction with the same `level`: between the same products and moves. */
 typedef struct survey {
     const zr_plan *plan;
     const zr_schedule *s;
     const zr_graph *g;
     content *buffer;
-    int32_t *level; /* for each step: number of products that precede it in its unit and direction */
+    int32_t *level; /* for each step: number of products and moves that precede it in its unit and direction */
     zr__layer *layer;
 } survey;
 
@@ -46,10 +48,13 @@ static int64_t input_bytes(const zr_graph *g, int32_t unit)
     return most;
 }
 
+/* Return the op that a step runs, or that a move between tensor-parallel ranks replaces. Otherwise return NULL. */
 static const zr_op *op_of(const survey *v, int32_t step)
 {
     const zr_step *s = &v->s->step[step];
-    return s->kind == ZR_STEP_RUN && s->micro == 0 ? zr_graph_get_op(v->g, s->op) : NULL;
+    if (s->op < 0 || s->micro != 0) return NULL;
+    const zr_op *op = zr_graph_get_op(v->g, s->op);
+    return s->kind == ZR_STEP_RUN || (op->def->join != ZR_JOIN_NONE && !s->restores) ? op : NULL;
 }
 
 static bool is_backward(const survey *v, int32_t step)
@@ -61,7 +66,8 @@ static bool is_backward(const survey *v, int32_t step)
 static bool is_elementwise(const survey *v, int32_t step)
 {
     const zr_op *op = step < 0 ? NULL : op_of(v, step);
-    return op && v->s->step[step].unit == v->layer->unit && op->def->cost(v->g, op).flops == 0;
+    return op && v->s->step[step].kind == ZR_STEP_RUN && v->s->step[step].unit == v->layer->unit &&
+           op->def->cost(v->g, op).flops == 0;
 }
 
 static bool same_pass(const survey *v, int32_t a, int32_t b)
@@ -76,12 +82,24 @@ static int64_t bytes_of(const survey *v, const zr_use *use)
     return use->range.count > 0 ? zr_dtype_span(use->dtype, use->range.count) : b->bytes;
 }
 
-/* Return whether a use is of an array with a row for each token, and not of parameters or of statistics of rows. */
+/* Return whether a use is of an array of activations or of their gradients, and not of parameters, of statistics of
+ * rows or of integers. */
 static bool is_array(const survey *v, const zr_use *use)
 {
-    if (use->buffer == ZR_NONE) return false;
+    if (use->buffer == ZR_NONE || use->dtype == ZR_I32 || v->buffer[use->buffer].statistic) return false;
     const zr_category c = v->s->buffer[use->buffer].category;
-    return (c == ZR_CATEGORY_ACT || c == ZR_CATEGORY_CHECKPOINT) && 2 * bytes_of(v, use) >= v->layer->input_bytes;
+    return c == ZR_CATEGORY_ACT || c == ZR_CATEGORY_CHECKPOINT;
+}
+
+/* Return whether use u of a step is of statistics that it writes: a further output of a forward op, with fewer elements
+ * than its first. */
+static bool writes_statistic(const survey *v, int32_t step, int32_t u)
+{
+    const zr_op *op = op_of(v, step);
+    const int32_t i = op ? u - v->s->step[step].uses - op->n_in : 0;
+    if (!op || v->s->step[step].kind != ZR_STEP_RUN || op->backward || i < 1 || i >= op->n_out) return false;
+    return zr_shape_elems(&zr_graph_value(v->g, op->out[i])->type.shape) <
+           zr_shape_elems(&zr_graph_value(v->g, op->out[0])->type.shape);
 }
 
 static void find_level(const survey *v, int32_t step)
@@ -111,7 +129,7 @@ static void count_read(const survey *v, int32_t step, const zr_use *use)
         if (!again && c->readers < READERS_MAX) c->reader[c->readers++] = step;
     }
     if (is_elementwise(v, c->writer) && !inside && !c->needed) {
-        v->layer->least_bytes += bytes_of(v, use);
+        v->layer->least_bytes += c->bytes;
         c->needed = true;
     }
 }
@@ -125,8 +143,9 @@ static void count_step(const survey *v, int32_t step)
     for (int32_t u = s->uses; u < s->uses + s->n_uses; u++) {
         const zr_use *use = &v->s->use[u];
         if (!use->writes || use->buffer == ZR_NONE) continue;
+        v->buffer[use->buffer] = (content){
+            .writer = op_of(v, step) ? step : -1, .bytes = bytes_of(v, use), .statistic = writes_statistic(v, step, u)};
         if (is_elementwise(v, step) && is_array(v, use)) v->layer->passed_bytes += bytes_of(v, use);
-        v->buffer[use->buffer] = (content){.writer = op_of(v, step) ? step : -1};
     }
 }
 

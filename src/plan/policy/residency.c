@@ -339,9 +339,9 @@ static bool reduces(const zr_step *step)
     return step->kind == ZR_STEP_REDUCE_SCATTER || step->kind == ZR_STEP_REDUCE;
 }
 
-/* Return the elements that are copied for a step's u-th use, and their range in the unit. They are the elements of the
- * use, or of all ranks of the group if the step uses all of them. Reductions to owners use them one owner after the
- * other. */
+/* Return the elements that are copied for a step's u-th use, and set *range to their range in the unit. They belong to
+ * this rank or, if the use is of all ranks' elements (zr_use.each), to all ranks of the group. A reduction to owners
+ * uses the elements of one owner after the other. */
 static zr_use copied_use(const zr__list *l, const zr_step *step, int32_t u, zr_range *range)
 {
     const zr_use use = l->use[step->uses + u];

@@ -128,44 +128,29 @@ bool zr__samples_are_open(const zr__samples *samples)
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-static zr_data_info info_of_labelled(const zr_labelled *labelled)
-{
-    const zr_labelled_info info = zr_labelled_get_info(labelled);
-    return (zr_data_info){.path = info.path,
-                          .format = info.format,
-                          .note = info.note,
-                          .cut = info.cut,
-                          .made_again = "",
-                          .files = info.files,
-                          .sources = 1,
-                          .bytes = info.bytes,
-                          .tokens = info.tokens,
-                          .windows = info.rows,
-                          .epoch_samples = info.rows,
-                          .documents = info.documents,
-                          .cut_documents = info.cut_documents,
-                          .skipped_lines = info.skipped_lines,
-                          .filled = info.filled};
-}
+/** Describe rows of encoders as tokens are described. `info` is a variable of zr_pairs_info or of zr_labelled_info,
+ * which have these members in common. */
+#define INFO_OF_ROWS(info)                                                                                             \
+    (zr_data_info)                                                                                                     \
+    {                                                                                                                  \
+        .path = (info).path, .format = (info).format, .note = (info).note, .cut = "", .made_again = "",                \
+        .files = (info).files, .sources = 1, .bytes = (info).bytes, .tokens = (info).tokens, .windows = (info).rows,   \
+        .epoch_samples = (info).rows, .documents = (info).documents, .filled = (info).filled                           \
+    }
 
 zr_data_info zr__samples_info(const zr__samples *samples)
 {
-    if (samples->labelled) return info_of_labelled(samples->labelled);
     if (samples->tokens) return zr_data_get_info(samples->tokens);
-    const zr_pairs_info info = zr_pairs_get_info(samples->pairs);
-    return (zr_data_info){.path = info.path,
-                          .format = info.format,
-                          .note = info.note,
-                          .cut = "",
-                          .made_again = "",
-                          .files = info.files,
-                          .sources = 1,
-                          .bytes = info.bytes,
-                          .tokens = info.tokens,
-                          .windows = info.rows,
-                          .epoch_samples = info.rows,
-                          .documents = info.documents,
-                          .filled = info.filled};
+    if (samples->pairs) {
+        const zr_pairs_info info = zr_pairs_get_info(samples->pairs);
+        return INFO_OF_ROWS(info);
+    }
+    const zr_labelled_info info = zr_labelled_get_info(samples->labelled);
+    zr_data_info rows = INFO_OF_ROWS(info);
+    rows.cut = info.cut;
+    rows.cut_documents = info.cut_documents;
+    rows.skipped_lines = info.skipped_lines;
+    return rows;
 }
 
 bool zr__samples_take_time(const zr__samples *samples)

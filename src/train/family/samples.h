@@ -14,7 +14,7 @@ typedef struct zr__samples {
 } zr__samples;
 
 /** Set the fields of a layout that depend on the inputs of a model's graphs: documents, predictions and samples.
- * layout->seq must be set. `config` may be NULL; the sizes are then those of zr__pairs_keys. */
+ * layout->seq must be set. `config` may be NULL, for the sizes that zr__pairs_keys sets without a configuration. */
 void zr__samples_layout(zr_samples kind, const zr_config *config, zr_layout *layout);
 
 /** Return the number of predictions of a row of `seq` tokens by Google's rule for BERT: 15 % of the tokens, rounded up,

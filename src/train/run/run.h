@@ -1,8 +1,10 @@
 /**
  * The state of a training run, shared by the files of this folder. run_check.c and same_inputs.c check everything
- * before the run creates anything. run.c starts the run and performs its steps, asked.c handles requests, save.c and
- * save_files.c write checkpoints, resume.c continues from a checkpoint, sample.c generates texts, and finish.c ends the
- * run. agree.h has the functions by which ranks agree, and tell.h the functions that inform the observer.
+ * before the run creates anything. run.c has the order of a run. start.c starts it, and announce.c tells its choices.
+ * step.c performs a training step on the rows of batch.c, validate.c evaluates, and sample.c generates texts. asked.c
+ * handles requests, save.c and save_files.c write checkpoints, resume.c continues from a checkpoint, and finish.c ends
+ * the run. agree.h has the functions by which ranks agree, tell.h the functions that inform the observer, and log.h the
+ * functions that write metrics.
  */
 #ifndef ZR_TRAIN_RUN_H
 #define ZR_TRAIN_RUN_H
@@ -98,6 +100,9 @@ zr_config zr__run_given(const zr__run *r);
 
 /** Return the peak FLOP/s that is the reference for this rank's matrix products, or 0 if it is unknown. */
 double zr__run_peak_flops(const zr__run *r);
+/** Set the peak FLOP/s. Read the peak that `zr info --bench` has recorded. If it has not, measure the peak in a few
+ * milliseconds, while the other ranks wait and do not disturb the measurement. Rank 0 only. */
+void zr__run_know_peak(zr__run *r);
 
 /** Check that token files and initial weights are the same on all ranks, and that each token is in the vocabulary. If
  * not, fail with ZR_ERR_DATA, naming the deviating rank or the token. Collective. */
@@ -105,6 +110,12 @@ ZR_NODISCARD zr_status zr__run_same_inputs(zr__run *r);
 
 /** Check inputs, configuration, plan and available memory, and create the device and the plan. Collective. */
 ZR_NODISCARD zr_status zr__run_check(zr__run *r);
+
+/** Allocate memory, fill the states and create the outputs. Allocate first, so that a run with too little memory
+ * creates no directory. Collective. */
+ZR_NODISCARD zr_status zr__run_start(zr__run *r);
+/** Inform the observer that the run starts, and report the choices that the configuration left to zr. */
+void zr__run_announce(zr__run *r);
 
 /** Reserve disk space for the weights, before training. Rank 0 only. Errors: ZR_ERR_IO. */
 ZR_NODISCARD zr_status zr__run_reserve(zr__run *r);
@@ -138,6 +149,13 @@ ZR_NODISCARD zr_status zr__run_stop_asked(zr__run *r);
  * rank was asked to stop, or if too little time is left for another step and its checkpoint. Collective. */
 ZR_NODISCARD zr_status zr__run_asked(zr__run *r);
 
+/** Perform the next training step and report it. Fail with ZR_ERR_DIVERGED after too many steps in a row without a
+ * finite gradient. Collective. */
+ZR_NODISCARD zr_status zr__run_step(zr__run *r);
+/** Evaluate the model on data.val after the current step and report the loss. If it is the lowest so far and
+ * train.keep_best is set, write the weights as best/. Collective. */
+ZR_NODISCARD zr_status zr__run_validate(zr__run *r);
+
 /** Write the events of a training step to the trace, and pass a message of the trace, if any, to the observer.
  * Collective. */
 ZR_NODISCARD zr_status zr__run_collect_trace(zr__run *r, int64_t step);
@@ -147,5 +165,8 @@ zr_step_args zr__run_step_args(zr__run *r, int64_t step, zr_batch_fn batch);
 /** Read the data of one micro-batch. This is a zr_batch_fn whose `arg` is the run. On failure, also store the status in
  * `batch_failed`. */
 zr_status zr__run_read(void *arg, const zr_batch *batch, void *const *input);
+/** Count the losses in a micro-batch of a model with several loss terms, before the step reads the micro-batch. This is
+ * a zr_count_fn; it treats failures like zr__run_read. */
+zr_status zr__run_count(void *arg, const zr_batch *batch);
 
 #endif

@@ -70,6 +70,22 @@ static zr_config *own_config(zr__run *r)
     return &r->settled;
 }
 
+zr_config zr__run_given(const zr__run *r)
+{
+    zr_config given = r->given ? *r->given : *r->config;
+    given.zero.stage = r->config->zero.stage;
+    given.recompute.policy = r->config->recompute.policy;
+    given.micro_batch_size = r->config->micro_batch_size;
+    given.accumulation_steps = r->config->accumulation_steps;
+    given.train_batch_size = r->config->train_batch_size;
+    given.train.layer_major = r->config->train.layer_major;
+    given.zero.optim = r->config->zero.optim;
+    given.zero.param = r->config->zero.param;
+    given.zero.offload_gradients = r->config->zero.offload_gradients;
+    given.recompute.offload = r->config->recompute.offload;
+    return given;
+}
+
 /** If recompute policy auto is used without memory.limit, set memory.limit to the minimum of its defaults over the
  * ranks. The limit decides how much is recomputed, and all ranks must have the same plan. */
 static zr_status settle_limit(zr__run *r)

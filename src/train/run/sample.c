@@ -3,6 +3,7 @@
 #include "base/text/text.h"
 #include "train/dir/metrics.h"
 #include "train/run/agree.h"
+#include "train/run/log.h"
 #include "train/run/tell.h"
 #include "train/weights/writer.h"
 
@@ -148,8 +149,12 @@ done:
     return st;
 }
 
-zr_status zr__sample_write(zr__run *r, char **line)
+zr_status zr__sample_write(zr__run *r)
 {
-    *line = NULL;
-    return r->comm->rank == 0 ? write_sample(r, line) : decode_along(r);
+    char *line = NULL;
+    zr__run_enter(r, ZR__PHASE_EVALUATE);
+    zr_status st = r->comm->rank == 0 ? write_sample(r, &line) : decode_along(r);
+    if (st == ZR_OK && line) zr__run_log_text(r, line);
+    zr_free(line);
+    return st;
 }

@@ -12,9 +12,8 @@
 /** Open the tokenizer and check the prompt on rank 0, which writes the text. The other ranks only take part in
  * decoding. Collective. */
 ZR_NODISCARD zr_status zr__sample_open(zr__run *run);
-/** Generate a sample. On rank 0, *line receives the sample's line of metrics.jsonl; zr_free it. *line is NULL on other
- * ranks, and on rank 0 if the weights have diverged. Fail with ZR_ERR_STOPPED if the run is asked to stop. Collective.
- */
-ZR_NODISCARD zr_status zr__sample_write(zr__run *run, char **line);
+/** Generate a sample after the current step, and write it into metrics.jsonl. If the weights have diverged, write
+ * nothing. Fail with ZR_ERR_STOPPED if the run is asked to stop. Collective. */
+ZR_NODISCARD zr_status zr__sample_write(zr__run *run);
 
 #endif

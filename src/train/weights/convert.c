@@ -183,7 +183,7 @@ zr_status zr__convert_tokenizer(const zr__convert *c, const char *dir)
         if (!zr__tokenizer_files_any(place)) return ZR_OK;
         ZR_TRY(zr__make_folder(dir));
         ZR_TRY(zr__tokenizer_files_take(place, dir));
-        /* This is set only if the tokenizer itself was copied, since a directory may hold only the settings of a
+        /* Report a tokenizer only if it was copied itself, since a directory may hold only the settings of a
          * tokenizer. */
         c->did->tokenizer = zr__tokenizer_is_in(dir);
         return ZR_OK;

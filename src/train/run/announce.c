@@ -1,0 +1,112 @@
+/** Notes at the start of a run, about choices that the configuration left to zr, and about the data. */
+#include "train/run/offload.h"
+#include "train/run/resume.h"
+#include "train/run/run.h"
+#include "train/run/tell.h"
+
+#include "base/text/text.h"
+#include "plan/cost/cost.h"
+#include "train/host/host.h"
+#include "train/host/limits.h"
+
+#include <string.h>
+
+/** Report the memory limit of recompute policy auto, if the run chose this limit itself. */
+static void note_limit(const zr__run *r)
+{
+    const int64_t limit_bytes = r->settled.memory.limit_bytes;
+    if (!r->given || r->given->memory.limit_bytes == r->config->memory.limit_bytes) return;
+    if (limit_bytes > 0)
+        zr__run_note(r, "activation_checkpointing.policy auto: memory.limit is set to %s, a rank's share of %s",
+                     ZR_SIZE((double)limit_bytes),
+                     r->plan->profile.facts.apart ? "its GPU" : "nine tenths of the free memory of the host");
+    else
+        zr__run_note(r, "activation_checkpointing.policy auto: the free memory of the host is unknown, so nothing is "
+                        "recomputed; set memory.limit");
+}
+
+/** Report the values chosen for keys that the configuration left open, and how recompute policy auto stores activation
+ * checkpoints. */
+static void note_choices(const zr__run *r)
+{
+    if (r->chosen_note[0]) zr__run_note(r, "%s", r->chosen_note);
+    if (r->config->recompute.policy != ZR_POLICY_AUTO || !r->plan->partition_checkpoints ||
+        r->config->recompute.partition)
+        return;
+    zr__run_note(r,
+                 "activation_checkpointing.policy auto keeps checkpoints in pieces%s, as with "
+                 "partition_activations%s",
+                 r->plan->checkpoint_home == ZR_SPACE_HOST ? " on the host" : "",
+                 r->plan->checkpoint_home == ZR_SPACE_HOST ? " and cpu_checkpointing" : "");
+}
+
+/** Report how checkpoints are saved, if they are saved asynchronously. */
+static void note_saving(const zr__run *r)
+{
+    zr_save_price price;
+    if (r->plan->save == ZR_SAVE_NONE) return;
+    if (zr__plan_price_save(r->plan, &r->plan->profile, ZR_TRAIN_DISK_BYTES_SEC, &price) != ZR_OK) return;
+    if (r->plan->save == ZR_SAVE_COPY)
+        zr__run_note(r,
+                     "checkpoints are written asynchronously, during the next steps, from a copy of %s a rank in the "
+                     "host's memory",
+                     ZR_SIZE((double)price.bytes));
+    else
+        zr__run_note(r,
+                     "checkpoints are written asynchronously, during the next step, %s a rank from where the states "
+                     "are: updates wait for the disk%s",
+                     ZR_SIZE((double)price.bytes),
+                     r->plan->layout.home.optim == ZR_SPACE_DISK
+                         ? ""
+                         : " (a memory.limit with room for as much again gives a copy, and no wait)");
+}
+
+/** Report skipped lines and cut documents of a text. Other irregularities of the text were already reported when the
+ * configuration was completed (train/setup/prepare.c). */
+static void note_lines(const zr__run *r, const zr__samples *samples)
+{
+    zr_data_info info = {0};
+    if (zr__samples_are_open(samples)) info = zr__samples_info(samples);
+    const bool wrong = info.skipped_lines > 0 || (samples->labelled && info.note[0]); /* lines, or answers */
+    if (wrong) zr__run_note(r, "%s", info.note);
+    if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
+}
+
+/** Report that the training data consist largely of padding. Rows of several documents would avoid it. */
+static void note_padding(const zr__run *r)
+{
+    const zr_data_info info = zr__samples_info(&r->inputs.train);
+    const bool pairs = !r->inputs.train.tokens, packs = pairs && strcmp(info.format, "safetensors") != 0;
+    const bool packed = pairs ? r->config->data.max_samples > 1 : r->config->data.packing == ZR_PACKING_WHOLE;
+    if (packed || 1 - info.filled < 0.25 || (pairs && !packs)) return;
+    zr__run_note(r,
+                 "%.0f %% of the tokens of data.train are padding; %s puts several %s into a "
+                 "%s, each with the losses that it has alone",
+                 100 * (1 - info.filled), pairs ? "data.max_samples above 1" : "data.packing whole",
+                 pairs ? "samples" : "lines", pairs ? "row" : "sample");
+}
+
+void zr__run_announce(zr__run *r)
+{
+    if (r->comm->rank == 0 && r->observer->start) r->observer->start(r->observer->arg, &r->info);
+    if (r->dir.gone[0])
+        zr__run_note(r, "took over the lock of the directory from a process that no longer exists (%s)", r->dir.gone);
+    zr__resume_announce(r);
+    note_limit(r);
+    note_choices(r);
+    zr__run_tell_offload(r);
+    note_saving(r);
+    char limits[ZR__LIMITS_BYTES];
+    if (zr__hang_limits(r->hang, limits)[0]) zr__run_note(r, "%s", limits);
+    int cores = zr__host_cores(), wanted = r->info.threads * r->comm->local_size;
+    if (wanted > cores)
+        zr__run_note(r, "%d ranks x %d threads are more than %d cores, so training will be slow", r->comm->local_size,
+                     r->info.threads, cores);
+    note_lines(r, &r->inputs.train);
+    note_padding(r);
+    note_lines(r, &r->inputs.val);
+    if (r->inputs.note[0]) zr__run_note(r, "%s", r->inputs.note);
+    if (r->inputs.fresh[0])
+        zr__run_note(r, "%s has another task; new tensors, which begin with random values: %s", r->config->model.init,
+                     r->inputs.fresh);
+}
