@@ -66,6 +66,8 @@ check "... without data" fails 78 'data.train' "$ZR" train --preset gpt2-124m
 check "... which is none" fails 2 'gpt2-124m' "$ZR" train --preset gpt9 --data text.txt
 "$ZR" tokenize --train 300 text.txt -o tokens --quiet
 "$ZR" train llama.json --data text.txt --data.tokenizer=tokens --train.steps=1 --train.output_dir=weights --quiet
+check "a run instead of its configuration" fails 66 'weights is a directory; give the configuration in it, weights/config.json' \
+    "$ZR" train weights --resume
 check "a run instead of its weights" fails 65 'weights is the directory of a run; give that of its weights, weights/model' \
     "$ZR" train --model.init=weights --data text.txt
 check "... if it has only checkpoints" fails 65 'bare is the directory of a run without model/; give .* bare/step-' sh -c \

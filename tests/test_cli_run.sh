@@ -144,6 +144,13 @@ if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep 
     check "... said once" said_once nope
     check "mpirun: other options on a rank" code 78 $mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
         -n 1 "$ZR" train c.json --train.output_dir=mpi2 --train.steps=7
+    if ZR_KERNELS=v3 "$ZR" info >/dev/null 2>&1; then
+        check "mpirun: another processor level on a rank" $mpirun -n 1 env ZR_KERNELS=v2 "$ZR" train c.json --train.steps=1 \
+            --train.output_dir=mpi5 : -n 1 env ZR_KERNELS=v3 "$ZR" train c.json --train.steps=1 --train.output_dir=mpi5
+        check "... is noted" grep -q 'note: rank 0 uses the kernels v2 and rank 1 uses v3' err
+    else
+        skip "mpirun: another processor level on a rank" "this processor has no level v3"
+    fi
     check "mpirun: an option that one rank does not know" code 2 $mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
         -n 1 "$ZR" train c.json --bogus
     check "... says which rank" grep -q 'rank 1: unknown option --bogus' err

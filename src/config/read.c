@@ -1,5 +1,6 @@
 /* Reads a configuration: parses the text, applies the overrides, and walks the tree by the table of keys. */
 #include "config/internal.h"
+#include "base/file/folder.h"
 #include "config/config.h"
 
 #include <stdarg.h>
@@ -169,6 +170,8 @@ zr_status zr_config_load(const char *path, const char *const *overrides, int n_o
     size_t bytes;
     *config = NULL;
     if (!path) return zr_config_parse("{}", 2, "command line", overrides, n_overrides, config);
+    ZR_CHECK(!zr__path_is_in(path, "config.json"), ZR_ERR_NOT_FOUND,
+             "%s is a directory; give the configuration in it, %s/config.json", ZR_SHOWN(path), ZR_SHOWN(path));
     ZR_TRY(zr__json_read(path, &text, &bytes));
     zr_status st = zr_config_parse(text, bytes, path, overrides, n_overrides, config);
     zr_free(text);
