@@ -52,6 +52,12 @@ check "... with the size of all" grep -q "\"total_size\": $((4 * $(member weight
 check "... are the same weights" sh -c '"$0" eval several --data text.txt --json | cut -d, -f1 | cmp - wanted' "$ZR"
 check "... and one file again" sh -c '"$0" convert several one --to hf --shard-size 5GB --quiet && cmp one/model.safetensors exported/model.safetensors' "$ZR"
 check "... and a run" sh -c '"$0" convert several begun --quiet && cmp begun/step-00000000/model.safetensors tuned/step-00000000/model.safetensors' "$ZR"
+check "a file that is missing" sh -c 'cp -r several less && rm less/model-00002-*'
+check "... is named, for training" fails 66 'less: model-00002-of-.* is missing, in which model.safetensors.index.json places' "$ZR" \
+    train --model.init=less --data text.txt
+check "... and to convert" fails 66 'less: model-00002-of-.*copy it into the directory' "$ZR" convert less no
+check "a file that is cut short" sh -c 'cp -r exported cut && head -c 20000 exported/model.safetensors >cut/model.safetensors'
+check "... is to be copied again" fails 65 'bytes after the header; copy the file again' "$ZR" convert cut no
 check "enough for all is one file" sh -c '"$0" convert exported single --to hf --shard-size 5GB --quiet && cmp single/model.safetensors exported/model.safetensors && test ! -e single/model.safetensors.index.json' "$ZR"
 check "less than a tensor: a file each" prints '"tensors":28, .*"files":28,' "$ZR" convert exported each --to hf --shard-size 1 --json
 for type in bf16 f16; do

@@ -88,6 +88,8 @@ check "one too short, by its name" refuse 65 ' few.jsonl: only 6 tokens (jsonl);
 check "a mistyped policy" refuse 78 'data.bad_lines: .*error.*skip' --data.train=all.jsonl --data.bad_lines=ignore
 touch file
 check "a cache that cannot be" refuse 73 'file' --data.train=all.jsonl --data.bad_lines=skip --data.cache_dir=file
+check "... nor its folder" refuse 73 'file/no: Not a directory; tokens of texts .* data.cache_dir' \
+    --data.train=all.jsonl --data.bad_lines=skip --data.cache_dir=file/no
 
 # A run must not write over what it reads, whichever way that is named.
 mkdir own && cp all.txt own/run.json

@@ -16,6 +16,10 @@ check "a run's own is plain JSON" sh -c "! grep -q '//' run/config.json"
 cp config.json before
 check "is not overwritten" fails 73 'config.json' "$ZR" init
 check "... is as it was" cmp config.json before
+check "... and another name is wanted" grep -q 'name another file' message
+check "on a full disk" fails 74 'full.json: cannot write' sh -c 'ulimit -f 1 && exec "$0" init full.json' "$ZR"
+check "... no file is left" test ! -e full.json
+check "a text instead of a configuration" fails 78 'text.txt: wanted an object .* is given with --data' "$ZR" train text.txt
 check "one of another name" prints 'other.json' "$ZR" init other.json --json --quiet
 check "... is the same" cmp config.json other.json
 for type in gpt2 llama mistral qwen2 qwen3; do
@@ -62,6 +66,13 @@ check "... without data" fails 78 'data.train' "$ZR" train --preset gpt2-124m
 check "... which is none" fails 2 'gpt2-124m' "$ZR" train --preset gpt9 --data text.txt
 "$ZR" tokenize --train 300 text.txt -o tokens --quiet
 "$ZR" train llama.json --data text.txt --data.tokenizer=tokens --train.steps=1 --train.output_dir=weights --quiet
+check "a run instead of its configuration" fails 66 'weights is a directory; give the configuration in it, weights/config.json' \
+    "$ZR" train weights --resume
+check "a run instead of its weights" fails 65 'weights is the directory of a run; give that of its weights, weights/model' \
+    "$ZR" train --model.init=weights --data text.txt
+check "... if it has only checkpoints" fails 65 'bare is the directory of a run without model/; give .* bare/step-' sh -c \
+    'cp -r weights bare && rm -r bare/model && exec "$0" train --model.init=bare --data text.txt' "$ZR"
+rm -r bare
 check "weights without a configuration" "$ZR" train --model.init=weights/model --data text.txt --train.steps=2 --train.output_dir=tuned
 check "... by a recipe for fine-tuning" grep -q 'note: model.init weights/model: neither optimizer .* fine-tuning .* lr 2e-5 ' err
 check "... with their tokenizer, a note says" grep -q 'note: data.tokenizer: .* the tokenizer of model.init, weights/model' err

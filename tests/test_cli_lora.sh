@@ -85,6 +85,9 @@ check "... which changes the loss" test "$(told gpt2)" != "$(told "$golden/gpt2-
 refused() { check "$1" fails "$2" "$3" "$ZR" train c.json --quiet --train.output_dir=bad "$4" ${5:+"$5"}; }
 refused "no base" 78 'model.lora.rank is 4, but model.init is missing' --model.init=null --model.type=llama
 refused "frozen parameters too" 78 'model.frozen: with model.lora all parameters but the adapters are frozen' --model.frozen='*.bias'
+refused "an adapter instead of a model" 66 'run/model has an adapter, .* model.lora.init=run/model; or .*zr convert run/model OUT' --model.lora=null --model.init=run/model
+refused "... and its run" 65 'run has an adapter, .* model.lora.init=run/' --model.lora=null --model.init=run
+refused "no adapter" 66 'adapter_config.json: .*; give an adapter directory of peft' --model.lora=null --model.lora.init=base/model
 refused "a target that matches nothing" 78 'model.lora.targets: "c_attn" matches no linear layer' --model.lora.targets=c_attn
 refused "alpha 0" 78 'model.lora.alpha: found 0' --model.lora.alpha=0
 refused "dropout 1" 78 'model.lora.dropout: found 1' --model.lora.dropout=1

@@ -112,6 +112,9 @@ check "... in words" prints 'with model.n_embd [0-9]*, n_head [0-9]*, zero_optim
 
 v100='--cluster dgx2x25 --ranks 64'
 choices() { "$ZR" plan --preset gpt2-1.5b --batch 32 $v100 --quiet --every "$@" >choices; }
+check "times without measured rates" prints 'for products alone' env XDG_CACHE_HOME="$DIR/none" "$ZR" plan c.json --ranks 2
+check "... are too short" grep -q '^Times are of products alone, so a step takes longer' printed
+check "... but not if all are known" sh -c '! "$0" plan c.json --ranks 2 --profile zen3 | grep "products alone"' "$ZR"
 check "all stages and policies" choices
 check "... each in a line" sh -c 'for s in 0 1 2 3; do for p in none selective unit; do
     grep -q "^[* ][> ]$s $p " choices || exit 1; done; done'

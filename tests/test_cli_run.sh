@@ -35,6 +35,9 @@ keys='{"step": "loss": "grad_norm": "lr": "tokens": "step_ms": "tokens_per_sec":
 check "keys of a line" test "$(head -1 run/metrics.jsonl | sed 's/:[^,]*,* */: /g; s/ $//')" = "$keys"
 check "the share of the peak is known" awk -F'"mfu":' '/"mfu"/ { split($2, v, ","); n += v[1] > 0 && v[1] <= 1 } END { exit n != 40 }' \
     run/metrics.jsonl
+check "steps of hardly any arithmetic" "$ZR" train c.json --model.n_layer=1 --model.n_head=1 --model.n_embd=2 --data.seq_length=1 \
+    --train_batch_size=1 --data.val=null --train.steps=20 --train.output_dir=tiny
+check "... have a share of the peak that is not 0" sh -c 'grep -q "% of peak" err && ! grep " 0% of peak" err'
 check "the loss falls" awk -F'"loss":' '/"loss"/ { split($2, v, ","); if (!first) first = v[1]; last = v[1] }
     END { exit !(last < 0.6 * first) }' run/metrics.jsonl
 for s in 0 1 2 3; do
@@ -141,6 +144,13 @@ if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep 
     check "... said once" said_once nope
     check "mpirun: other options on a rank" code 78 $mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
         -n 1 "$ZR" train c.json --train.output_dir=mpi2 --train.steps=7
+    if ZR_KERNELS=v3 "$ZR" info >/dev/null 2>&1; then
+        check "mpirun: another processor level on a rank" $mpirun -n 1 env ZR_KERNELS=v2 "$ZR" train c.json --train.steps=1 \
+            --train.output_dir=mpi5 : -n 1 env ZR_KERNELS=v3 "$ZR" train c.json --train.steps=1 --train.output_dir=mpi5
+        check "... is noted" grep -q 'note: rank 0 uses the kernels v2 and rank 1 uses v3' err
+    else
+        skip "mpirun: another processor level on a rank" "this processor has no level v3"
+    fi
     check "mpirun: an option that one rank does not know" code 2 $mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
         -n 1 "$ZR" train c.json --bogus
     check "... says which rank" grep -q 'rank 1: unknown option --bogus' err

@@ -126,6 +126,9 @@ check "ranks that the degree does not divide" code 78 train odd 3 2
 check "... say what would do" grep -q 'parallel.tensor: 2 does not divide the 3 ranks' err
 check "heads that the degree does not divide" code 78 train heads 3 3
 check "... say what would do" grep -q 'n_head 4 cannot be shared by 3 tensor-parallel ranks (parallel.tensor): 1, 2, 4 would do' err
+echo '{"model": {"type": "llama", "num_attention_heads": 3, "hidden_size": 24, "intermediate_size": 32}}' >hidden.json
+check "a hidden layer that the degree does not divide" fails 78 'its 32 columns cannot be shared by 3 tensor-parallel ranks (parallel.tensor); wanted a degree that divides 32' \
+    "$ZR" plan hidden.json --ranks 3 --tensor 3
 # Ranks of a layer on one host, and across two.
 across() { "$ZR" plan c.json --ranks 4 --tensor $1 --json --quiet --parallel.ranks_per_host=2 --zero_optimization.stage=1 >out &&
     sed -n "s/.*\"across_hosts\": *{\([^}]*\)}.*/\1/p" out | grep -o '"total": *[0-9]*'; }

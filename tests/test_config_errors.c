@@ -57,6 +57,14 @@ static void wrong_values(void **state)
     (void)state;
     expect(ZR_ERR_CONFIG, "{\"train\": 3}", "c.json:1:2: train: wanted an object { ... } of keys");
     expect(ZR_ERR_CONFIG, "[]", "c.json:1:1: wanted an object { ... } of keys");
+    static const char *const none[] = {"", " \n", "First Citizen:\n",
+                                       "\xef\xbb\xbf"
+                                       "4"};
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+        expect(
+            ZR_ERR_CONFIG, none[i],
+            "c.json: wanted an object { ... } of keys; a configuration is JSON, and a text to train on is given with "
+            "--data");
     expect(ZR_ERR_CONFIG, "{\"train\":\n {\"steps\": \"many\"}}",
            "c.json:2:3: train.steps: found \"many\", wanted an integer from 1 to 2^53");
     expect(ZR_ERR_CONFIG, "{\"train\": {\"steps\": 1.5}}",

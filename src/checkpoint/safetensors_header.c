@@ -106,8 +106,9 @@ static zr_status read_offsets(const parser *p, const json_t *entry, int bits, zr
                   "\"data_offsets\" must be two integers");
     int64_t begin = json_integer_value(first), end = json_integer_value(last);
     REFUSE_UNLESS(begin >= 0 && begin <= end && end <= p->data_bytes, p,
-                  "data_offsets [%lld, %lld], wanted 0 <= begin <= end <= %lld, the bytes after the header",
-                  (long long)begin, (long long)end, (long long)p->data_bytes);
+                  "data_offsets [%lld, %lld], wanted 0 <= begin <= end <= %lld, the bytes after the header%s",
+                  (long long)begin, (long long)end, (long long)p->data_bytes,
+                  begin >= 0 && begin <= end ? "; copy the file again if it was cut short" : "");
     int64_t wanted_bits = tensor->elems * bits; /* at most 2^54, so it does not overflow */
     REFUSE_UNLESS(wanted_bits % 8 == 0, p, "%lld elements of %d bits do not fill whole bytes", (long long)tensor->elems,
                   bits);

@@ -61,7 +61,12 @@ static zr_status open_indexed(zr_weights *weights, const char *dir, const char *
     ZR_CHECK(zr__hf_stays_inside(name), ZR_ERR_DATA,
              "%s/%s: weight_map.%s names \"%s\", which is not the name of a file in the directory", weights->dir,
              index_name, ZR_SHOWN(tensor), ZR_SHOWN(name));
-    if (!file_named(weights, name)) ZR_TRY(open_weights_file(weights, dir, name));
+    if (!file_named(weights, name)) {
+        ZR_CHECK(zr__path_is_in(dir, name), ZR_ERR_NOT_FOUND,
+                 "%s: %s is missing, in which %s places tensors; copy it into the directory, too", weights->dir,
+                 ZR_SHOWN(name), index_name);
+        ZR_TRY(open_weights_file(weights, dir, name));
+    }
     ZR_CHECK(zr_safetensors_find(file_named(weights, name), tensor), ZR_ERR_DATA,
              "%s/%s: weight_map places tensor %s in \"%s\", but that file does not hold it", weights->dir, index_name,
              ZR_SHOWN(tensor), ZR_SHOWN(name));

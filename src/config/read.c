@@ -1,5 +1,6 @@
 /* Reads a configuration: parses the text, applies the overrides, and walks the tree by the table of keys. */
 #include "config/internal.h"
+#include "base/file/folder.h"
 #include "config/config.h"
 
 #include <stdarg.h>
@@ -128,6 +129,20 @@ static zr_status create_config(json_t *root, const zr__source *source, zr_config
     return ZR_OK;
 }
 
+/** Fail if a text is not JSON at all, such as a text to train on. Text that begins with a comment is left to the
+ * parser, which says that the comment is wrong. */
+static zr_status check_begins(const char *text, size_t bytes, const char *name)
+{
+    zr__json_skip_mark(&text, &bytes);
+    size_t at = 0;
+    while (at < bytes && memchr(" \t\r\n", text[at], 4)) at++;
+    ZR_CHECK(
+        at < bytes && memchr("{[#/", text[at], 4), ZR_ERR_CONFIG,
+        "%s: wanted an object { ... } of keys; a configuration is JSON, and a text to train on is given with --data",
+        ZR_SHOWN(name));
+    return ZR_OK;
+}
+
 zr_status zr_config_parse(const char *text, size_t bytes, const char *name, const char *const *overrides,
                           int n_overrides, zr_config **config)
 {
@@ -137,7 +152,8 @@ zr_status zr_config_parse(const char *text, size_t bytes, const char *name, cons
     ZR_CHECK(plain, ZR_ERR_MEMORY, "out of memory for the configuration");
     memcpy(plain, text, bytes);
     zr__json_blank_comments(plain, bytes);
-    zr_status st = zr__json_parse(plain, bytes, name, &root);
+    zr_status st = check_begins(plain, bytes, name);
+    if (st == ZR_OK) st = zr__json_parse(plain, bytes, name, &root);
     if (st == ZR_OK) {
         zr__source source = {name, plain, bytes, overrides, n_overrides};
         zr__json_skip_mark(&source.text, &source.bytes);
@@ -154,6 +170,8 @@ zr_status zr_config_load(const char *path, const char *const *overrides, int n_o
     size_t bytes;
     *config = NULL;
     if (!path) return zr_config_parse("{}", 2, "command line", overrides, n_overrides, config);
+    ZR_CHECK(!zr__path_is_in(path, "config.json"), ZR_ERR_NOT_FOUND,
+             "%s is a directory; give the configuration in it, %s/config.json", ZR_SHOWN(path), ZR_SHOWN(path));
     ZR_TRY(zr__json_read(path, &text, &bytes));
     zr_status st = zr_config_parse(text, bytes, path, overrides, n_overrides, config);
     zr_free(text);

@@ -129,8 +129,9 @@ zr_status zr__config_recipe(zr_config *config)
     return zr__config_note(
         config,
         "%s %s: neither optimizer nor scheduler is given, so the training recipe for %s is used: "
-        "AdamW, betas 0.9 and 0.95, weight decay 0.1, lr %s after %s warm-up steps, cosine decay to a tenth, "
+        "AdamW, betas 0.9 and 0.95, weight decay 0.1, lr %s after %s warm-up step%s, cosine decay to a tenth, "
         "gradient_clipping %g; setting any key of optimizer or scheduler replaces the whole recipe",
         tunes ? "model.init" : "model.preset", tunes ? config->model.init : config->model.preset,
-        tunes ? "fine-tuning" : "this size", lr, warmup, config->gradient_clipping);
+        tunes ? "fine-tuning" : "this size", lr, warmup, strcmp(warmup, "1") == 0 ? "" : "s",
+        config->gradient_clipping);
 }

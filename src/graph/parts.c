@@ -25,9 +25,9 @@ zr_status zr__cut_shape(const zr_graph *graph, zr_param_info *info)
              info->cut.parts, info->whole.ndim);
     const int64_t size = info->whole.dim[info->cut.dim];
     ZR_CHECK(size % parts == 0 && (size / parts % M == 0 || (info->cut.dim == 0 && parts == 1)), ZR_ERR_CONFIG,
-             "parameter %s: %" PRId64 " ranks do not divide its %" PRId64 " (%" PRId64 " parts): a degree that divides "
-             "%" PRId64 " is wanted",
-             info->name, M, size, parts, size / parts);
+             "parameter %s: its %" PRId64 " %s cannot be shared by %" PRId64 " tensor-parallel ranks "
+             "(parallel.tensor); wanted a degree that divides %" PRId64,
+             info->name, size, info->cut.dim == 0 ? "rows" : "columns", M, size / parts);
     info->shape.dim[info->cut.dim] = (size / parts + M - 1) / M * parts;
     return ZR_OK;
 }

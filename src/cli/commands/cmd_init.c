@@ -8,18 +8,22 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEFAULT_OUT "config.json"
 enum { TYPES_MOST = 32 };
 
-/** Write a new file. Fail if `path` already exists, so that no file of the user is overwritten. */
+/** Write a new file. Fail if `path` already exists, so that no file of the user is overwritten. If writing fails, leave
+ * no file, so that the same command can be repeated. */
 static zr_status write_new(const char *path, const char *text)
 {
     zr__file file;
-    ZR_TRY(zr__file_create(path, &file));
+    zr_status made = zr__file_create(path, &file);
+    ZR_CHECK(made == ZR_OK, made, "%s; name another file: zr init FILE.json", zr_error_message());
     zr_status st = zr__file_write(&file, 0, text, (int64_t)strlen(text));
     if (st == ZR_OK) st = zr__file_sync(&file);
     zr__file_close(&file);
+    if (st != ZR_OK) unlink(path);
     return st;
 }
 

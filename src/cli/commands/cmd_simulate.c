@@ -108,11 +108,12 @@ static void print_exposed_line(const zr_simulation *s)
 static void print_simulation(const simulating *c, const cli_trial *made)
 {
     const zr_simulation *s = &made->simulation;
-    printf("%s parameters on %d of the %d devices of %s, stage %d, %d samples x %lld tokens a micro-batch, %lld "
-           "micro-batch%s a step\n",
+    printf("%s parameters on %d of the %d devices of %s, stage %d, %d sample%s x %lld tokens a micro-batch, "
+           "%lld micro-batch%s a step\n",
            ZR_AMOUNT((double)made->params), c->target.ranks, c->target.cluster.devices, c->target.cluster.name,
-           (int)c->config->zero.stage, (int)c->config->micro_batch_size, (long long)c->config->data.seq_length,
-           (long long)c->config->accumulation_steps, c->config->accumulation_steps == 1 ? "" : "es");
+           (int)c->config->zero.stage, (int)c->config->micro_batch_size, c->config->micro_batch_size == 1 ? "" : "s",
+           (long long)c->config->data.seq_length, (long long)c->config->accumulation_steps,
+           c->config->accumulation_steps == 1 ? "" : "es");
     printf("step       %s; %.4g samples/s, %.4g tokens/s\n", CLI_SECONDS(s->price.step_sec), s->samples_sec,
            s->tokens_sec);
     printf("FLOP/s     %.1f T a device, recompute included; %sFLOP/s all; MFU %.1f %%\n", s->flops_sec / 1e12,

@@ -49,8 +49,12 @@ static void add_advised(zr__text *p, const cli_choices *choices)
     add_choice_name(p, choices, c);
     zr__text_add(p, ": the %s of %s", timed ? "fastest" : "least work and traffic",
                  limit ? "what fits" : "all (ties go to the least memory)");
+    const bool memory_known = choices->target->simulated || choices->target->profile.machine.memory_bytes_sec > 0;
     if (choices->compute_known)
-        zr__text_add(p, ", %s a step%s", CLI_SECONDS(price->step_sec), timed ? "" : " without communication");
+        zr__text_add(p, ", %s a step%s", CLI_SECONDS(price->step_sec),
+                     !memory_known ? " for products alone"
+                     : !timed      ? " without communication"
+                                   : "");
     if (limit) zr__text_add(p, ", and leaves %s a rank", ZR_SIZE((double)(limit - c->made.needs_bytes)));
     if (choices->target->ranks == 1) {
         zr__text_add(p, ". With one rank there is no traffic; stages differ only in the memory that they need.");
@@ -156,9 +160,11 @@ static const char *source_of_times(const cli_choices *choices, char room[192])
         return "Times are without communication: the rate of the link between hosts is not known. --cluster NAME "
                "has one.";
     if (!choices->link_known)
-        return "Times are without communication: the rate of this machine's link is not known." MEASURE_OR_TAKE;
+        return "Times are of products alone, so a step takes longer: the rates of this machine's memory and link are "
+               "not known." MEASURE_OR_TAKE;
     if (machine->memory_bytes_sec <= 0)
-        return "Times are of products alone: the rate of this machine's memory is not known." MEASURE_OR_TAKE;
+        return "Times are of products alone, so a step takes longer: the rate of this machine's memory is not "
+               "known." MEASURE_OR_TAKE;
     if (target->efficiency > 0 && target->efficiency < 1) {
         snprintf(room, 192,
                  "Times take %g %% of the profile's FLOP/s (--efficiency), its other rates in full, no latency.",

@@ -19,7 +19,9 @@
 
 static void add_share(cli_line *line, int rank, double mfu)
 {
-    if (isfinite(mfu))
+    if (mfu > 0.0 && mfu < 0.005)
+        cli_line_add(line, rank, "<1%% of peak");
+    else if (isfinite(mfu))
         cli_line_add(line, rank, "%.0f%% of peak", 100.0 * mfu);
     else
         cli_line_add(line, rank, "peak n/a");

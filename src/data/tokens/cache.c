@@ -167,7 +167,9 @@ static zr_status find_place(const zr_data_args *args, place *p)
     char what[KEY_BYTES];
     uint64_t text = 0;
     ZR_TRY(find_folder(args, p->folder));
-    ZR_TRY(zr__make_folders(p->folder));
+    zr_status st = zr__make_folders(p->folder);
+    ZR_CHECK(st == ZR_OK, st, "%s; tokens of texts are kept there; name another directory with data.cache_dir",
+             zr_error_message());
     ZR_TRY(zr__file_pass(x->parts.file, tell_of_pass, x, &text));
     snprintf(what, sizeof(what), "tokens %d: %016llx %016llx %d %s %d%s", VERSION, (unsigned long long)text,
              (unsigned long long)zr_tokenizer_hash(x->tokenizer), x->token_bytes,

@@ -16,6 +16,7 @@
 #include "train/host/limits.h"
 #include "train/measure/measure.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void note_made_again(const zr__run *r, const zr__samples *samples)
@@ -314,6 +315,31 @@ static zr_status same_choices(zr__run *r)
                         (uint64_t)plan->save);
 }
 
+/** Add a note if ranks use different processor levels. Their products then round in different ways, so the losses are
+ * not those of any single level. */
+static zr_status note_levels(zr__run *r)
+{
+    char level[sizeof(uint64_t)] = "";
+    uint64_t packed;
+    if (r->device->profile.facts.apart) return ZR_OK;
+    snprintf(level, sizeof(level), "%s", zr_device_cpu_level());
+    memcpy(&packed, level, sizeof(packed));
+    ZR_TRY(zr__run_gather(r, packed));
+    for (int q = 1; q < r->comm->size; q++) {
+        const uint64_t first = zr__run_gathered(r, 0), its = zr__run_gathered(r, q);
+        if (its == first) continue;
+        char here[sizeof(level)], there[sizeof(level)];
+        memcpy(here, &first, sizeof(here));
+        memcpy(there, &its, sizeof(there));
+        zr__run_note(r,
+                     "rank 0 uses the kernels %s and rank %d uses %s, so the last digits of the losses are those of "
+                     "neither; set ZR_KERNELS to a level that all processors have (`zr info`)",
+                     here, q, there);
+        break;
+    }
+    return ZR_OK;
+}
+
 zr_status zr__run_check(zr__run *r)
 {
     uint64_t hash = 0;
@@ -332,6 +358,7 @@ zr_status zr__run_check(zr__run *r)
     if (r->comm->rank == 0 && zr__train_gpus_unused(r->config->device, unused))
         zr__run_note(r, "the GPUs of this machine are not used: %s", unused);
     ZR_TRY(zr__run_same(r, "the kind of device (write device \"cpu\" or \"cuda\")", r->device->profile.facts.apart));
+    ZR_TRY(note_levels(r));
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
     ZR_TRY(settle_rates(r));

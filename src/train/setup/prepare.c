@@ -1,6 +1,7 @@
 /** Preparation of a loaded configuration: the model's settings, the tokenizer and the output directory are set from
  * files.
  */
+#include "base/file/folder.h"
 #include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "config/config.h"
@@ -57,6 +58,28 @@ static zr_status note_dropout(zr_config *config)
     return zr__config_add_note(config, note);
 }
 
+/** Fail with `st`, the status of reading the directory of model.init. If the directory is of another kind, the message
+ * says which directory or key is wanted. */
+static zr_status refuse_init(const char *dir, zr_status st)
+{
+    char why[512], model[PATH_MAX];
+    snprintf(why, sizeof(why), "%s", zr_error_message());
+    const bool run = zr__path_is_in(dir, "metrics.jsonl"), has_model = run && zr__path_is_in(dir, "model");
+    if (has_model) ZR_TRY(zr__path_join(model, dir, "model"));
+    const char *weights = has_model ? model : dir;
+    ZR_CHECK(!zr__adapter_is_in(weights), st,
+             "model.init: %s has an adapter, not a whole model; give the directory of its base, and the adapter as "
+             "model.lora.init=%s; or give the directory OUT that `zr convert %s OUT` makes of the two",
+             ZR_SHOWN(dir), ZR_SHOWN(weights), ZR_SHOWN(dir));
+    ZR_CHECK(!has_model, st, "model.init: %s is the directory of a run; give that of its weights, %s", ZR_SHOWN(dir),
+             ZR_SHOWN(weights));
+    ZR_CHECK(!run, st,
+             "model.init: %s is the directory of a run without model/; give one of its checkpoints, %s/step-*",
+             ZR_SHOWN(dir), ZR_SHOWN(dir));
+    return ZR_FAIL(st, "model.init: %s%s", why,
+                   st == ZR_ERR_NOT_FOUND ? "; give a Hugging Face directory on this machine" : "");
+}
+
 /** Take the model's settings from the directory of model.init or from model.preset. */
 static zr_status settle_model(zr_config *config)
 {
@@ -64,9 +87,7 @@ static zr_status settle_model(zr_config *config)
     char origin[96];
     if (config->model.init) {
         const zr_status st = zr__family_read(config->model.init, &model);
-        ZR_CHECK(st != ZR_ERR_NOT_FOUND, st, "model.init: %s; give a Hugging Face directory on this machine",
-                 zr_error_message());
-        ZR_TRY(st);
+        if (st != ZR_OK) return refuse_init(config->model.init, st);
         ZR_CHECK(model.family == config->model.family, ZR_ERR_CONFIG,
                  "model.type is %s, but model_type in %s/config.json is %s; leave out model.type", config->model.type,
                  ZR_SHOWN(config->model.init), model.family->name);
@@ -121,7 +142,9 @@ static zr_status settle_adapter(zr_config *config)
     if (!config->model.lora_init) return ZR_OK;
     zr_status st = zr__adapter_read(config->model.lora_init, &adapter);
     if (st != ZR_OK) zr__adapter_clear(&adapter);
-    ZR_CHECK(st == ZR_OK, st, "model.lora.init: %s", zr_error_message());
+    ZR_CHECK(st == ZR_OK, st, "model.lora.init: %s%s", zr_error_message(),
+             st == ZR_ERR_NOT_FOUND ? "; give an adapter directory of peft, such as model/ of a run with adapters"
+                                    : "");
     st = take_adapter(config, &adapter);
     zr__adapter_clear(&adapter);
     return st;
