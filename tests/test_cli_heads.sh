@@ -41,6 +41,7 @@ labels() { run=$1; shift; tune "$run" sequence_classification train.jsonl dev.js
 answers() { run=$1; shift; tune "$run" question_answering train.json dev.json --data.doc_stride=8 --data.max_query_length=10 "$@"; }
 
 check "a run on labels" labels classes $small
+check "... counts labels in the lines of evaluations" grep -q 'val_loss [0-9.]* | 12 labels$' err
 check "... is evaluated by accuracy" prints '^accuracy       1.0000, of 12 samples' "$ZR" eval classes
 check "... in its directory of Hugging Face" prints '"accuracy":1, "samples":12' \
     "$ZR" eval classes/model --data dev.jsonl --seq 32 --json
@@ -85,6 +86,7 @@ check "names are refused where the model has none" fails 65 'since the labels ha
     --data.train=train-named.jsonl
 
 check "a run on answers that starts with another task" answers qa --model.init=classes/model --train.steps=150
+check "... counts two ends of each answer" grep -q 'val_loss [0-9.]* | 48 ends of answers$' err
 check "... says which tensors are new" grep -q 'new tensors.*: qa_outputs.weight, qa_outputs.bias$' err
 check "... and which are left out" grep -q 'tensors that the model does not have (4): .*classifier.bias' err
 check "... is evaluated by exact match and F1" prints '^F1             100.0000 %' "$ZR" eval qa --predictions found.json
