@@ -99,6 +99,7 @@ assert "id2label" not in json.load(open("qa/model/config.json"))
 END_PYTHON
 }
 check "... and its answers are written" right
+check "... is resumed, although the other task had three labels" "$ZR" train qa/config.json --resume --train.steps=151
 check "... in windows" prints 'of 24 questions' "$ZR" eval qa --seq 24
 check "the weights alone, in rows that are too short for windows of 128 tokens" prints '^F1 ' "$ZR" eval qa/model --data dev.json \
     --seq 32
@@ -114,6 +115,11 @@ check "the head of another number of labels does not fit" fails 65 'classifier.w
 check "adapters have no new head" fails 69 'the new head' labels no --model.init=qa/model --model.lora.rank=2
 check "a key of another task" fails 78 'data.max_predictions: it is for another model.task' labels no $small \
     --data.max_predictions=10
+for option in model.num_labels=3 model.classifier_dropout=0.2; do
+    check "... ${option%=*}" fails 78 "${option%=*}: it is for another model.task; leave it out" answers no $small --$option
+    check "... also of a task that a directory gives" fails 78 "${option%=*}: it is for another model.task" "$ZR" train \
+        --model.init=qa/model --data.train=train.json --data.tokenizer=tok --train.output_dir=no --$option
+done
 check "a plan" prints 'parameters' "$ZR" plan classes/config.json
 sed 's/BertForSequenceClassification/BertForTokenClassification/' classes/model/config.json >named/config.json
 check "another class of transformers is refused by name" fails 65 \

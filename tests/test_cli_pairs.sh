@@ -146,6 +146,12 @@ check "... needs a tokenizer for text" fails 78 'data.tokenizer is missing' "$ZR
 check "... and first of all the text" fails 66 'text-gone.txt: cannot open' "$ZR" train --model.type=bert --data.train=text-gone.txt
 check "... and rows with room for a pair" fails 78 'data.seq_length: 4 is too short for a pair' small --data.train="$DATA" --data.seq_length=4 --data.max_predictions=2
 check "... predicts no more tokens than a row has" fails 78 'data.max_predictions: 40 is more than data.seq_length 32' small --data.train="$DATA" --data.max_predictions=40
+check "... not even the default of longer rows, if it is given" fails 78 \
+    'data.max_predictions: 20 is more than data.seq_length 15' train no --data.max_predictions=20
+sed 's/, "max_predictions": 15//' c.json >short.json
+check "... and by default fewer in short rows" "$ZR" train short.json --model.init="$GOLDEN/model" --data.train="$DATA" \
+    --train.output_dir=short --train.steps=1
+check "... namely as many as tokens" grep -q '"max_predictions": 15' short/config.json
 check "... nor holds more samples than tokens" fails 78 'data.max_samples: 33 is more than data.seq_length 32' small --data.train="$DATA" --data.max_samples=33
 check "a plan" prints '"params": 110106428' "$ZR" plan --model.preset=bert-base --data.seq_length=128 --zero_optimization.stage=2 --ranks 4 --json
 
