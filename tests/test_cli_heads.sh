@@ -31,7 +31,7 @@ END_PYTHON
 tune() { # RUN TASK TRAIN DEV OPTION...
     run=$1 task=$2 data=$3 dev=$4
     shift 4
-    "$ZR" train --model.type=bert --model.task="$task" --model.hidden_dropout_prob=0 \
+    "$ZR" train --model.type="${type:-bert}" --model.task="$task" --model.hidden_dropout_prob=0 \
         --model.attention_probs_dropout_prob=0 --data.train="$data" --data.val="$dev" --data.tokenizer=tok \
         --data.seq_length=32 --train_batch_size=8 --train.steps=120 --train.eval_interval=60 --train.threads=1 \
         --optimizer.params.lr=5e-3 --gradient_clipping=1 --bf16.enabled=false --train.output_dir="$run" "$@"
@@ -132,5 +132,62 @@ check "... and another type of problem" fails 65 'problem_type is "multi_label_c
 sed 's/"problem_type.*//; s/^{/{"id2label": ["no", "yes"],/; s/"id2label": {/"other": {/' classes/model/config.json \
     >named/config.json
 check "... and a list of labels" fails 65 'id2label is not an object' "$ZR" eval named --data dev.jsonl
+
+# Directories of other classes, with the tensors of each.
+python3 - <<'END_PYTHON'
+import json, os, struct
+def read(path):
+    data = open(path, "rb").read()
+    length, = struct.unpack("<Q", data[:8])
+    return {name: (one, data[8 + length + one["data_offsets"][0]:8 + length + one["data_offsets"][1]])
+            for name, one in json.loads(data[8:8 + length]).items() if name != "__metadata__"}
+def write(folder, kind, tensors):
+    config = json.load(open("classes/model/config.json")) | {"architectures": [kind]}
+    header, body = {}, b""
+    for name, (one, data) in tensors.items():
+        header[name] = one | {"data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    os.mkdir(folder)
+    json.dump({name: value for name, value in config.items() if "label" not in name}, open(f"{folder}/config.json", "w"))
+    open(f"{folder}/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + body)
+def zeros(*shape):
+    elems = 1
+    for n in shape:
+        elems *= n
+    return {"dtype": "F32", "shape": shape}, bytes(4 * elems)
+all = read("classes/model/model.safetensors")
+body = {name: value for name, value in all.items() if not name.startswith("classifier.")}
+width, words = 16, all["bert.embeddings.word_embeddings.weight"][0]["shape"][0]
+head = {"bias": zeros(words), "transform.dense.weight": zeros(width, width), "transform.dense.bias": zeros(width),
+        "transform.LayerNorm.weight": zeros(width), "transform.LayerNorm.bias": zeros(width)}
+write("body", "BertModel", {name.removeprefix("bert."): value for name, value in body.items()})
+write("masked", "BertForMaskedLM", {name: value for name, value in body.items() if ".pooler." not in name} |
+      {"cls.predictions." + name: value for name, value in head.items()})
+large = dict(all)
+large["classifier.weight"] = all["classifier.weight"][0], struct.pack("<f", 3e38) * (3 * width)
+write("large", "BertForSequenceClassification", large)
+config = json.load(open("large/config.json")) | {"num_labels": 3}
+json.dump(config, open("large/config.json", "w"))
+END_PYTHON
+cp tok/* large
+check "labels, from the body alone" labels from-body --model.init=body --train.steps=2
+check "... whose pooler is kept" grep -q 'new tensors.*: classifier.weight, classifier.bias$' err
+check "... from a model of masked tokens" labels from-masked --model.init=masked --train.steps=2
+check "... which has no pooler" grep -q 'new tensors.*: bert.pooler.dense.weight, bert.pooler.dense.bias, classifier' err
+check "... and whose head is left out" grep -q 'tensors that the model does not have (5): .*cls.predictions' err
+check "answers, from the body alone" answers answers-body --model.init=body --train.steps=2
+check "... without the pooler" grep -q 'tensors that the model does not have (2): .*pooler' err
+check "a model whose logits overflow is not scored" fails 80 'not finite' "$ZR" eval large --data dev.jsonl --seq 32
+
+type=bert-preln
+check "norms before each part: labels" labels before $small --train.steps=20
+check "... in a directory of their own class" grep -q 'BertPreLNForSequenceClassification' before/model/config.json
+check "... are evaluated" prints 'of 12 samples' "$ZR" eval before/model --data dev.jsonl --seq 32
+check "... answers, with the same body" answers after --model.init=before/model --train.steps=2
+check "... are evaluated as well" prints 'of 24 questions' "$ZR" eval after
+type=bert
+check "... but not with norms after each part" fails 78 'model.type' answers no --model.init=before/model
 
 echo "1..$n"
