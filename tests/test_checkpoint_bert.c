@@ -1,6 +1,7 @@
 //TEST timeout=20
 /* Directories of BERT as different programs write them: names without the prefix, with the norms' names of TensorFlow,
- * with the decoder and its bias a second time and with position ids give the same model; contradictions are refused. */
+ * with the decoder and its bias a second time and with position ids give the same model; the class and the labels of
+ * config.json give the task; contradictions are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -166,8 +167,80 @@ static void test_forms(void **state)
     zr_safetensors_close(&own.from);
 }
 
+/* ---- tasks ------------------------------------------------------------------------------------- */
+
+#define CLASSIFIES "\"architectures\": [\"BertForSequenceClassification\"]"
+#define ANSWERS "\"architectures\": [\"BertForQuestionAnswering\"]"
+static const struct {
+    const char *type, *members; /* model_type and further members of config.json */
+    int samples;
+    int64_t labels;
+    const char *told; /* the refusal, or NULL */
+} tasks[] = {
+    {"bert", "\"architectures\": [\"BertForPreTraining\"]", ZR_SAMPLES_PAIRS, 0, NULL},
+    {"bert", "\"architectures\": [\"BertForMaskedLM\"]", ZR_SAMPLES_PAIRS, 0, NULL},
+    {"bert", "\"architectures\": [\"BertModel\"], \"num_labels\": 1", ZR_SAMPLES_PAIRS, 0, NULL},
+    {"bert", "\"architectures\": null", ZR_SAMPLES_PAIRS, 0, NULL},
+    {"bert", ANSWERS, ZR_SAMPLES_ANSWERS, 0, NULL},
+    {"bert", ANSWERS ", \"id2label\": {\"0\": \"a\"}", ZR_SAMPLES_ANSWERS, 0, NULL},
+    {"bert", CLASSIFIES, ZR_SAMPLES_LABELS, 2, NULL},
+    {"bert", CLASSIFIES ", \"num_labels\": 4", ZR_SAMPLES_LABELS, 4, NULL},
+    {"bert", CLASSIFIES ", \"num_labels\": null, \"id2label\": {\"1\": \"a\", \"0\": \"b\", \"2\": \"A\"}",
+     ZR_SAMPLES_LABELS, 3, NULL},
+    {"bert-preln", "\"architectures\": [\"BertPreLNForSequenceClassification\"], \"num_labels\": 3", ZR_SAMPLES_LABELS,
+     3, NULL},
+    {"bert-preln", "\"architectures\": [\"BertPreLNForQuestionAnswering\"]", ZR_SAMPLES_ANSWERS, 0, NULL},
+    {"bert-preln", "\"architectures\": [\"BertPreLNForPreTraining\"]", ZR_SAMPLES_PAIRS, 0, NULL},
+    {"bert-preln", CLASSIFIES, 0, 0,
+     "architectures is BertForSequenceClassification; wanted BertPreLNForPreTraining, "
+     "BertPreLNForSequenceClassification or BertPreLNForQuestionAnswering"},
+    {"bert", "\"architectures\": [\"BertForTokenClassification\"]", 0, 0,
+     "architectures is BertForTokenClassification; wanted BertForPreTraining, BertForSequenceClassification or "
+     "BertForQuestionAnswering"},
+    {"bert", CLASSIFIES ", \"num_labels\": 1", 0, 0, "the number of labels is 1 (num_labels)"},
+    {"bert", CLASSIFIES ", \"num_labels\": 2.5", 0, 0, "num_labels is not an integer"},
+    {"bert", CLASSIFIES ", \"id2label\": {\"0\": \"a\"}", 0, 0, "the number of labels is 1 (id2label)"},
+    {"bert", CLASSIFIES ", \"id2label\": {\"0\": \"a\", \"2\": \"b\"}", 0, 0,
+     "id2label has 2 members, but no name for label 1"},
+    {"bert", CLASSIFIES ", \"id2label\": {\"0\": \"a\", \"1\": 2}", 0, 0, "no name for label 1"},
+    {"bert", CLASSIFIES ", \"id2label\": [\"a\", \"b\"]", 0, 0, "id2label is not an object"},
+    {"bert", CLASSIFIES ", \"id2label\": {\"0\": \"yes\", \"1\": \"no\", \"2\": \"yes\"}", 0, 0,
+     "d/config.json: id2label has the name yes for label 0 and for label 2; give each label a name of its own"},
+};
+
+static void test_tasks(void **state)
+{
+    (void)state;
+    (void)mkdir(in_tempdir("d"), 0700);
+    for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
+        const zr_family *family = NULL;
+        zr_model_config config;
+        FILE *file = fopen(in_tempdir("d/config.json"), "w");
+        assert_non_null(file);
+        fprintf(file,
+                "{\"model_type\": \"%s\", \"hidden_size\": 8, \"num_attention_heads\": 2, \"num_hidden_layers\": 1, "
+                "\"intermediate_size\": 16, \"max_position_embeddings\": 16, \"vocab_size\": 30, %s}",
+                tasks[i].type, tasks[i].members);
+        assert_int_equal(fclose(file), 0);
+        const zr_status st = zr_hf_read(in_tempdir("d"), &family, &config);
+        if (tasks[i].told) {
+            if (st != ZR_ERR_DATA || !strstr(zr_error_message(), tasks[i].told))
+                fail_msg("%zu: %d, %s", i, st, zr_error_message());
+            continue;
+        }
+        if (st != ZR_OK) fail_msg("%zu: %s", i, zr_error_message());
+        const zr_samples samples = zr_family_samples(family, &config);
+        int64_t labels = 0;
+        if (samples == ZR_SAMPLES_LABELS)
+            memcpy(&labels, config.bytes + zr_family_meaning(family, "labels")->offset, sizeof labels);
+        if ((int)samples != tasks[i].samples || labels != tasks[i].labels)
+            fail_msg("%zu: %s is a task of samples %d with %lld labels", i, tasks[i].members, (int)samples,
+                     (long long)labels);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_tasks)};
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

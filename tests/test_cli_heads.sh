@@ -31,7 +31,7 @@ END_PYTHON
 tune() { # RUN TASK TRAIN DEV OPTION...
     run=$1 task=$2 data=$3 dev=$4
     shift 4
-    "$ZR" train --model.type=bert --model.task="$task" --model.hidden_dropout_prob=0 \
+    "$ZR" train --model.type="${type:-bert}" --model.task="$task" --model.hidden_dropout_prob=0 \
         --model.attention_probs_dropout_prob=0 --data.train="$data" --data.val="$dev" --data.tokenizer=tok \
         --data.seq_length=32 --train_batch_size=8 --train.steps=120 --train.eval_interval=60 --train.threads=1 \
         --optimizer.params.lr=5e-3 --gradient_clipping=1 --bf16.enabled=false --train.output_dir="$run" "$@"
@@ -41,6 +41,7 @@ labels() { run=$1; shift; tune "$run" sequence_classification train.jsonl dev.js
 answers() { run=$1; shift; tune "$run" question_answering train.json dev.json --data.doc_stride=8 --data.max_query_length=10 "$@"; }
 
 check "a run on labels" labels classes $small
+check "... counts labels in the lines of evaluations" grep -q 'val_loss [0-9.]* | 12 labels$' err
 check "... is evaluated by accuracy" prints '^accuracy       1.0000, of 12 samples' "$ZR" eval classes
 check "... in its directory of Hugging Face" prints '"accuracy":1, "samples":12' \
     "$ZR" eval classes/model --data dev.jsonl --seq 32 --json
@@ -85,6 +86,7 @@ check "names are refused where the model has none" fails 65 'since the labels ha
     --data.train=train-named.jsonl
 
 check "a run on answers that starts with another task" answers qa --model.init=classes/model --train.steps=150
+check "... counts two ends of each answer" grep -q 'val_loss [0-9.]* | 48 ends of answers$' err
 check "... says which tensors are new" grep -q 'new tensors.*: qa_outputs.weight, qa_outputs.bias$' err
 check "... and which are left out" grep -q 'tensors that the model does not have (4): .*classifier.bias' err
 check "... is evaluated by exact match and F1" prints '^F1             100.0000 %' "$ZR" eval qa --predictions found.json
@@ -97,6 +99,7 @@ assert "id2label" not in json.load(open("qa/model/config.json"))
 END_PYTHON
 }
 check "... and its answers are written" right
+check "... is resumed, although the other task had three labels" "$ZR" train qa/config.json --resume --train.steps=151
 check "... in windows" prints 'of 24 questions' "$ZR" eval qa --seq 24
 check "the weights alone, in rows that are too short for windows of 128 tokens" prints '^F1 ' "$ZR" eval qa/model --data dev.json \
     --seq 32
@@ -112,6 +115,11 @@ check "the head of another number of labels does not fit" fails 65 'classifier.w
 check "adapters have no new head" fails 69 'the new head' labels no --model.init=qa/model --model.lora.rank=2
 check "a key of another task" fails 78 'data.max_predictions: it is for another model.task' labels no $small \
     --data.max_predictions=10
+for option in model.num_labels=3 model.classifier_dropout=0.2; do
+    check "... ${option%=*}" fails 78 "${option%=*}: it is for another model.task; leave it out" answers no $small --$option
+    check "... also of a task that a directory gives" fails 78 "${option%=*}: it is for another model.task" "$ZR" train \
+        --model.init=qa/model --data.train=train.json --data.tokenizer=tok --train.output_dir=no --$option
+done
 check "a plan" prints 'parameters' "$ZR" plan classes/config.json
 sed 's/BertForSequenceClassification/BertForTokenClassification/' classes/model/config.json >named/config.json
 check "another class of transformers is refused by name" fails 65 \
@@ -124,5 +132,62 @@ check "... and another type of problem" fails 65 'problem_type is "multi_label_c
 sed 's/"problem_type.*//; s/^{/{"id2label": ["no", "yes"],/; s/"id2label": {/"other": {/' classes/model/config.json \
     >named/config.json
 check "... and a list of labels" fails 65 'id2label is not an object' "$ZR" eval named --data dev.jsonl
+
+# Directories of other classes, with the tensors of each.
+python3 - <<'END_PYTHON'
+import json, os, struct
+def read(path):
+    data = open(path, "rb").read()
+    length, = struct.unpack("<Q", data[:8])
+    return {name: (one, data[8 + length + one["data_offsets"][0]:8 + length + one["data_offsets"][1]])
+            for name, one in json.loads(data[8:8 + length]).items() if name != "__metadata__"}
+def write(folder, kind, tensors):
+    config = json.load(open("classes/model/config.json")) | {"architectures": [kind]}
+    header, body = {}, b""
+    for name, (one, data) in tensors.items():
+        header[name] = one | {"data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    os.mkdir(folder)
+    json.dump({name: value for name, value in config.items() if "label" not in name}, open(f"{folder}/config.json", "w"))
+    open(f"{folder}/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + body)
+def zeros(*shape):
+    elems = 1
+    for n in shape:
+        elems *= n
+    return {"dtype": "F32", "shape": shape}, bytes(4 * elems)
+all = read("classes/model/model.safetensors")
+body = {name: value for name, value in all.items() if not name.startswith("classifier.")}
+width, words = 16, all["bert.embeddings.word_embeddings.weight"][0]["shape"][0]
+head = {"bias": zeros(words), "transform.dense.weight": zeros(width, width), "transform.dense.bias": zeros(width),
+        "transform.LayerNorm.weight": zeros(width), "transform.LayerNorm.bias": zeros(width)}
+write("body", "BertModel", {name.removeprefix("bert."): value for name, value in body.items()})
+write("masked", "BertForMaskedLM", {name: value for name, value in body.items() if ".pooler." not in name} |
+      {"cls.predictions." + name: value for name, value in head.items()})
+large = dict(all)
+large["classifier.weight"] = all["classifier.weight"][0], struct.pack("<f", 3e38) * (3 * width)
+write("large", "BertForSequenceClassification", large)
+config = json.load(open("large/config.json")) | {"num_labels": 3}
+json.dump(config, open("large/config.json", "w"))
+END_PYTHON
+cp tok/* large
+check "labels, from the body alone" labels from-body --model.init=body --train.steps=2
+check "... whose pooler is kept" grep -q 'new tensors.*: classifier.weight, classifier.bias$' err
+check "... from a model of masked tokens" labels from-masked --model.init=masked --train.steps=2
+check "... which has no pooler" grep -q 'new tensors.*: bert.pooler.dense.weight, bert.pooler.dense.bias, classifier' err
+check "... and whose head is left out" grep -q 'tensors that the model does not have (5): .*cls.predictions' err
+check "answers, from the body alone" answers answers-body --model.init=body --train.steps=2
+check "... without the pooler" grep -q 'tensors that the model does not have (2): .*pooler' err
+check "a model whose logits overflow is not scored" fails 80 'not finite' "$ZR" eval large --data dev.jsonl --seq 32
+
+type=bert-preln
+check "norms before each part: labels" labels before $small --train.steps=20
+check "... in a directory of their own class" grep -q 'BertPreLNForSequenceClassification' before/model/config.json
+check "... are evaluated" prints 'of 12 samples' "$ZR" eval before/model --data dev.jsonl --seq 32
+check "... answers, with the same body" answers after --model.init=before/model --train.steps=2
+check "... are evaluated as well" prints 'of 24 questions' "$ZR" eval after
+type=bert
+check "... but not with norms after each part" fails 78 'model.type' answers no --model.init=before/model
 
 echo "1..$n"

@@ -88,6 +88,32 @@ END_PYTHON
 }
 check "... of rows of which one has no label" label_probabilities
 check "... on a list of one file" prints 'masked_lm ' "$ZR" eval "$GOLDEN/model" --data "[\"$DATA\"]" --seq 15
+python3 - "$DATA" "$GOLDEN/expected.json" <<'END_PYTHON'
+import json, struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+length, = struct.unpack("<Q", data[:8])
+first, end = (8 + length + at for at in json.loads(data[8:8 + length])["labels"]["data_offsets"])
+labels = [label for label, in struct.iter_unpack("<i", data[first:end])]
+predicted = json.load(open(sys.argv[2]))["predicted"]
+masked = [i for i, label in enumerate(labels) if label >= 0]
+assert len(masked) == len(predicted)
+for k, i in enumerate(masked):
+    if k % 3:
+        labels[i] = predicted[k]
+right = sum(labels[i] == token for i, token in zip(masked, predicted))
+data[first:end] = struct.pack(f"<{len(labels)}i", *labels)
+open("hits.safetensors", "wb").write(data)
+json.dump([right / len(masked), len(masked)], open("want.json", "w"))
+END_PYTHON
+accuracy() {
+    "$ZR" eval "$GOLDEN/model" --data hits.safetensors --seq 15 --json >eval.json || return 1
+    python3 - <<'END_PYTHON'
+import json
+got, (share, tokens) = json.load(open("eval.json")), json.load(open("want.json"))
+assert abs(got["masked_lm_accuracy"] - share) < 1e-8 and got["tokens"] == tokens, (got, share, tokens)
+END_PYTHON
+}
+check "... with the accuracy of the reference's predictions, for two of three labels" accuracy
 cp "$DATA" more.safetensors
 check "... but not of two" fails 69 'more.safetensors is the first of 2 files.*ready rows are read from one file' \
     "$ZR" eval "$GOLDEN/model" --data "[\"more.safetensors\", \"other.safetensors\"]" --seq 15
@@ -105,6 +131,7 @@ END_PYTHON
 }
 check "... is the run's own" the_val_loss
 check "... for people" prints 'next_sentence  0' "$ZR" eval val
+check "... with the accuracy" prints '^masked_lm_accuracy 0.0[0-9]*, of [0-9]* masked tokens' "$ZR" eval val
 
 small() { # OPTION...
     "$ZR" train --model.type=bert --model.num_hidden_layers=1 --model.num_attention_heads=2 --model.hidden_size=16 \
@@ -119,6 +146,12 @@ check "... needs a tokenizer for text" fails 78 'data.tokenizer is missing' "$ZR
 check "... and first of all the text" fails 66 'text-gone.txt: cannot open' "$ZR" train --model.type=bert --data.train=text-gone.txt
 check "... and rows with room for a pair" fails 78 'data.seq_length: 4 is too short for a pair' small --data.train="$DATA" --data.seq_length=4 --data.max_predictions=2
 check "... predicts no more tokens than a row has" fails 78 'data.max_predictions: 40 is more than data.seq_length 32' small --data.train="$DATA" --data.max_predictions=40
+check "... not even the default of longer rows, if it is given" fails 78 \
+    'data.max_predictions: 20 is more than data.seq_length 15' train no --data.max_predictions=20
+sed 's/, "max_predictions": 15//' c.json >short.json
+check "... and by default fewer in short rows" "$ZR" train short.json --model.init="$GOLDEN/model" --data.train="$DATA" \
+    --train.output_dir=short --train.steps=1
+check "... namely as many as tokens" grep -q '"max_predictions": 15' short/config.json
 check "... nor holds more samples than tokens" fails 78 'data.max_samples: 33 is more than data.seq_length 32' small --data.train="$DATA" --data.max_samples=33
 check "a plan" prints '"params": 110106428' "$ZR" plan --model.preset=bert-base --data.seq_length=128 --zero_optimization.stage=2 --ranks 4 --json
 

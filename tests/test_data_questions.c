@@ -144,7 +144,7 @@ static void wrong_files_are_refused(void **state)
          "answer_start in its text; the first is"},
         {FILE_OF("the river", "[{\"text\": \"the\", \"answer_start\": 9}]"), "question x"},
         {FILE_OF("the river", "[{\"text\": \"the\", \"answer_start\": -9}]"), "left out"},
-        {FILE_OF("the river", "[{\"text\": \" \", \"answer_start\": 3}]"), "left out"},
+        {FILE_OF(" the river", "[{\"text\": \" \", \"answer_start\": 0}]"), "left out"},
         {FILE_OF("the river", "[{\"text\": \"\", \"answer_start\": 0}]"), "left out"},
         {FILE_OF("", "[{\"text\": \"the\", \"answer_start\": 0}]"), "left out"},
         {FILE_OF("\\u0000", "[]"), "squad.json:1:"},
@@ -215,6 +215,31 @@ static void lost_answers_do_not_count(void **state)
     read_row(labelled, 0, &x);
     assert_true(x.answer[0] == 3 && x.answer[1] == 4);
     zr_labelled_close(&labelled);
+}
+
+/* As in transformers, an answer of nothing but white space becomes the word before it. */
+static void white_answers_are_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int32_t begin, end;
+    } cases[] = {
+        {FILE_OF("the old river", "[{\"text\": \" \", \"answer_start\": 3}]"), 3, 3},
+        {FILE_OF("the old river", "[{\"text\": \"\\u3000\", \"answer_start\": 7}]"), 4, 4},
+        {FILE_OF("the \\n old river ", "[{\"text\": \" \\n \", \"answer_start\": 3}]"), 3, 3},
+        {FILE_OF("the old river \\t", "[{\"text\": \"\\t\", \"answer_start\": 14}]"), 5, 5},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const zr_labelled_args args = questions_args(write_file("squad.json", cases[i].text));
+        room x;
+        zr_labelled *labelled = open_labelled(&args);
+        read_row(labelled, 0, &x);
+        if (x.answer[0] != cases[i].begin || x.answer[1] != cases[i].end)
+            fail_msg("%zu: the answer is %d .. %d", i, x.answer[0], x.answer[1]);
+        assert_int_equal(zr_labelled_get_info(labelled).lost_answers, 0);
+        zr_labelled_close(&labelled);
+    }
 }
 
 /* The note about a lost answer is cut between two characters. */
@@ -328,6 +353,7 @@ int main(void)
         cmocka_unit_test(wrong_files_are_refused),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(lost_answers_do_not_count),
+        cmocka_unit_test(white_answers_are_words),
         cmocka_unit_test(long_names_are_cut),
         cmocka_unit_test(long_questions_are_cut),
         cmocka_unit_test(progress_is_told),

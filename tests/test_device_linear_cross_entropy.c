@@ -516,6 +516,115 @@ static void test_tiles(void **state)
     for_every_level(tiles);
 }
 
+/* ---- hits --------------------------------------------------------------------------------------- */
+
+/* Fill x with integers from -most to `most`, so that logits are exact in every type, and often equal. */
+static void fill_integers(void *x, zr_dtype g, int64_t n, int64_t most)
+{
+    for (int64_t i = 0; i < n; i++) array_set(x, g, i, (double)(rand() % (2 * most + 1) - most));
+}
+
+/* Make a problem of integers whose targets are often the largest logit, the first or the last of several equal ones.
+ * wanted[r] receives whether the target of row r is the first largest one. Row 1 has no target, and row 3 a NaN. */
+static problem integers_make(size s, zr_dtype g, bool bias, float *wanted)
+{
+    problem p = problem_make(s, g);
+    double *logit = doubles_new(s.V);
+    if (bias) p.b = array_random(g, s.V, 1.0);
+    fill_integers(p.x, g, p.rows * s.C, 1);
+    fill_integers(p.w, g, s.V * s.C, 2);
+    if (bias) fill_integers(p.b, g, s.V, 1);
+    for (int64_t r = 0; r < p.rows; r++) {
+        int64_t first = 0, last = 0;
+        for (int64_t v = 0; v < s.V; v++) {
+            logit[v] = bias ? array_get(p.b, g, v) : 0;
+            for (int64_t c = 0; c < s.C; c++)
+                logit[v] += array_get(p.x, g, r * s.C + c) * array_get(p.w, g, v * s.C + c);
+            if (logit[v] > logit[first]) first = v;
+            if (logit[v] >= logit[last]) last = v;
+        }
+        p.target[r] = (int32_t)(r % 3 == 0 ? first : r % 3 == 1 ? last : rand() % s.V);
+        if (r == 1) p.target[r] = -1;
+        if (r == 3) array_set(p.x, g, r * s.C, NAN);
+        wanted[r] = p.target[r] == first && r != 3;
+    }
+    return p;
+}
+
+/* Check losses and hits of a vocabulary in parts, on ranks or in tiles, beside the losses without hits. */
+static void check_part_hits(zr_device *device, const problem *p, int64_t parts, bool tiled, const float *wanted)
+{
+    const int64_t V = (p->s.V + parts - 1) / parts, rows = p->rows;
+    float *pairs = array_new(ZR_F32, parts * rows * 2), *all = array_new(ZR_F32, parts * rows * 3);
+    float *losses = array_new(ZR_F32, rows), *again = array_new(ZR_F32, rows), *lse = array_new(ZR_F32, rows),
+          *hits = array_new(ZR_F32, rows);
+    for (int64_t m = 0; m < parts; m++) {
+        const part a = part_make(p, parts, m);
+        kernel_call call = part_call(&a, device, pairs + (tiled ? 0 : m * rows * 2));
+        if (tiled) call = tile_of(call, V, parts, m);
+        if (tiled) call.out[0].shape.dim[0] = parts * p->s.B;
+        run_on(device, call);
+        call.out[0].data = all + (tiled ? 0 : m * rows * 3);
+        call.out[0].shape.dim[2] = 3;
+        run_on(device, call);
+    }
+    kernel_call join = join_call(p, parts, pairs, losses, lse);
+    run_on(device, join);
+    join.in[0] = (zr_tensor){all, ZR_F32, {4, {parts, p->s.B, p->s.T, 3}}};
+    join.out[0].data = again;
+    join.out[2] = tensor2(hits, ZR_F32, p->s.B, p->s.T);
+    join.n_out = 3;
+    run_on(device, join);
+    assert_memory_equal(again, losses, (size_t)rows * sizeof *losses);
+    assert_memory_equal(hits, wanted, (size_t)rows * sizeof *hits);
+}
+
+/* Check hits of a whole vocabulary, with the same losses as without hits, and of parts. */
+static void check_hits(zr_device *device, const problem *p, const float *wanted)
+{
+    const int64_t rows = p->rows;
+    float *losses = array_new(ZR_F32, rows), *again = array_new(ZR_F32, rows), *got = array_new(ZR_F32, rows);
+    kernel_call call = forward_call(p, device, losses);
+    run_on(device, call);
+    call.out[0].data = again;
+    call.out[1] = tensor2(got, ZR_F32, p->s.B, p->s.T);
+    call.n_out = 2;
+    run_on(device, call);
+    assert_memory_equal(again, losses, (size_t)rows * sizeof *losses);
+    assert_memory_equal(got, wanted, (size_t)rows * sizeof *got);
+    for (int64_t parts = 1; parts <= 4 && !p->b; parts += 3) {
+        check_part_hits(device, p, parts, false, wanted);
+        check_part_hits(device, p, parts, true, wanted);
+    }
+}
+
+/* Check one block and several, a last part of nothing but padding (9 tokens in four parts), and logits of which one in
+ * each row is NaN. */
+static void hits(const level_pair *level)
+{
+    static const size sizes_of[] = {{2, 3, 131, 5}, {2, 3, 9, 5}, {1, 9, 2100, 3}, {2, 301, 67, 4}};
+    for (int i = 0; i < 4; i++)
+        for (int d = 0; d < N_DTYPES; d++) {
+            const size s = sizes_of[i];
+            float *wanted = array_new(ZR_F32, s.B * s.T);
+            const problem p = integers_make(s, dtypes[d], d % 2 == i % 2, wanted);
+            check_hits(level->three, &p, wanted);
+            for (int64_t r = 0; r < p.rows; r++) {
+                wanted[r] = 0;
+                if (p.target[r] == s.V / 2) p.target[r] = 0;
+            }
+            array_set(p.w, p.g, s.V / 2 * s.C, NAN);
+            if (i < 2) check_hits(level->three, &p, wanted);
+            pool_clear();
+        }
+}
+
+static void test_hits(void **state)
+{
+    (void)state;
+    for_every_level(hits);
+}
+
 /* ---- errors ----------------------------------------------------------------------------------- */
 
 static void bad_targets(const level_pair *level)
@@ -585,7 +694,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),      cmocka_unit_test(test_unfused), cmocka_unit_test(test_bad_targets),
         cmocka_unit_test(test_other_types), cmocka_unit_test(test_forced),  cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_long_blocks), cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_long_blocks), cmocka_unit_test(test_tiles),   cmocka_unit_test(test_hits),
     };
     if (getenv("ZR_KERNELS")) return cmocka_run_group_tests(forced, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

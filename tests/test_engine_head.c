@@ -1,6 +1,8 @@
 //TEST timeout=120 tsan=1
 /* A fused head, whose logits are never stored whole, in training runs: several blocks of rows; a separate weight or the
- * tied table; its losses being the graph's, read by another op, or read by an op without effect. */
+ * tied table; its losses being the graph's, read by another op, or read by an op without effect. In an evaluation it
+ * says which targets have the largest logit. */
+#include "engine/walk.h"
 #include "engine_truth.h"
 #include "graph/internal.h"
 #include "layout_variants.h"
@@ -176,10 +178,96 @@ static void test_bytes(void **state)
     }
 }
 
+/* ---- hits -------------------------------------------------------------------------------------- */
+
+static const bool stores_logits[2] = {false, true};
+
+/* Build a head on a table that may be cut or in tiles. The output of an evaluation is its hits, or else the logits. */
+static void build_hits(zr_graph *g, const void *logits)
+{
+    zr_shape ids = {2, {zr_graph_get_spec(g)->batch, T}};
+    zr_value tokens = zr_input(g, "tokens", ZR_I32, ids), targets = zr_input(g, "targets", ZR_I32, ids), out;
+    zr_graph_unit(g, "tables");
+    zr_value x = zr_embedding(g, tokens, zr_param_table(g, (zr_init){ZR_INIT_NORMAL, 0.3}, V, C, "table"));
+    zr_value head = zr_param_table(g, (zr_init){ZR_INIT_NORMAL, 0.3}, V, C, "head");
+    const bool eval = zr_graph_get_spec(g)->mode == ZR_MODE_EVAL;
+    if (*(const bool *)logits) {
+        out = zr_linear(g, x, head, ZR_NONE, true);
+        zr_graph_losses(g, zr_cross_entropy(g, out, targets));
+    } else {
+        zr_graph_losses(g, zr_linear_cross_entropy_hits(g, x, head, ZR_NONE, targets, eval ? &out : NULL));
+    }
+    if (eval) zr_graph_output(g, out);
+}
+
+/* Keep the output of an evaluation, of rank 0. */
+static zr_status keep_output(trainer *run, zr_engine *engine, zr_comm *comm)
+{
+    static float spare[4][2 * T * V];
+    const zr_batch batch = {.step = 0};
+    const zr_graph *graph = engine->plan->graph[ZR_SCHEDULE_EVAL];
+    zr_exact sum = {0};
+    ZR_TRY(zr_engine_eval(engine, &batch, trainer_batch, run, &sum));
+    return zr_engine_value(engine, ZR_SCHEDULE_EVAL, zr_graph_get_output(graph),
+                           comm->rank == 0 ? run->arg : spare[comm->rank]);
+}
+
+/* Targets follow from tokens for half of the rows, so that many of them have the largest logit. */
+static int32_t next_token(void *arg, int64_t step, int64_t row, int64_t t)
+{
+    const int32_t *best = arg;
+    return t % 2 && best ? best[token(NULL, step, row, t - 1)] : token(NULL, step, row, t);
+}
+
+/* Check the hits of a head whole, on two and three ranks with and without tokens of their own, in tiles, and both,
+ * beside stored logits. */
+static void test_hits(void **state)
+{
+    (void)state;
+    static float logits[2 * T * V], hits[2 * T];
+    static const struct {
+        int tensor, sequence, tile;
+    } cut[] = {{1, 0, 0}, {3, 0, 0}, {2, 1, 0}, {1, 0, 10}, {2, 1, 5}, {2, 0, 7}};
+    const zr_model model[2] = {{.name = "hits", .build = build_hits, .config = &stores_logits[0]},
+                               {.name = "logits", .build = build_hits, .config = &stores_logits[1]}};
+    int32_t best[V] = {0};
+    trainer whole = head_trainer(&model[1], 2);
+    whole.steps = 0;
+    whole.after = keep_output;
+    whole.arg = logits;
+    trainer_run(&whole); /* logits of a token depend on the token alone */
+    int found = 0;
+    for (int r = 0; r < 2 * T; r++) {
+        int32_t first = 0;
+        for (int32_t v = 1; v < V; v++)
+            if (logits[r * V + v] > logits[r * V + first]) first = v;
+        best[token(NULL, 0, r / T, r % T)] = first;
+    }
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
+        trainer run = head_trainer(&model[0], 2);
+        run.layout.tensor = cut[i].tensor;
+        run.layout.sequence = cut[i].sequence ? ZR_SEQUENCE_REGATHER : ZR_SEQUENCE_OFF;
+        run.layout.tile_elems = cut[i].tile * C;
+        run.steps = 0;
+        run.after = keep_output;
+        run.arg = hits;
+        run.token = next_token;
+        run.token_arg = best;
+        trainer_run(&run);
+        found = 0;
+        for (int r = 0; r < 2 * T; r++) {
+            const int32_t in = next_token(best, 0, r / T, r % T), target = next_token(best, 0, r / T, r % T + 1);
+            assert_true(hits[r] == (best[in] == target));
+            found += hits[r] == 1;
+        }
+        assert_in_range(found, T / 4, 2 * T - T / 4);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_truth), cmocka_unit_test(test_evaluation),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_truth),   cmocka_unit_test(test_evaluation),
                                        cmocka_unit_test(test_layouts), cmocka_unit_test(test_program),
-                                       cmocka_unit_test(test_bytes)};
+                                       cmocka_unit_test(test_bytes),   cmocka_unit_test(test_hits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

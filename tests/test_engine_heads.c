@@ -102,7 +102,6 @@ static void open_trace(const char *dir)
     golden.noise = is_noise;
     golden.vanishes = vanishes;
     golden.fill = fill_batch;
-    golden.least = zr_family_samples(family, &config) == ZR_SAMPLES_ANSWERS ? 2 : 0; /* qa_outputs.bias */
     golden_open_tensors(dir);
     batches.T = golden.T;
     read_batches(dir);

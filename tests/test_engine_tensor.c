@@ -354,6 +354,52 @@ static void pieces_that_do_not_divide_are_padded(void **state)
     }
 }
 
+/* Build a model with a whole layer of 7 outputs, whose bias no degree shares equally. */
+static void build_odd(zr_graph *g, const void *config)
+{
+    (void)config;
+    enum { C = 12, N = 7, V = 24 };
+    const zr_init normal = {ZR_INIT_NORMAL, 0.3};
+    const zr_shape ids = {2, {zr_graph_get_spec(g)->batch, zr_graph_get_spec(g)->seq}};
+    zr_value tokens = zr_input(g, "tokens", ZR_I32, ids), targets = zr_input(g, "targets", ZR_I32, ids);
+    zr_graph_unit(g, "tables");
+    zr_value x = zr_embedding(g, tokens, zr_param_table(g, normal, V, C, "table"));
+    zr_graph_unit(g, "body");
+    zr_value in = zr_param(g, normal, (zr_shape){2, {C, N}}, "in"),
+             bias = zr_param(g, normal, (zr_shape){1, {N}}, "bias");
+    x = zr_gelu(g, zr_linear(g, x, in, bias, false));
+    x = zr_linear(g, x, zr_param(g, normal, (zr_shape){2, {N, C}}, "out"), ZR_NONE, false);
+    zr_graph_unit(g, "head");
+    zr_graph_losses(g, zr_linear_cross_entropy(g, x, zr_param_table(g, normal, V, C, "head"), targets));
+}
+
+static void vectors_that_ranks_cannot_share(void **state)
+{
+    (void)state;
+    const zr_model model = {.name = "odd", .build = build_odd};
+    for (int dtype = ZR_F32; dtype <= ZR_BF16; dtype++) {
+        trainer one = small(1, 1, 0);
+        one.model = &model;
+        one.config.vocab_size = 24;
+        one.lr = 0.01;
+        one.layout.dtype = one.layout.wire_dtype = (zr_dtype)dtype;
+        trainer_run(&one);
+        for (int way = 0; way < 4; way++) {
+            trainer run = one;
+            run.layout.tensor = 2 + way / 2;
+            run.layout.ranks = 1 + way % 2;
+            run.layout.batch = 4 / run.layout.ranks;
+            run.layout.stage = way;
+            run.layout.sequence = way % 2 ? ZR_SEQUENCE_KEEP : ZR_SEQUENCE_REGATHER;
+            trainer_run(&run);
+            for (int i = 0; i < run.steps; i++) {
+                close_to(run.loss[i], one.loss[i], dtype == ZR_F32 ? 1e-5 : 1e-2);
+                close_to(run.norm[i], one.norm[i], dtype == ZR_F32 ? 1e-4 : 5e-2);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -363,6 +409,7 @@ int main(void)
         cmocka_unit_test(losses_are_those_of_one_rank),
         cmocka_unit_test(every_layout_trains),
         cmocka_unit_test(uneven_parts),
+        cmocka_unit_test(vectors_that_ranks_cannot_share),
         cmocka_unit_test(a_token_of_nobody),
         cmocka_unit_test(pieces_that_do_not_divide_are_padded),
     };

@@ -42,6 +42,27 @@ static const char *label_name(const json_t *names, int64_t i)
     return json_string_value(json_object_get(names, id));
 }
 
+/* Refuse two labels of the same name, since a text's label may be given by its name. */
+static zr_status check_names(const char *file, const json_t *names, int64_t n)
+{
+    zr_status st = ZR_OK;
+    json_t *seen = json_object();
+    ZR_CHECK(seen, ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " labels", n);
+    for (int64_t i = 0; i < n && st == ZR_OK; i++) {
+        const char *name = label_name(names, i);
+        const json_t *other = json_object_get(seen, name);
+        if (other)
+            st = ZR_FAIL(ZR_ERR_DATA,
+                         "%s: id2label has the name %s for label %" JSON_INTEGER_FORMAT " and for label %" PRId64
+                         "; give each label a name of its own",
+                         file, ZR_SHOWN(name), json_integer_value(other), i);
+        else if (json_object_set_new(seen, name, json_integer(i)) != 0)
+            st = ZR_FAIL(ZR_ERR_MEMORY, "no memory for the names of %" PRId64 " labels", n);
+    }
+    json_decref(seen);
+    return st;
+}
+
 /* Count the labels of a classification: the members "0", "1", ... of id2label, or num_labels. As in transformers, there
  * are two without both keys. */
 static zr_status count_labels(const char *file, const json_t *root, int64_t *labels)
@@ -56,6 +77,7 @@ static zr_status count_labels(const char *file, const json_t *root, int64_t *lab
     for (int64_t i = 0; named && i < *labels; i++)
         ZR_CHECK(label_name(names, i), ZR_ERR_DATA,
                  "%s: id2label has %" PRId64 " members, but no name for label %" PRId64, file, *labels, i);
+    if (named) ZR_TRY(check_names(file, names, *labels));
     ZR_CHECK(*labels >= 2, ZR_ERR_DATA,
              "%s: unsupported architecture: the number of labels is %" PRId64
              " (%s); zr classifies with 2 or more labels, and computes no regression",

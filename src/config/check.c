@@ -300,11 +300,15 @@ const char *zr__config_foreign_key(const zr_config *config, unsigned samples, ch
                 {"data.short_seq_prob", PAIRS, "encoders"},
                 {"data.whole_words", PAIRS, "encoders"},
                 {"data.doc_stride", ANSWERS, "encoders"},
-                {"data.max_query_length", ANSWERS, "encoders"}};
+                {"data.max_query_length", ANSWERS, "encoders"},
+                {ZR_MODEL_SECTION "num_labels", LABELS, "encoders"},
+                {ZR_MODEL_SECTION "classifier_dropout", LABELS, "encoders"}};
     const zr_family *family = config->model.family;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        if (keys[i].samples & samples || zr__value_is_standard(config, zr__key_find(zr__keys_of(config), keys[i].path)))
-            continue;
+        const zr_key *key = zr__key_find(zr__keys_of(config), keys[i].path);
+        if (keys[i].samples & samples || !key || zr__value_is_standard(config, key)) continue;
+        /* Without tasks a family's key of this name has another meaning; and model.init may have labels of its own. */
+        if (key->field && (!family->task || !zr__origin_of(config, key)->given)) continue;
         const bool encoder = samples != NEXT, task = encoder && !(keys[i].samples & NEXT);
         if (task)
             snprintf(why, ZR__FOREIGN_BYTES, "it is for another model.task; leave it out");
@@ -327,7 +331,7 @@ static unsigned possible_samples(const zr_config *config)
     return all;
 }
 
-/* Refuse other values than the default of keys of the data that the model's samples do not have. */
+/* Refuse other values than the default of keys that the model's samples do not have. */
 static zr_status check_samples(const zr_config *config, const zr__source *source)
 {
     char why[ZR__FOREIGN_BYTES];

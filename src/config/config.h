@@ -93,8 +93,8 @@ const char *zr__config_key_of(const zr_config *config, const char *means);
 zr_samples zr__config_samples(const zr_config *config);
 
 enum { ZR__FOREIGN_BYTES = 128 };
-/** Return the first key of the data that has another value than its default, but that models on these samples do not
- * have, or NULL. Bit i of `samples` stands for the zr_samples i. `why` receives the reason. */
+/** Return the first key of the data or of a task that has another value than its default, but that models on these
+ * samples do not have, or NULL. Bit i of `samples` stands for the zr_samples i. `why` receives the reason. */
 const char *zr__config_foreign_key(const zr_config *config, unsigned samples, char why[ZR__FOREIGN_BYTES]);
 
 /** Compute the XXH3-64 hash of the JSON of zr_config_to_json and of the library's version. Ranks with equal

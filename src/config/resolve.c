@@ -27,6 +27,21 @@ static zr_status check_adopted(const zr_config *config)
     return ZR_OK;
 }
 
+/* Set the keys that follow from others: without labels their number is the default, whatever model.init has; and short
+ * rows have fewer predictions than the default. */
+static void settle_encoder(zr_config *config)
+{
+    const zr_field *labels = zr_family_meaning(config->model.family, "labels");
+    const zr_key *most = zr__key_find(zr__keys_of(config), "data.max_predictions");
+    if (labels && zr__config_samples(config) != ZR_SAMPLES_LABELS) {
+        const int64_t standard = strtoll(labels->standard, NULL, 10);
+        memcpy(config->model.config.bytes + labels->offset, &standard, sizeof(standard));
+    }
+    if (!zr__origin_of(config, most)->given && zr__value_is_standard(config, most) &&
+        config->data.max_predictions > config->data.seq_length)
+        config->data.max_predictions = config->data.seq_length;
+}
+
 /* Refuse keys that the model's task does not have, rows of an encoder that are too short for a pair, [CLS] A [SEP] B
  * [SEP], and sizes that do not fit into data.seq_length. */
 static zr_status check_encoder(zr_config *config)
@@ -41,6 +56,7 @@ static zr_status check_encoder(zr_config *config)
                                  "data.seq_length: %" PRId64 " is too short for a pair of sentences, [CLS] A [SEP] B "
                                  "[SEP]; wanted %d or more",
                                  config->data.seq_length, LEAST);
+    settle_encoder(config);
     const struct {
         const char *path;
         int64_t value;

@@ -112,7 +112,9 @@ const zr_key zr__common_keys[] = {
     KEY(STRING, "data.cache_dir", "null", data.cache_dir,
         "folder that caches the tokens of text files; null: zr/tokens in the user's cache ($XDG_CACHE_HOME)"),
     KEY(INT, "data.max_predictions", "20", data.max_predictions,
-        "only for encoders: maximum number of predicted tokens in a row, at most data.seq_length", FROM(1)),
+        "only for encoders: maximum number of predicted tokens in a row, at most data.seq_length, which is the default "
+        "in rows of fewer tokens",
+        FROM(1)),
     KEY(INT, "data.max_samples", "1", data.max_samples,
         "only for encoders: maximum number of samples in a row. Above 1, samples of a text are packed into rows, each "
         "attending only to itself, so that it has the losses that it has alone",

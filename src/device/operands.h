@@ -83,12 +83,14 @@ static inline ZR__ANYWHERE uint64_t zr__dropout_element(const zr__dropout_runs *
  * pass that computes no dw, dw is NULL. Attribute 2 of the op is 1 if it has a bias; otherwise b and db are NULL. */
 typedef struct zr__loss_operands {
     const zr_tensor *x, *w, *b, *targets, *losses, *dlosses, *dx, *dw, *db;
+    const zr_tensor *hits; /* whether the target has the largest logit, or NULL */
     /* lse, part and earlier are only for ops on a part of the vocabulary. */
     const zr_tensor *lse, /* log-sum-exps, an input of the backward pass */
         *part,            /* partial results of all tiles, the output of the forward pass */
         *earlier;         /* results of earlier tiles: `part`, or the sum of dx in F32; NULL for the first tile */
     int64_t rows, V, C;
-    int64_t part_row; /* row of `part` that is the first of this tile */
+    int64_t part_row, /* row of `part` that is the first of this tile */
+        numbers;      /* numbers of a row of `part`: log-sum-exp, the target's logit, and perhaps the threshold */
     int64_t first,    /* first token id of this part of the vocabulary */
         valid,        /* number of the part's tokens without padding */
         all;          /* number of tokens in the whole vocabulary */
@@ -147,8 +149,12 @@ static inline zr__loss_operands zr__loss_operands_of(const zr_kernel_args *args)
     o.w = x + 1;
     o.targets = x + 2;
     if (bias) o.b = x + 3;
-    if (!all) o.losses = &args->out[args->n_out - 1];
-    if (all && !backward) o.part = &args->out[0];
+    if (!all) o.losses = &args->out[backward ? args->n_out - 1 : 0];
+    if (!all && !backward && args->n_out > 1) o.hits = &args->out[1];
+    if (all && !backward) {
+        o.part = &args->out[0];
+        o.numbers = o.part->shape.dim[2];
+    }
     if (all && backward) o.lse = &args->in[1];
     if (attr[ZR__LOSS_TILES] > 1 && args->n_in > earlier) o.earlier = &args->in[earlier];
     if (backward) {

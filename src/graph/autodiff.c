@@ -105,16 +105,16 @@ static zr_value sum_parts(zr_graph *graph, zr_value value, zr_value part)
 {
     const zr_value_info info = graph->value[value].info;
     const int64_t elems = zr_shape_elems(&info.type.shape), ranks = graph->spec.tensor;
-    if (elems % ranks != 0)
+    const bool equal = elems % ranks == 0, vector = info.type.shape.ndim == 1;
+    if (!equal && !vector)
         zr_graph_error(
             graph, ZR_ERR_CONFIG,
             "gradient of %s: its %lld elements cannot be summed in equal pieces by %lld tensor-parallel ranks; "
-            "a degree that divides them would do%s",
-            graph->param[info.param].name, (long long)elems, (long long)ranks,
-            graph->spec.sequence ? ", or parallel.sequence off" : "");
+            "a degree that divides them would do, or parallel.sequence off",
+            graph->param[info.param].name, (long long)elems, (long long)ranks);
     zr_value sum =
         zr__graph_value_add(graph, ZR_VALUE_GRAD, (zr_type){graph->spec.grad_dtype, info.type.shape}, info.param);
-    zr__tensor_sum(graph, part, &sum);
+    (equal ? zr__tensor_sum : zr__tensor_sum_vector)(graph, part, &sum);
     return sum;
 }
 

@@ -184,6 +184,9 @@ int64_t zr__head_block(const zr_graph_spec *spec, int64_t rows, int64_t cols);
 /** Add an op that sums `part` over all tensor-parallel ranks, and store the sum in *sum. On entry *sum is a value from
  * zr_grad_begin for the op to write into, or ZR_NONE. */
 void zr__tensor_sum(zr_graph *graph, zr_value part, zr_value *sum);
+/** Sum a vector of any length: every rank gathers the parts of all ranks, and adds them in the order of the ranks. For
+ * few elements, which the ranks cannot share equally. */
+void zr__tensor_sum_vector(zr_graph *graph, zr_value part, zr_value *sum);
 /** Sum `part` over all tensor-parallel ranks, and return the sum in the form that layers pass on. This form has all
  * tokens, (B,T,C), or with sequence parallelism only this rank's tokens, (B T / M, C). */
 zr_value zr__between_layers(zr_graph *graph, zr_value part);

@@ -166,13 +166,18 @@ static zr_value embed(zr_graph *graph, const zr_bert_config *c, zr_value tokens,
     return zr_dropout(graph, x, c->hidden_dropout_prob);
 }
 
-/* Add the losses of the masked tokens. Only their rows pass through the head. */
+/* Add the losses of the masked tokens. Only their rows pass through the head. The output of an evaluation is which
+ * masked tokens are predicted. */
 static void predict_masked(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value targets, zr_value words)
 {
     zr_value h = dense(graph, c, x, c->hidden_size, "cls.predictions.transform.dense");
     h = norm(graph, c, zr_gelu_erf(graph, h), "cls.predictions.transform.LayerNorm");
     zr_value bias = zr_param_cut(graph, zero, vector(c->vocab_size), by_outputs, "cls.predictions.bias");
-    zr_graph_loss_term(graph, "masked_lm", zr_linear_cross_entropy_bias(graph, h, words, bias, targets));
+    const bool eval = zr_graph_get_spec(graph)->mode == ZR_MODE_EVAL;
+    zr_value hits = ZR_NONE;
+    zr_graph_loss_term(graph, "masked_lm",
+                       zr_linear_cross_entropy_hits(graph, h, words, bias, targets, eval ? &hits : NULL));
+    if (eval) zr_graph_output(graph, hits);
 }
 
 /* Return what the pooler computes of each sample's first token. */

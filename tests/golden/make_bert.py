@@ -7,7 +7,8 @@ NAME/batches.safetensors  of each step, I32: input_ids, token_type_ids, attentio
                           next_sentence_label (STEPS,B); a label of -100 does not count. Of fine-tuning, instead of the
                           last two: labels (STEPS,B), or start_positions and end_positions (STEPS,B)
 NAME/expected.json        sizes, optimizer, losses (sum of the means of all terms, before the update), gradient norms
-                          (before clipping), and of pre-training the two means
+                          (before clipping); of pre-training the two means, and the tokens that the initial weights
+                          predict at the masked places of all steps
 
 The softmax over starts and ends of answers leaves out padding, which transformers takes in. transformers has no BERT with norms before each part. Its trace is computed here from the modules of transformers.
 """
@@ -121,15 +122,28 @@ def means(model, made, step):
     return [(cross_entropy(starts, wanted[0]) + cross_entropy(ends, wanted[1])) / 2]
 
 
-def two_means(model, made, step):
-    ids, segments, mask, labels, following = (torch.from_numpy(part[step]).long() for part in made.values())
+def two_logits(model, ids, segments, mask):
     if hasattr(model.bert.encoder, "FinalLayerNorm"):
         x = encode_before(model.bert, ids, segments, mask)
-        logits, next_logits = model.cls(x, model.bert.pooler(x))
-    else:
-        out = model(input_ids=ids, token_type_ids=segments, attention_mask=mask)
-        logits, next_logits = out.prediction_logits, out.seq_relationship_logits
+        return model.cls(x, model.bert.pooler(x))
+    out = model(input_ids=ids, token_type_ids=segments, attention_mask=mask)
+    return out.prediction_logits, out.seq_relationship_logits
+
+
+def two_means(model, made, step):
+    ids, segments, mask, labels, following = (torch.from_numpy(part[step]).long() for part in made.values())
+    logits, next_logits = two_logits(model, ids, segments, mask)
     return cross_entropy(logits.flatten(0, 1), labels.flatten()), cross_entropy(next_logits, following)
+
+
+def predict(model, made):
+    """Return the token with the largest logit at each masked place of all steps."""
+    predicted = []
+    for *inputs, labels, _ in zip(*(torch.from_numpy(part).long() for part in made.values())):
+        with torch.no_grad():
+            logits, _ = two_logits(model, *inputs)
+        predicted += logits.argmax(-1)[labels >= 0].tolist()
+    return {"predicted": predicted}
 
 
 def train(model, made):
@@ -177,7 +191,9 @@ def main(folder):
         save_before(model, folder / "model")
     else:
         model.save_pretrained(folder / "model", safe_serialization=True)
-    expected = {"seq_length": length, "batch": BATCH} | train(model.double().train(), made)
+    model = model.double().train()
+    predicted = predict(model, made) if "next_sentence_label" in made else {}
+    expected = {"seq_length": length, "batch": BATCH} | train(model, made) | predicted
     (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
 
 

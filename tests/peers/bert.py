@@ -87,6 +87,12 @@ def losses_of(model, rows):
     return pair
 
 
+def accuracy_of(model, rows):
+    """The share of masked tokens that have the largest logit, of several equal ones the first."""
+    counted = rows["labels"] >= 0
+    return (model(**rows).prediction_logits.argmax(-1) == rows["labels"])[counted].double().mean().item()
+
+
 def part_of(rows, first, n):
     return {name: value[first:first + n].contiguous() for name, value in rows.items()}
 
@@ -96,7 +102,7 @@ def part_of(rows, first, n):
 
 def compare_losses(name, folder, model, rows, path):
     """Compare the losses of all rows, and those of a few rows alone, so that no difference is averaged out."""
-    most = 0.0
+    most = off = 0.0
     cases = [(path, rows)]
     for first in range(3):
         cases.append((FOLDER / "row.safetensors", part_of(rows, first, 1)))
@@ -106,9 +112,11 @@ def compare_losses(name, folder, model, rows, path):
         told = json.loads(zr("eval", folder, "--data", file, "--seq", SEQ, "--json"))
         with torch.no_grad():
             wanted = [loss.item() for loss in losses_of(model, part)]
+            off = max(off, abs(told["masked_lm_accuracy"] - accuracy_of(model, part)))
         for got, want in zip((told["masked_lm"], told["next_sentence"], told["loss"]), (*wanted, sum(wanted))):
             most = max(most, abs(got / want - 1))
     check(f"{name}: losses of zr eval", most < 1e-6, f"largest relative difference {most:.2g}")
+    check(f"{name}: masked_lm_accuracy", off < 1e-8, f"largest difference {off:.2g}")
 
 
 def compare_outputs(name, model, other, rows):

@@ -159,6 +159,22 @@ def make_articles(path):
     return data
 
 
+def make_white(path):
+    """Questions whose answer is nothing but white space behind a word, and one whose answer is lost."""
+    rng = random.Random(6)
+    paragraphs = []
+    for i in range(20):
+        context = "the " + text_of(rng, rng.choice([2, 30, 90]))
+        places = [at for at, character in enumerate(context) if character.isspace()]
+        qas = [{"id": f"w{i}-{at}", "question": text_of(rng, 4), "answers": [{"text": context[at], "answer_start": at}]}
+               for at in rng.sample(places, 2)]
+        paragraphs.append({"context": context, "qas": qas})
+    paragraphs[0]["qas"].append({"id": "lost", "question": "a", "answers": [{"text": "nowhere", "answer_start": 0}]})
+    data = [{"title": "white", "paragraphs": paragraphs}]
+    path.write_text(json.dumps({"version": "1.1", "data": data}))
+    return data
+
+
 # ---- samples -------------------------------------------------------------------------------------
 
 
@@ -314,6 +330,7 @@ squad.squad_convert_example_to_features_init(TOKENIZER)
 articles = make_articles(FOLDER / "articles.json")
 for some in SIZES:
     check_training(articles, FOLDER / "articles.json", some)
+check_training(make_white(FOLDER / "white.json"), FOLDER / "white.json", SIZES[1])
 for some, step, n_best, longest in [(SIZES[0], 2**-10, 20, 30), (SIZES[1], 2.0, 20, 30), (SIZES[2], 0.5, 64, 6),
                                     (SIZES[3], 1.0, 3, 40), (SIZES[4], 0.25, 20, 30), (SIZES[5], 4.0, 29, 1)]:
     check_answers(articles, FOLDER / "articles.json", some, step, n_best, longest)

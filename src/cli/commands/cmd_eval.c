@@ -17,6 +17,7 @@ static zr_status print_eval_json(const zr_eval_result *r)
                  r->tokens, "params", r->params, "data", r->data);
     zr__json_add(&json, "seq_length", r->seq, "stride", r->stride);
     for (int t = 0; t < r->terms; t++) zr__json_add(&json, r->term[t].name, r->term[t].loss);
+    if (isfinite(r->masked_lm_accuracy)) zr__json_add(&json, "masked_lm_accuracy", r->masked_lm_accuracy);
     if (isfinite(r->accuracy)) zr__json_add(&json, "accuracy", r->accuracy, "samples", r->samples);
     if (isfinite(r->f1)) zr__json_add(&json, "exact_match", r->exact, "f1", r->f1, "samples", r->samples);
     if (r->bytes >= 0)
@@ -33,6 +34,8 @@ static void print_terms(const zr_eval_result *r)
     printf("loss           %.6f\n", r->loss);
     for (int t = 0; t < r->terms; t++)
         printf("%-14s %.6f, of %lld losses\n", r->term[t].name, r->term[t].loss, (long long)r->term[t].counted);
+    if (isfinite(r->masked_lm_accuracy))
+        printf("masked_lm_accuracy %.4f, of %lld masked tokens\n", r->masked_lm_accuracy, (long long)r->tokens);
     printf("perplexity     %.4f, of %s\ndata           %s\n", r->perplexity, r->term[0].name, CLI_SHOWN(r->data));
 }
 

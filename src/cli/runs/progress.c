@@ -7,12 +7,20 @@
 #include "cli/shell/line.h"
 #include "cli/draw/curve.h"
 #include "comm/comm.h"
+#include "config/config.h"
 #include "zr/checkpoint.h"
 #include "zr/run.h"
 
 #include <stdio.h>
 #include <math.h>
 #include <string.h>
+
+/* Plural names of the targets whose losses zr_train_eval.val_tokens counts. Of an answer they are its first and its
+ * last token. */
+static const char *const counted[] = {[ZR_SAMPLES_NEXT] = "tokens",
+                                      [ZR_SAMPLES_PAIRS] = "masked tokens",
+                                      [ZR_SAMPLES_LABELS] = "labels",
+                                      [ZR_SAMPLES_ANSWERS] = "ends of answers"};
 
 #define LOSS_STEP_SEC 60.0 /* minimum seconds between a redraw of loss.svg and a redraw by a training step */
 #define LOSS_EVAL_SEC 10.0 /* minimum seconds between a redraw of loss.svg and a redraw by an evaluation */
@@ -86,7 +94,7 @@ static void on_eval(void *arg, const zr_train_eval *eval)
     cli_line_add(&l, 0, "step %lld", (long long)eval->step);
     cli_line_add(&l, 1, "val_loss %.5f", eval->val_loss);
     for (int t = 0; t < eval->terms; t++) cli_line_add(&l, 3, "%s %.5f", eval->term[t].name, eval->term[t].loss);
-    cli_line_add(&l, 2, "%lld tokens", (long long)eval->val_tokens);
+    cli_line_add(&l, 2, "%lld %s", (long long)eval->val_tokens, progress->counted);
     cli_line_leave(&l, progress->live);
 }
 
@@ -140,6 +148,7 @@ static void on_start(void *arg, const zr_train_info *info)
     progress->begin = zr_clock_sec();
     progress->from = info->from_step;
     progress->every = info->config->steps_per_print > 0 ? info->config->steps_per_print : 1;
+    progress->counted = counted[zr__config_samples(info->config)];
     progress->peak_bytes = info->plan->memory.total_bytes;
     cli_loss_start(progress->loss, info->output_dir);
     if (progress->quiet) return;

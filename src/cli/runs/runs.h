@@ -21,13 +21,14 @@ void cli_timings_print(FILE *out, const zr_timings *timings);
 
 typedef struct cli_progress {
     bool quiet, color, live;
-    int64_t every;      /* number of steps per permanent line */
-    double begin;       /* time at which the run started, in seconds by zr_clock_sec */
-    int64_t from;       /* number of steps done before the run was resumed */
-    int64_t peak_bytes; /* planned peak memory of a rank in bytes; the measured peak is the same */
-    double shown;       /* time of the last redraw, in seconds by zr_clock_sec */
-    bool timed;         /* whether --timings was given */
-    zr_timings timings; /* timings, filled at the end of the run; until then `steps` is 0 */
+    int64_t every;       /* number of steps per permanent line */
+    double begin;        /* time at which the run started, in seconds by zr_clock_sec */
+    int64_t from;        /* number of steps done before the run was resumed */
+    const char *counted; /* plural name of what an evaluation counts, such as "tokens" */
+    int64_t peak_bytes;  /* planned peak memory of a rank in bytes; the measured peak is the same */
+    double shown;        /* time of the last redraw, in seconds by zr_clock_sec */
+    bool timed;          /* whether --timings was given */
+    zr_timings timings;  /* timings, filled at the end of the run; until then `steps` is 0 */
     struct cli_loss *loss;
     zr_comm *comm; /* communicator of the launcher's ranks, or NULL without a launcher */
 } cli_progress;

@@ -120,14 +120,15 @@ static int64_t word_of_character(const zr__words *w, int64_t character, bool *in
     return word;
 }
 
-/* Return whether the words [from, to) contain an answer, when white space is one space. */
+/* Return whether the words [from, to) contain an answer, when white space is one space. As in Google's run_squad.py and
+ * in transformers, any words contain an answer of nothing but white space. */
 static zr_status contain(const zr__words *w, int64_t from, int64_t to, const char *answer, bool *found)
 {
     zr__text words = {0}, wanted = {0};
     zr__words_join(w, from, to, &words);
     zr__join_split(answer, &wanted);
     const bool failed = words.failed || wanted.failed;
-    *found = words.data && wanted.data && strstr(words.data, wanted.data);
+    *found = words.length > 0 && (wanted.length == 0 || strstr(words.data, wanted.data));
     zr__text_clear(&words);
     zr__text_clear(&wanted);
     ZR_CHECK(!failed, ZR_ERR_MEMORY, "no memory for an answer of %zu bytes", strlen(answer));

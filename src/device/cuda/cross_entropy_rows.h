@@ -21,9 +21,11 @@ struct zr__loss_rows {
     const float *dlosses;
     const float *lse; /* log-sum-exps for the gradient, used if the kernel does not compute them from the logits */
     float *losses, *lses;
-    /* Output that replaces losses and lses, (rows,2): log-sum-exp of the row's columns, and the target's logit, or 0 if
-     * another part has the target. */
+    float *hits; /* 1 where the target has the largest logit, the first of several equal ones, and else 0 */
+    /* Output that replaces losses, lses and hits, (rows,numbers): log-sum-exp of the row's columns; the target's logit,
+     * or 0 if another part has the target; and if `numbers` is 3 the threshold (zr__loss_threshold). */
     float *part;
+    int64_t numbers;
 };
 
 namespace
@@ -80,6 +82,25 @@ __device__ __forceinline__ void zr__loss_softmax(const T *row, const T *bias, in
     *total = zr__block_all(sum * expf(max - *largest), zr__plus(), 0.0f);
 }
 
+/* Return the threshold of column `own`: the least logit with which it would have the largest logit of the row, the
+ * first of several equal ones. `own` may be before or beyond the row. Every thread gets it. It is unspecified if a
+ * logit is NaN. */
+template <typename T>
+__device__ __forceinline__ float zr__loss_threshold(const T *row, const T *bias, int64_t n, bool packed, int64_t own)
+{
+    float before = -INFINITY, after = -INFINITY, x[zr__loss_pack];
+    for (int64_t i = (int64_t)threadIdx.x * zr__loss_pack; i < n; i += (int64_t)blockDim.x * zr__loss_pack) {
+        zr__loss_get(x, row, bias, i, n, packed);
+        for (int v = 0; v < zr__loss_pack; v++) {
+            if (i + v < own) before = x[v] > before ? x[v] : before;
+            if (i + v > own) after = x[v] > after ? x[v] : after;
+        }
+    }
+    before = zr__block_all(before, zr__larger(), -INFINITY);
+    after = zr__block_all(after, zr__larger(), -INFINITY);
+    return fmaxf(nextafterf(before, INFINITY), after);
+}
+
 /* Return the column of the target, or -1 if the target is not in this part of the vocabulary. */
 __device__ __forceinline__ int64_t zr__loss_own(const zr__loss_rows &r, int64_t row)
 {
@@ -88,18 +109,24 @@ __device__ __forceinline__ int64_t zr__loss_own(const zr__loss_rows &r, int64_t 
 }
 
 /* Store a row's results, and return the row's log-sum-exp. One thread calls this function. The loss is not computed
- * from the stored log-sum-exp, whose rounding error grows with the logits. */
+ * from the stored log-sum-exp, whose rounding error grows with the logits. A NaN in the row makes the log-sum-exp NaN,
+ * and then no target is a hit. */
 template <typename T>
-__device__ float zr__loss_tell(const zr__loss_rows &r, int64_t row, const T *logits, float max, float sum)
+__device__ float zr__loss_tell(const zr__loss_rows &r, int64_t row, const T *logits, float max, float sum,
+                               float threshold)
 {
     const int64_t own = zr__loss_own(r, row);
     const double tail = log((double)sum);
     const float lse = (float)((double)max + tail), added = r.bias && own >= 0 ? zr__get((const T *)r.bias, own) : 0;
     const float x = own >= 0 ? zr__get(logits, own) + added : 0;
+    if (isnan(lse)) threshold = lse;
     if (r.part) {
-        r.part[2 * row] = r.V > 0 ? lse : -INFINITY;
-        r.part[2 * row + 1] = x;
+        float *part = r.part + r.numbers * row;
+        part[0] = r.V > 0 ? lse : -INFINITY;
+        part[1] = x;
+        if (r.numbers > 2) part[2] = threshold;
     }
+    if (r.hits) r.hits[row] = own >= 0 && x >= threshold ? 1.0f : 0.0f;
     if (r.losses) r.losses[row] = own < 0 ? 0.0f : (float)((double)max - (double)x + tail);
     if (r.lses) r.lses[row] = lse;
     return lse;
@@ -134,9 +161,12 @@ __global__ void __launch_bounds__(512) zr__loss_kernel(zr__loss_rows r, bool pac
     float lse = 0;
     if constexpr (SOFTMAX) {
         __shared__ float told;
-        float max, sum;
+        float max, sum, threshold = 0;
         zr__loss_softmax(logits, (const T *)r.bias, r.V, packed, &max, &sum);
-        if (threadIdx.x == 0) told = zr__loss_tell(r, row, logits, max, sum);
+        if constexpr (!GRADIENT)
+            if (r.hits || r.numbers > 2)
+                threshold = zr__loss_threshold(logits, (const T *)r.bias, r.V, packed, r.target[row] - r.first);
+        if (threadIdx.x == 0) told = zr__loss_tell(r, row, logits, max, sum, threshold);
         __syncthreads();
         lse = told;
     }

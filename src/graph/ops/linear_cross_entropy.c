@@ -139,7 +139,7 @@ static zr_status head_infer(const zr_graph *graph, const zr_op *op, zr_type *out
 {
     ZR_TRY(want_operands(graph, op, 0));
     const int64_t *x = zr__in(graph, op, 0)->shape.dim;
-    out[0] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1])};
+    for (int i = 0; i < op->n_out; i++) out[i] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1])};
     return ZR_OK;
 }
 
@@ -186,25 +186,32 @@ static zr_status head_adjoint(zr_graph *graph, const zr_op *op)
     return ZR_OK;
 }
 
-static zr_cost head_cost(const zr_graph *graph, const zr_op *op)
+/* Return the cost of a forward op, which reads the logits once more if it compares them with the target's. */
+static zr_cost forward_cost(const zr_graph *graph, const zr_op *op, bool hits)
 {
-    return head_cost_of(graph, op, head_sizes_of(graph, op, 0), 1, 2, 1);
+    return head_cost_of(graph, op, head_sizes_of(graph, op, 0), 1, hits ? 3 : 2, 1);
 }
 
-static const zr_op_def linear_cross_entropy = {
-    .name = "linear_cross_entropy",
-    .n_out = 1,
-    .infer = head_infer,
-    .adjoint = head_adjoint,
-    .cost = head_cost,
-};
+static zr_cost head_cost(const zr_graph *graph, const zr_op *op)
+{
+    return forward_cost(graph, op, op->n_out > 1);
+}
+
+/* Define the op with n outputs: losses, and hits if n is 2. */
+#define HEAD(n)                                                                                                        \
+    {                                                                                                                  \
+        .name = "linear_cross_entropy", .n_out = n, .infer = head_infer, .adjoint = head_adjoint, .cost = head_cost    \
+    }
+static const zr_op_def losses_alone = HEAD(1), losses_and_hits = HEAD(2);
 
 /* ---- with a vocabulary in parts -------------------------------------------------------------- */
 
 /* A part of the vocabulary consists of the rows of one of M tensor-parallel ranks, or of a tile of the rows. A first
  * pass computes two numbers for each part: the log-sum-exp of its logits, and the target's logit if the target is in
- * the part. The losses are computed from these numbers of all parts. The gradient needs the log-sum-exp over the whole
- * vocabulary, so the backward pass recomputes the logits. */
+ * the part. The losses are computed from these numbers of all parts. For hits there is a third number, the threshold:
+ * the least logit with which the target would be ahead of all others in the part. The gradient needs the log-sum-exp
+ * over the whole vocabulary, so the backward pass recomputes the logits. */
+enum { PAIR = 2, WITH_THRESHOLD = 3 };
 
 /* Set the attributes that say which part of the vocabulary w is. */
 static void set_part(const zr_graph *graph, zr_value w, zr_op_attr *attr)
@@ -230,32 +237,41 @@ static zr_op_attr head_attr(const zr_graph *graph, zr_value x, zr_value w, bool 
         .i = {info ? zr__head_block(zr_graph_get_spec(graph), zr_shape_rows(&info->type.shape), cols) : 0, 0, bias}};
 }
 
-/* Infer the type of the output, a pair of numbers for each tile and row. */
-static zr_status head_part_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+/* Infer the type of the output, `numbers` numbers for each tile and row. */
+static zr_status numbers_infer(const zr_graph *graph, const zr_op *op, int64_t numbers, zr_type *out)
 {
     ZR_TRY(want_operands(graph, op, 0));
     const int64_t *x = zr__in(graph, op, 0)->shape.dim;
-    out[0] = (zr_type){ZR_F32, ZR__SHAPE(op->attr.i[TILES] * x[0], x[1], 2)};
+    out[0] = (zr_type){ZR_F32, ZR__SHAPE(op->attr.i[TILES] * x[0], x[1], numbers)};
     return op->attr.i[TILES] > 1 ? zr__want_optional(graph, op, 3, "earlier", ZR_F32, out[0].shape) : ZR_OK;
+}
+
+static zr_status pairs_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    return numbers_infer(graph, op, PAIR, out);
+}
+
+static zr_status thresholds_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    return numbers_infer(graph, op, WITH_THRESHOLD, out);
 }
 
 /* Return the cost of the first pass. In training, the FLOPs also count as repeated work (`again`), since the backward
  * pass recomputes the logits. */
 static zr_cost head_part_cost(const zr_graph *graph, const zr_op *op)
 {
-    zr_cost c = head_cost(graph, op);
+    zr_cost c = forward_cost(graph, op, zr__out(graph, op, 0)->shape.dim[2] == WITH_THRESHOLD);
     if (zr_graph_get_spec(graph)->mode == ZR_MODE_TRAIN) c.again = c.flops;
     return c;
 }
 
-static const zr_op_def linear_cross_entropy_part = {
-    .name = "linear_cross_entropy_part",
-    .n_out = 1,
-    .infer = head_part_infer,
-    .cost = head_part_cost,
-    .in_place = {4},
-    .takes_pieces = true,
-};
+/* Define the op with its function for the output's type. */
+#define PART(rule)                                                                                                     \
+    {                                                                                                                  \
+        .name = "linear_cross_entropy_part", .n_out = 1, .infer = rule, .cost = head_part_cost, .in_place = {4},       \
+        .takes_pieces = true                                                                                           \
+    }
+static const zr_op_def part_of_losses = PART(pairs_infer), part_with_hits = PART(thresholds_infer);
 
 static zr_status head_part_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
@@ -315,15 +331,16 @@ static const zr_op_def tile_dx_and_dw = TILE_DX(2), tile_dx_alone = TILE_DX(1);
 static const zr_op_def tile_dw = {
     .name = "linear_cross_entropy_part_dw", .n_out = 1, .infer = tile_dx_infer, .cost = tile_dw_cost};
 
-/* Check `all` (tiles B,T,2), or with M ranks (M,tiles B,T,2): the pairs of numbers of all parts. x, w, targets and the
- * bias are operands only because the adjoint needs them. w is the last tile, which the preceding op reads too. */
+/* Check `all` (tiles B,T,n), or with M ranks (M,tiles B,T,n): the n numbers of all parts, two, or three if there are
+ * hits. x, w, targets and the bias are operands only because the adjoint needs them. w is the last tile, which the
+ * preceding op reads too. */
 static zr_status head_join_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_TRY(want_operands(graph, op, 1));
     const int64_t *x = zr__in(graph, op, 1)->shape.dim, M = zr_graph_get_spec(graph)->tensor;
-    const int64_t rows = op->attr.i[TILES] * x[0];
-    ZR_TRY(zr__want(graph, op, 0, "all", ZR_F32, M > 1 ? ZR__SHAPE(M, rows, x[1], 2) : ZR__SHAPE(rows, x[1], 2)));
-    out[0] = out[1] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1])};
+    const int64_t rows = op->attr.i[TILES] * x[0], n = op->n_out > 2 ? WITH_THRESHOLD : PAIR;
+    ZR_TRY(zr__want(graph, op, 0, "all", ZR_F32, M > 1 ? ZR__SHAPE(M, rows, x[1], n) : ZR__SHAPE(rows, x[1], n)));
+    for (int i = 0; i < op->n_out; i++) out[i] = (zr_type){ZR_F32, ZR__SHAPE(x[0], x[1])};
     return ZR_OK;
 }
 
@@ -416,18 +433,16 @@ static zr_status head_join_adjoint(zr_graph *graph, const zr_op *op)
 static zr_cost head_join_cost(const zr_graph *graph, const zr_op *op)
 {
     return (zr_cost){.bytes = 4.0 * (double)(zr_shape_elems(&zr__in(graph, op, 0)->shape) +
-                                             2 * zr_shape_elems(&zr__out(graph, op, 0)->shape))};
+                                             op->n_out * zr_shape_elems(&zr__out(graph, op, 0)->shape))};
 }
 
-static const zr_op_def linear_cross_entropy_join = {
-    .name = "linear_cross_entropy_join",
-    .n_out = 2,
-    .infer = head_join_infer,
-    .adjoint = head_join_adjoint,
-    .cost = head_join_cost,
-    .takes_pieces = true,
-    .all_tiles = true,
-};
+/* Define the op with n outputs: losses, log-sum-exps, and hits if n is 3. */
+#define JOIN(n)                                                                                                        \
+    {                                                                                                                  \
+        .name = "linear_cross_entropy_join", .n_out = n, .infer = head_join_infer, .adjoint = head_join_adjoint,       \
+        .cost = head_join_cost, .takes_pieces = true, .all_tiles = true                                                \
+    }
+static const zr_op_def join_losses = JOIN(2), join_hits = JOIN(3);
 
 /* Return whether w is cut among the ranks. If w is cut and the bias is not cut in the same way, latch an error. */
 static bool is_cut_head(zr_graph *graph, zr_value w, zr_value b)
@@ -446,10 +461,11 @@ zr_value zr_linear_cross_entropy(zr_graph *graph, zr_value x, zr_value w, zr_val
 }
 
 /* Build a head whose vocabulary is in parts. */
-static zr_value head_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_value b, zr_value targets, bool cut)
+static zr_value head_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_value b, zr_value targets, bool cut,
+                              zr_value *hits)
 {
     const int32_t tiles = zr__tiles(graph, w);
-    zr_value all = ZR_NONE, out[2] = {ZR_NONE, ZR_NONE};
+    zr_value all = ZR_NONE, out[3] = {ZR_NONE, ZR_NONE, ZR_NONE};
     zr_op_attr attr = {0};
     if (tiles > 1 && b != ZR_NONE)
         zr_graph_error(graph, ZR_ERR_UNSUPPORTED,
@@ -460,21 +476,32 @@ static zr_value head_of_parts(zr_graph *graph, zr_value x, zr_value w, zr_value 
         const zr_value last = tiles > 1 ? all : b;
         attr = head_attr(graph, x, w + i, b != ZR_NONE);
         set_part(graph, w + i, &attr);
-        all = zr__apply(graph, &linear_cross_entropy_part, &attr, last == ZR_NONE ? 3 : 4,
+        all = zr__apply(graph, hits ? &part_with_hits : &part_of_losses, &attr, last == ZR_NONE ? 3 : 4,
                         (zr_value[]){x, w + i, targets, last});
     }
     if (cut) all = zr__tensor_gather(graph, all);
-    zr_graph_op(graph, &linear_cross_entropy_join, &attr, b == ZR_NONE ? 4 : 5,
+    zr_graph_op(graph, hits ? &join_hits : &join_losses, &attr, b == ZR_NONE ? 4 : 5,
                 (zr_value[]){all, x, w + tiles - 1, targets, b}, out);
+    if (hits) *hits = out[2];
     return out[0];
 }
 
 zr_value zr_linear_cross_entropy_bias(zr_graph *graph, zr_value x, zr_value w, zr_value b, zr_value targets)
 {
+    return zr_linear_cross_entropy_hits(graph, x, w, b, targets, NULL);
+}
+
+zr_value zr_linear_cross_entropy_hits(zr_graph *graph, zr_value x, zr_value w, zr_value b, zr_value targets,
+                                      zr_value *hits)
+{
     const bool cut = is_cut_head(graph, w, b);
+    zr_value out[2] = {ZR_NONE, ZR_NONE};
     zr__adapter_refuse(graph, w);
     if (cut) x = zr__all_tokens(graph, x);
-    if (cut || zr__tiles(graph, w) > 1) return head_of_parts(graph, x, w, b, targets, cut);
+    if (cut || zr__tiles(graph, w) > 1) return head_of_parts(graph, x, w, b, targets, cut, hits);
     const zr_op_attr attr = head_attr(graph, x, w, b != ZR_NONE);
-    return zr__apply(graph, &linear_cross_entropy, &attr, b == ZR_NONE ? 3 : 4, (zr_value[]){x, w, targets, b});
+    zr_graph_op(graph, hits ? &losses_and_hits : &losses_alone, &attr, b == ZR_NONE ? 3 : 4,
+                (zr_value[]){x, w, targets, b}, out);
+    if (hits) *hits = out[1];
+    return out[0];
 }

@@ -42,6 +42,26 @@ void zr__tensor_sum(zr_graph *graph, zr_value part, zr_value *sum)
     zr_graph_op(graph, &tensor_sum, NULL, 1, &part, sum);
 }
 
+static zr_status parts_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
+{
+    ZR_TRY(zr__want_at_most(op, 1));
+    ZR_TRY(zr__want_in(op, 0, "parts"));
+    const zr_type *parts = zr__in(graph, op, 0);
+    ZR_CHECK(parts->shape.ndim == 2, ZR_ERR_SHAPE, "%s: parts have %d dimensions; wanted (M,n)", op->def->name,
+             parts->shape.ndim);
+    out[0] = (zr_type){zr__out_dtype(graph, op, 0, parts->dtype), ZR__SHAPE(parts->shape.dim[1])};
+    return ZR_OK;
+}
+
+/* A sum of columns, as the gradient of a bias is. */
+static const zr_op_def sum_of_parts = {.name = "linear_db", .n_out = 1, .infer = parts_infer, .cost = zr__cost_bytes};
+
+void zr__tensor_sum_vector(zr_graph *graph, zr_value part, zr_value *sum)
+{
+    const zr_value parts = zr__tensor_gather(graph, part);
+    zr_graph_op(graph, &sum_of_parts, NULL, 1, &parts, sum);
+}
+
 /* ---- tokens ----------------------------------------------------------------------------------- */
 
 static zr_status scatter_infer(const zr_graph *graph, const zr_op *op, zr_type *out)

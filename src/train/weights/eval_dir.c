@@ -121,7 +121,7 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     ZR_TRY(zr__load_open(dir, &loaded));
     ZR_TRY_GOTO(st, window_length(&loaded, args, &seq, &note), done);
     ZR_TRY_GOTO(st, find_data(&loaded, args, &found, &path), done);
-    result->accuracy = result->exact = result->f1 = NAN;
+    result->accuracy = result->masked_lm_accuracy = result->exact = result->f1 = NAN;
     if (zr__family_samples(&loaded.model) != ZR_SAMPLES_NEXT) {
         ZR_TRY_GOTO(st, zr__evaluate_samples(&loaded, path, seq, args, result), done);
     } else {

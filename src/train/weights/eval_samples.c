@@ -19,9 +19,10 @@ typedef struct judge {
     int64_t seq, rows, done; /* tokens of a row; rows of the evaluation, and those of completed batches */
     int32_t *label;          /* labels (rows of a batch, S) of the current batch; NULL in other tasks */
     int64_t right, labelled; /* samples whose label has the largest logit, and samples with a label */
+    int64_t hits;            /* masked tokens that have the largest logit */
     zr_answers *answers;     /* NULL in other tasks, and if questions may be incomplete */
-    void *raw;               /* logits of a batch, in the type of the layout */
-    float *logits;
+    void *raw;               /* output of a batch, logits or hits, in the type of the layout */
+    float *output;
 } judge;
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -75,7 +76,16 @@ static zr_status open_samples(judge *j, const char *path)
     return kind == ZR_SAMPLES_PAIRS ? open_pairs(j, path, tokenizer) : open_labelled(j, path, tokenizer);
 }
 
-/* Find the number of rows, and allocate what the logits of a task need. */
+/* Return the number of elements of the model's output for a batch, or 0 if it is not read. */
+static int64_t output_elems(const judge *j, zr_samples kind)
+{
+    const zr_layout *l = &j->layout;
+    if (kind == ZR_SAMPLES_PAIRS) return l->batch * l->predictions;
+    if (kind == ZR_SAMPLES_LABELS) return l->batch * l->samples * zr__family_labels(&j->loaded->model);
+    return j->answers ? 2 * l->batch * j->seq : 0;
+}
+
+/* Find the number of rows, and allocate what the output of a task needs. */
 static zr_status prepare(judge *j)
 {
     const zr_eval_args *args = j->args;
@@ -90,13 +100,13 @@ static zr_status prepare(judge *j)
              kind == ZR_SAMPLES_ANSWERS ? "answers need all windows of a question; leave out the number of batches"
                                         : "only a model of the task question_answering gives answers");
     if (answers) ZR_TRY(zr_answers_open(j->samples.labelled, 0, 0, &j->answers));
-    const int64_t S = j->layout.samples * j->layout.batch, T = j->seq * j->layout.batch;
-    const int64_t logits = answers ? 2 * T : kind == ZR_SAMPLES_LABELS ? S * zr__family_labels(&j->loaded->model) : 0;
-    if (logits == 0) return ZR_OK;
+    const int64_t S = j->layout.samples * j->layout.batch, elems = output_elems(j, kind);
+    if (elems == 0) return ZR_OK;
     j->label = zr_alloc((size_t)S * sizeof(*j->label));
-    j->raw = zr_alloc((size_t)logits * sizeof(float));
-    j->logits = zr_alloc((size_t)logits * sizeof(float));
-    ZR_CHECK(j->label && j->raw && j->logits, ZR_ERR_MEMORY, "no memory for %lld logits", (long long)logits);
+    j->raw = zr_alloc((size_t)elems * sizeof(float));
+    j->output = zr_alloc((size_t)elems * sizeof(float));
+    ZR_CHECK(j->label && j->raw && j->output, ZR_ERR_MEMORY, "no memory for an output of %lld elements",
+             (long long)elems);
     return ZR_OK;
 }
 
@@ -117,7 +127,7 @@ static void judge_labels(judge *j, int64_t b)
 {
     const int64_t S = j->layout.samples, labels = zr__family_labels(&j->loaded->model);
     for (int64_t s = b * S; s < (b + 1) * S; s++) {
-        const float *logits = j->logits + s * labels;
+        const float *logits = j->output + s * labels;
         int64_t best = 0;
         for (int64_t k = 1; k < labels; k++)
             if (logits[k] > logits[best]) best = k;
@@ -126,20 +136,30 @@ static void judge_labels(judge *j, int64_t b)
     }
 }
 
-/* Take the logits of a batch, of which `rows` rows in total are complete. */
-static zr_status take_logits(judge *j, int64_t rows)
+/* Count the masked tokens of a row that have the largest logit. */
+static void judge_masked(judge *j, int64_t b)
+{
+    const int64_t P = j->layout.predictions;
+    for (int64_t k = b * P; k < (b + 1) * P; k++) j->hits += j->output[k] != 0.0f;
+}
+
+/* Take the output of a batch, of which `rows` rows in total are complete. */
+static zr_status take_output(judge *j, int64_t rows)
 {
     const zr__loaded *loaded = j->loaded;
+    const bool masked = zr__family_samples(&loaded->model) == ZR_SAMPLES_PAIRS;
     const zr_graph *graph = loaded->plan->graph[ZR_SCHEDULE_EVAL];
     const zr_value output = zr_graph_get_output(graph);
     const zr_type *type = &zr_graph_value(graph, output)->type;
     ZR_TRY(zr_engine_value(loaded->engine, ZR_SCHEDULE_EVAL, output, j->raw));
     const zr_tensor raw = {.data = j->raw, .dtype = type->dtype, .shape = type->shape};
-    for (int64_t i = 0; i < zr_shape_elems(&type->shape); i++) j->logits[i] = zr__number_at(&raw, i);
+    for (int64_t i = 0; i < zr_shape_elems(&type->shape); i++) j->output[i] = zr__number_at(&raw, i);
     for (int64_t row = j->done; row < rows; row++) {
         const int64_t b = row - j->done;
         if (j->answers)
-            ZR_TRY(zr_answers_add(j->answers, row, j->logits + b * 2 * j->seq));
+            ZR_TRY(zr_answers_add(j->answers, row, j->output + b * 2 * j->seq));
+        else if (masked)
+            judge_masked(j, b);
         else
             judge_labels(j, b);
     }
@@ -149,7 +169,7 @@ static zr_status take_logits(judge *j, int64_t rows)
 static zr_status end_batch(void *arg, int64_t rows)
 {
     judge *j = arg;
-    if (j->logits) ZR_TRY(take_logits(j, rows));
+    if (j->output) ZR_TRY(take_output(j, rows));
     j->done = rows;
     if (j->args->progress) j->args->progress(j->args->arg, rows * j->seq, j->rows * j->seq);
     return ZR_OK;
@@ -160,6 +180,8 @@ static zr_status set_scores(judge *j, zr_eval_result *result)
     zr_answers_scored scored;
     if (j->labelled > 0) result->accuracy = (double)j->right / (double)j->labelled;
     result->samples = j->labelled;
+    if (j->layout.predictions > 0 && result->tokens > 0)
+        result->masked_lm_accuracy = (double)j->hits / (double)result->tokens;
     if (!j->answers) return ZR_OK;
     ZR_TRY(zr_answers_score(j->answers, &scored));
     result->exact = scored.exact;
@@ -199,6 +221,6 @@ zr_status zr__evaluate_samples(zr__loaded *loaded, const char *path, int64_t seq
     zr__samples_close(&j.samples);
     zr_free(j.label);
     zr_free(j.raw);
-    zr_free(j.logits);
+    zr_free(j.output);
     return st;
 }

@@ -110,25 +110,37 @@ static zr_status prepare_head(const zr_kernel_args *args, void **state)
 
 /* ---- a block ---------------------------------------------------------------------------------- */
 
+/* Return whether the target has the largest of V logits, the first of several equal ones. */
+static bool is_hit(const void *logits, zr_dtype dtype, int64_t first, int64_t V, int32_t target, float lse)
+{
+    float own;
+    if (target < 0) return false;
+    zr__load(&own, logits, dtype, first + target, 1);
+    return own >= zr__row_threshold(logits, dtype, first, V, target, lse);
+}
+
 /* Compute the losses of n rows from `row` on. The logits are in the scratch. In the backward pass, replace the logits
  * by their gradient. */
 static void run_rows(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n)
 {
     const int32_t *target = (const int32_t *)o->of.targets->data + row;
     const float *dlosses = o->of.dlosses ? (const float *)o->of.dlosses->data + row : NULL;
-    float *losses = (float *)o->of.losses->data + row;
+    float *losses = (float *)o->of.losses->data + row, *hits = o->of.hits ? (float *)o->of.hits->data + row : NULL;
+    const zr_dtype dtype = o->of.x->dtype;
     void *logits = args->scratch;
 #pragma omp parallel for num_threads(zr__team(args, n * o->of.V)) schedule(static)
     for (int64_t r = 0; r < n; r++) {
+        const int64_t at = r * o->of.V;
         float lse;
-        losses[r] = zr__row_loss(logits, o->of.x->dtype, r * o->of.V, o->of.V, target[r], &lse);
-        if (dlosses) zr__row_dlogits(logits, logits, o->of.x->dtype, r * o->of.V, o->of.V, target[r], dlosses[r], lse);
+        losses[r] = zr__row_loss(logits, dtype, at, o->of.V, target[r], &lse);
+        if (hits) hits[r] = is_hit(logits, dtype, at, o->of.V, target[r], lse) ? 1.0f : 0.0f;
+        if (dlosses) zr__row_dlogits(logits, logits, dtype, at, o->of.V, target[r], dlosses[r], lse);
     }
 }
 
-/* Process n rows from `row` on, for a part of the vocabulary. Forward: compute two numbers for each row, from which
- * linear_cross_entropy_join computes the loss: the log-sum-exp over the part, and the target's logit (0 if the target
- * is in another part). Backward: replace the logits by their gradient. */
+/* Process n rows from `row` on, for a part of the vocabulary. Forward: compute the numbers of each row, from which
+ * linear_cross_entropy_join computes the results: the log-sum-exp over the part, the target's logit (0 if the target is
+ * in another part), and for hits the part's threshold. Backward: replace the logits by their gradient. */
 static void run_part_rows(const zr_kernel_args *args, const operands *o, int64_t row, int64_t n)
 {
     const int32_t *target = (const int32_t *)o->of.targets->data + row;
@@ -139,11 +151,12 @@ static void run_part_rows(const zr_kernel_args *args, const operands *o, int64_t
         const int64_t at = r * o->of.V, own = target[r] - o->of.first;
         const bool here = target[r] >= 0 && own >= 0 && own < o->of.valid;
         if (o->of.part) {
-            float *out = (float *)o->of.part->data + 2 * (o->of.part_row + row + r), max, sum;
+            float *out = (float *)o->of.part->data + o->of.numbers * (o->of.part_row + row + r), max, sum;
             zr__row_softmax(logits, dtype, at, o->of.valid, &max, &sum);
             out[0] = o->of.valid > 0 ? (float)((double)max + log((double)sum)) : -INFINITY;
             out[1] = 0;
             if (here) zr__load(&out[1], logits, dtype, at + own, 1);
+            if (o->of.numbers > 2) out[2] = zr__row_threshold(logits, dtype, at, o->of.valid, own, out[0]);
             continue;
         }
         const float lse = ((const float *)o->of.lse->data)[row + r],
@@ -210,25 +223,29 @@ static zr_status run_head(const zr_kernel_args *args)
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */
 
-/* Compute losses and log-sum-exps from the results of all parts, (parts,B,T,2). The results are added in the order of
- * the vocabulary. */
+/* Compute losses, log-sum-exps and perhaps hits from the results of all parts, (parts,B,T,n). The results are added in
+ * the order of the vocabulary. */
 static zr_status run_join(const zr_kernel_args *args)
 {
     const zr_tensor *all = &args->in[0], *targets = &args->in[3];
-    const int64_t rows = zr_shape_elems(&targets->shape), parts = zr_shape_elems(&all->shape) / (2 * rows);
+    const int64_t rows = zr_shape_elems(&targets->shape), n = args->n_out > 2 ? 3 : 2;
+    const int64_t parts = zr_shape_elems(&all->shape) / (n * rows);
     const int32_t *target = targets->data;
-    const float *part = all->data;
-    float *losses = args->out[0].data, *lse = args->out[1].data;
+    float *losses = args->out[0].data, *lse = args->out[1].data, *hits = n > 2 ? args->out[2].data : NULL;
     for (int64_t r = 0; r < rows; r++) {
+        const float *part = (const float *)all->data + n * r;
         double most = -INFINITY, sum = 0, own = 0;
-        for (int64_t m = 0; m < parts; m++) most = fmax(most, part[2 * (m * rows + r)]);
+        bool ahead = target[r] >= 0;
+        for (int64_t m = 0; m < parts; m++) most = fmax(most, part[n * m * rows]);
         for (int64_t m = 0; m < parts; m++) {
-            sum += exp(part[2 * (m * rows + r)] - most);
+            sum += exp(part[n * m * rows] - most);
             /* Add the target's logit. Only the part that holds the target supplies it; the other parts supply 0. */
-            own += part[2 * (m * rows + r) + 1];
+            own += part[n * m * rows + 1];
         }
+        for (int64_t m = 0; m < parts && hits; m++) ahead = ahead && own >= part[n * m * rows + 2];
         lse[r] = (float)(most + log(sum));
         losses[r] = target[r] < 0 ? 0.0f : (float)(most - own + log(sum));
+        if (hits) hits[r] = ahead ? 1.0f : 0.0f;
     }
     return ZR_OK;
 }

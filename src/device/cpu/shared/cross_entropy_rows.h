@@ -47,6 +47,30 @@ static inline float zr__row_loss(const void *logits, zr_dtype dtype, int64_t fir
     return (float)((double)max - (double)x + tail);
 }
 
+/* Return the largest of the logits `from` .. `to` - 1 of a row that begins at element `first`, or -inf if there is
+ * none. The result is unspecified if a logit is NaN. */
+static inline float zr__row_largest(const void *logits, zr_dtype dtype, int64_t first, int64_t from, int64_t to)
+{
+    float buffer[ZR_CHUNK], largest = -INFINITY;
+    for (int64_t v = from; v < to; v += ZR_CHUNK) {
+        const int64_t n = zr__min64(ZR_CHUNK, to - v);
+        largest = fmaxf(largest, zr__max(zr__view(buffer, logits, dtype, first + v, n), n));
+    }
+    return largest;
+}
+
+/* Return the threshold of column `own` of a row of V logits that begins at element `first`: the least logit with which
+ * the column would have the largest logit, the first of several equal ones. `own` may be before or beyond the row. The
+ * threshold is NaN, which no logit reaches, if the row's log-sum-exp `lse` is. */
+static inline float zr__row_threshold(const void *logits, zr_dtype dtype, int64_t first, int64_t V, int64_t own,
+                                      float lse)
+{
+    const int64_t before = own < 0 ? 0 : zr__min64(own, V), after = own < 0 ? 0 : zr__min64(own + 1, V);
+    if (isnan(lse)) return lse;
+    return fmaxf(nextafterf(zr__row_largest(logits, dtype, first, 0, before), INFINITY),
+                 zr__row_largest(logits, dtype, first, after, V));
+}
+
 /* Compute dloss times the gradient of the loss with respect to the logits. `out` may be the array of logits itself. */
 static inline void zr__row_dlogits(void *out, const void *logits, zr_dtype dtype, int64_t first, int64_t V,
                                    int32_t target, float dloss, float lse)

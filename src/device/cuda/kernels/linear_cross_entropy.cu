@@ -127,7 +127,9 @@ zr_status run_rows(const zr_kernel_args *args, const operands &o, int64_t row, i
     r.dlosses = from<const float>(o.dlosses, row);
     r.lse = from<const float>(o.lse, row);
     r.losses = from<float>(o.losses, row);
-    r.part = from<float>(o.part, 2 * (o.part_row + row));
+    r.hits = from<float>(o.hits, row);
+    r.numbers = o.numbers;
+    r.part = from<float>(o.part, o.numbers * (o.part_row + row));
     cudaStream_t stream = zr__stream_of(args);
     if (!o.dlosses) return zr__loss_launch<true, false>(stream, o.x->dtype, n, r);
     if (o.lse) return zr__loss_launch<false, true>(stream, o.x->dtype, n, r);
@@ -176,30 +178,36 @@ zr_status run_head(const zr_kernel_args *args)
 
 /* ---- all parts of the vocabulary --------------------------------------------------------------- */
 
-/* Compute losses and log-sum-exps from the results of all parts, `part` (parts,rows,2). The results are added in the
- * order of the vocabulary. */
-__global__ void join(const float *part, const int32_t *target, float *losses, float *lse, int64_t rows, int64_t parts)
+/* Compute losses, log-sum-exps and, unless `hits` is null, hits from the results of all parts, `part` (parts,rows,n).
+ * The results are added in the order of the vocabulary. */
+__global__ void join(const float *part, const int32_t *target, float *losses, float *lse, float *hits, int64_t rows,
+                     int64_t parts)
 {
-    const int64_t r = zr__first();
+    const int64_t r = zr__first(), n = hits ? 3 : 2;
     if (r >= rows) return;
     double most = -INFINITY, sum = 0, own = 0;
-    for (int64_t m = 0; m < parts; m++) most = fmax(most, (double)part[2 * (m * rows + r)]);
+    bool ahead = target[r] >= 0;
+    part += n * r;
+    for (int64_t m = 0; m < parts; m++) most = fmax(most, (double)part[n * m * rows]);
     for (int64_t m = 0; m < parts; m++) {
-        sum += exp(part[2 * (m * rows + r)] - most);
+        sum += exp(part[n * m * rows] - most);
         /* Add the target's logit. Only the part that holds the target supplies it; the other parts supply 0. */
-        own += part[2 * (m * rows + r) + 1];
+        own += part[n * m * rows + 1];
     }
+    for (int64_t m = 0; m < parts && hits; m++) ahead = ahead && own >= part[n * m * rows + 2];
     lse[r] = (float)(most + log(sum));
     losses[r] = target[r] < 0 ? 0.0f : (float)(most - own + log(sum));
+    if (hits) hits[r] = ahead ? 1.0f : 0.0f;
 }
 
 zr_status run_join(const zr_kernel_args *args)
 {
     const zr_tensor *all = &args->in[0], *targets = &args->in[3];
-    const int64_t rows = zr_shape_elems(&targets->shape), threads = 128;
+    const int64_t rows = zr_shape_elems(&targets->shape), threads = 128, n = args->n_out > 2 ? 3 : 2;
     ZR_LAUNCH(zr__stream_of(args), join, (unsigned)zr__ceil_div(rows, threads), (unsigned)threads, 0,
               (const float *)all->data, (const int32_t *)targets->data, (float *)args->out[0].data,
-              (float *)args->out[1].data, rows, zr_shape_elems(&all->shape) / (2 * rows));
+              (float *)args->out[1].data, n > 2 ? (float *)args->out[2].data : nullptr, rows,
+              zr_shape_elems(&all->shape) / (n * rows));
     return zr__launched();
 }
 
