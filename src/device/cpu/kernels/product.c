@@ -327,7 +327,8 @@ static void choose_ways(job *j, int threads)
 /* Return the number of threads for the product, up to s->threads. */
 static int team_of(const zr__micro_kernel *kernel, const zr__product_spec *s)
 {
-    const double share = (double)kernel->share, wanted = (double)s->m * (double)s->n * (double)s->k / share;
+    const double m = (double)s->m, n = (double)s->n, k = (double)s->k;
+    const double work = k * (m * n + (double)kernel->pack_cost * (m + n)), wanted = work / (double)kernel->share;
     return wanted < 1.0 ? 1 : wanted < (double)s->threads ? (int)wanted : s->threads;
 }
 

@@ -51,24 +51,32 @@ __attribute__((always_inline)) static inline void zr__amx_load_pairs(zr__vec v[Z
     }
 }
 
-/* Pack blocks of 16 rows of A or columns of B. */
+/* Pack the block of 16 rows of A (or columns of B) from to.first + p on, and of 32 elements from k0 + k on. */
+__attribute__((always_inline)) static inline void zr__amx_pack_block(const zr__side *s, bool is_a, bool paired,
+                                                                     zr__panels_at to, int64_t n, int64_t k0, int64_t p,
+                                                                     int64_t k)
+{
+    const uint16_t *from = (const uint16_t *)s->data + (to.first + p) * s->along + (k0 + k) * s->depth;
+    float *out = to.out + p * to.words + k / ZR_AMX_DEPTH * ZR_AMX_TILE_WORDS;
+    zr__vec v[ZR_VEC];
+    if (paired)
+        zr__amx_load_pairs(v, from, s->depth, n - p, to.depth - k);
+    else
+        zr__amx_load_rows(v, from, s->along, n - p, to.depth - k);
+    if (paired == is_a) zr__vec_transpose(v);
+#pragma GCC unroll 16
+    for (int i = 0; i < ZR_VEC; i++) zr__vec_store(out + i * ZR_AMX_WORDS, v[i]);
+}
+
+/* Pack all blocks. The inner loop follows the dimension in which the operand is contiguous. */
 __attribute__((always_inline)) static inline void zr__amx_pack_as(const zr__side *s, bool is_a, bool paired,
                                                                   zr__panels_at to, int64_t n, int64_t k0)
 {
-    for (int64_t p = 0; p < n; p += ZR_AMX_SIDE) {
-        float *out = to.out + p * to.words;
-        for (int64_t k = 0; k < to.depth; k += ZR_AMX_DEPTH, out += ZR_AMX_TILE_WORDS) {
-            const uint16_t *from = (const uint16_t *)s->data + (to.first + p) * s->along + (k0 + k) * s->depth;
-            zr__vec v[ZR_VEC];
-            if (paired)
-                zr__amx_load_pairs(v, from, s->depth, n - p, to.depth - k);
-            else
-                zr__amx_load_rows(v, from, s->along, n - p, to.depth - k);
-            if (paired == is_a) zr__vec_transpose(v);
-#pragma GCC unroll 16
-            for (int i = 0; i < ZR_VEC; i++) zr__vec_store(out + i * ZR_AMX_WORDS, v[i]);
-        }
-    }
+    const int64_t outer = paired ? to.depth : n, inner = paired ? n : to.depth;
+    const int64_t outer_step = paired ? ZR_AMX_DEPTH : ZR_AMX_SIDE, inner_step = paired ? ZR_AMX_SIDE : ZR_AMX_DEPTH;
+    for (int64_t i = 0; i < outer; i += outer_step)
+        for (int64_t j = 0; j < inner; j += inner_step)
+            zr__amx_pack_block(s, is_a, paired, to, n, k0, paired ? j : i, paired ? i : j);
 }
 
 static void zr__amx_pack(const zr__side *s, zr__panels_at to, int64_t n, int64_t k0)

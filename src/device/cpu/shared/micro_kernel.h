@@ -47,7 +47,7 @@ typedef struct zr__micro_kernel {
     int64_t depth;              /* maximum length of a range of k, in elements */
     int64_t own_words;          /* maximum number of words in a thread's own block */
     int64_t pack_cost;          /* multiply-adds that take as long as packing an element */
-    int64_t share;              /* least number of multiply-adds for which a thread is worth its start */
+    int64_t share;              /* least work of a thread, packing included, in multiply-adds */
     /* Prepare the calling thread's registers before the first tile, and release them after the last one; NULL if there
      * is nothing to do. */
     void (*begin)(void), (*end)(void);
