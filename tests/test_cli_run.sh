@@ -145,9 +145,13 @@ if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep 
     check "mpirun: other options on a rank" code 78 $mpirun -n 1 "$ZR" train c.json --train.output_dir=mpi2 : \
         -n 1 "$ZR" train c.json --train.output_dir=mpi2 --train.steps=7
     if ZR_KERNELS=v3 "$ZR" info >/dev/null 2>&1; then
-        check "mpirun: another processor level on a rank" $mpirun -n 1 env ZR_KERNELS=v2 "$ZR" train c.json --train.steps=1 \
-            --train.output_dir=mpi5 : -n 1 env ZR_KERNELS=v3 "$ZR" train c.json --train.steps=1 --train.output_dir=mpi5
+        levels() { $mpirun -n 1 env ZR_KERNELS=v2 "$ZR" train c.json --train.steps=1 "$@" : \
+            -n 1 env ZR_KERNELS=v3 "$ZR" train c.json --train.steps=1 "$@"; }
+        check "mpirun: another processor level on a rank" levels --zero_optimization.stage=1 --train.output_dir=mpi5
         check "... is noted" grep -q 'note: rank 0 uses the kernels v2 and rank 1 uses v3' err
+        check "... with copies that both update" code 78 levels --zero_optimization.stage=0 --train.output_dir=mpi6
+        check "... says what would do" grep -q 'kernels v2 and rank 1 uses v3, .*copies.* set ZR_KERNELS' err
+        check "... and creates nothing" test ! -e mpi6
     else
         skip "mpirun: another processor level on a rank" "this processor has no level v3"
     fi

@@ -118,6 +118,17 @@ if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep 
         $ac.policy=unit $ac.partition_activations=true $ac.cpu_checkpointing=true --train.output_dir=mpi-pieces
     check "... to the bit" same 4x2 mpi-pieces
     check "... planned is measured" as_planned mpi-pieces
+    # Without sequence parallelism each rank of a layer computes the gradients of norms for itself.
+    levels() { $mpirun -n 1 env ZR_KERNELS=v3 "$ZR" train c.json --parallel.tensor=2 --train.steps=1 "$@" : \
+        -n 1 env ZR_KERNELS=v4 "$ZR" train c.json --parallel.tensor=2 --train.steps=1 "$@"; }
+    if ZR_KERNELS=v4 "$ZR" info >/dev/null 2>&1; then
+        check "other processor levels within a layer" fails 78 'kernels v3 and rank 1 uses v4, .*copies.* set ZR_KERNELS' \
+            levels --train.output_dir=levels
+        check "... with sequence parallelism" levels --train.output_dir=levels --parallel.sequence=keep
+        check "... are noted" grep -q 'note: rank 0 uses the kernels v3 and rank 1 uses v4' err
+    else
+        skip "other processor levels within a layer" "this processor has no level v4"
+    fi
 else
     skip "tensor parallelism under mpirun" "no mpirun, or built without MPI"
 fi

@@ -315,28 +315,51 @@ static zr_status same_choices(zr__run *r)
                         (uint64_t)plan->save);
 }
 
-/** Add a note if ranks use different processor levels. Their products then round in different ways, so the losses are
- * not those of any single level. */
-static zr_status note_levels(zr__run *r)
+/** Return whether ranks with different processor levels would compute different values of the same weights. */
+static bool copies_drift(const zr_plan *plan, const char *one, const char *other)
 {
-    char level[sizeof(uint64_t)] = "";
+    const zr_layout *l = &plan->layout;
+    /* The ranks of a layer compute the gradients of whole weights, such as those of norms, each for itself. */
+    if (l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF) return true;
+    /* Otherwise all copies have the same gradient, whose sum is sent to the ranks. The update is element-wise, and
+     * rounds differently only at v2, which has no fused multiply-add. */
+    const bool copies = plan->group[plan->optim_group].size < plan->ranks;
+    return copies && (strcmp(one, "v2") == 0) != (strcmp(other, "v2") == 0);
+}
+
+/** Check the processor levels of the ranks. Levels round differently. Refuse them if several ranks update copies of the
+ * same weights, and the copies would not stay equal. Otherwise add a note, since the losses are not those of any single
+ * level. Errors: ZR_ERR_CONFIG. */
+static zr_status check_levels(zr__run *r)
+{
+    enum { NAME_BYTES = sizeof(uint64_t) };
+    char first[NAME_BYTES] = "", its[NAME_BYTES], noted[NAME_BYTES];
     uint64_t packed;
+    int other = 0;
     if (r->device->profile.facts.apart) return ZR_OK;
-    snprintf(level, sizeof(level), "%s", zr_device_cpu_level());
-    memcpy(&packed, level, sizeof(packed));
+    snprintf(first, sizeof(first), "%s", zr_device_cpu_level());
+    memcpy(&packed, first, sizeof(packed));
     ZR_TRY(zr__run_gather(r, packed));
+    packed = zr__run_gathered(r, 0);
+    memcpy(first, &packed, sizeof(first));
     for (int q = 1; q < r->comm->size; q++) {
-        const uint64_t first = zr__run_gathered(r, 0), its = zr__run_gathered(r, q);
-        if (its == first) continue;
-        char here[sizeof(level)], there[sizeof(level)];
-        memcpy(here, &first, sizeof(here));
-        memcpy(there, &its, sizeof(there));
+        packed = zr__run_gathered(r, q);
+        memcpy(its, &packed, sizeof(its));
+        if (strcmp(its, first) == 0) continue;
+        ZR_CHECK(!copies_drift(r->plan, first, its), ZR_ERR_CONFIG,
+                 "rank 0 uses the kernels %s and rank %d uses %s, which round differently: with parallel.tensor above "
+                 "1, at stage 0 and with mics_shard_size, ranks have copies of the same weights, which would not stay "
+                 "equal; set ZR_KERNELS to a level that all processors have (`zr info`)",
+                 first, q, its);
+        if (other > 0) continue;
+        other = q;
+        memcpy(noted, its, sizeof(noted));
+    }
+    if (other > 0)
         zr__run_note(r,
                      "rank 0 uses the kernels %s and rank %d uses %s, so the last digits of the losses are those of "
                      "neither; set ZR_KERNELS to a level that all processors have (`zr info`)",
-                     here, q, there);
-        break;
-    }
+                     first, other, noted);
     return ZR_OK;
 }
 
@@ -358,12 +381,12 @@ zr_status zr__run_check(zr__run *r)
     if (r->comm->rank == 0 && zr__train_gpus_unused(r->config->device, unused))
         zr__run_note(r, "the GPUs of this machine are not used: %s", unused);
     ZR_TRY(zr__run_same(r, "the kind of device (write device \"cpu\" or \"cuda\")", r->device->profile.facts.apart));
-    ZR_TRY(note_levels(r));
     ZR_TRY(settle_limit(r));
     ZR_TRY(settle_hosts(r));
     ZR_TRY(settle_rates(r));
     ZR_TRY(settle_open(r));
     ZR_TRY(zr__run_agree(r, check_plan(r)));
+    ZR_TRY(check_levels(r));
     ZR_TRY(zr__sample_open(r));
     ZR_TRY(same_choices(r));
     return zr__run_highest_report(r, &r->result->planned);
