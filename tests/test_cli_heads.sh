@@ -100,6 +100,14 @@ END_PYTHON
 }
 check "... and its answers are written" right
 check "... is resumed, although the other task had three labels" "$ZR" train qa/config.json --resume --train.steps=151
+more=
+for task in labels answers; do # the default of data.max_predictions is 20, also where nothing is predicted
+    check "$task in rows of 16 tokens" $task short $small --data.seq_length=16 $more --train.steps=1
+    check "... are resumed" "$ZR" train short/config.json --resume --train.steps=2
+    check "... and evaluated" "$ZR" eval short
+    rm -r short
+    more="--data.doc_stride=2 --data.max_query_length=4"
+done
 check "... in windows" prints 'of 24 questions' "$ZR" eval qa --seq 24
 check "the weights alone, in rows that are too short for windows of 128 tokens" prints '^F1 ' "$ZR" eval qa/model --data dev.json \
     --seq 32

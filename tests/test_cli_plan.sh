@@ -68,11 +68,11 @@ check "... not even these" fails 71 'model.n_layer 12 needs' \
 check "... that the model has not" fails 78 '"h.2.\*" matches no parameter' \
     "$ZR" plan c.json --quiet --max layers --memory 60MiB --model.frozen='h.2.*'
 tiled() { "$ZR" plan --model.vocab_size=256 --quiet --max model --memory "$2" --memory.tile_elems="$1"; }
-check "a tile is a row at least" prints 'n_embd 768, ' tiled 800 80GB
+check "a tile is a row at least" prints 'n_embd 768, ' tiled 800 5GB
 check "... which is said" grep -q '^(zr tries no wider models: memory.tile_elems 800 is less than a row' printed
 check "... but not where memory ends the search" prints 'n_embd [0-9]*, ' tiled 800 300MB
 check "... is not" sh -c '! grep "no wider models" printed'
-many() { "$ZR" plan --model.vocab_size=5000 --quiet --max model --memory 20GB --memory.tile_elems=256; }
+many() { "$ZR" plan --model.vocab_size=4100 --quiet --max model --memory 4GB --memory.tile_elems=256; }
 check "... nor has a table more than 4096 tiles" prints 'n_embd 128, ' many
 check "... which is said" grep -q '^(zr tries no wider models: memory.tile_elems 256 ' printed
 check "... and no width fits" fails 78 'memory.tile_elems is 100; a row of' tiled 100 80GB
@@ -144,15 +144,15 @@ if [ -r /proc/meminfo ]; then
 else
     skip "auto by what this host has left says so" "no /proc/meminfo"
 fi
-check "nothing fits: how many ranks would" prints 'nothing fits' "$ZR" plan --preset gpt2-350m --memory 2500MB --quiet
+check "nothing fits: how many ranks would" prints 'nothing fits' "$ZR" plan --preset gpt2-124m --memory 1GB --quiet
 ranks=$(tr '\n' ' ' <printed | sed -n 's/.* With \([0-9]*\) ranks stage 3 .*/\1/p')
-check "... so many do" sh -c "$ZR plan --preset gpt2-350m --memory 2500MB --quiet --ranks ${ranks:-1} | grep -q '3 unit .* yes '"
-check "... and no fewer" sh -c "$ZR plan --preset gpt2-350m --memory 2500MB --quiet --ranks $((${ranks:-2} - 1)) |
+check "... so many do" sh -c "$ZR plan --preset gpt2-124m --memory 1GB --quiet --ranks ${ranks:-1} | grep -q '3 unit .* yes '"
+check "... and no fewer" sh -c "$ZR plan --preset gpt2-124m --memory 1GB --quiet --ranks $((${ranks:-2} - 1)) |
     grep -q '3 unit .* no '"
 check "... also beside a baseline that stage 3 does not know" prints 'With [0-9]* ranks' \
-    "$ZR" plan --preset gpt2-350m --memory 2500MB --quiet --collectives.reduce=all_reduce
+    "$ZR" plan --preset gpt2-124m --memory 1GB --quiet --collectives.reduce=all_reduce
 check "... also in JSON" prints "\"advice\": null, \"more_ranks\": {\"ranks\": $ranks, .*\"fits\": true}" \
-    "$ZR" plan --preset gpt2-350m --memory 2500MB --json --advice
+    "$ZR" plan --preset gpt2-124m --memory 1GB --json --advice
 # --tokens: figures by hand from the step's time and FLOPs, which stand in the same document.
 speed() { # OPTION...: tokens_per_sec, mfu, days as they should be, of the configured plan
     "$ZR" plan --preset gpt2-xl --ranks 8 --batch 4 --stage 3 --profile h100 --json --advice --quiet --tokens 1e9 "$@" >speed.json &&

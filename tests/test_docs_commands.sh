@@ -28,6 +28,9 @@ follow() {
         *--train.steps=20000*) line=${line%20000}6 ;; # as config.json, below
         *" train --model.init=DIR "*) line="$line --train.steps=2" ;;
         *" train bert.json "*) line="$line --train.steps=1" ;;
+        *" --max layers --memory 2GB") [ "${ZR_LONG-}" ] || line="${line%2GB}200MB" ;;
+        *" --preset llama3-8b --memory 24GB --disk 500GB")
+            [ "${ZR_LONG-}" ] || line="build/zr plan --preset gpt2-124m --memory 1GB --disk 500GB" ;;
         *" --chat "*) line="$line --chat-template chatml" ;;
         *" train config.json --data book.txt --ranks 2") line="$line --train.steps=3" ;; # of `zr init`
         mpirun*)

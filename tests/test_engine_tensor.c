@@ -384,12 +384,13 @@ static void vectors_that_ranks_cannot_share(void **state)
         one.lr = 0.01;
         one.layout.dtype = one.layout.wire_dtype = (zr_dtype)dtype;
         trainer_run(&one);
-        for (int way = 0; way < 4; way++) {
+        for (int way = 0; way < 8; way++) { /* the last four ways accumulate two micro-batches */
             trainer run = one;
-            run.layout.tensor = 2 + way / 2;
+            run.layout.tensor = 2 + way / 2 % 2;
             run.layout.ranks = 1 + way % 2;
-            run.layout.batch = 4 / run.layout.ranks;
-            run.layout.stage = way;
+            run.layout.accum = 1 + way / 4;
+            run.layout.batch = 4 / run.layout.ranks / run.layout.accum;
+            run.layout.stage = way < 4 ? way : 7 - way;
             run.layout.sequence = way % 2 ? ZR_SEQUENCE_KEEP : ZR_SEQUENCE_REGATHER;
             trainer_run(&run);
             for (int i = 0; i < run.steps; i++) {
