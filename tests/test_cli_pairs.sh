@@ -131,7 +131,7 @@ END_PYTHON
 }
 check "... is the run's own" the_val_loss
 check "... for people" prints 'next_sentence  0' "$ZR" eval val
-check "... with the accuracy" prints '^masked_lm_accuracy 0.0[0-9]*, of [0-9]* masked tokens' "$ZR" eval val
+check "... with the accuracy" prints '^accuracy       0.0[0-9]*, of [0-9]* masked tokens' "$ZR" eval val
 
 small() { # OPTION...
     "$ZR" train --model.type=bert --model.num_hidden_layers=1 --model.num_attention_heads=2 --model.hidden_size=16 \

@@ -35,7 +35,7 @@ static void print_terms(const zr_eval_result *r)
     for (int t = 0; t < r->terms; t++)
         printf("%-14s %.6f, of %lld losses\n", r->term[t].name, r->term[t].loss, (long long)r->term[t].counted);
     if (isfinite(r->masked_lm_accuracy))
-        printf("masked_lm_accuracy %.4f, of %lld masked tokens\n", r->masked_lm_accuracy, (long long)r->tokens);
+        printf("accuracy       %.4f, of %lld masked tokens\n", r->masked_lm_accuracy, (long long)r->tokens);
     printf("perplexity     %.4f, of %s\ndata           %s\n", r->perplexity, r->term[0].name, CLI_SHOWN(r->data));
 }
 

@@ -17,7 +17,7 @@ typedef struct judge {
     zr__samples samples;
     zr_layout layout;
     int64_t seq, rows, done; /* tokens of a row; rows of the evaluation, and those of completed batches */
-    int32_t *label;          /* labels (rows of a batch, S) of the current batch; NULL in other tasks */
+    int32_t *label;          /* labels (rows of a batch, S) of the current batch; unused in other tasks */
     int64_t right, labelled; /* samples whose label has the largest logit, and samples with a label */
     int64_t hits;            /* masked tokens that have the largest logit */
     zr_answers *answers;     /* NULL in other tasks, and if questions may be incomplete */
