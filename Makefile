@@ -39,6 +39,8 @@ FLAGS_v4amx := $(FLAGS_v4bf16) -mamx-tile -mamx-bf16
 # These two add instructions for matrix products: kernels without any are those of v4.
 VECTOR_v4bf16 := v4
 VECTOR_v4amx := v4
+# A level of tests alone, with plain C for the tiles of v4amx.
+FLAGS_v4tiles := $(FLAGS_v4) -include tests/tiles/amx.h
 else
 LEVELS := base
 FLAGS_base :=
@@ -237,7 +239,7 @@ $(B)/obj/device/cpu/kernels/%.$(1).o: src/device/cpu/kernels/%.c $(STAMP)
 	@$$(if $$(Q),echo '  CC    $$< ($(1))')
 	$$(Q)$$(CC) $$(CFLAGS_ALL) -O3 $$(FLAGS_$(1)) -DZR_LEVEL=$(1) -DZR_LEVEL_$(1)=1 -MMD -MP -c $$< -o $$@
 endef
-$(foreach l,$(LEVELS),$(eval $(call level_rule,$(l))))
+$(foreach l,$(LEVELS) $(if $(FLAGS_v4),v4tiles),$(eval $(call level_rule,$(l))))
 
 $(B)/libzr.a: $(LIB_OBJ) $(LINKED)
 	@$(if $(Q),echo '  AR    $@')
@@ -277,6 +279,12 @@ $(B)/obj/cli.a: $(CLI_OBJ)
 $(MADE_UP_TESTS): $(MADE_UP_OBJ) $(B)/obj/cli.a
 $(MADE_UP_TESTS): private CFLAGS_ALL := -I$(MADE_UP)/include -I$(MADE_UP)/src $(CFLAGS_ALL)
 $(MADE_UP_TESTS): private TEST_OBJ = $(MADE_UP_OBJ) $(B)/obj/cli.a
+# Tests of products also have the kernels of v4tiles.
+TILES_TESTS := $(if $(FLAGS_v4tiles),$(patsubst tests/%.c,$(B)/tests/%,$(shell grep -ls '^//TILES' tests/test_*.c)))
+TILES_OBJ   := $(patsubst %,$(B)/obj/device/cpu/kernels/%.v4tiles.o,product linear attention)
+$(TILES_TESTS): $(TILES_OBJ)
+$(TILES_TESTS): TEST_CFLAGS += -DZR_TILES
+$(TILES_TESTS): TEST_OBJ += $(TILES_OBJ)
 # The same tests on a GPU.
 GPU_TESTS := $(if $(NVCC),$(STAND_IN_TESTS:$(B)/tests/%=$(B)/tests/gpu_%))
 $(B)/tests/gpu_%: tests/%.c $(B)/libzr.a

@@ -14,6 +14,7 @@
 
 #include "device/cpu/cpu.h"
 #include "dtype_array.h"
+#include "tiles/device.h"
 #include "zr/device.h"
 
 static inline zr_device *device_at(const char *level, int threads)
@@ -25,7 +26,8 @@ static inline zr_device *device_at(const char *level, int threads)
     return device;
 }
 
-/* Call test(device) with a device of each level and number of threads. */
+/* Call test(device) with a device of each level and number of threads. If the test has a line //TILES, tiles in plain C
+ * count as a level. */
 static inline void each_device(void (*test)(zr_device *device))
 {
     for (const char *const *level = zr__cpu_levels(); *level; level++) {
@@ -35,6 +37,11 @@ static inline void each_device(void (*test)(zr_device *device))
             test(device);
             zr_device_destroy(&device);
         }
+    }
+    for (int threads = 1; threads <= 3; threads += 2) {
+        zr_device *device = tiles_device(threads);
+        if (device) test(device);
+        zr_device_destroy(&device);
     }
 }
 

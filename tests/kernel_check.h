@@ -11,6 +11,7 @@
 
 #include "device/cpu/cpu.h"
 #include "dtype_array.h"
+#include "tiles/device.h"
 #include "zr/device.h"
 #include "zr/graph.h"
 
@@ -207,6 +208,8 @@ static inline void for_every_level(void (*body)(const level_pair *level))
         for_level(body, pair);
         seen++;
     }
+    level_pair tiles = {tiles_device(1), tiles_device(3)};
+    if (tiles.one) for_level(body, tiles);
     assert_true(seen > 0);
 }
 

@@ -1,5 +1,6 @@
 //TEST timeout=120 long=more
 //STAND_IN
+//TILES
 /* attention, attention_dx. */
 #include "attention_check.h"
 #include "long.h"

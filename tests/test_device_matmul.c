@@ -1,4 +1,5 @@
 //TEST timeout=120
+//TILES
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -133,6 +134,24 @@ static void check_sizes(zr_device *device, const char *op)
 static void check_products(zr_device *device)
 {
     for (int i = 0; i < 3; i++) check_sizes(device, products[i]);
+}
+
+/* Check products on tiles at sizes around a tile (16 and 32), and around the longest range of k (768). */
+static void check_edges(zr_device *device)
+{
+    static const int64_t sizes[][3] = {{15, 16, 17},  {16, 17, 31},   {17, 31, 32},  {31, 32, 33},
+                                       {32, 33, 15},  {33, 15, 16},   {32, 32, 32},  {33, 768, 31},
+                                       {31, 769, 33}, {16, 1537, 48}, {769, 33, 17}, {49, 47, 800}};
+    if (!device->profile.facts.bf16_panels) return;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int way = 0; way < 12; way++) {
+            const char *op = products[way % 3];
+            const bool extra = way % 2 && strcmp(op, "linear_dx") != 0;
+            product_case c = {op, sizes[i][0], sizes[i][1], sizes[i][2], way < 6, extra, ZR_BF16, ZR_BF16};
+            check_case(device, &c);
+            c.out_dtype = ZR_F32;
+            if (strcmp(op, "linear_dw") == 0) check_case(device, &c);
+        }
 }
 
 /* Check sizes longer than a block in each direction: several blocks of m, n and k, the last one of an odd size. */
@@ -284,15 +303,15 @@ typedef struct own_case {
 } own_case;
 
 /* Compute the rows of C from `row` on, with `threads` threads. */
-static void run_own(const char *level, const own_case *c, int64_t row, int64_t rows, int threads, const array *a,
-                    const array *b, float *out)
+static void run_own(const zr__panel_ops *level, const own_case *c, int64_t row, int64_t rows, int threads,
+                    const array *a, const array *b, float *out)
 {
     zr__product_spec spec = {.m = rows, .n = c->n, .k = c->k, .dtype = c->dtype, .out_dtype = ZR_F32};
     spec.a = (zr__strides){1, c->m};
     spec.b = (zr__strides){c->n, 1};
     spec.accumulate = c->adds;
     spec.threads = threads;
-    const bool pairs = c->dtype == ZR_BF16 && zr__cpu_panels(level)->bf16_panels;
+    const bool pairs = c->dtype == ZR_BF16 && level->bf16_panels;
     const int64_t words = pairs ? zr__product_pairs(c->k) : c->k;
     int64_t bytes = zr__product_layout_make(rows, c->n, words, ZR_F32, threads, ZR__PANEL_BYTES).bytes;
     void *panels = zr_alloc((size_t)bytes);
@@ -300,13 +319,13 @@ static void run_own(const char *level, const own_case *c, int64_t row, int64_t r
     memset(panels, 0xff, (size_t)bytes);
     zr__matmul_operands at = {.b = b->data, .c = out + row * c->n, .panels = panels};
     at.a = (const char *)a->data + row * zr_dtype_bytes(c->dtype);
-    zr__cpu_panels(level)->multiply(&spec, &at);
+    level->multiply(&spec, &at);
     zr_free(panels);
 }
 
 /* Check C += A B against double. The bits must be the same for any number of threads, and when C is computed in parts
  * of its rows. */
-static void check_own_case(const char *level, const own_case *c)
+static void check_own_case(const zr__panel_ops *level, const own_case *c)
 {
     static const int threads[] = {2, 3, 4, 7};
     const int64_t n = c->m * c->n, cut = c->m / 3;
@@ -336,7 +355,7 @@ static void check_own_case(const char *level, const own_case *c)
     drop(&was);
 }
 
-static void check_own(const char *level)
+static void check_own(const zr__panel_ops *level)
 {
     static const int64_t sizes[][3] = {{1, 1, 1},     {57, 131, 57},   {16, 16, 20000},
                                        {3, 5, 16385}, {1100, 57, 512}, {57, 1100, 800}};
@@ -350,8 +369,9 @@ static void test_own(void **state)
     (void)state;
     for (const char *const *level = zr__cpu_levels(); *level; level++) {
         if (!zr__cpu_has(*level)) continue;
-        check_own(*level);
+        check_own(zr__cpu_panels(*level));
     }
+    if (tiles_panels()) check_own(tiles_panels());
 }
 
 /* ---- the library's products ------------------------------------------------------------------ */
@@ -407,6 +427,12 @@ static void test_products(void **state)
 {
     (void)state;
     each_device(check_products);
+}
+
+static void test_edges(void **state)
+{
+    (void)state;
+    each_device(check_edges);
 }
 
 static void test_blocks(void **state)
@@ -613,13 +639,21 @@ int main(int argc, char **argv)
     program = argc ? argv[0] : "";
     const struct CMUnitTest forced[] = {cmocka_unit_test(test_under_cap)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shared_product), cmocka_unit_test(test_products),
-        cmocka_unit_test(test_blocks),         cmocka_unit_test(test_db),
-        cmocka_unit_test(test_large),          cmocka_unit_test(test_own),
-        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_overflow),
-        cmocka_unit_test(test_ranks),          cmocka_unit_test(test_scratch),
-        cmocka_unit_test(test_forced),         cmocka_unit_test(test_unknown_level),
-        cmocka_unit_test(test_thread),         cmocka_unit_test(test_accumulate),
+        cmocka_unit_test(test_shared_product),
+        cmocka_unit_test(test_products),
+        cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_db),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_own),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_scratch),
+        cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_unknown_level),
+        cmocka_unit_test(test_thread),
+        cmocka_unit_test(test_accumulate),
         cmocka_unit_test(test_rows),
     };
     if (getenv("ZR_KERNELS")) return cmocka_run_group_tests(forced, NULL, NULL);

@@ -7,9 +7,9 @@
  * each thread packs blocks of it for its own use. A block stays in the thread's cache (device/cpu/product_blocks.h).
  * Threads divide the longer side of C, so that nearly nothing is packed twice.
  *
- * k is cut into ranges of equal length. Within a range, an element of C is one chain of multiply-adds in order of k.
- * The results of the ranges are added in order. The bits of an element therefore depend only on k and the level, not on
- * m, n, the element's place in a tile, or the threads.
+ * k is cut into ranges of equal length. Within a range, an element of C is one chain of multiply-adds in order of k, or
+ * on AMX tiles, a chain of sums of 32 products (amx.h). The results of the ranges are added in order. The bits of an
+ * element therefore depend only on k and the level, not on m, n, the element's place in a tile, or the threads.
  */
 #include <omp.h>
 

@@ -6,7 +6,8 @@
  *   - a: 16 rows of 32 bf16, contiguous along the depth.
  *   - b: 16 rows of 16 words. A word is a pair of bf16 (pairs.h): word (k, j) holds b(2k, j) and b(2k + 1, j).
  *   - c: 16 rows of 16 floats.
- * An element of c is summed in order of the depth. Denormals count as 0.
+ * The instruction sums the products of an element of c in order of the depth, separately for even and odd k. Then it
+ * adds the two sums, and their sum to c. Denormals count as 0.
  *
  * Tile numbers must be constants in the source, since they are encoded in the instructions.
  */

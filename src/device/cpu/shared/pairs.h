@@ -10,7 +10,7 @@
 #include "device/cpu/shared/level.h"
 
 /* Whether attention of this level multiplies bf16. */
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) || defined(__AMX_BF16__)
 #define ZR_PAIRS true
 #else
 #define ZR_PAIRS false
@@ -19,7 +19,7 @@
 /* Return c + a_0 b_0 + a_1 b_1 in every lane, for pairs a and b. */
 static inline zr__vec zr__vec_dot_pairs(zr__vec a, zr__vec b, zr__vec c)
 {
-#if ZR_PAIRS
+#if defined(__AVX512BF16__)
     return (zr__vec)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
 #else
     const zr__mask x = (zr__mask)a, y = (zr__mask)b, upper = (zr__mask){0} - 65536;
@@ -31,7 +31,7 @@ static inline zr__vec zr__vec_dot_pairs(zr__vec a, zr__vec b, zr__vec c)
 /* Round two vectors to bf16, and store them one after the other, in ZR_VEC words. */
 static inline void zr__narrow_two(float *out, zr__vec a, zr__vec b)
 {
-#if ZR_PAIRS
+#if defined(__AVX512BF16__)
     const __m512bh both = _mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
     memcpy(out, &both, sizeof both);
 #else
@@ -56,7 +56,7 @@ static inline void zr__narrow_run(float *out, const float *x, int64_t n)
 static inline void zr__narrow_pairs(float *out, const float *a, const float *b, int64_t n)
 {
     int64_t j = 0;
-#if ZR_PAIRS
+#if defined(__AVX512BF16__)
 #define ZR_PAIR_OF(l) (16 + (l)) << 16 | (l)
     const __m512i order =
         _mm512_setr_epi32(ZR_PAIR_OF(0), ZR_PAIR_OF(1), ZR_PAIR_OF(2), ZR_PAIR_OF(3), ZR_PAIR_OF(4), ZR_PAIR_OF(5),
