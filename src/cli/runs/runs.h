@@ -24,7 +24,7 @@ typedef struct cli_progress {
     int64_t every;       /* number of steps per permanent line */
     double begin;        /* time at which the run started, in seconds by zr_clock_sec */
     int64_t from;        /* number of steps done before the run was resumed */
-    const char *counted; /* plural name of what an evaluation counts, such as "tokens" */
+    const char *counted; /* plural name of the losses that an evaluation counts, such as "tokens" */
     int64_t peak_bytes;  /* planned peak memory of a rank in bytes; the measured peak is the same */
     double shown;        /* time of the last redraw, in seconds by zr_clock_sec */
     bool timed;          /* whether --timings was given */

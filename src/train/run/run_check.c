@@ -319,7 +319,7 @@ static zr_status same_choices(zr__run *r)
 static bool copies_drift(const zr_plan *plan, const char *one, const char *other)
 {
     const zr_layout *l = &plan->layout;
-    /* The ranks of a layer compute the gradients of whole weights, such as those of norms, each for itself. */
+    /* Each tensor-parallel rank computes the gradients of uncut weights, such as norms, for itself. */
     if (l->tensor > 1 && l->sequence == ZR_SEQUENCE_OFF) return true;
     /* Otherwise all copies have the same gradient, whose sum is sent to the ranks. The update is element-wise, and
      * rounds differently only at v2, which has no fused multiply-add. */

@@ -24,7 +24,7 @@ static zr_status open_rest(zr__run *r)
     return r->config->train.tensorboard ? zr__run_dir_add_events(&r->dir) : ZR_OK;
 }
 
-/** Create the directory and the outputs of a new run. On failure, remove all of them. */
+/** Create the directory and the outputs of a new run. On failure, remove the directory and its outputs. */
 static zr_status open_new(zr__run *r, const char *json)
 {
     /* Open the directory first, since the other outputs may be in it. */
@@ -40,7 +40,7 @@ static zr_status open_new(zr__run *r, const char *json)
  * outputs are open. */
 static zr_status open_again(zr__run *r, const char *json)
 {
-    zr__resume_clean(r); /* this frees disk space for the files that are written below */
+    zr__resume_clean(r); /* frees disk space for the files that are written below */
     ZR_TRY(zr__run_complete_weights(r));
     ZR_TRY(open_rest(r));
     zr_status st = zr__run_dir_continue(&r->dir, r->from_step, json, &r->made);

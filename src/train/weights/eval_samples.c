@@ -143,7 +143,7 @@ static void judge_masked(judge *j, int64_t b)
     for (int64_t k = b * P; k < (b + 1) * P; k++) j->hits += j->output[k] != 0.0f;
 }
 
-/* Take the output of a batch, of which `rows` rows in total are complete. */
+/* Take the output of a batch. `rows` is the number of rows that are complete, over all batches. */
 static zr_status take_output(judge *j, int64_t rows)
 {
     const zr__loaded *loaded = j->loaded;

@@ -202,7 +202,7 @@ static void unpack_row(const zr_tensor *x, int64_t first, float *row, const zr__
     zr__settle(x->data, x->dtype, first, row, s->D);
 }
 
-/* Set the rows of tokens after the n packed ones to 0, up to the end of what products read. */
+/* Set the rows from n to `all` to 0. Products read `all` rows, but only n tokens are packed. */
 static void zero_rows(float *rows, int64_t n, int64_t all, int64_t row)
 {
     memset(rows + n * row, 0, (size_t)((all - n) * row) * sizeof(float));

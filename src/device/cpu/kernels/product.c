@@ -119,6 +119,7 @@ static const zr__micro_kernel *kernel_of(zr_dtype dtype)
 
 /* Maximum number of elements of a tile, of any micro-kernel. */
 enum { TILE_ELEMS = 1024 };
+_Static_assert(ROWS *COLS <= TILE_ELEMS, "a tile of fp32 fits");
 
 /* ---- a product ------------------------------------------------------------------------------- */
 

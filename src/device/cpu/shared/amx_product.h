@@ -2,8 +2,8 @@
  * Micro-kernel of bf16 products on AMX tiles. A whole tile of C has 32 x 32 elements, in four AMX tiles. Two more hold
  * rows of A, and two columns of B, so that a multiplication needs only one load of a tile.
  *
- * A panel consists of halves of 16 rows of A (or columns of B). A half consists of blocks of 32 elements of k, each of
- * which is an AMX tile in memory: 16 rows x 16 words for A, 16 words x 16 columns for B. Elements beyond the edges are
+ * A panel consists of halves of 16 rows of A (or columns of B). A half consists of blocks of 32 elements of k. A
+ * block is an AMX tile in memory: 16 rows x 16 words for A, 16 words x 16 columns for B. Elements beyond the edges are
  * 0.
  */
 #ifndef ZR_DEVICE_CPU_AMX_PRODUCT_H

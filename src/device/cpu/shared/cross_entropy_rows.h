@@ -47,8 +47,8 @@ static inline float zr__row_loss(const void *logits, zr_dtype dtype, int64_t fir
     return (float)((double)max - (double)x + tail);
 }
 
-/* Return the largest of the logits `from` .. `to` - 1 of a row that begins at element `first`, or -inf if there is
- * none. The result is unspecified if a logit is NaN. */
+/* Return the largest of the logits `from` .. `to` - 1 of a row that begins at element `first`, or -inf if from
+ * equals to. The result is unspecified if a logit is NaN. */
 static inline float zr__row_largest(const void *logits, zr_dtype dtype, int64_t first, int64_t from, int64_t to)
 {
     float buffer[ZR_CHUNK], largest = -INFINITY;
