@@ -302,8 +302,7 @@ typedef struct zr_eval_result {
     double exact, f1; /* question answering: scores of SQuAD's evaluation 1.1 in percent, or NAN (zr_answers_score) */
     int64_t samples;  /* number of samples or questions in accuracy, exact and f1 */
     char *answers;    /* with zr_eval_args.answers: the answers (zr_answers_json); free it with zr_free */
-    double
-        masked_lm_accuracy; /* share of the masked tokens that have the largest logit, or NAN */
+    double masked_lm_accuracy; /* share of the masked tokens that have the largest logit, or NAN */
 } zr_eval_result;
 
 /** Maximum length in tokens of a window for the evaluation of a Hugging Face directory, if the user gives no length.
