@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/product_blocks.h"
+#include "device/cpu/shared/product_blocks.h"
 #include "graph/internal.h"
 
 enum { C = 768, V = 50257, LAYERS = 12, STRETCH_ROUNDS = 1 << 13, STRETCHES = 3 };
@@ -244,7 +244,8 @@ static zr_status allocate(bench *b, const product *p, int n)
     int64_t a = 1, c = 1, w = 1, scratch = 1;
     for (int i = 0; i < n; i++) {
         const zr__product_spec s = spec_of(b, &p[i]);
-        const int64_t bytes = zr__product_layout_make(s.m, s.n, s.k, s.out_dtype, s.threads, ZR__PANEL_BYTES).bytes;
+        const zr__product_shape shape = {s.m, s.n, s.k, s.dtype, s.out_dtype, zr__cpu_panels(b->level)->tiles};
+        const int64_t bytes = zr__product_layout_make(shape, s.threads, ZR__PANEL_BYTES).bytes;
         if (s.m * s.k > a) a = s.m * s.k;
         if (s.k * s.n > w) w = s.k * s.n;
         if (s.m * s.n > c) c = s.m * s.n;

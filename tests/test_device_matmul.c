@@ -8,7 +8,7 @@
 
 #include "device_levels.h"
 #include "device/cpu/matmul.h"
-#include "device/cpu/product_blocks.h"
+#include "device/cpu/shared/product_blocks.h"
 #include "kernel_call.h"
 
 typedef struct product_case {
@@ -142,7 +142,7 @@ static void check_edges(zr_device *device)
     static const int64_t sizes[][3] = {{15, 16, 17},  {16, 17, 31},   {17, 31, 32},  {31, 32, 33},
                                        {32, 33, 15},  {33, 15, 16},   {32, 32, 32},  {33, 768, 31},
                                        {31, 769, 33}, {16, 1537, 48}, {769, 33, 17}, {49, 47, 800}};
-    if (!device->profile.facts.bf16_panels) return;
+    if (!device->profile.facts.tiles) return;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int way = 0; way < 12; way++) {
             const char *op = products[way % 3];
@@ -311,9 +311,8 @@ static void run_own(const zr__panel_ops *level, const own_case *c, int64_t row, 
     spec.b = (zr__strides){c->n, 1};
     spec.accumulate = c->adds;
     spec.threads = threads;
-    const bool pairs = c->dtype == ZR_BF16 && level->bf16_panels;
-    const int64_t words = pairs ? zr__product_pairs(c->k) : c->k;
-    int64_t bytes = zr__product_layout_make(rows, c->n, words, ZR_F32, threads, ZR__PANEL_BYTES).bytes;
+    const zr__product_shape shape = {rows, c->n, c->k, c->dtype, ZR_F32, level->tiles};
+    int64_t bytes = zr__product_layout_make(shape, threads, ZR__PANEL_BYTES).bytes;
     void *panels = zr_alloc((size_t)bytes);
     assert_non_null(panels);
     memset(panels, 0xff, (size_t)bytes);

@@ -2,7 +2,7 @@
 /* The scratch that kernels request for a device's facts: the processor's kernels, equal at every level, and a user's.
  */
 #include "device/cpu/attention_blocks.h"
-#include "device/cpu/product_blocks.h"
+#include "device/cpu/shared/product_blocks.h"
 #include "device_levels.h"
 #include "graph_new.h"
 #include "base/core/core.h"
@@ -47,24 +47,25 @@ static zr_device_facts facts_of(int threads, int64_t panel_bytes)
 
 /* ---- the processor's kernels ------------------------------------------------------------------- */
 
-/* Check the scratch of products, which are the operands that zr packs: as fp32, or as pairs of bf16 where zr multiplies
- * bf16 itself. There is none where a library multiplies bf16, or for a device described by its name alone. */
-static void check_products(const zr_graph *g, zr_device_facts *facts, bool bf16)
+/* Check the scratch of products, which are the operands that zr packs: as fp32, or on tiles as pairs of bf16. There is
+ * none where a library multiplies bf16, or for a device described by its name alone. */
+static void check_products(const zr_graph *g, zr_device_facts *facts, zr_dtype dtype)
 {
     static const char *const products[] = {"linear", "linear_dx", "linear_dw"};
     const int64_t k[] = {C, V, B * T}, m[] = {B * T, B * T, V}, n[] = {3 * C, C, C};
     for (int i = 0; i < 3; i++) {
-        int64_t bytes = zr__product_layout_make(m[i], n[i], k[i], ZR_F32, facts->threads, facts->panel_bytes).bytes;
+        zr__product_shape shape = {m[i], n[i], k[i], dtype, ZR_F32, false};
+        int64_t bytes = zr__product_layout_make(shape, facts->threads, facts->panel_bytes).bytes;
         facts->bf16_products = false;
         assert_true(bytes > 0);
         assert_int_equal(scratch(g, products[i], facts), bytes);
         facts->bf16_products = true; /* irrelevant to fp16 and fp32 */
-        assert_int_equal(scratch(g, products[i], facts), bf16 ? 0 : bytes);
-        facts->bf16_panels = true;
-        const int64_t pairs = (k[i] + 31) / 32 * 16;
-        if (bf16) bytes = zr__product_layout_make(m[i], n[i], pairs, ZR_F32, facts->threads, facts->panel_bytes).bytes;
+        assert_int_equal(scratch(g, products[i], facts), dtype == ZR_BF16 ? 0 : bytes);
+        facts->tiles = true;
+        shape.tiles = true; /* irrelevant to fp16 */
+        bytes = zr__product_layout_make(shape, facts->threads, facts->panel_bytes).bytes;
         assert_int_equal(scratch(g, products[i], facts), bytes);
-        facts->bf16_panels = false;
+        facts->tiles = false;
         const zr_device_facts named = facts_of(facts->threads, 0);
         assert_int_equal(scratch(g, products[i], &named), 0);
     }
@@ -83,14 +84,14 @@ static void test_scratch(void **state)
                      3 * zr__attention_scratch_bytes(T, C / 2, ZR_BF16, false, false, false));
     assert_int_equal(scratch(g, "attention_dx", &facts),
                      3 * zr__attention_scratch_bytes(T, C / 2, ZR_BF16, true, false, false));
-    check_products(g, &facts, true);
+    check_products(g, &facts, ZR_BF16);
     assert_int_equal(scratch(g, "linear_db", &facts), 0);
     zr_graph_destroy(&g);
     g = small_model(ZR_F32, false);
-    check_products(g, &facts, false);
+    check_products(g, &facts, ZR_F32);
     zr_graph_destroy(&g);
     g = small_model(ZR_F16, false);
-    check_products(g, &facts, false);
+    check_products(g, &facts, ZR_F16);
     zr_graph_destroy(&g);
 }
 
@@ -116,9 +117,9 @@ static void check_head(zr_dtype g, int64_t seq, int64_t rows)
     zr_graph *graph = head_model(g, seq);
     const bool apart = g != ZR_F32 && rows < B * seq;
     const int64_t logits = (rows * V * zr_dtype_bytes(g) + 63) / 64 * 64, sum = apart ? (V * C * 4 + 63) / 64 * 64 : 0;
-    const int64_t forward = zr__product_layout_make(rows, V, C, g, 3, 1000).bytes;
-    const int64_t others[] = {zr__product_layout_make(rows, C, V, g, 3, 1000).bytes,
-                              zr__product_layout_make(V, C, rows, apart ? ZR_F32 : g, 3, 1000).bytes};
+    const zr__product_shape dx = {rows, C, V, g, g, false}, dw = {V, C, rows, g, apart ? ZR_F32 : g, false};
+    const int64_t forward = zr__product_layout_make((zr__product_shape){rows, V, C, g, g, false}, 3, 1000).bytes;
+    const int64_t others[] = {zr__product_layout_make(dx, 3, 1000).bytes, zr__product_layout_make(dw, 3, 1000).bytes};
     int64_t most = forward;
     for (int i = 0; i < 2; i++)
         if (others[i] > most) most = others[i];
@@ -282,7 +283,7 @@ static void test_same(void **state)
     other[2].panel_bytes = 0;
     other[3].kernels = kernels;
     other[4].scratch_bytes = NULL;
-    other[5].bf16_panels = true;
+    other[5].tiles = true;
     for (int i = 0; i < 6; i++) assert_false(zr__device_facts_same(&a, &other[i]));
 }
 

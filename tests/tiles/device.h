@@ -25,7 +25,7 @@ static inline zr_device *tiles_device(int threads)
     assert_in_range(n, 2, 31);
     assert_int_equal(zr__device_create_cpu_level(&config, "v4", &device), ZR_OK);
     zr_device_facts *facts = &device->profile.facts;
-    facts->bf16_products = facts->bf16_panels = facts->narrow_attention = true;
+    facts->bf16_products = facts->tiles = facts->narrow_attention = true;
     return device;
 }
 

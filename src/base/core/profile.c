@@ -13,7 +13,7 @@ int64_t zr_device_facts_scratch(const zr_device_facts *facts, const struct zr_gr
 
 bool zr__device_facts_same(const zr_device_facts *a, const zr_device_facts *b)
 {
-    return a->threads == b->threads && a->bf16_products == b->bf16_products && a->bf16_panels == b->bf16_panels &&
+    return a->threads == b->threads && a->bf16_products == b->bf16_products && a->tiles == b->tiles &&
            a->panel_bytes == b->panel_bytes && a->kernels == b->kernels && a->scratch_bytes == b->scratch_bytes;
 }
 

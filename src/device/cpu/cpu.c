@@ -475,7 +475,7 @@ zr_status zr__device_create_cpu_level(const zr_device_config *config, const char
              config->threads);
     ZR_TRY(check_level(name));
     ZR_CHECK(
-        !find_level(name)->panels->bf16_products || find_level(name)->panels->bf16_panels || zr__onednn_has_bf16(),
+        !find_level(name)->panels->bf16_products || find_level(name)->panels->tiles || zr__onednn_has_bf16(),
         ZR_ERR_CONFIG,
         "the processor's level is %s, but oneDNN is kept below it in this process (by an earlier ZR_KERNELS, or by "
         "the program): lift that, or set ZR_KERNELS to a lower level",
@@ -488,7 +488,7 @@ zr_status zr__device_create_cpu_level(const zr_device_config *config, const char
     snprintf(facts->name, sizeof facts->name, "this machine (%s)", name);
     facts->threads = config->threads ? config->threads : 1;
     facts->bf16_products = cpu->level->panels->bf16_products;
-    facts->bf16_panels = cpu->level->panels->bf16_panels;
+    facts->tiles = cpu->level->panels->tiles;
     facts->narrow_attention = *cpu->level->attention_is_narrow;
     facts->panel_bytes = ZR__PANEL_BYTES;
     facts->kernels = config->kernels;

@@ -1,6 +1,6 @@
 #include "device/cpu/matmul.h"
 
-#include "device/cpu/product_blocks.h"
+#include "device/cpu/shared/product_blocks.h"
 
 struct zr__matmul {
     zr__product_spec spec;
@@ -11,10 +11,10 @@ struct zr__matmul {
 int64_t zr__matmul_scratch(const zr_device_facts *facts, int64_t m, int64_t n, int64_t k, zr_dtype dtype,
                            zr_dtype out_dtype)
 {
-    const bool narrow = dtype == ZR_BF16 && facts->bf16_products, library = narrow && !facts->bf16_panels;
+    const bool library = dtype == ZR_BF16 && facts->bf16_products && !facts->tiles;
     if (library || facts->panel_bytes == 0) return 0;
-    const int64_t words = narrow ? zr__product_pairs(k) : k;
-    return zr__product_layout_make(m, n, words, out_dtype, facts->threads, facts->panel_bytes).bytes;
+    const zr__product_shape shape = {m, n, k, dtype, out_dtype, facts->tiles};
+    return zr__product_layout_make(shape, facts->threads, facts->panel_bytes).bytes;
 }
 
 zr_status zr__matmul_create(const zr__product_spec *spec, const zr__panel_ops *level, zr__matmul **matmul)
@@ -24,7 +24,7 @@ zr_status zr__matmul_create(const zr__product_spec *spec, const zr__panel_ops *l
     mm->spec = *spec;
     mm->level = level;
     zr_status status = ZR_OK;
-    if (spec->dtype == ZR_BF16 && level->bf16_products && !level->bf16_panels)
+    if (spec->dtype == ZR_BF16 && level->bf16_products && !level->tiles)
         status = zr__product_create(spec, &mm->product);
     if (status != ZR_OK) {
         zr__matmul_destroy(&mm);

@@ -1,6 +1,7 @@
 /* Matrix products for kernels. zr's own code (kernels/product.c) computes products in fp32, and widens 16-bit operands
- * while packing them. Products of bf16 operands are exceptions: zr's own code multiplies them on AMX tiles if the level
- * has tiles, and oneDNN if the level has only dot products of bf16. */
+ * while packing them. Levels with bf16 products are exceptions. On AMX tiles zr's own code multiplies bf16 operands
+ * directly, and fp32 operands in bf16 parts (amx_pack.h). If the level has only dot products of bf16, oneDNN multiplies
+ * bf16 operands. */
 #ifndef ZR_DEVICE_CPU_MATMUL_H
 #define ZR_DEVICE_CPU_MATMUL_H
 
@@ -17,7 +18,8 @@ typedef struct zr__matmul_operands {
 /* Matrix product compiled for one processor level. */
 typedef struct zr__panel_ops {
     bool bf16_products; /* whether the level multiplies bf16 operands without widening them */
-    bool bf16_panels;   /* whether `multiply` does this; otherwise oneDNN does */
+    bool tiles;         /* whether `multiply` uses AMX tiles, for bf16 and fp32; otherwise oneDNN multiplies bf16, if
+                           bf16_products */
     void (*multiply)(const zr__product_spec *spec, const zr__matmul_operands *operands);
 } zr__panel_ops;
 

@@ -15,7 +15,7 @@
 #include "device/cpu/peak.h"
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/product_blocks.h"
+#include "device/cpu/shared/product_blocks.h"
 
 /* SIDE: number of rows and of columns of the matrices. It is not a power of two, because the rows would then compete
  * for the same cache sets. */
@@ -54,7 +54,8 @@ double zr__cpu_peak_flops(const zr__panel_ops *level, int threads, zr_dtype dtyp
     const zr__strides rows = {SIDE, 1};
     const zr__product_spec spec = {
         .m = SIDE, .n = SIDE, .k = SIDE, .dtype = dtype, .out_dtype = ZR_F32, .a = rows, .b = rows, .threads = 1};
-    const zr__product_layout layout = zr__product_layout_make(SIDE, SIDE, SIDE, ZR_F32, 1, ZR__PANEL_BYTES);
+    const zr__product_shape shape = {SIDE, SIDE, SIDE, dtype, ZR_F32, level->tiles};
+    const zr__product_layout layout = zr__product_layout_make(shape, 1, ZR__PANEL_BYTES);
     zr__matmul *product = NULL;
     size_t bytes = (size_t)(SIDE * SIDE * zr_dtype_bytes(dtype));
     void *a = zr_alloc(bytes), *b = zr_alloc(bytes), *c = zr_alloc(SIDE * SIDE * sizeof(float)),

@@ -1,22 +1,24 @@
 /*
  * Matrix products C (m,n) = A (m,k) B (k,n) of one processor level. Operands are packed into panels, and tiles of C
- * stay in registers (micro_kernel.h). Operands of bf16 are multiplied on AMX tiles (amx_product.h) where the level has
- * them. All other operands are widened to fp32 (pack.h) and multiplied in vectors.
+ * stay in registers (micro_kernel.h). Operands of bf16 and fp32 are multiplied on AMX tiles (amx_product.h) where the
+ * level has them. All other operands are widened to fp32 (pack.h) and multiplied in vectors.
  *
  * The shared operand is packed once for all threads: A if m <= n, else B. The other operand is called the own operand:
- * each thread packs blocks of it for its own use. A block stays in the thread's cache (device/cpu/product_blocks.h).
- * Threads divide the longer side of C, so that nearly nothing is packed twice.
+ * each thread packs blocks of it for its own use. A block stays in the thread's cache
+ * (device/cpu/shared/product_blocks.h). Threads take the blocks of the longer side of C one by one, so that a slow core
+ * delays the others little, and nearly nothing is packed twice.
  *
  * k is cut into ranges of equal length. Within a range, an element of C is one chain of multiply-adds in order of k, or
- * on AMX tiles, a chain of sums of 32 products (amx.h). The results of the ranges are added in order. The bits of an
- * element therefore depend only on k and the level, not on m, n, the element's place in a tile, or the threads.
+ * on AMX tiles, a chain of sums of 32 products (amx.h), six of them for each 32 elements of fp32. The results of the
+ * ranges are added in order. The bits of an element therefore depend only on k and the level, not on m, n, the
+ * element's place in a tile, or the threads.
  */
 #include <omp.h>
 
 #include "device/cpu/matmul.h"
 #include "device/cpu/shared/amx_product.h"
 #include "device/cpu/shared/pack.h"
-#include "device/cpu/product_blocks.h"
+#include "device/cpu/shared/product_blocks.h"
 #include "device/cpu/shared/row_product.h"
 
 /* DEPTH: maximum length of a range of k. OWN_WORDS: maximum number of words in a thread's own block. Without AVX-512,
@@ -27,6 +29,11 @@
 #else
 #define DEPTH ZR__PRODUCT_SHORT
 #define OWN_WORDS ((int64_t)48 << 10)
+#endif
+#if defined(__AMX_BF16__)
+#define TILES true
+#else
+#define TILES false
 #endif
 #define ROWS ZR_PRODUCT_ROWS
 #define COLS ZR_PRODUCT_COLS
@@ -97,8 +104,8 @@ static const zr__micro_kernel f32_kernel = {
     .row_unit = ROWS > ZR_VEC ? ROWS : ZR_VEC,
     .col_unit = COLS,
     .row_grain = 1,
-    .word = 1,
     .step = 1,
+    .step_words = 1,
     .depth = DEPTH,
     .own_words = OWN_WORDS,
     .pack_cost = 16,
@@ -111,7 +118,8 @@ static const zr__micro_kernel f32_kernel = {
 static const zr__micro_kernel *kernel_of(zr_dtype dtype)
 {
 #if defined(__AMX_BF16__)
-    if (dtype == ZR_BF16) return &zr__amx_kernel;
+    if (dtype == ZR_BF16) return &zr__amx_bf16_kernel;
+    if (dtype == ZR_F32) return &zr__amx_f32_kernel;
 #endif
     (void)dtype;
     return &f32_kernel;
@@ -130,10 +138,10 @@ typedef struct job {
     zr__side a, b;
     const zr__side *shared,        /* operand that is packed once for all threads */
         *own;                      /* operand that each thread packs in blocks for itself */
-    int shared_ways, own_ways;     /* numbers of shares into which threads divide each operand's rows or columns */
     int64_t shared_most, own_most; /* maximum number of rows or columns in each operand's buffer */
     float *shared_at, *own_at, *sums;
     int64_t own_words; /* distance between the blocks of two threads, in words */
+    int64_t *taken;    /* number of tasks that threads have asked for, shared by all threads */
 } job;
 
 /* Part of C that is computed at a time, for one range of k. */
@@ -245,39 +253,96 @@ static int64_t even(int64_t n, int64_t most, int64_t unit)
     return round_up((n + pieces - 1) / pieces, unit);
 }
 
+/* ---- division among threads ------------------------------------------------------------------ */
+
+/* Range of rows or columns, and its division into pieces of `step`. */
 typedef struct range {
-    int64_t begin, end;
+    int64_t begin, end, step;
 } range;
 
-/* Divide a range into `ways` shares, and return the share with index `way`. The range and every share begin at a
- * multiple of `grain`. */
-static range share_of(range all, int64_t grain, int way, int ways)
+static int64_t pieces_of(range r)
 {
-    range r;
-    zr__share(all.end - all.begin, grain, way, ways, &r.begin, &r.end);
-    return (range){all.begin + r.begin, all.begin + r.end};
+    return (r.end - r.begin + r.step - 1) / r.step;
+}
+
+static range piece_of(range r, int64_t i)
+{
+    const int64_t begin = r.begin + i * r.step;
+    return (range){begin, zr__min64(begin + r.step, r.end), r.step};
+}
+
+/* A thread of a team. The threads divide work in rounds of tasks, with a barrier between two rounds. */
+typedef struct worker {
+    int thread, threads;
+    int64_t first; /* value of job.taken when the round began */
+} worker;
+
+/* Return the index of a task of this round that no thread has taken yet. If there is none, the index is beyond the
+ * tasks, and the thread must not ask again in this round. */
+static int64_t take_task(const job *j, const worker *w)
+{
+    int64_t task;
+#pragma omp atomic capture
+    task = (*j->taken)++;
+    return task - w->first;
+}
+
+/* End a round of n tasks. Each thread has asked once in vain. */
+static void end_round(worker *w, int64_t n)
+{
+    w->first += n + w->threads;
+#pragma omp barrier
+}
+
+/* Divide both sides of a part of C into pieces. A task is a block of the own operand and a section of the shared one.
+ * With equal threads, the busiest one has the least work. With unequal threads, the fast ones take more of the
+ * TASKS_EACH tasks. */
+static void divide(const job *j, range *shared, range *own, int threads)
+{
+    enum { TASKS_EACH = 8, LEAST = 128 };
+    const int64_t length = own->end - own->begin, other = shared->end - shared->begin;
+    const int64_t panels = (other + j->shared->width - 1) / j->shared->width;
+    int64_t least = INT64_MAX;
+    for (int64_t sections = 1; sections <= threads && sections <= panels; sections++) {
+        const int64_t wanted = length / (TASKS_EACH * threads), most = length * sections / threads;
+        int64_t step = wanted > LEAST ? wanted : LEAST;
+        step = zr__min64(step < most ? step : most, j->own_most);
+        step = even(length, step > j->own->unit ? step : j->own->unit, j->own->unit);
+        const int64_t section = even(other, (other + sections - 1) / sections + j->shared->width - 1, j->shared->width),
+                      tasks = (length + step - 1) / step * ((other + section - 1) / section);
+        const int64_t cost = (tasks + threads - 1) / threads * step * (section + j->kernel->pack_cost);
+        if (cost >= least) continue;
+        least = cost;
+        own->step = step;
+        shared->step = section;
+    }
 }
 
 /* Multiply one range of k for a part of C. All threads together pack the shared operand. Each thread then packs blocks
  * of the own operand and multiplies them. */
-static void multiply_part(const job *j, const part *p, range shared, range own, int thread, int threads)
+static void multiply_part(const job *j, const part *p, range shared, range own, worker *w)
 {
-    const int own_way = thread / j->shared_ways, shared_way = thread % j->shared_ways;
-    float *block = j->own_at + thread * j->own_words;
-    range pack = share_of(shared, j->shared->unit, thread, threads);
-#pragma omp barrier
-    zr__panels_at to = {j->shared_at + (pack.begin - shared.begin) * p->words, pack.begin, p->depth, p->words};
-    j->kernel->pack(j->shared, to, pack.end - pack.begin, p->k);
-#pragma omp barrier
-    range mine = share_of(own, j->own->unit, own_way, j->own_ways),
-          other = share_of(shared, j->shared->width, shared_way, j->shared_ways);
-    if (mine.begin == mine.end || other.begin == other.end) return;
-    const int64_t step = even(mine.end - mine.begin, j->own_most, j->own->unit);
-    for (int64_t o = mine.begin; o < mine.end; o += step) {
-        const int64_t end = zr__min64(o + step, mine.end);
-        j->kernel->pack(j->own, (zr__panels_at){block, o, p->depth, p->words}, end - o, p->k);
-        multiply_block(j, p, block, o, end, shared.begin, other.begin, other.end);
+    float *block = j->own_at + w->thread * j->own_words;
+    range pack = shared;
+    pack.step = round_up((pack.end - pack.begin + 4 * w->threads - 1) / (4 * w->threads), j->shared->unit);
+    for (int64_t i; (i = take_task(j, w)) < pieces_of(pack);) {
+        const range r = piece_of(pack, i);
+        zr__panels_at to = {j->shared_at + (r.begin - shared.begin) * p->words, r.begin, p->depth, p->words};
+        j->kernel->pack(j->shared, to, r.end - r.begin, p->k);
     }
+    end_round(w, pieces_of(pack));
+    divide(j, &shared, &own, w->threads);
+    const int64_t sections = pieces_of(shared), tasks = pieces_of(own) * sections;
+    int64_t packed = -1;
+    for (int64_t i; (i = take_task(j, w)) < tasks;) {
+        const range mine = piece_of(own, i / sections), other = piece_of(shared, i % sections);
+        if (packed != i / sections)
+            j->kernel->pack(j->own, (zr__panels_at){block, mine.begin, p->depth, p->words}, mine.end - mine.begin,
+                            p->k);
+        packed = i / sections;
+        multiply_block(j, p, block, mine.begin, mine.end, shared.begin, other.begin, other.end);
+    }
+    end_round(w, tasks);
 }
 
 /* Return the length of the ranges into which k is cut. Ranges have about equal lengths, which are multiples of 16, or
@@ -287,7 +352,7 @@ static int64_t depth_of(const zr__micro_kernel *kernel, int64_t k)
     return even(k, kernel->depth, kernel->step > 16 ? kernel->step : 16);
 }
 
-static void multiply_share(const job *j, int thread, int threads)
+static void multiply_share(const job *j, worker w)
 {
     const zr__product_spec *s = j->spec;
     const int64_t depth = depth_of(j->kernel, s->k), side = ZR__PRODUCT_SIDE;
@@ -298,32 +363,16 @@ static void multiply_share(const job *j, int thread, int threads)
     for (int64_t n0 = 0; n0 < n; n0 += n_step)
         for (int64_t l0 = 0; l0 < l; l0 += l_step)
             for (int64_t k = 0; k < s->k; k += depth) {
-                const range shared = {n0, zr__min64(n, n0 + n_step)}, own = {l0, zr__min64(l, l0 + l_step)};
+                const range shared = {n0, zr__min64(n, n0 + n_step), 0}, own = {l0, zr__min64(l, l0 + l_step), 0};
                 const range *cols = j->own->is_a ? &shared : &own;
                 const int64_t now = zr__min64(depth, s->k - k);
                 const part p = {j->own->is_a ? l0 : n0,         cols->begin, cols->end - cols->begin, k, now,
                                 zr__micro_words(j->kernel, now)};
-                multiply_part(j, &p, shared, own, thread, threads);
+                multiply_part(j, &p, shared, own, &w);
             }
 }
 
-/* ---- division among threads ------------------------------------------------------------------- */
-
-/* Choose how many threads divide each side of C, so that the costliest share costs least. */
-static void choose_ways(job *j, int threads)
-{
-    int64_t least = INT64_MAX;
-    for (int ways = 1; ways <= threads; ways++) {
-        if (threads % ways != 0) continue;
-        const int64_t own = (round_up(j->own->n, j->own->unit) / j->own->unit + threads / ways - 1) / (threads / ways),
-                      shared = (round_up(j->shared->n, j->shared->width) / j->shared->width + ways - 1) / ways;
-        const int64_t cost = own * j->own->unit * (shared * j->shared->width + j->kernel->pack_cost);
-        if (cost >= least) continue;
-        least = cost;
-        j->shared_ways = ways;
-        j->own_ways = threads / ways;
-    }
-}
+/* ---- a product's team and buffers ------------------------------------------------------------- */
 
 /* Return the number of threads for the product, up to s->threads. */
 static int team_of(const zr__micro_kernel *kernel, const zr__product_spec *s)
@@ -338,8 +387,8 @@ static job make_job(const zr__product_spec *s, const zr__matmul_operands *at)
     const zr__micro_kernel *kernel = kernel_of(s->dtype);
     const int64_t words = zr__micro_words(kernel, zr__min64(depth_of(kernel, s->k), s->k)),
                   least = words * kernel->cols;
-    const zr__product_layout l =
-        zr__product_layout_make(s->m, s->n, zr__micro_words(kernel, s->k), s->out_dtype, s->threads, ZR__PANEL_BYTES);
+    const zr__product_shape shape = {s->m, s->n, s->k, s->dtype, s->out_dtype, TILES};
+    const zr__product_layout l = zr__product_layout_make(shape, s->threads, ZR__PANEL_BYTES);
     const int64_t own_words = zr__min64(l.own_bytes / 4, kernel->own_words > least ? kernel->own_words : least);
     return (job){.spec = s,
                  .at = at,
@@ -402,16 +451,16 @@ static void multiply(const zr__product_spec *s, const zr__matmul_operands *at)
     }
     const int team = team_of(shape.kernel, s);
     const bool rows_shared = s->m <= s->n;
+    int64_t taken = 0;
+    shape.taken = &taken;
 #pragma omp parallel num_threads(team) if (team > 1)
     {
-        /* OpenMP may have started fewer threads than `team`, so use the actual number. */
-        const int threads = omp_get_num_threads();
         job j = shape;
         j.shared = rows_shared ? &j.a : &j.b;
         j.own = rows_shared ? &j.b : &j.a;
-        choose_ways(&j, threads);
         if (j.kernel->begin) j.kernel->begin();
-        multiply_share(&j, omp_get_thread_num(), threads);
+        /* OpenMP may have started fewer threads than `team`, so use the actual number. */
+        multiply_share(&j, (worker){omp_get_thread_num(), omp_get_num_threads(), 0});
         if (j.kernel->end) j.kernel->end();
     }
 }
@@ -420,9 +469,7 @@ const zr__panel_ops ZR_LEVEL_NAME(zr__panels) = {
 #if defined(__AVX512BF16__)
     .bf16_products = true,
 #endif
-#if defined(__AMX_BF16__)
-    .bf16_panels = true,
-#endif
+    .tiles = TILES,
     .multiply = multiply,
 };
 

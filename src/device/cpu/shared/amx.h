@@ -15,11 +15,12 @@
 #define ZR_DEVICE_CPU_AMX_H
 
 #include "device/cpu/shared/level.h"
+#include "device/cpu/shared/product_blocks.h"
 
 #if defined(__AMX_BF16__)
 
-#define ZR_AMX_SIDE 16  /* rows and columns of a tile of fp32 */
-#define ZR_AMX_DEPTH 32 /* bf16 in a row of a tile */
+#define ZR_AMX_SIDE 16              /* rows and columns of a tile of fp32 */
+#define ZR_AMX_DEPTH ZR__TILE_DEPTH /* bf16 in a row of a tile */
 #define ZR_AMX_ROW_BYTES 64
 
 /* Tell the compiler that the memory at `address` is read or written, because it cannot see this from the intrinsics

@@ -3,7 +3,8 @@
  * structure of BLIS: Van Zee and van de Geijn 2015). The loops around it (kernels/product.c) are the same for all
  * micro-kernels.
  *
- * Panels consist of words of 4 bytes: an fp32 value, or a pair of bf16 values that are neighbours along k.
+ * Panels consist of words of 4 bytes: an fp32 value, or a pair of bf16 values that are neighbours along k
+ * (product_blocks.h).
  */
 #ifndef ZR_DEVICE_CPU_MICRO_KERNEL_H
 #define ZR_DEVICE_CPU_MICRO_KERNEL_H
@@ -43,7 +44,7 @@ typedef struct zr__micro_kernel {
     int64_t rows, cols;         /* size of a whole tile, which is the width of a panel of A and of a panel of B */
     int64_t row_unit, col_unit; /* granularities of packing A and B */
     int64_t row_grain;          /* granularity of rows that `multiply` writes */
-    int64_t word, step;         /* elements of k in a word, and the multiple to which a panel pads its elements of k */
+    int64_t step, step_words;   /* multiple to which a panel pads its elements of k, and its number of words */
     int64_t depth;              /* maximum length of a range of k, in elements */
     int64_t own_words;          /* maximum number of words in a thread's own block */
     int64_t pack_cost;          /* multiply-adds that take as long as packing an element */
@@ -62,7 +63,7 @@ typedef struct zr__micro_kernel {
 /* Return the number of words of a panel's row or column for `depth` elements of k. */
 static inline int64_t zr__micro_words(const zr__micro_kernel *kernel, int64_t depth)
 {
-    return (depth + kernel->step - 1) / kernel->step * kernel->step / kernel->word;
+    return (depth + kernel->step - 1) / kernel->step * kernel->step_words;
 }
 
 #endif
