@@ -1,5 +1,6 @@
 //TEST timeout=120
 //TILES
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -151,6 +152,8 @@ static void check_edges(zr_device *device)
             check_case(device, &c);
             c.out_dtype = ZR_F32;
             if (strcmp(op, "linear_dw") == 0) check_case(device, &c);
+            c.dtype = ZR_F32;
+            check_case(device, &c);
         }
 }
 
@@ -363,14 +366,115 @@ static void check_own(const zr__panel_ops *level)
             check_own_case(level, &(own_case){sizes[i][0], sizes[i][1], sizes[i][2], t != 1, dtypes[t]});
 }
 
+static void each_panels(void (*check)(const zr__panel_ops *))
+{
+    for (const char *const *level = zr__cpu_levels(); *level; level++) {
+        if (!zr__cpu_has(*level)) continue;
+        check(zr__cpu_panels(*level));
+    }
+    if (tiles_panels()) check(tiles_panels());
+}
+
 static void test_own(void **state)
 {
     (void)state;
-    for (const char *const *level = zr__cpu_levels(); *level; level++) {
-        if (!zr__cpu_has(*level)) continue;
-        check_own(zr__cpu_panels(*level));
+    each_panels(check_own);
+}
+
+/* Multiply x (n,n) by the identity, from the right and from the left (`left`), into c. */
+static void times_identity(const zr__panel_ops *level, const array *x, int64_t n, bool left, float *c)
+{
+    array one = make(n * n, ZR_F32, 1);
+    for (int64_t i = 0; i < n * n; i++) one.value[i] = i % (n + 1) == 0;
+    const own_case size = {n, n, n, false, ZR_F32};
+    run_own(level, &size, 0, n, 2, left ? &one : x, left ? x : &one, c);
+    drop(&one);
+}
+
+/* Check that a product with the identity keeps every bit of fp32 elements of any size, so that no part of an element is
+ * lost on tiles. (The first operand of run_own is transposed.) */
+static void check_parts(const zr__panel_ops *level)
+{
+    enum { N = 70 };
+    array x = make(N * N, ZR_F32, 9), c = make(N * N, ZR_F32, 8);
+    for (int64_t i = 0; i < N * N; i++) {
+        x.value[i] = ldexpf(x.value[i], (int)(i % 180) - 90);
+        /* All 24 bits of the significand are 1. */
+        if (i % 7 == 0) x.value[i] = ldexpf(i % 2 ? 16777215.0f : -16777215.0f, (int)(i % 180) - 90);
     }
-    if (tiles_panels()) check_own(tiles_panels());
+    x.value[N + 1] = FLT_MAX;
+    for (int left = 0; left < 2; left++) {
+        times_identity(level, &x, N, left, c.value);
+        for (int64_t i = 0; i < N * N; i++) {
+            const float want = x.value[left ? i : i % N * N + i / N];
+            assert_memory_equal(&c.value[i], &want, sizeof want);
+        }
+    }
+    drop(&x);
+    drop(&c);
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    each_panels(check_parts);
+}
+
+/* Check that an element that is not finite makes its row of C not finite, and no other row. */
+static void check_not_finite(const zr__panel_ops *level)
+{
+    enum { N = 40, ROW = 21 };
+    /* Infinities, a NaN, and a NaN whose upper half is that of infinity. */
+    const uint32_t bad[] = {0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f800001u};
+    for (int b = 0; b < 4; b++) {
+        array x = make(N * N, ZR_F32, 9), c = make(N * N, ZR_F32, 8);
+        memcpy(&x.value[5 * N + ROW], &bad[b], sizeof bad[b]);
+        times_identity(level, &x, N, false, c.value);
+        for (int64_t i = 0; i < N * N; i++)
+            if (i / N == ROW)
+                assert_true(i % N != 5 || !isfinite(c.value[i]));
+            else
+                assert_true(isfinite(c.value[i]));
+        drop(&x);
+        drop(&c);
+    }
+}
+
+static void test_not_finite(void **state)
+{
+    (void)state;
+    each_panels(check_not_finite);
+}
+
+/* Return the root of the sum of a product's squared errors, against double. */
+static double error_of(const zr__panel_ops *level, const array *a, const array *b, int64_t n, int64_t k)
+{
+    const own_case size = {n, n, k, false, ZR_F32};
+    array c = make(n * n, ZR_F32, 8);
+    double sum = 0;
+    run_own(level, &size, 0, n, 1, a, b, c.value);
+    for (int64_t i = 0; i < n * n; i++) {
+        double want = 0;
+        for (int64_t j = 0; j < k; j++) want += (double)a->value[j * n + i / n] * b->value[j * n + i % n];
+        sum += (c.value[i] - want) * (c.value[i] - want);
+    }
+    drop(&c);
+    return sqrt(sum);
+}
+
+/* Check that fp32 products on tiles are at least as accurate as those in vectors. */
+static void test_accuracy(void **state)
+{
+    (void)state;
+    static const int64_t depths[] = {16, 576, 4096};
+    if (!tiles_panels()) skip();
+    for (int i = 0; i < 3; i++) {
+        array a = make(48 * depths[i], ZR_F32, 1), b = make(48 * depths[i], ZR_F32, 2);
+        assert_true(error_of(tiles_panels(), &a, &b, 48, depths[i]) <=
+                    error_of(zr__cpu_panels("v4"), &a, &b, 48, depths[i]));
+        drop(&a);
+        drop(&b);
+    }
 }
 
 /* ---- the library's products ------------------------------------------------------------------ */
@@ -645,6 +749,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_db),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_own),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_ranks),

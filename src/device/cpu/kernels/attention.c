@@ -616,7 +616,7 @@ static zr_status run_forward(const zr_kernel_args *args)
     {
         float *work = (float *)args->scratch + omp_get_thread_num() * at.floats;
         if (all.narrow) zr__pairs_begin();
-#pragma omp for schedule(static) nowait
+#pragma omp for schedule(dynamic) nowait
         for (int64_t index = 0; index < heads; index++) {
             zr__head s = all;
             zr__head_select(&s, args->runtime, index / all.size.H, index % all.size.H);
@@ -639,7 +639,7 @@ static zr_status run_backward(const zr_kernel_args *args)
     {
         float *work = (float *)args->scratch + omp_get_thread_num() * at.floats;
         if (all.narrow) zr__pairs_begin();
-#pragma omp for schedule(static) nowait
+#pragma omp for schedule(dynamic) nowait
         for (int64_t index = 0; index < heads; index++) {
             zr__head s = all;
             kv_backward(args, &s, &at, work, index / all.size.K, index % all.size.K);
