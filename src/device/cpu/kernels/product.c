@@ -112,6 +112,7 @@ static const zr__micro_kernel f32_kernel = {
     .share = 1 << 17,
     .pack = zr__pack,
     .multiply = multiply_tile,
+    .row = zr__row_stretch,
 };
 
 /* Return the micro-kernel for operands of a type. */
@@ -415,7 +416,7 @@ static void multiply_columns(const job *j, int64_t col, int64_t cols)
         const int64_t now = zr__min64(depth, s->k - k);
         const bool first = k == 0;
         zr__load(a, j->at->a, s->dtype, k, now);
-        zr__row_stretch(&j->b, a, k, now, col, cols, first ? made : sum);
+        j->kernel->row(&j->b, a, k, now, col, cols, first ? made : sum);
         if (first && s->bias) {
             zr__load(sum, j->at->bias, s->dtype, col, cols);
             for (int64_t i = 0; i < cols; i++) made[i] = sum[i] + made[i];
@@ -445,7 +446,7 @@ static void multiply_row(const job *j, int team)
 static void multiply(const zr__product_spec *s, const zr__matmul_operands *at)
 {
     job shape = make_job(s, at);
-    if (shape.kernel == &f32_kernel && is_row(s)) {
+    if (shape.kernel->row && is_row(s)) {
         multiply_row(&shape, team_of(shape.kernel, s));
         return;
     }

@@ -90,18 +90,24 @@ __attribute__((always_inline)) static inline void zr__amx_load_f32(zr__vec v[ZR_
         v[i] = i < along ? (zr__vec)_mm512_maskz_loadu_ps(mask, from + i * b->ld) : zr__vec_splat(0.0f);
 }
 
+typedef uint32_t zr__vec_bits __attribute__((vector_size(ZR_VEC * 4)));
+
+/* Return the next part of every element as fp32, and subtract it from *rest. Parts are taken in order. */
+__attribute__((always_inline)) static inline zr__vec zr__amx_take_part(zr__vec *rest, int part)
+{
+    const uint32_t half = part == 1 ? 0x8000u : 0;
+    const zr__vec x = (zr__vec)(((zr__vec_bits)*rest + half) & ((zr__vec_bits){0} + 0xffff0000u));
+    *rest -= x;
+    return x;
+}
+
 /* Split the elements of a pair of vectors, and store each part as a vector of words. */
 __attribute__((always_inline)) static inline void zr__amx_split(float *out, zr__vec even, zr__vec odd)
 {
-    typedef uint32_t bits __attribute__((vector_size(ZR_VEC * 4)));
-    const bits upper = (bits){0} + 0xffff0000u;
 #pragma GCC unroll 3
     for (int part = 0; part < ZR_AMX_PARTS; part++) {
-        const uint32_t half = part == 1 ? 0x8000u : 0;
-        const bits x = ((bits)even + half) & upper, y = ((bits)odd + half) & upper;
-        zr__vec_store(out + part * ZR_AMX_TILE_WORDS, (zr__vec)(x >> 16 | y));
-        even -= (zr__vec)x;
-        odd -= (zr__vec)y;
+        const zr__vec x = zr__amx_take_part(&even, part), y = zr__amx_take_part(&odd, part);
+        zr__vec_store(out + part * ZR_AMX_TILE_WORDS, (zr__vec)((zr__vec_bits)x >> 16 | (zr__vec_bits)y));
     }
 }
 

@@ -10,7 +10,7 @@
 #ifndef ZR_DEVICE_CPU_AMX_PRODUCT_H
 #define ZR_DEVICE_CPU_AMX_PRODUCT_H
 
-#include "device/cpu/shared/amx_pack.h"
+#include "device/cpu/shared/amx_row.h"
 #include "device/cpu/shared/product_blocks.h"
 
 #if defined(__AMX_BF16__)
@@ -142,6 +142,7 @@ static const zr__micro_kernel zr__amx_f32_kernel = {
     ZR_AMX_KERNEL,
     .step_words = ZR_AMX_PARTS * ZR_AMX_WORDS,
     .multiply = zr__amx_multiply_f32,
+    .row = zr__amx_row,
 };
 
 #endif

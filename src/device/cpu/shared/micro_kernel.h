@@ -58,6 +58,10 @@ typedef struct zr__micro_kernel {
     /* Compute a tile of `rows` x `cols` elements. It writes rows up to a multiple of row_grain, and columns up to whole
      * vectors. */
     void (*multiply)(const zr__product_tile *tile, int64_t rows, int64_t cols);
+    /* Multiply a row `a` of `depth` elements by columns [col, col + cols) of B without packing, with the bits of a
+     * tile: sum[j] = sum over k < depth of a[k] * B[k0 + k][col + j]. `sum` has room for cols rounded up to whole
+     * vectors. If the pointer is NULL, a single row is multiplied like many rows. */
+    void (*row)(const zr__side *b, const float *a, int64_t k0, int64_t depth, int64_t col, int64_t cols, float *sum);
 } zr__micro_kernel;
 
 /* Return the number of words of a panel's row or column for `depth` elements of k. */
