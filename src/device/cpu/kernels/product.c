@@ -296,26 +296,31 @@ static void end_round(worker *w, int64_t n)
 }
 
 /* Divide both sides of a part of C into pieces. A task is a block of the own operand and a section of the shared one.
- * With equal threads, the busiest one has the least work. With unequal threads, the fast ones take more of the
- * TASKS_EACH tasks. */
+ * Blocks have a length that makes TASKS_EACH tasks for each thread, but at least LEAST if possible, so that fast
+ * threads can take more tasks than slow ones. Other lengths, which make `each` tasks for each thread, are used if the
+ * busiest of equal threads has an eighth less work with them. They are not tried if it has little more than its fair
+ * part. */
 static void divide(const job *j, range *shared, range *own, int threads)
 {
     enum { TASKS_EACH = 8, LEAST = 128 };
     const int64_t length = own->end - own->begin, other = shared->end - shared->begin;
-    const int64_t panels = (other + j->shared->width - 1) / j->shared->width;
+    const int64_t unit = j->own->unit, panels = (other + j->shared->width - 1) / j->shared->width;
+    const int64_t fair = length * (other + j->kernel->pack_cost) / threads;
     int64_t least = INT64_MAX;
     for (int64_t sections = 1; sections <= threads && sections <= panels; sections++) {
-        const int64_t wanted = length / (TASKS_EACH * threads), most = length * sections / threads;
-        int64_t step = wanted > LEAST ? wanted : LEAST;
-        step = zr__min64(step < most ? step : most, j->own_most);
-        step = even(length, step > j->own->unit ? step : j->own->unit, j->own->unit);
-        const int64_t section = even(other, (other + sections - 1) / sections + j->shared->width - 1, j->shared->width),
-                      tasks = (length + step - 1) / step * ((other + section - 1) / section);
-        const int64_t cost = (tasks + threads - 1) / threads * step * (section + j->kernel->pack_cost);
-        if (cost >= least) continue;
-        least = cost;
-        own->step = step;
-        shared->step = section;
+        const int64_t section = even(other, (other + sections - 1) / sections + j->shared->width - 1, j->shared->width);
+        for (int64_t each = 0; each == 0 || (each <= TASKS_EACH && least > fair + fair / 8); each++) {
+            const int64_t wanted = length / (TASKS_EACH * threads), most = length * sections / threads;
+            int64_t step = each > 0 ? most / each + unit : zr__min64(wanted > LEAST ? wanted : LEAST, most);
+            step = zr__min64(step, j->own_most);
+            step = even(length, step > unit ? step : unit, unit);
+            const int64_t tasks = (length + step - 1) / step * ((other + section - 1) / section);
+            const int64_t cost = (tasks + threads - 1) / threads * step * (section + j->kernel->pack_cost);
+            if (cost >= least - (each > 0 ? least / 8 : 0)) continue;
+            least = cost;
+            own->step = step;
+            shared->step = section;
+        }
     }
 }
 
