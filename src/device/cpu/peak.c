@@ -1,6 +1,6 @@
 /*
  * Measurement of two peak rates of the CPU, in FLOP/s. The rate of matrix products is used in runs without a better
- * measurement. The rate of operations in registers is an upper bound for every product.
+ * measurement. The rate of operations in registers is an upper bound for products in vectors, but not on AMX tiles.
  *
  * On a busy machine only short intervals are undisturbed, so the result is the best of many short measurements.
  *

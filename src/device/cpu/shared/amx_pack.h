@@ -150,6 +150,15 @@ __attribute__((always_inline)) static inline void zr__amx_pack_f32(const zr__amx
     if (b->is_a) zr__amx_split_rows(b->out, v[0], v[1]);
 }
 
+/* Make denormals count as 0 in the calling thread's vectors, as they do on tiles, and return the mode to restore. A
+ * function that computes in this mode must not be inlined, since compilers move arithmetic across a change of mode. */
+static inline unsigned zr__amx_flush_denormals(void)
+{
+    const unsigned mode = _mm_getcsr();
+    _mm_setcsr(mode | _MM_FLUSH_ZERO_ON | _MM_DENORMALS_ZERO_ON);
+    return mode;
+}
+
 /* ---- panels ---------------------------------------------------------------------------------- */
 
 /* Pack all blocks. The inner loop follows the dimension in which the operand is contiguous. */
@@ -181,17 +190,29 @@ __attribute__((always_inline)) static inline void zr__amx_pack_as(const zr__side
     ((s)->along == 1 && (s)->depth != 1 ? zr__amx_pack_as(s, wide, is_a, true, to, n, k0)                              \
                                         : zr__amx_pack_as(s, wide, is_a, false, to, n, k0))
 
-/* Pack n rows of A (or columns of B) from to.first on, for to.depth values of k from k0 on. */
-static void zr__amx_pack(const zr__side *s, zr__panels_at to, int64_t n, int64_t k0)
+/* Pack n rows of A (or columns of B) of bf16 from to.first on, for to.depth values of k from k0 on. */
+static void zr__amx_pack_bf16_side(const zr__side *s, zr__panels_at to, int64_t n, int64_t k0)
 {
-    if (s->dtype == ZR_F32 && s->is_a)
-        ZR_AMX_PACK_AS(s, true, true, to, n, k0);
-    else if (s->dtype == ZR_F32)
-        ZR_AMX_PACK_AS(s, true, false, to, n, k0);
-    else if (s->is_a)
+    if (s->is_a)
         ZR_AMX_PACK_AS(s, false, true, to, n, k0);
     else
         ZR_AMX_PACK_AS(s, false, false, to, n, k0);
+}
+
+__attribute__((noinline)) static void zr__amx_split_side(const zr__side *s, zr__panels_at to, int64_t n, int64_t k0)
+{
+    if (s->is_a)
+        ZR_AMX_PACK_AS(s, true, true, to, n, k0);
+    else
+        ZR_AMX_PACK_AS(s, true, false, to, n, k0);
+}
+
+/* Pack rows of A (or columns of B) of fp32. */
+static void zr__amx_pack_f32_side(const zr__side *s, zr__panels_at to, int64_t n, int64_t k0)
+{
+    const unsigned mode = zr__amx_flush_denormals();
+    zr__amx_split_side(s, to, n, k0);
+    _mm_setcsr(mode);
 }
 
 #endif

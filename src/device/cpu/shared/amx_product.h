@@ -130,17 +130,19 @@ static void zr__amx_multiply_f32(const zr__product_tile *t, int64_t rows, int64_
 #define ZR_AMX_KERNEL                                                                                                  \
     .rows = 2 * ZR_AMX_SIDE, .cols = 2 * ZR_AMX_SIDE, .row_unit = 2 * ZR_AMX_SIDE, .col_unit = 2 * ZR_AMX_SIDE,        \
     .row_grain = ZR_AMX_SIDE, .step = ZR_AMX_DEPTH, .depth = ZR__PRODUCT_DEPTH, .own_words = ZR__PRODUCT_BLOCK / 4,    \
-    .pack_cost = 64, .share = 1 << 20, .begin = zr__amx_begin, .end = zr__amx_end, .pack = zr__amx_pack
+    .pack_cost = 64, .share = 1 << 20, .begin = zr__amx_begin, .end = zr__amx_end
 
 static const zr__micro_kernel zr__amx_bf16_kernel = {
     ZR_AMX_KERNEL,
     .step_words = ZR_AMX_WORDS,
+    .pack = zr__amx_pack_bf16_side,
     .multiply = zr__amx_multiply_bf16,
 };
 
 static const zr__micro_kernel zr__amx_f32_kernel = {
     ZR_AMX_KERNEL,
     .step_words = ZR_AMX_PARTS * ZR_AMX_WORDS,
+    .pack = zr__amx_pack_f32_side,
     .multiply = zr__amx_multiply_f32,
     .row = zr__amx_row,
 };

@@ -54,8 +54,8 @@ __attribute__((always_inline)) static inline zr__vec zr__amx_row_add(zr__vec acc
 
 /* Multiply by B whose rows are contiguous. Each pass over the columns reads a block of rows. The rows are prefetched by
  * software, because there are more of them than streams that hardware prefetchers follow. */
-static void zr__amx_row_along(const zr__side *b, const zr__amx_row_parts *a, int64_t k0, int64_t depth, int64_t col,
-                              int64_t cols, float *sum)
+__attribute__((noinline)) static void zr__amx_row_along(const zr__side *b, const zr__amx_row_parts *a, int64_t k0,
+                                                        int64_t depth, int64_t col, int64_t cols, float *sum)
 {
     enum { AHEAD = 4 * ZR_VEC };
     memset(sum, 0, (size_t)((cols + ZR_VEC - 1) / ZR_VEC * ZR_VEC) * sizeof(float));
@@ -93,8 +93,8 @@ __attribute__((always_inline)) static inline void zr__amx_row_turn(zr__vec v[ZR_
 }
 
 /* Multiply by B whose columns are contiguous. */
-static void zr__amx_row_turned(const zr__side *b, const zr__amx_row_parts *a, int64_t k0, int64_t depth, int64_t col,
-                               int64_t cols, float *sum)
+__attribute__((noinline)) static void zr__amx_row_turned(const zr__side *b, const zr__amx_row_parts *a, int64_t k0,
+                                                         int64_t depth, int64_t col, int64_t cols, float *sum)
 {
     for (int64_t j = 0; j < cols; j += ZR_VEC) {
         const float *from = (const float *)b->data + (col + j) * b->along + k0;
@@ -115,18 +115,23 @@ static void zr__amx_row_turned(const zr__side *b, const zr__amx_row_parts *a, in
     }
 }
 
-/* Multiply a row by a block of B (zr__micro_kernel.row). Denormals count as 0, as on tiles. */
+/* Split the elements of a row. Elements up to the next multiple of a vector are 0. */
+__attribute__((noinline)) static void zr__amx_row_split(zr__amx_row_parts *parts, const float *a, int64_t depth)
+{
+    for (int64_t k = 0; k < depth; k += ZR_VEC) {
+        zr__vec rest = zr__vec_load_part(a + k, depth - k, 0.0f);
+        for (int part = 0; part < ZR_AMX_PARTS; part++)
+            zr__vec_store(parts->part[part] + k, zr__amx_take_part(&rest, part));
+    }
+}
+
+/* Multiply a row by a block of B (zr__micro_kernel.row). */
 static void zr__amx_row(const zr__side *b, const float *a, int64_t k0, int64_t depth, int64_t col, int64_t cols,
                         float *sum)
 {
     zr__amx_row_parts parts;
-    for (int64_t k = 0; k < depth; k += ZR_VEC) {
-        zr__vec rest = zr__vec_load_part(a + k, depth - k, 0.0f);
-        for (int part = 0; part < ZR_AMX_PARTS; part++)
-            zr__vec_store(parts.part[part] + k, zr__amx_take_part(&rest, part));
-    }
-    const unsigned mode = _mm_getcsr();
-    _mm_setcsr(mode | _MM_FLUSH_ZERO_ON | _MM_DENORMALS_ZERO_ON);
+    const unsigned mode = zr__amx_flush_denormals();
+    zr__amx_row_split(&parts, a, depth);
     if (b->along == 1)
         zr__amx_row_along(b, &parts, k0, depth, col, cols, sum);
     else
