@@ -4,8 +4,8 @@
  *
  * A block of bf16 is an AMX tile in memory: 16 rows x 16 words for A, 16 words x 16 columns for B (amx.h).
  *
- * A block of fp32 is three such tiles. An element x is the exact sum of three bf16 parts, since its significand has 24
- * bits and that of bf16 has 8. Part 0 is x without its lower 16 bits. Part 1 is the remainder, rounded to 8 bits. Part
+ * A block of fp32 is three such tiles. An element x is the exact sum of three bf16 parts, since a significand has 24
+ * bits in fp32 and 8 in bf16. Part 0 is x without its lower 16 bits. Part 1 is the remainder, rounded to 8 bits. Part
  * 2 is what is left. Exceptions: a part below the smallest normal number (1.2e-38) counts as 0 on tiles, and parts 1
  * and 2 of infinities are NaN.
  */
@@ -21,6 +21,11 @@
 #define ZR_AMX_PARTS ZR__TILE_PARTS
 #define ZR_AMX_WORDS (ZR_AMX_DEPTH / 2)                /* words in a row of a tile */
 #define ZR_AMX_TILE_WORDS (ZR_AMX_SIDE * ZR_AMX_WORDS) /* words in a tile */
+
+/* Products of parts that are added for a product of fp32, in order: the part of A and the part of B. Each product
+ * shares an operand with the one before it. */
+#define ZR_AMX_TERMS 6
+static const int zr__amx_term_a[ZR_AMX_TERMS] = {2, 1, 1, 0, 0, 0}, zr__amx_term_b[ZR_AMX_TERMS] = {0, 0, 1, 1, 2, 0};
 
 /* Block of an operand. Vectors of the operand run along p (`paired`: its rows are k) or along k. Up to n rows of A (or
  * columns of B) and up to `left` elements of k exist. */

@@ -22,8 +22,8 @@ typedef struct zr__amx_panels {
     bool two_rows, two_cols;
 } zr__amx_panels;
 
-/* Prefetch eight lines of an operand. Tiles are loaded faster from the L1 cache than from the L2 cache, above all while
- * another hardware thread of the core uses AMX too. */
+/* Prefetch eight lines of an operand, because a tile is loaded faster from the L1 cache than from the L2 cache. On a
+ * shared core in a slow period, products of fp32 become half as fast again (docs/performance.md). */
 __attribute__((always_inline)) static inline void zr__amx_prefetch(const float *from)
 {
     enum { LINE = 64 / sizeof(float) };
@@ -50,18 +50,18 @@ __attribute__((always_inline)) static inline void zr__amx_add(const zr__amx_pane
     if (ahead >= 0 && p->two_cols) zr__amx_prefetch(p->b + p->half + ahead);
 }
 
-/* Add the product of two blocks of fp32 at offset `at` of the panels: six products of their parts, in an order in which
- * two neighbours share an operand. Each of the six prefetches a sixth of the next blocks. */
+/* Add the product of two blocks of fp32 at offset `at` of the panels. A part that the product of parts before it used
+ * is not loaded again. Each of the six products prefetches a sixth of the next blocks. */
 __attribute__((always_inline)) static inline void zr__amx_add_f32(const zr__amx_panels *p, int64_t at)
 {
-    enum { PART = ZR_AMX_TILE_WORDS, SIXTH = ZR_AMX_PARTS * PART / 6, LOADED = -1 };
-    const int64_t ahead = at + ZR_AMX_PARTS * PART;
-    zr__amx_add(p, at + 2 * PART, at, ahead);
-    zr__amx_add(p, at + PART, LOADED, ahead + SIXTH);
-    zr__amx_add(p, LOADED, at + PART, ahead + 2 * SIXTH);
-    zr__amx_add(p, at, LOADED, ahead + 3 * SIXTH);
-    zr__amx_add(p, LOADED, at + 2 * PART, ahead + 4 * SIXTH);
-    zr__amx_add(p, LOADED, at, ahead + 5 * SIXTH);
+    enum { PART = ZR_AMX_TILE_WORDS, BLOCK = ZR_AMX_PARTS * PART };
+    const int *of_a = zr__amx_term_a, *of_b = zr__amx_term_b;
+#pragma GCC unroll 6
+    for (int t = 0; t < ZR_AMX_TERMS; t++) {
+        const bool has_a = t > 0 && of_a[t] == of_a[t - 1], has_b = t > 0 && of_b[t] == of_b[t - 1];
+        zr__amx_add(p, has_a ? -1 : at + of_a[t] * PART, has_b ? -1 : at + of_b[t] * PART,
+                    at + BLOCK + t * BLOCK / ZR_AMX_TERMS);
+    }
 }
 
 /* Multiply panels of up to 32 rows and 32 columns, and store the AMX tiles of the product at c. */

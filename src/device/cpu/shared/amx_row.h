@@ -13,18 +13,6 @@
 
 #if defined(__AMX_BF16__)
 
-#define ZR_AMX_TERMS 6
-
-/* Part of A and part of B in each product of parts, in the order of zr__amx_add_f32. */
-#define ZR_AMX_TERM_A                                                                                                  \
-    {                                                                                                                  \
-        2, 1, 1, 0, 0, 0                                                                                               \
-    }
-#define ZR_AMX_TERM_B                                                                                                  \
-    {                                                                                                                  \
-        0, 0, 1, 1, 2, 0                                                                                               \
-    }
-
 /* Parts of a row's elements. */
 typedef struct zr__amx_row_parts {
     float part[ZR_AMX_PARTS][ZR__PRODUCT_DEPTH];
@@ -34,13 +22,12 @@ typedef struct zr__amx_row_parts {
 __attribute__((always_inline)) static inline void zr__amx_row_terms(const zr__amx_row_parts *a, int64_t at, zr__vec x,
                                                                     zr__vec sum[ZR_AMX_TERMS])
 {
-    static const int of_a[ZR_AMX_TERMS] = ZR_AMX_TERM_A, of_b[ZR_AMX_TERMS] = ZR_AMX_TERM_B;
     zr__vec b[ZR_AMX_PARTS];
 #pragma GCC unroll 3
     for (int part = 0; part < ZR_AMX_PARTS; part++) b[part] = zr__amx_take_part(&x, part);
 #pragma GCC unroll 6
     for (int t = 0; t < ZR_AMX_TERMS; t++)
-        sum[t] = zr__vec_fma(zr__vec_splat(a->part[of_a[t]][at]), b[of_b[t]], sum[t]);
+        sum[t] = zr__vec_fma(zr__vec_splat(a->part[zr__amx_term_a[t]][at]), b[zr__amx_term_b[t]], sum[t]);
 }
 
 /* Return acc plus the sums of a block, in order of the terms. */
@@ -53,7 +40,7 @@ __attribute__((always_inline)) static inline zr__vec zr__amx_row_add(zr__vec acc
 }
 
 /* Multiply by B whose rows are contiguous. Each pass over the columns reads a block of rows. The rows are prefetched by
- * software, because there are more of them than streams that hardware prefetchers follow. */
+ * software, because hardware prefetchers follow fewer streams than a block has rows. */
 __attribute__((noinline)) static void zr__amx_row_along(const zr__side *b, const zr__amx_row_parts *a, int64_t k0,
                                                         int64_t depth, int64_t col, int64_t cols, float *sum)
 {
