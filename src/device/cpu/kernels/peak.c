@@ -56,16 +56,16 @@ static double dot_bf16(int64_t rounds, const float in[2], float *out)
     _tile_zero(3);
     _tile_zero(4);
     _tile_zero(5);
-    _tile_loadd(6, a, ZR_AMX_ROW_BYTES);
-    _tile_loadd(7, b, ZR_AMX_ROW_BYTES);
+    ZR_AMX_LOAD(6, a, ZR_AMX_ROW_BYTES);
+    ZR_AMX_LOAD(7, b, ZR_AMX_ROW_BYTES);
     const int64_t turns = rounds / 8; /* one iteration on tiles takes about as long as eight rounds on vectors */
     for (int64_t r = 0; r < turns; r++) {
-        _tile_dpbf16ps(0, 6, 7);
-        _tile_dpbf16ps(1, 6, 7);
-        _tile_dpbf16ps(2, 6, 7);
-        _tile_dpbf16ps(3, 6, 7);
-        _tile_dpbf16ps(4, 6, 7);
-        _tile_dpbf16ps(5, 6, 7);
+        ZR_AMX_MULTIPLY(0, 6, 7);
+        ZR_AMX_MULTIPLY(1, 6, 7);
+        ZR_AMX_MULTIPLY(2, 6, 7);
+        ZR_AMX_MULTIPLY(3, 6, 7);
+        ZR_AMX_MULTIPLY(4, 6, 7);
+        ZR_AMX_MULTIPLY(5, 6, 7);
     }
     _tile_stored(0, c, ZR_AMX_ROW_BYTES);
     ZR_AMX_IN_MEMORY(c);

@@ -27,6 +27,26 @@
  * that load and store tiles. */
 #define ZR_AMX_IN_MEMORY(address) __asm__ volatile("" : : "r"(address) : "memory")
 
+/* Instructions between two tile instructions. They fit into the 16 cycles that a multiplication takes, so they cost
+ * nothing while a core has one thread. While the other hardware thread of the core works, tile instructions in direct
+ * succession take much longer than with eight instructions before each: products of bf16 become 1.5 times as fast, and
+ * products of fp32 1.25 times (docs/performance.md). */
+#define ZR_AMX_SPACE() __asm__ volatile(".rept 8\n\tnop\n\t.endr")
+
+/* Load a tile from rows that are `stride` bytes apart. */
+#define ZR_AMX_LOAD(tile, from, stride)                                                                                \
+    do {                                                                                                               \
+        ZR_AMX_SPACE();                                                                                                \
+        _tile_loadd(tile, from, stride);                                                                               \
+    } while (0)
+
+/* Add the product of tiles a and b to tile c. */
+#define ZR_AMX_MULTIPLY(c, a, b)                                                                                       \
+    do {                                                                                                               \
+        ZR_AMX_SPACE();                                                                                                \
+        _tile_dpbf16ps(c, a, b);                                                                                       \
+    } while (0)
+
 /* Configure the calling thread's tiles: all eight have 16 rows of 64 bytes. A thread calls zr__amx_end after its last
  * product, so that context switches need not save the tiles. */
 static inline void zr__amx_begin(void)

@@ -36,17 +36,17 @@ __attribute__((always_inline)) static inline void zr__amx_prefetch(const float *
 __attribute__((always_inline)) static inline void zr__amx_add(const zr__amx_panels *p, int64_t a, int64_t b,
                                                               int64_t ahead)
 {
-    if (a >= 0) _tile_loadd(4, p->a + a, ZR_AMX_ROW_BYTES);
-    if (b >= 0) _tile_loadd(6, p->b + b, ZR_AMX_ROW_BYTES);
-    _tile_dpbf16ps(0, 4, 6);
+    if (a >= 0) ZR_AMX_LOAD(4, p->a + a, ZR_AMX_ROW_BYTES);
+    if (b >= 0) ZR_AMX_LOAD(6, p->b + b, ZR_AMX_ROW_BYTES);
+    ZR_AMX_MULTIPLY(0, 4, 6);
     if (ahead >= 0) zr__amx_prefetch(p->a + ahead);
-    if (b >= 0 && p->two_cols) _tile_loadd(7, p->b + p->half + b, ZR_AMX_ROW_BYTES);
-    if (p->two_cols) _tile_dpbf16ps(1, 4, 7);
+    if (b >= 0 && p->two_cols) ZR_AMX_LOAD(7, p->b + p->half + b, ZR_AMX_ROW_BYTES);
+    if (p->two_cols) ZR_AMX_MULTIPLY(1, 4, 7);
     if (ahead >= 0) zr__amx_prefetch(p->b + ahead);
-    if (a >= 0 && p->two_rows) _tile_loadd(5, p->a + p->half + a, ZR_AMX_ROW_BYTES);
-    if (p->two_rows) _tile_dpbf16ps(2, 5, 6);
+    if (a >= 0 && p->two_rows) ZR_AMX_LOAD(5, p->a + p->half + a, ZR_AMX_ROW_BYTES);
+    if (p->two_rows) ZR_AMX_MULTIPLY(2, 5, 6);
     if (ahead >= 0 && p->two_rows) zr__amx_prefetch(p->a + p->half + ahead);
-    if (p->two_rows && p->two_cols) _tile_dpbf16ps(3, 5, 7);
+    if (p->two_rows && p->two_cols) ZR_AMX_MULTIPLY(3, 5, 7);
     if (ahead >= 0 && p->two_cols) zr__amx_prefetch(p->b + p->half + ahead);
 }
 

@@ -73,10 +73,10 @@ __attribute__((always_inline)) static inline void zr__tile_amx(int rows, int vec
     float *c_low = c + ZR_AMX_SIDE * ldc;
     ZR_AMX_IN_MEMORY(c);
     if (add) {
-        _tile_loadd(0, c, c_bytes);
-        if (right) _tile_loadd(1, c + ZR_AMX_SIDE, c_bytes);
-        if (low) _tile_loadd(2, c_low, c_bytes);
-        if (low && right) _tile_loadd(3, c_low + ZR_AMX_SIDE, c_bytes);
+        ZR_AMX_LOAD(0, c, c_bytes);
+        if (right) ZR_AMX_LOAD(1, c + ZR_AMX_SIDE, c_bytes);
+        if (low) ZR_AMX_LOAD(2, c_low, c_bytes);
+        if (low && right) ZR_AMX_LOAD(3, c_low + ZR_AMX_SIDE, c_bytes);
     } else {
         _tile_zero(0);
         if (right) _tile_zero(1);
@@ -84,17 +84,17 @@ __attribute__((always_inline)) static inline void zr__tile_amx(int rows, int vec
         if (low && right) _tile_zero(3);
     }
     for (int64_t k = 0; k < depth; k += ZR_AMX_SIDE) {
-        _tile_loadd(4, a.data + k, a_bytes);
-        _tile_loadd(6, b + k * ldb, b_bytes);
-        _tile_dpbf16ps(0, 4, 6);
+        ZR_AMX_LOAD(4, a.data + k, a_bytes);
+        ZR_AMX_LOAD(6, b + k * ldb, b_bytes);
+        ZR_AMX_MULTIPLY(0, 4, 6);
         if (right) {
-            _tile_loadd(7, b + k * ldb + ZR_AMX_SIDE, b_bytes);
-            _tile_dpbf16ps(1, 4, 7);
+            ZR_AMX_LOAD(7, b + k * ldb + ZR_AMX_SIDE, b_bytes);
+            ZR_AMX_MULTIPLY(1, 4, 7);
         }
         if (low) {
-            _tile_loadd(5, a_low + k, a_bytes);
-            _tile_dpbf16ps(2, 5, 6);
-            if (right) _tile_dpbf16ps(3, 5, 7);
+            ZR_AMX_LOAD(5, a_low + k, a_bytes);
+            ZR_AMX_MULTIPLY(2, 5, 6);
+            if (right) ZR_AMX_MULTIPLY(3, 5, 7);
         }
     }
     _tile_stored(0, c, c_bytes);
