@@ -139,9 +139,20 @@ __attribute__((always_inline)) static inline void zr__amx_split_pairs(float *out
     for (int r = 0; r < ZR_VEC; r += 2) zr__amx_split(out + r / 2 * ZR_AMX_WORDS, v[r], v[r + 1]);
 }
 
+/* Prefetch the block of A (or B) that is two blocks further along k. Its rows are too far apart for the hardware. */
+__attribute__((always_inline)) static inline void zr__amx_prefetch_rows(const zr__amx_block *b)
+{
+    const float *ahead = (const float *)b->data + b->from + 2 * ZR_AMX_DEPTH;
+    for (int r = 0; r < ZR_AMX_SIDE; r++) {
+        __builtin_prefetch(ahead + r * b->ld);
+        __builtin_prefetch(ahead + r * b->ld + ZR_VEC);
+    }
+}
+
 __attribute__((always_inline)) static inline void zr__amx_pack_f32(const zr__amx_block *b)
 {
     zr__vec v[2][ZR_VEC];
+    if (!b->paired) zr__amx_prefetch_rows(b);
 #pragma GCC unroll 2
     for (int h = 0; h < 2; h++) {
         const int64_t left = b->left - h * ZR_VEC;
