@@ -12,7 +12,7 @@
 #ifndef ZR_DEVICE_CPU_AMX_PACK_H
 #define ZR_DEVICE_CPU_AMX_PACK_H
 
-#include "device/cpu/shared/amx.h"
+#include "device/cpu/shared/amx_multiply.h"
 #include "device/cpu/shared/micro_kernel.h"
 #include "device/cpu/shared/transpose.h"
 
@@ -21,11 +21,6 @@
 #define ZR_AMX_PARTS ZR__TILE_PARTS
 #define ZR_AMX_WORDS (ZR_AMX_DEPTH / 2)                /* words in a row of a tile */
 #define ZR_AMX_TILE_WORDS (ZR_AMX_SIDE * ZR_AMX_WORDS) /* words in a tile */
-
-/* Products of parts that are added for a product of fp32, in order: the part of A and the part of B. Each product
- * shares an operand with the one before it. */
-#define ZR_AMX_TERMS 6
-static const int zr__amx_term_a[ZR_AMX_TERMS] = {2, 1, 1, 0, 0, 0}, zr__amx_term_b[ZR_AMX_TERMS] = {0, 0, 1, 1, 2, 0};
 
 /* Block of an operand. Vectors of the operand run along p (`paired`: its rows are k) or along k. Up to n rows of A (or
  * columns of B) and up to `left` elements of k exist. */

@@ -14,7 +14,7 @@
 #ifndef ZR_DEVICE_CPU_TILE_H
 #define ZR_DEVICE_CPU_TILE_H
 
-#include "device/cpu/shared/amx.h"
+#include "device/cpu/shared/amx_multiply.h"
 #include "device/cpu/shared/pairs.h"
 
 /* Size of a tile. Besides its accumulators, vector registers must remain for b and for a broadcast element of a. A
@@ -67,41 +67,22 @@ __attribute__((always_inline)) static inline void zr__tile_amx(int rows, int vec
                                                                bool add)
 {
     const bool low = rows > ZR_AMX_SIDE, right = vecs > 1;
-    const size_t a_bytes = sizeof *a.data * (size_t)a.row, b_bytes = sizeof *b * (size_t)ldb,
-                 c_bytes = sizeof *c * (size_t)ldc;
-    const float *a_low = a.data + ZR_AMX_SIDE * a.row;
-    float *c_low = c + ZR_AMX_SIDE * ldc;
-    ZR_AMX_IN_MEMORY(c);
-    if (add) {
-        ZR_AMX_LOAD(0, c, c_bytes);
-        if (right) ZR_AMX_LOAD(1, c + ZR_AMX_SIDE, c_bytes);
-        if (low) ZR_AMX_LOAD(2, c_low, c_bytes);
-        if (low && right) ZR_AMX_LOAD(3, c_low + ZR_AMX_SIDE, c_bytes);
-    } else {
-        _tile_zero(0);
-        if (right) _tile_zero(1);
-        if (low) _tile_zero(2);
-        if (low && right) _tile_zero(3);
-    }
-    for (int64_t k = 0; k < depth; k += ZR_AMX_SIDE) {
-        ZR_AMX_LOAD(4, a.data + k, a_bytes);
-        ZR_AMX_LOAD(6, b + k * ldb, b_bytes);
-        ZR_AMX_MULTIPLY(0, 4, 6);
-        if (right) {
-            ZR_AMX_LOAD(7, b + k * ldb + ZR_AMX_SIDE, b_bytes);
-            ZR_AMX_MULTIPLY(1, 4, 7);
-        }
-        if (low) {
-            ZR_AMX_LOAD(5, a_low + k, a_bytes);
-            ZR_AMX_MULTIPLY(2, 5, 6);
-            if (right) ZR_AMX_MULTIPLY(3, 5, 7);
-        }
-    }
-    _tile_stored(0, c, c_bytes);
-    if (right) _tile_stored(1, c + ZR_AMX_SIDE, c_bytes);
-    if (low) _tile_stored(2, c_low, c_bytes);
-    if (low && right) _tile_stored(3, c_low + ZR_AMX_SIDE, c_bytes);
-    ZR_AMX_IN_MEMORY(c);
+    const zr__amx_operands o = {.a = a.data,
+                                .b = b,
+                                .a_row = sizeof *a.data * (size_t)a.row,
+                                .b_row = sizeof *b * (size_t)ldb,
+                                .a_half = ZR_AMX_SIDE * a.row,
+                                .b_half = ZR_AMX_SIDE,
+                                .a_block = ZR_AMX_SIDE,
+                                .b_block = ZR_AMX_SIDE * ldb,
+                                .two_rows = low,
+                                .two_cols = right};
+    if (add)
+        zr__amx_load(low, right, c, ldc);
+    else
+        zr__amx_zero(low, right);
+    if (depth > 0) zr__amx_add(&o, false, depth / ZR_AMX_SIDE, false);
+    zr__amx_store(low, right, c, ldc);
 }
 #endif
 
