@@ -245,12 +245,12 @@ struct zr_kernel;
 /** Properties of a device on which plans depend, such as the scratch memory of its kernels. The device fills them in.
  */
 typedef struct zr_device_facts {
-    char name[48];         /* name of the device, which plans print, such as "this machine (v4)" */
-    int threads;           /* compute threads per rank */
-    bool apart;            /* whether the device has its own memory, which the processor cannot access */
-    bool bf16_products;    /* whether matrix products multiply bf16 operands directly, without widening them to fp32 */
-    bool tiles;            /* whether zr's own code multiplies bf16 operands directly, and fp32 operands in bf16 parts;
-                              otherwise a library multiplies bf16 operands, if bf16_products */
+    char name[48];      /* name of the device, which plans print, such as "this machine (v4)" */
+    int threads;        /* compute threads per rank */
+    bool apart;         /* whether the device has its own memory, which the processor cannot access */
+    bool bf16_products; /* whether matrix products multiply bf16 operands directly, without widening them to fp32 */
+    bool tiles; /* whether zr's own kernels compute products on matrix tiles (AMX): bf16 operands directly, and fp32
+                   operands as sums of bf16 parts; otherwise a library multiplies bf16 operands, if bf16_products */
     bool narrow_attention; /* whether attention multiplies 16-bit operands directly, without widening them to fp32; on a
                               processor this is possible only for bf16 */
     int64_t panel_bytes;   /* maximum bytes of a packed operand of a matrix product, or 0 if operands are not packed */

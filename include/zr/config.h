@@ -2,8 +2,8 @@
  * config: reads CONFIG.json, with the keys and meanings of DeepSpeed, into one checked struct.
  *
  * The table of keys (zr_config_keys) is the only place for names, types, ranges, defaults and help texts. The keys of
- * the model come from the fields of families (zr/models.h). Error messages, help and docs/config.md are made from it.
- * First call zr_config_load. Then code that knows the model and the data sets values that the file does not give
+ * the model come from the fields of families (zr/models.h). Error messages, help and docs/config.md are made from this
+ * table. First call zr_config_load. Then code that knows the model and the data sets values that the file does not give
  * (zr_config_set). Finally zr_config_resolve sets all remaining values. A run saves the result with zr_config_to_json.
  *
  * Error messages give file:line:column, the key's path, the actual value and the expected value.
@@ -109,17 +109,18 @@ typedef struct zr_config {
         int64_t seq_length;    /* sequence length T in tokens; 0 until resolved, by default n_positions */
         zr_config_order order;
         zr_config_packing packing;
-        const char *chat_template; /* name of the form of conversations, or "auto" for the tokenizer's template */
+        const char *chat_template; /* name of the chat template's form, such as "llama3"; or "auto" to recognise the
+                                      template in the tokenizer's directory */
         const char *text_key;      /* key that holds the text in each line of a .jsonl file */
         bool skip_bad_lines;       /* whether bad lines of a .jsonl file are skipped; otherwise they are errors */
         const char *cache_dir;     /* cache directory for tokenized texts; NULL for the user's cache */
         /* only for encoders, as in zr_pairs_args and zr_labelled_args */
-        int64_t max_predictions;  /* maximum number of predicted tokens in a row */
-        int64_t max_samples;      /* maximum number of samples in a row */
-        double masked_lm_prob;    /* share of a sample's tokens that are predicted */
-        double short_seq_prob;    /* probability that a document's samples are shorter than a row */
-        bool whole_words;         /* whether the tokens of a word are predicted together */
-        int64_t doc_stride;       /* distance in tokens of the windows of a text with an answer */
+        int64_t max_predictions; /* maximum number of predicted tokens in a row */
+        int64_t max_samples;     /* maximum number of samples in a row */
+        double masked_lm_prob;   /* share of a sample's tokens that are predicted */
+        double short_seq_prob;   /* probability that a document's samples are shorter than a row */
+        bool whole_words;        /* whether the tokens of a word are predicted together */
+        int64_t doc_stride; /* question answering: distance in tokens between the beginnings of two windows of a text */
         int64_t max_query_length; /* maximum number of tokens of a question */
     } data;
     struct {
@@ -168,7 +169,7 @@ typedef struct zr_config {
         double weight_decay;
         double momentum;
         bool nesterov;
-        bool adam_w_mode;            /* whether Adam, or LAMB of NVIDIA, decouples weight decay, as AdamW does */
+        bool adam_w_mode;            /* whether Adam, or NVIDIA's LAMB, decouples weight decay, as AdamW does */
         zr_lamb_variant variant;     /* variant of LAMB */
         bool bias_correction;        /* for Adam, AdamW and LAMB */
         double min_coeff, max_coeff; /* minimum trust ratio, and maximum trust ratio, of LAMB (zr_lamb_args); the

@@ -408,11 +408,11 @@ typedef struct zr_labelled_args {
     const char *const *label_names; /* array of `labels` names, or NULL if labels have no names */
     bool skip_bad_lines;            /* whether bad lines are skipped; otherwise they are errors */
     /* Only for ZR_LABELLED_ANSWERS: */
-    int64_t doc_stride;       /* distance of two windows of a text, in tokens; 0 for 128 */
+    int64_t doc_stride;       /* distance in tokens between the beginnings of two windows of a text; 0 for 128 */
     int64_t max_query_length; /* maximum number of tokens of a question; the rest is cut off; 0 for 64 */
-    bool every_question;      /* whether questions whose answer is not at its place are kept; otherwise they are left
-                                 out, as in training with transformers */
-    zr_progress_fn progress;  /* callback for the progress in bytes of the files, or NULL */
+    bool every_question;     /* whether questions are kept whose answer is not found at answer_start; otherwise they are
+                                left out, as in training with transformers */
+    zr_progress_fn progress; /* callback for the progress in bytes of the files, or NULL */
     void *arg;
 } zr_labelled_args;
 
@@ -427,7 +427,7 @@ typedef struct zr_labelled_info {
     int64_t rows, samples; /* number of rows and of samples in the first epoch */
     int64_t documents;     /* number of labelled texts, or of questions */
     int64_t cut_documents; /* number of texts or questions that were cut; the windows of a text do not count as cuts */
-    int64_t lost_answers;  /* number of questions whose answer is not at its place */
+    int64_t lost_answers;  /* number of questions whose answer is not found at answer_start */
     int64_t skipped_lines; /* number of bad lines that were skipped */
     int64_t tokens;        /* number of tokens of all samples */
     double filled;         /* share of the tokens of the first epoch's rows that are not padding */
@@ -521,12 +521,12 @@ typedef struct zr_answers_scored {
     double exact, f1; /* percentage of answers that are exactly right; mean F1 score in percent */
     int64_t questions;
 } zr_answers_scored;
-/** Compare the best answers with the right ones. Errors: as for zr_answers_get. */
+/** Compare the best answers with the reference answers. Errors: as for zr_answers_get. */
 ZR_API ZR_NODISCARD zr_status zr_answers_score(zr_answers *answers, zr_answers_scored *scored);
 
-/** Compare an answer with a right one as SQuAD's evaluation 1.1 does: in lower case, without ASCII punctuation and the
- * words a, an and the. *exact receives whether both are equal, *f1 the F1 score of their words, from 0 to 1. Errors:
- * ZR_ERR_ARG if a text is not valid UTF-8; ZR_ERR_MEMORY. */
+/** Compare an answer with a reference answer as SQuAD's evaluation 1.1 does: in lower case, without ASCII punctuation
+ * and the words a, an and the. *exact receives whether both are equal, *f1 the F1 score of their words, from 0 to 1.
+ * Errors: ZR_ERR_ARG if a text is not valid UTF-8; ZR_ERR_MEMORY. */
 ZR_API ZR_NODISCARD zr_status zr_answer_compare(const char *answer, const char *right, bool *exact, double *f1);
 
 #ifdef __cplusplus

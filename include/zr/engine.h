@@ -69,13 +69,13 @@ typedef struct zr_step_args {
 
 /** Result of one loss term. */
 typedef struct zr_term_result {
-    double loss;     /* mean over the losses of the global batch that count, before the update; 0 if there are none */
+    double loss;     /* mean over the losses of the global batch that count, before the update; 0 if no loss counts */
     int64_t counted; /* number of losses of the global batch that count (zr_batch) */
 } zr_term_result;
 
 typedef struct zr_step_result {
-    double loss; /* sum of the terms before the update, or with one term, the mean over the losses of the global batch
-                    that count; 0 if there are none */
+    double loss; /* sum of the terms before the update; with one term, the mean over the losses of the global batch that
+                    count; 0 if no loss counts */
     double grad_norm; /* norm of this loss's gradient, before clipping */
     bool skipped;     /* whether no rank updated anything, because a gradient or the loss was not finite, or because all
                          losses were excluded */

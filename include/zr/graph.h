@@ -37,7 +37,8 @@ typedef int32_t zr_value;
 #define ZR_LOSS_TERMS 4
 #define ZR_OP_INS 8
 #define ZR_OP_OUTS 4
-/** Maximum number of tiles of a table. A plan has a unit for each tile, so its size grows with them. */
+/** Maximum number of tiles of a table. A plan has a unit for each tile, so the size of the plan grows with their
+ * number. */
 #define ZR_TILES_MOST 4096
 
 typedef enum zr_mode {
@@ -287,7 +288,7 @@ ZR_API void zr_graph_op(zr_graph *graph, const zr_op_def *def, const zr_op_attr 
 
 /** Add a term to the training objective. Its losses are the elements of a value, which must be F32, of any shape, and
  * written by an op. The objective is the sum of the terms. The value of a term is the mean over its losses in the
- * global batch that count (zr_batch.counted), or 0 if there are none. `name` consists of letters, digits and
+ * global batch that count (zr_batch.counted), or 0 if no loss counts. `name` consists of letters, digits and
  * underscores, and names the term in metrics, such as "masked_lm". A graph has up to ZR_LOSS_TERMS terms, the same in
  * training and evaluation.
  *
@@ -448,8 +449,8 @@ typedef struct zr_optimizer {
     void (*rule)(const zr_update_args *args);
     const char *slot_name[4]; /* names of the states in checkpoints, such as "exp_avg", of letters, digits and '_' */
     bool trust;               /* whether the rule uses norms of whole parameters (zr_update_args.norms) */
-    /** With `trust` and a rule: write the direction whose norm the rule needs to `out` (n elements), and change nothing
-     * else. All elements must be treated equally. args->norms is not set. */
+    /** Write the direction whose norm the rule needs to `out` (n elements), and change nothing else. Needed if `trust`
+     * is true and `rule` is not NULL. All elements must be treated equally. args->norms is not set. */
     void (*direction)(const zr_update_args *args, float *out);
 } zr_optimizer;
 
@@ -471,7 +472,7 @@ ZR_API zr_optimizer zr_sgd(double momentum, bool nesterov, double weight_decay);
  * parameter:
  *
  *     DEEPSPEED  u = m / (sqrt(v) + eps) + weight_decay w,   r = |w| / |u| clamped to [min_coeff, max_coeff]
- *                bias_correction: lr is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t); u has none
+ *                bias_correction: lr is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t); u has no correction
  *     NVIDIA     u = m' / (sqrt(v') + eps) + weight_decay w, r = |w| / |u|, but 1 without weight decay
  *     PAPER      u as in NVIDIA,                             r = |w| / |u|
  *

@@ -12,9 +12,9 @@ extern "C" {
 #endif
 
 /** Add a linear layer: y = x w^T + b. "<name>.weight" has the shape (outputs, columns of x) and begins with normal
- * values of deviation `std`. "<name>.bias" begins with zeros. `cut` says how the weight may be cut over tensor-parallel
- * ranks: {0, 1} by outputs, {1, 1} by inputs, {0, 0} not at all. By inputs, x must be cut in the same way, and `inputs`
- * is its width on all ranks together; otherwise x must be whole. */
+ * values of standard deviation `std`. "<name>.bias" begins with zeros. `cut` says how the weight may be cut over
+ * tensor-parallel ranks: {0, 1} by outputs, {1, 1} by inputs, {0, 0} not at all. By inputs, x must be cut in the same
+ * way, and `inputs` is its width on all ranks together; otherwise x must be whole. */
 ZR_API zr_value zr_layer_linear(zr_graph *graph, zr_value x, int64_t inputs, int64_t outputs, zr_cut cut, double std,
                                 const char *name);
 
@@ -43,11 +43,11 @@ typedef struct zr_encoder_spec {
     double eps;               /* epsilon of the norms [layer_norm_eps] */
     double dropout;           /* dropout probability before residual additions [hidden_dropout_ratio] */
     double attention_dropout; /* dropout probability of attention weights [attn_dropout_ratio] */
-    double std;               /* deviation of initial weights [initializer_range]; 0 for zeros */
-    double residual_std;      /* deviation of the initial weights of projections that end in a residual addition, such
-                                 as std / sqrt(2 layers) [adjust_init_range]; 0 for `std` */
-    bool pre_layer_norm;      /* whether norms come before attention and the MLP, and not after residual additions */
-    const char *prefix;       /* text before the names of parameters, such as "encoder.3."; NULL for none */
+    double std;               /* standard deviation of initial weights [initializer_range]; 0 for zeros */
+    double residual_std; /* standard deviation of the initial weights of projections that end in a residual addition,
+                            such as std / sqrt(2 layers) [adjust_init_range]; 0 for `std` */
+    bool pre_layer_norm; /* whether norms come before attention and the MLP, and not after residual additions */
+    const char *prefix;  /* text before the names of parameters, such as "encoder.3."; NULL for none */
     const char *name[ZR_ENCODER_PARTS]; /* names of the parts; NULL for BERT's, such as "attention.self.query" */
 } zr_encoder_spec;
 

@@ -39,9 +39,9 @@ typedef enum zr_field_type {
     ZR_FIELD_BOOL,   /* bool */
     ZR_FIELD_CHOICE, /* int, the index of a word in `choices` */
     ZR_FIELD_IDS,    /* zr_ids: one token id, a list of ids, or null */
-    ZR_FIELD_LAYERS, /* int64_t: a list with one word per layer, first layers with the first word of `choices`, then
-                        layers with the second word. Stored as 1 + the number of layers with the first word, or 0 for
-                        null. Only read */
+    ZR_FIELD_LAYERS, /* int64_t, for a list with one word per layer: the first word of `choices` for the first layers,
+                        and the second word for all other layers. The value is 1 + the number of layers with the first
+                        word, or 0 for null. The field is read, but never written */
     ZR_FIELD_FIXED   /* no member of the struct, because zr computes only one value; other values are refused with the
                         key's name */
 } zr_field_type;
@@ -82,8 +82,8 @@ typedef struct zr_field {
     const char *fallback; /* value as JSON if config.json lacks the key: the default of transformers; NULL if it equals
                              `standard` */
     double min, max;      /* range of INT and REAL; config.json takes integers only up to 2^31 - 1 */
-    const char *choices;  /* CHOICE: allowed words as "a|b|c". FIXED: if the value is a word, the words that exist in
-                             other programs */
+    const char *choices;  /* CHOICE: allowed words as "a|b|c". FIXED: if the value is a word, all words that other
+                             programs allow */
     const char *same;     /* FIXED: a second value, as JSON, that config.json may have with the same meaning; or NULL. A
                              list in config.json whose elements all have the value counts as the value */
     const char *help;     /* one line of help; FIXED: a remedy for other values, or NULL */
@@ -110,11 +110,13 @@ typedef struct zr_hf_names {
      * ".LayerNorm.gamma"}, ending with {NULL, NULL}. NULL if there is one spelling. If a file has a tensor under both
      * names, the values must be equal */
     const char *const (*spelled)[2];
-    const char *const *heads;  /* beginnings of the names of tensors that only some tasks have, ending with NULL. A run
-                                  that begins with weights of another task gives its own tensors of these names random
-                                  values, and ignores such tensors of the files. NULL if there is only one task */
-    const char *const *bodies; /* classes of transformers that are no task of the family, but whose files have its body,
-                                  ending with NULL; or NULL */
+    /* beginnings of the names of the tensors of heads, which only some tasks have; ending with NULL. If a run begins
+     * with weights of another task, its own heads begin with random values, and the heads in the files are ignored.
+     * NULL if there is only one task */
+    const char *const *heads;
+    /* other classes of transformers with the body of the family (the model without heads), from whose files a run can
+     * begin; ending with NULL. NULL if zr knows only the classes of the tasks */
+    const char *const *bodies;
 } zr_hf_names;
 
 /** The five sizes that every model has. A size is 0 until it is known. */
@@ -318,7 +320,7 @@ typedef struct zr_bert_config {
 /** Check the sizes of a BERT. Fail with ZR_ERR_CONFIG naming the field if a size is impossible. */
 ZR_API ZR_NODISCARD zr_status zr_bert_check(const zr_bert_config *config);
 /** Return the builder of a BERT with the heads of its task. Its units are "embedding", "layer.0" ..., and "heads".
- * Parameter names are those of Hugging Face's BertForPreTraining, BertForSequenceClassification or
+ * Parameters have the names of Hugging Face's BertForPreTraining, BertForSequenceClassification or
  * BertForQuestionAnswering, such as "bert.encoder.layer.0.attention.self.query.weight". With P = spec.predictions and
  * S = spec.samples, its inputs are, all I32:
  *    tokens (B,T)
@@ -332,10 +334,10 @@ ZR_API ZR_NODISCARD zr_status zr_bert_check(const zr_bert_config *config);
  *    answer (B,S,2)         ANSWERS: indices in the row of the answer's first and last token, in the same document; -1
  *                           does not count
  * A row of several samples, or of a sample and padding, needs spec.documents, with the padding as a document of its
- * own. The loss terms are "masked_lm" and "next_sentence"; "classification"; or "answer", whose losses (B,S,2) are
- * those of starts and ends (zr_place_cross_entropy). In EVAL mode the output of CLASSIFICATION is the logits
- * (B,S,num_labels). That of ANSWERS is the logits (B,T,2) of starts and ends, unless the ranks are sequence-parallel.
- * `config` is borrowed. */
+ * own. The loss terms are "masked_lm" and "next_sentence" for PRETRAINING, "classification" for CLASSIFICATION, and
+ * "answer" for ANSWERS, with losses (B,S,2) of an answer's start and end (zr_place_cross_entropy). In EVAL mode the
+ * output of CLASSIFICATION is the logits (B,S,num_labels), and the output of ANSWERS is the logits (B,T,2) of starts
+ * and ends, unless the ranks are sequence-parallel. `config` is borrowed. */
 ZR_API zr_model zr_bert(const zr_bert_config *config);
 
 /** Sizes of a chain of matrices with exactly units * rows * cols parameters. With a chain, one can plan for a given

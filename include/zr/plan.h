@@ -151,8 +151,8 @@ typedef struct zr_plan {
     bool has_stream[ZR_STREAMS];                     /* whether a stream has steps; always true for COMPUTE and COMM */
     int32_t passing;      /* buffer in host memory through which states are filled and read */
     int32_t saving;       /* buffer in host memory through which states are saved in place, or ZR_NONE */
-    int32_t passing_disk; /* buffer in host memory for bytes that cannot be transferred from or to disk directly, with
-                             room for two transfers in each direction; or ZR_NONE */
+    int32_t passing_disk; /* bounce buffer in host memory, for transfers from or to disk whose address or length does
+                             not allow direct I/O; it has room for up to two transfers in each direction. Or ZR_NONE */
     int32_t windows; /* buffer in host memory that holds a window for each zr_plan_window, or ZR_NONE if no state is on
                         disk */
     int64_t window_bytes;     /* bytes of a window */

@@ -66,14 +66,14 @@ typedef struct zr_train_info {
 /** Result of one loss term of a model with several terms (zr_graph_loss_term). */
 typedef struct zr_train_term {
     const char *name; /* name of the term, such as "masked_lm" */
-    double loss;      /* mean over the losses of the term that count; NaN if there are none */
+    double loss;      /* mean over the losses of the term that count; NaN if no loss counts */
     int64_t counted;  /* number of these losses */
 } zr_train_term;
 
 typedef struct zr_train_step {
     int64_t step;  /* number of the step, from 1 */
     int64_t steps; /* total number of steps of the run */
-    double loss;   /* mean over the targets of the step that count, before the update; NaN if there are none */
+    double loss;   /* mean over the targets of the step that count, before the update; NaN if no target counts */
     double grad_norm, lr;
     int64_t tokens; /* number of tokens in this step, including tokens whose targets are excluded from the loss */
     double step_sec, tokens_per_sec, samples_per_sec;
@@ -124,7 +124,7 @@ typedef struct zr_timing {
 } zr_timing;
 
 /** Time of a training step and of its parts, averaged over ranks and steps. The first step is left out if there are
- * several. step_sec = compute_sec + exposed_sec + idle_sec. */
+ * several. step_sec = compute_sec + exposed_sec + disk_sec + idle_sec. */
 typedef struct zr_timings {
     int ranks;
     int64_t steps; /* number of measured steps */
@@ -134,7 +134,7 @@ typedef struct zr_timings {
     double exposed_sec;           /* exposed communication time, in which nothing is computed */
     /* time in which states are read from or written to disk while nothing is computed or communicated */
     double disk_sec;
-    double idle_sec;                   /* rest of the time of a step */
+    double idle_sec;                   /* idle time: the rest of step_sec */
     double peak_flops, peak_f32_flops; /* peak FLOP/s of one rank, in the type of its matrix products and in fp32;
                                           0 if not measured */
     double peak_memory_bytes_sec, peak_link_bytes_sec, peak_disk_read_bytes_sec, peak_disk_write_bytes_sec;
@@ -282,8 +282,8 @@ ZR_API ZR_NODISCARD zr_status zr_train_resume(const zr_config *config, zr_comm *
 
 /** Result of evaluating trained weights (`zr eval`). */
 typedef struct zr_eval_result {
-    double loss;          /* mean loss over the tokens, with natural logarithms; with several terms their sum */
-    double perplexity;    /* e^loss; with several terms, e to the loss of the first term */
+    double loss;       /* mean of the losses that count, in nats (natural logarithms); with several terms, their sum */
+    double perplexity; /* e^loss; with several terms, e to the loss of the first term */
     double bits_per_byte; /* loss in bits per byte of text; NaN if the number of bytes is unknown */
     int64_t tokens;       /* number of tokens whose losses are included; with several terms, of the first term */
     int terms;            /* number of loss terms, or 0 for a decoder with only one */
@@ -302,7 +302,7 @@ typedef struct zr_eval_result {
     double exact, f1; /* question answering: scores of SQuAD's evaluation 1.1 in percent, or NAN (zr_answers_score) */
     int64_t samples;  /* number of samples or questions in accuracy, exact and f1 */
     char *answers;    /* with zr_eval_args.answers: the answers (zr_answers_json); free it with zr_free */
-    double masked_lm_accuracy; /* share of the masked tokens that have the largest logit, or NAN */
+    double masked_lm_accuracy; /* share of masked tokens whose original token has the largest logit, or NAN */
 } zr_eval_result;
 
 /** Maximum length in tokens of a window for the evaluation of a Hugging Face directory, if the user gives no length.
@@ -330,14 +330,13 @@ typedef struct zr_eval_args {
     bool answers; /* question answering: whether the result has the answers. Needs all batches */
 } zr_eval_args;
 
-/** Compute the loss of trained weights on a text or a token file, and for a classification of texts or for answers to
- * questions also their scores. `dir` is a run's directory, a checkpoint or a
- * Hugging Face directory. A text is encoded with the first tokenizer that exists: the run's tokenizer, the tokenizer
- * beside the weights, the tokenizer in the run's model/, or "bytes" if the model has 256 tokens. The tokens are
- * cached as described at zr_data_open_with. Not collective. Errors: ZR_ERR_ARG for an invalid length or stride;
- * ZR_ERR_UNSUPPORTED for a text without a tokenizer, or a stride with several sources; ZR_ERR_DATA if the text is
- * shorter than a window; ZR_ERR_DIVERGED if the loss is not finite. Source of the stride: "Perplexity of fixed-length
- * models" in the guide of Hugging Face transformers. */
+/** Compute the loss of trained weights on a text or a token file. For text classification and question answering, also
+ * compute scores. `dir` is a run's directory, a checkpoint or a Hugging Face directory. A text is encoded with the
+ * first tokenizer that exists: the run's tokenizer, the tokenizer beside the weights, the tokenizer in the run's
+ * model/, or "bytes" if the model has 256 tokens. The tokens are cached as described at zr_data_open_with. Not
+ * collective. Errors: ZR_ERR_ARG for an invalid length or stride; ZR_ERR_UNSUPPORTED for a text without a tokenizer, or
+ * a stride with several sources; ZR_ERR_DATA if the text is shorter than a window; ZR_ERR_DIVERGED if the loss is not
+ * finite. Source of the stride: "Perplexity of fixed-length models" in the guide of Hugging Face transformers. */
 ZR_API ZR_NODISCARD zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result *result);
 
 /** Report of a generated text. */

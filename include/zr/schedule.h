@@ -99,7 +99,7 @@ static inline bool zr_queues_apart(const zr_queues *queues, zr_stream stream)
 #define ZR_STEP_LIST(X)                                                                                                \
     X(BATCH, "batch") /* let the caller fill a micro-batch. Uses: for each graph input, the input and the host memory  \
                          that the caller fills; then the loss. The step's range is the rows of the first micro-batch   \
-                         in the global batch. For each later one it moves on by the rows of all ranks of the group */  \
+                         in the global batch. For later micro-batches, add the rows of all ranks of the group */       \
     X(RUN, "run")     /* run an op of the graph. Uses: inputs, outputs, [scratch], [the sums of COUNT] */              \
     X(ZERO, "zero")   /* write zeros to a range that no op writes, for example a part of a unit's gradient or the      \
                          padding after a value */                                                                      \

@@ -69,9 +69,9 @@ typedef struct zr_launch {
     int32_t n_samples;
     bool beside; /* whether exchanges overlap with computation in training. The samples were measured without overlap in
                     any case */
-    double lost, late; /* slow-down by overlap, below 1: fraction of the overlapped time by which computation (`lost`)
-                          or an exchange (`late`) takes longer */
-    double spread;     /* relative standard deviation of exchange times, with overlap */
+    double lost, late;       /* slow-down by overlap, below 1: while computation and an exchange overlap for t seconds,
+                                computation takes lost * t seconds longer, and the exchange late * t seconds */
+    double spread;           /* relative standard deviation of exchange times, with overlap */
     double across_bytes_sec; /* rate from other hosts into one rank while all ranks run exchanges; 0 if there is only
                                 one host */
     /* waits measured without overlap; the samples of exchanges do not include them */
