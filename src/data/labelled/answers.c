@@ -93,8 +93,9 @@ zr_status zr_answers_add(zr_answers *a, int64_t row, const float *logits)
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
-/* Return whether a token of the text has more context in a sample than in the others of its question: the smaller
- * number of tokens beside it in the window counts, and then the length of the window. */
+/* Return whether a sample gives a token of the text the most context among all samples of its question. As in BERT's
+ * run_squad.py, the context is the smaller number of tokens before or after the token in the window, plus 0.01 times
+ * the length of the window. */
 static bool has_most_context(const zr_answers *a, const zr__question *question, int64_t sample, int64_t token)
 {
     double best_score = -1;
@@ -152,7 +153,8 @@ static int compare(const void *left, const void *right)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* Append the text of tokens: their names with spaces between them, but not before ##. */
+/* Append the text of tokens: their names, separated by spaces. A name that begins with ## continues the word before it.
+ */
 static zr_status say(const zr_answers *a, const int32_t *token, int64_t n, zr__text *out)
 {
     zr__text names = {0};

@@ -1,8 +1,8 @@
 /**
  * data/labelled: labelled texts, and questions with their answers, for fine-tuning encoders. labelled.c opens them and
  * reads rows, list.h keeps their tokens, classes.h reads labelled texts, and questions.h reads questions. words.h
- * divides a text into words, as places of answers are given by words. answers.c finds the answers of a model, final.h
- * their texts, and score.c compares them with the right ones.
+ * divides a text into words, and finds the words of an answer. answers.c finds the answers of a model, final.h their
+ * texts, and score.c compares them with the reference answers.
  */
 #ifndef ZR_DATA_LABELLED_H
 #define ZR_DATA_LABELLED_H

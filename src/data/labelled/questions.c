@@ -17,8 +17,8 @@ typedef struct reading {
     const char *name, *text; /* name and contents of the file */
     size_t bytes;
     zr__words words; /* words of the paragraph that is being read */
-    int64_t context; /* offset in questions->strings of its text */
-    int64_t token;   /* index in the list of its first token */
+    int64_t context; /* offset in questions->strings of the paragraph's text */
+    int64_t token;   /* index in the list of the paragraph's first token */
 } reading;
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -69,7 +69,7 @@ static zr_status add_string(zr__questions *q, const char *text, int64_t *at)
     return ZR_OK;
 }
 
-/* Read an answer. *text is borrowed; *start is a number of characters. */
+/* Read an answer. *text is borrowed; *start is the number of characters before the answer. */
 static zr_status read_answer(const reading *r, const json_t *list, const zr__json_place *parent, size_t i,
                              const char **text, int64_t *start)
 {
@@ -83,7 +83,7 @@ static zr_status read_answer(const reading *r, const json_t *list, const zr__jso
     return ZR_OK;
 }
 
-/* Read all answers of a question. *text and *start are the first one's. */
+/* Read all answers of a question. *text and *start receive the text and the place of the first answer. */
 static zr_status read_answers(const reading *r, const json_t *qa, const zr__json_place *parent, zr__question *question,
                               const char **text, int64_t *start)
 {
@@ -108,7 +108,8 @@ static zr_status read_answers(const reading *r, const json_t *qa, const zr__json
     return ZR_OK;
 }
 
-/* Append the samples of a question. `a` are its tokens; [first, last] are the tokens of the answer, or -1. */
+/* Append the samples of a question, one for each window of the text. `a` has the tokens of the question. [first, last]
+ * are the tokens of the answer, or -1. */
 static zr_status add_windows(const reading *r, const zr__labelled_sample *a, int64_t first, int64_t last,
                              zr__question *question)
 {
@@ -132,7 +133,7 @@ static zr_status add_windows(const reading *r, const zr__labelled_sample *a, int
     return ZR_OK;
 }
 
-/* Tokenize a question and cut it. `a` receives its tokens. */
+/* Tokenize a question, and cut it to most_query tokens. *a receives a sample of these tokens. */
 static zr_status add_query(zr__questions *q, const char *text, zr__labelled_sample *a)
 {
     int64_t n = 0;

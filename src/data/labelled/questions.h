@@ -7,10 +7,10 @@
 
 /** A question. Offsets are into zr__questions.strings. */
 typedef struct zr__question {
-    int64_t id, text;        /* offsets of its id, and of the text that it is about */
-    int64_t answer, answers; /* offset of its first answer, which the others follow; number of answers */
+    int64_t id, text;        /* offsets of the question's id, and of the text that it is about */
+    int64_t answer, answers; /* offset of the first answer, which the other answers follow; number of answers */
     int64_t token;           /* index in the list of the text's first token */
-    int64_t sample, samples; /* its samples in the list: their first one and their number */
+    int64_t sample, samples; /* index in the list of the question's first sample; number of its samples */
 } zr__question;
 
 typedef struct zr__questions {
@@ -20,8 +20,8 @@ typedef struct zr__questions {
     zr__text strings;                       /* texts, each terminated by '\0' */
     zr__question *question;
     int64_t n, room;
-    int64_t read;         /* total bytes of the files that have been read */
-    int64_t lost, cut;    /* number of questions whose answer is not at its place; of questions that are too long */
+    int64_t read;      /* total bytes of the files that have been read */
+    int64_t lost, cut; /* number of questions whose answer is not found at answer_start; of questions that were cut */
     char first_lost[128]; /* file and id of the first lost question */
 } zr__questions;
 

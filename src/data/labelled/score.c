@@ -96,7 +96,8 @@ static int64_t count_word(const char *text, const char *end, const char *word)
     return found;
 }
 
-/* Return the number of words that two texts have in common, each as often as both have it. */
+/* Return the number of words that two texts have in common. A word that both texts repeat counts as often as it occurs
+ * in both. */
 static int64_t common_words(const char *a, const char *b)
 {
     int64_t same = 0;

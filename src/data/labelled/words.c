@@ -106,8 +106,8 @@ void zr__words_join(const zr__words *w, int64_t from, int64_t to, zr__text *out)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* Return the last word that begins at or before a character of the text, or -1 if none does. *inside receives whether
- * the text has this character; otherwise its last character is taken. */
+/* Return the index of the last word that begins at or before a character of the text, or -1 if no word does. *inside
+ * receives whether the text has this character. If not, the text's last character is used instead. */
 static int64_t word_of_character(const zr__words *w, int64_t character, bool *inside)
 {
     int64_t at = 0, i = 0, length = 0, word = -1;
@@ -120,8 +120,8 @@ static int64_t word_of_character(const zr__words *w, int64_t character, bool *in
     return word;
 }
 
-/* Return whether the words [from, to) contain an answer, when white space is one space. As in Google's run_squad.py and
- * in transformers, any words contain an answer of nothing but white space. */
+/* Set *found to whether the words [from, to) contain an answer, after each run of white space in the answer is replaced
+ * by one space. As in Google's run_squad.py and in transformers, any words contain an answer of only white space. */
 static zr_status contain(const zr__words *w, int64_t from, int64_t to, const char *answer, bool *found)
 {
     zr__text words = {0}, wanted = {0};
@@ -135,7 +135,8 @@ static zr_status contain(const zr__words *w, int64_t from, int64_t to, const cha
     return ZR_OK;
 }
 
-/* Narrow the tokens [*first, *last] to the tokens that the answer has by itself. */
+/* Narrow the range of tokens [*first, *last] to the first place in it where the tokens of the answer alone occur, if
+ * there is one. */
 static zr_status narrow(const zr__words *w, zr__labelled_list *list, const char *answer, int64_t *first, int64_t *last)
 {
     int64_t n = 0;
@@ -165,7 +166,7 @@ zr_status zr__words_answer(const zr__words *w, zr__labelled_list *list, const ch
     if (!inside || w->n == 0) return ZR_OK;
     const int64_t characters = count_characters(answer),
                   end = word_of_character(w, start + characters - 1, &ends_inside);
-    if (begin < 0) begin = w->n - 1; /* as in Python, the word before the first one is the last one */
+    if (begin < 0) begin = w->n - 1; /* as in Python, the index -1 means the last word */
     if (characters > 0) ZR_TRY(contain(w, begin, end + 1, answer, found));
     if (!*found) return ZR_OK;
     *first = w->word[begin].token;

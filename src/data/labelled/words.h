@@ -35,15 +35,15 @@ int64_t zr__words_of_token(const zr__words *words, int64_t token);
 /** Append the words [from, to), separated by single spaces. */
 void zr__words_join(const zr__words *words, int64_t from, int64_t to, zr__text *out);
 
-/** Find the first and the last token of an answer that begins at character `start` of the text, and is *found there.
- * Tokens of words that contain the answer are narrowed to the tokens that the answer has by itself, if these are among
- * them. Error: ZR_ERR_MEMORY. */
+/** Find the first and the last token of an answer that begins at character `start` of the text. *found receives whether
+ * the words there contain the answer. The range is first the tokens of these words. If the tokens of the answer alone
+ * occur in it, the range is narrowed to them. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__words_answer(const zr__words *words, zr__labelled_list *list, const char *answer,
                                         int64_t start, bool *found, int64_t *first, int64_t *last);
 
 /** Return whether the methods `split` and `strip` of Python's strings take a character for white space. */
 bool zr__is_python_space(uint32_t c);
-/** Append a text without white space at its ends, and with a single space for each other white space. */
+/** Append a text without white space at its ends, and with a single space for each other run of white space. */
 void zr__join_split(const char *text, zr__text *out);
 
 #endif

@@ -11,7 +11,7 @@
 static zr_status open_tokenizer(const zr_pairs_args *args, zr__corpus *c)
 {
     bool is_text;
-    /* The first thing to mend is a missing file. */
+    /* Report a missing data file before a missing tokenizer. */
     if (!args->tokenizer) ZR_TRY(zr__data_look(args->path, &is_text, NULL, 0));
     ZR_CHECK(args->tokenizer, ZR_ERR_CONFIG,
              "no tokenizer is given, but sentence pairs are made of texts; give data.tokenizer");

@@ -16,7 +16,7 @@ struct zr_pairs {
     uint64_t seed;
     int64_t seq_length, predictions, samples;
     bool is_ready, whole_words;
-    zr__ready ready; /* ready rows; otherwise the next members are in use */
+    zr__ready ready; /* used if is_ready; otherwise the members from corpus to spare are used */
     zr__corpus corpus;
     zr__recipe recipe;
     zr__groups groups;

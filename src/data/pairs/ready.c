@@ -10,8 +10,9 @@ enum { NOT_PREDICTED = -100 }; /* label of a token that is not predicted */
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Find a tensor and check its type and shape: one or more dimensions that count `rows` rows, and then one of `last`
- * elements unless `last` is 0. A missing tensor is NULL. */
+/* Find a tensor, and check its type and shape: the last dimension must be `last`, and the product of all other
+ * dimensions must be `rows`. If `last` is 0, the product of all dimensions must be `rows`. *found receives NULL if the
+ * file lacks the tensor. */
 static zr_status find_tensor(const zr__ready *r, const char *name, int64_t rows, int64_t last,
                              const zr_safetensors_tensor **found)
 {

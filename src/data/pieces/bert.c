@@ -14,7 +14,7 @@ enum {
     CONTROL_SPACE, /* white space that `clean` drops */
 };
 
-/* Ranges of characters, as zr__classes_make takes them. */
+/* Run-length code of the classes of characters, for zr__classes_make. */
 static const uint16_t ranges[] = {
     /* bench/unicode_classes.py: begin */
     145,   34,    37,    18,    289,   18,    244,   160,   116,   416,   100,   416,   68,    97,    21,    417,
@@ -83,8 +83,8 @@ static const uint16_t ranges[] = {
 static const uint32_t chinese[][2] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},  {0x20000, 0x2a6df},
                                       {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
 
-/* Action of normalization on a character, as the table stores it. CHANGE and all larger values are numbers of changes.
- */
+/* Action of normalization on a character, as the table stores it. The value CHANGE + i replaces the character by the
+ * text of change[i]. */
 enum { KEEP, DROP, TO_SPACE, APART, REORDER, CHANGE }; /* APART: between spaces */
 
 enum {

@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-/* Ranges of characters, from U+0000 on: length * 16 + class. Three special numbers can take the place of a class: two
- * stand for characters that alternate between upper and lower case, one for many characters of the class OTHER. */
+/* Run-length code of the classes of characters, from U+0000 on. An entry is length * 16 + class. In place of a class it
+ * may have EVEN_UPPER or ODD_UPPER, for characters that alternate between upper and lower case, or MANY, for 256 *
+ * length characters of the class OTHER. */
 enum { EVEN_UPPER = 9, ODD_UPPER = 10, MANY = ZR__CLASS_MANY };
 
 static const uint16_t ranges[] = {

@@ -37,8 +37,9 @@ typedef struct zr__classes {
 
 /** Create the table. It never changes, so any number of threads may use it. Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__classes_open(zr__classes **classes);
-/** Create a table of other classes, below 9, from n ranges of characters, from U+0000 on. A range is its length * 16 +
- * its class, or the number of times that 256 characters have class 0, * 16 + ZR__CLASS_MANY. Error: ZR_ERR_MEMORY. */
+/** Create a table of other classes, numbered from 0 to 8, from n entries of a run-length code of the characters from
+ * U+0000 on. An entry is length * 16 + class, or length * 16 + ZR__CLASS_MANY for 256 * length characters of class 0.
+ * Error: ZR_ERR_MEMORY. */
 ZR_NODISCARD zr_status zr__classes_make(const uint16_t *range, size_t n, zr__classes **classes);
 void zr__classes_close(zr__classes **classes);
 

@@ -7,7 +7,9 @@
  * may replace it or compose it with an earlier character. A text may be divided before a character with the number 0.
  */
 enum { CHANGES = 255, PAGE = 256, PAGES = 0x110000 / PAGE, FULL = 255, FEW = 64, MOST_PER_CHARACTER = ZR__NFC_PARTS };
-/* Hangul: syllables have no entry in the library's table of decompositions. Vowels and final consonants compose. */
+/* Hangul vowels and final consonants (first character and number of characters). They compose with the character before
+ * them. mark_parts does not find them, because Hangul syllables have no entry in the library's table of decompositions.
+ */
 enum { VOWEL = 0x1161, VOWELS = 21, FINAL = 0x11a8, FINALS = 27 };
 
 #define OPTIONS (UTF8PROC_STABLE | UTF8PROC_COMPOSE)
@@ -17,8 +19,7 @@ struct zr__nfc {
     uint8_t page[FULL + 1][PAGE]; /* page FULL: every character may change; used if there are too many pages */
 };
 
-/* First and last characters of the ranges that combine with others since a version of Unicode from 10 to 16, but not
- * before. */
+/* Ranges of characters that combine with others in Unicode 16, but not in Unicode 9: first and last character. */
 static const int32_t newer[][2] = {
     {0x7fd, 0x7fd},     {0x897, 0x89f},     {0x8ca, 0x8d3},     {0x9fe, 0x9fe},     {0xc3c, 0xc3c},
     {0xd3b, 0xd3c},     {0xeba, 0xeba},     {0x1715, 0x1715},   {0x1abf, 0x1ace},   {0x1df6, 0x1dfa},
@@ -239,7 +240,7 @@ zr_status zr__nfc_add(const zr__nfc *nfc, const char *text, int64_t bytes, zr__t
 
 /* ---- characters ------------------------------------------------------------------------------ */
 
-/* Ranges of characters that are compositions of others since a version of Unicode from 10 to 16, but not before. */
+/* Ranges of characters that decompose in Unicode 16, but not in Unicode 9: first and last character. */
 static const int32_t newer_composed[][2] = {{0x105c9, 0x105c9}, {0x105e4, 0x105e4}, {0x11383, 0x11391},
                                             {0x113c5, 0x113c8}, {0x11938, 0x11938}, {0x16121, 0x16128},
                                             {0x16d68, 0x16d6a}};
@@ -253,7 +254,7 @@ int64_t zr__nfc_decompose(int32_t c, int32_t part[ZR__NFC_PARTS])
     return utf8proc_decompose_char(c, part, ZR__NFC_PARTS, UTF8PROC_STABLE | UTF8PROC_DECOMPOSE, &bound);
 }
 
-/* Ranges of upper case letters added since Unicode 15: first and last letter, step between letters, and difference
+/* Ranges of upper case letters added after Unicode 15: first and last letter, step between letters, and difference
  * between lower and upper case. */
 static const struct {
     int32_t first, last, step, lower;

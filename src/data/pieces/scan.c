@@ -74,7 +74,8 @@ static bool is_line_end(unsigned char c)
     return c == '\r' || c == '\n';
 }
 
-/* Return the length of a contraction at `at`, which is a "'", or 0. In any case: U+017F is a form of "s". */
+/* Return the length of a contraction at `at`, which is a "'", or 0. Upper and lower case match, and so does U+017F, a
+ * form of "s". */
 static int64_t contraction_bytes(const scanner *s, place at)
 {
     const int64_t left = s->end - at;
@@ -84,9 +85,9 @@ static int64_t contraction_bytes(const scanner *s, place at)
     return (a == 'l' && b == 'l') || ((a == 'r' || a == 'v') && b == 'e') ? 3 : 0;
 }
 
-/* Return the end of a word that begins at `at`, for an expression that distinguishes case; `at` if there is no word. A
- * word consists of characters of HEAD, followed by characters of TAIL. If no character that is only in TAIL follows,
- * the word ends at its last character of EITHER. A word without such a character may end with upper case. */
+/* Return the end of the word that begins at `at`, for an expression that distinguishes case, or `at` if there is no
+ * word. A word matches HEAD* TAIL+ or, if this does not match, HEAD+ TAIL*. If no lower case follows the characters of
+ * HEAD, HEAD* TAIL+ matches up to the last of them that is also in TAIL (EITHER). */
 static place cased_end(const scanner *s, place at)
 {
     place after_either = NULL;
@@ -115,8 +116,8 @@ static inline place word_end(const scanner *s, place at, unsigned its, int64_t n
     return end > at + n ? end : NULL;
 }
 
-/* Return the end of white space that forms a piece: after its last line end. Without a line end, it is before the last
- * white space character if more text follows. */
+/* Return the end of a piece of white space. The piece ends after the last line end in the white space. Without a line
+ * end it leaves the last character to the next piece, if more text follows and the piece has other characters. */
 static place space_end(const scanner *s, place at)
 {
     const place end = skip_all(s, at, ZR__BIT(ZR__SPACE));

@@ -18,8 +18,8 @@ struct zr__ahead {
 
     /* Fields protected by `lock`: */
     zr__ahead_order order;
-    /* Numbers of samples in the order: of the first sample that is not dropped, and of the first that is not read. The
-     * window of sample i is in buffer i % room. */
+    /* Positions in the order: of the first sample that has not been dropped, and of the first sample that has not been
+     * read. The window of the sample at position i is in buffer i % room. */
     int64_t begin, done;
     bool reading, quit;
     zr__failure failed; /* error of the window that could not be read */
@@ -40,7 +40,7 @@ static int32_t *window_of(const zr__ahead *a, int64_t i)
     return a->window + i % a->room * a->window_tokens;
 }
 
-/* Return the number of a sample in the order, or -1 if it is not in the order or dropped. */
+/* Return the position of a sample in the order, or -1 if it is not in the order or dropped. */
 static int64_t find(const zr__ahead *a, int64_t sample)
 {
     const zr__ahead_order *order = &a->order;

@@ -21,8 +21,8 @@ ZR_NODISCARD zr_status zr__ahead_create(zr__ahead_fn read, void *arg, int64_t ro
 /** Stop the thread after it has read its current window. Free everything. */
 void zr__ahead_destroy(zr__ahead **ahead);
 
-/** Prefetch samples in this order, at most `room` windows at a time. If `order` is the rest of the previous order,
- * which had no error, that order continues unchanged. Otherwise its windows are dropped. */
+/** Prefetch samples in this order, at most `room` windows at a time. If `order` is the rest of the previous order and
+ * no read has failed, the prefetched windows are kept. Otherwise they are dropped. */
 void zr__ahead_want(zr__ahead *ahead, const zr__ahead_order *order);
 
 /** Copy a prefetched window, after waiting until it is read. Return the error if it could not be read. Then, unless

@@ -8,7 +8,7 @@ enum { WINDOW = 256 }; /* number of samples that are packed together */
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* A row that is being packed: what still fits into it. */
+/* Free space of a row that is being packed. */
 typedef struct open_row {
     int64_t tokens, predictions, samples;
 } open_row;

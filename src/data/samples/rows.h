@@ -1,7 +1,7 @@
 /**
  * Rows of samples. Samples come in groups, which their source makes again when they are needed, so that no list of all
- * samples is in memory. The samples of a group are packed into rows. Of an epoch, only the first row and the first
- * sample of each group are kept.
+ * samples is in memory. The samples of a group are packed into rows. For an epoch, only the number of the first row and
+ * of the first sample of each group is stored.
  */
 #ifndef ZR_DATA_ROWS_H
 #define ZR_DATA_ROWS_H
@@ -44,7 +44,8 @@ typedef struct zr__divided {
     int64_t order_room, first_room, rows;
 } zr__divided;
 
-enum { ZR__EPOCHS_KEPT = 2 }; /* rows of two epochs may be read alternately where one ends */
+/* Number of epochs that are kept. At the end of an epoch, its rows and rows of the next one may be read alternately. */
+enum { ZR__EPOCHS_KEPT = 2 };
 
 typedef struct zr__rows {
     zr__rows_source source;

@@ -315,10 +315,9 @@ static void system_before(const page *p)
     frame(p, "\n\n");
 }
 
-/* The four forms of Mistral's instructions. `open` and `close` surround a user's message, and `lead` precedes an
- * answer. In the `late` forms, the system prompt is in the last user message, and [INST] and [/INST] are control
- * tokens.
- */
+/* Render one of the four forms of Mistral's instructions. `open` and `close` surround a user's message, and `lead`
+ * precedes an answer. In the `late` forms, the system prompt is in the last user message, and [INST] and [/INST] are
+ * control tokens. */
 static const char *render_mistral(const page *p)
 {
     const zr__chat_form *f = p->chat->form;

@@ -178,7 +178,8 @@ static zr_status read_config(zr__chat *chat, const char *dir)
     return ZR_OK;
 }
 
-/* A file with the template takes precedence over tokenizer_config.json, as in transformers. */
+/* Read the template from chat_template.jinja, if the directory has this file. It takes precedence over
+ * tokenizer_config.json, as in transformers. */
 static zr_status read_template(zr__chat *chat, const char *dir)
 {
     char path[PATH_MAX], *text = NULL;

@@ -73,7 +73,7 @@ static zr_status encode_text(void *arg, const char *text, int64_t bytes, int whe
     return ZR_OK;
 }
 
-/* Put the tokens that the tokenizer puts before documents. */
+/* Append the tokens with which the tokenizer begins documents; the loss ignores them. */
 static zr_status begin_pair(worker *w)
 {
     const zr_tokenizer_ends *ends = &w->e->ends;

@@ -81,7 +81,7 @@ typedef struct zr__bpe {
     zr__split *split; /* NULL unless pieces is ZR__PIECES_SPLIT */
     zr__bpe_pieces pieces;
     zr__bpe_ends ends;
-    int64_t growth, more; /* a text of n bytes has at most growth n + more tokens */
+    int64_t growth, more; /* a text of n bytes has at most growth * n + more tokens */
     uint64_t hash;
 } zr__bpe;
 

@@ -92,7 +92,7 @@ static zr_status read_sequence(zr__reader *r, const json_t *told)
 /* ---- pre-tokenizers of characters ------------------------------------------------------------ */
 
 /* Read Metaspace: spaces become ZR__BPE_SPACE, and one more may be put before the text. Old files have no
- * prepend_scheme, and then always put one, unless add_prefix_space is false. */
+ * prepend_scheme. Then one is always put there, unless add_prefix_space is false. */
 static zr_status read_metaspace(const zr__reader *r, const json_t *told)
 {
     const json_t *replacement = json_object_get(told, "replacement"), *scheme = json_object_get(told, "prepend_scheme");

@@ -184,7 +184,8 @@ static zr_status read_sizes(const zr__reader *r, const json_t *root, tekken *t)
     return ZR_OK;
 }
 
-/* Documents begin with "<s>", as in the package mistral-common, and are separated by "</s>". */
+/* Add the tokens at the ends of documents: documents begin with "<s>", as in the package mistral-common, and are
+ * separated by "</s>". */
 static zr_status add_ends(zr__bpe *bpe)
 {
     bpe->ends.begin = zr_alloc(sizeof(*bpe->ends.begin));

@@ -101,8 +101,8 @@ static zr_status tell_of_tokens(void *arg, int64_t at, const void *piece, int64_
     return ZR_OK;
 }
 
-/* Check the tokens against the hash in the header. A file that cannot be read counts as damaged. The error
- * ZR_ERR_MEMORY says nothing about the file, so it is returned. */
+/* Check the tokens against the hash in the header. A file that cannot be read counts as damaged. Return ZR_ERR_MEMORY
+ * as an error, because it says nothing about the file. */
 static zr_status check_tokens(const place *p, const zr__file *file, const zr__cached *made, bool *whole)
 {
     uint64_t hash = 0;

@@ -33,16 +33,17 @@ void zr__tokens_free(zr__tokens **tokens);
 /** Open a file and append it. Errors: as zr_data_open_with. */
 ZR_NODISCARD zr_status zr__tokens_add(zr__tokens *tokens, zr__opening *opening, const char *path);
 
-/** Read document number `document` of all files: its first token, its first token that counts for the loss, and its
- * number of tokens. Only documents of files with an index are numbered. Error: ZR_ERR_IO. */
+/** Place of a document: its first token, its first token that counts for the loss, and its number of tokens. */
 typedef struct zr__document_place {
     int64_t first, answer, n;
 } zr__document_place;
+/** Find document number `document` of all files. Only documents of files with an index are numbered. Error: ZR_ERR_IO.
+ */
 ZR_NODISCARD zr_status zr__tokens_document(zr__tokens *tokens, int64_t document, zr__document_place *place);
 
-/** Read the numbers of tokens of n documents of file number `shard`, from its document `first` on. n is at most
- * ZR__TOKENS_SIZES. Error: ZR_ERR_IO. */
-enum { ZR__TOKENS_SIZES = 255 };
+/** Read the numbers of tokens of n documents of file number `shard`, from the file's document `first` on. Error:
+ * ZR_ERR_IO. */
+enum { ZR__TOKENS_SIZES = 255 }; /* maximum of n */
 ZR_NODISCARD zr_status zr__tokens_sizes(zr__tokens *tokens, int64_t shard, int64_t first, int64_t n, int64_t *size);
 
 /** Find the document to which a token belongs. *begin and *end receive the first token of the document, and the token
