@@ -67,7 +67,8 @@ static zr_status run_init(const cli_command *command, zr_comm *comm, int argc, c
         ZR_TRY(zr__json_write(&json, stdout));
     }
     const zr_family *family = type ? zr_family_find(type) : NULL;
-    const bool own = preset || (family && family->samples == ZR_SAMPLES_PAIRS); /* "bytes" does not fit the model */
+    /* whether the model needs a tokenizer other than "bytes" */
+    const bool own = preset || (family && family->samples == ZR_SAMPLES_PAIRS);
     if (!args.quiet)
         cli_say("wrote %s; next: zr train %s --data TEXT_FILE%s", ZR_SHOWN(path), ZR_SHOWN(path),
                 own ? " --data.tokenizer=DIR" : "");

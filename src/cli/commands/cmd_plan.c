@@ -215,7 +215,7 @@ static zr_status show_plan(const planning *p)
 {
     const zr_config *c = p->config;
     zr_plan *plan = NULL;
-    /* a trial that nobody reads: cli_try is called for the plan, and to check that the cluster has enough devices */
+    /* not read: cli_try is called for the plan, and to check that the cluster has enough devices */
     cli_trial trial;
     zr_status st = ZR_OK;
     ZR_TRY(cli_try(&p->target, c, NULL, &trial, &plan));
@@ -257,9 +257,9 @@ static zr_status profile_here(planning *p)
     return ZR_OK;
 }
 
-/** Find the largest model or batch when the maximum of states is on disk: optimizer states and gradients, and
- * parameters if the stage may be 3. Activation checkpoints need memory or disk space, so try both places and keep the
- * better result. */
+/** Find the largest model or batch with all states on disk that can be offloaded: optimizer states and gradients, and
+ * also parameters if the stage may be 3. Activation checkpoints need space in memory or on disk, so try both places and
+ * keep the better result. */
 static zr_status find_max_on_disk(planning *p)
 {
     const bool stage3 = p->config->zero.stage == 3 || (p->max.what == CLI_MAX_MODEL && !p->max.keep_stage);

@@ -158,7 +158,7 @@ static void print_levels(const zr_rates *rates)
     printf("    %-10s%18s%10s%11s\n", "products", GIGA(rates->matmul_f32), "", GIGA(rates->matmul_bf16));
 }
 
-/** If a product of the library ran faster than zr's register loop, print a note that the peak is the library's rate. */
+/** Print a note that the peak is the library's rate, if a product of the library ran faster than zr's register loop. */
 static void print_library_peak(const zr_rates *rates, zr_dtype dtype, const char *type)
 {
     bool library = false;

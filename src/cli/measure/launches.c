@@ -13,7 +13,7 @@
 
 typedef struct launch_job {
     const cli_launches_how *how;
-    zr_launch *launch; /* measured training steps, which rank 0 writes */
+    zr_launch *launch; /* destination of the measured training steps; only rank 0 writes to it */
 } launch_job;
 
 /** Return the number of threads of each rank on a host with `local_size` ranks. */

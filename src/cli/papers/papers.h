@@ -136,7 +136,7 @@ typedef struct cli_papers_row {
     int64_t memory_bytes, limit_bytes;
     const cli_papers_run *run; /* simulated run, whose result is `made`; NULL if no run was simulated */
     zr_simulation made;
-    /* `n_phases` simulated phases of BERT-Large's training; 0 of other rows */
+    /* `n_phases` simulated phases of BERT-Large's training; n_phases is 0 in other rows */
     cli_papers_phase phase[CLI_PAPERS_PHASES];
     int n_phases;
 } cli_papers_row;
@@ -157,9 +157,9 @@ const cli_papers_row *cli_papers_find(const cli_papers_rows *rows, const char *t
                                       cli_papers_system system, int gpus);
 void cli_papers_print(FILE *out, const cli_papers_rows *rows);
 ZR_NODISCARD zr_status cli_papers_print_json(FILE *out, const cli_papers_rows *rows);
-/** Refuse the name of a picture that there is not, with a message that lists the pictures. */
+/** Check that `name` is one of the papers' pictures. Otherwise fail with a message that lists the pictures. */
 ZR_NODISCARD zr_status cli_papers_check_plot(const char *name);
-/** Draw one of the papers' pictures into a file, under the condition of cli_papers_check_plot. */
+/** Draw one of the papers' pictures into a file. cli_papers_check_plot must accept `name`. */
 ZR_NODISCARD zr_status cli_papers_draw(const char *path, const char *name, const cli_papers_rows *rows);
 
 /** Print table 1 or table 2 of the ZeRO paper, zr's numbers and the deviations. Print aligned text or one JSON

@@ -63,8 +63,8 @@ static const struct {
     double samples, tflops;
 } kernels[CLI_PAPERS_PHASES] = {{272, 64}, {52, 53}};
 
-/* GPUs of the smallest training. The speed of one V100 is priced with the number of micro-batches per
- * step that a GPU of this training computes. */
+/* Number of GPUs of the smallest training run. The speed of one V100 is priced for the micro-batches that a GPU of this
+ * run computes in a step. */
 #define FEWEST_GPUS 16
 
 /* ---- one phase ---------------------------------------------------------------------------------- */
@@ -116,8 +116,8 @@ static cli_papers_phase divide_phase(const phase *p, int gpus)
     return made;
 }
 
-/* From version 2.4 (2019) on, NCCL sums over many hosts by trees, and within each host along a chain. zr's two-level
- * collectives with the shorter of ring and tree come nearest to this. */
+/* Plan and simulate a step of a phase. From version 2.4 (2019) on, NCCL sums over many hosts by trees, and within each
+ * host along a chain. zr's two-level collectives with the shorter of ring and tree come nearest to this. */
 static zr_status simulate_phase(const recipe *r, const phase *p, int gpus, const zr_cluster *on, cli_papers_phase *made,
                                 zr_simulation *simulated)
 {

@@ -78,8 +78,8 @@ typedef struct cli_choices {
     cli_choice choice[CLI_CHOICES];
     int n;
     int configured, advised; /* indices into `choice`; `advised` is -1 if no choice fits */
-    /** Error that ended the planning, or ZR_OK. If the planner refuses a choice that is not the configured one, this is
-     * no error. */
+    /** Error that ended the planning, or ZR_OK. A choice that the planner refuses is left out, and is an error only if
+     * it is the configured choice. */
     zr_status failed;
     int most_ranks; /* maximum number of ranks that the search for `more` tries */
     cli_more_ranks more;
@@ -121,9 +121,10 @@ void cli_speed_print(FILE *out, const cli_choices *choices);
  * and "days". An unknown member is null. */
 void cli_speed_json(zr__json_out *out, const cli_choices *choices, const cli_choice *c);
 
-/** With several micro-batches per step at stage 3, print the traffic and the memory of both orders of micro-batches
- * (train.accumulation_order), for the configured choice. Otherwise, or if the other order cannot be planned, print
- * nothing. */
+/** Print the traffic and the memory of both orders of micro-batches (train.accumulation_order), for the configured
+ * choice. Print nothing if the orders do not differ: with one micro-batch per step, below stage 3, or with one
+ * data-parallel rank. Also print nothing if the other order cannot be planned, or if planning it would take too long.
+ */
 ZR_NODISCARD zr_status cli_order_print(FILE *out, const zr_config *config, const cli_choices *choices);
 
 /** Print a paragraph that advises a choice and gives reasons. If no choice fits, print ways to make the configuration

@@ -58,8 +58,8 @@ static void print_bound(FILE *out, const cli_offload *c, int64_t step_tokens)
     fputc('\n', out);
 }
 
-/** Print the reason why updates begin only after the backward pass, where computation hides little of their transfers,
- * if a rank waits for them. */
+/** Print why updates of offloaded states begin only after the backward pass, when computation hides little of their
+ * transfers. Print nothing if ranks hardly wait for them. */
 static void print_late_updates(FILE *out, const zr_config *config, const zr_report *report, const zr_price *price)
 {
     const zr_layout l = zr__train_layout(config, 1);

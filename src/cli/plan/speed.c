@@ -23,8 +23,8 @@ static bool is_peak(const cli_choices *choices)
     return !t->simulated && t->profile.machine.n_products == 0 && (t->efficiency <= 0 || t->efficiency >= 1);
 }
 
-/** Return the MFU, or NAN if it is unknown: without the peak, or if products at the peak are all that has a time. As in
- * the papers, recomputed FLOPs do not count. */
+/** Return the MFU. It is NAN if the peak is unknown, or if only matrix products, priced at the peak, have a time
+ * because the memory bandwidth is unknown. As in the papers, recomputed FLOPs do not count. */
 static double mfu_of(const cli_choices *choices, const cli_choice *c)
 {
     if (choices->peak_flops <= 0) return NAN;

@@ -75,7 +75,7 @@ static void put_line_key(FILE *out, const char *color, const char *dash, bool do
     put_escaped(out, "</svg><span>", words, "</span></span>");
 }
 
-/** If any run has validation losses, write a legend of the lines of training and validation loss. */
+/** Write a legend of the lines of training and validation loss, if any run has validation losses. */
 static void put_kinds(FILE *out, const cli_report *r)
 {
     const bool one = r->n == 1;

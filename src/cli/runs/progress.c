@@ -15,15 +15,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Plural names of the targets whose losses zr_train_eval.val_tokens counts. Of an answer they are its first and its
- * last token. */
+/* Plural names of the targets whose losses zr_train_eval.val_tokens counts. An answer has two targets, its first and
+ * its last token. */
 static const char *const counted[] = {[ZR_SAMPLES_NEXT] = "tokens",
                                       [ZR_SAMPLES_PAIRS] = "masked tokens",
                                       [ZR_SAMPLES_LABELS] = "labels",
                                       [ZR_SAMPLES_ANSWERS] = "ends of answers"};
 
-#define LOSS_STEP_SEC 60.0 /* minimum seconds between a redraw of loss.svg and a redraw by a training step */
-#define LOSS_EVAL_SEC 10.0 /* minimum seconds between a redraw of loss.svg and a redraw by an evaluation */
+#define LOSS_STEP_SEC 60.0 /* minimum seconds from a drawing of loss.svg to a redraw after a training step */
+#define LOSS_EVAL_SEC 10.0 /* minimum seconds from a drawing of loss.svg to a redraw after an evaluation */
 
 static void add_share(cli_line *line, int rank, double mfu)
 {

@@ -4,7 +4,7 @@
 #include "config/config.h"
 #include "zr/run.h"
 
-/** With --disk, leave the offload to disk open, for states that do not fit in memory. */
+/** Leave the offload to disk open if --disk is given, for states that do not fit in memory. */
 static zr_status offer_disk(const cli_args *args, zr_config *config)
 {
     int64_t bytes = 0;
