@@ -23,8 +23,8 @@ ZR_NODISCARD zr_status zr__chunk_add(zr__chunk_list *list, zr_chunk chunk);
 
 /* ---- the slice that contains the byte at `offset`; slices->begin <= offset < slices->end -------- */
 
-/** Return whether `slices` is valid in a file of `bytes` bytes. Its range must consist of whole rows, and each row of
- * several whole slices. */
+/** Return whether `slices` is valid in a file of `bytes` bytes. The range must lie in the file and consist of whole
+ * rows, and each row must consist of two or more whole slices. */
 bool zr__slices_good(const zr_slices *slices, int64_t bytes);
 /** Return the end of the region that begins at `offset`. All chunks of the region end at or before the returned
  * offset. */

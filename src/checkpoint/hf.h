@@ -13,8 +13,8 @@
 
 struct zr__hf_source {
     json_t *keys;  /* config.json, without ZR_HF_FILES_KEY */
-    json_t *files; /* object with one object for each file: names of tensors and their types, as in safetensors. It has
-                      no members if nothing is known of the files */
+    json_t *files; /* for each file of weights, an object with the type of each tensor, as in safetensors; empty if the
+                      files are unknown */
 };
 
 /** Return whether a name stays inside the directory. An index must not refer to files elsewhere, such as /etc/passwd.

@@ -480,7 +480,8 @@ static int set_at(json_t *object, const char *path, json_t *value)
     return json_object_set_new(object, path, value);
 }
 
-/* Write null in place of the object of a key whose members all are missing. Return nonzero on failure. */
+/* Write null for the object of a key such as "rope_scaling.factor", if all members of the object were left out. Return
+ * nonzero on failure. */
 static int set_no_object(json_t *root, const char *key)
 {
     const char *dot = strrchr(key, '.');

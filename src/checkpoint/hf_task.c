@@ -100,8 +100,8 @@ zr_status zr__hf_read_task(const char *file, const json_t *root, const zr_family
     return ZR_OK;
 }
 
-/* Leave out the labels of the source. If there are not two labels, transformers gives the heads of all tasks one output
- * for each label. */
+/* Remove the source's keys of labels, unless there are two labels. With another number, transformers gives the heads of
+ * other tasks one output for each label too. */
 static int drop_labels(json_t *root)
 {
     static const char *const keys[] = {"id2label", "label2id", "num_labels"};

@@ -11,8 +11,9 @@
 ZR_NODISCARD zr_status zr__hf_read_task(const char *file, const json_t *root, const zr_family *family,
                                         zr_model_config *config);
 
-/** Add id2label and label2id for a model with labels, unless `root` already names this number of labels. For another
- * task remove them, unless there are two labels. Return nonzero on failure. */
+/** Add id2label and label2id for a model with labels, unless `root` already names this number of labels. For a model of
+ * another task, remove the keys of labels unless they name two labels, the default of transformers. Return nonzero on
+ * failure. */
 int zr__hf_write_labels(json_t *root, const zr_family *family, const zr_model_config *config);
 
 #endif

@@ -135,8 +135,8 @@ static zr_status hand_over(void *arg, int64_t first_byte, int64_t bytes, const v
     return ZR_OK;
 }
 
-/* Every rank sends its piece for rank `to` to this rank. If `to` is ZR__ALL, every rank sends one piece to each rank.
- * The arguments have been checked. */
+/* Send every rank's piece for rank `to` to that rank. If `to` is ZR__ALL, every rank sends one piece to each rank. The
+ * arguments have been checked. */
 static zr_status exchange_pieces(zr_comm *comm, int to, const void *send, int64_t stride_bytes, int64_t piece_bytes,
                                  int64_t grain_bytes, zr_comm_arrived_fn fn, void *arg)
 {

@@ -173,10 +173,10 @@ static void count_received(zr__comm_mpi *me, const move *m, int64_t bytes)
     zr_traffic_count(&me->comm.traffic, m->out ? ZR_TRAFFIC_ALL_GATHER : ZR_TRAFFIC_REDUCE_SCATTER, bytes);
 }
 
-/* Start all sends, or all receives, of a chunk. Callers start the sends first, because of TCP: there, the permission to
- * send a long message travels in the same stream as data. If a peer received this rank's permission before this rank's
- * sends, the peer would send all its data before its own permission, and the link would carry one direction after the
- * other. */
+/* Start all sends, or all receives, of a chunk. Callers start the sends first, because of the rendezvous protocol over
+ * TCP: a receiver's clear-to-send for a long message travels in the same stream as data. If a peer received this rank's
+ * clear-to-send before this rank's sends, the peer would send all its data before its own clear-to-send, and the link
+ * would carry one direction after the other. */
 static zr_status start_messages(zr__comm_mpi *me, const move *m, const chunk *c, bool sending)
 {
     zr__flight *f = c->flight;

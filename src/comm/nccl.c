@@ -159,7 +159,7 @@ static zr_status await_call(zr__nccl *me, ncclResult_t result, const char *call)
     return st;
 }
 
-/* Before a collective, check that this rank was not stopped and that NCCL has not failed. */
+/* Check, before a collective, that this rank was not stopped and that NCCL has not failed. */
 static zr_status check_usable(zr__nccl *me)
 {
     ZR_TRY(poll_transport(me));

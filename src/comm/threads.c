@@ -88,8 +88,8 @@ static void await_borrowers(const comm_threads *me)
     while (atomic_load(&me->group->borrowers) > 0) sched_yield();
 }
 
-/* From now on until take_back, peers may access `mine`, and this rank may access the peers' memory. A rank counts
- * itself as a borrower before the barrier. Therefore the count is never zero while a peer is about to borrow. */
+/* Let peers access `mine`, and let this rank access the peers' memory, until take_back. A rank counts itself as a
+ * borrower before the barrier. Therefore the count is never zero while a peer is about to borrow. */
 static zr_status lend(comm_threads *me, const void *mine)
 {
     me->lent = (void *)mine;
@@ -214,7 +214,7 @@ static void abort_threads(zr_comm *comm, int code)
 
 static void destroy_threads(zr_comm *comm)
 {
-    /* Nothing is freed here, because peers may still read the communicator. zr_comm_threads_run frees it after the last
+    /* Free nothing here, because peers may still read the communicator. zr_comm_threads_run frees it after the last
      * rank has returned. */
     (void)comm;
 }

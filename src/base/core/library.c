@@ -8,9 +8,9 @@
 
 enum { TEXT = 512, PATH = 4096 };
 
-/* Load the file from the packages of one Python. Its folder is made of `length` bytes of `prefix` and of `below`.
- * NVIDIA's wheels install libraries into nvidia/PACKAGE/lib, which the loader does not search. Return NULL if no
- * matching file can be loaded. */
+/* Load the file from NVIDIA's wheels in one installation of Python. They install libraries into nvidia/PACKAGE/lib
+ * among its packages, where the loader does not search. The installation's folder is `length` bytes of `prefix`,
+ * followed by `below`. Return NULL if no matching file can be loaded. */
 static void *load_from_wheels(const char *prefix, size_t length, const char *below, const char *file)
 {
     static const char *const folders[] = {"site-packages", "dist-packages"}; /* the second is Debian's */

@@ -1,5 +1,5 @@
-/** Passing memory: a buffer for bytes that a disk cannot transfer directly from or to their address. A plan reserves
- * it, and a store divides it into slots. */
+/** Passing memory: a bounce buffer for transfers from or to disk whose address or length does not allow direct I/O. A
+ * plan reserves it, and a store divides it into slots. */
 #ifndef ZR_BASE_PASSING_H
 #define ZR_BASE_PASSING_H
 

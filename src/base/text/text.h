@@ -78,9 +78,9 @@ ZR_NODISCARD zr_status zr__text_copy(const char *text, size_t n, char **copy);
 /** Return the number of bytes of the UTF-8 character at the beginning of text[0, bytes), or 0 if none begins there. */
 int64_t zr__text_utf8(const char *text, int64_t bytes);
 
-/** If text[0, bytes) begins with a hidden character, return its number of bytes, else 0. A terminal would obey a hidden
- * character instead of showing it. Hidden characters are control characters (ASCII or not, also as a single byte), and
- * characters that set the direction of text or end a line or paragraph. */
+/** Return the number of bytes of the hidden character with which text[0, bytes) begins, or 0 if it begins with another
+ * one. A terminal would obey a hidden character instead of showing it. Hidden characters are control characters (ASCII
+ * or not, also as a single byte), and characters that set the direction of text or end a line or paragraph. */
 int64_t zr__text_hidden(const char *text, int64_t bytes);
 
 #define ZR_JSON_ESCAPE_BYTES 8
