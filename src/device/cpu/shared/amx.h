@@ -27,10 +27,10 @@
  * that load and store tiles. */
 #define ZR_AMX_IN_MEMORY(address) __asm__ volatile("" : : "r"(address) : "memory")
 
-/* Eight instructions before a tile instruction. A multiplication takes 16 cycles, in which they fit, so they cost
- * nothing on an idle core. On shared machines a core is slow for seconds at a time, probably while its other hardware
- * thread works. Tile instructions in direct succession then take two to four times as long. With eight instructions
- * between them, products of bf16 are 1.5 times as fast, and products of fp32 1.25 times (docs/performance.md). */
+/* Execute eight no-ops, before a tile instruction. On shared machines a core is slow for seconds at a time, probably
+ * while its other hardware thread works. Tile instructions in direct succession then take two to four times as long.
+ * With no-ops between them, products of bf16 are 1.5 times as fast, and products of fp32 1.25 times
+ * (docs/performance.md). At other times they cost nothing, because they fit into the 16 cycles of a multiplication. */
 #define ZR_AMX_SPACE() __asm__ volatile(".rept 8\n\tnop\n\t.endr")
 
 /* Load a tile from rows that are `stride` bytes apart. */

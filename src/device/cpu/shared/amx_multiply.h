@@ -1,7 +1,7 @@
 /*
  * Products on AMX tiles. Up to 32 x 32 elements of C stay in tiles 0 to 3. Tiles 4 and 5 hold 16 rows of A each, and
- * tiles 6 and 7 hold 16 columns of B each, so that a multiplication needs at most one load of a tile. A block is 32
- * elements of k, the summed dimension.
+ * tiles 6 and 7 hold 16 columns of B each. If all are in use, a multiplication needs at most one load of a tile. A
+ * block is 32 elements of k, the summed dimension.
  *
  * Products of bf16 are one multiplication for each block. Elements of fp32 are stored in three bf16 parts (amx_pack.h),
  * and their products are six multiplications for each block. With parts a0, a1, a2 and b0, b1, b2, a b is a0 b0 + a0 b1
@@ -17,7 +17,7 @@
 #if defined(__AMX_BF16__)
 
 /* Products of parts that are added for a product of fp32, in order: the part of A and the part of B. Each product
- * shares an operand with the one before it. The last one is the only product of operands that have one part. */
+ * shares an operand with the one before it. If operands have one part (bf16), only the last product is computed. */
 #define ZR_AMX_TERMS 6
 static const int zr__amx_term_a[ZR_AMX_TERMS] = {2, 1, 1, 0, 0, 0}, zr__amx_term_b[ZR_AMX_TERMS] = {0, 0, 1, 1, 2, 0};
 
@@ -28,7 +28,7 @@ typedef struct zr__amx_operands {
     size_t a_row, b_row;      /* from a row of a tile to the next */
     int64_t a_half, b_half;   /* from the first 16 rows or columns to the others */
     int64_t a_block, b_block; /* from a block to the next */
-    int64_t part;             /* from a part of a block to the next, in A and in B */
+    int64_t part;             /* from a part of a block to the next, in A and in B; of no effect in bf16 */
     bool two_rows, two_cols;
 } zr__amx_operands;
 
@@ -56,6 +56,7 @@ __attribute__((always_inline)) static inline void zr__amx_load(bool two_rows, bo
 __attribute__((always_inline)) static inline void zr__amx_store(bool two_rows, bool two_cols, float *c, int64_t ld)
 {
     const size_t row = (size_t)ld * sizeof(float);
+    ZR_AMX_IN_MEMORY(c);
     _tile_stored(0, c, row);
     if (two_cols) _tile_stored(1, c + ZR_AMX_SIDE, row);
     if (two_rows) _tile_stored(2, c + ZR_AMX_SIDE * ld, row);
@@ -63,8 +64,7 @@ __attribute__((always_inline)) static inline void zr__amx_store(bool two_rows, b
     ZR_AMX_IN_MEMORY(c);
 }
 
-/* Prefetch eight lines, because a tile is loaded faster from the L1 cache than from the L2 cache (docs/performance.md).
- */
+/* Prefetch eight lines. A tile is loaded faster from the L1 cache than from the L2 cache (docs/performance.md). */
 __attribute__((always_inline)) static inline void zr__amx_prefetch(const float *from)
 {
     enum { LINE = 64 / sizeof(float) };
@@ -72,20 +72,20 @@ __attribute__((always_inline)) static inline void zr__amx_prefetch(const float *
     for (int i = 0; i < 8; i++) __builtin_prefetch(from + i * LINE);
 }
 
-/* Tiles that a multiplication is followed by: the next rows of A at offset a if new_a, and the next columns of B at
- * offset b if new_b. */
+/* Tiles that the next product needs: rows of A at offset a if new_a, and columns of B at offset b if new_b. Others stay
+ * loaded. */
 typedef struct zr__amx_next {
     bool new_a, new_b;
     int64_t a, b;
 } zr__amx_next;
 
-/* Multiply the tiles of A and B, add the product to the tiles of C, and load the next tiles. A tile is loaded as soon
- * as it was used for the last time, which gives the load the time of a multiplication. If `ahead` is not negative,
- * prefetch from that offset of both operands. */
+/* Add the product of the tiles of A and B to the tiles of C, and load the next tiles. A register is loaded as soon as
+ * the last multiplication that reads it is issued, so that loads overlap with multiplications. If `ahead` is not
+ * negative, prefetch from that offset of both operands. */
 __attribute__((always_inline)) static inline void zr__amx_term(const zr__amx_operands *o, zr__amx_next next,
                                                                int64_t ahead)
 {
-    const bool by_columns = !next.new_a; /* whether columns of B are used up before rows of A */
+    const bool by_columns = !next.new_a; /* whether the first columns of B are used up before the first rows of A */
     const bool rows = o->two_rows, cols = o->two_cols;
     ZR_AMX_MULTIPLY(0, 4, 6);
     if (ahead >= 0) zr__amx_prefetch(o->a + ahead);
@@ -105,35 +105,31 @@ __attribute__((always_inline)) static inline void zr__amx_term(const zr__amx_ope
 }
 
 /* Add the product of two operands over `blocks` >= 1 blocks to the tiles of C. `wide` tells whether elements are fp32,
- * in parts. A part that the next product of parts uses again stays loaded. With `prefetch`, each product of parts
- * prefetches a share of the next block, which both operands must store without gaps between tiles. */
-__attribute__((always_inline)) static inline void zr__amx_add(const zr__amx_operands *o, bool wide, int64_t blocks,
-                                                              bool prefetch)
+ * in parts. A part that the next product of parts uses again stays loaded, and each product of parts prefetches its
+ * share of the next block. The last block prefetches beyond its panels, but loads nothing there. */
+__attribute__((always_inline)) static inline void zr__amx_add(const zr__amx_operands *o, bool wide, int64_t blocks)
 {
     const int *of_a = zr__amx_term_a, *of_b = zr__amx_term_b, first = wide ? 0 : ZR_AMX_TERMS - 1;
-    int64_t a = of_a[first] * o->part, b = of_b[first] * o->part;
-    ZR_AMX_IN_MEMORY(o->a);
-    ZR_AMX_LOAD(4, o->a + a, o->a_row);
-    ZR_AMX_LOAD(6, o->b + b, o->b_row);
-    if (o->two_cols) ZR_AMX_LOAD(7, o->b + o->b_half + b, o->b_row);
-    if (o->two_rows) ZR_AMX_LOAD(5, o->a + o->a_half + a, o->a_row);
+    const float *a = o->a + of_a[first] * o->part, *b = o->b + of_b[first] * o->part;
+    ZR_AMX_IN_MEMORY(a);
+    ZR_AMX_LOAD(4, a, o->a_row);
+    ZR_AMX_LOAD(6, b, o->b_row);
+    if (o->two_cols) ZR_AMX_LOAD(7, b + o->b_half, o->b_row);
+    if (o->two_rows) ZR_AMX_LOAD(5, a + o->a_half, o->a_row);
     for (int64_t i = 0; i < blocks; i++) {
-        a = i * o->a_block;
-        b = i * o->b_block;
 #pragma GCC unroll 6
-        for (int t = first; t < ZR_AMX_TERMS - 1; t++)
-            zr__amx_term(o,
-                         (zr__amx_next){of_a[t + 1] != of_a[t], of_b[t + 1] != of_b[t], a + of_a[t + 1] * o->part,
-                                        b + of_b[t + 1] * o->part},
-                         prefetch ? a + o->a_block + t * o->a_block / ZR_AMX_TERMS : -1);
-        a += o->a_block;
-        b += o->b_block;
-        const zr__amx_next next = {true, true, a + of_a[first] * o->part, b + of_b[first] * o->part};
-        const int64_t ahead = prefetch ? a + (ZR_AMX_TERMS - 1) * o->a_block / ZR_AMX_TERMS : -1;
-        if (i + 1 < blocks)
-            zr__amx_term(o, next, ahead);
-        else
-            zr__amx_term(o, (zr__amx_next){0}, -1);
+        for (int t = first; t < ZR_AMX_TERMS; t++) {
+            const bool last = t == ZR_AMX_TERMS - 1;
+            const int then = last ? first : t + 1;
+            const int64_t block = last ? i + 1 : i;
+            const zr__amx_next next = {last || of_a[then] != of_a[t], last || of_b[then] != of_b[t],
+                                       block * o->a_block + of_a[then] * o->part,
+                                       block * o->b_block + of_b[then] * o->part};
+            if (block < blocks)
+                zr__amx_term(o, next, wide ? (i + 1) * o->a_block + t * o->a_block / ZR_AMX_TERMS : -1);
+            else
+                zr__amx_term(o, (zr__amx_next){0}, -1);
+        }
     }
 }
 

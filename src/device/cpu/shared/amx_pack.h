@@ -12,7 +12,7 @@
 #ifndef ZR_DEVICE_CPU_AMX_PACK_H
 #define ZR_DEVICE_CPU_AMX_PACK_H
 
-#include "device/cpu/shared/amx_multiply.h"
+#include "device/cpu/shared/amx.h"
 #include "device/cpu/shared/micro_kernel.h"
 #include "device/cpu/shared/transpose.h"
 
@@ -134,7 +134,8 @@ __attribute__((always_inline)) static inline void zr__amx_split_pairs(float *out
     for (int r = 0; r < ZR_VEC; r += 2) zr__amx_split(out + r / 2 * ZR_AMX_WORDS, v[r], v[r + 1]);
 }
 
-/* Prefetch the block of A (or B) that is two blocks further along k. Its rows are too far apart for the hardware. */
+/* Prefetch the block of A (or B) that is two blocks further along k, also beyond the edges. Hardware prefetchers follow
+ * fewer streams than a block has rows. */
 __attribute__((always_inline)) static inline void zr__amx_prefetch_rows(const zr__amx_block *b)
 {
     const float *ahead = (const float *)b->data + b->from + 2 * ZR_AMX_DEPTH;

@@ -5,6 +5,7 @@
 #ifndef ZR_DEVICE_CPU_AMX_PRODUCT_H
 #define ZR_DEVICE_CPU_AMX_PRODUCT_H
 
+#include "device/cpu/shared/amx_multiply.h"
 #include "device/cpu/shared/amx_row.h"
 #include "device/cpu/shared/product_blocks.h"
 
@@ -27,7 +28,7 @@ __attribute__((always_inline)) static inline void zr__amx_tile(bool wide, bool t
                                 .two_rows = two_rows,
                                 .two_cols = two_cols};
     zr__amx_zero(two_rows, two_cols);
-    zr__amx_add(&o, wide, half / block, wide);
+    zr__amx_add(&o, wide, half / block);
     zr__amx_store(two_rows, two_cols, c, ld);
 }
 

@@ -7,6 +7,7 @@
 #ifndef ZR_DEVICE_CPU_AMX_ROW_H
 #define ZR_DEVICE_CPU_AMX_ROW_H
 
+#include "device/cpu/shared/amx_multiply.h"
 #include "device/cpu/shared/amx_pack.h"
 #include "device/cpu/shared/product_blocks.h"
 #include "device/cpu/shared/row_product.h"

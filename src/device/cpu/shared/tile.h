@@ -81,7 +81,7 @@ __attribute__((always_inline)) static inline void zr__tile_amx(int rows, int vec
         zr__amx_load(low, right, c, ldc);
     else
         zr__amx_zero(low, right);
-    if (depth > 0) zr__amx_add(&o, false, depth / ZR_AMX_SIDE, false);
+    if (depth > 0) zr__amx_add(&o, false, depth / ZR_AMX_SIDE);
     zr__amx_store(low, right, c, ldc);
 }
 #endif
