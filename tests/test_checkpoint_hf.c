@@ -226,10 +226,11 @@ static void misfits_are_listed(void **state)
     assert_non_null(strstr(zr_error_message(), "\n  transformer.ln_f.bias: shape (2); expected (1, 2)"));
     assert_non_null(strstr(zr_error_message(), "\n  transformer.wte.weight: shape (4, 2); expected (4)"));
     assert_non_null(strstr(zr_error_message(), "\n  transformer.gone: missing; expected shape (7)"));
-    assert_non_null(strstr(zr_error_message(), "\n  and 4 more"));
+    assert_non_null(
+        strstr(zr_error_message(), "\n  and 4 more\n  (config.json and the weights are not of the same model"));
     int lines = 0;
     for (const char *at = zr_error_message(); (at = strchr(at, '\n')); at++) lines++;
-    assert_int_equal(lines, 8 + 1);
+    assert_int_equal(lines, 8 + 2);
     zr_weights_close(&weights);
 }
 
@@ -245,7 +246,8 @@ static void integers_do_not_fit(void **state)
     put_file("integers/model.safetensors", image, sizeof(image));
     assert_int_equal(zr_weights_open(dir, hf_gpt2_names(), &weights), ZR_OK);
     assert_int_equal(zr__weights_check(weights, &a, 1, NULL, 0), ZR_ERR_DATA);
-    assert_non_null(strstr(zr_error_message(), "a: dtype I32; expected F32, BF16 or F16"));
+    assert_non_null(strstr(zr_error_message(), "a: dtype I32; expected F32, BF16 or F16; save the weights again"));
+    assert_null(strstr(zr_error_message(), "not of the same model"));
     zr_weights_close(&weights);
 }
 

@@ -89,6 +89,9 @@ check "... with one that zr cannot read" sh -c 'cp -r weights odd && echo "{}" >
 check "... the message says why it is read" fails 65 'the tokenizer of model.init, since data.tokenizer is not given' "$ZR" \
     train --model.init=odd/model --data text.txt
 check "neither" fails 2 'CONFIG.json or --preset' "$ZR" train --data text.txt
+check "... because a key is misspelled" fails 78 'modle: unknown key; did you mean model' "$ZR" train --modle.init=weights/model --data text.txt
+check "... or is a section" fails 78 'model: wanted an object .* directory of weights is model.init' "$ZR" train --model=weights/model --data text.txt
+check "... or has no equals sign" fails 2 'a directory of weights is --model.init=weights/model' "$ZR" train --model weights/model --data text.txt
 check "going on needs the run's configuration" fails 2 'needs a CONFIG.json' "$ZR" train --preset gpt2-124m --resume
 check "options stand for keys" "$ZR" train config.json $small --stage 3 --batch 2 --seq 8 --data text.txt --ranks 2 --quiet --train.output_dir=keys
 check "... which the run has" sh -c "grep -q '\"stage\": 3' keys/config.json && grep -q '\"seq_length\": 8' keys/config.json &&

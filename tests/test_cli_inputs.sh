@@ -42,6 +42,9 @@ check "a text as bytes for a large vocabulary" text --model.vocab_size=50257
 check "... is told" says "note: data.tokenizer: not given, so the text is read as bytes, which use only 256 of the model's 50257 tokens"
 check "... with a preset, too" "$ZR" plan --preset gpt2-124m --data.train=v.txt
 check "... is told" says "as bytes, which use only 256 of the model's 50257 tokens and train badly. .*--data.tokenizer=DIR"
+mkdir bare && echo '{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "vocab_size": 600}' >bare/config.json
+check "with weights that have no tokenizer, too" "$ZR" plan --model.init=bare --data.train=v.txt --seq 16
+check "... is told which one is wanted" says "only 256 of the model's 600 tokens .* the tokenizer that belongs to these weights"
 check "not for a small one" text
 check "... is it told" sh -c '! grep -q "data.tokenizer: not given" err'
 

@@ -58,6 +58,7 @@ shows "zr plan --schedule"    "update"           "$ZR" plan c.json --schedule
 expect "no command"           2  "zr --help"          "$ZR"
 expect "unknown command"      2  'did you mean "train"' "$ZR" trian
 expect "--resume without a directory" 2 "resume needs train.output_dir" "$ZR" train c.json --resume --train.output_dir=null
+expect "a section of keys"    2  "data to train on are --data.train=t.txt" "$ZR" plan c.json --data t.txt
 expect "unknown option"       2  "did you mean --ranks" "$ZR" train c.json --rank 2
 expect "no value"             2  "needs a value"      "$ZR" train c.json --ranks
 expect "no number"            2  '"x"'                "$ZR" train c.json --ranks x

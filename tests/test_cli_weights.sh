@@ -79,4 +79,40 @@ check "... leaves nothing" test ! -e elsewhere
 check "... train" fails 65 'is not the name of a file in the directory' "$ZR" train c.json --quiet --model='{"init": "indexed"}' --train.output_dir=none
 echo '{"weight_map": ' >indexed/model.safetensors.index.json
 check "an index that is no JSON" fails 65 'model.safetensors.index.json' "$ZR" eval indexed --data text.txt
+
+# ---- directories that are not as they should be: each message names the file and what to do
+broken() { rm -rf bad && mkdir bad && cp run/model/* bad; }
+train() { "$ZR" train --model.init=bad --data text.txt --train.steps=1 --train.output_dir=none --quiet; }
+pointer() { printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n' >"bad/$1"; }
+broken
+pointer model.safetensors
+check "a pointer of Git LFS" fails 65 'bad/model.safetensors: .* pointer of Git LFS.*git lfs pull' train
+broken
+pointer config.json
+check "... also in place of JSON" fails 65 'bad/config.json:1:1: .* pointer of Git LFS.*git lfs pull' train
+broken
+head -c 5 run/model/model.safetensors >bad/model.safetensors
+check "a file cut short" fails 65 'it has 5 bytes, but needs at least 8; copy the file again' train
+head -c 100 run/model/model.safetensors >bad/model.safetensors
+check "... in its header" fails 65 'but the file only 100; copy the file again' train
+rm bad/model.safetensors
+check "no weights" fails 66 'bad: it holds neither .*; copy all files' train
+: >bad/pytorch_model.bin
+check "... but the older format" fails 66 'bad: it holds neither .* pytorch_model.bin; .* save_pretrained' train
+broken
+bytes=$(wc -c <bad/model.safetensors)
+printf '\377\377\377\177' | dd of=bad/model.safetensors bs=1 seek=$((bytes - 4)) conv=notrunc 2>dd.err
+for command in train "$ZR eval bad --data text.txt" "$ZR generate bad"; do
+    check "a number that is none: ${command##*/}" fails 65 '^zr: bad/model.safetensors: tensor .*: element .* is -*nan' $command
+done
+broken
+sed 's/"n_embd": 16/"n_embd": 32/' run/model/config.json >bad/config.json
+check "config.json of another model" fails 65 'transformer.*: shape (16.*); expected (32' train
+check "... with what to do" grep -q 'config.json and the weights are not of the same model' message
+broken
+sed 's/"F32"/"F16"/' run/model/model.safetensors >bad/model.safetensors
+check "types that do not fill their bytes" fails 65 'bad/model.safetensors: tensor ' train
+check "a folder that is not there" fails 73 'no/bad.tmp: .*; make the folder above it first' "$ZR" convert run no/bad
+check "more tokens than positions" fails 78 'seq_length: 17 is longer than model.n_positions 16; give at most' "$ZR" \
+    train --model.init=run/model --data text.txt --seq 17
 echo "1..$n"

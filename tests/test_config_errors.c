@@ -236,7 +236,7 @@ static void impossible_models(void **state)
     expect(ZR_ERR_CONFIG, "{\"model\": {\"vocab_size\": 0}}",
            "c.json:1:12: model.vocab_size: found 0, wanted an integer from 1 to 2^53");
     expect(ZR_ERR_CONFIG, "{\"model\": {\"n_positions\": 8}, \"data\": {\"seq_length\": 9}}",
-           "c.json:1:40: data.seq_length: 9 is longer than model.n_positions 8");
+           "c.json:1:40: data.seq_length: 9 is longer than model.n_positions 8; give at most that");
     expect(ZR_ERR_CONFIG, "{\"model\": {\"preset\": \"gpt2-124m\", \"init\": \"d\"}}",
            "c.json:1:12: model.preset: it cannot be given together with model.init, since each sets all sizes; leave "
            "out one of the two");

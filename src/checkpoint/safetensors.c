@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COPY_AGAIN "copy the file again if it was cut short"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensor bytes are read and written as they lie");
 
 zr_status zr__safetensors_header_bytes(const char *name, const unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES],
@@ -16,11 +18,12 @@ zr_status zr__safetensors_header_bytes(const char *name, const unsigned char pre
     uint64_t n = 0;
     for (int i = ZR_SAFETENSORS_PREFIX_BYTES - 1; i >= 0; i--) n = n << 8 | prefix[i];
     ZR_CHECK(n >= 2 && n <= ZR_SAFETENSORS_HEADER_MAX, ZR_ERR_DATA,
-             "%s: not a safetensors file: its header would have %llu bytes; expected 2 to %d", name,
-             (unsigned long long)n, ZR_SAFETENSORS_HEADER_MAX);
+             "%s: not a safetensors file: its header would have %llu bytes; expected 2 to %d; %s", name,
+             (unsigned long long)n, ZR_SAFETENSORS_HEADER_MAX,
+             zr__file_is_pointer(prefix, ZR_SAFETENSORS_PREFIX_BYTES) ? ZR_POINTER_REMEDY : COPY_AGAIN);
     ZR_CHECK((int64_t)n <= file_bytes - ZR_SAFETENSORS_PREFIX_BYTES, ZR_ERR_DATA,
-             "%s: the header has %llu bytes, but the file only %lld", name, (unsigned long long)n,
-             (long long)file_bytes);
+             "%s: the header has %llu bytes, but the file only %lld; %s", name, (unsigned long long)n,
+             (long long)file_bytes, COPY_AGAIN);
     *bytes = (int64_t)n;
     return ZR_OK;
 }
@@ -31,8 +34,8 @@ static zr_status read_header(zr_safetensors *st, char **text)
     unsigned char prefix[ZR_SAFETENSORS_PREFIX_BYTES];
     int64_t n = 0;
     ZR_CHECK(file->bytes >= ZR_SAFETENSORS_PREFIX_BYTES, ZR_ERR_DATA,
-             "%s: not a safetensors file: it has %lld bytes, but needs at least %d", file->name, (long long)file->bytes,
-             ZR_SAFETENSORS_PREFIX_BYTES);
+             "%s: not a safetensors file: it has %lld bytes, but needs at least %d; %s", file->name,
+             (long long)file->bytes, ZR_SAFETENSORS_PREFIX_BYTES, COPY_AGAIN);
     ZR_TRY(zr__file_read(file, 0, prefix, sizeof(prefix), ZR_ERR_DATA));
     ZR_TRY(zr__safetensors_header_bytes(file->name, prefix, file->bytes, &n));
     *text = zr_alloc((size_t)n);

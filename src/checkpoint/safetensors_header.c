@@ -256,8 +256,8 @@ static zr_status check_tiling(parser *p)
         at += tensor->bytes;
     }
     ZR_CHECK(at == p->data_start + p->data_bytes, ZR_ERR_DATA,
-             "%s: the file has %lld bytes of data, but its tensors fill %lld", p->file, (long long)p->data_bytes,
-             (long long)(at - p->data_start));
+             "%s: the file has %lld bytes of data, but its tensors fill %lld; copy the file again", p->file,
+             (long long)p->data_bytes, (long long)(at - p->data_start));
     return ZR_OK;
 }
 

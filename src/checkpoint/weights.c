@@ -125,6 +125,12 @@ static const char *with_suffix(const char *name, const char *suffix, char out[ZR
     return out;
 }
 
+/* Return whether a directory has weights in the older format of PyTorch. */
+static bool has_pickled(const char *dir)
+{
+    return zr__path_is_in(dir, "pytorch_model.bin") || zr__path_is_in(dir, "pytorch_model.bin.index.json");
+}
+
 static zr_status open_any(zr_weights *weights, const char *dir)
 {
     char single[ZR_FILE_NAME_BYTES], index[ZR_FILE_NAME_BYTES], adapter[ZR_FILE_NAME_BYTES];
@@ -133,8 +139,11 @@ static zr_status open_any(zr_weights *weights, const char *dir)
     with_suffix(ZR_ADAPTER_SINGLE, weights->suffix, adapter);
     if (zr__path_is_in(dir, single)) return open_weights_file(weights, dir, single);
     if (zr__path_is_in(dir, adapter)) return open_weights_file(weights, dir, adapter);
-    ZR_CHECK(zr__path_is_in(dir, index), ZR_ERR_NOT_FOUND, "%s: it holds neither %s nor %s", weights->dir, single,
-             index);
+    ZR_CHECK(zr__path_is_in(dir, index), ZR_ERR_NOT_FOUND, "%s: it holds neither %s nor %s; %s", weights->dir, single,
+             index,
+             has_pickled(dir) ? "zr does not read pytorch_model.bin; save the model again with save_pretrained() of "
+                                "transformers, which writes safetensors"
+                              : "copy all files of the model's weights into it, or give another directory");
     return open_sharded(weights, dir, index);
 }
 
@@ -306,6 +315,12 @@ zr_status zr_weights_read(const zr_weights *weights, const char *name, int64_t f
     return zr_safetensors_read_f32(at.file, at.tensor, first, n, out);
 }
 
+const char *zr__weights_file_of(const zr_weights *weights, const char *name)
+{
+    place at = find_tensor(weights, name);
+    return at.tensor ? at.file->file.name : weights->dir;
+}
+
 zr_status zr__weights_write(const zr_weights *weights, const char *name, int64_t first, int64_t n, const float *in)
 {
     place at = find_tensor(weights, name);
@@ -321,18 +336,21 @@ zr_status zr__weights_sync(const zr_weights *weights)
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-/* Return whether a wanted tensor is missing or does not fit. If so, and if `show` is true, add a line about it. */
-static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__text *lines, bool show)
+/* Return whether a wanted tensor is missing or does not fit. If so, and if `show` is true, add a line about it. Set
+ * *differs if it is missing or has another shape. */
+static bool misfit(const zr_weights *weights, const zr_tensor_spec *wanted, zr__text *lines, bool show, bool *differs)
 {
     char have[ZR_QUOTE_BYTES], want[ZR_QUOTE_BYTES];
     const zr_safetensors_tensor *tensor = find_tensor(weights, wanted->name).tensor;
     if (tensor && tensor->loadable && zr__safetensors_has_shape(tensor, &wanted->shape)) return false;
+    if (!tensor || tensor->loadable) *differs = true;
     if (!show) return true;
     zr_shape_print(&wanted->shape, want, sizeof(want));
     if (!tensor)
         zr__text_add(lines, "\n  %s: missing; expected shape %s", ZR_SHOWN(wanted->name), want);
     else if (!tensor->loadable)
-        zr__text_add(lines, "\n  %s: dtype %s; expected F32, BF16 or F16", ZR_SHOWN(wanted->name), tensor->dtype);
+        zr__text_add(lines, "\n  %s: dtype %s; expected F32, BF16 or F16; save the weights again in one of these",
+                     ZR_SHOWN(wanted->name), tensor->dtype);
     else
         zr__text_add(lines, "\n  %s: shape %s; expected %s", ZR_SHOWN(wanted->name),
                      zr__safetensors_print_dims(tensor, have), want);
@@ -349,6 +367,10 @@ static bool is_wanted_name(const char *name, const zr_tensor_spec *wanted, int64
 #define TIE                                                                                                            \
     "\n  (if the head is tied to the table of tokens, set tie_word_embeddings to true in config.json; if it is not, "  \
     "the files lack it)"
+
+#define DIFFER                                                                                                         \
+    "\n  (config.json and the weights are not of the same model, or a file is incomplete; get both again from one "    \
+    "place)"
 
 /* Return whether the model has a separate head, but the files have no tensor for it. */
 static bool lacks_head(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
@@ -413,13 +435,17 @@ static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *w
     zr__text text = {0};
     char *lines = NULL;
     int64_t misfits = 0;
-    for (int64_t i = 0; i < n; i++) misfits += misfit(weights, &wanted[i], &text, misfits < LINES_MAX);
+    bool differs = false;
+    for (int64_t i = 0; i < n; i++) misfits += misfit(weights, &wanted[i], &text, misfits < LINES_MAX, &differs);
     if (misfits > LINES_MAX) zr__text_add(&text, "\n  and %lld more", (long long)(misfits - LINES_MAX));
     ZR_TRY(zr__text_take(&text, &lines));
     zr_status st = ZR_OK;
     if (misfits)
         st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld of %lld tensors do not fit the model of config.json:%s%s", weights->dir,
-                     (long long)misfits, (long long)n, lines, lacks_head(weights, wanted, n) ? TIE : "");
+                     (long long)misfits, (long long)n, lines,
+                     lacks_head(weights, wanted, n) ? TIE
+                     : differs                      ? DIFFER
+                                                    : "");
     zr_free(lines);
     return st;
 }
@@ -469,8 +495,8 @@ static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wa
     if (extras > LINES_MAX) zr__text_add(&text, " and %lld more", (long long)(extras - LINES_MAX));
     ZR_TRY(zr__text_take(&text, &lines));
     if (extras)
-        snprintf(note, size, "%s: tensors that the model does not have (%lld): %s", weights->dir, (long long)extras,
-                 lines);
+        snprintf(note, size, "%s: tensors that the model does not have (%lld): %s; they are not used", weights->dir,
+                 (long long)extras, lines);
     else if (size)
         note[0] = '\0';
     zr_free(lines);

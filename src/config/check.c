@@ -270,8 +270,9 @@ static zr_status check_model(const zr_config *config, const zr__source *source)
                         multiple);
     }
     if (positions && config->data.seq_length > positions)
-        return fail_key(source, "data.seq_length", ZR_ERR_CONFIG, "%" PRId64 " is longer than %s %" PRId64,
-                        config->data.seq_length, zr__config_key_of(config, "positions"), positions);
+        return fail_key(source, "data.seq_length", ZR_ERR_CONFIG,
+                        "%" PRId64 " is longer than %s %" PRId64 "; give at most that", config->data.seq_length,
+                        zr__config_key_of(config, "positions"), positions);
     return ZR_OK;
 }
 

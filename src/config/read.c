@@ -40,7 +40,7 @@ zr_status zr__config_fail(const zr__source *source, const zr__json_place *place,
 }
 
 /* Refuse a value that is not an object, at a path where the table has a section. If the section is for a device, the
- * message shows how to write its name. */
+ * message shows how to write its name. A text in place of the model is probably a directory of weights. */
 static zr_status no_object(const zr__keys *keys, const zr__source *source, const zr__json_place *place,
                            const char *path, const json_t *value)
 {
@@ -48,6 +48,9 @@ static zr_status no_object(const zr__keys *keys, const zr__source *source, const
     snprintf(device, sizeof(device), "%.*s.device", PATH_BYTES - 8, path);
     const zr_key *key = zr__key_find(keys, device);
     const char *word = json_string_value(value);
+    if (word && strcmp(path, "model") == 0)
+        return zr__config_fail(source, place, ZR_ERR_CONFIG,
+                               "wanted an object { ... } of keys; the directory of weights is model.init");
     if (!key || strcmp(key->path, device) != 0 || !word || zr__choice_index(key->choices, word, strlen(word)) < 0)
         return zr__config_fail(source, place, ZR_ERR_CONFIG, "wanted an object { ... } of keys");
     return zr__config_fail(source, place, ZR_ERR_CONFIG, "found \"%s\", wanted an object of keys: {\"device\": \"%s\"}",

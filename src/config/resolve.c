@@ -89,7 +89,8 @@ static zr_status resolve_model(zr_config *config)
     const int64_t positions = zr_config_sizes(config).positions;
     if (config->data.seq_length == 0) config->data.seq_length = positions;
     if (config->data.seq_length > positions)
-        return zr__config_refuse(config, "data.seq_length: %" PRId64 " is longer than %s %" PRId64,
+        return zr__config_refuse(config,
+                                 "data.seq_length: %" PRId64 " is longer than %s %" PRId64 "; give at most that",
                                  config->data.seq_length, zr__config_key_of(config, "positions"), positions);
     return zr__config_samples(config) == ZR_SAMPLES_NEXT ? ZR_OK : check_encoder(config);
 }

@@ -202,7 +202,8 @@ static void drop_moved(call *c)
         const int64_t n = moved->end - moved->begin;
         if (n == 0) continue;
         const zr__transfer all = {.writes = c->lane->writes, .file = f, .begin = moved->begin, .whole = n};
-        const int error = zr__store_file_drop(&c->store->file[f], moved->begin, n, c->lane->writes);
+        /* Include the rest of the last page, which belongs to no other data: the system drops only whole pages. */
+        const int error = zr__store_file_drop(&c->store->file[f], moved->begin, round_up(n), c->lane->writes);
         if (error) fail(c, &all, -error);
         *moved = (range){0};
     }

@@ -126,6 +126,12 @@ zr_status zr__file_read(const zr__file *file, int64_t offset, void *out, int64_t
     return ZR_OK;
 }
 
+bool zr__file_is_pointer(const void *bytes, size_t n)
+{
+    static const char begin[] = "version https://git-lfs.github.com/";
+    return n >= 8 && memcmp(bytes, begin, n < sizeof(begin) - 1 ? n : sizeof(begin) - 1) == 0;
+}
+
 void zr__file_ahead(const zr__file *file, int64_t offset, int64_t bytes)
 {
     (void)posix_fadvise(file->fd, offset, bytes, POSIX_FADV_WILLNEED);

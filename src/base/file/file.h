@@ -40,6 +40,11 @@ void zr__file_close(zr__file *file);
 /** Return ZR_ERR_IO if the file's size or modification time has changed since it was opened. */
 ZR_NODISCARD zr_status zr__file_unchanged(const zr__file *file);
 
+/** Return whether these bytes begin like a pointer of Git LFS: a short text that a clone has in place of a large file.
+ * Eight bytes are enough. Messages end with ZR_POINTER_REMEDY. */
+bool zr__file_is_pointer(const void *bytes, size_t n);
+#define ZR_POINTER_REMEDY "it is a pointer of Git LFS; get the file itself with `git lfs pull`, or download it"
+
 /** Read exactly `bytes` bytes from `offset`. Fail with ZR_ERR_IO, or with `short_status` if the file ends too early. */
 ZR_NODISCARD zr_status zr__file_read(const zr__file *file, int64_t offset, void *out, int64_t bytes,
                                      zr_status short_status);

@@ -244,6 +244,7 @@ static zr_status parse(const char *text, size_t bytes, size_t most, size_t flags
     json_error_t error;
     ZR_TRY(zr__json_load(text, bytes, JSON_REJECT_DUPLICATES | flags, name, root, &error));
     if (*root) return ZR_OK;
+    if (zr__file_is_pointer(text, bytes)) return fail_at(text, bytes, name, 0, ZR_POINTER_REMEDY);
     size_t stop = error.position > 0 ? (size_t)error.position : 0, at = 0;
     const char *slip = common_slip(text, bytes, stop, &at);
     if (slip) return fail_at(text, bytes, name, at + 1, slip);

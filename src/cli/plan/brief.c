@@ -1,6 +1,7 @@
 #include "base/text/text.h"
 #include "cli/plan/profile.h"
 #include "cli/plan/brief.h"
+#include "zr/config.h"
 
 #include <string.h>
 
@@ -32,11 +33,22 @@ zr_status cli_brief_overrides(const cli_brief *brief, cli_args *args, char room[
     return ZR_OK;
 }
 
+/* Refuse an unknown key, or a value of the wrong type, on the command line alone. */
+static zr_status check_keys(const cli_args *args)
+{
+    zr_config *config = NULL;
+    ZR_TRY(zr_config_load(NULL, args->override, args->n_overrides, &config));
+    zr_config_destroy(&config);
+    return ZR_OK;
+}
+
 zr_status cli_brief_check(const cli_brief *brief, const cli_args *args)
 {
     int64_t bytes = 0;
+    const bool has_model = args->n_operands || brief->preset || cli_overrides(args, "model.");
+    if (!has_model) ZR_TRY(check_keys(args)); /* the model may be missing only because its key is misspelled */
     ZR_CHECK(
-        args->n_operands || brief->preset || cli_overrides(args, "model."), ZR_ERR_ARG,
+        has_model, ZR_ERR_ARG,
         "zr %s needs a CONFIG.json or --preset NAME, or --model.init=DIR to start from weights; `zr %s --help` has "
         "examples",
         args->command, args->command);

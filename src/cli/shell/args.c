@@ -84,6 +84,13 @@ static zr_status fail_unknown(const cli_args *args, const char *name, const char
     if (args->keys && !slip && key_called(name, path))
         return ZR_FAIL(ZR_ERR_ARG, "--%s is a key of the configuration; give its value after an equals sign: --%s=%s",
                        name, path, next && next[0] != '-' ? next : "VALUE");
+    const char *section = !args->keys                  ? NULL
+                          : strcmp(name, "model") == 0 ? "a directory of weights is --model.init"
+                          : strcmp(name, "data") == 0  ? "data to train on are --data.train"
+                                                       : NULL;
+    if (section)
+        return ZR_FAIL(ZR_ERR_ARG, "--%s is a section of the configuration, not an option; %s=%s", name, section,
+                       next && next[0] != '-' ? next : "PATH");
     if (near) return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s; did you mean --%s?", name, near);
     return ZR_FAIL(ZR_ERR_ARG, "unknown option --%s" HINT "%s", name, args->command,
                    args->keys ? " (configuration keys are written --key.path=value)" : "");

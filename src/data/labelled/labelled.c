@@ -145,7 +145,7 @@ static zr_status open_tokenizer(zr_labelled *l)
     const int64_t vocab = zr_tokenizer_vocab(l->tokenizer);
     ZR_CHECK(l->args.vocab_size >= vocab, ZR_ERR_CONFIG,
              "the tokenizer \"%s\" needs a vocab_size of at least %lld, but it is %lld; give model.vocab_size %lld or "
-             "more, or the tokenizer that belongs to the model",
+             "more, or the tokenizer that belongs to the model (the vocab_size of existing weights cannot change)",
              ZR_SHOWN(l->args.tokenizer), (long long)vocab, (long long)l->args.vocab_size, (long long)vocab);
     return zr__labelled_list_open(l->tokenizer, &l->list);
 }

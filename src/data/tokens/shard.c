@@ -154,7 +154,8 @@ static zr_status read_text_tokens(zr__opening *o, zr__shard *s, zr__text_form fo
     ZR_CHECK(
         o->args->vocab_size >= vocab, ZR_ERR_CONFIG,
         "%s: the tokenizer \"%s\" needs a vocab_size of at least %lld, but it is %lld: its token ids go up to %lld; "
-        "give model.vocab_size %lld or more, or the tokenizer that belongs to the model",
+        "give model.vocab_size %lld or more, or the tokenizer that belongs to the model (the vocab_size of existing "
+        "weights cannot change)",
         s->file.name, name, (long long)vocab, (long long)o->args->vocab_size, (long long)vocab - 1, (long long)vocab);
     ZR_TRY(zr__data_refuse_kind(&s->file, false));
     s->format = lines ? "jsonl" : "text";

@@ -70,7 +70,7 @@ zr_status zr__weights_finite(const char *where, const char *tensor, int64_t firs
 zr_status zr__weights_fill(void *arg, const zr_param_info *param, int64_t first, int64_t n, float *out)
 {
     ZR_TRY(zr_weights_read(arg, param->name, first, n, out));
-    return zr__weights_finite("", param->name, first, out, n);
+    return zr__weights_finite(zr__weights_file_of(arg, param->name), param->name, first, out, n);
 }
 
 /* Add the weights of the adapter model.lora.init, and check that they fit. */
@@ -141,7 +141,8 @@ void zr__data_keys(const zr_config *config, zr_data_args *args)
 
 static zr_status open_all(const zr_config *config, bool first, zr_progress_fn progress, void *arg, zr__inputs *inputs)
 {
-    ZR_CHECK(config->data.train, ZR_ERR_CONFIG, "data.train is missing; give a text or token file to train on");
+    ZR_CHECK(config->data.train, ZR_ERR_CONFIG,
+             "data.train is missing; give a text or token file to train on (--data FILE)");
     const zr_data_order order = config->data.order == ZR_ORDER_SEQUENTIAL ? ZR_SEQUENTIAL : ZR_SHUFFLED;
     ZR_TRY(zr__samples_open(config, config->data.train, order, first, progress, arg, &inputs->train));
     if (config->data.val)

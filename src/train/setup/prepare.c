@@ -230,10 +230,12 @@ static zr_status note_bytes_vocab(zr_config *config)
     if (vocab <= 2 * ZR__BYTES_VOCAB) return ZR_OK;
     snprintf(note, sizeof(note),
              "data.tokenizer: not given, so the text is read as bytes, which use only 256 of the model's %lld tokens "
-             "and train badly. Give the directory of a tokenizer (--data.tokenizer=DIR; `zr tokenize --train` makes "
-             "one), or take a "
-             "model with vocab_size 256",
-             (long long)vocab);
+             "and train badly. %s",
+             (long long)vocab,
+             config->model.init ? "Give the directory of the tokenizer that belongs to these weights "
+                                  "(--data.tokenizer=DIR), or copy its files into the directory model.init"
+                                : "Give the directory of a tokenizer (--data.tokenizer=DIR; `zr tokenize --train` "
+                                  "makes one), or take a model with vocab_size 256");
     return zr__config_add_note(config, note);
 }
 
