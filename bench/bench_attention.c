@@ -1,9 +1,11 @@
 /*
- * Time and memory of causal attention, forward and backward, as the sequence grows: GPT-2 124M's heads, one row, fp32
- * or bf16. Memory is what the ops make (output, log-sum-exp, gradient) and the larger of their scratches; theirs alone,
- * so qkv and the gradient that comes in are left out. One JSON line for each T.
+ * Time and memory of causal attention, forward and backward, as the sequence grows: the heads of GPT-2 124M, one row,
+ * fp32 or bf16. The memory is the outputs of the attention ops (output, log-sum-exp, gradient of qkv) and the larger of
+ * their scratches. Their inputs do not count. Prints one JSON line for each T.
  *
- *   GOMP_SPINCOUNT=10000 build/bench/bench_attention [LONGEST_T [THREADS [f32|bf16]]]   T 256, 512 ... LONGEST_T (8192)
+ *   GOMP_SPINCOUNT=10000 build/bench/bench_attention [LONGEST_T [THREADS [f32|bf16]]]
+ *
+ * T is 256, 512, 1024 and so on, up to LONGEST_T (8192).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,11 +17,11 @@
 
 enum { HEADS = 12, WIDTH = 768, REPEATS = 2 };
 
-/* A graph of nothing but attention, with an array for each value. */
+/* A graph with one attention op, its backward op and a loss, and an array for each value. */
 typedef struct bench {
     zr_device *device;
     zr_graph *graph;
-    void **data; /* (zr_graph_values) */
+    void **data; /* arrays of the graph's values, (zr_graph_values) */
     void *scratch;
 } bench;
 
@@ -39,7 +41,7 @@ static bool is_attention(const zr_op *op)
     return strncmp(op->def->name, "attention", 9) == 0;
 }
 
-/* q, k and v are a parameter, so that a gradient flows into them. */
+/* Build the graph. qkv is a parameter, so that it gets a gradient. */
 static zr_status build(bench *b, int64_t seq, zr_dtype dtype)
 {
     const zr_graph_spec spec = {.mode = ZR_MODE_TRAIN, .batch = 1, .seq = seq, .dtype = dtype, .grad_dtype = dtype};
@@ -93,7 +95,7 @@ static zr_tensor operand(const bench *b, zr_value value)
     return (zr_tensor){b->data[value], type->dtype, type->shape};
 }
 
-/* *sec: the best of the repeats. */
+/* Run an op `repeats` times. *sec receives the shortest time. */
 static zr_status run_op(bench *b, const zr_op *op, int repeats, double *sec)
 {
     const zr_runtime runtime = {.loss_seed = {1.0f}};

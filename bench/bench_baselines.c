@@ -1,14 +1,16 @@
 /*
- * Step times of ZeRO's schedule and of its baselines: one fused buffer for the whole model (Megatron, Apex), reduction
- * to one owner after the other, broadcasts for the all-gather, the first stage 1 with its all-reduce; and the cost of
- * two passes for lean's norm, and of sums that do not depend on the number of ranks. Steps are timed in turn, in one
- * process.
+ * Step times of ZeRO's schedule and of its baselines: one fused buffer for the whole model (Megatron, Apex), reductions
+ * to one owner after the other, broadcasts instead of an all-gather, and stage 1 as it was first built, with an
+ * all-reduce. Also the cost of the two passes with which lean states find the norm, and of sums that do not depend on
+ * the number of ranks. The steps of all layouts are timed in turn, in one process.
  *
- *   build/bench/bench_baselines [RANKS [TEXT]]      TEXT: only baselines whose name has it
+ *   build/bench/bench_baselines [RANKS [TEXT]]
+ *
+ * With TEXT, only layouts whose name contains it are timed, besides the first one.
  */
 #include "step_timer.h"
 
-/* The first is what all others are compared with. */
+/* Keep only the layouts whose name contains `text`, and the first one, with which all others are compared. */
 static void keep(timer *t, const char *text)
 {
     int n = 1;

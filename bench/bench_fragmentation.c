@@ -1,8 +1,8 @@
 /*
- * M_D, no fragmentation: how large an arena must be for one training step. zr's map knows all lifetimes; a heap that
- * serves the same requests in the same order does not. For each plan, model states apart: the lower bound (most bytes
- * alive at once), zr's map as a multiple of it, and the smallest arenas in which a first-fit and a best-fit heap get
- * through the step as multiples of the map.
+ * Fragmentation (M_D): the size of the arena that one training step needs, without the model states. The planner knows
+ * all lifetimes. A heap that serves the same requests in the same order does not. For each plan, this program prints
+ * the lower bound (the most bytes alive at once), the size of the planner's map relative to this bound, and the sizes
+ * of the smallest arenas in which a first-fit heap and a best-fit heap can serve the step, relative to the map.
  *
  *   build/bench/bench_fragmentation
  */
@@ -20,11 +20,11 @@ typedef struct block {
     int32_t buffer; /* -1: free */
 } block;
 
-/* A heap: blocks by address, free neighbours joined. */
+/* A heap: its blocks in the order of their addresses. Neighbouring free blocks are merged. */
 typedef struct heap {
     block *block;
     int32_t n;
-    int64_t end; /* highest address given out */
+    int64_t end; /* highest end of a block allocated so far */
     bool best_fit;
 } heap;
 
@@ -53,14 +53,14 @@ static void heap_give(heap *h, int32_t buffer)
     int32_t at = 0;
     while (h->block[at].buffer != buffer) at++;
     h->block[at].buffer = -1;
-    for (int32_t i = at; i >= at - 1 && i >= 0; i--) { /* join with what follows, then with what stands before */
+    for (int32_t i = at; i >= at - 1 && i >= 0; i--) { /* merge with the next block, then with the previous one */
         if (i + 1 >= h->n || h->block[i].buffer >= 0 || h->block[i + 1].buffer >= 0) continue;
         h->block[i].bytes += h->block[i + 1].bytes;
         memmove(&h->block[i + 1], &h->block[i + 2], sizeof *h->block * (size_t)(h->n-- - i - 2));
     }
 }
 
-/* Serve the step's buffers in its order. */
+/* Allocate and free the buffers of a training step in its order. Return false if the heap cannot serve a request. */
 static bool replay(heap *h, const zr_plan *plan, int64_t limit)
 {
     const zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
@@ -82,7 +82,8 @@ static bool replay(heap *h, const zr_plan *plan, int64_t limit)
     return true;
 }
 
-/* The smallest limit in which the heap succeeds. First-fit never looks at the end of its arena: one run tells. */
+/* Return the smallest arena in which the heap can serve the step. A first-fit heap never depends on the end of its
+ * arena, so a single run in an unlimited arena is enough. */
 static int64_t smallest(heap *h, const zr_plan *plan, int64_t bound)
 {
     int64_t low = bound, high = bound;

@@ -1,11 +1,13 @@
 /*
- * Speed of the GPU kernels: memory-bound kernels as shares of the bandwidth of a copy within the GPU's memory, in the
- * same run; attention and matrix products in FLOP/s. Each time covers many runs in a row, between two moments at which
- * the GPU was idle; the best of three. A table, or with --json a line for each result.
+ * Speed of the GPU kernels. For memory-bound kernels, it is the bandwidth relative to a copy within the GPU's memory,
+ * in the same run; for attention and matrix products, FLOP/s. A measurement covers many runs in a row, and begins and
+ * ends with an idle GPU. The best of three measurements counts. Prints a table, or with --json one line for each
+ * result.
  *
- *   build/bench/bench_gpu [--json] [--tiny] [--seconds S] [GROUP ...]      memory attention cube product
+ *   build/bench/bench_gpu [--json] [--tiny] [--seconds S] [GROUP ...]
  *
- * S: seconds of each measurement (0.1). --tiny: small sizes, which only show that every kernel runs.
+ * The groups are memory, attention, cube and product. S is the length of each measurement in seconds (0.1). --tiny
+ * selects small sizes, which only show that every kernel runs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +16,9 @@
 
 enum { MOST_ROWS = 32, PIECES = 4 };
 
-/** Sizes of arrays and models: full, and with --tiny. */
+/** Sizes of arrays and models. `large` is the default, `tiny` is for --tiny. */
 typedef struct sizes {
-    int64_t elems; /* elements that ZeRO's steps read: far beyond any cache */
+    int64_t elems; /* number of elements for ZeRO's steps, far more than a cache holds */
     int64_t batch, seq, width, vocab;
     int64_t attention_batch, heads, dim[2], attention_seq[2];
     int64_t cube, tokens, fp32_tokens, product_width[2];
@@ -51,7 +53,7 @@ static const sizes tiny = {.elems = 5000,
 
 typedef struct row {
     char what[64];
-    double bytes, flops, sec, wanted; /* wanted: share of the copy; 0: none is */
+    double bytes, flops, sec, wanted; /* wanted: wanted bandwidth relative to the copy, or 0 for no target */
 } row;
 
 typedef struct bench {
@@ -60,7 +62,7 @@ typedef struct bench {
     bool json;
     int n_groups;
     char **group;
-    double copy_rate; /* bytes/s, read and written: the best so far */
+    double copy_rate; /* best bandwidth of a copy so far, read and written bytes per second */
     row row[MOST_ROWS];
     int n_rows, n_failed;
 } bench;
@@ -87,7 +89,7 @@ static void print_row(const bench *b, const char *group, const row *r)
         printf("\"wanted\":null}\n");
 }
 
-/* A failure is told, and the other measurements go on. */
+/* Report a failed measurement. The other measurements continue. */
 static void settle(bench *b, const char *group, const char *what, zr_status st)
 {
     if (st == ZR_OK) return;
@@ -102,7 +104,7 @@ static const char *type_name(zr_dtype dtype)
     return dtype == ZR_BF16 ? "bf16" : "fp32";
 }
 
-/* Memory-bound kernels are printed at the end of their group, when the best copy is known. */
+/* Store the result of a memory-bound kernel. It is printed at the end of the group, when the best copy is known. */
 static void keep_row(bench *b, const char *what, double bytes, double sec, double wanted)
 {
     if (b->n_rows == MOST_ROWS) return;
@@ -192,7 +194,7 @@ static zr_status run_square_bf16(void *arg, zr_device *device)
     return device->ops->square(device, a->x16, ZR_BF16, a->n, false, 0, a->square);
 }
 
-/* The four quarters of an array into one. */
+/* Sum the four quarters of an array. */
 static zr_status run_sum(void *arg, zr_device *device)
 {
     arrays *a = arg;
@@ -256,7 +258,7 @@ static zr_shape matrix(int64_t rows, int64_t cols)
     return (zr_shape){2, {rows, cols}};
 }
 
-/* Build a graph of the op; operands are parameters, so that gradients flow into them. */
+/* An op to measure, and its sizes. Its operands are parameters, so that they get gradients. */
 typedef struct wish {
     const char *kind;
     zr_dtype dtype;
@@ -363,7 +365,8 @@ static void memory(bench *b)
 
 /* ---- what arithmetic bounds -------------------------------------------------------------------- */
 
-/* Ops of a graph, to NULL; share: of the FLOPs that their costs count. */
+/* Measure the ops named in `op`, which ends with NULL. `share` is the fraction of an op's FLOPs (zr_cost) that is
+ * computed. */
 static zr_status measure_flops(const bench *b, rig *r, const wish *w, const char *group, const char *name, double share,
                                const char *const *op)
 {
@@ -388,7 +391,7 @@ static void tell_flops(bench *b, const wish *w, const char *group, const char *n
     rig_clear(&r);
 }
 
-/* The causal mask leaves half of the FLOPs that the papers count. */
+/* Measure attention. The causal mask leaves half of the FLOPs that the papers count. */
 static void attention(bench *b)
 {
     static const char *const op[] = {"attention", "attention_dx", NULL};
@@ -419,7 +422,7 @@ static void cube(bench *b)
     }
 }
 
-/* The products of a step of GPT-2 of this width. */
+/* Measure the products of a training step of GPT-2 with this width. */
 static void products_of(bench *b, zr_dtype dtype, int64_t width, int64_t tokens)
 {
     static const char *const head_ops[] = {"linear_cross_entropy_dx", NULL};
@@ -498,7 +501,7 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--seconds") == 0 && i + 1 < argc)
             b.stand.target_sec = atof(argv[++i]);
         else
-            b.group[b.n_groups++] = argv[i]; /* compact argv in place */
+            b.group[b.n_groups++] = argv[i]; /* move the group to the front of argv */
     }
     b.stand.vocab = b.size->vocab;
     return run(&b);

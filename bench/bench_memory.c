@@ -1,11 +1,11 @@
 /*
- * Speed of memory-bound kernels: the optimizer, the sums and the kernels that walk over activations, as shares of the
- * bandwidth that triad reaches in the same seconds. Everything runs in turn in one process; the best of all rounds
- * counts. Bytes count every operand once and every result once.
+ * Speed of memory-bound kernels: the bandwidth of the optimizer, of the sums and of the kernels that process
+ * activations, relative to the triad at the same time. All kernels run in turn in one process. The best of all rounds
+ * counts. Each operand and each result counts once.
  *
  *   GOMP_SPINCOUNT=10000 build/bench/bench_memory [--json] [--threads N] [TEXT]
  *
- * N: threads (all cores). TEXT: only triad and kernels whose name has it.
+ * N is the number of threads (default: all cores). With TEXT, only the triad and kernels whose name contains it run.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -28,17 +28,17 @@ enum {
     LAYERNORM_SLICES = 32
 };
 #define MEASURE_SEC 10.0
-/* 64 MiB each, beyond any core's share of a cache; a whole number of rows. */
+/* Number of elements of an array: whole rows, and 64 MiB in fp32, more than one core's share of a cache. */
 #define ELEMS ((int64_t)ROWS * WIDTH)
 
 typedef struct arrays {
-    float *x, *y;          /* operands: read only */
-    float *out;            /* results; the optimizer's weights */
-    float *m, *v;          /* its states */
-    uint16_t *x16, *out16; /* as x and out */
+    float *x, *y;          /* operands, which are only read */
+    float *out;            /* results, or the optimizer's weights */
+    float *m, *v;          /* states of the optimizer */
+    uint16_t *x16, *out16; /* arrays in bf16: x, and results */
     float *mean, *rstd;    /* (ROWS) */
-    float *row;            /* (VOCAB), small numbers */
-    int32_t *id;           /* (ROWS) below VOCAB and below ROWS */
+    float *row;            /* (VOCAB) small numbers */
+    int32_t *id;           /* (ROWS) ids below VOCAB and below ROWS */
     void *scratch;
 } arrays;
 
@@ -46,11 +46,11 @@ typedef struct bench bench;
 
 typedef struct work {
     const char *what;
-    double bytes;  /* of an element */
-    double wanted; /* share of triad; 0: none is */
+    double bytes;  /* bytes per element */
+    double wanted; /* wanted bandwidth relative to the triad, or 0 for no target */
     zr_status (*run)(bench *b);
-    bool in_place; /* out holds the copy of y, as in plans */
-    double sec;    /* the best */
+    bool in_place; /* whether `out` first receives a copy of y, since the op runs in place */
+    double sec;    /* time of the fastest run */
 } work;
 
 struct bench {
@@ -196,7 +196,7 @@ static zr_status run_rmsnorm(bench *b)
     return KERNEL(b, "rmsnorm", 1e-5, in, out);
 }
 
-/* Copy a matrix into another with the same number of elements. */
+/* Run an op from a matrix to another one with the same number of elements. */
 static zr_status run_map(bench *b, const char *name, zr_tensor into)
 {
     const zr_tensor in[] = {matrix(b->a.x, ROWS, WIDTH)}, out[] = {into};
@@ -244,7 +244,7 @@ static zr_status run_swiglu_dx(bench *b)
     return KERNEL(b, "swiglu_dx", 0, in, out);
 }
 
-/* Heads of 64 elements in sequences of 1024 tokens. */
+/* Run rotary on heads of 64 elements, in sequences of 1024 tokens. */
 static zr_status run_rotary(bench *b)
 {
     const zr_tensor in[] = {matrix(b->a.x, ROWS, WIDTH), matrix(b->a.y, 1024, 64)};
@@ -252,7 +252,7 @@ static zr_status run_rotary(bench *b)
     return KERNEL(b, "rotary", 0, in, out);
 }
 
-/* Each 64 columns are normalised by themselves. */
+/* Run rmsnorm on groups of 64 columns, which are normalised separately. */
 static zr_status run_rmsnorm_heads(bench *b)
 {
     const zr_tensor in[] = {matrix(b->a.x, ROWS, WIDTH), vector(b->a.row, ZR_F32, 64)};
@@ -267,7 +267,7 @@ static zr_status run_add(bench *b)
     return KERNEL(b, "add", 0, in, out);
 }
 
-/* A vocabulary of ROWS, so that the table is as large as the other arrays. */
+/* Run embedding_dw with a vocabulary of ROWS, so that the table is as large as the other arrays. */
 static zr_status run_embedding_dw(bench *b)
 {
     const zr_tensor ids = {b->a.id, ZR_I32, {2, {TOKENS / 1024, 1024}}};
@@ -325,7 +325,7 @@ static work all[] = {
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Each page is first touched by the thread that will use it. */
+/* Fill the arrays. The thread that will use a page touches it first. */
 static void fill(arrays *a, int threads)
 {
     const zr_rng rng = {.seed = 1, .purpose = ZR_RNG_INIT};
@@ -342,7 +342,7 @@ static void fill(arrays *a, int threads)
     for (int64_t i = 0; i < ROWS; i++) {
         a->mean[i] = 0.0f;
         a->rstd[i] = 1.0f;
-        /* the small ids more often, as tokens are */
+        /* small ids are more frequent, as in texts */
         a->id[i] = (int32_t)(ROWS * pow(zr_rng_uniform(&rng, (uint64_t)i), 3.0));
     }
 }
@@ -407,7 +407,7 @@ static zr_status run(bool json, int threads, const char *text)
     ZR_TRY(make_arrays(&b));
     ZR_TRY(measure(&b, text));
     print_all(&b, json);
-    zr_device_destroy(&b.device); /* the arrays go with the process */
+    zr_device_destroy(&b.device); /* the arrays are freed when the process ends */
     return ZR_OK;
 }
 

@@ -1,5 +1,5 @@
 /*
- * Rows of sentence pairs: how many there are in an epoch, and the share of their tokens that is no padding.
+ * Rows of sentence pairs: their number in an epoch, and the fraction of their tokens that is not padding.
  *
  *     build/bench/bench_padding TEXT TOKENIZER SEQ PREDICTIONS SAMPLES
  *

@@ -1,11 +1,13 @@
 /*
- * The matrix products of a step of GPT-2 124M, each by itself, in turn with the peak between registers: shares
- * of the peak reached by zr's product and by the library's, without attention's products. ZR_KERNELS sets the level.
- * A table to stderr, a JSON line for each result to stdout.
+ * Speed of the matrix products of a training step of GPT-2 124M, without attention's products: the rates of zr's
+ * products and of the library's products, relative to the peak of a loop in registers. Each product is timed
+ * separately, in turn with the peak. ZR_KERNELS selects the processor level. Prints a table to stderr, and a JSON line
+ * for each result to stdout.
  *
- *   build/bench/bench_products [fp32|bf16] [TOKENS [THREADS [ROUNDS]]]      fp32, 4096 tokens, all cores, 12 rounds
+ *   build/bench/bench_products [fp32|bf16] [TOKENS [THREADS [ROUNDS]]]
  *
- * With one thread its own processor time is measured, so that other work on the machine counts less.
+ * The defaults are fp32, 4096 tokens, all cores and 12 rounds. With one thread, the thread's processor time is
+ * measured, so that other work on the machine disturbs less.
  */
 #include <omp.h>
 #include <stdio.h>
@@ -24,7 +26,7 @@ typedef struct product {
     const char *what;
     int64_t m, n, k, times;
     bool a_turned, b_turned, adds;
-    double best_sec, library_sec, blocks_sec; /* blocks_sec: the library's best over ways to cut C; 0: not tried */
+    double best_sec, library_sec, blocks_sec; /* blocks_sec: best time of the library in blocks; 0: not measured */
 } product;
 
 typedef struct bench {
@@ -44,7 +46,7 @@ static double now_sec(const bench *b)
 
 /* ---- what is measured ------------------------------------------------------------------------ */
 
-/* Products of a linear op: forward, dx and dw. */
+/* List the products of a linear op: forward, dx and dw. Return their number. */
 static int add_linear(product *p, const char *const names[3], int64_t rows, int64_t K, int64_t N, int64_t times)
 {
     p[0] = (product){names[0], rows, N, K, times, false, false, false, 0, 0, 0};
@@ -133,7 +135,7 @@ static zr_status measure_ours(const bench *b, product *p)
     return st;
 }
 
-/* Run the library's product with C cut into calls of `rows` by `cols`. */
+/* Time the library's product with C computed in blocks of `rows` x `cols`, one call for each block. */
 static zr_status time_library(const bench *b, const product *p, int64_t rows, int64_t cols, double *best)
 {
     const int64_t each = zr_dtype_bytes(b->dtype);
@@ -159,7 +161,7 @@ static zr_status time_library(const bench *b, const product *p, int64_t rows, in
     return st;
 }
 
-/* Every way to cut it, once each. */
+/* Time the library's product once for each size of blocks. */
 static zr_status measure_blocks(const bench *b, product *p)
 {
     static const int64_t sizes[] = {INT64_MAX, 2048, 1024, 512, 256};
@@ -276,7 +278,7 @@ int main(int argc, char **argv)
     b.threads = argc > 3 ? atoi(argv[3]) : (int)sysconf(_SC_NPROCESSORS_ONLN);
     if (argc > 4) b.rounds = atoi(argv[4]);
     zr_device_config config = ZR_DEVICE_CONFIG_INIT;
-    zr_device *device = NULL; /* keeps the library to the level */
+    zr_device *device = NULL; /* limits the library to the processor level */
     zr_status st = zr_device_create_cpu(&config, &device);
     b.level = zr_device_cpu_level();
     if (st == ZR_OK) st = run(&b, tokens);

@@ -1,7 +1,7 @@
 /*
- * Bytes saved and time spent by recompute. First the ZeRO paper's example (section 3.2: GPT-2 1.5B, T 1024,
- * batch 32, "about 60 GB" of activations that checkpointing brings to "about 8 GB"), planned for every k; then the
- * time of a step of a model that fits here, measured in turn.
+ * Bytes saved and time spent by recompute. First, the example of the ZeRO paper (section 3.2: GPT-2 1.5B, T 1024, batch
+ * 32, "about 60 GB" of activations, which checkpointing reduces to "about 8 GB") is planned for every k. Then the steps
+ * of a model that fits on this machine are timed in turn.
  *
  *   build/bench/bench_recompute
  */

@@ -1,14 +1,15 @@
 /*
- * ZeRO's two collectives between 2 thread ranks, of a buffer of 64 MiB: the reduction as a step does it (an exchange,
- * the sum on the device) and the gather, as shares of the bandwidth that triad reaches in the same seconds, and against
- * MPI's own between 2 processes in the same minutes.
+ * Speed of ZeRO's two collectives between 2 thread ranks, with a buffer of 64 MiB: the reduction as in a training step
+ * (an exchange, and the sum on the device), and the gather. Their bandwidth is compared with the triad at the same
+ * time, and with MPI's own collectives between 2 processes.
  *
  *   GOMP_SPINCOUNT=10000 build/bench/bench_reduce [--json] [MPIRUN]
  *
- * MPIRUN: the command that starts build/bench/mpi_collectives, such as 'mpirun -n 2 build/bench/mpi_collectives'.
+ * MPIRUN is the command that starts build/bench/mpi_collectives, such as 'mpirun -n 2 build/bench/mpi_collectives'.
  *
- * Bytes are those that must move. Reduction: each rank reads both pieces of its shard and writes their sum. Gather, in
- * place: each rank reads its own piece and writes it to its peer.
+ * The bandwidth counts the bytes that any implementation must move. In the reduction, each rank reads both pieces of
+ * its shard and writes their sum. In the gather, which is in place, each rank reads its own piece and writes it to its
+ * peer.
  */
 #include <omp.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ enum { RANKS = 2, PASSES = 3, ROUNDS = 40 };
 
 typedef struct best {
     double triad, reduce, gather;  /* seconds */
-    double mpi_reduce, mpi_gather; /* 0: not measured */
+    double mpi_reduce, mpi_gather; /* 0 if not measured */
 } best;
 
 typedef struct rank_arrays {
@@ -53,7 +54,7 @@ static zr_status one_round(zr_comm *comm, rank_arrays *a, best *least)
 {
     const int64_t piece = SHARD * (int64_t)sizeof(float);
     double begin = zr_clock_sec();
-    if (comm->rank == 0) { /* the other rank sleeps meanwhile; its shards are triad's arrays */
+    if (comm->rank == 0) { /* the other rank sleeps during the triad, which uses its shards as arrays */
         triad(omp_get_num_procs(), a->shard, a->whole, a->whole + SHARD, SHARD);
         keep(&least->triad, zr_clock_sec() - begin);
     }

@@ -1,12 +1,14 @@
 /*
- * Start-up time of `zr train`: from exec to the end of the first step, less a median step; beside it the time that the
- * same number of threads takes to touch the bytes of the plan. Both wait first: a host may take free memory back from a
- * virtual machine, which then gets pages slowly, and both must get them alike.
+ * Start-up time of `zr train`: the time from exec to the end of the first step, less the median time of a step. For
+ * comparison, the time in which the same number of threads touches as many bytes as the plan has. Both measurements
+ * begin after a pause: a host may reclaim free memory of a virtual machine, which then gets its pages slowly, and both
+ * measurements must be affected equally.
  *
- *     build/bench/bench_startup CONFIG.json --ranks 8 [--key=value ...]     train.steps from 5 on, stage 3 for the
- * promise
+ *     build/bench/bench_startup CONFIG.json --ranks 8 [--key=value ...]
  *
- * Prints one JSON line a promise: {"what", "value", "wanted", "ok"}.
+ * train.steps must be at least 5. The documentation promises the start-up time for stage 3.
+ *
+ * Prints one JSON line for each promise: {"what", "value", "wanted", "ok"}.
  */
 #include <zr.h>
 
@@ -22,10 +24,10 @@
 enum { ROUNDS = 3, STEPS = 256, PAUSE_SEC = 5, RANKS = 1024, VERSIONS = 21, WORDS = 64 };
 
 typedef struct startup {
-    double beyond_sec; /* to the end of the first step, less a median step */
+    double beyond_sec; /* time to the end of the first step, less a median step */
     double step_sec;
     int ranks;
-    int64_t total_bytes; /* of a rank */
+    int64_t total_bytes; /* planned bytes of a rank */
 } startup;
 
 static int by_size(const void *a, const void *b)
@@ -46,7 +48,7 @@ static void die(const char *what)
     exit(1);
 }
 
-/* argv[0] with its standard output (fd 1) or error (fd 2) in a pipe. */
+/* Start argv[0] with a pipe as its standard output (fd 1) or standard error (fd 2). */
 static pid_t spawn(char *const *argv, int fd, FILE **out)
 {
     int end[2];
@@ -76,7 +78,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return remove(path);
 }
 
-/* Lines of steps are read as they are printed, so their times are a waiting user's. */
+/* Run a training command. Store the time at which each step's line is printed, as a waiting user sees it. */
 static int step_times(char *const *argv, double at[STEPS])
 {
     FILE *err;
@@ -122,12 +124,13 @@ static startup measure(char *const *argv, const char *dir)
 static void *touch(void *arg)
 {
     const int64_t bytes = *(const int64_t *)arg, page = 4096;
-    char *memory = zr_alloc((size_t)bytes); /* as a rank takes its own */
+    char *memory = zr_alloc((size_t)bytes); /* allocated as for a rank */
     for (int64_t i = 0; memory && i < bytes; i += page) ((volatile char *)memory)[i] = 1;
     return memory;
 }
 
-/* Given back only at the end, so that nobody gets another's pages. */
+/* Return the time in which the threads of all ranks touch their memory. It is freed only at the end, so that no thread
+ * gets pages that another has touched. */
 static double touch_sec(const startup *s)
 {
     static pthread_t thread[RANKS];

@@ -1,14 +1,13 @@
 /*
- * Rates of a folder, by the code that reads and writes states on disk: reads alone, writes alone, and both at the same
- * time with equal numbers of bytes.
+ * Rates of a folder, measured with the code that reads and writes states on disk: of reads alone, of writes alone, and
+ * of both at the same time with equal numbers of bytes.
  *
- *     build/bench/bench_store [--small-pages] FOLDER [BYTES [BLOCK_BYTES [DEPTH]]]     ZR_STORE=threads: without
- * io_uring
+ *     build/bench/bench_store [--small-pages] FOLDER [BYTES [BLOCK_BYTES [DEPTH]]]
  *
- * With --small-pages the memory has pages of 4 kB, as that of other programs: zr's own memory has huge pages where it
- * can, and a transfer of few pages costs less.
+ * With ZR_STORE=threads, io_uring is not used. With --small-pages the memory has pages of 4 kB, as in other programs.
+ * zr's own memory has huge pages where the system provides them, since transfers from and to fewer pages cost less.
  *
- * Prints one JSON line: rates in bytes per second, and how the transfers were made.
+ * Prints one JSON line: rates in bytes per second, and the way in which transfers were made.
  */
 #include "store/store.h"
 

@@ -1,13 +1,13 @@
 #!/bin/sh
-# GPT-2 1.5B (48 layers, 1600 wide, T 1024) trained on one machine with 24 GB: the model of which the ZeRO paper says
-# that it does not fit a 32 GB device with data parallelism. One rank, stage 3, layout lean, recompute, one micro-batch
-# of one sequence a step, no clipping; 10 steps on 10 different sequences.
+# Train GPT-2 1.5B (48 layers, 1600 wide, T 1024) on one machine with 24 GB. According to the ZeRO paper, this model does
+# not fit on a device with 32 GB with data parallelism alone. One rank, stage 3, layout lean, recompute, one micro-batch
+# of one sequence per step, no clipping; 10 steps on 10 different sequences.
 #
 #   bench/gpt2_1.5b.sh TEXT_FILE [TYPE]
 #
-# TYPE: bf16 (default) or fp32. Prints the losses, the planned bytes and the highest resident set of the whole run,
-# sampled from outside, initialisation and final save included. Exit 1 when the mean of the last three losses is not at
-# least 0.5 below the first, or when the resident set passes 20.5 GB. Needs 21 GB of memory and 7 GB of disk.
+# TYPE: bf16 (default) or fp32. Prints the losses, the planned bytes and the peak resident set of the whole run, sampled
+# from outside, including initialisation and final save. Exit status 1 if the mean of the last three losses is not at
+# least 0.5 below the first loss, or if the resident set exceeds 20.5 GB. Needs 21 GB of memory and 7 GB of disk.
 set -eu
 text=${1:?usage: bench/gpt2_1.5b.sh TEXT_FILE [bf16|fp32]}
 type=${2:-bf16}

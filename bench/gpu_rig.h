@@ -1,6 +1,6 @@
 /*
- * A rig that times single ops of a graph on a device with memory of its own: it allocates all values and runs each op
- * once, so that operands have the values of training.
+ * A rig that times single ops of a graph on a device with its own memory. It allocates all values and first runs each
+ * op once, so that operands have typical values.
  */
 #ifndef GPU_RIG_H
 #define GPU_RIG_H
@@ -15,18 +15,19 @@
 
 enum { ROUNDS = 3, MOST_RUNS = 2000, MOST_OPS = 16 };
 
-/** A device, and what measures on it. */
+/** A device, its queue, and the settings of measurements. */
 typedef struct stand {
     zr_device *device;
     zr_queue *queue;
-    double target_sec; /* of a measurement */
-    int64_t vocab;     /* inputs are tokens below it */
+    double target_sec; /* wanted length of a measurement */
+    int64_t vocab;     /* upper bound of token ids in the inputs */
 } stand;
 
 /* ---- time -------------------------------------------------------------------------------------- */
 
 typedef struct timing {
-    zr_status (*run)(void *arg, zr_device *device); /* issues the work, which may be done after the return */
+    /* function that issues the work; it may return before the work is done */
+    zr_status (*run)(void *arg, zr_device *device);
     void *arg;
     double target_sec, sec;
 } timing;
@@ -41,13 +42,14 @@ static zr_status run_many(const timing *t, zr_device *device, int runs, double *
     return ZR_OK;
 }
 
-/* A task, since only there the device's operations return before they have happened. */
+/* Measure the time of one run. This is a task, because outside tasks each operation of the device waits until it is
+ * done. */
 static zr_status measure_task(void *arg, zr_device *device, int64_t index)
 {
     timing *t = arg;
     double sec;
     (void)index;
-    ZR_TRY(run_many(t, device, 1, &sec)); /* code is loaded here */
+    ZR_TRY(run_many(t, device, 1, &sec)); /* the first run also loads code */
     ZR_TRY(run_many(t, device, 1, &sec));
     const double wanted = t->target_sec / ROUNDS / (sec > 1e-7 ? sec : 1e-7);
     const int runs = wanted < 1 ? 1 : wanted > MOST_RUNS ? MOST_RUNS : (int)wanted;
@@ -58,7 +60,7 @@ static zr_status measure_task(void *arg, zr_device *device, int64_t index)
     return ZR_OK;
 }
 
-/* A task that fails leaves nothing behind in the queue. */
+/* Run a task and wait for it. If it fails, clear the queue's failure. */
 static zr_status do_task(const stand *s, zr_status (*run)(void *arg, zr_device *device, int64_t index), void *arg)
 {
     const zr_task task = {.run = run, .arg = arg};
@@ -66,7 +68,7 @@ static zr_status do_task(const stand *s, zr_status (*run)(void *arg, zr_device *
     return st == ZR_OK ? synced : st;
 }
 
-/* *sec: of one run. */
+/* Measure the time of one run in seconds, *sec. */
 static zr_status measure(const stand *s, zr_status (*run)(void *arg, zr_device *device), void *arg, double *sec)
 {
     timing t = {.run = run, .arg = arg, .target_sec = s->target_sec};
@@ -85,7 +87,7 @@ typedef struct node {
     zr_kernel_args args;
 } node;
 
-/** A graph, and memory of the device for each of its values. */
+/** A graph, and device memory for each of its values. */
 typedef struct rig {
     const stand *stand;
     zr_graph *graph;
@@ -154,7 +156,7 @@ static zr_status take_memory(rig *r)
     return ZR_OK;
 }
 
-/* Normal numbers: zeros would flatter a chip whose clock depends on its load. */
+/* Fill the parameters with normal random numbers. Zeros would let a chip whose clock depends on its load run faster. */
 static zr_status fill_params(rig *r)
 {
     zr_device *device = r->stand->device;
@@ -173,7 +175,7 @@ static zr_status fill_params(rig *r)
     return ZR_OK;
 }
 
-/* Tokens, the small ones more often. */
+/* Fill the inputs with token ids. Small ids are more frequent, as in texts. */
 static zr_status fill_inputs(rig *r)
 {
     zr_device *device = r->stand->device;
@@ -199,7 +201,7 @@ static zr_status run_node(void *arg, zr_device *device)
     return n->kernel->run(&n->args);
 }
 
-/* Run each op once, in order, so that operands have the values of training. */
+/* Run each op once, in order, so that operands have typical values. */
 static zr_status run_all(void *arg, zr_device *device, int64_t index)
 {
     rig *r = arg;
@@ -210,7 +212,7 @@ static zr_status run_all(void *arg, zr_device *device, int64_t index)
 
 static void rig_clear(rig *r)
 {
-    zr_device *device = r->stand ? r->stand->device : NULL; /* NULL: nothing was made */
+    zr_device *device = r->stand ? r->stand->device : NULL; /* NULL if the rig is empty */
     for (int i = 0; i < r->n_nodes; i++)
         if (r->node[i].kernel && r->node[i].kernel->release) r->node[i].kernel->release(r->node[i].args.state);
     for (zr_value v = 0; r->data && v < r->n_values; v++)

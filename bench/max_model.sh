@@ -1,10 +1,10 @@
 #!/bin/sh
-# Is `zr plan --max layers` true? For each limit: the model of most layers that fits by plan is trained for two steps
-# under that limit, its resident set is watched from outside, and a model of one layer more must be refused (71).
+# Check `zr plan --max layers`. For each limit, train the model with the most layers that fit by plan for two steps under
+# this limit, and watch its resident set from outside. A model with one more layer must be refused (exit status 71).
 #
 #   bench/max_model.sh [LIMIT ...]
 #
-# LIMIT: in GiB or MiB; 1GiB 2GiB 4GiB when none is given. Exit 1 when one does not hold.
+# LIMIT: in GiB or MiB; default 1GiB 2GiB 4GiB. Exit status 1 if a check fails.
 set -eu
 [ $# -gt 0 ] || set -- 1GiB 2GiB 4GiB
 cd "$(dirname "$0")/.."

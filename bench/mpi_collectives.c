@@ -1,6 +1,6 @@
 /*
- * MPI's own reduce-scatter and all-gather of a buffer of 64 MiB, what bench_reduce compares with: the best seconds of
- * several runs, of the slowest process each. Started by it, under mpirun.
+ * MPI's own reduce-scatter and all-gather of a buffer of 64 MiB, with which bench_reduce compares its results. Prints
+ * the best time of several runs, each the time of the slowest process. bench_reduce starts this program under mpirun.
  */
 #include <mpi.h>
 #include <stdio.h>

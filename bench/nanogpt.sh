@@ -1,11 +1,12 @@
 #!/bin/sh
-# nanoGPT's recipe for a laptop's processor (train_shakespeare_char on CPU), bench/nanogpt.json, over bytes instead
-# of characters. nanoGPT reports a validation loss of about 1.88.
+# Train with nanoGPT's recipe for the processor of a laptop (train_shakespeare_char), bench/nanogpt.json, on bytes
+# instead of characters. nanoGPT reports a validation loss of about 1.88.
 #
 #   bench/nanogpt.sh TEXT_FILE [LIMIT]
 #
-# TEXT_FILE: Tiny Shakespeare. Trains at stages 0 and 3, on 1 and 2 ranks, then in 16 bits, and prints the loss over the
-# whole validation text, nats a byte; exit 1 when one is above LIMIT (1.93), or one in 16 bits more than 1 % off fp32's.
+# TEXT_FILE: Tiny Shakespeare. Trains at stages 0 and 3, on 1 and 2 ranks, then in 16 bits, and prints the loss of the
+# whole validation text in nats per byte. Exit status 1 if a loss is above LIMIT (1.93), or if a loss in 16 bits differs
+# by more than 1 % from the loss in fp32.
 set -eu
 text=${1:?usage: bench/nanogpt.sh TEXT_FILE [LIMIT]}
 limit=${2:-1.93}

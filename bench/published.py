@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Speed that others published for runs on A100 and H100, beside what `zr simulate` says.
+"""Published speeds of runs on A100 and H100, compared with the results of `zr simulate`.
 
     bench/published.py [--zr FILE] [--plan zr|fsdp] [--json] [--fit] [GENERATION.KEY=VALUE ...]
 
-Reads tests/published.csv (its first lines say whose runs these are) and prints one line for each run: its shape, tokens
-a second of a GPU as published and as zr's, zr's deviation in percent, and whether the constants were fitted to the run.
+Reads tests/published.csv (whose first lines name the sources) and prints one line for each run: its shape, tokens per
+second per GPU as published and as simulated, zr's deviation in percent, and whether the constants were fitted to the
+run.
 Then prints for each kind of run (GPU; FSDP on one host or many, llm.c, or Llama models by system) the median deviation
 and the number of runs within 30 %, separately for fitted and held-out runs. The first, third, fifth ... FSDP run of a
 kind of GPT shapes and all runs of llm.c are fitted. No run of a Llama model is fitted.
@@ -13,11 +14,11 @@ PyTorch computes the ops between products unfused, so they move more bytes than 
 torch.compile are therefore simulated with the memory share unfused_share. All other constants are the same for all
 systems.
 
-GENERATION is ampere or hopper. KEY is product_share, product_half_size, attention_share, memory_share, link_share,
-network_sec or unfused_share: residuals with that constant instead of the one in src/simulate/clusters.c. --plan fsdp
-plans FSDP's runs as FSDP does: a block is one bucket, exchanges are not split by host. --plan zr, the default, plans
-them as zr does. --fit prints the three constants of each generation that fit best, on a grid, with fsdp's plans. It
-minimises the mean of |log(zr / published)| over the fitted FSDP runs plus the largest of llm.c's runs.
+GENERATION.KEY=VALUE replaces a constant of src/simulate/clusters.c. GENERATION is ampere or hopper. KEY is
+product_share, product_half_size, attention_share, memory_share, link_share, network_sec or unfused_share. --plan fsdp
+plans FSDP's runs like FSDP: a block is one bucket, and exchanges are not split by host. --plan zr, the default, plans
+them like zr. --fit prints the three constants of each generation that fit best, on a grid, with --plan fsdp. It
+minimises the mean of |log(zr / published)| over the fitted FSDP runs plus the largest value of llm.c's runs.
 """
 import argparse
 import collections
@@ -33,19 +34,20 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# cluster, generation, bytes a second into a GPU: from the others of its host, from other hosts
+# cluster, generation, bytes per second into a GPU: from other GPUs of its host, from other hosts
 GPUS = {"a100_80gb": ("dgx-a100x8", "ampere", 300e9, 25e9),
         "a100_40gb": ("dgx-a100x8-40gb", "ampere", 300e9, 25e9),
         "h100_80gb": ("dgx-h100x8", "hopper", 450e9, 50e9),
         "h100_96gb": ("dgx-h100x8", "hopper", 450e9, 50e9)}
-MEMORY = {"h100_96gb": {"memory_bytes": 96e9, "memory_bytes_per_sec": 2.4e12}}  # where it is not the named cluster's
-NETWORK = {("a100_80gb", "ibm"): 6.25e9, ("h100_80gb", "ibm"): 12.5e9}  # bytes a second into a GPU from other hosts
-UNFUSED = ("fsdp", "titan", "ibm")  # systems whose ops are PyTorch's
+# where it differs from the named cluster
+MEMORY = {"h100_96gb": {"memory_bytes": 96e9, "memory_bytes_per_sec": 2.4e12}}
+NETWORK = {("a100_80gb", "ibm"): 6.25e9, ("h100_80gb", "ibm"): 12.5e9}  # bytes per second into a GPU from other hosts
+UNFUSED = ("fsdp", "titan", "ibm")  # systems that run PyTorch's ops
 HOST, MOST = 8, 512
-NETWORK_SEC = 1e-5  # of both generations
+NETWORK_SEC = 1e-5  # for both generations
 DEVICE = ["product_share", "product_half_size", "attention_share", "memory_share"]
 OTHERS = ["link_share", "network_sec", "unfused_share"]
-# Share of memory bandwidth, counted in the bytes of zr's ops, that PyTorch's unfused ops reach. Chosen by hand.
+# Fraction of the memory bandwidth, counted in the bytes of zr's ops, that PyTorch's unfused ops reach. Chosen by hand.
 UNFUSED_SHARE = 0.3
 FSDP = ["--zero_optimization.reduce_bucket_size=1000000000", "--zero_optimization.allgather_bucket_size=1000000000",
         "--collectives.hierarchical=false"]
@@ -74,7 +76,7 @@ class Runs:
         (self.folder / "config.json").write_text("{}")
 
     def cluster(self, gpu, system, constants):
-        """Return a cluster's name, or a file with other constants."""
+        """Return a cluster's name, or a file that overrides some of its constants."""
         name, generation, inside, network = GPUS[gpu]
         mine = dict(constants.get(generation, {}))
         unfused = mine.pop("unfused_share", UNFUSED_SHARE)
@@ -99,7 +101,7 @@ class Runs:
         return str(file)
 
     def one(self, row, cluster):
-        """Return zr's tokens per second of a GPU."""
+        """Return zr's tokens per second per GPU."""
         call = [self.zr, "simulate", str(self.folder / "config.json"), "--cluster", cluster, "--json", "--quiet",
                 "--ranks", row["gpus"], "--stage", row["stage"], "--batch", row["micro_batch"], "--seq", row["seq"],
                 "--bf16.enabled=true", f"--gradient_accumulation_steps={row['accumulation']}",
@@ -126,7 +128,7 @@ class Runs:
 
 
 def fit(runs, rows, generation):
-    """Return the constants of least loss: for each half size, search one share after the other."""
+    """Return the constants with the least loss: search one share after the other, with step sizes that are halved."""
     some = [row for row in rows if row["fitted"] and GPUS[row["gpu"]][1] == generation]
 
     def loss(constants):
@@ -140,7 +142,7 @@ def fit(runs, rows, generation):
         at = {"product_share": 0.6, "product_half_size": half, "attention_share": 0.4}
         least = loss(at)
         for key in list(GRID) * 2:
-            step = 8  # of the grid, halved while no neighbour is better
+            step = 8  # grid step, halved when no neighbour is better
             while step:
                 i = GRID[key].index(at[key])
                 near = [at | {key: GRID[key][j]} for j in (i - step, i + step) if 0 <= j < len(GRID[key])]

@@ -1,6 +1,6 @@
 /*
- * Times whole training steps of several layouts of one model in turn, in one process on thread ranks, so that each is
- * compared with the others in the same minutes. Medians over rounds.
+ * Times training steps of several layouts of one model in turn, in one process on thread ranks, so that changes in the
+ * machine's load affect all layouts alike. The results are medians over rounds.
  */
 #ifndef STEP_TIMER_H
 #define STEP_TIMER_H
@@ -26,14 +26,14 @@ typedef struct timer_variant {
     /* results */
     zr_memory memory;
     zr_traffic traffic;
-    double flops_ratio;                            /* hardware over model */
-    double sec[TIMER_ROUNDS], ratio[TIMER_ROUNDS]; /* ratio: to the first variant in the same round */
+    double flops_ratio;                            /* hardware FLOPs divided by model FLOPs */
+    double sec[TIMER_ROUNDS], ratio[TIMER_ROUNDS]; /* ratio: time relative to the first variant in the same round */
 } timer_variant;
 
 typedef struct timer {
     zr_gpt2_config model;
-    int ranks, threads; /* of each rank */
-    int steps;          /* of a round */
+    int ranks, threads; /* threads: number per rank */
+    int steps;          /* number of training steps in a round */
     timer_variant variant[TIMER_VARIANTS];
     int n;
 } timer;
@@ -67,7 +67,7 @@ static inline zr_status timer_steps(timer *t, zr_engine *engine, zr_comm *comm, 
 
 static inline zr_status timer_rounds(timer *t, zr_engine **engine, zr_comm *comm)
 {
-    for (int round = -1; round < TIMER_ROUNDS; round++) /* the first is for warming up */
+    for (int round = -1; round < TIMER_ROUNDS; round++) /* round -1 is the warm-up */
         for (int v = 0; v < t->n; v++) {
             double sec = 0;
             ZR_TRY(timer_steps(t, engine[v], comm, (round + 1) * t->steps, &sec));

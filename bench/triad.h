@@ -1,7 +1,6 @@
 /*
- * The triad of STREAM (McCalpin 1995), a = b + s c on all cores: the bandwidth that shares are stated against. It
- * counts 12 bytes an element; plain stores also read the line that they write, which STREAM does not count and neither
- * do we.
+ * The triad of STREAM (McCalpin 1995), a = b + s c on all cores. Its bandwidth is the reference for other kernels. An
+ * element counts as 12 bytes, as in STREAM, although plain stores also read the cache line that they write.
  */
 #ifndef TRIAD_H
 #define TRIAD_H
@@ -10,7 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Benchmarks are built for any processor of the architecture; these loops are built for its better ones as well. */
+/* Benchmarks are compiled for every processor of the architecture. Compile these loops for newer processors too. */
 #if defined(__x86_64__) && defined(__has_attribute)
 #if __has_attribute(target_clones)
 #define TRIAD_LEVELS __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -38,7 +37,7 @@ static inline void triad(int threads, float *a, const float *b, const float *c, 
     }
 }
 
-/* Rates in bytes/s. wanted: a share; 0: none is. */
+/* Print a bandwidth in bytes/s and its fraction of the triad's. `wanted` is the wanted fraction, or 0 for no target. */
 static inline void print_share(bool json, const char *what, double rate, double triad_rate, double wanted)
 {
     const double share = rate / triad_rate;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Which characters are cut otherwise than by the package tokenizers: a table for docs/tokenizers.md.
+"""Find the characters that zr and the package tokenizers divide into pieces differently, for docs/tokenizers.md.
 
     bench/unicode.py [--zr build/zr] [--write]      needs the package tokenizers
 
-Each character of Unicode stands behind a letter, a digit and a mark of punctuation. A tokenizer merges each of these
-with the first byte of the character where both are in one piece, and so tells what the character is taken for. --write
-puts the table into the page.
+Each character of Unicode is put after a letter, after a digit and after a punctuation mark. The tokenizer used here can
+merge each of these three with the first byte of the character if both are in one piece. The merges therefore show the
+class to which the character belongs. --write writes the table into the page.
 """
 import argparse
 import json
@@ -22,13 +22,14 @@ CLASSES = {"a": "letter", "1": "number", "!": "other"}
 
 
 def symbols():
-    """GPT-2's printable character for each byte."""
+    """Return GPT-2's printable character for each byte."""
     others = iter(range(256, 512))
     return [chr(b) if 33 <= b <= 126 or 161 <= b != 173 else chr(next(others)) for b in range(256)]
 
 
 def write_tokenizer(path):
-    """Tokens of a byte; of each class's sign with each first byte of a character; <|endoftext|>."""
+    """Write a tokenizer with tokens for each byte, for each class's character merged with each first byte of a
+    character, and for <|endoftext|>."""
     byte = symbols()
     merges = [[sign, byte[lead]] for sign in CLASSES for lead in range(0xC2, 0xF5)]
     vocab = {token: i for i, token in enumerate(byte + ["".join(pair) for pair in merges])}
@@ -40,7 +41,7 @@ def write_tokenizer(path):
 
 
 def lines(tokens):
-    """Of each character, the classes whose sign was merged with it."""
+    """For each character, find the classes whose character was merged with it."""
     found, signs = [], list(CLASSES)
     now = ""
     for token in tokens:
@@ -60,7 +61,7 @@ def zr_tokens(zr, folder, text):
 
 
 def ranges(points):
-    """What characters side by side have in common, as "first-last" or "only"."""
+    """Join consecutive characters with the same value to ranges, as "first-last" or "only"."""
     out = []
     for point in points:
         if out and point == out[-1][1] + 1:
@@ -71,7 +72,7 @@ def ranges(points):
 
 
 def table(differing, version):
-    """Of (character, class) pairs."""
+    """Return the table of (character, class) pairs."""
     told = f"{len(differing)} characters are letters or numbers to `tokenizers` {version}, and neither to zr with this PCRE2:\n"
     for kind in CLASSES.values():
         points = [point for point, its in differing if its == kind]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The classes of all characters as the package tokenizers sees them: the tables of src/data/pieces/classes.c and bert.c.
+"""The classes of all characters in the package tokenizers, for the tables of src/data/pieces/classes.c and bert.c.
 
     bench/unicode_classes.py [--write]      needs the package tokenizers
 
-Oniguruma, the package's regular expressions, says which characters are letters, marks, numbers and white space. An
-added token with `single_word` says which characters belong to words. BertNormalizer and BertPreTokenizer say what BERT
-does with a character. Without --write the tables are only compared.
+The package's regular expressions (Oniguruma) show which characters are letters, marks, numbers and white space. An
+added token with `single_word` shows which characters belong to words. BertNormalizer and BertPreTokenizer show how BERT
+treats a character. Without --write the tables are only compared.
 """
 import pathlib
 import sys
@@ -18,8 +18,8 @@ BEGIN, END = "    /* bench/unicode_classes.py: begin */\n", "    /* bench/unicod
 POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 # In the order of zr__class; ALTERNATING: upper case at even (at odd) characters, lower case at the others.
 OTHER, UPPER, LOWER, LETTER, MARK, NUMBER, FIGURE, SPACE, WORD, EVEN_UPPER, ODD_UPPER = range(11)
-CONTROL, BLANK, NONSPACING, PUNCTUATION, CONTROL_BLANK = range(1, 6)  # in the order of the classes of bert.c
-MANY, LONGEST = 15, 0xFFF  # an entry MANY: so many times 256 characters of the class OTHER
+CONTROL, BLANK, NONSPACING, PUNCTUATION, CONTROL_BLANK = range(1, 6)  # in the order of the classes in bert.c
+MANY, LONGEST = 15, 0xFFF  # MANY in an entry means a number of blocks of 256 characters of the class OTHER
 
 
 def chunks(n):
@@ -36,7 +36,7 @@ def matching(expression):
 
 
 def words():
-    """The characters before which an added token of single words is not found."""
+    """Return the characters before which an added token with single_word is not found."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0}, [], unk_token="a"))
     tokenizer.add_tokens([tokenizers.AddedToken("TTT", single_word=True, normalized=False)])
     token, found = tokenizer.token_to_id("TTT"), set()
@@ -79,7 +79,7 @@ def bert_classes():
 
 
 def ranges(made, cases):
-    """(length, class) of characters side by side."""
+    """Return (length, class) of runs of consecutive characters."""
     c = 0
     while c < len(made):
         same = other = c

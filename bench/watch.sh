@@ -1,5 +1,5 @@
-# For scripts of this folder: `watch_rss PID SECONDS` waits for a child of this shell, looks at its resident set every
-# so many seconds, and leaves the highest in `highest`, in KiB. Its status is the child's.
+# For the scripts in this folder: `watch_rss PID SECONDS` waits for a child of this shell, reads its resident set every
+# SECONDS seconds, and sets `highest` to the maximum in KiB. It returns the exit status of the child.
 watch_rss()
 {
     highest=0

@@ -11,7 +11,8 @@ typedef struct size {
     int64_t window;   /* number of keys that a query sees; 0: all */
     bool both, apart; /* both: queries also see later keys. apart: q, k and v are separate operands */
     int64_t ranks;    /* number of tensor-parallel ranks, over which query heads are cut; 0: one rank */
-    bool whole;       /* whether each rank has all key-value heads */
+    bool whole; /* First tokens of the second and later documents of row 0, in increasing order, ended by 0. In row b
+                   documents begin b tokens later. ALONE: each token is a document. */
     /* In increasing order, the first tokens of the documents after a row's first one, ended by 0; in row b they are b
      * later. ALONE: each token is a document. */
     int64_t borders[8];
@@ -218,7 +219,8 @@ static inline int tensors_of(size s, zr_dtype g, void *const *part, zr_tensor *t
     return 1;
 }
 
-/* Check like run_both, but run twice instead of three times on a GPU, because this is most of the test's time. */
+/* Check like run_both. On a GPU, run the kernel twice instead of three times, because these runs are most of the test's
+ * time. */
 static inline void run_twice(const level_pair *level, kernel_call call, int64_t per_thread)
 {
     const void *const want[] = {call.out[0].data, call.out[1].data, call.out[2].data};

@@ -11,7 +11,7 @@ static inline zr_status open_text(const char *json, zr_tokenizer **tokenizer)
     return zr_tokenizer_open(put_file("tokenizer.json", json, strlen(json)), tokenizer);
 }
 
-/* Open a tokenizer like open_text, but end the test on failure. Frees `json`. */
+/* Open a tokenizer like open_text, and free `json`. If opening fails, end the test. */
 static inline zr_tokenizer *opened_text(char *json)
 {
     zr_tokenizer *tokenizer = NULL;

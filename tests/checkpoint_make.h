@@ -172,7 +172,7 @@ static inline zr_status made_check(const char *dir, int64_t step)
             const zr_safetensors_tensor *tensor = zr_safetensors_get(zr_chunk_reader_tensors(r), t);
             st = zr_chunk_reader_f32(r, tensor->name, 0, tensor->elems, value);
             for (int64_t i = 0; st == ZR_OK && i < tensor->elems; i++)
-                if (value[i] != made_value(step, f, at++)) abort(); /* verified, and still wrong */
+                if (value[i] != made_value(step, f, at++)) abort(); /* the checksum was right, but the value is wrong */
         }
         zr_chunk_reader_close(&r);
     }

@@ -25,7 +25,7 @@ ssize_t __real_pwrite(int fd, const void *bytes, size_t n, off_t at);
 ssize_t __wrap_pwrite(int fd, const void *bytes, size_t n, off_t at);
 int __wrap_fsync(int fd);
 
-static enum { DIRECT, NOT_OPENED, NOT_WRITTEN, CUT_SHORT } disk; /* the support of O_DIRECT */
+static enum { DIRECT, NOT_OPENED, NOT_WRITTEN, CUT_SHORT } disk; /* support of O_DIRECT */
 static int write_error;                                          /* errno of the failing write; -1: it writes no byte */
 static atomic_int sync_error;                                    /* errno of the next fsync; 0: it succeeds */
 static atomic_int writes_left = -1;                              /* number of writes until one fails; < 0: none fails */

@@ -50,7 +50,7 @@ static inline void truth_add_square(truth *sum, float x, int64_t times)
     truth_term(sum, times, (uint64_t)(integer * integer), 2 * power);
 }
 
-/* Carry the counts into binary digits; the last digit keeps the rest, sign included. */
+/* Propagate carries, so that each count is a binary digit. The last count keeps the remainder with its sign. */
 static inline void truth_carry(truth *sum)
 {
     for (int i = 0; i < TRUTH_BITS - 1; i++) {

@@ -52,11 +52,11 @@ static struct fs_record {
     pthread_mutex_t lock;
     fs_node node[256];
     int n_nodes;
-    const char *watched;      /* a file or folder that must be complete whenever it exists; NULL: nothing is recorded */
-    const char *const *names; /* the entries a watched folder must hold, ended by NULL */
+    const char *watched;      /* file or folder that must be complete if it exists; NULL if nothing is recorded */
+    const char *const *names; /* entries that a watched folder must have, ended by NULL */
     int calls;                /* number of calls recorded */
-    char fault[256];          /* the first moment at which it was incomplete, or "" */
-    fs_call failing;          /* the kind of call that fails, at the fail_at-th call from now; FS_NONE: no call fails */
+    char fault[256];          /* description of the first moment at which `watched` was incomplete, or "" */
+    fs_call failing;          /* kind of the call that fails, the fail_at-th from now; FS_NONE if no call fails */
     int fail_at, error;
     int failures;
 } fs = {.lock = PTHREAD_MUTEX_INITIALIZER};

@@ -19,11 +19,11 @@ int __wrap_renameat(int from, const char *path, int to, const char *name);
 
 enum { FS_EVENTS = 1024, FS_FILES = 128, FS_NAMES = 24, FS_NAME_BYTES = 64, FS_FILE_ROOM = 1 << 14, FS_SECTOR = 512 };
 
-/* A recorded call. Each node made gets its own number, even where the real file system reuses an inode for a later
- * file. */
+/* A recorded call. Each new node gets a number of its own, even if the real file system reuses an inode for it. */
 typedef struct fs_past {
     int kind;
-    int node, folder; /* WRITE, SIZE, SYNC: the node. MAKE, MOVE, DROP: the folder of a name, and its node */
+    int node, folder; /* for WRITE, SIZE and SYNC: the node; for MAKE, MOVE and DROP: the folder of a name, and the node
+                         of the name */
     char name[FS_NAME_BYTES], to[FS_NAME_BYTES];
     char *bytes;
     off_t at, n;
@@ -157,9 +157,9 @@ int __wrap_renameat(int from, const char *path, int to, const char *name)
 
 /* The outcome for data that were not synced. */
 typedef enum fs_fate {
-    FS_NOTHING, /* nothing is there */
-    FS_NAMED,   /* names are, bytes are not */
-    FS_UNNAMED, /* bytes are, names are not */
+    FS_NOTHING, /* neither names nor bytes are on disk */
+    FS_NAMED,   /* names are on disk, bytes are not */
+    FS_UNNAMED, /* bytes are on disk, names are not */
     FS_ALL,
     FS_BY_LOT, /* random, with writes reordered and torn; each further number is another random outcome */
     FS_FATES = 12

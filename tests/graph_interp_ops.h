@@ -115,8 +115,8 @@ static inline void interp_rows_dx(interp *it, const zr_op *op)
 
 /* ---- rows -------------------------------------------------------------------------------------- */
 
-/* The interpreter does not round: rmsnorm computes the same with and without rounding of x * rstd. A group is a whole
- * row of x, or a part of a row with one column for each element of the gain. */
+/* Compute rmsnorm. The interpreter rounds nothing, so the attribute that rounds x * rstd has no effect. A group is a
+ * whole row of x, or a part of a row with one column for each element of the gain. */
 static inline void interp_rmsnorm(interp *it, const zr_op *op)
 {
     const double *x = interp_in(it, op, 0), *gain = interp_in(it, op, 1);

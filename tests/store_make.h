@@ -83,7 +83,7 @@ static inline int count_names(const char *folder)
     return n;
 }
 
-/* The byte of a space at `at`, after the `turn`-th time that all were written. */
+/* Return the byte at `at` of a space whose bytes have all been written `turn` times. */
 static inline unsigned char byte_at(int64_t at, int turn)
 {
     const uint64_t x = (uint64_t)(at + 1) * 0x9E3779B97F4A7C15u + (uint64_t)turn * 0xD1B54A32D192ED03u;

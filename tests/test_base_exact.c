@@ -14,7 +14,7 @@ static zr_exact sum_of(const float *x, int64_t n)
     return sum;
 }
 
-/* Known sums equal the nearest doubles given by Python's fractions and math.fsum. */
+/* Check that known sums equal the nearest doubles given by Python's fractions and math.fsum. */
 static void test_known_values(void **state)
 {
     (void)state;
@@ -67,8 +67,8 @@ static void test_rounds_to_nearest_even(void **state)
     }
 }
 
-/* A third term breaks a tie, whether just below the bits that a conversion sees or far below them, at every place
- * relative to the limbs. */
+/* Check that a third term breaks a tie, whether just below the bits that a conversion sees or far below them, at every
+ * place relative to the limbs. */
 static void test_ties_at_every_place(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void test_every_single_value(void **state)
     }
 }
 
-/* A sum doubled 70 times leaves the range of F32 and stays exact. */
+/* Check that a sum doubled 70 times leaves the range of F32 and stays exact. */
 static void test_range(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void test_range(void **state)
     }
 }
 
-/* Packed sums are integers that doubles hold exactly, even after the sums of 2^20 ranks are added. */
+/* Check that packed sums are integers that doubles hold exactly, even after the sums of 2^20 ranks are added. */
 static void test_pack(void **state)
 {
     (void)state;

@@ -42,7 +42,7 @@ static zr_status add(numbers *all, int32_t number)
     return ZR_OK;
 }
 
-/* Elements appended one by one are kept, and the array is copied only a few times. */
+/* Check that elements appended one by one are kept, and the array is copied only a few times. */
 static void elements_are_kept(void **state)
 {
     (void)state;

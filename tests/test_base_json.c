@@ -122,7 +122,7 @@ static void printing_reads_back(void **state)
     zr_free(printed);
 }
 
-/* A string as long as a file may be is printed without harm. */
+/* Check that a string as long as a file may be is printed without harm. */
 static void long_strings_are_printed(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void files_that_cannot_be_read(void **state)
     zr_free(text);
 }
 
-/* Files longer than the first buffer are read, up to the limit but not one byte beyond. */
+/* Check that files longer than the first buffer are read, up to the limit but not one byte beyond. */
 static void files_are_read_up_to_a_limit(void **state)
 {
     (void)state;
@@ -180,8 +180,8 @@ static void *allocate_some(size_t bytes)
     return zr__json_allocated(allocations_left-- > 0 ? malloc(bytes) : NULL);
 }
 
-/* Every failing allocation is reported as lack of memory, although jansson then drops characters and reports syntax
- * errors that do not exist. */
+/* Check that each failing allocation is reported as lack of memory, although jansson then drops characters and reports
+ * syntax errors that do not exist. */
 static void memory_that_is_not_there(void **state)
 {
     (void)state;

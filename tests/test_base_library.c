@@ -53,8 +53,8 @@ static void without_a_function(void **state)
     assert_non_null(strstr(zr_error_message(), "the version of libm does not fit: it has no function zr_no_such"));
 }
 
-/* A library is found in NVIDIA's packages for Python: beside the active virtual environment and beside each folder of
- * PATH. */
+/* Check that a library is found in NVIDIA's packages for Python: beside the active virtual environment and beside each
+ * folder of PATH. */
 static void in_wheels(void **state)
 {
     (void)state;

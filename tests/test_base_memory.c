@@ -29,7 +29,7 @@ static void memory_is_zero_and_aligned(void **state)
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 
-/* Padding for alignment does not hide an access past the end from the sanitizer. */
+/* Check that padding for alignment does not hide an access past the end from the sanitizer. */
 static void the_sanitizer_sees_the_end(void **state)
 {
     (void)state;

@@ -85,7 +85,7 @@ static void normal_has_its_moments(void **state)
     assert_true(fabs(moment[4] - 3) < 5 * sqrt(96.0 / N));
 }
 
-/* Radius and direction are accurate also where the series meet, and at the smallest and largest radius. */
+/* Check that radius and direction are accurate, also where two series meet, and at the smallest and largest radius. */
 static void radius_and_direction_are_accurate(void **state)
 {
     (void)state;
@@ -101,7 +101,7 @@ static void radius_and_direction_are_accurate(void **state)
     }
 }
 
-/* Normal numbers have fixed bits that do not depend on a compiler or mathematical library. */
+/* Check that normal numbers have fixed bits that do not depend on a compiler or mathematical library. */
 static void normal_has_its_bits(void **state)
 {
     (void)state;
@@ -118,8 +118,8 @@ static void normal_has_its_bits(void **state)
     assert_true(hash == 0xFA33C4680C1F9BECu);
 }
 
-/* The number of normals beyond each whole sigma, out of 2^24, fits the normal distribution within five standard errors.
- */
+/* Check that the number of normals beyond each whole sigma, out of 2^24, fits the normal distribution within five
+ * standard errors. */
 static void normal_has_its_tails(void **state)
 {
     (void)state;

@@ -65,7 +65,7 @@ static void the_locale_does_not_matter(void **state)
     setlocale(LC_NUMERIC, "C");
 }
 
-/* Sizes shown to people have one unit, by powers of 1000. */
+/* Check that sizes shown to people have one unit, by powers of 1000. */
 static void sizes_for_people(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void control_bytes_are_escaped(void **state)
     assert_string_equal(zr__text_escape("12345678", small, sizeof(small)), "1234...");
 }
 
-/* Characters that would hide or reorder parts of a name are escaped. */
+/* Check that characters that would hide or reorder parts of a name are escaped. */
 static void characters_that_are_not_shown_are_escaped(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 #TEST build=tests/zr_stand_in,tests/bench_gpu_stand_in timeout=180
-# bench/gpu without a GPU, and on the stand-in of tests/cuda with tiny models: what it does, not how fast.
+# Check what bench/gpu does, not how fast: without a GPU, and on the stand-in of tests/cuda with tiny models.
 . tests/command.inc
 ZR_SOURCE=${ZR_SOURCE:-$(dirname "$(dirname "$ZR")")}
 tests=$(dirname "$ZR")/tests
@@ -10,7 +10,7 @@ if ! command -v python3 >/dev/null; then
     exit
 fi
 bench() { "$ZR_SOURCE/bench/gpu" --no-build --out gpu.json "$@"; }
-# Tools in place of those of NVIDIA: one tells 400 MiB more while a run is on, the other that no program has errors.
+# Stand-ins for NVIDIA's tools: one reports 400 MiB more during a run, the other reports no errors in any program.
 mkdir bin
 cat >bin/nvidia-smi <<'END'
 #!/bin/sh
@@ -65,7 +65,7 @@ check "... is told" grep -q '^MISSED: sanitizers: racecheck' out
 GPU_TESTS=$DIR/bin/gpu_test_*
 check "a test that fails" code 1 bench --tiny tests
 check "... is named" grep -q '^MISSED: tests: engine; .*not ok 2 - two' out
-# The kit, packed from the same programs, in an empty folder.
+# The kit is packed from the same programs, and used in an empty folder.
 if command -v ldd >/dev/null && command -v strip >/dev/null && command -v xz >/dev/null; then
     printf 'int main(void) { puts("1..1\\nok 1 - here"); }\n' >small.c
     check "a program as a test" sh -c "${CC:-gcc} -include stdio.h small.c -o bin/gpu_test_device_small"

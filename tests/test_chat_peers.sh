@@ -1,7 +1,7 @@
 #TEST timeout=600 long=1
-# Conversations have the tokens that transformers gives them with the models' own chat templates (tests/peers/chat.py).
-# The templates are in the source package of llama-cpp-python, from PyPI; ZR_TEMPLATES names a folder with others,
-# NAME.jinja.
+# Check that conversations get the tokens that transformers gives them with the models' own chat templates
+# (tests/peers/chat.py). The templates are in the source package of llama-cpp-python, from PyPI; ZR_TEMPLATES names a
+# folder with others, NAME.jinja.
 . tests/peers.inc
 need_peers chat "jinja2, tokenizers, transformers" transformers==5.23.0 tokenizers==0.23.3 jinja2
 templates=${ZR_TEMPLATES:-$own/llama_cpp_python-0.3.16.tar.gz}

@@ -107,7 +107,8 @@ static void write_form(const form *f)
 #define TABLE "bert.embeddings.word_embeddings.weight"
 static const struct {
     form form;
-    const char *told, *note; /* the refusal, or NULL; what the note about unknown tensors says, or NULL */
+    /* expected error message, or NULL; expected part of the note on unknown tensors, or NULL */
+    const char *told, *note;
 } forms[] = {
     {{0}, NULL, NULL},
     {{.bare = true}, NULL, NULL},
@@ -175,7 +176,7 @@ static const struct {
     const char *type, *members; /* model_type and further members of config.json */
     int samples;
     int64_t labels;
-    const char *told; /* the refusal, or NULL */
+    const char *told; /* expected error message, or NULL */
 } tasks[] = {
     {"bert", "\"architectures\": [\"BertForPreTraining\"]", ZR_SAMPLES_PAIRS, 0, NULL},
     {"bert", "\"architectures\": [\"BertForMaskedLM\"]", ZR_SAMPLES_PAIRS, 0, NULL},

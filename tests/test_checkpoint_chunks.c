@@ -36,7 +36,7 @@ static void check_chunks(const zr_chunk *chunk, int64_t n, const int64_t *ends, 
 typedef struct share {
     const char *path;
     const int64_t *ends;
-    int first, n; /* every second range, from the first-th */
+    int first, n; /* this writer writes every second range from range `first` on; number of ranges of both writers */
     int64_t piece;
     zr_chunk chunk[64];
     int64_t n_chunks;
@@ -46,7 +46,8 @@ static void *write_share(void *arg)
 {
     share *s = arg;
     zr_chunk_writer *w = NULL;
-    bool good = zr_chunk_writer_open(s->path, s->first ? 100 : 1, &w) == ZR_OK; /* another buffer size */
+    /* the two writers have buffers of different sizes */
+    bool good = zr_chunk_writer_open(s->path, s->first ? 100 : 1, &w) == ZR_OK;
     for (int e = s->first; good && e < s->n; e += 2)
         good = put_range(w, e ? s->ends[e - 1] : 0, s->ends[e], s->piece) == ZR_OK;
     good = good && zr_chunk_writer_end(w) == ZR_OK;
@@ -75,7 +76,7 @@ static void write_in_turn(const char *path, const int64_t *ends, int n, int64_t 
     check_bytes(path, ends[n - 1]);
 }
 
-/* Two writers give the same bytes and checksums however the disk supports O_DIRECT. */
+/* Check that two writers give the same bytes and checksums with each kind of support of O_DIRECT. */
 static void ranges_of_two_writers(void **state)
 {
     disk = *(const int *)*state;
@@ -127,7 +128,7 @@ static void bad_puts_are_refused(void **state)
     assert_null(w);
 }
 
-/* A failed write is reported by the end at the latest, and later calls do not take the failure back. */
+/* Check that a failed write is reported when the writer ends, or earlier, and that later calls still fail. */
 static void failed_writes_stay_failed(void **state)
 {
     (void)state;
@@ -173,7 +174,7 @@ static void failed_syncs_stay_failed(void **state)
     zr_chunk_writer_close(&w);
 }
 
-/* A writer closed early may or may not have written its data, and leaves no thread. */
+/* Check that a writer that is closed early leaves no thread. It may or may not have written its data. */
 static void unfinished_writers_close(void **state)
 {
     (void)state;
@@ -285,8 +286,8 @@ static bool direct_here(void)
     return fd >= 0;
 }
 
-/* Bytes are read sequentially and at random places, with a chunk read ahead or not, however the disk supports O_DIRECT.
- */
+/* Check that bytes can be read sequentially and at random places, with a chunk read ahead or not, with each kind of
+ * support of O_DIRECT. */
 static void bytes_are_read_in_any_order(void **state)
 {
     static const int64_t ends[] = {4096, 70000, ZR_CHUNK_BYTES + 5, 5000000, BYTES};
@@ -319,8 +320,8 @@ static void bytes_are_read_in_any_order(void **state)
     disk = DIRECT;
 }
 
-/* An unreadable or damaged chunk fails where it is requested, whichever thread read it ahead; all other chunks can be
- * read. */
+/* Check that an unreadable or damaged chunk fails where it is requested, whichever thread read it ahead; all other
+ * chunks can be read. */
 static void failed_reads_are_those_of_the_chunk(void **state)
 {
     (void)state;
@@ -351,7 +352,7 @@ static void failed_reads_are_those_of_the_chunk(void **state)
     zr__checked_close(&file);
 }
 
-/* A file that shrinks or changes during reading is refused at the read, and none of its bytes are used. */
+/* Check that a file that shrinks or changes during reading is refused at the read, and none of its bytes are used. */
 static void files_that_change_are_noticed(void **state)
 {
     (void)state;

@@ -45,7 +45,7 @@ static void a_folder(void **state)
     assert_true(fs_named(final));
 }
 
-/* The record detects the faults that it exists to detect. */
+/* Check that the record of calls (fs_record.h) detects faults. */
 static void faults_are_found(void **state)
 {
     (void)state;
@@ -55,7 +55,7 @@ static void faults_are_found(void **state)
     assert_int_equal(mkdir(tmp, 0777), 0);
     put(in_tempdir("bad.tmp/one"));
     int fd = open(in_tempdir("bad.tmp/one"), O_WRONLY);
-    assert_int_equal(pwrite(fd, "w", 1, 0), 1); /* after its sync */
+    assert_int_equal(pwrite(fd, "w", 1, 0), 1); /* written after the file was synced */
     close(fd);
     assert_int_equal(zr__dir_commit(tmp, final), ZR_OK);
     assert_string_not_equal(fs.fault, "");
@@ -67,7 +67,7 @@ static void faults_are_found(void **state)
     assert_string_not_equal(fs.fault, "");
 }
 
-/* A failure of any call leaves the old file or the new one, never a part. */
+/* Check that a failure of any call leaves the old file or the new one, never a part. */
 static void calls_that_fail(void **state)
 {
     (void)state;
@@ -94,8 +94,8 @@ static void calls_that_fail(void **state)
     assert_int_equal(failures, 4); /* two syncs (file, folder), one write, one rename */
 }
 
-/* EINVAL from syncing a folder means that the file system cannot sync folders, and is accepted. For a file it is a
- * failure. */
+/* Check that EINVAL is accepted if a folder is synced, because it means that the file system cannot sync folders, and
+ * is a failure if a file is synced. */
 static void folders_that_cannot_be_synced(void **state)
 {
     (void)state;

@@ -108,7 +108,7 @@ static void the_old_state_or_the_new(void **state)
     fs_replay_end();
 }
 
-/* The replay detects losses and torn writes after a save without sync. */
+/* Check that the replay detects losses and torn writes after a save without sync. */
 static void carelessness_is_found(void **state)
 {
     (void)state;

@@ -76,7 +76,7 @@ static void put_byte(FILE *file, long at, int byte)
     if (fseek(file, at, SEEK_SET) || fputc(byte, file) == EOF || fflush(file)) abort();
 }
 
-/* A flipped bit is detected in every byte: one of three bits in turn, all three in the long run. */
+/* Check that a flipped bit is detected in every byte: one of three bits in turn, all three in the long run. */
 static void every_byte_changed(void **state)
 {
     (void)state;
@@ -142,7 +142,7 @@ static void missing_files(void **state)
     whole();
 }
 
-/* Verification reports all damage, one line per damaged range, with neighbouring chunks joined. */
+/* Check that verification reports all damage, one line per damaged range, with neighbouring chunks joined. */
 static void all_damage_is_named(void **state)
 {
     (void)state;
@@ -173,7 +173,8 @@ static void all_damage_is_named(void **state)
     assert_int_equal(strlen(report), 7);
 }
 
-/* All slices of a damaged region of interleaved slices are reported, because a single slice cannot be used alone. */
+/* Check that all slices of a damaged region of interleaved slices are reported, because a single slice cannot be used
+ * alone. */
 static void damaged_slices_are_named(void **state)
 {
     (void)state;
@@ -257,7 +258,7 @@ static void links_are_not_followed(void **state)
     zr_free(step);
 }
 
-/* `latest` is a hint for people: its content never changes which checkpoints are found. */
+/* Check that the content of `latest`, which is only a hint for users, never changes which checkpoints are found. */
 static void latest_is_a_hint(void **state)
 {
     (void)state;

@@ -118,7 +118,7 @@ static void config_is_written_and_read_back(void **state)
     assert_true(c.layer_norm_epsilon == 1e-5 && c.initializer_range == 0.02);
 }
 
-/* The written config.json has the fields besides the sizes that transformers reads. */
+/* Check that the written config.json also has the other fields that transformers reads. */
 static void written_config_is_gpt2_for_others(void **state)
 {
     (void)state;

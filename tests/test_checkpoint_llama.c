@@ -121,7 +121,7 @@ static void unusable_directories_are_refused(void **state)
     }
 }
 
-/* Tensors that the model does not have are named, and a conversion says that it leaves them out. */
+/* Check that tensors that the model does not have are named, and that a conversion reports that it leaves them out. */
 static void unused_tensors_are_named(void **state)
 {
     (void)state;

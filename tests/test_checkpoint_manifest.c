@@ -83,8 +83,8 @@ static void what_is_written_is_read(void **state)
     assert_null(read);
 }
 
-/* Slices that begin and end anywhere relative to chunks are read; ranks name them in any order, and each rank also its
- * neighbours'. */
+/* Check that slices can be read that begin and end anywhere relative to chunks. Ranks list them in any order, and each
+ * rank may list its neighbours' slices too. */
 static void slices_are_read(void **state)
 {
     (void)state;
@@ -118,7 +118,7 @@ static void slices_are_read(void **state)
     zr_manifest_free(&read);
 }
 
-/* Chunks that do not tile a file with its slices are not written, and neither are invalid slices. */
+/* Check that chunks that do not tile a file with its slices are not written, and neither are invalid slices. */
 static void bad_slices_are_not_written(void **state)
 {
     (void)state;
@@ -335,7 +335,7 @@ static void forged_manifests_are_refused(void **state)
     }
 }
 
-/* Reading a manifest never takes more memory than a few times its size, whatever it says. */
+/* Check that reading a manifest never takes more memory than a few times its size, whatever its content. */
 static void memory_follows_the_text(void **state)
 {
     (void)state;

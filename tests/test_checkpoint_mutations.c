@@ -69,7 +69,7 @@ static void damaged_configs(void **state)
     assert_in_range(read, 10, ROUNDS);
 }
 
-/* The index of two files is damaged. */
+/* Damage the index of two files. */
 static void damaged_indices(void **state)
 {
     (void)state;

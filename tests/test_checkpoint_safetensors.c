@@ -169,7 +169,7 @@ static void ranges_and_types_are_checked(void **state)
     zr_safetensors_close(&st);
 }
 
-/* The data bytes are 0, 1, 2, ...: as I32 0x03020100 and so on, as I64 numbers above 32 bits. */
+/* Check integers. The data bytes are 0, 1, 2, ...: as I32 0x03020100 and so on, as I64 numbers above 32 bits. */
 static void integers_are_read(void **state)
 {
     (void)state;
@@ -191,7 +191,7 @@ static void integers_are_read(void **state)
     zr_safetensors_close(&st);
 }
 
-/* A file truncated or written to while open is detected, and its data are not used. */
+/* Check that a file truncated or written to while open is detected, and its data are not used. */
 static void changed_files_are_not_believed(void **state)
 {
     (void)state;

@@ -97,8 +97,8 @@ static void slices_of_several_writers(void **state)
     disk = DIRECT;
 }
 
-/* The number of checksums does not grow with the number of rows: apart from the ends, four ranks have four checksums
- * where a single rank has one. */
+/* Check that the number of checksums does not grow with the number of rows: apart from the ends, four ranks have four
+ * checksums where a single rank has one. */
 static void rows_are_not_counted(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void put_byte_of(const char *name, int64_t at, int byte)
     assert_true(file && fseek(file, (long)at, SEEK_SET) == 0 && fputc(byte, file) != EOF && fclose(file) == 0);
 }
 
-/* Slices are read as one file, each byte read once, and every byte is covered by a checksum. */
+/* Check that slices are read as one file, each byte read once, and every byte is covered by a checksum. */
 static void slices_are_read_in_any_order(void **state)
 {
     /* A failed check leaves its thread running; separate storage for each kind of disk keeps the next test from

@@ -49,7 +49,7 @@ static void newest_first(void **state)
                                         "step-0000003",  "step-000000004", "model",         "latest",
                                         "metrics.jsonl", "step-00000000"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) assert_int_equal(mkdir(at(names[i]), 0777), 0);
-    touch(at("step-00000007")); /* not a directory: the error comes on reading */
+    touch(at("step-00000007")); /* a file with the name of a checkpoint is listed; opening it fails */
     assert_int_equal(zr_checkpoint_list(run, &step, &n), ZR_OK);
     static const int64_t wanted[] = {123456789, 10, 7, 2, 0};
     assert_int_equal(n, 5);
@@ -95,7 +95,7 @@ static void one_goes_and_others_stay(void **state)
     assert_int_equal(zr_checkpoint_remove(at("nowhere"), 1), ZR_ERR_NOT_FOUND);
 }
 
-/* A foreign file is not removed; the checkpoint loses its name all the same. */
+/* Check that a foreign file in a checkpoint is not removed, but that the checkpoint loses its name. */
 static void foreign_files_stay(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void foreign_files_stay(void **state)
     }
 }
 
-/* A link in place of a checkpoint, of its remains or of a file in it is removed, and its target stays. */
+/* Check that a link in place of a checkpoint, of its remains or of a file in it is removed, and its target stays. */
 static void links_are_not_followed(void **state)
 {
     (void)state;

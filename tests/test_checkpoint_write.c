@@ -188,7 +188,7 @@ static void impossible_files_are_refused(void **state)
     }
 }
 
-/* A file too large for any disk fails at creation and leaves nothing behind. */
+/* Check that a file too large for any disk fails at creation and leaves nothing behind. */
 static void full_disks_show_at_once(void **state)
 {
     (void)state;

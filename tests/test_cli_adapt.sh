@@ -1,9 +1,9 @@
 #TEST timeout=120 mpi=1
-# What policy auto chooses beside what is computed again: how checkpoints are kept where ranks share layers, and how a
+# Check what policy auto chooses apart from recomputation: how checkpoints are kept where ranks share layers, and how a
 # step's samples are split into micro-batches. zr plan and zr train choose alike, and no choice changes a loss.
 . tests/command.inc
 
-XDG_CACHE_HOME=$PWD/cache # no rates but those of this test
+XDG_CACHE_HOME=$PWD/cache # an empty cache, so that no measured rates are used
 export XDG_CACHE_HOME
 taken() { sed -n 's/.*gradient_accumulation_steps: auto, set to \([0-9]*\), and train_micro_batch_size_per_gpu as \([0-9]*\).*/\1 x \2/p' "$1"; }
 
@@ -61,7 +61,7 @@ check "... the same losses" same chosen first
 check "resumed with half the rows, and room for all at once" train first $auto --memory.limit=1GB --train_batch_size=16 --train.steps=6 --resume
 check "... is split anew" test "$(taken err)" = "1 x 8"
 
-# Elsewhere all is as it was: without the two words, without a limit, with another policy.
+# The step is one micro-batch without the two words "auto", without a limit, or with another policy.
 for keys in '' '--gradient_accumulation_steps=auto' '--train_micro_batch_size_per_gpu=auto' "$auto --activation_checkpointing.policy=unit"; do
     check "settled: $keys" plan 57MB $keys
     check "... one micro-batch" grep -q '^1 micro-batch a step' out
@@ -109,7 +109,7 @@ check "... the same losses and weights" same pieces all
 check "both" train4 both $auto --memory.limit=55MB
 check "... planned is measured" as_planned both
 
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
     export OMPI_MCA_rmaps_base_oversubscribe=1

@@ -1,13 +1,13 @@
 #TEST timeout=240 long=more
-# One question has one answer: `zr plan --cluster`, `zr simulate`, a sweep of one value and a search in which nothing is
-# left to vary say the same step time, bytes and fit; with --memory what is chosen is the same, and what a run takes.
+# Check that commands agree: `zr plan --cluster`, `zr simulate`, a sweep of one value, and a search in which nothing can
+# vary give the same step time, bytes and fit. With --memory they choose the same, and a run takes the same.
 . tests/command.inc
 
 command -v python3 >/dev/null || { echo "ok 1 - # SKIP there is no python3"; echo 1..1; exit 0; }
 cat >mine.json <<'END'
 {"name": "mine", "devices": 32, "include": "dgx-a100x8", "host": {"devices": 4, "memory_bytes": 2e11}}
 END
-# Cluster, ranks, options. A third of them in a short run: each cluster, stage and option stands in one of these.
+# Cluster, ranks, options. A short run checks a third of the lines, which together have each cluster, stage and option.
 cat >questions <<'END'
 dgx-h100x8 64 --preset gpt2-1.5b --stage 3 --batch 4
 dgx-h100x8 16 --preset gpt2-124m --stage 1 --batch 32 --seq 512
@@ -70,7 +70,7 @@ agree() { # CLUSTER RANKS OPTION...: the policies and splits that a search would
         "$ZR" simulate --cluster "$cluster" --ranks "$ranks" "$@" --quiet --tokens 5e6 --json >simulated.json &&
         "$ZR" simulate --cluster "$cluster" --sweep ranks="$ranks" "$@" --quiet >swept.csv || return 1
     "$ZR" simulate --cluster "$cluster" --ranks "$ranks" "$@" --quiet --search --json >found.json
-    [ $? = 71 ] && echo "[$(cat simulated.json)]" >found.json # nothing fits: it says so of the same
+    [ $? = 71 ] && echo "[$(cat simulated.json)]" >found.json # nothing fits, and the message gives the same values
     python3 compare.py
 }
 line=0
@@ -80,7 +80,7 @@ while read -r question; do
     check "$question" agree $question
 done <questions
 
-# What --memory leaves open is chosen alike, and as fast as what stands beside it says.
+# With --memory, both choose the same open options, and the step time is the one that is printed with them.
 chosen() { # OPTION...
     "$ZR" plan "$@" --json --advice >plan.json 2>note &&
         python3 -c '
@@ -98,7 +98,7 @@ check "... on other hosts" chosen --cluster dgx-h100x8 --ranks 16 --preset gpt2-
 check "... at one host's peak rates" chosen --profile v100-dgx2 --ranks 16 --preset gpt2-1.5b --memory 32GB
 check "... where the link is not known" chosen --ranks 64 --preset gpt2-1.5b --memory 32GB
 
-# No micro-batch that is given is faster than what is chosen, as its cluster times both.
+# No given micro-batch is faster than the chosen one, by the simulated time of its cluster.
 batches="2 8 32"
 [ -z "${ZR_LONG-}" ] || batches="1 2 4 8 16 32"
 fastest() { # OPTION...
@@ -112,7 +112,7 @@ assert not given["fits"] or rate[1] <= 1.02 * rate[0], rate' || return 1
     done
 }
 check "what is chosen is the fastest on its cluster" fastest --cluster dgx2x25 --ranks 64 --preset gpt2-774m --memory 12GB
-large() { # a limit above what a device has is not what fits
+large() { # a limit above a device's memory does not make a plan fit
     "$ZR" simulate --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --activation_checkpointing.policy=none --memory 200GB --quiet --json >simulated.json &&
         "$ZR" plan --cluster 4x4090 --ranks 2 --preset gpt2-1.5b --stage 1 --batch 16 --activation_checkpointing.policy=none --memory 200GB --quiet --json --advice >plan.json &&
         python3 -c '
@@ -121,14 +121,14 @@ plan, one = json.load(open("plan.json")), json.load(open("simulated.json"))
 assert 24e9 < one["needs"] == plan["needs"] < 200e9 and one["fits"] is plan["fits"] is False, (one, plan["fits"])'
 }
 check "a limit above what a device has" large
-# ... nor is more chosen for it, or found.
+# ... nor does it change what is chosen or found.
 auto='--cluster dgx1v --ranks 8 --preset gpt2-350m --stage 2 --activation_checkpointing.policy=auto --max batch --json --quiet'
 alike() { "$ZR" plan $auto >a && "$ZR" plan $auto --memory 200GB >b && cmp a b >&2; }
 check "... by policy auto" alike
 check "... which is said" sh -c "'$ZR' plan --preset gpt2-124m --cluster dgx1v --memory 200GB --stage 1 --batch 1 2>&1 >/dev/null |
     grep -q 'note: memory.limit 200.00 GB is more than a device of dgx1v has'"
 
-# What ranks keep on a host counts in --max too; and it is said that hosts are what is too small.
+# Checkpoints on a host count in --max too, and the message says that the host's memory is too small.
 echo '{"name": "small", "devices": 16, "include": "dgx-a100x8", "host": {"memory_bytes": 4e9}}' >small.json
 host='--cluster ./small.json --ranks 8 --preset gpt2-350m --stage 1 --activation_checkpointing.policy=unit --activation_checkpointing.cpu_checkpointing=true --quiet'
 hosts() {
@@ -144,7 +144,7 @@ assert plan["max"]["next_needs"] == larger["needs"], (plan["max"], larger["needs
 check "a host's memory bounds --max" hosts
 check "... and is what is too small" sh -c "'$ZR' plan $host --batch 600 | tr '\n' ' ' | grep -q 'hosts lack memory: .* of 4.00 GB'"
 
-# A cluster without room for the ranks is refused whatever is printed, and no half of a document is.
+# A cluster with too few devices for the ranks is refused in every output format, and no incomplete document is printed.
 for what in --json '--json --advice' --schedule '--max batch --json' ''; do
     check "more ranks than there are devices: $what" fails 78 'do not fit' "$ZR" plan --preset gpt2-124m --ranks 8 --cluster 4x4090 --quiet $what
     check "... and nothing is printed" sh -c "'$ZR' plan --preset gpt2-124m --ranks 8 --cluster 4x4090 --quiet $what 2>/dev/null >printed; test ! -s printed"
@@ -157,7 +157,7 @@ for way in json.load(open(\"found.json\")):
     keys = way[\"keys\"]
     assert keys[\"train_micro_batch_size_per_gpu\"] * keys[\"gradient_accumulation_steps\"] * 8 * 1024 <= 16384, keys'"
 
-# On this machine: a run takes what a plan says, with what was chosen for the memory.
+# On this machine, a run with the options chosen for a limit takes the memory of its plan.
 cat >c.json <<'END'
 {"model": {"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 64, "n_positions": 64, "vocab_size": 256},
  "data": {"train": "t.txt", "seq_length": 32}, "optimizer": {"type": "AdamW"}, "train": {"steps": 1}}

@@ -31,7 +31,7 @@ cli_fault_hooks cli_faults = {.allocation = is_due};
 
 int cli_exit_code(zr_status status)
 {
-    return status == ZR_ERR_MEMORY ? AT_ONCE : 1; /* the exit status of alloc.c */
+    return status == ZR_ERR_MEMORY ? AT_ONCE : 1; /* exit status, as in alloc.c */
 }
 
 static zr_status multiply(float *c)
@@ -54,7 +54,7 @@ static zr_status multiply(float *c)
     zr_status st = zr__product_run(p, a, b, bias, NULL, c);
     zr__product_destroy(&p);
     ZR_TRY(st);
-    return cli_alloc_check(); /* the command ends with this check, too */
+    return cli_alloc_check(); /* the last check of the command itself */
 }
 
 static size_t keep_bytes = SIZE_MAX;
@@ -77,7 +77,7 @@ static void take_all_but(size_t bytes)
 static int run_with(long long nth)
 {
     float c[M * N];
-    asked = 0; /* without allocations of libraries that started before */
+    asked = 0; /* do not count the allocations of libraries that have already started */
     cli_alloc_begin();
     if (keep_bytes != SIZE_MAX) take_all_but(keep_bytes);
     atomic_store(&left, nth);
@@ -132,7 +132,7 @@ static void each_failure_is_told(void **state)
     assert_int_equal(outcome(n + 1), 0);
 }
 
-/* Where the address space can hardly grow, the reserve is large enough for the library to finish. */
+/* Check that the reserve is large enough for the library to finish if the address space can hardly grow. */
 static void what_is_put_by_is_enough(void **state)
 {
     (void)state;

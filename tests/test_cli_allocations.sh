@@ -1,7 +1,7 @@
 #TEST timeout=400 long=more build=tests/zr_fault
-# One allocation fails, of zr's own, of jansson's, PCRE2's or oneDNN's, at every place of every command: it ends with
-# exit code 71 and one message that says so, or as if nothing had been. What a run had written stays. A long run takes
-# every one of the first thousand places and each hundredth part of what is behind them, a short one a part.
+# Check the exit code and the message of every command when one allocation fails, at every place, in zr, jansson, PCRE2
+# or oneDNN: exit code 71 and one message that says so, or success. Files that a run had written stay. A long run tests
+# each of the first thousand places and later ones in steps of 1 %, a short run some of them.
 . tests/command.inc
 ZR=$FAULTY
 i=0
@@ -17,8 +17,8 @@ export XDG_CACHE_HOME="$DIR/cache" OMP_NUM_THREADS=1
 "$ZR" train c.json --quiet || exit 1
 numbers run >lines
 
-# each NAME PLACES COMMAND...: at each of the places, by their numbers, an allocation fails. `also` says what else is not
-# as it is to be.
+# each NAME PLACES COMMAND...: run the command once for each place, and let the allocation with that number fail. `also`
+# prints any other fault.
 also() { :; }
 each() {
     name=$1 places=$2 bad='' told=0 fine=0 at=0
@@ -63,7 +63,7 @@ each "simulate --sweep" "$some 610 987" "$ZR" simulate c.json --cluster dgx-h100
 each "simulate --search" "$some 1600" "$ZR" simulate c.json --cluster dgx-h100x8 --ranks 4 --search --quiet \
     --parallel.tensor=1 --zero_optimization.stage=2 --activation_checkpointing.policy=none
 
-# What is made has its name only where it is whole.
+# An output has its final name only if it is complete.
 also() { [ $rc = 0 ] || [ ! -e made ] || echo " $at: something is left;"; }
 each "convert" "$some 610 987 1597 2584" "$ZR" convert run made
 "$ZR" convert run whole-hf --quiet
@@ -83,7 +83,7 @@ each "tokenize, normalized" "$some 610 987 $(seq -s " " 1400 5 1500)" "$ZR" toke
 each "tokenize, by tekken.json" "$some 610 987 2584 4181 $(seq -s " " 4340 5 4400)" "$ZR" tokenize --tokenizer \
     "$known/tekken_own.json" text.txt -o made
 
-# A run that goes on keeps its lines and checkpoints.
+# A resumed run keeps its lines and checkpoints.
 also() {
     [ ! -d made ] || numbers made | cmp -s -n "$(wc -c <lines)" lines - || echo " $at: lines are lost;"
     [ ! -d made ] || "$ZR" verify made >verified 2>&1 || echo " $at: $(tail -n 1 verified);"
@@ -92,7 +92,7 @@ goes_on() { cp -r run made && "$ZR" train "$1" --quiet --resume --train.output_d
 sed 's/text.txt/text.jsonl/g' c.json >lines.json
 rm -rf made
 "$ZR" train lines.json --quiet --train.output_dir=made || exit 1 # its tokens are in the cache
-cached() { # want of memory is no damage of the tokens in the cache
+cached() { # a failed allocation does not count as damage of the cached tokens
     for at in $(seq 500 1200); do
         rm -rf made
         ZR_FAULT=alloc:$at "$ZR" train lines.json --quiet --train.steps=1 --train.output_dir=made >out.now 2>err.now

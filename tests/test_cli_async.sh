@@ -1,5 +1,5 @@
 #TEST timeout=240 mpi=1 build=tests/zr_fault
-# Checkpoints that are written behind the next steps: the same bytes, no other loss, and what is said of them.
+# Check checkpoints that are written during the next steps: the same bytes and losses, and the messages about them.
 . tests/command.inc
 
 i=0
@@ -12,7 +12,7 @@ cat >c.json <<'END'
 END
 train() { "$ZR" train c.json --train.output_dir="$@"; }
 numbers() { sed 's/, "step_ms".*//' "$1/metrics.jsonl"; }
-# Two runs: the same losses, the same files of all checkpoints but for what tells of the run.
+# Two runs have the same losses, and the same files of all checkpoints except for those that describe the run.
 same() {
     numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2 || return 1
     for dir in "$1"/step-*; do
@@ -22,7 +22,7 @@ same() {
     done
     [ "$(ls -d "$1"/step-* | wc -l)" = 4 ] && [ "$(ls -d "$2"/step-* | wc -l)" = 4 ] && "$ZR" verify "$2" >/dev/null
 }
-# The least memory.limit of a configuration: then there is no room for a copy.
+# Take the least memory.limit of a configuration, which leaves no room for a copy.
 limit() {
     total=$("$ZR" plan c.json --checkpoint.async=false --json "$@" | sed 's/.*"states": [0-9]*, "total": \([0-9]*\).*/\1/')
     echo $((total + total * 3 / 100 + 50331648 + 2))
@@ -45,7 +45,7 @@ for stage in 0 1 2 3; do
         check "... the same" same waits place
     done
 done
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
     export OMPI_MCA_rmaps_base_oversubscribe=1
@@ -69,8 +69,8 @@ check "... step by step" sh -c '"$0" plan c.json --schedule | grep -q "save .*wh
 check "and nothing where nothing is saved" sh -c '"$0" plan c.json --train.save_interval=0 --json' "$ZR"
 check "... at all" sh -c '! grep -q save out'
 
-# A disk that takes a quarter of a second for each write: training goes on, from a copy.
-# The longest step after step S, in ms.
+# On a disk that takes a quarter of a second for each write, training continues, because a copy is written.
+# Print the time of the longest step after step S, in ms.
 longest() {
     sed -n 's/.*"step": *\([0-9]*\),.*"step_ms": *\([0-9]*\).*/\1 \2/p' "$1/metrics.jsonl" |
         awk -v s="$2" '$1 > s && $2 > m { m = $2 } END { print m + 0 }'
@@ -82,7 +82,7 @@ check "... and all are there" sh -c 'test "$(ls -d slow/step-* | wc -l)" = 3 && 
 check "in place" env ZR_FAULT=slow:250 "$FAULTY" train c.json --train.output_dir=slower --train.steps=3
 check "... the step behind which it is written waits" test "$(longest slower 2)" -ge 1000
 
-# Killed while one is written: the one before counts, and here there is none.
+# If a run is killed during a write, the checkpoint before counts; here there is none.
 check "a run that is not disturbed" train plain
 check "killed while a checkpoint is written" code 137 sh -c 'ZR_FAULT=slow:500 "$0" train c.json --train.output_dir=killed --train.steps=9999 --train.save_interval=30 --memory.limit=4GB --quiet >out 2>err &
     pid=$!
@@ -92,7 +92,7 @@ check "... it is not there" sh -c 'test -d killed/step-00000030.tmp && test ! -e
 check "... and the run starts again" train killed --resume --train.steps=8 --train.save_interval=2
 check "... to the same end" sh -c 'test ! -e killed/step-00000030.tmp && cmp killed/model/model.safetensors plain/model/model.safetensors'
 
-# A write that fails behind a step.
+# A write that fails during a later step.
 check "a disk that fails" code 74 env ZR_FAULT=write:10 "$FAULTY" train c.json --train.output_dir=fails
 check "... is noted" grep -q 'the checkpoint of step [0-9]* could not be written; training goes on' err
 check "... and what is there is whole" "$ZR" verify fails

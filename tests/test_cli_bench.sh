@@ -1,6 +1,7 @@
 #TEST alone=1 timeout=120 mpi=1 long=more
-# `zr info --bench`: one document with rates that can be, remembered for `zr plan` and `zr train`; notes, not failures,
-# where they cannot be. No speed is tested, only what holds between rates. A long run measures all models, not --quick.
+# Check `zr info --bench`: one document with possible rates, remembered for `zr plan` and `zr train`, and notes instead
+# of errors where they cannot be remembered. No speed is tested, only relations between rates. A long run measures all
+# models, without --quick.
 . tests/command.inc
 
 quick=--quick
@@ -14,7 +15,7 @@ says() { # PATTERN COMMAND...: on stderr
     shift
     "$@" 2>message >said && grep -q -- "$pattern" message || { cat message >&2; return 1; }
 }
-# The number of a JSON key in a file, the first one.
+# Print the first number of a JSON key in a file.
 number() { tr ',{}' '\n\n\n' <"$2" | sed -n "s/^ *\"$1\": *\([-0-9.e+]*\)\$/\1/p" | head -n 1; }
 plan() { "$ZR" plan --preset gpt2-124m --ranks 2 "$@"; }
 
@@ -39,7 +40,8 @@ top = next(l for l in d["levels"] if l["level"] == d["level"])
 assert d["threads"] >= 1 and len(d["levels"]) >= 1
 for l in d["levels"]:
     assert l["fma_f32_flops"] > 0 and l["fma_f32_all_flops"] > 0, l
-# A library may reach more than zr's own loops, by what they know nothing of: then its rate is the peak, and said so.
+# A library may be faster than zr's own loops, by instructions that they do not use. Then its rate is the peak, and the
+# document says so.
 def reached(dtype):
     return [s["flops_per_sec"] for s in d["shapes"] if s["dtype"] == dtype] + [d[f"matmul_{dtype}_flops"] or 0]
 for dtype, loop in (("f32", "fma_f32_all_flops"), ("bf16", "dot_bf16_all_flops")):
@@ -67,7 +69,8 @@ check "it is remembered" sh -c "$ZR info | grep -q '^measured *[0-9.]* GFLOP/s'"
 check "... in JSON" sh -c "$ZR info --json | grep -q '\"rates\":{\"f32_flops\":[1-9]'"
 check "steps of thread ranks are remembered" sh -c "ls cache/zr/steps-*.json | wc -l |
     awk -v n=\$(grep -c '\"transport\":\"threads\"' bench.json) '{ exit !(\$1 == n && n >= 2) }'"
-# simulate WORDS...: a step of two ranks takes time, and some of it for the other one; both ranks' samples count.
+# simulated WORDS...: check that a step of two ranks takes time, that it exchanges data, and that both ranks' samples
+# count.
 simulated() {
     "$ZR" simulate --preset gpt2-124m --cluster this --ranks 2 --batch 1 --seq 64 --quiet --json "$@" >this.json &&
         awk -v s="$(number step_sec this.json)" -v e="$(number exposed_sec this.json)" \

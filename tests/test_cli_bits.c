@@ -69,12 +69,12 @@ static void test_bits(void **state)
     bool mpirun = cli_have_mpirun();
     if (!mpirun) print_message("# no mpirun: threads only\n");
     static const char *const bucket[] = {"1", "1000", "\"auto\"", "100000000"};
-    int n = 0; /* groups of runs; each has all stages and bucket sizes and both transports */
+    int n = 0; /* number of groups of runs; each group has all stages and bucket sizes and both transports */
     for (int ranks = 1; ranks <= 3; ranks++)
         for (int accum = 1; accum <= 4; accum += 3)
             for (int bf16 = 0; bf16 <= 1; bf16++, n++) {
                 char first[40] = "";
-                if (!is_long_run() && (ranks + accum + bf16) % 2) continue; /* all pairs of the three */
+                if (!is_long_run() && (ranks + accum + bf16) % 2) continue; /* a short run covers all pairs of values */
                 for (int stage = 0; stage <= 3; stage++) {
                     char name[40], options[400];
                     snprintf(name, sizeof name, "run%d-%d", n, stage);

@@ -1,5 +1,5 @@
 #TEST timeout=120
-# Training on prompts and on conversations, at several numbers of ranks, and answers of the trained model.
+# Check training on prompts and on conversations, at several numbers of ranks, and answers of the trained model.
 . tests/command.inc
 
 python3 - <<'END_PYTHON'

@@ -1,5 +1,5 @@
 #TEST timeout=60
-# Completion for bash and zsh, and pages for man, from the tables of commands, options and keys.
+# Check completion for bash and zsh, and man pages, made from the tables of commands, options and keys.
 . tests/command.inc
 
 check "commands" prints '^report$' "$ZR" help --list
@@ -9,7 +9,7 @@ check "a page of nothing" fails 2 'unknown command' "$ZR" help --man nope
 check "help of a command is as ever" prints '^Examples' "$ZR" help train
 
 "$ZR" help --completion bash >zr.bash
-# offers WORD... : what bash offers for the last word, a word a line, on the file `offered`
+# offers WORD...: write the words that bash offers for the last word to the file `offered`, one on each line
 offers() {
     bash -c '. ./zr.bash; COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _zr; printf "%s\n" "${COMPREPLY[@]}"' - "$@" >offered
 }
@@ -41,7 +41,7 @@ fi
 "$ZR" help --completion zsh >_zr
 if command -v zsh >/dev/null; then
     check "zsh reads it" zsh -n _zr
-    # _arguments as a function that counts what it is given: quoting of every option and key is then known to hold.
+    # A function _arguments that prints its arguments shows that every option and key is quoted correctly.
     check "... with all options and keys" prints '^--zero_optimization.stage=-\[' zsh -c \
         'words=(zr train ""); CURRENT=3; _arguments() { printf "%s\n" "$@"; }; . ./_zr'
     check "... and their values" grep -q ':value:(0 1 2 3)$' printed

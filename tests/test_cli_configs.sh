@@ -1,5 +1,5 @@
 #TEST timeout=60
-# `zr plan --configs`: what the SC20 paper ran, against the model states and checkpoints of its formulas.
+# Compare `zr plan --configs`, the runs of the SC20 paper, with the model states and checkpoints by its formulas.
 . tests/command.inc
 
 # figure, label, system, GPUs, M, N, layers, hidden, heads, batch, parameters, GB of model states a rank
@@ -62,7 +62,7 @@ C4 175 8192 64 16 25 16 22.400 2.936
 C5 187 8192 64 16 25 16 24.000 0.000
 END
 
-# rows LIST KEY...: of each row of a list of the document these keys, as lines.
+# rows LIST KEY...: print these keys of each row of a list of the document, a row a line.
 rows() {
     list=$1
     shift
@@ -81,7 +81,7 @@ rows() {
             }
         }' document
 }
-# near PART <pairs: of each pair the first is the second, but for this part of it and the last digit of the paper.
+# near PART <pairs: check that both values of each pair agree within this fraction and the last digit of the paper.
 near() { awk -v part="$1" '{ d = $1 - $2; if (d < 0) d = -d; if (d > part * $2 + 0.0051) { print; bad = 1 } } END { exit bad || !NR }'; }
 
 check "planned" "$ZR" plan --configs --json

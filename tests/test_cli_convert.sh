@@ -1,5 +1,5 @@
 #TEST timeout=60
-# zr convert: the files of a tokenizer go along, both ways; weights in several files; types.
+# Check zr convert: the files of a tokenizer are copied in both directions; weights in several files; types.
 . tests/tokenizer.inc
 . tests/command.inc
 

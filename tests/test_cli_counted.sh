@@ -1,6 +1,6 @@
 #TEST timeout=60
-# The loss of a training step is the mean over the targets that count, as val_loss is, and a step without any such target
-# updates nothing.
+# Check that the loss of a training step is the mean over the targets that count, as val_loss is, and that a step
+# without any such target updates nothing.
 . tests/command.inc
 
 python3 - <<'END_PYTHON'
@@ -19,7 +19,8 @@ cat >c.json <<'END_CONFIG'
  "train": {"steps": 3, "eval_interval": 3, "threads": 1, "output_dir": "first"}}
 END_CONFIG
 train() { "$ZR" train c.json "$@"; }
-# the_same RUN: the loss of the run's first step, before its update, is the val_loss of first, from whose weights it began.
+# the_same RUN: check that the loss of the run's first step equals val_loss of the run `first`, whose weights it starts
+# from.
 the_same() {
     python3 - "$1" <<'END_PYTHON'
 import json, sys
@@ -41,7 +42,7 @@ check "... without accumulation" next whole --train_micro_batch_size_per_gpu=8
 check "... with sums that do not depend on ranks" next world --train.reproducible=world --ranks 2
 check "... tokens are all tokens of the step" grep -q '"tokens":1024,' one/metrics.jsonl
 
-# with one line a step, the second and the fourth have no target that counts
+# with one line in each step, the second and the fourth step have no target that counts
 few() {
     train --data.train=some.jsonl --data.order=sequential --data.seq_length=16 --train_batch_size=1 \
         --train_micro_batch_size_per_gpu=1 --train.steps=4 --train.eval_interval=0 "$@"

@@ -1,6 +1,6 @@
 #TEST build=tests/zr_stand_in timeout=180
-# GPUs from the command, on the stand-in of tests/cuda: the losses of a processor but for rounding, the same bits at all
-# stages, checkpoints from one to the other, and what is said where no GPU is.
+# Check GPUs from the command, on the stand-in of tests/cuda: a CPU's losses except for rounding, the same bits at all
+# stages, checkpoints loaded on the other device, and the messages where there is no GPU.
 . tests/command.inc
 GPU=$(dirname "$ZR")/tests/zr_stand_in
 
@@ -67,7 +67,7 @@ check "generated on a GPU" sh -c "'$GPU' generate processor --prompt 'line 7' --
 check "... what the processor generates" sh -c "'$ZR' generate processor --prompt 'line 7' --tokens 5 --temperature 0 >b; cmp a b"
 check "too little memory on a GPU" code 71 train "$GPU" none 1 --memory.limit=900MB
 check "... in its words" grep -q 'needs .* of GPU memory per rank .* but memory.limit is 900.00 MB' err
-# Planned for a GPU by name, or on it: the same bytes, and the same choices under a limit.
+# A plan for a GPU by name has the bytes and choices of a plan on the GPU, also under a limit.
 planned_alike() { # KEYS...
     "$ZR" plan c.json --ranks 2 --profile h100 --quiet --json "$@" >named && "$GPU" plan c.json --ranks 2 --quiet --json "$@" >own &&
         cmp named own >&2 && "$ZR" plan c.json --ranks 2 --device=cpu --quiet --json "$@" >other && ! cmp -s named other

@@ -1,5 +1,5 @@
 #TEST timeout=120
-# What a run may be trained on: patterns, lists, .jsonl, sources with weights; what is refused, and with which code.
+# Check what a run may be trained on: patterns, lists, .jsonl, weighted sources; refusals and their exit codes.
 . tests/tokenizer.inc
 . tests/command.inc
 export XDG_CACHE_HOME="$DIR/cache"
@@ -91,7 +91,7 @@ check "a cache that cannot be" refuse 73 'file' --data.train=all.jsonl --data.ba
 check "... nor its folder" refuse 73 'file/no: Not a directory; tokens of texts .* data.cache_dir' \
     --data.train=all.jsonl --data.bad_lines=skip --data.cache_dir=file/no
 
-# A run must not write over what it reads, whichever way that is named.
+# A run must not write over a file that it reads, by whichever name.
 mkdir own && cp all.txt own/run.json
 check "a shard in the place of an output" fails 73 'run.json' train --data.train='own/ru*' --train.output_dir=own
 check "... which is as it was" cmp own/run.json all.txt
@@ -133,8 +133,8 @@ check "a vocabulary below the tokenizer's" fails 78 'needs a vocab_size of at le
 check "no tokenizer's directory" fails 66 'elsewhere' bpe --data.tokenizer=elsewhere --train.output_dir=none
 check "... leaves nothing" test ! -e none
 
-# More than stays in memory is read by a thread, and is what is read without: the first samples of a text, and of a
-# longer one that begins so.
+# Data larger than what stays in memory is read by a thread, with the same results: the first samples of a text equal
+# those of a longer one with the same beginning.
 cp all.txt big.txt
 while [ "$(wc -c <big.txt)" -lt 70000000 ]; do cat big.txt big.txt big.txt big.txt >more.txt && mv more.txt big.txt; done
 in_order() { train --data.order=sequential --data.val=null --train.save_interval=0 "$@"; }

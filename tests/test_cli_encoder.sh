@@ -1,6 +1,6 @@
 #TEST timeout=240 long=more build=tests/zr_fault
-# An encoder with packed rows, dropout and LAMB from the command: one series of losses for each degree of tensor and
-# sequence parallelism, in all layouts and homes of states, also after a rank was killed, and on another number of
+# Check an encoder with packed rows, dropout and LAMB from the command: one series of losses for each degree of tensor
+# and sequence parallelism, at all stages and places of states, also after a rank was killed, and on another number of
 # ranks. In the short run the layouts have each value of each key, and most pairs of values.
 . tests/encoder_text.inc
 . tests/command.inc
@@ -18,7 +18,7 @@ cat >c.json <<'END_CONFIG'
 END_CONFIG
 ac=--activation_checkpointing
 zo=--zero_optimization
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
     export OMPI_MCA_rmaps_base_oversubscribe=1
@@ -36,13 +36,14 @@ train() {
         "$ZR" train c.json $options --ranks "$ranks" "$@"
     fi
 }
-# layout TRANSPORT RANKS TENSOR STAGE OPTION...: has the numbers of the reference of its degree, and its planned memory
+# layout TRANSPORT RANKS TENSOR STAGE OPTION...: check that a run has the losses of its degree's reference, and its
+# planned memory
 layout() {
     if [ "$1" = mpi ] && [ -z "$mpirun" ]; then
         skip "$*" "no mpirun, or built without MPI"
         return
     fi
-    # Ranks with tokens of their own add the gradients of norms and biases in another order.
+    # Ranks with different tokens add the gradients of norms and biases in another order.
     case $* in *sequence*) one=tokens$3 cut=--parallel.sequence=keep ;; *) one=one$3 cut= ;; esac
     [ -d $one ] || check "one copy of the layers, on $3 ranks $cut" train $one threads "$3" "$3" 0 $ac.policy=none $cut
     rm -rf run
@@ -57,7 +58,7 @@ layer=--train.accumulation_order=layer
 if [ -n "${ZR_LONG:-}" ]; then
     for stage in 0 1 2 3; do
         for home in none cpu nvme; do
-            [ $stage$home != 0nvme ] || continue # trust ratios are refused there
+            [ $stage$home != 0nvme ] || continue # trust ratios are refused with states on disk
             for kept in none selective "unit $layer" "unit $ac.offload=host" "unit $ac.offload=disk $layer"; do
                 for grid in "threads 1 1" "threads 4 1" "mpi 2 1" "threads 4 2" "mpi 3 3"; do
                     layout $grid $stage $zo.offload_optimizer.device=$home $ac.policy=$kept
@@ -84,7 +85,7 @@ else
     layout threads 3 3 2 --parallel.sequence=regather $ac.policy=selective
 fi
 
-# A rank is killed while the others need it, and the run goes on, on as many ranks or on another number.
+# A rank is killed while the others wait for it; the run is resumed on the same and on another number of ranks.
 plain=$ZR
 for phase in exchange update; do
     rm -rf run

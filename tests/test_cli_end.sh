@@ -1,6 +1,6 @@
 #TEST timeout=120
-# What a run leaves at its end: the checkpoint of its last step, by which it is trained longer, weights that no resume
-# replaces by earlier ones, nothing written through a link; and what it says where the disk does not take all of it.
+# Check the files of a run at its end: the checkpoint of its last step, from which it can be trained longer; weights
+# that no resume replaces by earlier ones; nothing written through a link. Check the messages when the disk is full.
 . tests/command.inc
 
 i=0
@@ -45,7 +45,7 @@ check "a run of these that fails" code 74 sh -c 'ulimit -f 20; exec "$0" train c
     --train.save_model=false --train.save_end=false --train.steps=600' "$ZR"
 check "... says that it saves nothing" grep -q 'the weights after step 600 are not saved, since train.save_model is false' err
 
-# The best of evaluations that get better and worse again, also when a run goes on behind the best.
+# The best of evaluations that improve and get worse again, also when a run is resumed after the best one.
 head -n 30 text.txt | tr a-m n-z >val.txt
 best() { "$ZR" train c.json --quiet --data.val=val.txt --train.eval_interval=2 --train.keep_best=true --train.save_interval=8 "$@"; }
 losses() { sed -n 's/.*"val_loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
@@ -57,7 +57,7 @@ check "... and have its loss" test "$(of_best bests | cut -c1-7)" = "$(echo "$lo
 cp -r bests/best best.kept
 check "a run that goes on and gets no better" best --resume --train.steps=44 --train.output_dir=bests
 check "... leaves them" sh -c 'test "$1" = "$2" && diff -r best.kept bests/best' - "$lowest" "$(losses bests | sort -g | head -n 1)"
-# A run that is ended behind its best, and goes on from before it to an evaluation of a higher loss.
+# A run that is stopped after its best evaluation, and resumed from before it, to an evaluation with a higher loss.
 check "a run that is best at its 2nd evaluation of three" best --train.steps=14 --train.save_interval=2 --train.keep_last=9 \
     --train.output_dir=rewound
 best_step() { sed -n 's/^{"step":\([0-9]*\), "val_loss":.*/\1/p' "$1/best/trained.json"; }
@@ -109,7 +109,7 @@ for steps in 10 14 20; do
     check "... is refused, with what to do" said_once 'holds weights after step 14 (model), .*step-00000008: .*Move model elsewhere'
     check "... and changes nothing" diff -r kept later
 done
-# The step of weights is their own, whatever became of run.json.
+# Weights keep their own step, whatever happened to run.json.
 rm later/run.json && rm -r kept && cp -r later kept
 check "without run.json it is refused too" code 73 train later --resume --train.steps=10
 check "... and changes nothing" diff -r kept later
@@ -128,7 +128,7 @@ mv later/model later.model
 check "with the weights elsewhere it goes on" train later --resume --train.steps=10
 check "... from the checkpoint" grep -q 'goes on after step 8 of 10' err
 
-# Links that somebody has put where a run writes lead to files of somebody else.
+# A link at the name of an output is not followed: it may lead to a file of another user.
 mkdir victim
 for f in config.json model.safetensors model.safetensors.tmp; do echo "of somebody else" >victim/$f; done
 cp -r victim victim.kept
@@ -144,7 +144,7 @@ check "... and not written" diff -r victim.kept victim
 cp metrics.kept linked/copy && mv linked/copy linked/metrics.jsonl
 check "a copy does" train linked --quiet --resume --train.steps=12
 
-# Lines of metrics that do not fit: the file ends with the 52nd kB, whose last bytes belong to no line.
+# Metrics that do not fit on the disk: the file ends after 52 kB, and the last bytes, an incomplete line, are ignored.
 train long --quiet --train.steps=20 >out 2>err
 cp long/metrics.jsonl history
 truncate -s 53248 long/metrics.jsonl

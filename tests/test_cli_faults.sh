@@ -1,5 +1,5 @@
 #TEST timeout=1500 mpi=1 long=1 build=tests/zr_fault
-# As test_cli_hang.sh: in every phase, with every way to fail; every allocation and every write.
+# As test_cli_hang.sh, with every phase and every way to fail, and with every allocation and every write.
 here=$PWD/tests
 . tests/command.inc
 . "$here/faults.inc"
@@ -22,7 +22,7 @@ for ranks in 2 3; do
     for phase in $all; do
         says=".*$(where_is $phase).*The run ends" at=$(at_step $phase)
         ended "mpi $ranks hang, $phase" mpi$ranks-hang:1@$at "rank 1 has been stuck $says" 82
-        # MPICH's launcher waits for a stopped rank: its exit code, and how many ranks get to speak, are left to chance
+        # MPICH's launcher waits for a stopped rank, so its exit code and the number of messages are not determined
         if [ -n "$signals" ]; then
             skip "mpi $ranks stop, $phase" "MPICH's launcher decides the exit code"
         else

@@ -1,5 +1,5 @@
 #TEST timeout=60 mpi=1
-# Parameters that do not train, from the command: what a plan says of them, threads and processes, bad patterns.
+# Check frozen parameters from the command: their plan, threads and processes, invalid patterns.
 . tests/command.inc
 
 i=0
@@ -21,7 +21,7 @@ check "threads" "$ZR" train c.json --ranks 2 --quiet
 check "... planned is measured" as_planned threads
 check "another stage" "$ZR" train c.json --ranks 2 --quiet --zero_optimization.stage=3 --train.output_dir=three
 check "... to the bit" same threads three
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
     export OMPI_MCA_rmaps_base_oversubscribe=1

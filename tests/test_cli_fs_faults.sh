@@ -1,8 +1,8 @@
 #TEST timeout=400 long=more
-# One call of the file system fails, at every place of a run that begins and of one that goes on: lines of metrics.jsonl
-# and records of events that were there stay, model/ holds the weights of one step or another, whole, checkpoints are
-# whole or not there, and the run can go on afterwards to what it would have been. A long run takes every place, a short
-# one a part of them.
+# Let one file system call fail, at every place of a new run and of a resumed one. Lines of metrics.jsonl and records of
+# events that were there must stay, model/ must hold complete weights of one step, checkpoints must be complete or
+# missing, and the run must resume to the result of an undisturbed run. A long run tests every place, a short one some
+# of them.
 here=$PWD/tests
 . tests/command.inc
 if [ -n "${SAN-}" ]; then echo "ok 1 # SKIP a library is preloaded, which sanitizers want to be themselves"; exit 0; fi
@@ -21,10 +21,10 @@ mkdir runs
 cp c.json text.txt runs
 cd runs || exit 1
 sums() { cksum "$1/model.safetensors" 2>/dev/null | cut -d' ' -f1,2; }
-events() { cat "$1"/events.out.tfevents.* | wc -c; } # a run's records have the same bytes each time, but for their values
+events() { cat "$1"/events.out.tfevents.* | wc -c; } # the records' values differ between runs, but not their length
 numbers() { sed 's/, "step_ms".*//; s/,* "val_tokens".*//' "$1/metrics.jsonl"; }
 
-# What undisturbed runs leave.
+# The files of undisturbed runs.
 "$ZR" train c.json --quiet || exit 1
 mv run early
 sums early/model >early.sum
@@ -47,7 +47,7 @@ run() { # CALL AT ERROR COMMAND...: with one call that fails
     failed=$(sed -n 's/^failures //p' "$DIR/log" | sort -n | tail -n 1)
 }
 
-# Say what is wrong with what a disturbed run left, if anything is.
+# Print the fault of a disturbed run's files, if there is any.
 wrong() { # BEFORE AFTER SUM: the numbers of metrics.jsonl before the run, and of it and the weights' sum after a whole one
     case $rc in
     0 | 65 | 66 | 71 | 73 | 74) ;;

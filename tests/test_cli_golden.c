@@ -155,7 +155,7 @@ static void test_golden(void **state)
     const char *highest = NULL;
     for (int k = 0; k < LEVELS && !highest; k++)
         if (cli_shell("ZR_KERNELS=%s %s info", level[k], cli_zr()) == 0) highest = level[k];
-    if (!highest) highest = ""; /* another kind of processor: its one level */
+    if (!highest) highest = ""; /* the processor has another architecture, with only one level */
     int highest_index = 0;
     while (highest_index < LEVELS - 1 && level[highest_index] != highest) highest_index++;
     know_level("");

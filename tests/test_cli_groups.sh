@@ -1,5 +1,5 @@
 #TEST timeout=120 mpi=1
-# Groups within the data-parallel ranks, from the command: as thread ranks and under mpirun, on hosts that are pretended.
+# Check groups of data-parallel ranks from the command: as thread ranks and under mpirun, on simulated hosts.
 . tests/command.inc
 
 as_planned() { # DIR KEYS... : with a line of its own for each of these
@@ -44,7 +44,7 @@ for way in zero_optimization.mics_shard_size=2 zero_optimization.zero_hpz_partit
     check "... to the bit" same pairs pairs-$way
     check "... planned and measured" as_planned pairs-$way data tensor across_hosts
 done
-whole() { # what stays within groups, goes across them and is of layers makes up all
+whole() { # traffic within groups, across them and between the ranks of a layer adds up to the total
     part "$1" measured | sed 's/^/{"m":/; s/$/}/' >whole.json && python3 - <<'END'
 import json
 t = json.load(open("whole.json"))["m"]["traffic"]
@@ -62,7 +62,7 @@ check "... and moves no more" test "$(part pairs measured | sed 's/.*"total": \(
 check "a run of shard groups" shared going --zero_optimization.mics_shard_size=2 --train.steps=2 --train.save_interval=2
 check "... goes on without them" shared going --resume
 check "... to the bit" same pairs going
-fewer() { # of gathers across hosts with a key than without
+fewer() { # a key reduces the bytes of gathers across hosts
     gathered() { part "$1" measured | sed 's/.*"across_hosts": {"reduce_scatter": [0-9]*, "all_gather": \([0-9]*\).*/\1/'; }
     [ "$(gathered "pairs-$1")" -gt 0 ] && [ "$(gathered "pairs-$1")" -lt "$(gathered pairs)" ]
 }
@@ -73,7 +73,7 @@ check "layers that reach beyond a host" code 78 shared wide --parallel.ranks_per
 check "... say what is wanted" grep -q 'parallel.tensor 2 and parallel.ranks_per_host 1: the first must divide the second' err
 check "hosts of which the last is not full" code 78 shared odd --ranks 6 --train_batch_size=12 --collectives.hierarchical=true
 check "... are refused" grep -q 'in a host of collectives.hierarchical, of 3: a power of two that divides' err
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
     export OMPI_MCA_rmaps_base_oversubscribe=1

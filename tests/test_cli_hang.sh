@@ -1,11 +1,11 @@
 #TEST timeout=150 mpi=1 build=tests/zr_fault
-# Ranks that hang, die and lack memory: the whole job ends, with one message that names the rank and where it was.
-# test_cli_faults.sh has every phase.
+# Check that the whole job ends when a rank hangs, dies or lacks memory, with one message that names the rank and its
+# phase. test_cli_faults.sh has every phase.
 here=$PWD/tests
 . tests/command.inc
 . "$here/faults.inc"
 
-# They sleep: all at once.
+# They mostly sleep, so all run at once.
 for phase in forward exchange save; do start 2 "hang:1@$(at_step $phase)"; done
 start 3 hang:2@evaluate
 start 2 kill:0@update
@@ -18,7 +18,7 @@ if [ -n "$mpirun" ]; then
     start mpi3 stop:2@forward:2 ZR_MPI=p2p
 fi
 
-# One that is asked to stop while another hangs can agree on nothing: it ends as the hang does.
+# A rank that is asked to stop while another hangs cannot agree on a step, so the run ends as after a hang.
 mkdir asked
 ZR_FAULT=hang:1@gather:2 "$ZR" train c.json --ranks 2 --train.output_dir=asked/run >asked/out 2>&1 &
 pid=$!
@@ -30,7 +30,7 @@ check "... says where" grep -q 'rank 1 has been stuck .*training step 2.*The run
 check "... and saves nothing" test ! -e asked/run/model
 wait
 
-# The time in which a whole job is stopped counts for no rank: seconds of it, and one more look.
+# Time in which the whole job is stopped counts as no rank's hang: the run ends a few seconds after it continues.
 start 1 hang:0@forward:2
 await $! grep -q 'after 5 s the run ends' 1-hang:0@forward:2/out
 stopped=$(ps -eo pid,args | grep "$DIR/1-hang:0@forward:2/run" | grep -v 'grep\|timeout' | awk '{ print $1 }' | tail -n 1)
@@ -53,7 +53,7 @@ if [ -n "$mpirun" ]; then
     killed "mpi, killed" mpi3-kill:1@backward:2
     check "mpi, stopped, on another host" test "$(cat mpi2-stop:1@forward:2/code)" = 82
     check "... is named by the rank that waits" grep -q 'rank 1 has not come .*training step 2.*The run ends' mpi2-stop:1@forward:2/out
-    # Of three, one may wait for another that waits for the one that is stopped.
+    # Of three ranks, one may wait for another one that waits for the stopped one.
     check "mpi, stopped, one of two other hosts" test "$(cat mpi3-stop:2@forward:2/code)" = 82
     check "... is named, or who waits for it" grep -q 'rank [12], or one that it waits for itself, has not come .*training step 2.*The run ends' mpi3-stop:2@forward:2/out
 else

@@ -1,6 +1,6 @@
 #TEST timeout=90
-# BERT is fine-tuned: it learns labels and answers, starts with the body of another task, and is evaluated by accuracy,
-# exact match and F1.
+# Check that fine-tuned BERT learns labels and answers, starts from the body of another task, and is evaluated by
+# accuracy, exact match and F1.
 . tests/command.inc
 
 python3 - <<'END_PYTHON'
@@ -53,7 +53,7 @@ close() { # FACTOR RUN RUN
 import json, sys
 a, b = ([json.loads(line) for line in open(f"{run}/metrics.jsonl")] for run in sys.argv[2:])
 assert len(a) == len(b) > 80
-for x, y in zip(a[:20], b[:20]): # differences of the last bit grow with the steps
+for x, y in zip(a[:20], b[:20]): # differences in the last bit grow with the steps
     for key in "loss", "val_loss":
         assert (key in x) == (key in y) and (key not in x or abs(x[key] - y[key]) < float(sys.argv[1]) * x[key]), (x, y)
 END_PYTHON
@@ -101,7 +101,7 @@ END_PYTHON
 check "... and its answers are written" right
 check "... is resumed, although the other task had three labels" "$ZR" train qa/config.json --resume --train.steps=151
 more=
-for task in labels answers; do # the default of data.max_predictions is 20, also where nothing is predicted
+for task in labels answers; do # data.max_predictions is 20 by default, also for tasks without predictions
     check "$task in rows of 16 tokens" $task short $small --data.seq_length=16 $more --train.steps=1
     check "... are resumed" "$ZR" train short/config.json --resume --train.steps=2
     check "... and evaluated" "$ZR" eval short

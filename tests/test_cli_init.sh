@@ -1,5 +1,5 @@
 #TEST timeout=120 long=more
-# `zr init` writes a configuration that trains as it is; comments in a configuration; training without one.
+# Check that `zr init` writes a configuration that trains unchanged; comments in a configuration; training without one.
 . tests/command.inc
 
 i=0

@@ -1,5 +1,5 @@
 #TEST timeout=120
-# What ranks read is the same bytes, and every token is in the vocabulary, before anything is created.
+# Check that all ranks read the same bytes, and that every token is in the vocabulary, before anything is created.
 . tests/command.inc
 
 numbers() { # FIRST COUNT: a uint16 token file of COUNT tokens, all FIRST
@@ -12,7 +12,7 @@ cat >c.json <<'END'
 END
 says() { grep -q "$1" err; }
 
-# One bad token of 5,000, that no step of this run would read.
+# One invalid token of 5,000, which no step of this run would read.
 { numbers 7 4321; numbers 300 1; numbers 7 678; } >t.bin
 numbers 7 100 >v.bin
 check "a token outside, anywhere in the file" code 65 "$ZR" train c.json --train.output_dir=run
@@ -26,7 +26,7 @@ check "... with its position" says "v.bin: token 99 (byte 198) is 301"
 check "nothing was created" test ! -e run
 numbers 7 100 >v.bin
 
-# Bytes of a text are no tokens of a token file; only a named tokenizer says that they are.
+# The bytes of a text are not tokens of a token file, unless a named tokenizer says so.
 yes 'a small text' | head -n 20 >v.txt
 check "a text for the evaluation of tokens" code 78 "$ZR" train c.json --data.val=v.txt --data.tokenizer=null --train.output_dir=run
 check "... says which is which" says "data.train is tokens but data.val is text, and data.tokenizer is not given"
@@ -36,7 +36,7 @@ check "nothing was created" test ! -e run
 check "tokens that are bytes, as their tokenizer says" "$ZR" train c.json --data.val=v.txt --data.tokenizer=bytes --train.output_dir=bytes
 check "... with nothing to say of it" sh -c '! grep -q "data.tokenizer: not given" err'
 
-# Most of a large vocabulary never comes up in bytes.
+# Most tokens of a large vocabulary never occur in bytes.
 text() { "$ZR" plan c.json --data.train=v.txt --data.val=null "$@"; }
 check "a text as bytes for a large vocabulary" text --model.vocab_size=50257
 check "... is told" says "note: data.tokenizer: not given, so the text is read as bytes, which use only 256 of the model's 50257 tokens"
@@ -54,7 +54,7 @@ if [ -z "${ZR_MPIRUN:-}" ]; then
     exit 0
 fi
 
-# Two folders stand for two hosts: the same names, and files of their own.
+# Two folders simulate two hosts: the same names with different files.
 "$ZR" train c.json --quiet --data.seq_length=8 --train.output_dir=first || exit 1
 mkdir 0 1
 for rank in 0 1; do cp -r c.json t.bin v.bin first $rank/ || exit 1; done

@@ -1,5 +1,5 @@
 #TEST timeout=120
-# zr inspect, verify and convert: what is stored is shown, checked and converted; what is damaged is named.
+# Check that zr inspect, verify and convert show, check and convert tensors, and name damaged ones.
 . tests/command.inc
 
 i=0
@@ -39,7 +39,7 @@ check "one file" shows '^kind  *safetensors file' "$ZR" inspect run/model/model.
 check "without reading" shows 'transformer.wte.weight  *F32  *\[256,16\] *$' "$ZR" inspect run/model --no-norms
 check "as JSON" sh -c '"$0" inspect run --json >json && grep -q "\"step\":8, \"build\":\"" json &&
     grep -q "\"checkpoints\":\[{\"name\":\"step-00000008\", \"step\":8, \"whole\":true" json && grep -q "\"norm\":" json' "$ZR"
-# A name with C1's CSI and with what writes from right to left: as JSON escapes them, which read back the same.
+# A name with C1's CSI and a right-to-left mark is printed with JSON escapes, which read back the same.
 named=$(printf 'run-\302\233[2J-\342\200\256-\303\244')
 cp -r run "$named"
 plain() { # COMMAND...: prints JSON that has the name, and nothing that a terminal would obey
@@ -50,7 +50,7 @@ check "JSON without what a terminal obeys" plain "$ZR" inspect "$named" --json
 check "... of verify" plain "$ZR" verify "$named" --json
 check "... of report" plain "$ZR" report "$named" --json -o page.html
 rm -rf "$named"
-# The norm of a tensor whose numbers are known: 3, 4 and a hole that is no number.
+# The norm of a tensor with known values: 3, 4 and a NaN.
 header='{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"BF16","shape":[2],"data_offsets":[8,12]},"c":{"dtype":"I64","shape":[1],"data_offsets":[12,20]}}'
 { printf "\\$(printf %o ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header"
   printf '\000\000\100\100\000\000\200\100'; printf '\300\177\200\100'; printf '\0\0\0\0\0\0\0\0'; } >known.safetensors

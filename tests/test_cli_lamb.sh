@@ -1,6 +1,6 @@
 #TEST timeout=120
-# LAMB and LARS from the command: the same losses at every stage and number of ranks, also when a run goes on with
-# others; the defaults of each variant; what is refused.
+# Check LAMB and LARS from the command: the same losses at every stage and number of ranks, also when a run is resumed
+# on another number; the defaults of each variant; refusals.
 . tests/command.inc
 
 i=0
@@ -24,7 +24,7 @@ check "... goes on, on one rank" train four --resume --zero_optimization.stage=0
 check "... with the same numbers" same one four
 check "... its checkpoint has the states of Adam" sh -c 'cat four/step-*/*.json | grep -q exp_avg_sq'
 
-# The first losses are those of the same weights; the last differ by the variant.
+# The first losses are equal, because the weights are; the last ones differ by the variant.
 last() { tail -n 1 "$1/metrics.jsonl" | sed 's/.*"loss": \([0-9.e-]*\),.*/\1/'; }
 check "the LAMB of apex" train nvidia --optimizer.params.variant=nvidia --optimizer.params.max_coeff=10
 params='"params": {"lr": 0.01, "weight_decay": 0.01, "max_coeff": 0.3, "bias_correction": false}'

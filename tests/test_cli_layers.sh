@@ -1,6 +1,6 @@
 #TEST timeout=120 mpi=1
-# train.accumulation_order layer, from the command: losses, evaluations and weights of the order micro, with 1 / k of the
-# gathers of stage 3; a run goes on in the other order; plans show both.
+# Check train.accumulation_order layer from the command: losses, evaluations and weights of the order micro, with 1 / k
+# of the gathers of stage 3; a run resumed in the other order; plans of both.
 . tests/command.inc
 
 i=0
@@ -44,7 +44,7 @@ check "... to the bit" same_all micro others
 check "a trace" layer traced --ranks 2 --trace traced.json --train.steps=2
 check "... names the micro-batches" sh -c 'for m in 0 1 2; do grep -q "\"micro\":$m" traced.json || exit 1; done; ! grep -q "\"micro\":3" traced.json'
 
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
     export OMPI_MCA_rmaps_base_oversubscribe=1

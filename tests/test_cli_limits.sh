@@ -1,6 +1,6 @@
 #TEST timeout=300
-# Little room for addresses (ulimit -v): a command works or says that memory is short (71). Libraries that compute would
-# end it their way: exit 1, an abort, a signal.
+# Check that under a small limit of address space (ulimit -v) a command works or reports too little memory (71).
+# Otherwise compute libraries would end the process in their own way: exit code 1, an abort, a signal.
 . tests/command.inc
 
 within() { # KB COMMAND...: under that limit
@@ -13,7 +13,7 @@ cat >c.json <<'END'
  "data": {"train": "text.txt"}, "train": {"steps": 1, "threads": 2, "output_dir": "run"}}
 END
 
-# The least that the program itself starts in; sanitizers want terabytes.
+# The smallest limit under which the program itself starts; sanitizers need terabytes.
 least=32000
 while [ $least -lt 400000 ] && ! within $least "$ZR" info; do least=$((least + 4000)); done
 if [ $least -ge 400000 ]; then

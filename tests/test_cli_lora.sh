@@ -1,5 +1,5 @@
 #TEST timeout=120
-# Fine-tuning with low-rank adapters from the command: the files of peft, every stage and number of ranks, resume,
+# Check fine-tuning with low-rank adapters from the command: the files of peft, every stage and number of ranks, resume,
 # continued adapters, eval, generate and convert of base and adapter together, and refusals by name.
 . tests/command.inc
 

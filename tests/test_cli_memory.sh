@@ -1,9 +1,9 @@
 #TEST timeout=120 mpi=1
-# --memory alone: stage, recompute policy and micro-batch that are not given are chosen, alike by zr plan and zr train,
-# kept in the run's directory, and not chosen again where the run goes on.
+# Check --memory alone: stage, recompute policy and micro-batch that are not given are chosen alike by zr plan and zr
+# train, kept in the run's directory, and not chosen again when the run is resumed.
 . tests/command.inc
 
-XDG_CACHE_HOME=$PWD/cache # no rates but usual ones
+XDG_CACHE_HOME=$PWD/cache # an empty cache, so that only default rates are used
 export XDG_CACHE_HOME
 chosen() { sed -n 's/.*chosen for memory.limit [^:]*: \(.*\), [0-9.]* [kMG]*B a rank: .*/\1/p' "$1"; }
 
@@ -38,7 +38,7 @@ check "half of it" train half --memory 56MB --train.steps=2
 check "... goes on by its own configuration" "$ZR" train half/config.json --ranks 2 --resume --train.steps=4
 check "... where nothing is chosen" sh -c '! grep -q chosen err'
 check "... to the same losses and weights" same run half
-mixed=none # what leaves room for some activations
+mixed=none # the least limit with room for some activations
 for limit in 55.5 55 54.5 54 53.5 53; do
     "$ZR" plan c.json --ranks 2 --memory ${limit}MB --json 2>&1 >/dev/null | grep -q 'policy auto.*fastest' && mixed=${limit}MB
 done
@@ -82,7 +82,7 @@ check "... chosen" grep -q 'chosen for memory.limit 8.00 GB' err
 check "... a micro-batch that is given stays" "$ZR" plan --preset gpt2-124m --memory 8GB --ranks 2 --batch 2 --json
 check "... and is not spoken of" sh -c '! grep -q "per_gpu" err'
 
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
     export OMPI_MCA_rmaps_base_oversubscribe=1

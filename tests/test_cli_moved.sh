@@ -1,5 +1,6 @@
 #TEST timeout=120
-# A run finds what it read from anywhere, and when it has moved; what is no text is not trained as one.
+# Check that a run finds its inputs from any directory and after it has moved, and that binary files are not trained on
+# as text.
 . tests/command.inc
 
 i=0
@@ -64,7 +65,7 @@ check "... of a configuration" says "nope.json: cannot open: .* (in $DIR)" 66 "$
 cp moved/data/text.txt text.txt
 sed 's/data.text.txt/text.txt/; s/"val": "data.val.txt"/"val": null/; s/runs.one/made/' moved/c.json >c.json
 head -c 3000 text.txt >part
-# kind NAME WHAT BYTES: a file that begins so, as data.train
+# kind NAME WHAT BYTES: check data.train with a file that begins with these bytes
 kind() {
     { printf "$3"; cat part; } >"$1"
     check "$2 is no text" says "^zr: $1: its format is $2, which zr cannot read" 65 "$ZR" train c.json --data.train="$1"

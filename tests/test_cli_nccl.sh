@@ -1,10 +1,10 @@
 #TEST build=tests/zr_stand_in timeout=120 mpi=1
-# Processes on GPUs from the command, on the stand-ins of tests/cuda: the bits of ranks that are threads, planned is
-# measured, runs that go on with the other kind; and what is said where there are more processes than GPUs.
+# Check processes on GPUs from the command, on the stand-ins of tests/cuda: the bits of thread ranks, measured bytes as
+# planned, runs resumed with the other kind of ranks, and the message for more processes than GPUs.
 . tests/command.inc
 GPU=$(dirname "$ZR")/tests/zr_stand_in
 
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -z "$mpirun" ] || ! command -v ${mpirun%% *} >/dev/null || ! "$ZR" info | grep -q '^transports .*mpi'; then
     skip "processes on GPUs" "no mpirun, or built without MPI"
     echo "1..$n"

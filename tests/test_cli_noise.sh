@@ -1,6 +1,6 @@
 #TEST timeout=120
-# train.gradient_noise_scale: in metrics.jsonl, run.json, on the terminal and in the report; nothing else changes by it;
-# a run that goes on has the averages that it would have had; what cannot be measured is refused by the key's name.
+# Check train.gradient_noise_scale in metrics.jsonl, run.json, on the terminal and in the report: it changes nothing
+# else, a resumed run has the averages of an undisturbed one, and what cannot be measured is refused by the key's name.
 . tests/command.inc
 
 i=0

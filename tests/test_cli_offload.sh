@@ -1,8 +1,8 @@
 #TEST timeout=240
-# Offload from the command: plans that say what lies where, training with states on disk, resume from one placement to
-# another, folders that will not do.
+# Check offload from the command: plans that name each place, training with states on disk, resume from one placement to
+# another, unusable folders.
 . tests/command.inc
-XDG_CACHE_HOME=$DIR/cache # the machine's rates are not known, whatever was measured before
+XDG_CACHE_HOME=$DIR/cache # an empty cache, so that measured rates of the machine are not used
 export XDG_CACHE_HOME
 zo=zero_optimization
 i=0
@@ -80,7 +80,7 @@ check "... in JSON too" sh -c '"$0" plan --preset gpt2-124m --quiet --max layers
 check "--disk without memory" fails 2 '\-\-disk 1TB is for what does not fit in memory' "$ZR" plan c.json --disk 1TB
 check "--disk without a size" fails 2 '\-\-disk is "much"; expected a size' "$ZR" plan c.json --memory 1GB --disk much
 
-# Training: losses, norms and weights to the bit, bytes as planned.
+# Training: equal bits of losses, norms and weights, and the planned bytes.
 check "a run without offload" train none --ranks 2
 for way in "optim $optim" "param $optim $param" "part $optim --$zo.offload_optimizer.ratio=0.5" \
     "small $optim --$zo.sub_group_size=4096 --$zo.offload_optimizer.buffer_count=8 --aio.block_size=8192 --aio.queue_depth=2"; do
@@ -129,7 +129,7 @@ check "... has the copies" sh -c 'grep -q "Copies between memories" timed/report
 check "a run says where its states are" "$ZR" train c.json --train.output_dir=says --train.steps=1 $optim
 check "... and what it writes" has 'on disk'
 
-# The offload, its share and the order of micro-batches are chosen: the limits lie between what plans need.
+# The offload, its ratio and the order of micro-batches are chosen; the limits lie between the needs of plans.
 small="--$zo.sub_group_size=2048"
 path="--$zo.offload_optimizer.nvme_path=nvme"
 plan_needs() { plan $small --checkpoint.async=false "$@" --json --advice | sed -n 's/.*"needs": \([0-9]*\).*/\1/p' | head -n 1; }
@@ -168,7 +168,7 @@ check "... as planned" as_planned share
 check "... on a disk that a share of 1 does not fit" chosen tight_share $path --$zo.offload_optimizer.ratio=auto --disk $(($(sed -n 's/.*"disk": {"param": [0-9]*, "grad": [0-9]*, "optim": \([0-9]*\).*/\1/p' auto/run.json | head -n 1) - 4096))
 check "... with the same share" test "$(key share ratio)" = "$(key tight_share ratio)"
 
-# Activation checkpoints, of more samples than states have room for.
+# Activation checkpoints of more samples than fit into the room of states.
 many="$small --aio.block_size=4096 --activation_checkpointing.policy=unit --train_micro_batch_size_per_gpu=64 --train_batch_size=64 --model.n_layer=16 --train.steps=2"
 states=$(plan_needs $many --memory.limit=1GB $optim $param)
 least=$(plan_needs $many --memory.limit=1GB $optim $param --activation_checkpointing.offload=disk)
@@ -210,7 +210,7 @@ mkdir away
 check "... finds its folder from another directory" sh -c 'cd away && "$0" train ../here/config.json --resume --train.steps=6 --ranks 2' "$ZR"
 check "... to the same weights" cmp none/model/model.safetensors here/model/model.safetensors
 
-# Folders that will not do, before anything is made.
+# Unusable folders are refused before anything is made.
 check "no such folder" fails 73 'zero_optimization.offload_optimizer.nvme_path: nowhere: No such file or directory; make the folder' \
     "$ZR" train c.json --train.output_dir=bad --$zo.offload_optimizer.device=nvme --$zo.offload_optimizer.nvme_path=nowhere
 check "a file" fails 73 'nvme_path: text.txt is not a folder' \

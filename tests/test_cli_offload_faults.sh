@@ -1,6 +1,6 @@
 #TEST timeout=240 mpi=1 build=tests/zr_fault
-# Runs with states on disk that are disturbed: killed in an update, between two updates, or by a disk that fails. Each
-# goes on from its last checkpoint to the losses and weights of a run in memory. Checkpoints have the same bytes.
+# Check runs with states on disk that are killed in an update or between two updates, or whose disk fails. Each resumes
+# from its last checkpoint to the losses and weights of a run in memory. Checkpoints have the same bytes.
 here=${ZR_SOURCE:-$PWD}/tests
 . tests/command.inc
 i=0
@@ -33,7 +33,7 @@ for async in true false; do
     check "... and in all checkpoints" files none disk$async
 done
 
-# Killed at a phase of step 5, on one rank of a process: memory and disk are lost between two updates.
+# One rank of a process is killed at a phase of step 5: memory and disk are lost between two updates.
 for where in update gather backward save; do
     rm -rf killed
     ZR_FAULT=kill:1@$where:5 "$FAULTY" train c.json --train.output_dir=killed --ranks 2 $disk $small >out 2>err
@@ -75,7 +75,7 @@ else
     skip "a disk that fails" "no library is preloaded with sanitizers"
 fi
 
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
     export OMPI_MCA_rmaps_base_oversubscribe=1

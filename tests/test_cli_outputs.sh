@@ -1,5 +1,5 @@
 #TEST timeout=120
-# No output destroys an input: pictures, standard output and run directories refuse what is read, under any name.
+# Check that no output overwrites an input: pictures, standard output and run directories refuse inputs, under any name.
 . tests/command.inc
 
 i=0
@@ -51,7 +51,7 @@ wait $!
 check "... comes out of it" grep -q '</svg>' through.svg
 check "a picture into a pipe" sh -c '"$0" plan c.json --schedule --svg /dev/stdout | grep "</svg>"' "$ZR"
 
-# FILE COMMAND...: with standard output at the end of FILE
+# FILE COMMAND...: run a command whose standard output is appended to FILE
 into() { file=$1; shift; "$@" >>"$file"; }
 for f in text.txt val.txt c.json hard.svg; do
     check "zr plan >>$f" says 'standard output would overwrite an input' 73 into $f "$ZR" plan c.json

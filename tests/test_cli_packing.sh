@@ -1,6 +1,6 @@
 #TEST timeout=120
-# Rows of several whole lines (data.packing whole): the losses of each line alone in a row, for families with learned and
-# with rotary positions, at several numbers of ranks; a run that goes on in the middle of an epoch.
+# Check rows of several whole lines (data.packing whole): the losses of each line alone in a row, for families with
+# learned and with rotary positions, at several numbers of ranks; a run resumed in the middle of an epoch.
 . tests/command.inc
 
 python3 - <<'END_PYTHON'
@@ -34,9 +34,11 @@ config '{"type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions":
 config '{"type": "mistral", "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 32,
          "sliding_window": 9, "max_position_embeddings": 64, "vocab_size": 256}' >mistral.json
 train() { config=$1 dir=$2; shift 2; "$ZR" train "$config.json" --train.output_dir="$dir" --quiet "$@"; }
-one() { train "$1" "$2" --train_batch_size="$lines" --train_micro_batch_size_per_gpu="$lines"; } # every line in each step
+# all lines in each step
+one() { train "$1" "$2" --train_batch_size="$lines" --train_micro_batch_size_per_gpu="$lines"; }
 whole() { config=$1 dir=$2; shift 2; train "$config" "$dir" --data.packing=whole --train_batch_size=8 "$@"; }
-# close RUN OTHER [TOLERANCE]: the same losses, norms and evaluations, up to the order of sums.
+# close RUN OTHER [TOLERANCE]: check that two runs have the same losses, norms and evaluations, except for the order of
+# sums.
 close() {
     python3 - "$@" <<'END_PYTHON'
 import json, sys
@@ -78,7 +80,7 @@ check "... are told" grep -q '[67]. % of the tokens of data.train are padding; d
 check "... and other rows are not" sh -c "$ZR train gpt2.json --data.packing=whole --train_batch_size=1 --train.steps=1 --train.output_dir=full 2>err.full
     test -s err.full && ! grep padding err.full"
 
-# A model with more positions than memory: what is generated and evaluated takes only what is needed.
+# Of a model with more positions than fit into memory, generation and evaluation allocate only those that they use.
 check "a model with many positions" train mistral many --train_batch_size=1 --train.steps=1 --data.packing=whole
 sed 's/"max_position_embeddings": 64/"max_position_embeddings": 2000000000/' many/model/config.json >config.many
 grep -q 2000000000 config.many && cp config.many many/model/config.json && mv many/model longest
@@ -89,7 +91,7 @@ check "... or chosen" sh -c "cat text.txt text.txt text.txt text.txt >more.txt &
     grep 'windows of 2048 tokens, although the model has 2000000000 positions; --seq gives another length' told"
 check "... within the model's" fails 2 'windows of 65 tokens; the model has 64 positions' "$ZR" eval gpt2.one --seq 65
 
-# Three steps are an epoch and a half: the rows of a run that goes on are those of a run that is not disturbed.
+# Three steps are an epoch and a half: a resumed run has the rows of an undisturbed one.
 shuffled() { dir=$1; shift; whole gpt2 "$dir" --data.order=shuffled --train_batch_size=4 --train.reproducible=world \
     --train_micro_batch_size_per_gpu=1 --train.save_interval=3 --train.eval_interval=0 --train.steps=6 "$@"; }
 check "a run in random order" shuffled all

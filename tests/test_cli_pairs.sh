@@ -1,6 +1,6 @@
 #TEST timeout=60
-# An encoder is trained on masked tokens and pairs of sentences: losses of both terms are those of the reference, however
-# ranks and micro-batches divide the rows, and a resumed run continues with the same bits.
+# Check an encoder that is trained on masked tokens and pairs of sentences: both loss terms equal those of the reference
+# for any division of the rows among ranks and micro-batches, and a resumed run continues with the same bits.
 . tests/command.inc
 GOLDEN=$ZR_SOURCE/tests/golden/bert-odd
 
@@ -17,7 +17,7 @@ train() { # RUN OPTION...
     shift
     "$ZR" train c.json --model.init="$GOLDEN/model" --data.train="$DATA" --train.output_dir="$run" "$@"
 }
-# as_expected RUN: the losses and their terms are the reference's.
+# as_expected RUN: check that the losses and their terms are the reference's.
 as_expected() {
     python3 - "$1" "$GOLDEN/expected.json" <<'END_PYTHON'
 import json, sys
@@ -62,7 +62,7 @@ check "... but not on other rows" fails 65 'data.train' train part --resume --tr
 
 # evaluation
 check "an evaluation during a run" train val --data.val="$DATA" --train.steps=1 --train.eval_interval=1
-next_loss() { # the evaluation of all rows is the mean of the losses of steps that update nothing
+next_loss() { # the evaluation of all rows is the mean of the losses of steps without updates
     train still --optimizer.params.lr=0 --optimizer.params.weight_decay=0 --train_batch_size=40
     "$ZR" eval "$GOLDEN/model" --data "$DATA" --seq 15 --json >eval.json || return 1
     python3 - <<'END_PYTHON'
@@ -74,7 +74,8 @@ for key in "loss", "masked_lm", "next_sentence":
 END_PYTHON
 }
 check "an evaluation of weights" next_loss
-label_probabilities() { # of the first row's two labels: 1 in all, if a row without a label does not count
+# the probabilities of the first row's two labels add up to 1, if a row without a label does not count
+label_probabilities() {
     for labels in "$DATA" other.safetensors unlabelled.safetensors; do
         "$ZR" eval "$GOLDEN/model" --data "$labels" --seq 15 --json >"$(basename "$labels").json" || return 1
     done
@@ -137,7 +138,7 @@ small() { # OPTION...
     "$ZR" train --model.type=bert --model.num_hidden_layers=1 --model.num_attention_heads=2 --model.hidden_size=16 \
         --model.max_position_embeddings=32 --model.vocab_size=60 --train.output_dir=no "$@"
 }
-# what an encoder cannot do
+# options that an encoder refuses
 check "an encoder generates no text" fails 69 'only decoders' "$ZR" generate one --prompt a
 check "... takes no key of decoders" fails 78 'data.packing: it is for decoders' small --data.packing=whole
 check "... and a decoder none of encoders" fails 78 'data.max_samples: it is for encoders' "$ZR" plan --model.preset=gpt2-124m --data.max_samples=2

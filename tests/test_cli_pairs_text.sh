@@ -1,5 +1,6 @@
 #TEST timeout=60
-# An encoder is trained on text, from which sentence pairs are made: ranks read the same rows, and so does a resumed run.
+# Check an encoder that is trained on text, from which sentence pairs are made: all ranks, and a resumed run, read the
+# same rows.
 . tests/encoder_text.inc
 . tests/command.inc
 
@@ -35,9 +36,9 @@ head -c 17000000 /dev/zero | tr '\0' a >long.txt
 check "a line that is too long" fails 65 'long.txt:1: the line is longer than 16777216 bytes; put each sentence on a' \
     text no --data.train=long.txt
 
-# weights alone are evaluated with as many predictions as Google's rule says for the length
+# weights alone are evaluated with the number of predictions that Google's rule gives for the length
 tr '\n' ' ' <text.txt | fold -s -w 400 | sed 's/$/\n/' >wide.txt
-by_rule() { # the run has as many: 15 % of 200 tokens
+by_rule() { # the run has that number: 15 % of 200 tokens
     text rule --train.steps=1 --train.eval_interval=0 --train.seed=0 --model.max_position_embeddings=200 --data.max_predictions=30 &&
         "$ZR" eval rule --data wide.txt --json >run.json && "$ZR" eval rule/model --data wide.txt --seq 200 --json >weights.json &&
         python3 - <<'END_PYTHON'

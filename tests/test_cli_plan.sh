@@ -1,8 +1,9 @@
 #TEST timeout=120 long=more
-# `zr plan`: the largest that fits is what `zr train` starts, choices and advice, pictures, shapes, tables.
+# Check `zr plan`: the largest model that fits is one that `zr train` starts; choices and advice, pictures, shapes,
+# tables.
 . tests/command.inc
 
-# Models of which all layouts are planned: a long run has the largest.
+# Models of which all layouts are planned; the largest only in a long run.
 cat >wide.json <<'END_CONFIG'
 {"model": {"type": "gpt2", "n_layer": 8, "n_head": 32, "n_embd": 4096, "n_positions": 1024, "vocab_size": 50257},
  "bf16": {"enabled": true}, "optimizer": {"type": "AdamW"}, "train_micro_batch_size_per_gpu": 1}
@@ -14,7 +15,7 @@ if [ -n "${ZR_LONG-}" ]; then
     endless="--max layers --model.n_embd=2 --data.seq_length=1 --train_micro_batch_size_per_gpu=1"
 fi
 
-# The whole number of a JSON key in a file.
+# Print the integer of a JSON key in a file.
 number() { sed -n "s/.*\"$1\": \([0-9]*\).*/\1/p" "$2"; }
 
 i=0
@@ -25,7 +26,7 @@ cat >c.json <<'END_CONFIG'
  "optimizer": {"type": "AdamW"}, "gradient_clipping": 1.0, "train": {"steps": 1, "output_dir": "run"}}
 END_CONFIG
 
-# largest WHAT KEY RANKS OPTION...: what plan names trains under that limit, one more is refused
+# largest WHAT KEY RANKS OPTION...: check that what plan names trains under that limit, and that one more is refused
 largest() {
     what=$1 key=$2 ranks=$3
     shift 3
@@ -56,7 +57,7 @@ check "memory.limit serves as --memory" prints 'model.n_layer [0-9]* fits: it ne
     "$ZR" plan c.json --quiet --max layers --memory.limit=60MiB
 check "so does the profile's memory" prints ' of 32000.0 MB' "$ZR" plan --preset gpt2-350m --max model --profile v100-dgx2 --quiet
 check "not even one layer" fails 71 'model.n_layer 1 needs' "$ZR" plan c.json --max model --memory 48MiB
-# From the fewest layers that have what is frozen.
+# The search begins at the fewest layers that have all frozen parameters.
 check "layers with frozen ones" prints 'model.n_layer [1-9][0-9]* fits' \
     "$ZR" plan c.json --quiet --max layers --memory 60MiB --model.frozen='h.1.*'
 check "... at policy auto" prints 'model.n_layer [1-9][0-9]* fits' "$ZR" plan c.json --quiet --max layers \
@@ -79,7 +80,7 @@ check "... and no width fits" fails 78 'memory.tile_elems is 100; a row of' tile
 check "of an unknown memory" fails 2 'memory' "$ZR" plan c.json --max model
 check "of an unknown kind" fails 2 'model, layers or batch' "$ZR" plan c.json --max width --memory 1GiB
 
-# family LIMIT_BYTES OPTION...: the largest of usual proportions; what is named is what zr plan says of that model
+# family LIMIT_BYTES OPTION...: find the largest model under the limit, and check that its proportions are usual ones
 family() {
     limit=$1
     shift
@@ -98,7 +99,7 @@ check "... is a wider model" test "$(number params max.json)" -gt "$small" -a "$
 check "... at the stage that is asked for" family 24000000000 --ranks 8 --stage 1
 check "... which is said" test "$stage" = 1
 check "... and shares less" test "$(number params max.json)" -lt "$small"
-written() { # its sizes written out need what was said
+written() { # a model given by its sizes needs the same memory
     family 24000000000 --ranks 8 || return 1
     echo '{"model": {"type": "gpt2", "vocab_size": 50257, "n_positions": 1024}, "data": {"train": "text.txt"}}' >sizes.json
     "$ZR" plan sizes.json --quiet --json --ranks 8 --stage "$stage" --bf16.enabled=true --optimizer.type=AdamW --gradient_clipping=1 --batch 1 --seq 1024 \
@@ -153,7 +154,7 @@ check "... also beside a baseline that stage 3 does not know" prints 'With [0-9]
     "$ZR" plan --preset gpt2-124m --memory 1GB --quiet --collectives.reduce=all_reduce
 check "... also in JSON" prints "\"advice\": null, \"more_ranks\": {\"ranks\": $ranks, .*\"fits\": true}" \
     "$ZR" plan --preset gpt2-124m --memory 1GB --json --advice
-# --tokens: figures by hand from the step's time and FLOPs, which stand in the same document.
+# --tokens: values calculated by hand from the step's time and FLOPs in the same document.
 speed() { # OPTION...: tokens_per_sec, mfu, days as they should be, of the configured plan
     "$ZR" plan --preset gpt2-xl --ranks 8 --batch 4 --stage 3 --profile h100 --json --advice --quiet --tokens 1e9 "$@" >speed.json &&
         python3 - "$@" <<'END_PYTHON'
@@ -182,7 +183,7 @@ check "... in words, as a bound at peak rates" prints 'configured  *[0-9.]* [kM]
 check "... which is said" grep -q '^  at most, because the rates of products by their sizes were not measured$' printed
 check "... and as a number at a part of the peak" prints 'configured  *[0-9.]* [kM]  *[0-9.]* %$' \
     "$ZR" plan --preset gpt2-xl --ranks 8 --stage 3 --profile h100 --efficiency 0.4 --quiet
-# This machine before `zr info --bench`: only the peak of products is known.
+# This machine before `zr info --bench`: only the peak of matrix products is known.
 unmeasured() { XDG_CACHE_HOME=$PWD/unmeasured "$ZR" plan --preset gpt2-124m --quiet "$@"; }
 check "no MFU of products at the peak alone" prints 'configured  *[0-9.]* *[kM]*  *?$' unmeasured
 check "... which is said" grep -q '^  MFU: not known, because only the peak rate of products was measured$' printed
@@ -193,7 +194,7 @@ check "... more than all of it" fails 2 'at most 1' "$ZR" plan --preset gpt2 --e
 tight() { "$ZR" plan $tight --quiet "$@"; }
 check "a model that fits with less overlap alone: $tight" sh -c "$ZR plan $tight --quiet >t &&
     grep -q '^[* ]>3 $policy b .* yes ' t && grep -q 'Advice: stage 3 with recompute $policy, stage3_prefetch' t"
-advised_keys() { # what is advised, configured, needs what was said
+advised_keys() { # the advised keys, when configured, need the memory that the advice gives
     tight --json --advice >advised.json || return 1
     needs=$(sed 's/.*"left": \([0-9]*\),.*/\1/' advised.json)
     tight --json --stage 3 --activation_checkpointing.policy=$policy --zero_optimization.stage3_prefetch_bucket_size=0 \
@@ -234,7 +235,7 @@ sed 's/2e14/1e14/' own.json >slow.json
 check "... its rates" sh -c "awk -v a=$(step_of ./own.json) -v b=$(step_of ./slow.json) 'BEGIN { exit !(b > 1.2 * a && b < 2.1 * a) }'"
 sed 's/}/, "narrow_attention": true}/' own.json >narrow.json
 check "... the type of its attention" sh -c "awk -v a=$(step_of ./narrow.json) -v b=$(step_of ./own.json) 'BEGIN { exit !(a > 0 && b > 1.2 * a) }'"
-# At fp32's peak attention alone would take as long as all else.
+# At fp32's peak, attention alone would take longer than all the rest.
 check "attention on GPUs is no slower than their 16-bit products" sh -c "awk -v a=$(model="gpt2-124m --batch 32"; step_of h100) 'BEGIN { exit !(a > 0.04 && a < 0.05) }'"
 wrong() { echo "$3" >wrong.json; fails "$1" "$2" "$ZR" plan --preset gpt2 --profile wrong.json; }
 check "... without a rate that it needs" wrong 65 'memory_bytes_sec.*missing' '{"flops_f32": 1e12}'
@@ -255,7 +256,7 @@ sed 's/"v3"/"cuda"/g; s/null/1e14/g' bench.json >gpu.json
 check "... on a GPU: planned as one" sh -c "'$ZR' plan --preset gpt2 --quiet --json --profile gpu.json >a && '$ZR' plan --preset gpt2 --quiet --json --profile h100 >b &&
     cmp a b && '$ZR' plan --preset gpt2 --quiet --json --profile bench.json >b && ! cmp -s a b"
 shape() { printf '{"what":"x", "m":%d, "n":%d, "k":768, "dtype":"%s", "flops_per_sec":%s, "part":1, "count":1}' "$@"; }
-# A profile whose rate in bf16 is $1 and stands behind more products in fp32 than a profile has rates.
+# Write a profile whose rate in bf16 is $1, after more fp32 products than a profile has rates.
 many() {
     printf '{"level":"v4", "levels":[{"level":"v4", "fma_f32_all_flops":2e11, "dot_bf16_all_flops":4e11}], "triad_bytes_sec":2e12,\n "shapes":['
     for i in $(seq 20); do
@@ -335,7 +336,7 @@ check "no rates, no time" sh -c "XDG_CACHE_HOME=$DIR/nothing $ZR plan c.json --q
     grep -q 'the axis is time' n.svg"
 check "a picture that cannot be written" fails 73 'nowhere' "$ZR" plan c.json --svg nowhere/step.svg
 
-# What a block keeps for the backward pass, as docs/memory.md counts it: in bf16, 8 query heads and 4 of keys and values
+# The bytes that a block keeps for the backward pass, as in docs/memory.md: in bf16, 8 query heads and 4 key-value heads
 # of width 64, hidden_size 512, intermediate_size 1024, for 256 tokens.
 kept() { # LAYERS TYPE
     "$ZR" plan --quiet --json --model.type=$2 --seq 256 --model.hidden_size=512 --model.intermediate_size=1024 --model.head_dim=64 \

@@ -1,11 +1,11 @@
 #TEST timeout=120
-# `zr plot` and the loss.svg of a run: metrics of all kinds, whole or not, thinned; what is not metrics is refused.
+# Check `zr plot` and the loss.svg of a run: all kinds of metrics, complete or not, thinned; other files are refused.
 . tests/command.inc
 
 if command -v xmllint >/dev/null; then whole="xmllint --noout"; else whole="grep -q </svg>"; fi
 plot() { "$ZR" plot --quiet "$@" && for f in "$@"; do case $f in *.svg) $whole "$f" || return 1 ;; esac; done; }
 
-# metrics FIRST LAST: lines of a run
+# metrics FIRST LAST: print lines of metrics
 metrics() {
     awk -v first="$1" -v last="$2" 'BEGIN {
         for (s = first; s <= last; s++) {
@@ -28,13 +28,13 @@ check "... and nothing beside it" sh -c '! ls run | grep -q tmp'
 check "one step" sh -c "$ZR train c.json --quiet --train.steps=1 --train.output_dir=one && $whole one/loss.svg"
 refused() { mkdir -p other && cp c.json other/config.json && code 73 "$ZR" train c.json --train.output_dir=other && [ ! -e other/loss.svg ]; }
 check "a run that is refused draws nothing" refused
-cannot() { # what cannot be drawn is a note, never an end
+cannot() { # a picture that cannot be drawn causes a note, and the run continues
     rm -rf run3
     (trap '' XFSZ; ulimit -f 16; exec "$ZR" train c.json --quiet --train.output_dir=run3 --train.steps=16 --model.n_embd=2) 2>message
     [ -e run3/model/model.safetensors ]
 }
 check "a picture that has no room does not end a run" cannot
-blocked() { # a folder in its place
+blocked() { # a folder with the picture's name
     mkdir -p run4/loss.svg/in
     "$ZR" train c.json --train.output_dir=run4 2>message && grep -q 'the picture of the loss is not drawn' message &&
         [ -e run4/model/model.safetensors ]

@@ -1,6 +1,6 @@
 #TEST timeout=120
-# `zr report`: the figures on the page are those of metrics.jsonl and run.json, read back from its data and its curves;
-# what is partial or damaged is told; nothing of a file is taken for HTML.
+# Check `zr report`: the values on the page are those of metrics.jsonl and run.json, read back from its data and its
+# curves; it says what is partial or damaged; nothing of a file is interpreted as HTML.
 . tests/command.inc
 
 i=0

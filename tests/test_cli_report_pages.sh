@@ -1,6 +1,6 @@
 #TEST timeout=300 long=1
-# The page of `zr report` in a browser, as narrow as a telephone and as wide as a desk: nothing reaches beyond its
-# width, no text lies on another.
+# Check the page of `zr report` in a browser, from the width of a telephone to that of a desktop: nothing is wider than
+# the page, and no texts overlap.
 . tests/command.inc
 
 browser=
@@ -12,7 +12,7 @@ if [ -z "$browser" ]; then
     echo "1..$n"
     exit 0
 fi
-# metrics STEPS: lines of a run
+# metrics STEPS: print lines of metrics
 metrics() {
     awk -v steps="$1" 'BEGIN { for (s = 1; s <= steps; s++) {
         printf "{\"step\":%d, \"loss\":%.9g, \"grad_norm\":%.9g, \"lr\":%.6g, \"step_ms\":%.6g, \"tokens_per_sec\":%.6g}\n",

@@ -1,5 +1,5 @@
 #TEST timeout=240 mpi=1
-# Stopping, killing and going on, from the command: what is kept, what is said, what is refused.
+# Check stopping, killing and resuming from the command: the files that stay, messages, refusals.
 . tests/command.inc
 
 i=0
@@ -13,7 +13,7 @@ cat >c.json <<'END'
  "train": {"steps": 24, "eval_interval": 6, "eval_batches": 2, "threads": 1, "save_interval": 6, "keep_last": 2}}
 END
 train() { "$ZR" train c.json --train.output_dir="$@"; }
-# What does not depend on time: step, loss, norm, rate, tokens; evaluations whole.
+# Print what does not depend on time: step, loss, norm, rate, tokens; evaluations completely.
 numbers() { sed 's/, "step_ms".*//' "$1/metrics.jsonl"; }
 steps_of() { (cd "$1" && ls -d step-* | tr '\n' ' '); }
 # Of the newest checkpoint; `latest` may still name the one before when a run is killed.
@@ -27,11 +27,12 @@ check "... and says what it saved" grep -q 'step 6 .*saved step-00000006' err
 check "a checkpoint evaluates as the run does" sh -c '"$0" eval whole --json >1 && "$0" eval whole/step-00000024 --data val.txt --json >2 &&
     test "$(cut -d, -f1 1)" = "$(cut -d, -f1 2)"' "$ZR"
 
-# Three numbers that no run had are refused, also where a run may go on.
+# No number of ranks makes a batch of 10 from micro-batches of 4 and 7 accumulation steps, so it is refused with
+# --resume too.
 sed 's/"train_batch_size": 8/"train_batch_size": 10, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 7/' c.json >triple.json
 check "a batch that no number of ranks makes" code 78 "$ZR" train triple.json --train.output_dir=triple --resume --quiet
 check "... of which nothing is left" test ! -e triple
-# Killed by a signal that no process sees: nothing is written but what was there.
+# A run that is killed by a signal that no process can catch writes nothing more.
 kill_after() { # DIR LINES ARGUMENTS
     dir=$1 after=$2
     shift 2
@@ -41,7 +42,7 @@ kill_after() { # DIR LINES ARGUMENTS
     kill -KILL $pid 2>/dev/null
     wait $pid 2>/dev/null
 }
-# Long, so that the kill comes before its end; what follows has the steps of `whole`.
+# A long run, so that the kill comes before its end; later runs have the steps of `whole`.
 kill_after killed 9 --ranks 2 --train.steps=100000
 check "a killed run leaves its lock" test -f killed/lock
 if [ -s /etc/machine-id ]; then
@@ -106,7 +107,7 @@ check "other data" code 65 train whole --resume --data.train=val.txt --train.ste
 check "... names both" grep -q 'data.train: the file has .* when step-00000042 was written' err
 check "fewer steps than are done" code 78 train whole --resume --train.steps=12
 
-# Without what tells a run but its checkpoints: a copy of those alone.
+# A copy of the checkpoints alone, without the other files of the run.
 mkdir copied
 cp -r whole/step-00000036 whole/step-00000042 copied
 check "copied checkpoints are not overwritten" code 73 train copied
@@ -174,7 +175,7 @@ else
     skip "a disk without room for checkpoints" "a small file system needs root"
 fi
 
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
     export OMPI_MCA_rmaps_base_oversubscribe=1

@@ -81,7 +81,7 @@ static const struct {
     bool brief; /* in the short run */
     const char *options;
 } runs[] = {
-    {24, false, 3, true, true, SAVE}, /* memory per thread counts most */
+    {24, false, 3, true, true, SAVE}, /* memory per thread counts most here */
     {1, false, 0, false, false, PAPER},
     {1, false, 3, false, false, BF16 CONSUME UNIT},
     {1, false, 2, false, true, FP16 TWO_PASS SELECTIVE},
@@ -151,8 +151,8 @@ static void test_rss(void **state)
     skip();
 #endif
     cli_write_text();
-    /* The short run's model is the smallest for which a copy of the gradient, or of the embedding in fp32, exceeds the
-     * limit, whose part of 48 MiB does not grow with the model. */
+    /* The short run's model is the smallest one for which a copy of the gradient, or of the embedding in fp32, exceeds
+     * the limit, since the limit's constant part of 48 MiB is large compared with a small model. */
     write_config("large.json",
                  is_long_run() ? "\"preset\": \"gpt2-124m\""
                                : "\"type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 768, \"n_head\": 12, "

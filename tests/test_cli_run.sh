@@ -1,10 +1,9 @@
 #TEST timeout=180 mpi=1
-# Runs from end to end: what a run leaves, equal stages and transports, planned == measured, stopping, MPI.
+# Check runs from end to end: their files, equal stages and transports, measured bytes as planned, stopping, MPI.
 . tests/command.inc
 
 same() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && cmp a b >&2; }
-# The object of a key of run.json, to the end of its line.
-# 20000 tokens below 200.
+# token_file FILE: write 20000 tokens below 128, as uint16.
 token_file() {
     awk 'BEGIN { for (i = 0; i < 20000; i++) printf "%c%c", 1 + i % 127, 0 }' >"$1"
 }
@@ -74,7 +73,7 @@ check "... still evaluates" "$ZR" eval moved
 check "a learning rate that diverges ends the run" code 80 "$ZR" train c.json --quiet --optimizer.type=SGD --scheduler=null \
     --optimizer.params='{"lr":1e30}' --gradient_clipping=0 --train.output_dir=nan
 check "... and leaves no weights" test ! -e nan/model -a ! -e nan/model.tmp -a ! -e nan/lock
-# $1 blocks of 512 or 1024 bytes a file
+# limit each file to $1 blocks of 512 or 1024 bytes
 full() { (ulimit -f $1; shift; "$ZR" train c.json --model.n_embd=8 --model.n_layer=1 --train.steps=400 --train.eval_interval=0 "$@"); }
 check "a disk without room for the weights" code 74 full 12 --train.output_dir=none
 check "... is found before the first step" sh -c '! grep -q ^step err && grep -q "no space on the disk for .* bytes" err && test -z "$(ls -A none)"'
@@ -132,7 +131,7 @@ check "... and writes a checkpoint" test -f stop/latest -a -f "stop/$(cat stop/l
     -a ! -e stop/model -a ! -e stop/model.tmp
 check "... and says how to go on" grep -q "the checkpoint is in stop/$(cat stop/latest), continue with --resume" stop.err
 
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
     export OMPI_MCA_rmaps_base_oversubscribe=1

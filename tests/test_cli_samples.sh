@@ -1,6 +1,6 @@
 #TEST timeout=120
-# Texts that a run's model writes while it trains: the same at any number of ranks and stage, as `zr generate` makes
-# them of the run's weights, and in the report.
+# Check the texts that a run's model generates during training: the same at any number of ranks and stage, the same as
+# by `zr generate` with the run's weights, and the same in the report.
 . tests/command.inc
 
 i=0

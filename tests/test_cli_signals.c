@@ -10,7 +10,7 @@
 
 #include <sys/wait.h>
 
-static int at = TRAINING; /* when the signals come */
+static int at = TRAINING; /* place of the run at which the signals arrive */
 
 /* Send signals (ended by 0) to a process that catches them. Return its wait status and write its output to `said`. */
 static int send_all(const int *signals, bool ignored, char *said, size_t size)
@@ -66,7 +66,7 @@ static void the_second_acts(void **state)
     }
 }
 
-/* The warning signal before the end of a job does not count as the first of two. */
+/* Check that the warning signal before the end of a job does not count as the first of two. */
 static void a_warning_does_not_count(void **state)
 {
     (void)state;
@@ -86,8 +86,8 @@ static void a_warning_does_not_count(void **state)
     }
 }
 
-/* Before and after training there is no step to finish. With peers, SIGTERM then comes from a launcher, which has
- * reported the cause. */
+/* Check signals before and after training, when there is no step to finish. With peers, SIGTERM then comes from a
+ * launcher, which has already reported the cause. */
 static void only_training_has_steps(void **state)
 {
     (void)state;
@@ -116,7 +116,7 @@ static void only_training_has_steps(void **state)
     at = TRAINING;
 }
 
-/* A launcher's SIGTERM may come twice. */
+/* Check that a second SIGTERM from a launcher, immediately after the first, does not count as a second request. */
 static void twice_at_once_is_once(void **state)
 {
     (void)state;
@@ -129,7 +129,8 @@ static void twice_at_once_is_once(void **state)
     assert_false(is_repeated(SIGTERM, 1) || is_repeated(SIGUSR1, 9) || is_repeated(SIGHUP, 9));
 }
 
-/* A handler keeps errno, because the signal may arrive between a failed system call and its caller's look at errno. */
+/* Check that a handler preserves errno, because the signal may arrive between a failed system call and the code that
+ * reads errno. */
 static void errno_is_kept(void **state)
 {
     (void)state;
@@ -156,7 +157,7 @@ static void under_nohup(void **state)
     assert_string_equal(said, "");
 }
 
-/* A request to save does not stop a run, before or after a signal that does, and is answered once. */
+/* Check that a request to save does not stop a run, before or after a signal that does, and is answered once. */
 static void saving_goes_on(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 #TEST timeout=240
-# `zr simulate`: what is printed, --sweep, --svg and --search, which finds what a sweep over the same space finds.
+# Check `zr simulate`: its output, --sweep, --svg and --search, which finds what a sweep over the same space finds.
 . tests/command.inc
 
 xml() { python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$1"; }
@@ -36,7 +36,7 @@ assert {key for key, of in one["of"].items() if of != "rank"} == whole | {"host_
 assert one["of"]["host_bytes"] == "host", one["of"]
 assert abs(one["pflops_all"] / one["tflops"] - 8 / 1000) < 1e-9, one
 assert abs(one["samples_per_sec"] * one["step_sec"] - 32) < 1e-6, one
-steps = math.ceil(1e9 / (32 * 128)) # whole ones
+steps = math.ceil(1e9 / (32 * 128)) # whole steps
 assert abs(one["days"] * 86400 / (steps * one["step_sec"]) - 1) < 1e-12, one
 assert abs(sum(one["exposed"].values()) - one["exposed_sec"]) <= 1e-9 * one["step_sec"], one
 END
@@ -56,7 +56,7 @@ memory() { # PATTERN OPTION...: the line of memory
 }
 check "what fits" memory '' --stage 2 --batch 4
 check "a device's memory that does not do" memory ': does not fit with 1.07 GB aside' --batch 4 --memory 1GB
-pieces() { # the gather of a checkpoint that ranks keep in pieces is waited for on its own account
+pieces() { # the gather of a checkpoint that ranks keep in pieces is listed as a wait of its own
     for pieces in true false; do
         on8 --tensor 4 --batch 4 --activation_checkpointing.policy=unit --zero_optimization.overlap_comm=false --json \
             --activation_checkpointing.partition_activations=$pieces >pieces.$pieces.json || return 1
@@ -76,7 +76,7 @@ import json
 one = json.load(open("host.json"))
 assert one["host_bytes"] == 4 * one["memory"]["spaces"]["host"]["total"] > 0, one'; }
 check "... of a host in JSON" host
-hosts() { # without ranks_per_host as with the cluster's own number, and not as on hosts of one rank each
+hosts() { # without ranks_per_host, the cluster's own number is used, and not one rank on each host
     on8 --stage 3 --batch 1 --json >open.json && on8 --stage 3 --batch 1 --json --parallel.ranks_per_host=4 >given.json &&
         cmp open.json given.json && on8 --stage 3 --batch 1 --collectives.hierarchical=false --json >flat.json &&
         ! cmp -s open.json flat.json; }
@@ -109,7 +109,7 @@ saves() {
         on8 --cluster ./disk.json --train.save_interval=10 --json >save.json && python3 - <<'END'
 import json
 save = json.load(open("save.json"))["save"]
-assert abs(save["write_sec"] - 4 * save["bytes"] / 1e8) < 1e-9, save # four ranks of a host share its disk
+assert abs(save["write_sec"] - 4 * save["bytes"] / 1e8) < 1e-9, save # the four ranks of a host share its disk
 assert 0 < save["stall_sec"] < save["write_sec"], save
 END
 }
@@ -195,7 +195,7 @@ check "a column without a picture" fails 2 'needs --sweep and --svg' on8 --plot 
 
 # ---- search
 
-# every BATCHES ACCUMULATION OPTION...: all combinations of the space that is searched, into all.*.csv
+# every BATCHES ACCUMULATION OPTION...: write all combinations of the searched space to all.*.csv
 every() {
     batches=$1 accum=$2
     shift 2
@@ -213,7 +213,8 @@ every() {
             --sweep zero_optimization.zero_hpz_partition_size=4,2 >all.hpz.$policy.csv || return 1
     done
 }
-# optimum STAGES TENSORS OPTION...: what is found are the fastest of all those ways, each at its best batch
+# optimum STAGES TENSORS OPTION...: check that the plans found are the fastest of all combinations, each at its best
+# batch
 optimum() {
     stages=$1 tensors=$2
     shift 2
@@ -232,7 +233,7 @@ for name in glob.glob("all.*.csv"):
             continue
         too_large += row["fits"] == "false"
         mics = row.get("zero_optimization.mics_shard_size", "-1")
-        group = str(4 // int(row["tensor"])) # data-parallel ranks of a host
+        group = str(4 // int(row["tensor"])) # data-parallel ranks on a host
         if mics not in ("-1", group) or row.get("zero_optimization.zero_hpz_partition_size", group) != group:
             continue
         host = row["activation_checkpointing.cpu_checkpointing"]
@@ -243,7 +244,7 @@ for name in glob.glob("all.*.csv"):
             continue
         way = (name, row["stage"], row["tensor"], mics, host, pieces)
         best[way] = max(best.get(way, 0), float(row["samples_per_sec"]))
-def distinct(speeds): # plans may have several names
+def distinct(speeds): # one plan may have several names, and so equal speeds
     kept = []
     for x in sorted(speeds, reverse=True):
         if not kept or x < kept[-1] * (1 - 1e-7):
@@ -288,7 +289,7 @@ fits = [way for way in found if way["fits"]]
 speeds = [way["samples_per_sec"] for way in fits]
 assert len(fits) == 11 and found[:11] == fits and speeds == sorted(speeds, reverse=True), speeds
 assert fits[0]["why"] is None and all(way["why"] for way in found[1:])
-for way in fits[1:]: # what it loses is what it takes longer
+for way in fits[1:]: # the losses of a plan are the relative time that it takes longer
     lost = speeds[0] / way["samples_per_sec"] - 1
     assert abs(sum(way["loses"].values()) - lost) < 1e-6, way
 END
@@ -347,7 +348,7 @@ check "... where checkpoints are" stays activation_checkpointing.offload none \
     'activation_checkpointing.cpu_checkpointing activation_checkpointing.partition_activations' --stage 1 --tensor 2
 check "... a second partition" stays zero_optimization.zero_hpz_partition_size 4 zero_optimization.mics_shard_size \
     --stage 3 --tensor 1 --activation_checkpointing.policy=unit
-without_limit() { # policy auto has a device's memory as its limit, where keeping all does not fit
+without_limit() { # policy auto is limited by a device's memory, where keeping all activations does not fit
     on8 --json --stage 2 --batch 8 --activation_checkpointing.policy=none >none.json &&
         on8 --json --stage 2 --batch 8 --activation_checkpointing.policy=auto >auto.json && python3 - <<'END'
 import json
@@ -358,7 +359,7 @@ END
 check "policy auto without memory.limit" without_limit
 again() { on8 --search "$@" >first && on8 --search "$@" >second && cmp first second; }
 check "twice the same" again
-varied() { # large buckets, or nothing ahead and small ones, gain most where exchanges take long to begin
+varied() { # large buckets, or no prefetch with small ones, gain most where exchanges have a large latency
     on8 --search --json --stage 3 $configured >search.json && on8 --search --json --stage 3 >more.json &&
         sed 's/"bf16"/"zero_optimization": {"reduce_bucket_size": 4096}, "bf16"/' c.json >buckets.json &&
         simulate buckets.json --ranks 8 --search --json --stage 1 --tensor 1 >large.json &&

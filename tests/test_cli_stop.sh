@@ -1,5 +1,5 @@
 #TEST timeout=120 mpi=1 build=tests/zr_fault
-# A run is asked to stop or to save from outside: by signals, by a limit of time, under a launcher, by the example scripts.
+# Check requests to stop or to save from outside: by signals, by a time limit, under a launcher, by the example scripts.
 . tests/command.inc
 ZR_SOURCE=${ZR_SOURCE:-$(dirname "$(dirname "$ZR")")}
 
@@ -9,7 +9,7 @@ cat >c.json <<'END'
 {"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16},
  "data": {"train": "text.txt"}, "train_batch_size": 8, "train": {"steps": 100000000, "threads": 1}}
 END
-wait_for() { await $pid "$@" >/dev/null; } # of the run that was begun last
+wait_for() { await $pid "$@" >/dev/null; } # for the run that was started last
 ends_with() { # CODE PID
     wait "$2"
     rc=$?
@@ -54,8 +54,8 @@ for time in x 0 3x 90m90m -1 '' 1s1h; do
     check "--max-time=$time" code 2 "$ZR" train c.json --max-time="$time"
 done
 
-# A warning, then the signal itself, while no handler can run yet. A picture that cannot be drawn hides nothing; a lock
-# that is another job's by now is not removed.
+# A warning signal, then the final one, which no handler can catch yet. A picture that cannot be drawn hides no message;
+# a lock that belongs to another job by now is not removed.
 mkdir -p warned/loss.svg
 "$ZR" train c.json --train.output_dir=warned >warned.out 2>warned.err &
 pid=$!

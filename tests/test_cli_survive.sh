@@ -1,5 +1,5 @@
 #TEST timeout=120 build=tests/zr_fault
-# A run of thread ranks, which all go with the process.
+# Check a run of thread ranks, which all end with the process.
 here=$PWD/tests
 . tests/command.inc
 . "$here/survive.inc"

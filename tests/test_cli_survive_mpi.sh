@@ -1,10 +1,10 @@
 #TEST timeout=600 mpi=1 long=1 build=tests/zr_fault
-# One of the processes is killed; the launcher, or the others, end the rest.
+# Check that the launcher, or the other processes, end the job after one process is killed.
 here=$PWD/tests
 . tests/command.inc
 . "$here/survive.inc"
 
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -z "$mpirun" ] || ! command -v ${mpirun%% *} >/dev/null || ! "$ZR" info | grep -q '^transports .*mpi'; then
     skip "ranks under mpirun" "no mpirun, or built without MPI"
     echo "1..$n"

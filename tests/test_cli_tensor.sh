@@ -1,5 +1,6 @@
 #TEST timeout=120 mpi=1
-# Tensor parallelism from the command: as thread ranks and under mpirun, saved at one degree and resumed at another.
+# Check tensor parallelism from the command: as thread ranks and under mpirun, saved at one degree and resumed at
+# another.
 . tests/command.inc
 
 near() { # A B: losses, validation losses and norms within 2e-4 of each other
@@ -58,7 +59,7 @@ for stage in 0 2; do
     check "... to the bit" same 4x2 "stage$stage"
 done
 
-# How checkpoints of activations are kept changes no bit.
+# The choice of where checkpoints of activations are kept changes no bit.
 ac=--activation_checkpointing
 for kept in '' "$ac.cpu_checkpointing=true" "$ac.offload=host $ac.policy=selective"; do
     dir=pieces$(echo "$kept" | tr -cd a-z)
@@ -66,7 +67,7 @@ for kept in '' "$ac.cpu_checkpointing=true" "$ac.offload=host $ac.policy=selecti
     check "... to the bit" same 4x2 "$dir"
     check "... planned is measured" as_planned "$dir"
 done
-# What the ranks of a layer moved, over what stage 3 moved on as many ranks: as it was planned.
+# Traffic between the ranks of a layer, compared with that of stage 3 on as many ranks: as planned.
 check "4 ranks, each with all layers" train 4x1 4 1
 within_layers() { part "$1" measured | sed 's/.*"tensor": *{[^}]*"total": *\([0-9]*\).*/\1/'; }
 for_zero() { part "$1" measured | sed 's/.*"reduce_scatter": *\([0-9]*\), *"all_gather": *\([0-9]*\).*/\1 \2/'; }
@@ -87,7 +88,7 @@ grep -o '"tensor":{[^}]*}' flat | grep -o '"total":[0-9]*' | cut -d: -f2 >total
 check "... are the whole" sh -c '[ "$(awk "{ s += \$1 } END { print s }" parts)" = "$(cat total)" ] && [ "$(cat total)" -gt 0 ]'
 check "... not where no layer is shared" sh -c "! $ZR plan c.json --ranks 4 --json --quiet | grep -q tensor_to_stage3"
 
-# Whole tensors in checkpoints: at any other degree the next loss is the one that it would have been, but for rounding.
+# Checkpoints store whole tensors: at any other degree the next loss is equal except for rounding.
 check "weights of a checkpoint" "$ZR" convert 4x2/step-00000002 weights
 for grid in '1 1' '4 4' '3 1' '4 2'; do
     dir=from4x2-$(echo "$grid" | tr ' ' x)
@@ -103,7 +104,7 @@ for grid in '1 1' '4 4' '3 1' '4 2'; do
     check "... with the same bits in all weights" cmp "$dir/model/model.safetensors" weights/model.safetensors
 done
 
-mpirun=${ZR_MPIRUN-mpirun} # the runner's launcher and options; empty: none
+mpirun=${ZR_MPIRUN-mpirun} # the test runner's launcher and its options, or empty
 if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep -q '^transports .*mpi'; then
     if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
     export OMPI_MCA_rmaps_base_oversubscribe=1
@@ -118,7 +119,7 @@ if [ -n "$mpirun" ] && command -v ${mpirun%% *} >/dev/null && "$ZR" info | grep 
         $ac.policy=unit $ac.partition_activations=true $ac.cpu_checkpointing=true --train.output_dir=mpi-pieces
     check "... to the bit" same 4x2 mpi-pieces
     check "... planned is measured" as_planned mpi-pieces
-    # Without sequence parallelism each rank of a layer computes the gradients of norms for itself.
+    # Without sequence parallelism each rank of a layer computes the gradients of norms itself.
     levels() { $mpirun -n 1 env ZR_KERNELS=v3 "$ZR" train c.json --parallel.tensor=2 --train.steps=1 "$@" : \
         -n 1 env ZR_KERNELS=v4 "$ZR" train c.json --parallel.tensor=2 --train.steps=1 "$@"; }
     if ZR_KERNELS=v4 "$ZR" info >/dev/null 2>&1; then

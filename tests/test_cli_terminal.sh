@@ -1,5 +1,5 @@
 #TEST timeout=120
-# What a terminal shows: lines that fit it and stay, progress of an evaluation, quiet ends, words people try.
+# Check the output on a terminal: lines that fit its width, progress of an evaluation, quiet ends, mistyped words.
 . tests/command.inc
 
 i=0
@@ -66,7 +66,7 @@ check "more batches than there are" "$ZR" eval run --batches 1000000
 check "... are all" sh -c 'cp out some && "$0" eval run | cmp - some' "$ZR"
 check "no batches" code 2 "$ZR" eval run --batches 0
 
-# What is read only in part: the reader is gone before the first byte, or after some.
+# Output that is read only in part: the reader ends before the first byte, or after some.
 gone() { { "$@" 2>err.gone; echo $? >rc; } | :; test "$(cat rc)" = 0 -a ! -s err.gone; }
 for c in "train -h" "plan --shapes" "info" "plan c.json --schedule" "eval run" "generate run --prompt a --tokens 20"; do
     check "a reader that leaves: zr $c" gone "$ZR" $c

@@ -1,6 +1,6 @@
 #TEST timeout=120
-# Training with tables in tiles (memory.tile_elems): the same numbers at every stage and placement, as planned, and files
-# of whole tables, which runs with other tiles go on with.
+# Check training with tables in tiles (memory.tile_elems): the same numbers at every stage and placement, the planned
+# bytes, and checkpoints of whole tables, which runs with other tiles can resume.
 . tests/command.inc
 
 i=0

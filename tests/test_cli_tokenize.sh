@@ -1,5 +1,5 @@
 #TEST timeout=60 build=tests/zr_fault
-# zr tokenize: the same tokens in both formats and with any number of threads; what is refused leaves nothing behind.
+# Check zr tokenize: the same tokens in both formats and with any number of threads; refusals leave no file.
 . tests/tokenizer.inc
 . tests/command.inc
 
@@ -29,7 +29,7 @@ check "five threads too" cmp t1.bin t5.bin
 check "text of several windows is whole" test "$(tokens 0 t1.bin | tr ' ' '\n' | grep -cx 256)" = 60000
 check "an older file of tokens is overwritten" "$ZR" tokenize --tokenizer tok b.txt -o l.bin
 check "... as a whole" test "$(tokens 1024 l.bin)" = " 100 101 "
-# .jsonl: a document a line.
+# .jsonl: a document on each line.
 printf '{"text": "ab"}\n\n{"text": "", "n": 1}\n{"text": "c\\u0064 <|endoftext|>"}\n' >d.jsonl
 check "a .jsonl file" "$ZR" tokenize --tokenizer tok d.jsonl -o d.bin --json
 check "... is its documents" grep -q '"texts":1, "documents":2, "skipped_lines":0, "bytes":18, "tokens":6,' out
@@ -65,7 +65,7 @@ tail -c +1025 m1.bin >wanted
 tail -c +81 tokens/*.tokens | head -c "$(wc -c <wanted)" >got # an index of the documents follows
 check "... in the same order" cmp wanted got
 
-# What a configuration makes of its tokenizer.
+# The tokens with the tokenizer of a configuration.
 sed 's/, "vocab_size": 259//; s/"of-lines"/"sized"/' j.json >sized.json
 check "without a size the vocabulary is the tokenizer's" "$ZR" train sized.json --quiet
 check "... as the run says" grep -q '"vocab_size": 259' sized/config.json
@@ -81,7 +81,7 @@ check "an output is no file of the tokenizer" code 73 "$ZR" train j.json --quiet
     --trace tok/tokenizer.json
 check "... which is said" grep -q 'would overwrite an input: it is in the directory tok' err
 
-# The folder of tokens is where the run was started, for whoever comes later.
+# The path of the tokens is relative to the folder where the run was started, also in later commands.
 sed 's/"tokens"/"mine\/tokens"/; s/"of-lines"/"runs\/home"/; s/"many.jsonl"/"d.jsonl", "val": "d.jsonl"/
     s/"n_positions": 16/"n_positions": 4/' j.json >home.json
 check "a relative folder of tokens" "$ZR" train home.json --quiet --train.save_interval=1
@@ -126,7 +126,7 @@ check "... and what stands in model/ is read alone" sh -c '"$0" generate run/mod
     --temperature 0 >alone && cmp alone out' "$ZR"
 check "without a prompt" "$ZR" generate run --tokens 3
 
-# Learning: "the" and " the" stand most often.
+# Learning: "the" and " the" occur most often.
 i=0
 while [ $i -lt 300 ]; do echo "the cat and the dog and the hen $i"; i=$((i + 1)); done >learn.txt
 check "a tokenizer is learned" "$ZR" tokenize --train 300 learn.txt a.txt -o learned/
@@ -156,7 +156,7 @@ check "... but a text that is there" code 66 "$ZR" tokenize --train 300 learn.tx
 check "learning on a full disk" env ZR_FAULT=write:1 sh -c '"$1" tokenize --train 300 a.txt -o x; test $? = 74' - "$FAULTY"
 check "what is not learned leaves nothing" test ! -e x -a ! -e x.tmp
 
-# What a run leaves is read with its text.
+# A run on bytes leaves a tokenizer of bytes with its model.
 head -c 5000 learn.txt >bytes.txt
 cat >b.json <<'END'
 {"model": {"type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 16},

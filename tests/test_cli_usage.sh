@@ -1,5 +1,5 @@
 #TEST timeout=120
-# Help, usage errors, exit codes, refused inputs: one message, the promised code, nothing left behind.
+# Check help, usage errors, exit codes and refused inputs: one message, the documented code, no file.
 . tests/command.inc
 
 ok() { n=$((n + 1)); echo "ok $n - $1"; }

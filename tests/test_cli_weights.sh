@@ -1,6 +1,6 @@
 #TEST timeout=60
-# zr eval, generate and their kin with trained weights: windows that overlap, samples, shares and stops; weights that
-# an index finds in their files.
+# Check zr eval, generate and similar commands with trained weights: overlapping windows, samples, fractions and stops;
+# weights in several files with an index.
 . tests/command.inc
 
 i=0

@@ -185,8 +185,8 @@ static zr_status look_at_messages(void *arg, int64_t first, int64_t bytes, const
     return ZR_OK;
 }
 
-/* The next chunk is requested early. A chunk is a multiple of the grain and of 64 bytes, or, where there is no room for
- * both, of the grain alone. */
+/* Check that the next chunk is requested early. A chunk is a multiple of the grain and of 64 bytes or, where there is
+ * no room for both, of the grain alone. */
 static void the_next_chunk_is_on_its_way(void **state)
 {
     (void)state;
@@ -216,7 +216,8 @@ static void calls_may_come_from_a_second_thread(void **state)
     zr_comm_destroy(&comm);
 }
 
-/* Calls that wait for rank 0 can be cancelled. Rank 0 comes only when all others have stopped waiting for it. */
+/* Check that calls that wait for rank 0 can be cancelled. Rank 0 comes only when all others have stopped waiting for
+ * it. */
 static void a_call_can_be_stopped(void **state)
 {
     (void)state;
@@ -370,8 +371,8 @@ static void staging_beyond_shared_memory_is_refused(void **state)
     zr_comm_destroy(&comm);
 }
 
-/* Missing pages of shared memory are an error: two groups that create their staging at the same time may each have
- * found room for one alone. */
+/* Check that missing pages of shared memory are an error: two groups that create their staging at the same time may
+ * each have found room for one alone. */
 static void pages_that_another_took_are_refused(void **state)
 {
     (void)state;
@@ -385,7 +386,7 @@ static void pages_that_another_took_are_refused(void **state)
     zr_comm_destroy(&comm);
 }
 
-/* zr_comm_mpi_start works where MPI is already running, and reads its settings from the environment. */
+/* Check that zr_comm_mpi_start works where MPI is already running, and reads its settings from the environment. */
 static void start_reads_its_settings(void **state)
 {
     (void)state;

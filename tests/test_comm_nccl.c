@@ -17,7 +17,7 @@
 #ifndef ZR_GPU
 /* ---- checks of every transport ----------------------------------------------------------------- */
 
-/* check_comm reads the staging itself, so the GPU's memory is made accessible. */
+/* Run check_comm, which reads the staging memory itself. Therefore make the GPU's memory accessible. */
 static void all_calls(void **state)
 {
     (void)state;
@@ -196,7 +196,7 @@ static void reduce_once(zr_comm *comm, zr_dtype dtype, bool exact)
     EXPECT(cudaFree(gpu) == cudaSuccess);
 }
 
-/* NCCL's sums need no staging. */
+/* Check that NCCL's sums need no staging. */
 static void sums_by_nccl(void **state)
 {
     (void)state;
@@ -216,8 +216,8 @@ static void sums_by_nccl(void **state)
     destroy(&comm);
 }
 
-/* Sums of memory outside this rank's GPU, of other types and of invalid sizes are refused, by either transport, and
- * change no data. */
+/* Check that sums of memory outside this rank's GPU, of other types and of invalid sizes are refused, by either
+ * transport, and change no data. */
 static void sums_that_are_refused(void **state)
 {
     (void)state;
@@ -235,7 +235,7 @@ static void sums_that_are_refused(void **state)
     }
 }
 
-/* Calls on host memory still work on a communicator of GPU memory, with the staging that remains. */
+/* Check that calls on host memory still work on a communicator of GPU memory, with the staging that remains. */
 static void memory_of_the_host(void **state)
 {
     (void)state;
@@ -268,7 +268,8 @@ static zr_status other_copy(void *arg, void *to, const void *from, int64_t bytes
     return copy(arg, to, from, bytes);
 }
 
-/* Switching between host and GPU staging never uses the other's staging, and the last copier set is in effect. */
+/* Check that switching between host and GPU staging never uses the other's staging, and the last copier set is in
+ * effect. */
 static void back_and_forth(void **state)
 {
     (void)state;
@@ -334,7 +335,7 @@ static void a_call_can_be_stopped(void **state)
     }
 }
 
-/* A call in a group can be cancelled through the world. */
+/* Check that a call in a group can be cancelled through the world. */
 static void a_call_in_a_group_can_be_stopped(void **state)
 {
     (void)state;
@@ -351,7 +352,7 @@ static void a_call_in_a_group_can_be_stopped(void **state)
     destroy(&comm);
 }
 
-/* The receiving function can cancel an exchange between two chunks. */
+/* Check that the receiving function can cancel an exchange between two chunks. */
 static void stopped_by_its_taker(void **state)
 {
     (void)state;

@@ -60,7 +60,7 @@ static void failures_at_the_beginning(void **state)
     refused(ZR_ERR_COMM, "the GPU: ");
 }
 
-/* Two processes on one GPU are refused, by NCCL's own identification of GPUs. */
+/* Check that two processes on one GPU are refused, by NCCL's own identification of GPUs. */
 static void one_gpu(void **state)
 {
     (void)state;
@@ -94,7 +94,7 @@ static void no_stream(void **state)
     destroy(&comm);
 }
 
-/* A rank without memory for staging fails on all ranks, and later staging works. */
+/* Check that a rank without memory for staging fails on all ranks, and later staging works. */
 static void no_memory_for_staging(void **state)
 {
     (void)state;
@@ -141,7 +141,7 @@ static void nccl_fails(void **state)
         }
 }
 
-/* A peer that fails in the middle of a call is reported. */
+/* Check that a peer that fails in the middle of a call is reported. */
 static void a_peer_is_gone(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static zr_status begin(zr_comm *comm, void *gpu)
     return zr__comm_copy_with(comm, gpu);
 }
 
-/* The creation of the NCCL communicator can be cancelled: rank 0 fails in it, and the others are not told. */
+/* Check that the creation of an NCCL communicator can be cancelled: rank 0 fails in it, and the others are not told. */
 static void a_beginning_can_be_stopped(void **state)
 {
     (void)state;
@@ -187,7 +187,7 @@ static void a_beginning_can_be_stopped(void **state)
     destroy(&comm);
 }
 
-/* Runs last: a communicator can be destroyed after MPI has ended. */
+/* Check that a communicator can be destroyed after MPI has ended. This test runs last. */
 static void after_mpi(void)
 {
     zr_comm *comm = create(1);

@@ -39,7 +39,7 @@ typedef struct failure {
     int call;         /* the call in which the others wait */
     bool returns;     /* rank 2 instead returns too early, without failing */
     bool aborts;      /* rank 2 aborts first */
-    _Atomic int told; /* ranks that got ZR_ERR_PEER for it */
+    _Atomic int told; /* number of ranks that got ZR_ERR_PEER because of it */
 } failure;
 
 static zr_status fail_on_rank_2(zr_comm *comm, void *arg)
@@ -117,7 +117,7 @@ static void a_failure_of_its_own_is_the_cause(void **state)
     assert_int_equal(agreeing.kept, 3);
 }
 
-/* A barrier that a rank has left is never completed, however often the others come. */
+/* Check that a barrier that a rank has left is never completed, however often the others enter it. */
 static void a_barrier_that_was_left_stays_open(void **state)
 {
     (void)state;
@@ -372,7 +372,7 @@ static void nothing_adds_between_threads(void **state)
     assert_int_equal(zr_comm_threads_run(1, reduce_by_nccl, NULL), ZR_OK);
 }
 
-/* The launcher is recognized by its environment variables; a batch shell alone is not a launcher. */
+/* Check that the launcher is recognized by its environment variables; a batch shell alone is not a launcher. */
 static void the_launcher_is_found_in_the_environment(void **state)
 {
     (void)state;

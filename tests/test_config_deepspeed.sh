@@ -1,6 +1,6 @@
 #TEST timeout=60
-# DeepSpeed's files as they are: what cannot be had is said at once, a line a section; what "auto" became, and what
-# Hugging Face's Trainer would have made of it.
+# Check unchanged DeepSpeed files: unsupported sections are listed at once, a line each; the values that replace "auto",
+# and the ones that Hugging Face's Trainer would have used.
 . tests/command.inc
 ZR_SOURCE=${ZR_SOURCE:-$(dirname "$(dirname "$ZR")")}
 cp "$ZR_SOURCE"/tests/deepspeed/*.json .

@@ -192,7 +192,7 @@ static void off_values_are_fine(void **state)
         " \"stage3_param_persistence_threshold\": 0, \"stage3_max_live_parameters\": \"auto\"},"
         " \"activation_checkpointing\": {\"policy\": \"none\", \"partition_activations\": false, "
         "\"number_checkpoints\": null}, \"wandb\": {\"enabled\": false, \"project\": \"x\"},"
-        " \"pipeline\": {\"stages\": 1}, \"tensor_parallel\": {\"autotp_size\": 1}}"; /* numbers that are available */
+        " \"pipeline\": {\"stages\": 1}, \"tensor_parallel\": {\"autotp_size\": 1}}"; /* numbers that zr supports */
     assert_int_equal(load(text, NULL, 1), ZR_OK);
 }
 
@@ -217,7 +217,7 @@ static void overrides(void **state)
                     "command line: optimizer.params.lr: found -1, wanted a number from 0 to 3.4e+38");
     for (const char *const *key = (const char *const[]){"optimizer.params.lr", "optimizer.params.weight_decay",
                                                         "scheduler.params.warmup_max_lr", "gradient_clipping", NULL};
-         *key; key++) { /* beyond fp32, in which updates are made */
+         *key; key++) { /* numbers beyond the range of fp32, in which updates are computed */
         char override[80], message[120];
         snprintf(override, sizeof override, "%s=1e39", *key);
         snprintf(message, sizeof message, "command line: %s: found 1e+39, wanted a number from 0 to 3.4e+38", *key);
@@ -351,8 +351,8 @@ static void batch_contradictions(void **state)
     }
 }
 
-/* Resume a run on another number of ranks with the batch of its own file for two ranks: the batch sizes that follow, or
- * the error message. */
+/* Check runs that are resumed on another number of ranks, with the batch sizes that their own file gives for two ranks:
+ * the resulting batch sizes, or the error message. */
 static void a_run_goes_on_on_other_ranks(void **state)
 {
     (void)state;
@@ -370,7 +370,7 @@ static void a_run_goes_on_on_other_ranks(void **state)
         const char *key[3];
         int value[3];
         int64_t is[3];
-        const char *rest; /* the message's rest; NULL: none */
+        const char *rest; /* rest of the expected message, or NULL if resuming succeeds */
     } on[] = {
         {2, {NULL}, {0}, {24, 4, 3}, NULL},
         {1, {NULL}, {0}, {24, 4, 6}, NULL},

@@ -182,7 +182,7 @@ static bool has_note(const zr_config *config, const char *note)
     return false;
 }
 
-/* Examples of DeepSpeed's documentation and of Hugging Face's. */
+/* Check the examples of DeepSpeed's documentation and of Hugging Face's. */
 static void deepspeeds_examples(void **state)
 {
     (void)state;
@@ -248,7 +248,7 @@ static zr_status folders_of(const char *path, zr__folders *folders)
     return st;
 }
 
-/* Activation checkpoints alone may be on disk, in the folder of either key. */
+/* Check that activation checkpoints alone may be on disk, in the folder of either key. */
 static void checkpoints(void **state)
 {
     (void)state;

@@ -39,7 +39,8 @@ static const zr_gpt2_config *gpt2(const zr_config *config)
     return (const zr_gpt2_config *)&config->model.config;
 }
 
-/* Take sizes from elsewhere, as from a preset, and all else from the configured preset or a GPT-2. */
+/* Set the model's sizes to `sizes`, as a preset would, and its other settings to those of the configured preset or of
+ * GPT-2 124M. */
 static zr_status adopt(zr_config *config, const zr_model_sizes *sizes, const char *origin)
 {
     zr_model_config settings;
@@ -175,7 +176,7 @@ static void keys_of_the_schedule(void **state)
     assert_int_equal(c->recompute.every, 5);
     assert_int_equal(c->collectives.reduce, ZR_COLLECTIVE_OWNER);
     assert_int_equal(c->collectives.gather, ZR_COLLECTIVE_BROADCAST);
-    assert_int_equal(zr_config_notes(c), 1); /* about the micro-batch */
+    assert_int_equal(zr_config_notes(c), 1); /* the note about the micro-batch */
     zr_config_destroy(&c);
     c = load("{\"collectives\": {\"buffer\": \"fused\"}}", NULL);
     assert_true(c->collectives.fused);
@@ -224,7 +225,7 @@ static void keys_without_effect_are_said(void **state)
     } said[] = {
         {"{\"fp16\": {\"enabled\": false, \"loss_scale\": 0, \"hysteresis\": 2}}", NULL,
          "fp16: not enabled, so its other keys have no effect"},
-        {two_pass, NULL, NULL}, /* without clipping too: steps with bad gradients are skipped */
+        {two_pass, NULL, NULL}, /* has an effect without clipping too: it lets steps with bad gradients be skipped */
         {two_pass, "--gradient_clipping=1", NULL},
         {two_pass, "--train.reproducible=world",
          "memory.norm: two_pass has no effect, because with train.reproducible world the gradient is kept anyway"},
@@ -262,7 +263,7 @@ static void keys_without_effect_are_said(void **state)
     }
 }
 
-/* Files as users write them are read: from the tutorials and Hugging Face's integration, stages 1 to 3. */
+/* Check files as users write them: from the tutorials and from Hugging Face's integration, stages 1 to 3. */
 static void usual_deepspeed_files(void **state)
 {
     (void)state;
@@ -330,7 +331,7 @@ static void what_auto_became_is_said(void **state)
     zr_config_destroy(&c);
 }
 
-/* A hundred thousand unknown keys are read quickly and give a bounded number of notes. */
+/* Check that a hundred thousand unknown keys are read quickly and give a bounded number of notes. */
 static void notices_are_bounded(void **state)
 {
     (void)state;
@@ -650,7 +651,7 @@ static void every_key_takes_its_default_and_refuses_nonsense(void **state)
     for_each_key(check_default_and_nonsense);
 }
 
-/* Lists of paths are kept as text and written back as lists. */
+/* Check that lists of paths are kept as text and written back as lists. */
 static void paths_may_be_lists(void **state)
 {
     (void)state;
@@ -691,7 +692,7 @@ static void paths_may_be_lists(void **state)
     }
 }
 
-/* Patterns of names are kept one per line; one is written back as a string, several as a list. */
+/* Check that patterns of names are kept one per line; one is written back as a string, several as a list. */
 static void names_may_be_lists(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 #TEST timeout=60
-# The machine code of GPU kernels: arithmetic instructions for each element of GELU and of its gradient.
+# Check the machine code of GPU kernels: the arithmetic instructions for each element of GELU and of its gradient.
 . tests/command.inc
 object=$(dirname "$ZR")/obj/device/cuda/kernels/elementwise.o
 

@@ -1,6 +1,6 @@
 #TEST timeout=60
-# The public headers are C++ too: every standard from C++11 on includes them all without a warning and begins with every
-# initialiser; and an initialiser, which names no fields, gives each field what C would by its name.
+# Check that the public headers compile without warnings in every C++ standard from C++11 on, with every initialiser;
+# and that an initialiser, which names no fields, gives each field the value that C gives it by name.
 set -u
 n=0
 result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }
@@ -11,7 +11,7 @@ cd "$ZR_SOURCE" || exit 1
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 
-# Every header, and a variable of every ZR_<TYPE>_INIT, found by what the headers hold.
+# A program that includes every header, and has a variable of every ZR_<TYPE>_INIT found in them.
 {
     for header in include/zr/*.h; do echo "#include <${header#include/}>"; done
     cat <<'END'
@@ -62,7 +62,7 @@ END
 END
 } >"$tmp/all.c"
 cp "$tmp/all.c" "$tmp/all.cc"
-# Only what stands in the headers is used; the one function of a macro that failed is given here.
+# It uses only the headers; the one function that a macro for failures calls is defined here.
 cat >"$tmp/rest.c" <<'END'
 #include <zr/base.h>
 zr_status zr_error_frame(zr_status status, const char *function, const char *file, int line)

@@ -14,7 +14,7 @@
 
 enum { ROOM = 6, NUMBERS = 3, NONE = -1 };
 
-/* A source that notes what is read. */
+/* A source that records which samples are read. */
 typedef struct source {
     atomic_int reading;
     _Atomic int64_t reads, last;
@@ -41,7 +41,7 @@ static zr__ahead *start(source *s)
     return ahead;
 }
 
-/* Check that the sample is there, or not. */
+/* Take a sample, or with `keeps` only look at it. Check that it is in memory if `wanted`, and is not otherwise. */
 static void take(zr__ahead *ahead, int64_t sample, bool keeps, bool wanted)
 {
     int32_t window[NUMBERS] = {0};
@@ -57,8 +57,8 @@ static void await_reads(const source *s, int64_t n)
     while (s->reads < n) nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
-/* Steps of two micro-batches of three rows, on one of four ranks. All rows of a step are looked at before the first is
- * taken, and each is read once, also those of the next step. */
+/* Check steps of two micro-batches of three rows, on one of four ranks. The caller looks at all rows of a step before
+ * it takes the first one. Each row, also of the next step, is read once. */
 static void steps(void **state)
 {
     (void)state;
@@ -80,7 +80,8 @@ static void steps(void **state)
     zr__ahead_destroy(&ahead);
 }
 
-/* A sample out of order stops the thread, and is left to the caller; then the order may begin anew. */
+/* Check that the request of a sample out of order stops the thread, and that the caller must read this sample itself.
+ * Afterwards a new order may begin. */
 static void out_of_order(void **state)
 {
     (void)state;
@@ -89,11 +90,11 @@ static void out_of_order(void **state)
     take(ahead, 0, false, false);
     zr__ahead_want(ahead, &(zr__ahead_order){0, 2, 4, INT64_MAX});
     take(ahead, 1, false, true);
-    const int64_t others[] = {0, 2, 3, -1, 100}; /* dropped, in gaps, before the first, not yet in memory */
+    const int64_t others[] = {0, 2, 3, -1, 100}; /* dropped; in gaps of the order; before the first; not yet read */
     for (int i = 0; i < 5; i++) {
         take(ahead, others[i], false, false);
         assert_int_equal(s.reading, 0);
-        take(ahead, 4, false, false); /* the thread rests */
+        take(ahead, 4, false, false); /* the thread has stopped */
         zr__ahead_want(ahead, &(zr__ahead_order){0, 2, 4, INT64_MAX});
         take(ahead, 1, false, true);
     }
@@ -105,7 +106,8 @@ static void out_of_order(void **state)
     zr__ahead_destroy(&ahead);
 }
 
-/* A failure is reported for the sample that could not be read, not before, and another order begins without it. */
+/* Check that a failure is reported for the sample that could not be read, not before, and another order begins without
+ * it. */
 static void failures(void **state)
 {
     (void)state;

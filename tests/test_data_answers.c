@@ -46,7 +46,7 @@ static void expect_answer(zr_answers *answers, int64_t question, int64_t place, 
     assert_string_equal(list[place].text, text);
 }
 
-/* A model that knows the answers has 100 percent, with samples alone in rows or not. */
+/* Check that a model that knows the answers scores 100 percent, with one sample or several samples in a row. */
 static void right_answers_are_found(void **state)
 {
     (void)state;
@@ -77,7 +77,8 @@ static void right_answers_are_found(void **state)
     }
 }
 
-/* Candidates are combined from the best first and last tokens, and not longer than allowed. */
+/* Check that candidates are combined from the best first tokens and the best last tokens, and are not longer than
+ * allowed. */
 static void candidates_have_limits(void **state)
 {
     (void)state;
@@ -89,26 +90,26 @@ static void candidates_have_limits(void **state)
     row[2 * 20 + 1] = 7; /* ... Ana: 12 tokens */
     row[2 * 10 + 1] = 3; /* ... bridge */
     row[2 * 2] = 50;     /* a token of the question */
-    row[2 * 8 + 1] = 40; /* a last token before every first token but itself */
+    row[2 * 8 + 1] = 40; /* as a last token, it is before all first tokens but itself */
     row[2 * 31] = 50;    /* [SEP] */
     zr_answers *answers = answer(labelled, 0, 12);
     expect_answer(answers, 1, 0, "The");
     expect_answer(answers, 1, 1, "old bridge at Z\xc3\xbcrich was built in 1912 by the engineer Ana");
     expect_answer(answers, 1, 2, "old bridge");
     zr_answers_close(&answers);
-    answers = answer(labelled, 1 << 20, 12); /* more than a sample has tokens */
+    answers = answer(labelled, 1 << 20, 12); /* a number of best tokens greater than the number of a sample's tokens */
     expect_answer(answers, 1, 2, "old bridge");
     zr_answers_close(&answers);
     answers = answer(labelled, 0, 11);
     expect_answer(answers, 1, 1, "old bridge");
     zr_answers_close(&answers);
-    answers = answer(labelled, 2, 11); /* only the two best of each: first tokens outside the text */
+    answers = answer(labelled, 2, 11); /* only two best tokens of each kind: the first tokens are outside the text */
     expect_answer(answers, 1, 0, "empty");
     zr_answers_close(&answers);
     zr_labelled_close(&labelled);
 }
 
-/* Only the sample with the most context of a token may begin an answer with it. */
+/* Check that an answer may begin with a token only in the sample in which the token has the most context. */
 static void tokens_count_where_they_have_most_context(void **state)
 {
     (void)state;
@@ -133,7 +134,7 @@ static void tokens_count_where_they_have_most_context(void **state)
     zr_labelled_close(&labelled);
 }
 
-/* The file of answers has one for each id. */
+/* Check that two questions with the same id are refused, since the file of answers has one answer for each id. */
 static void an_id_has_one_question(void **state)
 {
     (void)state;
@@ -174,7 +175,7 @@ static void misuse_is_refused(void **state)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-/* The examples of get_final_text, and texts of which characters are dropped or become several. */
+/* Check the examples of get_final_text, and texts whose normalization drops characters or turns one into several. */
 static void texts_are_parts_of_the_original(void **state)
 {
     (void)state;
@@ -184,7 +185,7 @@ static void texts_are_parts_of_the_original(void **state)
         {"12", "12\xe2\x82\xac", "12"},
         {"\xe2\x82\xac", "12\xe2\x82\xac", "\xe2\x82\xac"},
         {"smith", "Jones", "Jones"},                /* not found */
-        {"cafe", "cafe\xcc\x81s", "cafe\xcc\x81s"}, /* a mark is dropped, so lengths differ */
+        {"cafe", "cafe\xcc\x81s", "cafe\xcc\x81s"}, /* the normalization drops the mark, so that the lengths differ */
         {"", "Steve", "Steve"},
         {"a . b", "A.B", "A.B"},
         {"u . s", "the U.S. army", "U.S"},
@@ -214,13 +215,13 @@ static void answers_are_compared_like_squad(void **state)
         {"old", "the old bridge", false, 2. / 3},
         {"two two one", "two one one", false, 2. / 3},
         {"Ana", "Ben", false, 0},
-        {"the", "a", true, 0}, /* no words are left */
+        {"the", "a", true, 0}, /* the normalization removes all words */
         {"theatre and", "theatre an d", false, 0.5},
         {"Z\xc3\x9cRICH\xc2\xa0"
          "x",
          "z\xc3\xbcrich x", true, 1},
         {"twenty-one", "twentyone", true, 1},
-        {"a\xcc\x81", "\xcc\x81", true, 1}, /* as in Python, a mark is no letter, so a is a word */
+        {"a\xcc\x81", "\xcc\x81", true, 1}, /* as in Python, a mark is not a letter, so "a" is an article */
         {"_a_", "b", false, 0},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {

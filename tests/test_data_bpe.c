@@ -53,7 +53,7 @@ static void merges_in_their_order(void **state)
     assert_memory_equal(piece, " a", 2);
     assert_int_equal(zr_tokenizer_decode(t, END, &piece, &bytes), ZR_OK);
     assert_memory_equal(piece, "<end>", 5);
-    assert_int_equal(zr_tokenizer_encode(t, "abcabd", 6, tokens, 3, &n), ZR_OK); /* room below 6 suffices */
+    assert_int_equal(zr_tokenizer_encode(t, "abcabd", 6, tokens, 3, &n), ZR_OK); /* 3 tokens are enough */
     assert_int_equal(n, 3);
     assert_int_equal(zr_tokenizer_encode(t, "abcabd", 6, tokens, 2, &n), ZR_ERR_ARG);
     assert_int_equal(zr_tokenizer_encode(t, "", 0, tokens, 0, &n), ZR_OK);
@@ -61,7 +61,8 @@ static void merges_in_their_order(void **state)
     zr_tokenizer_close(&t);
 }
 
-/* Without ByteLevel's expression, " ab" is one piece, in which "a b" merges first. */
+/* Check other regular expressions for pieces. With ByteLevel's own expression, " ab" would be one piece, in which "a b"
+ * merges first. */
 static void expressions_cut(void **state)
 {
     (void)state;
@@ -73,11 +74,12 @@ static void expressions_cut(void **state)
     EXPECT(t, "abc", AB, 'c');
     EXPECT(t, " ab", ' ', AB);
     EXPECT(t, "!abc", '!', AB, 'c');
-    assert_int_equal(zr__tokenizer_cut(t, "ab ab", 1, 5), 0); /* an expression without known places to cut */
+    assert_int_equal(zr__tokenizer_cut(t, "ab ab", 1, 5), 0); /* zr knows no safe places to cut with this expression */
     zr_tokenizer_close(&t);
 }
 
-/* Invalid UTF-8 bytes end a piece, so " a" merges, while an overlong form does not count as its character. */
+/* Check that any bytes are decoded again. Invalid UTF-8 bytes end a piece, so that " a" merges. An overlong form does
+ * not count as the character that it encodes. */
 static void any_bytes_come_back(void **state)
 {
     (void)state;
@@ -105,7 +107,7 @@ static void any_bytes_come_back(void **state)
     zr_tokenizer_close(&t);
 }
 
-/* A piece of a million bytes that may all merge is encoded quickly: quadratic time would be minutes. */
+/* Check that a piece of a million bytes that may all merge is encoded quickly: quadratic time would be minutes. */
 static void long_pieces_take_no_longer(void **state)
 {
     (void)state;
@@ -214,7 +216,7 @@ static void two_files_are_one(void **state)
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* Encoding both parts of a text separately gives the whole's tokens, wherever a cut is allowed. */
+/* Check that encoding both parts of a text separately gives the whole's tokens, wherever a cut is allowed. */
 static void cuts_change_nothing(void **state)
 {
     (void)state;
@@ -308,7 +310,7 @@ static void threads_share_a_tokenizer(void **state)
 
 /* ---- GPT-2's own ----------------------------------------------------------------------------- */
 
-/* The tokens of the shared texts match the package tokenizers 0.23.3. */
+/* Check that the tokens of the shared texts match the package tokenizers 0.23.3. */
 static void gpt2_is_gpt2(void **state)
 {
     (void)state;

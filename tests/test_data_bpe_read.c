@@ -55,7 +55,7 @@ static void expressions_mean_the_same_or_are_refused(void **state)
     }
 }
 
-/* The second expression splits the pieces of the first: "ab" stays whole only where neither splits it. */
+/* Check two expressions in sequence: the second one splits the pieces of the first one. */
 static void expressions_follow_each_other(void **state)
 {
     (void)state;
@@ -82,7 +82,7 @@ static void text_that_is_not_cut_is_refused(void **state)
 
 /* ---- the model ------------------------------------------------------------------------------- */
 
-/* No merge makes "abc"; where merges are ignored, a piece that is a token is used all the same. */
+/* Check ignore_merges. No merge gives "abc", but with ignore_merges a piece that is a token gets this token. */
 static void merges_may_be_ignored(void **state)
 {
     (void)state;
@@ -105,7 +105,7 @@ static void a_model_may_be_known_by_its_merges(void **state)
     refused("model has no type", bpe_json("", BPE_BYTE_LEVEL, "\"dropout\": null", "\"ab\": 256", "{}"));
 }
 
-/* Bytes and the characters that represent them convert both ways. */
+/* Check that bytes and the characters that represent them convert both ways. */
 static void symbols_are_gpt2s(void **state)
 {
     (void)state;
@@ -136,13 +136,13 @@ static void added_tokens_are_found_longest_first(void **state)
     zr_tokenizer *t = opened_text(bpe_json(ADDED("{\"id\": 257, \"content\": \"<a\"}, {\"id\": 258, \"content\": "
                                                  "\"<a>\"}, {\"id\": 259, \"content\": \"a><\"}"),
                                            BPE_BYTE_LEVEL, MODEL, "\"ab\": 256", "[\"a b\"]"));
-    EXPECT(t, "<a><a", 258, 257); /* not "<", "a><" */
+    EXPECT(t, "<a><a", 258, 257); /* not "<" and "a><" */
     EXPECT(t, "a><a>", 259, 'a', '>');
     EXPECT(t, "<ab", 257, 'b');
     zr_tokenizer_close(&t);
 }
 
-/* Added tokens that are not normalized are searched for first, the others in the text between. */
+/* Check that added tokens that are not normalized are found first, and other added tokens in the text between them. */
 static void normalized_tokens_come_later(void **state)
 {
     (void)state;
@@ -255,7 +255,7 @@ static void two_files_are_read_as_gpt2s_only(void **state)
     expect_refusal(open_two(&t), "the name \"ab</w>\" ends with </w>");
 }
 
-/* A tokenizer.json lists its added tokens itself; an ordinary end-of-text token is not one. */
+/* Check that the end-of-text token counts as an added token only if tokenizer.json lists it among its added tokens. */
 static void end_of_text_is_added_where_it_is_told(void **state)
 {
     (void)state;
@@ -267,7 +267,7 @@ static void end_of_text_is_added_where_it_is_told(void **state)
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* A tokenizer.json may be larger than a configuration. */
+/* Check that a tokenizer.json may be larger than a configuration. */
 static void large_files_are_read(void **state)
 {
     (void)state;
@@ -306,8 +306,8 @@ static void stretches_share_what_matching_needs(void **state)
     zr_tokenizer_close(&t);
 }
 
-/* The hash, by which cached token files are found, changes with everything that may change tokens, and with nothing
- * else. */
+/* Check that a tokenizer's hash, by which cached token files are found, changes with everything that may change tokens,
+ * and with nothing else. */
 static void a_hash_is_of_all_that_decides_tokens(void **state)
 {
     (void)state;

@@ -72,7 +72,8 @@ static void merges_are_those_of_hand(void **state)
     expect("bc bc bc bc abc ab xy xy", 259, "\nb c\n" SPACE " bc\n", 259);
 }
 
-/* Ties between counts go to the pair with lower token numbers, which are GPT-2's: the space comes after the letters. */
+/* Check that of several most frequent pairs the one with the lowest token ids is merged. The ids are GPT-2's, in which
+ * the space comes after the letters. */
 static void ties_go_by_numbers(void **state)
 {
     (void)state;
@@ -80,7 +81,7 @@ static void ties_go_by_numbers(void **state)
     expect("zy ba ab yz", 259, "\na b\nb a\n", 259);
 }
 
-/* A queued count that has become too high is updated before use. */
+/* Check that a queued count that has become too high is updated before use. */
 static void counts_are_kept_up(void **state)
 {
     (void)state;
@@ -117,7 +118,7 @@ static void parts_are_the_whole(void **state)
     zr_free(parts);
 }
 
-/* A learned tokenizer has every byte as a token and decodes any text, whatever it was learned from. */
+/* Check that a learned tokenizer has every byte as a token and decodes any text, whatever it was learned from. */
 static void what_was_learned_opens(void **state)
 {
     (void)state;
@@ -161,8 +162,8 @@ static void sizes_are_checked(void **state)
     zr__tokenizer_trainer_close(&trainer);
 }
 
-/* The merges learned from the whole text equal the result of BpeTrainer in the package tokenizers 0.23.3, with
- * ByteLevel's initial alphabet. */
+/* Check that the merges learned from the whole text equal the result of BpeTrainer in the package tokenizers 0.23.3,
+ * with ByteLevel's initial alphabet. */
 static void shakespeare_is_that_of_tokenizers(void **state)
 {
     (void)state;

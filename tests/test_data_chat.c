@@ -15,7 +15,8 @@
 
 enum { MOST = 8 };
 
-/* A conversation in short: each message begins with s, u or a for its role and a colon, and ends with a semicolon. */
+/* Parse a conversation in short form. Each message consists of a letter for its role (s, u or a), a colon, its text and
+ * a semicolon. */
 static int64_t read_messages(const char *text, zr__message message[MOST])
 {
     int64_t n = 0;

@@ -108,7 +108,7 @@ static void four_formats_are_known(void **state)
     stumbles = false;
 }
 
-/* With tokenizer "bytes" given, a token file has bits per byte. */
+/* Check that a token file with the tokenizer "bytes" has a number of bits per byte. */
 static void tokenizer_of_a_token_file(void **state)
 {
     (void)state;
@@ -252,7 +252,7 @@ static void on_progress(void *arg, int64_t done, int64_t all)
     seen_bytes = done;
 }
 
-/* A file longer than a piece is checked to the end: the only bad token is in its last piece. */
+/* Check that a file longer than a piece is checked to the end: the only bad token is in its last piece. */
 static void long_files_are_checked_to_the_end(void **state)
 {
     (void)state;
@@ -283,7 +283,7 @@ static void long_files_are_checked_to_the_end(void **state)
     free(tokens);
 }
 
-/* A program that never checks a whole file still cannot train on a token outside the vocabulary. */
+/* Check that a program that never checks a whole file still cannot train on a token outside the vocabulary. */
 static void tokens_outside_are_seen_when_read(void **state)
 {
     (void)state;

@@ -97,7 +97,8 @@ static void one_pair_for_each_sample(void **state)
     zr_data_close(&data);
 }
 
-/* Whole documents are in a row as long as they fit, in order. A target is never the token of the next document. */
+/* Check that documents are packed whole into rows, in order, as long as they fit. A target is never the token of the
+ * next document. */
 static void whole_documents(void **state)
 {
     (void)state;
@@ -141,8 +142,8 @@ static void whole_documents(void **state)
     refused(&args, ZR_ERR_UNSUPPORTED, "x.txt (text): data.packing is whole, but this file does not tell");
 }
 
-/* A document has no tokens if the tokenizer knows none of its characters. It takes no place in a row, whether it comes
- * first, after a full row, or alone. */
+/* Check documents without tokens, which occur if the tokenizer knows none of their characters. They take no place in a
+ * row, whether they come first, after a full row, or alone. */
 static void documents_without_tokens(void **state)
 {
     (void)state;
@@ -282,7 +283,7 @@ static void bad_lines_are_left_out(void **state)
     zr_data_close(&data);
 }
 
-/* A line with the member text_key is a text, whatever else it has. */
+/* Check that a line with the member text_key is a text, whatever else it has. */
 static void texts_stay_texts(void **state)
 {
     (void)state;
@@ -357,7 +358,8 @@ static void every_epoch_has_every_document_once(void **state)
     }
 }
 
-/* A source of pairs and one of plain text: samples of the first are documents, samples of the second are windows. */
+/* Check a source of pairs beside one of plain text: samples of the first are documents, samples of the second are
+ * windows. */
 static void sources_pack_on_their_own(void **state)
 {
     (void)state;
@@ -383,7 +385,7 @@ static void sources_pack_on_their_own(void **state)
     refused(&args, ZR_ERR_DATA, "all files of a source must be of one kind");
 }
 
-/* Several files of one source are numbered through. */
+/* Check that the samples of several files of one source are numbered consecutively. */
 static void files_of_a_source(void **state)
 {
     (void)state;

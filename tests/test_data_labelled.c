@@ -40,7 +40,7 @@ static void texts_become_samples(void **state)
         while (n < 32 && x.documents[n] == 0) second += x.segments[n++] == 0;
         assert_int_equal(x.label[0], label[i]);
         assert_true(x.answer[0] == -1 && x.first[0] == 0 && x.tokens[0] == CLS && x.tokens[n - 1] == SEP);
-        assert_int_equal(n - second, i % 2 ? 7 : 0); /* Is it about a garden? [SEP] */
+        assert_int_equal(n - second, i % 2 ? 7 : 0); /* length of "Is it about a garden? [SEP]" */
         assert_int_equal(x.tokens[second - 1], SEP);
     }
     assert_int_equal(zr__labelled_check(labelled, &hash, NULL, NULL), ZR_OK);
@@ -49,7 +49,7 @@ static void texts_become_samples(void **state)
     zr_labelled_close(&labelled);
 }
 
-/* Members of a row that are NULL are not filled, and the others are as usual. */
+/* Check that members of a row may be NULL: these are left out, and the others are filled as usual. */
 static void parts_of_a_row_may_be_missing(void **state)
 {
     (void)state;
@@ -76,7 +76,8 @@ static void parts_of_a_row_may_be_missing(void **state)
     zr_labelled_close(&labelled);
 }
 
-/* Texts are shortened like the package `tokenizers` does it (longest_first), here written as its definition. */
+/* Check that texts are shortened as by the package `tokenizers` with the strategy longest_first, whose definition is
+ * repeated here. */
 static void the_longer_text_is_cut(void **state)
 {
     (void)state;
@@ -149,7 +150,7 @@ static void bad_lines_are_refused_or_skipped(void **state)
     expect_refusal(&args, ZR_ERR_ARG, "labels is 0");
 }
 
-/* A text of which nothing is left, and lines without an end, are samples. */
+/* Check odd lines: an empty text and a last line without a newline are samples, too. */
 static void odd_lines_are_samples(void **state)
 {
     (void)state;

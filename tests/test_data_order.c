@@ -29,7 +29,7 @@ static void permutation_is_a_bijection(void **state)
     }
 }
 
-/* With more than 2^32 windows, permuted indices stay in range and neighbours differ. */
+/* Check that with more than 2^32 windows, permuted indices stay in range and neighbours differ. */
 static void permutation_of_many_windows(void **state)
 {
     (void)state;
@@ -42,8 +42,8 @@ static void permutation_of_many_windows(void **state)
     }
 }
 
-/* An element's new place is close to uniform over seeds: chi-square with 9 degrees of freedom is below 27.9 in 99.9 %
- * of cases. */
+/* Check that an element's new place is close to uniform over seeds: chi-square with 9 degrees of freedom is below 27.9
+ * in 99.9 % of cases. */
 static void permutation_is_fair(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void epochs_and_seeds_differ(void **state)
     zr_data_close(&b);
 }
 
-/* All offsets below T occur, so that no token is always left out except at the very ends. */
+/* Check that all offsets below T occur, so that no token is always left out except at the very ends. */
 static void offsets_cover_the_window(void **state)
 {
     (void)state;
@@ -146,7 +146,8 @@ static void sequential_wraps_at_the_last_whole_window(void **state)
     zr_data_close(&data);
 }
 
-/* With 41 tokens the fifth window's last target is the last token; with 40 that window is incomplete. */
+/* Check the end of the text: with 41 tokens the fifth window's last target is the last token; with 40 tokens that
+ * window is incomplete. */
 static void last_window_needs_its_target(void **state)
 {
     (void)state;

@@ -21,7 +21,7 @@ enum {
     SEP,
     MASK,
     ENDING,
-    WORDS, /* ENDING continues a word; words follow */
+    WORDS, /* ENDING is a token that continues a word. Words have the ids from WORDS on. */
     DOCUMENTS = 60,
     SENTENCES = 900,
     TOKENS = 8000,
@@ -248,7 +248,7 @@ static void the_recipe_is_berts(void **state)
     count_all(pairs, 0, info.rows, &c);
     assert_int_equal(c.samples, info.samples);
     assert_true(fabs(info.filled - (double)c.tokens / ((double)info.rows * T)) < 1e-12);
-    /* Each token is at most once in A, or in a B that follows its A; few are cut off. */
+    /* Each token occurs at most once in an A or in a B that follows its A. Few tokens are cut off. */
     for (int i = WORDS; i < WORDS + tokens; i++) {
         assert_in_range(c.seen[i], 0, 1);
         covered += c.seen[i];
@@ -263,7 +263,7 @@ static void the_recipe_is_berts(void **state)
     zr_pairs_close(&pairs);
 }
 
-/* With short_seq_prob 1 the target length of a document is from 2 to T - 3, each equally likely. */
+/* Check that with short_seq_prob 1 the target length of a document is from 2 to T - 3, each equally likely. */
 static void short_samples_are_drawn(void **state)
 {
     (void)state;
@@ -282,7 +282,7 @@ static void short_samples_are_drawn(void **state)
     assert_true(shorter < 0.75 * usual);
 }
 
-/* A and B lose tokens as in a loop that takes one token at a time from the longer part. */
+/* Check that A and B lose as many tokens as in a loop that removes one token at a time from the longer part. */
 static void pairs_are_shortened_like_a_loop(void **state)
 {
     (void)state;
@@ -459,7 +459,7 @@ static void put_text(const char *name, const char *text)
     put_file(name, text, strlen(text));
 }
 
-/* A text in two files has the same documents. A file ends a document. */
+/* Check that a text in two files gives the same documents, since the end of a file ends a document. */
 static void files_end_documents(void **state)
 {
     (void)state;
@@ -486,7 +486,7 @@ static void files_end_documents(void **state)
     zr_pairs_close(&pairs);
 }
 
-/* A sentence may be longer than a row, and longer than the lengths in memory. */
+/* Check that a sentence may be longer than a row, and longer than the type of stored lengths allows. */
 static void long_sentences_are_shortened(void **state)
 {
     (void)state;

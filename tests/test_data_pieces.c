@@ -64,7 +64,7 @@ static void scanners_cut_like_expressions(void **state)
     uint64_t drawn = 0;
     assert_int_equal(zr__classes_open(&classes), ZR_OK);
     for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
-        char wrapped[768]; /* an expression that is not known, with the same meaning */
+        char wrapped[768]; /* expression with the same meaning, for which zr has no scanner */
         const char *one = known[k], *other = wrapped;
         zr__split *scan = NULL, *match = NULL;
         snprintf(wrapped, sizeof(wrapped), "(?:%s)", one);
@@ -134,7 +134,7 @@ static int64_t put(char *out, int32_t c)
     return utf8proc_encode_char(c, (utf8proc_uint8_t *)out);
 }
 
-/* Each character, between letters and before a mark. */
+/* Check the normalization of each character, between letters and before a mark. */
 static void characters_are_normalized(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void sequences_are_normalized(void **state)
     zr__nfc_close(&nfc);
 }
 
-/* Bytes that are not UTF-8 stay, and many marks take no quadratic time. */
+/* Check that bytes that are not UTF-8 stay unchanged, and that many marks in sequence do not take quadratic time. */
 static void any_bytes_are_normalized(void **state)
 {
     (void)state;

@@ -10,7 +10,8 @@
 #include "labelled.h"
 #include "data/labelled/labelled.h"
 
-/* Of each sample of tests/squad/questions.json: its number of tokens, where its text begins, and its answer. */
+/* For each sample of tests/squad/questions.json: its number of tokens, the place at which its text begins, and the
+ * first and last token of its answer. */
 static const int32_t wanted[][4] = {
     {32, 8, 20, 21},  {32, 8, 12, 13},  {32, 8, 0, 0},    {32, 8, 0, 0},    {27, 8, 0, 0},    {32, 8, 16, 16},
     {32, 8, 8, 8},    {32, 8, 0, 0},    {32, 8, 0, 0},    {27, 8, 0, 0},    {32, 11, 0, 0},   {32, 11, 0, 0},
@@ -69,7 +70,7 @@ static void samples_are_those_of_transformers(void **state)
     zr_labelled_close(&labelled);
 }
 
-/* Each sample is in one row of an epoch, and the rows of epochs differ. */
+/* Check that each sample is in one row of an epoch, and the rows of epochs differ. */
 static void samples_share_rows(void **state)
 {
     (void)state;
@@ -194,7 +195,7 @@ static void wrong_options_are_refused(void **state)
     zr_labelled_close(&labelled);
 }
 
-/* A question whose answer is not at its place has no loss in an evaluation. */
+/* Check that a question whose answer is not at its place has no loss in an evaluation. */
 static void lost_answers_do_not_count(void **state)
 {
     (void)state;
@@ -208,7 +209,7 @@ static void lost_answers_do_not_count(void **state)
     assert_int_equal(zr_labelled_get_info(labelled).lost_answers, 1);
     assert_non_null(strstr(zr_labelled_get_info(labelled).note, "without a loss"));
     zr_labelled_close(&labelled);
-    /* the same words behind other white space are the answer */
+    /* the same words with other white space between them are the answer */
     args.path =
         write_file("squad.json", FILE_OF(" the \\n river", "[{\"text\": \"the  river \", \"answer_start\": 1}]"));
     labelled = open_labelled(&args);
@@ -217,7 +218,7 @@ static void lost_answers_do_not_count(void **state)
     zr_labelled_close(&labelled);
 }
 
-/* As in transformers, an answer of nothing but white space becomes the word before it. */
+/* Check that, as in transformers, an answer that consists only of white space becomes the word before it. */
 static void white_answers_are_words(void **state)
 {
     (void)state;
@@ -242,7 +243,7 @@ static void white_answers_are_words(void **state)
     }
 }
 
-/* The note about a lost answer is cut between two characters. */
+/* Check that the note about a lost answer is cut between two characters. */
 static void long_names_are_cut(void **state)
 {
     (void)state;
@@ -270,7 +271,7 @@ static void on_progress(void *arg, int64_t done, int64_t all)
     last[1] = all;
 }
 
-/* Progress is counted in bytes of all files. */
+/* Check that progress is counted in bytes of all files. */
 static void progress_is_told(void **state)
 {
     (void)state;
@@ -312,7 +313,7 @@ static void check_inside(const zr__labelled_list *list, const zr__labelled_sampl
     assert_true(sample->begin >= -1 && sample->begin < 32 && sample->end >= -1 && sample->end < 32);
 }
 
-/* Every part of a file, and the file with any one byte changed, is read or refused. */
+/* Check that every part of a file, and the file with any one byte changed, is read or refused. */
 static void damaged_files_are_read_or_refused(void **state)
 {
     (void)state;

@@ -97,7 +97,7 @@ static void each_file_is_in_the_hash(void **state)
     assert_true(hash[0] != hash[1] && hash[0] == hash[2]);
 }
 
-/* The hash of a cached text covers its tokens and nothing else of the source file. */
+/* Check that the hash of a cached text covers its tokens and nothing else of the source file. */
 static void tokens_of_texts_are_in_the_hash(void **state)
 {
     (void)state;
@@ -129,7 +129,7 @@ static int open_files(void)
     return n;
 }
 
-/* Few files are kept open; a closed file that has changed or vanished gives an error when it is read again. */
+/* Check that few files stay open; a closed file that has changed or vanished gives an error when it is read again. */
 static void few_files_are_open(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void few_files_are_open(void **state)
     zr_data_close(&data);
 }
 
-/* A process close to its limit of open files can still read many shards. */
+/* Check that a process close to its limit of open files can still read many shards. */
 static void files_are_closed_for_others(void **state)
 {
     (void)state;
@@ -181,7 +181,7 @@ static void files_are_closed_for_others(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
 }
 
-/* Positions beyond 2^32 work, in sparse files that take no disk space. */
+/* Check that positions beyond 2^32 work, in sparse files that take no disk space. */
 static void a_text_may_be_of_any_length(void **state)
 {
     (void)state;
@@ -292,11 +292,11 @@ static void a_block_has_each_source_by_its_weight(void **state)
         }
         assert_memory_equal(n, wanted, sizeof(n));
     }
-    assert_true(longest < 12); /* a tenth of all, at random */
+    assert_true(longest < 12); /* the third source has a tenth of the samples, at random places */
     zr_data_close(&data);
 }
 
-/* Each source is read in its own order, as if it were alone. */
+/* Check that each source is read in its own order, as if it were alone. */
 static void each_source_has_its_own_epochs(void **state)
 {
     (void)state;
@@ -338,7 +338,7 @@ static void samples_are_of_their_source(void **state)
     zr_data_close(&data);
 }
 
-/* Weights are in the hash, because they are part of the data that a run has trained on. */
+/* Check that weights are in the hash, because they are part of the data that a run has trained on. */
 static void weights_are_in_the_hash(void **state)
 {
     (void)state;
@@ -352,7 +352,7 @@ static void weights_are_in_the_hash(void **state)
     assert_true(a != b);
 }
 
-/* The assignment of files to sources is in the hash: the first source has one of three files, then two. */
+/* Check that the assignment of files to sources is in the hash: the first source has one of three files, then two. */
 static void sources_are_in_the_hash(void **state)
 {
     (void)state;
@@ -374,12 +374,12 @@ static void sources_are_in_the_hash(void **state)
     assert_true(hash[0] != hash[1]);
 }
 
-/* The assignment of windows to samples never changes between versions: a resumed run continues with the samples that it
- * would have had. */
+/* Check that the order of samples never changes between versions, so that a resumed run continues with the same
+ * samples. */
 static void the_order_stays(void **state)
 {
     (void)state;
-    static const int64_t sample[] = {0, 1, 2, 3, 146, 147, 148, 149}; /* 142 are an epoch */
+    static const int64_t sample[] = {0, 1, 2, 3, 146, 147, 148, 149}; /* an epoch has 142 samples */
     static const int64_t one[] = {144, 74, 32, 39, 103, 719, 614, 950};
     static const int64_t block[] = {0, 1, 2, 3, ZR_DATA_MIX, ZR_DATA_MIX + 1, ZR_DATA_MIX + 2, ZR_DATA_MIX + 3};
     static const int64_t mixed[] = {1461, 296, 1130, 660, 955, 2458, 406, 332};
@@ -420,7 +420,7 @@ static void what_is_read_ahead_is_the_same(void **state)
     zr_data_close(&ahead);
 }
 
-/* A failure of the prefetch thread is reported by the call that needs the sample, and not before. */
+/* Check that a failure of the prefetch thread is reported by the call that needs the sample, and not before. */
 static void a_failure_comes_with_its_sample(void **state)
 {
     (void)state;

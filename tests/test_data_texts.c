@@ -149,7 +149,7 @@ static void the_member_has_a_name(void **state)
 
 static const struct {
     const char *line, *says;
-    size_t bytes; /* 0: the string's */
+    size_t bytes; /* length in bytes; 0 for the length of the string */
 } bad[] = {
     {"{\"text\": \"open", "bad.jsonl:3: column ", 0},
     {"{\"text\": 7}", "bad.jsonl:3: \"text\" is not a string; expected a text", 0},
@@ -203,7 +203,7 @@ static void a_line_has_a_longest_length(void **state)
     reads_as(&args, "short\nagain short\n");
 }
 
-/* A long file is encoded in many parts, on several threads: lines are counted and texts keep their order. */
+/* Check that a long file is encoded in many parts, on several threads: lines are counted and texts keep their order. */
 static void a_long_file_is_read_in_parts(void **state)
 {
     (void)state;
@@ -256,7 +256,7 @@ static zr_status collect(void *arg, const unsigned char *tokens, int64_t n)
     return ZR_OK;
 }
 
-/* The parts of a plain text cover it completely, wherever they end. */
+/* Check that the parts of a plain text cover it completely, wherever they end. */
 static void parts_of_a_text_are_all_of_it(void **state)
 {
     (void)state;
@@ -380,7 +380,7 @@ static void parts_have_the_tokens_of_the_whole(void **state)
     }
 }
 
-/* Each line gives the tokens of its text, followed by the separator token. */
+/* Check that each line gives the tokens of its text, followed by the separator token. */
 static void lines_have_the_tokens_of_their_texts(void **state)
 {
     (void)state;
@@ -417,8 +417,8 @@ static void lines_have_the_tokens_of_their_texts(void **state)
     }
 }
 
-/* A long text without a place to cut is encoded whole, or, where memory is bounded, cut before a character. The text
- * after a long stretch is cut as usual, whatever the size of parts. */
+/* Check a long text without a place to cut: it is encoded whole or, where memory is bounded, cut before a character.
+ * The text after it is cut as usual, whatever the size of parts. */
 static void a_text_without_cuts_is_bounded(void **state)
 {
     (void)state;
@@ -460,8 +460,8 @@ static void a_text_without_cuts_is_bounded(void **state)
     zr__file_close(&in);
 }
 
-/* Where memory is bounded, a stretch of a plain text or of a line ends before a character; each character is one token
- * here. */
+/* Check that, where memory is bounded, a text or a line without a place to cut is cut before a character; each
+ * character is one token here. */
 static void no_character_is_cut(void **state)
 {
     (void)state;
@@ -503,7 +503,7 @@ static void no_character_is_cut(void **state)
     zr_tokenizer_close(&bpe);
 }
 
-/* With a tokenizer that has no place to cut, only short texts are accepted, to bound memory while training. */
+/* Check that a tokenizer without places to cut accepts only short texts, to bound memory while training. */
 static void a_text_that_is_never_cut_must_be_short(void **state)
 {
     (void)state;
@@ -658,8 +658,8 @@ static void tokens_that_are_damaged_are_made_again(void **state)
     assert_int_equal(cached("", other), 3);
 }
 
-/* A caller that declares the cache intact skips the read; zr__data_check then reads and hashes the tokens, with the
- * same result. Either way the tokens are read only once. */
+/* Check that the read of the whole cache is skipped if the caller declares the cache intact. zr__data_check then reads
+ * and hashes the tokens, with the same result. Either way the tokens are read only once. */
 static void a_cache_that_is_said_to_be_whole(void **state)
 {
     (void)state;
@@ -688,7 +688,7 @@ static void a_cache_that_is_said_to_be_whole(void **state)
     reads_as(&args, text);
 }
 
-/* A machine that stops must not leave a file with its final name and without its tokens. */
+/* Check that a machine that stops does not leave a file with its final name but without its tokens. */
 static void a_file_with_its_name_is_on_the_disk(void **state)
 {
     (void)state;
@@ -710,7 +710,7 @@ static void write_and_die(const zr_data_args *args)
     _exit(0);
 }
 
-/* The remains of a killed process are removed. */
+/* Check that the remains of a killed process are removed. */
 static void a_rest_is_no_hindrance(void **state)
 {
     (void)state;
@@ -729,8 +729,8 @@ static void a_rest_is_no_hindrance(void **state)
     assert_int_equal(cached(".tokens", one), 1);
 }
 
-/* Without working locks, as between hosts, a process keeps the file that another one finished first, because its
- * content is equal. */
+/* Check that without working locks, as between hosts, a process keeps the file that another process finished first,
+ * because its content is equal. */
 static void makers_need_no_lock(void **state)
 {
     (void)state;

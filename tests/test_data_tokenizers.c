@@ -139,7 +139,7 @@ static char *read_fixture(const char *name, size_t *bytes)
     return text;
 }
 
-/* The eos_token of tokenizer_config.json, as a text or as an object, separates documents. */
+/* Check that the eos_token of tokenizer_config.json, as a text or as an object, separates documents. */
 static void configurations_name_the_end(void **state)
 {
     (void)state;
@@ -161,7 +161,7 @@ static void configurations_name_the_end(void **state)
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-/* Encoding both parts of a text gives the whole's tokens, wherever a cut is allowed. */
+/* Check that encoding both parts of a text gives the whole's tokens, wherever a cut is allowed. */
 static void cuts_change_nothing(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void cuts_change_nothing(void **state)
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* A million characters without a space are one word. Quadratic time would be hours. */
+/* Check that a million characters without a space are one word. Quadratic time would be hours. */
 static void long_words_take_no_longer(void **state)
 {
     (void)state;
@@ -310,7 +310,7 @@ static void put_vocab_lines(const char *name, const char *ends)
     zr_tokenizer_close(&t);
 }
 
-/* A vocab.txt with a tokenizer_config.json is the same tokenizer as its tokenizer.json. */
+/* Check that a vocab.txt with a tokenizer_config.json gives the same tokenizer as the corresponding tokenizer.json. */
 static void vocabularies_of_lines(void **state)
 {
     (void)state;
@@ -380,7 +380,7 @@ static int replay(const char *file, const uint8_t *bytes, size_t n)
     return 1;
 }
 
-/* Randomly damaged files are read, or refused with one message that names the file. */
+/* Check that randomly damaged files are read, or refused with one message that names the file. */
 static void damaged_files(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 #TEST alone=1 timeout=120 long=more
-# scripts/demo does what it says, on the Bible and on any text.
+# Check that scripts/demo works as documented, on the Bible and on any text.
 set -u
 n=0
 result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }
@@ -14,7 +14,7 @@ export DEMO_DEPS
 field() { sed -n "s/^$1  *\([0-9.]*\).*/\1/p" "$2"; } # NAME FILE: the first number of its line
 holds() { awk -v x="$1" "BEGIN { exit !(x != \"\" && x $2) }"; }
 
-# As many steps as it takes by default in a long run only; fewer learn less.
+# The default number of steps in a long run only; fewer steps learn less.
 steps=750 loss=2.0 share=70 own_steps=30
 [ -n "${ZR_LONG-}" ] || steps=60 loss=2.6 share=25 own_steps=10
 
@@ -26,7 +26,7 @@ if command -v bible >/dev/null 2>&1; then
     result $? "validation loss below $loss nats per byte"
     holds "$(field words "$tmp/out")" ">= $share"
     result $? "$share % of the words it writes are in the text"
-    [ -n "$(field time "$tmp/out")" ] # how long it may take is bench/run's matter
+    [ -n "$(field time "$tmp/out")" ] # the limit of its time is checked by bench/run
     result $? 'how long it took'
     [ "$(grep -c 'stage 0 .*stage 1 .*\* stage 2 .*stage 3' "$tmp/out")" = 2 ]
     result $? 'the memory table of all four stages, before and after'

@@ -276,7 +276,7 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale, dou
         want[i] = doubles_new(elems(s, i));
     }
     kernel_call back = backward_call(s, &call, dy, grad);
-    f.y = doubles_of(y, g, n); /* rounded as stored */
+    f.y = doubles_of(y, g, n); /* y as stored, after rounding */
     f.lse = doubles_of(lse, ZR_F32, n_lse);
     backward(&f, doubles_of(dy, g, n), want);
     run_twice(level, back, scratch_of(s, g, true));
@@ -288,8 +288,9 @@ static void check(const level_pair *level, size s, zr_dtype g, double scale, dou
 }
 
 /* Return whether a short run leaves out a case. Each size is checked either with or without dropout, alternating with
- * sizes and types. The stand-in for GPUs is slow and checks each size in one type; each width of GPU kernels is that of
- * several sizes. Where both 16-bit types have the same kernels, sizes other than GPT-2's are checked in only one. */
+ * sizes and types. The stand-in for GPUs is slow, so it checks each size in only one type; several sizes have the same
+ * width of GPU kernels. Where both 16-bit types have the same kernels, sizes other than GPT-2's are checked in only one
+ * of them. */
 static bool is_left_out(const level_pair *level, size s, int turn, int g, int drop)
 {
     const zr_device_facts *facts = &level->one->profile.facts;

@@ -58,7 +58,7 @@ static void *result_new(size_t bytes)
     return memory;
 }
 
-/* Sums have the bits of the processor's tree, for numbers of pieces around powers of two. */
+/* Check that sums have the bits of the processor's tree, for numbers of pieces around powers of two. */
 static void sums(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void squares(void **state)
         }
 }
 
-/* A sum of squares has the same bits at any alignment of the elements. */
+/* Check that a sum of squares has the same bits at any alignment of the elements. */
 static void squares_apart(void **state)
 {
     (void)state;
@@ -152,7 +152,8 @@ static void squares_apart(void **state)
         }
 }
 
-/* More squares of the largest fraction than a 64-bit sum can hold: bins must carry. */
+/* Check a sum of squares that needs carries between bins: more squares of the largest fraction than a 64-bit sum can
+ * hold. */
 static void many_squares(void **state)
 {
     (void)state;
@@ -228,8 +229,8 @@ static void initial_values(void **state)
     }
 }
 
-/* All update rules agree with the processor's within 2e-7 (its bits may differ where it has no fused operations), and
- * 16-bit parameters are the rounded masters. */
+/* Check that all update rules agree with the processor's within 2e-7, since a processor without fused operations has
+ * other bits, and that 16-bit parameters are the rounded masters. */
 static void updates(void **state)
 {
     (void)state;
@@ -284,8 +285,8 @@ static void updates(void **state)
     assert_int_equal(gpu->ops->update(gpu, &own, &(zr_update_args){.hyper = own.hyper}), ZR_ERR_UNSUPPORTED);
 }
 
-/* The squares for trust ratios agree with the processor's, exact sums to the last bit where directions do. They do not
- * depend on where a range is cut, at multiples of a block of the shard. */
+/* Check that the squares for trust ratios agree with the processor's. Exact sums agree to the last bit if the
+ * directions do. The squares do not depend on where a range is cut, at multiples of a block of the shard. */
 static void squares_of_updates(void **state)
 {
     (void)state;
@@ -345,7 +346,7 @@ static void squares_of_updates(void **state)
 /* The bytes that a chain of tasks copies: from host to device memory, onward, and back. */
 typedef struct relay {
     char *host, *device;
-    int told[2]; /* call counts, by queue */
+    int told[2]; /* number of calls on each queue */
 } relay;
 
 enum { HOP = 4096 };
@@ -440,7 +441,7 @@ static zr_status look_at_operands(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* The operands multiplied to measure the peak rate are normal random numbers of the measured type. */
+/* Check that the operands multiplied to measure the peak rate are normal random numbers of the measured type. */
 static void measured_operands(void **state)
 {
     (void)state;
@@ -461,8 +462,8 @@ static void measured_operands(void **state)
 
 /* ---- two GPUs ---------------------------------------------------------------------------------- */
 
-/* A thread may have devices of several GPUs and use them in turn: sums of data on the other GPU, tasks, and a kernel
- * prepared and run outside tasks. */
+/* Use devices of several GPUs in one thread, in turn: for sums of data on the other GPU, for tasks, and for a kernel
+ * that is prepared and run outside tasks. */
 static zr_status sum_there(void *arg, zr_device *device, int64_t index)
 {
     float *const *x = arg;
@@ -530,7 +531,7 @@ static void two_gpus(void **state)
 
 #ifndef ZR_GPU
 
-/* Querying a GPU leaves the calling thread's current GPU unchanged. */
+/* Check that querying a GPU leaves the calling thread's current GPU unchanged. */
 static void asking(void **state)
 {
     (void)state;
@@ -590,8 +591,8 @@ static void failures(void **state)
     zr_stand_in_fail(NULL, 0, cudaSuccess);
 }
 
-/* A stream that waits for another stream's mark does not block the host, and waits only for the work before the mark.
- */
+/* Check that a stream that waits for another stream's mark does not block the host, and waits only for the work before
+ * the mark. */
 static void streams(void **state)
 {
     (void)state;
@@ -624,8 +625,8 @@ static void streams(void **state)
     gpu->ops->free(gpu, r.device);
 }
 
-/* A failure of a call without a status is reported by `finish`, once; a queue that waits for a mark which could not be
- * set fails. */
+/* Check that a failure of a call without a status is reported by `finish`, once; a queue that waits for a mark which
+ * could not be set fails. */
 static void lost_failures(void **state)
 {
     (void)state;

@@ -144,7 +144,8 @@ static void test_linear(void **state)
 #endif
 }
 
-/* A result beyond fp16 becomes infinite, not the largest number, while the sum itself may exceed fp16 on the way. */
+/* Check that a result beyond fp16 becomes infinite, not the largest number, while the sum itself may exceed fp16 on the
+ * way. */
 static void test_overflow(void **state)
 {
     (void)state;
@@ -184,7 +185,7 @@ static void test_types(void **state)
     zr_device_destroy(&device);
 }
 
-/* A rounded sum with earlier contributions, of more rows than one block has. */
+/* Check a rounded sum with earlier contributions, with more rows than one block has. */
 static void test_rounded_blocks(void **state)
 {
     (void)state;
@@ -231,7 +232,7 @@ static void test_column_sums(void **state)
     for_every_level(column_sums);
 }
 
-/* Column sums have the same bits at any alignment of dy. */
+/* Check that column sums have the same bits at any alignment of dy. */
 static void test_column_sums_lie(void **state)
 {
     (void)state;
@@ -281,8 +282,8 @@ static void test_bias(void **state)
 
 /* ---- requests to cuBLASLt, and its failures ----------------------------------------------------- */
 
-/* cuBLASLt adds a bias aligned to 16 bytes; any other bias, or one that the library refuses, is added before the
- * product. */
+/* Check that cuBLASLt adds a bias aligned to 16 bytes; any other bias, or one that the library refuses, is added before
+ * the product. */
 static void test_bias_is_fused(void **state)
 {
     (void)state;
@@ -339,7 +340,7 @@ static void test_failures(void **state)
 
 #endif
 
-/* An algorithm chosen for operands aligned to 16 bytes is refused for operands with a smaller alignment. */
+/* Check that an algorithm chosen for operands aligned to 16 bytes is refused for operands with a smaller alignment. */
 static void test_operands_lie_worse(void **state)
 {
     (void)state;

@@ -56,7 +56,7 @@ static double silu_slope(double x)
 typedef struct unary {
     const char *name, *dx;
     double (*value)(double x), (*slope)(double x);
-    double half; /* its slope at 0 */
+    double half; /* slope at 0 */
 } unary;
 
 static const unary unaries[] = {{"gelu", "gelu_dx", gelu, gelu_slope, 0.5},

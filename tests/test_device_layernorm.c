@@ -16,7 +16,7 @@ static const size sizes[] = {{1, 1}, {3, 57}, {17, 64}, {70, 389}, {33, 1100}};
  * rows. */
 static const size large[] = {{5, 1024}, {3, 1032}, {2, 16384}, {2, 16392}, {4300, 8}};
 #define N_LARGE (int)(sizeof large / sizeof *large)
-#define LONG_ROW 10000 /* longer rows: dx alone, as dw's columns are alike */
+#define LONG_ROW 10000 /* length of rows for which only dx is checked, since dw treats all columns alike */
 
 /* ---- reference ------------------------------------------------------------------------------- */
 
@@ -332,7 +332,7 @@ static void values(const level_pair *level)
             for (int w = 0; w < N_DTYPES; w++) {
                 if (w == (i + g) % N_DTYPES && !is_long_run()) continue; /* two of three types, alternating */
                 check_backward(level, sizes[i], dtypes[g], dtypes[w], w != 0);
-                /* with a single column, dx alone is only the residue of a cancellation */
+                /* with a single column, dx is only a rounding error, so check it together with `earlier` */
                 check_rms(level, sizes[i], dtypes[g], dtypes[w], w != 1 || sizes[i].C == 1);
             }
             check_backward(level, sizes[i], dtypes[g], ZR_F32, true);

@@ -20,7 +20,7 @@ static const char *program;
 typedef struct made_up {
     const char *what;
     zr__processor is;
-    const char *wanted; /* its highest level */
+    const char *wanted; /* highest level of this processor */
 } made_up;
 
 #define V4BF16 .v2 = true, .v3 = true, .v4 = true, .avx512_bf16 = true
@@ -88,8 +88,8 @@ static void test_why_not(void **state)
     assert_non_null(strstr(zr__processor_lacks(&old, "v3"), "no such instructions"));
 }
 
-/* Where bf16 products run at half the rate of fp32, the level that has them can be requested and is not chosen by
- * default. */
+/* Check that where bf16 products run at half the rate of fp32 products, the level with bf16 products is not the
+ * default, but can be requested. */
 static void test_slow_dots(void **state)
 {
     (void)state;

@@ -226,7 +226,8 @@ static bool is_left_out(const level_pair *level, int turn, int dtype)
 #endif
 }
 
-/* A short run checks a size and a type with one thread or with three, and a GPU once, which would repeat the check. */
+/* Check losses and gradients. A short run checks a size and a type with one thread or with three, and on a GPU only
+ * once. */
 static void values(const level_pair *level)
 {
     const bool gpu = level->one->profile.facts.apart;
@@ -454,7 +455,8 @@ static kernel_call tile_of(kernel_call call, int64_t V, int64_t tiles, int64_t m
     return call;
 }
 
-/* Check the sums of dx over the tiles, the last tile first, in place and not in turn, and dw alone and with dx. */
+/* Check the gradients of tiles, from the last tile to the first: the sums of dx, alternately in place and in another
+ * array, and dw, both alone and together with dx. */
 static void check_tile_gradients(zr_device *device, const problem *p, const truth *want, int64_t tiles, float *lse,
                                  zr_dtype w)
 {
@@ -614,8 +616,8 @@ static void check_hits(zr_device *device, const problem *p, const float *wanted)
     }
 }
 
-/* Check one block and several, a last part of nothing but padding (9 tokens in four parts), and logits of which one in
- * each row is NaN. */
+/* Check hits with one block and several, with a last part that is only padding (9 tokens in four parts), and with a NaN
+ * among the logits of each row. */
 static void hits(const level_pair *level)
 {
     static const size sizes_of[] = {{2, 3, 131, 5}, {2, 3, 9, 5}, {1, 9, 2100, 3}, {2, 301, 67, 4}};

@@ -183,9 +183,9 @@ static void run_linear(zr_device *device, const product_case *c, const array *x,
     assert_int_equal(kernel_run(device, &call), ZR_OK);
 }
 
-/* Check that a row computed alone, as in generation, has the bits of the same row among many, as in training and
- * evaluation, over several stretches of k and columns and at the ends of both. (A library's products do not guarantee
- * this and are left out.) */
+/* Check that a row computed alone, as in generation, has the same bits as the row computed among others, as in training
+ * and evaluation. The sizes include several stretches of k and of columns, and partial ones. (A library's products do
+ * not guarantee this, and are left out.) */
 static void check_rows(zr_device *device)
 {
     static const int64_t sizes[][2] = {{800, 2071}, {1700, 50}, {13, 1}, {1, 13}, {3072, 130}};
@@ -211,7 +211,7 @@ static void check_rows(zr_device *device)
     }
 }
 
-/* Check the same for elements so small that parts of them are denormal on tiles. */
+/* Check rows as check_rows does, with elements so small that parts of them are denormal on tiles. */
 static void check_small_rows(zr_device *device)
 {
     enum { N = 4096 };
@@ -237,8 +237,8 @@ static void test_rows(void **state)
     each_device(check_small_rows);
 }
 
-/* Check sizes at which both sides of C exceed one block of the operand shared by threads, and k exceeds one stretch; in
- * 16 bits C also exceeds one part. */
+/* Check sizes at which C has more rows and columns than a block of the shared operand, and k is longer than a stretch;
+ * in 16 bits C also exceeds one part. */
 static void check_large(zr_device *device)
 {
     for (int i = 0; i < 4; i++) {
@@ -444,7 +444,7 @@ static void test_parts(void **state)
 static void check_not_finite(const zr__panel_ops *level)
 {
     enum { N = 40, ROW = 21 };
-    /* Infinities, a NaN, and a NaN whose upper half is that of infinity. */
+    /* Infinities, a NaN, and a NaN whose upper half has the bits of infinity. */
     const uint32_t bad[] = {0x7f800000u, 0xff800000u, 0x7fc00000u, 0x7f800001u};
     for (int b = 0; b < 4; b++) {
         array x = make(N * N, ZR_F32, 9), c = make(N * N, ZR_F32, 8);
@@ -619,7 +619,7 @@ static void *rank_main(void *argument)
     return NULL;
 }
 
-/* Ranks that are threads of one process each make and run their own products, with the same bits. */
+/* Check that ranks that are threads of one process each make and run their own products, with the same bits. */
 static void test_ranks(void **state)
 {
     (void)state;
@@ -732,8 +732,8 @@ static void test_unknown_level(void **state)
     unsetenv("ZR_KERNELS");
 }
 
-/* Ops of one shape share a product, so that a deeper model needs no more products; it lives until its last user is
- * gone. */
+/* Check that ops of one shape share a product, so that a deeper model needs no more products; it lives until its last
+ * user is gone. */
 static void test_shared_product(void **state)
 {
     (void)state;

@@ -5,7 +5,7 @@
 #include "base/number/exact.h"
 #include "device_levels.h"
 
-#define N 9001 /* more than the grain in which updates are given to threads */
+#define N 9001 /* number of elements, more than one thread updates at a time */
 
 typedef struct arrays {
     float weight[N], slot[2][N], grad[N];

@@ -90,8 +90,8 @@ static zr_status issue(queues *q, int queue, zr_status (*run)(void *arg, zr_devi
     return q->ops->issue(q->queue[queue], &task);
 }
 
-/* A queue's thread and the issuing thread sleep for different tasks of one queue, and both are woken, in either order.
- */
+/* Check that a queue's thread and the issuing thread sleep for different tasks of one queue, and both are woken, in
+ * either order. */
 static void test_two_sleepers(void **state)
 {
     queues *q = *state;
@@ -114,8 +114,8 @@ static void test_two_sleepers(void **state)
     assert_int_equal(atomic_load(&q->late), 0);
 }
 
-/* After a failure nothing runs in the queue or in queues that wait for it; sync reports the failure once and clears it.
- */
+/* Check that after a failure nothing runs in the queue or in queues that wait for it; sync reports the failure once and
+ * clears it. */
 static void test_failure(void **state)
 {
     queues *q = *state;
@@ -139,7 +139,7 @@ static void test_failure(void **state)
     assert_int_equal(atomic_load(&q->ran), 2);
 }
 
-/* A cancelled queue has no failure of its own, and a queue that waits for it gets an error. */
+/* Check that a cancelled queue has no failure of its own, and a queue that waits for it gets an error. */
 static void test_cancel(void **state)
 {
     queues *q = *state;

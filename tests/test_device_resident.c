@@ -43,8 +43,8 @@ static void *touched(int64_t n, zr_dtype dtype)
     return memset(x, 0x3c, (size_t)(n * zr_dtype_bytes(dtype)));
 }
 
-/* The memory that products take from the system while they run stays within the bounds that the interface and docs
- * promise for a process, with zr's products and the library's. The size is a vocabulary as wide as GPT-2's. */
+/* Check that the memory that products take from the system while they run stays within the bounds that the
+ * documentation promises for a process, with zr's products and the library's. The vocabulary is as large as GPT-2's. */
 static void test_resident(void **state)
 {
     (void)state;

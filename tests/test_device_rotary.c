@@ -87,7 +87,7 @@ static void test_known_tables(void **state)
     for_every_level(known_tables);
 }
 
-/* When decoding, the only row is for the token's position, and has the bits of that row in a whole table. Kind dynamic
+/* Check decoding: the only row is for the token's position, and has the bits of that row in a whole table. Kind dynamic
  * uses the length up to the position. */
 static void decoded_rows(const level_pair *level)
 {
@@ -106,7 +106,7 @@ static void test_decoded_rows(void **state)
     for_every_level(decoded_rows);
 }
 
-/* A long table is exact at its far end, and its rows do not depend on its length. */
+/* Check that a long table is exact at its far end, and its rows do not depend on its length. */
 static void long_tables(const level_pair *level)
 {
     const zr_op_attr attr = {.i = {ZR_ROTARY_DEFAULT, 6}, .f = {5e5, [6] = 1}};

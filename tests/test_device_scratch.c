@@ -47,8 +47,8 @@ static zr_device_facts facts_of(int threads, int64_t panel_bytes)
 
 /* ---- the processor's kernels ------------------------------------------------------------------- */
 
-/* Check the scratch of products, which are the operands that zr packs: as fp32, or on tiles as pairs of bf16. There is
- * none where a library multiplies bf16, or for a device described by its name alone. */
+/* Check the scratch of products, which holds the operands that zr packs: as fp32, or for tiles as pairs of bf16. There
+ * is no scratch if a library multiplies bf16, or if the device is known only by its name. */
 static void check_products(const zr_graph *g, zr_device_facts *facts, zr_dtype dtype)
 {
     static const char *const products[] = {"linear", "linear_dx", "linear_dw"};
@@ -247,7 +247,8 @@ static zr_status do_nothing(const zr_kernel_args *args)
     return ZR_OK;
 }
 
-/* A user's kernel is asked for its scratch in place of the device's; without a request it gets none. */
+/* Check that the scratch of a user's kernel replaces the scratch of the device's kernel. A user's kernel without a
+ * scratch function gets no scratch. */
 static void test_own_kernels(void **state)
 {
     (void)state;

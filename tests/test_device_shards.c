@@ -265,7 +265,7 @@ static void check_memory(zr_device *device)
     assert_true(zr__exact_value(&total) == 1);
 }
 
-/* The sums of a level do not depend on the number of threads. */
+/* Check that the sums of a level do not depend on the number of threads. */
 static void test_threads(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 #TEST timeout=240 long=more
-# The commands of README and guide work as they are written, one after the other, in an empty folder with two texts. What
-# takes minutes, or more than is here (Slurm, downloads), is told, and in a long run done where that is possible.
+# Run the commands of README and guide as they are written, one after the other, in an empty folder with two texts.
+# Commands that take minutes, or that need more than this machine has (Slurm, downloads), are listed, and in a long run
+# executed where that is possible.
 ZR_SOURCE=${ZR_SOURCE:-$PWD}
 . tests/command.inc
 
@@ -8,12 +9,13 @@ mkdir build && ln -s "$ZR" build/zr
 awk 'BEGIN { for (i = 0; i < 800; i++) print "line " i " of a book, made for this test" }' >book.txt
 # section FILE HEADING: the lines between it and the next heading
 section() { awk -v heading="## $2" '/^## / { on = $0 == heading } on' "$1"; }
-# What the reader types: behind four spaces, without the words to its right.
+# Print the commands: the lines indented by four spaces, without the comments to their right.
 commands() { sed -n 's/^    //p' | sed 's/   .*//; s/  *# .*//' | grep -E '^(build/zr|mpirun|srun|head|tail|size=)'; }
 mpirun=${ZR_MPIRUN-mpirun}
 if [ "$(id -u)" = 0 ]; then export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; fi
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=1
-# follow NAME [alone]: the commands in the file `lines`, each of which must end with 0; alone: none follows another
+# follow NAME [alone]: run the commands in the file `lines`, each of which must end with 0; alone: no later section
+# needs their results
 follow() {
     commands <lines >todo
     [ -s todo ] || check "$1: there are commands" false
@@ -65,7 +67,7 @@ head = json.dumps({name: {"dtype": "I32", "shape": [8, 128], "data_offsets": [40
 open("rows.safetensors", "wb").write(struct.pack("<Q", len(head)) + head + part[0] + part[1])
 END_PYTHON
 
-# The first screen of README: what stands before its first heading.
+# The first screen of README: the lines before its first heading.
 awk '/^## / { exit } { print }' "$ZR_SOURCE/README.md" >lines
 check "README begins with commands" test "$(commands <lines | wc -l)" -ge 3
 follow "README's first screen"
@@ -74,7 +76,7 @@ rm -rf runs config.json
 section "$ZR_SOURCE/README.md" Train >train.md
 awk '/^```json/ { on = 1; next } /^```/ { on = 0 } on' train.md >whole.json
 check "README has a configuration" test -s whole.json
-# As long as it takes: fewer steps, of a smaller model.
+# A shortened run: fewer steps, of a smaller model.
 sed 's/"steps": [0-9]*/"steps": 3/; s/"total_num_steps": [0-9]*/"total_num_steps": 3/; s/"eval_interval": [0-9]*/"eval_interval": 3/
      s/"warmup_num_steps": [0-9]*/"warmup_num_steps": 1/; s/"n_layer": [0-9]*/"n_layer": 2/; s/"n_embd": [0-9]*/"n_embd": 64/' whole.json >config.json
 check "... that plans as it is" "$ZR" plan whole.json --ranks 2
@@ -103,14 +105,14 @@ mv shorter.json config.json
 guide "Measure the machine"
 section "$ZR_SOURCE/docs/operations.md" "Go on" | sed 's|^    zr |    build/zr |' >lines
 follow operations alone
-# No page has a command that is followed nowhere.
+# Every page that has commands is run here.
 grep -hE '^    (build/zr|zr|mpirun|srun) ' "$ZR_SOURCE/README.md" "$ZR_SOURCE/docs/guide.md" |
     sed 's/^    //; s/   .*//; s/  *# .*//' | sort >said
 sort followed >done
 check "every command of README and guide was followed" sh -c 'comm -23 said done >missed; cat missed; [ -s said ] && [ ! -s missed ]'
 rm -rf runs exported shards
 
-# Files that pages name are there: sources, and of what is built the sources.
+# Files that pages name exist: sources, and for built files their sources.
 there() { # FOLDER NAME, which may be a pattern
     for end in '' .c .h .cc; do
         for found in "$1"/$2$end; do [ ! -e "$found" ] || return 0; done
@@ -128,7 +130,7 @@ check "the table of presets is current" sh -c '"$0/scripts/presets" build/zr mod
 section "$ZR_SOURCE/docs/operations.md" "Look at what is there" >lines
 follow operations
 
-# Runs that nobody named a directory for, all at once.
+# Several runs at once without a given directory.
 sed 's/, "output_dir": "[^"]*"//' config.json >unnamed.json
 check "a run without a name that cannot start" code 66 "$ZR" train unnamed.json --data.train=nope.txt
 mv runs named

@@ -66,8 +66,8 @@ static trainer attending(const zr_model *model)
     return run;
 }
 
-/* Gradients equal the reference on each grid of ranks, with and without shared tokens; stages and recompute policies
- * alternate. */
+/* Check that gradients equal the reference on each grid of ranks, with and without shared tokens; stages and recompute
+ * policies alternate. */
 static void gradients_are_true(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void gradients_are_true(void **state)
     }
 }
 
-/* The bits are the same at each stage, with each recompute policy, and with each way to gather tokens. */
+/* Check that the bits are the same at each stage, with each recompute policy, and with each way to gather tokens. */
 static void bits_do_not_move(void **state)
 {
     (void)state;

@@ -56,7 +56,8 @@ static trainer spoiled(int stage, int steps, zr_dtype dtype)
     return run;
 }
 
-/* A bad gradient on one rank makes all ranks skip the step: weights and states stay, and its first tensor is named. */
+/* Check that a bad gradient on one rank makes all ranks skip the step: weights and states stay, and its first tensor is
+ * named. */
 static void test_skip(void **state)
 {
     (void)state;
@@ -92,7 +93,7 @@ static void test_skip(void **state)
 
 /* ---- a user's own optimizer ---- */
 
-/* Lion (Chen et al. 2023), which has one state and is not built in. */
+/* Update by Lion (Chen et al. 2023), which has one state and is not built in. */
 static void lion(const zr_update_args *a)
 {
     const double b1 = a->hyper[0], b2 = a->hyper[1];
@@ -138,7 +139,7 @@ static int32_t same_token(void *arg, int64_t step, int64_t row, int64_t t)
     return (int32_t)((row * 7 + t * t) % 131);
 }
 
-/* The built-in optimizers train, each differently, and each the same at every stage. */
+/* Check that the built-in optimizers train, each differently, and each the same at every stage. */
 static void test_built_in_optimizers(void **state)
 {
     (void)state;
@@ -193,7 +194,7 @@ static zr_status own_run(const zr_kernel_args *args)
     return gelu->run(args);
 }
 
-/* A user kernel's scratch is planned, and nothing else is placed there meanwhile. */
+/* Check that a user kernel's scratch is planned, and nothing else is placed there meanwhile. */
 static void test_own_scratch(void **state)
 {
     (void)state;
@@ -285,7 +286,7 @@ done:
     return st;
 }
 
-/* Two engines of one communicator, with different models and stages, do not disturb each other. */
+/* Check that two engines of one communicator, with different models and stages, do not disturb each other. */
 static void test_two_engines(void **state)
 {
     (void)state;
@@ -321,8 +322,8 @@ static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* Evaluating the batch of the first step before any update gives the first loss, and evaluation between steps changes
- * nothing. */
+/* Check that evaluating the batch of the first step before any update gives the first loss, and evaluation between
+ * steps changes nothing. */
 static void test_evaluation(void **state)
 {
     (void)state;
@@ -386,8 +387,8 @@ static zr_status read_back(trainer *run, zr_engine *engine, zr_comm *comm)
     return zr_engine_read(engine, ZR_STATE_PARAM, compare, run->arg);
 }
 
-/* Values filled in are read back, each element once: from fp32 masters where they exist, otherwise as rounded values.
- */
+/* Check that values filled in are read back, each element once: from fp32 masters where they exist, otherwise as
+ * rounded values. */
 static void test_fill_and_read(void **state)
 {
     (void)state;
@@ -426,8 +427,8 @@ static zr_status read_gradient(trainer *run, zr_engine *engine, zr_comm *comm)
     return zr_engine_read(engine, ZR_STATE_GRAD, add_gradient, run->arg);
 }
 
-/* The lean layout keeps the gradient where its norm must be known first; reading the gradient in other cases is an
- * error. The loss scale is divided out again; as a power of two it changes no bit. */
+/* Check that the lean layout keeps the gradient where its norm must be known first; reading the gradient in other cases
+ * is an error. The loss scale is divided out again; as a power of two it changes no bit. */
 static void test_gradient_of_lean(void **state)
 {
     (void)state;

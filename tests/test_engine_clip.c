@@ -57,7 +57,7 @@ static void test_below_the_limit(void **state)
         }
 }
 
-/* A clipped step is shorter by limit / norm and has the same direction. */
+/* Check that a clipped step is shorter by limit / norm and has the same direction. */
 static void test_above_the_limit(void **state)
 {
     (void)state;

@@ -56,8 +56,8 @@ static trainer counting(int ranks, int64_t accum)
 
 /* ---- the mean over the targets that count ------------------------------------------------------- */
 
-/* Loss, norm and gradients of a step are right however its rows are divided, also where a rank or a micro-batch has no
- * target at all. */
+/* Check that loss, norm and gradients of a step are right however its rows are divided, also where a rank or a
+ * micro-batch has no target at all. */
 static void test_truth(void **state)
 {
     (void)state;
@@ -90,8 +90,8 @@ static void check_with_empty_rows(const trainer *alone, int ranks, int64_t accum
         assert_float_equal(run.micro[i], n * run.norm[i] * run.norm[i], 1e-9 * run.micro[i]);
 }
 
-/* Rows that do not count change no bit of losses, norms and weights, with and without clipping. Norms are summed
- * exactly, since otherwise their last bit depends on the number of ranks. */
+/* Check that rows that do not count change no bit of losses, norms and weights, with and without clipping. Norms are
+ * summed exactly, since otherwise their last bit depends on the number of ranks. */
 static void test_rows_without_targets(void **state)
 {
     (void)state;
@@ -138,7 +138,7 @@ static void test_layouts(void **state)
     assert_float_equal(half.norm[2], first.norm[2], 3e-2 * first.norm[2]);
 }
 
-/* With reproducible "world", 1, 2 and 4 ranks give the same bits. */
+/* Check that with reproducible "world", 1, 2 and 4 ranks give the same bits. */
 static void test_any_ranks(void **state)
 {
     (void)state;
@@ -158,7 +158,7 @@ static void test_any_ranks(void **state)
     }
 }
 
-/* Tensor-parallel ranks have the same targets, which count once. */
+/* Check that tensor-parallel ranks have the same targets, which count once. */
 static void test_shared_layers(void **state)
 {
     (void)state;
@@ -198,7 +198,7 @@ static zr_status one_update(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* A step without any target updates nothing, and does not count as an update. */
+/* Check that a step without any target updates nothing, and does not count as an update. */
 static void test_step_without_targets(void **state)
 {
     (void)state;
@@ -223,7 +223,8 @@ static void test_step_without_targets(void **state)
         }
 }
 
-/* If the callback does not set the number, the loss is the sum of losses divided by the number of all targets. */
+/* Check that, if the callback does not set the number, the loss is the sum of losses divided by the number of all
+ * targets. */
 static void test_untold(void **state)
 {
     (void)state;
@@ -239,7 +240,7 @@ static void test_untold(void **state)
     assert_float_equal(untold.norm[0], told.norm[0] * share, 1e-9);
 }
 
-/* A probe has the loss and the norm of the step that follows. */
+/* Check that a probe has the loss and the norm of the step that follows. */
 static zr_status probe_second_step(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     const zr_step_args args = {.step = 1, .batch = some_targets, .arg = run};

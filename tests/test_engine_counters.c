@@ -1,18 +1,18 @@
 //TEST timeout=60 tsan=1
 //LINK -Wl,--wrap=zr_alloc,--wrap=zr_ledger_take,--wrap=zr_traffic_count,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=posix_memalign
-/* Whether counters are true: the allocator is interposed and compared with planned and measured memory; the arena is
- * poisoned to find the highest byte written; and each count is broken on purpose to see the comparison fail. */
+/* Checks of the counters: the allocator is interposed and compared with planned and measured memory; the arena is
+ * poisoned to find the highest byte written; and each count is broken on purpose, so that the comparison must fail. */
 #include "trainer.h"
 
 /* ---- interposed functions ---- */
 
 static struct {
-    bool watching;      /* a step is running */
-    int64_t calls;      /* allocations of zr's own code in a step */
+    bool watching;      /* whether a step is running */
+    int64_t calls;      /* number of allocations by zr's own code in steps */
     int64_t size[4096]; /* of zr_alloc */
     int n;
     bool break_ledger, break_traffic;
-    int64_t more_for; /* an allocation of this size takes 256 MiB more; nothing touches them */
+    int64_t more_for; /* size of allocations that get 256 MiB more, which nothing touches */
 } seen;
 
 static void note(void)
@@ -104,8 +104,8 @@ static trainer watched(int stage, int ranks)
     return run;
 }
 
-/* The allocator gave exactly the planned memory, one arena and one staging memory a rank, and a step allocates nothing.
- */
+/* Check that the allocator gave exactly the planned memory, one arena and one staging memory a rank, and a step
+ * allocates nothing. */
 static void test_allocator(void **state)
 {
     (void)state;
@@ -154,7 +154,7 @@ static void test_allocation_in_a_step_is_seen(void **state)
     assert_int_equal(seen.calls, (run.steps - 1) * 2 * 2 * run.config.n_layer);
 }
 
-/* 64 bytes too many in the memory counter, or one in the traffic counter, make measured differ from planned. */
+/* Check that planned and measured differ with 64 bytes too many in the memory counter or one in the traffic counter. */
 static void test_broken_counts_are_noticed(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void test_broken_counts_are_noticed(void **state)
     }
 }
 
-/* An arena or staging memory larger than planned is measured at its real size. */
+/* Check that an arena or a staging memory that is larger than planned is measured with its real size. */
 static void test_more_memory_is_measured(void **state)
 {
     (void)state;
@@ -312,7 +312,7 @@ static void test_highest_byte(void **state)
         }
 }
 
-/* Bytes read before they are written do not affect results: a poisoned arena gives the bits of a clean one. */
+/* Check that bytes read before they are written do not affect results: a poisoned arena gives a clean one's bits. */
 static void test_poison_reaches_no_result(void **state)
 {
     (void)state;

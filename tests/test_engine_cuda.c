@@ -54,8 +54,8 @@ static void compare(const trainer *want, trainer run, const char *what)
     assert_given_back();
 }
 
-/* All ways to keep, move, recompute and save give the same bits, each with one number of ranks and at one of the
- * stages. */
+/* Check that all ways to keep, move, recompute and save give the same bits, each with one number of ranks and at one of
+ * the stages. */
 static void layouts(void **state)
 {
     (void)state;
@@ -73,7 +73,7 @@ static void layouts(void **state)
     }
 }
 
-/* Gradients may be reduced once a step instead of after each micro-batch. */
+/* Check that gradients may be reduced once a step instead of after each micro-batch. */
 static void reduced_once(void **state)
 {
     (void)state;
@@ -96,8 +96,8 @@ static bool host_fuses(void)
     return strcmp(zr_device_cpu_level(), "v2") != 0;
 }
 
-/* Optimizer states may be in host memory or on disk, and parameters and gradients too; the host's processors update
- * them with any number of threads. */
+/* Check that optimizer states may be in host memory or on disk, and parameters and gradients too; the host's processors
+ * update them with any number of threads. */
 static void homes(void **state)
 {
     (void)state;
@@ -155,13 +155,13 @@ static void homes(void **state)
     }
 }
 
-/* A rule of the user's. */
+/* Update by a user's own rule. */
 static void shrink(const zr_update_args *args)
 {
     for (int64_t i = 0; i < args->n; i++) args->weight[i] -= args->lr * 0.1f * args->weight[i];
 }
 
-/* An optimizer that only processors have updates states in host memory, but none on the GPU. */
+/* Check that an optimizer that only processors have can update states in host memory, but not on the GPU. */
 static void own_rule(void **state)
 {
     (void)state;
@@ -204,7 +204,7 @@ static zr_status watch_beside(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* Updates run on a separate thread, and each unit's buckets are updated in each step. */
+/* Check that updates run on a separate thread, and each unit's buckets are updated in each step. */
 static void updates_beside(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static void updates_beside(void **state)
     assert_given_back();
 }
 
-/* Sums may be independent of the number of ranks. */
+/* Check that sums may be independent of the number of ranks. */
 static void rank_free_sums(void **state)
 {
     (void)state;
@@ -263,7 +263,7 @@ static void shared_layers(void **state)
     }
 }
 
-/* With a frozen table and block, so that the head has no dw, stage 3 has the bits of stage 0. */
+/* Check that with a frozen table and block, so that the head has no dw, stage 3 has the bits of stage 0. */
 static void frozen(void **state)
 {
     (void)state;
@@ -285,7 +285,7 @@ static void frozen(void **state)
     }
 }
 
-/* The comm stream and saves may run in parallel with computation. */
+/* Check that the comm stream and saves may run in parallel with computation. */
 static void lanes(void **state)
 {
     (void)state;
@@ -385,8 +385,8 @@ static int overtaking(const seen *s)
 }
 #endif
 
-/* Checkpoints on the host and saved states are copied in parallel with computation, with the bits of a run without
- * copies. */
+/* Check that checkpoints on the host and saved states are copied in parallel with computation, with the bits of a run
+ * without copies. */
 static void copies_apart(void **state)
 {
     (void)state;
@@ -423,7 +423,7 @@ static void copies_apart(void **state)
     }
 }
 
-/* The losses are the processor's: in fp32 up to the order of sums, in 16 bits up to rounding. */
+/* Check that the losses are the processor's: in fp32 up to the order of sums, in 16 bits up to rounding. */
 static void against_the_processor(void **state)
 {
     (void)state;
@@ -447,7 +447,7 @@ static void against_the_processor(void **state)
     }
 }
 
-/* A gradient that is not finite skips the step on all ranks, and is reported by name. */
+/* Check that a gradient that is not finite skips the step on all ranks, and is reported by name. */
 static void not_finite(void **state)
 {
     (void)state;
@@ -505,7 +505,7 @@ static void planned_is_taken(void **state)
 }
 
 #ifndef ZR_GPU
-/* Lack of GPU memory is reported with the requested size. */
+/* Check that lack of GPU memory is reported with the requested size. */
 static void no_memory(void **state)
 {
     (void)state;

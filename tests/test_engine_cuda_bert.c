@@ -117,7 +117,7 @@ typedef struct way {
     zr_space optim; /* home of optimizer states */
 } way;
 
-/* A run of four rows a step. */
+/* Return a trainer with four rows in a step. */
 static trainer start(const zr_model *model, zr_dtype dtype, const way *w)
 {
     trainer run = {.model = model,
@@ -195,7 +195,7 @@ static void against_the_processor(void **state)
     }
 }
 
-/* All stages, and all homes of states, have the same bits. */
+/* Check that all stages, and all homes of states, have the same bits. */
 static void stages(void **state)
 {
     (void)state;

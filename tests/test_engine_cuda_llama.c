@@ -115,7 +115,7 @@ static void against_the_processor(void **state)
     }
 }
 
-/* All stages have the same bits. */
+/* Check that all stages have the same bits. */
 static void stages(void **state)
 {
     (void)state;

@@ -76,8 +76,8 @@ static trainer lean_decoder(int stage, int ranks, zr_dtype dtype)
     return run;
 }
 
-/* Decoding token by token gives the loss of the whole row, and, between two training steps, leaves no trace in
- * training. */
+/* Check that decoding token by token gives the loss of the whole row, and, between two training steps, leaves no trace
+ * in training. */
 static void test_between_steps(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void test_between_steps(void **state)
             }
 }
 
-/* A plan without training, which may have no masters, has the same parameters, bit for bit, at every stage. */
+/* Check that a plan without training, which may have no masters, has the same parameters at every stage. */
 static void test_without_training(void **state)
 {
     (void)state;
@@ -153,8 +153,8 @@ done:
     return st;
 }
 
-/* If one rank cannot allocate its arena, all ranks fail with its error, and none waits while creating the staging
- * memory. */
+/* Check that, if one rank cannot allocate its arena, all ranks fail with its error, and none waits while creating the
+ * staging memory. */
 static void test_one_rank_short_of_memory(void **state)
 {
     (void)state;

@@ -113,12 +113,12 @@ static bool is_possible(const choice *c)
                disk = c->of[OPTIM] == 2 || c->of[PARAM] == 2;
     if (c->of[PARAM] && c->of[STAGE] != 3) return false;
     if (c->of[TENSOR] && (c->of[RANKS] == 2 || c->of[SUMS] == 1)) return false;
-    if (c->of[SAVE] == 2 && disk) return false; /* a second copy of a state that does not fit in memory */
+    if (c->of[SAVE] == 2 && disk) return false; /* memory has no room for a second copy of a state */
     if (c->of[SUMS] == 1 && c->of[RANKS] == 2) return false;
     if (c->of[SUMS] == 2 && !c->of[ACCUM]) return false;
-    /* ops write whole gradients to the device, where they stay if nothing is summed */
+    /* ops write whole gradients to the device, where they stay if they are not added to sums */
     if (c->of[GRAD] && c->of[STAGE] < 2 && !c->of[ACCUM] && c->of[SUMS] != 1) return false;
-    /* with larger sums, this rank's part does not begin at a block of the disk */
+    /* this rank's part of larger sums does not begin at a block of the disk */
     if (c->of[GRAD] == 2 && c->of[RANKS] && (c->of[STAGE] == 0 || c->of[SUMS] == 2)) return false;
     return away;
 }
@@ -288,7 +288,7 @@ static void test_random(void **state)
     }
 }
 
-/* Groups within the data-parallel ranks work with states on disk. */
+/* Check that groups within the data-parallel ranks work with states on disk. */
 static void test_groups(void **state)
 {
     (void)state;
@@ -392,7 +392,7 @@ static trainer placed(int ranks, int stage, int way)
     trainer run = away_trainer(&c);
     run.model = NULL; /* GPT-2 of run.config */
     run.layout.ranks = ranks;
-    run.layout.batch = 1; /* micro-batches are leaves of the sums */
+    run.layout.batch = 1; /* each micro-batch is a leaf of the tree of sums */
     run.layout.accum = 2 / ranks;
     run.layout.stage = stage;
     run.config.embd_pdrop = run.config.resid_pdrop = run.config.attn_pdrop = 0;

@@ -105,7 +105,7 @@ static trainer packed(const zr_model *model, int64_t seq)
 
 /* ---- every layout ---------------------------------------------------------------------------- */
 
-/* Losses, norms and gradients equal the interpreter's, with and without tensor and sequence parallelism. */
+/* Check that losses, norms and gradients equal the interpreter's, with and without tensor and sequence parallelism. */
 static void truth_of_all_layouts(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void truth_of_all_layouts(void **state)
     }
 }
 
-/* Bits do not depend on the stage, the policy of recomputation, or where checkpoints are. */
+/* Check that bits do not depend on the stage, the policy of recomputation, or where checkpoints are. */
 static void same_bits(void **state)
 {
     (void)state;
@@ -163,7 +163,7 @@ static void same_bits(void **state)
 /* ---- packed and alone ------------------------------------------------------------------------ */
 
 typedef struct gradients {
-    float *of; /* in the order of the model */
+    float *of; /* gradients of all parameters, in the order of the model */
     double evaluated;
 } gradients;
 
@@ -186,7 +186,7 @@ static zr_status keep_results(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* Each document has the loss and the gradient that it has alone in a row, up to the order of sums. */
+/* Check that each document has the loss and the gradient that it has alone in a row, up to the order of sums. */
 static void packed_equals_alone(void **state)
 {
     (void)state;

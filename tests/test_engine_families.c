@@ -42,8 +42,8 @@ static void check_trace(const char *dir)
     golden_close();
 }
 
-/* The project's own traces have losses and norms; the larger ones, where they are installed, also gradients and final
- * weights. */
+/* Check the traces. The project's own traces have losses and norms; the larger ones, where they are installed, also
+ * gradients and final weights. */
 static void test_traces(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 #TEST timeout=10
-# The engine reads no policy. What it names of a plan is this list: memory, graphs, schedules, groups, where states and
-# results lie, and what a step's caller must know. How a layout is chosen is in none of them.
+# Check that the engine reads no policy: it uses only these fields of a plan: memory, graphs, schedules, groups, the
+# places of states and results, and what the caller of a step must know. None of them says how a layout is chosen.
 set -u
 cd "$ZR_SOURCE" || exit 1
 allowed='counted decode_len disk_block_bytes disk_depth graph group loss losses n_groups n_persistent n_units axis staging norm_first numbers optimizer output passing passing_disk

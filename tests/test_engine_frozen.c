@@ -173,8 +173,8 @@ static void test_more_ranks(void **state)
     check(4, ZR_F32, 1, 0, 0);
 }
 
-/* Groups keep frozen parameters: states sharded over two ranks and replicated, hierarchical collectives, a secondary
- * partition. */
+/* Check frozen parameters with groups: states sharded over two ranks and replicated, hierarchical collectives, a
+ * secondary partition. */
 static void test_groups(void **state)
 {
     (void)state;
@@ -199,7 +199,7 @@ static void test_groups(void **state)
         }
 }
 
-/* Frozen runs have the same bits on 1, 2 and 4 ranks. */
+/* Check that frozen runs have the same bits on 1, 2 and 4 ranks. */
 static void test_any_ranks(void **state)
 {
     (void)state;
@@ -221,7 +221,8 @@ static void test_any_ranks(void **state)
     }
 }
 
-/* With two and three tensor-parallel ranks, sharding tokens between layers or not, every stage has the same bits. */
+/* Check that with two and three tensor-parallel ranks, sharding tokens between layers or not, every stage has the same
+ * bits. */
 static void test_tensor(void **state)
 {
     (void)state;

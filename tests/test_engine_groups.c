@@ -6,7 +6,7 @@
 
 typedef struct grouping {
     const char *name;
-    int shard, hpz; /* shard, hpz: 1: `local` ranks form a shard group, a secondary partition; 0: none */
+    int shard, hpz; /* shard: whether `local` ranks form a shard group; hpz: whether they hold a secondary partition */
     bool hierarchical;
 } grouping;
 
@@ -41,7 +41,7 @@ static void same_run(const trainer *flat, const trainer *run, const char *name)
     if (run->weights != flat->weights) fail_msg("stage %d, %s: other weights", run->layout.stage, name);
 }
 
-/* Compare all groupings of a run, with `local` ranks a host, with the flat run. */
+/* Check that all groupings of a run, with `local` ranks on each host, give the results of the run without groups. */
 static void compare_groupings(const trainer *flat, trainer base, int local)
 {
     for (int g = 0; g < GROUPINGS; g++) {
@@ -84,8 +84,8 @@ static void test_eight_as_two_by_four(void **state)
     compare(run, 4);
 }
 
-/* Groupings give the flat run's bits in the lean layout, where a unit's gradient is consumed as it arrives and
- * parameters are cast from their masters. */
+/* Check that groupings give the flat run's bits in the lean layout, where a unit's gradient is consumed as it arrives
+ * and parameters are cast from their masters. */
 static void test_lean(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void test_lean(void **state)
     }
 }
 
-/* With sums independent of the number of ranks, groupings of four ranks give the bits of two ranks. */
+/* Check that with sums independent of the number of ranks, groupings of four ranks give the bits of two ranks. */
 static void test_world(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void test_world(void **state)
     compare_groupings(&two, four, 2);
 }
 
-/* With tensor parallelism, groups consist of ranks with the same part of each layer. Two hosts have four ranks each:
+/* Check tensor parallelism: groups consist of ranks with the same part of each layer. Two hosts have four ranks each:
  * two data-parallel ranks of two tensor-parallel ranks. */
 static void test_shared_layers(void **state)
 {

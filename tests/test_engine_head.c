@@ -65,7 +65,7 @@ static void test_truth(void **state)
     }
 }
 
-/* An evaluation gives a training step's losses, although it runs another op. */
+/* Check that an evaluation gives a training step's losses, although it runs another op. */
 static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
 {
     zr_batch batch = {.step = 0, .first_row = comm->rank * run->layout.batch};
@@ -92,7 +92,8 @@ static void test_evaluation(void **state)
         }
 }
 
-/* The bits are the same in every way to keep, move and recompute; a separate weight has a 16-bit gradient. */
+/* Check that the bits are the same in every way to keep, move and recompute. A separate weight has a 16-bit gradient,
+ * too. */
 static void test_layouts(void **state)
 {
     (void)state;
@@ -120,8 +121,8 @@ static int count_steps(const zr_plan *plan, zr_schedule_kind kind, zr_step_kind 
     return n;
 }
 
-/* The forward op runs where its losses are read, and in evaluation; every product is counted each time it is computed;
- * the losses are taken once, also with two passes. */
+/* Check the program: the forward op runs where its losses are read, and in evaluation; every product is counted each
+ * time it is computed; the losses are added once, also with two passes. */
 static void test_program(void **state)
 {
     (void)state;
@@ -151,8 +152,9 @@ static void test_program(void **state)
         }
 }
 
-/* With two blocks, w is read two more times, and the sum for dw is read and written once more; a sum separate from dw,
- * in fp32, is also written once and read once for rounding. */
+/* Check the bytes of memory traffic. With two blocks, w is read two more times, and the sum of dw is read and written
+ * once more. If the sum is separate from dw, in fp32, it is also written for the first block, and read once more to be
+ * rounded. */
 static void test_bytes(void **state)
 {
     (void)state;
@@ -212,15 +214,15 @@ static zr_status keep_output(trainer *run, zr_engine *engine, zr_comm *comm)
                            comm->rank == 0 ? run->arg : spare[comm->rank]);
 }
 
-/* Targets follow from tokens for half of the rows, so that many of them have the largest logit. */
+/* Return a token's target. In half of the rows it depends only on the token, so many targets have the largest logit. */
 static int32_t next_token(void *arg, int64_t step, int64_t row, int64_t t)
 {
     const int32_t *best = arg;
     return t % 2 && best ? best[token(NULL, step, row, t - 1)] : token(NULL, step, row, t);
 }
 
-/* Check the hits of a head whole, on two and three ranks with and without tokens of their own, in tiles, and both,
- * beside stored logits. */
+/* Check the hits of a head beside stored logits: with the head on one rank, on two and three ranks with and without
+ * sequence parallelism, in tiles, and both on ranks and in tiles. */
 static void test_hits(void **state)
 {
     (void)state;

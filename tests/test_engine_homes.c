@@ -66,7 +66,7 @@ static void test_same_bits(void **state)
     check(4, ZR_F32, 1, 0);
 }
 
-/* Groups within the data-parallel ranks work with host states, combined with tensor parallelism too. */
+/* Check that groups within the data-parallel ranks work with host states, combined with tensor parallelism too. */
 static void test_groups(void **state)
 {
     (void)state;
@@ -86,8 +86,8 @@ static void test_groups(void **state)
     }
 }
 
-/* Gradients in host memory that are summed over the ranks once a step: by all ranks at once, or by the owners of shards
- * in turn. */
+/* Check gradients in host memory that are summed over the ranks once a step: by all ranks at once, or by the owners of
+ * shards in turn. */
 static void test_sums_once(void **state)
 {
     (void)state;

@@ -36,7 +36,7 @@ static void test_two_ranks(void **state)
     check(2, ZR_BF16, 1, 0);
 }
 
-/* The comm stream computes the tree of sums over micro-batches. */
+/* Check that the comm stream computes the tree of sums over micro-batches. */
 static void test_world(void **state)
 {
     (void)state;
@@ -234,8 +234,8 @@ static void count_frees(trainer *run, zr_device *device)
     device->ops = &counting_ops;
 }
 
-/* A failed computing thread leaves the comm stream waiting for peers that have failed as well. Transfers to or from an
- * arena may still be running, so the arena is not freed. */
+/* Check a failure of the computing thread, which leaves the comm stream waiting for peers that have failed as well.
+ * Transfers to or from an arena may still be running, so the arena is not freed. */
 static void test_computing_fails(void **state)
 {
     (void)state;
@@ -306,7 +306,8 @@ static zr_status leave(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* When a peer is gone, the comm stream gets the error, and the computing thread, which waits for it, stops. */
+/* Check that the comm stream gets the error of a lost peer, and that the computing thread, which waits for it, ends
+ * too. */
 static void test_communication_fails(void **state)
 {
     (void)state;

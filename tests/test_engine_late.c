@@ -16,7 +16,7 @@ typedef struct call {
     zr_device *device;
     void *out;
     const void *in;
-    int64_t n, first; /* n: elements or bytes */
+    int64_t n, first; /* n: number of elements, or of bytes for a copy */
     zr_dtype out_dtype, dtype;
     bool flag;  /* for SUM: accumulate; for SQUARE, SQUARE_UPDATE: exact */
     int number; /* for SUM: number of pieces; for FILL: the byte */
@@ -28,17 +28,17 @@ typedef struct call {
     zr_update_args update;
     zr_rng rng;
     float std;
-    struct lane *other; /* WAIT: for its first n calls */
+    struct lane *other; /* for WAIT: lane whose first n calls must be made before */
 } call;
 
 /* The calls requested of a queue; calls [done, asked) have not been made yet. */
 enum { CALLS = 512, MARKS = 4096, LANES = 2 };
 typedef struct lane {
-    zr_device *device; /* of its tasks */
+    zr_device *device; /* device of the queue's tasks */
     zr_queue *queue;
     call call[CALLS];
     int64_t asked, done;
-    int64_t marked[MARKS]; /* `asked` at a mark, by its ticket */
+    int64_t marked[MARKS]; /* for each mark, by its ticket: value of `asked` when the mark was set */
 } lane;
 
 /* The simulated clock of a queue. A task begins when the queue is free, the queue's waits have ended, and the host has
@@ -48,7 +48,7 @@ typedef struct simulated_clock {
     bool threaded;
     /* free: time from which the queue is free; awaited: latest end of the work that it waits for */
     double free_sec, awaited_sec;
-    double marked_sec[MARKS]; /* free_sec at a mark, by its ticket */
+    double marked_sec[MARKS]; /* for each mark, by its ticket: value of free_sec when the mark was set */
 } simulated_clock;
 
 /* The lanes of a thread. A thread that walks a schedule has one for each of its queues, computing and copies; a queue's
@@ -66,7 +66,7 @@ static _Thread_local struct {
     int32_t simulated_steps; /* number of steps of the schedule whose times are simulated; 0: report real times */
 } own;
 static zr_device_ops plain, late;   /* filled once */
-static bool is_apart, copies_early; /* the device has separate memory; copies are made at once instead of late */
+static bool is_apart, copies_early; /* whether the device has its own memory; whether it copies at once */
 static int64_t latest;              /* own.most of rank 0 */
 static int overtaken;               /* own.overtook of rank 0 */
 
@@ -364,8 +364,8 @@ static zr_mark late_mark(zr_queue *queue)
     return mark;
 }
 
-/* Make a queue wait for a mark: for a thread's queue the other lane's calls are made now, for any other queue when it
- * reaches the wait. */
+/* Make a queue wait for a mark. If a thread runs the queue, make the other lane's calls now. Otherwise make them when
+ * the queue reaches the wait. */
 static zr_status late_await(zr_queue *queue, zr_mark mark)
 {
     lane *l = lane_of(queue), *other = mark.queue ? lane_of(mark.queue) : NULL;
@@ -437,7 +437,7 @@ static void compare(const trainer *want, trainer run, const char *what)
     assert_true(latest > 1);
 }
 
-/* On one rank only the host waits: for a batch, and for the norm or before each update. */
+/* Check that on one rank only the host waits: for a batch, and for the norm or before each update. */
 static void one_rank(void **state)
 {
     (void)state;
@@ -454,7 +454,7 @@ static void one_rank(void **state)
                 }
 }
 
-/* Ways to keep and move give the same bits on several ranks, each way at two of the stages. */
+/* Check that ways to keep and move give the same bits on several ranks, each way at two of the stages. */
 static void several_ranks(void **state)
 {
     (void)state;
@@ -471,7 +471,7 @@ static void several_ranks(void **state)
     }
 }
 
-/* Groups of one rank exchange nothing, but still copy. */
+/* Check that groups of one rank exchange nothing, but still copy. */
 static void groups_of_one(void **state)
 {
     (void)state;
@@ -515,13 +515,15 @@ static zr_status save_alone(trainer *run, zr_engine *engine, zr_comm *comm)
     return zr_engine_save_end(engine);
 }
 
-/* After a save without a further step, as at a stop, states are written from their copy once the device has made it. */
+/* Check a save that no further step follows, as at a stop: the states are written from their copy when the device has
+ * made the copy. */
 static void saved_behind_no_step(void **state)
 {
     (void)state;
     for (int way = ZR_SAVE_COPY; way <= ZR_SAVE_IN_PLACE; way++) {
         uint64_t saved[3] = {0};
-        for (int how = 0; how <= 2; how++) { /* how: the processor; late; late with separate memory */
+        /* 0: on the processor; 1: on the late device; 2: on the late device with its own memory */
+        for (int how = 0; how <= 2; how++) {
             trainer run = layout_trainer(1, ZR_F32, 1, 0.5);
             run.layout.save = (zr_save)way;
             run.after = save_alone;
@@ -537,7 +539,7 @@ static void saved_behind_no_step(void **state)
 
 /* ---- streams ----------------------------------------------------------------------------------- */
 
-/* The comm stream runs in parallel on a late device. */
+/* Check that the comm stream runs in parallel on a late device. */
 static void lanes(void **state)
 {
     (void)state;
@@ -552,7 +554,7 @@ static void lanes(void **state)
     }
 }
 
-/* Model states may be in host memory or on disk. */
+/* Check that model states may be in host memory or on disk. */
 static void homes(void **state)
 {
     (void)state;
@@ -580,8 +582,8 @@ static void homes(void **state)
     }
 }
 
-/* On a device with separate memory, copies of checkpoints and saved states run in parallel with computation, as late or
- * as early as the plan allows. Checkpoints on disk do so on every device. */
+/* Check that on a device with separate memory, copies of checkpoints and saved states run in parallel with computation,
+ * as late or as early as the plan allows. Checkpoints on disk do so on every device. */
 static void copies_apart(void **state)
 {
     (void)state;
@@ -632,7 +634,7 @@ static double planned_sec(const zr__pricer *me, const zr_plan *plan, zr_schedule
 {
     const zr_step_kind its = plan->schedule[kind].step[step].kind;
     (void)me;
-    return its == ZR_STEP_REPEAT || its == ZR_STEP_END ? 0 : some_sec(step); /* these are not issued */
+    return its == ZR_STEP_REPEAT || its == ZR_STEP_END ? 0 : some_sec(step); /* REPEAT and END are not issued */
 }
 
 /* Run a training step on simulated clocks, and trace it. */
@@ -692,8 +694,8 @@ static zr_status overlaps_as_planned(trainer *run, zr_engine *engine, zr_comm *c
     return ZR_OK;
 }
 
-/* On a device with several queues, kernels, exchanges and copies run at the times of the plan. Exchanges overlap
- * kernels if overlap_comm is on, and copies of checkpoints always do. */
+/* Check that on a device with several queues, kernels, exchanges and copies run at the times of the plan. Exchanges
+ * overlap kernels if overlap_comm is on, and copies of checkpoints always do. */
 static void overlap(void **state)
 {
     (void)state;
@@ -753,8 +755,8 @@ static zr_status save_and_fail(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* A copy that fails ends the step, is named in the error, and stops the comm stream's queue that waits for it; on one
- * rank the next step gives the bits of a run without the failed step. */
+/* Check that a copy that fails ends the step, is named in the error, and stops the comm stream's queue that waits for
+ * it; on one rank the next step gives the bits of a run without the failed step. */
 static void copies_fail(void **state)
 {
     (void)state;
@@ -797,7 +799,7 @@ static void shared_layers(void **state)
     }
 }
 
-/* Losses and gradients that are not finite are detected and named as on other devices. */
+/* Check that losses and gradients that are not finite are detected and named as on other devices. */
 static void not_finite(void **state)
 {
     (void)state;

@@ -48,7 +48,7 @@ static void same(trainer want, const char *what)
     for (int i = 0; i < want.steps; i++) assert_true(want.micro[i] == got.micro[i]);
 }
 
-/* Groups of ranks, baselines' collectives, and states in host memory. */
+/* Check groups of ranks, the baselines' collectives, and states in host memory. */
 static void groups(void **state)
 {
     (void)state;
@@ -68,7 +68,7 @@ static void groups(void **state)
     }
 }
 
-/* Tensor parallelism, with all ways to keep activation checkpoints. */
+/* Check tensor parallelism, with all ways to keep activation checkpoints. */
 static void shared_layers(void **state)
 {
     (void)state;
@@ -111,8 +111,8 @@ static void targets_that_do_not_count(void **state)
     same(run, "targets that do not count");
 }
 
-/* At stage 3, gathers take the bytes of one micro-batch, however many there are; reductions take the same bytes as
- * before. A unit's input is kept for each micro-batch. */
+/* Check that at stage 3 gathers move the bytes of one micro-batch, however many micro-batches a step has, and
+ * reductions the same bytes as in the other order. A unit's input is kept for each micro-batch. */
 static void traffic_and_memory(void **state)
 {
     (void)state;
@@ -140,9 +140,9 @@ static void traffic_and_memory(void **state)
     }
 }
 
-/* States in host memory are copied once for each use of their unit: shards of parameters for each gather, fp32
- * accumulators home once and back twice (for the norm and the update), whatever the number of micro-batches. A rank
- * alone squares them before they go home. */
+/* Check that states in host memory are copied once for each use of their unit: shards of parameters for each gather,
+ * fp32 accumulators home once and back twice (for the norm and the update), whatever the number of micro-batches. A
+ * single rank squares the accumulators before they are copied home. */
 static void copies(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static void copies(void **state)
     }
 }
 
-/* With one micro-batch the order has no effect on the plan; with too many, the schedule is refused. */
+/* Check that with one micro-batch the order has no effect on the plan; with too many, the schedule is refused. */
 static void one_and_many(void **state)
 {
     (void)state;

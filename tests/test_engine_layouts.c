@@ -83,7 +83,7 @@ static void test_four_ranks(void **state)
     check(4, ZR_BF16, 3, 0);
 }
 
-/* Keeping the results of cheap ops for the backward pass, instead of recomputing them, changes no bit. */
+/* Check that keeping the results of cheap ops for the backward pass, instead of recomputing them, changes no bit. */
 static void test_cheap_ops_kept(void **state)
 {
     (void)state;
@@ -142,8 +142,8 @@ static void test_world(void **state)
     check_world(ZR_F32, 1, 0.5);
 }
 
-/* The tree over eight leaves gives other bits than the sum in order, so that a comparison of bits would also show a
- * wrong tree. */
+/* Check that the tree over eight leaves gives other bits than the sum in order, so that a comparison of bits would also
+ * show a wrong tree. */
 static void test_world_is_not_layout(void **state)
 {
     (void)state;

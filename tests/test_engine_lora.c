@@ -29,7 +29,7 @@ static const zr_llama_config llama = {.num_hidden_layers = 2,
                                       .rotary = {.width = 8, .theta = 10000, .factor = 1},
                                       .qkv_bias = true};
 
-/* Degree 3 divides it. */
+/* Sizes that three tensor-parallel ranks can divide. */
 static const zr_llama_config threes = {.num_hidden_layers = 1,
                                        .num_attention_heads = 6,
                                        .num_key_value_heads = 3,
@@ -148,7 +148,7 @@ static void run_still(trainer *run)
     run->arg = NULL;
 }
 
-/* Every layout gives the same bits. */
+/* Check that every layout gives the same bits. */
 static void bits_do_not_move(void **state)
 {
     (void)state;
@@ -162,8 +162,8 @@ static void bits_do_not_move(void **state)
     }
 }
 
-/* Initial values of the adapters are the same on every grid of ranks. B has zeros, so the losses equal the base
- * model's. */
+/* Check that initial values of the adapters are the same on every grid of ranks. B has zeros, so the losses equal the
+ * base model's. */
 static void it_begins_as_the_base(void **state)
 {
     (void)state;

@@ -166,7 +166,7 @@ static void build_skips(zr_graph *g, const void *config)
     head(g, zr_add(g, x[4], x[0]));
 }
 
-/* y = gelu(x), but no gradient flows through it. */
+/* Infer the type of y = gelu(x), through which no gradient flows. */
 static zr_status frozen_infer(const zr_graph *g, const zr_op *op, zr_type *out)
 {
     out[0] = zr_graph_value(g, op->in[0])->type;
@@ -314,8 +314,8 @@ static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* The bits are the same at every stage, in every mix of number types, over steps with an evaluation in between; bf16 is
- * close to fp32. */
+/* Check that the bits are the same at every stage, in every mix of number types, over steps with an evaluation in
+ * between; bf16 is close to fp32. */
 static void test_stages(void **state)
 {
     (void)state;
@@ -348,8 +348,8 @@ static void test_stages(void **state)
             }
 }
 
-/* Every way to keep, move and recompute gives the same bits; each number of ranks checks a third of all stages and
- * ways. */
+/* Check that every way to keep, move and recompute gives the same bits; each number of ranks checks a third of all
+ * stages and ways. */
 static void test_layouts(void **state)
 {
     (void)state;
@@ -404,7 +404,7 @@ static void shrink(const zr_update_args *args)
     for (int64_t i = 0; i < args->n; i++) args->weight[i] *= 0.5f;
 }
 
-/* Neither weight decay nor an optimizer's rule changes parameters without a gradient; the others move. */
+/* Check that neither weight decay nor an optimizer's rule changes parameters without a gradient; the others move. */
 static void test_idle_parameters_stay(void **state)
 {
     (void)state;
@@ -433,8 +433,8 @@ static void test_idle_parameters_stay(void **state)
 
 /* ---- refused models ---- */
 
-static void build_silent(zr_graph *g,
-                         const void *config) /* losses in training only, and no output; or an input too many */
+/* Build a model that is refused: with losses in training only and no output, or with an input too many. */
+static void build_silent(zr_graph *g, const void *config)
 {
     const zr_graph_spec *spec = zr_graph_get_spec(g);
     zr_graph_unit(g, "all");

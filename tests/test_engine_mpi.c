@@ -40,7 +40,7 @@ void __wrap_zr_traffic_count(zr_traffic *traffic, zr_traffic_kind kind, int64_t 
     __real_zr_traffic_count(traffic, kind, bytes + miscounted_bytes);
 }
 
-static zr_comm *comm; /* each rank is a separate node: every byte goes through a message */
+static zr_comm *comm; /* communicator in which each rank is a node, so that every byte goes through a message */
 
 /* End all ranks if a check failed: the peers of the failed rank wait in a collective call. */
 static void expect(bool truth, const char *what)
@@ -123,7 +123,8 @@ static void test_layouts(void **state)
         }
 }
 
-/* The norms of trust ratios go between processes. The trainer compares the counted bytes with the plan. */
+/* Check that the norms of trust ratios are exchanged between processes. The trainer compares the counted bytes with the
+ * plan. */
 static void test_trust_ratios(void **state)
 {
     (void)state;

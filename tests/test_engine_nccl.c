@@ -84,8 +84,8 @@ static bool takes(int stage, int v, int lanes)
     return (stage * LAYOUT_VARIANTS + v) % shares == (comm->size + 5 * lanes) % shares;
 }
 
-/* The layouts give the same bits, with one queue and with the comm stream in parallel. Each number of ranks checks some
- * layouts. */
+/* Check that the layouts give the same bits, with one queue and with the comm stream in parallel. Each number of ranks
+ * checks some layouts. */
 static void layouts(void **state)
 {
     (void)state;
@@ -111,7 +111,8 @@ static zr_status expect_overlap(trainer *run, zr_engine *engine, zr_comm *of)
     return ZR_OK;
 }
 
-/* Processes of one host have a queue for exchanges, which then overlap with kernels, unless overlap_comm is off. */
+/* Check that processes of one host have a queue for exchanges, which then overlap with kernels, unless overlap_comm is
+ * off. */
 static void overlap(void **state)
 {
     (void)state;
@@ -129,7 +130,8 @@ static void overlap(void **state)
     }
 }
 
-/* Separate groups within the world give the same bits: of ranks that share states, and of tensor-parallel ranks. */
+/* Check that separate groups within the world give the same bits: of ranks that share states, and of tensor-parallel
+ * ranks. */
 static void groups(void **state)
 {
     (void)state;

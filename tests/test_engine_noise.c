@@ -76,11 +76,11 @@ static void test_by_hand(void **state)
             run.steps = 1;
             trainer_run(&run);
             assert_near(run.micro[0], by_hand(&run), 1e-12);
-            assert_true(run.micro[0] > run.norm[0] * run.norm[0]); /* the norm of their mean */
+            assert_true(run.micro[0] > run.norm[0] * run.norm[0]); /* the mean's norm is smaller */
         }
 }
 
-/* The same micro-batches give the same squares, whether several ranks or several rounds compute them. */
+/* Check that the same micro-batches give the same squares, whether several ranks or several rounds compute them. */
 static void test_ranks_or_rounds(void **state)
 {
     (void)state;
@@ -89,13 +89,13 @@ static void test_ranks_or_rounds(void **state)
     trainer_run(&rounds);
     assert_near(ranks.micro[0], rounds.micro[0], 1e-12);
     assert_near(ranks.micro[1], rounds.micro[1],
-                1e-4); /* after an update, whose gradient was summed in another order */
+                1e-4); /* the second step follows an update whose gradient was summed in another order */
 }
 
 /* ---- independence of the layout ---------------------------------------------------------------- */
 
-/* The squares are the same at every stage, lean and paper, with and without a second pass. Without squares, a run has
- * the same losses, norms and weights, and receives one number less from each other rank. */
+/* Check that the squares are the same at every stage, lean and paper, with and without a second pass. Without squares,
+ * a run has the same losses, norms and weights, and receives one number less from each other rank. */
 static void test_stages(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void test_stages(void **state)
         }
 }
 
-/* The squares are right where a gradient is freed by its update, long before the norm is known. */
+/* Check that the squares are right where a gradient is freed by its update, long before the norm is known. */
 static void test_consumed(void **state)
 {
     (void)state;
@@ -144,7 +144,7 @@ static void test_consumed(void **state)
     }
 }
 
-/* The squares are the same with groups of ranks and with every other way to sum. */
+/* Check that the squares are the same with groups of ranks and with every other way to sum. */
 static void test_groups(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void test_groups(void **state)
     }
 }
 
-/* With tensor parallelism, parameters that all ranks of a layer have count once, also with sharded tokens. */
+/* Check that with tensor parallelism, parameters that each rank has whole count once, also with sharded tokens. */
 static void test_shared_layers(void **state)
 {
     (void)state;
@@ -187,7 +187,7 @@ static void test_shared_layers(void **state)
     }
 }
 
-/* With sums independent of the number of ranks, the squares are too. */
+/* Check that with sums independent of the number of ranks, the squares are too. */
 static void test_any_ranks(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void test_any_ranks(void **state)
 
 /* ---- scales and exclusions --------------------------------------------------------------------- */
 
-/* The squares do not include a loss scale or clipping. */
+/* Check that the squares do not include a loss scale or clipping. */
 static void test_scale_and_clipping(void **state)
 {
     (void)state;
@@ -223,7 +223,7 @@ static void test_scale_and_clipping(void **state)
     assert_same_squares(&plain, &scaled);
 }
 
-/* A single micro-batch a step is refused, because its gradient is the mean itself. */
+/* Check that a single micro-batch a step is refused, because its gradient is the mean itself. */
 static void test_one_is_refused(void **state)
 {
     (void)state;

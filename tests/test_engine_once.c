@@ -62,7 +62,7 @@ static void shared_layers(void **state)
     }
 }
 
-/* The results equal those of a reduction after every micro-batch up to the order of sums. */
+/* Check that the results equal the results of a reduction after every micro-batch, up to the order of sums. */
 static void near_the_other(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void near_the_other(void **state)
     layout_assert_same(&alone, &one, "a rank alone");
 }
 
-/* The squares of micro-gradients also equal those of the other order. */
+/* Check that the squares of micro-gradients equal the squares with a reduction after every micro-batch. */
 static void micro_squares(void **state)
 {
     (void)state;
@@ -93,7 +93,8 @@ static void micro_squares(void **state)
     assert_true(want.micro[0] > 0 && got.micro[0] == want.micro[0]);
 }
 
-/* Each rank receives (N - 1) / N of the Psi elements from the others, in fp32, for any number of micro-batches. */
+/* Check that each rank receives (N - 1) / N of the Psi elements from the others, in fp32, for any number of
+ * micro-batches. */
 static void traffic(void **state)
 {
     (void)state;

@@ -81,8 +81,8 @@ static zr__loss_scaler dynamic(double scale, int64_t window, int64_t hysteresis,
                              .last_overflow = -1};
 }
 
-/* When one rank's gradient overflows in step 3 (from 0), all ranks skip it and halve the scale; two good steps double
- * it. */
+/* Check that, when one rank's gradient overflows in step 3 (from 0), all ranks skip it and halve the scale; two good
+ * steps double it. */
 static void test_scales_on_all_ranks(void **state)
 {
     (void)state;
@@ -105,7 +105,8 @@ static void test_scales_on_all_ranks(void **state)
         }
 }
 
-/* With an extreme scale every step overflows by itself, and nothing is updated until the scale has come down. */
+/* Check that with an extreme scale every step overflows by itself, and nothing is updated until the scale has come
+ * down. */
 static void test_natural_overflow(void **state)
 {
     (void)state;
@@ -122,8 +123,9 @@ static void test_natural_overflow(void **state)
     assert_int_equal(run.weights, before.weights);
 }
 
-/* A scale is divided out as it was multiplied in, also in the step after which it grows: a power of two leaves fp32
- * unchanged, so that the weights have the unscaled run's bits, and norm and loss are unscaled. */
+/* Check that a loss scale leaves no trace: the gradient is divided by the scale with which its loss was multiplied,
+ * also in the step after which the scale grows. A power of two changes no bit of fp32, so the weights have the bits of
+ * an unscaled run, and norm and loss are unscaled. */
 static void test_scale_leaves_no_trace(void **state)
 {
     (void)state;
@@ -147,7 +149,7 @@ static int32_t same_token(void *arg, int64_t step, int64_t row, int64_t t)
     return (int32_t)((row * 7 + t * t) % 131);
 }
 
-/* Steps after a skipped step are the same as without it, Adam's bias correction included. */
+/* Check that steps after a skipped step are the same as without it, Adam's bias correction included. */
 static void test_skipped_step_does_not_count(void **state)
 {
     (void)state;
@@ -165,7 +167,8 @@ static void test_skipped_step_does_not_count(void **state)
 
 /* ---- lean ---- */
 
-/* Lean skips a whole step where the norm is known first; otherwise the run ends before the bad unit's update. */
+/* Check that lean skips a whole step where the norm is known first; otherwise the run ends before the bad unit's
+ * update. */
 static void test_lean_skips(void **state)
 {
     (void)state;
@@ -252,7 +255,7 @@ static void test_bad_loss(void **state)
     }
 }
 
-/* With `world` reproducibility, infinities and NaN are also found on any rank, and named. */
+/* Check that with `world` reproducibility, infinities and NaN are also found on any rank, and named. */
 static void test_world_skips(void **state)
 {
     (void)state;
@@ -271,7 +274,7 @@ static void test_world_skips(void **state)
     }
 }
 
-/* The named tensor contains the bad element, whether it is the tensor's first or last. */
+/* Check that the named tensor contains the bad element, whether it is the tensor's first or last. */
 static void test_names_the_tensor(void **state)
 {
     (void)state;
@@ -288,7 +291,7 @@ static void test_names_the_tensor(void **state)
         }
 }
 
-/* Loss scales and clipping limits by which no gradient can be scaled are refused. */
+/* Check that loss scales and clipping limits by which no gradient can be scaled are refused. */
 static void test_refused_numbers(void **state)
 {
     (void)state;

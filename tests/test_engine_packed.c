@@ -7,7 +7,8 @@
 
 enum { MOST_DOCUMENTS = GOLDEN_MOST_SEQ };
 
-static int64_t lengths[GOLDEN_STEPS][GOLDEN_BATCH][MOST_DOCUMENTS + 1]; /* of each row's documents; 0 after the last */
+/* lengths of each row's documents in tokens, ended by 0 */
+static int64_t lengths[GOLDEN_STEPS][GOLDEN_BATCH][MOST_DOCUMENTS + 1];
 
 static void read_lengths(const char *dir)
 {
@@ -56,7 +57,7 @@ static void check_trace(const char *name, const char *base)
     const zr_family *family = NULL;
     zr_model_config config;
     golden_open(golden_own_dir(base, base_dir));
-    zr_safetensors_close(&golden.grads); /* of the base's own steps */
+    zr_safetensors_close(&golden.grads); /* gradients of the base trace, which belong to other steps */
     zr_safetensors_close(&golden.last);
     golden_numbers(golden_own_dir(name, dir), golden.loss, golden.norm);
     golden.dir = dir;

@@ -142,7 +142,7 @@ static void test_one_rank(void **state)
         }
 }
 
-/* Ranks may read each other's memory, each while its own queue runs a call. */
+/* Check that ranks may read each other's memory, each while its own queue runs a call. */
 static void test_two_ranks(void **state)
 {
     (void)state;

@@ -34,7 +34,7 @@ static zr_value product(zr_graph *g, zr_value x, zr_value w)
     return zr_linear(g, x, w, ZR_NONE, false);
 }
 
-/* Return the heads of x: the product x w, whose groups of D columns are normalised separately and rotated. */
+/* Return the heads of the product x w, which are groups of D columns, after each has been normalised and rotated. */
 static zr_value turned_heads(zr_graph *g, zr_value x, zr_value w, zr_value norm, zr_value table)
 {
     return zr_rotary(g, zr_rmsnorm_rounded(g, product(g, x, w), norm, 1e-5), table);
@@ -109,7 +109,7 @@ static trainer small(const zr_model *model, int tensor, zr_sequence sequence)
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Losses, norms and gradients equal the interpreter's, with and without tensor and sequence parallelism. */
+/* Check that losses, norms and gradients equal the interpreter's, with and without tensor and sequence parallelism. */
 static void truth_of_all_degrees(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void truth_of_all_degrees(void **state)
     }
 }
 
-/* Each way to keep and to recompute values gives the same bits, at any stage and in each type. */
+/* Check that each way to keep and to recompute values gives the same bits, at any stage and in each type. */
 static void same_bits(void **state)
 {
     (void)state;
@@ -192,7 +192,7 @@ static zr_status evaluate_and_decode(trainer *run, zr_engine *engine, zr_comm *c
     return ZR_OK;
 }
 
-/* Decoding token by token gives the losses of the whole row. */
+/* Check that decoding token by token gives the losses of the whole row. */
 static void decoding(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* Evaluation gives the same losses at each degree. */
+/* Check that evaluation gives the same losses at each degree. */
 static void evaluation(void **state)
 {
     (void)state;

@@ -182,7 +182,7 @@ static zr_status updates_wait(trainer *run, zr_engine *engine, zr_comm *comm)
     kept *want = kept_make(), *got = kept_make();
     const zr_sink sink = sink_of(got);
     (void)comm;
-    got->pause_ns = 1000000; /* longer than a step alone */
+    got->pause_ns = 1000000; /* longer than a step takes */
     read_all(engine, want);
     zr__engine_watch(engine, on_event, &u);
     ZR_TRY(zr_engine_save(engine, &sink));

@@ -60,7 +60,8 @@ static void test_buckets(void **state)
         }
 }
 
-/* With dropout the bits are the same too: the mask depends on the global row, not on the rank that computes it. */
+/* Check that with dropout the bits are the same too: the mask depends on the global row, not on the rank that computes
+ * it. */
 static void test_dropout(void **state)
 {
     (void)state;
@@ -93,7 +94,7 @@ static int32_t same_token(void *arg, int64_t step, int64_t row, int64_t t)
     return (int32_t)((row * 31 + t * 7) % 61);
 }
 
-/* Layouts of one global batch agree up to rounding. */
+/* Check that layouts of one global batch agree up to rounding. */
 static void test_layouts_agree(void **state)
 {
     (void)state;
@@ -116,7 +117,7 @@ static void test_layouts_agree(void **state)
     }
 }
 
-/* Two runs have the same bits, also with several compute threads. */
+/* Check that two runs have the same bits, also with several compute threads. */
 static void test_repeats(void **state)
 {
     (void)state;

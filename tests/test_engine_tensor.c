@@ -14,7 +14,7 @@ static trainer small(int tensor, int ranks, int stage)
                                   .n_head = 4,
                                   .n_embd = 32,
                                   .n_positions = 16,
-                                  .vocab_size = 61, /* padded to 62, to 64 */
+                                  .vocab_size = 61, /* padded to 62 for two ranks, and to 64 for four */
                                   .layer_norm_epsilon = 1e-5,
                                   .initializer_range = 0.3,
                                   .attn_pdrop = 0.1,
@@ -29,7 +29,7 @@ static trainer small(int tensor, int ranks, int stage)
     return run;
 }
 
-/* Initial values equal the whole model's on any rank, and whole tensors are read. */
+/* Check that initial values equal the whole model's on any rank, and whole tensors are read. */
 static void initial_values_are_the_whole_models(void **state)
 {
     (void)state;
@@ -51,8 +51,9 @@ static void close_to(double have, double want, double relative)
     if (!(fabs(have - want) <= relative * fabs(want))) fail_msg("%.9g, wanted %.9g within %g", have, want, relative);
 }
 
-/* Check that the bits equal `first`'s at another stage, with each recompute policy and each way to keep values for the
- * backward pass. A short run checks a third of these ways, others for each stage and each `first`. */
+/* Check that at another stage, with each recompute policy and each way to keep values for the backward pass, the run
+ * has the bits of `first`. A short run checks a third of these combinations; which third depends on the stage and on
+ * `first`. */
 static void same_bits(const trainer *first, int stage)
 {
     const int share = first->layout.ranks + first->layout.tensor / 2 + (first->layout.sequence != ZR_SEQUENCE_OFF);
@@ -100,7 +101,7 @@ static void losses_are_those_of_one_rank(void **state)
     }
 }
 
-/* Each way to keep and move states gives the losses of the same way without tensor parallelism. */
+/* Check that each way to keep and move states gives the losses of the same way without tensor parallelism. */
 static void every_layout_trains(void **state)
 {
     (void)state;
@@ -125,8 +126,8 @@ static void every_layout_trains(void **state)
             run[k].clip = way == 0 ? 0 : 1;
             trainer_run(&run[k]);
         }
-        const double loss = way == 3 ? 2e-2 : 2e-5,
-                     norm = way == 3 ? 5e-2 : 1e-4; /* way 3 exchanges 8 bits, which are rounded elsewhere */
+        /* bf16, which has 8 significant bits, is rounded at other places */
+        const double loss = way == 3 ? 2e-2 : 2e-5, norm = way == 3 ? 5e-2 : 1e-4;
         for (int step = 0; step < run[0].steps; step++) {
             close_to(run[1].loss[step], run[0].loss[step], loss);
             close_to(run[1].norm[step], run[0].norm[step], norm);
@@ -170,8 +171,8 @@ static zr_status fill_states(trainer *run, zr_engine *engine, zr_comm *comm)
     return read_states(run, engine, comm);
 }
 
-/* The states of 2 x 2 ranks are unchanged after they were read and filled on other grids: 1 x 1, 1 x 4, 3 x 1, and 2 x
- * 2 again. */
+/* Check that the states of 2 x 2 ranks are unchanged after they were read and filled on other grids: 1 x 1, 1 x 4, 3 x
+ * 1, and 2 x 2 again. */
 static void states_know_no_degree(void **state)
 {
     (void)state;
@@ -206,8 +207,8 @@ static zr_status some_targets(void *arg, const zr_batch *batch, void *const *inp
     return ZR_OK;
 }
 
-/* Losses are right where the last rank has only padding of the vocabulary, where targets do not count, with the comm
- * stream in parallel, and with a loss scale at which steps are skipped. */
+/* Check that losses are right where the last rank has only padding of the vocabulary, where targets do not count, with
+ * the comm stream in parallel, and with a loss scale at which steps are skipped. */
 static void uneven_parts(void **state)
 {
     (void)state;
@@ -243,7 +244,7 @@ static int32_t too_large(void *arg, int64_t step, int64_t row, int64_t t)
     return step == 1 && row == 1 && t == 3 ? 61 : 1;
 }
 
-/* A token that is in no rank's part of the vocabulary is an error on all ranks. */
+/* Check that a token that is in no rank's part of the vocabulary is an error on all ranks. */
 static void a_token_of_nobody(void **state)
 {
     (void)state;

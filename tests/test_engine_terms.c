@@ -10,8 +10,8 @@ static zr_model model;
 
 /* ---- the means over the global batch ------------------------------------------------------------ */
 
-/* Loss, terms, norm and gradients are right however the rows are divided, also if a rank has no loss of a term, or if
- * no loss of a term counts. */
+/* Check that loss, terms, norm and gradients are right however the rows are divided, also if a rank has no loss of a
+ * term, or if no loss of a term counts. */
 static void test_truth(void **state)
 {
     (void)state;
@@ -79,7 +79,7 @@ static void test_offload(void **state)
     }
 }
 
-/* With reproducible "world", 1, 2 and 4 ranks give the same bits. */
+/* Check that with reproducible "world", 1, 2 and 4 ranks give the same bits. */
 static void test_any_ranks(void **state)
 {
     (void)state;
@@ -99,7 +99,7 @@ static void test_any_ranks(void **state)
     }
 }
 
-/* Tensor-parallel ranks have the same losses, which count once. */
+/* Check that tensor-parallel ranks have the same losses, which count once. */
 static void test_shared_layers(void **state)
 {
     (void)state;
@@ -124,8 +124,8 @@ static void test_shared_layers(void **state)
 
 /* ---- traffic ------------------------------------------------------------------------------------ */
 
-/* The numbers of losses take one more exchange of a few bytes; with one term nothing changes. (The trainer compares
- * planned and counted bytes.) */
+/* Check that the numbers of losses take one more exchange of a few bytes, and that nothing changes with one term. (The
+ * trainer compares planned and counted bytes.) */
 static void test_traffic(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static zr_status evaluate(trainer *run, zr_engine *engine, zr_comm *comm)
     return zr_comm_scalars(comm, mine, 3, comm->rank == 0 ? all : NULL);
 }
 
-/* An evaluation adds the losses of each term; a step with a learning rate of 0 has the same. */
+/* Check that an evaluation adds the losses of each term, as does a step with a learning rate of 0. */
 static void test_evaluation(void **state)
 {
     (void)state;
@@ -223,8 +223,8 @@ static zr_status count_stopped(void *arg, const zr_batch *batch)
     return batch->step == 1 ? ZR_ERR_STOPPED : terms_count(arg, batch);
 }
 
-/* A count callback that fails, or whose number differs from the batches' own, ends the run before the update, with a
- * message about the cause. */
+/* Check that a count callback that fails, or whose number differs from the batches' own, ends the run before the
+ * update, with a message about the cause. */
 static void test_failures(void **state)
 {
     (void)state;

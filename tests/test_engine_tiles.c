@@ -192,7 +192,7 @@ static zr_status decode(trainer *run, zr_engine *engine, zr_comm *comm)
     return ZR_OK;
 }
 
-/* Decoding gives the logits of a whole table, to the bit. */
+/* Check that decoding gives the logits of a whole table, to the bit. */
 static void test_decoding(void **state)
 {
     (void)state;
@@ -241,8 +241,8 @@ static trainer large_table(int ranks, int64_t tile_elems)
     return run;
 }
 
-/* At most two gathered tiles and at most two gradients of tiles exist at a time, so that the memory of one rank is
- * smaller than the table. With whole tables, whole parameters and whole gradients are in memory. */
+/* Check that at most two gathered tiles and at most two gradients of tiles exist at a time, so that the memory of one
+ * rank is smaller than the table. With whole tables, whole parameters and whole gradients are in memory. */
 static void test_memory(void **state)
 {
     (void)state;

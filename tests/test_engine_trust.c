@@ -131,7 +131,7 @@ static void check_updates(trainer *run, zr_device *device)
     device->ops = &truth.checked;
 }
 
-/* On one rank each update is of a whole parameter. */
+/* Return a trainer of a very small model. On one rank each update is of a whole parameter. */
 static trainer tiny(const zr_optimizer *optimizer)
 {
     trainer run = trainer_odd();
@@ -192,7 +192,7 @@ static void test_lars_formula(void **state)
     }
 }
 
-/* A parameter with neither gradient nor weight decay has a direction of zeros: it does not change. */
+/* Check that a parameter with neither gradient nor weight decay has a direction of zeros: it does not change. */
 static void test_zero_gradient(void **state)
 {
     (void)state;
@@ -253,8 +253,8 @@ static void test_layouts(void **state)
     }
 }
 
-/* Units of several buckets. Their squares are the same in one piece and in buckets, from memory or from disk, with one
- * thread and with several. */
+/* Check units of several buckets. Their squares are the same in one piece and in buckets, from memory or from disk,
+ * with one thread and with several. */
 static void test_buckets(void **state)
 {
     (void)state;
@@ -280,7 +280,7 @@ static void test_buckets(void **state)
         }
 }
 
-/* A rank's part of states on disk must begin with a block. */
+/* Check refusals: a rank's part of states on disk must begin with a block. */
 static void test_refused(void **state)
 {
     (void)state;
@@ -343,8 +343,8 @@ static void test_ranks(void **state)
     for (int i = 0; i < want.steps; i++) assert_float_equal(got.loss[i], want.loss[i], 2e-6 * want.loss[i]);
 }
 
-/* A norm is of the whole parameter, although a tensor-parallel rank may have only a piece. With a large eps, norms that
- * are too large by a common factor do not cancel out. */
+/* Check that a norm is of the whole parameter, although a tensor-parallel rank may have only a piece. With a large eps,
+ * norms that are too large by a common factor do not cancel out. */
 static void test_tensor(void **state)
 {
     (void)state;
@@ -368,7 +368,7 @@ static void test_tensor(void **state)
 
 /* ---- a rule of one's own ----------------------------------------------------------------------- */
 
-/* LARS without momentum, as a user may write it. */
+/* Update by LARS without momentum, as a user may write it. */
 static void own_rule(const zr_update_args *args)
 {
     const double w = args->norms.weight, g = args->norms.direction;

@@ -1,5 +1,6 @@
 #TEST long=more build=fuzz-files
-# Every fuzz target is built and takes its corpus; in a long run, where clang has libFuzzer, some of its inputs as well.
+# Check that every fuzz target is built and accepts its corpus; in a long run with clang's libFuzzer, also some
+# generated inputs.
 set -u
 n=0
 result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }

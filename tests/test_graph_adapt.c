@@ -158,7 +158,7 @@ static void merge(interp *base, const interp *with, const zr_param_info *a, bool
                     factor * with->data[b->value][o * rank + r] * with->data[a->value][r * inputs + i];
 }
 
-/* The losses equal those of the base with the adapters merged into its weights. */
+/* Check that the losses equal the losses of the base with the adapters merged into its weights. */
 static void test_formula(void **state)
 {
     (void)state;

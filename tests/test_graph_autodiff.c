@@ -224,8 +224,8 @@ static void test_same_value_twice_in_one_op(void **state)
     finish_and_check(graph);
 }
 
-/* w = p + q + p is used as a weight: the gradient of w is passed on to p and q, whose gradients must be separate
- * values. */
+/* Check that w = p + q + p can be used as a weight: the gradient of w is passed on to p and q, whose gradients must be
+ * separate values. */
 static void test_parameters_as_operands_of_add(void **state)
 {
     (void)state;
@@ -240,7 +240,8 @@ static void test_parameters_as_operands_of_add(void **state)
     zr_graph_destroy(&graph);
 }
 
-/* One parameter is both gain and bias: one op has two open contributions to the same gradient. */
+/* Check an op in which one parameter is both gain and bias, so that it makes two contributions to one gradient at the
+ * same time. */
 static void test_same_parameter_twice_in_one_op(void **state)
 {
     (void)state;

@@ -45,7 +45,7 @@ static void test_parts(void **state)
     zr_graph_destroy(&g);
 }
 
-/* Check the names of BERT and names of one's own, and that 0 stands for 4 C and for `std`. */
+/* Check BERT's names and a user's own names, and that a size of 0 stands for 4 C and a deviation of 0 for `std`. */
 static void test_encoder(void **state)
 {
     (void)state;

@@ -452,7 +452,8 @@ static void test_rotary_refusals(void **state)
     zr_graph_destroy(&g);
 }
 
-/* Kinds ignore the constants of other kinds. The factor of a table of kind YARN is 0.1 ln(factor) + 1 unless given. */
+/* Check that kinds ignore the constants of other kinds. The factor of a table of kind YARN is 0.1 ln(factor) + 1 unless
+ * given. */
 static void test_rotary_constants(void **state)
 {
     (void)state;
@@ -559,7 +560,7 @@ static void test_results(void **state)
     zr_graph_destroy(&g);
 }
 
-/* Check the FLOPs and pairs of attention: a window has at most as much as all keys. */
+/* Check the FLOPs and pairs of attention: a window never has more than attention to all keys. */
 static void test_attention_costs(void **state)
 {
     (void)state;

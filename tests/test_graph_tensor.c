@@ -135,8 +135,8 @@ static int joins(const zr_graph *g, zr_join join)
     return n;
 }
 
-/* Whole key-value heads: without shared tokens their gradients are summed; with shared tokens their values are
- * gathered, and the adjoint of the gather sums the gradients. */
+/* Check key-value heads that each rank has whole: without sequence parallelism their gradients are summed; with it
+ * their values are gathered, and the adjoint of the gather sums the gradients. */
 static void heads_that_are_whole(void **state)
 {
     (void)state;
@@ -255,8 +255,8 @@ static void close_heads(zr_graph *g, zr_value x)
     zr_graph_losses(g, zr_linear_cross_entropy(g, x, weight(g, 10, 8, 0, 1, "head"), tokens(g, "targets")));
 }
 
-/* Dropout of a value of which a rank has some columns keeps the cut, and knows the place of its columns: here 3 columns
- * of each of 4 parts of 6 columns, in rows of 6 tokens. */
+/* Check dropout of a value that is cut by columns: it keeps the cut, and its attributes have the place of this rank's
+ * columns. Here a rank has 3 columns of each of 4 parts of 6 columns, in rows of 6 tokens. */
 static void dropout_of_columns(void **state)
 {
     (void)state;
@@ -273,8 +273,8 @@ static void dropout_of_columns(void **state)
     }
 }
 
-/* A norm of heads and a rotation keep the cut of their operand. Each rank computes a part of the gain's gradient, with
- * and without sequence parallelism. */
+/* Check that a norm of heads and a rotation keep the cut of their operand. Each rank computes a part of the gain's
+ * gradient, with and without sequence parallelism. */
 static void norms_of_heads_that_are_cut(void **state)
 {
     (void)state;

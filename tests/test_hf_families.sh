@@ -1,6 +1,6 @@
 #TEST timeout=900 long=1
-# Models of the Llama kind beside transformers: logits, greedy tokens, trained weights, and directories written again
-# (tests/peers/families.py).
+# Compare models of the Llama kind with transformers: logits, greedy tokens, trained weights, and directories written
+# again (tests/peers/families.py).
 . tests/peers.inc
 need_transformers
 need_logits

@@ -1,5 +1,5 @@
 #TEST timeout=600 long=1
-# transformers and tokenizers read what zr writes and zr what they write, with the same logits, tokens and perplexity
+# Check that transformers and tokenizers read zr's files and zr theirs, with the same logits, tokens and perplexity
 # (tests/peers/hf.py).
 . tests/peers.inc
 need_transformers

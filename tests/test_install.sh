@@ -1,5 +1,5 @@
 #TEST timeout=120
-# What `make install` leaves is enough: a program of one's own builds from it through pkg-config, and trains.
+# Check that a user's program builds from the files of `make install`, through pkg-config, and trains.
 set -u
 n=0
 result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }
@@ -18,7 +18,7 @@ result $? 'make install'
 PKG_CONFIG_PATH=$tmp/usr/lib/pkgconfig
 export PKG_CONFIG_PATH
 
-# From a folder of its own, so that nothing of the source tree is found by luck.
+# It builds in another folder, so that it finds no file of the source tree by chance.
 tree=$PWD
 cp examples/own_model.c examples/own_op.c examples/own_run.c "$tmp/"
 cd "$tmp" || exit 1
@@ -49,7 +49,7 @@ build own_op own_op.c $(pkg-config --cflags --libs zr) && LD_LIBRARY_PATH=$tmp/u
     grep -q 'stages 0 and 3: the same losses' own_op.out
 result $? 'an op and an optimizer of its own, at stages 0 and 3'
 
-# A run from a program is the run of the command.
+# A run by a program equals a run by the command.
 few="--train.steps=4 --train.eval_interval=2 --data.train=$tree/ARCHITECTURE.md --data.val=$tree/README.md"
 build own_run own_run.c $(pkg-config --cflags --libs zr) &&
     LD_LIBRARY_PATH=$tmp/usr/lib ./own_run "$tree/examples/tiny.json" 2 $few --train.output_dir=program >own_run.out 2>own_run.err &&

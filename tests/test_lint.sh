@@ -1,5 +1,5 @@
 #TEST timeout=120
-# The tree keeps its own rules, and the check of them sees what breaks them.
+# Check that the tree follows its own rules, and that scripts/lint finds each violation.
 set -u
 n=0
 result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }
@@ -43,7 +43,7 @@ clean src/comm/mpi_comm.h '#include <mpi.h>'
 clean src/plan/a.c '/* exit(1) */ void f(int n) { snprintf("printf(", n); } // abort()'
 faulty include/zr/graph.h '#include "zr/comm.h"' 'no such arrow: graph -> comm'
 
-# Width, in characters and not in bytes.
+# The width of a line is counted in characters, not in bytes.
 mkdir -p "$tmp/docs"
 cp scripts/lint "$tmp/scripts/"
 line=$(printf '%0120d' 0 | sed 's/0/Ψ/g')

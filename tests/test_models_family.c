@@ -233,7 +233,7 @@ static const zr_family side = {
     .build = side_build,
     .resize = side_resize};
 
-/* A second family with the same keys, but another default of its layers. */
+/* A second family with the same keys, but another default for its number of layers. */
 static zr_field other_fields[sizeof(side_fields) / sizeof(side_fields[0])];
 static const zr_family other = {.names = {.prefix = ""},
                                 .name = "other",

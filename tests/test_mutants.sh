@@ -1,5 +1,5 @@
 #TEST timeout=60
-# The faults of tests/mutants/list.txt can still be made: a list that has rotted says nothing of the tests.
+# Check that the faults of tests/mutants/list.txt can still be inserted into the sources.
 cd "$ZR_SOURCE" || exit 1
 if command -v python3 >/dev/null; then
     tests/mutants/run --check

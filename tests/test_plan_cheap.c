@@ -243,7 +243,8 @@ static void test_encoder(void **state)
                 l.ranks = 2;
                 l.stage = stage;
                 const zr__layer layer = layer_of_encoder(&config, l);
-                const bool crosses = pre || stage < 3; /* whether no layer's output is kept beside its norm's input */
+                /* whether no layer's output is kept in addition to the input of its norm */
+                const bool crosses = pre || stage < 3;
                 const int64_t kept = (crosses ? 10 : 11) * C * e + 4 * HEADS + (crosses ? 0 : 2 * 4);
                 assert_int_equal(layer.kept_bytes, B * T * kept);
                 assert_int_equal(layer.passed_bytes, B * T * C * e * (pre ? 77 : crosses ? 81 : 79));
@@ -252,9 +253,9 @@ static void test_encoder(void **state)
             }
 }
 
-/* Check a layer of BERT over four tensor-parallel ranks. Arrays of heads and of the MLP's hidden layer have a quarter
- * of their columns on a rank, and count as what they are. Sums over the ranks end a pass. With sequence parallelism a
- * rank has a quarter of the tokens. It keeps the gathered inputs of attention and of the MLP. */
+/* Check a layer of BERT over four tensor-parallel ranks. A rank has a quarter of the columns of arrays of heads and of
+ * the MLP's hidden layer, and only these bytes count. Sums over the ranks end a pass. With sequence parallelism a rank
+ * has a quarter of the tokens, and also keeps the gathered inputs of attention and of the MLP. */
 static void test_encoder_over_ranks(void **state)
 {
     (void)state;

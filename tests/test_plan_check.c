@@ -189,7 +189,7 @@ static void test_broken_updates_of_others(void **state)
     zr_layout l = layout_of(1, 2, ZR_BF16, 1);
     zr_plan *plan = plan_of(&l);
     zr_schedule *s = &plan->schedule[ZR_SCHEDULE_TRAIN];
-    int32_t of[2], n = 0; /* updates of two units, the first one larger */
+    int32_t of[2], n = 0; /* steps that update two units, the larger unit first */
     for (int32_t i = 0; i < s->n_steps && n < 2; i++)
         if (s->step[i].kind == ZR_STEP_UPDATE && (n == 0 || s->step[i].range.count < s->step[of[0]].range.count))
             of[n++] = i;

@@ -86,7 +86,7 @@ static void test_holds_and_every_turn_is_needed(void **state)
                 tried[ZR_STEP_REDUCE_SCATTER] && tried[ZR_STEP_REDUCE]);
 }
 
-/* A step that uses the buffer of another micro-batch is noticed, whatever the operand is. */
+/* Check that a step that uses the buffer of another micro-batch is noticed, whatever the operand is. */
 static void test_every_operand_is_its_own(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void test_every_operand_is_its_own(void **state)
     assert_true(tried > 1000);
 }
 
-/* Sums that leave out a micro-batch, or with a wrong number of micro-batches, are noticed. */
+/* Check that sums that leave out a micro-batch, or with a wrong number of micro-batches, are noticed. */
 static void test_sums(void **state)
 {
     (void)state;
@@ -147,8 +147,8 @@ static void test_sums(void **state)
     }
 }
 
-/* Sums in another order are noticed. The gradients of a tied embedding are in memory for all micro-batches at once, so
- * that only the rule about the order of sums forbids adding the third before the second. */
+/* Check that sums in another order are noticed. The gradients of a tied embedding are in memory for all micro-batches
+ * at once, so that only the rule about the order of sums forbids adding the third before the second. */
 static void test_order_of_sums(void **state)
 {
     (void)state;

@@ -233,7 +233,7 @@ static bool make_fault(zr_plan *plan, int n)
             for (int32_t w = s->step[i].waits; w < s->step[i].waits + s->step[i].n_waits; w++)
                 if (s->step[s->wait[w].step].stream == ZR_STREAM_FETCH) s->step[i].n_waits = 0;
         return true;
-    case 10: /* a step other than a copy uses one on disk */
+    case 10: /* a step other than a copy uses a checkpoint on disk */
         for (int32_t u = 0; u < s->n_uses; u++)
             if (s->use[u].buffer == fetched[1].buffer && !s->use[u].writes) s->use[u].buffer = fetched[0].buffer;
         return true;
@@ -257,7 +257,7 @@ static void test_faults(void **state)
             if (made && zr_plan_check(plan) == ZR_OK) fail_msg("fault %d of way %d is not noticed", n, way);
             zr_plan_destroy(&plan);
         }
-        assert_int_equal(n, 13); /* the last one is none */
+        assert_int_equal(n, 13); /* 12 faults were made, and the 13th call found none */
     }
 }
 

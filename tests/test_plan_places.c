@@ -39,7 +39,7 @@ static zr_cost both_cost(const zr_graph *graph, const zr_op *op)
 
 static const zr_op_def both = {.name = "both", .n_out = 2, .infer = both_infer, .cost = both_cost, .in_place = {1, 1}};
 
-/* Build y, z = both(a, b), where `config` names which values a and b are, and so which operand may be written over. */
+/* Build y, z = both(a, b). `config` determines which values a and b are, and so which operands may be overwritten. */
 static void build(zr_graph *g, const void *config)
 {
     const char *asked = config;
@@ -113,7 +113,7 @@ static void test_in_place(void **state)
 
 /* ---- parts of a parameter's gradient ---- */
 
-/* weigh_dw's first operand, the part so far, may become the sum. */
+/* Infer the type of weigh_dw, which may write the sum over its first operand, the sum of earlier contributions. */
 static zr_status whole_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     out[0] = zr_graph_value(graph, op->out[0])->type;
@@ -124,7 +124,8 @@ static const zr_op_def weigh_dw = {
     .name = "weigh_dw", .n_out = 1, .infer = whole_infer, .cost = both_cost, .in_place = {1}};
 static const zr_op_def look = {.name = "look", .n_out = 1, .infer = both_infer, .cost = both_cost};
 
-/* attr.i[0] is 1 when the op reads the part a second time, 2 when another op has read it. */
+/* Contribute the gradient of w. attr.i[0] is 1 if weigh_dw reads the earlier contribution a second time, and 2 if
+ * another op reads it too. */
 static zr_status weigh_adjoint(zr_graph *graph, const zr_op *op)
 {
     zr_value dy = zr_grad_of(graph, op->out[0]), earlier = ZR_NONE, seen = ZR_NONE;

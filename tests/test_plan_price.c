@@ -21,7 +21,7 @@ static zr_plan *plan_of(const zr_model *model, const zr_layout *layout)
     return plan_make(model, layout, &profile);
 }
 
-/* Links among ranks of one process that receive `rate` bytes a second. */
+/* Field of a machine: links between ranks of one process, with `rate` bytes a second into each rank. */
 #define LINK(rate) .link = {{.bytes_sec = rate}}
 
 static zr_price price_of(const zr_plan *plan, zr_machine machine)

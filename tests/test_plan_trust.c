@@ -31,7 +31,8 @@ static int32_t first_of(const zr_plan *plan, zr_step_kind kind)
     return -1;
 }
 
-/* Trust ratios send two numbers for each parameter, or two exact sums, and keep no array of the size of a state. */
+/* Check the costs: trust ratios exchange two numbers for each parameter, or two exact sums, and keep no array of the
+ * size of a state. */
 static void test_costs(void **state)
 {
     (void)state;
@@ -65,7 +66,7 @@ static void test_costs(void **state)
     }
 }
 
-/* Break one thing at a time, and mend it. */
+/* Check that each fault is noticed. Each one is repaired before the next one. */
 static void test_broken(void **state)
 {
     (void)state;
@@ -129,7 +130,7 @@ static void test_broken(void **state)
     }
 }
 
-/* A part that is squared in buckets is squared whole and once, in order. */
+/* Check that a part that is squared in buckets must be squared completely, once and in order. */
 static void test_broken_buckets(void **state)
 {
     (void)state;

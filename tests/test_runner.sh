@@ -1,5 +1,6 @@
 #TEST timeout=120
-# scripts/test counts what happened: in a tree of its own with tests that pass, fail, hang, crash and are silent.
+# Check that scripts/test counts correctly, in a separate tree with tests that pass, fail, hang, crash and print
+# nothing.
 set -u
 n=0
 result() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }
@@ -63,7 +64,7 @@ echo ok 1; sleep 60'
 sed -i 's/^usual=10/usual=5/' scripts/test
 run 'a hang is killed' '1 passed, 1 failed' 1
 says '... after a multiple of its limit' 'killed after 5 s'
-# Each waits for a sign of the other.
+# Each test waits for a sign of the other.
 script ping 'touch "$ZR_BUILD/ping"; until [ -e "$ZR_BUILD/pong" ]; do sleep 0.1; done; echo ok 1'
 script pong 'touch "$ZR_BUILD/pong"; until [ -e "$ZR_BUILD/ping" ]; do sleep 0.1; done; echo ok 1'
 run 'two run side by side' '2 passed, 0 failed' 0 -j 2
@@ -133,7 +134,7 @@ script more "$more"
 mpich=', 1 skipped'
 command -v mpicc.mpich >/dev/null 2>&1 && mpich=
 run '--long runs them' "3 passed, 0 failed$mpich" 0 --long
-# A word whose checksum chooses the kind of a share: 0 the long run, 1 to 3 others.
+# Print a word whose checksum selects the kind of a share: 0 the long run, 1 to 3 others.
 word_of() { # KIND N: the N-th of its words
     i=0 left=$2
     while :; do
@@ -169,7 +170,7 @@ script slow '#TEST long=1
 sleep 30; echo ok 1'
 run '... and ends in time' '0 passed, 0 failed, 2 skipped' 0 --share "$(word_of 0 1)"
 sed -i 's/^end_seconds=3/end_seconds=690/; s/^share_tests=12/share_tests=1/' scripts/test
-# one UNTIL END COMMAND...: what scripts/run-test prints, with seconds from now on
+# one UNTIL END COMMAND...: print the output of scripts/run-test, with both times as seconds from now on
 mkdir -p build/test-logs
 one() {
     read -r now _ </proc/uptime
@@ -198,7 +199,7 @@ run 'what is needed is absent' '0 passed, 0 failed, 1 skipped' 0
 script np '#TEST np=1,2
 echo ok 1'
 run 'no mpirun: skipped aloud' '0 passed, 0 failed, 2 skipped' 0
-# A processor whose highest level is v3, and whose best v2.
+# A processor whose highest level is v3, and whose fastest is v2.
 cat >src/cli/shell/main.c <<'END'
 #include <stdio.h>
 #include <stdlib.h>

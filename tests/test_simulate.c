@@ -291,7 +291,8 @@ static void test_what_moves_a_step(void **state)
     (void)state;
     static const struct {
         void (*change)(zr_cluster *c);
-        /* a rank alone, ranks of one host, ranks of several hosts; -1: faster, 0: unchanged, 1: slower */
+        /* change of the time of a rank alone, of ranks of one host, and of ranks of several hosts: -1 faster, 0
+         * unchanged, 1 slower */
         int alone, host, hosts;
     } all[] = {{product_share, -1, -1, -1}, {product_half, 1, 1, 1}, {attention_share, -1, -1, -1},
                {memory_share, -1, -1, -1},  {link_share, 0, -1, -1}, {launch, 1, 1, 1},
@@ -530,7 +531,7 @@ static void test_refusals(void **state)
     zr_plan_destroy(&plan);
 }
 
-/* Updates by the host's processors take the time of the host's memory, and waits for them count as offload. */
+/* Check that updates by the host's processors take the time of the host's memory; waits for them count as offload. */
 static void test_host_updates(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 #TEST timeout=120
-# `zr simulate --paper`: what the ZeRO papers print beside what is simulated. Medians, quotients, orders, BERT-Large's
-# times, what each fitted constant moves, and what the documentation says.
+# Compare `zr simulate --paper`, the published values of the ZeRO papers, with the simulation: medians, ratios, orders,
+# BERT-Large's times, the effect of each fitted constant, and the values in the documentation.
 . tests/command.inc
 SOURCE=${ZR_SOURCE:-$OLDPWD}
 command -v python3 >/dev/null || { echo 'ok 1 # SKIP no python3'; exit 0; }
@@ -134,9 +134,9 @@ for what in complete clusters shares deviations quotients orders memory largest 
 done
 check "what a row beyond a quarter would take" grep -q 'waits of .* would give' papers.txt
 
-# ---- each constant moves what it should, and nothing else
+# ---- each constant changes what it should, and nothing else
 
-# moved NAME=FACTOR: all runs on the papers' cluster, with one of its numbers so many times as large.
+# moved NAME=FACTOR: simulate all runs on the papers' cluster with one of its constants multiplied by FACTOR.
 moved() {
     python3 - "$1" >"$1.json" <<'END'
 import json, sys
@@ -173,7 +173,7 @@ def unmoved():
 
 busy = lambda r: r["step_sec"] - waits(r)
 near = lambda a, b, part: abs(a - b) <= part * max(abs(a), abs(b))
-ways = ("stage", "tensor", "Pa") # that ranks wait for each other
+ways = ("stage", "tensor", "Pa") # ways in which ranks wait for each other
 
 def kernels(change, least, most):
     """Kernels take so much less, in parts of the time that they are bound by this; where nothing overlaps, waits stay.

@@ -1,6 +1,6 @@
 #TEST timeout=120
-# Published speed of runs on A100 and H100 beside `zr simulate`: medians of each kind of run, and nine of
-# ten of them; Llama models.
+# Compare published speeds of runs on A100 and H100 with `zr simulate`: the median and the 90 % range of each kind of
+# run; Llama models.
 . tests/command.inc
 SOURCE=${ZR_SOURCE:-$OLDPWD}
 command -v python3 >/dev/null || { echo 'ok 1 # SKIP no python3'; exit 0; }

@@ -1,8 +1,8 @@
 #TEST timeout=600 long=1
-# Questions become the same samples as with transformers' squad_convert_examples_to_features, answers are found as with
-# its compute_predictions_logits, and labelled texts are cut as with tokenizers (tests/peers/squad.py). They come from
-# PyPI into build/peers/squad; ZR_PEERS_SQUAD names another virtual environment that has them. Versions 5 of
-# transformers no longer have these functions.
+# Check that questions become the same samples as by transformers' squad_convert_examples_to_features, that answers are
+# found as by its compute_predictions_logits, and that labelled texts are cut as by tokenizers (tests/peers/squad.py).
+# The packages come from PyPI into build/peers/squad; ZR_PEERS_SQUAD names another virtual environment that has them.
+# transformers 5 no longer has these functions.
 set -u
 peers=${ZR_PEERS_SQUAD:-$ZR_SOURCE/build/peers/squad}
 has_peers() { "$peers/bin/python" -c 'import tokenizers, transformers.data.processors.squad' >/dev/null 2>&1; }

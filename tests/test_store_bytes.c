@@ -108,7 +108,7 @@ static void bytes_come_back(void **state)
             for (int n = 1; n <= 3; n++) compare(folder, n, sizes[s], blocks[b], depths[(s + b + n) % 3], (s + n) % 2);
 }
 
-/* In a folder of a memory file system, which has no direct transfers. */
+/* Check a folder of a memory file system, which has no direct transfers. */
 static void bytes_come_back_without_direct(void **state)
 {
     char shm[] = "/dev/shm/zr-test-XXXXXX";
@@ -165,7 +165,7 @@ static void *move_half(void *arg)
     return NULL;
 }
 
-/* One thread writes a half of a store, two read the other half, all at once. */
+/* Let one thread write a half of a store while two threads read the other half. */
 static void a_reader_runs_beside_a_writer(void **state)
 {
     if (!store_way(*state)) skip();

@@ -73,7 +73,7 @@ int __wrap_fallocate(int fd, int mode, off_t offset, off_t bytes)
     return -1;
 }
 
-/* Writing back what the page cache holds. */
+/* The system call that writes pages of the page cache to the disk; sync_error makes it fail. */
 int __real_sync_file_range(int fd, off_t at, off_t bytes, unsigned how);
 int __wrap_sync_file_range(int fd, off_t at, off_t bytes, unsigned how);
 int __wrap_sync_file_range(int fd, off_t at, off_t bytes, unsigned how)
@@ -116,7 +116,7 @@ zr_status __wrap_zr__uring_create(int depth, void **object)
                        : __real_zr__uring_create(depth, object);
 }
 
-/* Transfers in flight that the mover shortened, and their full lengths as the store knows them. */
+/* Transfers in flight that this file has shortened, and their full lengths. */
 static struct {
     zr__transfer *transfer;
     int64_t bytes;
@@ -255,7 +255,7 @@ static void failures_are_told(void **state)
     fail_each(true, 0, "no byte was written");
 }
 
-/* The message contains the place in the file of the whole transfer, even if a part of it was moved. */
+/* Check that the message contains the place in the file of the whole transfer, even if a part of it was moved. */
 static void the_place_is_told(void **state)
 {
     heal();
@@ -311,7 +311,7 @@ static int64_t full_blocks(int fd)
     return fstat(fd, &info) == 0 ? (int64_t)info.st_blocks * 512 : 0;
 }
 
-/* The descriptor of this process's nameless file in the temporary folder. */
+/* Return the descriptor of this process's nameless file in the temporary folder. */
 static int find_file(void)
 {
     for (int fd = 3; fd < 64; fd++) {
@@ -367,8 +367,8 @@ static void too_little_room_is_no_memory(void **state)
     end_store(&m);
 }
 
-/* Number of the file's pages that are in the page cache. A read with RWF_NOWAIT cannot find this out, since it begins
- * to read ahead, and its own pages may arrive while the later ones are counted. */
+/* Return the number of the file's pages that are in the page cache. A read with RWF_NOWAIT cannot find this out, since
+ * it begins to read ahead, and its own pages may arrive while the later ones are counted. */
 static int cached_pages(int fd)
 {
     enum { PAGES = (BYTES + 4095) / 4096 };

@@ -157,7 +157,7 @@ static zr_config *left_open(const char *keys, int64_t limit_bytes)
 }
 
 typedef struct made {
-    double sec; /* seconds for a token */
+    double sec; /* estimated seconds per token */
     int64_t needs;
 } made;
 

@@ -33,16 +33,16 @@ static const char *const whole[] = {"config.json", "model.safetensors", "tokeniz
 static const char *const whole_checkpoint[] = {
     "config.json", "model.safetensors", "exp_avg.safetensors", "exp_avg_sq.safetensors", "manifest.json", NULL};
 
-/* A fault of a run, with its time. */
+/* The fault of a run, and the time at which it occurs. */
 typedef struct plot {
     int64_t bad_sample; /* global index of a sample that cannot be read, -1: none */
-    bool bad_window;    /* evaluation data cannot be read */
+    bool bad_window;    /* whether the evaluation data cannot be read */
     int64_t bad_step;   /* index from 0 of the step that diverges, -1: none */
-    bool mixed;         /* the bad step has updated some units */
-    bool no_loss;       /* the bad step is skipped: its loss is not finite */
-    int stop_at;        /* the number of the call of stop, on stop_rank, that returns true; 0: no call */
+    bool mixed;         /* whether the bad step has updated some units */
+    bool no_loss;       /* whether the loss of the bad step is not finite, so that it is skipped */
+    int stop_at;        /* number of the call of `stop`, on rank stop_rank, that returns true; 0: no call does */
     int stop_rank;
-    bool uneven;           /* rank r has r + 1 threads */
+    bool uneven;           /* whether rank r has r + 1 threads */
     int moved;             /* unplanned bytes: 1 within the total traffic, 2 across a border */
     const char *rename_to; /* new name of rank 0's directory after the first step; "": the directory is removed */
 } plot;

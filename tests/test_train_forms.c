@@ -371,8 +371,8 @@ static void rename_in(const char *run, const char *from, const char *to)
     assert_int_equal(rename(a, b), 0);
 }
 
-/* A run that was killed while it wrote several files is continued: complete files get their names, and files that were
- * not complete, as the index's temporary name shows, are written again. */
+/* Check that a run is continued that was killed while it wrote several files: complete files get their names, and
+ * incomplete files, which the index's temporary name indicates, are written again. */
 static void interrupted_exports_of_several_files(void **state)
 {
     (void)state;
@@ -390,7 +390,7 @@ static void interrupted_exports_of_several_files(void **state)
     assert_int_not_equal(access(in_tempdir("cut/model.old"), F_OK), 0);
 }
 
-/* A run that ends with a weight that its source's type cannot hold leaves fp32 weights. */
+/* Check that a run that ends with a weight that its source's type cannot hold leaves fp32 weights. */
 static void weights_that_are_too_large_become_f32(void **state)
 {
     (void)state;
@@ -407,8 +407,8 @@ static void weights_that_are_too_large_become_f32(void **state)
 
 /* ---- bytes -------------------------------------------------------------------------------------------- */
 
-/* Ranks divide the reading of weights: from stage 1 on each rank reads its shard, so that all together read each byte
- * once. At stage 0 each rank holds all states, and reads all bytes. */
+/* Check that ranks divide the reading of weights: from stage 1 on each rank reads its shard, so that all together read
+ * each byte once. At stage 0 each rank holds all states, and reads all bytes. */
 static void ranks_read_their_own_ranges(void **state)
 {
     (void)state;

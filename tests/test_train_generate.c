@@ -82,8 +82,8 @@ static void forget(texts *t)
 
 /* ---- the share of the likeliest ----------------------------------------------------------------- */
 
-/* Draw tokens, count each of B, D, M, X and Z, and return the number of different tokens, which must be the first of
- * these letters. */
+/* Draw tokens, and count B, D, M, X and Z. Return the number of different tokens drawn, after checking that they are
+ * the first ones of this list. If other tokens were drawn, return more than 5. */
 static int kinds(int64_t k, double p, double temperature, int counts[5])
 {
     static const char likeliest[] = "BDMXZ";
@@ -103,7 +103,7 @@ static int kinds(int64_t k, double p, double temperature, int counts[5])
     if (others) return 5 + others;
     for (int i = 0; i < 5; i++) {
         n += counts[i] > 0;
-        assert_true(counts[i] == 0 || n == i + 1); /* the first of equally likely tokens */
+        assert_true(counts[i] == 0 || n == i + 1); /* of equally likely tokens, the first ones are drawn */
     }
     return n;
 }
@@ -112,7 +112,7 @@ static void a_share_keeps_the_fewest_that_have_it(void **state)
 {
     (void)state;
     int counts[5];
-    /* Shares of all tokens: B's weight is e^2, that of the next four e each, and the sum e^2 + 4e + 251. */
+    /* Shares of all tokens: B has the weight e^2, each of D, M, X and Z has e, and the sum is e^2 + 4e + 251. */
     const double all = exp(2) + 4 * exp(1) + 251;
     assert_int_equal(kinds(0, 0.5 * exp(2) / all, 1, counts), 1);
     assert_int_equal(kinds(0, 0.999 * exp(2) / all, 1, counts), 1);
@@ -128,7 +128,7 @@ static void a_share_keeps_the_fewest_that_have_it(void **state)
     /* The temperature is applied first: at the lower one, B alone exceeds the share. */
     assert_int_equal(kinds(5, 0.6, 1, counts), 3);
     assert_int_equal(kinds(5, 0.6, 0.5, counts), 1);
-    /* The tokens that are left keep their proportions. */
+    /* The tokens that may be drawn keep the ratios of their probabilities. */
     assert_int_equal(kinds(0, 1.001 * exp(2) / all, 1, counts), 2);
     assert_float_equal(counts[0] / (double)DRAWS, exp(2) / (exp(2) + exp(1)), 0.06);
 }
@@ -297,7 +297,7 @@ static void settings_of_a_directory(void **state)
     assert_int_equal(zr_sampling_of_dir(in_tempdir("known"), &s), ZR_ERR_NOT_FOUND);
 }
 
-/* A message is converted to text by the chat template. The random model depends on the whole text. */
+/* Check that a message is converted to text by the chat template. The random model depends on the whole text. */
 static void a_message_is_rendered(void **state)
 {
     (void)state;

@@ -192,7 +192,7 @@ static void test_writers_at_once(void **state)
     for (int i = 0; i < 50; i++) {
         assert_int_equal(zr__rates_recall(&here, &back), ZR_OK);
         assert_true(fabs(back.triad.one / back.matmul_f32 - 20.0 / 90.0) <
-                    1e-12); /* both rates must come from one writer */
+                    1e-12); /* both rates must come from the same writer */
     }
     for (int i = 0; i < WRITERS; i++) {
         void *failed;

@@ -1,5 +1,6 @@
 #TEST alone=1 timeout=180 long=1
-# 256 thread ranks train a tiny model: with the plan's bytes and, with train.reproducible "world", the losses of one rank.
+# Train a tiny model on 256 thread ranks: with the plan's bytes and, with train.reproducible "world", the losses of one
+# rank.
 . tests/command.inc
 
 i=0
@@ -21,7 +22,7 @@ for layout in 0.1 1.1 2.1 3.1 2.2; do
     [ $tensor -gt 1 ] || check "... the losses and weights of one rank" same $layout one
 done
 
-# A thousand threads: each has a stack, and libraries keep something for it.
+# A thousand threads need much address space for stacks, and libraries allocate memory for each.
 thousand() {
     sed 's/"train_batch_size": 512/"train_batch_size": 1000/; s/"steps": 4/"steps": 2/; s/, "reproducible": "world"//' c.json >t.json &&
         "$ZR" train t.json --quiet --ranks 1000 --train.output_dir=thousand || return 1

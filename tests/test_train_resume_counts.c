@@ -36,7 +36,7 @@ zr_status __wrap_zr_engine_resume(zr_engine *engine, int64_t its_updates)
 /* ---- the disk --------------------------------------------------------------------------------- */
 
 static bool metrics_synced; /* whether metrics were synced after the last checkpoint got its name */
-/* number of checkpoints that got their names, and of those whose metrics were not synced before */
+/* number of checkpoints that got their names; number of these whose metrics were not synced before */
 static int named, named_unsynced;
 static bool folder_fails, just_named;
 /* the last path synced; the last path synced before a rename */

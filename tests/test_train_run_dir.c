@@ -433,8 +433,9 @@ static void the_step_of_weights(void **state)
 {
     (void)state;
     static const struct {
-        const char *model, *tmp, *old, *run; /* model, tmp, old: step in the folder's trained.json ("": no such file);
-                                                run: in run.json; NULL: no folder or file */
+        /* model, tmp, old: content of trained.json in the folder, or "" if the folder lacks this file; run: content
+         * of run.json; NULL: the folder or the file does not exist */
+        const char *model, *tmp, *old, *run;
         const char *name;
         int64_t step;
     } kept[] = {{NULL, NULL, NULL, "{\"steps\":9}", NULL, -1},

@@ -110,7 +110,7 @@ static void test_total_below_warmup(void **state)
     expect(&config, 11, 2e-5);
 }
 
-/* The schedule EE of DeepSpeed's BERT recipe, in small. */
+/* Check the schedule EE of DeepSpeed's BERT recipe, with smaller numbers. */
 static void test_exponential(void **state)
 {
     (void)state;
@@ -130,7 +130,7 @@ static void test_exponential(void **state)
     expect(&config, 0, 2.1e-3);
 }
 
-/* NVIDIA's schedule for BERT counts the first update as 1. */
+/* Check that NVIDIA's schedule for BERT counts the first update as 1. */
 static void test_polynomial(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 #TEST timeout=600 long=1
-# TensorBoard's own reader takes the event files of a run, and of one that went on from an earlier step. TensorBoard
-# comes from PyPI into build/peers/tensorboard; ZR_TENSORBOARD names another virtual environment that has it.
+# Check that TensorBoard's own reader accepts the event files of a run, and of one that was resumed from an earlier
+# step. TensorBoard comes from PyPI into build/peers/tensorboard; ZR_TENSORBOARD names another virtual environment that
+# has it.
 peers=${ZR_TENSORBOARD:-$ZR_SOURCE/build/peers/tensorboard}
 . tests/command.inc
 has_reader() { "$peers/bin/python" -c 'import tensorboard' >/dev/null 2>&1; }

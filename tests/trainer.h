@@ -28,32 +28,33 @@
 
 typedef struct trainer {
     zr_gpt2_config config;
-    const zr_model *model; /* NULL: GPT-2 of `config` */
-    zr_batch_fn batch;     /* NULL: tokens and targets from `token`; its argument is the trainer */
+    const zr_model *model; /* model, or NULL for GPT-2 of `config` */
+    zr_batch_fn batch;     /* function that fills batches, with the trainer as argument; NULL: by `token` */
     zr_count_fn count;     /* zr_step_args.count */
     zr_layout layout;
     int steps, threads;
-    bool lanes; /* run the comm stream on a separate thread, although these ranks do not need it */
+    bool lanes; /* whether the comm stream has its own thread, although these ranks do not need one */
     double lr, clip;
-    zr__loss_scaler scaler; /* one for each rank; .scale 0: no loss scale */
+    zr__loss_scaler scaler; /* loss scaler of each rank; without a loss scale, `scale` is 0 */
     uint64_t seed;
-    /* rows of a step: token t of row r (targets one later); NULL: pseudo-random tokens */
+    /* function that returns token t of row r of a step; its target is the next token; NULL: pseudo-random tokens */
     int32_t (*token)(void *arg, int64_t step, int64_t row, int64_t t);
     void *token_arg;
-    zr_fill_fn fill; /* NULL: the model's initial values */
+    zr_fill_fn fill; /* function that fills the parameters, or NULL for the model's initial values */
     void *fill_arg;
     const zr_kernel *kernels;
-    zr_status (*device)(const zr_device_config *config, zr_device **device); /* NULL: the processor */
-    void (*tune)(struct trainer *run, zr_device *device); /* change the device before the engine is created */
-    const char *const *folder;                            /* folders for states on disk; NULL: /tmp */
+    /* function that creates the device, or NULL for the processor */
+    zr_status (*device)(const zr_device_config *config, zr_device **device);
+    void (*tune)(struct trainer *run, zr_device *device); /* changes to the device before the engine is created */
+    const char *const *folder;                            /* folders for states on disk, or NULL for /tmp */
     int n_folders;
-    /* called on every rank before the first step, when the parameters have been filled */
+    /* function that every rank calls before the first step, when the parameters have been filled */
     zr_status (*before)(struct trainer *run, zr_engine *engine, zr_comm *comm);
-    /* called on every rank after the last step, and after the first */
+    /* functions that every rank calls after the last step, and after the first step */
     zr_status (*after)(struct trainer *run, zr_engine *engine, zr_comm *comm);
     zr_status (*after_first)(struct trainer *run, zr_engine *engine, zr_comm *comm);
     void *arg;
-    /* results, of rank 0 */
+    /* the following members are results of rank 0 */
     double loss[TRAINER_STEPS], norm[TRAINER_STEPS];
     double micro[TRAINER_STEPS]; /* zr_step_result.micro_square */
     double scale[TRAINER_STEPS];
@@ -64,7 +65,7 @@ typedef struct trainer {
     zr_memory planned;
     zr_measured measured;
     zr_traffic traffic;
-    uint64_t weights; /* a hash over all fp32 masters, in the order of the model */
+    uint64_t weights; /* hash over all fp32 masters, in the order of the model */
 } trainer;
 
 static inline zr_model trainer_model(const trainer *run)

@@ -7,7 +7,8 @@ from measure import result
 
 
 def timed(rounds, longest):
-    """{T: (sec, memory_bytes)}: of each T the best of all rounds, which are run one after the other."""
+    """Return {T: (sec, memory_bytes)}, with the shortest time of all rounds for each T. Rounds run one after the
+    other."""
     best = {}
     for number in range(rounds):
         ended = measure.run([measure.OUT / "bench_attention", longest, measure.CORES], 900, {"GOMP_SPINCOUNT": "10000"})
@@ -20,7 +21,7 @@ def timed(rounds, longest):
 
 
 def exponent(points):
-    """The slope of least squares through the logarithms: y ~ x**slope."""
+    """Return the exponent of y ~ x**exponent, by a least-squares fit of the logarithms."""
     x, y = [math.log(p) for p, _ in points], [math.log(q) for _, q in points]
     mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
     return sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y)) / sum((a - mean_x) ** 2 for a in x)
@@ -33,7 +34,7 @@ INK, CURVE, GUIDE = "#222", "#1f5fa8", "#b5651d"
 
 
 class Panel:
-    """One log-log plot. power: of the straight line that is drawn beside the points."""
+    """One log-log plot. `power` is the exponent of the straight line that is drawn beside the points."""
 
     def __init__(self, left, title, points, power, label):
         self.left, self.title, self.points, self.power, self.label = left, title, points, power, label
@@ -72,7 +73,7 @@ class Panel:
             yield f'<circle cx="{self.x(t):.1f}" cy="{self.y(y):.1f}" r="3.5" fill="{CURVE}"/>'
 
     def key(self, slope):
-        """At the lower right, where no rising curve comes."""
+        """Draw the key at the lower right, where no rising curve is."""
         left, y = self.left + 150, TOP + HEIGHT - 34
         yield f'<line x1="{left}" x2="{left + 28}" y1="{y - 4}" y2="{y - 4}" stroke="{CURVE}" stroke-width="2"/>'
         yield f'<text x="{left + 34}" y="{y}">T to the power {slope:.2f}</text>'

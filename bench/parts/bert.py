@@ -1,9 +1,9 @@
-"""Pre-training of BERT-Large: zr beside transformers, eager and compiled, in fp32 and bf16, and its memory. And rows of
-several samples beside rows of one.
+"""Pre-training of BERT-Large: zr compared with transformers, eager and compiled, in fp32 and bf16, and its memory. Also
+rows of several samples compared with rows of one sample.
 
     bench/parts/bert.py --largest --preset bert-base --limit 4e9
 
-measures only the largest batch, here of a smaller model within 4 GB. The whole part takes BERT-Large and 16 GB.
+measures only the largest batch, here of a smaller model within 4 GB. The whole part uses BERT-Large and 16 GB.
 """
 import collections
 import json
@@ -17,11 +17,11 @@ import measure
 from measure import result, without
 
 PRESET, VOCABULARY = "bert-large", 30522
-PREDICTIONS = {128: 20, 512: 80}  # of Google's recipe
+PREDICTIONS = {128: 20, 512: 80}  # by sequence length, from Google's recipe
 
 
 def rows(seq, n=64):
-    """A file of rows that are full, as bench/peers/bert_torch.py makes them, but with the recipe's predictions."""
+    """Return a file of full rows, as in bench/peers/bert_torch.py, but with the number of predictions of the recipe."""
     path = measure.OUT / f"bert-{seq}.safetensors"
     if path.exists():
         return path
@@ -82,8 +82,8 @@ def compare(options, seq, batch, bf16):
 
 
 def peak_of_peer(options, seq, batch):
-    """The peak of transformers with a batch, or None above the limit. A limit of its data memory ends it early: all its
-    writable memory, also what it never touches, so it is a little higher."""
+    """Return the peak memory of transformers with a batch, or None if it exceeds the limit. A limit on its data memory
+    ends such a run early. It is a little higher, because it also counts writable memory that is never touched."""
     try:
         told = peer(seq, batch, 2, False, False, options.preset, clip=0, limit=1.1 * options.limit + 1e9)
     except measure.Missing:
@@ -96,8 +96,9 @@ def peak_of_peer(options, seq, batch):
 
 
 def largest_of_peer(options, seq):
-    """The largest batch of transformers within the limit, and its peak. The peaks of two batches give a guess, from
-    which growing steps find a batch that is too large, and halves the border: some eight runs of two steps."""
+    """Return the largest batch of transformers within the limit, and its peak memory. A line through the peaks of two
+    batches gives a guess. From there, growing steps find a batch that is too large, and bisection the largest one that
+    fits, in about eight runs of two steps."""
     few, more = 2, 4
     small, peak = peak_of_peer(options, seq, few), peak_of_peer(options, seq, more)
     if small is None or peak is None:
@@ -119,7 +120,8 @@ def largest_of_peer(options, seq):
 
 
 def largest_of_zr(options, seq):
-    """The largest batch of which `zr plan` promises that a process needs no more than the limit: nothing is trained."""
+    """Return the largest batch for which `zr plan` promises that a process stays within the limit. Nothing is
+    trained."""
     path = measure.OUT / "largest.json"
     path.write_text(json.dumps(config(seq, 1, 2, False, options.preset, gradient_clipping=0.0)))
     found = measure.run_json([measure.ZR, "plan", path, "--max", "batch", "--memory", int(options.limit), "--json",
@@ -128,8 +130,8 @@ def largest_of_zr(options, seq):
 
 
 def largest_batch(options):
-    """The largest batch within a limit: of zr by its plan, then trained once, and of transformers by trying, in fp32
-    with AdamW without clipping. And zr's memory at the largest batch of transformers."""
+    """Compare the largest batches within a limit, in fp32 with AdamW without clipping: zr's by its plan, then trained
+    once, and transformers' by trials. Also report zr's memory at the largest batch of transformers."""
     seq = 128
     where = f"{options.preset}, fp32, T {seq}, {options.limit / 1e9:g} GB"
     what = f"{where}: largest batch, zr / transformers"
@@ -151,7 +153,8 @@ def largest_batch(options):
 
 
 def write_text():
-    """Each paragraph of WikiText-2 as a document of sentences, and a WordPiece of its characters and usual words."""
+    """Write each paragraph of WikiText-2 as a document of sentences, and a WordPiece vocabulary of its characters and
+    its most frequent words."""
     text = pathlib.Path(os.environ.get("ZR_SHARED", measure.ROOT / "../shared")) / "data/wikitext2-valid.txt"
     if not text.is_file():
         raise measure.Missing(f"there is no {text}; ZR_SHARED names the folder of data/")
@@ -169,7 +172,8 @@ def write_text():
 
 
 def packing(options):
-    """Tokens per second that are no padding: rows of up to 16 samples beside rows of one, of 512 tokens."""
+    """Compare tokens per second without padding: rows of up to 16 samples with rows of one sample, both of 512
+    tokens."""
     seq, wanted = 512, ">= 1.6"
     what = f"{seq} tokens of real text: rows of several samples / rows of one, tokens but padding"
     model = {"type": "bert", "num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 512}

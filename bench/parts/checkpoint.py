@@ -1,4 +1,5 @@
-"""Checkpoints of GPT-2 124M: beside a plain direct write and read of the same disk, and what training waits for one."""
+"""Checkpoints of GPT-2 124M: their speed, compared with plain direct writes and reads on the same disk, and the time
+for which training waits for them."""
 import json
 import mmap
 import os
@@ -17,14 +18,14 @@ CACHES = pathlib.Path("/proc/sys/vm/drop_caches")
 
 
 def blocks(total_bytes):
-    """A block's memory, aligned as direct I/O wants, of bytes that no disk can make less; and how many there are."""
+    """Return a block of incompressible bytes, aligned for direct I/O, and the number of blocks in total_bytes."""
     block = mmap.mmap(-1, BLOCK_BYTES)
     block.write(os.urandom(BLOCK_BYTES))
     return block, total_bytes // BLOCK_BYTES
 
 
 def write_rate(path, total_bytes):
-    """Bytes a second, one block after the other past the page cache, sync included."""
+    """Return the bytes per second of writing block by block with direct I/O, including the sync."""
     block, n = blocks(total_bytes)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_DIRECT)
     begin = time.perf_counter()
@@ -48,7 +49,7 @@ def read_rate(path):
 
 
 def train(folder, *arguments, **train_keys):
-    """What `zr train` says of a run in the folder."""
+    """Run `zr train` in the folder and return its messages."""
     config = measure.preset_config(steps=train_keys.pop("steps", 2))
     config["train"] |= {"output_dir": str(folder / "run"), "keep_last": 1, **train_keys}
     (folder / "config.json").write_text(json.dumps(config))
@@ -67,7 +68,7 @@ def checkpoint_bytes(run):
 
 
 def disk(folder, rounds):
-    """Rates of saving and of loading, and of the disk, in turn."""
+    """Measure the rates of saving, of loading and of the disk, in turn."""
     save, write, load, read = [], [], [], []
     plain = folder / "plain"
     for number in range(rounds):
@@ -98,7 +99,7 @@ def compare(what, ours, plain):
 
 
 SAVED, STEPS = 8, 14
-COPIED, COPIES = 3, 4  # a copy behind each third step
+COPIED, COPIES = 3, 4  # a copy after each third step, four copies in a run
 
 
 def traced(trace):
@@ -106,13 +107,14 @@ def traced(trace):
 
 
 def waited_ms(trace):
-    """What computing waited in the traced training steps for other streams, of which a process alone has but the copies
+    """Return for how long the traced steps waited for other streams. A single process has no other streams but copies
     and writes of a checkpoint."""
     return sum(event["args"]["wait_us"] for event in traced(trace) if event["cat"] not in ("save", "copy")) / 1e3
 
 
 def copied(rounds, **keys):
-    """The medians of what a copy takes, of several in each run, and of what a step's updates take (ms)."""
+    """Return the median time of a checkpoint's copy, the median time of a step's updates, and the times of all copies
+    (ms)."""
     copies, updates = [], []
     trace = measure.OUT / "trace.json"
     for _ in range(rounds):
@@ -131,8 +133,8 @@ def copied(rounds, **keys):
 
 
 def stalled(rounds, **keys):
-    """The medians of: what training waited for a checkpoint in the steps behind it and between them, how much longer
-    these steps were than those before, a step's median, and what of it are updates (ms)."""
+    """Return medians (ms): of the time for which training waited for a checkpoint, during and between the steps after
+    it; of the time by which these steps were longer than the steps before; of a step; and of a step's updates."""
     runs = []
     trace = measure.OUT / "trace.json"
     for _ in range(rounds):

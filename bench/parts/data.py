@@ -1,4 +1,4 @@
-"""What a step waits for its samples: GPT-2 124M at T 64, from lines of JSON that a tokenizer cuts."""
+"""The time for which a step waits for its samples: GPT-2 124M at T 64, with lines of JSON that must be tokenized."""
 import json
 
 import measure
@@ -7,7 +7,7 @@ WORDS = "the of and to in a is that for it as was with be by on not he i this ar
 
 
 def lines_of_json():
-    """Some texts, whose words stand in an order that no one cares about."""
+    """Write texts with words in an arbitrary order."""
     path = measure.OUT / "texts.jsonl"
     if not path.exists():
         texts = (" ".join(WORDS[(i * 7 + w * w * 13 + w // 5) % len(WORDS)] for w in range(40 + i % 200))

@@ -1,4 +1,5 @@
-"""Text from GPT-2 124M with random weights, one sample: tokens a second beside what the memory's bandwidth allows."""
+"""Text generation with GPT-2 124M with random weights, one sample: tokens per second, relative to the limit of the
+memory's bandwidth."""
 import shutil
 import statistics
 import time
@@ -10,7 +11,7 @@ WTE_TOKENS, POSITIONS, WIDTH = 50257, 1024, 768
 
 
 def model():
-    """A directory of such a model, with a tokenizer of a few tokens; all 50257 logits are computed."""
+    """Return a directory of such a model, with a tokenizer of a few tokens. All 50257 logits are computed."""
     run = measure.OUT / "generate"
     if not (run / "model/model.safetensors").exists():
         shutil.rmtree(run, ignore_errors=True)
@@ -27,7 +28,8 @@ def model():
 
 
 def seconds_a_token(folder):
-    """From a short and a long text: reading the weights counts in both."""
+    """Return the time of a token, as the difference between a short and a long text, in which the time to load the
+    weights cancels out."""
     took = []
     for tokens in (SHORT, LONG):
         begin = time.perf_counter()
@@ -46,7 +48,7 @@ def main():
     what, wanted = "tokens/s of GPT-2 124M, share of what bandwidth allows", ">= 0.5"
     try:
         folder = model()
-        # Of the positions' table one row is read a token.
+        # A token reads one row of the table of positions.
         weights = (folder / "model.safetensors").stat().st_size - 4 * (POSITIONS - 1) * WIDTH
         shares, speeds = [], []
         for number in range(1 if options.quick else 3):

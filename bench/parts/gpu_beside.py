@@ -1,4 +1,4 @@
-"""The part "torch" of bench/gpu: the same training steps and attention in PyTorch, in the same minutes."""
+"""The part "torch" of bench/gpu: the same training steps and the same attention in PyTorch on a GPU."""
 import json
 import os
 import shutil
@@ -12,12 +12,12 @@ from measure import PEERS, ROOT, Failed, Missing
 
 SPEED = {"bf16": ">= 1.15", "fp32": ">= 1"}
 MEMORY = "<= 0.6"
-DEVICE = os.environ.get("GPU_TORCH_DEVICE", "cuda")  # cpu: to see that this part works
+DEVICE = os.environ.get("GPU_TORCH_DEVICE", "cuda")  # "cpu" only tests this part
 NO_MEMORY = 71
 
 
 def find_python(bench):
-    """One that imports torch and sees a GPU."""
+    """Return a Python that can import torch and sees a GPU."""
     asked = "import sys, torch; sys.exit(0 if sys.argv[1] == 'cpu' or torch.cuda.is_available() else 3)"
     why = "no Python here has torch"
     for python in filter(None, (os.environ.get("TORCH_PYTHON"), sys.executable, shutil.which("python3"),
@@ -37,13 +37,14 @@ def find_python(bench):
 def torch(bench, words, limit=200):
     python = bench.once("python", lambda: find_python(bench))
     program = ROOT / "bench/parts/gpu_torch.py"
-    env = {"LD_LIBRARY_PATH": OUTSIDE, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # the second as deterministic algorithms want it
+    # deterministic algorithms require CUBLAS_WORKSPACE_CONFIG
+    env = {"LD_LIBRARY_PATH": OUTSIDE, "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
     told = bench.command([python, "-B", program, *words, "--device", DEVICE], limit, env).stdout
     return json.loads(told.strip().splitlines()[-1])
 
 
 def torch_training(bench, which, batch, dtype, more=()):
-    """What it told, and the bytes of the GPU that it took as seen from outside."""
+    """Train with PyTorch. Return its results, and the bytes of GPU memory that it took, measured from outside."""
     layers, heads, width = bench.sizes["torch"][which]
     words = ["train", "--layers", layers, "--heads", heads, "--width", width, "--vocab", bench.sizes["vocab"],
              "--seq", bench.sizes["seq"], "--batch", batch, "--steps", 6 if bench.options.quick else 12,
@@ -58,7 +59,7 @@ def torch_training(bench, which, batch, dtype, more=()):
 
 
 def with_memory(bench, which, batches, dtype, more=()):
-    """The largest of zr's batches with which PyTorch has memory."""
+    """Train with the largest of these batches for which PyTorch has enough memory."""
     for batch in batches:
         try:
             return batch, *torch_training(bench, which, batch, dtype, more)
@@ -84,7 +85,8 @@ def compare(bench, which, make, batches, dtype, more=()):
 
 
 def compare_memory(bench, what, run, told, taken):
-    """Both as the driver tells, or both by what they ask it for."""
+    """Compare the memory of zr and PyTorch: both as reported by the driver, or else zr's by its plan and PyTorch's by
+    its allocator."""
     planned = run.run["planned"]["memory"]["total"]
     seen = run.taken and taken and run.taken >= planned
     ours, theirs = (run.taken, taken) if seen else (planned, told["reserved_bytes"])
@@ -98,7 +100,7 @@ def compare_memory(bench, what, run, told, taken):
 
 
 def attention(bench):
-    """bench_gpu's kernels beside each way that PyTorch has."""
+    """Compare bench_gpu's attention kernels with each of PyTorch's implementations."""
     sizes = bench.sizes["attention"]
     with bench.measuring("attention: zr / PyTorch"):
         lines = {line["what"]: line for line in kernels_of(bench, "attention")[0] if "sec" in line}

@@ -1,4 +1,4 @@
-"""The parts of bench/gpu that run programs: tests, the same under compute-sanitizer, and the kernels' benchmark."""
+"""The parts of bench/gpu that run programs: tests, tests under compute-sanitizer, and the benchmark of kernels."""
 import concurrent.futures
 import glob
 import json
@@ -15,7 +15,7 @@ TAP = {"CMOCKA_MESSAGE_OUTPUT": "TAP", "OMP_NUM_THREADS": "2"}
 
 
 def programs():
-    """Tests that were built to run on a GPU, by name."""
+    """Return the tests that were built for a GPU, by name."""
     found = sorted(glob.glob(os.environ.get("GPU_TESTS", str(BUILD / "tests/gpu_test_*"))))
     return {pathlib.Path(path).name.removeprefix("gpu_").removeprefix("test_"): path
             for path in found if os.access(path, os.X_OK)}
@@ -26,7 +26,7 @@ def keep_log(name, ended):
 
 
 def shell(bench, words, limit):
-    """Runs it, and gives its exit code behind its output: a test that fails still has results."""
+    """Run a program, and return its output and its exit code, since a failed test has results too."""
     ended = bench.command(["sh", "-c", '"$@"; echo "exit $?"', "sh", *words], limit, TAP, merged=True)
     text, _, code = ended.stdout.rstrip().rpartition("exit ")
     ended.stdout = text
@@ -37,7 +37,7 @@ def shell(bench, words, limit):
 
 
 def count(text):
-    """Passed, failed, skipped; as scripts/test counts."""
+    """Count passed, failed and skipped checks, like scripts/test."""
     lines = [line for line in text.splitlines() if re.match(r"(not )?ok\b", line, re.IGNORECASE)]
     skipped = [line for line in lines if re.search(r"# *skip", line, re.IGNORECASE)]
     rest = [line for line in lines if line not in skipped]
@@ -63,7 +63,7 @@ def tell_test(bench, name, told):
 
 
 def side_by_side(bench, names, run, tell, label="{}"):
-    """Several at once; results in the order of names."""
+    """Run several tests at once, and report their results in the order of the names."""
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         begun = {name: pool.submit(run, name) for name in names}
         for name, future in begun.items():
@@ -81,7 +81,7 @@ def tests(bench):
         for i, n in enumerate(tell_test(bench, name, told)):
             sums[i] += n
 
-    # What measures the GPU's memory has it to itself.
+    # Tests that measure GPU memory run alone.
     alone = [name for name in found if name.startswith("engine")]
     side_by_side(bench, [name for name in found if name not in alone], lambda name: run_test(bench, name, found[name]),
                  tell)
@@ -107,7 +107,7 @@ def find_sanitizer():
 
 
 def sanitize(bench, tool, name, path):
-    """Errors that it found, and whether the program itself said something else than success."""
+    """Return the number of errors that the tool has found, the exit code of the program, and the time."""
     try:
         ended, code = shell(bench, [find_sanitizer(), "--tool", tool, path], 90)
     except Slow as error:
@@ -124,11 +124,13 @@ def sanitize(bench, tool, name, path):
 
 def sanitizers(bench):
     found = programs()
-    names = [name for name in found if name.startswith("device_")]  # quick ones: they may take a hundred times as long
+    # quick tests, since they may take a hundred times as long
+    names = [name for name in found if name.startswith("device_")]
     if not names:
         return bench.without("sanitizers", Missing("no kernel test was built for GPUs"))
     with bench.measuring("sanitizers"):
-        sanitize(bench, "memcheck", names[0], found[names[0]])  # does the tool take this device at all?
+        # raises an exception if the tool does not support this device
+        sanitize(bench, "memcheck", names[0], found[names[0]])
         for tool in ("memcheck", "racecheck"):
             def tell(name, told, tool=tool):
                 errors, code, sec = told
@@ -144,7 +146,7 @@ def sanitizers(bench):
 
 
 def measure_kernels(bench, groups):
-    """Lines of bench_gpu. What it measured before it failed counts."""
+    """Return the results of bench_gpu, also if it failed afterwards, and its messages."""
     program = pathlib.Path(os.environ.get("BENCH_GPU", OUT / "bench_gpu"))
     if not program.exists():
         raise Missing(f"{program} was not built")
@@ -164,7 +166,7 @@ def kernels_of(bench, group):
 
 
 def cube_rate(bench, dtype="bf16"):
-    """FLOP/s of a product of three large cubes."""
+    """Return the FLOP/s of a large product, of matrices with equal sides."""
     lines, said = kernels_of(bench, "cube")
     for line in lines:
         if line["what"].startswith(f"{dtype}, cube: linear") and line["what"].endswith("linear"):
@@ -173,7 +175,7 @@ def cube_rate(bench, dtype="bf16"):
 
 
 def product_rate(bench, dtype, width):
-    """FLOP/s of all products of a step of GPT-2 of this width, each weighted by its time."""
+    """Return the FLOP/s of all products of a step of GPT-2 with this width, each weighted by its time."""
     lines, said = kernels_of(bench, "product")
     some = [line for line in lines if line["what"].startswith(f"{dtype}, width {width},")]
     if not some or any(line.get("failed") for line in some):

@@ -1,4 +1,4 @@
-"""bench/gpu --kit: an archive with all that bench/gpu needs on a machine with a GPU where zr cannot be built."""
+"""bench/gpu --kit: an archive with all files that bench/gpu needs on a machine with a GPU where zr cannot be built."""
 import ctypes
 import glob
 import json
@@ -15,18 +15,19 @@ import tempfile
 
 from measure import BUILD, OUT, ROOT, Failed
 
-DESCRIPTION = ROOT / "kit.json"  # is there in an unpacked kit only
+DESCRIPTION = ROOT / "kit.json"  # exists only in an unpacked kit
 OUTSIDE = os.environ.get("LD_LIBRARY_PATH", "")  # for programs that are not in the kit
 C_LIBRARY = ("linux-vdso", "ld-linux", "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "libmvec.so",
              "libresolv.so", "libutil.so", "libanl.so")
-COMPILER = ("libstdc++.so", "libgcc_s.so")  # a machine's own are preferred: its other programs may need newer ones
+# the machine's own copies are preferred, since its other programs may need newer ones
+COMPILER = ("libstdc++.so", "libgcc_s.so")
 
 
 # ---- packing -------------------------------------------------------------------------------------
 
 
 def make_programs():
-    """Build for the GPUs of CUDA_ARCHS without MPI, in a folder of its own, and return the folder."""
+    """Build zr for the GPUs of CUDA_ARCHS, without MPI, in a separate folder, and return the folder."""
     folder = BUILD / "kit"
     name = folder.relative_to(ROOT)
     done = subprocess.run(["make", "-s", f"-j{os.cpu_count()}", f"B={name}", "MPI=none", f"CUDA_ARCHS={architectures()}",
@@ -41,7 +42,8 @@ def architectures():
 
 
 def programs(folder):
-    """Paths of the programs, by their names in the kit. The environment may name others, as for bench/gpu."""
+    """Return the paths of the programs, by their names in the kit. As in bench/gpu, the environment may select
+    others."""
     tests = glob.glob(os.environ.get("GPU_TESTS", str(folder / "tests/gpu_test_*")))
     return {"build/zr": pathlib.Path(os.environ.get("ZR", folder / "zr")),
             "build/bench/bench_gpu": pathlib.Path(os.environ.get("BENCH_GPU", folder / "bench/bench_gpu")),
@@ -50,7 +52,7 @@ def programs(folder):
 
 
 def libraries(paths):
-    """Shared libraries that the programs load, but for the C library, by name."""
+    """Return the shared libraries that the programs load, by name, without the C library."""
     found = {}
     for path in paths:
         for line in subprocess.run(["ldd", path], capture_output=True, text=True).stdout.splitlines():
@@ -63,7 +65,7 @@ def libraries(paths):
 
 
 def glibc_of(paths):
-    """The newest version of glibc that one of the files asks for."""
+    """Return the newest version of glibc that one of the files requires."""
     return max((tuple(map(int, pair)) for path in paths
                 for pair in re.findall(rb"GLIBC_(\d+)\.(\d+)", path.read_bytes())), default=(0, 0))
 
@@ -92,7 +94,7 @@ def pack(target, build, preset):
         (stage / DESCRIPTION.name).write_text(json.dumps(
             {"glibc": glibc_of([*own.values(), *lasting]), "architectures": architectures() if build else None},
             indent=1) + "\n")
-        # A dictionary as large as several programs, since they share most of their code.
+        # The dictionary holds several programs, since they have most of their code in common.
         squeeze = [{"id": lzma.FILTER_LZMA2, "preset": preset, "dict_size": 128 << 20}]
         with lzma.open(target, "wb", filters=squeeze) as file, tarfile.open(fileobj=file, mode="w") as archive:
             for part in sorted(stage.iterdir()):
@@ -105,7 +107,7 @@ def pack(target, build, preset):
 
 
 def settle():
-    """In an unpacked kit, let programs find its libraries. Say whether this is one."""
+    """In an unpacked kit, let programs find the kit's libraries. Return whether this is an unpacked kit."""
     if sys.prefix != sys.base_prefix:
         os.environ.setdefault("VIRTUAL_ENV", sys.prefix)  # zr looks there for NVIDIA's libraries
     if not DESCRIPTION.exists():

@@ -1,6 +1,4 @@
-"""What the parts of bench/gpu share: rows of results as they come, commands within the time that is left, training runs
-and the memory of the GPU that they take.
-"""
+"""Shared by the parts of bench/gpu: rows of results, commands with a time limit, training runs and their GPU memory."""
 import contextlib
 import json
 import os
@@ -19,20 +17,20 @@ from measure import BUILD, OUT, ROOT, Failed, Missing, holds
 
 ZR = pathlib.Path(os.environ.get("ZR", BUILD / "zr")).resolve()
 LOGS = OUT / "gpu-logs"
-CONTEXT_BYTES = 1 << 30  # what zr holds back for CUDA and its libraries beside a plan
+CONTEXT_BYTES = 1 << 30  # memory besides the plan that zr reserves for CUDA and its libraries
 WIDTHS = (58, 16, 11, 8)
 
 
 class Late(Missing):
-    """The time that was given is up: of a part or of all."""
+    """The time of a part, or of all parts, is over."""
 
 
 class Slow(Failed):
-    """A command that was not done within its own limit."""
+    """A command has exceeded its own time limit."""
 
 
 class Exited(Failed):
-    """A command that ended with another code than 0."""
+    """A command has ended with an exit code other than 0."""
 
     def __init__(self, code, text):
         super().__init__(text)
@@ -51,7 +49,7 @@ FULL = {
     "traced_batch": 16, "ranks_batch": 16, "stages_batch": 2,
     "attention": {"batch": 8, "heads": 16, "dims": [64, 128], "seqs": [1024, 4096]},
 }
-# The same ways with models of a few thousand parameters: for the stand-in, on which speeds mean nothing.
+# The same settings with models of a few thousand parameters, for the stand-in, on which speeds have no meaning.
 TINY = {
     **FULL,
     "small": ("small", {"type": "gpt2", "n_layer": 1, "n_head": 1, "n_embd": 16, "n_positions": 16,
@@ -69,7 +67,8 @@ TINY = {
 
 
 def tokens(vocab):
-    """A token file in which small tokens are more frequent, as in texts: what is learned of it shows in a few steps."""
+    """Return a token file in which small ids are more frequent, as in texts, so that a model learns within a few
+    steps."""
     path = OUT / f"gpu_tokens_{vocab}.bin"
     if not path.exists():
         rng = random.Random(1234)
@@ -81,7 +80,7 @@ def tokens(vocab):
 
 
 class Watcher(threading.Thread):
-    """Bytes of the GPU that are taken, sampled from outside until `end`, as the increase over what was taken before."""
+    """A thread that samples the used GPU memory from outside until `end`, and keeps the maximum increase in bytes."""
 
     def __init__(self, bench):
         super().__init__(daemon=True)
@@ -102,7 +101,7 @@ class Watcher(threading.Thread):
                 self.most = max(self.most, int(text) << 20)
 
     def end(self):
-        """The bytes; None where nothing was seen."""
+        """Stop sampling. Return the bytes, or None if no increase was seen."""
         self.over.set()
         if self.process:
             self.process.kill()
@@ -113,7 +112,7 @@ class Watcher(threading.Thread):
 
 
 def find_smi():
-    """The command that tells MiB that are taken of the GPU that zr takes first."""
+    """Return the command that prints the used memory in MiB of the GPU that zr uses first, or None."""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
     command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", f"--id={first}"]
     try:
@@ -140,13 +139,14 @@ class Ended:
 
 
 class Run:
-    """A `zr train`: metrics of its steps, run.json (None where it was stopped), bytes that it took of the GPU."""
+    """Results of `zr train`: metrics of its steps, run.json (None if it was stopped), and the bytes of GPU memory that
+    it took."""
 
     def __init__(self, steps, run, taken, wall_sec):
         self.steps, self.run, self.taken, self.wall_sec = steps, run, taken, wall_sec
 
     def step_ms(self):
-        """The first steps make handles and load code."""
+        """Return the median time of a step, without the first steps, which create handles and load code."""
         times = [step["step_ms"] for step in self.steps]
         return statistics.median(times[min(3, len(times) // 2):])
 
@@ -154,7 +154,7 @@ class Run:
         return [step["loss"] for step in self.steps]
 
     def numbers(self):
-        """What has to be the same to the last bit."""
+        """Return the numbers that must be equal to the last bit."""
         return [{key: value for key, value in step.items() if key in ("step", "loss", "grad_norm", "skipped")}
                 for step in self.steps]
 
@@ -166,7 +166,7 @@ class Bench:
         self.part, self.part_end = "", end
         self.rows, self.details, self.machine, self.gpu, self.peak, self.smi = [], {}, {}, {}, None, None
         self.live, self.lock, self.stopped = set(), threading.RLock(), False
-        self.memory = {}  # results that several parts want
+        self.memory = {}  # results that several parts use
 
     # -- rows --
 
@@ -182,7 +182,7 @@ class Bench:
         self.row(what, value, wanted, None if wanted is None else holds(value, wanted), unit, detail)
 
     def speed(self, what, value, wanted=None, unit="", detail=""):
-        """A result that says nothing of tiny models, and is not judged with them."""
+        """Report a speed. With tiny models, it has no meaning and is not compared with the wanted value."""
         ok = None if wanted is None or self.options.tiny else holds(value, wanted)
         self.row(what, value, wanted, ok, unit, detail)
 
@@ -191,7 +191,7 @@ class Bench:
 
     @contextlib.contextmanager
     def measuring(self, what, wanted=None):
-        """What fails within is a row, and the others go on."""
+        """Report a failure in this context as a row, and continue."""
         try:
             yield
         except Failed as error:
@@ -216,7 +216,7 @@ class Bench:
                 end_group(process)
 
     def command(self, words, limit, env=None, until=None, merged=False):
-        """Runs it; until: asked again and again, and the command is ended when it says yes, which is no failure."""
+        """Run a command. `until` is called repeatedly, and ends the command without a failure when it returns True."""
         words = [str(word) for word in words]
         name, given = " ".join([pathlib.Path(words[0]).name, *words[1:3]]), min(limit, self.left())
         if given <= 0:
@@ -265,12 +265,13 @@ class Bench:
         return why
 
     def once(self, name, make):
-        """What `make` gives, or the failure that it ended with: made once, whatever parts ask for it."""
+        """Return the result of `make`, or raise its failure. `make` is called once for each name, whatever parts
+        request it."""
         if name not in self.memory:
             try:
                 self.memory[name] = make()
             except Late:
-                raise  # another part may have the time
+                raise  # another part may have enough time
             except Failed as error:
                 self.memory[name] = error
         if isinstance(self.memory[name], Failed):
@@ -295,7 +296,7 @@ class Bench:
         return {**document, **(extra or {})}
 
     def plan(self, config, ranks=1):
-        """What `zr plan` says of it."""
+        """Return the result of `zr plan` for a configuration."""
         path = OUT / "gpu_plan.json"
         path.write_text(json.dumps(config))
         return json.loads(self.command([ZR, "plan", path, "--json", "--quiet", "--ranks", ranks], 60).stdout)
@@ -304,7 +305,8 @@ class Bench:
         return ranks * (self.plan(config, ranks)["memory"]["total"] + CONTEXT_BYTES) <= self.gpu["memory_free"]
 
     def train(self, config, ranks=1, arguments=(), stop_after=None, limit=60):
-        """One run, the same only once. stop_after: it is killed after so many steps, and writes no weights."""
+        """Run a configuration, or return the earlier result of the same run. With stop_after, the run is killed after
+        this number of steps and writes no weights."""
         key = json.dumps(["train", config, ranks, [str(word) for word in arguments], stop_after])
         return self.once(key, lambda: self.train_now(config, ranks, arguments, stop_after, limit))
 
@@ -332,7 +334,8 @@ class Bench:
             shutil.rmtree(folder, ignore_errors=True)
 
     def largest(self, model, batches, steps, dtype="bf16", limit=60):
-        """The run with the largest batch of the list that fits, by plan and by what `zr train` says (71)."""
+        """Return the run with the largest batch of the list that fits, by the plan and by the exit status of `zr train`
+        (71)."""
         for batch in batches:
             config = self.config(model, batch, steps, dtype)
             if not self.once(json.dumps(["fits", config]), lambda c=config: self.fits(c)):
@@ -346,7 +349,7 @@ class Bench:
 
 
 def end_group(process):
-    """The command and all that it started."""
+    """Kill a command and all processes that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -367,7 +370,7 @@ PRESETS = {"gpt2-124m": 124_440_000, "gpt2-1.5b": 1_560_000_000}
 
 
 def weights_bytes(model):
-    """About what a run's weights take on the disk."""
+    """Return the approximate bytes of a run's weights on disk."""
     params = PRESETS.get(model.get("preset"))
     if params is None:
         params = 12 * model.get("n_layer", 12) * model["n_embd"] ** 2 + model["n_embd"] * (
@@ -376,7 +379,8 @@ def weights_bytes(model):
 
 
 def place(weights, on_disk):
-    """A folder with room for a run: in memory, where writing takes no time, or where nothing is written on the disk."""
+    """Return a folder with room for a run: in memory, where writing takes no time, or with on_disk preferably on the
+    disk."""
     folders = [pathlib.Path("/dev/shm"), OUT]
     for folder in reversed(folders) if on_disk else folders:
         with contextlib.suppress(OSError):

@@ -1,11 +1,11 @@
-"""A training step of GPT-2, and attention alone, in PyTorch on a GPU, timed: what bench/gpu sets beside zr.
+"""Time a training step of GPT-2, and attention alone, in PyTorch on a GPU, for comparison in bench/gpu.
 
     python gpu_torch.py train --layers 12 --heads 12 --width 768 --batch 32 --bf16
     python gpu_torch.py attention --batch 8 --heads 16 --dims 64 128 --seqs 1024 4096
 
 train: compiled, scaled_dot_product_attention, fused AdamW, clipping at 1.0, bf16 by autocast, fp32 without TF32.
-attention: forward and backward, causal, bf16; as it is, by each backend, and with deterministic algorithms. Prints one
-JSON object. Exit 71: not enough memory.
+attention: causal, bf16, forward and backward, with PyTorch's default, with each backend, and with deterministic
+algorithms. Prints one JSON object. Exit status 71: not enough memory.
 """
 import argparse
 import contextlib
@@ -66,10 +66,10 @@ def clocked(o, run):
 
 
 def build(o):
-    """A function that takes a step, and how."""
+    """Return a function that performs a training step, and whether it is compiled."""
     with torch.device(o.device):
         model = Model(o)
-    if o.blocks:  # one compilation for all of them
+    if o.blocks:  # compiled once for all blocks
         for block in model.block:
             block.compile()
     whole = model if o.plain or o.blocks else torch.compile(model)
@@ -110,14 +110,14 @@ def train(o):
 
 
 def many(o, run):
-    """Milliseconds of one run, the best of three times some."""
+    """Return the milliseconds of one run, the best of three averages over several runs."""
     run()
     runs = max(1, min(500, int(30 / max(1e-3, clocked(o, run)))))
     return min(clocked(o, lambda: [run() for _ in range(runs)]) / runs for _ in range(3))
 
 
 def time_attention(o, dim, seq):
-    # As in the model: heads lie side by side in a row.
+    # As in the model, a row has the heads side by side.
     q, k, v, dy = (torch.randn(o.batch, seq, o.heads, dim, device=o.device, dtype=torch.bfloat16).transpose(1, 2)
                    for _ in range(4))
     for x in (q, k, v):
@@ -130,7 +130,7 @@ def time_attention(o, dim, seq):
 
 
 def ways(o):
-    """Names, and what makes PyTorch go that way."""
+    """Return each implementation's name, and the context that makes PyTorch select it."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     found = {"as it is": contextlib.nullcontext}
@@ -161,7 +161,7 @@ def attention(o):
                 try:
                     with way():
                         size["ways"][name] = time_attention(o, dim, seq)
-                except RuntimeError as error:  # a backend that this chip or size has not
+                except RuntimeError as error:  # the backend does not support this GPU or size
                     size["failed"][name] = str(error)[:200]
     return told
 

@@ -1,4 +1,5 @@
-"""The parts of bench/gpu that train: speed, memory, ranks, the processor's losses, idle time, the largest model."""
+"""The parts of bench/gpu that train: speed, memory, ranks, the losses of the processor, idle time, the largest
+model."""
 import json
 import statistics
 
@@ -6,15 +7,16 @@ from gpu_checks import cube_rate, product_rate
 from gpu_measure import CONTEXT_BYTES, Late
 from measure import OUT, Failed
 
-# The wanted share of the rate of a step's own products, which bounds the model's FLOP/s: the rest of a step is attention
-# and kernels that memory limits.
+# Wanted FLOP/s of a model relative to the rate of its own products, which is an upper bound: the rest of a step is
+# attention and memory-bound kernels.
 OF_PRODUCTS = {"small": ">= 0.65", "big": ">= 0.75"}
 CONTEXT = f"<= {CONTEXT_BYTES / 1e9:.2f}"
 RANKS = "<= 1.15"
 GOLDEN = {"fp32": "<= 2e-05", "bf16": "<= 0.02"}
-IDLE, EVENTS_SEC = 0.02, 2e-6  # idle share of a step, and time that the two events of a traced step of the schedule take
+# wanted idle share of a step; time of the two events of each schedule step in a traced step
+IDLE, EVENTS_SEC = 0.02, 2e-6
 
-# FLOP/s of products in bf16, as the data sheets have them, without sparsity; the longest name that fits counts.
+# Peak FLOP/s of bf16 products without sparsity, from data sheets. Of several matching names, the longest counts.
 PEAKS = {"H100": 989e12, "H200": 989e12, "H100 PCIe": 756e12, "GH200": 989e12, "A100": 312e12}
 
 
@@ -47,7 +49,7 @@ def small_fp32(bench):
 
 
 def breakdown(bench, name, which, batch, dtype):
-    """Where the time goes, by a run of its own: measuring it takes some."""
+    """Report the time of each kind of schedule step, from a separate run, since timing slows a run."""
     config = bench.config(bench.sizes[which][1], batch, 5, dtype)
     timings = bench.train(config, arguments=["--timings"], limit=100).run["timings"]
     bench.details.setdefault("timings", {})[f"{name} {dtype}"] = timings
@@ -99,7 +101,7 @@ def as_planned(bench, what, run):
 
 
 def beside_plan(bench, what, run, planned):
-    """What the context and the libraries take."""
+    """Report the memory of the context and the libraries, which the plan does not include."""
     if run.taken is None or run.taken < planned:
         seen = "nothing" if run.taken is None else f"{run.taken / 1e9:.2f} GB"
         bench.row(f"{what}: GPU memory beside the plan", None, CONTEXT, None, "",
@@ -152,7 +154,7 @@ def ranks(bench):
 
 
 def apart(ours, theirs):
-    """The largest relative difference; infinite where one is no number."""
+    """Return the largest relative difference, or infinity if a number is missing."""
     if len(ours) != len(theirs) or not ours or None in ours + theirs:
         return float("inf")
     return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
@@ -178,7 +180,7 @@ def golden(bench):
 
 
 def union(spans):
-    """Time in which at least one of them runs."""
+    """Return the time in which at least one of the spans runs."""
     total, reached = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(0.0, end - max(begin, reached))
@@ -187,7 +189,8 @@ def union(spans):
 
 
 def idle_shares(trace, compute_only=False):
-    """Of each training step of rank 0: the share in which no step of the schedule ran."""
+    """Return, for each training step of rank 0, the fraction of the time in which no schedule step ran, and the spans
+    of its schedule steps."""
     steps = {}
     streams = {event["tid"]: event["args"]["name"] for event in trace["traceEvents"]
                if event["ph"] == "M" and event["name"] == "thread_name" and event["pid"] == 0}
@@ -233,7 +236,8 @@ def wide(bench, layers, steps):
 
 
 def most_layers(bench, free):
-    """By plan; its bytes grow by as many with each layer, but that is found out and not trusted."""
+    """Return the largest number of layers that fits by plan, and the planned bytes. The bytes are expected to grow
+    linearly with the layers, but the result does not rely on this."""
     def total(layers):
         return bench.plan(wide(bench, layers, 1))["memory"]["total"] + CONTEXT_BYTES
 
@@ -257,7 +261,7 @@ def largest(bench):
         bench.row(f"{what}: layers that fit by plan", layers, None, None, "",
                   f"{params / 1e9:.2f} billion parameters, {planned / 1e9:.2f} GB of "
                   f"{bench.gpu['memory_free'] / 1e9:.2f}")
-        # Killed before it writes its weights, for which the disk need not have room.
+        # The run is killed before it writes its weights, for which the disk may have no room.
         run = bench.train(wide(bench, layers, 1000), stop_after=5, limit=100)
         losses = run.losses()[:5]
         told = f"{layers} layers, {params / 1e9:.2f} billion parameters"

@@ -1,11 +1,12 @@
-"""Tensor parallelism beside ZeRO on the same ranks, ZeRO-R's checkpoints, and super-linear scaling (GPT-2 124M, fp32)."""
+"""Tensor parallelism compared with ZeRO on the same ranks, ZeRO-R's checkpoints, and super-linear scaling (GPT-2 124M,
+fp32)."""
 import json
 
 import measure
 from measure import result, without
 
 SEQ = 1024
-SMALL_SEQ = 64  # a small batch of these leaves most of a step to the update and the gathers
+SMALL_SEQ = 64  # with a small batch of short sequences, the update and the gathers take most of a step
 LINEAR = "throughput of a rank, 2 ranks / 1, under the same limit of memory"
 CHECKPOINTS = "activation_checkpointing"
 
@@ -19,7 +20,7 @@ def one_thread(config, **keys):
 
 
 def grid_train(data, tensor, steps, **keys):
-    """4 rows a step on data x tensor ranks."""
+    """Train with 4 rows per step on data x tensor ranks."""
     config = one_thread(measure.preset_config(1, 4 // data, SEQ, steps), parallel={"tensor": tensor}, **keys)
     return measure.train(config, (), data * tensor, ["--quiet"])
 
@@ -52,7 +53,7 @@ def small_config(batch, steps=2):
 
 
 def planned(ranks, *arguments):
-    """What `zr plan` says of the small configuration."""
+    """Return the result of `zr plan` for the small configuration."""
     path = measure.OUT / "grid.json"
     path.write_text(json.dumps(small_config(1)))
     return measure.run_json([measure.ZR, "plan", path, "--ranks", ranks, "--json", "--quiet", *arguments], 120)
@@ -68,10 +69,11 @@ def limited_run(ranks, batch, limit_bytes, steps):
 
 
 def super_linear(options):
-    """One rank has room for a few rows; what two ranks share of the states leaves each of them room for many."""
+    """Measure super-linear scaling. One rank has room for a few rows. Two ranks share the states, so that each has room
+    for many rows."""
     steps = 3 if options.quick else 6
     try:
-        limit = planned(1, "--max", "batch", "--memory", "2.2GB")["max"]["needs"]  # exactly what that batch needs
+        limit = planned(1, "--max", "batch", "--memory", "2.2GB")["max"]["needs"]  # exactly the memory of that batch
         batch = {ranks: largest_batch(ranks, limit) for ranks in (1, 2)}
     except measure.Failed as error:
         return without(LINEAR, error, ">= 1.05")

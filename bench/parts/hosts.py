@@ -1,4 +1,4 @@
-"""Two hosts of one rank each: how much of the communication is hidden under compute."""
+"""Two hosts of one rank each: the part of the communication that is hidden under computation."""
 import functools
 import json
 import math
@@ -8,11 +8,12 @@ import measure
 from measure import result, without
 from namespaces import Hosts, Unavailable
 
-CASES = [(stage, accum) for accum in (1, 4) for stage in (1, 2, 3)]  # micro-batches a step
-LAYERS, WIDTH, SEQ = 24, 256, 64  # the first gather and the last reduction cannot be hidden: many units make them few
-AIM, CONDITION = 1.75, "1.5 .. 2.1"  # compute / communication that the batch is chosen for, and that it must reach
+CASES = [(stage, accum) for accum in (1, 4) for stage in (1, 2, 3)]  # accum: number of micro-batches in a step
+# with many units, the first gather and the last reduction, which cannot overlap, are a small part
+LAYERS, WIDTH, SEQ = 24, 256, 64
+AIM, CONDITION = 1.75, "1.5 .. 2.1"  # compute / communication for which the batch is chosen, and its bounds
 SHARE = "exposed communication, share of the time that it ran"
-MICROS, BOUND = 8, 0.5  # micro-batches, and compute / communication, of the comparison of their orders
+MICROS, BOUND = 8, 0.5  # for the comparison of orders: micro-batches, and compute / communication
 ORDERS = f"stage 3, {MICROS} micro-batches: step of the order micro / step of the order layer"
 IN_TRACE = "stage 3: gathers that ran under an op, in the trace"
 RUNNING = ("forward", "backward", "replay")
@@ -27,13 +28,14 @@ def train(stage, accum, batch, steps, launch=(), arguments=()):
 
 
 def link_sec(run, hosts):
-    """What the step's traffic takes at the link's rate; the two directions are independent."""
+    """Return the time of a step's traffic at the link's rate. Both directions are used at the same time."""
     return run.more["run"]["planned"]["traffic"]["total"] / hosts.link_bytes_sec
 
 
 @functools.cache
 def choose_batch(stage, accum, hosts, aim=AIM):
-    """The batch whose step computes `aim` times as long as it communicates: a line through two thread-rank runs."""
+    """Return the batch with which a step computes `aim` times as long as it communicates, from a line through two runs
+    with thread ranks."""
     few, many = 2, 8
     runs = [train(stage, accum, batch, 4 if accum == 1 else 2) for batch in (few, many)]
     low, high = (statistics.median(run.step_ms) / 1e3 for run in runs)
@@ -47,12 +49,12 @@ def timings(run):
 
 
 class Stage:
-    """Steps on one host and on two, in turn, and what they say of the communication."""
+    """Steps on one host and on two hosts, in turn, and the measured communication."""
 
     def __init__(self, stage, accum, batch, hosts, options):
         rounds, steps = (1, 4) if options.quick else (2, 8)
         if accum > 1:
-            steps = 2 if options.quick else 4  # long ones
+            steps = 2 if options.quick else 4  # steps with several micro-batches take long
         turns = measure.Turns(rounds, {
             "one host": lambda: train(stage, accum, batch, steps),
             "two hosts": lambda: train(stage, accum, batch, steps, hosts.launch, ["--timings"])})
@@ -73,7 +75,7 @@ def name_of(stage, accum):
 
 def measure_stage(stage, accum, hosts, options):
     name, at = name_of(stage, accum), Stage(stage, accum, choose_batch(stage, accum, hosts), hosts, options)
-    if not measure.holds(at.ratio, CONDITION):  # the machine has become faster or slower since
+    if not measure.holds(at.ratio, CONDITION):  # the speed of the machine has changed since the batch was chosen
         at = Stage(stage, accum, max(1, round(at.batch * AIM / at.ratio)), hosts, options)
     result(f"{name}: compute / communication, the condition", round(at.ratio, 2), CONDITION, "x",
            f"B {at.batch} a rank, T {SEQ}, {at.compute:.3f} s; communication {at.total:.3f} s at the link's rate")
@@ -83,7 +85,8 @@ def measure_stage(stage, accum, hosts, options):
 
 
 def compare_orders(hosts, options):
-    """Steps of both orders of micro-batches (train.accumulation_order) on two hosts, in turn, bound by the link."""
+    """Compare both orders of micro-batches (train.accumulation_order) on two hosts, in turn, with a batch so small that
+    the link limits them."""
     batch = choose_batch(3, MICROS, hosts, BOUND)
     runs = {order: functools.partial(train, 3, MICROS, batch, 2 if options.quick else 4, hosts.launch,
                                      [f"--train.accumulation_order={order}"]) for order in ("micro", "layer")}
@@ -98,7 +101,7 @@ def compare_orders(hosts, options):
 
 
 def union(spans):
-    """Sorted, without overlaps."""
+    """Return the union of spans as a sorted list without overlaps."""
     merged = []
     for begin, end in sorted(spans):
         if merged and begin <= merged[-1][1]:
@@ -113,7 +116,7 @@ def overlap(begin, end, spans):
 
 
 def under_compute(events):
-    """Of all gathers, the share of their number and of their time that lies under an op of the same rank."""
+    """Return the fraction of the gathers that overlap with an op of the same rank, by number and by time."""
     events = [event for event in events if event.get("ph") == "X"]
     gathers, hidden, hidden_us = 0, 0, 0.0
     total_us = sum(event["dur"] for event in events if event["cat"] == "gather")

@@ -1,5 +1,5 @@
-"""A small BERT that learns from real text: zr beside transformers, masked accuracy on articles held out; and what the
-pre-trained body is worth when it is fine-tuned for labels."""
+"""A small BERT that learns from real text: zr compared with transformers, by masked accuracy on held-out articles. Also
+the gain from the pre-trained body in fine-tuning for labels."""
 import json
 import os
 import pathlib
@@ -49,7 +49,7 @@ def recipe(vocabulary, steps, rate=RATE):
 
 
 def ours(told, seed, out):
-    """A run of zr, and the learning rate of each step."""
+    """Train with zr and return the learning rate of each step."""
     told = json.loads(json.dumps(told))
     told["train"] |= {"seed": seed, "output_dir": str(out)}
     path = FOLDER / "config.json"
@@ -59,7 +59,7 @@ def ours(told, seed, out):
 
 
 def race(steps):
-    """Accuracies of zr, of the peer, and of zr on rows that zr itself makes from the same text."""
+    """Return the accuracies of zr, of the peer, and of zr with rows that zr makes from the same text."""
     told = recipe(peer("prepare", find_text(), FOLDER)["vocabulary"], steps)
     path = FOLDER / "recipe.json"
     for seed in range(SEEDS):
@@ -76,7 +76,8 @@ def race(steps):
 
 
 def tuned(body, seed, steps):
-    """The accuracy on held-out labels after fine-tuning a directory, or the untrained model if there is none."""
+    """Return the accuracy on held-out labels after fine-tuning the model in `body`, or an untrained model if `body` is
+    None."""
     told = recipe(json.loads((FOLDER / "zr-0/model/config.json").read_text())["vocab_size"], steps, TUNING_RATE)
     if body:
         told["model"] = {"init": str(body)} | {key: 0.0 for key in told["model"] if "dropout" in key}
@@ -102,7 +103,7 @@ def mean_of(models):
 def tell_race(made, quick):
     zr, torch, text = made
     means = mean_of(zr), mean_of(torch)
-    # A run cut short has not learned enough to be compared.
+    # A shortened run has not learned enough for a comparison.
     result(LEARNED, round(means[0], 4), None if quick else LEARNED_WANTED, "",
            f"means over {SEEDS} seeds, of {zr[0]['masked']} tokens")
     result(SAME, round(abs(means[0] - means[1]), 4), None if quick else SAME_WANTED, "",

@@ -1,6 +1,6 @@
-"""Two hosts of two ranks each: what collectives in two levels send between the hosts beside flat ones, and their step.
+"""Two hosts of two ranks each: traffic between the hosts and step times, with flat collectives and with two levels.
 
-The model is wide and its batch small, so that a step is its communication.
+The model is wide and its batch small, so that communication takes most of a step.
 """
 import statistics
 
@@ -17,14 +17,14 @@ TRAVELS = "bytes on the cable, two levels / flat"
 AS_PLANNED = "bytes on the cable, measured / planned"
 STEP = "step, two levels / flat"
 HALF, SAME = "0.45 .. 0.55", "0.95 .. 1.05"
-# For each type of the values: what two levels leave of flat gathers, and of flat reductions. Partial sums of 16-bit
-# gradients travel in fp32.
+# For each dtype: wanted traffic of collectives in two levels, relative to flat ones, for gathers and for reductions.
+# The partial sums of 16-bit gradients are sent in fp32.
 LEAVES = {"fp32": {"gathers": HALF, "reductions": HALF}, "bf16": {"gathers": HALF, "reductions": SAME}}
 HEADERS = "1 .. 1.1"  # the interface also counts headers and acknowledgements
 
 
 def train(hosts, way, stage, bf16, steps):
-    """Its `crossed` are the bytes that went over the cable from the run's first message to its last."""
+    """Train, and store in `crossed` the bytes sent over the cable during the run."""
     keys = {"collectives": {"hierarchical": WAYS[way]}}
     config = measure.bytes_config(LAYERS, WIDTH, SEQ, stage, BATCH, steps, bf16=bf16, **keys)
     before = hosts.crossed()
@@ -34,12 +34,13 @@ def train(hosts, way, stage, bf16, steps):
 
 
 def planned_bytes(run):
-    """What a step of all ranks sends across."""
+    """Return the planned bytes that all ranks send between the hosts in a step."""
     return RANKS * run.more["run"]["planned"]["traffic"]["across_hosts"]["total"]
 
 
 def step_bytes(short, long):
-    """What a step sent across: two runs start and end alike."""
+    """Return the bytes sent over the cable in a step. The start and the end of a run cancel out in the difference of
+    two runs."""
     steps = len(long.step_ms) - len(short.step_ms)
     return (long.more["crossed"] - short.more["crossed"]) / steps
 
@@ -50,19 +51,22 @@ def report_bytes(name, way, sent, planned):
 
 
 def report_time(name, dtype, turns, hosts):
-    """Wanted of fp32 alone: in bf16 the reductions send as much as flat ones."""
+    """Report the step times. Only fp32 has a wanted value: in bf16 the reductions send as many bytes as flat
+    reductions."""
     each = [statistics.median(b.step_ms) / statistics.median(a.step_ms)
             for a, b in zip(turns.runs["flat"], turns.runs["two levels"])]
     shares = []
     for way in WAYS:
-        link_ms = planned_bytes(turns.runs[way][0]) / 2 / hosts.link_bytes_sec * 1e3  # a half in each direction
+        # each direction has a half of the bytes
+        link_ms = planned_bytes(turns.runs[way][0]) / 2 / hosts.link_bytes_sec * 1e3
         shares.append(f"{way} {turns.median_ms(way):.0f} ms ({link_ms:.0f} at the link's rate)")
     result(f"{name}: {STEP}", round(statistics.median(each), 3), "<= 0.65" if dtype == "fp32" else None, "",
            f"{'; '.join(shares)}; each round {', '.join(f'{ratio:.2f}' for ratio in each)}")
 
 
 def measure_stage(hosts, stage, dtype, options):
-    """The bytes that a step sends across, each way."""
+    """Measure steps of a stage. Return the bytes that a step sends between the hosts, with flat collectives and in two
+    levels."""
     name, bf16 = f"stage {stage}, {dtype}", dtype == "bf16"
     rounds, steps = (1, 3) if options.quick else (3, 6)
     short = {way: train(hosts, way, stage, bf16, 1) for way in WAYS}
@@ -77,7 +81,8 @@ def measure_stage(hosts, stage, dtype, options):
 
 
 def report_parts(dtype, sent):
-    """Stage 2 gathers once a step and reduces once; stage 3 gathers once more."""
+    """Report gathers and reductions separately. Stage 2 gathers once and reduces once per step, and stage 3 gathers
+    once more."""
     gathers = {way: sent[3][way] - sent[2][way] for way in WAYS}
     parts = {"gathers": gathers, "reductions": {way: sent[2][way] - gathers[way] for way in WAYS}}
     for part, wanted in LEAVES[dtype].items():

@@ -1,7 +1,8 @@
-"""What the parts of bench/run share: lines of results, commands under a time limit, systems timed in turn.
+"""Shared by the parts of bench/run: lines of results, commands under a time limit, systems timed in turn.
 
-A part prints one JSON object a line, with the keys part, what, value, wanted, ok, unit, detail. Without a value detail
-says why: ok is null where this machine lacks what the measurement needs, and false where something failed.
+A part prints one JSON object per line, with the keys part, what, value, wanted, ok, unit, detail. If there is no value,
+detail has the reason. ok is then null if this machine lacks something that the measurement needs, and false if
+something failed.
 """
 import argparse
 import json
@@ -29,18 +30,18 @@ MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none
 
 
 class Failed(Exception):
-    """A command that gave no result; the text says which and why."""
+    """A command that gave no result. The text names the command and the reason."""
 
 
 class Missing(Failed):
-    """What a measurement needs is not on this machine: no fault of anybody's."""
+    """Something that a measurement needs is not on this machine. This does not count as a failure."""
 
 
 # ---- results -------------------------------------------------------------------------------------
 
 
 def holds(value, wanted):
-    """wanted: '>= X', '<= X' or 'X .. Y'."""
+    """Return whether a value is as wanted: '>= X', '<= X' or 'X .. Y'."""
     word = wanted.split()
     if word[1] == "..":
         return float(word[0]) <= value <= float(word[2])
@@ -57,15 +58,16 @@ def result(what, value, wanted=None, unit="", detail=""):
 
 
 def without(what, error, wanted=None):
-    """The line of what has no value: not measured where something is missing, else a fault."""
+    """Print a line without a value: "not measured" if something is missing (Missing), otherwise a failure."""
     line(what, None, wanted, None if isinstance(error, Missing) else False, "", str(error))
 
 
 def adopt(told):
-    """A line of another program: what, [against], wanted, ok, and one of share_of_triad, ratio, value."""
+    """Print the result of another program, which has the keys what, [against], wanted, ok, and one of share_of_triad,
+    ratio, value."""
     key = next(key for key in ("share_of_triad", "ratio", "value") if told.get(key) is not None)
     value, wanted, speed = told[key], told.get("wanted"), told.get("bytes_per_sec")
-    if wanted:  # its ok tells which way it was meant
+    if wanted:  # `ok` tells whether `wanted` is a lower or an upper bound
         wanted = f"{'>=' if told['ok'] == (value >= wanted) else '<='} {wanted:g}"
     what = told["what"] + (f" / {told['against']}" if "against" in told else "")
     return result(what + (", share of triad" if key == "share_of_triad" else ""), value, wanted or None,
@@ -73,7 +75,7 @@ def adopt(told):
 
 
 def adopt_program(path, arguments=(), env=None):
-    """The lines of a program that prints one JSON object for each thing that it measured."""
+    """Run a program that prints one JSON object for each measurement, and print its results."""
     name = path.relative_to(ROOT)
     try:
         ended = run([path, *arguments], 900, {"GOMP_SPINCOUNT": "10000", **(env or {})})
@@ -90,7 +92,7 @@ def progress(text):
 
 
 def options(**more):
-    """more: options of the part itself, each with the keywords of add_argument."""
+    """Parse the options. `more` has options of the part itself, each with the keyword arguments of add_argument."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--long", action="store_true")
@@ -98,7 +100,7 @@ def options(**more):
     for name, keywords in more.items():
         parser.add_argument(f"--{name}", **keywords)
     OUT.mkdir(parents=True, exist_ok=True)
-    # As an exception, so that what was started is ended and what was made is removed.
+    # Raise an exception, so that started processes are ended and temporary files are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     return parser.parse_args()
 
@@ -107,14 +109,15 @@ def options(**more):
 
 
 class Ended:
-    """stdout, stderr, wall_sec and rss_bytes: the highest peak of the command and of any process that it waited for."""
+    """Result of a command: stdout, stderr, wall_sec, and rss_bytes, the peak memory of the command or of any process
+    that it waited for, whichever is higher."""
 
     def __init__(self, stdout, stderr, wall_sec, rss_bytes):
         self.stdout, self.stderr, self.wall_sec, self.rss_bytes = stdout, stderr, wall_sec, rss_bytes
 
 
 def end(process, number):
-    """Signals a command and everything that it started."""
+    """Send a signal to a command and to all processes that it started."""
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:
@@ -122,7 +125,7 @@ def end(process, number):
 
 
 def run(command, timeout, env=None):
-    """env: what differs from this process's environment; None: is not in it."""
+    """Run a command. `env` has variables to set; None removes a variable."""
     command = [str(word) for word in command]
     around = {name: value for name, value in {**os.environ, **(env or {})}.items() if value is not None}
     with tempfile.TemporaryFile(dir=OUT) as out, tempfile.TemporaryFile(dir=OUT) as err:
@@ -136,7 +139,7 @@ def run(command, timeout, env=None):
         alarm = threading.Timer(timeout, lambda: (late.set(), end(process, signal.SIGKILL)))
         alarm.start()
         try:
-            _, status, usage = os.wait4(process.pid, 0)  # not Popen.wait: the peak is in what wait4 tells
+            _, status, usage = os.wait4(process.pid, 0)  # wait4 also returns the peak memory
         except BaseException:
             end(process, signal.SIGKILL)
             raise
@@ -156,7 +159,7 @@ def run(command, timeout, env=None):
 
 
 def run_json(command, timeout, env=None):
-    """The command's standard output as one JSON document."""
+    """Run a command and return its standard output, one JSON document."""
     ended = run(command, timeout, env)
     try:
         return json.loads(ended.stdout)
@@ -172,14 +175,15 @@ def info(env=None):
 
 
 class Steps:
-    """Times of a run's steps after the first, in ms; rss_bytes of one rank; and what else it told."""
+    """Results of a run: the times of its steps after the first, in ms; rss_bytes, the peak memory of one rank; and
+    further results in `more`."""
 
     def __init__(self, step_ms, rss_bytes, **more):
         self.step_ms, self.rss_bytes, self.more = step_ms, rss_bytes, more
 
 
 def random_tokens():
-    """A token file for every model of MODELS: its content does not change the speed."""
+    """Return a token file for every model of MODELS. The speed does not depend on its content."""
     path = OUT / "random.bin"
     if not path.exists():
         rng = random.Random(1234)
@@ -188,7 +192,8 @@ def random_tokens():
 
 
 def train(config, launch=(), ranks=1, arguments=(), timeout=1800, env=None):
-    """One `zr train`. launch: words before the command; without them, ranks are threads of one process."""
+    """Run `zr train` once. `launch` has the words before the command; without them, ranks are threads of one
+    process."""
     folder = pathlib.Path(tempfile.mkdtemp(dir=OUT))
     try:
         config = json.loads(json.dumps(config))
@@ -200,7 +205,7 @@ def train(config, launch=(), ranks=1, arguments=(), timeout=1800, env=None):
         ended = run(command, timeout, env)
         lines = [json.loads(text) for text in (folder / "run/metrics.jsonl").read_text().splitlines()]
         step_ms = [line["step_ms"] for line in lines if "step_ms" in line]
-        processes = 1 if launch else ranks  # thread ranks share a process: its memory is divided among them
+        processes = 1 if launch else ranks  # thread ranks share the memory of one process
         return Steps(step_ms[1:], ended.rss_bytes // processes, wall_sec=ended.wall_sec, stdout=ended.stdout,
                      stderr=ended.stderr, metrics=lines, run=json.loads((folder / "run/run.json").read_text()))
     finally:
@@ -208,7 +213,7 @@ def train(config, launch=(), ranks=1, arguments=(), timeout=1800, env=None):
 
 
 def document(model, data, stage, batch, steps, accum, bf16):
-    """A configuration: what the timed runs have in common."""
+    """Return a configuration with the keys that all timed runs have in common."""
     return {
         "model": model,
         "data": data,
@@ -222,17 +227,18 @@ def document(model, data, stage, batch, steps, accum, bf16):
     }
 
 
-MODELS = ("gpt2-124m", "smollm2-135m")  # presets, of which bench/peers/step_torch.py has the shapes too
+MODELS = ("gpt2-124m", "smollm2-135m")  # presets whose shapes bench/peers/step_torch.py has too
 
 
 def preset_config(preset="gpt2-124m", stage=0, batch=4, seq=64, steps=7, bf16=False, accum=1):
-    """The step that bench/peers/step_torch.py takes."""
+    """Return the configuration of the same step as in bench/peers/step_torch.py."""
     data = {"train": str(random_tokens()), "seq_length": seq}
     return document({"preset": preset}, data, stage, batch, steps, accum, bf16)
 
 
 def bytes_config(layers, width, seq, stage, batch, steps, accum=1, bf16=False, **keys):
-    """A small GPT-2 on bytes with a thread a rank, for ranks that wait for a link; keys: more of the document's."""
+    """Return the configuration of a small GPT-2 on bytes, with one thread per rank, for ranks that wait for a link.
+    `keys` are added to it."""
     text = OUT / "bytes.txt"
     if not text.exists():
         text.write_text("".join(f"the quick brown fox jumps over the lazy dog, {i} times\n" for i in range(4000)))
@@ -250,14 +256,15 @@ def zr_steps(ranks=1, mpi=False, env=None, arguments=(), **config):
     return train(preset_config(**config), launch, ranks, ["--quiet", *arguments], env=env)
 
 
-# Ops that DeepSpeed compiles when they are first used stay here.
+# Keep ops that DeepSpeed compiles on first use in the build folder.
 PEERS_ENV = {"TORCH_EXTENSIONS_DIR": str(BUILD / "peers/extensions"), "DS_ACCELERATOR": "cpu"}
 
 
 def torch_steps(system="single", ranks=1, preset="gpt2-124m", batch=4, seq=64, steps=7, bf16=False, compiled=False,
                 offload=None, folder=None):
-    """compiled: through torch.compile. Its second step still compiles, the optimizer's kernels, and does not count.
-    offload: DeepSpeed's optimizer states are in memory ("cpu"), or in files in the folder ("nvme")."""
+    """Run steps of a peer. `compiled`: with torch.compile, whose second step does not count either, since it compiles
+    the optimizer's kernels. `offload`: DeepSpeed's optimizer states are in host memory ("cpu"), or in files in `folder`
+    ("nvme")."""
     need_peers()
     program = ROOT / "bench/peers/step_torch.py"
     alone = ranks == 1 and not offload
@@ -268,7 +275,7 @@ def torch_steps(system="single", ranks=1, preset="gpt2-124m", batch=4, seq=64, s
         more += ["--offload", offload, "--folder", folder]
     ended = run([*launch, program, system, "--model", preset, "--batch", batch, "--seq", seq,
                  "--steps", steps - 1 + warm_up, *more], 1800, PEERS_ENV)
-    # DeepSpeed logs to standard output as well.
+    # DeepSpeed also logs to standard output.
     lines = [text for text in ended.stdout.splitlines() if text.startswith('{"system"')]
     if not lines:
         raise Failed(f"step_torch.py {system}: no result on standard output")
@@ -282,11 +289,11 @@ def need_peers():
 
 
 def need_deepspeed_op(builder):
-    """Compiles an op of DeepSpeed, named by its class of deepspeed.ops.op_builder, unless that was done before."""
+    """Compile an op of DeepSpeed, unless it is compiled already. `builder` is its class in deepspeed.ops.op_builder."""
     need_peers()
     program = f"from deepspeed.ops import op_builder; op_builder.{builder}().load()"
     for lock in pathlib.Path(PEERS_ENV["TORCH_EXTENSIONS_DIR"]).glob("**/lock"):
-        lock.unlink()  # of a compilation that was killed, for which PyTorch would wait forever
+        lock.unlink()  # a killed compilation leaves a lock, for which PyTorch would wait forever
     try:
         run([PEERS / "python", "-c", program], 600, PEERS_ENV)
     except Failed as error:
@@ -297,10 +304,8 @@ def need_deepspeed_op(builder):
 
 
 class Turns:
-    """Systems timed one after the other, round after round, so that a machine that slows down slows all of them.
-
-    A system is a function that gives Steps. One that fails is named in `failed` and takes no further turn.
-    """
+    """Systems timed in turn, in several rounds, so that changes in the machine's speed affect all of them. A system is
+    a function that returns Steps. A system that fails is recorded in `failed` and skipped from then on."""
 
     def __init__(self, rounds, systems):
         self.runs, self.failed = {name: [] for name in systems}, {}
@@ -321,7 +326,7 @@ class Turns:
         self.runs[name].append(steps)
 
     def why_not(self, *names):
-        """Why some of these have no time, None when all have."""
+        """Return the failure of one of the named systems, or None if all have been timed."""
         return next((self.failed[name] for name in names if name in self.failed), None)
 
     def median_ms(self, name):
@@ -331,7 +336,7 @@ class Turns:
         return max(steps.rss_bytes for steps in self.runs[name])
 
     def speed(self, what, fast, slow, wanted=None):
-        """Result: how many times as fast as `slow` is `fast`."""
+        """Print the speed of `fast` relative to `slow`."""
         why = self.why_not(fast, slow)
         if why:
             return without(what, why, wanted)

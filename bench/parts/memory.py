@@ -1,4 +1,4 @@
-"""Kernels that memory bounds, and ZeRO's collectives between thread ranks beside MPI's."""
+"""Memory-bound kernels, and ZeRO's collectives between thread ranks compared with MPI's."""
 import shutil
 
 import measure

@@ -1,7 +1,7 @@
-"""Two hosts on one machine, of network namespaces, between which zr trains over TCP.
+"""Two hosts on one machine, made of network namespaces, between which zr trains over TCP.
 
-A host is a network, UTS, IPC and mount namespace: its own address, its own name and its own /dev/shm, so that MPI
-sees two machines and shares no memory between them. A veth pair, shaped by tc at both ends, is the cable.
+A host is a network, UTS, IPC and mount namespace. It has its own address, name and /dev/shm, so that MPI sees two
+machines and shares no memory between them. The cable is a veth pair whose rate tc limits at both ends.
 """
 import json
 import os
@@ -37,14 +37,12 @@ peer.close()
 
 
 class Unavailable(measure.Missing):
-    """Why there can be no such hosts here."""
+    """The reason why this machine cannot have such hosts."""
 
 
 class Hosts:
-    """with Hosts(n) as hosts: hosts.launch are the words before a command that runs n ranks of it on each.
-
-    rate: of the cable, in Mbit/s.
-    """
+    """Two hosts, for use in a `with` statement. `launch` has the words before a command that start ranks_per_host ranks
+    of it on each host. `rate` is the rate of the cable in Mbit/s."""
 
     def __init__(self, ranks_per_host, rate=1000):
         self.ranks_per_host, self.rate = ranks_per_host, rate
@@ -86,7 +84,7 @@ class Hosts:
         return ended.stdout
 
     def hold(self):
-        """A process that keeps a host's namespaces; it ends by itself should nobody end it."""
+        """Start a process that keeps a host's namespaces alive, for at most an hour."""
         process = subprocess.Popen(["unshare", "--uts", "--ipc", "--mount", "--net", "sleep", "3600"],
                                    stderr=subprocess.PIPE, text=True, start_new_session=True)
         comm = pathlib.Path(f"/proc/{process.pid}/comm")
@@ -113,7 +111,7 @@ class Hosts:
         for host, address in enumerate(ADDRESS):
             self.call(*self.enter(host), "ip", "addr", "add", f"{address}/24", "dev", "cable")
             self.call(*self.enter(host), "ip", "link", "set", "cable", "up")
-            # A bucket fills while nothing is sent, and that many bytes then pass at once: a small one.
+            # A token bucket fills while nothing is sent, and lets that many bytes pass at once, so it is small.
             self.call(*self.enter(host),
                       *f"{SHAPE} root handle 1: tbf rate {self.rate}mbit burst 32kb "
                       "latency 50ms".split())
@@ -125,7 +123,7 @@ class Hosts:
             self.delay = "no delay: this kernel has no netem"
 
     def write_agent(self):
-        """What mpirun takes for ssh: AGENT HOST WORDS ... runs the words on the second host."""
+        """Write the program that mpirun uses instead of ssh: AGENT HOST WORDS ... runs the words on the second host."""
         agent = self.folder / "agent"
         enter = " ".join(map(str, self.enter(1)))
         agent.write_text(f'#!/bin/sh\n# $1: the host\'s address\nshift\nexec {enter} sh -c "$*"\n')
@@ -135,11 +133,11 @@ class Hosts:
                        "-H", ",".join(f"{address}:{self.ranks_per_host}" for address in ADDRESS),
                        "--mca", "plm_rsh_agent", str(agent), "--mca", "pml", "ob1", "--mca", "btl", "tcp,self,vader",
                        "--mca", "btl_tcp_if_include", "cable", "--mca", "oob_tcp_if_include", "cable"]
-        if ranks > measure.CORES:  # each host's ranks are few enough for the cores, so MPI itself would not yield
+        if ranks > measure.CORES:  # no host has more ranks than cores, so MPI would not yield by default
             self.launch += ["--mca", "mpi_yield_when_idle", "1"]
 
     def look(self):
-        """That MPI takes them for two hosts: their ranks each, and nobody beside them."""
+        """Check that MPI sees two hosts with ranks_per_host ranks each."""
         try:
             ended = measure.run([*self.launch, "sh", "-c", 'echo "$(hostname) $OMPI_COMM_WORLD_LOCAL_SIZE"'], 60)
         except measure.Failed as error:
@@ -149,12 +147,12 @@ class Hosts:
             raise Unavailable(f"mpirun does not see two hosts: {ended.stdout.strip()}; Open MPI is needed")
 
     def crossed(self):
-        """Bytes that both ends have sent into the cable so far, headers included."""
+        """Return the bytes that both ends have sent over the cable so far, including headers."""
         ends = [json.loads(self.call(*self.enter(host), *"ip -s -j link show cable".split())) for host in range(2)]
         return sum(end[0]["stats64"]["tx"]["bytes"] for end in ends)
 
     def measure_link(self):
-        """Bytes a second of one TCP stream."""
+        """Return the bytes per second of one TCP stream."""
         python = shutil.which("python3")
         with subprocess.Popen([*map(str, self.enter(1)), python, "-c", RECEIVER, ADDRESS[1]], stdout=subprocess.PIPE,
                               text=True) as receiver:

@@ -22,7 +22,7 @@ def find_text(options):
 
 
 def write_tokens(text):
-    """nanoGPT's preparation: every character its number, nine tenths to train with."""
+    """Prepare the data like nanoGPT: each character gets a number, and nine tenths of the text are for training."""
     characters = sorted(set(text))
     number = {character: i for i, character in enumerate(characters)}
     cut = len(text) * 9 // 10
@@ -34,7 +34,7 @@ def write_tokens(text):
 
 
 def ours(paths, vocabulary, steps, seed):
-    """Wall time from outside: start and saving the weights are in it."""
+    """Train with zr. The wall time is measured from outside, so it includes the start and the saving of weights."""
     recipe = json.loads(RECIPE.read_text())
     recipe["model"]["vocab_size"] = vocabulary
     recipe["data"].update(train=str(paths[0]), val=str(paths[1]))
@@ -62,7 +62,7 @@ def compare(zr, torch, steps):
            f"{zr[0]['val_tokens']} tokens; each round {each}")
     losses = [statistics.mean(run["val_loss"] for run in runs) for runs in (zr, torch)]
     each = "; ".join(", ".join(f"{run['val_loss']:.4f}" for run in runs) for runs in (zr, torch))
-    # A run cut short has not learned enough to be compared.
+    # A shortened run has not learned enough for a comparison.
     result(SAME, round(abs(losses[0] - losses[1]), 4), SAME_WANTED if steps >= 2000 else None, "nats",
            f"{losses[0]:.4f} and {losses[1]:.4f}, means over the seeds; each {each}")
 

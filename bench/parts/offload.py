@@ -1,4 +1,5 @@
-"""States in memory and on disk, from the command: memory of large models, and the update's rate, beside DeepSpeed's."""
+"""States in memory and on disk, measured through the command: memory of large models, and rate of the updates, compared
+with DeepSpeed's."""
 import json
 import os
 import pathlib
@@ -14,13 +15,14 @@ LARGE = ("qwen3-4b", "gpt3-2.7b", "gpt2-1.5b", "gpt2-774m")  # largest first
 
 
 def homes(folder, params=False, stage=3):
-    """The section zero_optimization with optimizer states, and parameters, in files of a folder."""
+    """Return the section zero_optimization for optimizer states, and with `params` also parameters, in files of a
+    folder."""
     disk = {"device": "nvme", "nvme_path": str(folder)}
     return {"stage": stage, "offload_optimizer": disk} | ({"offload_param": disk} if params else {})
 
 
 def tokens(vocabulary=256):
-    """A token file that a model can learn: few tokens, over and over."""
+    """Return a token file that a model can learn, because it repeats few tokens."""
     path = measure.OUT / "learnable.bin"
     if not path.exists():
         path.write_bytes(b"".join((i * i % 97 % vocabulary).to_bytes(2, "little") for i in range(100_000)))
@@ -52,7 +54,7 @@ def room(folder):
 
 
 def limited(folder, name, told, limit_bytes):
-    """Trains a model that would not fit the limit in memory: its resident set, and its losses."""
+    """Train a model whose states would exceed the limit in memory. Report its peak memory and its losses."""
     what = f"{name}: peak resident set"
     try:
         needs = disk_bytes(told)
@@ -69,7 +71,7 @@ def limited(folder, name, told, limit_bytes):
 
 
 def largest(folder, options):
-    """The largest model of the list whose states fit the disk."""
+    """Train the largest model of the list whose states fit on the disk."""
     for preset in LARGE if not options.quick else LARGE[-1:]:
         told = config(preset, 256, 3, homes(folder))
         if disk_bytes(told) <= 0.95 * room(folder):
@@ -85,18 +87,18 @@ def both_rates(folder, kind="both"):
 
 
 def triad_rate():
-    """Bytes per second of the triad, with nothing beside it."""
+    """Return the bytes per second of the triad, measured alone."""
     told = measure.run([measure.OUT / "bench_memory", "--json", "triad"], 120, {"GOMP_SPINCOUNT": "10000"})
     return json.loads(told.stdout.splitlines()[0])["bytes_per_sec"]
 
 
 def in_memory(preset, seq, bf16, stage=0):
-    """A configuration whose updates follow the backward pass, with all states in memory."""
+    """Return a configuration with all states in memory, whose updates come after the backward pass."""
     return config(preset, seq, 4, {"stage": stage}, bf16=bf16, clip=1.0) | {"memory": {"layout": "paper"}}
 
 
 def updates(run):
-    """The time of a step's updates, in ms, and the bytes that they read and write."""
+    """Return the time of a step's updates in ms, and the bytes that they read and write."""
     rows = [row for row in run.more["run"]["timings"]["kinds"] if row["kind"] == "update"]
     return sum(row["ms"] for row in rows), sum(row["memory_bytes"] for row in rows)
 
@@ -106,7 +108,7 @@ def timed(told):
 
 
 def memory_update(options):
-    """Bytes per second of a step's updates in memory, beside the triad."""
+    """Report the bandwidth of a step's updates in memory, relative to the triad."""
     preset, rounds = ("gpt2-124m", 1) if options.quick else ("gpt2-350m", 3)
     for name, bf16 in (("fp32", False), ("bf16", True)):
         what = f"update in memory, AdamW {name}, share of triad"
@@ -122,15 +124,15 @@ def memory_update(options):
 
 
 def disk_update(told, plain):
-    """A run of a configuration with states on disk, whose step_ms are those of the updates: what a step takes longer
-    than one with all states in memory, and the updates of that one."""
+    """Run a configuration with states on disk. Return Steps with the estimated time of the updates: the time by which a
+    step is longer than a step of `plain`, which has all states in memory, plus the time of the updates of `plain`."""
     run = timed(told)
     ms = statistics.median(run.step_ms) - statistics.median(plain.step_ms) + updates(plain)[0]
     return measure.Steps([ms], run.rss_bytes)
 
 
 def beside_deepspeed(folder, options):
-    """Updates at stage 3 with clipping and one rank, in turn with DeepSpeed's offload_optimizer."""
+    """Compare updates at stage 3, with clipping and one rank, with DeepSpeed's offload_optimizer, in turn."""
     plain = in_memory("gpt2-124m", 64, True, stage=3)
     stored = plain | {"zero_optimization": homes(folder)}
 
@@ -157,7 +159,8 @@ def beside_deepspeed(folder, options):
 
 
 def update_rate(folder, options):
-    """Bytes per second of the updates at the end of a step, beside what the folder gives reads and writes together."""
+    """Report the bandwidth of the updates at the end of a step, relative to the folder's rate of simultaneous reads and
+    writes."""
     preset, what = "gpt2-124m" if options.quick else "gpt2-350m", "update from disk, share of the disk's rate"
     plain = in_memory(preset, 64, True)
     stored = plain | {"zero_optimization": homes(folder, stage=0)}

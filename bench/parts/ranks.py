@@ -1,4 +1,4 @@
-"""GPT-2 124M, fp32, on 2 ranks x B 2: every stage beside one process with all cores, and beside its peers."""
+"""GPT-2 124M, fp32, on 2 ranks x B 2: every stage, compared with one process on all cores and with peers."""
 import statistics
 
 import measure
@@ -32,7 +32,8 @@ def short_wanted(stage):
 
 
 def micro_batches(options):
-    """Thread ranks compute nothing while they communicate: all of it is exposed, and counted as a share of the step."""
+    """Measure steps of several micro-batches. Thread ranks do not compute while they communicate, so all communication
+    is exposed; it is reported as a share of the step."""
     sizes = {"seq": 64, "accum": 4, "steps": 2 if options.quick else 4, "arguments": ["--timings"]}
     turns = measure.Turns(1 if options.quick else 2, ours(sizes))
     for stage in STAGES:
@@ -64,7 +65,7 @@ def short_sequences(options):
 
 
 def half(options):
-    """The same in bf16, for the tables; nothing is wanted of it."""
+    """Measure the same in bf16, for the tables in the documentation, without wanted values."""
     sizes = {"seq": 64, "steps": 4 if options.quick else 8, "bf16": True}
     turns = measure.Turns(1, {**ours(sizes), **theirs(sizes)})
     for stage in STAGES:

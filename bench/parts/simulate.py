@@ -1,7 +1,7 @@
-"""What `zr simulate --cluster this` says of a training step before it runs, beside the step as it then runs.
+"""Training steps as predicted by `zr simulate --cluster this`, compared with the same steps as measured.
 
-Rates come from `zr info --bench` alone, run before every round of steps, so that a machine that slows down slows both;
-none of these models is among those that it trains.
+All rates come from `zr info --bench`, which runs before every round of steps, so that changes in the machine's speed
+affect both. The models are different from the models that `zr info --bench` trains.
 """
 import contextlib
 import json
@@ -18,7 +18,7 @@ NARROW, WIDE, SHORT, LONG = 192, 384, 96, 320
 
 
 class Case:
-    """A configuration on so many ranks; keys: what of the document differs."""
+    """A configuration for a number of ranks, with its simulated and its measured steps."""
 
     def __init__(self, ranks, width, seq, stage, bf16=False, accum=1, tensor=1, groups=0):
         self.ranks = ranks
@@ -34,17 +34,18 @@ class Case:
 
 
 class Launch:
-    """Ranks that one `zr info --bench` measures: threads, of any number; processes of one host; or processes of two."""
+    """Ranks that one run of `zr info --bench` measures: any number of threads, processes of one host, or processes of
+    two hosts."""
 
     def __init__(self, name, cases, mpi=False, rate=None):
         self.name, self.cases, self.mpi, self.rate = name, cases, mpi, rate
         self.ranks = max(case.ranks for case in cases)
-        for case in cases if rate else ():  # both hosts would count all cores as their own
+        for case in cases if rate else ():  # by default the ranks of each host would use all cores
             case.document["train"]["threads"] = 1
 
     @contextlib.contextmanager
     def words(self):
-        """Those before a command."""
+        """Yield the words before a command that launch it on the ranks."""
         if self.rate:
             with Hosts(self.ranks // 2, self.rate) as hosts:
                 yield hosts.launch
@@ -56,7 +57,7 @@ class Launch:
             raise measure.Missing("there is no mpirun")
 
     def told(self, case):
-        """What the simulator has to know of it."""
+        """Return the arguments that describe the launch to the simulator."""
         words = ["--ranks", case.ranks]
         if self.mpi:
             words += ["--transport", "mpi"]
@@ -66,7 +67,7 @@ class Launch:
 
 
 def launches():
-    """24 configurations."""
+    """Return the launches, with 24 configurations in total."""
     return [
         Launch("threads", [Case(1, NARROW, SHORT, 0), Case(1, WIDE, LONG, 0), Case(1, WIDE, SHORT, 0, bf16=True),
                            Case(1, NARROW, LONG, 0, bf16=True), Case(2, NARROW, LONG, 0), Case(2, WIDE, SHORT, 1),
@@ -84,14 +85,15 @@ def launches():
 
 
 class Simulator:
-    """Its own rates, beside those of the user."""
+    """The simulator, with its own measured rates beside the user's."""
 
     def __init__(self, folder):
         self.env = {"XDG_CACHE_HOME": folder, "ZR_MPI": None}
         self.config = os.path.join(folder, "config.json")
 
     def calibrate(self, launch, words):
-        """Without a launcher: ranks that are threads, and what a launcher's ranks do not measure."""
+        """Measure the rates of a launch. Without a launcher, `zr info --bench` measures ranks that are threads, and the
+        rates that runs under a launcher leave out."""
         measure.progress(f"zr info --bench, {launch.name}")
         threads = ["--threads", "1"] if launch.rate else []
         measure.run([*words, measure.ZR, "info", "--bench", "--quiet", *threads], 600, self.env)
@@ -104,7 +106,7 @@ class Simulator:
 
 
 def train(case, words, step_sec, env):
-    """As many steps as take a second, and not so few that one decides."""
+    """Train for about a second, but at least 8 steps, so that no single step decides."""
     case.document["train"]["steps"] = min(400, max(8, round(1 / step_sec)))
     run = measure.train(case.document, words, case.ranks, ["--quiet", "--timings"], 300, env)
     times = run.more["run"]["timings"]
@@ -124,7 +126,7 @@ def measure_launch(simulator, launch, rounds):
 
 
 def compare(launch, case):
-    """The deviation of the time, and that of the exposed communication's share."""
+    """Report the deviation of the step time. Return it, and the deviation of the exposed communication's share."""
     (told_ms, told_share), (step_ms, share) = ([statistics.median(column) for column in zip(*rows)]
                                                for rows in (case.told, case.runs))
     off = told_ms / step_ms - 1

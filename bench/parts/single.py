@@ -1,4 +1,5 @@
-"""A model on one process: zr beside PyTorch, eager and compiled, in fp32 and bf16, and beside the machine's limits."""
+"""A model on one process: zr compared with PyTorch, eager and compiled, in fp32 and bf16, and with the machine's
+limits."""
 import pathlib
 import statistics
 
@@ -9,28 +10,29 @@ BATCH = 4
 
 
 def peaks(preset, seq, env=None):
-    """What `zr info --bench` says of this machine and model, now."""
+    """Return the current result of `zr info --bench` for this machine and model."""
     return measure.run_json([measure.ZR, "info", "--bench", "--json", "--preset", preset, "--batch", BATCH,
                              "--seq", seq], 300, env)
 
 
 def fma(told):
-    """FLOP/s of fused multiply-adds on all cores, at the level that runs."""
+    """Return the FLOP/s of fused multiply-adds on all cores, at the processor level in use."""
     return next((level["fma_f32_all_flops"] for level in told["levels"] if level["level"] == told["level"]), None)
 
 
 def model_flops(told):
-    """Of a step: the products, and the rest, which is attention without regard to its mask, as the papers count."""
+    """Return the FLOPs of a step: the products, and attention without regard to its mask, as in the papers."""
     return told["flops"] / (1.0 - told["rest_flops_share"])
 
 
 def needed_attention(told):
-    """FLOPs of a step's attention that the mask leaves: half."""
+    """Return the FLOPs of a step's attention that are not masked, which are half."""
     return 0.5 * (model_flops(told) - told["flops"])
 
 
 def limits(turns, system, what, dtype, measured):
-    """Beside the machine's limit: the kernels' rate for each product where AVX-512 is, the peak below it."""
+    """Compare a step with the machine's limits: with AVX-512, the measured rate of each product; otherwise the fp32
+    peak."""
     what, level = f"{what}: share of the ", measured[0]["level"]
     if why := turns.why_not(system):
         return without(what + "machine's limit", why)
@@ -47,12 +49,13 @@ def limits(turns, system, what, dtype, measured):
 
 
 def has_bf16(machine):
-    """Without bf16 instructions a step of PyTorch's takes ten minutes. zr takes none that are slower than fp32's."""
+    """Return whether to measure bf16. Without bf16 instructions, a step of PyTorch takes ten minutes. zr does not use
+    bf16 instructions that are slower than fp32."""
     return machine["bf16_products"] or "avx512_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
 
 
 def compare(options, machine, preset, seq):
-    """zr, PyTorch eager and PyTorch compiled in turn, in both types."""
+    """Time zr, PyTorch eager and PyTorch compiled in turn, in both types."""
     steps, rounds = (3, 1) if options.quick else (4, 2) if seq == 1024 else (9, 3)
     sizes = {"preset": preset, "batch": BATCH, "seq": seq, "steps": steps}
     types = ("fp32", "bf16") if has_bf16(machine) else ("fp32",)
@@ -64,7 +67,7 @@ def compare(options, machine, preset, seq):
         systems[f"compiled {name}"] = lambda keys=keys: measure.torch_steps(compiled=True, **keys)
     if "bf16" not in types:
         systems["zr bf16"] = lambda: measure.zr_steps(bf16=True, **sizes)
-    # The machine's rates are measured before and after, for they drift with what else runs on it.
+    # Measure the machine's rates before and after, since they vary with other load.
     before = peaks(preset, seq) if seq == 1024 else None
     turns = measure.Turns(rounds, systems)
     measured = [before, peaks(preset, seq)] if before else []
@@ -89,7 +92,7 @@ def memory(turns, what, name):
 
 
 def forced(options, machine):
-    """The level without AVX-512 and bf16 products, on a machine that has more."""
+    """Measure the level without AVX-512 and bf16 products, on a machine with a higher level."""
     if machine["kernels"] in ("v2", "v3", "base"):
         return
     env, preset = {"ZR_KERNELS": "v3"}, measure.MODELS[0]

@@ -1,4 +1,4 @@
-"""What happens before the first step, more ranks than cores, and the demo."""
+"""The time before the first step, more ranks than cores, and the demo."""
 import json
 import shutil
 
@@ -8,7 +8,7 @@ RANKS = 8
 
 
 def beginning():
-    """To the end of the first step, and the command's own start, as bench_startup watches them."""
+    """Measure the time to the end of the first step, and the start of the command alone, with bench_startup."""
     path = measure.OUT / "startup.json"
     path.write_text(json.dumps(measure.preset_config(stage=3, batch=1, seq=64, steps=6)))
     if why := no_room(RANKS):
@@ -17,7 +17,7 @@ def beginning():
 
 
 def no_room(ranks):
-    """Why so many ranks cannot run, None when they can."""
+    """Return why this number of ranks cannot run, or None if it can."""
     plan = measure.run_json([measure.ZR, "plan", measure.OUT / "startup.json", "--json", "--ranks", ranks], 60)
     needed, free = plan["memory"]["total"] * ranks, measure.info()["memory_available"]
     if needed < free:
@@ -26,7 +26,7 @@ def no_room(ranks):
 
 
 def crowded(options):
-    """Thread ranks, twice and four times as many as cores, with the same global batch."""
+    """Measure two and four times as many thread ranks as cores, with the same global batch."""
     cores, wanted = measure.CORES, ">= 0.7"
     rows, systems = 4 * cores, {}
     for ranks in (cores, 2 * cores, 4 * cores):
@@ -42,7 +42,7 @@ def crowded(options):
 
 
 def demo():
-    """scripts/demo on the Bible, from a tree that is built."""
+    """Run scripts/demo on the Bible, with zr already built."""
     what, wanted = "scripts/demo", "<= 240"
     if not shutil.which("bible"):
         return measure.without(what, measure.Missing("no command bible; scripts/deps --demo installs it"), wanted)

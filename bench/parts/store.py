@@ -1,4 +1,4 @@
-"""States on disk: rates of the store that reads and writes them, beside fio's on the same disk."""
+"""States on disk: rates of the store that reads and writes them, compared with fio's on the same disk."""
 import json
 import os
 import pathlib
@@ -11,7 +11,7 @@ from measure import result, without
 
 BLOCK_BYTES, DEPTH = 1 << 20, 8
 WANTED = ">= 0.8"
-WAYS = {  # ZR_STORE, and arguments
+WAYS = {  # value of ZR_STORE, and arguments
     "io_uring": ("io_uring", []),
     "threads": ("threads", []),
     "io_uring, pages of 4 kB as fio's": ("io_uring", ["--small-pages"]),
@@ -19,7 +19,8 @@ WAYS = {  # ZR_STORE, and arguments
 
 
 def fio(folder, total_bytes, kind, engine):
-    """fio's rates. Mixed: one queue with as many transfers in flight as the store has in both directions."""
+    """Return fio's rate. For "mixed", one queue has as many transfers in flight as the store has in both directions
+    together."""
     mixed = kind == "mixed"
     command = ["fio", "--name=zr", f"--directory={folder}", f"--filename={kind}.fio", f"--size={total_bytes}",
                f"--bs={BLOCK_BYTES}", f"--ioengine={engine}", "--direct=1", "--fallocate=posix", "--group_reporting",
@@ -30,12 +31,13 @@ def fio(folder, total_bytes, kind, engine):
 
 
 def written_before(folder, total_bytes):
-    """Files whose blocks have all been written, as the store's have: no rate is that of new blocks."""
+    """Write all blocks of fio's files first, as the store does with its files, since writes to new blocks have other
+    rates."""
     for kind in ("read", "write", "mixed"):
         with open(folder / f"{kind}.fio", "wb") as file:
             for _ in range(0, total_bytes, BLOCK_BYTES):
                 file.write(b"\xa5" * BLOCK_BYTES)
-            os.fsync(file.fileno())  # what is not on the disk yet would be written while fio is timed
+            os.fsync(file.fileno())  # data not on the disk yet would be written while fio is timed
 
 
 def fio_rates(folder, total_bytes):

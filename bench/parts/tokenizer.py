@@ -1,4 +1,5 @@
-"""`zr tokenize` beside the package tokenizers: GPT-2's vocabulary, or where that is not here a learned one."""
+"""`zr tokenize` compared with the package tokenizers, with GPT-2's vocabulary or, where it is not installed, a learned
+one."""
 import os
 import pathlib
 import statistics
@@ -8,10 +9,10 @@ import sys
 import measure
 
 PEERS = measure.BUILD / "peers/tokenizers"
-TIMES = 16  # the texts are put behind each other so often
+TIMES = 16  # number of repetitions of the texts
 
-# Reading files and vocabulary does not count here, and it does for zr. Parts end with a line, about as long as those
-# into which zr cuts; the package gives each to a thread.
+# The peer's time does not include reading the files and the vocabulary, zr's time does. Parts end with a line and are
+# about as long as the parts into which zr divides a text. The package gives each part to a thread.
 PEER = r"""
 import sys, time, tokenizers
 folder, text = sys.argv[1:]
@@ -38,7 +39,7 @@ def shared():
 
 
 def inputs(options):
-    """The text and the tokenizer's directory."""
+    """Return the text and the tokenizer's directory."""
     found = [options.text] if options.text else sorted(shared().glob("*.txt"))
     if not found:
         raise measure.Missing("no text: --text FILE, or *.txt in data/ of $ZR_SHARED or ../shared")

@@ -1,12 +1,12 @@
-"""What transformers keeps of a layer of BERT from the forward to the backward pass, in bytes for each token.
+"""Bytes per token that transformers keeps of a layer of BERT from the forward to the backward pass.
 
     python bert_saved.py --preset bert-large --seq 128 --bf16 --each
 
-Autograd tells each tensor that it saves (torch.autograd.graph.saved_tensors_hooks). Their storages are counted once,
-without those of parameters. A layer's bytes are the difference between models of three layers and of two, which have
-the same embedding and heads. Bytes of a token are the difference between batches of two rows and of one; the rest,
-such as 16-bit copies of weights, does not depend on the batch. Prints one JSON object. With --each also the saved
-tensors of a layer, by type and last dimension.
+Autograd reports each tensor that it saves (torch.autograd.graph.saved_tensors_hooks). Each storage counts once;
+parameters do not count. The bytes of a layer are the difference between models of three layers and of two layers,
+which have the same embedding and heads. The bytes per token are the difference between batches of two rows and of one
+row; the rest, such as 16-bit copies of weights, does not depend on the batch. Prints one JSON object, with --each also
+the saved tensors of a layer, by type and last dimension.
 """
 import argparse
 import collections
@@ -23,7 +23,7 @@ def name_of(tensor):
 
 
 def saved(options, layers, batch):
-    """How many bytes of each kind of storage autograd saves in a forward pass."""
+    """Return how many bytes autograd saves in a forward pass, by kind of storage."""
     _, width, heads = bert_torch.SIZES[options.preset]
     torch.manual_seed(1234)
     model = bert_torch.make_model(layers, width, heads, options.dropout)
@@ -35,7 +35,7 @@ def saved(options, layers, batch):
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in seen:
             seen.add(storage.data_ptr())
-            kept.append(tensor)  # so that no later tensor gets its address
+            kept.append(tensor)  # keep the tensor alive, so that no later tensor gets its address
             found[f"{tensor.dtype} x {list(tensor.shape[-1:])}".removeprefix("torch.")] += storage.nbytes()
         return tensor
 
@@ -54,7 +54,7 @@ def main():
     parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--each", action="store_true")
     options = parser.parse_args()
-    layer = []  # bytes of one layer with one row and with two
+    layer = []  # bytes of one layer, with one row and with two rows
     for batch in (1, 2):
         more, less = saved(options, 3, batch), saved(options, 2, batch)
         more.subtract(less)

@@ -1,10 +1,10 @@
-"""A pre-training step of BERT by transformers on the processor, timed: what bench/run sets beside zr.
+"""Time a pre-training step of BERT in transformers on the processor, for comparison in bench/run.
 
     python bert_torch.py --preset bert-large --batch 8 --seq 128 --bf16 --compile
 
-The model is transformers' BertForPreTraining with fused attention, random weights and its dropout, the optimizer
+The model is transformers' BertForPreTraining with fused attention, random weights and its dropout. The optimizer is
 PyTorch's fused AdamW. Every row is full: 15 % of its tokens are predicted, and transformers computes the logits of all
-tokens. Prints one JSON object; step_ms holds every step, the first included.
+tokens. Prints one JSON object; step_ms has the times of all steps, including the first.
 """
 import argparse
 import contextlib

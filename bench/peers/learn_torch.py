@@ -1,13 +1,14 @@
-"""Pre-training of a small BERT by transformers on ready rows: what bench/run sets beside zr.
+"""Pre-train a small BERT with transformers on prepared rows, for comparison in bench/run.
 
     python learn_torch.py prepare TEXT FOLDER        the rows, from the validation text of WikiText-2
     python learn_torch.py train RECIPE FOLDER MODEL SEED
     python learn_torch.py measure FOLDER MODEL...    masked accuracy and losses on the held-out rows, as JSON
 
-RECIPE is a configuration of zr, of which sizes and optimizer are read, and `rates`, the learning rate of each step.
-FOLDER has rows.safetensors and held.safetensors with the inputs of BertForPreTraining, of articles to learn from and of
-other articles, and text.txt with the sentences of the former. labels.jsonl and labels-held.jsonl have parts of their
-sentences, with label 1 if the longest word is written backwards. MODEL is a directory of Hugging Face's.
+RECIPE is a configuration of zr, from which sizes and optimizer are read, with the learning rate of each step as
+`rates`. FOLDER has the inputs of BertForPreTraining: in rows.safetensors from the training articles, and in
+held.safetensors from held-out articles. text.txt has the sentences of the training articles. labels.jsonl and
+labels-held.jsonl have parts of sentences, with label 1 if the longest word is written backwards. MODEL is a Hugging
+Face directory.
 """
 import json
 import pathlib
@@ -22,7 +23,7 @@ from torch.nn.functional import cross_entropy
 
 # With so small a vocabulary every piece is a character, so that a small model learns within a thousand steps.
 VOCABULARY, SEQ, PREDICTIONS, MASKED = 120, 32, 5, 0.15
-EPOCHS, HELD_EPOCHS = 8, 4  # each time other pairs and masks
+EPOCHS, HELD_EPOCHS = 8, 4  # pairs and masks are drawn anew in each epoch
 LABELLED, LABELLED_HELD = 5000, 3000
 
 
@@ -30,7 +31,7 @@ LABELLED, LABELLED_HELD = 5000, 3000
 
 
 def read_articles(text):
-    """Sentences of each article. A heading of one "=" begins an article, and other headings are left out."""
+    """Return the sentences of each article. A heading with one "=" begins an article; other headings are left out."""
     articles = []
     for line in text.splitlines():
         line = line.strip()
@@ -57,7 +58,7 @@ def write_tokenizer(folder, sentences):
 
 
 def chunks(document, rng):
-    """Lists of consecutive sentences that together fill a row, as the script of BERT's authors makes them."""
+    """Return lists of consecutive sentences that together fill a row, like the script of BERT's authors."""
     target = SEQ - 3 if rng.random() >= 0.1 else rng.randint(2, SEQ - 3)
     chunk, length = [], 0
     for i, sentence in enumerate(document):
@@ -70,7 +71,7 @@ def chunks(document, rng):
 
 
 def pair_of(chunk, documents, own, rng):
-    """Two texts, and whether the second one is of another document."""
+    """Return two texts, and whether the second one is from another document."""
     cut = rng.randint(1, len(chunk) - 1) if len(chunk) > 1 else 1
     a, b = sum(chunk[:cut], []), sum(chunk[cut:], [])
     other = len(chunk) == 1 or rng.random() < 0.5
@@ -110,7 +111,7 @@ def write_rows(path, documents, made, epochs, seed):
 
 
 def labelled(sentences, rng):
-    """Some words of a sentence that fit into a row, of which the longest one may be written backwards."""
+    """Return some words of a sentence that fit into a row. The longest word may be written backwards."""
     while True:
         words = rng.choice(sentences).split()
         words = words[rng.randrange(max(1, len(words) - 5)):]

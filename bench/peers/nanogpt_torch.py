@@ -1,11 +1,11 @@
-"""The run of bench/nanogpt.json in PyTorch eager on the processor: what bench/run nanogpt sets beside zr.
+"""The run of bench/nanogpt.json in PyTorch eager on the processor, for comparison in bench/run nanogpt.
 
     python nanogpt_torch.py nanogpt.json train.bin val.bin VOCABULARY [STEPS [SEED]]
 
 The model, the optimizer's groups, the learning rate, the rows (windows that do not overlap, shuffled anew each epoch)
-and the evaluations (the first windows of val.bin, each time the same) are zr's; the random numbers are PyTorch's. AdamW
-is PyTorch's fused one, the faster. Prints one JSON object; wall_sec counts from the first line of work, PyTorch's own
-start not in it.
+and the evaluations (always the first windows of val.bin) are as in zr. The random numbers are PyTorch's. AdamW is
+PyTorch's fused implementation, which is the fastest. Prints one JSON object; wall_sec does not include the start of
+PyTorch.
 """
 import json
 import math
@@ -35,7 +35,7 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    """GPT-2 with a tied head; its forward pass returns the loss."""
+    """GPT-2 with a tied head. Its forward pass returns the loss."""
 
     def __init__(self, model, vocabulary):
         super().__init__()
@@ -63,7 +63,7 @@ def read_tokens(path):
 
 
 def windows(tokens, starts, length):
-    """Inputs and targets, (len(starts), length) each."""
+    """Return inputs and targets, each of shape (len(starts), length)."""
     rows = torch.stack([tokens[start: start + length + 1] for start in starts])
     return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
@@ -76,7 +76,7 @@ def make_optimizer(model, optimizer):
 
 
 def rate(step, peak, scheduler):
-    """Linear warm-up, then half a cosine down to cos_min_ratio. step from 0."""
+    """Return the learning rate of a step, from 0: a linear warm-up, then half a cosine down to cos_min_ratio."""
     warm, total, low = (scheduler[key] for key in ("warmup_num_steps", "total_num_steps", "cos_min_ratio"))
     if step < warm:
         return peak * step / warm
@@ -119,7 +119,7 @@ def main():
         nn.utils.clip_grad_norm_(model.parameters(), recipe["gradient_clipping"])
         optimizer.step()
         optimizer.zero_grad()
-        loss.item()  # every step's loss is looked at, as zr's is
+        loss.item()  # read the loss of every step, as zr does
         if (step + 1) % plan["eval_interval"] == 0 or step + 1 == steps:
             val_loss.append(evaluate(model, val, plan["eval_batches"], batch, length))
     print(json.dumps({"val_loss": val_loss[-1], "evaluations": len(val_loss),

@@ -1,13 +1,13 @@
-"""A training step of a language model in PyTorch on the processor, timed: what bench/run sets beside zr.
+"""Time a training step of a language model in PyTorch on the processor, for comparison in bench/run.
 
     python step_torch.py single --model smollm2-135m --batch 4 --seq 64 --compile
     torchrun --nproc_per_node 2 step_torch.py fsdp2 --batch 2 --seq 64
     torchrun --nproc_per_node 1 step_torch.py ds3 --bf16 --offload nvme --folder DIR
 
 Models: gpt2-124m and smollm2-135m, with random weights. Systems: single, ddp, fsdp2, ds0 .. ds3 (DeepSpeed's stages).
-The batch is per rank. --compile: the model goes through torch.compile. Rank 0 prints one JSON object; step_ms holds
-every step, the first included. --offload: DeepSpeed's optimizer states are in the memory of the processors (cpu), where
-its own Adam updates them, or in files in a folder (nvme); update_ms then holds the time of every update.
+The batch is per rank. --compile: use torch.compile. --offload: DeepSpeed's optimizer states are in host memory (cpu),
+where its own Adam updates them, or in files in a folder (nvme); update_ms then has the times of all updates. Rank 0
+prints one JSON object; step_ms has the times of all steps, including the first.
 """
 import argparse
 import contextlib
@@ -48,7 +48,7 @@ class Gpt2Block(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """124M, with a tied head; its forward pass returns the loss."""
+    """GPT-2 124M with a tied head. Its forward pass returns the loss."""
 
     vocabulary = 50257
 
@@ -67,7 +67,7 @@ class Gpt2(nn.Module):
 
 
 def rotate(x, cos, sin):
-    """Rotary embedding, in the halves' order of Llama."""
+    """Apply a rotary embedding, with pairs in the order of Llama (first half, second half)."""
     first, second = x.chunk(2, -1)
     return x * cos + torch.cat((-second, first), -1) * sin
 
@@ -94,7 +94,7 @@ class LlamaBlock(nn.Module):
 
 
 class Llama(nn.Module):
-    """SmolLM2-135M's shape, with a tied head; its forward pass returns the loss."""
+    """A model with the shape of SmolLM2-135M and a tied head. Its forward pass returns the loss."""
 
     vocabulary = 49152
 
@@ -136,7 +136,7 @@ def deepspeed_step(model, stage, options):
         "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": True}},
         "bf16": {"enabled": options.bf16},
         "zero_optimization": {"stage": stage},
-        # DeepSpeed's own CPU Adam is compiled at run time; PyTorch's is what every system here uses.
+        # DeepSpeed's own CPU Adam must be compiled; all other systems here use PyTorch's Adam.
         "zero_force_ds_cpu_optimizer": False,
     }
     if options.offload:
@@ -167,7 +167,7 @@ def torch_step(model, system, options):
         for block in model.h:
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
-    # The fused kernel does not take FSDP2's sharded tensors.
+    # The fused kernel does not support FSDP2's sharded tensors.
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=system != "fsdp2")
     if options.compile:
         model = torch.compile(model)

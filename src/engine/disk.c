@@ -67,8 +67,8 @@ static const char *name_buffer(const zr_engine *e, const zr_buffer *buffer, char
 
 enum { NAME_BYTES = ZR_NAME_MAX + 96 };
 
-/* Several queues may read at the same time: the queue of FETCH, the queue of SAVE and, between walks, the computing
- * queue. */
+/* Read from the store. Several queues may read at the same time: the queue of FETCH, the queue of SAVE and, between
+ * walks, the computing queue. */
 static zr_status read_disk(zr_engine *e, const zr_buffer *buffer, int64_t at_byte, void *to, int64_t bytes)
 {
     char name[NAME_BYTES];

@@ -43,7 +43,8 @@ zr_lamb_args zr_lamb_defaults(zr_lamb_variant variant)
                           .grad_averaging = true};
 }
 
-/* `hyper` contains only the settings that the variant uses. Therefore kernels need not know the variants. */
+/* Return the optimizer LAMB. Its `hyper` contains only the settings that the variant uses, so kernels need not know the
+ * variants. */
 zr_optimizer zr_lamb(zr_lamb_variant variant, const zr_lamb_args *args)
 {
     const zr_lamb_args standard = zr_lamb_defaults(variant), *a = args ? args : &standard;

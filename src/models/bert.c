@@ -166,8 +166,8 @@ static zr_value embed(zr_graph *graph, const zr_bert_config *c, zr_value tokens,
     return zr_dropout(graph, x, c->hidden_dropout_prob);
 }
 
-/* Add the losses of the masked tokens. Only their rows pass through the head. The output of an evaluation is which
- * masked tokens are predicted. */
+/* Add the losses of the masked tokens. Only their rows pass through the head. The output of an evaluation is, for each
+ * masked token, whether it has the largest logit. */
 static void predict_masked(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value targets, zr_value words)
 {
     zr_value h = dense(graph, c, x, c->hidden_size, "cls.predictions.transform.dense");
@@ -180,7 +180,7 @@ static void predict_masked(zr_graph *graph, const zr_bert_config *c, zr_value x,
     if (eval) zr_graph_output(graph, hits);
 }
 
-/* Return what the pooler computes of each sample's first token. */
+/* Return the pooler's output for the first token of each sample. */
 static zr_value pool(zr_graph *graph, const zr_bert_config *c, zr_value x, zr_value first)
 {
     return zr_tanh(graph, dense(graph, c, zr_rows(graph, x, first), c->hidden_size, "bert.pooler.dense"));
@@ -322,7 +322,7 @@ static void complete(void *config)
     if (s->pad.n == 0) s->pad.n = 1; /* token 0, [PAD] */
 }
 
-/* The MLP keeps its width in multiples of the model's. */
+/* Scale the width of the MLP with the width of the model. */
 static void resize(void *config, const zr_model_sizes *from)
 {
     zr_bert_config *c = &((bert_settings *)config)->model;

@@ -331,7 +331,7 @@ static zr_status check_gpt2(const void *config)
     return ZR_OK;
 }
 
-/* If the width of the hidden layer was not given, it follows n_embd. */
+/* Let the width of the hidden layer follow n_embd if it was not given. */
 static void resize_gpt2(void *config, const zr_model_sizes *from)
 {
     (void)from;

@@ -258,8 +258,8 @@ inline int __popc(unsigned x)
     return __builtin_popcount(x);
 }
 
-/* Atomic without further care: blocks run one after the other, and a thread of a block gives way only where threads
- * meet. */
+/* A plain addition is atomic here, because blocks run one after the other, and a thread of a block yields to others
+ * only where threads synchronize. */
 template <typename T> T atomicAdd(T *to, T value)
 {
     const T was = *to;

@@ -46,7 +46,7 @@ transformers.logging.disable_progress_bar()
 
 
 def respell(folder):
-    """Rename the norms of a directory as the first versions did, and add what their files hold besides."""
+    """Rename the norms of a directory as the first versions did, and add the tensors that only their files have."""
     index = folder / "model.safetensors.index.json"
     for path in sorted(folder.glob("*.safetensors")):
         tensors = {}
@@ -64,7 +64,7 @@ def respell(folder):
 
 
 def make_rows(steps, seed):
-    """Rows of two segments and padding, in which at least one token is predicted."""
+    """Return rows of two segments and padding, in which at least one token is predicted."""
     random = torch.Generator().manual_seed(seed)
     n = steps * BATCH
     ids = torch.randint(5, TABLES["vocab_size"], (n, SEQ), generator=random)
@@ -78,7 +78,8 @@ def make_rows(steps, seed):
 
 
 def losses_of(model, rows):
-    """The two means of the loss, from the logits in float64, after a comparison with the loss of transformers."""
+    """Return the two means of the loss, from the logits in float64, after a comparison with the loss of
+    transformers."""
     out = model(**rows)
     pair = [cross_entropy(out.prediction_logits.double().flatten(0, 1), rows["labels"].flatten()),
             cross_entropy(out.seq_relationship_logits.double(), rows["next_sentence_label"])]
@@ -88,7 +89,7 @@ def losses_of(model, rows):
 
 
 def accuracy_of(model, rows):
-    """The share of masked tokens that have the largest logit, of several equal ones the first."""
+    """Return the fraction of masked tokens that have the largest logit; of several equal logits, the first counts."""
     counted = rows["labels"] >= 0
     return (model(**rows).prediction_logits.argmax(-1) == rows["labels"])[counted].double().mean().item()
 
@@ -120,7 +121,7 @@ def compare_losses(name, folder, model, rows, path):
 
 
 def compare_outputs(name, model, other, rows):
-    """The logits of two models of transformers."""
+    """Compare the logits of two models of transformers."""
     with torch.no_grad():
         inputs = {key: rows[key] for key in ("input_ids", "attention_mask", "token_type_ids")}
         a, b = model(**inputs), other(**inputs)
@@ -166,7 +167,7 @@ def run_kind(name, dtype, shard, old, rows, path):
 
 
 def run_preln(rows, path):
-    """A model that transformers does not have must not be taken for one that it has, by either program."""
+    """Check that neither program takes a model that transformers does not have for one that it has."""
     run = FOLDER / "preln"
     config = {"model": {"type": "bert-preln"} | SIZES | TABLES,
               "data": {"train": str(path), "seq_length": SEQ, "max_predictions": SEQ},

@@ -37,7 +37,7 @@ class Args(ctypes.Structure):
 
 
 def templates():
-    """The templates, as pairs of a name and a text."""
+    """Return the templates, as pairs of a name and a text."""
     if TEMPLATES.is_dir():
         return [(file.stem, file.read_bytes().decode()) for file in sorted(TEMPLATES.glob("*.jinja"))]
     found = []
@@ -58,7 +58,7 @@ def train(model, trainer):
 
 
 def like_gpt2(marks):
-    """A byte-level BPE."""
+    """Return a byte-level BPE."""
     model = tokenizers.Tokenizer(tokenizers.models.BPE())
     model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     model.decoder = tokenizers.decoders.ByteLevel()
@@ -69,7 +69,7 @@ def like_gpt2(marks):
 
 
 def like_llama(marks):
-    """A BPE by characters with byte fallback, which puts a space before each text between special tokens."""
+    """Return a BPE by characters with byte fallback, which puts a space before each text between special tokens."""
     first = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
     model = tokenizers.Tokenizer(tokenizers.models.BPE())
     steps = [tokenizers.normalizers.Prepend("\u2581"), tokenizers.normalizers.Replace(" ", "\u2581")]
@@ -112,7 +112,7 @@ def text_of(rng):
 
 
 def conversation(rng, template):
-    """A conversation that the template and zr take: a system prompt, if the template keeps it, and turns."""
+    """Return a conversation that the template and zr take: a system prompt, if the template keeps it, and turns."""
     keeps = "loop.last and system_message" not in template and "Only user and assistant roles are supported!" not in template
     messages = [{"role": "system", "content": text_of(rng)}] if keeps and rng.random() < 0.5 else []
     for _ in range(rng.randint(1, 3)):
@@ -126,7 +126,7 @@ def fail_if(lib, status):
 
 
 def read_tokens(lib, folder, lines, vocab):
-    """The tokens and targets of each line, as zr reads them."""
+    """Return the tokens and targets of each line, as zr reads them."""
     file = folder / "x.jsonl"
     file.write_text("".join(json.dumps({"messages": line}) + "\n" for line in lines))
     args = Args(path=str(file).encode(), tokenizer=str(folder).encode(), vocab_size=vocab, seq_length=SEQ,
@@ -142,7 +142,7 @@ def read_tokens(lib, folder, lines, vocab):
 
 
 def differs(tokenizer, eos, messages, got):
-    """Why zr's tokens and targets of a conversation are wrong, or None."""
+    """Return how zr's tokens and targets of a conversation differ from the expected ones, or None."""
     tokens, targets = got
     wanted = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=False, date_string=DATE)
     if tokens[:len(wanted)] != wanted or any(tokens[len(wanted):]):

@@ -28,7 +28,7 @@ def make_model(folder, kind, sizes, dtype="float32", shard=None, scale=4):
 
 
 def loaded(folder, kind):
-    """A directory as transformers loads it, with the names of tensors that are missing, and of unknown ones."""
+    """Load a directory with transformers. Return the model, and the names of missing and of unknown tensors."""
     model, told = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
                                        output_loading_info=True)
     return model.eval(), sorted(told["missing_keys"]), sorted(told["unexpected_keys"])
@@ -42,8 +42,9 @@ def compare_export(name, folder, kind):
 
 
 def compare_weights(name, model, other, shifts=()):
-    """Compare all weights but the biases of keys and those that `shifts` names. They add the same number to everything
-    of a softmax, so their gradient is 0 but for rounding, of which Adam makes updates as large as others."""
+    """Compare all weights except the biases of keys and those that `shifts` names. Such a bias adds the same number to
+    all inputs of a softmax, so its gradient is 0 except for rounding, which Adam scales up to updates of normal
+    size."""
     off, where = max(((a - b).abs().max().item(), key) for (key, a), (_, b) in
                      zip(model.named_parameters(), other.named_parameters(), strict=True)
                      if not key.endswith(("self.key.bias", *shifts)))
@@ -51,7 +52,7 @@ def compare_weights(name, model, other, shifts=()):
 
 
 def trained_by_torch(model, losses_of):
-    """The losses of each step before its update, the sum first; losses_of gives the terms of a step."""
+    """Return the losses of each step before its update, the sum first; losses_of gives the terms of a step."""
     model.train()
     decayed = [[p for p in model.parameters() if p.ndim >= 2], [p for p in model.parameters() if p.ndim < 2]]
     optimizer = torch.optim.AdamW([{"params": decayed[0]}, {"params": decayed[1], "weight_decay": 0.0}], **ADAMW)
@@ -67,7 +68,7 @@ def trained_by_torch(model, losses_of):
 
 
 def train(folder, run, data, terms, more=()):
-    """The losses of each step of zr, which reads the samples in their order."""
+    """Return the losses of each step of zr, which reads the samples in their order."""
     config = {"model": {"init": str(folder)} | NO_DROPOUT, "data": {"order": "sequential"} | data,
               "train_batch_size": BATCH, "gradient_clipping": CLIP, "optimizer": {"type": "AdamW", "params": ADAMW},
               "train": {"steps": STEPS, "eval_interval": 0, "save_interval": STEPS, "output_dir": str(run)}}

@@ -96,7 +96,7 @@ def compare_greedy(name, folder, model, tokenizer):
 
 
 def packed_rows(documents, room):
-    """As many whole documents as fit into each row of `room` tokens, in order."""
+    """Return rows of `room` tokens, each with as many whole documents as fit, in order."""
     rows = []
     for document in documents:
         if not rows or sum(map(len, rows[-1])) + len(document) > room:
@@ -106,7 +106,8 @@ def packed_rows(documents, room):
 
 
 def row_loss(model, row):
-    """The sum of the losses of a packed row: positions that start again, and a mask of blocks on the diagonal."""
+    """Return the sum of the losses of a packed row, with positions that restart at each document and a block-diagonal
+    mask."""
     tokens = torch.tensor([sum(row, [])])
     which = torch.cat([torch.full((len(document),), i) for i, document in enumerate(row)])
     positions = torch.cat([torch.arange(len(document)) for document in row])
@@ -123,7 +124,7 @@ def alone_loss(model, document):
 
 
 def compare_packed(name, folder, model, tokenizer):
-    """The loss of rows of several documents is that of a block-diagonal mask, and that of the documents alone."""
+    """Check that the loss of packed rows is that of a block-diagonal mask, and that of the documents alone."""
     texts = [TEXT[at:at + 7 + at * 13 % 90] for at in range(0, 3000, 61)]
     path = FOLDER / "documents.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))

@@ -9,7 +9,7 @@ from tap import check
 
 
 def tensors_of(folder):
-    """Each tensor's file, type, shape and bytes, by its name."""
+    """Return each tensor's file, type, shape and bytes, by its name."""
     made = {}
     for path in sorted(folder.glob("*.safetensors")):
         with safetensors.safe_open(path, "pt") as file:
@@ -29,7 +29,7 @@ def index_is_right(folder):
 
 
 def same_config(a, b):
-    """Compare by transformers, whose object has all defaults; the version of transformers and names do not count."""
+    """Compare configurations as transformers loads them, with all defaults; its version and names do not count."""
     left, right = (transformers.AutoConfig.from_pretrained(folder).to_dict() for folder in (a, b))
     for settings in (left, right):
         for key in ("_name_or_path", "transformers_version", "architectures"):
@@ -40,7 +40,7 @@ def same_config(a, b):
 
 
 def compare_files(name, folder, other, values=True, without=()):
-    """Compare two directories, without tensors of the first one that the second one must not have."""
+    """Compare two directories. The second one must not have the tensors of the first one that are given."""
     left, right = tensors_of(folder), tensors_of(other)
     left = {key: value for key, value in left.items() if key not in without}
     form = {key: value[:3] for key, value in left.items()} == {key: value[:3] for key, value in right.items()}

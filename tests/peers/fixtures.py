@@ -46,7 +46,8 @@ def model_of(told, **more):
 
 
 def characters():
-    """A vocabulary as of SentencePiece: special tokens, bytes, then learned tokens."""
+    """Return a function that makes a BPE model with a vocabulary like SentencePiece's: special tokens, bytes, then
+    learned tokens."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.Metaspace(SPACE)
     made.train_from_iterator([LEARNED], trainers.BpeTrainer(vocab_size=320, limit_alphabet=120, show_progress=False))
@@ -59,7 +60,7 @@ def characters():
 
 
 def unknown(fuse):
-    """Characters outside the vocabulary; only some bytes have tokens."""
+    """Return a BPE model that lacks the tokens of many characters and of most bytes."""
     names = ["<unk>", "<s>", "</s>", "<0xC3>", "<0xA9>", SPACE, *"abcdeht", "th", "the", SPACE + "th"]
     merges = [("t", "h"), ("th", "e"), (SPACE, "th")]
     return models.BPE({name: i for i, name in enumerate(names)}, merges, unk_token="<unk>", fuse_unk=fuse,
@@ -67,7 +68,7 @@ def unknown(fuse):
 
 
 def across():
-    """Merges across words, as no tokenizer of SentencePiece has them."""
+    """Return a BPE model with merges across words, which no tokenizer of SentencePiece has."""
     names = ["<unk>", "<s>", "</s>", SPACE, *"abcdeh", "t", "e" + SPACE, "he" + SPACE, "the" + SPACE, SPACE + "t",
              "e" + SPACE + "t", "he"]
     merges = [("e", SPACE + "t"), (SPACE, "t"), ("h", "e"), ("e", SPACE), ("h", "e" + SPACE), ("t", "he" + SPACE)]
@@ -99,7 +100,8 @@ def kinds():
 
 
 def tekken_file(told):
-    """The vocabulary in Mistral's own form, with 20 special tokens, two tokens that compete, and two too many."""
+    """Return the vocabulary in Mistral's own form, with 20 special tokens, two tokens that compete, and two too
+    many."""
     byte = {c: b for b, c in symbols().items()}
     names = sorted(told["vocab"], key=told["vocab"].get)
     spelled = [bytes(byte[c] for c in name) for name in names]
@@ -111,7 +113,7 @@ def tekken_file(told):
 
 
 def expected_of_tekken(told):
-    """By tiktoken, which mistral-common uses."""
+    """Return the texts with their tokens according to tiktoken, which mistral-common uses."""
     import tiktoken
     ranks = {base64.b64decode(v["token_bytes"]): v["rank"] for v in told["vocab"][:-2]}
     its = tiktoken.Encoding("small", pat_str=TEKKEN, mergeable_ranks=ranks, special_tokens={})

@@ -38,7 +38,8 @@ def zr_json(*words):
 
 
 def make_model(folder, **more):
-    """A GPT-2 of random weights as transformers makes and saves it, with biases and norms that are not 0 and 1."""
+    """Return a GPT-2 of random weights as transformers makes and saves it, with biases and norms that are not 0 and
+    1."""
     config = transformers.GPT2Config(**SIZES, bos_token_id=299, eos_token_id=299, **more)
     model = transformers.GPT2LMHeadModel(config)
     for name, weight in model.named_parameters():
@@ -77,8 +78,8 @@ def compare_greedy(name, folder, model, tokenizer):
 
 
 def loss_of(model, tokens, stride):
-    """As the guide "Perplexity of fixed-length models" has it: each token counts once. Without a stride the end of the
-    text that fills no window does not count."""
+    """Return the loss as in the guide "Perplexity of fixed-length models": each token counts once. Without a stride,
+    the last tokens of the text, which do not fill a window, do not count."""
     length, last, total, end = model.config.n_positions, len(tokens) - 1, 0.0, 0
     if not stride:
         last = last // length * length
@@ -170,7 +171,7 @@ def run_training(tokenizer):
 
 
 def tokens_of_zr(tokenizer, text):
-    """By `zr tokenize`, as llm.c's file: 1024 bytes of header, uint16."""
+    """Return the tokens of `zr tokenize`, from llm.c's file format: a header of 1024 bytes, then uint16."""
     (FOLDER / "in.txt").write_bytes(text)
     out = FOLDER / "out.bin"
     out.unlink(missing_ok=True)
@@ -194,7 +195,7 @@ def random_unicode(n):
 
 
 def edge_cases():
-    """Some characters of each category, each between letters, digits, spaces and punctuation."""
+    """Return some characters of each category, each between letters, digits, spaces and punctuation."""
     of = {}
     for point in range(0x110000):
         of.setdefault(KNOWN.category(chr(point)), []).append(chr(point))
@@ -237,7 +238,7 @@ def run_tokens():
 
 
 def bytes_of(theirs):
-    """Each token's bytes, by the alphabet of byte-level BPE."""
+    """Return each token's bytes, by the alphabet of byte-level BPE."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     rest = [b for b in range(256) if b not in plain]
     byte = {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(rest)}

@@ -58,7 +58,7 @@ def word(rng):
 
 
 def mixed(size, seed):
-    """Text of many scripts, with code, white space, digits and marks."""
+    """Return text of many scripts, with code, white space, digits and marks."""
     rng, made, n = random.Random(seed), [], 0
     while n < size:
         kind = rng.random()
@@ -73,7 +73,7 @@ def mixed(size, seed):
 
 
 def every_character():
-    """Each character between letters, digits, spaces and marks."""
+    """Return each character between letters, digits, spaces and marks."""
     points = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     rng = random.Random(3)
     some = [c for c in points if c < 0x3400 or 0xA000 <= c < 0xAC80 or 0xD780 <= c < 0x11000]
@@ -105,7 +105,7 @@ def byte_level(model, pattern, normalizer=None, special=(), begin=None):
 
 
 def wordpiece(text, size, extra=(), **normalizer):
-    """A WordPiece tokenizer as BERT's, learned from a text."""
+    """Return a WordPiece tokenizer like BERT's, learned from a text."""
     made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(**normalizer), pre_tokenizers.BertPreTokenizer()
     made.decoder = decoders.WordPiece()
@@ -120,7 +120,7 @@ def wordpiece(text, size, extra=(), **normalizer):
 
 
 def of_ranks(ranks, ignore_merges):
-    """A BPE model of tokens with ranks, as tiktoken has them: {bytes: rank}."""
+    """Return a BPE model of tokens with ranks, as tiktoken has them: {bytes: rank}."""
     name = symbols()
     spelled = {text: "".join(name[b] for b in text) for text in ranks}
     merges = []
@@ -133,7 +133,8 @@ def of_ranks(ranks, ignore_merges):
 
 
 def by_characters(model, legacy, scheme="first", split=False):
-    """A tokenizer like those that transformers makes of SentencePiece models. `legacy`: as before version 4.40."""
+    """Return a tokenizer like those that transformers makes of SentencePiece models. `legacy`: as before version
+    4.40."""
     made = Tokenizer(model)
     if scheme == "gemma":
         made.normalizer = normalizers.Replace(" ", SPACE)

@@ -126,7 +126,7 @@ def text_of(rng, n):
 
 
 def answer_of(rng, context):
-    """A part of a context, mostly of whole words, and sometimes not at its place."""
+    """Return a part of a context, mostly of whole words, and sometimes with a wrong position."""
     start = rng.randrange(len(context))
     stop = min(len(context), start + rng.randint(1, 40))
     if rng.random() < 0.7:
@@ -160,7 +160,7 @@ def make_articles(path):
 
 
 def make_white(path):
-    """Questions whose answer is nothing but white space behind a word, and one whose answer is lost."""
+    """Write questions whose answer is only white space after a word, and one whose answer is not in the context."""
     rng = random.Random(6)
     paragraphs = []
     for i in range(20):
@@ -210,13 +210,13 @@ def check_training(data, path, sizes):
 
 
 def logits_of(feature_ids, place, step):
-    """Random logits of a sample: the same for the same question, window and tokens."""
+    """Return random logits of a sample, which depend on the question, window and tokens only."""
     rng = random.Random(json.dumps([feature_ids, place, step]))
     return [(round(rng.gauss(0, 3) / step) * step, round(rng.gauss(0, 3) / step) * step) for _ in feature_ids]
 
 
 def counting(examples, predictions):
-    """EM and F1 in percent, as version 1.1 of SQuAD's evaluation counts."""
+    """Return EM and F1 in percent, as version 1.1 of SQuAD's evaluation counts."""
     exact = f1 = 0
     for example in examples:
         said, best = squad_metrics.normalize_answer(predictions[example.qas_id]), 0
@@ -290,7 +290,7 @@ def check_answers(data, path, sizes, step, n_best, longest):
 
 
 def check_comparing():
-    """EM and F1 of single answers, right ones among them."""
+    """Compare EM and F1 of single answers, some of which are right."""
     rng, wrong = random.Random(5), 0
     for _ in range(4000):
         one = text_of(rng, rng.randint(0, 5))

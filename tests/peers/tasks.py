@@ -67,7 +67,7 @@ def inputs_of(code):
 
 
 def labelled_sample(rng):
-    """A text or two, some of which are too long for a row."""
+    """Return one text or two, some of which are too long for a row."""
     line = {"text": text_of(rng, 1, 20), "label": rng.randrange(LABELS)}
     if rng.random() < 0.7:
         line["text_pair"] = text_of(rng, 1, 12)
@@ -75,7 +75,7 @@ def labelled_sample(rng):
 
 
 def question_sample(rng):
-    """A question that fits into a row with its text, and an answer of whole words."""
+    """Return a question that fits into a row with its text, and an answer of whole words."""
     question, context = text_of(rng, 1, 4) + " ?", text_of(rng, 3, 35)
     words = context.split()
     first = rng.randrange(len(words))
@@ -85,7 +85,7 @@ def question_sample(rng):
 
 
 def answered(question, context, place, text):
-    """A sample with the answer `text` at the place of the context."""
+    """Return a sample with the answer `text` at the place of the context."""
     code = TOKENIZER.encode(question, context)
     inside = [t for t, (a, b) in enumerate(code.offsets)
               if code.type_ids[t] == 1 and b > a and place <= a and b <= place + len(text)]
@@ -94,7 +94,7 @@ def answered(question, context, place, text):
 
 
 def other_answers(sample):
-    """The sample with other answers, so that losses tell the logits of several tokens apart."""
+    """Return the sample with other answers, so that losses tell the logits of several tokens apart."""
     line = sample[0]
     ends = [i for i, c in enumerate(line["context"] + " ") if c == " "]
     starts = [0, *(end + 1 for end in ends[:-1])]
@@ -118,7 +118,7 @@ def write_questions(path, samples):
 
 
 def batch_of(samples):
-    """Inputs of transformers, padded to the longest one."""
+    """Return inputs of transformers, padded to the longest one."""
     longest = max(len(inputs["input_ids"]) for _, inputs, _ in samples)
     return {key: torch.tensor([inputs[key] + [0] * (longest - len(inputs[key])) for _, inputs, _ in samples])
             for key in samples[0][1]}
@@ -134,7 +134,8 @@ def label_loss(model, samples):
 
 
 def answer_loss(model, samples):
-    """The loss over the tokens of each sample. transformers' own takes in padding, so it differs if there is any."""
+    """Return the loss over the tokens of each sample. transformers' own loss includes the padding, so it differs if
+    there is any."""
     batch = batch_of(samples)
     starts, ends = (torch.tensor(side) for side in zip(*(target for *_, target in samples)))
     out = model(**batch, start_positions=starts, end_positions=ends)
@@ -157,7 +158,7 @@ def label_scores(model, samples):
 
 
 def best_answer(starts, ends, inputs):
-    """The text between the best tokens, as transformers chooses them of a sample without padding."""
+    """Return the text between the best tokens, as transformers chooses them of a sample without padding."""
     inside = [t for t, kind in enumerate(inputs["token_type_ids"]) if kind == 1][:-1]
     pairs = [(float(starts[a] + ends[b]), a, b) for a in starts.topk(min(N_BEST, len(starts))).indices.tolist()
              for b in ends.topk(min(N_BEST, len(ends))).indices.tolist()
@@ -167,8 +168,8 @@ def best_answer(starts, ends, inputs):
 
 
 def text_between(line, a, b):
-    """The part of the context from token a to token b. Where transformers does not find the text of the tokens in that
-    of their words, it gives the whole words."""
+    """Return the part of the context from token a to token b. Where transformers does not find the text of the tokens
+    in that of their words, it gives the whole words."""
     code = TOKENIZER.encode(line["question"], line["context"])
     first, last = code.offsets[a][0], code.offsets[b][1]
     if "[UNK]" in code.tokens[a:b + 1] or code.tokens[a].startswith("##"):
@@ -178,7 +179,7 @@ def text_between(line, a, b):
 
 
 def answer_scores(model, samples):
-    """The answers, and the share of those that are exactly right, in percent. An article at the beginning of an answer
+    """Return the answers, and the percentage of them that are exactly right. An article at the beginning of an answer
     does not count."""
     found, exact = {}, 0
     for i, sample in enumerate(samples):
@@ -208,8 +209,8 @@ TASKS = {
 
 
 def compare_eval(name, task, folder, model, samples, path):
-    """Compare the losses of all samples, and those of a few alone with several targets each, so that no difference is
-    averaged out; and what is found in all samples."""
+    """Compare the losses of all samples, those of a few alone with several targets each, so that no difference is
+    averaged out, and the answers and labels found in all samples."""
     _, term, file, _, vary, write, loss_of, scores_of = TASKS[task]
     more = ("--predictions", FOLDER / "found.json") if task == "question_answering" else ()
     told = json.loads(zr("eval", folder, "--data", path, "--seq", SEQ[task], "--json", *more))
@@ -232,7 +233,7 @@ def compare_eval(name, task, folder, model, samples, path):
 
 
 def outputs_of(model, samples):
-    """The logits of each sample without padding."""
+    """Return the logits of each sample without padding."""
     outs = [model(**batch_of([sample])) for sample in samples]
     return torch.cat([torch.cat([out.start_logits, out.end_logits]).flatten() if "start_logits" in out else
                       out.logits.flatten() for out in outs])
@@ -290,15 +291,15 @@ def run_files(task, files, samples, path):
 
 
 def named_in(told, what):
-    """The names that end the line of a note, which may be cut to a few, and the line before them."""
+    """Return the names at the end of a note's line, which may be cut to a few, and the line before them."""
     line = next((line for line in told.splitlines() if what in line), ": ")
     before, names = line.rsplit(": ", 1)
     return set(names.split(" and ")[0].split(", ")), before
 
 
 def run_new_head(task, samples, path):
-    """Begin with the body of a pre-trained model, and compare what is new with transformers. The learning rate is so
-    small that no weight changes."""
+    """Start from the body of a pre-trained model, and compare the new tensors with transformers. The learning rate is
+    so small that no weight changes."""
     name, kind = f"{task}, from pre-training", TASKS[task][0]
     folder, run = FOLDER / "pretrained", FOLDER / f"{task}-begun"
     own = {"num_labels": LABELS} if task == "sequence_classification" else {}

@@ -75,7 +75,7 @@ class Mine:
 
 
 def every_character():
-    """Each character between letters, digits, spaces and marks."""
+    """Return each character between letters, digits, spaces and marks."""
     points = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     rng = random.Random(3)
     some = [c for c in points if c < 0x3400 or 0xA000 <= c < 0xAC80 or 0xD780 <= c < 0x11000]
@@ -86,7 +86,7 @@ def every_character():
 
 
 def runs_of_marks():
-    """Several marks behind a letter, with characters between them that BERT drops."""
+    """Return several marks after a letter, with characters between them that BERT drops."""
     marks = [c for c in range(0x110000) if unicodedata.combining(chr(c))] + [0xFFFD, 0x200B]
     rng = random.Random(4)
     return "".join("e" + "".join(chr(rng.choice(marks)) for _ in range(rng.randrange(1, 7))) + " "
@@ -118,7 +118,7 @@ def learned(pattern, size, text):
 
 
 def of_sentencepiece(path, legacy, scheme="first", split=False):
-    """A tokenizer made of a SentencePiece model: each pair of tokens that together are a token is a merge."""
+    """Return a tokenizer made of a SentencePiece model: each pair of tokens that together are a token is a merge."""
     import sentencepiece
     model = sentencepiece.SentencePieceProcessor(model_file=str(path))
     n = model.get_piece_size()
@@ -168,7 +168,7 @@ def kinds(text):
 
 
 class Tekken:
-    """Mistral's own package, in the manner of Tokenizer."""
+    """Mistral's own package, with the interface of Tokenizer."""
     def __init__(self, path):
         from mistral_common.tokens.tokenizers.tekken import Tekkenizer, SpecialTokenPolicy
         self.its, self.keep = Tekkenizer.from_file(str(path)), SpecialTokenPolicy.KEEP

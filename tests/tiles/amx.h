@@ -48,7 +48,7 @@ static inline void plain_store(int t, void *to, size_t stride)
     for (int r = 0; r < 16; r++) memcpy((char *)to + (size_t)r * stride, plain_at(t)[r], 64);
 }
 
-/* Return the number with these bits, or 0 if it is denormal. */
+/* Return the fp32 number with these bits, or 0 if it is denormal. */
 static inline float plain_number(uint32_t bits)
 {
     float x;
@@ -57,7 +57,8 @@ static inline float plain_number(uint32_t bits)
     return x;
 }
 
-/* Add a product of tiles to tile c. The first elements of all pairs are summed on their own, as are the second ones. */
+/* Add a product of tiles to tile c. As on a processor, the products of the first elements of all pairs have a sum of
+ * their own, and so have the products of the second elements. */
 static inline void plain_multiply(int c, int a, int b)
 {
     uint32_t(*sum)[16] = plain_at(c), (*left)[16] = plain_at(a), (*right)[16] = plain_at(b);

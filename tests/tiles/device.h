@@ -11,7 +11,7 @@
 extern const zr_kernel zr__kernels_attention_v4tiles[], zr__kernels_linear_v4tiles[];
 extern const zr__panel_ops zr__panels_v4tiles;
 
-/* Return the device, or NULL if this processor lacks v4. All kernels that do not multiply are those of v4. */
+/* Return the device, or NULL if this processor lacks v4. Kernels without matrix products are v4's. */
 static inline zr_device *tiles_device(int threads)
 {
     static zr_kernel kernel[32];

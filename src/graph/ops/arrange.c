@@ -26,8 +26,8 @@ static zr_cost slice_cost(const zr_graph *graph, const zr_op *op)
     return (zr_cost){.flops = 0, .bytes = bytes * (double)zr_shape_elems(&y->shape)};
 }
 
-/* The type of dx is the type of the output value, which the adjoint has already created with zr_grad_begin. It cannot
- * be inferred from the operands: dy has only the columns of the slice, not the width of x. */
+/* Take the type of dx from the output value, which the adjoint has already created with zr_grad_begin. It cannot be
+ * inferred from the operands: dy has only the columns of the slice, not the width of x. */
 static zr_status slice_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "slice_dx: the output must come from zr_grad_begin");

@@ -118,8 +118,8 @@ static zr_cost rows_cost(const zr_graph *graph, const zr_op *op)
     return (zr_cost){.flops = 0, .bytes = 4 * indices + 2 * elems * (double)zr_dtype_bytes(y->dtype)};
 }
 
-/* The type of dx is the type of the output value, which the adjoint has already created with zr_grad_begin. No operand
- * shows the number of rows of x. */
+/* Take the type of dx from the output value, which the adjoint has already created with zr_grad_begin. No operand shows
+ * the number of rows of x. */
 static zr_status rows_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     zr_dtype g = zr_graph_get_spec(graph)->dtype;

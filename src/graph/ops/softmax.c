@@ -49,8 +49,8 @@ static zr_status mean_infer(const zr_graph *graph, const zr_op *op, zr_type *out
     return ZR_OK;
 }
 
-/* The type of dx is the type of the output value, which the adjoint has already created with zr_grad_begin. It cannot
- * be inferred from the operand: dy has one number for each row of x, so it does not show the width of x. */
+/* Take the type of dx from the output value, which the adjoint has already created with zr_grad_begin. It cannot be
+ * inferred from the operand: dy has one number for each row of x, so it does not show the width of x. */
 static zr_status mean_dx_infer(const zr_graph *graph, const zr_op *op, zr_type *out)
 {
     ZR_CHECK(op->out[0] != ZR_NONE, ZR_ERR_ARG, "mean_dx: the output must come from zr_grad_begin");

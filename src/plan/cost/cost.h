@@ -39,9 +39,9 @@ typedef struct zr__layer {
     int64_t input_bytes;  /* bytes of the layer's input, an array of the model's width */
     int64_t kept_bytes;   /* bytes that the layer's forward pass keeps for the backward pass, in device memory */
     int64_t passed_bytes; /* bytes of the arrays that element-wise steps and norms read and write */
-    int64_t
-        least_bytes; /* the same if all such steps between two products or exchanges ran as one: each array is written
-                        once, and only if a later pass or a product reads it, and each pass reads an array once */
+    /* passed_bytes if all such steps between two products or exchanges ran as one step: each pass then reads an array
+     * once, and an array is written once, and only if a later pass or a product reads it */
+    int64_t least_bytes;
 } zr__layer;
 
 /** Measure a layer of a plan's training step. */

@@ -14,8 +14,8 @@ typedef struct content {
     bool needed; /* whether a step outside the writer's pass reads the contents */
 } content;
 
-/* State of the walk over the steps. A pass is a set of element-wise steps that could run together: steps of the unit
- * in the same direction with the same `level`: between the same products and moves. */
+/* State of the walk over the steps. A pass is a set of element-wise steps that could run together: steps of the layer
+ * in the same direction that lie between the same products and moves, and therefore have the same `level`. */
 typedef struct survey {
     const zr_plan *plan;
     const zr_schedule *s;
@@ -62,7 +62,7 @@ static bool is_backward(const survey *v, int32_t step)
     return v->s->step[step].replay || op_of(v, step)->backward;
 }
 
-/* Return whether a step runs an op of the layer without products. */
+/* Return whether a step runs an op of the layer that has no product. */
 static bool is_elementwise(const survey *v, int32_t step)
 {
     const zr_op *op = step < 0 ? NULL : op_of(v, step);
@@ -115,8 +115,8 @@ static void find_level(const survey *v, int32_t step)
     }
 }
 
-/* Count a read of an array. At least, each pass reads an array once that another step wrote, and an array is written
- * only if another pass, or a product, reads it. */
+/* Count a read of an array in passed_bytes and least_bytes. For least_bytes, a pass reads an array of another step
+ * once, and an array is written only if another pass or a product reads it. */
 static void count_read(const survey *v, int32_t step, const zr_use *use)
 {
     content *c = &v->buffer[use->buffer];
@@ -149,7 +149,7 @@ static void count_step(const survey *v, int32_t step)
     }
 }
 
-/* Add the buffers that the layer has written when the backward pass begins, and that later steps read. */
+/* Add the buffers that the layer's forward pass has written and that steps of the backward pass read. */
 static void count_kept(const survey *v, int32_t turn)
 {
     for (int32_t i = v->plan->n_persistent; i < v->s->n_buffers; i++) {

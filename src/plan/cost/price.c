@@ -9,7 +9,7 @@ typedef struct pricing {
     const zr_plan *plan;
     const zr_schedule *s;
     const zr__pricer *pricer;
-    bool in_turn; /* whether all streams without a thread of their own on every device (is_beside) share one queue */
+    bool in_turn; /* whether the streams share one queue, except streams with their own thread (is_beside) */
     bool saves;   /* whether the training step saves states */
     double clock[ZR_STREAMS]; /* clock[stream]: time in seconds from which the stream is free */
     double busy[ZR_STREAMS];
@@ -205,9 +205,9 @@ static bool is_beside(int stream)
            stream == ZR_STREAM_HOST || stream == ZR_STREAM_RETURN;
 }
 
-/* Advance all streams of a queue to the latest clock among them. If all streams without a thread of their own share one
- * queue, one thread runs their steps and also issues the steps of the other streams. A step of another stream can then
- * begin only after this thread has issued it. */
+/* Advance all streams of a queue to the latest clock among them. If in_turn is true, one thread runs the steps of the
+ * shared queue, and also issues the steps of the other streams. A step of another stream can then begin only after this
+ * thread has issued it. */
 static void advance_queues(pricing *p, int32_t index)
 {
     const int8_t *of = p->pricer->queues.of;

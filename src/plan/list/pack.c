@@ -113,8 +113,8 @@ static slice *slice_at(const packing *k, int level, int32_t step)
     return &k->slice[(slices - 1) / 3 + step * slices / k->n_steps];
 }
 
-/* meets_all returns true only if an item is certainly alive at the same time as every buffer of a block. meets_none
- * returns true only if it is certainly never alive at the same time as any of them. */
+/* Return whether it is certain that an item is alive at the same time as each buffer of a block (meets_all), or at the
+ * same time as no buffer of the block (meets_none). */
 static bool meets_all(const block *b, const span *item)
 {
     bool none_before = false, none_behind = false;
@@ -266,7 +266,7 @@ static void mark_pages(const zr_plan *plan, const zr_schedule *s, span *list)
     }
 }
 
-/* `begin` is the offset in the memory space from which buffers are placed. */
+/* Place a buffer at the lowest free offset. Buffers are placed from the offset `begin` of the memory space on. */
 static zr_status place_span(packing *k, int64_t begin, span *item)
 {
     int level = k->levels - 1;

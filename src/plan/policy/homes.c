@@ -66,7 +66,7 @@ static zr_status check_homes_built(const zr_layout *l)
              "gradients in space \"%s\" at stage %d with one micro-batch a step: ops write whole gradients to the "
              "device there; stage 2 or 3, or several micro-batches, is built",
              zr_space_name(home->grad), l->stage);
-    /* A transfer must begin at a block of the disk. This rank's part of larger sums does not. */
+    /* A transfer must begin at a block of the disk. In sums larger than this rank's part, the part does not. */
     const bool larger = l->ranks > 1 && (l->stage == 0 || l->shard_ranks > 0 || (l->reduce_once && l->accum > 1));
     ZR_CHECK(home->grad != ZR_SPACE_DISK || !l->train || !larger, ZR_ERR_UNSUPPORTED,
              "gradients in space \"disk\" %s: a rank then keeps sums that are larger than its own part; \"host\" is "

@@ -141,8 +141,8 @@ static void write_gather(zr__list *l, int32_t unit, int32_t buffer, bool brings,
         gather_level(l, unit, &v[i], i > 0 || in_place ? &target : &u->param, &target, pace);
 }
 
-/* On processors, exchanges use the cores that compute, so parameters are not prefetched from other ranks. Reads from
- * disk do not use the cores, so they are prefetched. */
+/* Split gathers only on processors, and only of parameters on disk. There, exchanges use the cores that compute, so
+ * parameters are not prefetched from other ranks. Reads from disk do not use the cores, so they are prefetched. */
 bool zr__fetch_in_halves(const zr_plan *plan, int32_t unit)
 {
     return plan->moves && plan->unit[unit].param_home == ZR_SPACE_DISK && !plan->profile.facts.apart;

@@ -84,8 +84,8 @@ typedef struct zr__writing {
 /* Return a use of a value in `buffer`. A parameter, or its gradient, lies at the parameter's offset within its unit.
  * Any other value lies at the beginning of the buffer. */
 zr_use zr__use_value(const zr_graph *graph, zr_value value, int32_t buffer, bool reads, bool writes);
-/* zr__place_input returns the use of an operand of an op. zr__place_output returns the use of an output that `step`
- * writes. Both choose the buffer. */
+/* Return the use of an operand of an op (zr__place_input), or of an output that `step` writes (zr__place_output), after
+ * choosing its buffer. */
 zr_use zr__place_input(const zr__writing *w, zr_value value);
 zr_use zr__place_output(zr__writing *w, zr__id step, int32_t run, int out);
 /* Return the buffer of a unit's whole gradient in this pass. If the gradient has no buffer yet, create one. */

@@ -23,8 +23,8 @@ ZR_NODISCARD zr_status zr__inputs_open(const zr_config *config, bool first, zr_p
                                        zr__inputs *inputs);
 void zr__inputs_close(zr__inputs *inputs);
 
-/** Return whether a parameter's initial values are drawn although the run has initial weights: those are of another
- * task (zr_hf_names.heads), and do not have the parameter. */
+/** Return whether a parameter gets random initial values although the run has initial weights, because these were
+ * trained for another task and lack the parameter (zr_hf_names.heads). */
 bool zr__inputs_lack(const zr__inputs *inputs, const char *param);
 
 /** Copy the keys that all readers of data need into `args`: tokenizer, packing, chat template, text key, handling of

@@ -13,8 +13,8 @@ struct zr__rows_ahead {
     zr__samples *samples;
     const zr_layout *layout;
     int inputs;
-    int64_t width[MOST_INPUTS], numbers; /* elements of a row in each input, and in all */
-    int32_t *window;                     /* a row */
+    int64_t width[MOST_INPUTS], numbers; /* number of elements of a row in each input, and in all inputs together */
+    int32_t *window;                     /* buffer for a row */
     zr__ahead *ahead;
 };
 
@@ -37,7 +37,7 @@ int64_t zr__rows_ahead_room(const zr_plan *plan, int64_t *bytes)
     return room;
 }
 
-/* Return the row in a window. */
+/* Return a row whose arrays lie one after the other in a window. */
 static zr__row row_in(const zr__rows_ahead *a, int32_t *window)
 {
     void *input[MOST_INPUTS];
@@ -82,7 +82,8 @@ void zr__rows_ahead_want(zr__rows_ahead *a, int64_t first, int64_t stride)
     zr__ahead_want(a->ahead, &(zr__ahead_order){first, a->layout->batch, stride, INT64_MAX});
 }
 
-/* Bring the row of a sample into a->window. */
+/* Copy the row of a sample into a->window. Read it now if it was not read ahead. If `keeps`, it stays in memory for a
+ * later call. */
 static zr_status take(zr__rows_ahead *a, int64_t sample, bool keeps)
 {
     bool there = false;

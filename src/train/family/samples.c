@@ -128,8 +128,8 @@ bool zr__samples_are_open(const zr__samples *samples)
 
 /* ---- facts ----------------------------------------------------------------------------------- */
 
-/** Describe rows of encoders as tokens are described. `info` is a variable of zr_pairs_info or of zr_labelled_info,
- * which have these members in common. */
+/** Facts about an encoder's rows as zr_data_info. `info` is a variable of zr_pairs_info or of zr_labelled_info, which
+ * have these members in common. */
 #define INFO_OF_ROWS(info)                                                                                             \
     (zr_data_info)                                                                                                     \
     {                                                                                                                  \
@@ -155,7 +155,7 @@ zr_data_info zr__samples_info(const zr__samples *samples)
 
 bool zr__samples_take_time(const zr__samples *samples)
 {
-    if (samples->labelled) return false; /* they are in memory */
+    if (samples->labelled) return false; /* labelled samples are in memory */
     const bool made = samples->pairs && zr_pairs_get_info(samples->pairs).sentences > 0;
     return made || zr__samples_info(samples).bytes > ZR_TRAIN_AHEAD_BYTES;
 }

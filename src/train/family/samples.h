@@ -37,7 +37,7 @@ ZR_NODISCARD zr_status zr__samples_open(const zr_config *config, const char *pat
 void zr__samples_close(zr__samples *samples);
 bool zr__samples_are_open(const zr__samples *samples);
 
-/** Return what the data are. Of samples of an encoder, a window is a row. */
+/** Return facts about the data. For an encoder, a window is a row. */
 zr_data_info zr__samples_info(const zr__samples *samples);
 /** Return whether reading samples takes so long that a thread should read ahead: samples are made from texts, or data
  * exceed ZR_TRAIN_AHEAD_BYTES. */

@@ -67,7 +67,8 @@ static void note_lines(const zr__run *r, const zr__samples *samples)
 {
     zr_data_info info = {0};
     if (zr__samples_are_open(samples)) info = zr__samples_info(samples);
-    const bool wrong = info.skipped_lines > 0 || (samples->labelled && info.note[0]); /* lines, or answers */
+    /* a note on skipped lines or on lost answers */
+    const bool wrong = info.skipped_lines > 0 || (samples->labelled && info.note[0]);
     if (wrong) zr__run_note(r, "%s", info.note);
     if (info.cut_documents > 0) zr__run_note(r, "%s", info.cut);
 }

@@ -16,11 +16,11 @@ typedef struct judge {
     const zr_eval_args *args;
     zr__samples samples;
     zr_layout layout;
-    int64_t seq, rows, done; /* tokens of a row; rows of the evaluation, and those of completed batches */
+    int64_t seq, rows, done; /* number of tokens of a row; number of rows of the evaluation, and of completed batches */
     int32_t *label;          /* labels (rows of a batch, S) of the current batch; unused in other tasks */
-    int64_t right, labelled; /* samples whose label has the largest logit, and samples with a label */
-    int64_t hits;            /* masked tokens that have the largest logit */
-    zr_answers *answers;     /* NULL in other tasks, and if questions may be incomplete */
+    int64_t right, labelled; /* number of samples whose label has the largest logit, and of samples with a label */
+    int64_t hits;            /* number of masked tokens whose target has the largest logit */
+    zr_answers *answers;     /* answers found; NULL in other tasks, and if questions may be incomplete */
     void *raw;               /* output of a batch, logits or hits, in the type of the layout */
     float *output;
 } judge;
@@ -76,7 +76,7 @@ static zr_status open_samples(judge *j, const char *path)
     return kind == ZR_SAMPLES_PAIRS ? open_pairs(j, path, tokenizer) : open_labelled(j, path, tokenizer);
 }
 
-/* Return the number of elements of the model's output for a batch, or 0 if it is not read. */
+/* Return the number of elements of the model's output for a batch, or 0 if the task does not read the output. */
 static int64_t output_elems(const judge *j, zr_samples kind)
 {
     const zr_layout *l = &j->layout;
@@ -85,7 +85,7 @@ static int64_t output_elems(const judge *j, zr_samples kind)
     return j->answers ? 2 * l->batch * j->seq : 0;
 }
 
-/* Find the number of rows, and allocate what the output of a task needs. */
+/* Find the number of rows, and allocate the buffers for the output of the task. */
 static zr_status prepare(judge *j)
 {
     const zr_eval_args *args = j->args;
@@ -122,7 +122,7 @@ static zr_status read_row(void *source, int64_t index, const zr__row *row)
     return ZR_OK;
 }
 
-/* Count the samples of a row whose label has the largest logit, the first of several equal ones. */
+/* Count the samples of a row whose label has the largest logit. Of several equal logits, the first one counts. */
 static void judge_labels(judge *j, int64_t b)
 {
     const int64_t S = j->layout.samples, labels = zr__family_labels(&j->loaded->model);
@@ -136,7 +136,7 @@ static void judge_labels(judge *j, int64_t b)
     }
 }
 
-/* Count the masked tokens of a row that have the largest logit. */
+/* Count the masked tokens of a row whose target has the largest logit. */
 static void judge_masked(judge *j, int64_t b)
 {
     const int64_t P = j->layout.predictions;

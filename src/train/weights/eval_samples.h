@@ -1,4 +1,4 @@
-/** Evaluation of an encoder: losses, and what its labels or answers are worth. */
+/** Evaluation of an encoder: its losses, and the quality of its labels or answers. */
 #ifndef ZR_TRAIN_EVAL_SAMPLES_H
 #define ZR_TRAIN_EVAL_SAMPLES_H
 

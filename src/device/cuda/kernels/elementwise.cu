@@ -231,8 +231,8 @@ struct swiglu_dx_each {
     }
 };
 
-/* Each gradient may share the memory of an operand, since an element of all operands is read before the same element of
- * the results is written. */
+/* Compute the gradients of swiglu. Each gradient may share the memory of an operand, since an element of all operands
+ * is read before the same element of the results is written. */
 zr_status run_swiglu_dx(const zr_kernel_args *args)
 {
     const swiglu_dx_each each = {zr__array_of(&args->out[0]), zr__array_of(&args->out[1]), zr__array_of(&args->in[0]),
