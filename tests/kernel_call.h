@@ -1,4 +1,5 @@
-/* Runs one kernel of a device without a graph: prepare, run and release, with plain arrays. */
+/* Runs one kernel of a device without a graph: prepare, run and release, with plain arrays. The kernel gets copies of
+ * the arrays, so that no access beyond them is missed: fences around host memory, guards in memory of a device. */
 #ifndef ZR_TESTS_KERNEL_CALL_H
 #define ZR_TESTS_KERNEL_CALL_H
 
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "fence.h"
 #include "graph/internal.h"
 #include "zr/device.h"
 #include "zr/graph.h"
@@ -41,15 +43,18 @@ typedef struct kernel_call {
     zr_tensor in[ZR_OP_INS], out[ZR_OP_OUTS];
     zr_runtime runtime;
     int64_t scratch_bytes;
+    bool direct; /* whether a kernel on the host gets the arrays themselves */
 } kernel_call;
 
-/* ---- memory of a device that the host cannot touch ---------------------------------------------- */
+/* ---- copies of arrays ---------------------------------------------------------------------------- */
 
-/* A device copy of a host array: misaligned like the host's array relative to 64 bytes, with guards on both sides. */
+/* A copy of a host array. In memory of a device, it has guards on both sides, and is misaligned like the host's array
+ * relative to 64 bytes. */
 typedef struct kernel_copy {
     void *host;
     int64_t bytes;
     unsigned char *device, *base;
+    fence fence; /* if the device's memory is the host's */
 } kernel_copy;
 
 enum { KERNEL_GUARD = 64, KERNEL_COPIES = ZR_OP_INS + ZR_OP_OUTS };
@@ -57,6 +62,15 @@ enum { KERNEL_GUARD = 64, KERNEL_COPIES = ZR_OP_INS + ZR_OP_OUTS };
 static inline int64_t kernel_copy_bytes(const kernel_copy *c)
 {
     return c->bytes + 4 * KERNEL_GUARD;
+}
+
+/* Copy a host array to a fence. Arrays at odd addresses get odd copies, of whatever size. */
+static inline void kernel_put_host(kernel_copy *c)
+{
+    const bool odd = (uintptr_t)c->host % KERNEL_GUARD != 0 && c->bytes % KERNEL_GUARD == 0;
+    c->fence = fence_new(c->bytes, odd ? (int64_t)sizeof(float) : 0, 1);
+    c->device = c->fence.memory;
+    memcpy(c->device, c->host, (size_t)c->bytes);
 }
 
 /* Copy a host array to the device and return the copy. An array that was copied before, such as a result in place of an
@@ -69,6 +83,10 @@ static inline void *kernel_put(zr_device *device, kernel_copy *copies, int *n, v
         if (copies[i].host == host) return copies[i].device;
     kernel_copy *c = &copies[(*n)++];
     *c = (kernel_copy){.host = host, .bytes = bytes};
+    if (!device->profile.facts.apart) {
+        kernel_put_host(c);
+        return c->device;
+    }
     assert_int_equal(device->ops->alloc(device, kernel_copy_bytes(c), &memory), ZR_OK);
     c->base = memory;
     c->device = c->base + KERNEL_GUARD + (uintptr_t)host % KERNEL_GUARD;
@@ -77,9 +95,21 @@ static inline void *kernel_put(zr_device *device, kernel_copy *copies, int *n, v
     return c->device;
 }
 
-/* Copy a result back to the host's array and check that the guards around the device copy are intact. */
-static inline void kernel_take(zr_device *device, const kernel_copy *c)
+/* Copy a result back from a fence. Operands are not written, since other threads may use them as well. */
+static inline void kernel_take_host(kernel_copy *c)
 {
+    const size_t bytes = (size_t)c->bytes;
+    if (memcmp(c->host, c->device, bytes) != 0) memcpy(c->host, c->device, bytes);
+    fence_free(&c->fence);
+}
+
+/* Copy a result back to the host's array and check that the guards around the copy are intact. */
+static inline void kernel_take(zr_device *device, kernel_copy *c)
+{
+    if (!device->profile.facts.apart) {
+        kernel_take_host(c);
+        return;
+    }
     const int64_t bytes = kernel_copy_bytes(c), first = c->device - c->base;
     void *memory = NULL;
     assert_int_equal(device->ops->alloc_host(device, bytes, &memory), ZR_OK);
@@ -108,24 +138,36 @@ static inline int64_t kernel_scratch_bytes(const zr_device *device, const kernel
     return zr_device_facts_scratch(&device->profile.facts, &graph, op);
 }
 
-/* Allocate `bytes` of scratch and a guard, all filled with NaN; return NULL for 0 bytes. */
-static inline void *kernel_scratch(zr_device *device, int64_t bytes)
+/* Scratch of a kernel, filled with NaN, because no kernel may rely on zeros. */
+typedef struct kernel_scratch {
+    void *memory;
+    int64_t bytes;
+    fence fence; /* if the device's memory is the host's */
+} kernel_scratch;
+
+/* Allocate `bytes` of scratch and a guard. */
+static inline kernel_scratch kernel_scratch_new(zr_device *device, int64_t bytes)
 {
-    void *memory = NULL;
-    if (bytes == 0) return NULL;
-    assert_int_equal(device->ops->alloc(device, bytes + KERNEL_GUARD, &memory), ZR_OK);
-    assert_int_equal(device->ops->fill(device, memory, 0xff, bytes + KERNEL_GUARD), ZR_OK);
-    return memory;
+    kernel_scratch s = {.bytes = bytes};
+    if (!device->profile.facts.apart) {
+        s.fence = fence_new(bytes, 0, KERNEL_GUARD);
+        s.memory = memset(s.fence.memory, 0xff, (size_t)bytes);
+    } else if (bytes > 0) {
+        assert_int_equal(device->ops->alloc(device, bytes + KERNEL_GUARD, &s.memory), ZR_OK);
+        assert_int_equal(device->ops->fill(device, s.memory, 0xff, bytes + KERNEL_GUARD), ZR_OK);
+    }
+    return s;
 }
 
 /* Free scratch and check that the guard behind it is intact. */
-static inline void kernel_scratch_free(zr_device *device, void *memory, int64_t bytes)
+static inline void kernel_scratch_free(zr_device *device, kernel_scratch *s)
 {
     unsigned char guard[KERNEL_GUARD];
-    if (!memory) return;
-    assert_int_equal(device->ops->copy(device, guard, (char *)memory + bytes, KERNEL_GUARD), ZR_OK);
+    fence_free(&s->fence);
+    if (!device->profile.facts.apart || !s->memory) return;
+    assert_int_equal(device->ops->copy(device, guard, (char *)s->memory + s->bytes, KERNEL_GUARD), ZR_OK);
     for (int i = 0; i < KERNEL_GUARD; i++) assert_int_equal(guard[i], 0xff);
-    device->ops->free(device, memory);
+    device->ops->free(device, s->memory);
 }
 
 /* ---- the call ---------------------------------------------------------------------------------- */
@@ -150,9 +192,8 @@ static inline zr_status kernel_run(zr_device *device, const kernel_call *call)
 
     const zr_kernel *kernel = device->ops->kernel(device, call->name);
     if (!kernel) fail_msg("%s has no kernel \"%s\"", device->profile.facts.name, call->name);
-    void *scratch = zr_alloc((size_t)call->scratch_bytes + 64);
-    assert_non_null(scratch);
-    memset(scratch, 0xff, (size_t)call->scratch_bytes + 64); /* NaN: no kernel may rely on zeros */
+    const int64_t bytes = apart ? kernel_scratch_bytes(device, call, &op) : call->scratch_bytes;
+    kernel_scratch scratch = kernel_scratch_new(device, bytes);
 
     kernel_copy copies[KERNEL_COPIES];
     zr_tensor in[ZR_OP_INS], out[ZR_OP_OUTS];
@@ -165,21 +206,17 @@ static inline zr_status kernel_run(zr_device *device, const kernel_call *call)
                            .n_out = call->n_out,
                            .in = in,
                            .out = out,
-                           .scratch = scratch,
+                           .scratch = scratch.memory,
                            .runtime = &call->runtime,
                            .threads = device->profile.facts.threads};
-    for (int i = 0; apart && i < call->n_in; i++)
+    const bool copied = apart || !call->direct;
+    for (int i = 0; copied && i < call->n_in; i++)
         in[i].data = kernel_put(device, copies, &n, in[i].data, kernel_tensor_bytes(&in[i]));
-    for (int i = 0; apart && i < call->n_out; i++)
+    for (int i = 0; copied && i < call->n_out; i++)
         out[i].data = kernel_put(device, copies, &n, out[i].data, kernel_tensor_bytes(&out[i]));
-    const int64_t apart_bytes = apart ? kernel_scratch_bytes(device, call, &op) : 0;
-    if (apart) args.scratch = kernel_scratch(device, apart_bytes);
     const zr_status status = kernel_run_there(kernel, &args);
-    if (apart) kernel_scratch_free(device, args.scratch, apart_bytes);
+    kernel_scratch_free(device, &scratch);
     for (int i = 0; i < n; i++) kernel_take(device, &copies[i]);
-    const unsigned char *end = (const unsigned char *)scratch + call->scratch_bytes;
-    for (int i = 0; i < 64; i++) assert_int_equal(end[i], 0xff);
-    zr_free(scratch);
     return status;
 }
 

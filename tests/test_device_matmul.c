@@ -23,17 +23,17 @@ typedef struct product_case {
 typedef struct array {
     float *value;
     void *data;
+    fence values, narrowed; /* memory of `value`, and of `data` if that has another type */
 } array;
 
 static array make(int64_t n, zr_dtype dtype, uint32_t stream)
 {
-    array a = {.value = zr_alloc((size_t)n * 4)};
-    assert_non_null(a.value);
+    array a = {.values = fence_new(n * 4, 0, 1)};
+    a.data = a.value = (float *)a.values.memory;
     take(a.value, n, stream);
-    a.data = a.value;
     if (dtype != ZR_F32) {
-        a.data = zr_alloc((size_t)n * 2);
-        assert_non_null(a.data);
+        a.narrowed = fence_new(n * 2, 0, 1);
+        a.data = a.narrowed.memory;
         narrow(a.data, dtype, a.value, n);
     }
     return a;
@@ -41,8 +41,8 @@ static array make(int64_t n, zr_dtype dtype, uint32_t stream)
 
 static void drop(array *a)
 {
-    if (a->data != a->value) zr_free(a->data);
-    zr_free(a->value);
+    fence_free(&a->values);
+    fence_free(&a->narrowed);
 }
 
 /* Check a rounded result: the exact one lies within `slack` of `want`, so `out` must lie between the rounded ends of
@@ -81,7 +81,7 @@ static void check_case(zr_device *device, const product_case *c)
 
     kernel_call call = {.name = c->op, .attr.i[0] = c->transposed, .n_out = 1, .n_in = forward || dw ? 3 : 2};
     zr_tensor at = forward || !dw ? tensor2(a.data, c->dtype, r.m, r.k) : tensor2(a.data, c->dtype, r.k, r.m);
-    zr_tensor bt = dw ? tensor2(b.data, c->dtype, r.k, r.n) : tensor2(b.data, c->dtype, 0, 0);
+    zr_tensor bt = tensor2(b.data, c->dtype, r.k, r.n);
     call.in[0] = dw && c->transposed ? bt : at;
     call.in[1] = dw && c->transposed ? at : bt;
     call.in[2] = c->extra ? tensor1(extra.data, dw ? ZR_F32 : c->dtype, extra_n) : tensor_absent();
@@ -176,7 +176,7 @@ static void run_linear(zr_device *device, const product_case *c, const array *x,
     const char *from = (const char *)x->data + row * c->K * zr_dtype_bytes(c->dtype);
     kernel_call call = {.name = "linear", .attr.i[0] = c->transposed, .n_out = 1, .n_in = 3};
     call.in[0] = tensor2((void *)from, c->dtype, rows, c->K);
-    call.in[1] = tensor2(w->data, c->dtype, 0, 0);
+    call.in[1] = tensor2(w->data, c->dtype, c->K, c->N);
     call.in[2] = c->extra ? tensor1(b->data, c->dtype, c->N) : tensor_absent();
     call.out[0] = tensor2(out, c->dtype, rows, c->N);
     call.scratch_bytes = zr__matmul_scratch(&device->profile.facts, rows, c->N, c->K, c->dtype, c->dtype);
@@ -336,13 +336,12 @@ static void run_own(const zr__panel_ops *level, const own_case *c, int64_t row, 
     spec.threads = threads;
     const zr__product_shape shape = {rows, c->n, c->k, c->dtype, ZR_F32, level->tiles};
     int64_t bytes = zr__product_layout_make(shape, threads, ZR__PANEL_BYTES).bytes;
-    void *panels = zr_alloc((size_t)bytes);
-    assert_non_null(panels);
-    memset(panels, 0xff, (size_t)bytes);
-    zr__matmul_operands at = {.b = b->data, .c = out + row * c->n, .panels = panels};
+    fence panels = fence_new(bytes, 0, KERNEL_GUARD);
+    memset(panels.memory, 0xff, (size_t)bytes);
+    zr__matmul_operands at = {.b = b->data, .c = out + row * c->n, .panels = panels.memory};
     at.a = (const char *)a->data + row * zr_dtype_bytes(c->dtype);
     level->multiply(&spec, &at);
-    zr_free(panels);
+    fence_free(&panels);
 }
 
 /* Check C += A B against double. The bits must be the same for any number of threads, and when C is computed in parts

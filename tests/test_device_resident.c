@@ -58,7 +58,7 @@ static void test_resident(void **state)
         assert_int_equal(zr_device_create_cpu(&config, &device), ZR_OK);
         zr_dtype dtype = dtypes[i / 2];
         void *x = touched(rows * C, dtype), *w = touched(V * C, dtype), *y = touched(rows * V, dtype);
-        kernel_call call = {.name = "linear", .attr.i[0] = 1, .n_in = 2, .n_out = 1};
+        kernel_call call = {.name = "linear", .attr.i[0] = 1, .n_in = 2, .n_out = 1, .direct = true};
         const zr_device_facts *facts = &device->profile.facts;
         call.scratch_bytes = zr__matmul_scratch(facts, rows, V, C, dtype, dtype);
         call.in[0] = tensor2(x, dtype, rows, C);
