@@ -233,11 +233,13 @@ $(STAND_IN)/%.o: tests/cuda/%.cc $(STAMP) $(STAND_IN)/processor
 	@$(if $(Q),echo '  CXX   $<')
 	$(Q)$(STAND_IN_CXX) -MMD -MP -c $< -o $@
 
+# Under sanitizers less is optimized: at -O3, checks of unrolled loops take minutes to compile.
+KERNEL_OPT := $(if $(SAN),-O1,-O3)
 define level_rule
 $(B)/obj/device/cpu/kernels/%.$(1).o: src/device/cpu/kernels/%.c $(STAMP)
 	@mkdir -p $$(@D)
 	@$$(if $$(Q),echo '  CC    $$< ($(1))')
-	$$(Q)$$(CC) $$(CFLAGS_ALL) -O3 $$(FLAGS_$(1)) -DZR_LEVEL=$(1) -DZR_LEVEL_$(1)=1 -MMD -MP -c $$< -o $$@
+	$$(Q)$$(CC) $$(CFLAGS_ALL) $$(KERNEL_OPT) $$(FLAGS_$(1)) -DZR_LEVEL=$(1) -DZR_LEVEL_$(1)=1 -MMD -MP -c $$< -o $$@
 endef
 $(foreach l,$(LEVELS) $(if $(FLAGS_v4),v4tiles),$(eval $(call level_rule,$(l))))
 
