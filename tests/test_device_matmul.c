@@ -153,7 +153,7 @@ static void check_edges(zr_device *device)
             c.out_dtype = ZR_F32;
             if (strcmp(op, "linear_dw") == 0) check_case(device, &c);
             c.dtype = ZR_F32;
-            if (i % 2 == way % 2) check_case(device, &c);
+            if ((int)(i % 2) == way % 2) check_case(device, &c);
         }
 }
 
