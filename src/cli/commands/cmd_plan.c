@@ -349,7 +349,7 @@ static zr_status make_plan(cli_args *args, planning *p)
     ZR_TRY_GOTO(st, cli_check_outputs(p->config, p->o->svg), done);
     ZR_TRY_GOTO(st, settle_plan(p), done);
     ZR_TRY_GOTO(st, show_plan(p), done);
-    ZR_TRY_GOTO(st, cli_flush(), done); /* so that notes come after the tables where both go into one file */
+    ZR_TRY_GOTO(st, cli_flush(), done); /* the tables come before the notes if both go into one file */
     say_plan_notes(p);
 done:
     zr_config_destroy(&p->config);

@@ -166,7 +166,7 @@ zr_status zr__words_answer(const zr__words *w, zr__labelled_list *list, const ch
     if (!inside || w->n == 0) return ZR_OK;
     const int64_t characters = count_characters(answer),
                   end = word_of_character(w, start + characters - 1, &ends_inside);
-    if (begin < 0) begin = w->n - 1; /* as in Python, the index -1 means the last word */
+    if (begin < 0) begin = w->n - 1; /* index -1 means the last word, as in Python */
     if (characters > 0) ZR_TRY(contain(w, begin, end + 1, answer, found));
     if (!*found) return ZR_OK;
     *first = w->word[begin].token;

@@ -87,7 +87,7 @@ static int64_t contraction_bytes(const scanner *s, place at)
 
 /* Return the end of the word that begins at `at`, for an expression that distinguishes case, or `at` if there is no
  * word. A word matches HEAD* TAIL+ or, if this does not match, HEAD+ TAIL*. If no lower case follows the characters of
- * HEAD, HEAD* TAIL+ matches up to the last of them that is also in TAIL (EITHER). */
+ * HEAD, HEAD* TAIL+ matches up to the last character of HEAD that is also in TAIL (EITHER). */
 static place cased_end(const scanner *s, place at)
 {
     place after_either = NULL;

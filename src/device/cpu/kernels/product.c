@@ -278,8 +278,8 @@ typedef struct worker {
     int64_t first; /* value of job.taken when the round began */
 } worker;
 
-/* Take the next task of this round, and return its index. After the last task, return an index beyond the tasks; a
- * thread that got such an index must not ask again in this round. */
+/* Take the next task of this round, and return its index. After the last task, return an index beyond the tasks.
+ * The thread must then not ask again in this round. */
 static int64_t take_task(const job *j, const worker *w)
 {
     int64_t task;

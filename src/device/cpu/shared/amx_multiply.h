@@ -16,8 +16,8 @@
 
 #if defined(__AMX_BF16__)
 
-/* Products of parts that are added for a product of fp32, in order: the part of A and the part of B. Each product
- * shares an operand with the one before it. If operands have one part (bf16), only the last product is computed. */
+/* Products of parts that are added for a product of fp32, in order: the part of A and the part of B. Consecutive
+ * products share an operand. If operands have one part (bf16), only the last product is computed. */
 #define ZR_AMX_TERMS 6
 static const int zr__amx_term_a[ZR_AMX_TERMS] = {2, 1, 1, 0, 0, 0}, zr__amx_term_b[ZR_AMX_TERMS] = {0, 0, 1, 1, 2, 0};
 
