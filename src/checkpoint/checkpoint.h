@@ -109,6 +109,8 @@ void zr__hf_source_free(zr__hf_source **source);
 
 /** Write dir/config.json as zr_hf_write does, with weights of type `dtype`. If `source` is not NULL, also write the
  * keys of its config.json that the family does not know, such as "use_cache". If `record` is true, add the record of
+/** Return whether config.json in the directory has a key with a value other than null. */
+bool zr__hf_source_has(const zr__hf_source *source, const char *key);
  * files and types, as in a checkpoint. */
 ZR_NODISCARD zr_status zr__hf_write_like(const char *dir, const zr_family *family, const zr_model_config *config,
                                          const zr__hf_source *source, zr_dtype dtype, bool record);

@@ -105,6 +105,12 @@ void zr__hf_source_free(zr__hf_source **source)
 
 /* ---- looking up ------------------------------------------------------------------------------ */
 
+bool zr__hf_source_has(const zr__hf_source *source, const char *key)
+{
+    const json_t *value = json_object_get(source->keys, key);
+    return value && !json_is_null(value);
+}
+
 static bool find_exactly(const zr__hf_source *source, const char *tensor, zr__hf_place *place)
 {
     const char *file;

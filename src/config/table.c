@@ -76,7 +76,7 @@ const zr_key zr__common_keys[] = {
         "dropout probability of the input of an adapter, below 1", RANGE(0, 1)),
     KEY(STRING, "model.lora.init", "null", model.lora_init,
         "adapter directory of peft (adapter_config.json, adapter_model.safetensors) from which training starts; it "
-        "sets rank, alpha and targets"),
+        "sets rank, alpha and targets, and dropout unless model.lora.dropout is given"),
     /* the fields of the family follow at this place */
 
     KEY(PATHS, "data.train", "null", data.train,

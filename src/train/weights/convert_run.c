@@ -82,13 +82,10 @@ done:
     return st;
 }
 
-/** Write the model's config.json, with the dropout probabilities of the source, and the record of the source. */
+/** Write the model's config.json, and the record of the source. */
 static zr_status write_config(const zr__convert *c)
 {
-    const zr_family *family = NULL;
-    zr_model_config config;
-    ZR_TRY(zr_hf_read(c->did->from.path, &family, &config));
-    return zr__hf_write_like(c->dir, family, &config, c->source, ZR_F32, true);
+    return zr__hf_write_like(c->dir, c->model.family, &c->model.config, c->source, ZR_F32, true);
 }
 
 static zr_status write_weights(zr__convert *c)
