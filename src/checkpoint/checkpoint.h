@@ -87,12 +87,13 @@ ZR_NODISCARD zr_status zr__weights_adapt(zr_weights *weights, const char *dir, z
 int64_t zr__weights_files(const zr_weights *weights);
 const zr_safetensors *zr__weights_file(const zr_weights *weights, int64_t i);
 
-/** Return the total bytes of all files (_bytes), or compute a hash of all these bytes (_hash). The hash reads every
- * byte once, and reports its progress to fn, which may be NULL. Error: ZR_ERR_IO. */
-int64_t zr__weights_bytes(const zr_weights *weights);
+/** Return the total bytes of n files from number `first` on (_bytes), or compute a hash of all these bytes (_hash). The
+ * hash reads every byte once, and reports its progress to fn, which may be NULL. Error: ZR_ERR_IO. */
+int64_t zr__weights_bytes(const zr_weights *weights, int64_t first, int64_t n);
+ZR_NODISCARD zr_status zr__weights_hash(const zr_weights *weights, int64_t first, int64_t n, uint64_t *hash,
+                                        zr_progress_fn fn, void *arg);
 /** Return the printable path of the file that has a tensor, or of the directory if no file has it. */
 const char *zr__weights_file_of(const zr_weights *weights, const char *name);
-ZR_NODISCARD zr_status zr__weights_hash(const zr_weights *weights, uint64_t *hash, zr_progress_fn fn, void *arg);
 
 /** Key in config.json of a checkpoint: the files and types of the directory from which its weights came. */
 #define ZR_HF_FILES_KEY "zr_weights"

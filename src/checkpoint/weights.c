@@ -229,10 +229,10 @@ const zr_safetensors *zr__weights_file(const zr_weights *weights, int64_t i)
 
 /* ---- all bytes ------------------------------------------------------------------------------- */
 
-int64_t zr__weights_bytes(const zr_weights *weights)
+int64_t zr__weights_bytes(const zr_weights *weights, int64_t first, int64_t n)
 {
     int64_t bytes = 0;
-    for (int64_t i = 0; i < weights->files; i++) bytes += weights->file[i]->file.bytes;
+    for (int64_t i = first; i < first + n; i++) bytes += weights->file[i]->file.bytes;
     return bytes;
 }
 
@@ -250,11 +250,12 @@ static zr_status tell_piece(void *arg, int64_t at, const void *piece, int64_t by
     return ZR_OK;
 }
 
-zr_status zr__weights_hash(const zr_weights *weights, uint64_t *hash, zr_progress_fn fn, void *arg)
+zr_status zr__weights_hash(const zr_weights *weights, int64_t first, int64_t n, uint64_t *hash, zr_progress_fn fn,
+                           void *arg)
 {
-    watched w = {.all = zr__weights_bytes(weights), .fn = fn, .arg = arg};
+    watched w = {.all = zr__weights_bytes(weights, first, n), .fn = fn, .arg = arg};
     *hash = 0;
-    for (int64_t i = 0; i < weights->files; i++) {
+    for (int64_t i = first; i < first + n; i++) {
         uint64_t one = 0;
         ZR_TRY(zr__file_pass(&weights->file[i]->file, tell_piece, &w, &one));
         *hash = zr__hash_join(*hash, one);

@@ -36,7 +36,8 @@ done:
 static zr_status describe_run(const zr__convert *c, char **json)
 {
     zr_layout layout = ZR_LAYOUT_INIT;
-    zr__checkpoint_run run = {.loss = NAN, .scaler = {.scale = 1}, .train = {.bytes = -1}, .val = {.bytes = -1}};
+    zr__checkpoint_run run = {
+        .loss = NAN, .scaler = {.scale = 1}, .train = {.bytes = -1}, .val = {.bytes = -1}, .base = {.bytes = -1}};
     ZR_TRY(model_keys(c, &run.config));
     zr_status st = zr__checkpoint_run_print(&run, &layout, json);
     zr__checkpoint_run_clear(&run);
