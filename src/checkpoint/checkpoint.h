@@ -49,6 +49,8 @@ ZR_NODISCARD zr_status zr__checkpoint_check_file(const char *dir, const zr_manif
 ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
                                          size_t size);
 
+/** Return whether a tensor belongs to the head of a task (zr_hf_names.heads). */
+bool zr__hf_is_of_head(const zr_hf_names *names, const char *tensor);
 /** Return whether the files have a tensor, in any spelling of its name. */
 bool zr__weights_have(const zr_weights *weights, const char *name);
 
@@ -107,11 +109,11 @@ typedef struct zr__hf_source zr__hf_source;
  */
 ZR_NODISCARD zr_status zr__hf_source_read(const char *dir, const zr_weights *weights, zr__hf_source **source);
 void zr__hf_source_free(zr__hf_source **source);
+/** Return whether config.json in the directory has a key with a value other than null. */
+bool zr__hf_source_has(const zr__hf_source *source, const char *key);
 
 /** Write dir/config.json as zr_hf_write does, with weights of type `dtype`. If `source` is not NULL, also write the
  * keys of its config.json that the family does not know, such as "use_cache". If `record` is true, add the record of
-/** Return whether config.json in the directory has a key with a value other than null. */
-bool zr__hf_source_has(const zr__hf_source *source, const char *key);
  * files and types, as in a checkpoint. */
 ZR_NODISCARD zr_status zr__hf_write_like(const char *dir, const zr_family *family, const zr_model_config *config,
                                          const zr__hf_source *source, zr_dtype dtype, bool record);

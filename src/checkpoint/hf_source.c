@@ -147,6 +147,13 @@ static bool find_spelled(const zr__hf_source *source, const zr_hf_names *names, 
     return length < (int)sizeof(longer) && find_exactly(source, longer, place);
 }
 
+bool zr__hf_is_of_head(const zr_hf_names *names, const char *tensor)
+{
+    for (const char *const *begin = names->heads; begin && *begin; begin++)
+        if (strncmp(tensor, *begin, strlen(*begin)) == 0) return true;
+    return false;
+}
+
 bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place)
 {
     char name[ZR_FILE_NAME_BYTES];
