@@ -137,7 +137,10 @@ static void weights_in_another_form_are_named(void **state)
     assert_int_equal(zr__adapter_read(in_tempdir("d"), &adapter), ZR_ERR_NOT_FOUND);
     assert_non_null(strstr(zr_error_message(), "it holds no adapter_model.safetensors; copy the weights"));
     zr__adapter_clear(&adapter);
+    zr_weights *weights = NULL;
     put_file("d/adapter_model.bin", "x", 1);
+    assert_int_equal(zr_weights_open(in_tempdir("d"), &zr_family_find("llama")->names, &weights), ZR_ERR_NOT_FOUND);
+    assert_non_null(strstr(zr_error_message(), "zr does not read adapter_model.bin; load the adapter with peft"));
     put_file("d/model.safetensors", "x", 1); /* the weights of a whole model are not those of the adapter */
     assert_int_equal(zr__adapter_read(in_tempdir("d"), &adapter), ZR_ERR_NOT_FOUND);
     assert_non_null(strstr(zr_error_message(), "zr does not read adapter_model.bin; load the adapter with peft"));

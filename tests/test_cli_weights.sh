@@ -113,6 +113,10 @@ broken
 sed 's/"F32"/"F16"/' run/model/model.safetensors >bad/model.safetensors
 check "types that do not fill their bytes" fails 65 'bad/model.safetensors: tensor ' train
 
+broken
+sed 's/"eos_token_id": null/"eos_token_id": [-1, 3]/' run/model/config.json >bad/config.json
+check "an id of no token is read" test "$(grep -c 'id": \[-1, 3\]' bad/config.json) $("$ZR" generate bad --prompt 'line 1' --tokens 5 --temperature 0 --json | grep -c '"tokens":5')" = "1 1"
+
 # ---- dropout of a directory
 broken
 sed 's/\("[a-z]*_pdrop"\): [0-9.]*/\1: 0.25/' run/model/config.json >bad/config.json

@@ -202,30 +202,42 @@ static void name_directory(const char *note, char *out, size_t bytes)
     snprintf(out + n, bytes - n, "0 for these keys trains without");
 }
 
+/* Check the dropout of a configuration, and its note; "": no note. */
+static void expect_dropout_of(const char *text, const char *key, const dropped *row, const char *note)
+{
+    char want[2048];
+    zr_config *config = NULL;
+    if (zr_config_parse(text, strlen(text), "c.json", &key, key ? 1 : 0, &config) != ZR_OK ||
+        zr_train_prepare(config, 1, 0) != ZR_OK)
+        fail_msg("%s", zr_error_message());
+    for (int i = 0; i < 3 && row->wanted[i].key; i++)
+        assert_true(dropout_of(config, row->wanted[i].key) == row->wanted[i].rate);
+    name_directory(note, want, sizeof want);
+    int found = 0;
+    for (int i = 0; i < zr_config_notes(config); i++) {
+        if (strncmp(zr_config_note(config, i), "dropout", strlen("dropout")) != 0) continue;
+        assert_string_equal(zr_config_note(config, i), want);
+        found++;
+    }
+    assert_int_equal(found, note[0] ? 1 : 0);
+    if (row->note == note && note[0]) {
+        char *own = NULL; /* as in the run's own config.json, from which it is resumed */
+        assert_int_equal(zr_config_to_json(config, &own), ZR_OK);
+        expect_dropout_of(own, NULL, row, "");
+        zr_free(own);
+    }
+    zr_config_destroy(&config);
+}
+
 static void expect_dropout(const dropped *row)
 {
-    char text[1024], want[2048];
-    zr_config *config = NULL;
+    char text[1024];
     snprintf(text, sizeof text, "{%s}", row->members);
     mkdir(in_tempdir("dropped"), 0777);
     put_file("dropped/config.json", text, strlen(text));
     snprintf(text, sizeof text, "{\"model\": {\"init\": \"%s/dropped\"}, \"train\": {\"output_dir\": \"none\"}}",
              tempdir);
-    if (zr_config_parse(text, strlen(text), "c.json", &row->key, row->key ? 1 : 0, &config) != ZR_OK ||
-        zr_train_prepare(config, 1, 0) != ZR_OK)
-        fail_msg("%s", zr_error_message());
-    for (int i = 0; i < 3 && row->wanted[i].key; i++)
-        assert_true(dropout_of(config, row->wanted[i].key) == row->wanted[i].rate);
-    name_directory(row->note, want, sizeof want);
-    int found = 0;
-    for (int i = 0; i < zr_config_notes(config); i++) {
-        const char *note = zr_config_note(config, i);
-        if (strncmp(note, "dropout", strlen("dropout")) != 0) continue;
-        assert_string_equal(note, want);
-        found++;
-    }
-    assert_int_equal(found, row->note[0] ? 1 : 0);
-    zr_config_destroy(&config);
+    expect_dropout_of(text, row->key, row, row->note);
 }
 
 static void test_dropout_of_an_imported_model(void **state)

@@ -160,11 +160,10 @@ static zr_status read_layers(const char *dir, zr__adapter *adapter)
     zr__text layers = {0};
     const size_t prefix = strlen(ZR_ADAPTER_PREFIX);
     zr_status st = ZR_OK;
-    const bool pickled = zr__path_is_in(dir, "adapter_model.bin"), has = zr__path_is_in(dir, zr__adapter_weights(dir));
+    const bool pickled = zr__path_is_in(dir, ZR_ADAPTER_PICKLED), has = zr__path_is_in(dir, zr__adapter_weights(dir));
     ZR_CHECK(zr__path_is_in(dir, ZR_ADAPTER_SINGLE) || (has && !pickled), ZR_ERR_NOT_FOUND,
              "%s: it holds no " ZR_ADAPTER_SINGLE "; %s", ZR_SHOWN(dir),
-             pickled ? "zr does not read adapter_model.bin; load the adapter with peft and save it again, which writes "
-                       "safetensors: PeftModel.from_pretrained(BASE, DIR).save_pretrained(OUT)"
+             pickled ? ZR_ADAPTER_PICKLED_REMEDY
                      : "copy the weights of the adapter into it, or give another directory");
     ZR_TRY(zr__path_of_input(path, dir, zr__adapter_weights(dir)));
     ZR_TRY(zr_safetensors_open(path, &file));

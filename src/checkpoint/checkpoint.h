@@ -59,6 +59,12 @@ bool zr__weights_have(const zr_weights *weights, const char *name);
 #define ZR_ADAPTER_SINGLE "adapter_model.safetensors"
 #define ZR_ADAPTER_PREFIX "base_model.model."
 
+/** Name of the weights of adapters in the older format of PyTorch, which zr does not read, and what to do about it. */
+#define ZR_ADAPTER_PICKLED "adapter_model.bin"
+#define ZR_ADAPTER_PICKLED_REMEDY                                                                                      \
+    "zr does not read " ZR_ADAPTER_PICKLED "; load the adapter with peft and save it again, which writes "             \
+    "safetensors: PeftModel.from_pretrained(BASE, DIR).save_pretrained(OUT)"
+
 /** An adapter directory of peft. */
 typedef struct zr__adapter {
     zr_lora lora;    /* rank, alpha and dropout, and the adapted layers, borrowed from `targets` or from elsewhere */

@@ -141,9 +141,10 @@ static zr_status open_any(zr_weights *weights, const char *dir)
     if (zr__path_is_in(dir, adapter)) return open_weights_file(weights, dir, adapter);
     ZR_CHECK(zr__path_is_in(dir, index), ZR_ERR_NOT_FOUND, "%s: it holds neither %s nor %s; %s", weights->dir, single,
              index,
-             has_pickled(dir) ? "zr does not read pytorch_model.bin; save the model again with save_pretrained() of "
-                                "transformers, which writes safetensors"
-                              : "copy all files of the model's weights into it, or give another directory");
+             zr__path_is_in(dir, ZR_ADAPTER_PICKLED) ? ZR_ADAPTER_PICKLED_REMEDY
+             : has_pickled(dir) ? "zr does not read pytorch_model.bin; save the model again with save_pretrained() of "
+                                  "transformers, which writes safetensors"
+                                : "copy all files of the model's weights into it, or give another directory");
     return open_sharded(weights, dir, index);
 }
 
