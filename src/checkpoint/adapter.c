@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 /* Members of adapter_config.json that zr reads, or that do not change what peft computes with a loaded adapter: it sets
  * fan_in_fan_out by the layer, and reads megatron_core, qalora_group_size and the configurations of the ways to
@@ -23,7 +22,8 @@ static const char *const known[] = {"peft_type",      "r",
                                     "peft_version",   "fan_in_fan_out",
                                     "megatron_core",  "qalora_group_size",
                                     "loftq_config",   "eva_config",
-                                    "corda_config",   "lora_ga_config"};
+                                    "corda_config",   "lora_ga_config",
+                                    "runtime_config"};
 
 /* Ways to initialize factors after which peft loads an adapter as W + alpha / r B A. Of others peft changes W when it
  * loads the adapter, or the base to which the adapter belongs is not W. */
@@ -54,11 +54,11 @@ static bool is_nothing(const json_t *value)
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
-/* Return whether a list has a word, without regard to case. */
+/* Return whether a list has a word. */
 static bool is_in(const char *const *list, size_t n, const char *word)
 {
     for (size_t i = 0; i < n; i++)
-        if (strcasecmp(list[i], word) == 0) return true;
+        if (strcmp(list[i], word) == 0) return true;
     return false;
 }
 #define IS_IN(list, word) is_in(list, sizeof(list) / sizeof(*(list)), word)
@@ -68,12 +68,13 @@ static bool is_in(const char *const *list, size_t n, const char *word)
 static zr_status check_start(const char *file, const json_t *start)
 {
     const char *way = json_string_value(start);
-    ZR_CHECK(!start || json_is_null(start) || json_is_boolean(start) || (way && IS_IN(plain, way)), ZR_ERR_DATA,
-             "%s: init_lora_weights is %s, for which the base must be changed, and zr does not compute that; save the "
-             "adapter as a plain one with peft: save_pretrained(DIR, path_initial_model_for_weight_conversion=START), "
-             "where START has the adapter before training; or merge it into its base: "
-             "merge_and_unload().save_pretrained(DIR)",
-             file, ZR_JSON_SHOWN(start));
+    ZR_CHECK(
+        !start || json_is_null(start) || json_is_boolean(start) || (way && IS_IN(plain, way)), ZR_ERR_DATA,
+        "%s: init_lora_weights is %s; zr computes only true, false, \"gaussian\", \"orthogonal\" and \"eva\", which "
+        "leave the base as it is. Save the adapter as a plain one with peft: save_pretrained(DIR, "
+        "path_initial_model_for_weight_conversion=START), where START has the adapter before training; or merge "
+        "it into its base: merge_and_unload().save_pretrained(DIR)",
+        file, ZR_JSON_SHOWN(start));
     return ZR_OK;
 }
 

@@ -91,9 +91,9 @@ static zr_status refuse_model(void *arg, const char *key, const char *was, const
     return ZR_OK;
 }
 
-/** Check that files have the size and the hash that a checkpoint records. `what` says what they are, and `or` what else
- * may have changed the hash. */
-static zr_status same_files(const char *key, const char *what, const char * or, const char *name,
+/** Check that files have the size and the hash that a checkpoint records. `what` says what they are, and `also` what
+ * else may have changed the hash. */
+static zr_status same_files(const char *key, const char *what, const char *also, const char *name,
                             const zr__file_print *was, const zr__file_print *is)
 {
     if (was->bytes < 0 || is->bytes < 0) return ZR_OK;
@@ -103,7 +103,7 @@ static zr_status same_files(const char *key, const char *what, const char * or, 
     ZR_CHECK(was->hash == is->hash, ZR_ERR_DATA,
              "%s: the file has changed since %s was written%s (hash %016llx, not %016llx); a resumed run needs the "
              "same %s",
-             key, name, or, (unsigned long long)is->hash, (unsigned long long)was->hash, what);
+             key, name, also, (unsigned long long)is->hash, (unsigned long long)was->hash, what);
     return ZR_OK;
 }
 
