@@ -129,6 +129,7 @@ static const struct {
      "bert.embeddings.LayerNorm.bias and bert.embeddings.LayerNorm.beta differ",
      NULL},
     {{.missing = "bert.pooler.dense.bias"}, "bert.pooler.dense.bias: missing; expected shape (15)", NULL},
+    {{.missing = "bert.pooler.dense.bias"}, "have the body of the model, but not this head", NULL},
     {{.old = true, .missing = "bert.embeddings.LayerNorm.bias"}, "bert.embeddings.LayerNorm.bias: missing", NULL},
 };
 

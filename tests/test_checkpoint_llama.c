@@ -74,6 +74,8 @@ static const struct {
      "{\"rope_scaling\": {\"rope_type\": \"llama3\"}}",
      {"rope_parameters.factor is 8.0, but rope_scaling", "lacks it"}},
     {"llama-scaled", "{\"rope_theta\": 500.0}", {"rope_theta is 500.0", "rope_parameters.rope_theta is 10000.0"}},
+    {"llama-scaled", "{\"pad_token_id\": 1.5}", {"pad_token_id is 1.5; expected a token id"}},
+    {"llama-scaled", "{\"eos_token_id\": \"</s>\"}", {"eos_token_id is \"</s>\"; expected a token id"}},
     {"llama-scaled", "{\"head_dim\": 11}", {"head_dim is 11; wanted an even number"}},
     {"llama-scaled", "{\"num_key_value_heads\": 4}", {"num_key_value_heads 4", "num_attention_heads 6"}},
     {"llama-scaled", "{\"num_key_value_heads\": 12}", {"num_key_value_heads 12", "num_attention_heads 6"}},
@@ -137,6 +139,85 @@ static void unused_tensors_are_named(void **state)
     assert_non_null(strstr(did.note, "(16): model.layers.1."));
 }
 
+/* ---- names of tensors --------------------------------------------------------------------------- */
+
+/* Write d/model.safetensors with a trace's tensors. Those whose names begin with `drop` lose it, and then all names
+ * begin with `add`. */
+static void rename_tensors(const char *golden, const char *drop, const char *add)
+{
+    enum { MOST = 64, NAME = 128 };
+    static float values[1 << 14];
+    static char names[MOST][NAME];
+    char dir[GOLDEN_DIR_BYTES], path[GOLDEN_DIR_BYTES + 32];
+    zr_tensor_spec specs[MOST];
+    zr_safetensors *from = NULL, *to = NULL;
+    make_dir(golden, "{}");
+    assert_int_equal(remove(in_tempdir("d/model.safetensors")), 0);
+    snprintf(path, sizeof path, "%s/model/model.safetensors", golden_own_dir(golden, dir));
+    assert_int_equal(zr_safetensors_open(path, &from), ZR_OK);
+    const int64_t n = zr_safetensors_count(from);
+    assert_true(n <= MOST);
+    for (int64_t i = 0; i < n; i++) {
+        const zr_safetensors_tensor *t = zr_safetensors_get(from, i);
+        const size_t begin = strncmp(t->name, drop, strlen(drop)) == 0 ? strlen(drop) : 0;
+        snprintf(names[i], NAME, "%s%s", add, t->name + begin);
+        specs[i] = (zr_tensor_spec){names[i], {t->ndim, {0}}};
+        for (int d = 0; d < t->ndim; d++) specs[i].shape.dim[d] = t->dim[d];
+    }
+    assert_int_equal(zr_safetensors_create(in_tempdir("d/model.safetensors"), specs, n), ZR_OK);
+    assert_int_equal(zr_safetensors_attach(in_tempdir("d/model.safetensors"), &to), ZR_OK);
+    for (int64_t i = 0; i < n; i++) {
+        const zr_safetensors_tensor *t = zr_safetensors_get(from, i);
+        assert_true(t->elems <= (int64_t)(sizeof values / sizeof *values));
+        assert_int_equal(zr_safetensors_read_f32(from, t, 0, t->elems, values), ZR_OK);
+        assert_int_equal(zr_safetensors_write(to, zr_safetensors_find(to, names[i]), 0, t->elems, values), ZR_OK);
+    }
+    zr_safetensors_close(&from);
+    zr_safetensors_close(&to);
+}
+
+static void names_without_a_prefix_are_read(void **state)
+{
+    (void)state;
+    char note[256] = "", from[PATH_MAX];
+    rename_tensors("llama-scaled", "model.", "");
+    if (zr__hf_check(in_tempdir("d"), note, sizeof note) != ZR_OK) fail_msg("%s", zr_error_message());
+    assert_string_equal(note, "");
+    snprintf(from, sizeof from, "%s", in_tempdir("d"));
+    const zr__convert_args args = {.from = from, .to = in_tempdir("bare"), .kind = ZR_CONVERT_HF, .same_types = true};
+    zr__converted did;
+    zr_safetensors *file = NULL;
+    assert_int_equal(zr__convert_dir(&args, &did), ZR_OK); /* with the same names */
+    assert_int_equal(zr_safetensors_open(in_tempdir("bare/model.safetensors"), &file), ZR_OK);
+    assert_non_null(zr_safetensors_find(file, "embed_tokens.weight"));
+    assert_non_null(zr_safetensors_find(file, "lm_head.weight"));
+    zr_safetensors_close(&file);
+}
+
+static void names_in_a_wrapper_are_shown(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *drop, *add, *told[2];
+    } wrapped[] = {
+        {"",
+         "_orig_mod.",
+         {"\"_orig_mod.\" stands before the names", "have: _orig_mod.lm_head.weight, _orig_mod.model."}},
+        {"", "module.", {"\"module.\" stands before the names", "have: module.lm_head.weight, module.model."}},
+        {"model.",
+         "_orig_mod.",
+         {"\"_orig_mod.\" stands before", "have: _orig_mod.lm_head.weight, _orig_mod.embed_tokens"}},
+        {"model.", "odd", {"get both again", "have: oddlm_head.weight, oddembed_tokens.weight, "}},
+    };
+    for (size_t i = 0; i < sizeof wrapped / sizeof *wrapped; i++) {
+        rename_tensors("llama-scaled", wrapped[i].drop, wrapped[i].add);
+        assert_int_equal(zr__hf_check(in_tempdir("d"), NULL, 0), ZR_ERR_DATA);
+        for (int k = 0; k < 2; k++)
+            if (!strstr(zr_error_message(), wrapped[i].told[k])) fail_msg("%zu: %s", i, zr_error_message());
+        assert_null(strstr(zr_error_message(), "tie_word_embeddings"));
+    }
+}
+
 /* ---- spellings ---------------------------------------------------------------------------------- */
 
 static zr_model_config read_as(const char *golden, const char *keys)
@@ -165,12 +246,36 @@ static void both_spellings_are_one(void **state)
     }
 }
 
+/* Check that ids that stand for no token are read as in transformers, and written again. */
+static void ids_of_no_token_are_read(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"{\"pad_token_id\": -1}", "{\"eos_token_id\": [2, -1]}",
+                                       "{\"bos_token_id\": -100, \"pad_token_id\": 31999}"};
+    (void)mkdir(in_tempdir("ids"), 0700);
+    const zr_model_config none = read_as("llama-scaled", "{}");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const zr_family *family = NULL;
+        zr_model_config again;
+        const zr_model_config config = read_as("llama-scaled", keys[i]);
+        assert_memory_not_equal(&config, &none, sizeof none);
+        assert_int_equal(zr_hf_write(in_tempdir("ids"), zr_family_find("llama"), &config), ZR_OK);
+        assert_int_equal(zr_hf_read(in_tempdir("ids"), &family, &again), ZR_OK);
+        assert_memory_equal(&config, &again, sizeof again);
+    }
+    const char *const none_id = "{\"model_type\": \"bert\", \"pad_token_id\": null}";
+    const zr_family *family = NULL;
+    zr_model_config config;
+    put_file("ids/config.json", none_id, strlen(none_id));
+    if (zr_hf_read(in_tempdir("ids"), &family, &config) != ZR_OK) fail_msg("%s", zr_error_message());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unusable_directories_are_refused),
-        cmocka_unit_test(unused_tensors_are_named),
-        cmocka_unit_test(both_spellings_are_one),
+        cmocka_unit_test(unusable_directories_are_refused), cmocka_unit_test(unused_tensors_are_named),
+        cmocka_unit_test(both_spellings_are_one),           cmocka_unit_test(names_without_a_prefix_are_read),
+        cmocka_unit_test(names_in_a_wrapper_are_shown),     cmocka_unit_test(ids_of_no_token_are_read),
     };
     return cmocka_run_group_tests(tests, tempdir_make, tempdir_remove);
 }

@@ -77,6 +77,11 @@ check "labels have names in config.json" prints '^accuracy       1.0000' "$ZR" e
 check "... also for training, and keep them" labels names --model.init=named --data.train=train-named.jsonl \
     --data.val=dev-named.jsonl --train.steps=2
 check "... and they are written again" grep -q '"1": "dog"' names/model/config.json
+sed -i 's/"0": "cat", "1": "dog"/"0": "dog", "1": "cat"/' named/config.json
+check "... in another order a run is not resumed" fails 65 'data.train: the file has changed .*, or the tokenizer or the names of labels' \
+    "$ZR" train names/config.json --train.steps=3 --resume
+sed -i 's/"0": "dog", "1": "cat"/"0": "cat", "1": "dog"/' named/config.json
+check "... but in the same" "$ZR" train names/config.json --train.steps=3 --resume
 check "adapters of a directory with names" labels adapted --model.init=named --model.lora.rank=2 \
     --data.train=train-named.jsonl --data.val=dev-named.jsonl --train.steps=2
 check "... are evaluated with these names" prints 'of 12 samples' "$ZR" eval adapted

@@ -58,8 +58,24 @@ cp -r run other
 check "resumed on other ranks at another stage" "$ZR" train c.json --quiet --ranks 4 --zero_optimization.stage=3 --train.steps=9 --train.output_dir=other --resume
 check "... with the same result" near other longer
 check "another rank is refused" fails 78 'model.lora.rank is 5, but 4 in step-00000009' "$ZR" train c.json --model.lora.rank=5 --train.steps=12 --train.output_dir=again --resume
+mkdir elsewhere && mv base elsewhere/
+check "resumed with a base that moved" "$ZR" train c.json --quiet --train.steps=12 --train.output_dir=again --model.init=elsewhere/base --resume
+mv elsewhere/base . && cp -r again changed
+at=$(($(wc -c <base/model.safetensors) - 4))
+printf '\001\002\003\075' | dd of=base/model.safetensors bs=1 seek=$at conv=notrunc 2>dd.err
+resume() { "$ZR" train c.json --quiet --train.steps=15 --train.output_dir=changed --resume "$@"; }
+check "on a changed base it is refused" fails 65 'model.init: the file has changed since step-00000012 was written .* the same base of its adapters' resume
+check "... also at another stage and number of ranks" fails 65 'model.init: the file has changed' resume --ranks 2 --zero_optimization.stage=3
+cp was base/model.safetensors
+"$ZR" convert base half --to hf --dtype bf16 --quiet
+check "... and on one of another size" fails 65 'model.init: the file has .* bytes, but had .* the same base of its adapters' resume --model.init=half
+check "... not on the old one" resume
 check "from an adapter" "$ZR" train c.json --quiet --model.lora=null --model.lora.init=longer/model --train.output_dir=continued --train.steps=1
 check "... whose rank it takes" grep -q '"r": 4,' continued/model/adapter_config.json
+check "... and dropout" grep -q '"lora_dropout": 0.1,' continued/model/adapter_config.json
+check "... and resumed without the adapter that it began with" "$ZR" train continued/config.json --quiet --model.lora.init=null --train.steps=2 --resume
+check "... unless the key is given" "$ZR" train c.json --quiet --model.lora='{"init": "longer/model", "dropout": 0}' --train.output_dir=dry --train.steps=1
+check "... which then holds" grep -q '"lora_dropout": 0.0,' dry/model/adapter_config.json
 
 # ---- eval, generate, convert
 check "eval: a checkpoint is the adapter" test "$(loss_of run)" = "$(loss_of run/step-00000006)" -a "$(loss_of run)" = "$(loss_of run/model)"
@@ -104,6 +120,11 @@ bad "rsLoRA" 'use_rslora is true' 's/"bias"/"use_rslora": true, "bias"/'
 bad "whole modules" 'modules_to_save is \["lm_head"\]' 's/"bias"/"modules_to_save": ["lm_head"], "bias"/'
 bad "biases" 'bias is "all"' 's/"none"/"all"/'
 bad "another rank" 'lora_A.weight: shape (4, 32); expected (8, 32)' 's/"r": 4/"r": 8/'
+bad "PiSSA" 'odd/adapter_config.json: init_lora_weights is "pissa", .*merge_and_unload' 's/"init_lora_weights": true/"init_lora_weights": "pissa"/'
+refused "... to train" 65 'model.lora.init: odd/adapter_config.json: init_lora_weights' --model.lora=null --model.lora.init=odd
+check "... to convert" fails 65 'init_lora_weights is "pissa"' "$ZR" convert odd bad
+check "... to generate" fails 65 'init_lora_weights is "pissa"' "$ZR" generate odd
+check "... to chat" fails 65 'init_lora_weights is "pissa"' "$ZR" generate odd --chat --prompt hello
 bad "a base that is not there" 'the base of this adapter, .*nowhere (base_model_name_or_path' "s|\"base_model_name_or_path\": .*,|\"base_model_name_or_path\": \"nowhere\",|" 66
 check "no directory is left" test ! -e bad
 echo "1..$n"

@@ -112,6 +112,33 @@ check "... with what to do" grep -q 'config.json and the weights are not of the 
 broken
 sed 's/"F32"/"F16"/' run/model/model.safetensors >bad/model.safetensors
 check "types that do not fill their bytes" fails 65 'bad/model.safetensors: tensor ' train
+
+broken
+sed 's/"eos_token_id": null/"eos_token_id": [-1, 3]/' run/model/config.json >bad/config.json
+check "an id of no token is read" test "$(grep -c 'id": \[-1, 3\]' bad/config.json) $("$ZR" generate bad --prompt 'line 1' --tokens 5 --temperature 0 --json | grep -c '"tokens":5')" = "1 1"
+
+# ---- dropout of a directory
+broken
+sed 's/\("[a-z]*_pdrop"\): [0-9.]*/\1: 0.25/' run/model/config.json >bad/config.json
+tuned() { "$ZR" train --model.init=bad --data text.txt --train.steps=2 --train.threads=1 --train.save_interval=1 --quiet --train.output_dir="$@"; }
+rates() { grep -c '_pdrop": 0.25' "$1/config.json"; }
+check "trains with the directory's dropout" tuned dropped
+check "... as with the key" tuned keyed --model.dropout=0.25
+check "... to the bit" same dropped keyed
+check "... and not with another" tuned without --model.dropout=0
+check "... whose losses differ" sh -c '! cmp -s "$0" "$1"' dropped/metrics.jsonl without/metrics.jsonl
+check "its weights carry it" test "$(rates dropped/model) $(rates without/model)" = "3 0"
+check "... and a checkpoint" test "$(rates dropped/step-00000002)" = 3
+check "... and what zr convert writes" sh -c '"$0" convert bad converted --quiet && "$0" convert dropped/step-00000002 again --quiet' "$ZR"
+check "... of both" test "$(rates converted/step-00000000) $(rates again)" = "3 3"
+check "an evaluation is without" test "$("$ZR" eval bad --data text.txt --json | sed 's/.*"loss":\([^,]*\),.*/\1/')" = "$("$ZR" eval run/model --data text.txt --json | sed 's/.*"loss":\([^,]*\),.*/\1/')"
+sed -i 's/0.25/0.5/' bad/config.json
+check "a run that is resumed keeps its own" "$ZR" train dropped/config.json --train.steps=4 --resume
+check "... without a word" sh -c '! grep -q pdrop err'
+sed -i 's/0.5/0.25/' bad/config.json
+check "... as without the change" "$ZR" train keyed/config.json --quiet --train.steps=4 --resume
+check "... to the bit" same dropped keyed
+
 check "a folder that is not there" fails 73 'no/bad.tmp: .*; make the folder above it first' "$ZR" convert run no/bad
 check "more tokens than positions" fails 78 'seq_length: 17 is longer than model.n_positions 16; give at most' "$ZR" \
     train --model.init=run/model --data text.txt --seq 17

@@ -120,8 +120,8 @@ static zr__family_model small(const zr_family *family)
     assert_ptr_equal(config->model.family, family);
     zr_config_resize(config, &sizes);
     for (const zr_field *field = family->field; field->key; field++) {
-        const bool dropout = field->role == ZR_FIELD_DROPOUT; /* a directory gives none */
-        const double value = dropout ? 0 : (field->min + field->max) / 2;
+        const bool dropout = field->role == ZR_FIELD_DROPOUT && field->place != ZR_FIELD_IN_CONFIG;
+        const double value = (field->min + field->max) / 2;
         if (dropout || (field->type == ZR_FIELD_REAL && field->role == ZR_FIELD_START))
             memcpy(config->model.config.bytes + field->offset, &value, sizeof(value));
     }

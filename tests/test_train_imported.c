@@ -118,41 +118,132 @@ static void test_epsilon_of_an_imported_model(void **state)
 
 /* ---- dropout ------------------------------------------------------------------------------------ */
 
-/* Check the note on dropout of a run from a directory with these dropouts; "": no note. */
-static void expect_dropout_note(double embd, double resid, double attn, const char *key, const char *rest)
+/* Read a dropout probability of a model by its key. */
+static double dropout_of(const zr_config *config, const char *key)
 {
-    char text[1024], want[1024];
+    const zr_field *field = zr_family_field(config->model.family, key);
+    double rate;
+    assert_non_null(field);
+    memcpy(&rate, config->model.config.bytes + field->offset, sizeof rate);
+    return rate;
+}
+
+/* A directory whose config.json has these members, a key of the configuration, the resulting dropout and the note, in
+ * which @ stands for the directory. */
+typedef struct dropped {
+    const char *members, *key;
+    struct {
+        const char *key;
+        double rate;
+    } wanted[3];
+    const char *note;
+} dropped;
+
+#define GPT2 "\"model_type\": \"gpt2\", \"n_head\": 2, \"n_embd\": 8"
+#define BERT                                                                                                           \
+    "\"model_type\": \"bert\", \"num_attention_heads\": 2, \"hidden_size\": 8, \"num_hidden_layers\": 1, "             \
+    "\"intermediate_size\": 8"
+#define PDROP(embd, resid, attn)                                                                                       \
+    {                                                                                                                  \
+        {"embd_pdrop", embd}, {"resid_pdrop", resid},                                                                  \
+        {                                                                                                              \
+            "attn_pdrop", attn                                                                                         \
+        }                                                                                                              \
+    }
+#define PROB(hidden, attention)                                                                                        \
+    {                                                                                                                  \
+        {"hidden_dropout_prob", hidden},                                                                               \
+        {                                                                                                              \
+            "attention_probs_dropout_prob", attention                                                                  \
+        }                                                                                                              \
+    }
+static const dropped directories[] = {
+    {GPT2 ", \"embd_pdrop\": 0.0, \"resid_pdrop\": 0.0, \"attn_pdrop\": 0.0", NULL, PDROP(0, 0, 0), ""},
+    {GPT2, NULL, PDROP(0.1, 0.1, 0.1),
+     "model.embd_pdrop 0.1, model.resid_pdrop 0.1, model.attn_pdrop 0.1, the default of transformers, since "
+     "@/config.json lacks it; "},
+    {GPT2 ", \"embd_pdrop\": 0, \"resid_pdrop\": 0.2", NULL, PDROP(0, 0.2, 0.1),
+     "model.resid_pdrop 0.2, from @; model.attn_pdrop 0.1, the default of transformers, since @/config.json lacks "
+     "it; "},
+    {GPT2, "model.dropout=0", PDROP(0, 0, 0), ""},
+    {GPT2 ", \"attn_pdrop\": 0.2", "model.dropout=0.3", PDROP(0.3, 0.3, 0.3), ""},
+    {GPT2 ", \"embd_pdrop\": 0.2, \"resid_pdrop\": 0.2, \"attn_pdrop\": 0.2", "model.attn_pdrop=0.3",
+     PDROP(0.2, 0.2, 0.3), "model.embd_pdrop 0.2, model.resid_pdrop 0.2, from @; "},
+    {GPT2 ", \"attn_pdrop\": 0.2, \"embd_pdrop\": 0, \"resid_pdrop\": 0", "model.attn_pdrop=auto", PDROP(0, 0, 0.2),
+     "model.attn_pdrop 0.2, from @; "},
+    {BERT ", \"hidden_dropout_prob\": 0.0, \"attention_probs_dropout_prob\": 0.0", NULL, PROB(0, 0), ""},
+    {BERT, NULL, PROB(0.1, 0.1),
+     "model.hidden_dropout_prob 0.1, model.attention_probs_dropout_prob 0.1, the default of transformers, since "
+     "@/config.json lacks it; "},
+    {BERT ", \"hidden_dropout_prob\": 0.2, \"attention_probs_dropout_prob\": 0.3, \"classifier_dropout\": 0.4",
+     "model.hidden_dropout_prob=0", PROB(0, 0.3), "model.attention_probs_dropout_prob 0.3, from @; "},
+    {BERT ", \"hidden_dropout_prob\": 0, \"attention_probs_dropout_prob\": 0, \"classifier_dropout\": 0.4, "
+          "\"architectures\": [\"BertForSequenceClassification\"]",
+     "model.task=sequence_classification",
+     {{"hidden_dropout_prob", 0}, {"classifier_dropout", 0.4}},
+     "model.classifier_dropout 0.4, from @; "},
+    {"\"model_type\": \"llama\", \"attention_dropout\": 0.25",
+     NULL,
+     {{"attention_dropout", 0.25}},
+     "model.attention_dropout 0.25, from @; "},
+    {"\"model_type\": \"llama\", \"attention_dropout\": 0.25",
+     "model.attention_dropout=0",
+     {{"attention_dropout", 0}},
+     ""},
+    {"\"model_type\": \"qwen3\"", NULL, {{"attention_dropout", 0}}, ""},
+};
+
+/* Write a note with the directory in place of @. */
+static void name_directory(const char *note, char *out, size_t bytes)
+{
+    size_t n = (size_t)snprintf(out, bytes, "dropout: ");
+    for (; *note; note++)
+        n += (size_t)snprintf(out + n, bytes - n, *note == '@' ? "%s/dropped" : "%.1s", *note == '@' ? tempdir : note);
+    snprintf(out + n, bytes - n, "0 for these keys trains without");
+}
+
+/* Check the dropout of a configuration, and its note; "": no note. */
+static void expect_dropout_of(const char *text, const char *key, const dropped *row, const char *note)
+{
+    char want[2048];
     zr_config *config = NULL;
-    const zr_gpt2_config hf = {1, 1, C, T, V, embd, resid, attn, 1e-5, 0.02};
-    hf_make("dropped", &hf, NULL, 0);
-    snprintf(text, sizeof text, "{\"model\": {\"init\": \"%s/dropped\"}, \"train\": {\"output_dir\": \"none\"}}",
-             tempdir);
     if (zr_config_parse(text, strlen(text), "c.json", &key, key ? 1 : 0, &config) != ZR_OK ||
         zr_train_prepare(config, 1, 0) != ZR_OK)
         fail_msg("%s", zr_error_message());
-    snprintf(want, sizeof want,
-             "model.dropout: 0, because no key sets it, although the model in %s/dropped was trained with %s", tempdir,
-             rest);
+    for (int i = 0; i < 3 && row->wanted[i].key; i++)
+        assert_true(dropout_of(config, row->wanted[i].key) == row->wanted[i].rate);
+    name_directory(note, want, sizeof want);
     int found = 0;
     for (int i = 0; i < zr_config_notes(config); i++) {
-        const char *note = zr_config_note(config, i);
-        if (strncmp(note, "model.dropout", strlen("model.dropout")) != 0) continue;
-        assert_string_equal(note, want);
+        if (strncmp(zr_config_note(config, i), "dropout", strlen("dropout")) != 0) continue;
+        assert_string_equal(zr_config_note(config, i), want);
         found++;
     }
-    assert_int_equal(found, rest[0] ? 1 : 0);
-    if (rest[0]) assert_true(((const zr_gpt2_config *)&config->model.config)->embd_pdrop == 0);
+    assert_int_equal(found, note[0] ? 1 : 0);
+    if (row->note == note && note[0]) {
+        char *own = NULL; /* as in the run's own config.json, from which it is resumed */
+        assert_int_equal(zr_config_to_json(config, &own), ZR_OK);
+        expect_dropout_of(own, NULL, row, "");
+        zr_free(own);
+    }
     zr_config_destroy(&config);
+}
+
+static void expect_dropout(const dropped *row)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "{%s}", row->members);
+    mkdir(in_tempdir("dropped"), 0777);
+    put_file("dropped/config.json", text, strlen(text));
+    snprintf(text, sizeof text, "{\"model\": {\"init\": \"%s/dropped\"}, \"train\": {\"output_dir\": \"none\"}}",
+             tempdir);
+    expect_dropout_of(text, row->key, row, row->note);
 }
 
 static void test_dropout_of_an_imported_model(void **state)
 {
     (void)state;
-    expect_dropout_note(0.1, 0.1, 0.1, NULL, "dropout 0.1; --model.dropout=0.1 uses the same");
-    expect_dropout_note(0, 0.2, 0.1, NULL, "--model.embd_pdrop=0 --model.resid_pdrop=0.2 --model.attn_pdrop=0.1");
-    expect_dropout_note(0.1, 0.1, 0.1, "model.dropout=0", "");
-    expect_dropout_note(0.1, 0.1, 0.1, "model.attn_pdrop=0.3", "");
-    expect_dropout_note(0, 0, 0, NULL, "");
+    for (size_t i = 0; i < sizeof directories / sizeof directories[0]; i++) expect_dropout(&directories[i]);
 }
 
 /* ---- equal logits ------------------------------------------------------------------------------- */

@@ -52,7 +52,7 @@ typedef enum zr_field_role {
     ZR_FIELD_SHAPE,  /* shapes of weights depend on it: a different value in CONFIG.json is refused */
     ZR_FIELD_RESULT, /* results depend on it: CONFIG.json may replace it, but not when a run resumes */
     ZR_FIELD_START,  /* only initial weights depend on it: CONFIG.json may replace it at any time */
-    ZR_FIELD_DROPOUT /* probability of dropout: only CONFIG.json gives it, and it may change at any time */
+    ZR_FIELD_DROPOUT /* probability of dropout: CONFIG.json may replace it at any time; presets give none */
 } zr_field_role;
 
 /** Files that hold a field. */

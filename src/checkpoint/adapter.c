@@ -10,27 +10,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Keys of adapter_config.json for features that zr lacks. Each key must be missing, null, false or empty. */
-static const char *const absent[] = {"use_dora",
-                                     "use_rslora",
-                                     "use_qalora",
-                                     "lora_bias",
-                                     "modules_to_save",
-                                     "exclude_modules",
-                                     "layers_to_transform",
-                                     "layers_pattern",
-                                     "rank_pattern",
-                                     "alpha_pattern",
-                                     "layer_replication",
-                                     "trainable_token_indices",
-                                     "target_parameters",
-                                     "alora_invocation_tokens",
-                                     "use_bdlora",
-                                     "arrow_config",
-                                     "kasa_config",
-                                     "velora_config",
-                                     "monteclora_config",
-                                     "megatron_config"};
+/* Members of adapter_config.json that zr reads, or that do not change what peft computes with a loaded adapter: it sets
+ * fan_in_fan_out by the layer, and reads megatron_core, qalora_group_size and the configurations of the ways to
+ * initialize only together with other members. Any other member must be null, false or empty. */
+static const char *const known[] = {"peft_type",      "r",
+                                    "lora_alpha",     "lora_dropout",
+                                    "bias",           "init_lora_weights",
+                                    "target_modules", "base_model_name_or_path",
+                                    "task_type",      "inference_mode",
+                                    "revision",       "auto_mapping",
+                                    "peft_version",   "fan_in_fan_out",
+                                    "megatron_core",  "qalora_group_size",
+                                    "loftq_config",   "eva_config",
+                                    "corda_config",   "lora_ga_config",
+                                    "runtime_config"};
+
+/* Ways to initialize factors after which peft loads an adapter as W + alpha / r B A. Of others peft changes W when it
+ * loads the adapter, or the base to which the adapter belongs is not W. */
+static const char *const plain[] = {"gaussian", "orthogonal", "eva"};
 
 bool zr__adapter_is_in(const char *dir)
 {
@@ -57,22 +54,45 @@ static bool is_nothing(const json_t *value)
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
+/* Return whether a list has a word. */
+static bool is_in(const char *const *list, size_t n, const char *word)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i], word) == 0) return true;
+    return false;
+}
+#define IS_IN(list, word) is_in(list, sizeof(list) / sizeof(*(list)), word)
+
+/* Refuse an adapter that does not belong to the base as it is, such as one of PiSSA, which peft adds to the base minus
+ * the factors with which training began. */
+static zr_status check_start(const char *file, const json_t *start)
+{
+    const char *way = json_string_value(start);
+    ZR_CHECK(
+        !start || json_is_null(start) || json_is_boolean(start) || (way && IS_IN(plain, way)), ZR_ERR_DATA,
+        "%s: init_lora_weights is %s; zr computes only true, false, \"gaussian\", \"orthogonal\" and \"eva\", which "
+        "leave the base as it is. Save the adapter as a plain one with peft: save_pretrained(DIR, "
+        "path_initial_model_for_weight_conversion=START), where START has the adapter before training; or merge "
+        "it into its base: merge_and_unload().save_pretrained(DIR)",
+        file, ZR_JSON_SHOWN(start));
+    return ZR_OK;
+}
+
 /* Refuse an adapter of another kind, or one that uses a feature that zr lacks. */
 static zr_status check_kind(const char *file, const json_t *root)
 {
     const json_t *type = json_object_get(root, "peft_type"), *bias = json_object_get(root, "bias");
-    const char *named = json_string_value(type);
+    const char *named = json_string_value(type), *name;
+    json_t *value;
     ZR_CHECK(named && strcmp(named, "LORA") == 0, ZR_ERR_DATA, "%s: peft_type is %s; zr reads only \"LORA\"", file,
              ZR_JSON_SHOWN(type));
-    for (size_t i = 0; i < sizeof(absent) / sizeof(*absent); i++) {
-        const json_t *value = json_object_get(root, absent[i]);
-        ZR_CHECK(is_nothing(value), ZR_ERR_DATA,
-                 "%s: %s is %s, which zr does not compute; wanted an adapter without it", file, absent[i],
+    json_object_foreach((json_t *)root, name, value)
+        ZR_CHECK(is_nothing(value) || IS_IN(known, name), ZR_ERR_DATA,
+                 "%s: %s is %s, which zr does not compute; wanted an adapter without it", file, ZR_SHOWN(name),
                  ZR_JSON_SHOWN(value));
-    }
     ZR_CHECK(!bias || (json_is_string(bias) && strcmp(json_string_value(bias), "none") == 0), ZR_ERR_DATA,
              "%s: bias is %s; zr computes only \"none\"", file, ZR_JSON_SHOWN(bias));
-    return ZR_OK;
+    return check_start(file, json_object_get(root, "init_lora_weights"));
 }
 
 static zr_status read_number(const char *file, const json_t *root, const char *key, double fallback, double *number)
@@ -103,6 +123,36 @@ static zr_status read_config(const char *file, const json_t *root, zr__adapter *
     return ZR_OK;
 }
 
+/* Check that target_modules names a layer if it is a list. peft ignores the factors of other layers. */
+static zr_status check_target(const char *dir, const json_t *targets, const char *layer)
+{
+    size_t i;
+    const json_t *one;
+    bool found = !json_is_array(targets) || json_array_size(targets) == 0;
+    json_array_foreach(targets, i, one)
+    {
+        const char *target = json_string_value(one);
+        const size_t n = strlen(layer), its = target ? json_string_length(one) : n + 1;
+        found |= its <= n && strcmp(layer + n - its, target) == 0 && (its == n || layer[n - its - 1] == '.');
+    }
+    ZR_CHECK(found, ZR_ERR_DATA,
+             "%s/" ZR_ADAPTER_CONFIG ": target_modules is %s, without the layer %s, whose factors are in %s; peft "
+             "ignores them, so name the layer or remove its tensors",
+             ZR_SHOWN(dir), ZR_JSON_SHOWN(targets), ZR_SHOWN(layer), zr__adapter_weights(dir));
+    return ZR_OK;
+}
+
+static zr_status check_targets(const char *dir, const json_t *targets, const char *layers)
+{
+    char layer[ZR_FILE_NAME_BYTES];
+    for (size_t n; *layers; layers += n + (layers[n] != '\0')) {
+        n = strcspn(layers, "\n");
+        snprintf(layer, sizeof(layer), "%.*s", (int)n, layers);
+        ZR_TRY(check_target(dir, targets, layer));
+    }
+    return ZR_OK;
+}
+
 /* List the layers for which the file has a factor A. Fail if the file has a tensor that is not a factor. */
 static zr_status read_layers(const char *dir, zr__adapter *adapter)
 {
@@ -111,6 +161,11 @@ static zr_status read_layers(const char *dir, zr__adapter *adapter)
     zr__text layers = {0};
     const size_t prefix = strlen(ZR_ADAPTER_PREFIX);
     zr_status st = ZR_OK;
+    const bool pickled = zr__path_is_in(dir, ZR_ADAPTER_PICKLED), has = zr__path_is_in(dir, zr__adapter_weights(dir));
+    ZR_CHECK(zr__path_is_in(dir, ZR_ADAPTER_SINGLE) || (has && !pickled), ZR_ERR_NOT_FOUND,
+             "%s: it holds no " ZR_ADAPTER_SINGLE "; %s", ZR_SHOWN(dir),
+             pickled ? ZR_ADAPTER_PICKLED_REMEDY
+                     : "copy the weights of the adapter into it, or give another directory");
     ZR_TRY(zr__path_of_input(path, dir, zr__adapter_weights(dir)));
     ZR_TRY(zr_safetensors_open(path, &file));
     adapter->tensors = zr_safetensors_count(file);
@@ -143,6 +198,7 @@ zr_status zr__adapter_read(const char *dir, zr__adapter *adapter)
     if (st == ZR_OK) st = zr__json_parse(text, bytes, path, &root);
     if (st == ZR_OK) st = read_config(ZR_SHOWN(path), root, adapter);
     if (st == ZR_OK) st = read_layers(dir, adapter);
+    if (st == ZR_OK) st = check_targets(dir, json_object_get(root, "target_modules"), adapter->targets);
     adapter->lora.targets = adapter->targets;
     json_decref(root);
     zr_free(text);

@@ -49,6 +49,8 @@ ZR_NODISCARD zr_status zr__checkpoint_check_file(const char *dir, const zr_manif
 ZR_NODISCARD zr_status zr__weights_check(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
                                          size_t size);
 
+/** Return whether a tensor belongs to the head of a task (zr_hf_names.heads). */
+bool zr__hf_is_of_head(const zr_hf_names *names, const char *tensor);
 /** Return whether the files have a tensor, in any spelling of its name. */
 bool zr__weights_have(const zr_weights *weights, const char *name);
 
@@ -56,6 +58,12 @@ bool zr__weights_have(const zr_weights *weights, const char *name);
 #define ZR_ADAPTER_CONFIG "adapter_config.json"
 #define ZR_ADAPTER_SINGLE "adapter_model.safetensors"
 #define ZR_ADAPTER_PREFIX "base_model.model."
+
+/** Name of the weights of adapters in the older format of PyTorch, which zr does not read, and what to do about it. */
+#define ZR_ADAPTER_PICKLED "adapter_model.bin"
+#define ZR_ADAPTER_PICKLED_REMEDY                                                                                      \
+    "zr does not read " ZR_ADAPTER_PICKLED "; load the adapter with peft and save it again, which writes "             \
+    "safetensors: PeftModel.from_pretrained(BASE, DIR).save_pretrained(OUT)"
 
 /** An adapter directory of peft. */
 typedef struct zr__adapter {
@@ -87,12 +95,13 @@ ZR_NODISCARD zr_status zr__weights_adapt(zr_weights *weights, const char *dir, z
 int64_t zr__weights_files(const zr_weights *weights);
 const zr_safetensors *zr__weights_file(const zr_weights *weights, int64_t i);
 
-/** Return the total bytes of all files (_bytes), or compute a hash of all these bytes (_hash). The hash reads every
- * byte once, and reports its progress to fn, which may be NULL. Error: ZR_ERR_IO. */
-int64_t zr__weights_bytes(const zr_weights *weights);
+/** Return the total bytes of n files from number `first` on (_bytes), or compute a hash of all these bytes (_hash). The
+ * hash reads every byte once, and reports its progress to fn, which may be NULL. Error: ZR_ERR_IO. */
+int64_t zr__weights_bytes(const zr_weights *weights, int64_t first, int64_t n);
+ZR_NODISCARD zr_status zr__weights_hash(const zr_weights *weights, int64_t first, int64_t n, uint64_t *hash,
+                                        zr_progress_fn fn, void *arg);
 /** Return the printable path of the file that has a tensor, or of the directory if no file has it. */
 const char *zr__weights_file_of(const zr_weights *weights, const char *name);
-ZR_NODISCARD zr_status zr__weights_hash(const zr_weights *weights, uint64_t *hash, zr_progress_fn fn, void *arg);
 
 /** Key in config.json of a checkpoint: the files and types of the directory from which its weights came. */
 #define ZR_HF_FILES_KEY "zr_weights"
@@ -106,6 +115,8 @@ typedef struct zr__hf_source zr__hf_source;
  */
 ZR_NODISCARD zr_status zr__hf_source_read(const char *dir, const zr_weights *weights, zr__hf_source **source);
 void zr__hf_source_free(zr__hf_source **source);
+/** Return whether config.json in the directory has a key with a value other than null. */
+bool zr__hf_source_has(const zr__hf_source *source, const char *key);
 
 /** Write dir/config.json as zr_hf_write does, with weights of type `dtype`. If `source` is not NULL, also write the
  * keys of its config.json that the family does not know, such as "use_cache". If `record` is true, add the record of

@@ -105,6 +105,12 @@ void zr__hf_source_free(zr__hf_source **source)
 
 /* ---- looking up ------------------------------------------------------------------------------ */
 
+bool zr__hf_source_has(const zr__hf_source *source, const char *key)
+{
+    const json_t *value = json_object_get(source->keys, key);
+    return value && !json_is_null(value);
+}
+
 static bool find_exactly(const zr__hf_source *source, const char *tensor, zr__hf_place *place)
 {
     const char *file;
@@ -139,6 +145,13 @@ static bool find_spelled(const zr__hf_source *source, const zr_hf_names *names, 
     if (strncmp(tensor, names->prefix, n) == 0) return find_exactly(source, tensor + n, place);
     const int length = snprintf(longer, sizeof(longer), "%s%s", names->prefix, tensor);
     return length < (int)sizeof(longer) && find_exactly(source, longer, place);
+}
+
+bool zr__hf_is_of_head(const zr_hf_names *names, const char *tensor)
+{
+    for (const char *const *begin = names->heads; begin && *begin; begin++)
+        if (strncmp(tensor, *begin, strlen(*begin)) == 0) return true;
+    return false;
 }
 
 bool zr__hf_source_find(const zr__hf_source *source, const zr_hf_names *names, const char *tensor, zr__hf_place *place)

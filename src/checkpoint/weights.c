@@ -141,9 +141,10 @@ static zr_status open_any(zr_weights *weights, const char *dir)
     if (zr__path_is_in(dir, adapter)) return open_weights_file(weights, dir, adapter);
     ZR_CHECK(zr__path_is_in(dir, index), ZR_ERR_NOT_FOUND, "%s: it holds neither %s nor %s; %s", weights->dir, single,
              index,
-             has_pickled(dir) ? "zr does not read pytorch_model.bin; save the model again with save_pretrained() of "
-                                "transformers, which writes safetensors"
-                              : "copy all files of the model's weights into it, or give another directory");
+             zr__path_is_in(dir, ZR_ADAPTER_PICKLED) ? ZR_ADAPTER_PICKLED_REMEDY
+             : has_pickled(dir) ? "zr does not read pytorch_model.bin; save the model again with save_pretrained() of "
+                                  "transformers, which writes safetensors"
+                                : "copy all files of the model's weights into it, or give another directory");
     return open_sharded(weights, dir, index);
 }
 
@@ -229,10 +230,10 @@ const zr_safetensors *zr__weights_file(const zr_weights *weights, int64_t i)
 
 /* ---- all bytes ------------------------------------------------------------------------------- */
 
-int64_t zr__weights_bytes(const zr_weights *weights)
+int64_t zr__weights_bytes(const zr_weights *weights, int64_t first, int64_t n)
 {
     int64_t bytes = 0;
-    for (int64_t i = 0; i < weights->files; i++) bytes += weights->file[i]->file.bytes;
+    for (int64_t i = first; i < first + n; i++) bytes += weights->file[i]->file.bytes;
     return bytes;
 }
 
@@ -250,11 +251,12 @@ static zr_status tell_piece(void *arg, int64_t at, const void *piece, int64_t by
     return ZR_OK;
 }
 
-zr_status zr__weights_hash(const zr_weights *weights, uint64_t *hash, zr_progress_fn fn, void *arg)
+zr_status zr__weights_hash(const zr_weights *weights, int64_t first, int64_t n, uint64_t *hash, zr_progress_fn fn,
+                           void *arg)
 {
-    watched w = {.all = zr__weights_bytes(weights), .fn = fn, .arg = arg};
+    watched w = {.all = zr__weights_bytes(weights, first, n), .fn = fn, .arg = arg};
     *hash = 0;
-    for (int64_t i = 0; i < weights->files; i++) {
+    for (int64_t i = first; i < first + n; i++) {
         uint64_t one = 0;
         ZR_TRY(zr__file_pass(&weights->file[i]->file, tell_piece, &w, &one));
         *hash = zr__hash_join(*hash, one);
@@ -372,6 +374,16 @@ static bool is_wanted_name(const char *name, const zr_tensor_spec *wanted, int64
     "\n  (config.json and the weights are not of the same model, or a file is incomplete; get both again from one "    \
     "place)"
 
+#define WRAPPED                                                                                                        \
+    "\n  (\"%s\" stands before the names in the files, and transformers does not load them either; save the model "    \
+    "again "                                                                                                           \
+    "without its wrapper, such as model._orig_mod of torch.compile or model.module of DataParallel, or rename the "    \
+    "tensors)"
+
+#define HEADLESS                                                                                                       \
+    "\n  (the files have the body of the model, but not this head; with model.init they can begin a run of another "   \
+    "model.task, which has a new head)"
+
 /* Return whether the model has a separate head, but the files have no tensor for it. */
 static bool lacks_head(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
 {
@@ -430,26 +442,6 @@ static zr_status check_spelled(const zr_weights *weights, const zr_tensor_spec *
     return ZR_OK;
 }
 
-static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
-{
-    zr__text text = {0};
-    char *lines = NULL;
-    int64_t misfits = 0;
-    bool differs = false;
-    for (int64_t i = 0; i < n; i++) misfits += misfit(weights, &wanted[i], &text, misfits < LINES_MAX, &differs);
-    if (misfits > LINES_MAX) zr__text_add(&text, "\n  and %lld more", (long long)(misfits - LINES_MAX));
-    ZR_TRY(zr__text_take(&text, &lines));
-    zr_status st = ZR_OK;
-    if (misfits)
-        st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld of %lld tensors do not fit the model of config.json:%s%s", weights->dir,
-                     (long long)misfits, (long long)n, lines,
-                     lacks_head(weights, wanted, n) ? TIE
-                     : differs                      ? DIFFER
-                                                    : "");
-    zr_free(lines);
-    return st;
-}
-
 /* Return whether a tensor is redundant: zr computes its contents itself, and only some files contain it. */
 static bool redundant(const zr_hf_names *names, const char *name)
 {
@@ -479,20 +471,89 @@ static bool is_wanted(const zr_weights *weights, const zr_safetensors_tensor *te
     return false;
 }
 
-static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
-                             size_t size)
+/* Add the names of the first tensors in the files that the model does not have. Return the number of such tensors. */
+static int64_t add_extras(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, zr__text *text)
 {
-    zr__text text = {0};
-    char *lines = NULL;
     int64_t extras = 0;
     for (int64_t i = 0; i < weights->files; i++) {
         for (int64_t t = 0; t < zr_safetensors_count(weights->file[i]); t++) {
             const zr_safetensors_tensor *tensor = zr_safetensors_get(weights->file[i], t);
             if (redundant(weights->names, tensor->name) || is_wanted(weights, tensor, wanted, n)) continue;
-            if (extras++ < LINES_MAX) zr__text_add(&text, "%s%s", text.length ? ", " : "", ZR_SHOWN(tensor->name));
+            if (extras++ < LINES_MAX) zr__text_add(text, "%s%s", extras > 1 ? ", " : "", ZR_SHOWN(tensor->name));
         }
     }
-    if (extras > LINES_MAX) zr__text_add(&text, " and %lld more", (long long)(extras - LINES_MAX));
+    if (extras > LINES_MAX) zr__text_add(text, " and %lld more", (long long)(extras - LINES_MAX));
+    return extras;
+}
+
+/* Find the text that stands before the name of a wanted tensor in the files, such as "_orig_mod.", where the files have
+ * no tensor with the name alone. Return whether there is one. */
+static bool find_wrapper(const zr_weights *weights, const zr_tensor_spec *wanted, char wrapper[ZR_FILE_NAME_BYTES])
+{
+    const size_t prefix = strlen(weights->names->prefix);
+    const bool begins = strncmp(wanted->name, weights->names->prefix, prefix) == 0;
+    const char *part[] = {wanted->name, wanted->name + (begins ? prefix : 0)};
+    for (int p = 0; p < 2; p++)
+        for (int64_t i = 0; i < weights->files; i++)
+            for (int64_t t = 0; t < zr_safetensors_count(weights->file[i]); t++) {
+                const char *name = zr_safetensors_get(weights->file[i], t)->name;
+                const size_t n = strlen(name), its = strlen(part[p]);
+                if (n <= its || name[n - its - 1] != '.' || strcmp(name + n - its, part[p]) != 0) continue;
+                snprintf(wrapper, ZR_FILE_NAME_BYTES, "%.*s", (int)(n - its), name);
+                return true;
+            }
+    return false;
+}
+
+/* Add what may be wrong with the weights as a whole. `first` is the first tensor that is missing or has another shape.
+ * Of the misfits `heads` are missing tensors of a head. */
+static void add_advice(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, int64_t misfits,
+                       int64_t heads, const zr_tensor_spec *first, zr__text *text)
+{
+    char wrapper[ZR_FILE_NAME_BYTES];
+    zr__text extras = {0};
+    const bool missing = !find_tensor(weights, first->name).tensor;
+    if (missing && find_wrapper(weights, first, wrapper))
+        zr__text_add(text, WRAPPED, ZR_SHOWN(wrapper));
+    else
+        zr__text_add(text, "%s",
+                     heads == misfits                                 ? HEADLESS
+                     : misfits == 1 && lacks_head(weights, wanted, n) ? TIE
+                                                                      : DIFFER);
+    if (missing && add_extras(weights, wanted, n, &extras) > 0 && extras.data)
+        zr__text_add(text, "\n  tensors in the files that the model does not have: %s", extras.data);
+    zr__text_clear(&extras);
+}
+
+static zr_status check_wanted(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n)
+{
+    zr__text text = {0};
+    char *lines = NULL;
+    int64_t misfits = 0, heads = 0;
+    const zr_tensor_spec *first = NULL;
+    for (int64_t i = 0; i < n; i++) {
+        bool differs = false;
+        misfits += misfit(weights, &wanted[i], &text, misfits < LINES_MAX, &differs);
+        if (differs && !first) first = &wanted[i];
+        heads += zr__hf_is_of_head(weights->names, wanted[i].name) && !zr__weights_have(weights, wanted[i].name);
+    }
+    if (misfits > LINES_MAX) zr__text_add(&text, "\n  and %lld more", (long long)(misfits - LINES_MAX));
+    if (first) add_advice(weights, wanted, n, misfits, heads, first, &text);
+    ZR_TRY(zr__text_take(&text, &lines));
+    zr_status st = ZR_OK;
+    if (misfits)
+        st = ZR_FAIL(ZR_ERR_DATA, "%s: %lld of %lld tensors do not fit the model of config.json:%s", weights->dir,
+                     (long long)misfits, (long long)n, lines);
+    zr_free(lines);
+    return st;
+}
+
+static zr_status list_extras(const zr_weights *weights, const zr_tensor_spec *wanted, int64_t n, char *note,
+                             size_t size)
+{
+    zr__text text = {0};
+    char *lines = NULL;
+    const int64_t extras = add_extras(weights, wanted, n, &text);
     ZR_TRY(zr__text_take(&text, &lines));
     if (extras)
         snprintf(note, size, "%s: tensors that the model does not have (%lld): %s; they are not used", weights->dir,

@@ -154,7 +154,16 @@ static zr_status check_given(const zr_config *config, const zr_config *from, con
     return st;
 }
 
-zr_status zr__config_adopt(zr_config *config, const zr_model_config *settings, const char *origin)
+bool zr__config_gives_dropout(const zr_config *config, const zr_field *field)
+{
+    const zr__keys *keys = zr__keys_of(config);
+    const zr_field *all = zr_family_meaning(config->model.family, "dropout");
+    const zr_key *key = key_of_field(keys, field), *of_all = all ? key_of_field(keys, all) : NULL;
+    if (key && zr__origin_of(config, key)->given) return true;
+    return of_all && all->place == ZR_FIELD_IN_CONFIG && zr__origin_of(config, of_all)->given;
+}
+
+zr_status zr__config_adopt(zr_config *config, const zr_model_config *settings, bool dropout, const char *origin)
 {
     const zr__keys *keys = zr__keys_of(config);
     zr_config from = *config;
@@ -162,7 +171,8 @@ zr_status zr__config_adopt(zr_config *config, const zr_model_config *settings, c
     for (const zr_field *field = config->model.family->field; field->key; field++) {
         const zr_key *key = key_of_field(keys, field);
         const bool given = key && zr__origin_of(config, key)->given;
-        if (field->type == ZR_FIELD_FIXED || field->role == ZR_FIELD_DROPOUT) continue;
+        if (field->type == ZR_FIELD_FIXED) continue;
+        if (field->role == ZR_FIELD_DROPOUT && (!dropout || zr__config_gives_dropout(config, field))) continue;
         if (given && field->role == ZR_FIELD_SHAPE) ZR_TRY(check_given(config, &from, key, origin));
         if (!given)
             memcpy(config->model.config.bytes + field->offset, settings->bytes + field->offset,

@@ -3,6 +3,7 @@
 #include "config/config.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,16 +28,21 @@ static zr_status check_adopted(const zr_config *config)
     return ZR_OK;
 }
 
-/* Set the keys that follow from others: without labels their number is the default, whatever model.init has; and short
- * rows of masked tokens have fewer predictions than the default. */
+/* Set the keys that follow from others: without labels their number and their dropout are the defaults, whatever
+ * model.init has; and short rows of masked tokens have fewer predictions than the default. */
 static void settle_encoder(zr_config *config)
 {
     const zr_samples samples = zr__config_samples(config);
     const zr_field *labels = zr_family_meaning(config->model.family, "labels");
+    const zr_field *dropout = zr_family_meaning(config->model.family, "label dropout");
     const zr_key *most = zr__key_find(zr__keys_of(config), "data.max_predictions");
     if (labels && samples != ZR_SAMPLES_LABELS) {
         const int64_t standard = strtoll(labels->standard, NULL, 10);
         memcpy(config->model.config.bytes + labels->offset, &standard, sizeof(standard));
+    }
+    if (dropout && samples != ZR_SAMPLES_LABELS) {
+        const double standard = NAN;
+        memcpy(config->model.config.bytes + dropout->offset, &standard, sizeof(standard));
     }
     if (samples == ZR_SAMPLES_PAIRS && !zr__origin_of(config, most)->given && zr__value_is_standard(config, most) &&
         config->data.max_predictions > config->data.seq_length)

@@ -53,8 +53,9 @@ const zr_key zr__common_keys[] = {
         "scheduler is given, zr train, plan and simulate use a training recipe for that size: warm-up, cosine decay, "
         "gradient clipping, and the learning rate of the model's authors or of GPT-3"),
     KEY(STRING, "model.init", "null", model.init,
-        "directory with config.json and model.safetensors whose weights training starts from; it sets all sizes. Where "
-        "neither optimizer nor scheduler is given, a recipe for fine-tuning is used: as for model.preset, with a "
+        "directory with config.json and model.safetensors whose weights training starts from; it sets all sizes, and "
+        "dropout where no key gives it. Where neither optimizer nor scheduler is given, a recipe for fine-tuning is "
+        "used: as for model.preset, with a "
         "learning rate of 2e-5"),
     KEY(NAMES, "model.frozen", "null", model.frozen,
         "parameters that are not trained, given by patterns of their names, such as `wte.*`, `h.[0-3].*`, `*.attn.*` "
@@ -76,7 +77,7 @@ const zr_key zr__common_keys[] = {
         "dropout probability of the input of an adapter, below 1", RANGE(0, 1)),
     KEY(STRING, "model.lora.init", "null", model.lora_init,
         "adapter directory of peft (adapter_config.json, adapter_model.safetensors) from which training starts; it "
-        "sets rank, alpha and targets"),
+        "sets rank, alpha and targets, and dropout unless model.lora.dropout is given"),
     /* the fields of the family follow at this place */
 
     KEY(PATHS, "data.train", "null", data.train,

@@ -440,6 +440,7 @@ static const zr_field fields[] = {
      AT(model.classifier_dropout),
      .standard = "null",
      .max = 0.999,
+     .means = "label dropout",
      .help = "dropout probability before the classifier of the task sequence_classification; null: "
              "hidden_dropout_prob"},
     {.key = "problem_type",

@@ -343,7 +343,7 @@ static void resize_gpt2(void *config, const zr_model_sizes *from)
 #define DROPOUT(name, text)                                                                                            \
     {                                                                                                                  \
         .key = #name, .type = ZR_FIELD_REAL, .role = ZR_FIELD_DROPOUT, AT(model.name), .standard = "\"auto\"",         \
-        .fallback = "0.1", .max = 0.999, .help = text "; auto: model.dropout"                                          \
+        .fallback = "0.1", .max = 0.999, .help = text "; auto: model.dropout, else that of model.init"                 \
     }
 #define ONLY(name, value)                                                                                              \
     {                                                                                                                  \
@@ -371,7 +371,8 @@ static const zr_field fields[] = {
      .standard = "0.0",
      .max = 0.999,
      .means = "dropout",
-     .help = "default dropout probability of the three keys embd_pdrop, resid_pdrop and attn_pdrop"},
+     .help = "default dropout probability of the three keys embd_pdrop, resid_pdrop and attn_pdrop. Without it a run "
+             "has the dropout of the directory model.init"},
     DROPOUT(embd_pdrop, "dropout probability after the embedding"),
     DROPOUT(resid_pdrop, "dropout probability before each residual addition"),
     DROPOUT(attn_pdrop, "dropout probability of attention weights"),

@@ -255,7 +255,7 @@ zr_status zr__labelled_check(const zr_labelled *l, uint64_t *hash, zr_progress_f
         read += file.bytes;
         if (fn) fn(arg, read, l->info.bytes);
     }
-    if (hash) *hash = all;
+    if (hash) *hash = zr__hash_join(all, zr__labelled_list_hash(&l->list));
     return ZR_OK;
 }
 

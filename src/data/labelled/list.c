@@ -1,9 +1,11 @@
 #include "data/labelled/list.h"
 
 #include "base/core/grow.h"
+#include "base/file/file.h"
 #include "data/tokenizer/tokenizer.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 zr_status zr__labelled_list_open(const zr_tokenizer *tokenizer, zr__labelled_list *list)
 {
@@ -18,6 +20,19 @@ void zr__labelled_list_free(zr__labelled_list *list)
     zr_free(list->sample);
     zr_free(list->encoded);
     *list = (zr__labelled_list){.token = NULL};
+}
+
+uint64_t zr__labelled_list_hash(const zr__labelled_list *list)
+{
+    const int32_t special[] = {list->cls, list->sep};
+    uint64_t hash = XXH3_64bits(special, sizeof(special));
+    hash = zr__hash_join(hash, XXH3_64bits(list->token, (size_t)list->tokens * sizeof(*list->token)));
+    for (int64_t i = 0; i < list->samples; i++) {
+        const zr__labelled_sample *s = &list->sample[i];
+        const int32_t numbers[] = {s->a_n, s->b_n, s->label, s->begin, s->end};
+        hash = zr__hash_join(hash, XXH3_64bits(numbers, sizeof(numbers)));
+    }
+    return hash;
 }
 
 int64_t zr__labelled_list_bytes(const zr__labelled_list *list)

@@ -29,6 +29,8 @@ typedef struct zr__labelled_list {
  * token. */
 ZR_NODISCARD zr_status zr__labelled_list_open(const zr_tokenizer *tokenizer, zr__labelled_list *list);
 void zr__labelled_list_free(zr__labelled_list *list);
+/** Return a hash of all tokens, labels and answers. It depends on the tokenizer and on the order of labels too. */
+uint64_t zr__labelled_list_hash(const zr__labelled_list *list);
 /** Return the bytes of memory that the list holds. */
 int64_t zr__labelled_list_bytes(const zr__labelled_list *list);
 

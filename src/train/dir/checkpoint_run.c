@@ -39,14 +39,15 @@ static json_t *print_noise(const zr__noise_scale *n)
 static json_t *print_record(const zr__checkpoint_run *run, const zr_layout *layout, json_t *config)
 {
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:o, s:i, s:i, s:s, s:s, s:s, s:{s:o, s:o}, s:o, s:o, s:O}", /**/
+        "{s:I, s:I, s:I, s:I, s:I, s:o, s:f, s:o, s:i, s:i, s:s, s:s, s:s, s:{s:o, s:o}, s:o, s:o, s:o, s:O}", /**/
         "seed", (json_int_t)run->seed, "updates", (json_int_t)run->updates, "samples", (json_int_t)run->samples,
         "skipped", (json_int_t)run->skipped, "skipped_in_row", (json_int_t)run->skipped_in_row, "loss",
         isfinite(run->loss) ? json_real(run->loss) : json_null(), "loss_scale", run->scaler.scale, "loss_scaler",
         print_scaler(&run->scaler), "ranks", run->ranks, "stage", layout->stage, "dtype", zr_dtype_name(layout->dtype),
         "layout", layout->states == ZR_STATES_LEAN ? "lean" : "paper", "optimizer", run->optimizer, "data", "train",
-        print_file_print(&run->train), "val", print_file_print(&run->val), "noise_scale", print_noise(&run->noise),
-        "tokenizer", run->tokenizer[0] ? json_string_nocheck(run->tokenizer) : json_null(), "config", config);
+        print_file_print(&run->train), "val", print_file_print(&run->val), "base", print_file_print(&run->base),
+        "noise_scale", print_noise(&run->noise), "tokenizer",
+        run->tokenizer[0] ? json_string_nocheck(run->tokenizer) : json_null(), "config", config);
 }
 
 zr_status zr__checkpoint_run_print(const zr__checkpoint_run *run, const zr_layout *layout, char **json)
@@ -154,6 +155,7 @@ static zr_status read_record(const reader *r, zr__checkpoint_run *run)
     ZR_TRY(read_short_text(r, "optimizer", run->optimizer, sizeof(run->optimizer)));
     ZR_TRY(read_file_print(&data, "train", &run->train));
     ZR_TRY(read_file_print(&data, "val", &run->val));
+    ZR_TRY(read_file_print(r, "base", &run->base));
     ZR_TRY(read_short_text(r, "tokenizer", run->tokenizer, sizeof(run->tokenizer)));
     if (!json_is_object(config)) return no_use_of(r, "config");
     const reader its = {config, r->where};

@@ -6,9 +6,9 @@
 #include "train/control/control.h"
 #include "zr/plan.h"
 
-/** Size and hash of the training or validation data, to detect that the data has changed. */
+/** Size and hash of the training or validation data, or of the base of adapters, to detect that they have changed. */
 typedef struct zr__file_print {
-    int64_t bytes; /* size in bytes; -1 if the run has no such data */
+    int64_t bytes; /* size in bytes; -1 if the run has no such files */
     uint64_t hash; /* XXH3-64 hash of all bytes */
 } zr__file_print;
 
@@ -29,7 +29,7 @@ typedef struct zr__checkpoint_run {
     int ranks; /* number of ranks; 0 in a checkpoint that zr__convert_dir wrote, whose `config` has only the model's
                   keys */
     char optimizer[ZR_OPTIMIZER_BYTES];
-    zr__file_print train, val;
+    zr__file_print train, val, base;    /* data, and the weights of model.init if the checkpoint has only adapters */
     char tokenizer[ZR_TOKENIZER_BYTES]; /* name or path of the tokenizer; "" if the data files contain tokens and need
                                            no tokenizer */
     char *config;                       /* the resolved configuration as JSON text; zr_free it */

@@ -78,14 +78,6 @@ zr_status zr__adapter_fits(const zr_weights *weights, const zr__family_model *mo
     return st;
 }
 
-/* Return whether a tensor belongs to the head of a task. */
-static bool is_of_head(const zr_family *family, const char *name)
-{
-    for (const char *const *begin = family->names.heads; begin && *begin; begin++)
-        if (strncmp(name, *begin, strlen(*begin)) == 0) return true;
-    return false;
-}
-
 zr_status zr__body_fits(const zr_weights *weights, const zr__family_model *model, char *note, char *fresh, size_t size)
 {
     zr_graph *graph = NULL;
@@ -96,7 +88,7 @@ zr_status zr__body_fits(const zr_weights *weights, const zr__family_model *model
     ZR_TRY(zr__param_graph(model, &graph));
     zr_status st = zr__param_specs(graph, ZR_PARAMS_BASE, &specs, &n);
     for (int64_t i = 0; st == ZR_OK && i < n; i++) {
-        if (!is_of_head(model->family, specs[i].name) || zr__weights_have(weights, specs[i].name))
+        if (!zr__hf_is_of_head(&model->family->names, specs[i].name) || zr__weights_have(weights, specs[i].name))
             specs[had++] = specs[i];
         else if (used < size)
             used += (size_t)snprintf(fresh + used, size - used, "%s%s", used ? ", " : "", specs[i].name);

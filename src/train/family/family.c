@@ -26,11 +26,8 @@ zr_status zr__family_find_preset(const char *name, zr__family_model *model)
 
 zr_status zr__family_read(const char *dir, zr__family_model *model)
 {
-    const double none = 0;
     *model = (zr__family_model){0};
     ZR_TRY(zr_hf_read(dir, &model->family, &model->config));
-    for (const zr_field *field = model->family->field; field->key; field++)
-        if (field->role == ZR_FIELD_DROPOUT) memcpy(model->config.bytes + field->offset, &none, sizeof(none));
     model->sizes = zr_family_sizes(model->family, &model->config);
     return ZR_OK;
 }

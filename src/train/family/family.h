@@ -46,8 +46,7 @@ typedef struct zr__row {
  * (samples.h). */
 typedef zr_status (*zr__data_fn)(void *source, int64_t index, const zr__row *row);
 
-/** Read the model in a directory's config.json, but leave the dropout probabilities 0: an evaluation needs no dropout,
- * and a run that starts from the directory sets its own. Errors: as zr_hf_read. */
+/** Read the model in a directory's config.json. Errors: as zr_hf_read. */
 ZR_NODISCARD zr_status zr__family_read(const char *dir, zr__family_model *model);
 
 /** Return the samples on which a model is trained. */

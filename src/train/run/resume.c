@@ -91,16 +91,19 @@ static zr_status refuse_model(void *arg, const char *key, const char *was, const
     return ZR_OK;
 }
 
-static zr_status same_file(const char *key, const char *name, const zr__file_print *was, const zr__file_print *is)
+/** Check that files have the size and the hash that a checkpoint records. `what` says what they are, and `also` what
+ * else may have changed the hash. */
+static zr_status same_files(const char *key, const char *what, const char *also, const char *name,
+                            const zr__file_print *was, const zr__file_print *is)
 {
     if (was->bytes < 0 || is->bytes < 0) return ZR_OK;
     ZR_CHECK(was->bytes == is->bytes, ZR_ERR_DATA,
-             "%s: the file has %lld bytes, but had %lld when %s was written; a resumed run needs the same data", key,
-             (long long)is->bytes, (long long)was->bytes, name);
-    ZR_CHECK(
-        was->hash == is->hash, ZR_ERR_DATA,
-        "%s: the file has changed since %s was written (hash %016llx, not %016llx); a resumed run needs the same data",
-        key, name, (unsigned long long)is->hash, (unsigned long long)was->hash);
+             "%s: the file has %lld bytes, but had %lld when %s was written; a resumed run needs the same %s", key,
+             (long long)is->bytes, (long long)was->bytes, name, what);
+    ZR_CHECK(was->hash == is->hash, ZR_ERR_DATA,
+             "%s: the file has changed since %s was written%s (hash %016llx, not %016llx); a resumed run needs the "
+             "same %s",
+             key, name, also, (unsigned long long)is->hash, (unsigned long long)was->hash, what);
     return ZR_OK;
 }
 
@@ -114,6 +117,7 @@ static bool same_tokenizer(const char *was, const char *is)
 
 static zr_status check_run(const zr__run *r, const char *name, int64_t step, const zr__checkpoint_run *from)
 {
+    static const char read_with[] = ", or the tokenizer or the names of labels with which it is read";
     char *now = NULL;
     const char *tokenizer = r->config->data.tokenizer ? r->config->data.tokenizer : "";
     compared with = {name, r->config->model.family, from->ranks > 0};
@@ -121,8 +125,9 @@ static zr_status check_run(const zr__run *r, const char *name, int64_t step, con
     zr_status st = zr__checkpoint_config_differs(from->config, now, refuse_model, &with);
     zr_free(now);
     ZR_TRY(st);
-    ZR_TRY(same_file("data.train", name, &from->train, &r->train));
-    ZR_TRY(same_file("data.val", name, &from->val, &r->val));
+    ZR_TRY(same_files("data.train", "data", read_with, name, &from->train, &r->train));
+    ZR_TRY(same_files("data.val", "data", read_with, name, &from->val, &r->val));
+    ZR_TRY(same_files("model.init", "base of its adapters", "", name, &from->base, &r->base));
     ZR_CHECK(from->ranks == 0 || same_tokenizer(from->tokenizer, tokenizer), ZR_ERR_DATA,
              "data.tokenizer is \"%s\", but was \"%s\" when %s was written; a resumed run needs the same tokens",
              tokenizer, from->tokenizer, name);

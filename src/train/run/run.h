@@ -55,8 +55,9 @@ typedef struct zr__run {
     zr_device *device;
     zr_plan *plan;
     zr_engine *engine;
-    zr__run_dir dir;           /* directory of the run; rank 0 only */
-    zr__file_print train, val; /* size and hash of the data; complete only on rank 0 */
+    zr__run_dir dir; /* directory of the run; rank 0 only */
+    /* size and hash of the data, and of the base of adapters; complete only on rank 0 */
+    zr__file_print train, val, base;
     zr__resume resume;
     /* numbers of steps and samples that earlier starts of the run completed; 0 unless it resumes */
     int64_t from_step, from_sample;

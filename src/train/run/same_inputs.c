@@ -21,7 +21,8 @@ typedef struct input {
     const char *key, *path;
     const zr__samples *data; /* the data; NULL if the input is weights */
     const zr_weights *weights;
-    zr__file_print *print; /* size and hash of the data, for checkpoints; NULL if the input is weights */
+    int64_t first, files;  /* the files of `weights` that belong to the input */
+    zr__file_print *print; /* size and hash, for checkpoints; NULL if checkpoints do not need them */
 } input;
 
 /** Return a hash that identifies the running kernel, from its boot id or else its host name. Inode numbers alone do not
@@ -71,14 +72,13 @@ static zr_status find_reader(zr__run *r, uint64_t identity, int *reader, bool *p
     return ZR_OK;
 }
 
-/** Read an input completely and compute its hash. If `hash` is NULL, do not read weights, because no comparison is
- * needed. */
+/** Read an input completely and compute its hash. If `hash` is NULL, do not read weights, because nothing needs it. */
 static zr_status read_input(const input *in, uint64_t *hash)
 {
     zr__progress p = {.run = in->run};
     snprintf(p.what, sizeof(p.what), "%s: looking at all of %s", in->key, ZR_SHOWN(in->path));
     if (in->data) return zr__samples_check(in->data, hash, zr__run_progress, &p);
-    return hash ? zr__weights_hash(in->weights, hash, zr__run_progress, &p) : ZR_OK;
+    return hash ? zr__weights_hash(in->weights, in->first, in->files, hash, zr__run_progress, &p) : ZR_OK;
 }
 
 /** Check that a number is the same on all ranks, as zr__run_same does, but fail with ZR_ERR_DATA instead of
@@ -91,6 +91,12 @@ static zr_status same_of_input(const input *in, const char *what, uint64_t mine)
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", ZR__WHY()) : st;
 }
 
+/** Return the size of an input in bytes. */
+static int64_t bytes_of(const input *in)
+{
+    return in->data ? zr__samples_info(in->data).bytes : zr__weights_bytes(in->weights, in->first, in->files);
+}
+
 static zr_status check_input(input *in)
 {
     zr__run *r = in->run;
@@ -99,14 +105,14 @@ static zr_status check_input(input *in)
     bool places = false;
     ZR_TRY(zr__run_agree(r, identify(in, &identity)));
     ZR_TRY(find_reader(r, identity, &reader, &places));
-    zr_status st = reader == r->comm->rank ? read_input(in, places || in->data ? &hash : NULL) : ZR_OK;
+    zr_status st = reader == r->comm->rank ? read_input(in, places || in->print ? &hash : NULL) : ZR_OK;
     ZR_TRY(zr__run_agree(r, st));
-    if (in->data) *in->print = (zr__file_print){zr__samples_info(in->data).bytes, hash};
+    if (in->print) *in->print = (zr__file_print){bytes_of(in), hash};
     if (!places) return ZR_OK;
     ZR_TRY(zr__run_gather(r, hash));
     hash = zr__run_gathered(r, reader);
     if (in->data) ZR_TRY(same_of_input(in, "the number of tokens", (uint64_t)zr__samples_info(in->data).tokens));
-    if (in->weights) ZR_TRY(same_of_input(in, "the number of bytes", (uint64_t)zr__weights_bytes(in->weights)));
+    if (in->weights) ZR_TRY(same_of_input(in, "the number of bytes", (uint64_t)bytes_of(in)));
     return same_of_input(in, "the content", hash);
 }
 
@@ -114,10 +120,20 @@ zr_status zr__run_same_inputs(zr__run *r)
 {
     const zr_config *c = r->config;
     const zr__samples *train = &r->inputs.train, *val = zr__samples_are_open(&r->inputs.val) ? &r->inputs.val : NULL;
-    input all[] = {{.run = r, .key = "data.train", .path = c->data.train, .data = train, .print = &r->train},
-                   {.run = r, .key = "data.val", .path = c->data.val, .data = val, .print = &r->val},
-                   {.run = r, .key = "model.init", .path = c->model.init, .weights = r->inputs.weights}};
-    r->train.bytes = r->val.bytes = -1;
+    const zr_weights *weights = r->inputs.weights, *adapter = c->model.lora_init ? weights : NULL;
+    const int64_t files = weights ? zr__weights_files(weights) : 0, base = files - (adapter ? 1 : 0);
+    zr__file_print *of_base = c->model.lora.rank > 0 ? &r->base : NULL;
+    input all[] = {
+        {.run = r, .key = "data.train", .path = c->data.train, .data = train, .print = &r->train},
+        {.run = r, .key = "data.val", .path = c->data.val, .data = val, .print = &r->val},
+        {.run = r, .key = "model.init", .path = c->model.init, .weights = weights, .files = base, .print = of_base},
+        {.run = r,
+         .key = "model.lora.init",
+         .path = c->model.lora_init,
+         .weights = adapter,
+         .first = base,
+         .files = 1}};
+    r->train.bytes = r->val.bytes = r->base.bytes = -1;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (all[i].data || all[i].weights) ZR_TRY(check_input(&all[i]));
     return ZR_OK;

@@ -308,7 +308,8 @@ zr_status zr__save_note_run(zr__save *s)
                                     .noise = r->noise,
                                     .ranks = r->comm->size,
                                     .train = r->train,
-                                    .val = r->val};
+                                    .val = r->val,
+                                    .base = r->base};
     snprintf(s->about.optimizer, sizeof(s->about.optimizer), "%s", r->plan->optimizer.name);
     snprintf(s->about.tokenizer, sizeof(s->about.tokenizer), "%s", c.data.tokenizer ? c.data.tokenizer : "");
     return zr_config_to_json(&c, &s->about.config);

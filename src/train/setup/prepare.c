@@ -16,46 +16,44 @@
 #include <string.h>
 #include <time.h>
 
-/** Return whether a key gives one of the family's dropout probabilities. */
-static bool dropout_given(const zr_config *config)
+/** List the dropout probabilities above 0 that come from the directory of model.init: those in its config.json, or
+ * those that it lacks, which have the defaults of transformers. Leave out those that the model's task does not use. */
+static void list_dropout(const zr_config *config, const zr__hf_source *source, bool in_file, zr__text *list)
 {
-    char path[128];
+    const bool labels = zr__config_samples(config) == ZR_SAMPLES_LABELS;
+    const zr_field *of_labels = zr_family_meaning(config->model.family, "label dropout");
+    double rate;
     for (const zr_field *field = config->model.family->field; field->key; field++) {
-        snprintf(path, sizeof(path), "model.%s", field->key);
-        if (field->role == ZR_FIELD_DROPOUT && zr__config_given(config, path)) return true;
+        if (field->role != ZR_FIELD_DROPOUT || field->place == ZR_FIELD_IN_CONFIG) continue;
+        if (zr__config_gives_dropout(config, field) || zr__hf_source_has(source, field->key) != in_file) continue;
+        memcpy(&rate, config->model.config.bytes + field->offset, sizeof(rate));
+        if (rate > 0 && (labels || field != of_labels))
+            zr__text_add(list, "%smodel.%s %s", list->length ? ", " : "", field->key, ZR_SHORTEST(rate));
     }
-    return false;
 }
 
-/** Add a note if the model in a directory was trained with dropout, but no key of the configuration sets dropout. The
- * run then trains without dropout. */
+/** Add a note on the dropout that comes from the directory of model.init. */
 static zr_status note_dropout(zr_config *config)
 {
-    const zr_family *family = NULL;
-    zr_model_config was;
-    char keys[512] = "", note[ZR_SHOWN_BYTES + sizeof(keys) + 256];
-    const char *first = NULL, *dir = ZR_SHOWN(config->model.init);
-    double rate, most = 0, least = 1;
-    size_t used = 0;
-    if (dropout_given(config)) return ZR_OK;
-    ZR_TRY(zr_hf_read(config->model.init, &family, &was));
-    for (const zr_field *field = family->field; field->key; field++) {
-        if (field->role != ZR_FIELD_DROPOUT || field->place == ZR_FIELD_IN_CONFIG) continue;
-        memcpy(&rate, was.bytes + field->offset, sizeof(rate));
-        most = rate > most ? rate : most;
-        least = rate < least ? rate : least;
-        if (!first) first = field->key;
-        if (used < sizeof(keys))
-            used += (size_t)snprintf(keys + used, sizeof(keys) - used, " --model.%s=%s", field->key, ZR_SHORTEST(rate));
-    }
-    if (most == 0) return ZR_OK;
-    const zr_field *all = zr_family_meaning(family, "dropout");
-    if (all && most == least)
-        snprintf(keys, sizeof(keys), " dropout %s; --model.%s=%s uses the same", ZR_SHORTEST(most), all->key,
-                 ZR_SHORTEST(most));
-    snprintf(note, sizeof(note), "model.%s: 0, because no key sets it, although the model in %s was trained with%s",
-             all ? all->key : first, dir, keys);
-    return zr__config_add_note(config, note);
+    zr__hf_source *source = NULL;
+    zr__text has = {0}, lacks = {0}, note = {0};
+    char *text = NULL;
+    ZR_TRY(zr__hf_source_read(config->model.init, NULL, &source));
+    list_dropout(config, source, true, &has);
+    list_dropout(config, source, false, &lacks);
+    zr__hf_source_free(&source);
+    zr__text_add(&note, "dropout: ");
+    if (has.length) zr__text_add(&note, "%s, from %s; ", has.data, ZR_SHOWN(config->model.init));
+    if (lacks.length)
+        zr__text_add(&note, "%s, the default of transformers, since %s/config.json lacks it; ", lacks.data,
+                     ZR_SHOWN(config->model.init));
+    zr__text_add(&note, "0 for these keys trains without");
+    zr_status st = zr__text_take(&note, &text);
+    if (st == ZR_OK && (has.length || lacks.length)) st = zr__config_add_note(config, text);
+    zr_free(text);
+    zr__text_clear(&has);
+    zr__text_clear(&lacks);
+    return st;
 }
 
 /** Fail with `st`, the status of reading the directory of model.init. If the directory is of another kind, the message
@@ -91,7 +89,7 @@ static zr_status settle_model(zr_config *config)
         ZR_CHECK(model.family == config->model.family, ZR_ERR_CONFIG,
                  "model.type is %s, but model_type in %s/config.json is %s; leave out model.type", config->model.type,
                  ZR_SHOWN(config->model.init), model.family->name);
-        ZR_TRY(zr__config_adopt(config, &model.config, config->model.init));
+        ZR_TRY(zr__config_adopt(config, &model.config, true, config->model.init));
         ZR_TRY(note_dropout(config));
     } else if (config->model.preset) {
         ZR_CHECK(zr__family_find_preset(config->model.preset, &model) == ZR_OK, ZR_ERR_CONFIG, "model.preset: %s",
@@ -100,9 +98,21 @@ static zr_status settle_model(zr_config *config)
                  "model.type is %s, but the preset %s is of the type %s; leave out model.type", config->model.type,
                  config->model.preset, model.family->name);
         snprintf(origin, sizeof(origin), "preset %s", config->model.preset);
-        ZR_TRY(zr__config_adopt(config, &model.config, origin));
+        ZR_TRY(zr__config_adopt(config, &model.config, false, origin));
     }
     return ZR_OK;
+}
+
+/** Take the dropout of the adapter of model.lora.init, as peft does, unless the key is given. */
+static zr_status take_dropout(zr_config *config, double dropout)
+{
+    char note[ZR_SHOWN_BYTES + 128];
+    static const char key[] = "model.lora.dropout";
+    if (zr__config_given(config, key)) return ZR_OK;
+    ZR_TRY(zr_config_set(config, key, ZR_SHORTEST(dropout)));
+    snprintf(note, sizeof(note), "%s: %s, from %s; 0 trains without", key, ZR_SHORTEST(dropout),
+             ZR_SHOWN(config->model.lora_init));
+    return dropout > 0 ? zr__config_add_note(config, note) : ZR_OK;
 }
 
 /** Take a key from the adapter of model.lora.init. Fail if another value is given. */
@@ -132,10 +142,10 @@ static zr_status take_adapter(zr_config *config, const zr__adapter *adapter)
     ZR_TRY(zr__text_take(&list, &targets));
     zr_status st = take_key(config, "model.lora.targets", other, targets);
     zr_free(targets);
-    return st;
+    return st == ZR_OK ? take_dropout(config, has->dropout) : st;
 }
 
-/** Take rank, alpha and layers of adapters from the directory of model.lora.init. */
+/** Take rank, alpha, layers and dropout of adapters from the directory of model.lora.init. */
 static zr_status settle_adapter(zr_config *config)
 {
     zr__adapter adapter = {0};

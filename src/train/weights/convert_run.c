@@ -36,7 +36,8 @@ done:
 static zr_status describe_run(const zr__convert *c, char **json)
 {
     zr_layout layout = ZR_LAYOUT_INIT;
-    zr__checkpoint_run run = {.loss = NAN, .scaler = {.scale = 1}, .train = {.bytes = -1}, .val = {.bytes = -1}};
+    zr__checkpoint_run run = {
+        .loss = NAN, .scaler = {.scale = 1}, .train = {.bytes = -1}, .val = {.bytes = -1}, .base = {.bytes = -1}};
     ZR_TRY(model_keys(c, &run.config));
     zr_status st = zr__checkpoint_run_print(&run, &layout, json);
     zr__checkpoint_run_clear(&run);
@@ -82,13 +83,10 @@ done:
     return st;
 }
 
-/** Write the model's config.json, with the dropout probabilities of the source, and the record of the source. */
+/** Write the model's config.json, and the record of the source. */
 static zr_status write_config(const zr__convert *c)
 {
-    const zr_family *family = NULL;
-    zr_model_config config;
-    ZR_TRY(zr_hf_read(c->did->from.path, &family, &config));
-    return zr__hf_write_like(c->dir, family, &config, c->source, ZR_F32, true);
+    return zr__hf_write_like(c->dir, c->model.family, &c->model.config, c->source, ZR_F32, true);
 }
 
 static zr_status write_weights(zr__convert *c)

@@ -31,14 +31,16 @@ static zr_status read_object(const char *dir, const char *name, char path[PATH_M
     return st == ZR_ERR_CONFIG ? ZR_FAIL(ZR_ERR_DATA, "%s", zr_error_message()) : st;
 }
 
+/* Add a token that ends a text. As in transformers, a number below 0 stands for no token. */
 static zr_status add_end(zr__ends *ends, const json_t *value, const char *path)
 {
-    ZR_CHECK(json_is_integer(value) && json_integer_value(value) >= 0 && json_integer_value(value) <= INT32_MAX,
-             ZR_ERR_DATA, "%s: eos_token_id has %s; expected the number of a token, or a list of numbers",
-             ZR_SHOWN(path), ZR_JSON_SHOWN(value));
+    const json_int_t token = json_integer_value(value);
+    ZR_CHECK(json_is_integer(value) && token >= INT32_MIN && token <= INT32_MAX, ZR_ERR_DATA,
+             "%s: eos_token_id has %s; expected the number of a token, or a list of numbers", ZR_SHOWN(path),
+             ZR_JSON_SHOWN(value));
     ZR_CHECK(ends->n < ZR_IDS_MOST, ZR_ERR_DATA, "%s: eos_token_id has more than %d tokens", ZR_SHOWN(path),
              ZR_IDS_MOST);
-    zr__ends_add(ends, (int32_t)json_integer_value(value));
+    zr__ends_add(ends, (int32_t)token);
     return ZR_OK;
 }
 
