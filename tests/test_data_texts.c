@@ -157,7 +157,7 @@ static const struct {
     {"[\"text\"]", "bad.jsonl:3: the line is not an object", 0},
     {"{\"text\": \"\xff\xfe\"}", "bad.jsonl:3: column ", 0},
     {"{\"text\": \"\\ud800\"}", "bad.jsonl:3: column ", 0},
-    {"{\"text\": \"\\u0000\"}", "a text with the character \\u0000", 0},
+    {"{\"text\": \"\\u0000\"}", "a text has the character U+0000, which", 0},
     {"{\"text\": \"a\0b\"}", "bad.jsonl:3: column ", 14},
     {"{\"text\": \"a\", \"text\": \"b\"}", "bad.jsonl:3: column ", 0},
     {"{\"text\": \"a\"} {\"text\": \"b\"}", "bad.jsonl:3: column ", 0},

@@ -89,6 +89,7 @@ static zr_status read_answers(const reading *r, const json_t *qa, const zr__json
 {
     const zr__json_place place = {parent, "answers", 0}, impossible_place = {parent, "is_impossible", 0};
     const json_t *list = json_object_get(qa, "answers"), *impossible = json_object_get(qa, "is_impossible");
+    if (impossible && !json_is_boolean(impossible)) return refuse(r, &impossible_place, impossible, "true or false");
     if (json_is_true(impossible))
         return refuse(r, &impossible_place, impossible,
                       "false; questions without an answer (SQuAD 2.0) are not supported, so leave them out");

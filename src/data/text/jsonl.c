@@ -22,9 +22,7 @@ zr_status zr__jsonl_object(const char *line, int64_t bytes, const char *wanted, 
     *blank = is_blank(line, bytes);
     if (*blank) return ZR_OK;
     ZR_TRY(zr__json_load(line, (size_t)bytes, JSON_REJECT_DUPLICATES, "a line of JSON", root, &error));
-    if (!*root && json_error_code(&error) == json_error_null_character)
-        snprintf(reason, ZR__REASON_BYTES, "column %d: a text with the character \\u0000", error.column);
-    else if (!*root)
+    if (!*root)
         snprintf(reason, ZR__REASON_BYTES, "column %d: %.120s", error.column,
                  zr__text_escape(error.text, what, sizeof(what)));
     else if (!json_is_object(*root))
