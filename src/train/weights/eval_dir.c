@@ -121,7 +121,11 @@ zr_status zr_eval_dir(const char *dir, const zr_eval_args *args, zr_eval_result 
     ZR_TRY_GOTO(st, window_length(&loaded, args, &seq, &note), done);
     ZR_TRY_GOTO(st, find_data(&loaded, args, &found, &path), done);
     result->accuracy = result->masked_lm_accuracy = result->exact = result->f1 = NAN;
-    if (zr__family_samples(&loaded.model) != ZR_SAMPLES_NEXT) {
+    const bool encoder = zr__family_samples(&loaded.model) != ZR_SAMPLES_NEXT;
+    if (encoder && (args->as_text || args->token_bytes))
+        st = ZR_FAIL(ZR_ERR_ARG, "--as-text and --token-bytes are for decoders, and these weights are an encoder's");
+    ZR_TRY_GOTO(st, st, done);
+    if (encoder) {
         ZR_TRY_GOTO(st, zr__evaluate_samples(&loaded, path, seq, args, result), done);
     } else {
         ZR_TRY_GOTO(st, zr__eval_windows_open(&loaded, path, seq, args, &windows), done);
