@@ -470,8 +470,8 @@ typedef struct zr_labelled_row {
 /**
  * Open data for fine-tuning an encoder. Row r depends only on the files, the arguments and r, as with zr_pairs.
  *
- * Classes. Each line of a .jsonl file is an object {"text": TEXT, "label": LABEL}, and perhaps "text_pair": TEXT, a
- * second text. A label is an integer from 0 to labels - 1, or one of label_names. A sample that is too long loses
+ * Classes. Each record of a file (zr_data_open_with) is {"text": TEXT, "label": LABEL}, and perhaps "text_pair": TEXT,
+ * a second text. A label is an integer from 0 to labels - 1, or one of label_names. A sample that is too long loses
  * tokens at the end of its longer text, as with the package `tokenizers` (longest_first): if both texts are longer than
  * half of the row, each keeps half of it.
  *

@@ -4,6 +4,7 @@
 #include "base/file/file.h"
 #include "base/json/json_stream.h"
 #include "data/labelled/words.h"
+#include "data/text/kind.h"
 #include "data/tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -285,6 +286,7 @@ static zr_status read_stream(reading *r, zr__json_stream *stream)
     const zr__json_place top = {0};
     ZR_CHECK(stream->file.bytes <= FILE_BYTES, ZR_ERR_DATA, "%s: the file is larger than %d bytes, the limit",
              stream->file.name, FILE_BYTES);
+    ZR_TRY(zr__data_refuse_kind(&stream->file, false));
     r->questions->read += stream->file.bytes;
     ZR_TRY(zr__json_stream_each(stream, '{', read_root_member, r));
     ZR_TRY(want_list(r, &top, "data"));

@@ -22,7 +22,8 @@ zr_status zr__jsonl_object(const char *line, int64_t bytes, const char *wanted, 
     *blank = is_blank(line, bytes);
     if (*blank) return ZR_OK;
     ZR_TRY(zr__json_load(line, (size_t)bytes, JSON_REJECT_DUPLICATES, "a line of JSON", root, &error));
-    if (!*root && bytes > 1 && memchr(line, '\n', (size_t)bytes - 1)) snprintf(line_of, sizeof(line_of), "line %d of the record, ", error.line);
+    if (!*root && bytes > 1 && memchr(line, '\n', (size_t)bytes - 1))
+        snprintf(line_of, sizeof(line_of), "line %d of the record, ", error.line);
     if (!*root)
         snprintf(reason, ZR__REASON_BYTES, "%scolumn %d: %.120s", line_of, error.column,
                  zr__text_escape(error.text, what, sizeof(what)));

@@ -136,8 +136,8 @@ static zr_status check_width(const zr__shard *s, int given)
 }
 
 /* Return whether numbers of 2 bytes are the halves of n tokens of 4 bytes: every second number is at most `most`, the
- * largest upper half of a token, but at least a quarter of the others are above it. Numbers of so many tokens do not look
- * so by chance: every second token of a text would be one of the first few of the vocabulary. */
+ * largest upper half of a token, but at least a quarter of the others are above it. Numbers of so many tokens do not
+ * look so by chance: every second token of a text would be one of the first few of the vocabulary. */
 enum { HALVES_LEAST = 32, HALVES_MOST = 1 << 14 };
 static bool are_halves(const unsigned char *tokens, int64_t n, uint32_t most)
 {
