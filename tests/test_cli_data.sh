@@ -62,7 +62,8 @@ check "... whose evaluation is the same" same_val array whole
 check "... and so is that of zr eval" sh -c '"$0" eval array --data array.json --json | sed "s/\"data\".*//" >a && "$0" eval array --data all.jsonl --json | sed "s/\"data\".*//" >b && cmp a b && grep -q loss a' "$ZR"
 check "... in array and lines" train --data.train='["array.json", "all.jsonl"]' --train.output_dir=several
 check "as text" train --data.train=array.json --data.format=text --train.output_dir=texts
-check "... it is another text" sh -c '! cmp texts/metrics.jsonl array/metrics.jsonl'
+other() { numbers "$1" >a && numbers "$2" >b && [ -s a ] && ! cmp -s a b; }
+check "... it is another text" other texts array
 check "... also in zr eval" prints '"tokens":' "$ZR" eval parts --data array.json --as-text --json
 check "a table" fails 65 'all.csv: by its name this is a table (comma-separated values).*data.format "text"' train --data.train=all.csv --train.output_dir=none
 check "... to evaluate on" fails 65 'all.csv: by its name this is a table' train --data.val=all.csv --train.output_dir=none
